@@ -110,6 +110,26 @@ class DotProductAttention(nn.Module):
         return (scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, positions, -1)
 
 
+def _recurrent(base):
+    """A module of torch.nn that returns the outputs of all steps, or the state after the last one."""
+    class Recurrent(base):
+        def __init__(self, width, c, **options):
+            super().__init__(width, c["hidden_size"], c.get("num_layers", 1), bias=c.get("bias", True), batch_first=True,
+                             dropout=c.get("dropout", 0), bidirectional=c.get("bidirectional", False), **options)
+            self.returns_last = c.get("output", "all") == "last"
+
+        def forward(self, x):
+            outputs, state = super().forward(x)
+            if not self.returns_last:
+                return outputs
+            state = state[0] if isinstance(state, tuple) else state
+            return torch.cat(tuple(state[-2 if self.bidirectional else -1:]), -1)
+    return Recurrent
+
+
+LSTM, GRU, RNN = _recurrent(nn.LSTM), _recurrent(nn.GRU), _recurrent(nn.RNN)
+
+
 class Slice(nn.Module):
     def __init__(self, dim, start, end):
         super().__init__()
@@ -186,6 +206,9 @@ LEAVES = {
     "positional_embedding": (lambda s, c, v: Positions(c.get("num_embeddings") or s[0], s[1]), None),
     "attention": (lambda s, c, v: Attention(s[1], c["heads"], c.get("causal", False), c.get("bias", True)), None),
     "scaled_dot_product_attention": (lambda s, c, v: DotProductAttention(c["heads"], c.get("causal", False)), None),
+    "lstm": (lambda s, c, v: LSTM(s[1], c), "hidden_size"),
+    "gru": (lambda s, c, v: GRU(s[1], c), "hidden_size"),
+    "rnn": (lambda s, c, v: RNN(s[1], c, nonlinearity=c.get("nonlinearity", "tanh")), "hidden_size"),
     "relu": (lambda s, c, v: nn.ReLU(), None),
     "tanh": (lambda s, c, v: nn.Tanh(), None),
     "sigmoid": (lambda s, c, v: nn.Sigmoid(), None),

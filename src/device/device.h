@@ -24,6 +24,7 @@
 #include "device/losses.h"
 #include "device/norm.h"
 #include "device/optimizers.h"
+#include "device/recurrent.h"
 #include "device/sequence.h"
 
 /* Key of a pass's random numbers. The generator is counter-based (Philox 4x32-10): a number depends only on (seed,
@@ -150,6 +151,7 @@ struct device_ops {
 
     const struct norm_ops *norm_layers;
     const struct sequence_ops *sequence;
+    const struct recurrent_ops *recurrent;
     const struct half_ops *half; /* NULL: all operands are float32 */
     const struct gelu_ops *gelu; /* NULL if half is NULL */
 };

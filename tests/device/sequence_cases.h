@@ -186,6 +186,49 @@ static void embeddings(struct device *d, struct results *r) {
     device_ops(d)->sequence->embedding_backward(d, few, dy, next_from(r, 1, 3), 3, 1, 1);
 }
 
+/* ---- recurrent layers ---- */
+
+/* Forward and backward of one direction; the bias of a GRU is used in every other one. */
+static void recur(struct device *d, struct results *r, enum recurrent_cell cell, struct recurrent_shape s) {
+    const struct recurrent_ops *ops = device_ops(d)->recurrent;
+    size_t n = s.steps * s.rows, width = recurrent_gates(cell) * s.hidden, states = recurrent_states(cell) * s.hidden;
+    s.cell = cell;
+    size_t scratch = ops->scratch_floats(&s);
+    float *weight = random_values(width * s.hidden, 1), *bias = random_values(width, 2);
+    for (size_t i = 0; i < width * s.hidden; i++) weight[i] *= 0.2f;
+    struct recurrent_arrays a = {.weight = weight,
+                                 .bias = cell == RECURRENT_GRU && !s.is_reverse ? bias : NULL,
+                                 .gates = next_from(r, n * width, 3),
+                                 .h = next(r, n * s.hidden),
+                                 .dh = random_values(n * s.hidden, 4),
+                                 .scratch = random_values(scratch, 5)};
+    a.states = states ? next(r, n * states) : NULL;
+    ops->forward(d, &s, &a);
+    if (states) memcpy(next(r, n * width), a.gates, n * width * sizeof(float)); /* an RNN needs only h */
+    ops->backward(d, &s, &a);
+    guarded_free(weight), guarded_free(bias), guarded_free(a.dh), guarded_free(a.scratch);
+}
+
+static void recurrent(struct device *d, struct results *r, enum recurrent_cell cell) {
+    static const struct recurrent_shape shapes[] = {{.rows = 1, .steps = 1, .hidden = 1},
+                                                    {.rows = 5, .steps = 4, .hidden = 7},
+                                                    {.rows = 3, .steps = 9, .hidden = 32},
+                                                    {.rows = 19, .steps = 3, .hidden = 65},
+                                                    {.rows = 33, .steps = 2, .hidden = 130}};
+    for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
+        struct recurrent_shape s = shapes[i / 2];
+        s.is_reverse = i % 2;
+        recur(d, r, cell, s);
+    }
+}
+
+static void lstm(struct device *d, struct results *r) { recurrent(d, r, RECURRENT_LSTM); }
+static void gru(struct device *d, struct results *r) { recurrent(d, r, RECURRENT_GRU); }
+static void rnn(struct device *d, struct results *r) {
+    recurrent(d, r, RECURRENT_TANH);
+    recurrent(d, r, RECURRENT_RELU);
+}
+
 /* ---- cross entropy ---- */
 
 static void classes(struct device *d, struct results *r) {
@@ -231,6 +274,9 @@ static const struct operator_case sequence_cases[] = {
     {"softmax", softmaxes, 1e-5},
     {"sums and additions of rows", sums_of_rows, 1e-5},
     {"embedding", embeddings, 2e-5},
+    {"lstm", lstm, 2e-5},
+    {"gru", gru, 2e-5},
+    {"rnn", rnn, 2e-5},
     {"cross entropy", classes, 1e-5},
 };
 

@@ -125,5 +125,32 @@ static void run_all(struct device *device, const void *context, struct digest *d
 START_TEST(the_same_bits_on_any_number_of_threads) { threads_agree(run_all, NULL); }
 END_TEST
 
+/* Forward and backward of a layer whose rows are split. */
+static void run_recurrent(struct device *device, const void *context, struct digest *digest) {
+    struct recurrent_shape s = {*(const enum recurrent_cell *)context, 37, 5, 96, false};
+    const struct recurrent_ops *ops = device_ops(device)->recurrent;
+    size_t n = s.rows * s.steps * s.hidden, width = recurrent_gates(s.cell);
+    struct recurrent_arrays a = {.weight = random_values(width * s.hidden * s.hidden, 1),
+                                 .gates = random_values(width * n, 2),
+                                 .states = random_values(3 * n, 3),
+                                 .h = random_values(n, 4),
+                                 .dh = random_values(n, 5),
+                                 .scratch = random_values(ops->scratch_floats(&s), 6)};
+    ops->forward(device, &s, &a);
+    digest_add(digest, a.gates, width * n * sizeof(float));
+    digest_add(digest, a.h, n * sizeof(float));
+    ops->backward(device, &s, &a);
+    digest_add(digest, a.gates, width * n * sizeof(float));
+    digest_add(digest, a.states, recurrent_states(s.cell) * n * sizeof(float));
+    const float *const all[] = {a.weight, a.gates, a.states, a.h, a.dh, a.scratch};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) guarded_free((float *)(uintptr_t)all[i]);
+}
+
+START_TEST(recurrent_layers_have_the_same_bits) {
+    const enum recurrent_cell cells[] = {RECURRENT_LSTM, RECURRENT_GRU, RECURRENT_TANH};
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) threads_agree(run_recurrent, &cells[i]);
+}
+END_TEST
+
 TESTS("parallel", every_item_is_done_once, a_small_loop_stays_on_its_thread, one_thread_is_the_caller,
-      a_given_number_is_not_a_chosen_one, the_same_bits_on_any_number_of_threads)
+      a_given_number_is_not_a_chosen_one, the_same_bits_on_any_number_of_threads, recurrent_layers_have_the_same_bits)

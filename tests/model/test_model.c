@@ -56,7 +56,7 @@ START_TEST(initial_weights_are_pytorchs) {
         const char *vector, *layers;
         int64_t in;
         int count;
-        const char *names[4];
+        const char *names[16];
     } cases[] = {
         {"Linear(13,64)", "[{linear: {out: 64}}]", 13, 2, {"0.weight", "0.bias"}},
         {"Linear(64,3,bias=False)", "[{linear: {out: 3, bias: false}}]", 64, 1, {"0.weight"}},
@@ -73,6 +73,16 @@ START_TEST(initial_weights_are_pytorchs) {
          32,
          4,
          {"0.in_proj_weight", "0.in_proj_bias", "0.out_proj.weight", "0.out_proj.bias"}},
+        {"LSTM(5,4,2,bidirectional)",
+         "[{lstm: {hidden_size: 4, num_layers: 2, bidirectional: true}}]",
+         5,
+         16,
+         {"0.weight_ih_l0", "0.weight_hh_l0", "0.bias_ih_l0", "0.bias_hh_l0", "0.weight_ih_l0_reverse",
+          "0.weight_hh_l0_reverse", "0.bias_ih_l0_reverse", "0.bias_hh_l0_reverse", "0.weight_ih_l1", "0.weight_hh_l1",
+          "0.bias_ih_l1", "0.bias_hh_l1", "0.weight_ih_l1_reverse", "0.weight_hh_l1_reverse", "0.bias_ih_l1_reverse",
+          "0.bias_hh_l1_reverse"}},
+        {"GRU(5,7)", "[{gru: 7}]", 5, 4, {"0.weight_ih_l0", "0.weight_hh_l0", "0.bias_ih_l0", "0.bias_hh_l0"}},
+        {"RNN(5,7,bias=False)", "[{rnn: {hidden_size: 7, bias: false}}]", 5, 2, {"0.weight_ih_l0", "0.weight_hh_l0"}},
         {"Embedding(65,32)", "[{embedding: 32}]", 65, 1, {"0.weight"}},
         {"Embedding(5,3)", "[{embedding: 3}]", 5, 1, {"0.weight"}},
         {"LayerNorm(32)", "[layer_norm]", 32, 2, {"0.weight", "0.bias"}},
@@ -90,6 +100,8 @@ START_TEST(initial_weights_are_pytorchs) {
         struct shape input = {.dims = 1, .size = {cases[c].in}};
         if (strstr(cases[c].layers, "conv")) input = (struct shape){.dims = 3, .size = {cases[c].in, 5, 5}};
         if (strstr(cases[c].layers, "conv1d")) input = (struct shape){.dims = 2, .size = {cases[c].in, 5}};
+        if (strstr(cases[c].layers, "hidden_size") || strstr(cases[c].layers, "gru"))
+            input = (struct shape){.dims = 2, .size = {5, cases[c].in}};
         if (strstr(cases[c].layers, "attention")) input = (struct shape){.dims = 2, .size = {5, cases[c].in}};
         if (strstr(cases[c].layers, "embedding"))
             input = (struct shape){.dims = 1, .size = {5}, .is_tokens = true, .vocabulary = cases[c].in};

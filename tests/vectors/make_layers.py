@@ -107,6 +107,17 @@ CASES = [
     ("[{linear: 6}, {residual: [{attention: {heads: 3, causal: true, bias: false}}]}, {linear: 3}]", [5, 6]),
     ("[{linear: 18}, {scaled_dot_product_attention: {heads: 3, causal: true}}, {linear: 3}]", [5, 6]),
     ("[{linear: 12}, {scaled_dot_product_attention: {heads: 2}}, {linear: 3}]", [5, 6]),
+    # recurrent layers
+    ("[{linear: 5}, {lstm: {hidden_size: 4}}, {linear: 3}]", [4, 6]),
+    ("[{lstm: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last, bias: false}}, {linear: 3}]", [4, 6]),
+    ("[{linear: 5}, {lstm: {hidden_size: 3, num_layers: 2, dropout: 0, bidirectional: true, output: all}}, {linear: 3}]", [3, 6]),
+    ("[{linear: 5}, {gru: {hidden_size: 4}}, {linear: 3}]", [4, 6]),
+    ("[{gru: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last, bias: false}}, {linear: 3}]", [4, 6]),
+    ("[{linear: 5}, {gru: {hidden_size: 3, num_layers: 3, dropout: 0, output: all}}, {linear: 3}]", [5, 6]),
+    ("[{linear: 5}, {rnn: {hidden_size: 4}}, {linear: 3}]", [4, 6]),
+    ("[{rnn: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last, bias: false, nonlinearity: tanh}}, {linear: 3}]", [4, 6]),
+    ("[{linear: 5}, {rnn: {hidden_size: 3, num_layers: 2, dropout: 0, nonlinearity: relu}}, {linear: 3}]", [1, 6]),
+    ("[{embedding: 6}, {lstm: 5}, {linear: 7}]", [4], 7),
     # frozen parameters
     ("[{linear: 5}, tanh, {linear: 4}, tanh, {linear: 3}]", [6], None, ["0.*", "2.bias"]),
     ("[{conv2d: {out: 3, kernel_size: 2}}, batch_norm, relu, {conv2d: {out: 2, kernel_size: 2}}]", [2, 4, 4], None, ["1.weight"]),

@@ -10,6 +10,7 @@
 #include "device/cpu/kernels.h"
 #include "device/cpu/linear.h"
 #include "device/cpu/losses.h"
+#include "device/cpu/recurrent.h"
 #include "device/cpu/workspace.h"
 #include "device/internal.h"
 
@@ -28,6 +29,10 @@ static const struct cpu_kernels *kernels_of(struct device *device) { return ((st
 const struct cpu_kernels *cpu_kernels_of(struct device *device) { return kernels_of(device); }
 
 void cpu_product(struct device *device, const struct cpu_product *p) { ((struct cpu_device *)device)->product(p); }
+
+bool cpu_packs_products(struct device *device) {
+    return ((struct cpu_device *)device)->product == kernels_of(device)->product;
+}
 
 status workspace_reserve(struct device *device, size_t bytes, const char *what) {
     struct cpu_device *cpu = (struct cpu_device *)device;
@@ -107,6 +112,7 @@ static const struct device_ops cpu_ops = {
     .multiply = elementwise_multiply,
     .copy_columns = elementwise_copy_columns,
     .optimizers = &elementwise_optimizer_ops,
+    .recurrent = &cpu_recurrent_ops,
 };
 
 /* Only together with the AVX-512 kernels: a device with a smaller set represents a processor without them. */

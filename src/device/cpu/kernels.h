@@ -16,6 +16,7 @@ struct cpu_product {
     size_t m, n, k;
     const float *a, *b;
     size_t ars, acs, brs, bcs;
+    const float *packed; /* b as cpu_kernels.pack has packed it, for several products; NULL: the product packs it */
     float *c;
     size_t ldc;
     enum product_start start;
@@ -33,12 +34,28 @@ struct optimizer_kernels {
     void (*clamp)(float limit, float *x, size_t count);
 };
 
+/* Steps of recurrent layers for [rows] rows; formulas and arrays as in device/recurrent.h. [before]: the state before
+ * the step. */
+struct recurrent_kernels {
+    void (*lstm_forward)(size_t rows, size_t hidden, float *gates, const float *before, float *c, float *h);
+    void (*lstm_backward)(size_t rows, size_t hidden, float *gates, const float *before, const float *c,
+                          const float *dh, float *dc);
+    void (*gru_forward)(size_t rows, size_t hidden, float *gates, const float *states, const float *before, float *h);
+    /* dbefore += z dh */
+    void (*gru_backward)(size_t rows, size_t hidden, float *gates, float *states, const float *before, const float *dh,
+                         float *dbefore);
+};
+
+#define CPU_PACK_COLUMNS 16 /* a packed b has less than this many columns more than b */
+
 #define SHORT_ROW 10  /* numbers */
 #define SHORT_ROWS 64 /* that are computed together */
 
 struct cpu_kernels {
     bool is_avx512;
     void (*product)(const struct cpu_product *p);
+    /* packed (k, n and less than CPU_PACK_COLUMNS more) = b, for the member of that name */
+    void (*pack)(const struct cpu_product *p, float *packed);
     /* sum (size) += each row of x (rows, size; [stride] between rows) */
     void (*add_rows)(float *sum, const float *x, size_t rows, size_t size, size_t stride);
     /* e (count) = exp(x - max), *max = the largest of x; returns their sum */
@@ -64,6 +81,7 @@ struct cpu_kernels {
     void (*leaky_relu_backward)(float slope, const float *x, const float *dy, float *dx, size_t count);
     const struct norm_ops *norm_layers;
     const struct sequence_ops *sequence;
+    const struct recurrent_kernels *recurrent;
 };
 
 /* Of a CPU device. */
@@ -71,6 +89,8 @@ const struct cpu_kernels *cpu_kernels_of(struct device *device);
 
 /* In the precision of the device, on the caller's thread. */
 void cpu_product(struct device *device, const struct cpu_product *p);
+/* Whether it uses a packed b: those that round their factors do not. */
+bool cpu_packs_products(struct device *device);
 
 extern const struct cpu_kernels cpu_kernels_baseline, cpu_kernels_avx2, cpu_kernels_avx512;
 

@@ -182,6 +182,7 @@ static struct device_ops all_ops() {
     ops.convolution = &gpu_convolutions;
     ops.norm_layers = &gpu_norms;
     ops.sequence = &gpu_sequences;
+    ops.recurrent = &gpu_recurrent;
     ops.gelu = &gpu_gelu;
     ops.half = &half_ops;
     return ops;

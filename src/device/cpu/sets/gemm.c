@@ -47,16 +47,45 @@ static void pack_columns(float *strip, const float *a, size_t acs, size_t k, siz
     }
 }
 
-/* One block of k, for contiguous rows of a: all panels of b, one after the other. */
-static void rows_product(const struct cpu_product *p, struct block *block, const float *b, size_t i, bool is_packed,
-                         float *panel) {
+static size_t whole_vectors(size_t columns) { return (columns + LANES - 1) / LANES * LANES; }
+
+/* Depth of the block of k at [first] when [blocks] remain. */
+static size_t depth_of(const struct cpu_product *p, size_t first, size_t blocks) { return (p->k - first) / blocks; }
+
+void IN_SET(pack)(const struct cpu_product *p, float *packed) {
+    size_t blocks = (p->k + PANEL_K - 1) / PANEL_K;
+    for (size_t first = 0, depth; blocks > 0; blocks--, first += depth) {
+        depth = depth_of(p, first, blocks);
+        for (size_t j = 0, columns; j < p->n; j += columns, packed += whole_vectors(columns) * depth) {
+            columns = panel_columns(p->n - j);
+            pack_panel(packed, whole_vectors(columns), p->b + first * p->brs + j * p->bcs, p->brs, p->bcs, depth,
+                       columns);
+        }
+    }
+}
+
+/* Prefetches the next packed panel of [count] floats. */
+static void plan_prefetch_packed(struct block *block, const float *panel, size_t count) {
+    size_t intervals = intervals_of(block), lines = count / LINE;
+    block->source = (struct prefetch){panel, 0, count > 0, lines, 0, intervals ? 1 + lines / intervals : 1};
+}
+
+/* One block of k, for contiguous rows of a: all panels of b, one after the other. [packed]: those of this block, packed
+ * before; NULL: they are packed into [panel]. */
+static void rows_product(const struct cpu_product *p, struct block *block, const float *b, const float *packed,
+                         size_t i, bool is_packed, float *panel) {
+    bool is_large = p->m * p->n * p->k >= LARGE;
     for (size_t j = 0, columns; j < p->n; j += columns) {
         columns = panel_columns(p->n - j);
-        pack_panel(panel, (columns + LANES - 1) / LANES * LANES, b + j * p->bcs, p->brs, p->bcs, block->depth, columns);
-        if (p->m * p->n * p->k >= LARGE)
-            plan_prefetch(p, block, b + (j + columns) * p->bcs, block->depth, panel_columns(p->n - j - columns));
+        size_t width = whole_vectors(columns), next = panel_columns(p->n - j - columns);
+        const float *at = packed ? packed + j * block->depth : panel;
+        if (!packed) pack_panel(panel, width, b + j * p->bcs, p->brs, p->bcs, block->depth, columns);
+        if (is_large && packed)
+            plan_prefetch_packed(block, at + width * block->depth, whole_vectors(next) * block->depth);
+        else if (is_large)
+            plan_prefetch(p, block, b + (j + columns) * p->bcs, block->depth, next);
         block->columns = columns;
-        block->panel = panel;
+        block->panel = at;
         block->row = p->start == PRODUCT_ROW ? p->row + j : NULL;
         block->c = p->c + i * p->ldc + j;
         panel_product(block, is_packed);
@@ -91,7 +120,8 @@ static void blocked_product(const struct cpu_product *p) {
     enum order order = order_of(p);
     size_t blocks = (p->k + PANEL_K - 1) / PANEL_K;
     for (size_t first = 0, n = 0; n < blocks; n++) {
-        size_t depth = (p->k - first) / (blocks - n);
+        size_t depth = depth_of(p, first, blocks - n);
+        const float *packed = p->packed ? p->packed + first * whole_vectors(p->n) : NULL;
         size_t max_rows = order == IN_PLACE && depth ? STRIP_ROWS * (PANEL_K / depth) : STRIP_ROWS;
         for (size_t i = 0; i < p->m; i += max_rows) {
             size_t rows = p->m - i < max_rows ? p->m - i : max_rows;
@@ -101,14 +131,14 @@ static void blocked_product(const struct cpu_product *p) {
                                   .start = first ? PRODUCT_ADD : p->start,
                                   .has_relu = p->has_relu && n + 1 == blocks};
             order_rows(p, &block, order, p->a + i * p->ars + first * p->acs, strip);
-            rows_product(p, &block, p->b + first * p->brs, i, order == BY_COLUMNS, panel);
+            rows_product(p, &block, p->b + first * p->brs, packed, i, order == BY_COLUMNS, panel);
         }
         first += depth;
     }
 }
 
 void IN_SET(product)(const struct cpu_product *p) {
-    if (!IN_SET(direct_product)(p)) blocked_product(p);
+    if (p->packed || !IN_SET(direct_product)(p)) blocked_product(p);
 }
 
 void IN_SET(gemm)(size_t m, size_t n, size_t k, const float *a, size_t ars, size_t acs, const float *b, size_t brs,

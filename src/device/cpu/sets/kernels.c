@@ -67,6 +67,7 @@ const struct cpu_kernels IN_SET(cpu_kernels) = {
     .exponentials = IN_SET(exponentials),
     .short_softmax = IN_SET(short_softmax),
     .product = IN_SET(product),
+    .pack = IN_SET(pack),
     .add_rows = add_rows,
     .add = add,
     .activation_forward = IN_SET(activation_forward),
@@ -83,4 +84,5 @@ const struct cpu_kernels IN_SET(cpu_kernels) = {
     .leaky_relu_backward = IN_SET(leaky_relu_backward),
     .norm_layers = &IN_SET(norm_ops),
     .sequence = &IN_SET(sequence_ops),
+    .recurrent = &IN_SET(recurrent_kernels),
 };

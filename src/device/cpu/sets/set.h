@@ -51,8 +51,12 @@ bool IN_SET(direct_product)(const struct cpu_product *p);
 bool direct_product_avx2(const struct cpu_product *p); /* also on processors with AVX-512 */
 #endif
 
+/* recurrent.c */
+extern const struct recurrent_kernels IN_SET(recurrent_kernels);
+
 /* gemm.c */
 void IN_SET(product)(const struct cpu_product *p);
+void IN_SET(pack)(const struct cpu_product *p, float *packed);
 void IN_SET(gemm)(size_t m, size_t n, size_t k, const float *a, size_t ars, size_t acs, const float *b, size_t brs,
                   size_t bcs, float *c, size_t ldc);
 

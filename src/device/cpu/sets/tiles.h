@@ -142,13 +142,15 @@ static void panel_product(struct block *block, bool is_packed) {
 
 #define LARGE ((size_t)1 << 20) /* multiply-adds from which prefetching pays off */
 
+static size_t intervals_of(const struct block *block) {
+    return ((block->rows + TILE_ROWS - 1) / TILE_ROWS) * ((block->depth + PREFETCH_STEPS - 1) / PREFETCH_STEPS);
+}
+
 /* Sets the next matrix to prefetch: [next] columns of b, of which [depth] rows are needed. */
 static void plan_prefetch(const struct cpu_product *p, struct block *block, const float *b, size_t depth, size_t next) {
     bool is_transposed = p->brs == 1 && p->bcs != 1;
     size_t rows = is_transposed ? next : next ? depth : 0, width = is_transposed ? depth : next;
-    size_t intervals =
-        ((block->rows + TILE_ROWS - 1) / TILE_ROWS) * ((block->depth + PREFETCH_STEPS - 1) / PREFETCH_STEPS);
-    size_t lines = width / LINE + 1;
+    size_t intervals = intervals_of(block), lines = width / LINE + 1;
     block->source = (struct prefetch){
         b, is_transposed ? p->bcs : p->brs, rows, lines, 0, intervals ? 1 + rows * lines / intervals : 1};
 }

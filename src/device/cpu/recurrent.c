@@ -1,0 +1,188 @@
+/* Each thread runs all steps of its rows, so that threads meet once per layer instead of once per step. The weight is
+ * packed once for all steps. A result does not depend on the split. */
+#include "device/cpu/recurrent.h"
+
+#include <string.h>
+
+#include "device/cpu/kernels.h"
+#include "device/cpu/parallel.h"
+
+#define UNIT 8                     /* rows that are not split: a tile of the products */
+#define MIN_WORK ((size_t)1 << 20) /* multiply-adds of a thread: 20 us */
+
+struct job {
+    struct device *device;
+    const struct cpu_kernels *kernels;
+    struct recurrent_shape shape;
+    struct recurrent_arrays a;
+    size_t width;        /* of the gates */
+    const float *packed; /* NULL: products pack the weight */
+    const float *zeros;  /* (rows, hidden): the state before the first step */
+    float *carry;        /* (rows, hidden): of an LSTM the gradient of the cell state; of a GRU unused results */
+};
+
+/* The rows [first, first + count) of a step, and of the step before it in time. */
+struct part {
+    size_t first, count;
+    size_t at, before; /* first row of them in arrays (steps, rows, ...) */
+    bool has_before;
+};
+
+static size_t packed_floats(const struct recurrent_shape *s) {
+    size_t width = recurrent_gates(s->cell) * s->hidden, most = CPU_PACK_COLUMNS;
+    size_t forward = (width + most) * s->hidden, backward = (s->hidden + most) * width;
+    return forward > backward ? forward : backward;
+}
+
+static size_t scratch_floats(const struct recurrent_shape *s) { return packed_floats(s) + 2 * s->rows * s->hidden; }
+
+static struct part part_of(const struct job *job, size_t first, size_t last, size_t step) {
+    const struct recurrent_shape *s = &job->shape;
+    size_t t = s->is_reverse ? s->steps - 1 - step : step, before = s->is_reverse ? t + 1 : t - 1;
+    struct part p = {.first = first, .count = last - first, .at = t * s->rows + first, .has_before = step > 0};
+    p.before = p.has_before ? before * s->rows + first : 0;
+    return p;
+}
+
+/* c (count, width) = start + h W^T */
+static void add_states(const struct job *job, const struct part *part, enum product_start start, float *c) {
+    size_t hidden = job->shape.hidden;
+    struct cpu_product p = {.m = part->count,
+                            .n = job->width,
+                            .k = hidden,
+                            .a = job->a.h + part->before * hidden,
+                            .ars = hidden,
+                            .acs = 1,
+                            .b = job->a.weight,
+                            .brs = 1,
+                            .bcs = hidden,
+                            .packed = job->packed,
+                            .c = c,
+                            .ldc = job->width,
+                            .start = start,
+                            .row = job->a.bias};
+    cpu_product(job->device, &p);
+}
+
+/* The GRU's h W^T + bias of a step */
+static void gru_states(const struct job *job, const struct part *part, float *states) {
+    if (part->has_before) {
+        add_states(job, part, job->a.bias ? PRODUCT_ROW : PRODUCT_ZERO, states);
+        return;
+    }
+    for (size_t r = 0; r < part->count; r++)
+        if (job->a.bias)
+            memcpy(states + r * job->width, job->a.bias, job->width * sizeof *states);
+        else
+            memset(states + r * job->width, 0, job->width * sizeof *states);
+}
+
+static void forward_step(const struct job *job, const struct part *part) {
+    const struct recurrent_arrays *a = &job->a;
+    const struct recurrent_kernels *kernels = job->kernels->recurrent;
+    size_t hidden = job->shape.hidden, at = part->at * hidden, before = part->before * hidden;
+    float *gates = a->gates + part->at * job->width, *h = a->h + at;
+    const float *zeros = job->zeros + part->first * hidden;
+    if (job->shape.cell == RECURRENT_GRU) {
+        float *states = a->states + part->at * job->width;
+        gru_states(job, part, states);
+        kernels->gru_forward(part->count, hidden, gates, states, part->has_before ? a->h + before : zeros, h);
+        return;
+    }
+    if (part->has_before) add_states(job, part, PRODUCT_ADD, gates);
+    if (job->shape.cell == RECURRENT_LSTM)
+        kernels->lstm_forward(part->count, hidden, gates, part->has_before ? a->states + before : zeros, a->states + at,
+                              h);
+    else
+        job->kernels->activation_forward(recurrent_function(job->shape.cell), gates, h, part->count * hidden);
+}
+
+static void backward_step(const struct job *job, const struct part *part) {
+    const struct recurrent_arrays *a = &job->a;
+    const struct recurrent_kernels *kernels = job->kernels->recurrent;
+    size_t hidden = job->shape.hidden, at = part->at * hidden, before = part->before * hidden;
+    float *gates = a->gates + part->at * job->width, *change = gates, *carry = job->carry + part->first * hidden;
+    float *dbefore = part->has_before ? a->dh + before : carry;
+    const float *zeros = job->zeros + part->first * hidden, *h = a->h + at, *dh = a->dh + at;
+    if (job->shape.cell == RECURRENT_LSTM) {
+        kernels->lstm_backward(part->count, hidden, gates, part->has_before ? a->states + before : zeros,
+                               a->states + at, dh, carry);
+    } else if (job->shape.cell == RECURRENT_GRU) {
+        change = a->states + part->at * job->width;
+        kernels->gru_backward(part->count, hidden, gates, change, part->has_before ? a->h + before : zeros, dh,
+                              dbefore);
+    } else {
+        job->kernels->activation_backward(recurrent_function(job->shape.cell), h, h, dh, gates, part->count * hidden);
+    }
+    if (!part->has_before) return;
+    struct cpu_product p = {.m = part->count,
+                            .n = hidden,
+                            .k = job->width,
+                            .a = change,
+                            .ars = job->width,
+                            .acs = 1,
+                            .b = a->weight,
+                            .brs = hidden,
+                            .bcs = 1,
+                            .packed = job->packed,
+                            .c = dbefore,
+                            .ldc = hidden,
+                            .start = PRODUCT_ADD};
+    cpu_product(job->device, &p);
+}
+
+static void forward_rows(void *context, size_t from, size_t to) {
+    const struct job *job = context;
+    size_t rows = job->shape.rows, last = to * UNIT < rows ? to * UNIT : rows;
+    for (size_t step = 0; step < job->shape.steps; step++) {
+        struct part part = part_of(job, from * UNIT, last, step);
+        forward_step(job, &part);
+    }
+}
+
+static void backward_rows(void *context, size_t from, size_t to) {
+    const struct job *job = context;
+    size_t rows = job->shape.rows, last = to * UNIT < rows ? to * UNIT : rows;
+    for (size_t step = job->shape.steps; step-- > 0;) {
+        struct part part = part_of(job, from * UNIT, last, step);
+        backward_step(job, &part);
+    }
+}
+
+/* [weight]: the factor that all steps share. */
+static void run(struct device *device, const struct recurrent_shape *shape, const struct recurrent_arrays *arrays,
+                struct cpu_product weight, parallel_part *rows) {
+    size_t values = shape->rows * shape->hidden, units = (shape->rows + UNIT - 1) / UNIT;
+    struct job job = {.device = device,
+                      .kernels = cpu_kernels_of(device),
+                      .shape = *shape,
+                      .a = *arrays,
+                      .width = recurrent_gates(shape->cell) * shape->hidden};
+    float *zeros = arrays->scratch + packed_floats(shape);
+    memset(zeros, 0, 2 * values * sizeof *zeros);
+    job.zeros = zeros;
+    job.carry = zeros + values;
+    if (cpu_packs_products(device)) {
+        job.kernels->pack(&weight, arrays->scratch);
+        job.packed = arrays->scratch;
+    }
+    size_t work = UNIT * shape->steps * job.width * shape->hidden;
+    if (units > 0) parallel_for(units, 1 + MIN_WORK / work, rows, &job);
+}
+
+static void forward(struct device *device, const struct recurrent_shape *shape, const struct recurrent_arrays *arrays) {
+    size_t width = recurrent_gates(shape->cell) * shape->hidden;
+    run(device, shape, arrays,
+        (struct cpu_product){.n = width, .k = shape->hidden, .b = arrays->weight, .brs = 1, .bcs = shape->hidden},
+        forward_rows);
+}
+
+static void backward(struct device *device, const struct recurrent_shape *shape,
+                     const struct recurrent_arrays *arrays) {
+    size_t width = recurrent_gates(shape->cell) * shape->hidden;
+    run(device, shape, arrays,
+        (struct cpu_product){.n = shape->hidden, .k = width, .b = arrays->weight, .brs = shape->hidden, .bcs = 1},
+        backward_rows);
+}
+
+const struct recurrent_ops cpu_recurrent_ops = {scratch_floats, forward, backward};

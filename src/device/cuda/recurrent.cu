@@ -1,0 +1,178 @@
+/* Recurrent layers: per step one product (linear.cu) and one kernel, which applies the formulas of device/recurrent.h.
+ */
+extern "C" {
+#include "device/recurrent.h"
+}
+#include "device/cuda/gpu.cuh"
+
+namespace { /* in each file, so that kernels of different files have different types */
+
+/* A step at index [at] of the arrays; [other]: the step whose state it takes, or in backward gives a gradient to. */
+struct moment {
+    size_t at, other;
+    bool has_other, is_last; /* is_last: no later step has given it a gradient */
+};
+
+struct passage {
+    const struct recurrent_shape *shape;
+    const struct recurrent_arrays *arrays;
+    size_t values, width; /* of one step: rows * hidden; columns of the gates */
+    float *product, *carry;
+};
+
+struct passage passage_of(const struct recurrent_shape *s, const struct recurrent_arrays *a) {
+    size_t values = s->rows * s->hidden, gates = recurrent_gates(s->cell);
+    return {s, a, values, gates * s->hidden, a->scratch, a->scratch + gates * values};
+}
+
+struct moment moment_of(const struct recurrent_shape *s, size_t step) {
+    size_t t = s->is_reverse ? s->steps - 1 - step : step;
+    return {t, step == 0 ? t : s->is_reverse ? t + 1 : t - 1, step > 0, step + 1 == s->steps};
+}
+
+size_t scratch_floats(const struct recurrent_shape *s) { return (recurrent_gates(s->cell) + 1) * s->rows * s->hidden; }
+
+__device__ inline float or_zero(const float *from, size_t i) { return from ? from[i] : 0; }
+
+/* ---- forward ---- */
+
+void lstm_forward(struct device *device, const struct passage *w, const struct moment *p) {
+    operator_call c(device, "lstm_forward");
+    size_t hidden = w->shape->hidden, n = w->values;
+    float *gates = c.inout(w->arrays->gates + p->at * 4 * n, 4 * n);
+    const float *product = c.in(p->has_other ? w->product : NULL, 4 * n);
+    const float *before = c.in(p->has_other ? w->arrays->states + p->other * n : NULL, n);
+    float *state = c.out(w->arrays->states + p->at * n, n), *h = c.out(w->arrays->h + p->at * n, n);
+    c.each(n, [=] __device__(size_t i) {
+        size_t k = i / hidden * 4 * hidden + i % hidden;
+        struct lstm_gates g = {gates[k] + or_zero(product, k), gates[k + hidden] + or_zero(product, k + hidden),
+                               gates[k + 2 * hidden] + or_zero(product, k + 2 * hidden),
+                               gates[k + 3 * hidden] + or_zero(product, k + 3 * hidden)};
+        lstm_step(&g, or_zero(before, i), &state[i], &h[i]);
+        gates[k] = g.i, gates[k + hidden] = g.f, gates[k + 2 * hidden] = g.g, gates[k + 3 * hidden] = g.o;
+    });
+}
+
+/* Without a step before, the states are the bias. */
+void gru_forward(struct device *device, const struct passage *w, const struct moment *p) {
+    operator_call c(device, "gru_forward");
+    size_t hidden = w->shape->hidden, n = w->values;
+    bool has_before = p->has_other;
+    float *gates = c.inout(w->arrays->gates + p->at * 3 * n, 3 * n);
+    float *states = c.inout(w->arrays->states + p->at * 3 * n, 3 * n);
+    const float *bias = c.in(w->arrays->bias, 3 * hidden);
+    const float *before = c.in(has_before ? w->arrays->h + p->other * n : NULL, n);
+    float *h = c.out(w->arrays->h + p->at * n, n);
+    c.each(n, [=] __device__(size_t i) {
+        size_t j = i % hidden, k = i / hidden * 3 * hidden + j;
+        struct gru_gates g = {gates[k], gates[k + hidden], gates[k + 2 * hidden]};
+        struct gru_gates s = {or_zero(bias, j), or_zero(bias, j + hidden), or_zero(bias, j + 2 * hidden)};
+        if (has_before)
+            s = {states[k], states[k + hidden], states[k + 2 * hidden]};
+        else
+            states[k] = s.r, states[k + hidden] = s.z, states[k + 2 * hidden] = s.n;
+        h[i] = gru_step(&g, &s, or_zero(before, i));
+        gates[k] = g.r, gates[k + hidden] = g.z, gates[k + 2 * hidden] = g.n;
+    });
+}
+
+void rnn_forward(struct device *device, const struct passage *w, const struct moment *p) {
+    operator_call c(device, "rnn_forward");
+    size_t n = w->values;
+    bool is_relu = w->shape->cell == RECURRENT_RELU;
+    const float *gates = c.in(w->arrays->gates + p->at * n, n);
+    const float *product = c.in(p->has_other ? w->product : NULL, n);
+    float *h = c.out(w->arrays->h + p->at * n, n);
+    c.each(n, [=] __device__(size_t i) {
+        float x = gates[i] + or_zero(product, i);
+        h[i] = is_relu ? relu_value(x) : tanh_value(x);
+    });
+}
+
+void forward(struct device *device, const struct recurrent_shape *s, const struct recurrent_arrays *a) {
+    struct passage w = passage_of(s, a);
+    for (size_t step = 0; step < s->steps; step++) {
+        struct moment p = moment_of(s, step);
+        float *to = s->cell == RECURRENT_GRU ? a->states + p.at * 3 * w.values : w.product;
+        if (p.has_other)
+            gpu_linear_forward(device, a->h + p.other * w.values, a->weight, a->bias, false, to, s->rows, s->hidden,
+                               w.width);
+        if (s->cell == RECURRENT_LSTM)
+            lstm_forward(device, &w, &p);
+        else if (s->cell == RECURRENT_GRU)
+            gru_forward(device, &w, &p);
+        else
+            rnn_forward(device, &w, &p);
+    }
+}
+
+/* ---- backward ---- */
+
+void lstm_backward(struct device *device, const struct passage *w, const struct moment *p) {
+    operator_call c(device, "lstm_backward");
+    size_t hidden = w->shape->hidden, n = w->values;
+    bool is_last = p->is_last;
+    float *gates = c.inout(w->arrays->gates + p->at * 4 * n, 4 * n), *carry = c.inout(w->carry, n);
+    const float *dh = c.in(w->arrays->dh + p->at * n, n), *product = c.in(is_last ? NULL : w->product, n);
+    const float *state = c.in(w->arrays->states + p->at * n, n);
+    const float *before = c.in(p->has_other ? w->arrays->states + p->other * n : NULL, n);
+    c.each(n, [=] __device__(size_t i) {
+        size_t k = i / hidden * 4 * hidden + i % hidden;
+        float dc = is_last ? 0 : carry[i];
+        struct lstm_gates g = {gates[k], gates[k + hidden], gates[k + 2 * hidden], gates[k + 3 * hidden]};
+        lstm_step_backward(&g, or_zero(before, i), state[i], dh[i] + or_zero(product, i), &dc);
+        carry[i] = dc;
+        gates[k] = g.i, gates[k + hidden] = g.f, gates[k + 2 * hidden] = g.g, gates[k + 3 * hidden] = g.o;
+    });
+}
+
+void gru_backward(struct device *device, const struct passage *w, const struct moment *p) {
+    operator_call c(device, "gru_backward");
+    size_t hidden = w->shape->hidden, n = w->values;
+    bool is_last = p->is_last;
+    float *gates = c.inout(w->arrays->gates + p->at * 3 * n, 3 * n), *carry = c.inout(w->carry, n);
+    float *states = c.inout(w->arrays->states + p->at * 3 * n, 3 * n);
+    const float *dh = c.in(w->arrays->dh + p->at * n, n), *product = c.in(is_last ? NULL : w->product, n);
+    const float *before = c.in(p->has_other ? w->arrays->h + p->other * n : NULL, n);
+    c.each(n, [=] __device__(size_t i) {
+        size_t k = i / hidden * 3 * hidden + i % hidden;
+        float slope = dh[i] + (is_last ? 0 : carry[i]) + or_zero(product, i);
+        struct gru_gates g = {gates[k], gates[k + hidden], gates[k + 2 * hidden]};
+        struct gru_gates s = {states[k], states[k + hidden], states[k + 2 * hidden]};
+        carry[i] = gru_step_backward(&g, &s, or_zero(before, i), slope);
+        gates[k] = g.r, gates[k + hidden] = g.z, gates[k + 2 * hidden] = g.n;
+        states[k] = s.r, states[k + hidden] = s.z, states[k + 2 * hidden] = s.n;
+    });
+}
+
+void rnn_backward(struct device *device, const struct passage *w, const struct moment *p) {
+    operator_call c(device, "rnn_backward");
+    size_t n = w->values;
+    bool is_relu = w->shape->cell == RECURRENT_RELU;
+    const float *dh = c.in(w->arrays->dh + p->at * n, n), *product = c.in(p->is_last ? NULL : w->product, n);
+    const float *h = c.in(w->arrays->h + p->at * n, n);
+    float *gates = c.out(w->arrays->gates + p->at * n, n);
+    c.each(n, [=] __device__(size_t i) {
+        float slope = dh[i] + or_zero(product, i);
+        gates[i] = is_relu ? relu_gradient(0, h[i], slope) : tanh_gradient(0, h[i], slope);
+    });
+}
+
+void backward(struct device *device, const struct recurrent_shape *s, const struct recurrent_arrays *a) {
+    struct passage w = passage_of(s, a);
+    for (size_t step = s->steps; step-- > 0;) {
+        struct moment p = moment_of(s, step);
+        const float *change = (s->cell == RECURRENT_GRU ? a->states : a->gates) + p.at * s->rows * w.width;
+        if (s->cell == RECURRENT_LSTM)
+            lstm_backward(device, &w, &p);
+        else if (s->cell == RECURRENT_GRU)
+            gru_backward(device, &w, &p);
+        else
+            rnn_backward(device, &w, &p);
+        if (p.has_other) gpu_linear_backward_input(device, change, a->weight, w.product, s->rows, s->hidden, w.width);
+    }
+}
+
+} // namespace
+
+const struct recurrent_ops gpu_recurrent = {.scratch_floats = scratch_floats, .forward = forward, .backward = backward};

@@ -1,0 +1,432 @@
+/* lstm, gru and rnn: torch.nn.LSTM, GRU and RNN over (length, features), with batch_first. Between the input and the
+ * output everything is in the order of time: (length, rows, ...). */
+#include "device/recurrent.h"
+
+#include "base/text.h"
+#include "model/init.h"
+#include "model/layers/layers.h"
+
+enum output { OUTPUT_ALL, OUTPUT_LAST };
+
+struct recurrent_config {
+    int64_t hidden_size, num_layers;
+    bool bias, bidirectional;
+    double dropout;
+    int nonlinearity; /* index into nonlinearities; rnn only */
+    int output;
+};
+
+static const char *const nonlinearities[] = {"tanh", "relu", NULL};
+static const char *const outputs[] = {"all", "last", NULL};
+
+#define ROWS                                                                                                           \
+    {.key = "hidden_size",                                                                                             \
+     .type = SCHEMA_INT,                                                                                               \
+     .offset = offsetof(struct recurrent_config, hidden_size),                                                         \
+     .flags = SCHEMA_REQUIRED,                                                                                         \
+     .min = 1,                                                                                                         \
+     .max = 1 << 20,                                                                                                   \
+     .doc = "Features of the state."},                                                                                 \
+        {.key = "num_layers",                                                                                          \
+         .type = SCHEMA_INT,                                                                                           \
+         .offset = offsetof(struct recurrent_config, num_layers),                                                      \
+         .fallback = "1",                                                                                              \
+         .min = 1,                                                                                                     \
+         .max = 1000,                                                                                                  \
+         .doc = "Layers, each of which takes the outputs of the one before."},                                         \
+        {.key = "bias",                                                                                                \
+         .type = SCHEMA_BOOL,                                                                                          \
+         .offset = offsetof(struct recurrent_config, bias),                                                            \
+         .fallback = "true",                                                                                           \
+         .doc = "Whether the layers have biases."},                                                                    \
+        {.key = "bidirectional",                                                                                       \
+         .type = SCHEMA_BOOL,                                                                                          \
+         .offset = offsetof(struct recurrent_config, bidirectional),                                                   \
+         .fallback = "false",                                                                                          \
+         .doc = "Whether each layer also runs from the last step to the first; the outputs of both directions are "    \
+                "concatenated."},                                                                                      \
+        {.key = "dropout",                                                                                             \
+         .type = SCHEMA_REAL,                                                                                          \
+         .offset = offsetof(struct recurrent_config, dropout),                                                         \
+         .fallback = "0",                                                                                              \
+         .min = 0,                                                                                                     \
+         .max = 1,                                                                                                     \
+         .doc = "Probability of dropout between layers."},                                                             \
+    {                                                                                                                  \
+        .key = "output", .type = SCHEMA_CHOICE, .offset = offsetof(struct recurrent_config, output),                   \
+        .fallback = "all", .choices = outputs,                                                                         \
+        .doc = "`all`: the outputs of all steps, (length, features); `last`: the state after the last step, of the "   \
+               "reverse direction the one after the first step (PyTorch's h_n of the last layer)."                     \
+    }
+
+static const struct schema_row gated_rows[] = {ROWS, {0}};
+static const struct schema_row rnn_rows[] = {
+    ROWS,
+    {.key = "nonlinearity",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct recurrent_config, nonlinearity),
+     .fallback = "tanh",
+     .choices = nonlinearities,
+     .doc = "The function of the state."},
+    {0},
+};
+static const struct schema lstm_schema = {.name = "model.layers.lstm",
+                                          .size = sizeof(struct recurrent_config),
+                                          .rows = gated_rows,
+                                          .shorthand = "hidden_size"};
+static const struct schema gru_schema = {.name = "model.layers.gru",
+                                         .size = sizeof(struct recurrent_config),
+                                         .rows = gated_rows,
+                                         .shorthand = "hidden_size"};
+static const struct schema rnn_schema = {
+    .name = "model.layers.rnn", .size = sizeof(struct recurrent_config), .rows = rnn_rows, .shorthand = "hidden_size"};
+
+static const struct recurrent_config *config_of(const struct layer *layer) { return layer->config; }
+static size_t layers_of(const struct layer *layer) { return (size_t)config_of(layer)->num_layers; }
+static size_t directions_of(const struct layer *layer) { return config_of(layer)->bidirectional ? 2 : 1; }
+static size_t steps_of(const struct layer *layer) { return (size_t)layer->in.size[0]; }
+static size_t hidden_of(const struct layer *layer) { return (size_t)config_of(layer)->hidden_size; }
+static size_t outputs_of(const struct layer *layer) { return directions_of(layer) * hidden_of(layer); }
+
+static enum recurrent_cell cell_of(const struct layer *layer) {
+    if (layer->type == &layer_lstm) return RECURRENT_LSTM;
+    if (layer->type == &layer_gru) return RECURRENT_GRU;
+    return config_of(layer)->nonlinearity ? RECURRENT_RELU : RECURRENT_TANH;
+}
+
+static size_t width_of(const struct layer *layer) { return recurrent_gates(cell_of(layer)) * hidden_of(layer); }
+
+/* Inputs of layer [l] of the stack. */
+static size_t inputs_of(const struct layer *layer, size_t l) {
+    return l == 0 ? (size_t)layer->in.size[1] : outputs_of(layer);
+}
+
+static size_t most_columns(const struct layer *layer) {
+    size_t in = inputs_of(layer, 0), out = outputs_of(layer);
+    return in > out ? in : out;
+}
+
+static bool has_dropout(const struct layer *layer) { return config_of(layer)->dropout > 0; }
+
+/* Whether the input of a later layer is not simply the output of the one before. */
+static bool has_own_inputs(const struct layer *layer) { return directions_of(layer) == 2 || has_dropout(layer); }
+
+/* ---- parameters ---- */
+
+enum { WEIGHT_IH, WEIGHT_HH, BIAS_IH, BIAS_HH };
+
+static size_t param_of(const struct layer *layer, size_t l, size_t d, size_t which) {
+    size_t of_each = config_of(layer)->bias ? 4 : 2;
+    return layer->first_param + (l * directions_of(layer) + d) * of_each + which;
+}
+
+static const float *value_of(const struct layer *layer, const struct params *params, size_t l, size_t d, size_t which) {
+    if (which >= BIAS_IH && !config_of(layer)->bias) return NULL;
+    return params_value(params, param_of(layer, l, d, which));
+}
+
+static float *gradient_of(const struct layer *layer, const struct params *params, size_t l, size_t d, size_t which) {
+    if (which >= BIAS_IH && !config_of(layer)->bias) return NULL;
+    return params_gradient(params, param_of(layer, l, d, which));
+}
+
+static void declare(const struct layer *layer, struct planning *planning, size_t l, size_t d) {
+    static const char *const names[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
+    int64_t width = (int64_t)width_of(layer);
+    const int64_t shapes[][2] = {
+        {width, (int64_t)inputs_of(layer, l)}, {width, (int64_t)hidden_of(layer)}, {width, 0}, {width, 0}};
+    for (size_t i = 0; i < (config_of(layer)->bias ? 4 : 2); i++)
+        params_declare(planning->params, planning->arena,
+                       arena_printf(planning->arena, "%s.%s_l%zu%s", layer->name, names[i], l, d ? "_reverse" : ""),
+                       i < BIAS_IH ? 2 : 1, shapes[i]);
+}
+
+/* ---- memory ---- */
+
+/* Floats of layer->saved of one row: the input in the order of time; of each direction of each layer gates, states and
+ * outputs; the inputs of later layers, if they have their own; two gradients. */
+static size_t saved_floats(const struct layer *layer) {
+    size_t hidden = hidden_of(layer), directions = directions_of(layer), layers = layers_of(layer);
+    size_t own = width_of(layer) + (recurrent_states(cell_of(layer)) + 1) * hidden;
+    size_t inputs = has_own_inputs(layer) ? (layers - 1) * outputs_of(layer) : 0;
+    return steps_of(layer) *
+           (inputs_of(layer, 0) + layers * directions * own + inputs + directions * most_columns(layer));
+}
+
+/* Layer->saved of the present pass. */
+struct saved {
+    float *input, *inputs; /* inputs: of layers from the second on; NULL: the outputs before them */
+    float *gates, *states, *h;
+    float *gradient, *other;       /* (steps, rows, most_columns); other: only with two directions */
+    size_t values, width, columns; /* steps * rows; of states */
+};
+
+static struct saved saved_of(const struct layer *layer, size_t rows) {
+    size_t n = rows * steps_of(layer), units = layers_of(layer) * directions_of(layer), hidden = hidden_of(layer);
+    struct saved s = {.input = layer->saved, .values = n, .width = width_of(layer)};
+    s.columns = recurrent_states(cell_of(layer)) * hidden;
+    s.gates = s.input + n * inputs_of(layer, 0);
+    s.states = s.gates + units * n * s.width;
+    s.h = s.states + units * n * s.columns;
+    s.gradient = s.h + units * n * hidden;
+    s.other = s.gradient + n * most_columns(layer);
+    float *end = s.gradient + directions_of(layer) * n * most_columns(layer);
+    s.inputs = has_own_inputs(layer) ? end : NULL;
+    return s;
+}
+
+static struct recurrent_shape shape_of(const struct layer *layer, size_t rows, size_t d) {
+    return (struct recurrent_shape){cell_of(layer), rows, steps_of(layer), hidden_of(layer), d == 1};
+}
+
+/* One direction of layer [l]. layer->runtime is the device's scratch memory, behind it one row of gates. */
+static struct recurrent_arrays arrays_of(const struct layer *layer, const struct pass *pass, const struct saved *s,
+                                         size_t l, size_t d) {
+    size_t unit = l * directions_of(layer) + d, n = s->values;
+    struct recurrent_arrays a = {.weight = value_of(layer, pass->params, l, d, WEIGHT_HH),
+                                 .gates = s->gates + unit * n * s->width,
+                                 .states = s->states + unit * n * s->columns,
+                                 .h = s->h + unit * n * hidden_of(layer),
+                                 .scratch = (float *)layer->runtime + params_padded(s->width)};
+    if (cell_of(layer) == RECURRENT_GRU) a.bias = value_of(layer, pass->params, l, d, BIAS_HH);
+    return a;
+}
+
+/* What layer [l] takes: (steps, rows, inputs_of) */
+static float *input_of(const struct layer *layer, const struct saved *s, size_t l) {
+    if (l == 0) return s->input;
+    if (s->inputs) return s->inputs + (l - 1) * s->values * outputs_of(layer);
+    return s->h + (l - 1) * s->values * outputs_of(layer);
+}
+
+static status plan(struct layer *layer, struct planning *planning) {
+    if (layer->in.dims != 2) {
+        struct text shape = {0};
+        shape_print(&layer->in, &shape);
+        status s = status_new(STATUS_USAGE, "its input must be (length, features), but is %s", text_string(&shape));
+        text_free(&shape);
+        return s;
+    }
+    for (size_t l = 0; l < layers_of(layer); l++)
+        for (size_t d = 0; d < directions_of(layer); d++) declare(layer, planning, l, d);
+    layer->out = layer->in;
+    layer->out.size[1] = (int64_t)outputs_of(layer);
+    if (config_of(layer)->output == OUTPUT_LAST)
+        layer->out = (struct shape){.dims = 1, .size = {(int64_t)outputs_of(layer)}};
+    layer->saved_size = saved_floats(layer);
+    return OK;
+}
+
+static status alloc(struct layer *layer, struct device *device, size_t batch) {
+    struct recurrent_shape shape = shape_of(layer, batch, 0);
+    size_t floats = params_padded(width_of(layer)) + device_ops(device)->recurrent->scratch_floats(&shape);
+    return device_alloc(device, floats * sizeof(float), "a recurrent layer", &layer->runtime);
+}
+
+static void release(struct layer *layer, struct device *device) { device_free(device, layer->runtime); }
+
+/* reset_parameters draws all of them alike, in their order. */
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    for (size_t i = layer->first_param; i < layer->first_param + layer->param_count; i++)
+        init_fan_in_uniform(rng, params_drawn(params, i), params->items[i].count, hidden_of(layer));
+}
+
+/* ---- forward ---- */
+
+/* Between (rows, steps, columns), with [stride] between rows and steps, and [width] of the columns in the order of
+ * time. */
+static void reorder(const struct layer *layer, const struct pass *pass, const float *from, float *to, size_t columns,
+                    size_t width, bool is_to_time) {
+    size_t steps = steps_of(layer), rows = pass->rows;
+    for (size_t t = 0; t < steps; t++) {
+        size_t in_rows = t * columns, in_time = t * rows * width;
+        if (is_to_time)
+            device_ops(pass->device)
+                ->copy_columns(pass->device, from + in_rows, steps * columns, to + in_time, width, rows, width);
+        else
+            device_ops(pass->device)
+                ->copy_columns(pass->device, from + in_time, width, to + in_rows, steps * columns, rows, width);
+    }
+}
+
+/* Number of streams of random numbers that the layers of a model use without this. */
+#define STREAMS 16384
+
+/* Dropout of the outputs of layer [l], a step at a time, because a mask depends on the row of the batch. */
+static void drop(const struct layer *layer, const struct pass *pass, size_t l, const float *from, float *to) {
+    size_t columns = outputs_of(layer), steps = steps_of(layer);
+    struct draw_key key = pass->draws;
+    for (size_t t = 0; t < steps; t++) {
+        size_t at = t * pass->rows * columns;
+        key.stream = layer->stream + (uint32_t)(STREAMS * (1 + l * steps + t));
+        device_ops(pass->device)
+            ->dropout(pass->device, &key, (float)config_of(layer)->dropout, from + at, to + at, pass->rows, columns);
+    }
+}
+
+/* The outputs of layer [l] as the input of the next one. */
+static void pass_on(const struct layer *layer, const struct pass *pass, const struct saved *s, size_t l) {
+    const struct device_ops *ops = device_ops(pass->device);
+    size_t hidden = hidden_of(layer), columns = outputs_of(layer), n = s->values, directions = directions_of(layer);
+    bool drops = has_dropout(layer) && pass->is_training;
+    float *to = input_of(layer, s, l + 1), *joined = drops ? s->gradient : to;
+    const float *h = s->h + l * n * columns;
+    if (!s->inputs) return;
+    for (size_t d = 0; directions == 2 && d < directions; d++)
+        ops->copy_columns(pass->device, h + d * n * hidden, hidden, joined + d * hidden, columns, n, hidden);
+    if (drops)
+        drop(layer, pass, l, directions == 2 ? joined : h, to);
+    else if (directions == 1)
+        ops->copy(pass->device, h, to, n * columns);
+}
+
+/* bias_ih + bias_hh where a cell only needs their sum */
+static const float *bias_of(const struct layer *layer, const struct pass *pass, size_t l, size_t d) {
+    const float *bias = value_of(layer, pass->params, l, d, BIAS_IH);
+    if (!bias || cell_of(layer) == RECURRENT_GRU) return bias;
+    device_ops(pass->device)
+        ->add(pass->device, bias, value_of(layer, pass->params, l, d, BIAS_HH), layer->runtime, width_of(layer));
+    return layer->runtime;
+}
+
+/* The place of the last output of direction [d] in its outputs. */
+static size_t last_of(const struct layer *layer, size_t rows, size_t d) {
+    return d == 0 ? (steps_of(layer) - 1) * rows * hidden_of(layer) : 0;
+}
+
+static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    const struct device_ops *ops = device_ops(pass->device);
+    struct saved s = saved_of(layer, pass->rows);
+    size_t hidden = hidden_of(layer), columns = outputs_of(layer), layers = layers_of(layer);
+    reorder(layer, pass, x, s.input, inputs_of(layer, 0), inputs_of(layer, 0), true);
+    for (size_t l = 0; l < layers; l++) {
+        for (size_t d = 0; d < directions_of(layer); d++) {
+            struct recurrent_shape shape = shape_of(layer, pass->rows, d);
+            struct recurrent_arrays a = arrays_of(layer, pass, &s, l, d);
+            ops->linear_forward(pass->device, input_of(layer, &s, l), value_of(layer, pass->params, l, d, WEIGHT_IH),
+                                bias_of(layer, pass, l, d), false, a.gates, s.values, inputs_of(layer, l), s.width);
+            ops->recurrent->forward(pass->device, &shape, &a);
+        }
+        if (l + 1 < layers) pass_on(layer, pass, &s, l);
+    }
+    for (size_t d = 0; d < directions_of(layer); d++) {
+        const float *h = arrays_of(layer, pass, &s, layers - 1, d).h;
+        if (config_of(layer)->output == OUTPUT_LAST)
+            ops->copy_columns(pass->device, h + last_of(layer, pass->rows, d), hidden, y + d * hidden, columns,
+                              pass->rows, hidden);
+        else
+            reorder(layer, pass, h, y + d * hidden, columns, hidden, false);
+    }
+}
+
+/* ---- backward ---- */
+
+/* Where the gradient of the outputs of direction [d] is made. */
+static float *output_gradient(const struct layer *layer, const struct saved *s, size_t d) {
+    return directions_of(layer) == 2 ? s->other + d * s->values * hidden_of(layer) : s->gradient;
+}
+
+/* The gradient of the last layer's outputs from dy. */
+static void start_backward(const struct layer *layer, const struct pass *pass, const struct saved *s, const float *dy) {
+    size_t hidden = hidden_of(layer), columns = outputs_of(layer);
+    for (size_t d = 0; d < directions_of(layer); d++) {
+        float *dh = output_gradient(layer, s, d);
+        if (config_of(layer)->output == OUTPUT_LAST) {
+            device_zero(pass->device, dh, s->values * hidden * sizeof *dh);
+            device_ops(pass->device)
+                ->copy_columns(pass->device, dy + d * hidden, columns, dh + last_of(layer, pass->rows, d), hidden,
+                               pass->rows, hidden);
+        } else {
+            reorder(layer, pass, dy + d * hidden, dh, columns, hidden, true);
+        }
+    }
+}
+
+/* The gradient of the outputs of layer [l] from that of the next one's input, in s->gradient. */
+static void pass_back(const struct layer *layer, const struct pass *pass, const struct saved *s, size_t l) {
+    size_t hidden = hidden_of(layer), columns = outputs_of(layer), n = s->values;
+    const float *from = s->gradient;
+    if (has_dropout(layer) && pass->is_training) {
+        float *dropped = input_of(layer, s, l + 1); /* is not needed any more */
+        drop(layer, pass, l, from, dropped);
+        from = dropped;
+        if (directions_of(layer) == 1) device_ops(pass->device)->copy(pass->device, from, s->gradient, n * columns);
+    }
+    for (size_t d = 0; directions_of(layer) == 2 && d < 2; d++)
+        device_ops(pass->device)
+            ->copy_columns(pass->device, from + d * hidden, columns, output_gradient(layer, s, d), hidden, n, hidden);
+}
+
+/* The products of all steps of one direction: each step's state before it is that of the step before, and 0 for the
+ * first one. */
+static void add_weight_gradients(const struct layer *layer, const struct pass *pass, const struct saved *s, size_t l,
+                                 size_t d) {
+    const struct device_ops *ops = device_ops(pass->device);
+    struct recurrent_arrays a = arrays_of(layer, pass, s, l, d);
+    size_t hidden = hidden_of(layer), n = s->values, later = n - pass->rows;
+    float *dbias = gradient_of(layer, pass->params, l, d, BIAS_HH);
+    const float *change = cell_of(layer) == RECURRENT_GRU ? a.states : a.gates;
+    ops->linear_backward_weight(pass->device, a.gates, input_of(layer, s, l),
+                                gradient_of(layer, pass->params, l, d, WEIGHT_IH),
+                                gradient_of(layer, pass->params, l, d, BIAS_IH), n, inputs_of(layer, l), s->width);
+    if (dbias) ops->sequence->sum_rows(pass->device, change, dbias, n, s->width);
+    if (later > 0)
+        ops->linear_backward_weight(pass->device, change + (d == 0 ? pass->rows * s->width : 0),
+                                    a.h + (d == 0 ? 0 : pass->rows * hidden),
+                                    gradient_of(layer, pass->params, l, d, WEIGHT_HH), NULL, later, hidden, s->width);
+}
+
+/* s->gradient = the gradient of the input of layer [l] */
+static void input_gradient(const struct layer *layer, const struct pass *pass, const struct saved *s, size_t l) {
+    const struct device_ops *ops = device_ops(pass->device);
+    size_t in = inputs_of(layer, l);
+    for (size_t d = 0; d < directions_of(layer); d++)
+        ops->linear_backward_input(pass->device, arrays_of(layer, pass, s, l, d).gates,
+                                   value_of(layer, pass->params, l, d, WEIGHT_IH), d ? s->other : s->gradient,
+                                   s->values, in, s->width);
+    if (directions_of(layer) == 2) ops->add(pass->device, s->gradient, s->other, s->gradient, s->values * in);
+}
+
+static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx) {
+    struct saved s = saved_of(layer, pass->rows);
+    (void)x, (void)y;
+    if (pass->rows == 0) return;
+    start_backward(layer, pass, &s, dy);
+    for (size_t l = layers_of(layer); l-- > 0;) {
+        for (size_t d = 0; d < directions_of(layer); d++) {
+            struct recurrent_shape shape = shape_of(layer, pass->rows, d);
+            struct recurrent_arrays a = arrays_of(layer, pass, &s, l, d);
+            a.dh = output_gradient(layer, &s, d);
+            device_ops(pass->device)->recurrent->backward(pass->device, &shape, &a);
+            add_weight_gradients(layer, pass, &s, l, d);
+        }
+        if (l > 0 || dx) input_gradient(layer, pass, &s, l);
+        if (l > 0) pass_back(layer, pass, &s, l - 1);
+    }
+    if (dx) reorder(layer, pass, s.gradient, dx, inputs_of(layer, 0), inputs_of(layer, 0), false);
+}
+
+static bool runs_on(const struct device_ops *ops) { return ops->recurrent != NULL; }
+
+static size_t multiply_adds(const struct layer *layer) {
+    size_t inputs = 0;
+    for (size_t l = 0; l < layers_of(layer); l++) inputs += inputs_of(layer, l) + hidden_of(layer);
+    return steps_of(layer) * directions_of(layer) * width_of(layer) * inputs;
+}
+
+#define RECURRENT                                                                                                      \
+    .ignores = IGNORES_X_AND_Y, .runs_on = runs_on, .plan = plan, .alloc = alloc, .release = release, .init = init,    \
+    .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward, .multiply_adds = multiply_adds
+const struct layer_type layer_lstm = {
+    .variant = {"lstm", &lstm_schema, "Long short-term memory over (length, features) (torch.nn.LSTM, batch_first)."},
+    RECURRENT,
+};
+const struct layer_type layer_gru = {
+    .variant = {"gru", &gru_schema, "Gated recurrent units over (length, features) (torch.nn.GRU, batch_first)."},
+    RECURRENT,
+};
+const struct layer_type layer_rnn = {
+    .variant = {"rnn", &rnn_schema, "Elman's recurrent network over (length, features) (torch.nn.RNN, batch_first)."},
+    RECURRENT,
+};
