@@ -141,17 +141,17 @@ class Comparison:
             return inputs, targets, {"path": self.path("rows.bin"), "format": "tokens", "tokens":
                                      {"vocabulary": self.vocabulary, "block_size": positions, "stride": positions}}
         x = self.random.normal(size=(rows, *self.shape)).astype("<f4")
-        if loss == "cross_entropy":
+        if loss in ("cross_entropy", "nll"):
             y = np.concatenate([np.arange(out[-1]), self.random.integers(0, out[-1], rows)])[:rows].astype("<i8")
             if rows < out[-1]:
                 y[-1] = out[-1] - 1
-        elif loss == "bce_with_logits":
+        elif loss in ("bce_with_logits", "focal", "dice"):
             y = self.random.integers(0, 2, (rows, *out)).astype("<f4")
         else:
             y = np.abs(self.random.normal(size=(rows, *out))).astype("<f4")
         with h5py.File(self.path("rows.h5"), "w") as f:
             f["x"], f["y"] = x, y
-        targets = torch.tensor(y) if loss == "cross_entropy" else torch.tensor(y).double()
+        targets = torch.tensor(y) if loss in ("cross_entropy", "nll") else torch.tensor(y).double()
         return torch.tensor(x).double(), targets, {"path": self.path("rows.h5")}
 
     def train(self, name, optimizer, steps, clip):

@@ -338,6 +338,20 @@ class Model(nn.Module):
         return shape, run_all
 
 
+def focal_loss(y, t, alpha, gamma):
+    """torchvision.ops.sigmoid_focal_loss."""
+    other = torch.sigmoid(y) * (1 - t) + torch.sigmoid(-y) * t
+    weight = 1 if alpha is None else alpha * t + (1 - alpha) * (1 - t)
+    return (weight * functional.binary_cross_entropy_with_logits(y, t, reduction="none") * other ** gamma).mean()
+
+
+def dice_loss(y, t, smooth):
+    """monai.losses.DiceLoss with sigmoid; a row without channels is one mask."""
+    p = torch.sigmoid(y).flatten(2 if y.dim() > 2 else 1)
+    t = t.reshape(p.shape)
+    return (1 - (2 * (p * t).sum(-1) + smooth) / (p.sum(-1) + t.sum(-1) + smooth)).mean()
+
+
 def loss_function(config):
     """The `loss:` of a config, as a function of outputs (rows, ...) and targets."""
     kind, keys = (config, {}) if isinstance(config, str) else (config["type"], config)
@@ -361,4 +375,15 @@ def loss_function(config):
         return lambda y, t: functional.binary_cross_entropy_with_logits(y, t, pos_weight=optional("pos_weight", y))
     if kind == "kl_div":
         return nn.KLDivLoss(reduction=keys.get("reduction", "mean"), log_target=keys.get("log_target", False))
+    if kind == "nll":
+        return lambda y, t: functional.nll_loss(y.transpose(1, 2) if y.dim() == 3 else y, t, optional("weight", y),
+                                                ignore_index=keys.get("ignore_index", -100))
+    if kind == "huber":
+        return nn.HuberLoss(delta=keys.get("delta", 1))
+    if kind == "poisson_nll":
+        return nn.PoissonNLLLoss(keys.get("log_input", True), keys.get("full", False), eps=keys.get("eps", 1e-8))
+    if kind == "focal":
+        return lambda y, t: focal_loss(y, t, keys.get("alpha", 0.25), keys.get("gamma", 2))
+    if kind == "dice":
+        return lambda y, t: dice_loss(y, t, keys.get("smooth", 1e-5))
     raise ValueError(f"there is no loss '{kind}' here")

@@ -30,12 +30,19 @@ enum elementwise_loss {
     LOSS_SMOOTH_L1,       /* d = |x - t|:  d < beta ? d^2 / (2 beta) : d - beta / 2 */
     LOSS_BCE_WITH_LOGITS, /* w = 1 + (pos_weight - 1) t:  (1 - t) x + w (log(1 + exp(-|x|)) + max(-x, 0)) */
     LOSS_KL_DIV,          /* t (log t - x), 0 where t is 0 */
-    LOSS_KL_DIV_LOG       /* exp(t) (t - x) */
+    LOSS_KL_DIV_LOG,      /* exp(t) (t - x) */
+    LOSS_HUBER,           /* d = |x - t|:  d <= beta ? d^2 / 2 : beta (d - beta / 2) */
+    LOSS_POISSON,         /* x - t log(x + eps) */
+    LOSS_POISSON_LOG,     /* exp(x) - t x */
+    LOSS_FOCAL            /* bce_with_logits times a (1 - p)^gamma, p the probability of the target */
 };
 
 struct elementwise_options {
     enum elementwise_loss loss;
-    float beta;               /* LOSS_SMOOTH_L1; 0: L1 */
+    float beta;               /* LOSS_SMOOTH_L1; 0: L1. LOSS_HUBER: its delta */
+    float eps;                /* LOSS_POISSON */
+    bool is_full;             /* LOSS_POISSON, LOSS_POISSON_LOG: with Stirling's approximation of log(t!) */
+    float alpha, gamma;       /* LOSS_FOCAL: a = alpha t + (1 - alpha) (1 - t); negative: 1 */
     const double *pos_weight; /* LOSS_BCE_WITH_LOGITS: (pos_weights), repeated over the elements; in host memory */
     size_t pos_weights;       /* 0: all 1 */
 };
@@ -46,6 +53,15 @@ struct loss_ops {
     void (*cross_entropy)(struct device *, const struct cross_entropy_options *, const float *logits,
                           const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
                           struct loss_sums *sums);
+    /* The same without softmax, for log-probabilities, and without label_smoothing. */
+    void (*nll)(struct device *, const struct cross_entropy_options *, const float *log_probabilities,
+                const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,
+                struct loss_sums *sums);
+    /* outputs and targets (masks, size), p = sigmoid(output): sums->loss += over the masks of
+     * 1 - (2 sum(p t) + smooth) / (sum(p) + sum(t) + smooth), sums->count += masks; doutputs, unless NULL, = derivative
+     * * factor */
+    void (*dice)(struct device *, float smooth, const float *outputs, const float *targets, size_t masks, size_t size,
+                 float factor, float *doutputs, struct loss_sums *sums);
     /* sums->loss += over the elements, sums->count += counted; doutputs (count), unless NULL, = derivative * factor */
     void (*elementwise)(struct device *, const struct elementwise_options *, const float *outputs, const float *targets,
                         size_t count, float factor, double counted, float *doutputs, struct loss_sums *sums);

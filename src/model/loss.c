@@ -82,6 +82,39 @@ status loss_check_values(const struct shape *output, size_t target_size) {
     return s;
 }
 
+status loss_check_classes(const char *name, const struct real_list *weight, const struct shape *output,
+                          size_t target_size, int64_t classes) {
+    bool is_sequence = output->dims == 2, fits = output->dims == 1 ? target_size == 1 : is_sequence;
+    int64_t outputs = output->dims > 0 ? output->size[output->dims - 1] : 0;
+    if (is_sequence) fits = (size_t)output->size[0] == target_size;
+    bool has_weight = weight->count == 0;
+    for (size_t i = 0; i < weight->count; i++) has_weight = has_weight || weight->items[i] > 0;
+    if (!has_weight) return status_new(STATUS_USAGE, "weight: at least one must be greater than 0");
+    if (fits && outputs >= classes && (weight->count == 0 || (int64_t)weight->count == outputs)) return OK;
+    if (fits && outputs >= classes)
+        return status_new(STATUS_USAGE, "weight has %zu numbers, but the model has %lld classes", weight->count,
+                          (long long)outputs);
+    struct text shape = {0};
+    shape_print(output, &shape);
+    status s;
+    if (fits || target_size == 1)
+        s = status_new(STATUS_USAGE,
+                       "the model's output is %s, but the targets have %lld classes (0 to %lld): %s needs one output "
+                       "per class",
+                       text_string(&shape), (long long)classes, (long long)classes - 1, name);
+    else
+        s = status_new(STATUS_USAGE,
+                       "the model's output is %s, but a target row has %zu classes: %s needs an output (%zu, %lld)",
+                       text_string(&shape), target_size, name, target_size, (long long)classes);
+    text_free(&shape);
+    return s;
+}
+
+struct loss_positions loss_positions_of(const struct shape *output, size_t rows) {
+    size_t classes = (size_t)output->size[output->dims - 1];
+    return (struct loss_positions){rows * (shape_elements(output) / classes), classes};
+}
+
 void loss_mean_of_elements(const struct elementwise_options *options, struct device *device,
                            const struct shape *output_shape, const float *output, const void *targets, size_t rows,
                            float scale, float *gradient, struct loss_sums *sums) {

@@ -15,9 +15,10 @@ extern const struct schema_variants loss_variants;
 
 struct loss_type {
     struct schema_variant variant;
-    bool wants_classes; /* targets are classes (int64_t), and accuracy is counted */
-    bool is_regression; /* targets are values of any unit */
-    bool is_binary;     /* outputs are logits of yes or no, targets 0 to 1 */
+    bool wants_classes;  /* targets are classes (int64_t), and accuracy is counted */
+    bool is_regression;  /* targets are values of any unit */
+    const char *targets; /* what targets are, for messages; NULL: classes, values of any unit, or probabilities */
+    bool is_binary;      /* outputs are logits of yes or no, targets 0 to 1 */
     /* The function that the loss itself applies to the model's output: "softmax". NULL: none. */
     const char *own_activation;
     /* The target that is ignored (ignore_index). NULL: none. */

@@ -131,8 +131,11 @@ static void check_target_scale(const struct config *c, const struct node *root, 
     const struct loss_type *loss = loss_type_at((size_t)c->loss.index);
     if (c->dataset.target_scale == TARGET_SCALE_NONE || loss->is_regression) return;
     problems_add(problems, place_of_key(root, "dataset", "target_scale"), "dataset.target_scale",
-                 "is for values in any unit (loss mse, l1 or smooth_l1), but the targets of %s are %s",
-                 loss->variant.name, loss->wants_classes ? "classes" : "probabilities");
+                 "is for values in any unit (loss mse, l1, smooth_l1 or huber), but the targets of %s are %s",
+                 loss->variant.name,
+                 loss->targets         ? loss->targets
+                 : loss->wants_classes ? "classes"
+                                       : "probabilities");
 }
 
 /* checkpoint.best and train.early_stop: their metric must be one of metrics.jsonl's epochs. */

@@ -200,12 +200,29 @@ static void losses(struct device *d, struct results *r) {
         ops->cross_entropy(d, &o, x, targets, TOKENS, OUT, 1, NULL, &sums);
         put_sums(r, &sums);
     }
-    for (int loss = LOSS_MSE; loss <= LOSS_KL_DIV_LOG; loss++) {
-        struct elementwise_options o = {
-            .loss = (enum elementwise_loss)loss, .beta = 0.5f, .pos_weight = pos_weight, .pos_weights = 3};
+    for (int loss = LOSS_MSE; loss <= LOSS_FOCAL; loss++) {
+        struct elementwise_options o = {.loss = (enum elementwise_loss)loss,
+                                        .beta = 0.5f,
+                                        .pos_weight = pos_weight,
+                                        .pos_weights = 3,
+                                        .eps = 4,
+                                        .is_full = loss != LOSS_POISSON,
+                                        .alpha = 0.25f,
+                                        .gamma = 1.5f};
         struct loss_sums sums = {0};
+        for (int i = 0; loss == LOSS_FOCAL && i < TOKENS * OUT; i++) t[i] = (float)(i % 3 == 0);
         for (int i = 0; loss == LOSS_KL_DIV && i < TOKENS * OUT; i++) t[i] = i % 5 ? fabsf(t[i]) : 0;
         ops->elementwise(d, &o, x, t, TOKENS * OUT, 0.1f, 3, next(r, TOKENS * OUT), &sums);
+        put_sums(r, &sums);
+    }
+    for (int i = 0; i < 2; i++) {
+        struct cross_entropy_options o = {.weight = i ? weight : NULL, .ignored = -100};
+        struct loss_sums sums = {0};
+        ops->nll(d, &o, x, targets, TOKENS, OUT, 0.5f, next(r, TOKENS * OUT), &sums);
+        ops->nll(d, &o, x, targets, TOKENS, OUT, 1, NULL, &sums);
+        put_sums(r, &sums);
+        ops->dice(d, 1e-5f, x, t, i ? TOKENS : 1, i ? OUT : TOKENS * OUT, 0.5f, next(r, TOKENS * OUT), &sums);
+        ops->dice(d, 1, x, t, TOKENS, OUT, 1, NULL, &sums);
         put_sums(r, &sums);
     }
     guarded_free(x), guarded_free(t);

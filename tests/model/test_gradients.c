@@ -302,10 +302,20 @@ static const struct {
     {"{type: bce_with_logits, pos_weight: [1, 2, 0.5, 4]}"},
     {"kl_div"},
     {"{type: kl_div, reduction: batchmean, log_target: true}"},
+    {"nll"},
+    {"{type: nll, weight: [1, 0.5, 2, 0.1], ignore_index: 0}"},
+    {"huber"},
+    {"{type: huber, delta: 0.4}"},
+    {"poisson_nll"},
+    {"{type: poisson_nll, log_input: false, eps: 4, full: true}"},
+    {"focal"},
+    {"{type: focal, alpha: null, gamma: 0.5}"},
+    {"dice"},
+    {"{type: dice, smooth: 1}"},
 };
 
 START_TEST(loss_gradients) {
-    size_t cases[16] = {0};
+    size_t cases[32] = {0};
     for (size_t i = 0; i < sizeof loss_cases / sizeof *loss_cases; i++) {
         struct fixture f = open_fixture("[{linear: {out: 7}}, tanh, {linear: {out: 4}}]",
                                         (struct shape){.dims = 1, .size = {6}}, 8, loss_cases[i].config);

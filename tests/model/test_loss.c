@@ -66,7 +66,7 @@ static void run_case(const json_t *vector) {
 START_TEST(losses_are_pytorchs) {
     json_t *root = vectors_load("losses"), *vector;
     size_t i;
-    ck_assert_uint_ge(json_array_size(root), 18);
+    ck_assert_uint_ge(json_array_size(root), 32);
     json_array_foreach(root, i, vector) run_case(vector);
     json_decref(root);
 }
@@ -145,6 +145,14 @@ START_TEST(shapes_are_checked) {
     rejected("{type: cross_entropy, weight: [1, 2]}", three, 1, 3, "weight has 2 numbers, but the model has 3 classes");
     rejected("{type: cross_entropy, weight: [0, 0, 0]}", three, 1, 3, "weight: at least one must be greater than 0");
     rejected("{type: cross_entropy, weight: [0, 0, 1]}", three, 1, 3, NULL);
+    rejected("nll", three, 1, 4,
+             "the model's output is 3, but the targets have 4 classes (0 to 3): nll needs one output per class");
+    rejected("nll", sequence, 5, 3,
+             "the model's output is (4, 3), but a target row has 5 classes: nll needs an output (5, 3)");
+    rejected("huber", three, 1, 0, "the model's output is 3, but a target row has 1 value");
+    rejected("dice", sequence, 12, 0, NULL);
+    rejected("focal", three, 2, 0, "the model's output is 3, but a target row has 2 values");
+    rejected("poisson_nll", three, 2, 0, "the model's output is 3, but a target row has 2 values");
     rejected("mse", three, 1, 0, "the model's output is 3, but a target row has 1 value");
     rejected("mse", three, 3, 0, NULL);
     rejected("kl_div", three, 2, 0, "the model's output is 3, but a target row has 2 values");

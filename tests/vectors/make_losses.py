@@ -37,6 +37,34 @@ weight = double(0.5, 1, 2.5, 0, 1.75)
 met = values.clone()  # some outputs are equal to their targets
 met[1] = logits[1]
 
+counts = torch.randint(0, 6, (ROWS, OUT)).float()
+hot = (yes > 0.5).float()
+masks = torch.randn(2, 3, 4, 5)
+
+
+def focal(alpha, gamma):
+    """torchvision.ops.sigmoid_focal_loss(reduction="mean"), line for line."""
+    def loss(inputs, targets):
+        p = torch.sigmoid(inputs)
+        ce_loss = nn.functional.binary_cross_entropy_with_logits(inputs, targets, reduction="none")
+        p_t = p * targets + (1 - p) * (1 - targets)
+        loss = ce_loss * ((1 - p_t) ** gamma)
+        if alpha >= 0:
+            alpha_t = alpha * targets + (1 - alpha) * (1 - targets)
+            loss = alpha_t * loss
+        return loss.mean()
+    return loss
+
+
+def dice(smooth):
+    """monai.losses.DiceLoss(sigmoid=True, smooth_nr=smooth, smooth_dr=smooth); a row without channels is one mask."""
+    def loss(inputs, targets):
+        p = torch.sigmoid(inputs).flatten(2 if inputs.dim() > 2 else 1)
+        t = targets.reshape(p.shape)
+        return (1 - (2 * (p * t).sum(-1) + smooth) / (p.sum(-1) + t.sum(-1) + smooth)).mean()
+    return loss
+
+
 cases = [
     case("cross_entropy", nn.CrossEntropyLoss(), logits, classes),
     case("{type: cross_entropy, label_smoothing: 0.1}", nn.CrossEntropyLoss(label_smoothing=0.1), logits, classes),
@@ -60,6 +88,22 @@ cases = [
     case("{type: kl_div, reduction: batchmean, log_target: true}",
          nn.KLDivLoss(reduction="batchmean", log_target=True), logs, other),
     case("l1", nn.L1Loss(), logits, met),
+    case("nll", nn.NLLLoss(), logs, classes),
+    case("{type: nll, weight: %s, ignore_index: %d}" % (WEIGHT, classes[0]),
+         nn.NLLLoss(weight=weight, ignore_index=int(classes[0])), values, classes),
+    case("nll", nn.NLLLoss(), sequence, ignored),
+    case("huber", nn.HuberLoss(), logits, met),
+    case("{type: huber, delta: 0.4}", nn.HuberLoss(delta=0.4), logits, values),
+    case("poisson_nll", nn.PoissonNLLLoss(), logits, counts),
+    case("{type: poisson_nll, full: true}", nn.PoissonNLLLoss(full=True), logits, counts),
+    case("{type: poisson_nll, log_input: false, eps: 0.5, full: true}",
+         nn.PoissonNLLLoss(log_input=False, eps=0.5, full=True), logits.abs(), counts),
+    case("focal", focal(0.25, 2), 4 * logits, hot),
+    case("{type: focal, alpha: null, gamma: 0.5}", focal(-1, 0.5), logits, hot),
+    case("{type: focal, alpha: 0.75, gamma: 0}", focal(0.75, 0), logits, yes),
+    case("dice", dice(1e-5), logits, hot),
+    case("dice: 1".replace("dice: 1", "{type: dice, smooth: 1}"), dice(1), logits, torch.zeros(ROWS, OUT)),
+    case("{type: dice, smooth: 0.1}", dice(0.1), masks, (masks > 0.5).float()),
 ]
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "losses.json"), "w") as f:
     json.dump(cases, f, separators=(",", ":"))

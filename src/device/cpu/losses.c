@@ -6,6 +6,7 @@
 #include "device/cpu/kernels.h"
 #include "device/cpu/losses.h"
 #include "device/cpu/parallel.h"
+#include "device/loss_formulas.h"
 
 /* Arguments shared by the positions of a batch. */
 struct loss_batch {
@@ -145,69 +146,54 @@ static void cross_entropy(struct device *device, const struct cross_entropy_opti
     sums->count += count;
 }
 
-struct slope {
-    float loss, derivative;
-};
-
-static inline struct slope mse(float x, float t) { return (struct slope){(x - t) * (x - t), 2 * (x - t)}; }
-
-static inline struct slope l1(float x, float t) {
-    float d = x - t;
-    return (struct slope){fabsf(d), d > 0 ? 1.0f : d < 0 ? -1.0f : 0.0f};
-}
-
-static inline struct slope smooth_l1(float x, float t, float beta) {
-    float d = x - t;
-    if (fabsf(d) < beta) return (struct slope){0.5f * d * d / beta, d / beta};
-    struct slope s = l1(x, t);
-    s.loss -= 0.5f * beta;
-    return s;
-}
-
-/* derivative: 1 - t - w (1 - sigmoid(x)), 1 - sigmoid(x) = 1 / (1 + exp(x)) */
-static inline struct slope bce_with_logits(float x, float t, float pos_weight) {
-    float w = (pos_weight - 1) * t + 1, e = expf(-fabsf(x));
-    float not_positive = x > 0 ? e / (1 + e) : 1 / (1 + e);
-    return (struct slope){(1 - t) * x + w * (log1pf(e) + fmaxf(-x, 0)), 1 - t - w * not_positive};
-}
-
-static inline struct slope kl_div(float x, float t) {
-    return (struct slope){(t > 0 ? t * logf(t) : t == 0 ? 0 : NAN) - t * x, -t};
-}
-
-static inline struct slope kl_div_log(float x, float t) {
-    float p = expf(t);
-    return (struct slope){p * (t - x), -p};
-}
-
-static struct slope slope_of(const struct elementwise_options *o, float x, float t, size_t i) {
-    switch (o->loss) {
-    case LOSS_MSE:
-        return mse(x, t);
-    case LOSS_L1:
-        return l1(x, t);
-    case LOSS_SMOOTH_L1:
-        return smooth_l1(x, t, o->beta);
-    case LOSS_BCE_WITH_LOGITS:
-        return bce_with_logits(x, t, o->pos_weights ? (float)o->pos_weight[i % o->pos_weights] : 1);
-    case LOSS_KL_DIV:
-        return kl_div(x, t);
-    case LOSS_KL_DIV_LOG:
-        return kl_div_log(x, t);
-    }
-    return (struct slope){0};
-}
-
 static void elementwise(struct device *device, const struct elementwise_options *o, const float *outputs,
                         const float *targets, size_t count, float factor, double counted, float *doutputs,
                         struct loss_sums *sums) {
     (void)device;
     for (size_t i = 0; i < count; i++) {
-        struct slope s = slope_of(o, outputs[i], targets[i], i);
+        float pos_weight = o->pos_weights ? (float)o->pos_weight[i % o->pos_weights] : 1;
+        struct slope s = slope_of(o, pos_weight, outputs[i], targets[i]);
         sums->loss += (double)s.loss;
         if (doutputs) doutputs[i] = s.derivative * factor;
     }
     sums->count += counted;
 }
 
-const struct loss_ops cpu_losses = {.cross_entropy = cross_entropy, .elementwise = elementwise};
+static void nll(struct device *device, const struct cross_entropy_options *o, const float *log_probabilities,
+                const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,
+                struct loss_sums *sums) {
+    double count = 0;
+    (void)device;
+    for (size_t i = 0; i < positions; i++) count += (double)weight_of(o, targets[i]);
+    float factor = count > 0 ? scale / (float)count : 0;
+    for (size_t i = 0; dx && i < positions * classes; i++) dx[i] = 0;
+    for (size_t i = 0; i < positions; i++) {
+        const float *x = log_probabilities + i * classes;
+        size_t target = (size_t)targets[i], best = 0;
+        float weight = weight_of(o, targets[i]);
+        if (targets[i] == o->ignored) continue;
+        for (size_t c = 1; c < classes; c++) best = x[c] > x[best] ? c : best;
+        sums->loss -= (double)weight * (double)x[target];
+        sums->correct += best == target;
+        sums->scored++;
+        if (dx) dx[i * classes + target] = -weight * factor;
+    }
+    sums->count += count;
+}
+
+static void dice(struct device *device, float smooth, const float *outputs, const float *targets, size_t masks,
+                 size_t size, float factor, float *doutputs, struct loss_sums *sums) {
+    (void)device;
+    for (size_t m = 0; m < masks; m++) {
+        struct dice_sums all = {0, 0};
+        const float *x = outputs + m * size, *t = targets + m * size;
+        for (size_t i = 0; i < size; i++) all = dice_add(all, dice_of(x[i], t[i]));
+        sums->loss += dice_loss(all, smooth);
+        for (size_t i = 0; doutputs && i < size; i++)
+            doutputs[m * size + i] = dice_slope(all, smooth, x[i], t[i]) * factor;
+    }
+    sums->count += (double)masks;
+}
+
+const struct loss_ops cpu_losses = {
+    .cross_entropy = cross_entropy, .nll = nll, .dice = dice, .elementwise = elementwise};

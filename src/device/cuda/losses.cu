@@ -1,48 +1,9 @@
-/* Losses whose elements do not depend on each other; cross entropy is in cross_entropy.cu. Formulas are those of
- * cpu/losses.c. Sums are in double, in the order of operator_call::sum. */
+/* Losses without a softmax; cross entropy is in cross_entropy.cu. Sums are in double, in the order of
+ * operator_call::sum. */
 #include <cmath>
 
-#include "device/cuda/gpu.cuh"
-
-struct slope {
-    float loss, derivative;
-};
-
-__device__ static struct slope l1(float d) { return {fabsf(d), d > 0 ? 1.0f : d < 0 ? -1.0f : 0.0f}; }
-
-__device__ static struct slope smooth_l1(float d, float beta) {
-    if (fabsf(d) < beta) return {0.5f * d * d / beta, d / beta};
-    struct slope s = l1(d);
-    s.loss -= 0.5f * beta;
-    return s;
-}
-
-/* derivative: 1 - t - w (1 - sigmoid(x)), 1 - sigmoid(x) = 1 / (1 + exp(x)) */
-__device__ static struct slope bce_with_logits(float x, float t, float pos_weight) {
-    float w = (pos_weight - 1) * t + 1, e = expf(-fabsf(x));
-    float not_positive = x > 0 ? e / (1 + e) : 1 / (1 + e);
-    return {(1 - t) * x + w * (log1pf(e) + fmaxf(-x, 0)), 1 - t - w * not_positive};
-}
-
-__device__ static struct slope slope_of(enum elementwise_loss loss, float beta, float pos_weight, float x, float t) {
-    float p;
-    switch (loss) {
-    case LOSS_MSE:
-        return {(x - t) * (x - t), 2 * (x - t)};
-    case LOSS_L1:
-        return l1(x - t);
-    case LOSS_SMOOTH_L1:
-        return smooth_l1(x - t, beta);
-    case LOSS_BCE_WITH_LOGITS:
-        return bce_with_logits(x, t, pos_weight);
-    case LOSS_KL_DIV:
-        return {(t > 0 ? t * logf(t) : t == 0 ? 0 : nanf("")) - t * x, -t};
-    case LOSS_KL_DIV_LOG:
-        p = expf(t);
-        return {p * (t - x), -p};
-    }
-    return {0, 0};
-}
+#include "device/cuda/rows.cuh"
+#include "device/loss_formulas.h"
 
 static void elementwise(struct device *device, const struct elementwise_options *o, const float *outputs,
                         const float *targets, size_t count, float factor, double counted, float *doutputs,
@@ -50,15 +11,15 @@ static void elementwise(struct device *device, const struct elementwise_options 
     operator_call c(device, "an elementwise loss");
     const float *x = c.in(outputs, count), *t = c.in(targets, count);
     const double *weights = c.constant(o->pos_weight, o->pos_weights);
-    float *dx = c.out(doutputs, count), beta = o->beta;
+    float *dx = c.out(doutputs, count);
     size_t period = o->pos_weights;
-    enum elementwise_loss loss = o->loss;
+    struct elementwise_options options = *o;
     struct loss_sums *to = c.inout(sums, 1);
     if (!c.is_ok()) return;
     c.sum(
         count,
         [=] __device__(size_t i) {
-            struct slope s = slope_of(loss, beta, period ? (float)weights[i % period] : 1, x[i], t[i]);
+            struct slope s = slope_of(&options, period ? (float)weights[i % period] : 1, x[i], t[i]);
             if (dx) dx[i] = s.derivative * factor;
             return (double)s.loss;
         },
@@ -66,4 +27,124 @@ static void elementwise(struct device *device, const struct elementwise_options 
     c.each(1, [=] __device__(size_t) { to->count += counted; });
 }
 
-const struct loss_ops gpu_losses = {.cross_entropy = gpu_cross_entropy, .elementwise = elementwise};
+/* The largest log-probability of a row, at the first of its classes. */
+struct best_class {
+    float value;
+    unsigned at;
+};
+
+struct best_class_join {
+    __device__ struct best_class operator()(struct best_class a, struct best_class b) const {
+        return b.value > a.value || (b.value == a.value && b.at < a.at) ? b : a;
+    }
+    __device__ struct best_class from_lane(struct best_class a, int way) const {
+        return {__shfl_xor_sync(0xffffffffu, a.value, way), __shfl_xor_sync(0xffffffffu, a.at, way)};
+    }
+};
+
+struct nll_rows {
+    const float *x;
+    const int64_t *targets;
+    const double *weight; /* (classes) or NULL */
+    const double *count;  /* the divisor of the mean */
+    int64_t ignored;
+    size_t classes;
+    float scale;
+    float *dx;
+    double *is_correct; /* (positions) */
+
+    __device__ float weight_of(int64_t target) const {
+        return target == ignored ? 0 : weight ? (float)weight[target] : 1;
+    }
+
+    template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
+        const float *row = x + i * classes;
+        int64_t target = targets[i];
+        struct best_class best = {-INFINITY, 0xffffffffu};
+        float slope = *count > 0 ? -weight_of(target) * (scale / (float)*count) : 0;
+        for (size_t j = first; j < classes; j += 4 * THREADS)
+            for (size_t k = j; k < j + 4 && k < classes; k++) {
+                best = best_class_join()(best, {row[k], (unsigned)k});
+                if (dx) dx[i * classes + k] = target != ignored && k == (size_t)target ? slope : 0;
+            }
+        best = row_join<THREADS>(best, best_class_join());
+        if (first == 0) is_correct[i] = target != ignored && best.at == (size_t)target ? 1 : 0;
+    }
+};
+
+static void nll(struct device *device, const struct cross_entropy_options *o, const float *log_probabilities,
+                const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,
+                struct loss_sums *sums) {
+    operator_call c(device, "nll");
+    double *count = c.scratch<double>(1);
+    struct nll_rows f = {.x = c.in(log_probabilities, positions * classes),
+                         .targets = c.in(targets, positions),
+                         .weight = c.constant(o->weight, o->weight ? classes : 0),
+                         .count = count,
+                         .ignored = o->ignored,
+                         .classes = classes,
+                         .scale = scale,
+                         .dx = c.out(dx, positions * classes),
+                         .is_correct = c.scratch<double>(positions)};
+    struct loss_sums *to = c.inout(sums, 1);
+    if (positions == 0 || !c.is_ok()) return;
+    c.each(1, [=] __device__(size_t) { *count = 0; });
+    c.sum(
+        positions, [=] __device__(size_t i) { return (double)f.weight_of(f.targets[i]); }, count);
+    rows_start(&c, positions, classes, f);
+    c.sum(
+        positions,
+        [=] __device__(size_t i) {
+            int64_t target = f.targets[i];
+            return target == f.ignored ? 0.0
+                                       : -(double)f.weight_of(target) * (double)f.x[i * f.classes + (size_t)target];
+        },
+        &to->loss);
+    c.sum(
+        positions, [=] __device__(size_t i) { return f.is_correct[i]; }, &to->correct);
+    c.sum(
+        positions, [=] __device__(size_t i) { return f.targets[i] == f.ignored ? 0.0 : 1.0; }, &to->scored);
+    c.each(1, [=] __device__(size_t) { to->count += *count; });
+}
+
+struct dice_rows {
+    const float *x, *t;
+    size_t size;
+    float smooth, factor;
+    float *dx;
+    double *losses; /* (masks) */
+
+    template <unsigned THREADS> __device__ void run(size_t m, size_t first) const {
+        const float *row = x + m * size, *target = t + m * size;
+        struct dice_sums s = {0, 0};
+        for (size_t j = first; j < size; j += 4 * THREADS)
+            for (size_t k = j; k < j + 4 && k < size; k++) s = dice_add(s, dice_of(row[k], target[k]));
+        s.both = row_join<THREADS>(s.both, row_add());
+        s.all = row_join<THREADS>(s.all, row_add());
+        if (first == 0) losses[m] = dice_loss(s, smooth);
+        for (size_t j = first; dx && j < size; j += 4 * THREADS)
+            for (size_t k = j; k < j + 4 && k < size; k++)
+                dx[m * size + k] = dice_slope(s, smooth, row[k], target[k]) * factor;
+    }
+};
+
+static void dice(struct device *device, float smooth, const float *outputs, const float *targets, size_t masks,
+                 size_t size, float factor, float *doutputs, struct loss_sums *sums) {
+    operator_call c(device, "dice");
+    struct dice_rows f = {.x = c.in(outputs, masks * size),
+                          .t = c.in(targets, masks * size),
+                          .size = size,
+                          .smooth = smooth,
+                          .factor = factor,
+                          .dx = c.out(doutputs, masks * size),
+                          .losses = c.scratch<double>(masks)};
+    struct loss_sums *to = c.inout(sums, 1);
+    if (masks == 0 || !c.is_ok()) return;
+    rows_start(&c, masks, size, f);
+    c.sum(
+        masks, [=] __device__(size_t i) { return f.losses[i]; }, &to->loss);
+    c.each(1, [=] __device__(size_t) { to->count += (double)masks; });
+}
+
+const struct loss_ops gpu_losses = {
+    .cross_entropy = gpu_cross_entropy, .nll = nll, .dice = dice, .elementwise = elementwise};

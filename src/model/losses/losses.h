@@ -5,13 +5,39 @@
 #include "model/loss.h"
 
 /* The table: a name here, and a `const struct loss_type loss_<name>` in a file of this folder. */
-#define LOSS_TYPES(X) X(cross_entropy) X(mse) X(l1) X(smooth_l1) X(bce_with_logits) X(kl_div)
+#define LOSS_TYPES(X)                                                                                                  \
+    X(cross_entropy)                                                                                                   \
+    X(mse) X(l1) X(smooth_l1) X(bce_with_logits) X(kl_div) X(nll) X(huber) X(poisson_nll) X(focal) X(dice)
 #define X(name) extern const struct loss_type loss_##name;
 LOSS_TYPES(X)
 #undef X
 
 /* Checks that each element of the output has one target. */
 status loss_check_values(const struct shape *output, size_t target_size);
+
+/* For losses of classes: an output (C) and one target, or an output (T, C) and T targets; with [weight], one number for
+ * each class. [name]: of the loss. */
+status loss_check_classes(const char *name, const struct real_list *weight, const struct shape *output,
+                          size_t target_size, int64_t classes);
+
+/* Positions of a batch with a class each, and the number of classes. */
+struct loss_positions {
+    size_t positions, classes;
+};
+struct loss_positions loss_positions_of(const struct shape *output, size_t rows);
+
+/* Keys of losses of classes: a weight for each class, the class that is ignored. */
+#define LOSS_WEIGHT_ROW(struct_)                                                                                       \
+    {                                                                                                                  \
+        .key = "weight", .type = SCHEMA_REAL_LIST, .offset = offsetof(struct struct_, weight), .fallback = "null",     \
+        .min = 0, .max = INFINITY,                                                                                     \
+        .doc = "A weight per class; the mean is then weighted by the targets' classes. Null: all 1."                   \
+    }
+#define LOSS_IGNORE_ROW(struct_)                                                                                       \
+    {                                                                                                                  \
+        .key = "ignore_index", .type = SCHEMA_INT, .offset = offsetof(struct struct_, ignore_index),                   \
+        .fallback = "-100", .doc = "Targets of this class are ignored: no loss, no gradient, no accuracy."             \
+    }
 
 /* The mean over all elements of the batch. */
 void loss_mean_of_elements(const struct elementwise_options *options, struct device *device,

@@ -1,4 +1,4 @@
-/* mse, l1, smooth_l1: torch.nn.MSELoss, L1Loss and SmoothL1Loss, means over all elements. */
+/* mse, l1, smooth_l1, huber: torch.nn.MSELoss, L1Loss, SmoothL1Loss and HuberLoss, means over all elements. */
 #include "model/losses/losses.h"
 
 struct smooth_l1_config {
@@ -18,6 +18,24 @@ static const struct schema_row smooth_l1_rows[] = {
 static const struct schema smooth_l1_schema = {
     .name = "loss.smooth_l1", .size = sizeof(struct smooth_l1_config), .rows = smooth_l1_rows};
 
+struct huber_config {
+    double delta;
+};
+
+static const struct schema_row huber_rows[] = {
+    {.key = "delta",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct huber_config, delta),
+     .fallback = "1",
+     .min = 0,
+     .max = INFINITY,
+     .excludes_min = true,
+     .doc = "The error at which the loss changes from quadratic to linear."},
+    {0},
+};
+static const struct schema huber_schema = {
+    .name = "loss.huber", .size = sizeof(struct huber_config), .rows = huber_rows};
+
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     (void)config;
     (void)classes;
@@ -35,6 +53,7 @@ static status check(const void *config, const struct shape *output, size_t targe
 MEAN(mse, LOSS_MSE, 0)
 MEAN(l1, LOSS_L1, 0)
 MEAN(smooth_l1, LOSS_SMOOTH_L1, (float)((const struct smooth_l1_config *)config)->beta)
+MEAN(huber, LOSS_HUBER, (float)((const struct huber_config *)config)->delta)
 
 const struct loss_type loss_mse = {
     .variant = {"mse", NULL, "Squared error, mean over all elements (torch.nn.MSELoss)."},
@@ -51,4 +70,11 @@ const struct loss_type loss_smooth_l1 = {
     .is_regression = true,
     .check = check,
     .run = smooth_l1,
+};
+const struct loss_type loss_huber = {
+    .variant = {"huber", &huber_schema,
+                "Half the squared error below delta, delta times the absolute error above (torch.nn.HuberLoss)."},
+    .is_regression = true,
+    .check = check,
+    .run = huber,
 };

@@ -1,0 +1,46 @@
+/* dice: MONAI's DiceLoss with sigmoid (Milletari et al., "V-Net", 2016). An output (C, ...) is C masks, an output (N)
+ * or (1, ...) one. */
+#include "model/losses/losses.h"
+
+struct dice_config {
+    double smooth;
+};
+
+static const struct schema_row keys[] = {
+    {.key = "smooth",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct dice_config, smooth),
+     .fallback = "1e-05",
+     .min = 0,
+     .max = INFINITY,
+     .excludes_min = true,
+     .doc = "Added to the numerator and the denominator, so that an empty mask has a loss."},
+    {0},
+};
+static const struct schema schema = {
+    .name = "loss.dice", .size = sizeof(struct dice_config), .rows = keys, .shorthand = "smooth"};
+
+static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
+    (void)config;
+    (void)classes;
+    return loss_check_values(output, target_size);
+}
+
+static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
+                const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums) {
+    size_t masks = output_shape->dims > 1 ? rows * (size_t)output_shape->size[0] : rows;
+    size_t size = rows * shape_elements(output_shape) / masks;
+    float smooth = (float)((const struct dice_config *)config)->smooth;
+    device_ops(device)->losses->dice(device, smooth, output, targets, masks, size, scale / (float)masks, gradient,
+                                     sums);
+}
+
+const struct loss_type loss_dice = {
+    .variant = {"dice", &schema,
+                "1 minus the Dice coefficient of sigmoid and binary target, (2 sum(p t) + smooth) / (sum(p) + sum(t) + "
+                "smooth); mean over rows and channels (monai.losses.DiceLoss with sigmoid)."},
+    .is_binary = true,
+    .own_activation = "sigmoid",
+    .check = check,
+    .run = run,
+};

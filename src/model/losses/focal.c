@@ -1,0 +1,50 @@
+/* focal: torchvision.ops.sigmoid_focal_loss (Lin et al., "Focal Loss for Dense Object Detection", 2017). */
+#include "model/losses/losses.h"
+
+struct focal_config {
+    double alpha, gamma;
+};
+
+static const struct schema_row keys[] = {
+    {.key = "alpha",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct focal_config, alpha),
+     .fallback = "0.25",
+     .flags = SCHEMA_NULLABLE,
+     .min = 0,
+     .max = 1,
+     .doc = "Weight of the targets 1; targets 0 have 1 - alpha. null: no weights."},
+    {.key = "gamma",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct focal_config, gamma),
+     .fallback = "2",
+     .min = 0,
+     .max = INFINITY,
+     .doc = "How much less elements count that are classified well; 0: as in bce_with_logits."},
+    {0},
+};
+static const struct schema schema = {.name = "loss.focal", .size = sizeof(struct focal_config), .rows = keys};
+
+static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
+    (void)config;
+    (void)classes;
+    return loss_check_values(output, target_size);
+}
+
+static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
+                const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums) {
+    const struct focal_config *c = config;
+    struct elementwise_options options = {
+        .loss = LOSS_FOCAL, .alpha = isnan(c->alpha) ? -1 : (float)c->alpha, .gamma = (float)c->gamma};
+    loss_mean_of_elements(&options, device, output_shape, output, targets, rows, scale, gradient, sums);
+}
+
+const struct loss_type loss_focal = {
+    .variant = {"focal", &schema,
+                "bce_with_logits in which elements that are classified well count less, mean over all elements "
+                "(torchvision.ops.sigmoid_focal_loss)."},
+    .is_binary = true,
+    .own_activation = "sigmoid",
+    .check = check,
+    .run = run,
+};

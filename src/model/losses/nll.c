@@ -1,0 +1,35 @@
+/* nll: torch.nn.NLLLoss. The model's output are log-probabilities, shaped as for cross_entropy. */
+#include "model/losses/losses.h"
+
+struct nll_config {
+    struct real_list weight;
+    int64_t ignore_index;
+};
+
+static const struct schema_row keys[] = {LOSS_WEIGHT_ROW(nll_config), LOSS_IGNORE_ROW(nll_config), {0}};
+static const struct schema schema = {.name = "loss.nll", .size = sizeof(struct nll_config), .rows = keys};
+
+static int64_t ignored(const void *config) { return ((const struct nll_config *)config)->ignore_index; }
+
+static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
+    return loss_check_classes("nll", &((const struct nll_config *)config)->weight, output, target_size, classes);
+}
+
+static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
+                const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums) {
+    const struct nll_config *c = config;
+    struct cross_entropy_options options = {.weight = c->weight.count ? c->weight.items : NULL,
+                                            .ignored = c->ignore_index};
+    struct loss_positions p = loss_positions_of(output_shape, rows);
+    device_ops(device)->losses->nll(device, &options, output, targets, p.positions, p.classes, scale, gradient, sums);
+}
+
+const struct loss_type loss_nll = {
+    .variant = {"nll", &schema,
+                "Negative log likelihood of integer classes, for a model that ends in log_softmax; mean over rows or "
+                "positions (torch.nn.NLLLoss)."},
+    .wants_classes = true,
+    .ignored = ignored,
+    .check = check,
+    .run = run,
+};

@@ -1,0 +1,51 @@
+/* poisson_nll: torch.nn.PoissonNLLLoss. The model's output are the logarithms of expected counts, or the counts. */
+#include "model/losses/losses.h"
+
+struct poisson_config {
+    bool log_input, full;
+    double eps;
+};
+
+static const struct schema_row keys[] = {
+    {.key = "log_input",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct poisson_config, log_input),
+     .fallback = "true",
+     .doc = "Whether the outputs are logarithms of the expected counts."},
+    {.key = "full",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct poisson_config, full),
+     .fallback = "false",
+     .doc = "Add Stirling's approximation of log(t!), which does not change the gradient."},
+    {.key = "eps",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct poisson_config, eps),
+     .fallback = "1e-08",
+     .min = 0,
+     .max = INFINITY,
+     .doc = "Added to the outputs before their logarithm, with log_input: false."},
+    {0},
+};
+static const struct schema schema = {.name = "loss.poisson_nll", .size = sizeof(struct poisson_config), .rows = keys};
+
+static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
+    (void)config;
+    (void)classes;
+    return loss_check_values(output, target_size);
+}
+
+static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
+                const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums) {
+    const struct poisson_config *c = config;
+    struct elementwise_options options = {
+        .loss = c->log_input ? LOSS_POISSON_LOG : LOSS_POISSON, .eps = (float)c->eps, .is_full = c->full};
+    loss_mean_of_elements(&options, device, output_shape, output, targets, rows, scale, gradient, sums);
+}
+
+const struct loss_type loss_poisson_nll = {
+    .variant = {"poisson_nll", &schema,
+                "Negative log likelihood of counts, mean over all elements (torch.nn.PoissonNLLLoss)."},
+    .targets = "counts",
+    .check = check,
+    .run = run,
+};
