@@ -30,7 +30,7 @@ import numpy as np
 import torch
 import yaml
 
-from pytorch_model import Model, load_config, loss_function, parse_layer, read_safetensors
+from pytorch_model import Model, load_config, loss_function, parse_layer, read_safetensors, weighted_sum
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # train.device: auto is the CPU, where bits are the same everywhere
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -55,9 +55,20 @@ def run_program(binary, *arguments, cwd=None):
 
 def input_shape(table):
     """Shape of a row, from the first line of the layers that `check` prints: "0     conv2d       (3, 32, 32) ..."."""
-    line = table.split("layer type", 1)[1].splitlines()[1]
+    line = re.split(r"^layer +type", table, maxsplit=1, flags=re.MULTILINE)[1].splitlines()[1]
     found = re.search(r"[a-z]\w*\s+(\([\d, ]+\)|\d+)\s", line)
     return tuple(int(size) for size in re.findall(r"\d+", found.group(1)))
+
+
+def named_inputs(config, table, shape):
+    """{name: shape} of dataset.inputs, from the lines "input/image  input  4  (1, 2, 2)"; None: they have no names."""
+    names = (config.get("dataset") or {}).get("inputs")
+    if not isinstance(names, dict):
+        return None
+    if len(names) == 1:
+        return {name: shape for name in names}
+    found = [re.search(r"^input/(\S+)\s+input\s+\d+\s+(\([\d, ]+\)|\d+)\s", line) for line in table.splitlines()]
+    return {m.group(1): tuple(int(size) for size in re.findall(r"\d+", m.group(2))) for m in found if m}
 
 
 def without_dropout(layers):
@@ -94,6 +105,8 @@ class Comparison:
         self.table = run_program(options.binary, "check", self.config_file)
         self.shape = input_shape(self.table)
         self.initial = self.weights()
+        self.inputs = named_inputs(self.config, self.table, self.shape)
+        self.losses = self.config.get("losses") or []
         kind, _, name = first_leaf(self.config["model"]["layers"])
         self.vocabulary = self.initial[name + ".weight"].shape[0] if kind == "embedding" else None
 
@@ -129,6 +142,8 @@ class Comparison:
 
     def make_rows(self, model):
         """Random inputs and targets for both, and the `dataset:` that gives ddptrain the same."""
+        if self.losses:
+            return self.make_named_rows(model)
         rows, loss = self.options.rows, self.config["loss"]
         loss = loss if isinstance(loss, str) else loss["type"]
         out = model.out_shape
@@ -154,10 +169,48 @@ class Comparison:
         targets = torch.tensor(y) if loss in ("cross_entropy", "nll") else torch.tensor(y).double()
         return torch.tensor(x).double(), targets, {"path": self.path("rows.h5")}
 
+    def make_named_rows(self, model):
+        """The same for `losses`; targets (rows, all of them), and self.columns, those of each loss."""
+        rows, dataset = self.options.rows, {"path": self.path("rows.h5")}
+        inputs = {name: self.random.normal(size=(rows, *shape)).astype("<f4") for name, shape in model.inputs.items()}
+        targets, self.columns, at = {}, [], 0
+        with h5py.File(self.path("rows.h5"), "w") as f:
+            for name, values in inputs.items():
+                f["x_" + name] = values
+            for keys, shape in zip(self.losses, model.out_shapes):
+                target = keys.get("target") or next(iter(self.config["dataset"].get("targets") or {"target": 0}))
+                if target in inputs:
+                    values = inputs[target].reshape(rows, -1)
+                elif keys["type"] == "cross_entropy":
+                    values = self.random.integers(0, shape[-1], (rows, *shape[:-1])).reshape(rows, -1)
+                    values[-1, :] = shape[-1] - 1
+                elif keys["type"] == "bce_with_logits":
+                    values = self.random.integers(0, 2, (rows, *shape)).reshape(rows, -1)
+                else:
+                    values = np.abs(self.random.normal(size=(rows, *shape))).astype("<f4").reshape(rows, -1)
+                if target not in targets:
+                    targets[target] = (slice(at, at + values.shape[1]), values)
+                    at += values.shape[1]
+                    if target not in inputs:
+                        f["t_" + target] = values
+                self.columns.append(targets[target][0])
+        if model.inputs != {"input": self.shape}:
+            dataset["inputs"] = {name: ["x_" + name] for name in inputs}
+        else:
+            dataset["inputs"] = ["x_input"]
+        own = {name: ["t_" + name] for name in targets if name not in inputs}
+        if own:
+            dataset["targets"] = own if list(own) != ["target"] else own["target"]
+        x = torch.tensor(np.concatenate([values.reshape(rows, -1) for values in inputs.values()], 1)).double()
+        if len(inputs) == 1:
+            x = x.reshape(rows, *self.shape)
+        return x, torch.tensor(np.concatenate([values for _, values in targets.values()], 1)).double(), dataset
+
     def train(self, name, optimizer, steps, clip):
         """Trains in ddptrain; returns the losses and the folder."""
         config = {"name": name, "seed": 1, "dataset": self.dataset, "model": copy.deepcopy(self.config["model"]),
-                  "sampler": {"batch_size": self.options.rows, "shuffle": False}, "loss": self.config["loss"],
+                  "sampler": {"batch_size": self.options.rows, "shuffle": False},
+                  **{key: self.config[key] for key in ("loss", "losses") if key in self.config},
                   "train": dict({"steps": steps, "device": "cpu"}, **clip), "checkpoint": {"save_every": {"steps": steps}}}
         self.use_optimizer(config, optimizer)
         without_dropout(config["model"]["layers"])
@@ -201,7 +254,8 @@ class Comparison:
     def run(self):
         config = copy.deepcopy(self.config["model"])
         without_dropout(config["layers"])
-        models = [Model(config, self.shape, self.vocabulary).to(dtype) for dtype in (torch.float64, torch.float32, torch.float64)]
+        outputs = [keys.get("output") for keys in self.losses]
+        models = [Model(config, self.shape, self.vocabulary, self.inputs, outputs).to(dtype) for dtype in (torch.float64, torch.float32, torch.float64)]
         for model in models:
             counters = [n for n in model.state_dict() if n.endswith("num_batches_tracked")]
             missing, unexpected = model.load_state_dict(self.initial, strict=False)
@@ -212,7 +266,10 @@ class Comparison:
             for p in models[-1].parameters():
                 p *= 1 + 1e-6 * (2 * torch.rand(p.shape, dtype=p.dtype) - 1)
         self.inputs, self.targets, self.dataset = self.make_rows(models[0])
-        self.loss = loss_function(self.config["loss"])
+        if self.losses:
+            self.loss = weighted_sum(self.losses, models[0].out_shapes, self.columns)
+        else:
+            self.loss = loss_function(self.config["loss"])
         start = [copy.deepcopy(model.state_dict()) for model in models]
         print(f"{'':<44} {'difference':>10} {'PyTorch itself':>16} {'tolerance':>10}")
         self.compare_first(*models)
@@ -275,7 +332,7 @@ class Comparison:
     def compare_steps(self, *models):
         wanted = self.config.get("train") or {}
         clip = {k: wanted[k] for k in ("clip_grad_norm", "clip_grad_value") if wanted.get(k)}
-        losses, run = self.train("steps", self.config["optimizer"], self.options.steps, clip)
+        losses, run = self.train("steps", self.config.get("optimizer", "adam"), self.options.steps, clip)
         keys = load_config(os.path.join(run, "config.yaml"))["optimizer"]  # with every default
         (exact, weights), *others = (self.torch_steps(model, keys, clip) for model in models)
         scale = np.maximum(np.abs(exact), max(1e-3 * np.abs(exact).max(), 1e-30))

@@ -8,6 +8,7 @@ An independent second opinion: every layer is PyTorch's own module where PyTorch
 """
 import fnmatch
 import json
+import math
 import re
 import struct
 from collections import ChainMap
@@ -243,18 +244,24 @@ def parse_layer(entry):
 
 
 class Model(nn.Module):
-    """[config]: the `model:` of a config; [shape]: of one row, without the batch."""
+    """[config]: the `model:` of a config; [shape]: of one row, without the batch. [inputs]: {name: shape} of the named inputs
+    that a row has, one after another; [outputs]: names of layers (None: the last), whose values a row of the result has."""
 
-    def __init__(self, config, shape, vocabulary=None):
+    def __init__(self, config, shape, vocabulary=None, inputs=None, outputs=None):
         super().__init__()
-        self.vocabulary = vocabulary
-        self.out_shape, self.apply_layers = self._list(config["layers"], "", tuple(shape), ChainMap({"input": tuple(shape)}))
+        self.vocabulary, self.inputs = vocabulary, inputs or {"input": tuple(shape)}
+        first = tuple(shape) if len(self.inputs) == 1 else None
+        self.out_shape, self.apply_layers = self._list(config["layers"], "", first, ChainMap(self.inputs), outputs)
         for name, parameter in self.named_parameters():
             if any(fnmatch.fnmatchcase(name, pattern) for pattern in _list_of(config.get("freeze"))):
                 parameter.requires_grad_(False)
 
     def forward(self, x):
-        return self.apply_layers(x, ChainMap({"input": x}))
+        if len(self.inputs) == 1:
+            return self.apply_layers(x, ChainMap({name: x for name in self.inputs}))
+        parts = x.split([math.prod(shape) for shape in self.inputs.values()], 1)
+        rows = {name: part.reshape(len(x), *shape) for part, (name, shape) in zip(parts, self.inputs.items())}
+        return self.apply_layers(None, ChainMap(rows))
 
     def _put(self, name, module):
         """Registers [module] under a dotted name."""
@@ -301,8 +308,8 @@ class Model(nn.Module):
         out, join = _join(keys.get("join", "concat"), keys, [shape for shape, _ in branches])
         return out, lambda x, values: join([run(x, values) for _, run in branches])
 
-    def _list(self, layers, before, shape, shapes):
-        """(shape, run) of a list of layers; [shapes]: of the outputs that `from` may name."""
+    def _list(self, layers, before, shape, shapes, outputs=None):
+        """(shape, run) of a list of layers; [shapes]: of the outputs that `from` may name; [outputs]: those that it returns."""
         shapes, steps = shapes.new_child(), []
         for i, entry in enumerate(layers):
             kind, keys = parse_layer(entry)
@@ -334,8 +341,27 @@ class Model(nn.Module):
                     x = run(named[0] if named else x, values)
                 if own:
                     values[own] = x
-            return x
-        return shape, run_all
+            return torch.cat([(x if name is None else values[name]).flatten(1) for name in outputs], 1) if outputs else x
+        self.out_shapes = [shape if name is None else shapes[name] for name in outputs or []]
+        return (sum(math.prod(s) for s in self.out_shapes),) if outputs else shape, run_all
+
+
+def weighted_sum(losses, shapes, columns):
+    """The `losses:` of a config, as a function of rows of all outputs (of these shapes) and of all targets; [columns]: those of
+    each loss's target."""
+    def value(y, t):
+        total, at = 0, 0
+        for keys, shape, column in zip(losses, shapes, columns):
+            own = y[:, at:at + math.prod(shape)].reshape(len(y), *shape)
+            target = t[:, column]
+            at += math.prod(shape)
+            if keys["type"] == "cross_entropy":
+                target = target.long().reshape(len(y), *shape[:-1])
+            else:
+                target = target.reshape(own.shape)
+            total = total + keys.get("loss_weight", 1) * loss_function(keys)(own, target)
+        return total
+    return value
 
 
 def focal_loss(y, t, alpha, gamma):

@@ -24,7 +24,8 @@ enum schema_type {
     SCHEMA_CHOICE,       /* int: index into [choices]; -1 when null */
     SCHEMA_INT_LIST,     /* struct int_list; a single value is a list of one; items NULL when null */
     SCHEMA_REAL_LIST,    /* struct real_list; as SCHEMA_INT_LIST */
-    SCHEMA_STRING_LIST,  /* struct string_list; as SCHEMA_INT_LIST */
+    SCHEMA_STRING_LIST,  /* struct string_list; as SCHEMA_INT_LIST; with [groups_offset] also a mapping from names to
+                            lists */
     SCHEMA_SECTION,      /* a nested struct by value, bound by [section] */
     SCHEMA_SECTION_LIST, /* struct section_list: a list of mappings, each bound by [section] */
     SCHEMA_SECTION_MAP,  /* struct section_list: a mapping from names of the user's to mappings, each bound by
@@ -46,6 +47,16 @@ struct real_list {
 struct string_list {
     const char **items;
     size_t count;
+};
+
+/* The names that the items of a string_list were given under: the first group has the first [count] items. */
+struct string_group {
+    const char *name;
+    size_t count;
+};
+struct string_groups {
+    struct string_group *items;
+    size_t count; /* 0: the value was a list */
 };
 
 /* An array of structs of a section (section->size bytes each). */
@@ -100,6 +111,8 @@ struct schema_row {
     const struct schema_variants *variants; /* SCHEMA_VARIANT, SCHEMA_VARIANT_LIST */
     size_t present_offset;                  /* not 0: offset of a bool that is set when the user wrote this key;
                                                schema_write_yaml omits the key when it is false */
+    size_t groups_offset;                   /* SCHEMA_STRING_LIST, not 0: offset of a struct string_groups; the value
+                                               may be a mapping from names to lists, whose items are all in the list */
     const char *doc;                        /* one or two sentences; units; PyTorch's name where it differs */
 };
 

@@ -257,10 +257,38 @@ static void bind_real_list(struct binder *b, const struct schema_row *row, const
     list->items = items;
 }
 
+/* Binds a mapping from names to lists of texts. */
+static void bind_groups(struct binder *b, const struct schema_row *row, const struct node *node,
+                        const struct path *path, struct string_list *list) {
+    struct string_groups *groups = row_groups(row, list);
+    groups->items = arena_alloc(b->arena, (node->count + 1) * sizeof *groups->items);
+    if (node->count == 0) report(b, node->place, path, "expected at least one name");
+    for (size_t i = 0; i < node->count; i++) {
+        struct path item_path = {path, node->keys[i], 0};
+        void *items = NULL;
+        size_t count = 0;
+        if (node_is_null(node->items[i]))
+            report(b, node->items[i]->place, &item_path, "missing value");
+        else
+            bind_list(b, row, node->items[i], &item_path, sizeof *list->items, SCHEMA_STRING, bind_string, &items,
+                      &count);
+        if (items && count == 0) report(b, node->items[i]->place, &item_path, "the list is empty");
+        const char **all = arena_alloc(b->arena, (list->count + count + 1) * sizeof *all);
+        if (list->count) memcpy(all, list->items, list->count * sizeof *all);
+        if (count) memcpy(all + list->count, items, count * sizeof *all);
+        *list = (struct string_list){all, list->count + count};
+        groups->items[groups->count++] = (struct string_group){arena_copy(b->arena, node->keys[i]), count};
+    }
+}
+
 static void bind_string_list(struct binder *b, const struct schema_row *row, const struct node *node,
                              const struct path *path, void *field) {
     struct string_list *list = field;
     void *items = NULL;
+    if (row->groups_offset && node->kind == NODE_MAPPING) {
+        bind_groups(b, row, node, path, list);
+        return;
+    }
     bind_list(b, row, node, path, sizeof *list->items, SCHEMA_STRING, bind_string, &items, &list->count);
     list->items = items;
 }
@@ -473,6 +501,7 @@ static void bind_typed(struct binder *b, const struct schema_row *row, const str
     if (!type && row->fallback) {
         const struct node *fallback = row_fallback(row, node->place, b->arena);
         type = fallback && fallback->kind == NODE_MAPPING ? node_get(fallback, "type") : fallback;
+        if (type && node_is_null(type)) type = NULL;
     }
     struct path type_path = {path, "type", 0};
     if (!type) {

@@ -24,6 +24,8 @@ void row_add_limits(const struct schema_row *row, struct text *out);
 void value_add_number(struct text *out, double value);
 /* "a" or "an", by the first letter of [word]. */
 const char *article(const char *word);
+/* "s" or "es". */
+const char *plural_suffix(const char *word);
 
 /* Adds type, limits and default for documentation: "integer >= 1 or null, default 32". */
 void row_add_summary(const struct schema_row *row, struct text *out);
@@ -42,6 +44,11 @@ void value_add_yaml(const struct schema_row *row, const void *field, struct text
 /* The row's field in a config. */
 static inline const void *row_field(const struct schema_row *row, const void *config) {
     return (const char *)config + row->offset;
+}
+
+/* The names of the groups of a list of texts; NULL: the row has none. */
+static inline struct string_groups *row_groups(const struct schema_row *row, const void *field) {
+    return row->groups_offset ? (struct string_groups *)((char *)field - row->offset + row->groups_offset) : NULL;
 }
 
 /* Whether the key was not given and must be omitted when the config is written (present_offset). */

@@ -46,9 +46,10 @@ static void add_type_cell(struct text *out, const struct schema_row *row, const 
     else if (row->type == SCHEMA_VARIANT)
         text_printf(out, "[%s](#%s)", row->variants->what, repeats ? repeats : path);
     else if (row->type == SCHEMA_VARIANT_LIST)
-        text_printf(out, "[list of %ss](#%s)", row->variants->what, repeats ? repeats : path);
+        text_printf(out, "[list of %s%s](#%s)", row->variants->what, plural_suffix(row->variants->what),
+                    repeats ? repeats : path);
     else
-        text_add(out, names[row->type]);
+        text_add(out, row->groups_offset ? "list of texts, or mapping to lists" : names[row->type]);
     if (row_is_nullable(row)) text_add(out, " or null");
 }
 

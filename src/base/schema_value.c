@@ -103,6 +103,8 @@ bool row_is_nullable(const struct schema_row *row) {
     return row->fallback && (strcmp(row->fallback, "null") == 0 || strcmp(row->fallback, "~") == 0);
 }
 
+const char *plural_suffix(const char *word) { return word[strlen(word) - 1] == 's' ? "es" : "s"; }
+
 const char *article(const char *word) { return strchr("aeiou", word[0]) ? "an" : "a"; }
 
 void row_add_expected(const struct schema_row *row, struct text *out) {
@@ -115,7 +117,9 @@ void row_add_expected(const struct schema_row *row, struct text *out) {
         [SCHEMA_REAL_LIST] = "a list of numbers",
         [SCHEMA_STRING_LIST] = "a list of texts",
     };
-    if (row->type == SCHEMA_CHOICE) {
+    if (row->groups_offset) {
+        text_add(out, "a list of texts, or a mapping from names to lists of texts");
+    } else if (row->type == SCHEMA_CHOICE) {
         text_add(out, "one of ");
         for (size_t i = 0; row->choices[i]; i++) text_printf(out, "%s%s", i ? ", " : "", row->choices[i]);
     } else if (row->type == SCHEMA_SECTION) {
@@ -129,7 +133,7 @@ void row_add_expected(const struct schema_row *row, struct text *out) {
     } else if (row->type == SCHEMA_VARIANT) {
         text_printf(out, "%s %s", article(row->variants->what), row->variants->what);
     } else if (row->type == SCHEMA_VARIANT_LIST) {
-        text_printf(out, "a list of %ss", row->variants->what);
+        text_printf(out, "a list of %s%s", row->variants->what, plural_suffix(row->variants->what));
     } else {
         text_add(out, names[row->type]);
     }
@@ -188,7 +192,9 @@ static void add_type(const struct schema_row *row, struct text *out) {
     else if (row->type == SCHEMA_VARIANT)
         add_types(row->variants, out);
     else if (row->type == SCHEMA_VARIANT_LIST)
-        text_printf(out, "list of %ss", row->variants->what);
+        text_printf(out, "list of %s%s", row->variants->what, plural_suffix(row->variants->what));
+    else if (row->groups_offset)
+        text_add(out, "list of texts, or mapping from names to lists");
     else
         text_add(out, names[row->type]);
 }

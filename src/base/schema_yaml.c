@@ -26,13 +26,32 @@ static void add_reals(struct text *out, const struct real_list *list) {
     text_add(out, "]");
 }
 
-static void add_strings(struct text *out, const struct string_list *list) {
+static void add_strings(struct text *out, const char *const *items, size_t count) {
     text_add(out, "[");
-    for (size_t i = 0; i < list->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         text_add(out, i ? ", " : "");
-        value_add_string(out, list->items[i]);
+        value_add_string(out, items[i]);
     }
     text_add(out, "]");
+}
+
+/* "[a, b]", or "{one: [a], other: [b]}" */
+static void add_string_list(struct text *out, const struct schema_row *row, const struct string_list *list) {
+    const struct string_groups *groups = row_groups(row, list);
+    if (!groups || groups->count == 0) {
+        add_strings(out, list->items, list->count);
+        return;
+    }
+    size_t at = 0;
+    text_add(out, "{");
+    for (size_t i = 0; i < groups->count; i++) {
+        text_add(out, i ? ", " : "");
+        value_add_string(out, groups->items[i].name);
+        text_add(out, ": ");
+        add_strings(out, list->items + at, groups->items[i].count);
+        at += groups->items[i].count;
+    }
+    text_add(out, "}");
 }
 
 static bool is_null(const struct schema_row *row, const void *field) {
@@ -74,7 +93,7 @@ void value_add_yaml(const struct schema_row *row, const void *field, struct text
     else if (row->type == SCHEMA_REAL_LIST)
         add_reals(out, field);
     else if (row->type == SCHEMA_STRING_LIST)
-        add_strings(out, field);
+        add_string_list(out, row, field);
 }
 
 /* ---- keys ---- */

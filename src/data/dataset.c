@@ -358,7 +358,8 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
     }
     for (int i = 0; i < dataset->n_tables && config->targets_are_probabilities && source->target_size > 0; i++)
         TRY(table_check_probabilities(&dataset->tables[i]));
-    return OK;
+    return dataset_name_parts(config, dataset->tables, dataset->n_tables, dataset_preparation(dataset), info,
+                              dataset->arena);
 }
 
 /* Fits the scale of the targets, or takes that of the checkpoint. */
@@ -580,6 +581,14 @@ size_t dataset_target_bytes(const struct dataset_info *info) {
     return info->target_size * (info->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float));
 }
 
+/* Moves targets (count, size) to rows that also have the inputs that are targets. */
+static void spread_targets(const struct dataset_info *info, size_t size, size_t count, const float *inputs,
+                           float *targets) {
+    for (size_t i = count; size > 0 && i-- > 1;)
+        memmove(targets + i * info->target_size, targets + i * size, size * sizeof *targets);
+    dataset_copy_inputs(info, inputs, count, targets);
+}
+
 status dataset_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
                     void *inputs, void *targets) {
     assert(!dataset->is_metadata);
@@ -588,6 +597,8 @@ status dataset_read(struct dataset *dataset, enum dataset_part part, const int64
     if (needs_lock) pthread_mutex_lock(&dataset->reading);
     status s = table_read(from->table, &from->rows, positions, count, inputs, targets);
     if (needs_lock) pthread_mutex_unlock(&dataset->reading);
+    if (!s && dataset->info.target_size > from->table->target_size)
+        spread_targets(&dataset->info, from->table->target_size, count, inputs, targets);
     return s;
 }
 

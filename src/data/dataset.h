@@ -84,9 +84,11 @@ struct dataset_config {
     const char *path;                   /* NULL only for synthetic */
     int format;                         /* 0: by the extension of the path; else 1 + index into the table of formats */
     struct string_list inputs, targets; /* names; count 0: the format's default */
-    const char *query, *table;          /* sqlite; NULL: not given */
-    int layout;                         /* enum layout */
-    double divide;                      /* inputs are divided by it before scaling; NAN: the format's default */
+    struct string_groups input_groups, target_groups; /* the names that inputs and targets were given under; count 0:
+                                                         they are lists */
+    const char *query, *table;                        /* sqlite; NULL: not given */
+    int layout;                                       /* enum layout */
+    double divide; /* inputs are divided by it before scaling; NAN: the format's default */
     struct scale_config scale;
     int target_scale; /* enum target_scale_type */
     struct augment_config augment;
@@ -123,6 +125,10 @@ struct dataset_config {
     int local_ranks;
     /* Not a key: target values must be in [0, 1]. */
     bool targets_are_probabilities;
+    /* Not keys: with `losses:`, the names of targets that are classes, of those that must be in [0, 1], and of inputs
+     * that are targets, too. */
+    bool has_losses;
+    struct string_list class_targets, probability_targets, input_targets;
 };
 extern const struct schema dataset_schema;
 
@@ -154,6 +160,26 @@ enum target_kind {
     TARGET_VALUES /* float32 values per row */
 };
 
+#define DATASET_INPUT_NAME "input"   /* the inputs of a dataset without named inputs */
+#define DATASET_TARGET_NAME "target" /* its targets */
+
+/* Values first .. first + size - 1 of an input row. */
+struct dataset_input {
+    const char *name;
+    size_t first, size;
+    int dims;
+    int64_t shape[MAX_DIMS];
+};
+
+/* Values first .. first + size - 1 of a target row. */
+struct dataset_target {
+    const char *name;
+    size_t first, size;
+    int64_t classes, first_class; /* of config.class_targets, over all rows; else 0 */
+    bool is_input;                /* a copy of the input from [input_first] on, after augmentation */
+    size_t input_first;
+};
+
 struct dataset_info {
     size_t train_rows, validation_rows; /* train_rows > 0 */
     enum input_kind input_kind;
@@ -165,6 +191,11 @@ struct dataset_info {
     int64_t classes;     /* TARGET_CLASS: largest class + 1 over all rows, for tokens the vocabulary; else 0 */
     int64_t first_class; /* TARGET_CLASS: the smallest class of all rows, if they were counted; else 0 */
     size_t target_size;  /* values of one target row; TARGET_CLASS: 1, for tokens block_size; 0: without_targets */
+    const struct dataset_input *inputs; /* (input_count) named inputs; count 0: they have no names */
+    size_t input_count;
+    const struct dataset_target
+        *targets; /* (target_count), with config.has_losses; all are float values, also classes */
+    size_t target_count;
     const struct target_scale *target_scale; /* TARGET_VALUES: how dataset_read scales targets; NULL: it does not */
     char fingerprint[65]; /* SHA-256 (hex) of shape and all rows in the order of the file or, above 1 GiB of float32
                              rows, of shape, file size and 64 rows; "" with metadata_only */
@@ -222,6 +253,9 @@ bool dataset_augments(const struct dataset *dataset);
  * workspace. */
 void dataset_augment(const struct dataset *dataset, int64_t epoch, const int64_t *positions, size_t count,
                      float *inputs, float *scratch);
+
+/* Sets the targets (count, target_size) that are inputs; dataset_read does it, and dataset_augment's caller again. */
+void dataset_copy_inputs(const struct dataset_info *info, const float *inputs, size_t count, float *targets);
 
 /* Bytes of one target row. */
 size_t dataset_target_bytes(const struct dataset_info *info);

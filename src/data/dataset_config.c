@@ -332,15 +332,19 @@ static const struct schema_row dataset_rows[] = {
     {.key = "inputs",
      .type = SCHEMA_STRING_LIST,
      .offset = FIELD(struct dataset_config, inputs),
+     .groups_offset = FIELD(struct dataset_config, input_groups),
      .fallback = "[]",
      .doc = "HDF5: names of datasets (x when empty; several vectors are concatenated); NPZ: name of an array (x, X, "
-            "data, images and others when empty); CSV: columns (all but the targets when empty)."},
+            "data, images and others when empty); CSV: columns (all but the targets when empty). A mapping gives the "
+            "model several inputs, by name: {image: images/x, table: [age, weight]}."},
     {.key = "targets",
      .type = SCHEMA_STRING_LIST,
      .offset = FIELD(struct dataset_config, targets),
+     .groups_offset = FIELD(struct dataset_config, target_groups),
      .fallback = "[]",
      .doc = "HDF5: names of datasets (y when empty); CSV: columns (the last one when empty); IDX, NPY: file of the "
-            "labels (when empty derived from path: images -> labels, x -> y); NPZ: name of an array (y when empty)."},
+            "labels (when empty derived from path: images -> labels, x -> y); NPZ: name of an array (y when empty). A "
+            "mapping names targets for `losses`: {kind: y, box: [left, top]}."},
     {.key = "columns",
      .type = SCHEMA_SECTION_MAP,
      .offset = FIELD(struct dataset_config, rules),

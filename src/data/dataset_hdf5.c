@@ -18,7 +18,8 @@
 
 struct column {
     const char *name;
-    hid_t dataset; /* -1: not open */
+    hid_t dataset;  /* -1: not open */
+    bool is_joined; /* with others to one vector */
     struct hdf5_rows of;
     struct hdf5_chunks *chunks; /* NULL: nothing is compressed */
 };
@@ -187,14 +188,17 @@ static status read_column(const struct hdf5 *h, const struct column *column, siz
 
 /* ---- the source ---- */
 
-static struct column *make_columns(struct hdf5 *h, const struct string_list *names, const char *fallback,
-                                   size_t *count) {
+static struct column *make_columns(struct hdf5 *h, const struct string_list *names, const struct string_groups *groups,
+                                   const char *fallback, size_t *count) {
     *count = names->count ? names->count : 1;
     struct column *columns = arena_alloc(h->arena, *count * sizeof *columns);
     for (size_t i = 0; i < *count; i++) {
         columns[i].name = arena_copy(h->arena, names->count ? names->items[i] : fallback);
         columns[i].dataset = -1;
+        columns[i].is_joined = *count > 1;
     }
+    for (size_t g = 0, i = 0; g < groups->count; i += groups->items[g++].count)
+        for (size_t j = i; j < i + groups->items[g].count; j++) columns[j].is_joined = groups->items[g].count > 1;
     return columns;
 }
 
@@ -205,7 +209,7 @@ static status open_columns(const struct hdf5 *h, struct column *columns, size_t 
         struct column *column = &columns[i];
         if (column->name[0] == 0) return status_new(STATUS_USAGE, "%s: the name of a dataset is empty", h->path);
         TRY(open_column(h, column));
-        if (count > 1 && column->of.dims > 2)
+        if (column->is_joined && column->of.dims > 2)
             return status_new(STATUS_DATA,
                               "%s: dataset '%s' has rows of %d dimensions; only vectors can be concatenated", h->path,
                               column->name, column->of.dims - 1);
@@ -301,8 +305,8 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     struct string_list inputs = config->inputs, targets = config->targets;
     TRY(use_trained_names(h, config, COLUMN_INPUT, &inputs));
     TRY(use_trained_names(h, config, COLUMN_TARGET, &targets));
-    h->inputs = make_columns(h, &inputs, "x", &h->n_inputs);
-    if (!config->without_targets) h->targets = make_columns(h, &targets, "y", &h->n_targets);
+    h->inputs = make_columns(h, &inputs, &config->input_groups, "x", &h->n_inputs);
+    if (!config->without_targets) h->targets = make_columns(h, &targets, &config->target_groups, "y", &h->n_targets);
     TRY(check_names(h, wants_classes));
     TRY(hdf5_try_in_child(h->path, look, h));
     TRY(open_and_check(h));
@@ -321,6 +325,14 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
 static status set_layout(struct hdf5 *h, const struct dataset_config *config) {
     const char *name = arena_printf(h->arena, "dataset '%s' of %s", h->inputs[0].name, h->path);
     return channels_last_create(config, name, &h->base, &h->layout);
+}
+
+static void shape_of_name(const struct source *source, bool is_target, size_t index, int *dims, int64_t *shape) {
+    const struct hdf5 *h = (const struct hdf5 *)source;
+    const struct hdf5_rows *of = is_target ? &h->targets[index].of : &h->inputs[index].of;
+    *dims = of->dims > 1 ? of->dims - 1 : 1;
+    shape[0] = 1;
+    for (int i = 1; i < of->dims; i++) shape[i - 1] = (int64_t)of->shape[i];
 }
 
 static void close_hdf5(struct source *source) {
@@ -417,5 +429,6 @@ const struct dataset_format dataset_hdf5 = {.name = "hdf5",
                                             .read = read_hdf5,
                                             .read_bytes = read_bytes,
                                             .columns = columns_of,
+                                            .shape_of_name = shape_of_name,
                                             .describe = describe_hdf5,
                                             .close = close_hdf5};

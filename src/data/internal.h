@@ -75,6 +75,9 @@ struct dataset_format {
     /* dataset_columns, in [arena] or owned by the source; NULL: none. */
     struct column_list (*columns)(const struct source *source, struct arena *arena);
 
+    /* The shape of a row of name [index] of dataset.inputs or dataset.targets. NULL: each name is one value. */
+    void (*shape_of_name)(const struct source *source, bool is_target, size_t index, int *dims, int64_t *shape);
+
     /* Adds the place of value [element] of [row] for a message: "a.h5: dataset 'x', row 3, column 2". */
     void (*describe)(const struct source *source, bool is_target, size_t row, size_t element, struct text *out);
 
@@ -282,6 +285,13 @@ status table_read(struct table *table, const struct selection *rows, const int64
 /* Fits mean and scale to the training rows: StandardScaler (population variance, constant feature: 1) or
  * MinMaxScaler. */
 status scaler_fit(struct scaler *scaler, struct table *table, const struct selection *rows, size_t count);
+
+/* ---- named parts ---- */
+
+/* Sets inputs and targets of [info], whose sizes are set, and checks the values of the targets: STATUS_DATA with the
+ * place of the first that does not fit its loss. [preparation]: NULL: none. */
+status dataset_name_parts(const struct dataset_config *config, struct table *tables, int n_tables,
+                          const struct preparation *preparation, struct dataset_info *info, struct arena *arena);
 
 /* ---- dataset ---- */
 

@@ -69,9 +69,10 @@ static status read_batch(struct loader *loader, size_t batch) {
     const int64_t *positions = loader->indices + span.first;
     if (rows == 0) return OK;
     TRY(dataset_read(loader->dataset, loader->part, positions, rows, loader->inputs[slot], loader->targets[slot]));
-    if (loader->image)
-        dataset_augment(loader->dataset, loader->epoch, positions, rows, (float *)(void *)loader->inputs[slot],
-                        loader->image);
+    if (!loader->image) return OK;
+    float *inputs = (float *)(void *)loader->inputs[slot];
+    dataset_augment(loader->dataset, loader->epoch, positions, rows, inputs, loader->image);
+    dataset_copy_inputs(dataset_info(loader->dataset), inputs, rows, (float *)(void *)loader->targets[slot]);
     return OK;
 }
 

@@ -65,6 +65,12 @@ struct loss_ops {
     /* sums->loss += over the elements, sums->count += counted; doutputs (count), unless NULL, = derivative * factor */
     void (*elementwise)(struct device *, const struct elementwise_options *, const float *outputs, const float *targets,
                         size_t count, float factor, double counted, float *doutputs, struct loss_sums *sums);
+    /* classes (rows, count) = x (rows, count), whose values are integers; a row of x is [stride] values long */
+    void (*to_classes)(struct device *, const float *x, size_t stride, int64_t *classes, size_t rows, size_t count);
+    /* Adds the weighted sum of the means of parts (count), as if it were the mean of [rows] rows; a part that counted
+     * nothing adds 0. weights (count): in host memory. */
+    void (*combine)(struct device *, const struct loss_sums *parts, const double *weights, size_t count, double rows,
+                    struct loss_sums *sums);
 };
 
 #endif

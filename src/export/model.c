@@ -99,7 +99,7 @@ static status tokens_shape(const struct export_source *source, const struct expo
 
 static status dataset_shape_of(struct export_model *m, struct shape *shape) {
     struct dataset *dataset;
-    const struct loss_type *loss = loss_type_at((size_t)m->config->loss.index);
+    const struct loss_type *loss = config_loss(m->config);
     TRY(dataset_open(&m->config->dataset, loss->wants_classes, true, &dataset));
     *shape = dataset_shape(dataset_info(dataset));
     m->divide = dataset_divide(dataset);

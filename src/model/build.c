@@ -300,12 +300,87 @@ status build_sum(struct builder *builder, const size_t *in, size_t count, size_t
     return OK;
 }
 
-status build_model(struct model *model, const struct model_config *config) {
-    struct builder b = {
-        .model = model, .freeze = &config->freeze, .sources = build_sources(model->arena, &config->layers)};
-    size_t input = add_tensor(&b, &model->in, NO_TENSOR, false);
-    TRY(build_list(&b, &config->layers, "model.layers", "", input, &model->output));
+/* ---- inputs and outputs of a model with names ---- */
+
+/* Makes the named inputs known: a single one is the input itself, several are copied from its row. *first: what the
+ * first layer reads. */
+static status add_inputs(struct builder *b, size_t row, size_t *first) {
+    const struct model_names *names = b->names;
+    *first = names->input_count > 1 ? NO_TENSOR : row;
+    for (size_t i = 0; i < names->input_count; i++) {
+        struct model_input *input = arena_alloc(b->model->arena, sizeof *input);
+        *input = names->inputs[i];
+        input->name = arena_copy(b->model->arena, input->name);
+        struct variant variant = {.config = input, .place = {.file = "dataset.inputs"}};
+        const char *name = arena_printf(b->model->arena, "input/%s", input->name);
+        size_t tensor = row;
+        if (names->input_count > 1)
+            TRY(build_layer(b, &layer_input, &variant, "dataset.inputs", name, &row, 1, &tensor));
+        b->model->tensors[tensor].producer = NULL;
+        TRY(status_prefix(build_add_name(b, input->name, tensor), "dataset.inputs"));
+    }
+    return OK;
+}
+
+static status check_inputs_read(const struct builder *b, const struct scope *inputs) {
+    for (size_t i = 0; i < inputs->count; i++)
+        if (!b->model->tensors[inputs->items[i].tensor].is_read)
+            return status_new(STATUS_USAGE, "dataset.inputs: no layer takes the input '%s'", inputs->items[i].name);
+    return OK;
+}
+
+/* *output = a row of all outputs; [last]: the output of the last layer. */
+static status join_outputs(struct builder *b, size_t last, size_t *output) {
+    const struct model_names *names = b->names;
+    struct model *m = b->model;
+    size_t in[BUILD_MAX_INPUTS], first = 0;
+    *output = last;
+    if (names->output_count == 0) return OK;
+    if (names->output_count > BUILD_MAX_INPUTS)
+        return status_new(STATUS_USAGE, "losses: more than %d", BUILD_MAX_INPUTS);
+    m->outputs = arena_alloc(m->arena, names->output_count * sizeof *m->outputs);
+    m->output_count = names->output_count;
+    for (size_t i = 0; i < names->output_count; i++) {
+        in[i] = last;
+        if (names->outputs[i]) TRY(status_prefix(build_find(b, names->outputs[i], &in[i]), "losses: output"));
+        const struct tensor *t = &m->tensors[in[i]];
+        if (!t->needs_gradient)
+            return status_new(STATUS_USAGE, "losses: the output '%s' has no trainable parameters before it",
+                              names->outputs[i] ? names->outputs[i] : "of the last layer");
+        m->outputs[i] = (struct model_output){.first = first, .size = t->size, .shape = t->shape, .tensor = in[i]};
+        m->outputs[i].shape.is_channels_last = false;
+        first += t->size;
+    }
+    struct variant variant = {.place = {.file = "losses"}};
+    return build_layer(b, &layer_outputs, &variant, "losses", "output/", in, names->output_count, output);
+}
+
+/* Names of outputs are sources, so that what they name is not fused with the layer after it. */
+static void add_output_sources(struct builder *b) {
+    const struct model_names *names = b->names;
+    size_t count = b->sources.count;
+    const char **items = arena_alloc(b->model->arena, (count + names->output_count + 1) * sizeof *items);
+    if (count) memcpy(items, b->sources.items, count * sizeof *items);
+    for (size_t i = 0; i < names->output_count; i++)
+        if (names->outputs[i]) items[count++] = names->outputs[i];
+    b->sources = (struct string_list){items, count};
+}
+
+status build_model(struct model *model, const struct model_config *config, const struct model_names *names) {
+    struct builder b = {.model = model,
+                        .freeze = &config->freeze,
+                        .names = names,
+                        .sources = build_sources(model->arena, &config->layers)};
+    struct scope inputs = {0}, layers = {.outer = &inputs};
+    size_t first, last, input = add_tensor(&b, &model->in, NO_TENSOR, false);
+    add_output_sources(&b);
+    b.scope = &inputs;
+    TRY(add_inputs(&b, input, &first));
+    b.scope = &layers;
+    TRY(build_layers(&b, &config->layers, "model.layers", "", first, &last));
+    TRY(join_outputs(&b, last, &model->output));
     model->tensors[model->output].is_read = true;
+    TRY(check_inputs_read(&b, &inputs));
     TRY(build_check_read(model));
     TRY(check_freeze(model, &config->freeze));
     params_move_frozen_last(&model->params);

@@ -17,7 +17,8 @@ struct builder {
     struct model *model;
     size_t layer_capacity, tensor_capacity, step_capacity;
     const struct string_list *freeze;
-    struct string_list sources; /* all names in `from:` of the config */
+    const struct model_names *names;
+    struct string_list sources; /* all names in `from:` of the config, and those of outputs */
     struct scope *scope;        /* of the list that is being built */
     bool merges_relu;           /* the next layer is a relu that is fused into its neighbour */
     bool has_relu;              /* the layer includes the relu before it */
@@ -63,6 +64,9 @@ status build_add_name(struct builder *builder, const char *name, size_t tensor);
 status build_inputs(const struct builder *builder, const struct string_list *from, bool joins, size_t previous,
                     size_t *in, size_t *count);
 
+/* The tensor that [name] means here; STATUS_USAGE with the known names. */
+status build_find(const struct builder *builder, const char *name, size_t *tensor);
+
 /* STATUS_USAGE naming the first layer whose output no layer reads. */
 status build_check_read(const struct model *model);
 
@@ -77,6 +81,6 @@ void build_memory(struct model *model);
 /* ---- */
 
 /* Builds the whole model: layers, steps and gradient slots. */
-status build_model(struct model *model, const struct model_config *config);
+status build_model(struct model *model, const struct model_config *config, const struct model_names *names);
 
 #endif

@@ -47,9 +47,14 @@ bool build_is_source(const struct builder *builder, const char *name) {
     return false;
 }
 
+/* Whether [name] means the model's only input. */
+static bool is_input(const struct builder *builder, const char *name) {
+    return builder->names->input_count == 0 && strcmp(name, INPUT_NAME) == 0;
+}
+
 status build_add_name(struct builder *builder, const char *name, size_t tensor) {
     struct scope *scope = builder->scope;
-    if (strcmp(name, INPUT_NAME) == 0 && build_is_source(builder, name))
+    if (is_input(builder, name) && build_is_source(builder, name))
         return status_new(STATUS_USAGE, "the name '" INPUT_NAME "' means the model's input in `from:`; choose another");
     for (size_t i = 0; i < scope->count; i++)
         if (strcmp(scope->items[i].name, name) == 0)
@@ -69,7 +74,7 @@ static status unknown_name(const struct builder *builder, const char *name) {
     count = 0;
     for (const struct scope *scope = builder->scope; scope; scope = scope->outer)
         for (size_t i = 0; i < scope->count; i++) known[count++] = scope->items[i].name;
-    known[count++] = INPUT_NAME;
+    if (is_input(builder, INPUT_NAME)) known[count++] = INPUT_NAME;
     known[count] = NULL;
     for (size_t i = 0; i < count && list.length < 200; i++) text_printf(&list, "%s%s", i ? ", " : "", known[i]);
     const char *nearest = schema_nearest(name, known);
@@ -80,7 +85,7 @@ static status unknown_name(const struct builder *builder, const char *name) {
     return s;
 }
 
-static status find(const struct builder *builder, const char *name, size_t *tensor) {
+status build_find(const struct builder *builder, const char *name, size_t *tensor) {
     for (const struct scope *scope = builder->scope; scope; scope = scope->outer)
         for (size_t i = 0; i < scope->count; i++)
             if (strcmp(scope->items[i].name, name) == 0) {
@@ -88,7 +93,19 @@ static status find(const struct builder *builder, const char *name, size_t *tens
                 return OK;
             }
     *tensor = 0;
-    return strcmp(name, INPUT_NAME) == 0 ? OK : unknown_name(builder, name);
+    return is_input(builder, name) ? OK : unknown_name(builder, name);
+}
+
+/* The first layer of a model with several inputs. */
+static status needs_source(const struct builder *builder) {
+    struct text names = {0};
+    for (size_t i = 0; i < builder->names->input_count; i++)
+        text_printf(&names, "%s%s", i ? ", " : "", builder->names->inputs[i].name);
+    status s =
+        status_new(STATUS_USAGE, "the model has several inputs, so this layer needs `from:` with one of them: %s",
+                   text_string(&names));
+    text_free(&names);
+    return s;
 }
 
 status build_inputs(const struct builder *builder, const struct string_list *from, bool joins, size_t previous,
@@ -104,8 +121,11 @@ status build_inputs(const struct builder *builder, const struct string_list *fro
         return status_new(STATUS_USAGE, "joins several outputs, so it needs `from:` with their names (one name: joined "
                                         "with the output of the layer before)");
     if (named >= BUILD_MAX_INPUTS) return status_new(STATUS_USAGE, "from: more than %d names", BUILD_MAX_INPUTS - 1);
-    if (named == 0 || (joins && named == 1)) in[(*count)++] = previous;
-    for (size_t i = 0; i < named; i++) TRY(find(builder, from->items[i], &in[(*count)++]));
+    if (named == 0 || (joins && named == 1)) {
+        if (previous == NO_TENSOR) return needs_source(builder);
+        in[(*count)++] = previous;
+    }
+    for (size_t i = 0; i < named; i++) TRY(build_find(builder, from->items[i], &in[(*count)++]));
     return OK;
 }
 

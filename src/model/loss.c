@@ -24,9 +24,8 @@ void loss_run(const struct loss_type *loss, const void *config, struct model *mo
     half_set(model, (struct half_operands){0});
 }
 
-/* The layer that computes the output's values, before views; NULL: a sum. */
-static const struct layer *last_layer(const struct model *model) {
-    size_t tensor = model->output;
+/* The layer that computes the values of [tensor], before views; NULL: a sum. */
+static const struct layer *producer_of(const struct model *model, size_t tensor) {
     while (model->tensors[tensor].alias != NO_TENSOR) tensor = model->tensors[tensor].alias;
     for (size_t i = 0; i < model->step_count; i++)
         if (model->steps[i].out == tensor) return model->steps[i].layer;
@@ -34,7 +33,11 @@ static const struct layer *last_layer(const struct model *model) {
 }
 
 void loss_warn_of_activation(const struct loss_type *loss, const struct model *model, struct text *out) {
-    const struct layer *layer = last_layer(model);
+    loss_warn_of_output(loss, model, model->output, out);
+}
+
+void loss_warn_of_output(const struct loss_type *loss, const struct model *model, size_t tensor, struct text *out) {
+    const struct layer *layer = producer_of(model, tensor);
     if (!loss->own_activation || !layer || !layer->type->gives_probabilities) return;
     text_printf(out, "%s:%d:%d: %s: it is before the loss %s, which applies %s itself; remove the layer",
                 layer->place.file, layer->place.line, layer->place.column, layer->path, loss->variant.name,
@@ -51,7 +54,12 @@ static const struct layer *layer_without_flatten(const struct model *model) {
 
 status loss_check(const struct loss_type *loss, const void *config, const struct model *model,
                   const struct loss_targets *targets) {
-    status s = loss->check(config, &model->out, targets->size, targets->classes);
+    return loss_check_output(loss, config, model, &model->out, targets);
+}
+
+status loss_check_output(const struct loss_type *loss, const void *config, const struct model *model,
+                         const struct shape *output, const struct loss_targets *targets) {
+    status s = loss->check(config, output, targets->size, targets->classes);
     if (!s) return OK;
     const struct layer *linear = layer_without_flatten(model);
     struct text hint = {0};

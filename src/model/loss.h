@@ -31,6 +31,8 @@ struct loss_type {
                 const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums);
     /* The output and its gradient may be 16 bits, as set on the device (struct half_operands). */
     bool accepts_half;
+    /* Its config is a struct objective: several losses. */
+    bool is_objective;
 };
 
 /* What targets look like: [size] values, or as many classes below [classes], the smallest of them [first_class]. */
@@ -44,6 +46,10 @@ struct loss_targets {
 status loss_check(const struct loss_type *loss, const void *config, const struct model *model,
                   const struct loss_targets *targets);
 
+/* The same for one of several outputs of [model]. */
+status loss_check_output(const struct loss_type *loss, const void *config, const struct model *model,
+                         const struct shape *output, const struct loss_targets *targets);
+
 /* Computes the loss of a batch from [output] of model_forward, and its gradient where model_backward reads it. */
 void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
               const void *targets, size_t rows, float scale, struct loss_sums *sums);
@@ -51,6 +57,9 @@ void loss_run(const struct loss_type *loss, const void *config, struct model *mo
 /* Adds a sentence with the layer's position in the config if the model ends in a softmax or sigmoid that the loss
  * applies itself: gradients are then small, and training is slow or does not progress. After model_plan. */
 void loss_warn_of_activation(const struct loss_type *loss, const struct model *model, struct text *out);
+
+/* The same for one of several outputs of [model], a tensor. */
+void loss_warn_of_output(const struct loss_type *loss, const struct model *model, size_t tensor, struct text *out);
 
 const struct loss_type *loss_type_at(size_t index);
 

@@ -49,12 +49,18 @@ static void check(void *config, const struct node *where, const char *path, stru
 const struct schema model_schema = {.name = "model", .size = sizeof(struct model_config), .rows = rows, .check = check};
 
 status model_plan(const struct model_config *config, const struct shape *input, struct model **out) {
+    return model_plan_named(config, input, NULL, out);
+}
+
+status model_plan_named(const struct model_config *config, const struct shape *input, const struct model_names *names,
+                        struct model **out) {
+    static const struct model_names none = {0};
     struct arena *arena = arena_create();
     struct model *model = arena_alloc(arena, sizeof *model);
     model->arena = arena;
     model->in = *input;
     model->init = config->init;
-    status s = build_model(model, config);
+    status s = build_model(model, config, names ? names : &none);
     if (!s) s = init_rules_check(model, &model->init);
     if (s) {
         model_destroy(model);

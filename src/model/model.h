@@ -72,11 +72,13 @@ struct model {
     size_t slot_count;
     size_t row_floats; /* of the block, for one row */
     struct params params, buffers;
-    size_t *users;              /* (params.count) layers that use a parameter */
-    size_t kept_gradients;      /* floats of gradients with their own memory (model_split_gradients) */
-    size_t *waiting;            /* (params.count) layers that have not yet contributed to its gradient in this pass */
-    size_t output, output_slot; /* the last tensor, and the slot of its gradient */
-    struct variant_list init;   /* of the config */
+    size_t *users;                /* (params.count) layers that use a parameter */
+    size_t kept_gradients;        /* floats of gradients with their own memory (model_split_gradients) */
+    size_t *waiting;              /* (params.count) layers that have not yet contributed to its gradient in this pass */
+    size_t output, output_slot;   /* the last tensor, and the slot of its gradient */
+    struct model_output *outputs; /* (output_count) the parts of a row of the output; count 0: it has one */
+    size_t output_count;
+    struct variant_list init; /* of the config */
     struct shape in, out;
     size_t out_size;      /* elements of one output row */
     size_t multiply_adds; /* of one row in forward; backward takes about twice as many */
@@ -91,6 +93,33 @@ struct model {
     float *block;            /* (batch, row_floats): values, what layers save, gradients */
     float **gradients;       /* (slot_count), into the block: (batch, slots[i].size) */
 };
+
+/* A named input: elements first .. first + size - 1 of a row of all inputs. */
+struct model_input {
+    const char *name;
+    size_t first;
+    struct shape shape;
+};
+
+/* An output of a model with several: elements first .. first + size - 1 of a row of all outputs. */
+struct model_output {
+    size_t first, size;
+    struct shape shape;
+    size_t tensor; /* whose values are copied */
+};
+
+/* The inputs and outputs of a model by name. */
+struct model_names {
+    const struct model_input *inputs; /* (input_count) count 0: one input without a name */
+    size_t input_count;
+    const char *const *outputs; /* (output_count) names of layers; NULL: the last one; count 0: one output, the last */
+    size_t output_count;
+};
+
+/* model_plan for a model with names: a row of its inputs is that of all inputs one after another, as a vector, and a
+ * row of its output that of all outputs (model->outputs). [names]: NULL: none. */
+status model_plan_named(const struct model_config *config, const struct shape *input, const struct model_names *names,
+                        struct model **out);
 
 /* Plans shapes, names and parameters, without allocating memory for values. A mismatch is STATUS_USAGE with
  * file:line:column and the layer ("config.yaml:12:7: model.layers.2.linear: ..."). */

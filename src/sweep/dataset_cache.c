@@ -42,11 +42,19 @@ void dataset_cache_limit(struct dataset_cache *cache, uint64_t bytes) {
     cache->limit = bytes;
 }
 
+static void add_names(const struct string_list *names, struct text *out) {
+    for (size_t i = 0; i < names->count; i++) text_printf(out, "%s ", names->items[i]);
+    text_add(out, "\n");
+}
+
 /* All that the rows depend on. */
 static char *key_of(const struct config *c) {
     struct text key = {0};
-    text_printf(&key, "%d %d\n", loss_type_at((size_t)c->loss.index)->wants_classes,
-                c->dataset.targets_are_probabilities);
+    text_printf(&key, "%d %d %d\n", config_loss(c)->wants_classes, c->dataset.targets_are_probabilities,
+                c->dataset.has_losses);
+    add_names(&c->dataset.class_targets, &key);
+    add_names(&c->dataset.probability_targets, &key);
+    add_names(&c->dataset.input_targets, &key);
     schema_write_yaml(&dataset_schema, &c->dataset, &key);
     return key.data;
 }
@@ -91,7 +99,7 @@ status dataset_cache_open(struct dataset_cache *cache, const struct config *conf
             return OK;
         }
     struct dataset *dataset;
-    status s = dataset_open(&config->dataset, loss_type_at((size_t)config->loss.index)->wants_classes, false, &dataset);
+    status s = dataset_open(&config->dataset, config_loss(config)->wants_classes, false, &dataset);
     if (s) {
         free(key);
         return s;

@@ -44,7 +44,8 @@ static status bind(struct document *document, const char *path, struct problems 
         config_free(file);
         return s;
     }
-    file->config.dataset.targets_are_probabilities = loss_type_at((size_t)file->config.loss.index)->is_binary;
+    file->config.dataset.targets_are_probabilities = config_loss(&file->config)->is_binary;
+    config_set_targets(&file->config, document_arena(document));
     if (!file->config.name) file->config.name = name_of_file(path, document_arena(document));
     *out = file;
     return OK;
@@ -158,9 +159,9 @@ status config_check_model(const struct config *config, const struct model *model
 status config_check_loss(const struct config *config, const struct model *model, const struct dataset_info *info) {
     struct loss_targets targets = {
         .size = info->target_size, .classes = info->classes, .first_class = info->first_class};
-    const struct loss_type *loss = loss_type_at((size_t)config->loss.index);
     struct place place = config->loss.place;
-    status s = loss_check(loss, config->loss.config, model, &targets);
+    if (config->losses.count) return OK; /* config_plan_objective */
+    status s = loss_check(config_loss(config), config->loss.config, model, &targets);
     return place.line > 0 ? status_prefix(s, "%s:%d:%d: loss", place.file, place.line, place.column)
                           : status_prefix(s, "loss");
 }
@@ -224,9 +225,46 @@ status config_create_device(const struct config *config, const struct dist_env *
     return device_set_precision(*out, config_precision(config));
 }
 
+const struct loss_type *config_loss(const struct config *config) {
+    return config->losses.count ? &loss_objective : loss_type_at((size_t)config->loss.index);
+}
+
 struct shape dataset_shape(const struct dataset_info *info) {
     struct shape shape = {
         .dims = info->input_dims, .is_tokens = info->input_kind == INPUT_TOKENS, .vocabulary = info->vocabulary};
     memcpy(shape.size, info->input_shape, (size_t)info->input_dims * sizeof *shape.size);
     return shape;
+}
+
+status config_plan_model(const struct config *config, const struct dataset_info *info, struct model **out) {
+    struct arena *arena = arena_create();
+    struct model_input *inputs = arena_alloc(arena, (info->input_count + 1) * sizeof *inputs);
+    const char **outputs = arena_alloc(arena, (config->losses.count + 1) * sizeof *outputs);
+    struct model_names names = {inputs, info->input_count, outputs, config->losses.count};
+    struct shape row = dataset_shape(info);
+    for (size_t i = 0; i < info->input_count; i++) {
+        const struct dataset_input *input = &info->inputs[i];
+        inputs[i] = (struct model_input){.name = input->name, .first = input->first, .shape.dims = input->dims};
+        memcpy(inputs[i].shape.size, input->shape, (size_t)input->dims * sizeof *input->shape);
+    }
+    for (size_t i = 0; i < config->losses.count; i++) {
+        const struct objective_keys *keys = config->losses.items[i].common;
+        outputs[i] = keys->output;
+    }
+    status s = model_plan_named(&config->model, &row, &names, out);
+    arena_destroy(arena);
+    return s;
+}
+
+status config_plan_objective(const struct config *config, const struct model *model, const struct dataset_info *info,
+                             struct objective *objective) {
+    struct objective_target targets[OBJECTIVE_MAX_TERMS * 2];
+    size_t count = 0;
+    *objective = (struct objective){0};
+    if (config->losses.count == 0) return OK;
+    for (; count < info->target_count && count < OBJECTIVE_MAX_TERMS * 2; count++) {
+        const struct dataset_target *t = &info->targets[count];
+        targets[count] = (struct objective_target){t->name, t->first, t->size, t->classes, t->first_class};
+    }
+    return objective_plan(&config->losses, model, targets, count, info->target_size, objective);
 }

@@ -9,6 +9,7 @@
 #include "dist/dist_config.h"
 #include "dist/process/env.h"
 #include "model/model.h"
+#include "model/objective.h"
 #include "optim/ema.h"
 #include "optim/loss_scale.h"
 #include "optim/optimizer.h"
@@ -69,7 +70,9 @@ struct config {
     struct dataset_config dataset;
     struct sampler_config sampler;
     struct model_config model;
-    struct variant loss, optimizer, schedule;
+    struct variant loss, optimizer, schedule; /* loss.index -1: [losses] */
+    struct variant_list losses;               /* of objective_variants; count 0: [loss] */
+    bool has_losses;                          /* whether `losses` was given */
     struct train_config train;
     struct checkpoint_config checkpoint;
     struct dist_config dist;
@@ -104,8 +107,23 @@ bool config_device_is_auto(const struct config *config);
  * when the config needs a GPU. */
 status config_set_auto_device(struct config_file *file, const char *why_cpu);
 
+/* The loss; loss_objective for `losses`. */
+const struct loss_type *config_loss(const struct config *config);
+
+/* Sets the keys of config->dataset that `losses` determine: which targets are classes, and which are inputs. Of
+ * config_load. */
+void config_set_targets(struct config *config, struct arena *arena);
+
 /* The model's input shape for rows of this dataset. */
 struct shape dataset_shape(const struct dataset_info *info);
+
+/* model_plan for rows of this dataset, with its named inputs and the outputs of `losses`. */
+status config_plan_model(const struct config *config, const struct dataset_info *info, struct model **out);
+
+/* Sets *objective for `losses` and the model that was planned for them; without them count is 0. STATUS_USAGE for an
+ * output that does not fit its target. */
+status config_plan_objective(const struct config *config, const struct model *model, const struct dataset_info *info,
+                             struct objective *objective);
 
 /* STATUS_USAGE for a model that contradicts the rest of the config. */
 status config_check_model(const struct config *config, const struct model *model);

@@ -218,7 +218,7 @@ const struct schema_alias config_aliases[] = {
     KEY(NULL, "weight_decay wd l2 l2_penalty l2_regularization regularization", "optimizer.weight_decay"),
     KEY("", "gamma", "schedule.gamma"),
     KEY(NULL, "optim optimiser solver", "optimizer"),
-    KEY(NULL, "loss_fn loss_function criterion objective loss_type losses", "loss"),
+    KEY(NULL, "loss_fn loss_function criterion objective loss_type", "loss"),
     KEY(NULL, "class_weight class_weights", "loss.weight"),
     KEY(NULL, "label_smoothing_factor", "loss.label_smoothing"),
     KEY_NOTE(NULL, "alpha", "optimizer.weight_decay",

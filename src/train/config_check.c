@@ -122,14 +122,15 @@ static void check_in_backward(const struct config *c, const struct node *root, s
 }
 
 static void check_metrics(const struct config *c, const struct node *root, struct problems *problems) {
-    status s = evaluation_check(&c->train.metrics, loss_type_at((size_t)c->loss.index), &config_schema);
+    status s = c->losses.count ? evaluation_check_terms(&c->train.metrics, &c->losses, &config_schema)
+                               : evaluation_check(&c->train.metrics, config_loss(c), &config_schema);
     if (s) problems_add(problems, place_of_key(root, "train", "metrics"), "train.metrics", "%s", status_message(s));
     status_free(s);
 }
 
 static void check_target_scale(const struct config *c, const struct node *root, struct problems *problems) {
-    const struct loss_type *loss = loss_type_at((size_t)c->loss.index);
-    if (c->dataset.target_scale == TARGET_SCALE_NONE || loss->is_regression) return;
+    const struct loss_type *loss = config_loss(c);
+    if (c->dataset.target_scale == TARGET_SCALE_NONE || loss->is_regression || c->losses.count) return;
     problems_add(problems, place_of_key(root, "dataset", "target_scale"), "dataset.target_scale",
                  "is for values in any unit (loss mse, l1, smooth_l1 or huber), but the targets of %s are %s",
                  loss->variant.name,
@@ -149,7 +150,7 @@ static void check_monitors(const struct config *c, const struct node *root, stru
     for (size_t i = 0; i < sizeof monitors / sizeof *monitors; i++) {
         const struct monitor *m = monitors[i].monitor;
         status s = m->metric || m->mode == MONITOR_AUTO
-                       ? monitor_check(m, &c->train.metrics, loss_type_at((size_t)c->loss.index),
+                       ? monitor_check(m, &c->train.metrics, config_loss(c), &c->losses,
                                        dataset_has_validation(&c->dataset), c->train.evaluate_every)
                        : status_new(STATUS_USAGE, "mode needs metric; give the metric, too");
         if (s)
@@ -168,8 +169,9 @@ static void check_schedule(const struct config *c, const struct node *root, stru
                      "%s changes the momentum, and this optimizer has none that can change; set optimizer.momentum, or "
                      "cycle_momentum: false",
                      c->schedule.name);
-    if (monitor == MONITOR_VAL_ACCURACY && !loss_type_at((size_t)c->loss.index)->wants_classes)
-        problems_add(problems, place, "schedule.monitor", "the loss '%s' has no accuracy", c->loss.name);
+    if (monitor == MONITOR_VAL_ACCURACY && !config_loss(c)->wants_classes)
+        problems_add(problems, place, "schedule.monitor", "the loss '%s' has no accuracy",
+                     config_loss(c)->variant.name);
     else if (monitor == MONITOR_VAL_ACCURACY && !schedule_is_max(&c->schedule))
         problems_add(problems, place, "schedule.mode",
                      "with min a rising val_accuracy reduces the learning rate; use mode: max");
@@ -186,6 +188,8 @@ static void check_schedule(const struct config *c, const struct node *root, stru
 void config_check(void *config, const struct node *root, const char *path, struct problems *problems) {
     const struct config *c = config;
     (void)path;
+    config_check_losses(config, root, problems);
+    if (c->loss.index < 0 && c->losses.count == 0) return;
     check_elastic(config, root, problems);
     check_backend(c, root, problems);
     check_name(c, root, problems);

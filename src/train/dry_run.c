@@ -10,7 +10,7 @@ static void run_pass(const struct trainer *t, size_t rows, bool is_training) {
                         .is_training = is_training,
                         .draws = {.step = t->memory.pass_number, .row_stride = 1}};
     struct batch batch = feed_put(t->feed, &(struct batch){.rows = rows}); /* only its addresses */
-    const void *config = t->config->loss.config;
+    const void *config = t->loss_config;
     const float *output = model_forward(t->model, &pass, batch.inputs);
     if (!is_training) {
         t->loss->run(config, t->device, &t->model->out, output, batch.targets, rows, 1, NULL, &t->memory.results->sums);

@@ -63,8 +63,10 @@ status parts_create(struct trainer *t, const struct plan *plan) {
     t->dataset = plan->dataset;
     t->model = plan->model;
     t->loss = plan->loss;
+    t->loss_config = plan->loss_config;
     t->batch = plan->batch;
     TRY(model_alloc(t->model, t->device, t->batch));
+    if (plan->objective) TRY(objective_alloc(plan->objective, t->device, t->batch));
     TRY(prepare_model(t->model, &plan->rows));
     TRY(zero_create(&c->dist, params, plan->env.rank, plan->env.world_size, &t->averaging.zero));
     TRY(optimizer_create_shard(&c->optimizer, params, t->device, zero_shard(t->averaging.zero), &t->optimizer));

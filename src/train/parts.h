@@ -145,6 +145,7 @@ struct trainer {
     struct feed *feed;                  /* of batches to the device */
     struct model *model;
     const struct loss_type *loss;
+    const void *loss_config;
     struct optimizer *optimizer;
     struct ema *ema; /* NULL: none */
     struct state *state;

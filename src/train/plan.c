@@ -48,10 +48,18 @@ static status open_data(struct plan *p, const struct plan_options *options) {
     return OK;
 }
 
+static status plan_objective(struct plan *p) {
+    p->objective = calloc(1, sizeof *p->objective);
+    if (!p->objective) return status_memory("the losses");
+    p->loss_config = p->objective;
+    return config_plan_objective(p->config, p->model, &p->info, p->objective);
+}
+
 static status plan_layers(struct plan *p) {
-    struct shape input = dataset_shape(&p->info);
-    TRY(model_plan(&p->config->model, &input, &p->model));
+    TRY(config_plan_model(p->config, &p->info, &p->model));
     TRY(model_check_used(p->model));
+    p->loss_config = p->config->loss.config;
+    if (p->config->losses.count) TRY(plan_objective(p));
     return config_check_model(p->config, p->model);
 }
 
@@ -62,7 +70,7 @@ static status check_loss_and_metrics(const struct plan *p) {
     TRY(config_check_loss(c, p->model, &p->info));
     struct evaluation_options options = {.metrics = &c->train.metrics,
                                          .loss = p->loss,
-                                         .loss_config = c->loss.config,
+                                         .loss_config = p->loss_config,
                                          .info = &p->info,
                                          .output = &p->model->out};
     return evaluation_check_size(&options);
@@ -109,6 +117,7 @@ static status plan_training(struct plan *p) {
     TRY(plan_buckets(p));
     if (p->device) TRY(model_adapt_to_device(p->model, p->device));
     p->memory = device_memory_of(c, p->model, &p->info, p->batch, world);
+    if (p->objective) p->memory.activations += objective_memory(p->objective, p->batch);
     return p->device ? device_memory_check(&p->memory, p->device) : OK;
 }
 
@@ -133,7 +142,7 @@ status plan_create(const struct config *config, const struct plan_options *optio
     *p = (struct plan){.config = config,
                        .env = *options->env,
                        .purpose = options->purpose,
-                       .loss = loss_type_at((size_t)config->loss.index),
+                       .loss = config_loss(config),
                        .dataset = options->dataset};
     status s = plan_explain_memory(fill(p, options));
     if (s)
@@ -147,6 +156,8 @@ void plan_destroy(struct plan *p) {
     if (!p) return;
     status_free(p->missing);
     optimizer_plan_destroy(p->optimizer);
+    if (p->objective) objective_free(p->objective);
+    free(p->objective);
     model_destroy(p->model);
     dataset_close(p->dataset);
     device_destroy(p->device);

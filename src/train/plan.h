@@ -37,8 +37,10 @@ struct plan {
     struct dist_env env;
     enum plan_purpose purpose;
     const struct loss_type *loss;
-    struct device *device;   /* NULL: it is missing (check) */
-    struct dataset *dataset; /* NULL: generate */
+    const void *loss_config;     /* of [loss] */
+    struct objective *objective; /* of `losses`; NULL: `loss` */
+    struct device *device;       /* NULL: it is missing (check) */
+    struct dataset *dataset;     /* NULL: generate */
     struct dataset_info info;
     struct model *model; /* without memory */
     size_t batch;        /* rows of a whole batch of this rank; elastic: of a shard */

@@ -109,9 +109,12 @@ static void describe_shards(const struct config *config, const struct model *mod
     text_add(out, "\n");
 }
 
-static void warn_of_activation(const struct config *config, const struct model *model, struct text *out) {
+static void warn_of_activation(const struct plan *plan, struct text *out) {
     struct text warning = {0};
-    loss_warn_of_activation(loss_type_at((size_t)config->loss.index), model, &warning);
+    if (plan->objective)
+        objective_warn_of_activation(plan->objective, plan->model, &warning);
+    else
+        loss_warn_of_activation(plan->loss, plan->model, &warning);
     if (warning.length) text_printf(out, "\nwarning        %s", text_string(&warning));
     text_free(&warning);
 }
@@ -186,7 +189,7 @@ static void describe_processes(const struct plan *p, struct text *out) {
     if (c->device_reason) text_printf(out, "\ndevice         train.device: auto is the CPU: %s", c->device_reason);
     describe_precision(c, out);
     for (size_t i = 0; config_ignored(c, i); i++) text_printf(out, "\nignored        %s", config_ignored(c, i));
-    warn_of_activation(c, p->model, out);
+    warn_of_activation(p, out);
 }
 
 static void describe_run(const struct plan *p, struct text *out) {

@@ -31,7 +31,7 @@ static status open_evaluation(struct run *run) {
     sampler_evaluation_range(info->validation_rows, env.rank, env.world_size, &first, &rows);
     struct evaluation_options options = {.metrics = &run->config->train.metrics,
                                          .loss = t->loss,
-                                         .loss_config = run->config->loss.config,
+                                         .loss_config = t->loss_config,
                                          .info = info,
                                          .device = t->device,
                                          .comm = run->own_comm ? run->own_comm : t->comm,
@@ -49,7 +49,7 @@ static status open_elastic(struct run *run) {
                                       .rows = sampler_length(&run->config->sampler, info->train_rows, 1),
                                       .model = t->model,
                                       .loss = t->loss,
-                                      .loss_config = run->config->loss.config,
+                                      .loss_config = t->loss_config,
                                       .input_size = info->input_size,
                                       .target_bytes = dataset_target_bytes(info),
                                       .comm = t->comm};

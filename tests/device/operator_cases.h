@@ -225,6 +225,20 @@ static void losses(struct device *d, struct results *r) {
         ops->dice(d, 1, x, t, TOKENS, OUT, 1, NULL, &sums);
         put_sums(r, &sums);
     }
+    int64_t classes[TOKENS * 2];
+    struct loss_sums parts[3] = {{.loss = 6, .count = 2}, {.loss = 0}, {.loss = -1, .count = 4}},
+                     sums = {.loss = 1, .count = 2};
+    const double weights[] = {0.5, 2, 4};
+    for (int i = 0; i < TOKENS * OUT; i++) x[i] = (float)(i * 31 % 97);
+    ops->to_classes(d, x + 1, OUT, classes, TOKENS, 2);
+    float *to = next(r, TOKENS * 2);
+    for (int i = 0; i < TOKENS * 2; i++) {
+        ck_assert_int_eq(classes[i], (i / 2 * OUT + 1 + i % 2) * 31 % 97);
+        to[i] = (float)classes[i];
+    }
+    ops->combine(d, parts, weights, 3, 5, &sums);
+    ck_assert(sums.loss == 1 + 5 * (0.5 * 3 - 4 * 0.25) && sums.count == 7);
+    put_sums(r, &sums);
     guarded_free(x), guarded_free(t);
 }
 

@@ -1,74 +1,237 @@
-"""Targets and last layers that do not fit the loss are named, with their place. ctest-labels: unit"""
-import h5py
+"""Models with several inputs, outputs and losses: the numbers of a gradient descent in numpy, with any number of ranks, and
+predictions, resume, and wrong configs. ctest-labels: unit"""
+import json
+import unittest
+
 import numpy as np
 
 import program
-from program import DATA
+from program import DATA, USAGE
 
 CONFIG = """
-dataset: {path: rows.csv}
-sampler: {batch_size: 4}
+dataset:
+  path: rows.csv
+  inputs: {wide: [a1, a2, a3], deep: [b1, b2]}
+  targets: {kind: kind, values: [v, w]}
+  split: {test: 0.25, shuffle: false}
+sampler: {batch_size: 12, shuffle: false}
 model:
   layers:
-    - linear: {out: %d}
-%s
-loss: %s
+    - linear: {out: 4, from: deep}
+    - tanh
+    - concat: {from: wide, dim: 1}
+    - linear: {out: 5}
+    - tanh: {name: trunk}
+    - linear: {out: 3, name: head, from: trunk}
+    - linear: {out: 2, name: box, from: trunk}
+losses:
+  - {type: cross_entropy, output: head, target: kind}
+  - {type: mse, output: box, target: values, loss_weight: 0.5}
 optimizer: {type: sgd, lr: 0.1}
-train: {epochs: 1}
+train: {epochs: 3, log_every: 1, metrics: [f1, r2]}
+"""
+AUTOENCODER = """
+dataset: {path: rows.csv, inputs: [a1, a2, a3, b1, b2], scale: standard, split: {test: 0.25, shuffle: false}}
+sampler: {batch_size: 12}
+model: {layers: [linear: 2, tanh: {name: code}, linear: {out: 5, name: copy}]}
+losses: [{type: mse, output: copy, target: input}]
+train: {epochs: 2}
 """
 
 
-class Losses(program.Case):
-    def config(self, outputs, layers, loss):
-        return self.write("test.yaml", CONFIG % (outputs, "\n".join("    - " + layer for layer in layers), loss))
+class Twin:
+    """The model of CONFIG in float64."""
 
-    def rows(self, targets, name="rows.csv"):
-        self.write(name, "a,b,y\n" + "".join(f"{i},{-i},{t}\n" for i, t in enumerate(targets)))
+    def __init__(self, weights):
+        self.p = {name: value.astype(np.float64) for name, value in weights.items()}
 
-    def test_targets_outside_0_to_1(self):
-        self.config(1, [], "bce_with_logits")
-        for targets, message in (([0, 1, 2, 1], "rows.csv:line 4: column 'y': 2 is not a probability; the loss needs targets from 0 to 1"),
-                                 ([0.5, -0.25], "rows.csv:line 3: column 'y': -0.25 is not a probability"),
-                                 ([1.5, 2], "rows.csv:line 2: column 'y': 1.5 is not a probability")):
-            self.rows(targets)
-            for arguments in (["test.yaml"], ["test.yaml", "--nproc", 2], ["check", "test.yaml"]):
-                self.assertIn(message, self.run_program(*arguments, code=DATA)[1])
-        self.rows([0, 1, 0.25, 1])
-        self.run_program("test.yaml")
-        self.rows([0, 1, 1.5], "validation.csv")
-        message = "validation.csv:line 4: column 'y': 1.5 is not a probability"
-        self.assertIn(message, self.run_program("test.yaml", "dataset.validation=validation.csv", "--fresh", code=DATA)[1])
-        self.rows([0, 3])
-        self.assertIn("rows.csv:line 3", self.run_program("eval", "test.yaml", code=DATA)[1])
-        self.run_program("predict", "test.yaml", "--out", "out.csv")  # which reads no targets
-        self.run_program("test.yaml", "loss=mse", "--fresh")
+    def loss(self, wide, deep, kind, values, learn):
+        p, n = self.p, len(wide)
+        hidden = np.tanh(deep @ p["0.weight"].T + p["0.bias"])
+        joined = np.concatenate([wide, hidden] if self.is_wide_first else [hidden, wide], 1)
+        trunk = np.tanh(joined @ p["3.weight"].T + p["3.bias"])
+        z, box = trunk @ p["head.weight"].T + p["head.bias"], trunk @ p["box.weight"].T + p["box.bias"]
+        shares = np.exp(z - z.max(1, keepdims=True))
+        shares /= shares.sum(1, keepdims=True)
+        losses = -np.log(shares[np.arange(n), kind]).mean(), ((box - values) ** 2).mean()
+        if learn:
+            dz, dbox = shares.copy(), 0.5 * 2 * (box - values) / box.size
+            dz[np.arange(n), kind] -= 1
+            dz /= n
+            dtrunk = (dz @ p["head.weight"] + dbox @ p["box.weight"]) * (1 - trunk ** 2)
+            djoined = dtrunk @ p["3.weight"]
+            dhidden = djoined[:, 3:] if self.is_wide_first else djoined[:, :4]
+            dhidden = dhidden * (1 - hidden ** 2)
+            for name, dy, x in (("0", dhidden, deep), ("3", dtrunk, joined), ("head", dz, trunk), ("box", dbox, trunk)):
+                p[name + ".weight"] -= 0.1 * dy.T @ x
+                p[name + ".bias"] -= 0.1 * dy.sum(0)
+        return losses, z, box
 
-    def test_targets_of_a_file_that_is_not_kept_in_memory(self):
-        self.config(2, [], "bce_with_logits")
-        with h5py.File(self.path("rows.h5"), "w") as f:
-            f["x"] = np.zeros((9, 3))
-            f["y"] = np.eye(9)[:, :2] * [1, 4]
-        _, err = self.run_program("test.yaml", "dataset.path=rows.h5", "dataset.cache_mb=0", code=DATA)
-        self.assertIn("rows.h5: dataset 'y', row 1, column 1: 4 is not a probability", err)
-        with h5py.File(self.path("rows.h5"), "r+") as f:
-            f["y"][0, 0] = -2
-        _, err = self.run_program("test.yaml", "dataset.path=rows.h5", "dataset.cache_mb=0", code=DATA)
-        self.assertIn("rows.h5: dataset 'y', row 0, column 0: -2 is not a probability", err)
+    is_wide_first = False  # a single name in `from` comes after the layer before
 
-    def test_an_activation_that_the_loss_has_itself(self):
-        self.rows([0, 1, 1, 0])
-        for outputs, layers, loss, sentence in (
-                (2, ["softmax"], "cross_entropy", "test.yaml:7:7: model.layers.1.softmax: it is before the loss cross_entropy, which applies softmax itself"),
-                (2, ["sigmoid"], "cross_entropy", "model.layers.1.sigmoid: it is before the loss cross_entropy, which"),
-                (1, ["sigmoid"], "bce_with_logits", "test.yaml:7:7: model.layers.1.sigmoid: it is before the loss bce_with_logits, which applies sigmoid itself"),
-                (2, ["relu", "sequential: [{linear: 2}, softmax]", "flatten"], "cross_entropy", "test.yaml:8:"),
-                (2, ["softmax", "linear: 2"], "cross_entropy", None),
-                (2, ["softmax", "relu"], "cross_entropy", None),
-                (1, ["sigmoid"], "mse", None)):
-            self.config(outputs, layers, loss)
-            for text in (self.run_program("check", "test.yaml")[0], "".join(self.run_program("test.yaml", "--fresh"))):
-                self.assertEqual(text.count("applies"), 1 if sentence else 0, (layers, loss, text))
-                self.assertIn(sentence or "", text)
+
+class Case(program.Case):
+    def setUp(self):
+        super().setUp()
+        r = np.random.default_rng(1)
+        self.a, self.b = r.normal(size=(48, 3)).round(4), r.normal(size=(48, 2)).round(4)
+        self.kind = ((self.a[:, 0] + self.b[:, 1] > 0).astype(int) + (self.a[:, 1] > 1)).astype(int)
+        self.kind[5] = 2
+        self.values = np.stack([self.a @ [1, 2, 3], self.a[:, 0] * self.b[:, 0]], 1).round(4)
+        self.rows = ["a1,a2,a3,b1,b2,kind,v,w"] + [",".join(str(x) for x in (*self.a[i], *self.b[i], self.kind[i], *self.values[i]))
+                                                   for i in range(48)]
+        self.write("rows.csv", "\n".join(self.rows) + "\n")
+
+    def events(self, run, kind):
+        with open(self.path(f"{run}/metrics.jsonl"), encoding="utf-8") as f:
+            return [e for e in map(json.loads, f) if e["event"] == kind]
+
+    def train(self, text, *words, name="test", **options):
+        self.write(f"{name}.yaml", text)
+        return self.run_program(f"{name}.yaml", "--run-dir", name, "--fresh", *words, **options)
+
+
+class Numbers(Case):
+    def initial(self):
+        """The weights after a step with a learning rate of 0."""
+        self.train(CONFIG.replace("lr: 0.1", "lr: 0").replace("epochs: 3", "steps: 1"), name="initial")
+        return self.weights("initial")
+
+    def weights(self, run):
+        import h5py
+        import glob
+        with h5py.File(sorted(glob.glob(self.path(f"{run}/checkpoints/*.h5")))[-1]) as f:
+            return {name: f["model"][name][()] for name in f["model"]}
+
+    def test_losses_metrics_and_weights(self):
+        twin = Twin(self.initial())
+        self.train(CONFIG)
+        steps = [e["loss"] for e in self.events("test", "step")]
+        expected = []
+        for _ in range(3):
+            for i in range(0, 36, 12):
+                rows = slice(i, i + 12)
+                (first, second), _, _ = twin.loss(self.a[rows], self.b[rows], self.kind[rows], self.values[rows], True)
+                expected.append(first + 0.5 * second)
+            (first, second), z, box = twin.loss(self.a[36:], self.b[36:], self.kind[36:], self.values[36:], False)
+        np.testing.assert_allclose(steps, expected, rtol=2e-6)
+        epoch = self.events("test", "epoch")[-1]
+        self.assertAlmostEqual(epoch["val_loss"], first + 0.5 * second, 5)
+        self.assertAlmostEqual(epoch["val_head_loss"], first, 5)
+        self.assertAlmostEqual(epoch["val_box_loss"], second, 5)
+        self.assertAlmostEqual(epoch["val_head_accuracy"], (z.argmax(1) == self.kind[36:]).mean(), 9)
+        self.assertIn("val_head_f1", epoch)
+        y = self.values[36:]
+        self.assertAlmostEqual(epoch["val_box_r2"], (1 - ((y - box) ** 2).sum(0) / ((y - y.mean(0)) ** 2).sum(0)).mean(), 4)
+        for name, value in self.weights("test").items():
+            np.testing.assert_allclose(value, twin.p[name], rtol=1e-4, atol=1e-6)
+
+    def test_two_processes_and_elastic_shards(self):
+        text = CONFIG.replace("batch_size: 12", "global_batch_size: 12")
+        self.train(text)
+        self.train(text, "--nproc", 2, name="two")
+        for one, other in zip(self.events("test", "epoch"), self.events("two", "epoch")):
+            self.assertAlmostEqual(one["val_loss"], other["val_loss"], 5)
+        text += "determinism: {mode: elastic, shards: 4}\n"
+        states = []
+        for n in (1, 2, 3):
+            self.train(text, "--nproc", n, name=f"elastic{n}")
+            states.append(self.events(f"elastic{n}", "end")[-1]["state_sha256"])
+        self.assertEqual(len(set(states)), 1)
+
+    def test_accumulated_batches_and_resume(self):
+        self.train(CONFIG)
+        state = self.events("test", "end")[-1]["state_sha256"]
+        self.train(CONFIG, "train.epochs=2", name="half")
+        self.run_program("half.yaml", "--run-dir", "half", "train.epochs=3")
+        self.assertEqual(self.events("half", "end")[-1]["state_sha256"], state)
+        self.train(CONFIG.replace("batch_size: 12", "batch_size: 6") + "", "train.accumulate=2", name="parts")
+        for one, other in zip(self.events("test", "epoch"), self.events("parts", "epoch")):
+            self.assertAlmostEqual(one["val_loss"], other["val_loss"], 5)
+
+    def test_an_autoencoder(self):
+        self.train(AUTOENCODER)
+        epoch = self.events("test", "epoch")[-1]
+        self.assertEqual(epoch["val_loss"], epoch["val_copy_loss"])
+        outputs = np.array([line.split(",")[1:] for line in self.predict("test")[1:]], float)
+        x = np.concatenate([self.a, self.b], 1)
+        x = (x - x[:36].mean(0)) / x[:36].std(0)
+        self.assertAlmostEqual(((outputs - x[36:]) ** 2).mean(), epoch["val_loss"], 5)
+
+    def predict(self, name, *words):
+        out, _ = self.run_program("predict", f"{name}.yaml", "--run-dir", name, *words)
+        return out.splitlines()
+
+    def test_predictions(self):
+        self.train(CONFIG)
+        header, *rows = self.predict("test", "--probabilities", "--outputs")
+        self.assertEqual(header, "row,head,head_probability_0,head_probability_1,head_probability_2,box_0,box_1,"
+                                 "output_0,output_1,output_2,output_3,output_4")
+        values = np.array([row.split(",") for row in rows], float)
+        self.assertEqual(values[:, 0].tolist(), list(range(36, 48)))
+        np.testing.assert_array_equal(values[:, 1], values[:, 7:10].argmax(1))
+        np.testing.assert_allclose(values[:, 2:5].sum(1), 1, rtol=1e-6)
+        np.testing.assert_array_equal(values[:, 5:7], values[:, 10:12])
+        new = [",".join(line.split(",")[:5]) for line in self.rows]  # without targets, and in another order of columns
+        self.write("new.csv", "\n".join(",".join(reversed(line.split(","))) for line in new) + "\n")
+        again = self.predict("test", "--part", "all", "dataset.path=new.csv")
+        self.assertEqual([line.split(",")[1:] for line in again[37:]],
+                         [[line.split(",")[i] for i in (1, 5, 6)] for line in rows])
+        import h5py
+        self.run_program("predict", "test.yaml", "--run-dir", "test", "--out", "out.h5", "--probabilities")
+        with h5py.File(self.path("out.h5")) as f:
+            np.testing.assert_array_equal(f["predictions/head/prediction"][()], values[:, 1])
+            np.testing.assert_allclose(f["predictions/head/probabilities"][()], values[:, 2:5], rtol=1e-6)
+            np.testing.assert_allclose(f["predictions/box/prediction"][()], values[:, 5:7], rtol=1e-6)
+
+    def test_the_best_epoch_by_the_metric_of_a_loss(self):
+        self.train(CONFIG + "checkpoint: {best: val_box_loss}\n")
+        losses = [e["val_box_loss"] for e in self.events("test", "epoch")]
+        self.assertEqual(self.events("test", "end")[-1]["best_epoch"], 1 + losses.index(min(losses)))
+
+
+class Wrong(Case):
+    def test_configs(self):
+        for what, by, sentence in (
+                ("losses:", "loss: mse\nlosses:", "losses: is instead of `loss`; give one of them"),
+                ("target: kind}", "target: kinds}", "losses: there is no target 'kinds'; dataset.targets and dataset.inputs have: kind, "
+                                                    "values, wide, deep"),
+                ("target: kind}", "target: wide}", "losses: the target 'wide' is an input, and cross_entropy needs classes"),
+                ("target: kind}", "}", "losses: 'cross_entropy' needs target: with one of: kind, values, wide, deep"),
+                ("  - {type: mse, output: box, target: values, loss_weight: 0.5}\n", "", "losses: no loss uses the target 'values'"),
+                ("output: box", "output: head, name: head", "losses: two losses have the name 'head'; give one of them another with name:"),
+                ("output: box", "output: box, name: a/b", "losses: a name must not be empty or contain '.' or '/', got 'a/b'"),
+                ("output: box", "output: boxes", "losses: output: from: no layer before this one has the name 'boxes'; did you mean 'box'?"),
+                ("from: deep}", "}", "the model has several inputs, so this layer needs `from:` with one of them: wide, deep"),
+                ("    - concat: {from: wide, dim: 1}\n", "", "dataset.inputs: no layer takes the input 'wide'"),
+                ("from: deep}", "from: input}", "from: no layer before this one has the name 'input'"),
+                ("{out: 2, name: box", "{out: 4, name: box", "losses: box: the model's output is 4, but a target row has 2 values"),
+                ("{out: 3, name: head", "{out: 2, name: head", "losses: head: the model's output is 2, but the targets have 3 classes"),
+                ("metrics: [f1, r2]", "metrics: [f1, top6]", "train.metrics: unknown metric 'top6'"),
+                ("metrics: [f1, r2]", "metrics: [confusion_matrix]", "train.metrics: the metric 'confusion_matrix' is for one loss"),
+                ("metrics: [f1, r2]", "early_stop: {metric: val_accuracy}", "epochs have no metric 'val_accuracy'; they have train_loss, "
+                 "val_loss, val_head_loss, val_head_accuracy, val_box_loss"),
+                ("  split:", "  target_scale: standard\n  split:", "losses: cannot be combined with dataset.target_scale"),
+                ("inputs: {wide: [a1, a2, a3], deep: [b1, b2]}", "inputs: {wide: [], deep: [b1]}", "dataset.inputs.wide: the list is empty"),
+                ("inputs: {wide: [a1, a2, a3], deep: [b1, b2]}", "inputs: {}", "dataset.inputs: expected at least one name")):
+            with self.subTest(sentence):
+                self.assertIn(what, CONFIG)
+                self.write("test.yaml", CONFIG.replace(what, by, 1))
+                _, err = self.run_program("check", "test.yaml", code=USAGE)
+                self.assertIn(sentence, err)
+
+    def test_values_that_are_no_classes(self):
+        self.rows[4] = self.rows[4].replace(f",{self.kind[3]},", ",1.5,", 1)
+        self.write("rows.csv", "\n".join(self.rows) + "\n")
+        self.write("test.yaml", CONFIG)
+        _, err = self.run_program("test.yaml", code=DATA)
+        self.assertIn("column 'kind': 1.5 is not a class: the loss needs integers from 0", err)
+        self.write("test.yaml", CONFIG.replace("type: cross_entropy, output: head, target: kind",
+                                               "type: bce_with_logits, output: one, target: kind").replace(
+                                                   "losses:", "    - linear: {out: 1, name: one, from: trunk}\nlosses:").replace(
+                                                       "    - linear: {out: 3, name: head, from: trunk}\n", ""))
+        _, err = self.run_program("test.yaml", code=DATA)
+        self.assertIn("is not a probability; the loss needs targets from 0 to 1", err)
 
 
 if __name__ == "__main__":

@@ -84,7 +84,8 @@ START_TEST(metrics_that_epochs_have) {
     const struct string_list metrics = {names, 3};
     const struct monitor monitor = {.metric = checks[_i].metric};
     const struct loss_type loss = {.wants_classes = checks[_i].wants_classes};
-    status s = monitor_check(&monitor, &metrics, &loss, checks[_i].has_validation, checks[_i].evaluate_every);
+    const struct variant_list losses = {.count = 0};
+    status s = monitor_check(&monitor, &metrics, &loss, &losses, checks[_i].has_validation, checks[_i].evaluate_every);
     if (checks[_i].expected)
         ck_failure(s, STATUS_USAGE, checks[_i].expected);
     else

@@ -195,5 +195,26 @@ static void dice(struct device *device, float smooth, const float *outputs, cons
     sums->count += (double)masks;
 }
 
-const struct loss_ops cpu_losses = {
-    .cross_entropy = cross_entropy, .nll = nll, .dice = dice, .elementwise = elementwise};
+static void to_classes(struct device *device, const float *x, size_t stride, int64_t *classes, size_t rows,
+                       size_t count) {
+    (void)device;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = 0; i < count; i++) classes[r * count + i] = (int64_t)x[r * stride + i];
+}
+
+static void combine(struct device *device, const struct loss_sums *parts, const double *weights, size_t count,
+                    double rows, struct loss_sums *sums) {
+    double total = 0;
+    (void)device;
+    for (size_t i = 0; i < count; i++)
+        if (parts[i].count != 0) total += weights[i] * (parts[i].loss / parts[i].count);
+    sums->loss += total * rows;
+    sums->count += rows;
+}
+
+const struct loss_ops cpu_losses = {.cross_entropy = cross_entropy,
+                                    .nll = nll,
+                                    .dice = dice,
+                                    .elementwise = elementwise,
+                                    .to_classes = to_classes,
+                                    .combine = combine};

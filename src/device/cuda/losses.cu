@@ -146,5 +146,34 @@ static void dice(struct device *device, float smooth, const float *outputs, cons
     c.each(1, [=] __device__(size_t) { to->count += (double)masks; });
 }
 
-const struct loss_ops gpu_losses = {
-    .cross_entropy = gpu_cross_entropy, .nll = nll, .dice = dice, .elementwise = elementwise};
+static void to_classes(struct device *device, const float *values, size_t stride, int64_t *classes, size_t rows,
+                       size_t count) {
+    operator_call c(device, "to_classes");
+    if (rows == 0 || count == 0) return;
+    const float *x = c.in(values, (rows - 1) * stride + count);
+    int64_t *to = c.out(classes, rows * count);
+    c.each(rows * count, [=] __device__(size_t n) { to[n] = (int64_t)x[n / count * stride + n % count]; });
+}
+
+static void combine(struct device *device, const struct loss_sums *parts, const double *weights, size_t count,
+                    double rows, struct loss_sums *sums) {
+    operator_call c(device, "combine");
+    const struct loss_sums *from = c.in(parts, count);
+    const double *w = c.constant(weights, count);
+    struct loss_sums *to = c.inout(sums, 1);
+    if (!c.is_ok()) return;
+    c.each(1, [=] __device__(size_t) {
+        double total = 0;
+        for (size_t i = 0; i < count; i++)
+            if (from[i].count != 0) total += w[i] * (from[i].loss / from[i].count);
+        to->loss += total * rows;
+        to->count += rows;
+    });
+}
+
+const struct loss_ops gpu_losses = {.cross_entropy = gpu_cross_entropy,
+                                    .nll = nll,
+                                    .dice = dice,
+                                    .elementwise = elementwise,
+                                    .to_classes = to_classes,
+                                    .combine = combine};

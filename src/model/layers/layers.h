@@ -22,7 +22,7 @@ LAYER_TYPES(X)
 /* Whether it is GELU by tanh. */
 bool layer_is_gelu_tanh(const struct layer *layer);
 
-/* Not in the table: build.c adds it. */
-extern const struct layer_type layer_reorder;
+/* Not in the table: build.c adds them. */
+extern const struct layer_type layer_reorder, layer_input, layer_outputs;
 
 #endif

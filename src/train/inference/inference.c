@@ -156,13 +156,16 @@ static void log_columns(const struct inference *inf, const struct column_list *t
 
 static status open_dataset(struct inference *inf, struct checkpoint *checkpoint) {
     struct dataset_config dataset = inf->config->dataset;
-    inf->loss = loss_type_at((size_t)inf->config->loss.index);
+    inf->loss = config_loss(inf->config);
     if (inf->is_all) {
         dataset.split = (struct split_config){0};
         dataset.validation = (struct validation_config){0};
     }
     dataset.local_ranks = inf->env->local_world_size;
-    dataset.without_targets = inf->predicts && !dataset.split.stratify; /* stratify reads the classes */
+    if (inf->predicts) {
+        dataset.without_targets = !dataset.split.stratify; /* stratify reads the classes */
+        dataset.input_targets.count = 0;
+    }
     TRY(use_scaler(inf, checkpoint, &dataset));
     TRY(column_names_read(inf->arena, checkpoint, &dataset.columns));
     TRY(use_preparation(inf, checkpoint, &dataset));
@@ -199,6 +202,7 @@ static status open_model(struct inference *inf) {
     inf->model = inf->plan->model;
     inf->batch = inf->plan->batch;
     TRY(model_alloc(inf->model, inf->device, inf->batch));
+    if (inf->plan->objective) TRY(objective_alloc(inf->plan->objective, inf->device, inf->batch));
     TRY(feed_create(inf->device, info, inf->batch, &inf->feed));
     size_t target_bytes = info->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float);
     TRY(buffer_new(inf->batch * info->input_size * sizeof(float), "a batch", (void **)&inf->inputs));
@@ -237,7 +241,7 @@ static status explain_columns(struct inference *inf, struct checkpoint *checkpoi
 /* Allocates the workspace of a GPU's operators, for whole batches and the last one. */
 static status reserve_memory(const struct inference *inf) {
     struct batch batch = feed_put(inf->feed, &(struct batch){0}); /* only their addresses */
-    const void *loss_config = inf->config->loss.config;
+    const void *loss_config = inf->plan->loss_config;
     batch.rows = inf->count < inf->batch ? inf->count : inf->batch;
     TRY(dry_run_forward(inf->model, inf->device, inf->loss, loss_config, &batch));
     batch.rows = inf->count % inf->batch;
@@ -246,6 +250,7 @@ static status reserve_memory(const struct inference *inf) {
 
 static struct prediction_meaning meaning_of(const struct inference *inf) {
     return (struct prediction_meaning){.loss = inf->loss,
+                                       .objective = inf->plan->objective,
                                        .output = &inf->model->out,
                                        .labels = inf->labels,
                                        .targets = inf->target_names,
@@ -348,7 +353,7 @@ static void add_json(const struct inference *inf, const struct evaluation_result
 static status evaluate(struct inference *inf, struct text *out) {
     struct evaluation_options options = {.metrics = &inf->config->train.metrics,
                                          .loss = inf->loss,
-                                         .loss_config = inf->config->loss.config,
+                                         .loss_config = inf->plan->loss_config,
                                          .info = dataset_info(inf->dataset),
                                          .device = inf->device,
                                          .comm = inf->comm,

@@ -9,7 +9,19 @@
 /* Classes of a position: the last dimension of the output. */
 static size_t classes_of(const struct prediction_meaning *m) { return (size_t)m->output->size[m->output->dims - 1]; }
 
+/* Whether a loss of [m] gives probabilities. */
+static status check_terms(const struct prediction_meaning *m) {
+    for (size_t i = 0; i < m->objective->count; i++) {
+        const struct objective_term *t = &m->objective->terms[i];
+        if (t->loss->is_binary || (t->loss->wants_classes && t->output.shape.dims == 1)) return OK;
+    }
+    return m->wants_probabilities
+               ? status_new(STATUS_USAGE, "--probabilities: no loss predicts one class per row; --outputs gives logits")
+               : OK;
+}
+
 status predictions_check(const struct prediction_meaning *m) {
+    if (m->objective) return check_terms(m);
     if (m->target_scale && m->target_scale->size != shape_elements(m->output))
         return status_new(STATUS_DATA, "the model has %zu outputs, but its checkpoint has the scale of %zu targets",
                           shape_elements(m->output), m->target_scale->size);
@@ -97,8 +109,7 @@ static void name_probabilities(struct predictions *p, const struct prediction_me
                                                               : arena_printf(arena, "%zu", i);
 }
 
-status predictions_make(struct predictions *p, const struct prediction_meaning *m, struct arena *arena) {
-    TRY(predictions_check(m));
+static status make_part(struct predictions *p, const struct prediction_meaning *m, struct arena *arena) {
     p->count = m->loss->wants_classes ? p->size / classes_of(m) : p->size;
     name_predictions(p, m, arena);
     if (!m->loss->wants_classes && !m->loss->is_binary) return unscale(p, m->target_scale);
@@ -113,7 +124,52 @@ status predictions_make(struct predictions *p, const struct prediction_meaning *
     return OK;
 }
 
+/* ---- several losses ---- */
+
+static struct prediction_meaning meaning_of_term(const struct prediction_meaning *m, size_t term) {
+    const struct objective_term *t = &m->objective->terms[term];
+    bool has_classes = t->loss->is_binary || (t->loss->wants_classes && t->output.shape.dims == 1);
+    return (struct prediction_meaning){
+        .loss = t->loss, .output = &t->output.shape, .wants_probabilities = m->wants_probabilities && has_classes};
+}
+
+/* The columns of the part have the name of its loss, with the number of the value where it has several. */
+static void name_part(struct predictions *p, struct arena *arena) {
+    for (size_t i = 0; i < p->count; i++)
+        p->names[i] = p->count == 1 ? p->name : arena_printf(arena, "%s_%zu", p->name, i);
+    for (size_t i = 0; i < p->n_probabilities; i++)
+        p->probability_names[i] = arena_printf(arena, "%s_probability_%zu", p->name, i);
+}
+
+/* The part of a loss: its columns of the outputs. */
+static status make_term(const struct predictions *p, const struct prediction_meaning *m, size_t term,
+                        struct predictions *part, struct arena *arena) {
+    const struct objective_term *t = &m->objective->terms[term];
+    size_t size = t->output.size;
+    float *outputs;
+    *part = (struct predictions){.rows = p->rows, .size = size, .name = t->name};
+    TRY(buffer_new(p->rows * size * sizeof *outputs, "the predictions", (void **)&outputs));
+    part->outputs = part->own_outputs = outputs;
+    for (size_t r = 0; r < p->rows; r++)
+        memcpy(outputs + r * size, p->outputs + r * p->size + t->output.first, size * sizeof *outputs);
+    struct prediction_meaning meaning = meaning_of_term(m, term);
+    TRY(make_part(part, &meaning, arena));
+    name_part(part, arena);
+    return OK;
+}
+
+status predictions_make(struct predictions *p, const struct prediction_meaning *m, struct arena *arena) {
+    TRY(predictions_check(m));
+    if (!m->objective) return make_part(p, m, arena);
+    p->part_count = m->objective->count;
+    p->parts = arena_alloc(arena, p->part_count * sizeof *p->parts);
+    for (size_t i = 0; i < p->part_count; i++) TRY(make_term(p, m, i, &p->parts[i], arena));
+    return OK;
+}
+
 void predictions_free(struct predictions *p) {
+    for (size_t i = 0; i < p->part_count; i++) predictions_free(&p->parts[i]);
+    buffer_free(p->own_outputs);
     buffer_free(p->classes);
     buffer_free(p->values);
     buffer_free(p->probabilities);

@@ -1,6 +1,9 @@
 /* predictions: what a model predicts for rows, in the terms of its training file (labels, names of targets), as CSV
  * text or as an HDF5 file.
  *
+ * With several losses the columns of each have its name: `kind`, `kind_setosa` (probabilities), `box_0`, `box_1`; in
+ * HDF5 each has a group in `predictions` with `prediction` and `probabilities`.
+ *
  * CSV, one line per row: the original columns (optional), `row`, the predictions, the probabilities (optional), and
  * `output_0`, ... (optional), the model's outputs. A name that an earlier column has gets a prefix: `predicted_`,
  * `probability_`. HDF5: datasets `row` (rows); `prediction` (rows) or (rows, predictions), int64 classes or float32
@@ -20,7 +23,7 @@
 #include "base/text.h"
 #include "data/csv_texts.h"
 #include "data/target_scale.h"
-#include "model/loss.h"
+#include "model/objective.h"
 
 struct predictions {
     size_t rows;
@@ -41,11 +44,18 @@ struct predictions {
     const char **probability_names; /* (n_probabilities) */
 
     const struct csv_texts *inputs; /* the rows of the file; NULL: not requested */
+
+    /* With several losses: the predictions of each, and of the above only rows, outputs and inputs. */
+    const char *name; /* of the loss, in a part; NULL: one loss */
+    struct predictions *parts;
+    size_t part_count;
+    float *own_outputs; /* the outputs, in a part */
 };
 
 /* What determines the meaning of the outputs. */
 struct prediction_meaning {
     const struct loss_type *loss;
+    const struct objective *objective;       /* several losses; NULL: [loss] */
     const struct shape *output;              /* of the model */
     struct string_list labels;               /* of the classes of the training; count 0: numbers */
     struct string_list targets;              /* names of the targets; another number than outputs: not known */

@@ -22,6 +22,12 @@ status predictions_check_name(const char *path) {
     return status_new(STATUS_USAGE, "--out: the formats are .csv and .h5, got '%s'", path);
 }
 
+/* The parts of several losses, or the only one. */
+static size_t parts_of(const struct predictions *p, const struct predictions **parts) {
+    *parts = p->part_count ? p->parts : p;
+    return p->part_count ? p->part_count : 1;
+}
+
 /* ---- CSV ---- */
 
 /* The header: names, and the prefix of each for the case that an earlier column has the same name. */
@@ -66,14 +72,19 @@ static void make_unique(struct header *header) {
 
 static struct header make_header(const struct predictions *p, struct arena *arena) {
     struct string_list columns = p->inputs ? csv_texts_names(p->inputs) : (struct string_list){0};
-    size_t max = columns.count + 1 + p->count + p->n_probabilities + (p->wants_outputs ? p->size : 0);
+    const struct predictions *parts;
+    size_t n = parts_of(p, &parts), max = columns.count + 1 + (p->wants_outputs ? p->size : 0);
+    for (size_t i = 0; i < n; i++) max += parts[i].count + parts[i].n_probabilities;
     struct header header = {.arena = arena,
                             .names = arena_alloc(arena, max * sizeof *header.names),
                             .prefixes = arena_alloc(arena, max * sizeof *header.prefixes)};
     for (size_t i = 0; i < columns.count; i++) add_name(&header, columns.items[i], NULL);
     add_name(&header, "row", "dataset_");
-    for (size_t i = 0; i < p->count; i++) add_name(&header, p->names[i], "predicted_");
-    for (size_t i = 0; i < p->n_probabilities; i++) add_name(&header, p->probability_names[i], "probability_");
+    for (const struct predictions *part = parts; part < parts + n; part++) {
+        for (size_t i = 0; i < part->count; i++) add_name(&header, part->names[i], "predicted_");
+        for (size_t i = 0; i < part->n_probabilities; i++)
+            add_name(&header, part->probability_names[i], "probability_");
+    }
     for (size_t i = 0; i < p->size && p->wants_outputs; i++)
         add_name(&header, arena_printf(arena, "output_%zu", i), "model_");
     make_unique(&header);
@@ -97,17 +108,23 @@ static void add_class(struct text *out, const struct predictions *p, int64_t cla
         csv_add_field(out, p->labels.items[class]);
 }
 
+static void add_part(struct text *out, const struct predictions *p, size_t row) {
+    for (size_t i = 0; i < p->count && p->classes; i++) add_class(out, p, p->classes[row * p->count + i]);
+    for (size_t i = 0; i < p->count && p->values; i++) text_printf(out, ",%.12g", p->values[row * p->count + i]);
+    if (!p->classes && !p->values) add_numbers(out, p->outputs + row * p->size, p->size);
+    if (p->probabilities) add_numbers(out, p->probabilities + row * p->n_probabilities, p->n_probabilities);
+}
+
 static void add_row(struct text *out, const struct predictions *p, size_t row) {
+    const struct predictions *parts;
+    size_t n = parts_of(p, &parts);
     size_t columns = p->inputs ? csv_texts_names(p->inputs).count : 0;
     for (size_t i = 0; i < columns; i++) {
         csv_add_field(out, csv_texts_field(p->inputs, (size_t)p->row_of[row], i));
         text_add(out, ",");
     }
     text_printf(out, "%lld", (long long)p->row_of[row]);
-    for (size_t i = 0; i < p->count && p->classes; i++) add_class(out, p, p->classes[row * p->count + i]);
-    for (size_t i = 0; i < p->count && p->values; i++) text_printf(out, ",%.12g", p->values[row * p->count + i]);
-    if (!p->classes && !p->values) add_numbers(out, p->outputs + row * p->size, p->size);
-    if (p->probabilities) add_numbers(out, p->probabilities + row * p->n_probabilities, p->n_probabilities);
+    for (size_t i = 0; i < n; i++) add_part(out, &parts[i], row);
     if (p->wants_outputs) add_numbers(out, p->outputs + row * p->size, p->size);
     text_add(out, "\n");
 }
@@ -125,7 +142,7 @@ void predictions_add_csv(const struct predictions *p, struct arena *arena, struc
 /* ---- HDF5 ---- */
 
 struct hdf5_output {
-    hid_t file;
+    hid_t file, at; /* at: the file, or the group of a loss */
     bool is_valid;
 };
 
@@ -133,7 +150,7 @@ static void add_dataset(struct hdf5_output *image, const char *name, hid_t file_
                         const hsize_t *shape, const void *data) {
     if (!image->is_valid) return;
     hid_t space = H5Screate_simple(dims, shape, NULL);
-    hid_t set = space < 0 ? -1 : H5Dcreate2(image->file, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t set = space < 0 ? -1 : H5Dcreate2(image->at, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     image->is_valid = set >= 0 && H5Dwrite(set, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
     if (set >= 0) H5Dclose(set);
     if (space >= 0) H5Sclose(space);
@@ -171,6 +188,22 @@ static void add_predictions(struct hdf5_output *image, const struct predictions 
     if (p->probabilities) add_floats(image, "probabilities", p->rows, p->n_probabilities, p->probabilities);
 }
 
+/* Each of several losses has a group in `predictions`. */
+static void add_parts(struct hdf5_output *image, const struct predictions *p) {
+    hid_t all = p->part_count && image->is_valid
+                    ? H5Gcreate2(image->file, "predictions", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)
+                    : -1;
+    for (size_t i = 0; i < p->part_count && image->is_valid; i++) {
+        image->at = H5Gcreate2(all, p->parts[i].name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+        image->is_valid = image->at >= 0;
+        add_predictions(image, &p->parts[i]);
+        if (image->at >= 0) H5Gclose(image->at);
+    }
+    if (all >= 0) H5Gclose(all);
+    image->at = image->file;
+    if (p->part_count == 0) add_predictions(image, p);
+}
+
 static status add_inputs(struct hdf5_output *image, const struct predictions *p) {
     if (!p->inputs) return OK;
     struct string_list names = csv_texts_names(p->inputs);
@@ -192,9 +225,10 @@ static status create_image(const struct predictions *p, void **bytes, size_t *si
     struct hdf5_output image = {.file =
                                     has_access ? H5Fcreate(HDF5_IN_MEMORY, H5F_ACC_TRUNC, H5P_DEFAULT, access) : -1};
     image.is_valid = image.file >= 0;
+    image.at = image.file;
     add_floats(&image, "outputs", p->rows, p->size, p->outputs);
     add_dataset(&image, "row", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, (hsize_t[]){p->rows}, p->row_of);
-    add_predictions(&image, p);
+    add_parts(&image, p);
     status s = image.is_valid ? add_inputs(&image, p) : OK;
     bool is_valid = !s && image.is_valid && H5Fflush(image.file, H5F_SCOPE_LOCAL) >= 0;
     ssize_t length = is_valid ? H5Fget_file_image(image.file, NULL, 0) : -1;

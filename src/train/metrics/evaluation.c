@@ -15,6 +15,14 @@ struct evaluation {
     float *outputs;         /* (batch, out_size) copy on the host; NULL: not needed, or the device is the host */
     double rows;
     size_t out_size; /* of a row */
+
+    /* With several losses: an evaluation of each, and nothing of the above but options and rows. */
+    const struct objective *objective; /* NULL: one loss */
+    struct evaluation **terms;         /* (objective->count) */
+    struct string_list *term_metrics;  /* (objective->count): those that fit the loss */
+    void *host_targets;                /* (batch, targets of one loss) */
+    const char **names;                /* (EVALUATION_MAX_METRICS) of the results */
+    struct arena *arena;               /* of lists and names */
 };
 
 /* ---- formulas ---- */
@@ -151,9 +159,17 @@ static const struct metric *find(const char *name) {
     return NULL;
 }
 
+static bool ends_with(const char *name, const char *suffix) {
+    size_t length = strlen(name), end = strlen(suffix);
+    return length > end + 1 && name[length - end - 1] == '_' && strcmp(name + length - end, suffix) == 0;
+}
+
 bool evaluation_is_error(const char *name) {
     const struct metric *metric = find(name);
-    return metric && metric->is_error;
+    if (metric) return metric->is_error;
+    for (size_t i = 0; i < METRICS; i++)
+        if (metrics[i].is_error && ends_with(name, metrics[i].name)) return true;
+    return ends_with(name, "loss");
 }
 
 static enum tally_kind kind_of(const struct loss_type *loss) {
@@ -193,6 +209,36 @@ status evaluation_check(const struct string_list *names, const struct loss_type 
     return OK;
 }
 
+bool evaluation_fits(const char *name, const struct loss_type *loss) {
+    const struct metric *metric = find(name);
+    return metric && metric->kinds & 1u << kind_of(loss);
+}
+
+status evaluation_check_terms(const struct string_list *names, const struct variant_list *losses,
+                              const struct schema *schema) {
+    size_t count = 0;
+    for (size_t i = 0; i < names->count; i++) {
+        struct string_list one = {&names->items[i], 1};
+        status s = status_new(STATUS_USAGE, "the metric '%s' is for one loss", names->items[i]);
+        bool fits = false;
+        for (size_t l = 0; l < losses->count && strcmp(names->items[i], "confusion_matrix") != 0; l++) {
+            status_free(s);
+            s = evaluation_check(&one, loss_type_at((size_t)losses->items[l].index), schema);
+            fits = fits || !s;
+            count += !s;
+            if (!s) s = status_new(STATUS_USAGE, "fits");
+        }
+        for (size_t other = 0; other < i && fits; other++)
+            if (strcmp(names->items[other], names->items[i]) == 0)
+                return status_free(s), status_new(STATUS_USAGE, "the metric '%s' is given twice", names->items[i]);
+        if (!fits) return s;
+        status_free(s);
+    }
+    if (count + 2 * losses->count <= EVALUATION_MAX_METRICS) return OK;
+    return status_new(STATUS_USAGE, "at most %d metrics of all losses, got %zu", EVALUATION_MAX_METRICS,
+                      count + 2 * losses->count);
+}
+
 /* ---- counting ---- */
 
 /* Whether the sums of the loss contain the metric. */
@@ -222,7 +268,87 @@ static struct tally_options tally_of(const struct evaluation_options *options) {
                                   .comm = options->comm};
 }
 
+/* ---- several losses ---- */
+
+/* The evaluation of the loss [index]: its own rows of outputs and targets. */
+static struct evaluation_options options_of_term(const struct evaluation *e, size_t index, struct dataset_info *info) {
+    const struct objective_term *t = &e->objective->terms[index];
+    struct evaluation_options options = e->options;
+    *info = *e->options.info;
+    info->target_size = t->target.size;
+    info->classes = t->target.classes;
+    options.info = info;
+    options.loss = t->loss;
+    options.loss_config = t->config;
+    options.output = &t->output.shape;
+    options.metrics = &e->term_metrics[index];
+    return options;
+}
+
+static status create_terms(struct evaluation *e) {
+    const struct string_list *names = e->options.metrics;
+    size_t count = e->objective->count, widest = 0;
+    e->arena = arena_create();
+    e->names = arena_alloc(e->arena, EVALUATION_MAX_METRICS * sizeof *e->names);
+    e->terms = arena_alloc(e->arena, count * sizeof *e->terms);
+    e->term_metrics = arena_alloc(e->arena, count * sizeof *e->term_metrics);
+    for (size_t i = 0; i < count; i++) {
+        struct string_list *list = &e->term_metrics[i];
+        const struct objective_term *t = &e->objective->terms[i];
+        struct dataset_info *info = arena_alloc(e->arena, sizeof *info);
+        list->items = arena_alloc(e->arena, (names->count + 1) * sizeof *list->items);
+        for (size_t n = 0; n < names->count; n++)
+            if (evaluation_fits(names->items[n], t->loss)) list->items[list->count++] = names->items[n];
+        struct evaluation_options options = options_of_term(e, i, info);
+        TRY(evaluation_create(&options, &e->terms[i]));
+        if (t->target.size > widest) widest = t->target.size;
+    }
+    return buffer_new(e->options.batch * widest * sizeof(int64_t), "the targets", &e->host_targets);
+}
+
+static status add_term_metrics(const struct evaluation *e, const float *outputs, const void *host_targets,
+                               size_t rows) {
+    (void)outputs; /* evaluation_add_loss has split them */
+    for (size_t i = 0; i < e->objective->count; i++) {
+        objective_host_targets(e->objective, i, host_targets, rows, e->host_targets);
+        TRY(evaluation_add_metrics(e->terms[i], e->objective->terms[i].outputs, e->host_targets, rows));
+    }
+    return OK;
+}
+
+static void add_named(const struct evaluation *e, struct evaluation_result *out, const char *loss, const char *metric,
+                      double value) {
+    const char **name = &e->names[out->metric_count];
+    if (!*name) *name = arena_printf(e->arena, "%s_%s", loss, metric); /* the same in each evaluation */
+    out->metrics[out->metric_count++] = (struct evaluation_metric){*name, value};
+}
+
+static status finish_terms(struct evaluation *e, struct evaluation_result *out) {
+    *out = (struct evaluation_result){0};
+    for (size_t i = 0; i < e->objective->count; i++) {
+        const struct objective_term *t = &e->objective->terms[i];
+        struct evaluation_result result;
+        TRY(evaluation_finish(e->terms[i], &result));
+        out->rows = result.rows;
+        out->loss += t->weight * result.loss;
+        add_named(e, out, t->name, "loss", result.loss);
+        if (result.has_accuracy) add_named(e, out, t->name, "accuracy", result.accuracy);
+        for (size_t m = 0; m < result.metric_count; m++)
+            add_named(e, out, t->name, result.metrics[m].name, result.metrics[m].value);
+    }
+    return OK;
+}
+
+static void destroy_terms(struct evaluation *e) {
+    for (size_t i = 0; e->terms && i < e->objective->count; i++) evaluation_destroy(e->terms[i]);
+    buffer_free(e->host_targets);
+    if (e->arena) arena_destroy(e->arena);
+}
+
+/* ---- the evaluation ---- */
+
 status evaluation_check_size(const struct evaluation_options *options) {
+    if (options->loss->is_objective) return OK; /* without confusion matrices */
     struct tally_options tally = tally_of(options);
     return tally_check(&tally);
 }
@@ -231,6 +357,15 @@ status evaluation_create(const struct evaluation_options *options, struct evalua
     struct evaluation *e = calloc(1, sizeof *e);
     if (!e) return status_memory("an evaluation");
     e->options = *options;
+    e->objective = options->loss->is_objective ? options->loss_config : NULL;
+    if (e->objective) {
+        status failure = create_terms(e);
+        if (failure)
+            evaluation_destroy(e);
+        else
+            *out = e;
+        return failure;
+    }
     e->out_size = shape_elements(options->output);
     struct tally_options tally = tally_of(options);
     status s = device_alloc(options->device, sizeof *e->sums, "the sums of a loss", (void **)&e->sums);
@@ -247,6 +382,7 @@ status evaluation_create(const struct evaluation_options *options, struct evalua
 
 void evaluation_destroy(struct evaluation *evaluation) {
     if (!evaluation) return;
+    destroy_terms(evaluation);
     tally_destroy(evaluation->tally);
     buffer_free(evaluation->outputs);
     device_free(evaluation->options.device, evaluation->sums);
@@ -254,6 +390,9 @@ void evaluation_destroy(struct evaluation *evaluation) {
 }
 
 void evaluation_start(struct evaluation *evaluation) {
+    for (size_t i = 0; evaluation->objective && i < evaluation->objective->count; i++)
+        evaluation_start(evaluation->terms[i]);
+    if (evaluation->objective) return;
     device_zero(evaluation->options.device, evaluation->sums, sizeof *evaluation->sums);
     evaluation->rows = 0;
     if (evaluation->tally) tally_start(evaluation->tally);
@@ -261,12 +400,18 @@ void evaluation_start(struct evaluation *evaluation) {
 
 void evaluation_add_loss(const struct evaluation *evaluation, const float *outputs, const void *targets, size_t rows) {
     const struct evaluation_options *o = &evaluation->options;
+    const struct objective *objective = evaluation->objective;
+    if (objective) objective_split(objective, o->device, outputs, targets, rows);
+    for (size_t i = 0; objective && i < objective->count; i++)
+        evaluation_add_loss(evaluation->terms[i], objective->terms[i].outputs, objective->terms[i].targets, rows);
+    if (objective) return;
     o->loss->run(o->loss_config, o->device, o->output, outputs, targets, rows, 1, NULL, evaluation->sums);
 }
 
 status evaluation_add_metrics(struct evaluation *evaluation, const float *outputs, const void *host_targets,
                               size_t rows) {
     const struct evaluation_options *o = &evaluation->options;
+    if (evaluation->objective) return add_term_metrics(evaluation, outputs, host_targets, rows);
     evaluation->rows += (double)rows;
     if (!evaluation->tally) return OK;
     if (evaluation->outputs) {
@@ -316,6 +461,7 @@ static status compute_result(struct evaluation *evaluation, struct evaluation_re
 
 status evaluation_finish(struct evaluation *evaluation, struct evaluation_result *out) {
     struct device *device = evaluation->options.device;
+    if (evaluation->objective) return finish_terms(evaluation, out);
     TRY(device_map(device, (void **)&evaluation->sums));
     status s = compute_result(evaluation, out);
     return status_first(s, device_unmap(device, (void **)&evaluation->sums, false));

@@ -10,16 +10,23 @@
 #include "base/schema.h"
 #include "data/dataset.h"
 #include "dist/comm/comm.h"
-#include "model/model.h"
+#include "model/objective.h"
 
 /* Checks train.metrics: STATUS_USAGE for a name that is unknown or does not fit the loss. [schema]: of the config, for
  * suggestions. */
 status evaluation_check(const struct string_list *metrics, const struct loss_type *loss, const struct schema *schema);
 
+/* The same for the metrics of `losses`: each must fit one of them. */
+status evaluation_check_terms(const struct string_list *metrics, const struct variant_list *losses,
+                              const struct schema *schema);
+
+/* Whether the metric [name] can be measured for [loss]. */
+bool evaluation_fits(const char *name, const struct loss_type *loss);
+
 /* Whether smaller values of the metric [name] are better. */
 bool evaluation_is_error(const char *name);
 
-#define EVALUATION_MAX_METRICS 16
+#define EVALUATION_MAX_METRICS 64 /* those of all losses */
 
 struct evaluation_metric {
     const char *name; /* "f1" */
@@ -31,6 +38,7 @@ struct evaluation_result {
     double loss;
     bool has_accuracy; /* the loss is one of classes */
     double accuracy;
+    /* With several losses "<name>_loss", "<name>_accuracy" and their metrics. */
     struct evaluation_metric metrics[EVALUATION_MAX_METRICS]; /* in the order of the config; without accuracy where
                                                                  has_accuracy, and without the matrix */
     size_t metric_count;
@@ -45,7 +53,7 @@ struct evaluation;
 struct evaluation_options {
     const struct string_list *metrics;
     const struct loss_type *loss;
-    const void *loss_config;
+    const void *loss_config; /* with loss_objective: its struct objective, with workspaces */
     const struct dataset_info *info;
     struct device *device;
     struct comm *comm;

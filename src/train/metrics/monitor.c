@@ -71,13 +71,32 @@ static bool is_known(const char *metric, const struct string_list *metrics, cons
     if (strcmp(metric, "train_accuracy") == 0 || strcmp(metric, "val_accuracy") == 0)
         if (loss->wants_classes) return true;
     return strncmp(metric, "val_", PREFIX) == 0 && strcmp(metric + PREFIX, "confusion_matrix") != 0 &&
-           is_listed(metrics, metric + PREFIX);
+           !loss->is_objective && is_listed(metrics, metric + PREFIX);
 }
 
-static status unknown(const char *metric, const struct string_list *metrics, const struct loss_type *loss) {
+/* Whether [metric] is that of one of several losses: "val_<name>_loss". */
+static bool is_of_term(const char *metric, const struct string_list *metrics, const struct variant_list *losses) {
+    for (size_t i = 0; i < losses->count && strncmp(metric, "val_", PREFIX) == 0; i++) {
+        const char *name = objective_name(&losses->items[i]), *rest = metric + PREFIX + strlen(name) + 1;
+        if (strncmp(metric + PREFIX, name, strlen(name)) != 0 || rest[-1] != '_') continue;
+        const struct loss_type *loss = loss_type_at((size_t)losses->items[i].index);
+        if (strcmp(rest, "loss") == 0 || (loss->wants_classes && strcmp(rest, "accuracy") == 0)) return true;
+        if (is_listed(metrics, rest) && evaluation_fits(rest, loss)) return true;
+    }
+    return false;
+}
+
+static status unknown(const char *metric, const struct string_list *metrics, const struct loss_type *loss,
+                      const struct variant_list *losses) {
     struct text known = {0};
     text_printf(&known, "train_loss, val_loss%s", loss->wants_classes ? ", train_accuracy, val_accuracy" : "");
-    for (size_t i = 0; i < metrics->count; i++) {
+    for (size_t i = 0; i < losses->count; i++) {
+        const char *name = objective_name(&losses->items[i]);
+        bool has_classes = loss_type_at((size_t)losses->items[i].index)->wants_classes;
+        text_printf(&known, ", val_%s_loss", name);
+        if (has_classes) text_printf(&known, ", val_%s_accuracy", name);
+    }
+    for (size_t i = 0; i < metrics->count && losses->count == 0; i++) {
         if (strcmp(metrics->items[i], "confusion_matrix") == 0) continue;
         if (loss->wants_classes && strcmp(metrics->items[i], "accuracy") == 0) continue;
         text_printf(&known, ", val_%s", metrics->items[i]);
@@ -89,10 +108,11 @@ static status unknown(const char *metric, const struct string_list *metrics, con
 }
 
 status monitor_check(const struct monitor *monitor, const struct string_list *metrics, const struct loss_type *loss,
-                     bool has_validation, int64_t evaluate_every) {
+                     const struct variant_list *losses, bool has_validation, int64_t evaluate_every) {
     const char *metric = monitor->metric;
     if (!metric) return OK;
-    if (!is_known(metric, metrics, loss)) return unknown(metric, metrics, loss);
+    if (!is_known(metric, metrics, loss) && !is_of_term(metric, metrics, losses))
+        return unknown(metric, metrics, loss, losses);
     if (strncmp(metric, "val_", PREFIX) == 0 && !has_validation)
         return status_new(STATUS_USAGE,
                           "%s needs validation rows (dataset.split or dataset.validation); without them use train_loss",

@@ -33,7 +33,7 @@ struct early_stop early_stop_of(const struct early_stop *config);
 
 /* STATUS_USAGE when epochs do not have the metric, with the reason. [metrics]: train.metrics. */
 status monitor_check(const struct monitor *monitor, const struct string_list *metrics, const struct loss_type *loss,
-                     bool has_validation, int64_t evaluate_every);
+                     const struct variant_list *losses, bool has_validation, int64_t evaluate_every);
 
 /* The value of [metric] in an epoch and its evaluation ([result], if has_validation); NAN: the epoch does not have it.
  */

@@ -40,7 +40,7 @@ static void search_shards(struct trainer *t, const struct diagnosis *diagnosis, 
 static status search(struct trainer *t, const struct bad_step *bad, struct finding *finding) {
     struct diagnosis diagnosis = {.model = t->model,
                                   .loss = t->loss,
-                                  .loss_config = t->config->loss.config,
+                                  .loss_config = t->loss_config,
                                   .dataset = t->dataset,
                                   .sums = &t->memory.results->sums,
                                   .has_gradients = t->averaging.method->keeps_gradients};

@@ -1,0 +1,188 @@
+/* named_parts: which values of a row belong to which name, where dataset.inputs or dataset.targets is a mapping. Rows
+ * remain vectors of all inputs and of all targets; a name is a range of them. */
+#include <math.h>
+#include <string.h>
+
+#include "data/internal.h"
+
+#define MAX_CLASS 16777215.0 /* targets are float32, and integers above are not all exact */
+
+static bool has_name(const struct string_list *names, const char *name) {
+    for (size_t i = 0; i < names->count; i++)
+        if (strcmp(names->items[i], name) == 0) return true;
+    return false;
+}
+
+/* Values of a row of name [index] of the config's list, and their shape. */
+static size_t shape_of(const struct source *source, bool is_target, size_t index, int *dims, int64_t *shape) {
+    *dims = 1;
+    shape[0] = 1;
+    if (source->format->shape_of_name) source->format->shape_of_name(source, is_target, index, dims, shape);
+    size_t size = 1;
+    for (int i = 0; i < *dims; i++) size *= (size_t)shape[i];
+    return size;
+}
+
+/* Features of the columns before [column]. */
+static size_t first_feature(const struct preparation *preparation, size_t column, size_t features) {
+    return column < preparation->count ? preparation->items[column].first : features;
+}
+
+static status differs(const struct dataset_config *config, const char *key, size_t named, size_t size) {
+    return status_new(STATUS_USAGE, "%s: dataset.%s names %zu value%s of a row, but a row has %zu",
+                      config->path ? config->path : "synthetic dataset", key, named, text_plural(named, "s"), size);
+}
+
+static status name_inputs(const struct dataset_config *config, const struct source *source,
+                          const struct preparation *preparation, struct dataset_info *info, struct arena *arena) {
+    const struct string_groups *groups = &config->input_groups;
+    size_t index = 0, first = 0;
+    struct dataset_input *inputs = arena_alloc(arena, (groups->count + 1) * sizeof *inputs);
+    for (size_t g = 0; g < groups->count; g++) {
+        struct dataset_input *input = &inputs[g];
+        *input = (struct dataset_input){.name = arena_copy(arena, groups->items[g].name), .first = first, .dims = 1};
+        for (size_t i = 0; i < groups->items[g].count; i++, index++)
+            input->size += preparation ? first_feature(preparation, index + 1, info->input_size) -
+                                             first_feature(preparation, index, info->input_size)
+                                       : shape_of(source, false, index, &input->dims, input->shape);
+        if (groups->items[g].count > 1 || preparation) {
+            input->dims = 1;
+            input->shape[0] = (int64_t)input->size;
+        }
+        first += input->size;
+    }
+    info->inputs = inputs;
+    info->input_count = groups->count;
+    return groups->count == 0 || first == info->input_size ? OK : differs(config, "inputs", first, info->input_size);
+}
+
+struct class_scan {
+    struct dataset_target *target;
+    double largest, smallest;
+    size_t bad_row, bad_element;
+    double bad; /* the first value that is not a class */
+    bool has_bad;
+};
+
+static void scan_classes(void *context, size_t row, const double *targets) {
+    struct class_scan *scan = context;
+    for (size_t i = scan->target->first; !scan->has_bad && i < scan->target->first + scan->target->size; i++) {
+        double value = targets[i];
+        if (value < scan->smallest) scan->smallest = value;
+        if (value > scan->largest) scan->largest = value;
+        if (value == floor(value) && value >= 0 && value <= MAX_CLASS) continue;
+        scan->has_bad = true;
+        scan->bad_row = row;
+        scan->bad_element = i;
+        scan->bad = value;
+    }
+}
+
+static void scan_probabilities(void *context, size_t row, const double *targets) {
+    struct class_scan *scan = context;
+    for (size_t i = scan->target->first; !scan->has_bad && i < scan->target->first + scan->target->size; i++) {
+        if (targets[i] >= 0 && targets[i] <= 1) continue;
+        scan->has_bad = true;
+        scan->bad_row = row;
+        scan->bad_element = i;
+        scan->bad = targets[i];
+    }
+}
+
+static status reject(const struct table *table, const struct class_scan *scan, const char *why) {
+    struct text place = {0};
+    table->source->format->describe(table->source, true, scan->bad_row, scan->bad_element, &place);
+    text_add(&place, ": ");
+    text_add_double(&place, scan->bad);
+    status s = status_new(STATUS_DATA, "%s %s", text_string(&place), why);
+    text_free(&place);
+    return s;
+}
+
+/* Checks the values of a target in all rows, and counts its classes. */
+static status check_target(const struct dataset_config *config, struct table *table, struct dataset_target *target) {
+    bool is_class = has_name(&config->class_targets, target->name);
+    struct class_scan scan = {.target = target, .largest = -1, .smallest = INFINITY};
+    if (is_class) {
+        TRY(table_each_target(table, scan_classes, &scan));
+        if (scan.has_bad)
+            return reject(table, &scan, "is not a class: the loss needs integers from 0 (for other values use mse)");
+        int64_t classes = (int64_t)scan.largest + 1;
+        if (classes > target->classes) target->classes = classes;
+        if (scan.smallest < (double)target->first_class) target->first_class = (int64_t)scan.smallest;
+    } else if (has_name(&config->probability_targets, target->name)) {
+        TRY(table_each_target(table, scan_probabilities, &scan));
+        if (scan.has_bad) return reject(table, &scan, "is not a probability; the loss needs targets from 0 to 1");
+    }
+    return OK;
+}
+
+static status name_targets(const struct dataset_config *config, struct table *tables, int n_tables,
+                           struct dataset_info *info, struct arena *arena) {
+    struct string_group whole = {DATASET_TARGET_NAME, config->targets.count};
+    struct string_groups groups = config->target_groups;
+    const struct source *source = tables[0].source;
+    if (source->target_size == 0) groups.count = 0;
+    if (groups.count == 0 && source->target_size > 0) groups = (struct string_groups){&whole, 1};
+    size_t index = 0, first = 0;
+    struct dataset_target *targets =
+        arena_alloc(arena, (groups.count + config->input_targets.count + 1) * sizeof *targets);
+    for (size_t g = 0; g < groups.count; g++) {
+        struct dataset_target *target = &targets[g];
+        *target = (struct dataset_target){
+            .name = arena_copy(arena, groups.items[g].name), .first = first, .first_class = INT64_MAX};
+        int dims;
+        int64_t shape[MAX_DIMS];
+        for (size_t i = 0; i < groups.items[g].count; i++, index++)
+            target->size += shape_of(source, true, index, &dims, shape);
+        if (groups.items == &whole) target->size = source->target_size;
+        first += target->size;
+    }
+    if (groups.count && first != source->target_size) return differs(config, "targets", first, source->target_size);
+    for (size_t g = 0; g < groups.count; g++) {
+        for (int i = 0; i < n_tables; i++) TRY(check_target(config, &tables[i], &targets[g]));
+        if (!targets[g].classes) targets[g].first_class = 0;
+    }
+    info->targets = targets;
+    info->target_count = groups.count;
+    return OK;
+}
+
+/* Adds the inputs that are also targets. */
+static status add_input_targets(const struct dataset_config *config, struct dataset_info *info) {
+    struct dataset_target *targets = (struct dataset_target *)info->targets;
+    for (size_t i = 0; i < config->input_targets.count; i++) {
+        const char *name = config->input_targets.items[i];
+        struct dataset_input whole = {.name = DATASET_INPUT_NAME, .size = info->input_size};
+        const struct dataset_input *input = info->input_count == 0 ? &whole : NULL;
+        for (size_t n = 0; n < info->input_count; n++)
+            if (strcmp(info->inputs[n].name, name) == 0) input = &info->inputs[n];
+        if (!input || strcmp(input->name, name) != 0)
+            return status_new(STATUS_USAGE, "losses: the target '%s' is neither a target nor an input of the dataset",
+                              name);
+        targets[info->target_count++] = (struct dataset_target){.name = name,
+                                                                .first = info->target_size,
+                                                                .size = input->size,
+                                                                .is_input = true,
+                                                                .input_first = input->first};
+        info->target_size += input->size;
+    }
+    return OK;
+}
+
+status dataset_name_parts(const struct dataset_config *config, struct table *tables, int n_tables,
+                          const struct preparation *preparation, struct dataset_info *info, struct arena *arena) {
+    TRY(name_inputs(config, tables[0].source, preparation, info, arena));
+    if (!config->has_losses) return OK;
+    TRY(name_targets(config, tables, n_tables, info, arena));
+    return add_input_targets(config, info);
+}
+
+void dataset_copy_inputs(const struct dataset_info *info, const float *inputs, size_t count, float *targets) {
+    for (size_t t = 0; t < info->target_count; t++) {
+        const struct dataset_target *target = &info->targets[t];
+        for (size_t i = 0; target->is_input && i < count; i++)
+            memcpy(targets + i * info->target_size + target->first, inputs + i * info->input_size + target->input_first,
+                   target->size * sizeof *targets);
+    }
+}

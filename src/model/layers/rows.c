@@ -1,0 +1,78 @@
+/* input, outputs: the first and last layers of a model with named inputs and several outputs. Not types of the config:
+ * build.c inserts them. */
+#include "model/layers/layers.h"
+#include "model/model.h"
+
+/* ---- input: one input of a row of all of them ---- */
+
+static status plan_input(struct layer *layer, struct planning *planning) {
+    const struct model_input *input = layer->config;
+    (void)planning;
+    layer->out = input->shape;
+    return OK;
+}
+
+static void forward_input(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    const struct model_input *input = layer->config;
+    device_ops(pass->device)
+        ->copy_columns(pass->device, x + input->first, layer->in_size, y, layer->out_size, pass->rows, layer->out_size);
+}
+
+/* No parameter is before it. */
+static void backward_input(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                           const float *dy, float *dx) {
+    (void)layer, (void)pass, (void)x, (void)y, (void)dy, (void)dx;
+}
+
+const struct layer_type layer_input = {
+    .variant = {"input", NULL, "One of several inputs."},
+    .ignores = IGNORES_X_AND_Y,
+    .plan = plan_input,
+    .forward = forward_input,
+    .backward = backward_input,
+};
+
+/* ---- outputs: a row of all outputs ---- */
+
+static status plan_outputs(struct layer *layer, struct planning *planning) {
+    (void)planning;
+    layer->out = (struct shape){.dims = 1};
+    for (size_t i = 0; i < layer->in_count; i++)
+        if (__builtin_add_overflow(layer->out.size[0], (int64_t)shape_elements(&layer->ins[i]), &layer->out.size[0]))
+            return status_new(STATUS_USAGE, "the outputs are too large");
+    return OK;
+}
+
+static void copy_outputs(const struct layer *layer, const struct pass *pass, const float *const *x, float *y,
+                         const float *dy, float *const *dx) {
+    size_t first = 0;
+    for (size_t i = 0; i < layer->in_count; i++) {
+        size_t size = shape_elements(&layer->ins[i]);
+        if (x)
+            device_ops(pass->device)
+                ->copy_columns(pass->device, x[i], size, y + first, layer->out_size, pass->rows, size);
+        else if (dx[i])
+            device_ops(pass->device)
+                ->copy_columns(pass->device, dy + first, layer->out_size, dx[i], size, pass->rows, size);
+        first += size;
+    }
+}
+
+static void join_outputs(const struct layer *layer, const struct pass *pass, const float *const *x, float *y) {
+    copy_outputs(layer, pass, x, y, NULL, NULL);
+}
+
+static void outputs_backward(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
+                             const float *dy, float *const *dx) {
+    (void)x, (void)y;
+    copy_outputs(layer, pass, NULL, NULL, dy, dx);
+}
+
+const struct layer_type layer_outputs = {
+    .variant = {"outputs", NULL, "Several outputs one after another."},
+    .joins = true,
+    .ignores = IGNORES_X_AND_Y,
+    .plan = plan_outputs,
+    .join = join_outputs,
+    .join_backward = outputs_backward,
+};
