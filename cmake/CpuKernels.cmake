@@ -12,6 +12,11 @@ target_sources(device PRIVATE ${cpu_sources})
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/gemm.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/direct.c
                             ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/winograd.c PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
 
+# With traps in mind the compiler would make a branch of a choice between two results (tanh), and would not vectorise the loop. Numbers
+# do not change.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/recurrent.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/activations.c
+                            PROPERTIES COMPILE_OPTIONS -fno-trapping-math)
+
 # A packed panel and a strip lie on the stack: half of what src/base/stack.h makes sure of.
 set(kernel_frames)
 if(NOT DDPTRAIN_SANITIZE)
