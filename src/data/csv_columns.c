@@ -171,6 +171,9 @@ static status find_column(const struct csv *csv, const char *name, const char *k
 
 static status use_column(struct csv *csv, size_t column, bool is_target) {
     struct role *role = &csv->roles[column];
+    if (role->at != NOT_USED && role->is_weight)
+        return status_new(STATUS_DATA, "%s: column '%s' is used twice, as %s and by dataset.weights", csv->path,
+                          csv_printable(csv, csv->names[column]), is_target ? "target" : "input");
     if (role->at != NOT_USED)
         return status_new(STATUS_DATA, "%s: column '%s' is used twice, as %s; see dataset.inputs and dataset.targets",
                           csv->path, csv_printable(csv, csv->names[column]),
@@ -179,7 +182,7 @@ static status use_column(struct csv *csv, size_t column, bool is_target) {
                                                        : "input");
     size_t *count = is_target ? &csv->base.target_size : &csv->base.input_size;
     (is_target ? csv->target_columns : csv->input_columns)[*count] = column;
-    *role = (struct role){is_target, (*count)++};
+    *role = (struct role){.is_target = is_target, .at = (*count)++};
     return OK;
 }
 
@@ -190,6 +193,18 @@ static status use_columns(struct csv *csv, const struct string_list *names, bool
         TRY(use_column(csv, column, is_target));
     }
     return OK;
+}
+
+/* The column of dataset.weights, which is not read for predictions. */
+static status use_weights(struct csv *csv, const struct dataset_config *config) {
+    if (!config->weights || config->without_targets) return OK;
+    TRY(status_prefix(find_column(csv, config->weights, NULL, &csv->weight_column), "dataset.weights"));
+    csv->roles[csv->weight_column] = (struct role){.is_weight = true};
+    return OK;
+}
+
+static bool is_weights(const struct dataset_config *config, const char *name) {
+    return config->weights && strcmp(config->weights, name) == 0;
 }
 
 struct column_list csv_columns_of(const struct csv *csv, struct arena *arena) {
@@ -223,7 +238,7 @@ static void note_columns(struct csv *csv, const struct dataset_config *config, c
     struct text note = {0}, ignored = {0};
     for (size_t i = 0; i < csv->n_columns && ignored.length < 200; i++)
         if (csv->roles[i].at == NOT_USED && !columns_have_name(list, csv->names[i]) &&
-            !is_ignored(config, csv->names[i]))
+            !is_ignored(config, csv->names[i]) && !is_weights(config, csv->names[i]))
             text_printf(&ignored, "%s%s", ignored.length ? ", " : "", csv_printable(csv, csv->names[i]));
     bool was_chosen = config->inputs.count > 0; /* then other columns and another order are expected */
     if (!was_chosen && !is_in_order(csv))
@@ -280,11 +295,17 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
         size_t column;
         TRY(status_prefix(find_column(csv, rules[i].name, NULL, &column), "dataset.columns"));
         const struct role *role = &csv->roles[column];
-        bool is_ignored = rules[i].type == COLUMN_IGNORED, is_input = role->at != NOT_USED && !role->is_target;
+        bool is_ignored = rules[i].type == COLUMN_IGNORED,
+             is_input = role->at != NOT_USED && !role->is_target && !role->is_weight;
         if (is_ignored && is_input)
             return status_new(STATUS_USAGE, "dataset.columns: '%s' is ignored, but dataset.inputs lists it",
                               csv_printable(csv, rules[i].name));
         if (is_input) continue;
+        if (is_weights(config, rules[i].name))
+            return status_new(STATUS_USAGE,
+                              "dataset.columns: '%s' is the column of dataset.weights, and the rules are "
+                              "for inputs",
+                              csv_printable(csv, rules[i].name));
         if (!is_ignored || is_target(csv, &config->targets, column))
             return status_new(STATUS_USAGE, "dataset.columns: '%s' is %s, and the rules are for inputs",
                               csv_printable(csv, rules[i].name),
@@ -295,10 +316,11 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
 
 static bool is_default_input(const struct csv *csv, const struct dataset_config *config, size_t column) {
     return csv->roles[column].at == NOT_USED && !is_target(csv, &config->targets, column) &&
-           !is_ignored(config, csv->names[column]);
+           !is_ignored(config, csv->names[column]) && !is_weights(config, csv->names[column]);
 }
 
 status csv_choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
+    TRY(use_weights(csv, config));
     if (train) return use_same_columns(csv, config, train);
     if (csv_has_trained_columns(config)) return use_trained_columns(csv, config);
     if (!config->without_targets) {

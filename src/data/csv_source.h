@@ -10,8 +10,8 @@
 #define NOT_USED SIZE_MAX
 
 struct role {
-    bool is_target;
-    size_t at; /* index among the inputs or the targets; NOT_USED */
+    bool is_target, is_weight; /* neither: an input */
+    size_t at;                 /* index among the inputs or the targets; NOT_USED */
 };
 
 /* One of the files of a path. */
@@ -57,6 +57,8 @@ struct csv {
     bool has_missing_number;         /* one of them is a number */
 
     double *values;       /* (rows, input_size + target_size) */
+    size_t weight_column; /* NOT_USED: none */
+    double *weights;      /* (rows), with weight_column */
     size_t *lines;        /* (rows) */
     const char **labels;  /* (rows) text of the class column; NULL: it holds numbers */
     size_t capacity;      /* of the arrays above, in rows */
@@ -74,6 +76,8 @@ status csv_open(const struct dataset_format *format, const struct csv_input *inp
 
 /* The functions of a format whose source is a struct csv. */
 status csv_read_rows(struct source *source, size_t first, size_t count, double *inputs, double *targets);
+status csv_read_weights(struct source *source, size_t first, size_t count, double *weights);
+void csv_describe_weight(const struct source *source, size_t row, struct text *out);
 struct string_list csv_labels(const struct source *source);
 struct column_list csv_columns(const struct source *source, struct arena *arena);
 void csv_describe(const struct source *source, bool is_target, size_t row, size_t element, struct text *out);

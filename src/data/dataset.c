@@ -431,6 +431,7 @@ static bool fits_in_memory(const struct dataset *dataset, const struct dataset_c
 static status load_table(struct dataset *dataset, struct table *table, bool needs_fit, struct digest *digest) {
     uint64_t shape[4] = {table->rows, table->target_size, table->target_kind, table->source->is_float32};
     digest_add(digest, shape, sizeof shape);
+    if (table->weights) digest_add(digest, table->weights, table->rows * sizeof *table->weights);
     if (table->source->input_kind == INPUT_TOKENS) return table->source->format->digest(table->source, digest);
     bool is_whole = table_bytes(table) <= MAX_DIGESTED;
     if (!is_whole) TRY(table_sample(table, digest));
@@ -464,6 +465,8 @@ static status open_all(struct dataset *dataset, const struct dataset_config *con
     TRY(open_tables(dataset, config, wants_classes));
     TRY(assign_rows(dataset, config));
     TRY(prepare(dataset, config));
+    TRY(weights_read(config, dataset->tables, dataset->n_tables, &dataset->parts[DATASET_TRAIN].rows,
+                     &dataset->parts[DATASET_VALIDATION].rows, &dataset->info));
     TRY(describe(dataset, config, wants_classes));
     TRY(scale_targets(dataset, config));
     copy_labels(dataset);
@@ -600,6 +603,14 @@ status dataset_read(struct dataset *dataset, enum dataset_part part, const int64
     if (!s && dataset->info.target_size > from->table->target_size)
         spread_targets(&dataset->info, from->table->target_size, count, inputs, targets);
     return s;
+}
+
+void dataset_read_weights(const struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
+                          bool is_divided, float *weights) {
+    const struct part *from = &dataset->parts[part];
+    double divisor = is_divided ? dataset->info.weights.mean : 1;
+    for (size_t i = 0; i < count; i++)
+        weights[i] = (float)(from->table->weights[selection_row(&from->rows, (size_t)positions[i])] / divisor);
 }
 
 status dataset_explain_columns(const struct dataset_config *config, status failure) {

@@ -84,6 +84,7 @@ struct dataset_config {
     const char *path;                   /* NULL only for synthetic */
     int format;                         /* 0: by the extension of the path; else 1 + index into the table of formats */
     struct string_list inputs, targets; /* names; count 0: the format's default */
+    const char *weights;                /* name of the weights of the rows; NULL: none */
     struct string_groups input_groups, target_groups; /* the names that inputs and targets were given under; count 0:
                                                          they are lists */
     const char *query, *table;                        /* sqlite; NULL: not given */
@@ -180,6 +181,11 @@ struct dataset_target {
     size_t input_first;
 };
 
+/* Over the training rows. */
+struct dataset_weights {
+    double min, max, mean;
+};
+
 struct dataset_info {
     size_t train_rows, validation_rows; /* train_rows > 0 */
     enum input_kind input_kind;
@@ -196,6 +202,8 @@ struct dataset_info {
     const struct dataset_target
         *targets; /* (target_count), with config.has_losses; all are float values, also classes */
     size_t target_count;
+    bool has_weights; /* of the rows: dataset_read_weights */
+    struct dataset_weights weights;
     const struct target_scale *target_scale; /* TARGET_VALUES: how dataset_read scales targets; NULL: it does not */
     char fingerprint[65]; /* SHA-256 (hex) of shape and all rows in the order of the file or, above 1 GiB of float32
                              rows, of shape, file size and 64 rows; "" with metadata_only */
@@ -219,6 +227,11 @@ enum dataset_part { DATASET_TRAIN, DATASET_VALIDATION };
  * int32_t; targets (count, target_size), int64_t for TARGET_CLASS, float for TARGET_VALUES. Thread-safe. */
 status dataset_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
                     void *inputs, void *targets);
+
+/* Gets the weights (count) of the same rows, for info->has_weights; [is_divided]: by their mean over the training rows.
+ * Thread-safe. */
+void dataset_read_weights(const struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
+                          bool is_divided, float *weights);
 
 /* The sorted labels of a class column of texts, class 0 first; count 0: the column has numbers. Owned by the dataset.
  */

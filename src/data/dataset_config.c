@@ -345,6 +345,13 @@ static const struct schema_row dataset_rows[] = {
      .doc = "HDF5: names of datasets (y when empty); CSV: columns (the last one when empty); IDX, NPY: file of the "
             "labels (when empty derived from path: images -> labels, x -> y); NPZ: name of an array (y when empty). A "
             "mapping names targets for `losses`: {kind: y, box: [left, top]}."},
+    {.key = "weights",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct dataset_config, weights),
+     .fallback = "null",
+     .doc = "HDF5, NPZ: name of a dataset or an array, CSV, SQLite: of a column, with a weight from 0 for each row "
+            "(scikit-learn's sample_weight). Training divides the weights by their mean over the training rows and "
+            "multiplies the loss of each row; validation losses and metrics are weighted means. Null: all 1."},
     {.key = "columns",
      .type = SCHEMA_SECTION_MAP,
      .offset = FIELD(struct dataset_config, rules),

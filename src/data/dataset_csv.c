@@ -19,7 +19,11 @@ static status grow(struct csv *csv) {
     if (lines) csv->lines = lines;
     const char **labels = realloc(csv->labels, capacity * sizeof *labels);
     if (labels) csv->labels = labels;
-    if (!values || !lines || !labels) return status_memory("more than %zu rows of %s", csv->base.rows, csv->path);
+    bool has_weights = csv->weight_column != NOT_USED;
+    double *weights = has_weights ? realloc(csv->weights, capacity * sizeof *weights) : NULL;
+    if (weights) csv->weights = weights;
+    if (!values || !lines || !labels || (has_weights && !weights))
+        return status_memory("more than %zu rows of %s", csv->base.rows, csv->path);
     csv->capacity = capacity;
     return OK;
 }
@@ -75,6 +79,11 @@ static status add_target(struct csv *csv, size_t column, const char *text, doubl
     return OK;
 }
 
+static status add_weight(struct csv *csv, size_t column, const char *text) {
+    bool is_number = csv_decimal(text, &csv->decimal, &csv->weights[csv->base.rows]);
+    return is_number ? OK : reject_value(csv, column, text, ", and dataset.weights names this column");
+}
+
 static status add_row(struct csv *csv, bool *is_text) {
     TRY(grow(csv));
     size_t row = csv->base.rows, size = csv->base.input_size, total = size + csv->base.target_size;
@@ -85,8 +94,9 @@ static status add_row(struct csv *csv, bool *is_text) {
         const struct role *role = &csv->roles[i];
         if (role->at == NOT_USED) continue;
         const char *text = csv->reader.fields[csv->fields[i]].text;
-        TRY(role->is_target ? add_target(csv, i, text, &values[size + role->at], is_text)
-                            : add_input(csv, i, text, &values[role->at]));
+        TRY(role->is_weight   ? add_weight(csv, i, text)
+            : role->is_target ? add_target(csv, i, text, &values[size + role->at], is_text)
+                              : add_input(csv, i, text, &values[role->at]));
     }
     csv->base.rows++;
     return OK;
@@ -288,6 +298,7 @@ void csv_close(struct source *source) {
     csv_free(&csv->reader);
     for (size_t i = 0; i < csv->part_count; i++) buffer_free(csv->parts[i].text);
     free(csv->values);
+    free(csv->weights);
     free(csv->lines);
     free(csv->labels);
     if (!csv->has_given_classes) buffer_free(csv->classes);
@@ -305,6 +316,7 @@ status csv_open(const struct dataset_format *format, const struct csv_input *inp
     csv->input = input;
     csv->records = records;
     csv->decimal = '.';
+    csv->weight_column = NOT_USED;
     csv->arena = arena_create();
     csv->path = arena_copy(csv->arena, path);
     bool is_table = train && train->format == format;
@@ -340,10 +352,24 @@ status csv_read_rows(struct source *source, size_t first, size_t count, double *
     return OK;
 }
 
+status csv_read_weights(struct source *source, size_t first, size_t count, double *weights) {
+    memcpy(weights, ((const struct csv *)source)->weights + first, count * sizeof *weights);
+    return OK;
+}
+
+static void describe_value(const struct csv *csv, size_t row, size_t column, struct text *out) {
+    text_printf(out, "%s:%s %zu: column '%s'", csv_path_of(csv, row), csv->input->unit, csv->lines[row],
+                csv_printable(csv, csv->names[column]));
+}
+
+void csv_describe_weight(const struct source *source, size_t row, struct text *out) {
+    const struct csv *csv = (const struct csv *)source;
+    describe_value(csv, row, csv->weight_column, out);
+}
+
 void csv_describe(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
     const struct csv *csv = (const struct csv *)source;
-    text_printf(out, "%s:%s %zu: column '%s'", csv_path_of(csv, row), csv->input->unit, csv->lines[row],
-                csv_printable(csv, csv->names[(is_target ? csv->target_columns : csv->input_columns)[element]]));
+    describe_value(csv, row, (is_target ? csv->target_columns : csv->input_columns)[element], out);
 }
 
 struct string_list csv_labels(const struct source *source) {
@@ -365,6 +391,8 @@ const struct dataset_format dataset_csv = {.name = "csv",
                                            .reads_patterns = true,
                                            .open = open_csv,
                                            .read = csv_read_rows,
+                                           .read_weights = csv_read_weights,
+                                           .describe_weight = csv_describe_weight,
                                            .inspect = csv_inspect,
                                            .describe = csv_describe,
                                            .labels = csv_labels,

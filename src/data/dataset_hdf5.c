@@ -31,8 +31,8 @@ struct hdf5 {
     hid_t file; /* -1: not open */
     int descriptor;
     uint64_t bytes; /* of the file when it was opened */
-    size_t n_inputs, n_targets;
-    struct column *inputs, *targets;
+    size_t n_inputs, n_targets, n_weights;
+    struct column *inputs, *targets, *weights;
     struct channels_last layout;
 };
 
@@ -272,9 +272,14 @@ static status check_names(const struct hdf5 *h, bool wants_classes) {
 }
 
 static status open_and_check(struct hdf5 *h) {
+    size_t weights;
     TRY(open_file(h));
     TRY(open_columns(h, h->inputs, h->n_inputs, &h->base.input_size));
-    return open_columns(h, h->targets, h->n_targets, &h->base.target_size);
+    TRY(open_columns(h, h->targets, h->n_targets, &h->base.target_size));
+    TRY(status_prefix(open_columns(h, h->weights, h->n_weights, &weights), "dataset.weights"));
+    if (h->n_weights == 0 || weights == 1) return OK;
+    return status_new(STATUS_DATA, "dataset.weights: %s: dataset '%s' has %zu values a row instead of one weight",
+                      h->path, h->weights->name, weights);
 }
 
 /* Reads the first and the last row as training does, to find errors that libhdf5 reports only for values. Skips rows of
@@ -297,6 +302,7 @@ static status look(void *context) {
     struct hdf5 *h = context;
     TRY(open_and_check(h));
     TRY(try_rows(h, h->inputs, h->n_inputs));
+    TRY(try_rows(h, h->weights, h->n_weights));
     return try_rows(h, h->targets, h->n_targets);
 }
 
@@ -307,6 +313,10 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     TRY(use_trained_names(h, config, COLUMN_TARGET, &targets));
     h->inputs = make_columns(h, &inputs, &config->input_groups, "x", &h->n_inputs);
     if (!config->without_targets) h->targets = make_columns(h, &targets, &config->target_groups, "y", &h->n_targets);
+    if (config->weights && !config->without_targets) {
+        struct string_list weights = {.items = &(const char *){config->weights}, .count = 1};
+        h->weights = make_columns(h, &weights, &(struct string_groups){0}, NULL, &h->n_weights);
+    }
     TRY(check_names(h, wants_classes));
     TRY(hdf5_try_in_child(h->path, look, h));
     TRY(open_and_check(h));
@@ -341,6 +351,7 @@ static void close_hdf5(struct source *source) {
     hdf5_enter(&silence);
     close_columns(h->inputs, h->n_inputs);
     close_columns(h->targets, h->n_targets);
+    close_columns(h->weights, h->n_weights);
     if (h->file >= 0) H5Fclose(h->file);
     hdf5_leave(&silence);
     channels_last_free(&h->layout);
@@ -393,6 +404,21 @@ static status read_hdf5(struct source *source, size_t first, size_t count, doubl
     return s;
 }
 
+static status read_weights(struct source *source, size_t first, size_t count, double *weights) {
+    const struct hdf5 *h = (struct hdf5 *)source;
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    status s = check_length(h);
+    if (s == OK) s = read_columns(h, h->weights, h->n_weights, first, count, weights, 1);
+    hdf5_leave(&silence);
+    return s;
+}
+
+static void describe_weight(const struct source *source, size_t row, struct text *out) {
+    const struct hdf5 *h = (const struct hdf5 *)source;
+    text_printf(out, "%s: dataset '%s', row %zu", h->path, h->weights->name, row);
+}
+
 static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
     const struct hdf5 *h = (struct hdf5 *)source;
     struct hdf5_silence silence;
@@ -427,6 +453,8 @@ const struct dataset_format dataset_hdf5 = {.name = "hdf5",
                                             .has_layout = true,
                                             .open = open_hdf5,
                                             .read = read_hdf5,
+                                            .read_weights = read_weights,
+                                            .describe_weight = describe_weight,
                                             .read_bytes = read_bytes,
                                             .columns = columns_of,
                                             .shape_of_name = shape_of_name,

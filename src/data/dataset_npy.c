@@ -22,8 +22,8 @@ struct npy {
     struct arena *arena;
     struct file files[2]; /* inputs and targets; .npz has one */
     struct zip zip;
-    struct npy_array inputs, targets;
-    const char *names[2]; /* .npz: of the arrays */
+    struct npy_array inputs, targets, weights; /* weights: .npz */
+    const char *names[2];                      /* .npz: of the arrays */
     struct channels_last layout;
 };
 
@@ -52,11 +52,16 @@ static status open_file(struct npy *npy, int index, const char *path) {
     return io_open(path, &file->fd);
 }
 
-/* The arrays of the inputs and the targets have the same rows. */
+/* All arrays have the same rows. */
 static status check_rows(const struct npy *npy) {
-    if (!npy->targets.name || npy->inputs.of.rows == npy->targets.of.rows) return OK;
-    return status_new(STATUS_DATA, "%s has %zu rows, but %s has %zu", npy->inputs.name, npy->inputs.of.rows,
-                      npy->targets.name, npy->targets.of.rows);
+    const struct npy_array *others[] = {&npy->targets, &npy->weights};
+    for (size_t i = 0; i < 2; i++)
+        if (others[i]->name && npy->inputs.of.rows != others[i]->of.rows)
+            return status_new(STATUS_DATA, "%s has %zu rows, but %s has %zu", npy->inputs.name, npy->inputs.of.rows,
+                              others[i]->name, others[i]->of.rows);
+    if (!npy->weights.name || npy->weights.of.size == 1) return OK;
+    return status_new(STATUS_DATA, "dataset.weights: %s has %zu values a row instead of one weight", npy->weights.name,
+                      npy->weights.of.size);
 }
 
 static status check_count(const struct string_list *names, const char *key, const char *format) {
@@ -219,7 +224,9 @@ static status open_npz_file(struct npy *npy, const struct dataset_config *config
     TRY(zip_open(npy->files[0].fd, npy->files[0].path, npy->files[0].bytes, npy->arena, &npy->zip));
     TRY(choose_arrays(npy, config, is_npz ? (const struct npy *)train : NULL));
     TRY(open_array(npy, npy->names[0], &npy->inputs));
-    return config->without_targets ? OK : open_array(npy, npy->names[1], &npy->targets);
+    if (config->without_targets) return OK;
+    if (config->weights) TRY(status_prefix(open_array(npy, config->weights, &npy->weights), "dataset.weights"));
+    return open_array(npy, npy->names[1], &npy->targets);
 }
 
 /* ---- the source ---- */
@@ -242,6 +249,7 @@ static void close_npy(struct source *source) {
     struct npy *npy = (struct npy *)source;
     npy_array_free(&npy->inputs);
     npy_array_free(&npy->targets);
+    npy_array_free(&npy->weights);
     for (int i = 0; i < 2; i++) /* nothing was written that could be lost */
         if (npy->files[i].fd >= 0) status_free(io_close(npy->files[i].fd, npy->files[i].path));
     channels_last_free(&npy->layout);
@@ -289,6 +297,14 @@ static status read_npy(struct source *source, size_t first, size_t count, double
         channels_last_apply(&npy->layout, inputs, count, sizeof *inputs);
     }
     return targets ? npy_array_read(&npy->targets, first, count, targets) : OK;
+}
+
+static status read_weights(struct source *source, size_t first, size_t count, double *weights) {
+    return npy_array_read(&((struct npy *)source)->weights, first, count, weights);
+}
+
+static void describe_weight(const struct source *source, size_t row, struct text *out) {
+    npy_array_describe(&((const struct npy *)source)->weights, row, 0, out);
 }
 
 static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
@@ -370,6 +386,8 @@ const struct dataset_format dataset_npz = {.name = "npz",
                                            .has_layout = true,
                                            .open = open_npz,
                                            .read = read_npy,
+                                           .read_weights = read_weights,
+                                           .describe_weight = describe_weight,
                                            .read_bytes = read_bytes,
                                            .describe = describe_npy,
                                            .close = close_npy,

@@ -223,7 +223,7 @@ static status read_value(struct csv *csv, size_t column, const char **text) {
     sqlite3_stmt *statement = records->statement;
     int at = (int)column, type = sqlite3_column_type(statement, at);
     const struct role *role = &csv->roles[column];
-    bool stays = role->is_target || column_builder_wants_text(&csv->builders[role->at]);
+    bool stays = role->is_target || (!role->is_weight && column_builder_wants_text(&csv->builders[role->at]));
     *text = "";
     if (type == SQLITE_NULL) return OK;
     if (type == SQLITE_BLOB) return bad_value(csv, column, "a blob is not a number or text");
@@ -332,6 +332,8 @@ const struct dataset_format dataset_sqlite = {.name = "sqlite",
                                               .has_queries = true,
                                               .open = open_sqlite,
                                               .read = csv_read_rows,
+                                              .read_weights = csv_read_weights,
+                                              .describe_weight = csv_describe_weight,
                                               .describe = csv_describe,
                                               .labels = csv_labels,
                                               .columns = csv_columns,

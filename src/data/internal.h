@@ -55,6 +55,11 @@ struct dataset_format {
      * NULL. Not thread-safe. */
     status (*read)(struct source *source, size_t first, size_t count, double *inputs, double *targets);
 
+    /* Reads the weights (count) of the same rows, with dataset.weights; NULL: the format has none. */
+    status (*read_weights)(struct source *source, size_t first, size_t count, double *weights);
+    /* Adds the place of the weight of [row] for a message. */
+    void (*describe_weight)(const struct source *source, size_t row, struct text *out);
+
     /* With is_bytes: reads the inputs (count, input_size) of the same rows. */
     status (*read_bytes)(struct source *source, size_t first, size_t count, uint8_t *inputs);
 
@@ -211,6 +216,7 @@ struct table {
     struct byte_table values; /* of the bytes, after table_finish */
     void *targets;            /* (rows, target_size) int64_t or float; NULL: not in memory */
     bool is_raw;              /* in memory and not yet scaled */
+    double *weights;          /* (rows) of dataset.weights; NULL: none */
 
     double *chunk; /* (chunk_rows, max of input_size and target_size): read buffer */
     size_t chunk_rows;
@@ -285,6 +291,13 @@ status table_read(struct table *table, const struct selection *rows, const int64
 /* Fits mean and scale to the training rows: StandardScaler (population variance, constant feature: 1) or
  * MinMaxScaler. */
 status scaler_fit(struct scaler *scaler, struct table *table, const struct selection *rows, size_t count);
+
+/* ---- weights ---- */
+
+/* Reads dataset.weights, if it is given, and sets the weights of the tables and those of [info]. STATUS_DATA with the
+ * place of the first weight that is negative or not finite, or if all of a part are 0. */
+status weights_read(const struct dataset_config *config, struct table *tables, int n_tables,
+                    const struct selection *train, const struct selection *validation, struct dataset_info *info);
 
 /* ---- named parts ---- */
 

@@ -153,6 +153,23 @@ static status read_joined(struct source *source, size_t first, size_t count, dou
     return read_parts((struct joined *)source, first, count, inputs, NULL, targets);
 }
 
+static status read_weights(struct source *source, size_t first, size_t count, double *weights) {
+    const struct joined *j = (struct joined *)source;
+    for (size_t done = 0, i = file_of(j, first); done < count; i++) {
+        size_t row = first + done, n = j->first[i + 1] - row;
+        if (n > count - done) n = count - done;
+        if (n) TRY(j->sources[i]->format->read_weights(j->sources[i], row - j->first[i], n, weights + done));
+        done += n;
+    }
+    return OK;
+}
+
+static void describe_weight(const struct source *source, size_t row, struct text *out) {
+    const struct joined *j = (const struct joined *)source;
+    size_t file = file_of(j, row);
+    j->sources[file]->format->describe_weight(j->sources[file], row - j->first[file], out);
+}
+
 static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
     return read_parts((struct joined *)source, first, count, NULL, inputs, NULL);
 }
@@ -170,6 +187,8 @@ static struct column_list columns_of(const struct source *source, struct arena *
 
 static const struct dataset_format format_joined = {.name = "joined",
                                                     .read = read_joined,
+                                                    .read_weights = read_weights,
+                                                    .describe_weight = describe_weight,
                                                     .read_bytes = read_bytes,
                                                     .describe = describe_joined,
                                                     .columns = columns_of,

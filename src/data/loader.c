@@ -27,6 +27,7 @@ struct loader {
 
     size_t slots;
     char **inputs, **targets; /* (slots): a batch each */
+    float **weights;          /* (slots): of a batch each; NULL: the rows have none */
 
     bool has_thread;
     pthread_t thread;
@@ -69,6 +70,9 @@ static status read_batch(struct loader *loader, size_t batch) {
     const int64_t *positions = loader->indices + span.first;
     if (rows == 0) return OK;
     TRY(dataset_read(loader->dataset, loader->part, positions, rows, loader->inputs[slot], loader->targets[slot]));
+    if (loader->weights)
+        dataset_read_weights(loader->dataset, loader->part, positions, rows, loader->part == DATASET_TRAIN,
+                             loader->weights[slot]);
     if (!loader->image) return OK;
     float *inputs = (float *)(void *)loader->inputs[slot];
     dataset_augment(loader->dataset, loader->epoch, positions, rows, inputs, loader->image);
@@ -128,13 +132,18 @@ static status allocate(struct loader *loader, size_t slots) {
     }
     loader->inputs = calloc(slots, sizeof *loader->inputs);
     loader->targets = calloc(slots, sizeof *loader->targets);
-    if (!loader->inputs || !loader->targets) return status_memory("the batches of the loader");
+    if (info->has_weights) loader->weights = calloc(slots, sizeof *loader->weights);
+    bool has_all = loader->inputs && loader->targets && (loader->weights || !info->has_weights);
+    if (!has_all) return status_memory("the batches of the loader");
     loader->slots = slots;
     for (size_t i = 0; i < slots; i++) {
         TRY(rows_alloc(loader->batch_rows, info->input_size * sizeof(float), "the inputs of a batch", &block));
         loader->inputs[i] = block;
         TRY(rows_alloc(loader->batch_rows, target_bytes, "the targets of a batch", &block));
         loader->targets[i] = block;
+        if (!loader->weights) continue;
+        TRY(rows_alloc(loader->batch_rows, sizeof(float), "the weights of a batch", &block));
+        loader->weights[i] = block;
     }
     return OK;
 }
@@ -265,9 +274,11 @@ void loader_destroy(struct loader *loader) {
     for (size_t i = 0; i < loader->slots; i++) {
         buffer_free(loader->inputs[i]);
         buffer_free(loader->targets[i]);
+        if (loader->weights) buffer_free(loader->weights[i]);
     }
     free(loader->inputs);
     free(loader->targets);
+    free(loader->weights);
     buffer_free(loader->indices);
     buffer_free(loader->scratch);
     buffer_free(loader->cumulative);
@@ -287,6 +298,7 @@ void loader_visit(const struct loader *loader, loader_visitor *visit, void *user
     for (size_t i = 0; i < loader->slots; i++) {
         visit(user, loader->inputs[i], loader->batch_rows * info->input_size * sizeof(float));
         visit(user, loader->targets[i], loader->batch_rows * dataset_target_bytes(info));
+        if (loader->weights) visit(user, loader->weights[i], loader->batch_rows * sizeof(float));
     }
 }
 
@@ -355,7 +367,8 @@ status loader_next(struct loader *loader, struct batch *out) {
     *out = (struct batch){.rows = span.rows,
                           .inputs = (const float *)(const void *)loader->inputs[slot],
                           .targets = loader->targets[slot],
-                          .positions = loader->indices + span.first};
+                          .positions = loader->indices + span.first,
+                          .weights = loader->weights ? loader->weights[slot] : NULL};
     loader->taken++;
     return OK;
 }

@@ -15,6 +15,7 @@ struct batch {
     const float *inputs;      /* (rows, input_size); INPUT_TOKENS: int32_t, cast */
     const void *targets;      /* (rows, target_size): int64_t classes or float values */
     const int64_t *positions; /* (rows) of the part: see dataset_row */
+    const float *weights;     /* (rows) of dataset_read_weights; NULL: the dataset has none */
 };
 
 struct loader;

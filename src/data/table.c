@@ -88,6 +88,7 @@ void table_free(struct table *table) {
     buffer_free(table->exact);
     buffer_free(table->bytes);
     buffer_free(table->targets);
+    buffer_free(table->weights);
     byte_table_free(&table->values);
     free(table->order);
     *table = (struct table){0};

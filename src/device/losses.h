@@ -15,13 +15,21 @@ struct loss_sums {
     double loss;    /* sum over [count] */
     double count;   /* denominator of the mean: rows, elements, or the weights of classes */
     double correct; /* positions, of [scored], whose largest output is the target class; 0 for other losses */
-    double scored;
+    double scored;  /* both weighted by rows */
+};
+
+/* Weights of the rows of a batch: each loss, and each derivative, is multiplied by that of its row. */
+struct row_weights {
+    const float *values; /* (rows), in device memory; NULL: all 1 */
+    bool is_counted;     /* loss_sums.count is weighted, too */
 };
 
 struct cross_entropy_options {
     float label_smoothing;
     const double *weight; /* (classes), in host memory; NULL: all 1 */
     int64_t ignored;      /* target that is ignored */
+    struct row_weights rows;
+    size_t row_positions; /* positions of a row; with rows.values */
 };
 
 enum elementwise_loss {
@@ -45,6 +53,14 @@ struct elementwise_options {
     float alpha, gamma;       /* LOSS_FOCAL: a = alpha t + (1 - alpha) (1 - t); negative: 1 */
     const double *pos_weight; /* LOSS_BCE_WITH_LOGITS: (pos_weights), repeated over the elements; in host memory */
     size_t pos_weights;       /* 0: all 1 */
+    struct row_weights rows;
+    size_t row_elements; /* elements of a row; with rows.values */
+};
+
+struct dice_options {
+    float smooth;
+    struct row_weights rows;
+    size_t row_masks; /* masks of a row; with rows.values */
 };
 
 struct loss_ops {
@@ -60,9 +76,10 @@ struct loss_ops {
     /* outputs and targets (masks, size), p = sigmoid(output): sums->loss += over the masks of
      * 1 - (2 sum(p t) + smooth) / (sum(p) + sum(t) + smooth), sums->count += masks; doutputs, unless NULL, = derivative
      * * factor */
-    void (*dice)(struct device *, float smooth, const float *outputs, const float *targets, size_t masks, size_t size,
-                 float factor, float *doutputs, struct loss_sums *sums);
-    /* sums->loss += over the elements, sums->count += counted; doutputs (count), unless NULL, = derivative * factor */
+    void (*dice)(struct device *, const struct dice_options *, const float *outputs, const float *targets, size_t masks,
+                 size_t size, float factor, float *doutputs, struct loss_sums *sums);
+    /* sums->loss += over the elements, sums->count += counted (with rows.is_counted times the mean weight); doutputs
+     * (count), unless NULL, = derivative * factor */
     void (*elementwise)(struct device *, const struct elementwise_options *, const float *outputs, const float *targets,
                         size_t count, float factor, double counted, float *doutputs, struct loss_sums *sums);
     /* classes (rows, count) = x (rows, count), whose values are integers; a row of x is [stride] values long */

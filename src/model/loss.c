@@ -18,9 +18,10 @@ static const struct schema_variant *variant_at(size_t index) {
 }
 
 void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
-              const void *targets, size_t rows, float scale, struct loss_sums *sums) {
+              const void *targets, const float *weights, size_t rows, float scale, struct loss_sums *sums) {
     half_set(model, half_loss(model));
-    loss->run(config, model->device, &model->out, output, targets, rows, scale, model_output_gradient(model), sums);
+    loss->run(config, model->device, &model->out, output, targets, &(struct row_weights){.values = weights}, rows,
+              scale, model_output_gradient(model), sums);
     half_set(model, (struct half_operands){0});
 }
 
@@ -124,9 +125,13 @@ struct loss_positions loss_positions_of(const struct shape *output, size_t rows)
 }
 
 void loss_mean_of_elements(const struct elementwise_options *options, struct device *device,
-                           const struct shape *output_shape, const float *output, const void *targets, size_t rows,
-                           float scale, float *gradient, struct loss_sums *sums) {
-    size_t count = rows * shape_elements(output_shape);
-    device_ops(device)->losses->elementwise(device, options, output, targets, count, scale / (float)count,
-                                            (double)count, gradient, sums);
+                           const struct shape *output_shape, const float *output, const void *targets,
+                           const struct row_weights *weights, size_t rows, float scale, float *gradient,
+                           struct loss_sums *sums) {
+    size_t row_elements = shape_elements(output_shape), count = rows * row_elements;
+    struct elementwise_options own = *options;
+    own.rows = *weights;
+    own.row_elements = row_elements;
+    device_ops(device)->losses->elementwise(device, &own, output, targets, count, scale / (float)count, (double)count,
+                                            gradient, sums);
 }

@@ -26,9 +26,11 @@ struct loss_type {
     /* Checks that the model's output matches the targets: [target_size] values, or as many positions of [classes]
      * classes. */
     status (*check)(const void *config, const struct shape *output, size_t target_size, int64_t classes);
-    /* sums += this batch; gradient (rows, output), unless NULL, = d(mean loss of this batch)/d(output) * scale */
+    /* [weights]: of the rows. sums += this batch; gradient (rows, output), unless NULL, = d(mean loss of this
+     * batch)/d(output) * scale */
     void (*run)(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums);
+                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
+                struct loss_sums *sums);
     /* The output and its gradient may be 16 bits, as set on the device (struct half_operands). */
     bool accepts_half;
     /* Its config is a struct objective: several losses. */
@@ -50,9 +52,10 @@ status loss_check(const struct loss_type *loss, const void *config, const struct
 status loss_check_output(const struct loss_type *loss, const void *config, const struct model *model,
                          const struct shape *output, const struct loss_targets *targets);
 
-/* Computes the loss of a batch from [output] of model_forward, and its gradient where model_backward reads it. */
+/* Computes the loss of a batch from [output] of model_forward, with the mean of loss times weight (rows; NULL: all 1)
+ * over the rows, and its gradient where model_backward reads it. */
 void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
-              const void *targets, size_t rows, float scale, struct loss_sums *sums);
+              const void *targets, const float *weights, size_t rows, float scale, struct loss_sums *sums);
 
 /* Adds a sentence with the layer's position in the config if the model ends in a softmax or sigmoid that the loss
  * applies itself: gradients are then small, and training is slow or does not progress. After model_plan. */

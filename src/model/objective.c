@@ -165,7 +165,8 @@ void objective_host_targets(const struct objective *o, size_t term, const void *
 }
 
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums) {
+                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
+                struct loss_sums *sums) {
     const struct objective *o = config;
     const struct device_ops *ops = device_ops(device);
     (void)output_shape;
@@ -173,8 +174,8 @@ static void run(const void *config, struct device *device, const struct shape *o
     device_zero(device, o->sums, o->count * sizeof *o->sums);
     for (size_t i = 0; i < o->count; i++) {
         const struct objective_term *t = &o->terms[i];
-        t->loss->run(t->config, device, &t->output.shape, t->outputs, t->targets, rows, scale * (float)t->weight,
-                     gradient ? t->gradient : NULL, &o->sums[i]);
+        t->loss->run(t->config, device, &t->output.shape, t->outputs, t->targets, weights, rows,
+                     scale * (float)t->weight, gradient ? t->gradient : NULL, &o->sums[i]);
         if (gradient)
             ops->copy_columns(device, t->gradient, t->output.size, gradient + t->output.first, o->output_size, rows,
                               t->output.size);

@@ -13,10 +13,12 @@ static void run_pass(const struct trainer *t, size_t rows, bool is_training) {
     const void *config = t->loss_config;
     const float *output = model_forward(t->model, &pass, batch.inputs);
     if (!is_training) {
-        t->loss->run(config, t->device, &t->model->out, output, batch.targets, rows, 1, NULL, &t->memory.results->sums);
+        t->loss->run(config, t->device, &t->model->out, output, batch.targets,
+                     &(struct row_weights){.values = batch.weights, .is_counted = true}, rows, 1, NULL,
+                     &t->memory.results->sums);
         return;
     }
-    loss_run(t->loss, config, t->model, output, batch.targets, rows, 1, &t->memory.results->sums);
+    loss_run(t->loss, config, t->model, output, batch.targets, batch.weights, rows, 1, &t->memory.results->sums);
     model_backward(t->model, &pass, batch.inputs, NULL, NULL);
 }
 
@@ -51,6 +53,7 @@ status dry_run_forward(struct model *model, struct device *device, const struct 
     device_dry_run_begin(device);
     const float *output = model_forward(model, &pass, batch->inputs);
     struct loss_sums *sums = (struct loss_sums *)model->params.values; /* any address: nothing is written */
-    if (loss) loss->run(loss_config, device, &model->out, output, batch->targets, batch->rows, 1, NULL, sums);
+    struct row_weights weights = {.values = batch->weights, .is_counted = true};
+    if (loss) loss->run(loss_config, device, &model->out, output, batch->targets, &weights, batch->rows, 1, NULL, sums);
     return device_dry_run_end(device);
 }

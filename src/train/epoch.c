@@ -21,7 +21,7 @@ static status run_pass(void *user) {
     const struct work *w = user;
     const struct trainer *t = w->trainer;
     const float *outputs = model_forward(t->model, &w->pass, w->batch.inputs);
-    evaluation_add_loss(t->evaluation, outputs, w->batch.targets, w->batch.rows);
+    evaluation_add_loss(t->evaluation, outputs, &w->batch);
     return OK;
 }
 
@@ -32,7 +32,7 @@ static status evaluate_batch(struct trainer *t) {
     if (batch.rows == 0) return OK;
     struct work work = {t, parts_pass(t, batch.rows, false), fed};
     TRY(recordings_run(t->evaluations, &(struct recording_key){.rows = batch.rows}, run_pass, &work));
-    return evaluation_add_metrics(t->evaluation, model_output(t->model, fed.inputs), batch.targets, batch.rows);
+    return evaluation_add_metrics(t->evaluation, model_output(t->model, fed.inputs), &batch);
 }
 
 /* Before each batch the ranks exchange whether one of them received a stop request. All ranks do it equally often,

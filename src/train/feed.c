@@ -11,14 +11,17 @@ struct feed {
     size_t input_bytes, target_bytes; /* of a row */
     float *inputs, *next_inputs;      /* (rows, input_size); NULL: batches are used where they are */
     void *targets, *next_targets;     /* (rows, target_size); NULL also when target_size is 0 */
+    float *weights, *next_weights;    /* (rows); NULL also when the rows have none */
     const struct loader *pinned[MAX_LOADERS];
     size_t pinned_count;
 };
 
+static size_t weight_bytes(const struct dataset_info *info) { return info->has_weights ? sizeof(float) : 0; }
+
 static size_t input_bytes(const struct dataset_info *info) { return info->input_size * sizeof(float); }
 
 size_t feed_memory(const struct dataset_info *info, size_t rows) {
-    return 2 * rows * (input_bytes(info) + dataset_target_bytes(info));
+    return 2 * rows * (input_bytes(info) + dataset_target_bytes(info) + weight_bytes(info));
 }
 
 status feed_create(struct device *device, const struct dataset_info *info, size_t rows, struct feed **out) {
@@ -34,6 +37,10 @@ status feed_create(struct device *device, const struct dataset_info *info, size_
         if (!s) s = device_alloc(device, rows * feed->input_bytes, "a batch", (void **)&feed->next_inputs);
         if (!s && feed->target_bytes)
             s = device_alloc(device, rows * feed->target_bytes, "a batch", &feed->next_targets);
+    }
+    if (!s && !device_is_host(device) && info->has_weights) {
+        s = device_alloc(device, rows * sizeof(float), "a batch", (void **)&feed->weights);
+        if (!s) s = device_alloc(device, rows * sizeof(float), "a batch", (void **)&feed->next_weights);
     }
     if (s) {
         feed_destroy(feed);
@@ -64,6 +71,8 @@ void feed_destroy(struct feed *feed) {
     device_free(feed->device, feed->targets);
     device_free(feed->device, feed->next_inputs);
     device_free(feed->device, feed->next_targets);
+    device_free(feed->device, feed->weights);
+    device_free(feed->device, feed->next_weights);
     free(feed);
 }
 
@@ -77,11 +86,18 @@ status feed_next(struct feed *feed, struct loader *loader, struct batch *host, s
 struct batch feed_put(struct feed *feed, const struct batch *batch) {
     struct batch own = *batch;
     if (!feed->inputs) return own;
-    const struct device_transfer pieces[] = {
-        {feed->inputs, feed->next_inputs, batch->inputs, batch->rows * feed->input_bytes},
-        {feed->targets, feed->next_targets, batch->targets, batch->rows * feed->target_bytes}};
-    device_upload_async(feed->device, pieces, feed->target_bytes ? 2 : 1);
+    struct device_transfer pieces[3] = {
+        {feed->inputs, feed->next_inputs, batch->inputs, batch->rows * feed->input_bytes}};
+    size_t count = 1;
+    if (feed->target_bytes)
+        pieces[count++] = (struct device_transfer){feed->targets, feed->next_targets, batch->targets,
+                                                   batch->rows * feed->target_bytes};
+    if (feed->weights)
+        pieces[count++] = (struct device_transfer){feed->weights, feed->next_weights, batch->weights,
+                                                   batch->rows * sizeof *batch->weights};
+    device_upload_async(feed->device, pieces, count);
     own.inputs = feed->inputs;
     own.targets = feed->targets;
+    own.weights = feed->weights;
     return own;
 }

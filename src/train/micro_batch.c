@@ -68,7 +68,7 @@ static status run_pass(void *user) {
     activity_phase(t->activity, ACTIVITY_FORWARD);
     const float *output = model_forward(t->model, &w->pass, w->batch.inputs);
     TRY(take_failure(t));
-    loss_run(t->loss, t->loss_config, t->model, output, w->batch.targets, w->batch.rows, w->key.scale,
+    loss_run(t->loss, t->loss_config, t->model, output, w->batch.targets, w->batch.weights, w->batch.rows, w->key.scale,
              &t->memory.results->sums);
     if (w->key.is_update) device_update_check(t);
     activity_phase(t->activity, ACTIVITY_BACKWARD);

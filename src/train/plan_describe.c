@@ -7,6 +7,7 @@
 #include "train/save.h"
 
 #define MIB (1024.0 * 1024.0)
+#define MAX_SCALES 8 /* targets whose scale is printed */
 
 enum layer_column { LAYER_NAME, LAYER_TYPE, LAYER_INPUT, LAYER_OUTPUT, LAYER_COLUMNS };
 
@@ -172,6 +173,21 @@ static void describe_rows(const struct plan *p, struct text *out) {
         text_printf(out, "%zu target value%s a row\n", info->target_size, text_plural(info->target_size, "s"));
 }
 
+/* How targets are scaled and rows weighted, fitted to the training rows. */
+static void describe_targets(const struct plan *p, struct text *out) {
+    const struct target_scale *scale = p->info.target_scale;
+    const struct dataset_weights *weights = &p->info.weights;
+    if (scale) text_printf(out, "\ntarget_scale   %s", target_scale_names[scale->type]);
+    for (size_t i = 0; scale && scale->type != TARGET_SCALE_LOG1P && i < scale->size && i < MAX_SCALES; i++)
+        text_printf(out, "%s(y - %g) / %g", i ? ", " : ": ", scale->mean[i], scale->scale[i]);
+    if (scale && scale->type != TARGET_SCALE_LOG1P && scale->size > MAX_SCALES)
+        text_printf(out, ", and %zu more", scale->size - MAX_SCALES);
+    if (p->info.has_weights)
+        text_printf(out, "\nweights        '%s', %g to %g, divided by their mean %g", p->config->dataset.weights,
+                    weights->min, weights->max, weights->mean);
+    if (scale || p->info.has_weights) text_add(out, "\n");
+}
+
 static void describe_columns(const struct plan *p, struct text *out) {
     struct text columns = {0};
     if (p->dataset) dataset_describe_columns(p->dataset, &p->config->dataset, &columns);
@@ -243,6 +259,7 @@ static void describe_gradients(const struct plan *p, struct text *out) {
 void plan_describe(const struct plan *p, struct text *out) {
     describe_rows(p, out);
     describe_columns(p, out);
+    if (p->dataset) describe_targets(p, out);
     describe_layers(p->model, out);
     describe_processes(p, out);
     describe_run(p, out);

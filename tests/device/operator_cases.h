@@ -189,12 +189,17 @@ static void losses(struct device *d, struct results *r) {
     const struct loss_ops *ops = device_ops(d)->losses;
     float *x = random_values(TOKENS * OUT, 1), *t = random_values(TOKENS * OUT, 2);
     double weight[OUT], pos_weight[3] = {0.5, 1, 3};
+    float row_weights[TOKENS];
     int64_t targets[TOKENS];
+    for (int i = 0; i < TOKENS; i++) row_weights[i] = (float)(i % 5) * 0.75f;
     for (int c = 0; c < OUT; c++) weight[c] = 0.25 + c % 4;
     for (int i = 0; i < TOKENS; i++) targets[i] = i % 7 == 3 ? -100 : i * 31 % OUT;
-    for (int i = 0; i < 4; i++) {
-        struct cross_entropy_options o = {
-            .label_smoothing = i & 1 ? 0.1f : 0, .weight = i & 2 ? weight : NULL, .ignored = -100};
+    for (int i = 0; i < 16; i++) {
+        struct cross_entropy_options o = {.label_smoothing = i & 1 ? 0.1f : 0,
+                                          .weight = i & 2 ? weight : NULL,
+                                          .ignored = -100,
+                                          .rows = {i & 4 ? row_weights : NULL, i & 8},
+                                          .row_positions = 2};
         struct loss_sums sums = {0};
         ops->cross_entropy(d, &o, x, targets, TOKENS, OUT, 0.5f, next(r, TOKENS * OUT), &sums);
         ops->cross_entropy(d, &o, x, targets, TOKENS, OUT, 1, NULL, &sums);
@@ -213,16 +218,23 @@ static void losses(struct device *d, struct results *r) {
         for (int i = 0; loss == LOSS_FOCAL && i < TOKENS * OUT; i++) t[i] = (float)(i % 3 == 0);
         for (int i = 0; loss == LOSS_KL_DIV && i < TOKENS * OUT; i++) t[i] = i % 5 ? fabsf(t[i]) : 0;
         ops->elementwise(d, &o, x, t, TOKENS * OUT, 0.1f, 3, next(r, TOKENS * OUT), &sums);
+        for (int counted = 0; counted < 2; counted++) {
+            o.rows = (struct row_weights){row_weights, counted};
+            o.row_elements = OUT;
+            ops->elementwise(d, &o, x, t, TOKENS * OUT, 0.1f, 3, next(r, TOKENS * OUT), &sums);
+        }
         put_sums(r, &sums);
     }
-    for (int i = 0; i < 2; i++) {
-        struct cross_entropy_options o = {.weight = i ? weight : NULL, .ignored = -100};
+    for (int i = 0; i < 3; i++) {
+        struct cross_entropy_options o = {
+            .weight = i ? weight : NULL, .ignored = -100, .rows = {i ? row_weights : NULL, i > 1}, .row_positions = 2};
         struct loss_sums sums = {0};
         ops->nll(d, &o, x, targets, TOKENS, OUT, 0.5f, next(r, TOKENS * OUT), &sums);
         ops->nll(d, &o, x, targets, TOKENS, OUT, 1, NULL, &sums);
         put_sums(r, &sums);
-        ops->dice(d, 1e-5f, x, t, i ? TOKENS : 1, i ? OUT : TOKENS * OUT, 0.5f, next(r, TOKENS * OUT), &sums);
-        ops->dice(d, 1, x, t, TOKENS, OUT, 1, NULL, &sums);
+        ops->dice(d, &(struct dice_options){1e-5f, {i ? row_weights : NULL, i > 1}, 1}, x, t, i ? TOKENS : 1,
+                  i ? OUT : TOKENS * OUT, 0.5f, next(r, TOKENS * OUT), &sums);
+        ops->dice(d, &(struct dice_options){1, {row_weights, i > 1}, 2}, x, t, TOKENS, OUT, 1, NULL, &sums);
         put_sums(r, &sums);
     }
     int64_t classes[TOKENS * 2];

@@ -101,7 +101,7 @@ static inline double loss_of(struct fixture *f, bool gradient) {
     struct loss_sums sums = {0};
     const float *output = model_forward(f->model, &pass, f->inputs);
     const void *targets = f->loss->wants_classes ? (const void *)f->classes : (const void *)f->values;
-    f->loss->run(f->loss_config, f->device, &f->model->out, output, targets, f->rows, 1,
+    f->loss->run(f->loss_config, f->device, &f->model->out, output, targets, &(struct row_weights){0}, f->rows, 1,
                  gradient ? model_output_gradient(f->model) : NULL, &sums);
     if (gradient) {
         params_zero_gradients(&f->model->params, f->device);

@@ -176,8 +176,8 @@ static double train_pass(struct fixture *f, const float **output) {
     struct loss_sums sums = {0};
     const void *targets = f->loss->wants_classes ? (const void *)f->classes : (const void *)f->values;
     *output = model_forward(f->model, &pass, f->inputs);
-    f->loss->run(f->config.loss.config, f->device, &f->model->out, *output, targets, f->rows, 1,
-                 model_output_gradient(f->model), &sums);
+    f->loss->run(f->config.loss.config, f->device, &f->model->out, *output, targets, &(struct row_weights){0}, f->rows,
+                 1, model_output_gradient(f->model), &sums);
     params_zero_gradients(&f->model->params, f->device);
     model_backward(f->model, &pass, f->inputs, NULL, NULL);
     return sums.loss / sums.count;

@@ -46,7 +46,8 @@ static void run_case(const json_t *vector) {
             ((float *)t)[i] = (float)json_number_value(value);
     }
     ck_assert(!device_create("cpu", &device));
-    type->run(loss.config, device, &shape, x, t, count / shape_elements(&shape), 0.5f, gradient, &sums);
+    type->run(loss.config, device, &shape, x, t, &(struct row_weights){0}, count / shape_elements(&shape), 0.5f,
+              gradient, &sums);
     double mean = json_number_value(json_object_get(vector, "loss"));
     ck_assert_msg(fabs(sums.loss / sums.count - mean) < 2e-7 * (1 + fabs(mean)), "%s: expected %.9g, got %.9g", config,
                   mean, sums.loss / sums.count);
@@ -56,7 +57,8 @@ static void run_case(const json_t *vector) {
                       (double)gradient[i]);
     }
     struct loss_sums again = {0};
-    type->run(loss.config, device, &shape, x, t, count / shape_elements(&shape), 1, NULL, &again);
+    type->run(loss.config, device, &shape, x, t, &(struct row_weights){0}, count / shape_elements(&shape), 1, NULL,
+              &again);
     ck_assert(again.loss == sums.loss && again.count == sums.count && again.correct == sums.correct);
     device_destroy(device);
     document_destroy(document);
@@ -84,9 +86,9 @@ START_TEST(sums_add_up) {
     float gradient[8];
     struct loss_sums parts = {0}, whole = {0};
     ck_assert(!device_create("cpu", &device));
-    type->run(loss.config, device, &shape, logits, classes, 1, 1, NULL, &parts);
-    type->run(loss.config, device, &shape, logits + 2, classes + 1, 3, 1, NULL, &parts);
-    type->run(loss.config, device, &shape, logits, classes, 4, 1, gradient, &whole);
+    type->run(loss.config, device, &shape, logits, classes, &(struct row_weights){0}, 1, 1, NULL, &parts);
+    type->run(loss.config, device, &shape, logits + 2, classes + 1, &(struct row_weights){0}, 3, 1, NULL, &parts);
+    type->run(loss.config, device, &shape, logits, classes, &(struct row_weights){0}, 4, 1, gradient, &whole);
     ck_assert(fabs(parts.loss - whole.loss) < 1e-12);
     ck_assert(parts.count == 7 && whole.count == 7 && parts.correct == 2 && parts.scored == 3);
     ck_assert_mem_eq(gradient + 4, gradient_of_ignored, sizeof gradient_of_ignored);
@@ -94,7 +96,7 @@ START_TEST(sums_add_up) {
 
     const int64_t nothing[] = {-1, -1};
     struct loss_sums none = {0};
-    type->run(loss.config, device, &shape, logits, nothing, 2, 1, gradient, &none);
+    type->run(loss.config, device, &shape, logits, nothing, &(struct row_weights){0}, 2, 1, gradient, &none);
     ck_assert(none.loss == 0 && none.count == 0 && gradient[0] == 0 && gradient[3] == 0);
     device_destroy(device);
     document_destroy(document);
@@ -114,7 +116,8 @@ START_TEST(many_classes) {
     ck_assert(!device_create("cpu", &device));
     for (int has_gradient = 0; has_gradient < 2; has_gradient++) {
         struct loss_sums sums = {0};
-        type->run(loss.config, device, &shape, logits, targets, 2, 1, has_gradient ? gradient : NULL, &sums);
+        type->run(loss.config, device, &shape, logits, targets, &(struct row_weights){0}, 2, 1,
+                  has_gradient ? gradient : NULL, &sums);
         ck_assert_msg(sums.loss == 200 && sums.correct == 1, "loss %g, %g correct", sums.loss, sums.correct);
     }
     device_destroy(device);

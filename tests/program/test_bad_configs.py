@@ -87,6 +87,7 @@ WRONG = [
     ("checkpoint: {save_every: 5}", "name: 'a\ncheckpoint: {resume: 'auto'}", "test.yaml:8:7: the quotes that open here are closed in line 9 only; close them in this line"),
     ("path: datasets/wine.h5", "path: \"datasets/wine.h5", "test.yaml:2:17: the quotes that open here are not closed"),
     ("loss: cross_entropy", "loss: {type: cross_entropy, colour: 0.1}", "test.yaml:5:29: loss.colour: unknown key (keys here: type, label_smoothing, weight, ignore_index)"),
+    ("targets: y", "targets: y, weights: [a, b]", "dataset.weights: expected"),
 ]
 
 # The same for models that do not go with the data or the rest of the config.

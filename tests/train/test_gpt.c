@@ -123,8 +123,8 @@ static double one_step(struct run *r, size_t step) {
     const struct variant *loss = &config_of(r->file)->loss;
     const float *inputs = (const float *)(const void *)tokens, *output = model_forward(r->model, &pass, inputs);
     loss_type_at((size_t)loss->index)
-        ->run(loss->config, r->device, &r->model->out, output, targets, BATCH, 1, model_output_gradient(r->model),
-              &sums);
+        ->run(loss->config, r->device, &r->model->out, output, targets, &(struct row_weights){0}, BATCH, 1,
+              model_output_gradient(r->model), &sums);
     ck_assert(sums.count == BATCH * BLOCK);
     params_zero_gradients(&r->model->params, r->device);
     model_backward(r->model, &pass, inputs, NULL, NULL);

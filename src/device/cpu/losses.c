@@ -24,6 +24,12 @@ static float weight_of(const struct cross_entropy_options *o, int64_t target) {
     return o->weight ? (float)o->weight[target] : 1;
 }
 
+static float row_weight(const struct row_weights *rows, size_t row) { return rows->values ? rows->values[row] : 1; }
+
+static float row_weight_at(const struct loss_batch *b, size_t position) {
+    return b->options->rows.values ? b->options->rows.values[position / b->options->row_positions] : 1;
+}
+
 /* Buffer for the exponentials when there is no gradient, one piece at a time. */
 #define PIECE 256
 
@@ -37,10 +43,12 @@ static float sum_of_exponentials(const struct loss_batch *b, const float *z, flo
     return sum;
 }
 
-/* log_softmax = z - max - log(sum exp(z - max)); with smoothing e and weights w the loss is
+/* [factor], [row_weight]: of the derivative, of the sums.
+ * log_softmax = z - max - log(sum exp(z - max)); with smoothing e and weights w the loss is
  * (1 - e) w_t (-logp_t) + e / C sum_c w_c (-logp_c). Adds it; dz: its derivative times the factor. */
-static void cross_entropy_row(const struct loss_batch *b, const float *z, size_t target, float *dz,
+static void cross_entropy_row(const struct loss_batch *b, const float *z, size_t target, float row_weight, float *dz,
                               struct loss_sums *sums) {
+    float factor = b->factor * row_weight;
     const double *weight = b->options->weight;
     float smoothing = b->options->label_smoothing, own_weight = weight_of(b->options, (int64_t)target), max;
     size_t classes = b->classes, best = 0;
@@ -55,18 +63,18 @@ static void cross_entropy_row(const struct loss_batch *b, const float *z, size_t
     float log_sum = logf(sum), spread = smoothing / (float)classes;
     double loss = (1 - (double)smoothing) * (double)own_weight * -(double)(z[target] - max - log_sum);
     if (smoothing != 0) loss -= (double)spread * (shifted - weights * (double)log_sum);
-    sums->loss += loss;
-    sums->correct += best == target;
-    sums->scored++;
+    sums->loss += loss * (double)row_weight;
+    sums->correct += best == target ? (double)row_weight : 0;
+    sums->scored += (double)row_weight;
     if (!dz) return;
     float own = (1 - smoothing) * own_weight, whole = own + spread * (float)weights, target_share = dz[target] / sum;
     float target_spread = smoothing == 0 ? 0 : spread * (weight ? (float)weight[target] : 1);
     if (smoothing == 0)
-        for (size_t c = 0; c < classes; c++) dz[c] = dz[c] / sum * whole * b->factor;
+        for (size_t c = 0; c < classes; c++) dz[c] = dz[c] / sum * whole * factor;
     else
         for (size_t c = 0; c < classes; c++)
-            dz[c] = (dz[c] / sum * whole - spread * (weight ? (float)weight[c] : 1)) * b->factor;
-    dz[target] = (target_share * whole - (own + target_spread)) * b->factor;
+            dz[c] = (dz[c] / sum * whole - spread * (weight ? (float)weight[c] : 1)) * factor;
+    dz[target] = (target_share * whole - (own + target_spread)) * factor;
 }
 
 /* Number of partial sums of the loss, so that they do not depend on the number of threads. */
@@ -115,7 +123,8 @@ static void cross_entropy_parts(void *context, size_t first, size_t last) {
         for (size_t i = b->positions * part / PARTS; i < b->positions * (part + 1) / PARTS; i++) {
             float *dz = b->dlogits ? b->dlogits + i * b->classes : NULL;
             if (b->targets[i] != b->options->ignored)
-                cross_entropy_row(b, b->logits + i * b->classes, (size_t)b->targets[i], dz, &p->sums[part]);
+                cross_entropy_row(b, b->logits + i * b->classes, (size_t)b->targets[i], row_weight_at(b, i), dz,
+                                  &p->sums[part]);
             else
                 for (size_t c = 0; dz && c < b->classes; c++) dz[c] = 0;
         }
@@ -124,8 +133,10 @@ static void cross_entropy_parts(void *context, size_t first, size_t last) {
 static void cross_entropy(struct device *device, const struct cross_entropy_options *o, const float *logits,
                           const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
                           struct loss_sums *sums) {
-    double count = 0;
+    double count = 0, weighted = 0;
     for (size_t i = 0; i < positions; i++) count += (double)weight_of(o, targets[i]);
+    for (size_t i = 0; i < positions && o->rows.values; i++)
+        weighted += (double)weight_of(o, targets[i]) * (double)o->rows.values[i / o->row_positions];
     struct loss_batch batch = {.kernels = cpu_kernels_of(device),
                                .options = o,
                                .logits = logits,
@@ -134,7 +145,8 @@ static void cross_entropy(struct device *device, const struct cross_entropy_opti
                                .classes = classes,
                                .factor = count > 0 ? scale / (float)count : 0,
                                .dlogits = dlogits};
-    bool has_all = count == (double)positions && !o->weight && o->label_smoothing == 0; /* none ignored */
+    bool has_all =
+        count == (double)positions && !o->weight && !o->rows.values && o->label_smoothing == 0; /* none ignored */
     batch.is_plain = has_all && classes >= 2 && classes <= SHORT_ROW;
     struct parts parts = {.batch = &batch};
     parallel_for(PARTS, 1 + PARTS * (PARALLEL_FLOATS / 4) / (positions * classes + 1), cross_entropy_parts, &parts);
@@ -143,20 +155,24 @@ static void cross_entropy(struct device *device, const struct cross_entropy_opti
         sums->correct += parts.sums[i].correct;
         sums->scored += parts.sums[i].scored;
     }
-    sums->count += count;
+    sums->count += o->rows.values && o->rows.is_counted ? weighted : count;
 }
 
 static void elementwise(struct device *device, const struct elementwise_options *o, const float *outputs,
                         const float *targets, size_t count, float factor, double counted, float *doutputs,
                         struct loss_sums *sums) {
     (void)device;
+    double weights = 0;
+    size_t row_elements = o->rows.values ? o->row_elements : 1;
     for (size_t i = 0; i < count; i++) {
         float pos_weight = o->pos_weights ? (float)o->pos_weight[i % o->pos_weights] : 1;
         struct slope s = slope_of(o, pos_weight, outputs[i], targets[i]);
-        sums->loss += (double)s.loss;
-        if (doutputs) doutputs[i] = s.derivative * factor;
+        float weight = row_weight(&o->rows, i / row_elements);
+        sums->loss += (double)s.loss * (double)weight;
+        weights += (double)weight;
+        if (doutputs) doutputs[i] = s.derivative * (factor * weight);
     }
-    sums->count += counted;
+    sums->count += o->rows.values && o->rows.is_counted ? counted * (weights / (double)count) : counted;
 }
 
 static void nll(struct device *device, const struct cross_entropy_options *o, const float *log_probabilities,
@@ -165,34 +181,41 @@ static void nll(struct device *device, const struct cross_entropy_options *o, co
     double count = 0;
     (void)device;
     for (size_t i = 0; i < positions; i++) count += (double)weight_of(o, targets[i]);
+    double weighted = 0;
+    size_t row_positions = o->rows.values ? o->row_positions : 1;
     float factor = count > 0 ? scale / (float)count : 0;
     for (size_t i = 0; dx && i < positions * classes; i++) dx[i] = 0;
     for (size_t i = 0; i < positions; i++) {
         const float *x = log_probabilities + i * classes;
         size_t target = (size_t)targets[i], best = 0;
-        float weight = weight_of(o, targets[i]);
+        float weight = weight_of(o, targets[i]), of_row = row_weight(&o->rows, i / row_positions);
         if (targets[i] == o->ignored) continue;
         for (size_t c = 1; c < classes; c++) best = x[c] > x[best] ? c : best;
-        sums->loss -= (double)weight * (double)x[target];
-        sums->correct += best == target;
-        sums->scored++;
-        if (dx) dx[i * classes + target] = -weight * factor;
+        sums->loss -= (double)weight * (double)x[target] * (double)of_row;
+        sums->correct += best == target ? (double)of_row : 0;
+        sums->scored += (double)of_row;
+        weighted += (double)weight * (double)of_row;
+        if (dx) dx[i * classes + target] = -weight * (factor * of_row);
     }
-    sums->count += count;
+    sums->count += o->rows.is_counted ? weighted : count;
 }
 
-static void dice(struct device *device, float smooth, const float *outputs, const float *targets, size_t masks,
-                 size_t size, float factor, float *doutputs, struct loss_sums *sums) {
+static void dice(struct device *device, const struct dice_options *o, const float *outputs, const float *targets,
+                 size_t masks, size_t size, float factor, float *doutputs, struct loss_sums *sums) {
     (void)device;
+    double weights = 0;
+    size_t row_masks = o->rows.values ? o->row_masks : 1;
     for (size_t m = 0; m < masks; m++) {
         struct dice_sums all = {0, 0};
         const float *x = outputs + m * size, *t = targets + m * size;
         for (size_t i = 0; i < size; i++) all = dice_add(all, dice_of(x[i], t[i]));
-        sums->loss += dice_loss(all, smooth);
+        float weight = row_weight(&o->rows, m / row_masks);
+        sums->loss += dice_loss(all, o->smooth) * (double)weight;
+        weights += (double)weight;
         for (size_t i = 0; doutputs && i < size; i++)
-            doutputs[m * size + i] = dice_slope(all, smooth, x[i], t[i]) * factor;
+            doutputs[m * size + i] = dice_slope(all, o->smooth, x[i], t[i]) * (factor * weight);
     }
-    sums->count += (double)masks;
+    sums->count += o->rows.is_counted ? weights : (double)masks;
 }
 
 static void to_classes(struct device *device, const float *x, size_t stride, int64_t *classes, size_t rows,

@@ -40,8 +40,10 @@ struct row_state_join {
 template <bool IS_FAST> struct cross_entropy_rows {
     struct gpu_numbers logits;
     const int64_t *targets;
-    const double *weight; /* (classes) or NULL */
-    const double *count;  /* the divisor of the mean */
+    const double *weight;     /* (classes) or NULL */
+    const double *count;      /* the divisor of the mean */
+    const float *row_weights; /* NULL: all 1 */
+    size_t row_positions;
     float smoothing, scale;
     int64_t ignored;
     size_t classes;
@@ -59,6 +61,8 @@ template <bool IS_FAST> struct cross_entropy_rows {
         if (dlogits.half_output.to)
             __stcs((uint2 *)(dlogits.half_output.to + i * classes + j), dlogits.half_output.of(v));
     }
+
+    __device__ float row_weight(size_t i) const { return row_weights ? row_weights[i / row_positions] : 1; }
 
     __device__ float weight_of(size_t c) const { return weight ? (float)weight[c] : 1; }
 
@@ -112,16 +116,18 @@ template <bool IS_FAST> struct cross_entropy_rows {
         if (smoothing != 0) smooth = smoothed<THREADS>(z, first);
         float largest = all.softmax.largest, log_sum = logf(all.softmax.sum), spread = smoothing / (float)classes;
         double counted = *count;
+        float row_weight_here = row_weight(i);
         float own = (1 - smoothing) * weight_of(target), whole = own + spread * (float)smooth.y;
         if (first == 0) {
             double loss =
                 (1 - (double)smoothing) * (double)weight_of(target) * -(double)(z.one(target) - largest - log_sum);
             if (smoothing != 0)
                 loss -= (double)spread * (smooth.x - (double)largest * smooth.y - smooth.y * (double)log_sum);
-            sums[i] = {loss, 0, all.best == target ? 1.0 : 0.0, 1};
+            double w = row_weight_here;
+            sums[i] = {loss * w, 0, all.best == target ? w : 0.0, w};
         }
         struct row r = {target, largest, whole / all.softmax.sum,
-                        own,    spread,  counted > 0 ? scale / (float)counted : 0};
+                        own,    spread,  counted > 0 ? scale / (float)counted * row_weight_here : 0};
         if (!dlogits.is_wanted()) return;
         size_t left = first < classes ? (classes - first + step - 1) / step : 0; /* fours that are left */
         for (; left > 0 && (left % GROUP > 0 || !is_aligned); left--) {
@@ -166,11 +172,15 @@ template <bool IS_FAST>
 static void run(operator_call &c, const struct cross_entropy_options *o, const float *logits, const int64_t *targets,
                 size_t positions, size_t classes, float scale, float *dlogits, struct loss_sums *sums) {
     double *count = c.scratch<double>(1);
+    bool is_weighted = o->rows.values && o->rows.is_counted;
+    double *weighted = is_weighted ? c.scratch<double>(1) : count;
     struct cross_entropy_rows<IS_FAST> f = {
         .logits = c.in(logits, positions *classes, IS_FAST), .targets = c.in(targets, positions),
-        .weight = c.constant(o->weight, o->weight ? classes : 0), .count = count, .smoothing = o->label_smoothing,
-        .scale = scale, .ignored = o->ignored, .classes = classes, .sums = c.scratch<struct loss_sums>(positions),
-        .is_aligned = false, .dlogits = c.out(dlogits, positions *classes, c.half().dx)
+        .weight = c.constant(o->weight, o->weight ? classes : 0), .count = count,
+        .row_weights = c.in(o->rows.values, o->rows.values ? positions / o->row_positions : 0),
+        .row_positions = o->rows.values ? o->row_positions : 1, .smoothing = o->label_smoothing, .scale = scale,
+        .ignored = o->ignored, .classes = classes, .sums = c.scratch<struct loss_sums>(positions), .is_aligned = false,
+        .dlogits = c.out(dlogits, positions *classes, c.half().dx)
     };
     struct loss_sums *to = c.inout(sums, 1);
     f.is_aligned = rows_are_aligned(f.logits, classes) && f.dlogits.has_fours();
@@ -183,13 +193,23 @@ static void run(operator_call &c, const struct cross_entropy_options *o, const f
             return f.targets[i] == f.ignored ? 0.0 : (double)f.weight_of((size_t)f.targets[i]);
         },
         count);
+    if (is_weighted) {
+        c.each(1, [=] __device__(size_t) { *weighted = 0; });
+        c.sum(
+            positions,
+            [=] __device__(size_t i) {
+                if (f.targets[i] == f.ignored) return 0.0;
+                return (double)f.weight_of((size_t)f.targets[i]) * (double)f.row_weight(i);
+            },
+            weighted);
+    }
     if (classes >= LONG)
         c.launch(rows_kernel<LONG_THREADS, struct cross_entropy_rows<IS_FAST>>, (unsigned)positions, LONG_THREADS, 0,
                  positions, f);
     else
         rows_start(&c, positions, classes, f);
     add_up(&c, f.sums, positions, to);
-    c.each(1, [=] __device__(size_t) { to->count += *count; });
+    c.each(1, [=] __device__(size_t) { to->count += *weighted; });
 }
 
 void gpu_cross_entropy(struct device *device, const struct cross_entropy_options *o, const float *logits,

@@ -11,7 +11,10 @@ static void elementwise(struct device *device, const struct elementwise_options 
     operator_call c(device, "an elementwise loss");
     const float *x = c.in(outputs, count), *t = c.in(targets, count);
     const double *weights = c.constant(o->pos_weight, o->pos_weights);
+    const float *rows = c.in(o->rows.values, o->rows.values ? count / o->row_elements : 0);
     float *dx = c.out(doutputs, count);
+    size_t row_elements = rows ? o->row_elements : 1;
+    double share = counted / (double)count; /* of an element in the count */
     size_t period = o->pos_weights;
     struct elementwise_options options = *o;
     struct loss_sums *to = c.inout(sums, 1);
@@ -20,11 +23,16 @@ static void elementwise(struct device *device, const struct elementwise_options 
         count,
         [=] __device__(size_t i) {
             struct slope s = slope_of(&options, period ? (float)weights[i % period] : 1, x[i], t[i]);
-            if (dx) dx[i] = s.derivative * factor;
-            return (double)s.loss;
+            float w = rows ? rows[i / row_elements] : 1;
+            if (dx) dx[i] = s.derivative * (factor * w);
+            return (double)s.loss * (double)w;
         },
         &to->loss);
-    c.each(1, [=] __device__(size_t) { to->count += counted; });
+    if (rows && o->rows.is_counted)
+        c.sum(
+            count, [=] __device__(size_t i) { return share * (double)rows[i / row_elements]; }, &to->count);
+    else
+        c.each(1, [=] __device__(size_t) { to->count += counted; });
 }
 
 /* The largest log-probability of a row, at the first of its classes. */
@@ -51,7 +59,11 @@ struct nll_rows {
     size_t classes;
     float scale;
     float *dx;
-    double *is_correct; /* (positions) */
+    double *is_correct;       /* (positions) */
+    const float *row_weights; /* NULL: all 1 */
+    size_t row_positions;
+
+    __device__ float row_weight(size_t i) const { return row_weights ? row_weights[i / row_positions] : 1; }
 
     __device__ float weight_of(int64_t target) const {
         return target == ignored ? 0 : weight ? (float)weight[target] : 1;
@@ -61,7 +73,7 @@ struct nll_rows {
         const float *row = x + i * classes;
         int64_t target = targets[i];
         struct best_class best = {-INFINITY, 0xffffffffu};
-        float slope = *count > 0 ? -weight_of(target) * (scale / (float)*count) : 0;
+        float slope = *count > 0 ? -weight_of(target) * (scale / (float)*count * row_weight(i)) : 0;
         for (size_t j = first; j < classes; j += 4 * THREADS)
             for (size_t k = j; k < j + 4 && k < classes; k++) {
                 best = best_class_join()(best, {row[k], (unsigned)k});
@@ -85,7 +97,9 @@ static void nll(struct device *device, const struct cross_entropy_options *o, co
                          .classes = classes,
                          .scale = scale,
                          .dx = c.out(dx, positions * classes),
-                         .is_correct = c.scratch<double>(positions)};
+                         .is_correct = c.scratch<double>(positions),
+                         .row_weights = c.in(o->rows.values, o->rows.values ? positions / o->row_positions : 0),
+                         .row_positions = o->rows.values ? o->row_positions : 1};
     struct loss_sums *to = c.inout(sums, 1);
     if (positions == 0 || !c.is_ok()) return;
     c.each(1, [=] __device__(size_t) { *count = 0; });
@@ -96,15 +110,21 @@ static void nll(struct device *device, const struct cross_entropy_options *o, co
         positions,
         [=] __device__(size_t i) {
             int64_t target = f.targets[i];
-            return target == f.ignored ? 0.0
-                                       : -(double)f.weight_of(target) * (double)f.x[i * f.classes + (size_t)target];
+            if (target == f.ignored) return 0.0;
+            return -(double)f.weight_of(target) * (double)f.x[i * f.classes + (size_t)target] * (double)f.row_weight(i);
         },
         &to->loss);
     c.sum(
-        positions, [=] __device__(size_t i) { return f.is_correct[i]; }, &to->correct);
+        positions, [=] __device__(size_t i) { return f.is_correct[i] * (double)f.row_weight(i); }, &to->correct);
     c.sum(
-        positions, [=] __device__(size_t i) { return f.targets[i] == f.ignored ? 0.0 : 1.0; }, &to->scored);
-    c.each(1, [=] __device__(size_t) { to->count += *count; });
+        positions, [=] __device__(size_t i) { return f.targets[i] == f.ignored ? 0.0 : (double)f.row_weight(i); },
+        &to->scored);
+    if (f.row_weights && o->rows.is_counted)
+        c.sum(
+            positions, [=] __device__(size_t i) { return (double)f.weight_of(f.targets[i]) * (double)f.row_weight(i); },
+            &to->count);
+    else
+        c.each(1, [=] __device__(size_t) { to->count += *count; });
 }
 
 struct dice_rows {
@@ -112,7 +132,11 @@ struct dice_rows {
     size_t size;
     float smooth, factor;
     float *dx;
-    double *losses; /* (masks) */
+    double *losses;           /* (masks) */
+    const float *row_weights; /* NULL: all 1 */
+    size_t row_masks;
+
+    __device__ float row_weight(size_t m) const { return row_weights ? row_weights[m / row_masks] : 1; }
 
     template <unsigned THREADS> __device__ void run(size_t m, size_t first) const {
         const float *row = x + m * size, *target = t + m * size;
@@ -121,29 +145,36 @@ struct dice_rows {
             for (size_t k = j; k < j + 4 && k < size; k++) s = dice_add(s, dice_of(row[k], target[k]));
         s.both = row_join<THREADS>(s.both, row_add());
         s.all = row_join<THREADS>(s.all, row_add());
-        if (first == 0) losses[m] = dice_loss(s, smooth);
+        float weight = row_weight(m);
+        if (first == 0) losses[m] = dice_loss(s, smooth) * (double)weight;
         for (size_t j = first; dx && j < size; j += 4 * THREADS)
             for (size_t k = j; k < j + 4 && k < size; k++)
-                dx[m * size + k] = dice_slope(s, smooth, row[k], target[k]) * factor;
+                dx[m * size + k] = dice_slope(s, smooth, row[k], target[k]) * (factor * weight);
     }
 };
 
-static void dice(struct device *device, float smooth, const float *outputs, const float *targets, size_t masks,
-                 size_t size, float factor, float *doutputs, struct loss_sums *sums) {
+static void dice(struct device *device, const struct dice_options *o, const float *outputs, const float *targets,
+                 size_t masks, size_t size, float factor, float *doutputs, struct loss_sums *sums) {
     operator_call c(device, "dice");
     struct dice_rows f = {.x = c.in(outputs, masks * size),
                           .t = c.in(targets, masks * size),
                           .size = size,
-                          .smooth = smooth,
+                          .smooth = o->smooth,
                           .factor = factor,
                           .dx = c.out(doutputs, masks * size),
-                          .losses = c.scratch<double>(masks)};
+                          .losses = c.scratch<double>(masks),
+                          .row_weights = c.in(o->rows.values, o->rows.values ? masks / o->row_masks : 0),
+                          .row_masks = o->rows.values ? o->row_masks : 1};
     struct loss_sums *to = c.inout(sums, 1);
     if (masks == 0 || !c.is_ok()) return;
     rows_start(&c, masks, size, f);
     c.sum(
         masks, [=] __device__(size_t i) { return f.losses[i]; }, &to->loss);
-    c.each(1, [=] __device__(size_t) { to->count += (double)masks; });
+    if (f.row_weights && o->rows.is_counted)
+        c.sum(
+            masks, [=] __device__(size_t i) { return (double)f.row_weight(i); }, &to->count);
+    else
+        c.each(1, [=] __device__(size_t) { to->count += (double)masks; });
 }
 
 static void to_classes(struct device *device, const float *values, size_t stride, int64_t *classes, size_t rows,

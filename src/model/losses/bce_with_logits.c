@@ -28,11 +28,12 @@ static status check(const void *config, const struct shape *output, size_t targe
 }
 
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums) {
+                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
+                struct loss_sums *sums) {
     const struct bce_config *c = config;
     struct elementwise_options options = {
         .loss = LOSS_BCE_WITH_LOGITS, .pos_weight = c->pos_weight.items, .pos_weights = c->pos_weight.count};
-    loss_mean_of_elements(&options, device, output_shape, output, targets, rows, scale, gradient, sums);
+    loss_mean_of_elements(&options, device, output_shape, output, targets, weights, rows, scale, gradient, sums);
 }
 
 const struct loss_type loss_bce_with_logits = {

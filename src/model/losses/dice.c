@@ -27,11 +27,13 @@ static status check(const void *config, const struct shape *output, size_t targe
 }
 
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums) {
+                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
+                struct loss_sums *sums) {
     size_t masks = output_shape->dims > 1 ? rows * (size_t)output_shape->size[0] : rows;
     size_t size = rows * shape_elements(output_shape) / masks;
-    float smooth = (float)((const struct dice_config *)config)->smooth;
-    device_ops(device)->losses->dice(device, smooth, output, targets, masks, size, scale / (float)masks, gradient,
+    struct dice_options options = {
+        .smooth = (float)((const struct dice_config *)config)->smooth, .rows = *weights, .row_masks = masks / rows};
+    device_ops(device)->losses->dice(device, &options, output, targets, masks, size, scale / (float)masks, gradient,
                                      sums);
 }
 

@@ -32,11 +32,12 @@ static status check(const void *config, const struct shape *output, size_t targe
 }
 
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums) {
+                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
+                struct loss_sums *sums) {
     const struct focal_config *c = config;
     struct elementwise_options options = {
         .loss = LOSS_FOCAL, .alpha = isnan(c->alpha) ? -1 : (float)c->alpha, .gamma = (float)c->gamma};
-    loss_mean_of_elements(&options, device, output_shape, output, targets, rows, scale, gradient, sums);
+    loss_mean_of_elements(&options, device, output_shape, output, targets, weights, rows, scale, gradient, sums);
 }
 
 const struct loss_type loss_focal = {

@@ -32,9 +32,12 @@ static status check(const void *config, const struct shape *output, size_t targe
 }
 
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums) {
+                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
+                struct loss_sums *sums) {
     const struct kl_div_config *c = config;
-    struct elementwise_options options = {.loss = c->log_target ? LOSS_KL_DIV_LOG : LOSS_KL_DIV};
+    struct elementwise_options options = {.loss = c->log_target ? LOSS_KL_DIV_LOG : LOSS_KL_DIV,
+                                          .rows = *weights,
+                                          .row_elements = shape_elements(output_shape)};
     size_t elements = rows * shape_elements(output_shape), over = c->reduction == REDUCTION_MEAN ? elements : rows;
     device_ops(device)->losses->elementwise(device, &options, output, targets, elements, scale / (float)over,
                                             (double)over, gradient, sums);

@@ -39,9 +39,10 @@ struct loss_positions loss_positions_of(const struct shape *output, size_t rows)
         .fallback = "-100", .doc = "Targets of this class are ignored: no loss, no gradient, no accuracy."             \
     }
 
-/* The mean over all elements of the batch. */
+/* The mean over all elements of the batch; sets the weights of [options]. */
 void loss_mean_of_elements(const struct elementwise_options *options, struct device *device,
-                           const struct shape *output_shape, const float *output, const void *targets, size_t rows,
-                           float scale, float *gradient, struct loss_sums *sums);
+                           const struct shape *output_shape, const float *output, const void *targets,
+                           const struct row_weights *weights, size_t rows, float scale, float *gradient,
+                           struct loss_sums *sums);
 
 #endif

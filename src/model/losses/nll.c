@@ -16,10 +16,13 @@ static status check(const void *config, const struct shape *output, size_t targe
 }
 
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums) {
+                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
+                struct loss_sums *sums) {
     const struct nll_config *c = config;
     struct cross_entropy_options options = {.weight = c->weight.count ? c->weight.items : NULL,
-                                            .ignored = c->ignore_index};
+                                            .ignored = c->ignore_index,
+                                            .rows = *weights,
+                                            .row_positions = loss_positions_of(output_shape, 1).positions};
     struct loss_positions p = loss_positions_of(output_shape, rows);
     device_ops(device)->losses->nll(device, &options, output, targets, p.positions, p.classes, scale, gradient, sums);
 }

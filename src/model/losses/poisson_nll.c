@@ -35,11 +35,12 @@ static status check(const void *config, const struct shape *output, size_t targe
 }
 
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, size_t rows, float scale, float *gradient, struct loss_sums *sums) {
+                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
+                struct loss_sums *sums) {
     const struct poisson_config *c = config;
     struct elementwise_options options = {
         .loss = c->log_input ? LOSS_POISSON_LOG : LOSS_POISSON, .eps = (float)c->eps, .is_full = c->full};
-    loss_mean_of_elements(&options, device, output_shape, output, targets, rows, scale, gradient, sums);
+    loss_mean_of_elements(&options, device, output_shape, output, targets, weights, rows, scale, gradient, sums);
 }
 
 const struct loss_type loss_poisson_nll = {

@@ -44,11 +44,11 @@ static status check(const void *config, const struct shape *output, size_t targe
 
 #define MEAN(name_, loss_, beta_)                                                                                      \
     static void name_(const void *config, struct device *device, const struct shape *output_shape,                     \
-                      const float *output, const void *targets, size_t rows, float scale, float *gradient,             \
-                      struct loss_sums *sums) {                                                                        \
+                      const float *output, const void *targets, const struct row_weights *weights, size_t rows,        \
+                      float scale, float *gradient, struct loss_sums *sums) {                                          \
         struct elementwise_options options = {.loss = loss_, .beta = beta_};                                           \
         (void)config;                                                                                                  \
-        loss_mean_of_elements(&options, device, output_shape, output, targets, rows, scale, gradient, sums);           \
+        loss_mean_of_elements(&options, device, output_shape, output, targets, weights, rows, scale, gradient, sums);  \
     }
 MEAN(mse, LOSS_MSE, 0)
 MEAN(l1, LOSS_L1, 0)

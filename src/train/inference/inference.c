@@ -38,6 +38,7 @@ struct inference {
     size_t rows, first, count; /* of the part; this rank's share of it */
     size_t batch;
     float *inputs;                           /* (batch, input_size) */
+    float *weights;                          /* (batch); NULL: the rows have none */
     void *targets;                           /* (batch) int64_t or (batch, target_size) float */
     struct target_scale *target_scale;       /* of the training; NULL: none */
     struct string_list labels, target_names; /* of the training; count 0: none */
@@ -206,6 +207,7 @@ static status open_model(struct inference *inf) {
     TRY(feed_create(inf->device, info, inf->batch, &inf->feed));
     size_t target_bytes = info->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float);
     TRY(buffer_new(inf->batch * info->input_size * sizeof(float), "a batch", (void **)&inf->inputs));
+    if (info->has_weights) TRY(buffer_new(inf->batch * sizeof(float), "a batch", (void **)&inf->weights));
     return buffer_new(inf->batch * info->target_size * target_bytes, "a batch", &inf->targets);
 }
 
@@ -291,6 +293,7 @@ static void tear_down(struct inference *inf, status failure) {
     store_close(inf->store);
     if (inf->device) feed_destroy(inf->feed);
     buffer_free(inf->inputs);
+    buffer_free(inf->weights);
     buffer_free(inf->targets);
     if (!inf->plan) dataset_close(inf->dataset);
     plan_destroy(inf->plan);
@@ -301,14 +304,16 @@ static void set_phase(const struct inference *inf, enum activity_phase phase) {
     activity_phase(inf->store ? store_activity(inf->store) : NULL, phase);
 }
 
-/* Computes *output, on the device, for [rows] rows from position [at] of the part. *fed is the batch on the device; its
- * targets are also in inf->targets. */
-static status forward(struct inference *inf, size_t at, size_t rows, int64_t *positions, struct batch *fed,
-                      const float **output) {
+/* Computes *output, on the device, for [rows] rows from position [at] of the part. *host is the batch, *fed the same on
+ * the device. */
+static status forward(struct inference *inf, size_t at, size_t rows, int64_t *positions, struct batch *host,
+                      struct batch *fed, const float **output) {
     for (size_t i = 0; i < rows; i++) positions[i] = (int64_t)(at + i);
     TRY(dataset_read(inf->dataset, inf->part, positions, rows, inf->inputs, inf->targets));
     struct pass pass = {.device = inf->device, .rows = rows};
-    *fed = feed_put(inf->feed, &(struct batch){rows, inf->inputs, inf->targets, positions});
+    if (inf->weights) dataset_read_weights(inf->dataset, inf->part, positions, rows, false, inf->weights);
+    *host = (struct batch){rows, inf->inputs, inf->targets, positions, inf->weights};
+    *fed = feed_put(inf->feed, host);
     *output = model_forward(inf->model, &pass, fed->inputs);
     return device_status(inf->device);
 }
@@ -342,7 +347,7 @@ static void add_json(const struct inference *inf, const struct evaluation_result
         text_add_double(out, r->metrics[i].value);
     }
     for (size_t i = 0; r->confusion && i < r->classes * r->classes; i++)
-        text_printf(out, "%s%.0f%s",
+        text_printf(out, "%s%.10g%s",
                     i == 0                ? ",\"confusion_matrix\":[["
                     : i % r->classes == 0 ? "],["
                                           : ",",
@@ -369,11 +374,11 @@ static status evaluate(struct inference *inf, struct text *out) {
     for (size_t done = 0; !s && done < inf->count;) {
         size_t rows = min_size(inf->batch, inf->count - done);
         const float *output;
-        struct batch fed;
+        struct batch host, fed;
         set_phase(inf, ACTIVITY_EVALUATING);
         s = check_stop(inf);
-        if (!s) s = forward(inf, inf->first + done, rows, positions, &fed, &output);
-        if (!s) s = evaluation_add(evaluation, output, fed.targets, inf->targets, rows);
+        if (!s) s = forward(inf, inf->first + done, rows, positions, &host, &fed, &output);
+        if (!s) s = evaluation_add(evaluation, output, &fed, &host);
         done += rows;
     }
     if (!s) s = evaluation_finish(evaluation, &result);
@@ -450,10 +455,10 @@ static status predict(struct inference *inf, struct text *text) {
     for (size_t done = 0; !s && done < inf->count;) {
         size_t rows = min_size(inf->batch, inf->count - done);
         const float *output;
-        struct batch fed;
+        struct batch host, fed;
         set_phase(inf, ACTIVITY_PREDICTING);
         s = check_stop(inf);
-        if (!s) s = forward(inf, inf->first + done, rows, positions, &fed, &output);
+        if (!s) s = forward(inf, inf->first + done, rows, positions, &host, &fed, &output);
         if (!s) s = device_download(inf->device, own + done * out_size, output, rows * out_size * sizeof *own);
         done += rows;
     }

@@ -264,6 +264,7 @@ static struct tally_options tally_of(const struct evaluation_options *options) {
                                   .rows = options->rows,
                                   .has_ignored = loss->ignored != NULL,
                                   .ignored = loss->ignored ? loss->ignored(options->loss_config) : 0,
+                                  .has_weights = options->info->has_weights,
                                   .target_scale = options->info->target_scale,
                                   .comm = options->comm};
 }
@@ -306,12 +307,13 @@ static status create_terms(struct evaluation *e) {
     return buffer_new(e->options.batch * widest * sizeof(int64_t), "the targets", &e->host_targets);
 }
 
-static status add_term_metrics(const struct evaluation *e, const float *outputs, const void *host_targets,
-                               size_t rows) {
-    (void)outputs; /* evaluation_add_loss has split them */
+/* evaluation_add_loss has split the outputs. */
+static status add_term_metrics(const struct evaluation *e, const struct batch *host) {
+    struct batch own = *host;
+    own.targets = e->host_targets;
     for (size_t i = 0; i < e->objective->count; i++) {
-        objective_host_targets(e->objective, i, host_targets, rows, e->host_targets);
-        TRY(evaluation_add_metrics(e->terms[i], e->objective->terms[i].outputs, e->host_targets, rows));
+        objective_host_targets(e->objective, i, host->targets, host->rows, e->host_targets);
+        TRY(evaluation_add_metrics(e->terms[i], e->objective->terms[i].outputs, &own));
     }
     return OK;
 }
@@ -398,35 +400,39 @@ void evaluation_start(struct evaluation *evaluation) {
     if (evaluation->tally) tally_start(evaluation->tally);
 }
 
-void evaluation_add_loss(const struct evaluation *evaluation, const float *outputs, const void *targets, size_t rows) {
+void evaluation_add_loss(const struct evaluation *evaluation, const float *outputs, const struct batch *batch) {
     const struct evaluation_options *o = &evaluation->options;
     const struct objective *objective = evaluation->objective;
-    if (objective) objective_split(objective, o->device, outputs, targets, rows);
-    for (size_t i = 0; objective && i < objective->count; i++)
-        evaluation_add_loss(evaluation->terms[i], objective->terms[i].outputs, objective->terms[i].targets, rows);
+    struct row_weights weights = {.values = batch->weights, .is_counted = true};
+    struct batch own = *batch;
+    if (objective) objective_split(objective, o->device, outputs, batch->targets, batch->rows);
+    for (size_t i = 0; objective && i < objective->count; i++) {
+        own.targets = objective->terms[i].targets;
+        evaluation_add_loss(evaluation->terms[i], objective->terms[i].outputs, &own);
+    }
     if (objective) return;
-    o->loss->run(o->loss_config, o->device, o->output, outputs, targets, rows, 1, NULL, evaluation->sums);
+    o->loss->run(o->loss_config, o->device, o->output, outputs, batch->targets, &weights, batch->rows, 1, NULL,
+                 evaluation->sums);
 }
 
-status evaluation_add_metrics(struct evaluation *evaluation, const float *outputs, const void *host_targets,
-                              size_t rows) {
+status evaluation_add_metrics(struct evaluation *evaluation, const float *outputs, const struct batch *host) {
     const struct evaluation_options *o = &evaluation->options;
-    if (evaluation->objective) return add_term_metrics(evaluation, outputs, host_targets, rows);
-    evaluation->rows += (double)rows;
+    if (evaluation->objective) return add_term_metrics(evaluation, host);
+    evaluation->rows += (double)host->rows;
     if (!evaluation->tally) return OK;
     if (evaluation->outputs) {
-        size_t bytes = rows * evaluation->out_size * sizeof *outputs;
+        size_t bytes = host->rows * evaluation->out_size * sizeof *outputs;
         TRY(device_download(o->device, evaluation->outputs, outputs, bytes));
         outputs = evaluation->outputs;
     }
-    tally_add(evaluation->tally, outputs, host_targets, rows);
+    tally_add(evaluation->tally, outputs, host->targets, host->weights, host->rows);
     return OK;
 }
 
-status evaluation_add(struct evaluation *evaluation, const float *outputs, const void *targets,
-                      const void *host_targets, size_t rows) {
-    evaluation_add_loss(evaluation, outputs, targets, rows);
-    return evaluation_add_metrics(evaluation, outputs, host_targets, rows);
+status evaluation_add(struct evaluation *evaluation, const float *outputs, const struct batch *batch,
+                      const struct batch *host) {
+    evaluation_add_loss(evaluation, outputs, batch);
+    return evaluation_add_metrics(evaluation, outputs, host);
 }
 
 static status add_metrics(const struct evaluation *e, struct evaluation_result *out) {

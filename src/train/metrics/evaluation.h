@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/schema.h"
-#include "data/dataset.h"
+#include "data/loader.h"
 #include "dist/comm/comm.h"
 #include "model/objective.h"
 
@@ -67,14 +67,14 @@ void evaluation_destroy(struct evaluation *evaluation); /* takes NULL */
 
 /* Resets the sums. */
 void evaluation_start(struct evaluation *evaluation);
-/* outputs (rows, out_size) and targets as in struct batch, on the device; the same targets on the host. */
-status evaluation_add(struct evaluation *evaluation, const float *outputs, const void *targets,
-                      const void *host_targets, size_t rows);
+/* outputs (rows, out_size) and the batch on the device; the same batch on the host. Of a batch, targets and weights are
+ * used. */
+status evaluation_add(struct evaluation *evaluation, const float *outputs, const struct batch *batch,
+                      const struct batch *host);
 /* The same in two parts: evaluation_add_loss enqueues the work of the device, which may be recorded;
  * evaluation_add_metrics does that of the host. */
-void evaluation_add_loss(const struct evaluation *evaluation, const float *outputs, const void *targets, size_t rows);
-status evaluation_add_metrics(struct evaluation *evaluation, const float *outputs, const void *host_targets,
-                              size_t rows);
+void evaluation_add_loss(const struct evaluation *evaluation, const float *outputs, const struct batch *batch);
+status evaluation_add_metrics(struct evaluation *evaluation, const float *outputs, const struct batch *host);
 /* The result over the rows of all ranks, the same on all ranks. All ranks. */
 status evaluation_finish(struct evaluation *evaluation, struct evaluation_result *out);
 

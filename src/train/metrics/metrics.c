@@ -235,7 +235,7 @@ void metrics_matrix(struct metrics *metrics, const char *name, const double *val
     for (size_t i = 0; i < rows; i++) {
         text_add(&metrics->file.buffer, i ? ",[" : "[[");
         for (size_t j = 0; j < columns; j++)
-            text_printf(&metrics->file.buffer, "%s%.0f", j ? "," : "", values[i * columns + j]);
+            text_printf(&metrics->file.buffer, "%s%.10g", j ? "," : "", values[i * columns + j]);
         text_add(&metrics->file.buffer, "]");
     }
     text_add(&metrics->file.buffer, "]");

@@ -141,7 +141,10 @@ static void report_matrix(struct log *log, const double *counts, size_t classes)
     log_line(log, "confusion matrix (rows: targets, columns: predictions):");
     for (size_t i = 0; i < classes; i++) {
         text_clear(&line);
-        for (size_t j = 0; j < classes; j++) text_printf(&line, " %7.0f", counts[i * classes + j]);
+        for (size_t j = 0; j < classes; j++) {
+            double count = counts[i * classes + j]; /* with weights their sum */
+            text_printf(&line, " %7.*f", count == floor(count) ? 0 : 2, count);
+        }
         log_line(log, "%s", text_string(&line));
     }
     text_free(&line);

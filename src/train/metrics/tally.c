@@ -1,5 +1,6 @@
-/* Counts are whole numbers in double, so their sums over ranks are exact. Squared deviations are combined from the
- * means of the ranks (Chan et al. 1979), because sums of squares would lose small deviations. */
+/* Counts are whole numbers in double, so their sums over ranks are exact; with weights they are sums of weights.
+ * Squared deviations are combined from the means of the ranks (Chan et al. 1979), because sums of squares would lose
+ * small deviations. */
 #include "train/metrics/tally.h"
 
 #include <math.h>
@@ -27,14 +28,16 @@ static status allocate(struct tally *t) {
     if (o->needs & TALLY_SCORES) {
         t->scores = calloc(scores, sizeof *t->scores);
         t->labels = calloc(scores, sizeof *t->labels);
+        if (o->has_weights) t->score_weights = calloc(o->rows * o->positions + 1, sizeof *t->score_weights);
     }
     if (o->needs & TALLY_VALUES) {
         t->values = calloc(values, sizeof *t->values);
         t->gathered = calloc(values * (size_t)comm_world_size(o->comm), sizeof *t->gathered);
     }
-    bool is_short = ((o->needs & TALLY_CONFUSION) && !t->confusion) ||
-                    ((o->needs & TALLY_SCORES) && (!t->scores || !t->labels)) ||
-                    ((o->needs & TALLY_VALUES) && (!t->values || !t->gathered));
+    bool is_short =
+        ((o->needs & TALLY_CONFUSION) && !t->confusion) ||
+        ((o->needs & TALLY_SCORES) && (!t->scores || !t->labels || (o->has_weights && !t->score_weights))) ||
+        ((o->needs & TALLY_VALUES) && (!t->values || !t->gathered));
     return is_short ? status_memory("the metrics") : OK;
 }
 
@@ -59,6 +62,7 @@ void tally_destroy(struct tally *tally) {
     free(tally->confusion);
     free(tally->scores);
     free(tally->labels);
+    free(tally->score_weights);
     free(tally->values);
     free(tally->gathered);
     free(tally);
@@ -89,10 +93,11 @@ static bool is_in_top5(const float *z, size_t classes, size_t target) {
 
 /* The score is the probability of each class; for two classes the difference of the logits, which has the same order.
  */
-static void add_scores(struct tally *t, const float *z, size_t target) {
+static void add_scores(struct tally *t, const float *z, size_t target, double weight) {
     float *scores = t->scores + t->collected * t->columns, max = z[largest(z, t->classes)];
     uint8_t *labels = t->labels + t->collected * t->columns;
     double sum = 0;
+    if (t->score_weights) t->score_weights[t->collected] = (float)weight;
     t->collected++;
     if (t->classes == 2) {
         *scores = z[1] - z[0];
@@ -106,30 +111,37 @@ static void add_scores(struct tally *t, const float *z, size_t target) {
     }
 }
 
-static void add_classes(struct tally *t, const float *outputs, const int64_t *targets, size_t positions) {
+static double weight_of(const float *weights, size_t row) { return weights ? (double)weights[row] : 1; }
+
+static void add_classes(struct tally *t, const float *outputs, const int64_t *targets, const float *weights,
+                        size_t positions) {
     const struct tally_options *o = &t->options;
     for (size_t i = 0; i < positions; i++) {
         const float *z = outputs + i * t->classes;
-        if (o->has_ignored && targets[i] == o->ignored) continue;
+        double weight = weight_of(weights, i / o->positions);
+        if (weight == 0 || (o->has_ignored && targets[i] == o->ignored)) continue;
         size_t target = (size_t)targets[i];
-        t->counted++;
-        if (t->confusion) t->confusion[target * t->classes + largest(z, t->classes)]++;
-        if (o->needs & TALLY_TOP5) t->top5 += is_in_top5(z, t->classes, target);
-        if (t->scores) add_scores(t, z, target);
+        t->counted += weight;
+        if (t->confusion) t->confusion[target * t->classes + largest(z, t->classes)] += weight;
+        if (o->needs & TALLY_TOP5) t->top5 += is_in_top5(z, t->classes, target) ? weight : 0;
+        if (t->scores) add_scores(t, z, target, weight);
     }
 }
 
 /* ---- binary decisions and values ---- */
 
-static void add_decisions(struct tally *t, const float *outputs, const float *targets, size_t rows) {
-    size_t count = rows * t->options.out_size;
-    for (size_t i = 0; i < count; i++) {
+static void add_decisions(struct tally *t, const float *outputs, const float *targets, const float *weights,
+                          size_t rows) {
+    size_t size = t->options.out_size;
+    for (size_t i = 0; i < rows * size; i++) {
         bool is_positive = targets[i] > 0.5f;
-        t->counted++;
-        if (t->confusion) t->confusion[2 * is_positive + (outputs[i] > 0)]++;
+        double weight = weight_of(weights, i / size);
+        t->counted += weight;
+        if (t->confusion) t->confusion[2 * is_positive + (outputs[i] > 0)] += weight;
         if (!t->scores) continue;
         t->scores[t->collected * t->columns + i] = outputs[i];
         t->labels[t->collected * t->columns + i] = is_positive;
+        if (t->score_weights) t->score_weights[t->collected + i / size] = (float)weight;
     }
     t->collected += rows;
 }
@@ -145,25 +157,27 @@ static double unscaled(const struct tally *t, size_t element, double value) {
     return scale ? target_scale_undo(scale, element, value) : value;
 }
 
-/* n += 1;  d = y - mean;  mean += d / n;  deviation += d (y - mean) */
-static void add_reals(struct tally *t, const float *outputs, const float *targets, size_t rows) {
+/* n += w;  d = y - mean;  mean += d w / n;  deviation += w d (y - mean) */
+static void add_reals(struct tally *t, const float *outputs, const float *targets, const float *weights, size_t rows) {
     size_t size = t->options.out_size;
     for (size_t i = 0; i < rows * size; i++) {
         double *v = t->values + i % size * TALLY_VALUE_SUMS;
         double y = unscaled(t, i % size, (double)targets[i]), x = unscaled(t, i % size, value_of(t, outputs[i]));
-        double error = x - y, d = y - v[TALLY_MEAN];
-        v[TALLY_ABSOLUTE] += fabs(error);
-        v[TALLY_SQUARE] += error * error;
-        v[TALLY_NUMBER]++;
-        v[TALLY_MEAN] += d / v[TALLY_NUMBER];
-        v[TALLY_DEVIATION] += d * (y - v[TALLY_MEAN]);
+        double error = x - y, d = y - v[TALLY_MEAN], weight = weight_of(weights, i / size);
+        if (weight == 0) continue;
+        v[TALLY_ABSOLUTE] += weight * fabs(error);
+        v[TALLY_SQUARE] += weight * (error * error);
+        v[TALLY_NUMBER] += weight;
+        v[TALLY_MEAN] += weight * d / v[TALLY_NUMBER];
+        v[TALLY_DEVIATION] += weight * d * (y - v[TALLY_MEAN]);
     }
 }
 
-void tally_add(struct tally *tally, const float *outputs, const void *targets, size_t rows) {
-    if (tally->options.kind == TALLY_CLASSES) add_classes(tally, outputs, targets, rows * tally->options.positions);
-    if (tally->options.kind == TALLY_BINARY) add_decisions(tally, outputs, targets, rows);
-    if (tally->values) add_reals(tally, outputs, targets, rows);
+void tally_add(struct tally *tally, const float *outputs, const void *targets, const float *weights, size_t rows) {
+    if (tally->options.kind == TALLY_CLASSES)
+        add_classes(tally, outputs, targets, weights, rows * tally->options.positions);
+    if (tally->options.kind == TALLY_BINARY) add_decisions(tally, outputs, targets, weights, rows);
+    if (tally->values) add_reals(tally, outputs, targets, weights, rows);
 }
 
 /* ---- all ranks ---- */

@@ -26,7 +26,7 @@ struct tally_options {
     size_t out_size;  /* of a row */
     size_t positions; /* targets of a row: out_size / positions is the number of classes; TALLY_CLASSES only */
     size_t rows;      /* maximum of this rank */
-    bool has_ignored;
+    bool has_ignored, has_weights;
     int64_t ignored;                         /* a target that is not counted */
     const struct target_scale *target_scale; /* of TALLY_REALS: outputs and targets are scaled by it; NULL: not */
     struct comm *comm;
@@ -36,12 +36,14 @@ struct tally {
     struct tally_options options;
     size_t classes;    /* of the confusion matrix: 2 for TALLY_BINARY */
     size_t columns;    /* of the scores */
-    double *confusion; /* (classes, classes) rows: targets */
+    double *confusion; /* (classes, classes) rows: targets; counts or sums of weights */
     double top5, counted;
-    float *scores;    /* (rows * positions, columns) */
-    uint8_t *labels;  /* the same: whether the target is the class of the column */
-    size_t collected; /* rows of [scores] and [labels] */
-    /* of values, per output: sums of |error|, error^2; number, mean and squared deviations of the targets */
+    float *scores;        /* (rows * positions, columns) */
+    uint8_t *labels;      /* the same: whether the target is the class of the column */
+    float *score_weights; /* (rows * positions) of the rows of [scores]; NULL: all 1 */
+    size_t collected;     /* rows of [scores] and [labels] */
+    /* of values, per output: sums of |error|, error^2; number (sum of weights), mean and squared deviations of the
+     * targets */
     double *values;   /* (out_size, TALLY_VALUE_SUMS) */
     double *gathered; /* (world, out_size, TALLY_VALUE_SUMS) */
 };
@@ -54,7 +56,8 @@ status tally_create(const struct tally_options *options, struct tally **out);
 void tally_destroy(struct tally *tally); /* takes NULL */
 
 void tally_start(struct tally *tally);
-void tally_add(struct tally *tally, const float *outputs, const void *targets, size_t rows);
+/* [weights]: of the rows; NULL: all 1. A row of weight 0 is not counted. */
+void tally_add(struct tally *tally, const float *outputs, const void *targets, const float *weights, size_t rows);
 /* Sums the counts over all ranks, except the scores. All ranks. */
 status tally_reduce(struct tally *tally);
 

@@ -5,7 +5,7 @@
 #include "train/metrics/tally.h"
 
 struct scored {
-    float score, label;
+    float score, label, weight;
 };
 
 static int by_score(const void *a, const void *b) {
@@ -13,7 +13,10 @@ static int by_score(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* U = for each positive the negatives below it, and half of those equal to it;  area = U / (positives * negatives) */
+#define SCORED_FLOATS (sizeof(struct scored) / sizeof(float))
+
+/* U = for each positive the negatives below it, and half of those equal to it;  area = U / (positives * negatives), all
+ * of them sums of weights */
 static double area(struct scored *all, size_t count) {
     double positives = 0, negatives = 0, u = 0;
     qsort(all, count, sizeof *all, by_score);
@@ -21,8 +24,7 @@ static double area(struct scored *all, size_t count) {
         double positive = 0, negative = 0;
         float score = all[i].score;
         for (; i < count && all[i].score == score; i++) {
-            positive += all[i].label > 0;
-            negative += all[i].label <= 0;
+            *(all[i].label > 0 ? &positive : &negative) += (double)all[i].weight;
         }
         u += positive * (negatives + negative / 2);
         positives += positive;
@@ -40,8 +42,9 @@ struct gathering {
 
 static status gather(struct tally *t, size_t column, struct gathering *g, size_t *count) {
     for (size_t i = 0; i < t->collected; i++)
-        g->own[i] = (struct scored){t->scores[i * t->columns + column], t->labels[i * t->columns + column]};
-    TRY(comm_all_gather(t->options.comm, g->own, 2 * g->max, COMM_FLOAT32, g->all));
+        g->own[i] = (struct scored){t->scores[i * t->columns + column], t->labels[i * t->columns + column],
+                                    t->score_weights ? t->score_weights[i] : 1};
+    TRY(comm_all_gather(t->options.comm, g->own, SCORED_FLOATS * g->max, COMM_FLOAT32, g->all));
     *count = 0;
     for (size_t rank = 0; rank < g->world; rank++)
         for (size_t i = 0; i < (size_t)g->counts[rank]; i++) g->all[(*count)++] = g->all[rank * g->max + i];

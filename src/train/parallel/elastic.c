@@ -80,7 +80,8 @@ struct elastic_part elastic_part(const struct elastic *e, const struct batch *ba
     part.batch = (struct batch){.rows = end - begin,
                                 .inputs = batch->inputs + (begin - start) * e->o.input_size,
                                 .targets = (const char *)batch->targets + (begin - start) * e->o.target_bytes,
-                                .positions = batch->positions + (begin - start)};
+                                .positions = batch->positions + (begin - start),
+                                .weights = batch->weights ? batch->weights + (begin - start) : NULL};
     return part;
 }
 
@@ -92,7 +93,8 @@ static void run_part(const struct elastic *e, const struct elastic_part *part, c
     own.draws.first_row = part->first;
     own.draws.row_stride = 1;
     const float *output = model_forward(model, &own, part->batch.inputs);
-    loss_run(e->o.loss, e->o.loss_config, model, output, part->batch.targets, own.rows, part->weight, sums);
+    loss_run(e->o.loss, e->o.loss_config, model, output, part->batch.targets, part->batch.weights, own.rows,
+             part->weight, sums);
     model_backward(model, &own, part->batch.inputs, NULL, NULL);
 }
 
