@@ -1,89 +1,17 @@
-/* A dataset has one or two tables of rows, the split into training and validation rows, and the scaler fitted to the
+/* Opens a dataset: one or two tables of rows, the split into training and validation rows, and the scaler fitted to the
  * training rows. */
 #include "data/dataset.h"
 
-#include <assert.h>
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/io.h"
 #include "data/file_pattern.h"
-#include "data/internal.h"
 #include "data/joined.h"
+#include "data/open_dataset.h"
 
 #define MAX_BYTE_FEATURES 4096 /* with more scaled features the lookup tables of bytes would be large */
-
-struct part {
-    struct table *table;
-    struct selection rows;
-};
-
-struct dataset {
-    struct dataset_info info;
-    struct table tables[2]; /* the rows; with validation.path, those of the validation file */
-    int n_tables;
-    struct part parts[2];           /* by enum dataset_part */
-    int64_t *order;                 /* of the split; NULL: none */
-    struct preparation preparation; /* count 0: none */
-    struct scaler scaler;
-    struct target_scale target_scale;
-    struct augment augment; /* fill NULL: none */
-    struct arena *arena;    /* of the labels, columns, notes and the preparation */
-    struct string_list labels, notes;
-    struct column_list columns;
-    pthread_mutex_t reading; /* held while a file is read */
-    bool is_in_memory, is_metadata;
-    int owners;
-    struct orders orders; /* of the training rows, where there are several owners */
-};
-
-status file_check(const char *path, uint64_t *bytes) {
-    struct io_info info;
-    TRY(io_stat(path, &info));
-    if (info.is_file && access(path, R_OK) == 0) {
-        *bytes = info.size;
-        return OK;
-    }
-    char *folder = getcwd(NULL, 0);
-    const char *reason = info.is_folder  ? "it is a folder"
-                         : !info.exists  ? strerror(ENOENT)
-                         : !info.is_file ? "it is not a regular file"
-                                         : strerror(errno);
-    status s = status_new(
-        STATUS_DATA, "cannot read the dataset '%s' (working directory %s%s): %s", path, folder ? folder : "unknown",
-        !info.exists && path[0] != '/' ? "; it is also not beside the config or in the parent folder" : "", reason);
-    free(folder);
-    return s;
-}
-
-status folder_check(const char *path) {
-    struct io_info info;
-    TRY(io_stat(path, &info));
-    bool is_readable = info.is_folder && access(path, R_OK | X_OK) == 0;
-    const char *reason = !info.exists      ? strerror(ENOENT)
-                         : !info.is_folder ? "it is a file, and format images reads a folder"
-                                           : strerror(errno);
-    if (is_readable) return OK;
-    return status_new(STATUS_DATA, "cannot read the folder of images '%s': %s", path, reason);
-}
-
-status file_read(const char *path, char **text, size_t *size) {
-    int fd;
-    struct io_info info;
-    void *bytes = NULL;
-    *text = NULL;
-    *size = 0;
-    TRY(io_open(path, &fd));
-    status s = io_stat_fd(fd, path, &info);
-    if (s == OK) s = rows_alloc((size_t)info.size + 1, 1, path, &bytes);
-    if (s == OK) s = io_read(fd, path, bytes, (size_t)info.size, size);
-    *text = bytes;
-    return status_first(s, io_close(fd, path));
-}
 
 /* ---- opening ---- */
 
@@ -365,7 +293,7 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
 /* Fits the scale of the targets, or takes that of the checkpoint. */
 static status scale_targets(struct dataset *dataset, const struct dataset_config *config) {
     struct table *table = &dataset->tables[0];
-    const struct part *train = &dataset->parts[DATASET_TRAIN];
+    const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
     const struct target_scale *trained = config->trained_target_scale;
     enum target_scale_type type = (enum target_scale_type)config->target_scale;
     if (config->is_trained) type = trained ? trained->type : TARGET_SCALE_NONE;
@@ -452,7 +380,7 @@ static status load(struct dataset *dataset, const struct dataset_config *config)
     digest_finish(&digest, hash);
     digest_hex(hash, info->fingerprint);
 
-    const struct part *train = &dataset->parts[DATASET_TRAIN];
+    const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
     if (needs_fit)
         TRY(status_prefix(scaler_fit(&dataset->scaler, train->table, &train->rows, info->train_rows), "%s",
                           config->path ? config->path : "synthetic dataset"));
@@ -512,117 +440,4 @@ void dataset_close(struct dataset *dataset) {
     arena_destroy(dataset->arena);
     pthread_mutex_destroy(&dataset->reading);
     free(dataset);
-}
-
-/* ---- access ---- */
-
-const struct dataset_info *dataset_info(const struct dataset *dataset) { return &dataset->info; }
-
-bool dataset_is_in_memory(const struct dataset *dataset) { return dataset->is_in_memory; }
-
-void dataset_scaler(const struct dataset *dataset, const double **mean, const double **scale, size_t *features) {
-    *mean = dataset->scaler.mean;
-    *scale = dataset->scaler.scale;
-    *features = dataset->scaler.features;
-}
-
-const char *dataset_vocabulary(const struct dataset *dataset) {
-    const struct source *source = dataset->tables[0].source;
-    return source && source->format->vocabulary ? source->format->vocabulary(source) : NULL;
-}
-
-struct string_list dataset_labels(const struct dataset *dataset) {
-    return dataset->labels;
-}
-
-struct column_list dataset_columns(const struct dataset *dataset) {
-    return dataset->columns;
-}
-
-const struct preparation *dataset_preparation(const struct dataset *dataset) {
-    return dataset->preparation.count ? &dataset->preparation : NULL;
-}
-
-void dataset_describe_columns(const struct dataset *dataset, const struct dataset_config *config, struct text *out) {
-    const struct source *source = dataset->tables[0].source;
-    if (!dataset->preparation.count || !source) return;
-    columns_describe(&dataset->preparation, source->columns, &config->rules, out);
-}
-
-struct string_list dataset_notes(const struct dataset *dataset) {
-    return dataset->notes;
-}
-
-double dataset_divide(const struct dataset *dataset) { return dataset->tables[0].source->divide; }
-
-int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {
-    return (int64_t)selection_row(&dataset->parts[part].rows, (size_t)position);
-}
-
-status dataset_train_classes(struct dataset *dataset, int64_t *classes) {
-    const struct part *train = &dataset->parts[DATASET_TRAIN];
-    void *memory;
-    TRY(rows_alloc(train->table->rows, sizeof(int64_t), "the classes", &memory));
-    int64_t *all = memory;
-    pthread_mutex_lock(&dataset->reading);
-    status s = table_classes(train->table, all);
-    pthread_mutex_unlock(&dataset->reading);
-    for (size_t i = 0; s == OK && i < dataset->info.train_rows; i++) classes[i] = all[selection_row(&train->rows, i)];
-    buffer_free(memory);
-    return s;
-}
-
-bool dataset_augments(const struct dataset *dataset) { return dataset->augment.fill != NULL; }
-
-void dataset_augment(const struct dataset *dataset, int64_t epoch, const int64_t *positions, size_t count,
-                     float *inputs, float *scratch) {
-    for (size_t i = 0; i < count; i++)
-        augment_image(&dataset->augment, epoch, positions[i], inputs + i * dataset->info.input_size, scratch);
-}
-
-size_t dataset_target_bytes(const struct dataset_info *info) {
-    return info->target_size * (info->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float));
-}
-
-/* Moves targets (count, size) to rows that also have the inputs that are targets. */
-static void spread_targets(const struct dataset_info *info, size_t size, size_t count, const float *inputs,
-                           float *targets) {
-    for (size_t i = count; size > 0 && i-- > 1;)
-        memmove(targets + i * info->target_size, targets + i * size, size * sizeof *targets);
-    dataset_copy_inputs(info, inputs, count, targets);
-}
-
-status dataset_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
-                    void *inputs, void *targets) {
-    assert(!dataset->is_metadata);
-    const struct part *from = &dataset->parts[part];
-    bool needs_lock = !dataset->is_in_memory && dataset->info.input_kind != INPUT_TOKENS;
-    if (needs_lock) pthread_mutex_lock(&dataset->reading);
-    status s = table_read(from->table, &from->rows, positions, count, inputs, targets);
-    if (needs_lock) pthread_mutex_unlock(&dataset->reading);
-    if (!s && dataset->info.target_size > from->table->target_size)
-        spread_targets(&dataset->info, from->table->target_size, count, inputs, targets);
-    return s;
-}
-
-void dataset_read_weights(const struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
-                          bool is_divided, float *weights) {
-    const struct part *from = &dataset->parts[part];
-    double divisor = is_divided ? dataset->info.weights.mean : 1;
-    for (size_t i = 0; i < count; i++)
-        weights[i] = (float)(from->table->weights[selection_row(&from->rows, (size_t)positions[i])] / divisor);
-}
-
-status dataset_explain_columns(const struct dataset_config *config, status failure) {
-    const struct dataset_format *format = config->path ? dataset_format_of(config, config->path) : NULL;
-    bool is_named = config->columns.count || config->inputs.count || config->targets.count;
-    bool may_be_wrong = status_code(failure) == STATUS_DATA || status_code(failure) == STATUS_USAGE;
-    if (!may_be_wrong || !config->without_targets || is_named || format != &dataset_csv) return failure;
-    status s =
-        status_new(status_code(failure),
-                   "%s\nthe checkpoint does not have the names of the columns, so the last column of %s was taken "
-                   "for the target; if the file has no target, name its columns: dataset.inputs=[a, b, c]",
-                   status_message(failure), config->path);
-    status_free(failure);
-    return s;
 }

@@ -1,0 +1,117 @@
+/* The rows of an open dataset, and what is known about them. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "data/open_dataset.h"
+
+const struct dataset_info *dataset_info(const struct dataset *dataset) { return &dataset->info; }
+
+bool dataset_is_in_memory(const struct dataset *dataset) { return dataset->is_in_memory; }
+
+void dataset_scaler(const struct dataset *dataset, const double **mean, const double **scale, size_t *features) {
+    *mean = dataset->scaler.mean;
+    *scale = dataset->scaler.scale;
+    *features = dataset->scaler.features;
+}
+
+const char *dataset_vocabulary(const struct dataset *dataset) {
+    const struct source *source = dataset->tables[0].source;
+    return source && source->format->vocabulary ? source->format->vocabulary(source) : NULL;
+}
+
+struct string_list dataset_labels(const struct dataset *dataset) {
+    return dataset->labels;
+}
+
+struct column_list dataset_columns(const struct dataset *dataset) {
+    return dataset->columns;
+}
+
+const struct preparation *dataset_preparation(const struct dataset *dataset) {
+    return dataset->preparation.count ? &dataset->preparation : NULL;
+}
+
+void dataset_describe_columns(const struct dataset *dataset, const struct dataset_config *config, struct text *out) {
+    const struct source *source = dataset->tables[0].source;
+    if (!dataset->preparation.count || !source) return;
+    columns_describe(&dataset->preparation, source->columns, &config->rules, out);
+}
+
+struct string_list dataset_notes(const struct dataset *dataset) {
+    return dataset->notes;
+}
+
+double dataset_divide(const struct dataset *dataset) { return dataset->tables[0].source->divide; }
+
+int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {
+    return (int64_t)selection_row(&dataset->parts[part].rows, (size_t)position);
+}
+
+status dataset_train_classes(struct dataset *dataset, int64_t *classes) {
+    const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
+    void *memory;
+    TRY(rows_alloc(train->table->rows, sizeof(int64_t), "the classes", &memory));
+    int64_t *all = memory;
+    pthread_mutex_lock(&dataset->reading);
+    status s = table_classes(train->table, all);
+    pthread_mutex_unlock(&dataset->reading);
+    for (size_t i = 0; s == OK && i < dataset->info.train_rows; i++) classes[i] = all[selection_row(&train->rows, i)];
+    buffer_free(memory);
+    return s;
+}
+
+bool dataset_augments(const struct dataset *dataset) { return dataset->augment.fill != NULL; }
+
+void dataset_augment(const struct dataset *dataset, int64_t epoch, const int64_t *positions, size_t count,
+                     float *inputs, float *scratch) {
+    for (size_t i = 0; i < count; i++)
+        augment_image(&dataset->augment, epoch, positions[i], inputs + i * dataset->info.input_size, scratch);
+}
+
+size_t dataset_target_bytes(const struct dataset_info *info) {
+    return info->target_size * (info->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float));
+}
+
+/* Moves targets (count, size) to rows that also have the inputs that are targets. */
+static void spread_targets(const struct dataset_info *info, size_t size, size_t count, const float *inputs,
+                           float *targets) {
+    for (size_t i = count; size > 0 && i-- > 1;)
+        memmove(targets + i * info->target_size, targets + i * size, size * sizeof *targets);
+    dataset_copy_inputs(info, inputs, count, targets);
+}
+
+status dataset_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
+                    void *inputs, void *targets) {
+    assert(!dataset->is_metadata);
+    const struct dataset_rows *from = &dataset->parts[part];
+    bool needs_lock = !dataset->is_in_memory && dataset->info.input_kind != INPUT_TOKENS;
+    if (needs_lock) pthread_mutex_lock(&dataset->reading);
+    status s = table_read(from->table, &from->rows, positions, count, inputs, targets);
+    if (needs_lock) pthread_mutex_unlock(&dataset->reading);
+    if (!s && dataset->info.target_size > from->table->target_size)
+        spread_targets(&dataset->info, from->table->target_size, count, inputs, targets);
+    return s;
+}
+
+void dataset_read_weights(const struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
+                          bool is_divided, float *weights) {
+    const struct dataset_rows *from = &dataset->parts[part];
+    double divisor = is_divided ? dataset->info.weights.mean : 1;
+    for (size_t i = 0; i < count; i++)
+        weights[i] = (float)(from->table->weights[selection_row(&from->rows, (size_t)positions[i])] / divisor);
+}
+
+status dataset_explain_columns(const struct dataset_config *config, status failure) {
+    const struct dataset_format *format = config->path ? dataset_format_of(config, config->path) : NULL;
+    bool is_named = config->columns.count || config->inputs.count || config->targets.count;
+    bool may_be_wrong = status_code(failure) == STATUS_DATA || status_code(failure) == STATUS_USAGE;
+    if (!may_be_wrong || !config->without_targets || is_named || format != &dataset_csv) return failure;
+    status s =
+        status_new(status_code(failure),
+                   "%s\nthe checkpoint does not have the names of the columns, so the last column of %s was taken "
+                   "for the target; if the file has no target, name its columns: dataset.inputs=[a, b, c]",
+                   status_message(failure), config->path);
+    status_free(failure);
+    return s;
+}

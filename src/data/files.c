@@ -1,0 +1,52 @@
+/* Checks of the paths that a user gives, with messages that say what is there instead. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "data/internal.h"
+
+status file_check(const char *path, uint64_t *bytes) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    if (info.is_file && access(path, R_OK) == 0) {
+        *bytes = info.size;
+        return OK;
+    }
+    char *folder = getcwd(NULL, 0);
+    const char *reason = info.is_folder  ? "it is a folder"
+                         : !info.exists  ? strerror(ENOENT)
+                         : !info.is_file ? "it is not a regular file"
+                                         : strerror(errno);
+    status s = status_new(
+        STATUS_DATA, "cannot read the dataset '%s' (working directory %s%s): %s", path, folder ? folder : "unknown",
+        !info.exists && path[0] != '/' ? "; it is also not beside the config or in the parent folder" : "", reason);
+    free(folder);
+    return s;
+}
+
+status folder_check(const char *path) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    bool is_readable = info.is_folder && access(path, R_OK | X_OK) == 0;
+    const char *reason = !info.exists      ? strerror(ENOENT)
+                         : !info.is_folder ? "it is a file, and format images reads a folder"
+                                           : strerror(errno);
+    if (is_readable) return OK;
+    return status_new(STATUS_DATA, "cannot read the folder of images '%s': %s", path, reason);
+}
+
+status file_read(const char *path, char **text, size_t *size) {
+    int fd;
+    struct io_info info;
+    void *bytes = NULL;
+    *text = NULL;
+    *size = 0;
+    TRY(io_open(path, &fd));
+    status s = io_stat_fd(fd, path, &info);
+    if (s == OK) s = rows_alloc((size_t)info.size + 1, 1, path, &bytes);
+    if (s == OK) s = io_read(fd, path, bytes, (size_t)info.size, size);
+    *text = bytes;
+    return status_first(s, io_close(fd, path));
+}
