@@ -325,6 +325,7 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     base->input_shape[0] = (int64_t)base->input_size;
     base->is_float32 = true;
     for (size_t i = 0; i < h->n_inputs; i++) base->is_float32 = base->is_float32 && h->inputs[i].of.is_float32;
+    base->has_floats = h->n_inputs == 1 && base->is_float32;
     if (h->n_inputs > 1 || h->inputs[0].of.dims == 1) return OK;
     base->input_dims = h->inputs[0].of.dims - 1;
     for (int i = 0; i < base->input_dims; i++) base->input_shape[i] = (int64_t)h->inputs[0].of.shape[i + 1];
@@ -404,6 +405,17 @@ static status read_hdf5(struct source *source, size_t first, size_t count, doubl
     return s;
 }
 
+static status read_floats(struct source *source, size_t first, size_t count, float *inputs) {
+    const struct hdf5 *h = (struct hdf5 *)source;
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    status s = check_length(h);
+    if (s == OK) s = read_column(h, h->inputs, first, count, H5T_NATIVE_FLOAT, inputs, 0, source->input_size);
+    hdf5_leave(&silence);
+    if (s == OK) channels_last_apply(&h->layout, inputs, count, sizeof *inputs);
+    return s;
+}
+
 static status read_weights(struct source *source, size_t first, size_t count, double *weights) {
     const struct hdf5 *h = (struct hdf5 *)source;
     struct hdf5_silence silence;
@@ -453,6 +465,7 @@ const struct dataset_format dataset_hdf5 = {.name = "hdf5",
                                             .has_layout = true,
                                             .open = open_hdf5,
                                             .read = read_hdf5,
+                                            .read_floats = read_floats,
                                             .read_weights = read_weights,
                                             .describe_weight = describe_weight,
                                             .read_bytes = read_bytes,

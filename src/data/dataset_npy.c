@@ -241,6 +241,7 @@ static void set_shape(struct npy *npy) {
     base->input_shape[0] = 1;
     for (int i = 1; i < of->dims; i++) base->input_shape[i - 1] = (int64_t)of->shape[i];
     base->is_float32 = of->type->is_float32;
+    base->has_floats = npy_array_has_floats(&npy->inputs);
     base->is_bytes = strcmp(of->type->name, "uint8") == 0;
     base->is_small = npy->inputs.member && npy->inputs.member->is_deflated;
 }
@@ -297,6 +298,13 @@ static status read_npy(struct source *source, size_t first, size_t count, double
         channels_last_apply(&npy->layout, inputs, count, sizeof *inputs);
     }
     return targets ? npy_array_read(&npy->targets, first, count, targets) : OK;
+}
+
+static status read_floats(struct source *source, size_t first, size_t count, float *inputs) {
+    struct npy *npy = (struct npy *)source;
+    TRY(npy_array_read_floats(&npy->inputs, first, count, inputs));
+    channels_last_apply(&npy->layout, inputs, count, sizeof *inputs);
+    return OK;
 }
 
 static status read_weights(struct source *source, size_t first, size_t count, double *weights) {
@@ -375,6 +383,7 @@ const struct dataset_format dataset_npy = {.name = "npy",
                                            .has_target_file = true,
                                            .open = open_npy,
                                            .read = read_npy,
+                                           .read_floats = read_floats,
                                            .read_bytes = read_bytes,
                                            .describe = describe_npy,
                                            .close = close_npy,
@@ -386,6 +395,7 @@ const struct dataset_format dataset_npz = {.name = "npz",
                                            .has_layout = true,
                                            .open = open_npz,
                                            .read = read_npy,
+                                           .read_floats = read_floats,
                                            .read_weights = read_weights,
                                            .describe_weight = describe_weight,
                                            .read_bytes = read_bytes,

@@ -26,6 +26,7 @@ struct source {
     size_t input_size, target_size; /* values of one row; target_size 0: dataset_config.without_targets */
     int64_t classes;                /* number of classes, if known without reading all rows; else 0 */
     bool is_float32;                /* each input is exact in float32 (float, half, 8 and 16 bit integers) */
+    bool has_floats;                /* read_floats may be called */
     bool is_bytes;                  /* each input is 0 .. 255 and is stored as a byte in memory, see read_bytes */
     double divide;                  /* inputs are divided by it; 0 from open: no default of the format (1) */
     size_t threads;                 /* with decode: the number of threads that may call it */
@@ -59,6 +60,9 @@ struct dataset_format {
     status (*read_weights)(struct source *source, size_t first, size_t count, double *weights);
     /* Adds the place of the weight of [row] for a message. */
     void (*describe_weight)(const struct source *source, size_t row, struct text *out);
+
+    /* With has_floats: read for inputs that are exact in float32, without the way through doubles. */
+    status (*read_floats)(struct source *source, size_t first, size_t count, float *inputs);
 
     /* With is_bytes: reads the inputs (count, input_size) of the same rows. */
     status (*read_bytes)(struct source *source, size_t first, size_t count, uint8_t *inputs);
@@ -287,6 +291,12 @@ status table_finish(struct table *table);
 /* Reads the rows at positions[i] of [rows]. Thread-safe for rows in memory and tokens. */
 status table_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count,
                   void *inputs, void *targets);
+
+/* Whether table_read_floats may be called. */
+bool table_has_floats(const struct table *table);
+
+/* Reads the inputs of a row of the file. */
+status table_read_floats(const struct table *table, size_t row, float *inputs, bool *is_finite);
 
 /* Fits mean and scale to the training rows: StandardScaler (population variance, constant feature: 1) or
  * MinMaxScaler. */

@@ -81,6 +81,7 @@ static status open_one(struct joined *j, const struct dataset_format *format, co
     base->rows += source->rows;
     j->first[index + 1] = base->rows;
     base->is_float32 = base->is_float32 && source->is_float32;
+    base->has_floats = false; /* rows of all files are read as doubles */
     base->is_bytes = base->is_bytes && source->is_bytes;
     base->is_small = base->is_small && source->is_small;
     base->classes = source->classes > base->classes ? source->classes : base->classes;

@@ -111,6 +111,16 @@ status npy_array_read(struct npy_array *array, size_t first, size_t count, doubl
     return OK;
 }
 
+bool npy_array_has_floats(const struct npy_array *array) {
+    return strcmp(array->of.type->name, "float32") == 0 && !array->of.is_swapped && !array->of.is_fortran;
+}
+
+status npy_array_read_floats(struct npy_array *array, size_t first, size_t count, float *out) {
+    size_t row = array->of.size * sizeof *out;
+    TRY(prepare(array));
+    return read_values(array, (uint64_t)first * row, (uint8_t *)out, count * row);
+}
+
 status npy_array_read_bytes(struct npy_array *array, size_t first, size_t count, uint8_t *out) {
     const struct npy_header *of = &array->of;
     TRY(prepare(array));

@@ -26,6 +26,10 @@ status npy_array_open_member(const struct zip *zip, const struct zip_member *mem
                              struct npy_array *out);
 void npy_array_free(struct npy_array *array);
 
+/* Whether npy_array_read_floats may be called: values are float32 of this machine, in C order. */
+bool npy_array_has_floats(const struct npy_array *array);
+status npy_array_read_floats(struct npy_array *array, size_t first, size_t count, float *out);
+
 /* Reads rows first .. first + count - 1 as doubles, out (count, size). */
 status npy_array_read(struct npy_array *array, size_t first, size_t count, double *out);
 

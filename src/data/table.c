@@ -479,14 +479,30 @@ status table_each(struct table *table, const struct selection *rows, size_t coun
     return OK;
 }
 
+/* Reads the row of each of [run] picks to its place in the batch; read_inputs reports a row that is not finite. */
+static status read_floats(struct table *table, const struct pick *order, size_t run, float *inputs) {
+    for (size_t k = 0; k < run; k++) {
+        size_t row = (size_t)order[k].row;
+        bool is_finite;
+        TRY(table_read_floats(table, row, inputs + order[k].index * table->input_size, &is_finite));
+        if (!is_finite) TRY(read_inputs(table, row, 1));
+    }
+    return OK;
+}
+
 /* Reads [rows] adjacent rows of the file, which include order[0 .. run - 1]. */
 static status read_run(struct table *table, const struct pick *order, size_t run, size_t rows, float *inputs,
                        void *targets) {
     size_t first = (size_t)order[0].row, size = table->input_size, bytes = target_bytes(table);
     struct source *source = table->source;
     const uint8_t *images = (const uint8_t *)table->chunk;
-    TRY(source->is_bytes ? read_bytes(table, first, rows, (uint8_t *)table->chunk) : read_inputs(table, first, rows));
-    for (size_t k = 0; k < run; k++) {
+    bool has_floats = table_has_floats(table);
+    if (has_floats)
+        TRY(read_floats(table, order, run, inputs));
+    else
+        TRY(source->is_bytes ? read_bytes(table, first, rows, (uint8_t *)table->chunk)
+                             : read_inputs(table, first, rows));
+    for (size_t k = 0; k < run && !has_floats; k++) {
         size_t row = (size_t)order[k].row;
         float *out = inputs + order[k].index * size;
         if (source->is_bytes)

@@ -40,6 +40,25 @@ class Npy(program.Case):
         self.assertEqual(self.state("fortran.npy", "dataset.targets=y.npy"), expected)
         self.assertEqual(self.state("a.npz"), expected)
 
+    def test_long_rows_are_read_without_conversion(self):
+        """Float32 in the file, not scaled: the same bits as from memory and through doubles; other types are converted."""
+        x = np.random.default_rng(1).normal(size=(50, 2000)).astype("f4")
+        with h5py.File(self.path("a.h5"), "w") as f, h5py.File(self.path("b.h5"), "w") as g:
+            f["x"], f["y"], g["x"], g["y"] = x, self.y, x.astype("f8"), self.y
+        for name, values in (("x", x), ("x_swapped", x.astype(">f4")), ("x_image", x.reshape(50, 20, 25, 4))):
+            np.save(self.path(name + ".npy"), values)
+        np.save(self.path("y.npy"), self.y)
+        expected = self.state("a.h5")
+        for path in ("a.h5", "b.h5", "x.npy", "x_swapped.npy"):
+            self.assertEqual(self.state(path, "dataset.cache_mb=0", *(["dataset.targets=y.npy"] if ".npy" in path else [])), expected, path)
+        image = ["dataset.layout=nhwc", "dataset.targets=y.npy", "model.layers=[flatten, {linear: 3}]"]
+        self.assertEqual(self.state("x_image.npy", *image), self.state("x_image.npy", "dataset.cache_mb=0", *image))
+        x[7, 1999] = np.inf
+        np.save(self.path("x.npy"), x)
+        self.write("test.yaml", CONFIG % "x.npy")
+        _, err = self.run_program("test.yaml", "--fresh", "dataset.cache_mb=0", code=program.DATA)
+        self.assertIn("x.npy: row 7, column 1999: Inf is not a finite number", err)
+
     def test_other_files(self):
         """eval and predict take other files; predict needs no targets."""
         np.savez_compressed(self.path("b.npz"), x_train=self.x, y_train=self.y, x_test=self.x[:7], y_test=self.y[:7])
