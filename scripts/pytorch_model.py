@@ -98,17 +98,42 @@ class Attention(nn.MultiheadAttention):  # not batch_first: its other arithmetic
 class DotProductAttention(nn.Module):
     """torch.nn.functional.scaled_dot_product_attention of q, k and v that stand side by side."""
 
-    def __init__(self, heads, causal):
+    def __init__(self, heads, causal, kv_heads=None):
         super().__init__()
-        self.heads, self.causal = heads, causal
+        self.heads, self.causal, self.kv_heads = heads, causal, kv_heads or heads
 
     def forward(self, x):
         rows, positions, width = x.shape
-        q, k, v = (t.reshape(rows, positions, self.heads, -1).transpose(1, 2) for t in x.split(width // 3, 2))
-        scores = q @ k.transpose(2, 3) / q.shape[-1] ** 0.5
+        size = width // (self.heads + 2 * self.kv_heads)
+        parts = x.split([self.heads * size, self.kv_heads * size, self.kv_heads * size], 2)
+        q, k, v = (t.reshape(rows, positions, -1, size).transpose(1, 2) for t in parts)
+        k, v = (t.repeat_interleave(self.heads // self.kv_heads, 1) for t in (k, v))
+        scores = q @ k.transpose(2, 3) / size ** 0.5
         if self.causal:
             scores = scores + causal_mask(positions, x)
         return (scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, positions, -1)
+
+
+class RotaryEmbedding(nn.Module):
+    """apply_rotary_pos_emb of Hugging Face's Llama, or of the paper's interleaved pairs, on the first heads."""
+
+    def __init__(self, head_size, heads, base, interleaved):
+        super().__init__()
+        self.head_size, self.heads, self.base, self.interleaved = head_size, heads, base, interleaved
+
+    def forward(self, x):
+        rows, positions, width = x.shape
+        count = self.heads * self.head_size if self.heads else width
+        rotated, rest = x.split([count, width - count], 2)
+        t = rotated.reshape(rows, positions, -1, self.head_size)
+        angles = torch.outer(torch.arange(positions, dtype=torch.float64),
+                             self.base ** (-torch.arange(0, self.head_size, 2, dtype=torch.float64) / self.head_size))
+        if self.interleaved:
+            angles, other = angles.repeat_interleave(2, 1), torch.stack([-t[..., 1::2], t[..., ::2]], -1).flatten(3)
+        else:
+            angles, other = torch.cat([angles, angles], 1), torch.cat([-t[..., self.head_size // 2:], t[..., :self.head_size // 2]], -1)
+        cosines, sines = (f(angles).to(x.dtype)[:, None, :] for f in (torch.cos, torch.sin))
+        return torch.cat([(t * cosines + other * sines).reshape(rotated.shape), rest], 2)
 
 
 def _recurrent(base):
@@ -206,7 +231,9 @@ LEAVES = {
     "embedding": (lambda s, c, v: nn.Embedding(c.get("num_embeddings") or v, c["embedding_dim"]), "embedding_dim"),
     "positional_embedding": (lambda s, c, v: Positions(c.get("num_embeddings") or s[0], s[1]), None),
     "attention": (lambda s, c, v: Attention(s[1], c["heads"], c.get("causal", False), c.get("bias", True)), None),
-    "scaled_dot_product_attention": (lambda s, c, v: DotProductAttention(c["heads"], c.get("causal", False)), None),
+    "scaled_dot_product_attention": (lambda s, c, v: DotProductAttention(c["heads"], c.get("causal", False), c.get("num_kv_heads")), None),
+    "rotary_embedding": (lambda s, c, v: RotaryEmbedding(c["head_size"], c.get("heads"), c.get("base", 10000), c.get("interleaved", False)),
+                         "head_size"),
     "lstm": (lambda s, c, v: LSTM(s[1], c), "hidden_size"),
     "gru": (lambda s, c, v: GRU(s[1], c), "hidden_size"),
     "rnn": (lambda s, c, v: RNN(s[1], c, nonlinearity=c.get("nonlinearity", "tanh")), "hidden_size"),

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/host_device.h"
+
 struct device;
 
 #define ATTENTION_MAX_HALF 128 /* maximum head size with 16-bit operands; a multiple of 8 */
@@ -13,6 +15,19 @@ struct device;
 struct attention_shape {
     size_t rows, tokens, heads, head_size;
     bool is_causal; /* token t attends to tokens 0 to t */
+};
+
+/* Rotary position embedding (Su et al., RoFormer) of the first heads * head_size of [features]: each pair of numbers of
+ * a head is rotated by the angle of its position. */
+struct rotation {
+    size_t rows, tokens, features, heads, head_size;
+    bool is_interleaved; /* pairs (2i, 2i + 1); else (i, i + head_size / 2) */
+    bool is_inverse;     /* by the negative angles: the gradient */
+};
+
+/* Heads of queries, and of keys and values, which groups of heads / kv_heads neighbouring queries share. */
+struct head_groups {
+    size_t positions, heads, kv_heads, head_size;
 };
 
 struct sequence_ops {
@@ -30,6 +45,13 @@ struct sequence_ops {
     /* y (rows, size) = softmax of each row */
     void (*softmax_forward)(struct device *, const float *x, float *y, size_t rows, size_t size);
     void (*softmax_backward)(struct device *, const float *y, const float *dy, float *dx, size_t rows, size_t size);
+    /* y = x (rows, tokens, features), rotated; table (tokens, head_size / 2, 2): cosine and sine of each angle */
+    void (*rotate)(struct device *, const struct rotation *, const float *table, const float *x, float *y);
+    /* y (positions, 3 heads * head_size): q, and each head of k and v repeated for its group, from x (positions, (heads
+     * + 2 kv_heads) * head_size) */
+    void (*repeat_heads)(struct device *, const struct head_groups *, const float *x, float *y);
+    /* dx = ; the gradients of a group are added in the order of its heads */
+    void (*sum_heads)(struct device *, const struct head_groups *, const float *dy, float *dx);
     /* y (rows, tokens, C) = softmax(q k^T / sqrt(head_size)) v per head, C = heads * head_size; qkv (rows, tokens,
      * 3C): q, k, v of all heads side by side. Scores exist only block by block; softmaxes (rows, heads, tokens, 2)
      * stores two device-specific numbers of each for backward, such as the largest score and the denominator (their
@@ -40,5 +62,34 @@ struct sequence_ops {
     void (*attention_backward)(struct device *, const struct attention_shape *, const float *qkv, const float *y,
                                const float *softmaxes, const float *dy, float *dqkv);
 };
+
+/* Element [j] of the features of a position, rotated, from those of the position and its part of the table. */
+HOST_DEVICE static inline float rotated(const struct rotation *r, const float *x, const float *table, size_t j) {
+    if (j >= r->heads * r->head_size) return x[j];
+    size_t half = r->head_size / 2, d = j % r->head_size, pair = r->is_interleaved ? d / 2 : d % half;
+    bool is_first = r->is_interleaved ? d % 2 == 0 : d < half;
+    size_t step = r->is_interleaved ? 1 : half;
+    float cosine = table[2 * pair], sine = r->is_inverse ? -table[2 * pair + 1] : table[2 * pair + 1];
+    return is_first ? x[j] * cosine - x[j + step] * sine : x[j] * cosine + x[j - step] * sine;
+}
+
+/* The column of x in repeat_heads that column [j] of y repeats. */
+HOST_DEVICE static inline size_t repeated_column(const struct head_groups *g, size_t j) {
+    size_t columns = g->heads * g->head_size, part = j / columns, head = j % columns / g->head_size;
+    if (part == 0) return j;
+    size_t kv_head = (part - 1) * g->kv_heads + head / (g->heads / g->kv_heads);
+    return columns + kv_head * g->head_size + j % g->head_size;
+}
+
+/* Element [i] of the gradient of x in repeat_heads, from the gradients of a position. */
+HOST_DEVICE static inline float summed_head(const struct head_groups *g, const float *dy, size_t i) {
+    size_t columns = g->heads * g->head_size, group = g->heads / g->kv_heads;
+    if (i < columns) return dy[i];
+    size_t kv_head = (i - columns) / g->head_size, part = kv_head / g->kv_heads;
+    const float *first = dy + (1 + part) * columns + kv_head % g->kv_heads * group * g->head_size + i % g->head_size;
+    float sum = *first;
+    for (size_t n = 1; n < group; n++) sum += first[n * g->head_size];
+    return sum;
+}
 
 #endif

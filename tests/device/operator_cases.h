@@ -298,6 +298,26 @@ static void attention(struct device *d, struct results *r) {
     }
 }
 
+static void rotations_and_groups(struct device *d, struct results *r) {
+    const struct sequence_ops *ops = device_ops(d)->sequence;
+    struct head_groups groups = {.positions = 2 * TOKENS, .heads = 6, .kv_heads = 2, .head_size = 4};
+    float *x = random_values((size_t)2 * TOKENS * 40, 1), *y = random_values((size_t)2 * TOKENS * 72, 2);
+    float *table = random_values((size_t)TOKENS * 4, 3);
+    for (int i = 0; i < 4; i++) {
+        struct rotation rotation = {.rows = 2,
+                                    .tokens = TOKENS,
+                                    .features = 40,
+                                    .heads = 8,
+                                    .head_size = 4,
+                                    .is_interleaved = i & 1,
+                                    .is_inverse = i & 2};
+        ops->rotate(d, &rotation, table, x, next(r, (size_t)2 * TOKENS * 40));
+    }
+    ops->repeat_heads(d, &groups, x, next(r, (size_t)2 * TOKENS * 72));
+    ops->sum_heads(d, &groups, y, next(r, (size_t)2 * TOKENS * 40));
+    guarded_free(x), guarded_free(y), guarded_free(table);
+}
+
 static void whole_buffers(struct device *d, struct results *r) {
     const struct device_ops *ops = device_ops(d);
     const struct device_range ranges[] = {{0, 1000}, {1008, 1009}, {1024, WHOLE}};
@@ -354,10 +374,18 @@ static void own_memory(struct device *d, struct results *r) {
 }
 
 static const struct operator_case operator_cases[] = {
-    {"products", products, 1e-5},           {"elements", elements, 1e-6},     {"rules", rules, 1e-6},
-    {"newer rules", newer_rules, 1e-6},     {"losses", losses, 1e-5},         {"norms", norms, 1e-5},
-    {"sequences", sequences, 1e-5},         {"attention", attention, 2e-5},   {"decisions", decisions, 0},
-    {"whole buffers", whole_buffers, 1e-6}, {"own memory", own_memory, 1e-6},
+    {"products", products, 1e-5},
+    {"elements", elements, 1e-6},
+    {"rules", rules, 1e-6},
+    {"newer rules", newer_rules, 1e-6},
+    {"losses", losses, 1e-5},
+    {"norms", norms, 1e-5},
+    {"sequences", sequences, 1e-5},
+    {"attention", attention, 2e-5},
+    {"decisions", decisions, 0},
+    {"rotations and groups", rotations_and_groups, 1e-6},
+    {"whole buffers", whole_buffers, 1e-6},
+    {"own memory", own_memory, 1e-6},
 };
 
 #endif

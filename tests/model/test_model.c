@@ -224,6 +224,17 @@ START_TEST(bad_models) {
     rejected("[positional_embedding]", "its input must be (positions, features), but is 4");
     rejected("[{attention: {heads: 2}}]", "its input must be (positions, features), but is 4");
     rejected("[{reshape: [2, 2]}, {attention: {heads: 3}}]", "its input is (2, 2): heads (3) must divide the features");
+    rejected("[{reshape: [2, 2]}, {scaled_dot_product_attention: {heads: 4, num_kv_heads: 3}}]",
+             "num_kv_heads (3) must divide heads (4)");
+    rejected("[{reshape: [2, 2]}, {scaled_dot_product_attention: {heads: 2, num_kv_heads: 1}}]",
+             "its features must be 2 heads of queries, 1 of keys and 1 of values");
+    rejected("[{scaled_dot_product_attention: {heads: 2, num_kv_heads: 1}}]",
+             "its input must be (positions, features)");
+    rejected("[{rotary_embedding: {head_size: 2}}]", "its input must be (positions, features)");
+    rejected("[{reshape: [2, 2]}, {rotary_embedding: {head_size: 3}}]", "head_size must be even, got 3");
+    rejected("[{reshape: [2, 2]}, {rotary_embedding: {head_size: 4}}]", "head_size (4) must divide the features");
+    rejected("[{reshape: [2, 2]}, {rotary_embedding: {head_size: 2, heads: 2}}]",
+             "it has fewer than 2 heads of 2 features");
     rejected("[{reshape: [2, 2]}, {scaled_dot_product_attention: {heads: 1}}]", "its features must be q, k and v");
     rejected("[{reshape: [2, 2]}, {positional_embedding: {num_embeddings: 1}}]", "but the input has 2 positions");
     rejected("[{reshape: [3, -1]}]", "the sizes do not multiply to the input's elements; its input is 4, 4 elements");

@@ -12,6 +12,8 @@ OVERRIDES = {
     "char_gpt": ["train.epochs=null", "train.steps=1", "sampler.batch_size=1", "dataset.text.truncate=0.001", "model.layers.2.repeat.times=1",
                  "model.layers.4.linear.out=65", *(["train.evaluate_every=0"] if IS_SLOW else [])],
     "char_gpt_small": ["train.epochs=null", "train.steps=4", "dataset.text.truncate=0.01"],
+    "llama_15m": ["train.epochs=null", "train.steps=1", "sampler.batch_size=1", "dataset.text.truncate=0.001", "model.layers.1.repeat.times=1",
+                  "model.layers.3.linear.out=65", "schedule.warmup=0", *(["train.evaluate_every=0"] if IS_SLOW else [])],
     "wide_mlp": ["train.epochs=1", "dataset.synthetic.rows=512", "dataset.synthetic.inputs=64", "model.layers.0.linear.out=96",
                  "model.layers.2.linear.out=96"],
     "image_folder": ["train.epochs=2"],

@@ -107,6 +107,10 @@ CASES = [
     ("[{linear: 6}, {residual: [{attention: {heads: 3, causal: true, bias: false}}]}, {linear: 3}]", [5, 6]),
     ("[{linear: 18}, {scaled_dot_product_attention: {heads: 3, causal: true}}, {linear: 3}]", [5, 6]),
     ("[{linear: 12}, {scaled_dot_product_attention: {heads: 2}}, {linear: 3}]", [5, 6]),
+    ("[{linear: 20}, {scaled_dot_product_attention: {heads: 6, num_kv_heads: 2, causal: true}}, {linear: 3}]", [5, 6]),
+    ("[{linear: 24}, {rotary_embedding: {heads: 5, head_size: 4}}, {scaled_dot_product_attention: {heads: 4, num_kv_heads: 1}}, "
+     "{linear: 3}]", [5, 6]),
+    ("[{linear: 12}, {rotary_embedding: {head_size: 6, interleaved: true, base: 100}}, {linear: 3}]", [5, 6]),
     # recurrent layers
     ("[{linear: 5}, {lstm: {hidden_size: 4}}, {linear: 3}]", [4, 6]),
     ("[{lstm: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last, bias: false}}, {linear: 3}]", [4, 6]),

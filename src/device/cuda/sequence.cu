@@ -119,6 +119,37 @@ static void softmax_backward(struct device *device, const float *y, const float 
     rows_start(&c, rows, size, f);
 }
 
+static void rotate(struct device *device, const struct rotation *rotation, const float *table, const float *x,
+                   float *y) {
+    operator_call c(device, "rotate");
+    struct rotation r = *rotation;
+    size_t count = r.rows * r.tokens * r.features;
+    const float *from = c.in(x, count), *angles = c.in(table, r.tokens * r.head_size);
+    float *to = c.out(y, count);
+    c.each(count, [=] __device__(size_t i) {
+        size_t position = i / r.features;
+        to[i] = rotated(&r, from + position * r.features, angles + position % r.tokens * r.head_size, i % r.features);
+    });
+}
+
+static void repeat_heads(struct device *device, const struct head_groups *groups, const float *x, float *y) {
+    operator_call c(device, "repeat_heads");
+    struct head_groups g = *groups;
+    size_t in = (g.heads + 2 * g.kv_heads) * g.head_size, out = 3 * g.heads * g.head_size;
+    const float *from = c.in(x, g.positions * in);
+    float *to = c.out(y, g.positions * out);
+    c.each(g.positions * out, [=] __device__(size_t i) { to[i] = from[i / out * in + repeated_column(&g, i % out)]; });
+}
+
+static void sum_heads(struct device *device, const struct head_groups *groups, const float *dy, float *dx) {
+    operator_call c(device, "sum_heads");
+    struct head_groups g = *groups;
+    size_t in = (g.heads + 2 * g.kv_heads) * g.head_size, out = 3 * g.heads * g.head_size;
+    const float *from = c.in(dy, g.positions * out);
+    float *to = c.out(dx, g.positions * in);
+    c.each(g.positions * in, [=] __device__(size_t i) { to[i] = summed_head(&g, from + i / in * out, i % in); });
+}
+
 const struct sequence_ops gpu_sequences = {.max_head_size = 256,
                                            .embedding_forward = embedding_forward,
                                            .embedding_backward = gpu_embedding_backward,
@@ -126,5 +157,8 @@ const struct sequence_ops gpu_sequences = {.max_head_size = 256,
                                            .sum_rows = sum_rows,
                                            .softmax_forward = softmax_forward,
                                            .softmax_backward = softmax_backward,
+                                           .rotate = rotate,
+                                           .repeat_heads = repeat_heads,
+                                           .sum_heads = sum_heads,
                                            .attention_forward = gpu_attention_forward,
                                            .attention_backward = gpu_attention_backward};

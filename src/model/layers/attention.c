@@ -6,7 +6,7 @@
 #include "model/layers/layers.h"
 
 struct attention_config {
-    int64_t heads;
+    int64_t heads, kv_heads; /* kv_heads: scaled_dot_product_attention only */
     bool is_causal;
     bool bias; /* of the projections; attention only */
 };
@@ -33,7 +33,19 @@ static const struct schema_row attention_rows[] = {
      .doc = "Whether the projections have biases."},
     {0},
 };
-static const struct schema_row core_rows[] = {HEADS, CAUSAL, {0}};
+static const struct schema_row core_rows[] = {
+    HEADS,
+    {.key = "num_kv_heads",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct attention_config, kv_heads),
+     .fallback = "null",
+     .min = 1,
+     .max = 1 << 16,
+     .doc = "Heads of keys and of values, each shared by heads / num_kv_heads neighbouring heads of queries (grouped "
+            "queries; PyTorch's enable_gqa). null: as many as `heads`."},
+    CAUSAL,
+    {0},
+};
 static const struct schema attention_schema = {
     .name = "model.layers.attention", .size = sizeof(struct attention_config), .rows = attention_rows};
 static const struct schema core_schema = {
@@ -79,28 +91,83 @@ static status check_device(const struct layer *layer, const struct device_ops *o
                       max, size);
 }
 
+static bool is_grouped(const struct layer *layer) {
+    const struct attention_config *c = config_of(layer);
+    return c->kv_heads != SCHEMA_NO_INT && c->kv_heads != c->heads;
+}
+
 /* Multiply-adds of one row: scores and weighted sums of values. A causal mask removes half. */
 static size_t core_multiply_adds(const struct layer *layer) {
     size_t whole = 2 * tokens_of(layer) * tokens_of(layer) * features_of(layer);
     return config_of(layer)->is_causal ? whole / 2 : whole;
 }
 
-static status core_plan(struct layer *layer, struct planning *planning) {
-    (void)planning;
-    TRY(plan_shape(layer, 3));
-    layer->saved_size = 2 * (size_t)config_of(layer)->heads * tokens_of(layer);
+/* Sets layer->out from an input of (T, C + 2 kv_heads * head_size). */
+static status plan_groups(struct layer *layer) {
+    const struct attention_config *c = config_of(layer);
+    struct text shape = {0};
+    status s = OK;
+    shape_print(&layer->in, &shape);
+    if (c->heads % c->kv_heads != 0)
+        s = status_new(STATUS_USAGE, "num_kv_heads (%lld) must divide heads (%lld)", (long long)c->kv_heads,
+                       (long long)c->heads);
+    else if (layer->in.dims != 2)
+        s = status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", text_string(&shape));
+    else if (layer->in.size[1] % (c->heads + 2 * c->kv_heads) != 0)
+        s = status_new(STATUS_USAGE,
+                       "its input is %s: its features must be %lld heads of queries, %lld of keys and %lld of values",
+                       text_string(&shape), (long long)c->heads, (long long)c->kv_heads, (long long)c->kv_heads);
+    text_free(&shape);
+    TRY(s);
+    layer->out = layer->in;
+    layer->out.size[1] = layer->in.size[1] / (c->heads + 2 * c->kv_heads) * c->heads;
     return OK;
 }
 
+/* Saved: with groups the repeated q, k and v, and their gradient; then two numbers of each softmax. */
+static status core_plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
+    TRY(is_grouped(layer) ? plan_groups(layer) : plan_shape(layer, 3));
+    layer->saved_size = 2 * (size_t)config_of(layer)->heads * tokens_of(layer);
+    if (is_grouped(layer)) layer->saved_size += 6 * features_of(layer) * tokens_of(layer);
+    return OK;
+}
+
+static struct head_groups groups_of(const struct layer *layer, size_t rows) {
+    const struct attention_config *c = config_of(layer);
+    return (struct head_groups){.positions = rows * tokens_of(layer),
+                                .heads = (size_t)c->heads,
+                                .kv_heads = (size_t)c->kv_heads,
+                                .head_size = features_of(layer) / (size_t)c->heads};
+}
+
 static void core_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    const struct sequence_ops *ops = device_ops(pass->device)->sequence;
     struct attention_shape shape = shape_of(layer, pass->rows);
-    device_ops(pass->device)->sequence->attention_forward(pass->device, &shape, x, y, layer->saved);
+    if (!is_grouped(layer)) {
+        ops->attention_forward(pass->device, &shape, x, y, layer->saved);
+        return;
+    }
+    struct head_groups groups = groups_of(layer, pass->rows);
+    size_t values = 3 * pass->rows * layer->out_size;
+    ops->repeat_heads(pass->device, &groups, x, layer->saved);
+    ops->attention_forward(pass->device, &shape, layer->saved, y, layer->saved + 2 * values);
 }
 
 static void core_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                           const float *dy, float *dx) {
+    const struct sequence_ops *ops = device_ops(pass->device)->sequence;
     struct attention_shape shape = shape_of(layer, pass->rows);
-    if (dx) device_ops(pass->device)->sequence->attention_backward(pass->device, &shape, x, y, layer->saved, dy, dx);
+    if (!dx) return;
+    if (!is_grouped(layer)) {
+        ops->attention_backward(pass->device, &shape, x, y, layer->saved, dy, dx);
+        return;
+    }
+    struct head_groups groups = groups_of(layer, pass->rows);
+    size_t values = 3 * pass->rows * layer->out_size;
+    float *gradient = layer->saved + values;
+    ops->attention_backward(pass->device, &shape, layer->saved, y, layer->saved + 2 * values, dy, gradient);
+    ops->sum_heads(pass->device, &groups, gradient, dx);
 }
 
 /* The parts of layer->saved, each for the whole batch: q, k and v, the outputs of the heads, two numbers of each
@@ -198,7 +265,7 @@ static size_t attention_multiply_adds(const struct layer *layer) {
 
 static bool can_be_half(const struct layer *layer) {
     size_t size = shape_of(layer, 1).head_size;
-    return size % 8 == 0 && size <= ATTENTION_MAX_HALF;
+    return !is_grouped(layer) && size % 8 == 0 && size <= ATTENTION_MAX_HALF;
 }
 
 static void attention_describe(const struct layer *layer, struct operation *to) {
@@ -211,6 +278,7 @@ static void attention_describe(const struct layer *layer, struct operation *to) 
 }
 
 static void core_describe(const struct layer *layer, struct operation *to) {
+    if (is_grouped(layer)) return; /* OPERATION_OTHER */
     to->kind = OPERATION_ATTENTION_CORE;
     to->heads = (size_t)config_of(layer)->heads;
     to->is_causal = config_of(layer)->is_causal;
@@ -232,7 +300,8 @@ const struct layer_type layer_attention = {
 const struct layer_type layer_scaled_dot_product_attention = {
     .variant =
         {"scaled_dot_product_attention", &core_schema,
-         "Attention without projections: (positions, 3C), which are queries, keys and values, to (positions, C)."},
+         "Attention without projections: (positions, 3C), which are queries, keys and values, to (positions, C); with "
+         "num_kv_heads keys and values are narrower than queries."},
     .check_device = check_device,
     .plan = core_plan,
     .half = HALF_ALL,

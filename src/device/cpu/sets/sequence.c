@@ -114,6 +114,46 @@ static void softmax_backward(struct device *device, const float *restrict y, con
     }
 }
 
+/* [count] heads of one position in the half-split order, whose loops need no division. */
+static void rotate_halves(const struct rotation *r, const float *restrict table, const float *restrict x,
+                          float *restrict y) {
+    size_t half = r->head_size / 2;
+    float sign = r->is_inverse ? -1.0f : 1.0f;
+    for (size_t h = 0; h < r->heads; h++, x += r->head_size, y += r->head_size)
+        for (size_t i = 0; i < half; i++) {
+            float cosine = table[2 * i], sine = sign * table[2 * i + 1], first = x[i], second = x[i + half];
+            y[i] = first * cosine - second * sine;
+            y[i + half] = second * cosine + first * sine;
+        }
+}
+
+static void rotate(struct device *device, const struct rotation *r, const float *table, const float *x, float *y) {
+    size_t rotated_features = r->heads * r->head_size;
+    (void)device;
+    for (size_t i = 0; i < r->rows * r->tokens; i++, x += r->features, y += r->features) {
+        const float *angles = table + i % r->tokens * r->head_size;
+        if (r->is_interleaved)
+            for (size_t j = 0; j < rotated_features; j++) y[j] = rotated(r, x, angles, j);
+        else
+            rotate_halves(r, angles, x, y);
+        memcpy(y + rotated_features, x + rotated_features, (r->features - rotated_features) * sizeof *y);
+    }
+}
+
+static void repeat_heads(struct device *device, const struct head_groups *g, const float *x, float *y) {
+    size_t size = g->head_size, in = (g->heads + 2 * g->kv_heads) * size, out = 3 * g->heads * size;
+    (void)device;
+    for (size_t i = 0; i < g->positions; i++, x += in, y += out)
+        for (size_t j = 0; j < out; j += size) memcpy(y + j, x + repeated_column(g, j), size * sizeof *y);
+}
+
+static void sum_heads(struct device *device, const struct head_groups *g, const float *dy, float *dx) {
+    size_t in = (g->heads + 2 * g->kv_heads) * g->head_size, out = 3 * g->heads * g->head_size;
+    (void)device;
+    for (size_t i = 0; i < g->positions; i++, dy += out, dx += in)
+        for (size_t j = 0; j < in; j++) dx[j] = summed_head(g, dy, j);
+}
+
 const struct sequence_ops IN_SET(sequence_ops) = {
     .embedding_forward = embedding_forward,
     .embedding_backward = embedding_backward,
@@ -121,6 +161,9 @@ const struct sequence_ops IN_SET(sequence_ops) = {
     .sum_rows = sum_rows,
     .softmax_forward = softmax_forward,
     .softmax_backward = softmax_backward,
+    .rotate = rotate,
+    .repeat_heads = repeat_heads,
+    .sum_heads = sum_heads,
     .attention_forward = IN_SET(attention_forward),
     .attention_backward = IN_SET(attention_backward),
 };

@@ -1,0 +1,135 @@
+/* rotary_embedding: rotary position embedding (Su et al., "RoFormer", 2021) of the queries and keys before an
+ * attention, as in Llama (half-split pairs) and in the paper (interleaved pairs). */
+#include <math.h>
+
+#include "base/text.h"
+#include "device/sequence.h"
+#include "model/layers/layers.h"
+
+struct rotary_config {
+    int64_t heads, head_size;
+    double base;
+    bool is_interleaved;
+};
+
+static const struct schema_row rows[] = {
+    {.key = "head_size",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct rotary_config, head_size),
+     .flags = SCHEMA_REQUIRED,
+     .min = 2,
+     .max = 1 << 16,
+     .doc = "Features of a head; an even number."},
+    {.key = "heads",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct rotary_config, heads),
+     .fallback = "null",
+     .min = 1,
+     .max = 1 << 16,
+     .doc = "Heads that are rotated, from the first feature on: those of queries and of keys. The other features (the "
+            "values) do not change. null: all."},
+    {.key = "base",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct rotary_config, base),
+     .fallback = "10000",
+     .min = 1,
+     .max = INFINITY,
+     .doc = "Pair i of a head is rotated by position * base^(-2i / head_size) (rope_theta of Hugging Face)."},
+    {.key = "interleaved",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct rotary_config, is_interleaved),
+     .fallback = "false",
+     .doc =
+         "false: a pair is (i, i + head_size / 2), as in Hugging Face's Llama; true: (2i, 2i + 1), as in the paper."},
+    {0},
+};
+static const struct schema schema = {.name = "model.layers.rotary_embedding",
+                                     .size = sizeof(struct rotary_config),
+                                     .rows = rows,
+                                     .shorthand = "head_size"};
+
+static const struct rotary_config *config_of(const struct layer *layer) { return layer->config; }
+
+static size_t heads_of(const struct layer *layer) {
+    const struct rotary_config *c = config_of(layer);
+    return (size_t)(c->heads == SCHEMA_NO_INT ? layer->in.size[1] / c->head_size : c->heads);
+}
+
+static struct rotation rotation_of(const struct layer *layer, size_t passed_rows, bool is_inverse) {
+    return (struct rotation){.rows = passed_rows,
+                             .tokens = (size_t)layer->in.size[0],
+                             .features = (size_t)layer->in.size[1],
+                             .heads = heads_of(layer),
+                             .head_size = (size_t)config_of(layer)->head_size,
+                             .is_interleaved = config_of(layer)->is_interleaved,
+                             .is_inverse = is_inverse};
+}
+
+static status plan(struct layer *layer, struct planning *planning) {
+    const struct rotary_config *c = config_of(layer);
+    struct text shape = {0};
+    status s = OK;
+    (void)planning;
+    shape_print(&layer->in, &shape);
+    if (layer->in.dims != 2)
+        s = status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", text_string(&shape));
+    else if (c->head_size % 2 != 0)
+        s = status_new(STATUS_USAGE, "head_size must be even, got %lld", (long long)c->head_size);
+    else if (c->heads == SCHEMA_NO_INT && layer->in.size[1] % c->head_size != 0)
+        s = status_new(STATUS_USAGE, "its input is %s: head_size (%lld) must divide the features", text_string(&shape),
+                       (long long)c->head_size);
+    else if (c->heads != SCHEMA_NO_INT && c->heads * c->head_size > layer->in.size[1])
+        s = status_new(STATUS_USAGE, "its input is %s: it has fewer than %lld heads of %lld features",
+                       text_string(&shape), (long long)c->heads, (long long)c->head_size);
+    text_free(&shape);
+    layer->out = layer->in;
+    return s;
+}
+
+/* layer->runtime: (positions, head_size / 2, 2) cosines and sines, in device memory. */
+static status create_table(struct layer *layer, struct device *device, size_t batch) {
+    const struct rotary_config *c = config_of(layer);
+    size_t tokens = (size_t)layer->in.size[0], pairs = (size_t)c->head_size / 2;
+    float *table;
+    (void)batch;
+    TRY(device_alloc(device, tokens * pairs * 2 * sizeof(float), "the angles of a rotary embedding", &layer->runtime));
+    TRY(device_map(device, &layer->runtime));
+    table = layer->runtime;
+    for (size_t t = 0; t < tokens; t++)
+        for (size_t i = 0; i < pairs; i++) {
+            double angle = (double)t * pow(c->base, -2 * (double)i / (double)c->head_size);
+            *table++ = (float)cos(angle);
+            *table++ = (float)sin(angle);
+        }
+    return device_unmap(device, &layer->runtime, true);
+}
+
+static void release_table(struct layer *layer, struct device *device) {
+    device_free(device, layer->runtime);
+    layer->runtime = NULL;
+}
+
+static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    struct rotation r = rotation_of(layer, pass->rows, false);
+    device_ops(pass->device)->sequence->rotate(pass->device, &r, layer->runtime, x, y);
+}
+
+static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx) {
+    struct rotation r = rotation_of(layer, pass->rows, true);
+    (void)x, (void)y;
+    if (dx) device_ops(pass->device)->sequence->rotate(pass->device, &r, layer->runtime, dy, dx);
+}
+
+const struct layer_type layer_rotary_embedding = {
+    .variant =
+        {"rotary_embedding", &schema,
+         "Rotary position embedding of (positions, features), for the queries and keys of the attention after it "
+         "(RoPE)."},
+    .ignores = IGNORES_X_AND_Y,
+    .plan = plan,
+    .alloc = create_table,
+    .release = release_table,
+    .forward = forward,
+    .backward = backward,
+};
