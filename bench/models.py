@@ -3,12 +3,13 @@
 docs/performance.md:
 
     bench/models.py [--only cnn,resnet18] [--rounds N] [--threads 1,2] [--nproc 1,2] [--bfloat16] [--ours] [--set KEY=VALUE]
+                    [--python PROGRAM] [--compile]
 
 --threads: one process with that many threads; --nproc: processes of one thread each (1 adds nothing to --threads). A round runs both
 programs for a few seconds; of a run's steps the median without the first ones counts, of the rounds the median again. Data are made up
 (noise with labels, random text), lie in memory, and are the same for both in size and kind. PyTorch is at its best, as in bench/run.py,
 from which its settings come; its memory is that of a run without them, since they keep freed memory. --bfloat16: train.precision
-against PyTorch's autocast. --ours leaves PyTorch out."""
+against PyTorch's autocast. --ours leaves PyTorch out. --python: one with another PyTorch; --compile: with torch.compile."""
 import argparse, json, os, platform, random, shutil, statistics, subprocess, sys, tempfile
 from dataclasses import dataclass
 
@@ -82,7 +83,22 @@ loss: mse
 optimizer: {type: sgd, lr: 0.01, momentum: 0.9, in_backward: true}
 train: {steps: STEPS}
 """
+
+
+def recurrent(kind, gates):
+    config = f"""dataset: {{format: synthetic, synthetic: {{kind: uniform, rows: 1024, inputs: [64, 256], targets: 16}}}}
+sampler: {{batch_size: 32}}
+model: {{layers: [{{{kind}: {{hidden_size: 256, num_layers: 2, output: last}}}}, {{linear: 16}}]}}
+loss: mse
+optimizer: {{type: sgd, lr: 0.01, momentum: 0.9}}
+train: {{steps: STEPS}}
+"""
+    return Workload(f"{kind.upper()} 2 x 256, 64 steps, batch 32", config, 32 * 64 * 2e-9 * gates * 256 * (3 * 4 * 256 - 256), 15)
+
+
 WORKLOADS = {
+    "lstm": recurrent("lstm", 4),
+    "gru": recurrent("gru", 3),
     "cnn": Workload("MNIST CNN, batch 64", CNN, 64 * 2e-9 * (2 * 26 * 26 * 32 * 9 + 3 * (24 * 24 * 64 * 288 + 9216 * 128 + 1280)), 40),
     "resnet18": Workload("CIFAR ResNet-18, batch 32", RESNET, 32 * 6e-9 * 555.4e6, 6),
     "gpt_baby": Workload("baby GPT 4 x 128, block 64, batch 12", gpt(4, 4, 128, 64, 12), gpt_gflop(4, 128, 64, 12), 60, 64),
@@ -132,8 +148,9 @@ class Bench:
     def theirs(self, *arguments, threads, environment=None):
         environment = dict(environment or strong_environment(), OMP_NUM_THREADS=str(threads))
         precision = ["--bfloat16"] if self.options.bfloat16 else []
-        p = subprocess.run(["/usr/bin/python3", PYTORCH, *arguments, "--threads", str(threads), *precision], env=environment, stdout=subprocess.PIPE,
-                           stderr=subprocess.PIPE, text=True)
+        options = [*precision, *(["--compile"] if self.options.compile else [])]
+        p = subprocess.run([self.options.python, PYTORCH, *arguments, "--threads", str(threads), *options], env=environment,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if p.returncode:
             sys.exit(f"failed: {arguments}\n{p.stdout}{p.stderr}")
         return json.loads([line for line in p.stdout.splitlines() if line.startswith("{")][-1])
@@ -160,6 +177,8 @@ def main():
     parser.add_argument("--nproc", default="1,2")
     parser.add_argument("--bfloat16", action="store_true")
     parser.add_argument("--ours", action="store_true")
+    parser.add_argument("--python", default="/usr/bin/python3")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--set", action="append", default=[], help="a key of the config for ddptrain")
     parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
     options = parser.parse_args()

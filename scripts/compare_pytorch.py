@@ -76,6 +76,8 @@ def without_dropout(layers):
         kind, keys = parse_layer(entry)
         if kind == "dropout":
             layers[i] = {"dropout": dict(keys, p=0)}
+        elif "dropout" in keys:
+            layers[i] = {kind: dict(keys, dropout=0)}
         for inner in ("layers", "shortcut"):
             if inner in keys:
                 without_dropout(keys[inner])

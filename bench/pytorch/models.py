@@ -75,6 +75,16 @@ class GPT(nn.Module):
         return self.head(self.norm(x)).view(-1, self.wte.num_embeddings)
 
 
+class Recurrent(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.layers, self.head = kind(256, 256, 2, batch_first=True), nn.Linear(256, 16)
+
+    def forward(self, x):
+        state = self.layers(x)[1]
+        return self.head((state[0] if isinstance(state, tuple) else state)[-1])
+
+
 def wide_mlp():
     return nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 1024))
 
@@ -107,8 +117,8 @@ def text(tokens, batch, generator):
     return draw
 
 
-def vectors(batch, generator):
-    x, y = torch.rand(1024, 1024, generator=generator), torch.rand(1024, 1024, generator=generator)
+def vectors(batch, generator, inputs=(1024,), targets=1024):
+    x, y = torch.rand(1024, *inputs, generator=generator), torch.rand(1024, targets, generator=generator)
 
     def draw():
         index = torch.randint(0, 1024, (batch,), generator=generator)
@@ -122,6 +132,8 @@ MODELS = {
     "resnet18": (resnet18, lambda m: sgd(m, 0.05, 5e-4), F.cross_entropy, lambda g: images((3, 32, 32), 512, 32, g), None),
     "gpt_baby": (lambda: GPT(4, 4, 128, 64), adamw, F.cross_entropy, lambda g: text(64, 12, g), 1.0),
     "gpt_medium": (lambda: GPT(6, 6, 384, 256), adamw, F.cross_entropy, lambda g: text(256, 8, g), 1.0),
+    "lstm": (lambda: Recurrent(nn.LSTM), lambda m: sgd(m, 0.01), F.mse_loss, lambda g: vectors(32, g, (64, 256), 16), None),
+    "gru": (lambda: Recurrent(nn.GRU), lambda m: sgd(m, 0.01), F.mse_loss, lambda g: vectors(32, g, (64, 256), 16), None),
     "wide_mlp": (wide_mlp, lambda m: sgd(m, 0.01), F.mse_loss, lambda g: vectors(256, g), None),
 }
 IMAGES = {"cnn", "resnet18"}
@@ -137,6 +149,8 @@ def train(rank, world, options):
     if options.model in IMAGES:
         module = module.to(memory_format=torch.channels_last)
     model = nn.parallel.DistributedDataParallel(module, gradient_as_bucket_view=True) if world > 1 else module
+    if options.compile:
+        model = torch.compile(model)
     optimizer, draw, seconds = make_optimizer(module), data(torch.Generator().manual_seed(rank)), []
     for _ in range(options.steps):
         start = time.perf_counter()
@@ -183,6 +197,7 @@ if __name__ == "__main__":
     parser.add_argument("--nproc", type=int, default=1)
     parser.add_argument("--bfloat16", action="store_true")
     parser.add_argument("--peak", action="store_true")
+    parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
     if options.peak:
         peak(options.threads)
