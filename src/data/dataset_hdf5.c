@@ -1,6 +1,7 @@
 /* HDF5 files, as h5py writes them: one dataset for the inputs (or several vectors that are concatenated) and one for
  * the targets. Files are not trusted: external links are not followed, filter plugins are not loaded, and each dataset
  * is checked (hdf5_check.h) before its values are read. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +31,8 @@ struct hdf5 {
     const char *path;
     hid_t file; /* -1: not open */
     int descriptor;
-    uint64_t bytes; /* of the file when it was opened */
+    uint64_t bytes;            /* of the file when it was opened */
+    uint64_t start, row_bytes; /* of the only input in the file; row_bytes 0: in chunks, or several inputs */
     size_t n_inputs, n_targets, n_weights;
     struct column *inputs, *targets, *weights;
     struct channels_last layout;
@@ -333,6 +335,14 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     return OK;
 }
 
+/* Where the rows of a dataset without chunks are. */
+static void find_rows(struct hdf5 *h) {
+    haddr_t start = H5Dget_offset(h->inputs[0].dataset);
+    if (h->n_inputs > 1 || start == HADDR_UNDEF || h->base.rows == 0) return;
+    h->start = start;
+    h->row_bytes = H5Dget_storage_size(h->inputs[0].dataset) / h->base.rows;
+}
+
 static status set_layout(struct hdf5 *h, const struct dataset_config *config) {
     const char *name = arena_printf(h->arena, "dataset '%s' of %s", h->inputs[0].name, h->path);
     return channels_last_create(config, name, &h->base, &h->layout);
@@ -372,6 +382,7 @@ static status open_hdf5(const struct dataset_config *config, const char *path, b
     struct hdf5_silence silence;
     hdf5_enter(&silence);
     status s = open_all(h, config, wants_classes);
+    if (s == OK) find_rows(h);
     hdf5_leave(&silence);
     if (s == OK) s = set_layout(h, config);
     if (s == OK)
@@ -414,6 +425,12 @@ static status read_floats(struct source *source, size_t first, size_t count, flo
     hdf5_leave(&silence);
     if (s == OK) channels_last_apply(&h->layout, inputs, count, sizeof *inputs);
     return s;
+}
+
+static void will_read(const struct source *source, size_t row) {
+    const struct hdf5 *h = (const struct hdf5 *)source;
+    if (h->row_bytes > 0)
+        posix_fadvise(h->descriptor, (off_t)(h->start + row * h->row_bytes), (off_t)h->row_bytes, POSIX_FADV_WILLNEED);
 }
 
 static status read_weights(struct source *source, size_t first, size_t count, double *weights) {
@@ -466,6 +483,7 @@ const struct dataset_format dataset_hdf5 = {.name = "hdf5",
                                             .open = open_hdf5,
                                             .read = read_hdf5,
                                             .read_floats = read_floats,
+                                            .will_read = will_read,
                                             .read_weights = read_weights,
                                             .describe_weight = describe_weight,
                                             .read_bytes = read_bytes,

@@ -307,6 +307,10 @@ static status read_floats(struct source *source, size_t first, size_t count, flo
     return OK;
 }
 
+static void will_read(const struct source *source, size_t row) {
+    npy_array_will_read(&((const struct npy *)source)->inputs, row);
+}
+
 static status read_weights(struct source *source, size_t first, size_t count, double *weights) {
     return npy_array_read(&((struct npy *)source)->weights, first, count, weights);
 }
@@ -384,6 +388,7 @@ const struct dataset_format dataset_npy = {.name = "npy",
                                            .open = open_npy,
                                            .read = read_npy,
                                            .read_floats = read_floats,
+                                           .will_read = will_read,
                                            .read_bytes = read_bytes,
                                            .describe = describe_npy,
                                            .close = close_npy,
@@ -396,6 +401,7 @@ const struct dataset_format dataset_npz = {.name = "npz",
                                            .open = open_npz,
                                            .read = read_npy,
                                            .read_floats = read_floats,
+                                           .will_read = will_read,
                                            .read_weights = read_weights,
                                            .describe_weight = describe_weight,
                                            .read_bytes = read_bytes,

@@ -64,6 +64,10 @@ struct dataset_format {
     /* With has_floats: read for inputs that are exact in float32, without the way through doubles. */
     status (*read_floats)(struct source *source, size_t first, size_t count, float *inputs);
 
+    /* With has_floats: tells the operating system that read_floats will be called for the row soon, so that it reads
+     * the rows of a batch together; NULL: nothing. */
+    void (*will_read)(const struct source *source, size_t row);
+
     /* With is_bytes: reads the inputs (count, input_size) of the same rows. */
     status (*read_bytes)(struct source *source, size_t first, size_t count, uint8_t *inputs);
 
@@ -294,6 +298,9 @@ status table_read(struct table *table, const struct selection *rows, const int64
 
 /* Whether table_read_floats may be called. */
 bool table_has_floats(const struct table *table);
+
+/* Before the rows of a batch are read. */
+void table_will_read(const struct table *table, size_t row);
 
 /* Reads the inputs of a row of the file. */
 status table_read_floats(const struct table *table, size_t row, float *inputs, bool *is_finite);

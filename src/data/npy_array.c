@@ -2,6 +2,7 @@
  * instead of a sentence, and the page cache is the same. */
 #include "data/npy_array.h"
 
+#include <fcntl.h>
 #include <string.h>
 
 #include "base/io.h"
@@ -113,6 +114,12 @@ status npy_array_read(struct npy_array *array, size_t first, size_t count, doubl
 
 bool npy_array_has_floats(const struct npy_array *array) {
     return strcmp(array->of.type->name, "float32") == 0 && !array->of.is_swapped && !array->of.is_fortran;
+}
+
+void npy_array_will_read(const struct npy_array *array, size_t row) {
+    size_t bytes = array->of.size * sizeof(float);
+    if (!array->member || !array->member->is_deflated)
+        posix_fadvise(array->fd, (off_t)(array->start + (uint64_t)row * bytes), (off_t)bytes, POSIX_FADV_WILLNEED);
 }
 
 status npy_array_read_floats(struct npy_array *array, size_t first, size_t count, float *out) {

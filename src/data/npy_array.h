@@ -28,6 +28,7 @@ void npy_array_free(struct npy_array *array);
 
 /* Whether npy_array_read_floats may be called: values are float32 of this machine, in C order. */
 bool npy_array_has_floats(const struct npy_array *array);
+void npy_array_will_read(const struct npy_array *array, size_t row); /* a hint to the operating system */
 status npy_array_read_floats(struct npy_array *array, size_t first, size_t count, float *out);
 
 /* Reads rows first .. first + count - 1 as doubles, out (count, size). */

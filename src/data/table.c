@@ -577,6 +577,7 @@ status table_read(struct table *table, const struct selection *rows, const int64
     }
     if (table->workers && table->source->is_bytes) return decode_rows(table, rows, positions, count, inputs, targets);
     TRY(sort_rows(table, rows, positions, count));
+    for (size_t i = 0; i < count && table_has_floats(table); i++) table_will_read(table, (size_t)table->order[i].row);
     for (size_t i = 0, run, run_rows; i < count; i += run) {
         run = run_at(table, i, count, &run_rows);
         TRY(read_run(table, table->order + i, run, run_rows, inputs, targets));

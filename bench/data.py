@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Measures how fast data is read (docs/performance.md), ddptrain and its peers in interleaved rounds; medians.
+
+    bench/data.py [--rounds 3] [--csv-mb 1024] [--large-mb 2048] [--limit-mb 200] [--python PYTHON] [--folder /tmp]
+
+PYTHON has pandas, pyarrow, scikit-learn, h5py, torch and torchvision (from PyPI); a peer that is missing is skipped."""
+import argparse, json, os, shutil, statistics, subprocess, sys, tempfile, time
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+COLUMNS, SIDE = 20, 96
+RULES = ", ".join(f"n{i}: {{missing: median, scale: standard}}" for i in range(8)) + ", c0: {type: category}, c1: {type: category, missing: most_frequent}"
+CONFIG = """dataset: {path: %s, cache_mb: %d%s}
+sampler: {batch_size: 64}
+model: {layers: [%s]}
+loss: %s
+optimizer: {type: sgd, lr: 1.0e-9}
+train: {%s}
+"""
+PEERS = {
+    "pandas, C engine": "import pandas as pd\npd.read_csv('numbers.csv', engine='c').to_numpy('float32')",
+    "pyarrow, all threads": "import pyarrow.csv as c\nc.read_csv('numbers.csv')",
+    "pandas + ColumnTransformer": "\n".join((
+        "import pandas as pd", "from sklearn.compose import ColumnTransformer", "from sklearn.pipeline import make_pipeline",
+        "from sklearn.impute import SimpleImputer", "from sklearn.preprocessing import OneHotEncoder, StandardScaler",
+        "t = pd.read_csv('mixed.csv')",
+        "n = make_pipeline(SimpleImputer(strategy='median'), StandardScaler())",
+        "c = make_pipeline(SimpleImputer(strategy='most_frequent'), OneHotEncoder(handle_unknown='ignore', sparse_output=False))",
+        "ColumnTransformer([('n', n, [f'n{i}' for i in range(8)]), ('c', c, ['c0', 'c1'])]).fit_transform(t).astype('float32')")),
+    "ImageFolder + DataLoader": "\n".join((
+        "import time, torch", "from torchvision import datasets, transforms as T",
+        f"s = datasets.ImageFolder('images', T.Compose([T.Resize(({SIDE}, {SIDE})), T.ToTensor()]))",
+        "l = torch.utils.data.DataLoader(s, 64, shuffle=True, num_workers=2, persistent_workers=True)",
+        "for _ in range(2):", "    start = time.perf_counter()", "    for x, y in l: pass", "print(time.perf_counter() - start)")),
+}
+MODULES = {"pandas, C engine": "pandas", "pyarrow, all threads": "pyarrow", "pandas + ColumnTransformer": "pandas, sklearn",
+           "ImageFolder + DataLoader": "torchvision"}
+MAKE = '''
+import os, sys
+import numpy as np
+what, megabytes = sys.argv[1], int(sys.argv[2])
+rng = np.random.default_rng(0)
+if what == "numbers":
+    block = "".join(",".join(map(repr, r)) + "\\n" for r in rng.normal(size=(20000, %d)).round(6).tolist())
+    with open("numbers.csv", "w") as f:
+        f.write(",".join(f"n{i}" for i in range(%d)) + "\\n")
+        for _ in range(max(1, (megabytes << 20) // len(block))): f.write(block)
+elif what == "mixed":
+    rows = []
+    for r in rng.normal(size=(20000, 8)).round(4).tolist():
+        cells = ["" if rng.random() < 0.02 else repr(v) for v in r]
+        rows.append(",".join(cells + [f"kind {rng.integers(12)}", "" if rng.random() < 0.02 else f"town {rng.integers(40)}", repr(round(rng.random(), 4))]))
+    block = "\\n".join(rows) + "\\n"
+    with open("mixed.csv", "w") as f:
+        f.write(",".join(f"n{i}" for i in range(8)) + ",c0,c1,y\\n")
+        for _ in range(max(1, (megabytes << 20) // 8 // len(block))): f.write(block)
+elif what == "images":
+    from PIL import Image
+    for k in range(1500):
+        os.makedirs(f"images/{k %% 3}", exist_ok=True)
+        small = rng.integers(0, 256, size=(16, 16, 3), dtype=np.uint8)
+        Image.fromarray(small).resize((320, 240), Image.BICUBIC).save(f"images/{k %% 3}/{k}.jpg", quality=90)
+else:
+    rows = megabytes << 20 >> 16
+    x = np.lib.format.open_memmap("x.npy", "w+", np.float32, (rows, 16384))
+    import h5py
+    with h5py.File("x.h5", "w") as f:
+        f["y"] = np.zeros(rows, np.float32)
+        d = f.create_dataset("x", (rows, 16384), np.float32)
+        for i in range(0, rows, 256):
+            x[i:i + 256] = d[i:i + 256] = rng.random((min(256, rows - i), 16384), dtype=np.float32)
+    x.flush()
+    np.save("y.npy", np.zeros(rows, np.float32))
+    os.sync()
+''' % (COLUMNS, COLUMNS)
+
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+        self.folder = tempfile.mkdtemp(prefix="ddptrain-data-", dir=options.folder)
+
+    def call(self, *words, limit=None):
+        """(seconds, output)"""
+        words = ["prlimit", f"--data={limit << 20}", *words] if limit else list(words)
+        start = time.perf_counter()
+        p = subprocess.run(list(map(str, words)), cwd=self.folder, capture_output=True, text=True)
+        if p.returncode:
+            sys.exit(f"failed: {words}\n{p.stdout}{p.stderr}")
+        return time.perf_counter() - start, p.stdout
+
+    def make(self, what, megabytes):
+        self.call(self.options.python, "-c", MAKE, what, megabytes)
+
+    def peer(self, name):
+        found = subprocess.run([self.options.python, "-c", f"import {MODULES[name]}"], capture_output=True).returncode == 0
+        if not found:
+            print(f"{name}: skipped, because {self.options.python} has no {MODULES[name]}")
+        return found
+
+    def program(self, path, layers, loss="mse", cache=1 << 20, keys="", train="steps: 1", limit=None):
+        """(seconds of the program, seconds of the last epoch)"""
+        with open(os.path.join(self.folder, "bench.yaml"), "w") as f:
+            f.write(CONFIG % (path, cache, keys, layers, loss, train))
+        shutil.rmtree(os.path.join(self.folder, "runs"), ignore_errors=True)
+        seconds, _ = self.call(self.options.binary, "bench.yaml", "--quiet", limit=limit)
+        with open(os.path.join(self.folder, "runs", "bench", "metrics.jsonl")) as f:
+            epochs = [e for e in map(json.loads, f) if e["event"] == "epoch"]
+        return seconds, epochs[-1] if epochs else None
+
+    def forget(self, name):
+        """Removes a file from the page cache."""
+        fd = os.open(os.path.join(self.folder, name), os.O_RDONLY)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+    def disk(self, name):
+        """Seconds to read the file from start to end."""
+        self.forget(name)
+        start = time.perf_counter()
+        with open(os.path.join(self.folder, name), "rb", buffering=0) as f:
+            while f.read(4 << 20):
+                pass
+        return time.perf_counter() - start
+
+    def table(self, title, cases):
+        print(f"\n{title}\n", flush=True)
+        times = {name: [] for name in cases}
+        for _ in range(self.options.rounds):
+            for name, measure in cases.items():
+                times[name].append(measure())
+        own = statistics.median(next(iter(times.values())))
+        print("| | seconds | ratio |\n|---|---|---|")
+        for name, values in times.items():
+            print(f"| {name} | {statistics.median(values):.3g} [{min(values):.3g} - {max(values):.3g}] | {statistics.median(values) / own:.2f}x |", flush=True)
+
+    def numbers(self):
+        self.make("numbers", self.options.csv_mb)
+        cases = {"ddptrain: read, fingerprint, first step": lambda: self.program("numbers.csv", "{linear: 1}")[0]}
+        cases |= {n: (lambda n=n: self.call(self.options.python, "-c", PEERS[n])[0]) for n in list(PEERS)[:2] if self.peer(n)}
+        self.table(f"CSV of {self.options.csv_mb} MiB, {COLUMNS} columns of numbers", cases)
+        os.remove(os.path.join(self.folder, "numbers.csv"))
+
+    def mixed(self):
+        self.make("mixed", self.options.csv_mb)
+        name = "pandas + ColumnTransformer"
+        cases = {"ddptrain: read, prepare, first step": lambda: self.program("mixed.csv", "{linear: 1}", keys=f", columns: {{{RULES}}}")[0]}
+        if self.peer(name):
+            cases[name] = lambda: self.call(self.options.python, "-c", PEERS[name])[0]
+        self.table(f"CSV of {self.options.csv_mb // 8} MiB, 8 columns of numbers, 2 of categories, missing values", cases)
+
+    def images(self):
+        name = "ImageFolder + DataLoader"
+        if not self.peer(name):
+            return
+        self.make("images", 0)
+        keys = f", image: {{size: [{SIDE}, {SIDE}]}}"
+
+        def own():
+            epoch = self.program("images", f"{{avg_pool2d: {{kernel_size: {SIDE}}}}}, flatten, {{linear: 3}}", "cross_entropy", 0, keys, "epochs: 2")[1]
+            return 1500 / epoch["samples_per_second"]
+        self.table(f"1500 JPEG files of 320x240 resized to {SIDE}x{SIDE}, an epoch",
+                   {"ddptrain, with a step of a small model": own, name + ", 2 workers, no model": lambda: float(self.call(self.options.python, "-c", PEERS[name])[1])})
+
+    def large(self):
+        self.make("large", self.options.large_mb)
+        limit = self.options.limit_mb
+        for name, path in (("x.npy", "x.npy"), ("x.h5", "x.h5")):
+            def own():
+                self.forget(name)
+                epoch = self.program(path, "{linear: 1}", cache=0, train="epochs: 1", limit=limit)[1]
+                return (self.options.large_mb << 20 >> 16) / epoch["samples_per_second"]
+            self.table(f"{name} of {self.options.large_mb} MiB, rows of 64 KiB, a shuffled epoch with at most {limit} MiB of own memory (RLIMIT_DATA)",
+                       {"ddptrain": own, "reading the file from start to end": lambda: self.disk(name)})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--csv-mb", type=int, default=1024)
+    parser.add_argument("--large-mb", type=int, default=2048)
+    parser.add_argument("--limit-mb", type=int, default=200)
+    parser.add_argument("--python", default="python3")
+    parser.add_argument("--folder", default=None)
+    parser.add_argument("--only", choices=["numbers", "mixed", "images", "large"], action="append")
+    parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
+    options = parser.parse_args()
+    options.binary = os.path.abspath(options.binary)
+    bench = Bench(options)
+    try:
+        for part in options.only or ["numbers", "mixed", "images", "large"]:
+            getattr(bench, part)()
+    finally:
+        shutil.rmtree(bench.folder)
+
+
+if __name__ == "__main__":
+    main()
