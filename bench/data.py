@@ -16,16 +16,18 @@ loss: %s
 optimizer: {type: sgd, lr: 1.0e-9}
 train: {%s}
 """
+TIMED = "import time\nstart = time.perf_counter()\n%s\nprint(time.perf_counter() - start)"  # without the imports
 PEERS = {
-    "pandas, C engine": "import pandas as pd\npd.read_csv('numbers.csv', engine='c').to_numpy('float32')",
-    "pyarrow, all threads": "import pyarrow.csv as c\nc.read_csv('numbers.csv')",
+    "pandas, C engine": "import pandas as pd\n" + TIMED % "pd.read_csv('numbers.csv', engine='c').to_numpy('float32')",
+    "pyarrow, all threads": "import pyarrow.csv as c\n" + TIMED % "c.read_csv('numbers.csv')",
     "pandas + ColumnTransformer": "\n".join((
         "import pandas as pd", "from sklearn.compose import ColumnTransformer", "from sklearn.pipeline import make_pipeline",
         "from sklearn.impute import SimpleImputer", "from sklearn.preprocessing import OneHotEncoder, StandardScaler",
-        "t = pd.read_csv('mixed.csv')",
+        "import time", "start = time.perf_counter()", "t = pd.read_csv('mixed.csv')",
         "n = make_pipeline(SimpleImputer(strategy='median'), StandardScaler())",
         "c = make_pipeline(SimpleImputer(strategy='most_frequent'), OneHotEncoder(handle_unknown='ignore', sparse_output=False))",
-        "ColumnTransformer([('n', n, [f'n{i}' for i in range(8)]), ('c', c, ['c0', 'c1'])]).fit_transform(t).astype('float32')")),
+        "ColumnTransformer([('n', n, [f'n{i}' for i in range(8)]), ('c', c, ['c0', 'c1'])]).fit_transform(t).astype('float32')",
+        "print(time.perf_counter() - start)")),
     "ImageFolder + DataLoader": "\n".join((
         "import time, torch", "from torchvision import datasets, transforms as T",
         f"s = datasets.ImageFolder('images', T.Compose([T.Resize(({SIDE}, {SIDE})), T.ToTensor()]))",
@@ -88,6 +90,10 @@ class Bench:
             sys.exit(f"failed: {words}\n{p.stdout}{p.stderr}")
         return time.perf_counter() - start, p.stdout
 
+    def python(self, name):
+        """The seconds that a peer prints."""
+        return float(self.call(self.options.python, "-c", PEERS[name])[1])
+
     def make(self, what, megabytes):
         self.call(self.options.python, "-c", MAKE, what, megabytes)
 
@@ -137,7 +143,7 @@ class Bench:
     def numbers(self):
         self.make("numbers", self.options.csv_mb)
         cases = {"ddptrain: read, fingerprint, first step": lambda: self.program("numbers.csv", "{linear: 1}")[0]}
-        cases |= {n: (lambda n=n: self.call(self.options.python, "-c", PEERS[n])[0]) for n in list(PEERS)[:2] if self.peer(n)}
+        cases |= {n: (lambda n=n: self.python(n)) for n in list(PEERS)[:2] if self.peer(n)}
         self.table(f"CSV of {self.options.csv_mb} MiB, {COLUMNS} columns of numbers", cases)
         os.remove(os.path.join(self.folder, "numbers.csv"))
 
@@ -146,7 +152,7 @@ class Bench:
         name = "pandas + ColumnTransformer"
         cases = {"ddptrain: read, prepare, first step": lambda: self.program("mixed.csv", "{linear: 1}", keys=f", columns: {{{RULES}}}")[0]}
         if self.peer(name):
-            cases[name] = lambda: self.call(self.options.python, "-c", PEERS[name])[0]
+            cases[name] = lambda: self.python(name)
         self.table(f"CSV of {self.options.csv_mb // 8} MiB, 8 columns of numbers, 2 of categories, missing values", cases)
 
     def images(self):
@@ -160,7 +166,7 @@ class Bench:
             epoch = self.program("images", f"{{avg_pool2d: {{kernel_size: {SIDE}}}}}, flatten, {{linear: 3}}", "cross_entropy", 0, keys, "epochs: 2")[1]
             return 1500 / epoch["samples_per_second"]
         self.table(f"1500 JPEG files of 320x240 resized to {SIDE}x{SIDE}, an epoch",
-                   {"ddptrain, with a step of a small model": own, name + ", 2 workers, no model": lambda: float(self.call(self.options.python, "-c", PEERS[name])[1])})
+                   {"ddptrain, with a step of a small model": own, name + ", 2 workers, no model": lambda: self.python(name)})
 
     def large(self):
         self.make("large", self.options.large_mb)
