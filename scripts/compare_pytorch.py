@@ -109,6 +109,9 @@ class Comparison:
         self.initial = self.weights()
         self.inputs = named_inputs(self.config, self.table, self.shape)
         self.losses = self.config.get("losses") or []
+        if self.inputs and not self.losses:  # rows as for several losses
+            loss = self.config["loss"]
+            self.losses = [{"type": loss} if isinstance(loss, str) else loss]
         kind, _, name = first_leaf(self.config["model"]["layers"])
         self.vocabulary = self.initial[name + ".weight"].shape[0] if kind == "embedding" else None
 
@@ -180,7 +183,8 @@ class Comparison:
             for name, values in inputs.items():
                 f["x_" + name] = values
             for keys, shape in zip(self.losses, model.out_shapes):
-                target = keys.get("target") or next(iter(self.config["dataset"].get("targets") or {"target": 0}))
+                names = self.config["dataset"].get("targets")
+                target = keys.get("target") or (next(iter(names)) if isinstance(names, dict) else "target")
                 if target in inputs:
                     values = inputs[target].reshape(rows, -1)
                 elif keys["type"] == "cross_entropy":

@@ -337,7 +337,7 @@ class Model(nn.Module):
 
     def _list(self, layers, before, shape, shapes, outputs=None):
         """(shape, run) of a list of layers; [shapes]: of the outputs that `from` may name; [outputs]: those that it returns."""
-        shapes, steps = shapes.new_child(), []
+        shapes, steps, known = shapes.new_child(), [], {}
         for i, entry in enumerate(layers):
             kind, keys = parse_layer(entry)
             own, sources = keys.get("name"), _list_of(keys.get("from"))
@@ -347,6 +347,10 @@ class Model(nn.Module):
             if kind in JOINS:
                 ins = ([shape] if len(sources) == 1 else []) + [shapes[source] for source in sources]
                 shape, run = _join(kind, keys, ins)
+            elif keys.get("share"):  # the same modules again
+                given = shapes[sources[0]] if sources else shape
+                run, (like, shape) = known[keys["share"]]
+                assert like == given, (like, given)
             else:
                 given = shapes[sources[0]] if sources else shape
                 composite = {"sequential": lambda: self._list(keys["layers"], name + "." if name else "", given, shapes),
@@ -357,6 +361,8 @@ class Model(nn.Module):
             steps.append((run, kind in JOINS, sources, own))
             if own:
                 shapes[own] = shape
+            if own and kind not in JOINS:
+                known[own] = run, (given, shape)
 
         def run_all(x, values):
             values = values.new_child()

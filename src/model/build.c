@@ -129,7 +129,9 @@ static void order_inputs(struct builder *b, const struct layer *layer, size_t *i
 
 static status add_layer(struct builder *b, struct layer *layer, size_t *in, size_t count, size_t *out) {
     struct model *m = b->model;
+    struct params shared_params = {0}, shared_buffers = {0};
     struct planning planning = {&m->params, &m->buffers, m->arena};
+    if (b->sharing.own) planning = (struct planning){&shared_params, &shared_buffers, m->arena};
     bool is_view = layer->type->is_view || b->merges_relu, needs_gradient = false;
     layer->has_relu = b->has_relu;
     b->merges_relu = b->has_relu = false;
@@ -152,6 +154,7 @@ static status add_layer(struct builder *b, struct layer *layer, size_t *in, size
     TRY(layer->type->plan(layer, &planning));
     layer->param_count = m->params.count - layer->first_param;
     layer->buffer_count = m->buffers.count - layer->first_buffer;
+    if (b->sharing.own) TRY(build_share(b, layer, &shared_params, &shared_buffers));
     layer->out_size = shape_elements(&layer->out);
     if (layer->type->multiply_adds) m->multiply_adds += layer->type->multiply_adds(layer);
     append_layer(b, layer);
@@ -199,12 +202,15 @@ static status build_one(struct builder *b, const struct variant *variant, const 
     char *name = arena_printf(arena, "%s%s", prefix, own);
     if (!*own && *name) name[strlen(name) - 1] = '\0'; /* a composite without a name adds no level */
     TRY(at_place(place, own_path, build_inputs(b, common ? &common->from : NULL, type->joins, previous, in, &count)));
+    const struct variant *source = variant;
+    if (common && common->share) TRY(at_place(place, own_path, build_begin_sharing(b, variant, name, &source)));
     if (type->expand)
-        TRY(type->expand(b, variant, own_path, name, in, count, out));
+        TRY(type->expand(b, source, own_path, name, in, count, out));
     else
         TRY(build_layer(b, type, variant, own_path, name, in, count, out));
+    if (common && common->share) b->sharing = (struct sharing){0};
     if (!common || !common->name || !*own) return OK;
-    return at_place(place, own_path, build_add_name(b, own, *out));
+    return at_place(place, own_path, build_add_name(b, own, *out, name, source));
 }
 
 static const struct layer_type *type_of(const struct variant_list *list, size_t index) {
@@ -317,7 +323,7 @@ static status add_inputs(struct builder *b, size_t row, size_t *first) {
         if (names->input_count > 1)
             TRY(build_layer(b, &layer_input, &variant, "dataset.inputs", name, &row, 1, &tensor));
         b->model->tensors[tensor].producer = NULL;
-        TRY(status_prefix(build_add_name(b, input->name, tensor), "dataset.inputs"));
+        TRY(status_prefix(build_add_name(b, input->name, tensor, NULL, NULL), "dataset.inputs"));
     }
     return OK;
 }

@@ -12,6 +12,12 @@
 
 struct scope;
 
+/* While the layers of an entry with `share:` are built: the names of the entry and of the one whose parameters it
+ * uses. */
+struct sharing {
+    const char *own, *other; /* own NULL: not */
+};
+
 struct builder {
     size_t lists; /* expanded so far */
     struct model *model;
@@ -20,9 +26,10 @@ struct builder {
     const struct model_names *names;
     struct string_list sources; /* all names in `from:` of the config, and those of outputs */
     struct scope *scope;        /* of the list that is being built */
-    bool merges_relu;           /* the next layer is a relu that is fused into its neighbour */
-    bool has_relu;              /* the layer includes the relu before it */
-    struct layer **layers;      /* while building; the array of struct layer is made at the end */
+    struct sharing sharing;
+    bool merges_relu;      /* the next layer is a relu that is fused into its neighbour */
+    bool has_relu;         /* the layer includes the relu before it */
+    struct layer **layers; /* while building; the array of struct layer is made at the end */
 };
 
 /* Builds [list] with the input tensor [in]; *out is its last tensor ([in] for an empty list). Names of its layers are
@@ -48,7 +55,9 @@ struct scope {
     struct output_name {
         const char *name;
         size_t tensor;
-    } * items; /* (count) */
+        const char *layer;             /* the layer's full name; NULL: an input */
+        const struct variant *variant; /* its entry in the config */
+    } * items;                         /* (count) */
     size_t count, capacity;
 };
 
@@ -56,8 +65,13 @@ struct scope {
 struct string_list build_sources(struct arena *arena, const struct variant_list *list);
 bool build_is_source(const struct builder *builder, const char *name);
 
-/* Makes [tensor] known as [name] in the present scope; STATUS_USAGE if the scope has that name. */
-status build_add_name(struct builder *builder, const char *name, size_t tensor);
+/* Makes [tensor] known as [name] in the present scope; STATUS_USAGE if the scope has that name. [layer], [variant]: as
+ * in struct output_name. */
+status build_add_name(struct builder *builder, const char *name, size_t tensor, const char *layer,
+                      const struct variant *variant);
+
+/* The layer that [name] means here; STATUS_USAGE with the known names. */
+status build_find_layer(const struct builder *builder, const char *name, const struct output_name **out);
 
 /* The inputs of a layer: what `from:` names or [previous], the output of the layer before. With [joins] there are at
  * least two: a single name is joined with [previous], which then comes first. in (BUILD_MAX_INPUTS). */
@@ -69,6 +83,18 @@ status build_find(const struct builder *builder, const char *name, size_t *tenso
 
 /* STATUS_USAGE naming the first layer whose output no layer reads. */
 status build_check_read(const struct model *model);
+
+/* ---- build_share.c ---- */
+
+/* From now on, until builder->sharing is reset, layers use the parameters of those that the entry's `share:` means.
+ * [name]: of the entry. *source: the entry whose keys are used. */
+status build_begin_sharing(struct builder *builder, const struct variant *variant, const char *name,
+                           const struct variant **source);
+
+/* Gives [layer] the parameters and buffers of the layer that it shares; those that it declared itself are [params] and
+ * [buffers]. STATUS_USAGE if their shapes differ. */
+status build_share(const struct builder *builder, struct layer *layer, const struct params *params,
+                   const struct params *buffers);
 
 /* ---- build_memory.c ---- */
 

@@ -52,7 +52,8 @@ static bool is_input(const struct builder *builder, const char *name) {
     return builder->names->input_count == 0 && strcmp(name, INPUT_NAME) == 0;
 }
 
-status build_add_name(struct builder *builder, const char *name, size_t tensor) {
+status build_add_name(struct builder *builder, const char *name, size_t tensor, const char *layer,
+                      const struct variant *variant) {
     struct scope *scope = builder->scope;
     if (is_input(builder, name) && build_is_source(builder, name))
         return status_new(STATUS_USAGE, "the name '" INPUT_NAME "' means the model's input in `from:`; choose another");
@@ -61,7 +62,7 @@ status build_add_name(struct builder *builder, const char *name, size_t tensor) 
             return status_new(STATUS_USAGE, "the name '%s' is already used by another layer of this list", name);
     scope->items =
         build_grow(builder->model->arena, scope->items, scope->count, &scope->capacity, sizeof *scope->items);
-    scope->items[scope->count++] = (struct output_name){name, tensor};
+    scope->items[scope->count++] = (struct output_name){name, tensor, layer, variant};
     return OK;
 }
 
@@ -78,22 +79,30 @@ static status unknown_name(const struct builder *builder, const char *name) {
     known[count] = NULL;
     for (size_t i = 0; i < count && list.length < 200; i++) text_printf(&list, "%s%s", i ? ", " : "", known[i]);
     const char *nearest = schema_nearest(name, known);
-    status s = status_new(STATUS_USAGE, "from: no layer before this one has the name '%s'%s%s%s; known here: %s%s",
-                          name, nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "",
+    status s = status_new(STATUS_USAGE, "no layer before this one has the name '%s'%s%s%s; known here: %s%s", name,
+                          nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "",
                           text_string(&list), list.length >= 200 ? ", ..." : "");
     text_free(&list);
     return s;
 }
 
-status build_find(const struct builder *builder, const char *name, size_t *tensor) {
+static const struct output_name *find(const struct builder *builder, const char *name) {
     for (const struct scope *scope = builder->scope; scope; scope = scope->outer)
         for (size_t i = 0; i < scope->count; i++)
-            if (strcmp(scope->items[i].name, name) == 0) {
-                *tensor = scope->items[i].tensor;
-                return OK;
-            }
-    *tensor = 0;
-    return is_input(builder, name) ? OK : unknown_name(builder, name);
+            if (strcmp(scope->items[i].name, name) == 0) return &scope->items[i];
+    return NULL;
+}
+
+status build_find(const struct builder *builder, const char *name, size_t *tensor) {
+    const struct output_name *found = find(builder, name);
+    *tensor = found ? found->tensor : 0;
+    return found || is_input(builder, name) ? OK : unknown_name(builder, name);
+}
+
+status build_find_layer(const struct builder *builder, const char *name, const struct output_name **out) {
+    *out = find(builder, name);
+    if (*out && !(*out)->layer) return status_new(STATUS_USAGE, "'%s' is an input, which has no parameters", name);
+    return *out ? OK : unknown_name(builder, name);
 }
 
 /* The first layer of a model with several inputs. */
@@ -125,7 +134,7 @@ status build_inputs(const struct builder *builder, const struct string_list *fro
         if (previous == NO_TENSOR) return needs_source(builder);
         in[(*count)++] = previous;
     }
-    for (size_t i = 0; i < named; i++) TRY(build_find(builder, from->items[i], &in[(*count)++]));
+    for (size_t i = 0; i < named; i++) TRY(status_prefix(build_find(builder, from->items[i], &in[(*count)++]), "from"));
     return OK;
 }
 

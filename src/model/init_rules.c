@@ -301,6 +301,7 @@ static void visit(const struct model *model, const struct target *target, visito
     const struct params *params = &model->params;
     for (size_t l = 0; l < model->layer_count; l++) {
         const struct layer *layer = &model->layers[l];
+        if (layer->is_sharing) continue;
         if (target->layers.count && !contains(&target->layers, layer->type->variant.name)) continue;
         if (target->layers.count && layer->tied_count) {
             struct text own = {0};

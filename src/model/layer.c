@@ -35,6 +35,13 @@ static const struct schema_row common_rows[] = {
      .doc = "Takes the output of the layer of this `name` instead of the layer before; `input` is the model's input. "
             "Layers that join (add, concat, multiply) take a list of names, or one that they join with the output of "
             "the layer before."},
+    {.key = "share",
+     .type = SCHEMA_STRING,
+     .offset = offsetof(struct layer_common, share),
+     .fallback = "null",
+     .doc =
+         "Uses the parameters and running statistics of the earlier layer of this `name`, of the same type and shapes "
+         "(a module that PyTorch's forward calls twice). A `sequential` then has the layers of that one."},
     {0},
 };
 

@@ -35,6 +35,7 @@ void shape_print(const struct shape *shape, struct text *out);
 struct layer_common {
     const char *name;        /* replaces the index in parameter names, and names the output; NULL: the index */
     struct string_list from; /* the outputs that it takes; count 0: that of the layer before */
+    const char *share;       /* the layer whose parameters it uses; NULL: its own */
 };
 
 /* Receives gradients as soon as they are complete: elements [first, first + count) of the gradient of parameter
@@ -195,6 +196,7 @@ struct layer {
     size_t first_param, param_count;   /* in params */
     size_t tied, tied_count;           /* parameters of an earlier layer that it uses, too: 0 or 1 from [tied] */
     size_t first_buffer, buffer_count; /* in buffers */
+    bool is_sharing;                   /* parameters and buffers are those of an earlier layer */
     size_t saved_size;                 /* floats of one row that forward stores for backward */
     struct piece saved_piece;
     float *saved; /* (batch, saved_size); NULL before model_alloc or when saved_size is 0 */

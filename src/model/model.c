@@ -178,6 +178,7 @@ status model_unmap(struct model *model, bool has_changed) {
 void model_init(struct model *model, struct rng *rng) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];
+        if (layer->is_sharing) continue;
         if (layer->type->init) layer->type->init(layer, &model->params, rng);
         if (layer->type->init_buffers) layer->type->init_buffers(layer, &model->buffers);
     }

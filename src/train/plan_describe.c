@@ -53,7 +53,7 @@ static void describe_layers(const struct model *model, struct text *out) {
             text_printf(out, "%-*s ", widths[c], text_string(&cells[c]));
             text_free(&cells[c]);
         }
-        text_printf(out, "%12zu", parameters_of(model, layer));
+        text_printf(out, "%12zu", layer->is_sharing ? 0 : parameters_of(model, layer));
         for (size_t n = 0; n < layer->from.count; n++) text_printf(out, "%s%s", n ? ", " : "  ", layer->from.items[n]);
         text_add(out, "\n");
     }

@@ -190,6 +190,74 @@ class Numbers(Case):
         self.assertEqual(self.events("test", "end")[-1]["best_epoch"], 1 + losses.index(min(losses)))
 
 
+SIAMESE = """
+dataset: {path: rows.csv, inputs: {left: [a1, a2], right: [b1, b2]}, targets: kind, split: {test: 0.25, shuffle: false}}
+sampler: {batch_size: 12, shuffle: false}
+model:
+  layers:
+    - sequential: {name: one, from: left, layers: [{linear: {out: 4, name: fc}}, tanh]}
+    - sequential: {name: other, from: right, share: one}
+    - concat: {from: [one, other]}
+    - linear: {out: 3, name: head}
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0.1}
+train: {epochs: 2, log_every: 1}
+"""
+
+
+class Shared(Case):
+    def test_a_siamese_network(self):
+        import glob
+        import h5py
+
+        def weights(run):
+            with h5py.File(sorted(glob.glob(self.path(f"{run}/checkpoints/*.h5")))[-1]) as f:
+                return {name: f["model"][name][()].astype(float) for name in f["model"]}
+        self.train(SIAMESE.replace("lr: 0.1", "lr: 0").replace("epochs: 2", "steps: 1"), name="initial")
+        p = weights("initial")
+        self.assertEqual(sorted(p), ["head.bias", "head.weight", "one.fc.bias", "one.fc.weight"])
+        expected = []
+        for i in 2 * list(range(0, 36, 12)):
+            left, right, kind = self.a[i:i + 12, :2], self.b[i:i + 12], self.kind[i:i + 12]
+            codes = [np.tanh(x @ p["one.fc.weight"].T + p["one.fc.bias"]) for x in (left, right)]
+            joined = np.concatenate(codes, 1)
+            z = joined @ p["head.weight"].T + p["head.bias"]
+            dz = np.exp(z - z.max(1, keepdims=True))
+            dz /= dz.sum(1, keepdims=True)
+            expected.append(-np.log(dz[np.arange(12), kind]).mean())
+            dz[np.arange(12), kind] -= 1
+            dz /= 12
+            djoined = dz @ p["head.weight"]
+            p["head.weight"] -= 0.1 * dz.T @ joined
+            p["head.bias"] -= 0.1 * dz.sum(0)
+            for x, code, dcode in zip((left, right), codes, (djoined[:, :4], djoined[:, 4:])):
+                dcode = dcode * (1 - code ** 2)
+                p["one.fc.weight"] -= 0.1 * dcode.T @ x
+                p["one.fc.bias"] -= 0.1 * dcode.sum(0)
+        for words in ((), ("optimizer.in_backward=true",), ("--nproc", 2, "sampler.batch_size=6")):
+            self.train(SIAMESE, *words)
+            losses = [e["loss"] for e in self.events("test", "step")]
+            np.testing.assert_allclose(losses, expected, rtol=2e-6)
+            for name, value in weights("test").items():
+                np.testing.assert_allclose(value, p[name], rtol=1e-4, atol=1e-6)
+        out, _ = self.run_program("check", "test.yaml")
+        self.assertIn("39 parameters in 4 tensors", out)
+
+    def test_wrong(self):
+        for what, by, sentence in (
+                ("share: one", "share: two", "model.layers.1.sequential: share: no layer before this one has the name 'two'"),
+                ("share: one", "share: left", "share: 'left' is an input, which has no parameters"),
+                ("right: [b1, b2]", "right: [b1, b2, a3]", "share: its parameters have other shapes than those of model.layers.0.sequential"),
+                ("linear: {out: 3, name: head}", "linear: {out: 3, name: head, share: one}",
+                 "share: 'one' is of the type sequential, and this layer of the type linear"),
+                ("share: one", "name: again", "duplicate key 'name'"),
+                (", share: one", "", "model.layers.1.sequential.layers: missing; the layers in order")):
+            with self.subTest(sentence):
+                self.write("test.yaml", SIAMESE.replace(what, by, 1))
+                _, err = self.run_program("check", "test.yaml", code=USAGE)
+                self.assertIn(sentence, err)
+
+
 class Wrong(Case):
     def test_configs(self):
         for what, by, sentence in (
@@ -201,7 +269,7 @@ class Wrong(Case):
                 ("  - {type: mse, output: box, target: values, loss_weight: 0.5}\n", "", "losses: no loss uses the target 'values'"),
                 ("output: box", "output: head, name: head", "losses: two losses have the name 'head'; give one of them another with name:"),
                 ("output: box", "output: box, name: a/b", "losses: a name must not be empty or contain '.' or '/', got 'a/b'"),
-                ("output: box", "output: boxes", "losses: output: from: no layer before this one has the name 'boxes'; did you mean 'box'?"),
+                ("output: box", "output: boxes", "losses: output: no layer before this one has the name 'boxes'; did you mean 'box'?"),
                 ("from: deep}", "}", "the model has several inputs, so this layer needs `from:` with one of them: wide, deep"),
                 ("    - concat: {from: wide, dim: 1}\n", "", "dataset.inputs: no layer takes the input 'wide'"),
                 ("from: deep}", "from: input}", "from: no layer before this one has the name 'input'"),

@@ -6,6 +6,7 @@
 
 struct sequential_config {
     struct variant_list layers;
+    bool has_layers; /* whether the key was given */
 };
 
 struct repeat_config {
@@ -38,7 +39,13 @@ struct parallel_config {
     }
 
 static const struct schema_row sequential_rows[] = {
-    LAYERS(sequential_config, "The layers in order."),
+    {.key = "layers",
+     .type = SCHEMA_VARIANT_LIST,
+     .offset = offsetof(struct sequential_config, layers),
+     .present_offset = offsetof(struct sequential_config, has_layers),
+     .fallback = "[]",
+     .variants = &layer_variants,
+     .doc = "The layers in order. Required, unless it shares those of another."},
     {0},
 };
 static const struct schema_row repeat_rows[] = {
@@ -109,6 +116,10 @@ static status expand_sequential(struct builder *builder, const struct variant *v
     (void)count;
     const struct sequential_config *c = variant->config;
     struct arena *arena = builder->model->arena;
+    if (!c->has_layers)
+        return status_new(STATUS_USAGE, "%s:%d:%d: %s.layers: missing; the layers in order",
+                          variant->place.file ? variant->place.file : "config", variant->place.line,
+                          variant->place.column, path);
     return build_list(builder, &c->layers, arena_printf(arena, "%s.layers", path), prefix_of(arena, name), *in, out);
 }
 
