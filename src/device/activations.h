@@ -24,13 +24,21 @@ enum {
     X(ACTIVATION_RELU, relu, ACTIVATION_IS_CHEAP | ACTIVATION_IS_RELU, "max(x, 0) (torch.nn.ReLU).")                   \
     X(ACTIVATION_TANH, tanh, 0, "Hyperbolic tangent (torch.nn.Tanh).")                                                 \
     X(ACTIVATION_SIGMOID, sigmoid, ACTIVATION_IS_PROBABILITY, "1 / (1 + exp(-x)) (torch.nn.Sigmoid).")                 \
-    X(ACTIVATION_SILU, silu, ACTIVATION_BEFORE_PRODUCT, "x sigmoid(x), also called swish (torch.nn.SiLU).")
+    X(ACTIVATION_SILU, silu, ACTIVATION_BEFORE_PRODUCT, "x sigmoid(x), also called swish (torch.nn.SiLU).")            \
+    X(ACTIVATION_RELU6, relu6, ACTIVATION_IS_CHEAP, "min(max(x, 0), 6) (torch.nn.ReLU6).")                             \
+    X(ACTIVATION_SELU, selu, 0, "ELU with the two constants that normalize outputs (torch.nn.SELU).")                  \
+    X(ACTIVATION_HARDSWISH, hardswish, ACTIVATION_IS_CHEAP, "x relu6(x + 3) / 6 (torch.nn.Hardswish).")                \
+    X(ACTIVATION_HARDSIGMOID, hardsigmoid, ACTIVATION_IS_CHEAP | ACTIVATION_IS_PROBABILITY,                            \
+      "relu6(x + 3) / 6 (torch.nn.Hardsigmoid).")                                                                      \
+    X(ACTIVATION_MISH, mish, ACTIVATION_BEFORE_PRODUCT, "x tanh(softplus(x)) (torch.nn.Mish).")                        \
+    X(ACTIVATION_SOFTPLUS, softplus, 0, "log(1 + exp(x)) (torch.nn.Softplus).")
 
-/* All: also the two functions of the layer gelu. */
+/* All: also the two functions of the layer gelu, and that of elu with alpha 1. */
 #define ACTIVATIONS(X)                                                                                                 \
     ACTIVATION_LAYERS(X)                                                                                               \
     X(ACTIVATION_GELU, gelu, ACTIVATION_BEFORE_PRODUCT, NULL)                                                          \
-    X(ACTIVATION_GELU_TANH, gelu_tanh, ACTIVATION_BEFORE_PRODUCT, NULL)
+    X(ACTIVATION_GELU_TANH, gelu_tanh, ACTIVATION_BEFORE_PRODUCT, NULL)                                                \
+    X(ACTIVATION_ELU, elu, 0, NULL)
 
 enum activation {
 #define X(id, name, properties, doc) id,
@@ -70,6 +78,42 @@ FORMULA float silu_value(float x) { return x / (1 + math_exp(-x)); }
 FORMULA float silu_gradient(float x, float y, float dy) {
     float s = sigmoid_value(x);
     return (void)y, dy * (s * (1 + x * (1 - s)));
+}
+
+FORMULA float relu6_value(float x) { return x > 6 ? 6 : relu_value(x); }
+FORMULA float relu6_gradient(float x, float y, float dy) { return (void)y, x > 0 && x < 6 ? dy : 0; }
+
+FORMULA float elu_value(float x) { return x > 0 ? x : math_expm1(x); }
+FORMULA float elu_gradient(float x, float y, float dy) { return (void)y, dy * (x > 0 ? 1 : math_exp(x)); }
+
+#define SELU_SCALE 1.0507009873554804934f
+#define SELU_ALPHA_SCALE 1.7580993408473768600f
+FORMULA float selu_value(float x) { return x > 0 ? x * SELU_SCALE : math_expm1(x) * SELU_ALPHA_SCALE; }
+FORMULA float selu_gradient(float x, float y, float dy) {
+    return (void)y, dy * (x > 0 ? SELU_SCALE : SELU_ALPHA_SCALE * math_exp(x));
+}
+
+FORMULA float hardsigmoid_value(float x) { return relu6_value(x + 3) / 6; }
+FORMULA float hardsigmoid_gradient(float x, float y, float dy) { return (void)y, x > -3 && x < 3 ? dy / 6 : 0; }
+
+FORMULA float hardswish_value(float x) { return x * relu6_value(x + 3) / 6; }
+FORMULA float hardswish_gradient(float x, float y, float dy) {
+    return (void)y, x <= -3 ? 0 : x < 3 ? dy * (x / 3 + 0.5f) : dy;
+}
+
+/* log(1 + e^x) = max(x, 0) + log(1 + e^-|x|) */
+FORMULA float softplus_value(float x) { return (x > 0 ? x : 0) + math_log1p_unit(math_exp(-fabsf(x))); }
+FORMULA float softplus_gradient(float x, float y, float dy) { return (void)y, dy * sigmoid_value(x); }
+
+/* t = tanh(log(1 + e)) = w / (w + 2), with e = e^x and w = e (e + 2); above 20 it is 1.
+ * d/dx [x t] = t + x (1 - t^2) s(x), with 1 - t^2 = 4 (w + 1) / (w + 2)^2 */
+FORMULA float mish_value(float x) {
+    float e = math_exp(x < 20 ? x : 20), w = e * (e + 2);
+    return x * (w / (w + 2));
+}
+FORMULA float mish_gradient(float x, float y, float dy) {
+    float e = math_exp(x < 20 ? x : 20), w = e * (e + 2), slope = 4 * (w + 1) / ((w + 2) * (w + 2));
+    return (void)y, dy * (w / (w + 2) + x * slope * sigmoid_value(x));
 }
 
 /* d/dx [x Phi(x)] = Phi(x) + x phi(x), with Phi = y / x */

@@ -37,7 +37,14 @@ static void add_activation(const struct call *call) {
                      [ACTIVATION_SIGMOID] = {C_sigmoid, "sigmoid"},
                      [ACTIVATION_GELU] = {C_gelu, "gelu"},
                      [ACTIVATION_GELU_TANH] = {C_gelu_tanh, "gelu_tanh"},
-                     [ACTIVATION_SILU] = {C_silu, "silu"}};
+                     [ACTIVATION_SILU] = {C_silu, "silu"},
+                     [ACTIVATION_RELU6] = {C_relu6, "relu6"},
+                     [ACTIVATION_SELU] = {C_selu, "selu"},
+                     [ACTIVATION_HARDSWISH] = {C_hardswish, "hardswish"},
+                     [ACTIVATION_HARDSIGMOID] = {C_hardsigmoid, "hardsigmoid"},
+                     [ACTIVATION_MISH] = {C_mish, "mish"},
+                     [ACTIVATION_SOFTPLUS] = {C_softplus, "softplus"},
+                     [ACTIVATION_ELU] = {C_elu, "elu"}};
     text_printf(use(call, functions[call->op->function].function), "    %s(%s, %s, %zu);\n",
                 functions[call->op->function].name, call->x, call->y, call->layer->in_size);
 }
@@ -45,6 +52,13 @@ static void add_activation(const struct call *call) {
 static void add_leaky_relu(const struct call *call) {
     text_printf(use(call, C_leaky_relu), "    leaky_relu(%s, %af, %s, %zu);\n", call->x, (double)call->op->slope,
                 call->y, call->layer->in_size);
+}
+
+static void add_elu(const struct call *call) {
+    text_printf(use(call, C_elu), "    elu(%s, %s, %zu);\n", call->x, call->y, call->layer->in_size);
+    if (call->op->slope != 1)
+        text_printf(use(call, C_leaky_relu), "    leaky_relu(%s, %af, %s, %zu);\n", call->y, (double)call->op->slope,
+                    call->y, call->layer->in_size);
 }
 
 static const char *image_of_shape(const struct call *call, const struct image_shape *image) {
@@ -158,14 +172,23 @@ static void add_reorder(const struct call *call) {
 }
 
 static void (*const writers[OPERATION_KINDS])(const struct call *call) = {
-    [OPERATION_REORDER] = add_reorder,           [OPERATION_LINEAR] = add_linear,
-    [OPERATION_ACTIVATION] = add_activation,     [OPERATION_LEAKY_RELU] = add_leaky_relu,
-    [OPERATION_CONVOLUTION] = add_convolution,   [OPERATION_MAX_POOL] = add_max_pool,
-    [OPERATION_AVERAGE_POOL] = add_average_pool, [OPERATION_BATCH_NORM] = add_batch_norm,
-    [OPERATION_GROUP_NORM] = add_group_norm,     [OPERATION_LAYER_NORM] = add_row_norm,
-    [OPERATION_RMS_NORM] = add_row_norm,         [OPERATION_SOFTMAX] = add_softmax,
-    [OPERATION_EMBEDDING] = add_embedding,       [OPERATION_ADD_POSITIONS] = add_positions,
-    [OPERATION_ATTENTION] = add_attention,       [OPERATION_ATTENTION_CORE] = add_attention_core,
+    [OPERATION_REORDER] = add_reorder,
+    [OPERATION_LINEAR] = add_linear,
+    [OPERATION_ACTIVATION] = add_activation,
+    [OPERATION_LEAKY_RELU] = add_leaky_relu,
+    [OPERATION_ELU] = add_elu,
+    [OPERATION_CONVOLUTION] = add_convolution,
+    [OPERATION_MAX_POOL] = add_max_pool,
+    [OPERATION_AVERAGE_POOL] = add_average_pool,
+    [OPERATION_BATCH_NORM] = add_batch_norm,
+    [OPERATION_GROUP_NORM] = add_group_norm,
+    [OPERATION_LAYER_NORM] = add_row_norm,
+    [OPERATION_RMS_NORM] = add_row_norm,
+    [OPERATION_SOFTMAX] = add_softmax,
+    [OPERATION_EMBEDDING] = add_embedding,
+    [OPERATION_ADD_POSITIONS] = add_positions,
+    [OPERATION_ATTENTION] = add_attention,
+    [OPERATION_ATTENTION_CORE] = add_attention_core,
 };
 
 void c_step_add(struct c_file *c, const struct layer *layer, const struct operation *op, const char *x, const char *y,

@@ -31,6 +31,11 @@ static const char *add_linear(const struct call *c) {
     return linear(c->g, c->x, c->op->weight, c->op->bias, c->layer->in.dims);
 }
 
+static const char *at_most_6(struct onnx_graph *g, const char *x) {
+    const char *inputs[] = {x, onnx_scalar(g, 0), onnx_scalar(g, 6)};
+    return onnx_node(g, "Clip", inputs, 3, NULL);
+}
+
 static const char *add_activation(const struct call *c) {
     struct text attributes = {0};
     switch (c->op->function) {
@@ -42,6 +47,22 @@ static const char *add_activation(const struct call *c) {
         return onnx_node1(c->g, "Sigmoid", c->x, NULL);
     case ACTIVATION_SILU:
         return onnx_node2(c->g, "Mul", c->x, onnx_node1(c->g, "Sigmoid", c->x, NULL));
+    case ACTIVATION_RELU6:
+        return at_most_6(c->g, c->x);
+    case ACTIVATION_SELU:
+        return onnx_node1(c->g, "Selu", c->x, NULL);
+    case ACTIVATION_HARDSWISH:
+        return onnx_node1(c->g, "HardSwish", c->x, NULL);
+    case ACTIVATION_HARDSIGMOID:
+        onnx_float(&attributes, "alpha", 1.0f / 6);
+        onnx_float(&attributes, "beta", 0.5f);
+        return onnx_node1(c->g, "HardSigmoid", c->x, &attributes);
+    case ACTIVATION_MISH:
+        return onnx_node1(c->g, "Mish", c->x, NULL);
+    case ACTIVATION_SOFTPLUS:
+        return onnx_node1(c->g, "Softplus", c->x, NULL);
+    case ACTIVATION_ELU:
+        return onnx_node1(c->g, "Elu", c->x, NULL);
     case ACTIVATION_GELU:
     case ACTIVATION_GELU_TANH:
         onnx_string(&attributes, "approximate", c->op->function == ACTIVATION_GELU ? "none" : "tanh");
@@ -54,6 +75,12 @@ static const char *add_leaky_relu(const struct call *c) {
     struct text attributes = {0};
     onnx_float(&attributes, "alpha", c->op->slope);
     return onnx_node1(c->g, "LeakyRelu", c->x, &attributes);
+}
+
+static const char *add_elu(const struct call *c) {
+    struct text attributes = {0};
+    onnx_float(&attributes, "alpha", c->op->slope);
+    return onnx_node1(c->g, "Elu", c->x, &attributes);
 }
 
 /* ---- images ---- */
@@ -292,6 +319,7 @@ static const char *(*const writers[OPERATION_KINDS])(const struct call *c) = {
     [OPERATION_LINEAR] = add_linear,
     [OPERATION_ACTIVATION] = add_activation,
     [OPERATION_LEAKY_RELU] = add_leaky_relu,
+    [OPERATION_ELU] = add_elu,
     [OPERATION_CONVOLUTION] = add_convolution,
     [OPERATION_MAX_POOL] = add_max_pool,
     [OPERATION_AVERAGE_POOL] = add_average_pool,

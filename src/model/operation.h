@@ -14,6 +14,7 @@ enum operation_kind {
     OPERATION_LINEAR,         /* weight, bias */
     OPERATION_ACTIVATION,     /* function */
     OPERATION_LEAKY_RELU,     /* slope */
+    OPERATION_ELU,            /* slope: its alpha */
     OPERATION_CONVOLUTION,    /* weight, bias; convolution */
     OPERATION_MAX_POOL,       /* pooling */
     OPERATION_AVERAGE_POOL,   /* pooling */

@@ -266,6 +266,16 @@ START_TEST(functions) {
         for (int j = 0; j < COUNT; j++) ck_assert(y[j] == (x[j] > 0 ? x[j] : 0));
         device_ops(device)->activation_forward(device, ACTIVATION_SILU, x, y, COUNT);
         for (int j = COUNT / 2; j < COUNT; j++) near(y[j], (double)x[j] / (1 + exp(-(double)x[j])), x[j], "silu");
+        device_ops(device)->activation_forward(device, ACTIVATION_SOFTPLUS, x, y, COUNT);
+        for (int j = 0; j < COUNT; j++) near(y[j], log1p(exp((double)x[j])), x[j], "softplus");
+        device_ops(device)->activation_forward(device, ACTIVATION_MISH, x, y, COUNT);
+        for (int j = 0; j < COUNT; j++) near(y[j], (double)x[j] * tanh(log1p(exp((double)x[j]))), x[j], "mish");
+        device_ops(device)->activation_forward(device, ACTIVATION_ELU, x, y, COUNT);
+        for (int j = 0; j < COUNT; j++) near(y[j], x[j] > 0 ? (double)x[j] : expm1((double)x[j]), x[j], "elu");
+        device_ops(device)->activation_forward(device, ACTIVATION_SELU, x, y, COUNT);
+        for (int j = 0; j < COUNT; j++)
+            near(y[j], 1.0507009873554805 * (x[j] > 0 ? (double)x[j] : 1.6732632423543772 * expm1((double)x[j])), x[j],
+                 "selu");
         float wild[] = {INFINITY, -INFINITY, NAN}, tamed[3];
         device_ops(device)->activation_forward(device, ACTIVATION_RELU, wild, tamed, 3);
         ck_assert(isinf(tamed[0]) && tamed[1] == 0 && isnan(tamed[2]));

@@ -91,6 +91,7 @@ WRONG = [
     ("path: datasets/wine.h5", "path: \"datasets/wine.h5", "test.yaml:2:17: the quotes that open here are not closed"),
     ("loss: cross_entropy", "loss: {type: cross_entropy, colour: 0.1}", "test.yaml:5:29: loss.colour: unknown key (keys here: type, label_smoothing, weight, ignore_index)"),
     ("targets: y", "targets: y, weights: [a, b]", "dataset.weights: expected"),
+    ("relu", "{elu: {alpha: -1}}", "test.yaml:4:53: model.layers.1.elu.alpha: must be >= 0"),
 ]
 
 # The same for models that do not go with the data or the rest of the config.

@@ -16,6 +16,8 @@ LAYERS = {
     "wide": ((3,), 1, "[{linear: 130}, relu, {linear: 67}, tanh, {linear: 1}]"),
     "activations": ((9,), 4, "[{linear: 33}, tanh, {linear: 20}, sigmoid, {linear: 17}, gelu, {linear: 16}, {gelu: {approximate: tanh}}, {linear: 9}, silu, "
                           "{linear: 5}, {leaky_relu: 0.2}, {linear: 4}, relu]"),
+    "more_activations": ((9,), 4, "[{linear: 33}, selu, {linear: 20}, softplus, {linear: 17}, mish, {linear: 16}, elu, {linear: 9}, {elu: 0.3}, {linear: 18}, "
+                                "hardswish, {linear: 5}, hardsigmoid, {linear: 4}, relu6]"),
     "softmax": ((6,), 21, "[{linear: 21}, softmax]"),
     "dropout": ((6,), 2, "[{dropout: 0.5}, {linear: 8}, {dropout: 0.1}, relu, {linear: 2}]"),
     "norms": ((10,), 7, "[{linear: 19}, layer_norm, {linear: 18}, {layer_norm: {bias: false}}, {linear: 5}, {layer_norm: {elementwise_affine: false}}, "

@@ -1,4 +1,4 @@
-/* The element-wise functions: the layers of the table of device/activations.h, gelu and leaky_relu. */
+/* The element-wise functions: the layers of the table of device/activations.h, gelu, leaky_relu and elu. */
 #include "model/layers/layers.h"
 
 struct gelu_config {
@@ -127,4 +127,67 @@ const struct layer_type layer_leaky_relu = {
     .forward = leaky_relu_forward,
     .backward = leaky_relu_backward,
     .describe = describe_leaky_relu,
+};
+
+/* ---- elu: leaky_relu with the slope alpha, of ELU with alpha 1, which has the same sign ---- */
+
+struct elu_config {
+    double alpha;
+};
+
+static const struct schema_row elu_rows[] = {
+    {.key = "alpha",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct elu_config, alpha),
+     .fallback = "1",
+     .min = 0,
+     .max = INFINITY,
+     .doc = "Minus the limit below 0."},
+    {0},
+};
+
+static const struct schema elu_schema = {
+    .name = "model.layers.elu", .size = sizeof(struct elu_config), .rows = elu_rows, .shorthand = "alpha"};
+
+static float alpha_of(const struct layer *layer) { return (float)((const struct elu_config *)layer->config)->alpha; }
+
+/* Where alpha is not 1: ELU with alpha 1, and a gradient. */
+static status plan_elu(struct layer *layer, struct planning *planning) {
+    layer->saved_size = alpha_of(layer) == 1 ? 0 : 2 * layer->in_size;
+    return plan(layer, planning);
+}
+
+static void elu_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    const struct device_ops *ops = device_ops(pass->device);
+    size_t count = pass->rows * layer->in_size;
+    ops->activation_forward(pass->device, ACTIVATION_ELU, x, layer->saved ? layer->saved : y, count);
+    if (layer->saved) ops->leaky_relu_forward(pass->device, alpha_of(layer), layer->saved, y, count);
+}
+
+static void elu_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                         const float *dy, float *dx) {
+    const struct device_ops *ops = device_ops(pass->device);
+    size_t count = pass->rows * layer->in_size;
+    if (!dx) return;
+    if (layer->saved) {
+        float *scaled = layer->saved + count;
+        ops->leaky_relu_backward(pass->device, alpha_of(layer), layer->saved, dy, scaled, count);
+        ops->activation_backward(pass->device, ACTIVATION_ELU, x, layer->saved, scaled, dx, count);
+    } else {
+        ops->activation_backward(pass->device, ACTIVATION_ELU, x, y, dy, dx, count);
+    }
+}
+
+static void describe_elu(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_ELU;
+    to->slope = alpha_of(layer);
+}
+
+const struct layer_type layer_elu = {
+    .variant = {"elu", &elu_schema, "x above 0, alpha (exp(x) - 1) below (torch.nn.ELU)."},
+    .order = ORDER_ANY,
+    .plan = plan_elu,
+    .forward = elu_forward,
+    .backward = elu_backward,
+    .describe = describe_elu,
 };

@@ -13,7 +13,7 @@
     X(conv2d) X(conv1d) X(max_pool2d) X(avg_pool2d) X(adaptive_avg_pool2d) X(batch_norm) X(group_norm) \
     X(embedding) X(positional_embedding) X(layer_norm) X(rms_norm) X(attention) X(scaled_dot_product_attention) \
     X(rotary_embedding) X(leaky_relu) X(softmax) X(reshape) X(add) X(concat) X(multiply) X(parallel) X(slice) X(upsample) \
-    X(lstm) X(gru) X(rnn)
+    X(lstm) X(gru) X(rnn) X(elu)
 /* clang-format on */
 #define X(name) extern const struct layer_type layer_##name;
 LAYER_TYPES(X)
