@@ -18,6 +18,7 @@ OVERRIDES = {
                  "model.layers.2.linear.out=96"],
     "image_folder": ["train.epochs=2"],
     "mnist_inception": ["train.epochs=null", "train.steps=3", "dataset.split.test=0.02"],
+    "autoencoder": ["train.epochs=null", "train.steps=3", "dataset.split.test=0.02"],
     "mnist_cnn": ["train.epochs=null", "train.steps=3", "dataset.split.test=0.02"],
     "cifar_resnet18": ["train.epochs=1", f"sampler.batch_size={IMAGES // 4}", "dataset.path=images.h5", "dataset.validation=images.h5"],
     "cifar_densenet": ["train.epochs=1", f"sampler.batch_size={IMAGES // 4}", "dataset.path=images.h5", "dataset.validation=images.h5",
