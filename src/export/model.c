@@ -193,11 +193,32 @@ static status check_layers(const struct export_source *source, const struct mode
     return OK;
 }
 
+/* Whether the only output is that of the last layer. */
+static bool has_one_output(const struct config *config) {
+    const struct variant_list *layers = &config->model.layers;
+    const struct layer_common *last = layers->items[layers->count - 1].common;
+    if (config->losses.count != 1) return config->losses.count == 0;
+    const struct objective_keys *keys = config->losses.items[0].common;
+    return !keys->output || (last && last->name && strcmp(last->name, keys->output) == 0);
+}
+
+/* An exported model takes one input and gives one output. */
+static status check_names(const struct export_source *source, const struct config *config) {
+    const char *what = config->dataset.input_groups.count > 0 ? "named inputs (dataset.inputs)"
+                       : has_one_output(config)               ? NULL
+                                                              : "several outputs (losses)";
+    return what ? status_new(STATUS_USAGE,
+                             "%s: the model has %s, and only --format safetensors and pt can be written for it yet",
+                             source->path, what)
+                : OK;
+}
+
 status export_model_open(const struct export_source *source, struct export_model *out) {
     struct shape shape = {0};
     *out = (struct export_model){.divide = 1};
     TRY(read_config(source, out));
     TRY(check_targets(source));
+    TRY(check_names(source, out->config));
     if (out->config->dataset.divide > 0) out->divide = out->config->dataset.divide;
     TRY(read_labels(source, out));
     TRY(find_shape(source, out, &shape));

@@ -184,6 +184,17 @@ class Numbers(Case):
             np.testing.assert_allclose(f["predictions/head/probabilities"][()], values[:, 2:5], rtol=1e-6)
             np.testing.assert_allclose(f["predictions/box/prediction"][()], values[:, 5:7], rtol=1e-6)
 
+    def test_exports(self):
+        self.train(CONFIG)
+        _, err = self.run_program("export", "test", "--out", "m.c", "--format", "c", code=USAGE)
+        self.assertIn("the model has named inputs (dataset.inputs), and only --format safetensors and pt can be written for it yet", err)
+        self.run_program("export", "test", "--out", "m.safetensors")
+        self.train(AUTOENCODER)
+        self.run_program("export", "test", "--out", "m.c", "--format", "c")
+        self.train(AUTOENCODER.replace("losses: [", "losses: [{type: l1, output: copy, target: input, name: other}, "))
+        _, err = self.run_program("export", "test", "--out", "m.onnx", "--format", "onnx", code=USAGE)
+        self.assertIn("the model has several outputs (losses), and only", err)
+
     def test_the_best_epoch_by_the_metric_of_a_loss(self):
         self.train(CONFIG + "checkpoint: {best: val_box_loss}\n")
         losses = [e["val_box_loss"] for e in self.events("test", "epoch")]
