@@ -75,7 +75,7 @@ LOSS_FORMULA focal_slope(float x, float t, float alpha, float gamma) {
 
 /* The loss of output [x] and target [t]. */
 LOSS_FORMULA slope_of(const struct elementwise_options *o, float pos_weight, float x, float t) {
-    struct slope s = slope_new(0, 0);
+    struct slope s;
     switch (o->loss) {
     case LOSS_MSE:
         return mse_slope(x - t);
@@ -99,7 +99,7 @@ LOSS_FORMULA slope_of(const struct elementwise_options *o, float pos_weight, flo
     case LOSS_FOCAL:
         return focal_slope(x, t, o->alpha, o->gamma);
     }
-    return s;
+    return slope_new(0, 0);
 }
 
 /* Sums over a mask: of p t, and of p + t. */

@@ -329,7 +329,7 @@ static status finish_terms(struct evaluation *e, struct evaluation_result *out) 
     *out = (struct evaluation_result){0};
     for (size_t i = 0; i < e->objective->count; i++) {
         const struct objective_term *t = &e->objective->terms[i];
-        struct evaluation_result result;
+        struct evaluation_result result = {0};
         TRY(evaluation_finish(e->terms[i], &result));
         out->rows = result.rows;
         out->loss += t->weight * result.loss;
