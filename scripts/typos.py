@@ -69,7 +69,8 @@ def places(schema):
                     (kind, value), = option["properties"].items()
                     mapping(value, lines + [f"{' ' * indent}- {kind}:"], indent + 4)
                 elif "properties" in option:
-                    found.append(Place(lines + [f"{' ' * indent}-"], indent + 2, list(option["properties"]), {}))
+                    fixed = {k: v["const"] for k, v in option["properties"].items() if "const" in v}
+                    found.append(Place(lines + [f"{' ' * indent}-"], indent + 2, list(option["properties"]), fixed))
 
     seen, lists = set(), set()
     mapping(schema, [], 0)
