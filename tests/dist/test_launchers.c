@@ -322,7 +322,10 @@ START_TEST(message_names_no_recipient_of_the_request) {
     struct launchers a = launchers_start("other", 0);
     wait_for_all(&a, "up");
     kill(a.pids[1], SIGTERM);
-    for (int node = 0; node < NODES; node++) ck_assert_int_eq(launchers_wait(&a, node).code, STATUS_STOPPED);
+    for (int node = 0; node < NODES; node++) {
+        struct outcome outcome = launchers_wait(&a, node);
+        ck_assert_msg(outcome.code == STATUS_STOPPED, "node %d: %d %s", node, outcome.code, outcome.message);
+    }
     ck_assert(has_logged(&a, 0, "stopping: the ranks of node 2 have stopped on request\n"));
     for (int node = 0; node < NODES; node++) ck_assert(!has_logged(&a, node, "was asked"));
     clean(&a);
