@@ -269,8 +269,9 @@ static struct outcome launchers_wait(const struct launchers *a, int node) {
 
 /* Waits until the ranks of all nodes have marked [name] and their launchers have received the links. */
 static void wait_for_all(const struct launchers *a, const char *name) {
+    const char *sanitizer = getenv("DDPTRAIN_SANITIZER");
     for (int node = 0; node < NODES; node++) ck_assert(await(a->folder, name, node));
-    clock_sleep(0.3);
+    clock_sleep(sanitizer && *sanitizer ? 1.5 : 0.3);
 }
 
 static pid_t marked(const struct launchers *a, const char *name, int node) {
