@@ -285,7 +285,7 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
         if (classes > info->classes) info->classes = classes;
     }
     for (int i = 0; i < dataset->n_tables && config->targets_are_probabilities && source->target_size > 0; i++)
-        TRY(table_check_probabilities(&dataset->tables[i]));
+        TRY(table_check_probabilities(&dataset->tables[i], 0, source->target_size));
     return dataset_name_parts(config, dataset->tables, dataset->n_tables, dataset_preparation(dataset), info,
                               dataset->arena);
 }

@@ -269,8 +269,12 @@ status table_check_log1p(struct table *table);
 /* Sets mean and scale to the targets of the training rows, as StandardScaler or MinMaxScaler does; log1p: nothing. */
 status target_scale_fit(struct target_scale *scale, struct table *table, const struct selection *rows, size_t count);
 
-/* Reads all targets; STATUS_DATA with the place of the first that is not in [0, 1]. */
-status table_check_probabilities(struct table *table);
+/* Reads all targets; STATUS_DATA with the place of the first of the values first .. first + size - 1 of a row that
+ * is_wrong; [why]: the end of the sentence. */
+status table_check_targets(struct table *table, size_t first, size_t size, bool (*is_wrong)(double), const char *why);
+
+/* The same for those that are not in [0, 1]. */
+status table_check_probabilities(struct table *table, size_t first, size_t size);
 
 /* Reads all rows into memory. [needs_fit]: the scaler is not fitted yet. [digest]: NULL, or as for table_digest. */
 status table_load(struct table *table, bool needs_fit, struct digest *digest);

@@ -56,64 +56,34 @@ static status name_inputs(const struct dataset_config *config, const struct sour
     return groups->count == 0 || first == info->input_size ? OK : differs(config, "inputs", first, info->input_size);
 }
 
-struct class_scan {
-    struct dataset_target *target;
+struct class_range {
+    const struct dataset_target *target;
     double largest, smallest;
-    size_t bad_row, bad_element;
-    double bad; /* the first value that is not a class */
-    bool has_bad;
 };
 
-static void scan_classes(void *context, size_t row, const double *targets) {
-    struct class_scan *scan = context;
-    for (size_t i = scan->target->first; !scan->has_bad && i < scan->target->first + scan->target->size; i++) {
-        double value = targets[i];
-        if (value < scan->smallest) scan->smallest = value;
-        if (value > scan->largest) scan->largest = value;
-        if (value == floor(value) && value >= 0 && value <= MAX_CLASS) continue;
-        scan->has_bad = true;
-        scan->bad_row = row;
-        scan->bad_element = i;
-        scan->bad = value;
+static void add_classes(void *context, size_t row, const double *targets) {
+    struct class_range *range = context;
+    (void)row;
+    for (size_t i = range->target->first; i < range->target->first + range->target->size; i++) {
+        if (targets[i] < range->smallest) range->smallest = targets[i];
+        if (targets[i] > range->largest) range->largest = targets[i];
     }
 }
 
-static void scan_probabilities(void *context, size_t row, const double *targets) {
-    struct class_scan *scan = context;
-    for (size_t i = scan->target->first; !scan->has_bad && i < scan->target->first + scan->target->size; i++) {
-        if (targets[i] >= 0 && targets[i] <= 1) continue;
-        scan->has_bad = true;
-        scan->bad_row = row;
-        scan->bad_element = i;
-        scan->bad = targets[i];
-    }
-}
-
-static status reject(const struct table *table, const struct class_scan *scan, const char *why) {
-    struct text place = {0};
-    table->source->format->describe(table->source, true, scan->bad_row, scan->bad_element, &place);
-    text_add(&place, ": ");
-    text_add_double(&place, scan->bad);
-    status s = status_new(STATUS_DATA, "%s %s", text_string(&place), why);
-    text_free(&place);
-    return s;
-}
+static bool is_no_class(double value) { return value != floor(value) || value < 0 || value > MAX_CLASS; }
 
 /* Checks the values of a target in all rows, and counts its classes. */
 static status check_target(const struct dataset_config *config, struct table *table, struct dataset_target *target) {
-    bool is_class = has_name(&config->class_targets, target->name);
-    struct class_scan scan = {.target = target, .largest = -1, .smallest = INFINITY};
-    if (is_class) {
-        TRY(table_each_target(table, scan_classes, &scan));
-        if (scan.has_bad)
-            return reject(table, &scan, "is not a class: the loss needs integers from 0 (for other values use mse)");
-        int64_t classes = (int64_t)scan.largest + 1;
-        if (classes > target->classes) target->classes = classes;
-        if (scan.smallest < (double)target->first_class) target->first_class = (int64_t)scan.smallest;
-    } else if (has_name(&config->probability_targets, target->name)) {
-        TRY(table_each_target(table, scan_probabilities, &scan));
-        if (scan.has_bad) return reject(table, &scan, "is not a probability; the loss needs targets from 0 to 1");
-    }
+    struct class_range range = {.target = target, .largest = -1, .smallest = INFINITY};
+    if (has_name(&config->probability_targets, target->name))
+        TRY(table_check_probabilities(table, target->first, target->size));
+    if (!has_name(&config->class_targets, target->name)) return OK;
+    TRY(table_check_targets(table, target->first, target->size, is_no_class,
+                            "is not a class: the loss needs integers from 0 (for other values use mse)"));
+    TRY(table_each_target(table, add_classes, &range));
+    int64_t classes = (int64_t)range.largest + 1;
+    if (classes > target->classes) target->classes = classes;
+    if (range.smallest < (double)target->first_class) target->first_class = (int64_t)range.smallest;
     return OK;
 }
 

@@ -304,14 +304,15 @@ status table_each_target(struct table *table, target_visitor *visit, void *conte
     return OK;
 }
 
-/* STATUS_DATA with the place of the first target that is_wrong; [why]: the end of the sentence. */
-static status check_targets(struct table *table, bool (*is_wrong)(double), const char *why) {
-    size_t size = table->target_size;
+status table_check_targets(struct table *table, size_t first, size_t size, bool (*is_wrong)(double), const char *why) {
     for (size_t row = 0, count; row < table->rows; row += count) {
         count = chunk_at(table, row);
         TRY(read_targets(table, row, count));
-        for (size_t i = 0; i < count * size; i++)
-            if (is_wrong(table->chunk[i])) return reject(table, true, row + i / size, i % size, table->chunk[i], why);
+        for (size_t i = 0; i < count * size; i++) {
+            size_t element = first + i % size;
+            double value = table->chunk[i / size * table->target_size + element];
+            if (is_wrong(value)) return reject(table, true, row + i / size, element, value, why);
+        }
     }
     return OK;
 }
@@ -320,12 +321,14 @@ static bool has_no_log1p(double target) { return target <= -1; }
 static bool is_no_probability(double target) { return target < 0 || target > 1; }
 
 status table_check_log1p(struct table *table) {
-    return check_targets(table, has_no_log1p, "has no log1p; dataset.target_scale: log1p needs targets above -1");
+    return table_check_targets(table, 0, table->target_size, has_no_log1p,
+                               "has no log1p; dataset.target_scale: log1p needs targets above -1");
 }
 
-status table_check_probabilities(struct table *table) {
-    return check_targets(table, is_no_probability,
-                         "is not a probability; the loss needs targets from 0 to 1 (for classes use cross_entropy)");
+status table_check_probabilities(struct table *table, size_t first, size_t size) {
+    return table_check_targets(
+        table, first, size, is_no_probability,
+        "is not a probability; the loss needs targets from 0 to 1 (for classes use cross_entropy)");
 }
 
 status table_classes(struct table *table, int64_t *classes) {

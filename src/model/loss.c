@@ -81,7 +81,8 @@ status loss_check_output(const struct loss_type *loss, const void *config, const
 
 const struct schema_variants loss_variants = {.what = "loss", .at = variant_at};
 
-status loss_check_values(const struct shape *output, size_t target_size) {
+status loss_check_values(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
+    (void)config, (void)classes;
     if (shape_elements(output) == target_size) return OK;
     struct text shape = {0};
     shape_print(output, &shape);

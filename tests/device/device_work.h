@@ -101,4 +101,46 @@ static const struct sgd_step work_sgd __attribute__((unused)) = {.minus_lr = -0.
                                                                  .has_weight_decay = true,
                                                                  .is_nesterov = true};
 
+/* nadam, radam before and after its rectification, adamax, adadelta; each has two buffers of state. */
+struct work_rule {
+    enum update_rule rule;
+    union optimizer_step step;
+};
+#define WORK_RADAM(is_rectified_)                                                                                      \
+    {                                                                                                                  \
+        RULE_RADAM, {                                                                                                  \
+            .radam = {                                                                                                 \
+                .lr = 0.1f,                                                                                            \
+                .one_minus_beta1 = 0.1f,                                                                               \
+                .beta2 = 0.99f,                                                                                        \
+                .one_minus_beta2 = 0.01f,                                                                              \
+                .eps = 1e-8f,                                                                                          \
+                .correction1 = 0.2f,                                                                                   \
+                .sqrt_correction2 = 0.3f,                                                                              \
+                .rectification = 0.4f,                                                                                 \
+                .weight_decay = 0.1f,                                                                                  \
+                .decay_factor = 1,                                                                                     \
+                .has_weight_decay = true,                                                                              \
+                .is_rectified = is_rectified_                                                                          \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+static const struct work_rule work_rules[5] __attribute__((unused)) = {
+    {RULE_NADAM,
+     {.nadam = {.one_minus_beta1 = 0.1f,
+                .beta2 = 0.99f,
+                .one_minus_beta2 = 0.01f,
+                .eps = 1e-8f,
+                .correction2 = 0.1f,
+                .minus_gradient_step_size = -0.02f,
+                .minus_average_step_size = -0.03f,
+                .decay_factor = 0.99f}}},
+    WORK_RADAM(false),
+    WORK_RADAM(true),
+    {RULE_ADAMAX,
+     {.adamax =
+          {.one_minus_beta1 = 0.1f, .beta2 = 0.99f, .eps = 1e-8f, .minus_step_size = -0.01f, .weight_decay = 0.1f}}},
+    {RULE_ADADELTA, {.adadelta = {.minus_lr = -0.5f, .rho = 0.9f, .one_minus_rho = 0.1f, .eps = 1e-6f}}},
+};
+
 #endif

@@ -125,30 +125,6 @@ static void compute_other_rules(struct device *device, struct results *r, const 
                              .beta2 = 0.99f,
                              .one_minus_beta2 = 0.01f,
                              .decay_factor = 0.99f};
-    struct nadam_step nadam = {.one_minus_beta1 = 0.1f,
-                               .beta2 = 0.99f,
-                               .one_minus_beta2 = 0.01f,
-                               .eps = 1e-8f,
-                               .correction2 = 0.1f,
-                               .minus_gradient_step_size = -0.02f,
-                               .minus_average_step_size = -0.03f,
-                               .decay_factor = 0.99f};
-    struct radam_step radam = {.lr = 0.1f,
-                               .one_minus_beta1 = 0.1f,
-                               .beta2 = 0.99f,
-                               .one_minus_beta2 = 0.01f,
-                               .eps = 1e-8f,
-                               .correction1 = 0.2f,
-                               .sqrt_correction2 = 0.3f,
-                               .rectification = 0.4f,
-                               .weight_decay = 0.1f,
-                               .decay_factor = 1,
-                               .has_weight_decay = true};
-    struct adamax_step adamax = {
-        .one_minus_beta1 = 0.1f, .beta2 = 0.99f, .eps = 1e-8f, .minus_step_size = -0.01f, .weight_decay = 0.1f};
-    struct adadelta_step adadelta = {.minus_lr = -0.5f, .rho = 0.9f, .one_minus_rho = 0.1f, .eps = 1e-6f};
-    struct radam_step rectified = radam;
-    rectified.is_rectified = true;
     for (size_t i = 0; i < 5; i++) memcpy(r->late[i], p, N * sizeof *p);
     float(*late)[N] = r->late_states;
     float *const starts[] = {r->amsgrad, r->adagrad, r->rmsprop[0], r->rmsprop[1], r->lion, r->clamped};
@@ -166,15 +142,13 @@ static void compute_other_rules(struct device *device, struct results *r, const 
             {RULE_RMSPROP, {.rmsprop = rmsprop}, r->rmsprop[0], {r->square_avg, r->grad_avg, r->buffer}},
             {RULE_RMSPROP, {.rmsprop = rmsprop}, r->rmsprop[1], {r->square_avg}},
             {RULE_LION, {.lion = lion}, r->lion, {r->lion_avg}},
-            {RULE_NADAM, {.nadam = nadam}, r->late[0], {late[0], late[1]}},
-            {RULE_RADAM, {.radam = radam}, r->late[1], {late[2], late[3]}},
-            {RULE_RADAM, {.radam = rectified}, r->late[2], {late[4], late[5]}},
-            {RULE_ADAMAX, {.adamax = adamax}, r->late[3], {late[6], late[7]}},
-            {RULE_ADADELTA, {.adadelta = adadelta}, r->late[4], {late[8], late[9]}},
         };
         for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
             work_update(device, updates[i].rule, &updates[i].step, &work_clip, updates[i].values, g, updates[i].states,
                         N);
+        for (size_t i = 0; i < 5; i++)
+            work_update(device, work_rules[i].rule, &work_rules[i].step, &work_clip, r->late[i], g,
+                        (float *[OPTIMIZER_STATES]){late[2 * i], late[2 * i + 1]}, N);
         ops->average(device, 0.01f, &work_clip, p, r->average, N);
     }
     ops->clamp(device, 0.5f, r->clamped, N);

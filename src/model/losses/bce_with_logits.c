@@ -20,7 +20,7 @@ static const struct schema schema = {.name = "loss.bce_with_logits", .size = siz
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     const struct bce_config *c = config;
     (void)classes;
-    TRY(loss_check_values(output, target_size));
+    TRY(loss_check_values(config, output, target_size, classes));
     if (c->pos_weight.count > 1 && c->pos_weight.count != target_size)
         return status_new(STATUS_USAGE, "pos_weight has %zu numbers, but the model has %zu outputs",
                           c->pos_weight.count, target_size);

@@ -20,12 +20,6 @@ static const struct schema_row keys[] = {
 static const struct schema schema = {
     .name = "loss.dice", .size = sizeof(struct dice_config), .rows = keys, .shorthand = "smooth"};
 
-static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
-    (void)config;
-    (void)classes;
-    return loss_check_values(output, target_size);
-}
-
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
                 const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
                 struct loss_sums *sums) {
@@ -43,6 +37,6 @@ const struct loss_type loss_dice = {
                 "smooth); mean over rows and channels (monai.losses.DiceLoss with sigmoid)."},
     .is_binary = true,
     .own_activation = "sigmoid",
-    .check = check,
+    .check = loss_check_values,
     .run = run,
 };

@@ -25,12 +25,6 @@ static const struct schema_row keys[] = {
 };
 static const struct schema schema = {.name = "loss.focal", .size = sizeof(struct focal_config), .rows = keys};
 
-static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
-    (void)config;
-    (void)classes;
-    return loss_check_values(output, target_size);
-}
-
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
                 const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
                 struct loss_sums *sums) {
@@ -46,6 +40,6 @@ const struct loss_type loss_focal = {
                 "(torchvision.ops.sigmoid_focal_loss)."},
     .is_binary = true,
     .own_activation = "sigmoid",
-    .check = check,
+    .check = loss_check_values,
     .run = run,
 };

@@ -25,12 +25,6 @@ static const struct schema_row keys[] = {
 };
 static const struct schema schema = {.name = "loss.kl_div", .size = sizeof(struct kl_div_config), .rows = keys};
 
-static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
-    (void)config;
-    (void)classes;
-    return loss_check_values(output, target_size);
-}
-
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
                 const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
                 struct loss_sums *sums) {
@@ -45,6 +39,6 @@ static void run(const void *config, struct device *device, const struct shape *o
 
 const struct loss_type loss_kl_div = {
     .variant = {"kl_div", &schema, "Kullback-Leibler divergence of log-probabilities (torch.nn.KLDivLoss)."},
-    .check = check,
+    .check = loss_check_values,
     .run = run,
 };

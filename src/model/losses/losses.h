@@ -12,8 +12,8 @@
 LOSS_TYPES(X)
 #undef X
 
-/* Checks that each element of the output has one target. */
-status loss_check_values(const struct shape *output, size_t target_size);
+/* struct loss_type's check: each element of the output has one target. */
+status loss_check_values(const void *config, const struct shape *output, size_t target_size, int64_t classes);
 
 /* For losses of classes: an output (C) and one target, or an output (T, C) and T targets; with [weight], one number for
  * each class. [name]: of the loss. */

@@ -28,12 +28,6 @@ static const struct schema_row keys[] = {
 };
 static const struct schema schema = {.name = "loss.poisson_nll", .size = sizeof(struct poisson_config), .rows = keys};
 
-static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
-    (void)config;
-    (void)classes;
-    return loss_check_values(output, target_size);
-}
-
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
                 const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
                 struct loss_sums *sums) {
@@ -47,6 +41,6 @@ const struct loss_type loss_poisson_nll = {
     .variant = {"poisson_nll", &schema,
                 "Negative log likelihood of counts, mean over all elements (torch.nn.PoissonNLLLoss)."},
     .targets = "counts",
-    .check = check,
+    .check = loss_check_values,
     .run = run,
 };

@@ -36,12 +36,6 @@ static const struct schema_row huber_rows[] = {
 static const struct schema huber_schema = {
     .name = "loss.huber", .size = sizeof(struct huber_config), .rows = huber_rows};
 
-static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
-    (void)config;
-    (void)classes;
-    return loss_check_values(output, target_size);
-}
-
 #define MEAN(name_, loss_, beta_)                                                                                      \
     static void name_(const void *config, struct device *device, const struct shape *output_shape,                     \
                       const float *output, const void *targets, const struct row_weights *weights, size_t rows,        \
@@ -58,23 +52,23 @@ MEAN(huber, LOSS_HUBER, (float)((const struct huber_config *)config)->delta)
 const struct loss_type loss_mse = {
     .variant = {"mse", NULL, "Squared error, mean over all elements (torch.nn.MSELoss)."},
     .is_regression = true,
-    .check = check,
+    .check = loss_check_values,
     .run = mse};
 const struct loss_type loss_l1 = {.variant = {"l1", NULL, "Absolute error, mean over all elements (torch.nn.L1Loss)."},
                                   .is_regression = true,
-                                  .check = check,
+                                  .check = loss_check_values,
                                   .run = l1};
 const struct loss_type loss_smooth_l1 = {
     .variant = {"smooth_l1", &smooth_l1_schema,
                 "Squared error below beta, absolute error above (torch.nn.SmoothL1Loss)."},
     .is_regression = true,
-    .check = check,
+    .check = loss_check_values,
     .run = smooth_l1,
 };
 const struct loss_type loss_huber = {
     .variant = {"huber", &huber_schema,
                 "Half the squared error below delta, delta times the absolute error above (torch.nn.HuberLoss)."},
     .is_regression = true,
-    .check = check,
+    .check = loss_check_values,
     .run = huber,
 };
