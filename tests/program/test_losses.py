@@ -158,6 +158,53 @@ class Numbers(Case):
         x = (x - x[:36].mean(0)) / x[:36].std(0)
         self.assertAlmostEqual(((outputs - x[36:]) ** 2).mean(), epoch["val_loss"], 5)
 
+    def test_an_input_that_is_the_target_is_augmented_with_it(self):
+        """The model is the identity, so its loss is 0 if the target is the image that it got."""
+        import h5py
+        with h5py.File(self.path("images.h5"), "w") as f:
+            f["x"] = np.random.default_rng(1).integers(0, 256, (24, 1, 6, 6), dtype=np.uint8)
+        self.train("""
+dataset: {path: images.h5, augment: {horizontal_flip: 0.5, random_crop: {padding: 2}}}
+sampler: {batch_size: 12}
+model:
+  layers: [conv2d: {out: 1, kernel_size: 1, bias: false, name: copy}]
+  init: [{constant: {value: 1}}]
+losses: [{type: mse, output: copy, target: input}]
+optimizer: {type: sgd, lr: 0}
+train: {epochs: 2, log_every: 1}
+""")
+        self.assertEqual([e["loss"] for e in self.events("test", "step")], [0] * 4)
+
+    def test_an_output_before_a_relu(self):
+        """A relu is fused into the layer before it, unless that layer's output is one of the model."""
+        self.train(AUTOENCODER.replace("linear: {out: 5, name: copy}", "linear: {out: 5, name: copy}, relu: {name: after}").replace(
+            "target: input}]", "target: input}, {type: mse, output: after, target: input}]"))
+        values = np.array([line.split(",")[1:] for line in self.predict("test")[1:]], float)
+        self.assertLess(values[:, :5].min(), 0)
+        np.testing.assert_array_equal(values[:, 5:], np.maximum(values[:, :5], 0))
+
+    def test_trials_with_other_losses_do_not_share_checks_of_targets(self):
+        self.write("base.yaml", """
+dataset: {path: rows.csv, inputs: [a1, a2, a3, b1, b2], targets: v}
+sampler: {batch_size: 12}
+model: {layers: [linear: {out: 1, name: one}]}
+losses: [{type: mse, output: one}]
+train: {epochs: 1}
+""")
+        self.write("sweep.yaml", """
+config: base.yaml
+method: list
+metric: {name: train_loss, goal: minimize}
+trials:
+  - {train.epochs: 1}
+  - {losses: [{type: bce_with_logits, output: one}]}
+  - {losses: [{type: cross_entropy, output: one}]}
+""")
+        self.run_program("sweep", "sweep.yaml", "--nproc", 1)
+        table = self.read("sweeps/sweep/trials.csv")
+        self.assertIn("is not a probability", table)
+        self.assertIn("is not a class", table)
+
     def predict(self, name, *words):
         out, _ = self.run_program("predict", f"{name}.yaml", "--run-dir", name, *words)
         return out.splitlines()
@@ -253,6 +300,21 @@ class Shared(Case):
                 np.testing.assert_allclose(value, p[name], rtol=1e-4, atol=1e-6)
         out, _ = self.run_program("check", "test.yaml")
         self.assertIn("39 parameters in 4 tensors", out)
+
+    def test_initial_weights_are_drawn_once(self):
+        text = SIAMESE.split("  layers:")[0] + """  layers:
+    - linear: {out: 2, from: left, name: a}
+    - linear: {out: 2, name: again, share: a}
+    - concat: {from: right}
+    - linear: {out: 3, name: head}
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0}
+train: {steps: 1}
+"""
+        self.train(text)
+        self.train(text.replace("    - linear: {out: 2, name: again, share: a}\n", ""), name="once")
+        states = [self.events(run, "end")[-1]["state_sha256"] for run in ("test", "once")]
+        self.assertEqual(states[0], states[1])
 
     def test_wrong(self):
         for what, by, sentence in (
