@@ -5,293 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/schema_internal.h"
-
-struct binder {
-    const struct schema *root;
-    const struct node *document; /* the root of the tree; NULL when only a section is bound */
-    struct arena *arena;
-    struct problems *problems;
-};
-
-/* The path to a value as a list on the stack; it becomes text only for a problem. */
-struct path {
-    const struct path *parent;
-    const char *key; /* NULL: an entry of a list */
-    size_t index;
-};
-
-static void add_path(const struct path *path, struct text *out) {
-    if (path->parent) add_path(path->parent, out);
-    if (path->key && !*path->key) return;
-    if (out->length > 0) text_add(out, ".");
-    if (path->key && path->parent)
-        text_add(out, short_text(path->key).s);
-    else if (path->key)
-        text_add(out, path->key);
-    else
-        text_printf(out, "%zu", path->index);
-}
-
-/* Whether the list of problems is full; then counts one more. */
-static bool is_full(struct binder *b) {
-    if (b->problems->count < PROBLEMS_MAX) return false;
-    b->problems->left_out++;
-    return true;
-}
-
-static void report_text(struct binder *b, struct place place, const struct path *path, const struct text *sentence) {
-    struct text key = {0};
-    add_path(path, &key);
-    problems_add(b->problems, place, text_string(&key), "%s", text_string(sentence));
-    text_free(&key);
-}
-
-static void report(struct binder *b, struct place place, const struct path *path, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-static void report(struct binder *b, struct place place, const struct path *path, const char *format, ...) {
-    if (is_full(b)) return;
-    va_list arguments;
-    va_start(arguments, format);
-    struct text sentence = {0};
-    char *formatted = NULL;
-    if (vasprintf(&formatted, format, arguments) >= 0) text_add(&sentence, formatted);
-    va_end(arguments);
-    report_text(b, place, path, &sentence);
-    free(formatted);
-    text_free(&sentence);
-}
-
-static size_t problem_count(const struct binder *b) { return b->problems->count + b->problems->left_out; }
-
-/* The hint for a value in the syntax of another language; NULL: none. */
-static const char *hint_of(const struct schema_row *row, const struct node *node) {
-    if (node->kind != NODE_SCALAR || node->is_quoted) return NULL;
-    if (row->type == SCHEMA_SECTION && strchr(node->text, ':')) return "a space is missing after the ':'";
-    if (node->text[0] == '(') return "write a list in brackets, such as [1, 2]";
-    if (row_is_nullable(row) && strcmp(node->text, "None") == 0) return "write null";
-    return NULL;
-}
-
-/* The key of a section that a value in its place is meant for: a list of layers, a number without a default such as the
- * epochs, a path; NULL: none. */
-static const char *key_of_value(const struct schema_row *row, const struct node *node) {
-    int64_t number;
-    const char *hint;
-    if (row->type != SCHEMA_SECTION || node->kind == NODE_MAPPING) return NULL;
-    bool is_list = node->kind == NODE_SEQUENCE, is_int = !is_list && value_parse_int(node->text, &number, &hint);
-    for (const struct schema_row *key = row->section->rows; key->key; key++) {
-        bool fits = is_list  ? key->type == SCHEMA_VARIANT_LIST
-                    : is_int ? key->type == SCHEMA_INT && row_is_nullable(key)
-                             : strcmp(key->key, "path") == 0;
-        if (fits) return key->key;
-    }
-    return NULL;
-}
-
-/* "expected an integer, got 'abc'; hint" */
-static void report_wrong_type(struct binder *b, const struct schema_row *row, const struct node *node,
-                              const struct path *path, const char *hint) {
-    if (is_full(b)) return;
-    struct text sentence = {0}, where = {0}, meant = {0};
-    if (!hint) hint = hint_of(row, node);
-    if (!hint && node->kind == NODE_SCALAR) {
-        static const char *const none[] = {NULL};
-        add_path(path, &where);
-        schema_suggest_value(b->root, text_string(&where), node->text, none, &meant);
-        if (meant.length) hint = text_string(&meant);
-    }
-    text_add(&sentence, "expected ");
-    row_add_expected(row, &sentence);
-    if (node->kind == NODE_SCALAR)
-        text_printf(&sentence, ", got '%s'", short_text(node->text).s);
-    else
-        text_add(&sentence, node->kind == NODE_SEQUENCE ? ", got a list" : ", got a mapping");
-    const char *key = hint ? NULL : key_of_value(row, node);
-    if (key)
-        text_printf(&sentence, "; write %s: {%s: %s}", row->key, key,
-                    node->kind == NODE_SCALAR ? short_text(node->text).s : "[...]");
-    if (hint) text_printf(&sentence, "; %s", hint);
-    report_text(b, node->place, path, &sentence);
-    text_free(&meant);
-    text_free(&where);
-    text_free(&sentence);
-}
-
-static void report_null(struct binder *b, const struct schema_row *row, const struct node *node,
-                        const struct path *path) {
-    if (is_full(b)) return;
-    struct text sentence = {0};
-    text_add(&sentence, "null is not allowed; expected ");
-    row_add_expected(row, &sentence);
-    if (row->type == SCHEMA_SECTION)
-        text_add(&sentence, " (leave the key out for the defaults)");
-    else if (row->fallback)
-        text_printf(&sentence, " (leave the key out for the default, %s)", row->fallback);
-    report_text(b, node->place, path, &sentence);
-    text_free(&sentence);
-}
-
-static void check_limits(struct binder *b, const struct schema_row *row, double value, const struct node *node,
-                         const struct path *path) {
-    if (row_is_within_limits(row, value) || is_full(b)) return;
-    struct text sentence = {0};
-    text_add(&sentence, "must be ");
-    row_add_limits(row, &sentence);
-    text_printf(&sentence, ", got %s", short_text(node->text).s);
-    report_text(b, node->place, path, &sentence);
-    text_free(&sentence);
-}
-
-/* ---- scalars ---- */
-
-typedef void bind_function(struct binder *b, const struct schema_row *row, const struct node *node,
-                           const struct path *path, void *field);
-
-/* Whether the node is an unquoted scalar; else reports it. [is_valid]: its text is a value of the row's type. */
-static bool is_plain(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
-                     bool is_valid) {
-    if (node->kind == NODE_SCALAR && !node->is_quoted) return true;
-    report_wrong_type(b, row, node, path, node->kind == NODE_SCALAR && is_valid ? "remove the quotes" : NULL);
-    return false;
-}
-
-static void bind_bool(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
-                      void *field) {
-    bool value = false;
-    const char *hint = NULL;
-    bool fits = node->kind == NODE_SCALAR && value_parse_bool(node->text, &value, &hint);
-    if (!is_plain(b, row, node, path, fits)) return;
-    if (!fits) report_wrong_type(b, row, node, path, hint);
-    *(bool *)field = value;
-}
-
-static void bind_int(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
-                     void *field) {
-    int64_t value = 0;
-    const char *hint = NULL;
-    bool fits = node->kind == NODE_SCALAR && value_parse_int(node->text, &value, &hint);
-    if (!is_plain(b, row, node, path, fits)) return;
-    if (fits)
-        check_limits(b, row, (double)value, node, path);
-    else
-        report_wrong_type(b, row, node, path, hint);
-    *(int64_t *)field = value;
-}
-
-static void bind_real(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
-                      void *field) {
-    double value = 0;
-    const char *hint = NULL;
-    bool fits = node->kind == NODE_SCALAR && value_parse_real(node->text, &value, &hint);
-    if (!is_plain(b, row, node, path, fits)) return;
-    if (fits)
-        check_limits(b, row, value, node, path);
-    else
-        report_wrong_type(b, row, node, path, hint);
-    *(double *)field = value;
-}
-
-static void bind_string(struct binder *b, const struct schema_row *row, const struct node *node,
-                        const struct path *path, void *field) {
-    if (node->kind == NODE_SCALAR)
-        *(const char **)field = arena_copy(b->arena, node->text);
-    else
-        report_wrong_type(b, row, node, path, NULL);
-}
-
-static void bind_choice(struct binder *b, const struct schema_row *row, const struct node *node,
-                        const struct path *path, void *field) {
-    for (int i = 0; node->kind == NODE_SCALAR && row->choices[i]; i++) {
-        if (strcmp(node->text, row->choices[i]) != 0) continue;
-        *(int *)field = i;
-        return;
-    }
-    struct text hint = {0}, where = {0};
-    add_path(path, &where);
-    if (node->kind == NODE_SCALAR) schema_suggest_value(b->root, text_string(&where), node->text, row->choices, &hint);
-    report_wrong_type(b, row, node, path, hint.length ? text_string(&hint) : NULL);
-    text_free(&where);
-    text_free(&hint);
-}
-
-/* ---- lists ---- */
-
-/* Fills the [items] and [count] of a struct int_list, real_list or string_list. */
-static void bind_list(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
-                      size_t item_size, enum schema_type item_type, bind_function *bind_item, void **items,
-                      size_t *count) {
-    if (node->kind == NODE_MAPPING) {
-        report_wrong_type(b, row, node, path, NULL);
-        return;
-    }
-    struct schema_row item_row = *row;
-    item_row.type = item_type;
-    bool is_list = node->kind == NODE_SEQUENCE;
-    *count = is_list ? node->count : 1;
-    *items = arena_alloc(b->arena, *count ? *count * item_size : 1);
-    for (size_t i = 0; i < *count; i++) {
-        const struct node *item = is_list ? node->items[i] : node;
-        struct path item_path = {path, NULL, i};
-        const struct path *where = is_list ? &item_path : path;
-        if (node_is_null(item))
-            report(b, item->place, where, "null is not allowed in a list");
-        else
-            bind_item(b, &item_row, item, where, (char *)*items + i * item_size);
-    }
-}
-
-static void bind_int_list(struct binder *b, const struct schema_row *row, const struct node *node,
-                          const struct path *path, void *field) {
-    struct int_list *list = field;
-    void *items = NULL;
-    bind_list(b, row, node, path, sizeof *list->items, SCHEMA_INT, bind_int, &items, &list->count);
-    list->items = items;
-}
-
-static void bind_real_list(struct binder *b, const struct schema_row *row, const struct node *node,
-                           const struct path *path, void *field) {
-    struct real_list *list = field;
-    void *items = NULL;
-    bind_list(b, row, node, path, sizeof *list->items, SCHEMA_REAL, bind_real, &items, &list->count);
-    list->items = items;
-}
-
-/* Binds a mapping from names to lists of texts. */
-static void bind_groups(struct binder *b, const struct schema_row *row, const struct node *node,
-                        const struct path *path, struct string_list *list) {
-    struct string_groups *groups = row_groups(row, list);
-    groups->items = arena_alloc(b->arena, (node->count + 1) * sizeof *groups->items);
-    if (node->count == 0) report(b, node->place, path, "expected at least one name");
-    for (size_t i = 0; i < node->count; i++) {
-        struct path item_path = {path, node->keys[i], 0};
-        void *items = NULL;
-        size_t count = 0;
-        if (node_is_null(node->items[i]))
-            report(b, node->items[i]->place, &item_path, "missing value");
-        else
-            bind_list(b, row, node->items[i], &item_path, sizeof *list->items, SCHEMA_STRING, bind_string, &items,
-                      &count);
-        if (items && count == 0) report(b, node->items[i]->place, &item_path, "the list is empty");
-        const char **all = arena_alloc(b->arena, (list->count + count + 1) * sizeof *all);
-        if (list->count) memcpy(all, list->items, list->count * sizeof *all);
-        if (count) memcpy(all + list->count, items, count * sizeof *all);
-        *list = (struct string_list){all, list->count + count};
-        groups->items[groups->count++] = (struct string_group){arena_copy(b->arena, node->keys[i]), count};
-    }
-}
-
-static void bind_string_list(struct binder *b, const struct schema_row *row, const struct node *node,
-                             const struct path *path, void *field) {
-    struct string_list *list = field;
-    void *items = NULL;
-    if (row->groups_offset && node->kind == NODE_MAPPING) {
-        bind_groups(b, row, node, path, list);
-        return;
-    }
-    bind_list(b, row, node, path, sizeof *list->items, SCHEMA_STRING, bind_string, &items, &list->count);
-    list->items = items;
-}
+#include "base/schema_binder.h"
 
 /* ---- mappings ---- */
 
@@ -307,15 +21,15 @@ struct target {
 static void bind_row(struct binder *b, const struct schema_row *row, const struct target *target, void *config);
 
 static void report_unknown_key(struct binder *b, const struct target *target, size_t index) {
-    if (is_full(b)) return;
+    if (binder_is_full(b)) return;
     struct text sentence = {0}, path = {0};
-    add_path(target->path, &path);
+    binder_add_path(target->path, &path);
     struct key_scope scope = target->scope;
     scope.path = text_string(&path);
     const char *key = target->mapping->keys[index];
     struct path key_path = {target->path, key, 0};
     suggest_key(key, &scope, b->root, b->document, &sentence);
-    report_text(b, target->mapping->key_places[index], &key_path, &sentence);
+    binder_report_text(b, target->mapping->key_places[index], &key_path, &sentence);
     text_free(&sentence);
     text_free(&path);
 }
@@ -330,12 +44,13 @@ static bool report_split_value(struct binder *b, const struct target *target, si
     bool is_number =
         *whole && !whole[strspn(whole, "0123456789")] && tail > key && (!*tail || *tail == 'e' || *tail == 'E');
     if (is_number)
-        report(b, before->place, &path, "'%s,%s' has a decimal comma, but a comma ends a value here; write %s.%s",
-               short_text(before->text).s, short_text(key).s, short_text(before->text).s, short_text(key).s);
+        binder_report(b, before->place, &path,
+                      "'%s,%s' has a decimal comma, but a comma ends a value here; write %s.%s",
+                      short_text(before->text).s, short_text(key).s, short_text(before->text).s, short_text(key).s);
     else if (before->text[0] == '(' && strchr(key, ')'))
-        report(b, before->place, &path, "'%s, %s' is not a list here; write [%s, %.*s]", short_text(before->text).s,
-               short_text(key).s, short_text(before->text + 1).s,
-               (int)strcspn(key, ")") < 60 ? (int)strcspn(key, ")") : 60, key);
+        binder_report(b, before->place, &path, "'%s, %s' is not a list here; write [%s, %.*s]",
+                      short_text(before->text).s, short_text(key).s, short_text(before->text + 1).s,
+                      (int)strcspn(key, ")") < 60 ? (int)strcspn(key, ")") : 60, key);
     else
         return false;
     return true;
@@ -352,19 +67,19 @@ static void check_keys(struct binder *b, const struct target *target) {
 static void run_check(struct binder *b, const struct schema *schema, void *config, const struct target *target) {
     if (!schema || !schema->check) return;
     struct text path = {0};
-    add_path(target->path, &path);
+    binder_add_path(target->path, &path);
     struct node empty = {.kind = NODE_MAPPING, .place = target->place};
     schema->check(config, target->mapping ? target->mapping : &empty, text_string(&path), b->problems);
     text_free(&path);
 }
 
 static void bind_target(struct binder *b, const struct target *target) {
-    size_t problems_before = problem_count(b);
+    size_t problems_before = binder_problem_count(b);
     check_keys(b, target);
     const struct schema *own = target->scope.own, *common = target->scope.common;
     for (size_t i = 0; own && own->rows[i].key; i++) bind_row(b, &own->rows[i], target, target->own);
     for (size_t i = 0; common && common->rows[i].key; i++) bind_row(b, &common->rows[i], target, target->common);
-    if (problem_count(b) != problems_before) return;
+    if (binder_problem_count(b) != problems_before) return;
     run_check(b, own, target->own, target);
     run_check(b, common, target->common, target);
 }
@@ -388,7 +103,7 @@ static void bind_section(struct binder *b, const struct schema_row *row, const s
     const char *shorthand = row->section->shorthand;
     if (node->kind != NODE_MAPPING && shorthand) node = mapping_of(b, shorthand, node);
     if (node->kind != NODE_MAPPING) {
-        report_wrong_type(b, row, node, path, NULL);
+        binder_report_wrong_type(b, row, node, path, NULL);
         return;
     }
     struct target target = {
@@ -400,7 +115,7 @@ static void bind_section_list(struct binder *b, const struct schema_row *row, co
                               const struct path *path, void *field) {
     struct section_list *list = field;
     if (node->kind != NODE_SEQUENCE) {
-        report_wrong_type(b, row, node, path, "start each entry with '- '");
+        binder_report_wrong_type(b, row, node, path, "start each entry with '- '");
         return;
     }
     struct schema_row entry = *row;
@@ -410,7 +125,7 @@ static void bind_section_list(struct binder *b, const struct schema_row *row, co
     for (size_t i = 0; i < node->count; i++) {
         struct path item_path = {path, NULL, i};
         if (node_is_null(node->items[i]))
-            report_null(b, &entry, node->items[i], &item_path);
+            binder_report_null(b, &entry, node->items[i], &item_path);
         else
             bind_section(b, &entry, node->items[i], &item_path, (char *)list->items + i * row->section->size);
     }
@@ -421,7 +136,7 @@ static void bind_section_map(struct binder *b, const struct schema_row *row, con
                              const struct path *path, void *field) {
     struct section_list *list = field;
     if (node->kind != NODE_MAPPING) {
-        report_wrong_type(b, row, node, path, NULL);
+        binder_report_wrong_type(b, row, node, path, NULL);
         return;
     }
     struct schema_row entry = *row;
@@ -432,7 +147,7 @@ static void bind_section_map(struct binder *b, const struct schema_row *row, con
         struct path item_path = {path, node->keys[i], 0};
         void *item = (char *)list->items + i * row->section->size;
         if (node_is_null(node->items[i]))
-            report_null(b, &entry, node->items[i], &item_path);
+            binder_report_null(b, &entry, node->items[i], &item_path);
         else
             bind_section(b, &entry, node->items[i], &item_path, item);
         *(const char **)item = arena_copy(b->arena, node->keys[i]);
@@ -448,10 +163,10 @@ static void bind_type(struct binder *b, const struct schema_variants *variants, 
     int index = -1;
     const struct schema_variant *type = variants_find(variants, name, &index);
     if (!type) {
-        if (is_full(b)) return;
+        if (binder_is_full(b)) return;
         struct text sentence = {0};
         suggest_type(name, variants, b->root, &sentence);
-        report_text(b, name_node->place, path, &sentence);
+        binder_report_text(b, name_node->place, path, &sentence);
         text_free(&sentence);
         return;
     }
@@ -479,11 +194,11 @@ static void report_missing_type(struct binder *b, const struct node *node, const
         bool is_alias = alias && alias->meant && strcmp(alias->meant, ".type") == 0;
         if (!is_alias && !schema_nearest(node->keys[i], known)) continue;
         struct path key_path = {path, node->keys[i], 0};
-        report(b, node->key_places[i], &key_path, "unknown key; did you mean 'type'?");
+        binder_report(b, node->key_places[i], &key_path, "unknown key; did you mean 'type'?");
         typos++;
     }
     struct path type_path = {path, "type", 0};
-    if (!typos) report(b, node->place, &type_path, "missing; the name of the %s", what);
+    if (!typos) binder_report(b, node->place, &type_path, "missing; the name of the %s", what);
 }
 
 /* `adam`, or {type: adam, lr: 0.1}, or {lr: 0.1} when the default names a type. */
@@ -494,7 +209,7 @@ static void bind_typed(struct binder *b, const struct schema_row *row, const str
         return;
     }
     if (node->kind == NODE_SEQUENCE) {
-        report_wrong_type(b, row, node, path, NULL);
+        binder_report_wrong_type(b, row, node, path, NULL);
         return;
     }
     const struct node *type = node_get(node, "type");
@@ -509,12 +224,12 @@ static void bind_typed(struct binder *b, const struct schema_row *row, const str
         return;
     }
     if (node_is_null(type)) {
-        report(b, type->place, &type_path, "missing; the name of the %s", row->variants->what);
+        binder_report(b, type->place, &type_path, "missing; the name of the %s", row->variants->what);
         return;
     }
     if (type->kind != NODE_SCALAR) {
-        report(b, type->place, &type_path, "expected the name of the %s, got %s", row->variants->what,
-               type->kind == NODE_SEQUENCE ? "a list" : "a mapping");
+        binder_report(b, type->place, &type_path, "expected the name of the %s, got %s", row->variants->what,
+                      type->kind == NODE_SEQUENCE ? "a list" : "a mapping");
         return;
     }
     bind_type(b, row->variants, type->text, type, node, path, variant);
@@ -529,18 +244,18 @@ static void bind_keyed(struct binder *b, const struct schema_row *row, const str
         return;
     }
     if (node->kind != NODE_MAPPING) {
-        report(b, node->place, path, "expected %s %s, got %s", article(what), what,
-               node->kind == NODE_SEQUENCE ? "a list" : "null");
+        binder_report(b, node->place, path, "expected %s %s, got %s", article(what), what,
+                      node->kind == NODE_SEQUENCE ? "a list" : "null");
         return;
     }
     if (node->count != 1) {
         struct text keys = {0};
         for (size_t i = 0; i < node->count && i < 5; i++)
             text_printf(&keys, "%s%s", i ? ", " : "", short_text(node->keys[i]).s);
-        report(b, node->place, path,
-               "expected one key, the type of the %s, got %zu%s%s%s; its options go inside it: %s: {...}", what,
-               node->count, node->count ? " (" : "", text_string(&keys), node->count ? ")" : "",
-               node->count ? short_text(node->keys[0]).s : "TYPE");
+        binder_report(b, node->place, path,
+                      "expected one key, the type of the %s, got %zu%s%s%s; its options go inside it: %s: {...}", what,
+                      node->count, node->count ? " (" : "", text_string(&keys), node->count ? ")" : "",
+                      node->count ? short_text(node->keys[0]).s : "TYPE");
         text_free(&keys);
         return;
     }
@@ -551,8 +266,8 @@ static void bind_keyed(struct binder *b, const struct schema_row *row, const str
     struct path type_path = {path, node->keys[0], 0};
     if (type && options && options->kind != NODE_MAPPING) {
         if (!type->schema || !type->schema->shorthand) {
-            report(b, options->place, &type_path, "expected a mapping with the options of the %s, got %s", what,
-                   options->kind == NODE_SEQUENCE ? "a list" : "a single value");
+            binder_report(b, options->place, &type_path, "expected a mapping with the options of the %s, got %s", what,
+                          options->kind == NODE_SEQUENCE ? "a list" : "a single value");
             return;
         }
         options = mapping_of(b, type->schema->shorthand, options);
@@ -587,7 +302,7 @@ static void bind_variant_list(struct binder *b, const struct schema_row *row, co
                               const struct path *path, void *field) {
     struct variant_list *list = field;
     if (node->kind != NODE_SEQUENCE) {
-        report_wrong_type(b, row, node, path, "start each entry with '- '");
+        binder_report_wrong_type(b, row, node, path, "start each entry with '- '");
         return;
     }
     struct schema_row entry = *row;
@@ -636,11 +351,11 @@ static void bind_row(struct binder *b, const struct schema_row *row, const struc
     if (row->present_offset) *(bool *)((char *)config + row->present_offset) = node && !(is_section && is_null);
 
     if (!node && (row->flags & SCHEMA_REQUIRED)) {
-        report(b, target->place, &path, "missing; %s", row->doc);
+        binder_report(b, target->place, &path, "missing; %s", row->doc);
         return;
     }
     if (is_null && !row_is_nullable(row)) {
-        report_null(b, row, node, &path);
+        binder_report_null(b, row, node, &path);
         return;
     }
     if (is_section && (!node || is_null)) {
