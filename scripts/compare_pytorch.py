@@ -387,7 +387,8 @@ def torch_optimizer(keys, named):
             lr = keys["lr"] * (1 if group.get("lr_factor") is None else group["lr_factor"])
         if decay is None:
             decay = keys["weight_decay"] if keys["decay"] == "all" or p.dim() > 1 else 0
-        groups.append({"params": [p], "lr": lr, "weight_decay": decay})
+        replaced = {key: group[key] for key in ("betas", "momentum", "eps") if group.get(key) is not None}
+        groups.append({"params": [p], "lr": lr, "weight_decay": decay, **replaced})
     own = ("type", "lr", "weight_decay", "decay", "groups", "arithmetic", "in_backward")
     given = {k: v for k, v in keys.items() if k not in own}
     kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adagrad": torch.optim.Adagrad,

@@ -25,14 +25,19 @@ static const struct schema_variant *variant_at(size_t index) {
 
 const struct schema_variants optimizer_variants = {.what = "optimizer", .at = variant_at, .common = &optimizer_common};
 
-static bool uses_buffer(const struct optimizer_type *type, const void *config, size_t index) {
-    return type->buffers[index] && (!type->uses_buffer || type->uses_buffer(config, index));
+/* Whether the parameters of any setting need buffer [index]. */
+static bool uses_buffer(const struct optimizer_type *type, const struct optimizer_plan *plan, size_t index) {
+    if (!type->buffers[index] || !type->uses_buffer) return type->buffers[index];
+    bool is_used = false;
+    for (size_t i = 0; i < plan->setting_count; i++)
+        is_used = is_used || type->uses_buffer(plan->settings[i].config, index);
+    return is_used;
 }
 
-size_t optimizer_memory(const struct variant *config, const struct params *params) {
+size_t optimizer_memory(const struct variant *config, const struct optimizer_plan *plan, const struct params *params) {
     const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
     size_t count = 0;
-    for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) count += uses_buffer(type, config->config, i);
+    for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) count += uses_buffer(type, plan, i);
     return count * params->trained * sizeof(float);
 }
 
@@ -48,7 +53,7 @@ static status fill(struct device *device, float **buffer, size_t count, float va
 
 static status allocate(struct optimizer *o, const struct params *params) {
     for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) {
-        if (!uses_buffer(o->type, o->config, i)) continue;
+        if (!uses_buffer(o->type, o->plan, i)) continue;
         float **buffer = &o->buffers[o->buffer_count];
         size_t total = o->shard ? o->shard->total : params->trained;
         TRY(device_alloc(o->device, total * sizeof(float), "the optimizer's state", (void **)buffer));
@@ -125,23 +130,23 @@ static void run(struct optimizer *o, struct optimizer_update *update) {
     update->rule = o->type->rule;
     update->steps = o->steps;
     for (size_t i = 0, used = 0; i < OPTIMIZER_MAX_BUFFERS; i++)
-        update->states[i] = uses_buffer(o->type, o->config, i) ? o->buffers[used++] : NULL;
+        update->states[i] = uses_buffer(o->type, o->plan, i) ? o->buffers[used++] : NULL;
     device_ops(o->device)->optimizers->update(o->device, update);
 }
 
 void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate *rate, const void *schedule,
                          double momentum) {
     struct optimizer_plan *plan = optimizer->plan;
-    double own = optimizer->type->settings(optimizer->config).momentum;
     for (size_t i = 0; i < plan->setting_count; i++) {
         struct optimizer_setting *setting = &plan->settings[i];
+        double own = optimizer->type->settings(setting->config).momentum;
         struct optimizer_settings settings = {
             .lr = rate ? rate(schedule, setting->lr) : setting->lr,
             .weight_decay = setting->weight_decay,
             .momentum = isnan(momentum) ? own : momentum,
             .product = &setting->product,
         };
-        optimizer->planned[i] = optimizer->type->plan(optimizer->config, &settings, t);
+        optimizer->planned[i] = optimizer->type->plan(setting->config, &settings, t);
     }
     device_upload(optimizer->device, optimizer->steps, optimizer->planned,
                   plan->setting_count * sizeof *optimizer->planned);

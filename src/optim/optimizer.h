@@ -71,7 +71,7 @@ struct optimizer {
 };
 
 /* Bytes of state for [params]. */
-size_t optimizer_memory(const struct variant *config, const struct params *params);
+size_t optimizer_memory(const struct variant *config, const struct optimizer_plan *plan, const struct params *params);
 
 /* STATUS_USAGE with file:line:column for a group that matches no parameter. */
 status optimizer_create(const struct variant *config, const struct params *params, struct device *device,

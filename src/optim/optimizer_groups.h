@@ -1,4 +1,4 @@
-/* optimizer groups: the learning rate and weight decay of each parameter. The first group that matches a parameter is
+/* optimizer groups: the settings of each parameter. The first group that matches a parameter is
  * used, else the values of the optimizer; neighbours with equal values are updated together. */
 #ifndef OPTIMIZER_GROUPS_H
 #define OPTIMIZER_GROUPS_H
@@ -11,8 +11,9 @@ extern const struct schema optimizer_common;
 /* `in_backward` */
 bool optimizer_is_in_backward(const struct variant *config);
 
-/* A pair of values, and the number of parameters with it. */
+/* Values, and the number of parameters with them. */
 struct optimizer_setting {
+    const void *config; /* the optimizer's struct, with the values of a group */
     double lr, weight_decay;
     size_t tensors, elements;
     struct optimizer_product product;
@@ -21,7 +22,8 @@ struct optimizer_setting {
 struct optimizer_plan {
     struct optimizer_setting *settings;
     struct optimizer_run *runs; /* in order, without frozen parameters; their steps are the settings */
-    size_t setting_count, run_count;
+    void **configs;             /* (group_count); NULL: the group uses the optimizer's struct */
+    size_t setting_count, run_count, group_count;
 };
 
 /* STATUS_USAGE with file:line:column for a group, or one of its patterns, that matches no parameter. */

@@ -46,7 +46,7 @@ static union optimizer_step plan(const void *config, const struct optimizer_sett
         .alpha = (float)c->alpha,
         .one_minus_alpha = (float)(1 - c->alpha),
         .eps = (float)c->eps,
-        .momentum = (float)own->momentum,
+        .momentum = isnan(own->momentum) ? 0 : (float)own->momentum,
         .weight_decay = (float)own->weight_decay,
         .has_weight_decay = own->weight_decay != 0,
     };

@@ -50,13 +50,14 @@ static bool uses_buffer(const void *config, size_t index) {
 
 static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct sgd_config *c = config;
+    bool has_momentum = !isnan(own->momentum); /* else the buffer, which another group needs, is the gradient */
     struct sgd_step s = {
         .minus_lr = (float)-own->lr,
-        .momentum = (float)own->momentum,
-        .one_minus_dampening = (float)(1 - c->dampening),
+        .momentum = has_momentum ? (float)own->momentum : 0,
+        .one_minus_dampening = has_momentum ? (float)(1 - c->dampening) : 1,
         .weight_decay = (float)own->weight_decay,
         .has_weight_decay = own->weight_decay != 0,
-        .is_nesterov = c->nesterov,
+        .is_nesterov = c->nesterov && has_momentum,
         .is_first = t == 1,
     };
     return (union optimizer_step){.sgd = s};

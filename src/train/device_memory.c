@@ -7,12 +7,13 @@
 #define MIB (1024.0 * 1024.0)
 
 struct device_memory device_memory_of(const struct config *config, const struct model *model,
-                                      const struct dataset_info *info, size_t batch, int world_size) {
+                                      const struct optimizer_plan *optimizer, const struct dataset_info *info,
+                                      size_t batch, int world_size) {
     size_t values = model->params.total * sizeof(float);
     struct device_memory m = {.average = config->train.ema.decay > 0 ? values : 0,
                               .rounded = config->train.precision == TRAIN_FLOAT32 ? 0 : values / 2,
                               .batches = feed_memory(info, batch)};
-    size_t whole = optimizer_memory(&config->optimizer, &model->params);
+    size_t whole = optimizer_memory(&config->optimizer, optimizer, &model->params);
     m.optimizer = zero_memory(&config->dist, &model->params, world_size, whole);
     model_memory(model, batch, &m.parameters, &m.activations);
     return m;

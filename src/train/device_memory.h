@@ -17,7 +17,8 @@ struct device_memory {
 
 /* For a run with batches of [batch] rows. */
 struct device_memory device_memory_of(const struct config *config, const struct model *model,
-                                      const struct dataset_info *info, size_t batch, int world_size);
+                                      const struct optimizer_plan *optimizer, const struct dataset_info *info,
+                                      size_t batch, int world_size);
 
 /* STATUS_USAGE when the sum, without workspace, is more than the free memory of the device. OK when the device is the
  * host. */

@@ -116,7 +116,7 @@ static status plan_training(struct plan *p) {
     if (config_updates_in_backward(c, world)) model_split_gradients(p->model);
     TRY(plan_buckets(p));
     if (p->device) TRY(model_adapt_to_device(p->model, p->device));
-    p->memory = device_memory_of(c, p->model, &p->info, p->batch, world);
+    p->memory = device_memory_of(c, p->model, p->optimizer, &p->info, p->batch, world);
     if (p->objective) p->memory.activations += objective_memory(p->objective, p->batch);
     return p->device ? device_memory_check(&p->memory, p->device) : OK;
 }

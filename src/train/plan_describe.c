@@ -67,8 +67,10 @@ static void describe_optimizer(const struct plan *p, struct text *out) {
     size_t frozen = 0, elements = 0;
     for (size_t i = 0; i < p->optimizer->setting_count; i++) {
         const struct optimizer_setting *s = &p->optimizer->settings[i];
-        text_printf(out, "%-14s %s: lr %g, weight_decay %g for %zu parameter%s in %zu tensor%s\n", i ? "" : "optimizer",
-                    p->config->optimizer.name, s->lr, s->weight_decay, s->elements, text_plural(s->elements, "s"),
+        bool has_own_keys = s->config != p->config->optimizer.config;
+        text_printf(out, "%-14s %s: lr %g, weight_decay %g%s for %zu parameter%s in %zu tensor%s\n",
+                    i ? "" : "optimizer", p->config->optimizer.name, s->lr, s->weight_decay,
+                    has_own_keys ? " and other keys of their group" : "", s->elements, text_plural(s->elements, "s"),
                     s->tensors, text_plural(s->tensors, "s"));
     }
     for (size_t i = 0; i < params->count; i++) {
@@ -219,7 +221,7 @@ static void describe_run(const struct plan *p, struct text *out) {
 
 static void describe_memory(const struct plan *p, struct text *out) {
     const struct device_memory *m = &p->memory;
-    size_t whole = optimizer_memory(&p->config->optimizer, &p->model->params);
+    size_t whole = optimizer_memory(&p->config->optimizer, p->optimizer, &p->model->params);
     text_printf(out, "memory         %.2f MiB parameters and gradients, %.2f MiB optimizer, %.2f MiB activations\n",
                 (double)m->parameters / MIB, (double)m->optimizer / MIB, (double)m->activations / MIB);
     if (p->config->dist.zero_stage > 0)

@@ -105,6 +105,32 @@ START_TEST(each_group_is_a_separate_optimizer) {
 }
 END_TEST
 
+/* With other betas, momentum and eps a group is as the optimizer with them, also where only one of them needs a buffer.
+ */
+START_TEST(groups_replace_keys_of_the_optimizer) {
+    static const struct {
+        const char *type, *own, *group;
+    } cases[] = {
+        {"adam", "betas: [0.8, 0.95]", "betas: [0.5, 0.9], eps: 0.01"},
+        {"nadam", "eps: 0.001", "betas: [0.6, 0.9], eps: 1.0e-08"},
+        {"sgd", "momentum: 0.9, dampening: 0.5", "momentum: 0"},
+        {"sgd", "momentum: 0", "momentum: 0.9"},
+        {"rmsprop", "momentum: 0", "momentum: 0.5, eps: 0.1"},
+        {"rmsprop", "momentum: 0.9", "momentum: 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char grouped[512], own[256], group[512];
+        snprintf(grouped, sizeof grouped, "{type: %s, lr: 0.01, weight_decay: 0.1, %s, groups: [{match: 'a.*', %s}]}",
+                 cases[i].type, cases[i].own, cases[i].group);
+        snprintf(own, sizeof own, "{type: %s, lr: 0.01, weight_decay: 0.1, %s}", cases[i].type, cases[i].own);
+        snprintf(group, sizeof group, "{type: %s, lr: 0.01, weight_decay: 0.1, %s}", cases[i].type, cases[i].group);
+        struct fixture f = run(grouped, "null", 5), with_own = run(own, "null", 5), with_group = run(group, "null", 5);
+        same(&f, &with_group, 0), same(&f, &with_group, 1), same(&f, &with_own, 2), same(&f, &with_own, 3);
+        close_fixture(&f), close_fixture(&with_own), close_fixture(&with_group);
+    }
+}
+END_TEST
+
 START_TEST(decay_of_matrices) {
     struct fixture f = run("{type: adamw, weight_decay: 0.1, decay: matrices}", "null", 3);
     struct fixture with = run("{type: adamw, weight_decay: 0.1}", "null", 3);
@@ -176,7 +202,8 @@ START_TEST(frozen_parameters_have_no_state) {
     ck_assert_uint_eq(frozen, 7 + 900 * 7 + 900);
     ck_assert(sent >= trained && sent <= trained + padding);
     ck_assert(params->total >= params->trained + frozen);
-    ck_assert_uint_eq(optimizer_memory(&config_of(f.file)->optimizer, params), 2 * params->trained * sizeof(float));
+    ck_assert_uint_eq(optimizer_memory(&config_of(f.file)->optimizer, f.optimizer->plan, params),
+                      2 * params->trained * sizeof(float));
     ck_assert(params->trained <= trained + padding);
     ranges_free(&ranges);
     close_fixture(&f);
@@ -251,6 +278,12 @@ START_TEST(a_pattern_without_match_is_an_error) {
              "b.weight, b.bias");
     rejected("{type: adam, groups: [{match: '*.bias', min_dims: 2}]}", "null",
              "optimizer.groups.0: no parameter has this name and so many dimensions");
+    rejected("{type: adam, groups: [{match: 'a.*', momentum: 0.5}]}", "null",
+             "optimizer.groups.0: adam has no key 'momentum'");
+    rejected("{type: adam, groups: [{match: 'a.*', betas: [0.5]}]}", "null",
+             "optimizer.groups.0: betas must be two numbers, got 1");
+    rejected("{type: sgd, momentum: 0.9, nesterov: true, groups: [{match: 'a.*', momentum: 0}]}", "null",
+             "optimizer.groups.0: nesterov needs momentum > 0 and dampening 0");
     rejected("adam", "[a.bias, c]", "model.freeze: no parameter matches 'c'; the parameters are");
     rejected("adam", "'*'", "model.freeze: every parameter is frozen");
 }
@@ -275,6 +308,6 @@ START_TEST(bad_groups) {
 }
 END_TEST
 
-TESTS("optimizer groups", each_group_is_a_separate_optimizer, decay_of_matrices, neighbours_are_merged,
-      each_group_is_scheduled, frozen_parameters_do_not_change, frozen_parameters_have_no_state,
+TESTS("optimizer groups", each_group_is_a_separate_optimizer, groups_replace_keys_of_the_optimizer, decay_of_matrices,
+      neighbours_are_merged, each_group_is_scheduled, frozen_parameters_do_not_change, frozen_parameters_have_no_state,
       backward_stops_at_frozen_layers, lion_is_the_papers, a_pattern_without_match_is_an_error, bad_groups)

@@ -9,7 +9,7 @@ struct rmsprop_step {
     bool has_weight_decay;
 };
 
-/* The second one is used by centered, the third one with momentum. */
+/* The second one is used by centered, the third one where any group has a momentum. */
 enum { RMSPROP_SQUARE_AVG, RMSPROP_GRAD_AVG, RMSPROP_MOMENTUM_BUFFER };
 
 enum { RMSPROP_HAS_WEIGHT_DECAY };
@@ -32,7 +32,7 @@ RULE void rmsprop_rule(const struct rmsprop_step *s, unsigned flags, struct rule
         v = fmaf(-m, m, v);
     }
     float d = sqrtf(v) + s->eps;
-    if (RULE_USES(flags, RMSPROP_MOMENTUM_BUFFER)) {
+    if (RULE_USES(flags, RMSPROP_MOMENTUM_BUFFER) && s->momentum != 0) {
         float buffer = n->state[RMSPROP_MOMENTUM_BUFFER] * s->momentum + g / d;
         n->state[RMSPROP_MOMENTUM_BUFFER] = buffer;
         n->value = fmaf(s->minus_lr, buffer, p);
