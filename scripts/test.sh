@@ -10,7 +10,7 @@
 #
 # A build is tested in build/<name>; the presets are those of CMakePresets.json. asan is AddressSanitizer together with
 # UndefinedBehaviorSanitizer. In `ci` the emulated GPU is tested by release alone, for the time it takes; tsan leaves out
-# the tests with the label fault, which kill processes, and those of a single thread; clang runs the unit tests. What looks at
+# the tests with the label fault, which kill processes, and those without threads; clang runs the unit tests. What looks at
 # sources, or asks the same for each key, is for release alone.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -92,10 +92,10 @@ run() { # word
             ;;
         asan-quick)
             emulation=OFF
-            run_tests asan --exclude-regex '^program_(configs|typos|layout)$'
+            run_tests asan --exclude-regex '^(program_(configs|typos|layout|sweep_ends|watch)|train_config_aliases)$'
             ;;
         tsan) run_tsan ;;
-        tsan-quick) run_tsan --label-exclude fault --exclude-regex '^program_(sweep|watch|report|configs|in_backward|bad_configs|typos|layout|compare_pytorch)$' ;;
+        tsan-quick) run_tsan --label-exclude fault --exclude-regex '^(program_(sweep|watch|report|configs|in_backward|bad_configs|verdicts|untrusted_files|export_c|init|recurrent|columns|typos|layout|compare_pytorch)|train_config_aliases|sweep_tpe|base_document|corpus_.*)$' ;;
         package) say "package: Debian package and lintian" && scripts/package.sh ;;
         style) check_style ;;
         tidy) check_tidy ;;
