@@ -452,4 +452,13 @@ def loss_function(config):
         return lambda y, t: focal_loss(y, t, keys.get("alpha", 0.25), keys.get("gamma", 2))
     if kind == "dice":
         return lambda y, t: dice_loss(y, t, keys.get("smooth", 1e-5))
+    if kind == "gaussian_nll":
+        module = nn.GaussianNLLLoss(full=keys.get("full", False), eps=keys.get("eps", 1e-6))
+        return lambda y, t: module(y[:, :y.shape[1] // 2], t, y[:, y.shape[1] // 2:])
+    if kind == "cosine_embedding":
+        module = nn.CosineEmbeddingLoss(margin=keys.get("margin", 0))
+        return lambda y, t: module(*y.flatten(1).chunk(2, 1), t.flatten())
+    if kind == "triplet_margin":
+        module = nn.TripletMarginLoss(keys.get("margin", 1), eps=keys.get("eps", 1e-6), swap=keys.get("swap", False))
+        return lambda y, t: module(*y.flatten(1).chunk(3, 1))
     raise ValueError(f"there is no loss '{kind}' here")

@@ -284,8 +284,8 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
         info->first_class = i == 0 || first < info->first_class ? first : info->first_class;
         if (classes > info->classes) info->classes = classes;
     }
-    for (int i = 0; i < dataset->n_tables && config->targets_are_probabilities && source->target_size > 0; i++)
-        TRY(table_check_probabilities(&dataset->tables[i], 0, source->target_size));
+    for (int i = 0; i < dataset->n_tables && config->target_range && source->target_size > 0; i++)
+        TRY(table_check_range(&dataset->tables[i], config->target_range, 0, source->target_size));
     return dataset_name_parts(config, dataset->tables, dataset->n_tables, dataset_preparation(dataset), info,
                               dataset->arena);
 }

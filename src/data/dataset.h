@@ -79,6 +79,9 @@ struct synthetic_config {
     int64_t seed;
 };
 
+/* Values that a loss takes: any; 0 to 1; 1 and -1. */
+enum target_range { TARGETS_ARE_ANY, TARGETS_ARE_PROBABILITIES, TARGETS_ARE_SIGNS };
+
 /* `dataset:`, embedded in train/config.c. Its pointers must stay valid until dataset_open returns. */
 struct dataset_config {
     const char *path;                   /* NULL only for synthetic */
@@ -124,12 +127,12 @@ struct dataset_config {
     bool without_targets;
     /* Not a key: processes of this host that share its processors; 0: one. */
     int local_ranks;
-    /* Not a key: target values must be in [0, 1]. */
-    bool targets_are_probabilities;
-    /* Not keys: with `losses:`, the names of targets that are classes, of those that must be in [0, 1], and of inputs
-     * that are targets, too. */
+    /* Not a key: what the values of targets must be. */
+    enum target_range target_range;
+    /* Not keys: with `losses:`, the names of targets that are classes, of those with a range, and of inputs that are
+     * targets, too. */
     bool has_losses;
-    struct string_list class_targets, probability_targets, input_targets;
+    struct string_list class_targets, probability_targets, sign_targets, input_targets;
 };
 extern const struct schema dataset_schema;
 

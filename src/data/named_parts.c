@@ -76,7 +76,9 @@ static bool is_no_class(double value) { return value != floor(value) || value < 
 static status check_target(const struct dataset_config *config, struct table *table, struct dataset_target *target) {
     struct class_range range = {.target = target, .largest = -1, .smallest = INFINITY};
     if (has_name(&config->probability_targets, target->name))
-        TRY(table_check_probabilities(table, target->first, target->size));
+        TRY(table_check_range(table, TARGETS_ARE_PROBABILITIES, target->first, target->size));
+    if (has_name(&config->sign_targets, target->name))
+        TRY(table_check_range(table, TARGETS_ARE_SIGNS, target->first, target->size));
     if (!has_name(&config->class_targets, target->name)) return OK;
     TRY(table_check_targets(table, target->first, target->size, is_no_class,
                             "is not a class: the loss needs integers from 0 (for other values use mse)"));

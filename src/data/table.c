@@ -319,16 +319,22 @@ status table_check_targets(struct table *table, size_t first, size_t size, bool 
 
 static bool has_no_log1p(double target) { return target <= -1; }
 static bool is_no_probability(double target) { return target < 0 || target > 1; }
+static bool is_no_sign(double target) { return target != 1 && target != -1; }
 
 status table_check_log1p(struct table *table) {
     return table_check_targets(table, 0, table->target_size, has_no_log1p,
                                "has no log1p; dataset.target_scale: log1p needs targets above -1");
 }
 
-status table_check_probabilities(struct table *table, size_t first, size_t size) {
-    return table_check_targets(
-        table, first, size, is_no_probability,
-        "is not a probability; the loss needs targets from 0 to 1 (for classes use cross_entropy)");
+status table_check_range(struct table *table, enum target_range range, size_t first, size_t size) {
+    if (range == TARGETS_ARE_SIGNS)
+        return table_check_targets(table, first, size, is_no_sign,
+                                   "is neither 1 nor -1; the loss needs 1 for equal pairs, -1 for different ones");
+    if (range == TARGETS_ARE_PROBABILITIES)
+        return table_check_targets(
+            table, first, size, is_no_probability,
+            "is not a probability; the loss needs targets from 0 to 1 (for classes use cross_entropy)");
+    return OK;
 }
 
 status table_classes(struct table *table, int64_t *classes) {

@@ -102,15 +102,22 @@ LOSS_FORMULA slope_of(const struct elementwise_options *o, float pos_weight, flo
     return slope_new(0, 0);
 }
 
-/* Sums over a mask: of p t, and of p + t. */
-struct dice_sums {
-    double both, all;
+/* Rowwise losses: sums over the elements of a row in double, the loss from the sums, and the derivative of each element
+ * from both. A row x has o->parts vectors of [size] elements each. */
+struct rowwise_sums {
+    double a, b, c;
 };
 
-HOST_DEVICE static inline struct dice_sums dice_add(struct dice_sums a, struct dice_sums b) {
-    a.both += b.both;
-    a.all += b.all;
-    return a;
+HOST_DEVICE static inline struct rowwise_sums rowwise_sums_new(double a, double b, double c) {
+    struct rowwise_sums s;
+    s.a = a;
+    s.b = b;
+    s.c = c;
+    return s;
+}
+
+HOST_DEVICE static inline struct rowwise_sums rowwise_add(struct rowwise_sums s, struct rowwise_sums t) {
+    return rowwise_sums_new(s.a + t.a, s.b + t.b, s.c + t.c);
 }
 
 HOST_DEVICE static inline double sigmoid_of(float x) {
@@ -118,22 +125,122 @@ HOST_DEVICE static inline double sigmoid_of(float x) {
     return (double)(x > 0 ? 1 / (1 + e) : e / (1 + e));
 }
 
-HOST_DEVICE static inline struct dice_sums dice_of(float x, float t) {
-    double p = sigmoid_of(x);
-    struct dice_sums s;
-    s.both = p * (double)t;
-    s.all = p + (double)t;
-    return s;
+HOST_DEVICE static inline double square(double x) { return x * x; }
+
+HOST_DEVICE static inline double variance_of(const struct rowwise_options *o, float x) {
+    return x > o->eps ? (double)x : (double)o->eps;
 }
 
-HOST_DEVICE static inline double dice_loss(struct dice_sums s, float smooth) {
-    return 1 - (2 * s.both + (double)smooth) / (s.all + (double)smooth);
+/* What element [i] of each part adds to the sums: dice: p t and p + t; gaussian_nll: the loss; cosine_embedding: |x|^2,
+ * |y|^2 and x y; triplet_margin: the squared distances of anchor and positive, anchor and negative, positive and
+ * negative. */
+HOST_DEVICE static inline struct rowwise_sums rowwise_sums_of(const struct rowwise_options *o, const float *x,
+                                                              const float *t, size_t size, size_t i) {
+    double p, v, a, b, c;
+    switch (o->loss) {
+    case ROWWISE_DICE:
+        p = sigmoid_of(x[i]);
+        return rowwise_sums_new(p * (double)t[i], p + (double)t[i], 0);
+    case ROWWISE_GAUSSIAN_NLL:
+        v = variance_of(o, x[size + i]);
+        return rowwise_sums_new(0.5 * (log(v) + square((double)x[i] - (double)t[i]) / v), 0, 0);
+    case ROWWISE_COSINE_EMBEDDING:
+        a = (double)x[i], b = (double)x[size + i];
+        return rowwise_sums_new(a * a, b * b, a * b);
+    case ROWWISE_TRIPLET_MARGIN:
+        a = (double)x[i], b = (double)x[size + i], c = (double)x[2 * size + i];
+        return rowwise_sums_new(square(a - b + (double)o->eps), square(a - c + (double)o->eps),
+                                square(b - c + (double)o->eps));
+    }
+    return rowwise_sums_new(0, 0, 0);
 }
 
-/* p (1 - p) (n - 2 t d) / d^2, for the fraction n / d of dice_loss */
-HOST_DEVICE static inline float dice_slope(struct dice_sums s, float smooth, float x, float t) {
-    double p = sigmoid_of(x), n = 2 * s.both + (double)smooth, d = s.all + (double)smooth;
-    return (float)(p * (1 - p) * (n - 2 * (double)t * d) / (d * d));
+#define COSINE_EPS 1e-12 /* PyTorch's */
+
+HOST_DEVICE static inline double cosine_of(struct rowwise_sums s) {
+    return s.c / sqrt((s.a + COSINE_EPS) * (s.b + COSINE_EPS));
+}
+
+/* Before the loss of a triplet is limited to values >= 0. */
+HOST_DEVICE static inline double triplet_of(const struct rowwise_options *o, struct rowwise_sums s) {
+    double negative = o->is_swapped && s.c < s.b ? s.c : s.b;
+    return (double)o->margin + sqrt(s.a) - sqrt(negative);
+}
+
+HOST_DEVICE static inline double rowwise_loss(const struct rowwise_options *o, struct rowwise_sums s, const float *t,
+                                              size_t size) {
+    double loss = 0;
+    switch (o->loss) {
+    case ROWWISE_DICE:
+        return 1 - (2 * s.a + (double)o->smooth) / (s.b + (double)o->smooth);
+    case ROWWISE_GAUSSIAN_NLL:
+        return s.a / (double)size + (o->is_full ? 0.91893853320467274 : 0); /* log(2 pi) / 2 */
+    case ROWWISE_COSINE_EMBEDDING:
+        if (t[0] == 1) return 1 - cosine_of(s);
+        loss = cosine_of(s) - (double)o->margin;
+        break;
+    case ROWWISE_TRIPLET_MARGIN:
+        loss = triplet_of(o, s);
+        break;
+    }
+    return loss > 0 ? loss : 0;
+}
+
+/* p (1 - p) (n - 2 t d) / d^2, for the fraction n / d of the loss */
+HOST_DEVICE static inline double dice_slope(const struct rowwise_options *o, struct rowwise_sums s, float x, float t) {
+    double p = sigmoid_of(x), n = 2 * s.a + (double)o->smooth, d = s.b + (double)o->smooth;
+    return p * (1 - p) * (n - 2 * (double)t * d) / (d * d);
+}
+
+/* With d = mean - t: d / v for the mean, (1 - d^2 / v) / 2 v for the variance v; PyTorch's limit of v has no slope. */
+HOST_DEVICE static inline double gaussian_nll_slope(const struct rowwise_options *o, const float *x, const float *t,
+                                                    size_t size, size_t i) {
+    double v = variance_of(o, x[size + i % size]), d = (double)x[i % size] - (double)t[i % size];
+    return (i < size ? d / v : 0.5 * (1 - d * d / v) / v) / (double)size;
+}
+
+/* The cosine's derivative: other / (|own| |other|) - own cos / |own|^2 */
+HOST_DEVICE static inline double cosine_slope(const struct rowwise_options *o, struct rowwise_sums s, const float *x,
+                                              float t, size_t size, size_t i) {
+    double cosine = cosine_of(s), own = (double)x[i], other = (double)x[i < size ? size + i : i - size];
+    double slope =
+        other / sqrt((s.a + COSINE_EPS) * (s.b + COSINE_EPS)) - own * cosine / ((i < size ? s.a : s.b) + COSINE_EPS);
+    return t == 1 ? -slope : cosine >= (double)o->margin ? slope : 0;
+}
+
+/* Of the distance sqrt(squared) of x and y by x. */
+HOST_DEVICE static inline double distance_slope(const struct rowwise_options *o, double squared, float x, float y) {
+    return squared > 0 ? ((double)x - (double)y + (double)o->eps) / sqrt(squared) : 0;
+}
+
+HOST_DEVICE static inline double triplet_slope(const struct rowwise_options *o, struct rowwise_sums s, const float *x,
+                                               size_t size, size_t i) {
+    size_t part = i / size, k = i % size;
+    float anchor = x[k], positive = x[size + k], negative = x[2 * size + k];
+    if (triplet_of(o, s) < 0) return 0;
+    double to_positive = distance_slope(o, s.a, anchor, positive);
+    if (o->is_swapped && s.c < s.b) {
+        double between = distance_slope(o, s.c, positive, negative);
+        return part == 0 ? to_positive : part == 1 ? -to_positive - between : between;
+    }
+    double to_negative = distance_slope(o, s.b, anchor, negative);
+    return part == 0 ? to_positive - to_negative : part == 1 ? -to_positive : to_negative;
+}
+
+/* d(loss of a row) / d(x[i]), i < parts * size */
+HOST_DEVICE static inline float rowwise_slope(const struct rowwise_options *o, struct rowwise_sums s, const float *x,
+                                              const float *t, size_t size, size_t i) {
+    switch (o->loss) {
+    case ROWWISE_DICE:
+        return (float)dice_slope(o, s, x[i], t[i]);
+    case ROWWISE_GAUSSIAN_NLL:
+        return (float)gaussian_nll_slope(o, x, t, size, i);
+    case ROWWISE_COSINE_EMBEDDING:
+        return (float)cosine_slope(o, s, x, t[0], size, i);
+    case ROWWISE_TRIPLET_MARGIN:
+        return (float)triplet_slope(o, s, x, size, i);
+    }
+    return 0;
 }
 
 #endif

@@ -57,10 +57,22 @@ struct elementwise_options {
     size_t row_elements; /* elements of a row; with rows.values */
 };
 
-struct dice_options {
-    float smooth;
+enum rowwise_loss {
+    ROWWISE_DICE,             /* p = sigmoid(x): 1 - (2 sum(p t) + smooth) / (sum(p) + sum(t) + smooth) */
+    ROWWISE_GAUSSIAN_NLL,     /* parts mean and v, v >= eps: mean of (log(v) + (mean - t)^2 / v) / 2 */
+    ROWWISE_COSINE_EMBEDDING, /* parts x and y: t = 1: 1 - cos(x, y), t = -1: max(0, cos(x, y) - margin) */
+    ROWWISE_TRIPLET_MARGIN,   /* parts anchor, positive, negative: max(0, margin + |a - p + eps| - |a - n + eps|) */
+};
+
+struct rowwise_options {
+    enum rowwise_loss loss;
+    float smooth, eps, margin;
+    bool is_full;    /* ROWWISE_GAUSSIAN_NLL: with the constant log(2 pi) / 2 */
+    bool is_swapped; /* ROWWISE_TRIPLET_MARGIN: |p - n + eps| where it is less than |a - n + eps| */
+    size_t parts;    /* vectors of a row */
+    size_t targets;  /* values of a row of targets */
     struct row_weights rows;
-    size_t row_masks; /* masks of a row; with rows.values */
+    size_t row_masks; /* rows here of a row there; with rows.values */
 };
 
 struct loss_ops {
@@ -73,11 +85,10 @@ struct loss_ops {
     void (*nll)(struct device *, const struct cross_entropy_options *, const float *log_probabilities,
                 const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,
                 struct loss_sums *sums);
-    /* outputs and targets (masks, size), p = sigmoid(output): sums->loss += over the masks of
-     * 1 - (2 sum(p t) + smooth) / (sum(p) + sum(t) + smooth), sums->count += masks; doutputs, unless NULL, = derivative
-     * * factor */
-    void (*dice)(struct device *, const struct dice_options *, const float *outputs, const float *targets, size_t masks,
-                 size_t size, float factor, float *doutputs, struct loss_sums *sums);
+    /* outputs (rows, parts, size), targets (rows, options->targets): sums->loss += over the rows, sums->count += rows;
+     * doutputs, unless NULL, = derivative * factor */
+    void (*rowwise)(struct device *, const struct rowwise_options *, const float *outputs, const float *targets,
+                    size_t rows, size_t size, float factor, float *doutputs, struct loss_sums *sums);
     /* sums->loss += over the elements, sums->count += counted (with rows.is_counted times the mean weight); doutputs
      * (count), unless NULL, = derivative * factor */
     void (*elementwise)(struct device *, const struct elementwise_options *, const float *outputs, const float *targets,

@@ -136,3 +136,32 @@ void loss_mean_of_elements(const struct elementwise_options *options, struct dev
     device_ops(device)->losses->elementwise(device, &own, output, targets, count, scale / (float)count, (double)count,
                                             gradient, sums);
 }
+
+status loss_check_parts(const char *name, size_t parts, const char *meaning, const struct shape *output,
+                        size_t target_size) {
+    size_t size = shape_elements(output);
+    if (size % parts == 0 && (target_size == 0 || size == parts * target_size)) return OK;
+    struct text shape = {0}, wanted = {0};
+    shape_print(output, &shape);
+    if (target_size > 0)
+        text_printf(&wanted, "%zu values for %zu target%s", parts * target_size, target_size,
+                    text_plural(target_size, "s"));
+    else
+        text_printf(&wanted, "a multiple of %zu values", parts);
+    status s = status_new(STATUS_USAGE, "the model's output is %s: %s needs %s (%s)", text_string(&shape), name,
+                          text_string(&wanted), meaning);
+    text_free(&shape);
+    text_free(&wanted);
+    return s;
+}
+
+void loss_mean_of_rows(const struct rowwise_options *options, struct device *device, const struct shape *output_shape,
+                       const float *output, const void *targets, const struct row_weights *weights, size_t rows,
+                       float scale, float *gradient, struct loss_sums *sums) {
+    struct rowwise_options own = *options;
+    own.rows = *weights;
+    own.row_masks = 1;
+    device_ops(device)->losses->rowwise(device, &own, output, targets, rows,
+                                        shape_elements(output_shape) / options->parts, scale / (float)rows, gradient,
+                                        sums);
+}

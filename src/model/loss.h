@@ -19,6 +19,10 @@ struct loss_type {
     bool is_regression;  /* targets are values of any unit */
     const char *targets; /* what targets are, for messages; NULL: classes, values of any unit, or probabilities */
     bool is_binary;      /* outputs are logits of yes or no, targets 0 to 1 */
+    bool is_sign;        /* targets are 1 or -1 */
+    bool has_no_target;  /* only in `losses` */
+    size_t parts;        /* equal vectors of an output, so that it has no elements that match targets; 0: one value for
+                            each target */
     /* The function that the loss itself applies to the model's output: "softmax". NULL: none. */
     const char *own_activation;
     /* The target that is ignored (ignore_index). NULL: none. */

@@ -15,7 +15,7 @@ static const struct schema_row key_rows[] = {
      .offset = offsetof(struct objective_keys, target),
      .fallback = "null",
      .doc = "A name of dataset.targets, or of an input, which is then also the target (`input` where inputs have no "
-            "names). Null: the only target."},
+            "names). Null: the only target. triplet_margin has none."},
     {.key = "loss_weight",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct objective_keys, weight),
@@ -86,6 +86,10 @@ status objective_plan(const struct variant_list *entries, const struct model *mo
                                      .weight = k->weight,
                                      .output = model->outputs[i]};
         out->weights[i] = t->weight;
+        if (t->loss->has_no_target) {
+            TRY(at_place(t, check_term(t, model)));
+            continue;
+        }
         if (target_count == 0) continue;
         TRY(at_place(t, find_target(k, targets, target_count, &t->target)));
         TRY(at_place(t, check_term(t, model)));
@@ -144,6 +148,7 @@ void objective_split(const struct objective *o, struct device *device, const flo
         const float *from = (const float *)targets + t->target.first;
         size_t size = t->output.size, target = t->target.size;
         ops->copy_columns(device, outputs + t->output.first, o->output_size, t->outputs, size, rows, size);
+        if (target == 0) continue;
         if (t->loss->wants_classes)
             ops->losses->to_classes(device, from, o->target_size, t->targets, rows, target);
         else

@@ -50,10 +50,10 @@ static void add_names(const struct string_list *names, struct text *out) {
 /* All that the rows depend on. */
 static char *key_of(const struct config *c) {
     struct text key = {0};
-    text_printf(&key, "%d %d %d\n", config_loss(c)->wants_classes, c->dataset.targets_are_probabilities,
-                c->dataset.has_losses);
+    text_printf(&key, "%d %d %d\n", config_loss(c)->wants_classes, (int)c->dataset.target_range, c->dataset.has_losses);
     add_names(&c->dataset.class_targets, &key);
     add_names(&c->dataset.probability_targets, &key);
+    add_names(&c->dataset.sign_targets, &key);
     add_names(&c->dataset.input_targets, &key);
     schema_write_yaml(&dataset_schema, &c->dataset, &key);
     return key.data;

@@ -44,7 +44,6 @@ static status bind(struct document *document, const char *path, struct problems 
         config_free(file);
         return s;
     }
-    file->config.dataset.targets_are_probabilities = config_loss(&file->config)->is_binary;
     config_set_targets(&file->config, document_arena(document));
     if (!file->config.name) file->config.name = name_of_file(path, document_arena(document));
     *out = file;

@@ -33,19 +33,25 @@ static void add(struct string_list *list, const char *name) {
     list->items[list->count++] = name;
 }
 
+static enum target_range range_of(const struct loss_type *loss) {
+    return loss->is_binary ? TARGETS_ARE_PROBABILITIES : loss->is_sign ? TARGETS_ARE_SIGNS : TARGETS_ARE_ANY;
+}
+
 void config_set_targets(struct config *c, struct arena *arena) {
     struct dataset_config *d = &c->dataset;
-    struct string_list *lists[] = {&d->class_targets, &d->probability_targets, &d->input_targets};
+    struct string_list *lists[] = {&d->class_targets, &d->probability_targets, &d->sign_targets, &d->input_targets};
     bool reads_targets = false;
+    d->target_range = range_of(config_loss(c));
     if (c->losses.count == 0) return;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         lists[i]->items = arena_alloc(arena, c->losses.count * sizeof *lists[i]->items);
     for (size_t i = 0; i < c->losses.count; i++) {
         const struct loss_type *loss = loss_type_at((size_t)c->losses.items[i].index);
         const char *name = target_of(c, &c->losses.items[i]);
-        if (!name) continue;
+        if (!name || loss->has_no_target) continue;
         if (loss->wants_classes) add(&d->class_targets, name);
-        if (loss->is_binary) add(&d->probability_targets, name);
+        if (range_of(loss) == TARGETS_ARE_PROBABILITIES) add(&d->probability_targets, name);
+        if (range_of(loss) == TARGETS_ARE_SIGNS) add(&d->sign_targets, name);
         if (is_target(c, name))
             reads_targets = true;
         else
@@ -63,6 +69,11 @@ static void add_names(const struct string_groups *groups, const char *only, stru
 static void check_target(const struct config *c, const struct variant *entry, struct problems *problems) {
     const char *name = target_of(c, entry);
     const struct loss_type *loss = loss_type_at((size_t)entry->index);
+    if (loss->has_no_target) {
+        if (((const struct objective_keys *)entry->common)->target)
+            problems_add(problems, entry->place, "losses", "'%s' has no target; remove target:", entry->name);
+        return;
+    }
     if (name && is_target(c, name)) return;
     if (name && is_input(c, name)) {
         if (loss->wants_classes)
@@ -88,7 +99,8 @@ static void check_targets_used(const struct config *c, const struct node *root, 
         bool is_used = false;
         for (size_t i = 0; i < c->losses.count; i++) {
             const char *name = target_of(c, &c->losses.items[i]);
-            is_used = is_used || (name && strcmp(name, groups->items[g].name) == 0);
+            bool has_target = !loss_type_at((size_t)c->losses.items[i].index)->has_no_target;
+            is_used = is_used || (has_target && name && strcmp(name, groups->items[g].name) == 0);
         }
         if (!is_used)
             problems_add(problems, config_place(node_get(root, "losses")), "losses", "no loss uses the target '%s'",
@@ -107,7 +119,13 @@ void config_check_losses(const struct config *c, const struct node *root, struct
                          "missing; what training minimizes, such as cross_entropy or mse");
         return;
     }
-    if (c->losses.count == 0) return;
+    if (c->losses.count == 0) {
+        if (loss_type_at((size_t)c->loss.index)->has_no_target)
+            problems_add(problems, config_place(node_get(root, "loss")), "loss",
+                         "'%s' has no target, so it must be in a list: losses: [{type: %s, output: NAME}]",
+                         c->loss.name, c->loss.name);
+        return;
+    }
     if (c->loss.index >= 0) problems_add(problems, place, "losses", "is instead of `loss`; give one of them");
     if (c->losses.count > OBJECTIVE_MAX_TERMS)
         problems_add(problems, place, "losses", "at most %d, got %zu", OBJECTIVE_MAX_TERMS, c->losses.count);

@@ -200,10 +200,23 @@ static void losses(struct device *d, struct results *r) {
         ops->nll(d, &o, x, targets, TOKENS, OUT, 0.5f, next(r, TOKENS * OUT), &sums);
         ops->nll(d, &o, x, targets, TOKENS, OUT, 1, NULL, &sums);
         put_sums(r, &sums);
-        ops->dice(d, &(struct dice_options){1e-5f, {i ? row_weights : NULL, i > 1}, 1}, x, t, i ? TOKENS : 1,
-                  i ? OUT : TOKENS * OUT, 0.5f, next(r, TOKENS * OUT), &sums);
-        ops->dice(d, &(struct dice_options){1, {row_weights, i > 1}, 2}, x, t, TOKENS, OUT, 1, NULL, &sums);
+        struct rowwise_options dice = {.smooth = 1e-5f, .parts = 1, .targets = i ? OUT : TOKENS * OUT, .row_masks = 1};
+        dice.rows = (struct row_weights){i ? row_weights : NULL, i > 1};
+        ops->rowwise(d, &dice, x, t, i ? TOKENS : 1, dice.targets, 0.5f, next(r, TOKENS * OUT), &sums);
+        dice = (struct rowwise_options){.smooth = 1, .parts = 1, .targets = OUT, {row_weights, i > 1}, .row_masks = 2};
+        ops->rowwise(d, &dice, x, t, TOKENS, OUT, 1, NULL, &sums);
         put_sums(r, &sums);
+        for (int loss = ROWWISE_GAUSSIAN_NLL; loss <= ROWWISE_TRIPLET_MARGIN; loss++) {
+            size_t parts = loss == ROWWISE_TRIPLET_MARGIN ? 3 : 2, size = OUT / parts;
+            struct rowwise_options pair = {
+                .loss = (enum rowwise_loss)loss, .eps = 0.01f, .margin = 0.2f, .parts = parts};
+            pair.is_full = i > 1, pair.is_swapped = i > 0, pair.row_masks = 1;
+            pair.targets = loss == ROWWISE_GAUSSIAN_NLL ? size : loss == ROWWISE_COSINE_EMBEDDING ? 1 : 0;
+            pair.rows = (struct row_weights){i ? row_weights : NULL, i > 1};
+            for (int k = 0; k < TOKENS; k++) t[k] = loss == ROWWISE_COSINE_EMBEDDING && k % 2 ? -1 : 1;
+            ops->rowwise(d, &pair, x, t, TOKENS, size, 0.5f, next(r, TOKENS * parts * size), &sums);
+            put_sums(r, &sums);
+        }
     }
     int64_t classes[TOKENS * 2];
     struct loss_sums parts[3] = {{.loss = 6, .count = 2}, {.loss = 0}, {.loss = -1, .count = 4}},

@@ -308,37 +308,46 @@ END_TEST
 /* Every loss, each with every key that its gradient depends on. */
 static const struct {
     const char *config;
+    const char *outputs; /* NULL: 4 */
 } loss_cases[] = {
-    {"cross_entropy"},
-    {"{type: cross_entropy, label_smoothing: 0.2}"},
-    {"{type: cross_entropy, ignore_index: 1}"},
-    {"{type: cross_entropy, weight: [1, 0.5, 2, 0.1], label_smoothing: 0.3, ignore_index: 0}"},
-    {"mse"},
-    {"l1"},
-    {"smooth_l1"},
-    {"{type: smooth_l1, beta: 0.4}"},
-    {"bce_with_logits"},
-    {"{type: bce_with_logits, pos_weight: 3}"},
-    {"{type: bce_with_logits, pos_weight: [1, 2, 0.5, 4]}"},
-    {"kl_div"},
-    {"{type: kl_div, reduction: batchmean, log_target: true}"},
-    {"nll"},
-    {"{type: nll, weight: [1, 0.5, 2, 0.1], ignore_index: 0}"},
-    {"huber"},
-    {"{type: huber, delta: 0.4}"},
-    {"poisson_nll"},
-    {"{type: poisson_nll, log_input: false, eps: 4, full: true}"},
-    {"focal"},
-    {"{type: focal, alpha: null, gamma: 0.5}"},
-    {"dice"},
-    {"{type: dice, smooth: 1}"},
+    {"cross_entropy", NULL},
+    {"{type: cross_entropy, label_smoothing: 0.2}", NULL},
+    {"{type: cross_entropy, ignore_index: 1}", NULL},
+    {"{type: cross_entropy, weight: [1, 0.5, 2, 0.1], label_smoothing: 0.3, ignore_index: 0}", NULL},
+    {"mse", NULL},
+    {"l1", NULL},
+    {"smooth_l1", NULL},
+    {"{type: smooth_l1, beta: 0.4}", NULL},
+    {"bce_with_logits", NULL},
+    {"{type: bce_with_logits, pos_weight: 3}", NULL},
+    {"{type: bce_with_logits, pos_weight: [1, 2, 0.5, 4]}", NULL},
+    {"kl_div", NULL},
+    {"{type: kl_div, reduction: batchmean, log_target: true}", NULL},
+    {"nll", NULL},
+    {"{type: nll, weight: [1, 0.5, 2, 0.1], ignore_index: 0}", NULL},
+    {"huber", NULL},
+    {"{type: huber, delta: 0.4}", NULL},
+    {"poisson_nll", NULL},
+    {"{type: poisson_nll, log_input: false, eps: 4, full: true}", NULL},
+    {"focal", NULL},
+    {"{type: focal, alpha: null, gamma: 0.5}", NULL},
+    {"dice", NULL},
+    {"{type: dice, smooth: 1}", NULL},
+    {"gaussian_nll", "{linear: {out: 6}}, softplus"},
+    {"{type: gaussian_nll, full: true}", "{linear: {out: 2}}, sigmoid"},
+    {"cosine_embedding", "{linear: {out: 6}}"},
+    {"{type: cosine_embedding, margin: -0.3}", "{linear: {out: 4}}"},
+    {"triplet_margin", "{linear: {out: 9}}"},
+    {"{type: triplet_margin, margin: 0.5, eps: 0.1, swap: true}", "{linear: {out: 6}}"},
 };
 
 START_TEST(loss_gradients) {
     size_t cases[32] = {0};
     for (size_t i = 0; i < sizeof loss_cases / sizeof *loss_cases; i++) {
-        struct fixture f = open_fixture("[{linear: {out: 7}}, tanh, {linear: {out: 4}}]",
-                                        (struct shape){.dims = 1, .size = {6}}, 8, loss_cases[i].config);
+        const char *outputs = loss_cases[i].outputs ? loss_cases[i].outputs : "{linear: {out: 4}}";
+        char layers[128];
+        snprintf(layers, sizeof layers, "[{linear: {out: 7}}, tanh, %s]", outputs);
+        struct fixture f = open_fixture(layers, (struct shape){.dims = 1, .size = {6}}, 8, loss_cases[i].config);
         for (size_t v = 0; v < 8 * f.model->out_size; v++) f.values[v] = fabsf(f.values[v]); /* for kl_div */
         check_gradients(&f, loss_cases[i].config);
         for (size_t t = 0; loss_type_at(t); t++) cases[t] += loss_type_at(t) == f.loss;

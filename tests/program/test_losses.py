@@ -375,5 +375,106 @@ class Wrong(Case):
         self.assertIn("is not a probability; the loss needs targets from 0 to 1", err)
 
 
+VECTORS = """
+dataset:
+  path: rows.csv
+  inputs: {x: [a1, a2], y: [b1, b2], z: [a3, w]}
+  targets: {pair: same, value: v}
+  split: {test: 0.25, shuffle: false}
+sampler: {batch_size: 12, shuffle: false}
+model:
+  layers:
+    - linear: {out: 3, from: x, name: f}
+    - linear: {out: 3, from: y, name: g, share: f}
+    - linear: {out: 3, from: z, name: h, share: f}
+    - concat: {from: [f, g], name: two}
+    - concat: {from: [f, g, h], name: three}
+    - linear: {out: 1, from: f, name: mean}
+    - sequential: {name: variance, from: g, layers: [{linear: {out: 1, name: fc}}, softplus]}
+    - concat: {from: [mean, variance], name: normal}
+losses:
+  - {type: cosine_embedding, output: two, target: pair, margin: 0.1}
+  - {type: triplet_margin, output: three, loss_weight: 0.5}
+  - {type: gaussian_nll, output: normal, target: value, loss_weight: 0.25}
+optimizer: {type: sgd, lr: 0}
+train: {epochs: 1}
+"""
+
+
+class Vectors(Case):
+    """Losses of an output with several vectors."""
+    def setUp(self):
+        super().setUp()
+        self.same = np.where(self.kind == 0, 1, -1)
+        self.write("rows.csv", "\n".join(f"{row},{same}" for row, same in zip(self.rows, ["same", *self.same])) + "\n")
+
+    def expected(self, p, rows):
+        f, g, h = (x @ p["f.weight"].T + p["f.bias"] for x in (self.a[rows, :2], self.b[rows], np.stack([self.a[rows, 2], self.values[rows, 1]], 1)))
+        cosine = (f * g).sum(1) / np.sqrt((f * f).sum(1) * (g * g).sum(1))
+        pair = np.where(self.same[rows] == 1, 1 - cosine, np.maximum(0, cosine - 0.1)).mean()
+        triplet = np.maximum(0, 1 + np.sqrt(((f - g + 1e-6) ** 2).sum(1)) - np.sqrt(((f - h + 1e-6) ** 2).sum(1))).mean()
+        mean = f @ p["mean.weight"].T + p["mean.bias"]
+        variance = np.log1p(np.exp(g @ p["variance.fc.weight"].T + p["variance.fc.bias"]))
+        normal = 0.5 * (np.log(variance) + (mean - self.values[rows, :1]) ** 2 / variance).mean()
+        return pair, triplet, normal
+
+    def test_numbers(self):
+        import glob
+        import h5py
+        self.train(VECTORS)
+        with h5py.File(sorted(glob.glob(self.path("test/checkpoints/*.h5")))[-1]) as f:
+            p = {name: f["model"][name][()].astype(float) for name in f["model"]}
+        epoch = self.events("test", "epoch")[-1]
+        expected = self.expected(p, slice(36, None))
+        for name, value in zip(("two", "three", "normal"), expected):
+            self.assertAlmostEqual(epoch[f"val_{name}_loss"], value, 5)
+        self.assertAlmostEqual(epoch["val_loss"], expected[0] + 0.5 * expected[1] + 0.25 * expected[2], 5)
+        for event, first in zip(self.events("test", "step"), range(0, 36, 12)):
+            a, b, c = self.expected(p, slice(first, first + 12))
+            self.assertAlmostEqual(event["loss"], a + 0.5 * b + 0.25 * c, 5)
+
+    def test_training_resume_and_ranks(self):
+        text = VECTORS.replace("lr: 0}", "lr: 0.05}").replace("epochs: 1", "epochs: 4")
+        self.train(text)
+        losses = [e["loss"] for e in self.events("test", "step")]
+        self.assertLess(np.mean(losses[-3:]), np.mean(losses[:3]))
+        self.train(text, "train.epochs=2", name="parts")
+        self.run_program("parts.yaml", "--run-dir", "parts", "train.epochs=4")
+        self.train(text, "--nproc", 2, "sampler.batch_size=6", name="ranks")
+        states = [self.events(run, "end")[-1]["state_sha256"] for run in ("test", "parts")]
+        self.assertEqual(states[0], states[1])
+        np.testing.assert_allclose([e["loss"] for e in self.events("ranks", "step")], losses, rtol=1e-4)
+        out, _ = self.run_program("predict", "test.yaml", "--run-dir", "test")
+        self.assertEqual(out.splitlines()[0], "row," + ",".join(
+            f"{name}_{i}" for name, size in (("two", 6), ("three", 9), ("normal", 2)) for i in range(size)))
+
+    def test_one_loss(self):
+        """Without `losses`, with an output that holds means and variances."""
+        self.train("""
+dataset: {path: rows.csv, inputs: [a1, a2, a3, b1, b2], targets: v}
+model: {layers: [linear: 2, softplus]}
+loss: {type: gaussian_nll, full: true}
+train: {epochs: 2}
+""")
+        losses = [e["train_loss"] for e in self.events("test", "epoch")]
+        self.assertLess(losses[1], losses[0])
+
+    def test_wrong(self):
+        for what, by, code, sentence in (
+                ("output: three,", "output: three, target: value,", USAGE, "losses: 'triplet_margin' has no target; remove target:"),
+                ("from: [f, g, h]", "from: [f, g, h, x]", USAGE, "losses: three: the model's output is 11: triplet_margin needs a multiple of 3 values"),
+                ("[mean, variance]", "[mean, variance, x]", USAGE, "normal: the model's output is 4: gaussian_nll needs 2 values for 1 target"),
+                ("target: pair", "target: value", USAGE, "losses: no loss uses the target 'pair'"),
+                ("pair: same", "pair: kind", program.DATA, "is neither 1 nor -1; the loss needs 1 for equal pairs, -1 for different ones"),
+                ("train: {", "train: {metrics: [mae], ", USAGE, "the metric 'mae' does not fit the loss 'gaussian_nll', which is one of several vectors")):
+            with self.subTest(sentence):
+                self.write("test.yaml", VECTORS.replace(what, by, 1))
+                _, err = self.run_program("check", "test.yaml", code=code)
+                self.assertIn(sentence, err)
+        self.write("test.yaml", VECTORS.split("losses:")[0] + "loss: triplet_margin\ntrain: {epochs: 1}\n")
+        _, err = self.run_program("check", "test.yaml", code=USAGE)
+        self.assertIn("loss: 'triplet_margin' has no target, so it must be in a list: losses: [{type: triplet_margin, output: NAME}]", err)
+
+
 if __name__ == "__main__":
     program.main()

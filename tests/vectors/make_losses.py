@@ -65,6 +65,27 @@ def dice(smooth):
     return loss
 
 
+torch.manual_seed(6)
+pairs, spread = torch.randn(ROWS, 6), torch.rand(ROWS, 6)
+signs = torch.tensor([1., -1, 1, -1, -1, 1, -1])
+
+
+def parts(module, count):
+    """The parts of a row, one after the other, as the module's first inputs."""
+    return lambda inputs, targets: module(*inputs.chunk(count, 1), targets)
+
+
+def gaussian(module):
+    def loss(inputs, targets):
+        mean, variance = inputs.chunk(2, 1)
+        return module(mean, targets, variance)
+    return loss
+
+
+def triplet(module):
+    return lambda inputs, targets: module(*inputs.chunk(3, 1))
+
+
 cases = [
     case("cross_entropy", nn.CrossEntropyLoss(), logits, classes),
     case("{type: cross_entropy, label_smoothing: 0.1}", nn.CrossEntropyLoss(label_smoothing=0.1), logits, classes),
@@ -104,6 +125,13 @@ cases = [
     case("dice", dice(1e-5), logits, hot),
     case("dice: 1".replace("dice: 1", "{type: dice, smooth: 1}"), dice(1), logits, torch.zeros(ROWS, OUT)),
     case("{type: dice, smooth: 0.1}", dice(0.1), masks, (masks > 0.5).float()),
+    case("gaussian_nll", gaussian(nn.GaussianNLLLoss()), spread, values[:, :3]),
+    case("{type: gaussian_nll, full: true, eps: 0.3}", gaussian(nn.GaussianNLLLoss(full=True, eps=0.3)), spread, values[:, :3]),
+    case("cosine_embedding", parts(nn.CosineEmbeddingLoss(), 2), pairs, signs),
+    case("{type: cosine_embedding, margin: 0.2}", parts(nn.CosineEmbeddingLoss(0.2), 2), pairs, signs),
+    case("triplet_margin", triplet(nn.TripletMarginLoss()), pairs, torch.zeros(0)),
+    case("{type: triplet_margin, margin: 0.1, eps: 0.01, swap: true}",
+         triplet(nn.TripletMarginLoss(0.1, eps=0.01, swap=True)), pairs, torch.zeros(0)),
 ]
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "losses.json"), "w") as f:
     json.dump(cases, f, separators=(",", ":"))

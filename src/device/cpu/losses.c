@@ -200,22 +200,22 @@ static void nll(struct device *device, const struct cross_entropy_options *o, co
     sums->count += o->rows.is_counted ? weighted : count;
 }
 
-static void dice(struct device *device, const struct dice_options *o, const float *outputs, const float *targets,
-                 size_t masks, size_t size, float factor, float *doutputs, struct loss_sums *sums) {
+static void rowwise(struct device *device, const struct rowwise_options *o, const float *outputs, const float *targets,
+                    size_t rows, size_t size, float factor, float *doutputs, struct loss_sums *sums) {
     (void)device;
     double weights = 0;
-    size_t row_masks = o->rows.values ? o->row_masks : 1;
-    for (size_t m = 0; m < masks; m++) {
-        struct dice_sums all = {0, 0};
-        const float *x = outputs + m * size, *t = targets + m * size;
-        for (size_t i = 0; i < size; i++) all = dice_add(all, dice_of(x[i], t[i]));
-        float weight = row_weight(&o->rows, m / row_masks);
-        sums->loss += dice_loss(all, o->smooth) * (double)weight;
+    size_t row_masks = o->rows.values ? o->row_masks : 1, row_size = o->parts * size;
+    for (size_t r = 0; r < rows; r++) {
+        struct rowwise_sums all = {0, 0, 0};
+        const float *x = outputs + r * row_size, *t = o->targets ? targets + r * o->targets : NULL;
+        for (size_t i = 0; i < size; i++) all = rowwise_add(all, rowwise_sums_of(o, x, t, size, i));
+        float weight = row_weight(&o->rows, r / row_masks);
+        sums->loss += rowwise_loss(o, all, t, size) * (double)weight;
         weights += (double)weight;
-        for (size_t i = 0; doutputs && i < size; i++)
-            doutputs[m * size + i] = dice_slope(all, o->smooth, x[i], t[i]) * (factor * weight);
+        for (size_t i = 0; doutputs && i < row_size; i++)
+            doutputs[r * row_size + i] = rowwise_slope(o, all, x, t, size, i) * (factor * weight);
     }
-    sums->count += o->rows.is_counted ? weights : (double)masks;
+    sums->count += o->rows.is_counted ? weights : (double)rows;
 }
 
 static void to_classes(struct device *device, const float *x, size_t stride, int64_t *classes, size_t rows,
@@ -237,7 +237,7 @@ static void combine(struct device *device, const struct loss_sums *parts, const 
 
 const struct loss_ops cpu_losses = {.cross_entropy = cross_entropy,
                                     .nll = nll,
-                                    .dice = dice,
+                                    .rowwise = rowwise,
                                     .elementwise = elementwise,
                                     .to_classes = to_classes,
                                     .combine = combine};

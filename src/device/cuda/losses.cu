@@ -127,54 +127,58 @@ static void nll(struct device *device, const struct cross_entropy_options *o, co
         c.each(1, [=] __device__(size_t) { to->count += *count; });
 }
 
-struct dice_rows {
+struct rowwise_rows {
     const float *x, *t;
+    struct rowwise_options options;
     size_t size;
-    float smooth, factor;
+    float factor;
     float *dx;
-    double *losses;           /* (masks) */
+    double *losses;           /* (rows) */
     const float *row_weights; /* NULL: all 1 */
     size_t row_masks;
 
-    __device__ float row_weight(size_t m) const { return row_weights ? row_weights[m / row_masks] : 1; }
+    __device__ float row_weight(size_t r) const { return row_weights ? row_weights[r / row_masks] : 1; }
 
-    template <unsigned THREADS> __device__ void run(size_t m, size_t first) const {
-        const float *row = x + m * size, *target = t + m * size;
-        struct dice_sums s = {0, 0};
+    template <unsigned THREADS> __device__ void run(size_t r, size_t first) const {
+        size_t row_size = options.parts * size;
+        const float *row = x + r * row_size, *target = options.targets ? t + r * options.targets : NULL;
+        struct rowwise_sums s = {0, 0, 0};
         for (size_t j = first; j < size; j += 4 * THREADS)
-            for (size_t k = j; k < j + 4 && k < size; k++) s = dice_add(s, dice_of(row[k], target[k]));
-        s.both = row_join<THREADS>(s.both, row_add());
-        s.all = row_join<THREADS>(s.all, row_add());
-        float weight = row_weight(m);
-        if (first == 0) losses[m] = dice_loss(s, smooth) * (double)weight;
-        for (size_t j = first; dx && j < size; j += 4 * THREADS)
             for (size_t k = j; k < j + 4 && k < size; k++)
-                dx[m * size + k] = dice_slope(s, smooth, row[k], target[k]) * (factor * weight);
+                s = rowwise_add(s, rowwise_sums_of(&options, row, target, size, k));
+        s.a = row_join<THREADS>(s.a, row_add());
+        s.b = row_join<THREADS>(s.b, row_add());
+        s.c = row_join<THREADS>(s.c, row_add());
+        float weight = row_weight(r);
+        if (first == 0) losses[r] = rowwise_loss(&options, s, target, size) * (double)weight;
+        for (size_t j = first; dx && j < row_size; j += 4 * THREADS)
+            for (size_t k = j; k < j + 4 && k < row_size; k++)
+                dx[r * row_size + k] = rowwise_slope(&options, s, row, target, size, k) * (factor * weight);
     }
 };
 
-static void dice(struct device *device, const struct dice_options *o, const float *outputs, const float *targets,
-                 size_t masks, size_t size, float factor, float *doutputs, struct loss_sums *sums) {
-    operator_call c(device, "dice");
-    struct dice_rows f = {.x = c.in(outputs, masks * size),
-                          .t = c.in(targets, masks * size),
-                          .size = size,
-                          .smooth = o->smooth,
-                          .factor = factor,
-                          .dx = c.out(doutputs, masks * size),
-                          .losses = c.scratch<double>(masks),
-                          .row_weights = c.in(o->rows.values, o->rows.values ? masks / o->row_masks : 0),
-                          .row_masks = o->rows.values ? o->row_masks : 1};
+static void rowwise(struct device *device, const struct rowwise_options *o, const float *outputs, const float *targets,
+                    size_t rows, size_t size, float factor, float *doutputs, struct loss_sums *sums) {
+    operator_call c(device, "a rowwise loss");
+    struct rowwise_rows f = {.x = c.in(outputs, rows * o->parts * size),
+                             .t = c.in(o->targets ? targets : NULL, rows * o->targets),
+                             .options = *o,
+                             .size = size,
+                             .factor = factor,
+                             .dx = c.out(doutputs, rows * o->parts * size),
+                             .losses = c.scratch<double>(rows),
+                             .row_weights = c.in(o->rows.values, o->rows.values ? rows / o->row_masks : 0),
+                             .row_masks = o->rows.values ? o->row_masks : 1};
     struct loss_sums *to = c.inout(sums, 1);
-    if (masks == 0 || !c.is_ok()) return;
-    rows_start(&c, masks, size, f);
+    if (rows == 0 || !c.is_ok()) return;
+    rows_start(&c, rows, size, f);
     c.sum(
-        masks, [=] __device__(size_t i) { return f.losses[i]; }, &to->loss);
+        rows, [=] __device__(size_t i) { return f.losses[i]; }, &to->loss);
     if (f.row_weights && o->rows.is_counted)
         c.sum(
-            masks, [=] __device__(size_t i) { return (double)f.row_weight(i); }, &to->count);
+            rows, [=] __device__(size_t i) { return (double)f.row_weight(i); }, &to->count);
     else
-        c.each(1, [=] __device__(size_t) { to->count += (double)masks; });
+        c.each(1, [=] __device__(size_t) { to->count += (double)rows; });
 }
 
 static void to_classes(struct device *device, const float *values, size_t stride, int64_t *classes, size_t rows,
@@ -204,7 +208,7 @@ static void combine(struct device *device, const struct loss_sums *parts, const 
 
 const struct loss_ops gpu_losses = {.cross_entropy = gpu_cross_entropy,
                                     .nll = nll,
-                                    .dice = dice,
+                                    .rowwise = rowwise,
                                     .elementwise = elementwise,
                                     .to_classes = to_classes,
                                     .combine = combine};

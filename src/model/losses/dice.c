@@ -25,10 +25,14 @@ static void run(const void *config, struct device *device, const struct shape *o
                 struct loss_sums *sums) {
     size_t masks = output_shape->dims > 1 ? rows * (size_t)output_shape->size[0] : rows;
     size_t size = rows * shape_elements(output_shape) / masks;
-    struct dice_options options = {
-        .smooth = (float)((const struct dice_config *)config)->smooth, .rows = *weights, .row_masks = masks / rows};
-    device_ops(device)->losses->dice(device, &options, output, targets, masks, size, scale / (float)masks, gradient,
-                                     sums);
+    struct rowwise_options options = {.loss = ROWWISE_DICE,
+                                      .smooth = (float)((const struct dice_config *)config)->smooth,
+                                      .parts = 1,
+                                      .targets = size,
+                                      .rows = *weights,
+                                      .row_masks = masks / rows};
+    device_ops(device)->losses->rowwise(device, &options, output, targets, masks, size, scale / (float)masks, gradient,
+                                        sums);
 }
 
 const struct loss_type loss_dice = {

@@ -7,7 +7,11 @@
 /* The table: a name here, and a `const struct loss_type loss_<name>` in a file of this folder. */
 #define LOSS_TYPES(X)                                                                                                  \
     X(cross_entropy)                                                                                                   \
-    X(mse) X(l1) X(smooth_l1) X(bce_with_logits) X(kl_div) X(nll) X(huber) X(poisson_nll) X(focal) X(dice)
+    X(mse)                                                                                                             \
+    X(l1)                                                                                                              \
+    X(smooth_l1)                                                                                                       \
+    X(bce_with_logits)                                                                                                 \
+    X(kl_div) X(nll) X(huber) X(poisson_nll) X(focal) X(dice) X(gaussian_nll) X(cosine_embedding) X(triplet_margin)
 #define X(name) extern const struct loss_type loss_##name;
 LOSS_TYPES(X)
 #undef X
@@ -38,6 +42,16 @@ struct loss_positions loss_positions_of(const struct shape *output, size_t rows)
         .key = "ignore_index", .type = SCHEMA_INT, .offset = offsetof(struct struct_, ignore_index),                   \
         .fallback = "-100", .doc = "Targets of this class are ignored: no loss, no gradient, no accuracy."             \
     }
+
+/* An output of [parts] equal parts, which [meaning] describes; with [target_size] not 0 each has as many values as a
+ * target row. [name]: of the loss. */
+status loss_check_parts(const char *name, size_t parts, const char *meaning, const struct shape *output,
+                        size_t target_size);
+
+/* The mean over the rows of the batch; sets the weights of [options]. */
+void loss_mean_of_rows(const struct rowwise_options *options, struct device *device, const struct shape *output_shape,
+                       const float *output, const void *targets, const struct row_weights *weights, size_t rows,
+                       float scale, float *gradient, struct loss_sums *sums);
 
 /* The mean over all elements of the batch; sets the weights of [options]. */
 void loss_mean_of_elements(const struct elementwise_options *options, struct device *device,

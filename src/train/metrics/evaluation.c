@@ -176,6 +176,10 @@ static enum tally_kind kind_of(const struct loss_type *loss) {
     return loss->wants_classes ? TALLY_CLASSES : loss->is_binary ? TALLY_BINARY : TALLY_REALS;
 }
 
+static bool fits(const struct metric *metric, const struct loss_type *loss) {
+    return !loss->parts && metric->kinds & 1u << kind_of(loss);
+}
+
 static status unknown(const char *name, const struct schema *schema) {
     const char *known[METRICS + 1] = {0};
     struct text list = {0}, hint = {0};
@@ -199,9 +203,9 @@ status evaluation_check(const struct string_list *names, const struct loss_type 
     for (size_t i = 0; i < names->count; i++) {
         const struct metric *metric = find(names->items[i]);
         if (!metric) return unknown(names->items[i], schema);
-        if (!(metric->kinds & 1u << kind))
+        if (!fits(metric, loss))
             return status_new(STATUS_USAGE, "the metric '%s' does not fit the loss '%s', which is one of %s",
-                              metric->name, loss->variant.name, kinds[kind]);
+                              metric->name, loss->variant.name, loss->parts ? "several vectors" : kinds[kind]);
         for (size_t other = 0; other < i; other++)
             if (strcmp(names->items[other], metric->name) == 0)
                 return status_new(STATUS_USAGE, "the metric '%s' is given twice", metric->name);
@@ -211,7 +215,7 @@ status evaluation_check(const struct string_list *names, const struct loss_type 
 
 bool evaluation_fits(const char *name, const struct loss_type *loss) {
     const struct metric *metric = find(name);
-    return metric && metric->kinds & 1u << kind_of(loss);
+    return metric && fits(metric, loss);
 }
 
 status evaluation_check_terms(const struct string_list *names, const struct variant_list *losses,
