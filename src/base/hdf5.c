@@ -6,15 +6,25 @@
 #include <string.h>
 
 static pthread_mutex_t library = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static struct hdf5_silence outermost; /* of the thread that has the lock */
+static size_t depth;                  /* how often it has it */
 
 void hdf5_enter(struct hdf5_silence *silence) {
     pthread_mutex_lock(&library);
     H5Eget_auto2(H5E_DEFAULT, &silence->print, &silence->data);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    if (depth++ == 0) outermost = *silence;
 }
 
 void hdf5_leave(const struct hdf5_silence *silence) {
     H5Eset_auto2(H5E_DEFAULT, silence->print, silence->data);
+    depth--;
+    pthread_mutex_unlock(&library);
+}
+
+void hdf5_leave_all(void) {
+    if (pthread_mutex_trylock(&library) != 0) return; /* another thread has it, so this one does not */
+    for (struct hdf5_silence silence = outermost; depth > 0;) hdf5_leave(&silence);
     pthread_mutex_unlock(&library);
 }
 

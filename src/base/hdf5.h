@@ -20,6 +20,8 @@ struct hdf5_silence {
 /* Lock and unlock libhdf5; every call of libhdf5 is between these two. One thread may nest them. */
 void hdf5_enter(struct hdf5_silence *silence);
 void hdf5_leave(const struct hdf5_silence *silence);
+/* Leaves as often as this thread has entered and not left: after status_catch_memory has caught a failure. */
+void hdf5_leave_all(void);
 
 /* The innermost error on this thread's libhdf5 error stack; [otherwise] when the stack is empty. */
 void hdf5_reason(char *reason, size_t size, const char *otherwise);

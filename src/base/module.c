@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,18 +12,30 @@
 
 #include "base/text.h"
 
-static void program_folder(char *folder, size_t size) {
-    ssize_t length = readlink("/proc/self/exe", folder, size - 1);
-    folder[length > 0 ? length : 0] = 0;
-    char *slash = strrchr(folder, '/');
-    if (slash) *slash = 0;
+/* The path of the shared library that this code is part of; false: it is the program's. */
+static bool find_library(char *path) {
+    static const char here;
+    struct link_map *map = NULL;
+    Dl_info info;
+    bool is_library = dladdr1(&here, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 && map && map->l_name[0] != 0;
+    return is_library && realpath(map->l_name, path);
+}
+
+static void program_path(char *path) {
+    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    path[length > 0 ? length : 0] = 0;
 }
 
 status module_open(const char *name, const char *symbol, void **address) {
-    char program[PATH_MAX], beside[PATH_MAX + 32];
-    program_folder(program, sizeof program);
-    snprintf(beside, sizeof beside, "%s/../lib/ddptrain", program);
-    const char *folders[] = {getenv("DDPTRAIN_MODULE_DIR"), program, beside, DDPTRAIN_MODULE_DIR};
+    char own[PATH_MAX], below[PATH_MAX + 32], beside[PATH_MAX + 32];
+    bool is_library = find_library(own);
+    if (!is_library) program_path(own);
+    char *slash = strrchr(own, '/');
+    if (slash) *slash = 0;
+    snprintf(below, sizeof below, "%s/ddptrain", own);
+    snprintf(beside, sizeof beside, "%s/../lib/ddptrain", own);
+    const char *folders[] = {getenv("DDPTRAIN_MODULE_DIR"), own, is_library ? below : NULL, beside,
+                             DDPTRAIN_MODULE_DIR};
 
     struct text tried = {0};
     status result = OK;

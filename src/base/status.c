@@ -1,6 +1,7 @@
 /* A failure is one allocation: the code and the sentence. */
 #include "base/status.h"
 
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +60,23 @@ status status_memory(const char *what, ...) {
     return s;
 }
 
+/* Where status_catch_memory of this thread continues; NULL: not in it. */
+static _Thread_local jmp_buf *catcher;
+
+status status_catch_memory(status (*work)(void *context), void *context) {
+    jmp_buf here, *outer = catcher;
+    if (_setjmp(here) != 0) {
+        catcher = outer;
+        return (status)(void *)&out_of_memory;
+    }
+    catcher = &here;
+    status s = work(context);
+    catcher = outer;
+    return s;
+}
+
 void status_exit_without_memory(void) {
+    if (catcher) longjmp(*catcher, 1);
     fputs("ddptrain: no memory left\n", stderr);
     _Exit(status_exit_code(STATUS_MEMORY));
 }

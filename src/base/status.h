@@ -55,8 +55,14 @@ status status_newv(enum status_code code, const char *format, va_list arguments)
  * colon: "the gradients: 512 MiB are needed, and this machine has 256 MiB". */
 status status_memory(const char *what, ...) __attribute__((format(printf, 1, 2), warn_unused_result));
 
-/* For small allocations, whose failure no caller could handle: prints a message and exits as STATUS_MEMORY does. */
+/* For small allocations, whose failure no caller could handle: prints a message and exits as STATUS_MEMORY does, unless
+ * this thread is in status_catch_memory. */
 __attribute__((noreturn)) void status_exit_without_memory(void);
+
+/* Calls work(context); when it has no memory for a small allocation, returns STATUS_MEMORY instead of exiting. What it
+ * had allocated is lost then, and it must hold no lock but that of libhdf5. For a library, which must not end the
+ * process of its caller. */
+status status_catch_memory(status (*work)(void *context), void *context) __attribute__((warn_unused_result));
 
 /* As status_new for a failed system call: ": " and the text of [error_number] (an errno value) are appended. */
 status status_errno(enum status_code code, int error_number, const char *format, ...)
