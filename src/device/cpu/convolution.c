@@ -5,6 +5,8 @@
 
 #include "base/module.h"
 #include "device/cpu/kernels.h"
+#include "device/cpu/onednn/host.h"
+#include "device/cpu/workspace.h"
 
 struct device_convolution {
     const struct convolution_ops *ops;
@@ -36,9 +38,10 @@ static bool is_for_winograd(const struct convolution *c) {
 
 /* NULL if the module is not installed or the library does not support it. */
 static const struct convolution_ops *onednn_ops(void) {
+    static const struct onednn_host host = {status_new, status_memory, status_free, workspace_reserve, workspace_of};
     void *address;
-    status s = module_open("onednn", "ddptrain_onednn_convolution", &address);
-    if (!s) return address;
+    status s = module_open("onednn", ONEDNN_OPEN, &address);
+    if (!s) return ((onednn_open *)address)(&host);
     status_free(s);
     return NULL;
 }

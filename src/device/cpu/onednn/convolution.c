@@ -5,14 +5,16 @@
  * (../convolution.c). */
 #include <dnnl.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cpu/workspace.h"
-#include "device/image.h"
+#include "device/cpu/onednn/host.h"
 
 #define MAX_ARGUMENTS 4
 #define MAX_PLANS 4 /* numbers of rows: full and last batches of training and evaluation */
+
+static const struct onednn_host *_Atomic host;
 
 struct primitive {
     dnnl_primitive_t primitive;
@@ -72,9 +74,9 @@ static bool add_argument(struct device_convolution *d, struct primitive *p, int 
 
 /* Workspace for weights in a primitive's order. */
 static bool reserve(struct device_convolution *d, const dnnl_memory_desc_t *weights) {
-    status s = workspace_reserve(d->device, dnnl_memory_desc_get_size(weights), "a convolution");
+    status s = host->workspace_reserve(d->device, dnnl_memory_desc_get_size(weights), "a convolution");
     bool is_found = s == OK;
-    status_free(s);
+    host->status_free(s);
     return is_found;
 }
 
@@ -236,14 +238,14 @@ static struct convolution_plan *plan_for(struct device_convolution *d, size_t ro
 
 static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
     struct device_convolution *d = calloc(1, sizeof *d);
-    if (!d) return status_memory("a convolution");
+    if (!d) return host->status_memory("a convolution");
     d->device = device;
     d->c = *c;
     if (dnnl_engine_create(&d->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags) != dnnl_success ||
         !plan_for(d, rows, true)) {
         destroy(d);
-        return status_new(STATUS_BUG, "oneDNN cannot create this convolution");
+        return host->status_new(STATUS_BUG, "oneDNN cannot create this convolution");
     }
     *out = d;
     return OK;
@@ -251,13 +253,13 @@ static status create(struct device *device, const struct convolution *c, size_t 
 
 static status prepare(struct device_convolution *d, size_t rows, bool is_training) {
     if (plan_for(d, rows, is_training)) return OK;
-    return status_new(STATUS_BUG, "oneDNN cannot create this convolution for %zu rows", rows);
+    return host->status_new(STATUS_BUG, "oneDNN cannot create this convolution for %zu rows", rows);
 }
 
 static void forward(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
                     size_t rows) {
     struct convolution_plan *plan = plan_for(d, rows, false);
-    void *weights = workspace_of(d->device);
+    void *weights = host->workspace_of(d->device);
     void *const reorder[] = {(float *)w, weights}, *const all[] = {(float *)x, y, weights, (float *)bias};
     if (plan && run(d, &plan->reorder_forward, 2, reorder) && run(d, &plan->forward, plan->forward.count, all)) return;
     size_t count = rows * d->c.out.height * d->c.out.width * d->c.out.channels;
@@ -268,7 +270,7 @@ static void backward(struct device_convolution *d, const float *x, const float *
                      float *dw, float *dbias, size_t rows) {
     (void)dbias; /* computed by the caller */
     struct convolution_plan *plan = plan_for(d, rows, true);
-    void *weights = workspace_of(d->device);
+    void *weights = host->workspace_of(d->device);
     if (!plan) return;
     void *const gradients[] = {(float *)x, (float *)dy, weights}, *const sums[] = {weights, dw};
     void *const reorder[] = {(float *)w, weights}, *const data[] = {dx, (float *)dy, weights};
@@ -279,5 +281,9 @@ static void backward(struct device_convolution *d, const float *x, const float *
     run(d, &plan->backward_data, 3, data);
 }
 
-const struct convolution_ops ddptrain_onednn_convolution = {
-    .create = create, .destroy = destroy, .prepare = prepare, .forward = forward, .backward = backward};
+const struct convolution_ops *ddptrain_onednn_open(const struct onednn_host *opened_by) {
+    static const struct convolution_ops ops = {
+        .create = create, .destroy = destroy, .prepare = prepare, .forward = forward, .backward = backward};
+    atomic_store(&host, opened_by);
+    return &ops;
+}
