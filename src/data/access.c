@@ -42,7 +42,7 @@ struct string_list dataset_notes(const struct dataset *dataset) {
     return dataset->notes;
 }
 
-double dataset_divide(const struct dataset *dataset) { return dataset->tables[0].source->divide; }
+double dataset_divide(const struct dataset *dataset) { return dataset->divide; }
 
 int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {
     return (int64_t)selection_row(&dataset->parts[part].rows, (size_t)position);

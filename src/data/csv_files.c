@@ -6,8 +6,8 @@
 #include "data/file_pattern.h"
 
 status csv_find_files(struct csv *csv) {
-    struct string_list files;
-    TRY(file_pattern_expand(csv->path, csv->arena, &files));
+    struct string_list files = {&csv->path, 1};
+    if (csv->base.format != &dataset_cells) TRY(file_pattern_expand(csv->path, csv->arena, &files));
     if (csv->records && files.count > 1)
         return status_new(STATUS_USAGE, "'%s' matches %zu files, but format %s reads one", csv->path, files.count,
                           csv->base.format->name);

@@ -47,7 +47,7 @@ static status open_files(const struct dataset_format *format, const struct datas
 
 static status open_source(const struct dataset_config *config, const char *path, bool wants_classes,
                           const struct source *train, struct source **out) {
-    const struct dataset_format *format = dataset_format_of(config, path);
+    const struct dataset_format *format = config->cells ? &dataset_cells : dataset_format_of(config, path);
     if (!format) {
         struct text names = {0};
         dataset_format_names(&names);
@@ -402,6 +402,8 @@ static status open_all(struct dataset *dataset, const struct dataset_config *con
     TRY(scaler_create(&config->scale, dataset->tables[0].source, dataset_preparation(dataset), &dataset->scaler));
     for (int i = 0; i < dataset->n_tables; i++)
         if (dataset->scaler.features > MAX_BYTE_FEATURES) dataset->tables[i].source->is_bytes = false;
+    dataset->divide = dataset->tables[0].source->divide;
+    dataset->is_bytes = dataset->tables[0].source->is_bytes;
     return dataset->is_metadata ? prepare_augment(dataset, &config->augment) : load(dataset, config);
 }
 

@@ -12,6 +12,7 @@
 #include "base/schema.h"
 #include "base/status.h"
 #include "data/augment.h"
+#include "data/cells.h"
 #include "data/columns.h"
 #include "data/csv_dialect.h"
 #include "data/image.h"
@@ -125,6 +126,8 @@ struct dataset_config {
     /* Not a key: targets (HDF5, CSV, IDX) are not read and need not exist; target_size is 0. Not with split.stratify.
      */
     bool without_targets;
+    /* Not a key: with is_trained and without_targets, rows in memory instead of those of [path]; NULL: none. */
+    const struct cells *cells;
     /* Not a key: processes of this host that share its processors; 0: one. */
     int local_ranks;
     /* Not a key: what the values of targets must be. */

@@ -106,6 +106,9 @@ struct dataset_format {
 DATASET_FORMATS(X)
 #undef X
 
+/* The format of dataset_config.cells, which no config can name. */
+extern const struct dataset_format dataset_cells;
+
 /* Row [index] of the table, NULL past its end. */
 const struct dataset_format *dataset_format_at(size_t index);
 

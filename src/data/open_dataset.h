@@ -25,6 +25,8 @@ struct dataset {
     struct string_list labels, notes;
     struct column_list columns;
     pthread_mutex_t reading; /* held while a file is read */
+    double divide;           /* of the source, which may be closed */
+    bool is_bytes;           /* the same */
     bool is_in_memory, is_metadata;
     int owners;
     struct orders orders; /* of the training rows, where there are several owners */

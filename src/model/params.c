@@ -61,8 +61,14 @@ void params_use_gradients(struct params *params, struct device *device, float *g
     params->has_external_gradients = true;
 }
 
-void params_free(struct params *params, struct device *device) {
+void params_use_values(struct params *params, struct device *device, float *values) {
     device_free(device, params->values);
+    params->values = values;
+    params->has_external_values = true;
+}
+
+void params_free(struct params *params, struct device *device) {
+    if (!params->has_external_values) device_free(device, params->values);
     if (!params->has_external_gradients) device_free(device, params->gradients);
     params->values = params->gradients = NULL;
 }

@@ -35,6 +35,7 @@ struct params {
     float *gradients; /* (total, or gradient_floats where that is not 0) */
     size_t gradient_floats;      /* if not all gradients exist at once */
     bool has_external_gradients; /* params_use_gradients */
+    bool has_external_values;    /* params_use_values */
 };
 
 /* Adds a parameter; returns its index. [name] is copied into [arena]. */
@@ -55,6 +56,8 @@ static inline size_t params_gradient_floats(const struct params *params) {
 status params_alloc(struct params *params, struct device *device, bool has_gradients);
 /* Uses [gradients] (total), not owned; they must outlive their use. Their content is copied from the own buffer. */
 void params_use_gradients(struct params *params, struct device *device, float *gradients);
+/* Uses [values] (total), not owned, instead of the own ones: those of an equal model on the same kind of device. */
+void params_use_values(struct params *params, struct device *device, float *values);
 void params_free(struct params *params, struct device *device);
 
 void params_zero_gradients(struct params *params, struct device *device);
