@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "train/column_names.h"
+#include "train/input_layout_json.h"
 #include "train/labels.h"
 #include "train/preparation_json.h"
 #include "train/target_scale_json.h"
@@ -162,6 +163,8 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     add_text(s, FINGERPRINT, s->fingerprint, false);
     const char *vocabulary = dataset_vocabulary(dataset);
     if (vocabulary) add_text(s, "data/vocabulary", arena_copy(arena, vocabulary), false);
+    struct input_layout layout = dataset_input_layout(dataset);
+    add_text(s, "data/inputs", input_layout_write(arena, &layout), true);
     struct string_list labels = dataset_labels(dataset);
     if (labels.count) add_text(s, "data/labels", labels_write(arena, &labels), true);
     s->columns = dataset_columns(dataset);

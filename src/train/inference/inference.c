@@ -14,11 +14,9 @@
 #include "train/dry_run.h"
 #include "train/feed.h"
 #include "train/inference/predictions.h"
-#include "train/labels.h"
+#include "train/inference/trained.h"
 #include "train/metrics/evaluation.h"
 #include "train/plan.h"
-#include "train/preparation_json.h"
-#include "train/target_scale_json.h"
 
 struct inference {
     const struct config *config;
@@ -37,59 +35,16 @@ struct inference {
     enum dataset_part part;
     size_t rows, first, count; /* of the part; this rank's share of it */
     size_t batch;
-    float *inputs;                           /* (batch, input_size) */
-    float *weights;                          /* (batch); NULL: the rows have none */
-    void *targets;                           /* (batch) int64_t or (batch, target_size) float */
-    struct target_scale *target_scale;       /* of the training; NULL: none */
-    struct string_list labels, target_names; /* of the training; count 0: none */
+    float *inputs;  /* (batch, input_size) */
+    float *weights; /* (batch); NULL: the rows have none */
+    void *targets;  /* (batch) int64_t or (batch, target_size) float */
+    struct trained trained;
     struct feed *feed;
 };
 
 static const char *part_name(const struct inference *inf) {
     if (inf->is_all) return "all";
     return inf->part == DATASET_VALIDATION ? "validation" : "train";
-}
-
-static bool is_vector(const struct entry *entry) { return entry->type == ENTRY_FLOAT64 && entry->dims == 1; }
-
-/* Uses the scaler of the checkpoint, which was fitted to the training rows; it is not fitted to the new rows. */
-static status use_scaler(struct inference *inf, struct checkpoint *checkpoint, struct dataset_config *dataset) {
-    struct entry mean = {.path = "scaler/mean"}, scale = {.path = "scaler/scale"};
-    bool has_mean, has_scale;
-    TRY(checkpoint_find(checkpoint, &mean, &has_mean));
-    TRY(checkpoint_find(checkpoint, &scale, &has_scale));
-    if (!has_mean || !has_scale) return OK;
-    if (!is_vector(&mean) || !is_vector(&scale) || mean.shape[0] != scale.shape[0])
-        return status_new(STATUS_DATA, "the checkpoint's scaler/mean and scaler/scale are not two float64 vectors of "
-                                       "the same length; the file was changed");
-    mean.data = arena_alloc(inf->arena, (size_t)mean.shape[0] * sizeof(double));
-    scale.data = arena_alloc(inf->arena, (size_t)mean.shape[0] * sizeof(double));
-    struct entry entries[] = {mean, scale};
-    TRY(checkpoint_read(checkpoint, entries, 2, NULL));
-    dataset->scale.is_fitted = dataset->scale.mean.count == 0;
-    dataset->scale.mean = (struct real_list){mean.data, (size_t)mean.shape[0]};
-    dataset->scale.std = (struct real_list){scale.data, (size_t)mean.shape[0]};
-    return OK;
-}
-
-/* Columns become features, and targets are scaled, as in training. */
-static status use_preparation(struct inference *inf, struct checkpoint *checkpoint, struct dataset_config *dataset) {
-    struct preparation *preparation;
-    TRY(preparation_read(inf->arena, checkpoint, &preparation));
-    TRY(target_scale_read(inf->arena, checkpoint, &inf->target_scale));
-    dataset->preparation = preparation;
-    dataset->trained_target_scale = inf->target_scale;
-    dataset->is_trained = true;
-    return OK;
-}
-
-/* Reads the labels of the classes and the names of the targets. */
-static status read_names(struct inference *inf, struct checkpoint *checkpoint, const struct column_list *columns) {
-    inf->target_names.items = arena_alloc(inf->arena, (columns->count + 1) * sizeof *inf->target_names.items);
-    for (size_t i = 0; i < columns->count; i++)
-        if (columns->items[i].role == COLUMN_TARGET)
-            inf->target_names.items[inf->target_names.count++] = columns->items[i].name;
-    return labels_load(inf->arena, checkpoint, &inf->labels);
 }
 
 /* Labels cannot be compared with a model that was trained with numbers. */
@@ -167,11 +122,9 @@ static status open_dataset(struct inference *inf, struct checkpoint *checkpoint)
         dataset.without_targets = !dataset.split.stratify; /* stratify reads the classes */
         dataset.input_targets.count = 0;
     }
-    TRY(use_scaler(inf, checkpoint, &dataset));
-    TRY(column_names_read(inf->arena, checkpoint, &dataset.columns));
-    TRY(use_preparation(inf, checkpoint, &dataset));
-    TRY(read_names(inf, checkpoint, &dataset.columns));
-    if (!dataset.without_targets) dataset.classes = inf->labels; /* labels have the same class numbers as in training */
+    TRY(trained_read(inf->arena, checkpoint, &dataset, &inf->trained));
+    if (!dataset.without_targets)
+        dataset.classes = inf->trained.labels; /* labels have the same class numbers as in training */
     status s = dataset_open(&dataset, inf->loss->wants_classes, false, &inf->dataset);
     if (s) return suggest_all(inf, dataset, dataset_explain_columns(&dataset, s));
     log_columns(inf, &dataset.columns);
@@ -254,9 +207,9 @@ static struct prediction_meaning meaning_of(const struct inference *inf) {
     return (struct prediction_meaning){.loss = inf->loss,
                                        .objective = inf->plan->objective,
                                        .output = &inf->model->out,
-                                       .labels = inf->labels,
-                                       .targets = inf->target_names,
-                                       .target_scale = inf->target_scale,
+                                       .labels = inf->trained.labels,
+                                       .targets = inf->trained.targets,
+                                       .target_scale = inf->trained.target_scale,
                                        .wants_probabilities = inf->options->wants_probabilities};
 }
 

@@ -1,0 +1,59 @@
+/* The datasets of a checkpoint: data/columns, data/preparation, data/target_scale, data/labels and the scaler. */
+#include "train/inference/trained.h"
+
+#include "train/column_names.h"
+#include "train/labels.h"
+#include "train/preparation_json.h"
+#include "train/target_scale_json.h"
+
+static bool is_vector(const struct entry *entry) { return entry->type == ENTRY_FLOAT64 && entry->dims == 1; }
+
+/* Uses the scaler of the checkpoint, which was fitted to the training rows; it is not fitted to the new rows. */
+static status use_scaler(struct arena *arena, struct checkpoint *checkpoint, struct dataset_config *dataset) {
+    struct entry mean = {.path = "scaler/mean"}, scale = {.path = "scaler/scale"};
+    bool has_mean, has_scale;
+    TRY(checkpoint_find(checkpoint, &mean, &has_mean));
+    TRY(checkpoint_find(checkpoint, &scale, &has_scale));
+    if (!has_mean || !has_scale) return OK;
+    if (!is_vector(&mean) || !is_vector(&scale) || mean.shape[0] != scale.shape[0])
+        return status_new(STATUS_DATA, "the checkpoint's scaler/mean and scaler/scale are not two float64 vectors of "
+                                       "the same length; the file was changed");
+    mean.data = arena_alloc(arena, (size_t)mean.shape[0] * sizeof(double));
+    scale.data = arena_alloc(arena, (size_t)mean.shape[0] * sizeof(double));
+    struct entry entries[] = {mean, scale};
+    TRY(checkpoint_read(checkpoint, entries, 2, NULL));
+    dataset->scale.is_fitted = dataset->scale.mean.count == 0;
+    dataset->scale.mean = (struct real_list){mean.data, (size_t)mean.shape[0]};
+    dataset->scale.std = (struct real_list){scale.data, (size_t)mean.shape[0]};
+    return OK;
+}
+
+/* Columns become features, and targets are scaled, as in training. */
+static status use_preparation(struct arena *arena, struct checkpoint *checkpoint, struct dataset_config *dataset,
+                              struct trained *out) {
+    struct preparation *preparation;
+    TRY(preparation_read(arena, checkpoint, &preparation));
+    TRY(target_scale_read(arena, checkpoint, &out->target_scale));
+    dataset->preparation = preparation;
+    dataset->trained_target_scale = out->target_scale;
+    dataset->is_trained = true;
+    return OK;
+}
+
+/* Reads the labels of the classes and the names of the targets. */
+static status read_names(struct arena *arena, struct checkpoint *checkpoint, const struct column_list *columns,
+                         struct trained *out) {
+    out->targets.items = arena_alloc(arena, (columns->count + 1) * sizeof *out->targets.items);
+    for (size_t i = 0; i < columns->count; i++)
+        if (columns->items[i].role == COLUMN_TARGET) out->targets.items[out->targets.count++] = columns->items[i].name;
+    return labels_load(arena, checkpoint, &out->labels);
+}
+
+status trained_read(struct arena *arena, struct checkpoint *checkpoint, struct dataset_config *dataset,
+                    struct trained *out) {
+    *out = (struct trained){0};
+    TRY(use_scaler(arena, checkpoint, dataset));
+    TRY(column_names_read(arena, checkpoint, &dataset->columns));
+    TRY(use_preparation(arena, checkpoint, dataset, out));
+    return read_names(arena, checkpoint, &dataset->columns, out);
+}
