@@ -26,6 +26,7 @@ BELOW = {
     "sweep": {"base", "device", "model", "data", "dist", "optim", "checkpoint", "train"},
     "export": {"base", "device", "model", "data", "checkpoint", "train"},
     "report": {"base", "train", "sweep"},
+    "predict": {"base", "data", "train"},
 }
 # The same for the folders inside src/dist; "" are the files beside them.
 BELOW_DIST = {

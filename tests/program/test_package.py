@@ -110,6 +110,23 @@ class Installed(program.Case):
                      "share/ddptrain/datasets/wine.h5", "share/doc/ddptrain/copyright"):
             self.assertGreater(os.path.getsize(os.path.join(prefix, path)), 0, path)
 
+    @skip_without("gcc", "pkg-config")
+    @unittest.skipIf(SANITIZER, "programs without the sanitizer cannot load the library")
+    def test_installed_library(self):
+        """Found by pkg-config in a folder that was moved; it finds the modules beside it."""
+        subprocess.run(["cmake", "--install", BUILD, "--prefix", self.path("first")], check=True, capture_output=True)
+        prefix = self.path("moved")
+        os.rename(self.path("first"), prefix)
+        found, = [os.path.join(folder, "pkgconfig") for folder, names, _ in os.walk(prefix) if "pkgconfig" in names]
+        env = self.environment({"PKG_CONFIG_PATH": found, "LD_LIBRARY_PATH": os.path.dirname(found)})
+        example = os.path.join(program.SOURCE, "examples/embed/wine.c")
+        subprocess.run(f"gcc -std=c99 -Wall -Wextra -Werror -pedantic {example} $(pkg-config --cflags --libs ddptrain_predict) -o wine", shell=True,
+                       check=True, cwd=self.folder, env=env)
+        self.run_program(os.path.join(prefix, "share/ddptrain/configs/wine_mlp.yaml"), "train.epochs=50")
+        done = subprocess.run(["./wine"], cwd=self.folder, env=env, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("class 1, probability 0.", done.stdout)
+
     def has_gloo(self, prefix):
         return any("ddptrain_gloo.so" in names for _, _, names in os.walk(prefix))
 
