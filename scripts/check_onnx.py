@@ -78,8 +78,9 @@ def main():
         print(f"{model}: {worst:.2g}")
         return int(not worst <= 1e-5)
     failed = 0
+    options.binary = os.path.abspath(options.binary)
     os.chdir(tempfile.mkdtemp())
-    for name, x, config in models(os.path.abspath(options.binary)):
+    for name, x, config in models(options.binary):
         with open("test.yaml", "w", encoding="utf-8") as f:
             f.write(config)
         for words in (["test.yaml", "--fresh"], ["export", "runs/test", "--out", "m.onnx"], ["predict", "test.yaml", "--part", "all", "--out", "p.h5"]):

@@ -92,7 +92,9 @@ static void add_steps(struct c_file *c) {
             continue;
         }
         struct operation op = operation_of(step->layer);
-        c_step_add(c, step->layer, &op, expression(c, step->in[0]), expression(c, step->out), scratch);
+        const char **inputs = arena_alloc(c->arena, step->in_count * sizeof *inputs);
+        for (size_t n = 0; n < step->in_count; n++) inputs[n] = expression(c, step->in[n]);
+        c_step_add(c, step->layer, &op, inputs, expression(c, step->out), scratch);
     }
     if (resolve(c, model->output) == 0)
         text_printf(&c->steps, "    memcpy(outputs, %s, %zu * sizeof *outputs);\n", expression(c, 0), model->out_size);
@@ -267,7 +269,7 @@ static status write_model(const struct export_source *source, const struct expor
     c.pieces = arena_alloc(arena, model->tensor_count * sizeof *c.pieces);
     c.scratch = arena_alloc(arena, 2 * (model->step_count + 1) * sizeof *c.scratch);
     c.root = arena_alloc(arena, model->tensor_count * sizeof *c.root);
-    c.made = arena_alloc(arena, (4 * model->layer_count + 1) * sizeof *c.made);
+    c.made = arena_alloc(arena, (model->params.count + 4 * model->layer_count + 1) * sizeof *c.made);
     struct text header = {0}, code = {0};
     const char *header_path = header_of(&c, path);
     place(&c);

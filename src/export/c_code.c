@@ -17,11 +17,14 @@ static const char *const names[] = {
 
 #define BIT(name) (UINT64_C(1) << C_##name)
 
+/* What hyperbolic_tangent calls, and sigmoid a part of it. */
+#define TANH (BIT(bits) | BIT(with_sign) | BIT(exponential) | BIT(tangent))
+
 static const uint64_t calls[C_FUNCTION_COUNT] = {
     [C_exponential] = BIT(bits),
     [C_tangent] = BIT(bits) | BIT(with_sign) | BIT(exponential),
     [C_error_function] = BIT(bits) | BIT(with_sign) | BIT(exponential),
-    [C_hyperbolic_tangent] = BIT(bits) | BIT(with_sign) | BIT(exponential) | BIT(tangent),
+    [C_hyperbolic_tangent] = TANH,
     [C_sigmoid] = BIT(bits) | BIT(exponential),
     [C_silu] = BIT(bits) | BIT(exponential),
     [C_gelu] = BIT(bits) | BIT(with_sign) | BIT(exponential) | BIT(error_function),
@@ -37,6 +40,10 @@ static const uint64_t calls[C_FUNCTION_COUNT] = {
     [C_layer_norm] = BIT(total),
     [C_rms_norm] = BIT(total),
     [C_softmax] = BIT(bits) | BIT(largest) | BIT(exponential) | BIT(total),
+    [C_upsample] = BIT(window),
+    [C_lstm] = BIT(linear) | BIT(sigmoid) | BIT(hyperbolic_tangent) | TANH,
+    [C_gru] = BIT(linear) | BIT(sigmoid) | BIT(hyperbolic_tangent) | TANH,
+    [C_recurrence] = BIT(linear) | BIT(relu) | BIT(hyperbolic_tangent) | TANH,
     [C_attention] = BIT(bits) | BIT(largest) | BIT(exponential) | BIT(total),
 };
 

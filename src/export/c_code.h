@@ -9,9 +9,10 @@
 #define C_FUNCTIONS(X) \
     X(bits) X(with_sign) X(exponential) X(tangent) X(error_function) X(total) X(largest) \
     X(relu) X(hyperbolic_tangent) X(sigmoid) X(silu) X(gelu) X(gelu_tanh) X(leaky_relu) X(relu6) X(exp_minus_one) X(elu) X(selu) \
-    X(hardswish) X(hardsigmoid) X(mish) X(log_plus_one) X(softplus) X(add) X(transpose) \
+    X(columns) X(multiply) X(hardswish) X(hardsigmoid) X(mish) X(log_plus_one) X(softplus) X(add) X(transpose) \
     X(linear) X(window) X(convolution) X(span) X(max_pool) X(average_pool) X(batch_norm) X(group_norm) \
-    X(layer_norm) X(rms_norm) X(softmax) X(embedding) X(attention)
+    X(layer_norm) X(rms_norm) X(softmax) X(embedding) X(attention) X(upsample) X(rotate) \
+    X(lstm) X(gru) X(recurrence)
 /* clang-format on */
 
 enum c_function {

@@ -17,7 +17,7 @@ struct c_file {
     struct piece *scratch;     /* (2 * step_count) of steps: two each */
     size_t *root;              /* (tensor_count) the tensor whose memory a tensor uses; 0: the inputs */
     size_t work;               /* floats of all memory */
-    size_t table_count;
+    size_t table_count, angle_count;
     struct c_table {
         const void *values;
         enum c_layout layout;
@@ -29,12 +29,14 @@ struct c_file {
 const char *c_table_param(struct c_file *c, size_t index, enum c_layout layout, const struct operation *op);
 /* Scale and shift of a batch norm. */
 const char *c_table_norm(struct c_file *c, const struct operation *op, size_t channels, enum c_layout layout);
+/* Cosines and sines of a rotation: (tokens, head_size / 2, 2). */
+const char *c_table_angles(struct c_file *c, const struct operation *op, size_t tokens);
 /* "static const double name[] = {...};" */
 void c_table_doubles(struct c_file *c, const char *name, const double *values, size_t count);
 
-/* Adds the call of a step. [x], [y]: expressions; [scratch]: of its two scratch memories. */
-void c_step_add(struct c_file *c, const struct layer *layer, const struct operation *op, const char *x, const char *y,
-                const char *const scratch[2]);
+/* Adds the calls of a step. [inputs] (layer->in_count), [y]: expressions; [scratch]: of its two scratch memories. */
+void c_step_add(struct c_file *c, const struct layer *layer, const struct operation *op, const char *const *inputs,
+                const char *y, const char *const scratch[2]);
 /* The floats of the scratch memories that a step needs. */
 void c_step_scratch(const struct layer *layer, const struct operation *op, size_t sizes[2]);
 

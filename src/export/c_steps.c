@@ -1,5 +1,6 @@
 /* One call for each operation; a function of its kind writes it. */
 #include "export/c_file.h"
+#include "model/layers/joins.h"
 
 #define ATTENTION_BLOCK 64 /* as in functions/attention.c */
 
@@ -8,7 +9,8 @@ struct call {
     struct c_file *c;
     const struct layer *layer;
     const struct operation *op;
-    const char *x, *y;
+    const char *x, *y;         /* x: the first of [inputs] */
+    const char *const *inputs; /* (layer->in_count) */
     const char *const *scratch;
 };
 
@@ -140,8 +142,8 @@ static void add_positions(const struct call *call) {
 
 static void add_core(const struct call *call, const char *qkv, const char *y, const char *work) {
     size_t tokens = (size_t)call->layer->out.size[0], width = (size_t)call->layer->out.size[1];
-    text_printf(use(call, C_attention), "    attention(%s, %s, %zu, %zu, %zu, %d, %s);\n", qkv, y, tokens,
-                call->op->heads, width / call->op->heads, call->op->is_causal, work);
+    text_printf(use(call, C_attention), "    attention(%s, %s, %zu, %zu, %zu, %zu, %d, %s);\n", qkv, y, tokens,
+                call->op->heads, call->op->kv_heads, width / call->op->heads, call->op->is_causal, work);
 }
 
 static void add_attention_core(const struct call *call) { add_core(call, call->x, call->y, call->scratch[0]); }
@@ -171,6 +173,109 @@ static void add_reorder(const struct call *call) {
                 is_last ? positions : channels, is_last ? channels : positions);
 }
 
+/* ---- joins ---- */
+
+static size_t size_along(const struct shape *shape, int dimension) { return (size_t)shape->size[dimension]; }
+
+static void add_columns(const struct call *call, const char *x, size_t x_stride, const char *y, size_t y_stride,
+                        size_t rows, size_t width) {
+    text_printf(use(call, C_columns), "    columns(%s, %zu, %s, %zu, %zu, %zu);\n", x, x_stride, y, y_stride, rows,
+                width);
+}
+
+static void add_concat(const struct call *call) {
+    const struct layer *layer = call->layer;
+    int dimension = call->op->dimension;
+    size_t outer, inner, at = 0;
+    join_blocks(&layer->out, dimension, &outer, &inner);
+    for (size_t i = 0; i < layer->in_count; i++) {
+        size_t width = size_along(&layer->ins[i], dimension) * inner;
+        add_columns(call, call->inputs[i], width, arena_printf(call->c->arena, "%s + %zu", call->y, at),
+                    size_along(&layer->out, dimension) * inner, outer, width);
+        at += width;
+    }
+}
+
+static void add_slice(const struct call *call) {
+    const struct layer *layer = call->layer;
+    size_t outer, inner, count = call->op->end - call->op->start;
+    join_blocks(&layer->in, call->op->dimension, &outer, &inner);
+    add_columns(call, arena_printf(call->c->arena, "%s + %zu", call->x, call->op->start * inner),
+                size_along(&layer->in, call->op->dimension) * inner, call->y, count * inner, outer, count * inner);
+}
+
+static void add_product(const struct call *call) {
+    text_printf(use(call, C_multiply), "    multiply(%s, %s, %s, %zu);\n", call->inputs[0], call->inputs[1], call->y,
+                call->layer->out_size);
+}
+
+static void add_upsample(const struct call *call) {
+    text_printf(use(call, C_upsample), "    upsample(%s, %s, %s, %s);\n", call->x,
+                image_of_shape(call, &call->op->pooling.out), call->y, image_of_shape(call, &call->op->pooling.in));
+}
+
+/* ---- sequences ---- */
+
+static void add_rotation(const struct call *call) {
+    size_t tokens = (size_t)call->layer->in.size[0];
+    text_printf(use(call, C_rotate), "    rotate(%s, %s, %s, %zu, %zu, %zu, %zu, %d);\n", call->x,
+                c_table_angles(call->c, call->op, tokens), call->y, tokens, last(&call->layer->in),
+                call->op->rotation.heads, call->op->rotation.head_size, call->op->rotation.is_interleaved);
+}
+
+/* Floats of the gates of all steps, and behind them of the bias, the state or the sums of one step. */
+static size_t recurrent_work(const struct layer *layer, const struct operation *op) {
+    size_t width = recurrent_gates(op->recurrent.cell) * op->recurrent.hidden;
+    return ((size_t)layer->in.size[0] + 2) * width;
+}
+
+/* One direction of layer [l], from x (steps, in) to y, rows [stride] apart. scratch[0]: recurrent_work */
+static void add_direction(const struct call *call, size_t l, size_t d, const char *x, size_t in, const char *y) {
+    const struct operation *op = call->op;
+    enum recurrent_cell cell = op->recurrent.cell;
+    size_t hidden = op->recurrent.hidden, width = recurrent_gates(cell) * hidden,
+           steps = (size_t)call->layer->in.size[0];
+    size_t param = op->weight + (l * op->recurrent.directions + d) * (op->recurrent.has_bias ? 4 : 2);
+    size_t stride = hidden * op->recurrent.directions;
+    const char *w = c_table_param(call->c, param, C_LINEAR, NULL), *b = "0", *hidden_bias = "0";
+    const char *hidden_w = c_table_param(call->c, param + 1, C_LINEAR, NULL), *gates = call->scratch[0];
+    const char *bias = arena_printf(call->c->arena, "%s + %zu", gates, steps * width);
+    const char *state = arena_printf(call->c->arena, "%s + %zu", gates, (steps + 1) * width);
+    if (op->recurrent.has_bias) b = plain(call, param + 2), hidden_bias = plain(call, param + 3);
+    if (op->recurrent.has_bias && cell != RECURRENT_GRU) {
+        text_printf(use(call, C_add), "    add(%s, %s, %s, %zu);\n", b, hidden_bias, bias, width);
+        b = bias;
+    }
+    text_printf(use(call, C_linear), "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", x, w, b, gates, steps, in, width);
+    if (cell == RECURRENT_LSTM)
+        text_printf(use(call, C_lstm), "    lstm(%s, %s, %s, %s, %zu, %zu, %zu, %zu);\n", gates, hidden_w, state, y,
+                    stride, steps, hidden, d);
+    else if (cell == RECURRENT_GRU)
+        text_printf(use(call, C_gru), "    gru(%s, %s, %s, %s, %s, %zu, %zu, %zu, %zu);\n", gates, hidden_w,
+                    hidden_bias, state, y, stride, steps, hidden, d);
+    else
+        text_printf(use(call, C_recurrence), "    recurrence(%s, %s, %s, %zu, %zu, %zu, %zu, %d);\n", gates, hidden_w,
+                    y, stride, steps, hidden, d, cell == RECURRENT_RELU);
+}
+
+/* scratch[1]: the outputs of two layers */
+static void add_recurrent(const struct call *call) {
+    const struct operation *op = call->op;
+    struct arena *arena = call->c->arena;
+    size_t steps = (size_t)call->layer->in.size[0], hidden = op->recurrent.hidden;
+    size_t columns = hidden * op->recurrent.directions, in = last(&call->layer->in);
+    const char *x = call->x, *y = NULL;
+    for (size_t l = 0; l < op->recurrent.layers; l++, x = y, in = columns) {
+        bool is_output = l + 1 == op->recurrent.layers && !op->recurrent.is_last;
+        y = is_output ? call->y : arena_printf(arena, "%s + %zu", call->scratch[1], l % 2 * steps * columns);
+        for (size_t d = 0; d < op->recurrent.directions; d++)
+            add_direction(call, l, d, x, in, arena_printf(arena, "%s + %zu", y, d * hidden));
+    }
+    for (size_t d = 0; d < op->recurrent.directions && op->recurrent.is_last; d++)
+        add_columns(call, arena_printf(arena, "%s + %zu", y, d == 0 ? (steps - 1) * columns : hidden), 0,
+                    arena_printf(arena, "%s + %zu", call->y, d * hidden), 0, 1, hidden);
+}
+
 static void (*const writers[OPERATION_KINDS])(const struct call *call) = {
     [OPERATION_REORDER] = add_reorder,
     [OPERATION_LINEAR] = add_linear,
@@ -189,11 +294,17 @@ static void (*const writers[OPERATION_KINDS])(const struct call *call) = {
     [OPERATION_ADD_POSITIONS] = add_positions,
     [OPERATION_ATTENTION] = add_attention,
     [OPERATION_ATTENTION_CORE] = add_attention_core,
+    [OPERATION_CONCAT] = add_concat,
+    [OPERATION_SLICE] = add_slice,
+    [OPERATION_MULTIPLY] = add_product,
+    [OPERATION_UPSAMPLE] = add_upsample,
+    [OPERATION_ROTATE] = add_rotation,
+    [OPERATION_RECURRENT] = add_recurrent,
 };
 
-void c_step_add(struct c_file *c, const struct layer *layer, const struct operation *op, const char *x, const char *y,
-                const char *const scratch[2]) {
-    struct call call = {c, layer, op, x, y, scratch};
+void c_step_add(struct c_file *c, const struct layer *layer, const struct operation *op, const char *const *inputs,
+                const char *y, const char *const scratch[2]) {
+    struct call call = {c, layer, op, inputs[0], y, inputs, scratch};
     writers[op->kind](&call);
     if (op->has_relu) text_printf(use(&call, C_relu), "    relu(%s, %s, %zu);\n", y, y, layer->out_size);
 }
@@ -205,4 +316,8 @@ void c_step_scratch(const struct layer *layer, const struct operation *op, size_
         sizes[0] = v->window.kernel[0] * v->window.kernel[1] * (v->in.channels / v->groups);
     if (op->kind == OPERATION_ATTENTION || op->kind == OPERATION_ATTENTION_CORE) sizes[0] = attention_work(layer, op);
     if (op->kind == OPERATION_ATTENTION) sizes[1] = 4 * layer->out_size;
+    if (op->kind == OPERATION_RECURRENT) {
+        sizes[0] = recurrent_work(layer, op);
+        sizes[1] = 2 * (size_t)layer->in.size[0] * op->recurrent.hidden * op->recurrent.directions;
+    }
 }

@@ -55,13 +55,14 @@ static const char *add_steps(struct onnx_graph *g) {
     values[0] = add_preparation(g, "inputs");
     for (size_t i = 0; i < model->step_count; i++) {
         const struct step *step = &model->steps[i];
-        const char *x = value_of(g, values, step->in[0]);
+        const char **inputs = arena_alloc(g->arena, step->in_count * sizeof *inputs);
+        for (size_t n = 0; n < step->in_count; n++) inputs[n] = value_of(g, values, step->in[n]);
         if (step->layer) {
             struct operation op = operation_of(step->layer);
-            values[step->out] = onnx_operation(g, step->layer, &op, x);
+            values[step->out] = onnx_operation(g, step->layer, &op, inputs);
             continue;
         }
-        const char *sum = onnx_node2(g, "Add", x, value_of(g, values, step->in[1]));
+        const char *sum = onnx_node2(g, "Add", inputs[0], inputs[1]);
         values[step->out] = step->has_relu ? onnx_node1(g, "Relu", sum, NULL) : sum;
     }
     return value_of(g, values, model->output);

@@ -6,7 +6,7 @@
 
 #include "export/protobuf.h"
 
-enum { ATTRIBUTE_FLOAT = 1, ATTRIBUTE_INT = 2, ATTRIBUTE_STRING = 3, ATTRIBUTE_INTS = 7 };
+enum { ATTRIBUTE_FLOAT = 1, ATTRIBUTE_INT = 2, ATTRIBUTE_STRING = 3, ATTRIBUTE_INTS = 7, ATTRIBUTE_STRINGS = 8 };
 
 void onnx_int(struct text *attributes, const char *name, int64_t value) {
     struct text a = {0};
@@ -40,20 +40,34 @@ void onnx_string(struct text *attributes, const char *name, const char *value) {
     protobuf_message(attributes, 5, &a);
 }
 
+void onnx_strings(struct text *attributes, const char *name, const char *const *values, size_t count) {
+    struct text a = {0};
+    protobuf_string(&a, 1, name);
+    for (size_t i = 0; i < count; i++) protobuf_string(&a, 9, values[i]);
+    protobuf_int(&a, 20, ATTRIBUTE_STRINGS);
+    protobuf_message(attributes, 5, &a);
+}
+
 static const char *new_name(struct onnx_graph *g) { return arena_printf(g->arena, "value_%zu", g->names++); }
 
-const char *onnx_node(struct onnx_graph *g, const char *op, const char *const *inputs, size_t count,
-                      struct text *attributes) {
-    const char *output = new_name(g);
+const char *onnx_node_output(struct onnx_graph *g, const char *op, size_t output, const char *const *inputs,
+                             size_t count, struct text *attributes) {
+    const char *name = new_name(g);
     struct text node = {0};
     for (size_t i = 0; i < count; i++) protobuf_string(&node, 1, inputs[i]);
-    protobuf_string(&node, 2, output);
-    protobuf_string(&node, 3, arena_printf(g->arena, "%s_%s", op, output));
+    for (size_t i = 0; i < output; i++) protobuf_string(&node, 2, "");
+    protobuf_string(&node, 2, name);
+    protobuf_string(&node, 3, arena_printf(g->arena, "%s_%s", op, name));
     protobuf_string(&node, 4, op);
     if (attributes && attributes->length) text_add_bytes(&node, attributes->data, attributes->length);
     if (attributes) text_free(attributes);
     protobuf_message(&g->nodes, 1, &node);
-    return output;
+    return name;
+}
+
+const char *onnx_node(struct onnx_graph *g, const char *op, const char *const *inputs, size_t count,
+                      struct text *attributes) {
+    return onnx_node_output(g, op, 0, inputs, count, attributes);
 }
 
 const char *onnx_node1(struct onnx_graph *g, const char *op, const char *a, struct text *attributes) {

@@ -22,10 +22,14 @@ void onnx_int(struct text *attributes, const char *name, int64_t value);
 void onnx_ints(struct text *attributes, const char *name, const int64_t *values, size_t count);
 void onnx_float(struct text *attributes, const char *name, float value);
 void onnx_string(struct text *attributes, const char *name, const char *value);
+void onnx_strings(struct text *attributes, const char *name, const char *const *values, size_t count);
 
 /* Adds a node and returns its output. [attributes] NULL: none; it is freed. */
 const char *onnx_node(struct onnx_graph *g, const char *op, const char *const *inputs, size_t count,
                       struct text *attributes);
+/* The same for the output number [output] (from 0); the others are left out. */
+const char *onnx_node_output(struct onnx_graph *g, const char *op, size_t output, const char *const *inputs,
+                             size_t count, struct text *attributes);
 const char *onnx_node1(struct onnx_graph *g, const char *op, const char *a, struct text *attributes);
 const char *onnx_node2(struct onnx_graph *g, const char *op, const char *a, const char *b);
 
@@ -40,7 +44,12 @@ const char *onnx_scalar(struct onnx_graph *g, float value);
 /* Reshapes rows: the batch stays the first dimension. */
 const char *onnx_reshape(struct onnx_graph *g, const char *x, const int64_t *shape, size_t dims);
 
-/* Adds the nodes of an operation and returns its output. */
-const char *onnx_operation(struct onnx_graph *g, const struct layer *layer, const struct operation *op, const char *x);
+/* Adds the nodes of an operation of [inputs] and returns its output. */
+const char *onnx_operation(struct onnx_graph *g, const struct layer *layer, const struct operation *op,
+                           const char *const *inputs);
+
+/* Of onnx_recurrent.c: an LSTM, a GRU or an RNN. */
+const char *onnx_recurrent(struct onnx_graph *g, const struct layer *layer, const struct operation *op, const char *x);
+const char *onnx_transpose(struct onnx_graph *g, const char *x, const int64_t *order, size_t count);
 
 #endif

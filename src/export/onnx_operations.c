@@ -9,7 +9,8 @@ struct call {
     struct onnx_graph *g;
     const struct layer *layer;
     const struct operation *op;
-    const char *x;
+    const char *x;             /* the first of [inputs] */
+    const char *const *inputs; /* (layer->in_count) */
 };
 
 static int64_t last(const struct shape *shape) { return shape->size[shape->dims - 1]; }
@@ -267,9 +268,9 @@ static const char *add_positions(const struct call *c) {
     return onnx_node2(c->g, "Add", c->x, rows);
 }
 
-static const char *transpose(struct onnx_graph *g, const char *x, const int64_t *perm, size_t count) {
+const char *onnx_transpose(struct onnx_graph *g, const char *x, const int64_t *order, size_t count) {
     struct text attributes = {0};
-    onnx_ints(&attributes, "perm", perm, count);
+    onnx_ints(&attributes, "perm", order, count);
     return onnx_node1(g, "Transpose", x, &attributes);
 }
 
@@ -284,24 +285,45 @@ static const char *causal_mask(struct onnx_graph *g, size_t tokens) {
     return name;
 }
 
-/* softmax(q k^T / sqrt(size)) v of each head; qkv (tokens, 3 * heads * size) */
+/* Elements [start, end) of the last dimension. */
+static const char *columns(struct onnx_graph *g, const char *x, int64_t start, int64_t end) {
+    const char *inputs[] = {x, onnx_numbers(g, &start, 1), onnx_numbers(g, &end, 1),
+                            onnx_numbers(g, (const int64_t[]){-1}, 1)};
+    return onnx_node(g, "Slice", inputs, 4, NULL);
+}
+
+static const char *gather(struct onnx_graph *g, const char *x, const char *indices, int64_t axis) {
+    struct text attributes = {0};
+    onnx_int(&attributes, "axis", axis);
+    return onnx_node(g, "Gather", (const char *const[]){x, indices}, 2, &attributes);
+}
+
+/* Columns from [first] on as (batch, heads, tokens, size), each of [heads] heads as often as there are queries for it.
+ */
+static const char *heads_of(const struct call *c, const char *qkv, int64_t first, int64_t heads) {
+    struct onnx_graph *g = c->g;
+    int64_t tokens = c->layer->out.size[0], queries = (int64_t)c->op->heads, size = c->layer->out.size[1] / queries;
+    const char *x = columns(g, qkv, first * size, (first + heads) * size);
+    x = onnx_transpose(g, onnx_reshape(g, x, (const int64_t[]){tokens, heads, size}, 3), (const int64_t[]){0, 2, 1, 3},
+                       4);
+    if (heads == queries) return x;
+    int64_t *indices = arena_alloc(g->arena, (size_t)queries * sizeof *indices);
+    for (int64_t h = 0; h < queries; h++) indices[h] = h / (queries / heads);
+    return gather(g, x, onnx_numbers(g, indices, (size_t)queries), 1);
+}
+
+/* softmax(q k^T / sqrt(size)) v of each head; qkv (tokens, (heads + 2 kv_heads) * size) */
 static const char *attend(const struct call *c, const char *qkv) {
     struct onnx_graph *g = c->g;
-    int64_t tokens = c->layer->out.size[0], width = c->layer->out.size[1], heads = (int64_t)c->op->heads;
-    const char *parts[3], *split = onnx_reshape(g, qkv, (const int64_t[]){tokens, 3, heads, width / heads}, 4);
-    split = transpose(g, split, (const int64_t[]){2, 0, 3, 1, 4}, 5); /* (3, batch, heads, tokens, size) */
-    for (int64_t i = 0; i < 3; i++) {
-        struct text attributes = {0};
-        onnx_int(&attributes, "axis", 0);
-        const char *inputs[] = {split, onnx_tensor(g, NULL, ONNX_INT64, &i, 0, NULL)};
-        parts[i] = onnx_node(g, "Gather", inputs, 2, &attributes);
-    }
-    const char *keys = transpose(g, parts[1], (const int64_t[]){0, 1, 3, 2}, 4);
+    int64_t tokens = c->layer->out.size[0], width = c->layer->out.size[1];
+    int64_t heads = (int64_t)c->op->heads, kv_heads = (int64_t)c->op->kv_heads;
+    const char *queries = heads_of(c, qkv, 0, heads), *values = heads_of(c, qkv, heads + kv_heads, kv_heads);
+    const char *keys = onnx_transpose(g, heads_of(c, qkv, heads, kv_heads), (const int64_t[]){0, 1, 3, 2}, 4);
     const char *scale = onnx_scalar(g, 1 / sqrtf((float)(width / heads)));
-    const char *scores = onnx_node2(g, "Mul", onnx_node2(g, "MatMul", parts[0], keys), scale);
+    const char *scores = onnx_node2(g, "Mul", onnx_node2(g, "MatMul", queries, keys), scale);
     if (c->op->is_causal) scores = onnx_node2(g, "Add", scores, causal_mask(g, (size_t)tokens));
-    const char *y = onnx_node2(g, "MatMul", softmax(g, scores), parts[2]);
-    return onnx_reshape(g, transpose(g, y, (const int64_t[]){0, 2, 1, 3}, 4), (const int64_t[]){tokens, width}, 2);
+    const char *y = onnx_node2(g, "MatMul", softmax(g, scores), values);
+    return onnx_reshape(g, onnx_transpose(g, y, (const int64_t[]){0, 2, 1, 3}, 4), (const int64_t[]){tokens, width}, 2);
 }
 
 static const char *add_core(const struct call *c) { return attend(c, c->x); }
@@ -310,6 +332,61 @@ static const char *add_attention(const struct call *c) {
     const char *heads = attend(c, linear(c->g, c->x, c->op->weight, c->op->bias, 2));
     return linear(c->g, heads, c->op->out_weight, c->op->out_bias, 2);
 }
+
+/* y = x * cosines + (the other element of each pair) * sines, with sines of both signs; 1 and 0 for other features */
+static const char *add_rotation(const struct call *c) {
+    struct onnx_graph *g = c->g;
+    const int64_t *shape = c->layer->in.size;
+    size_t size = c->op->rotation.head_size, rotated = c->op->rotation.heads * size, features = (size_t)shape[1];
+    bool is_interleaved = c->op->rotation.is_interleaved;
+    float *cosines = arena_alloc(g->arena, (size_t)shape[0] * features * sizeof *cosines);
+    float *sines = arena_alloc(g->arena, (size_t)shape[0] * features * sizeof *sines);
+    int64_t *others = arena_alloc(g->arena, features * sizeof *others);
+    for (size_t j = 0; j < features; j++) {
+        size_t at = j % size, pair = is_interleaved ? at / 2 : at % (size / 2);
+        bool is_second = is_interleaved ? at % 2 : at >= size / 2;
+        size_t distance = is_interleaved ? 1 : size / 2;
+        others[j] = (int64_t)(j >= rotated ? j : is_second ? j - distance : j + distance);
+        for (size_t t = 0; t < (size_t)shape[0]; t++) {
+            double angle = (double)t * pow(c->op->rotation.base, -2 * (double)pair / (double)size);
+            cosines[t * features + j] = j < rotated ? (float)cos(angle) : 1;
+            sines[t * features + j] = j >= rotated ? 0 : is_second ? (float)sin(angle) : -(float)sin(angle);
+        }
+    }
+    const char *other = gather(g, c->x, onnx_numbers(g, others, features), -1);
+    const char *own = onnx_node2(g, "Mul", c->x, onnx_tensor(g, NULL, ONNX_FLOAT, cosines, 2, shape));
+    return onnx_node2(g, "Add", own, onnx_node2(g, "Mul", other, onnx_tensor(g, NULL, ONNX_FLOAT, sines, 2, shape)));
+}
+
+/* ---- joins ---- */
+
+static const char *add_concat(const struct call *c) {
+    struct text attributes = {0};
+    onnx_int(&attributes, "axis", c->op->dimension + 1);
+    return onnx_node(c->g, "Concat", c->inputs, c->layer->in_count, &attributes);
+}
+
+static const char *add_slice(const struct call *c) {
+    const int64_t start = (int64_t)c->op->start, end = (int64_t)c->op->end, axis = c->op->dimension + 1;
+    const char *inputs[] = {c->x, onnx_numbers(c->g, &start, 1), onnx_numbers(c->g, &end, 1),
+                            onnx_numbers(c->g, &axis, 1)};
+    return onnx_node(c->g, "Slice", inputs, 4, NULL);
+}
+
+static const char *add_product(const struct call *c) { return onnx_node2(c->g, "Mul", c->inputs[0], c->inputs[1]); }
+
+static const char *add_upsample(const struct call *c) {
+    const size_t *kernel = c->op->pooling.window.kernel;
+    const float scales[] = {1, 1, (float)kernel[0], (float)kernel[1]};
+    struct text attributes = {0};
+    onnx_string(&attributes, "mode", "nearest");
+    onnx_string(&attributes, "nearest_mode", "floor");
+    onnx_string(&attributes, "coordinate_transformation_mode", "asymmetric");
+    const char *inputs[] = {c->x, "", onnx_tensor(c->g, NULL, ONNX_FLOAT, scales, 1, (const int64_t[]){4})};
+    return onnx_node(c->g, "Resize", inputs, 3, &attributes);
+}
+
+static const char *add_recurrent(const struct call *c) { return onnx_recurrent(c->g, c->layer, c->op, c->x); }
 
 static const char *same(const struct call *c) { return c->x; }
 
@@ -332,9 +409,16 @@ static const char *(*const writers[OPERATION_KINDS])(const struct call *c) = {
     [OPERATION_ADD_POSITIONS] = add_positions,
     [OPERATION_ATTENTION] = add_attention,
     [OPERATION_ATTENTION_CORE] = add_core,
+    [OPERATION_CONCAT] = add_concat,
+    [OPERATION_SLICE] = add_slice,
+    [OPERATION_MULTIPLY] = add_product,
+    [OPERATION_UPSAMPLE] = add_upsample,
+    [OPERATION_ROTATE] = add_rotation,
+    [OPERATION_RECURRENT] = add_recurrent,
 };
 
-const char *onnx_operation(struct onnx_graph *g, const struct layer *layer, const struct operation *op, const char *x) {
-    const char *y = writers[op->kind](&(struct call){g, layer, op, x});
+const char *onnx_operation(struct onnx_graph *g, const struct layer *layer, const struct operation *op,
+                           const char *const *inputs) {
+    const char *y = writers[op->kind](&(struct call){g, layer, op, inputs[0], inputs});
     return op->has_relu ? onnx_node1(g, "Relu", y, NULL) : y;
 }

@@ -5,6 +5,7 @@
 #define MODEL_OPERATION_H
 
 #include "device/device.h"
+#include "device/recurrent.h"
 
 struct layer;
 
@@ -26,7 +27,13 @@ enum operation_kind {
     OPERATION_EMBEDDING,      /* weight */
     OPERATION_ADD_POSITIONS,  /* weight: y[t] = x[t] + weight[t] */
     OPERATION_ATTENTION,      /* weight, bias, out_weight, out_bias: with projections; heads, is_causal */
-    OPERATION_ATTENTION_CORE, /* heads, is_causal: of queries, keys and values */
+    OPERATION_ATTENTION_CORE, /* heads, kv_heads, is_causal: of queries, keys and values */
+    OPERATION_CONCAT,         /* of several inputs along dimension */
+    OPERATION_SLICE,          /* elements start to end - 1 along dimension */
+    OPERATION_MULTIPLY,       /* of two inputs, element by element */
+    OPERATION_UPSAMPLE,       /* each pixel pooling.window.kernel times; pooling: from the output to the input */
+    OPERATION_ROTATE,         /* rotation: pairs of features by an angle for each position */
+    OPERATION_RECURRENT,      /* weight: the first of its parameters; recurrent */
     OPERATION_OTHER,          /* the type does not describe it */
     OPERATION_KINDS
 };
@@ -42,8 +49,21 @@ struct operation {
     float slope, eps;
     struct convolution convolution; /* its has_bias and has_relu repeat the above */
     struct pooling pooling;
-    size_t groups, heads;
+    size_t groups, heads, kv_heads;
     bool is_causal;
+    int dimension; /* of the shape of a row */
+    size_t start, end;
+    struct {
+        size_t heads, head_size; /* the first features; the others do not change */
+        double base;             /* pair i of a head is rotated by position * base^(-2i / head_size) */
+        bool is_interleaved;     /* pairs (2i, 2i + 1), else (i, i + head_size / 2) */
+    } rotation;
+    /* Parameters of each direction of each layer: weight_ih, weight_hh and, with has_bias, bias_ih, bias_hh. */
+    struct {
+        enum recurrent_cell cell;
+        size_t hidden, layers, directions;
+        bool has_bias, is_last; /* is_last: only the state after the last step, of the other direction the first */
+    } recurrent;
     bool uses_batch; /* of a batch norm: the statistics of the rows that are computed together */
 };
 

@@ -1,8 +1,7 @@
-"""Recurrent layers in runs: the shipped series, resume, threads, ranks, and what is refused. ctest-labels: dist"""
+"""Recurrent layers in runs: the shipped series, resume, threads, ranks. ctest-labels: dist"""
 import json, os, runpy, shutil
 
 import program
-from program import USAGE
 
 CONFIG = """name: waves
 seed: 3
@@ -49,12 +48,6 @@ class Recurrent(program.Case):
     def test_elastic_ranks_have_the_same_bits(self):
         words = ("determinism={mode: elastic, shards: 2}", "sampler.batch_size=null", "sampler.global_batch_size=40")
         self.assertEqual(self.hash_of("two", "--nproc", "2", *words), self.hash_of("one", *words))
-
-    def test_exports_refuse_them(self):
-        self.run_program("waves.yaml", "--run-dir", "run", "train.epochs=1")
-        for name in "model.c", "model.onnx":
-            _, err = self.run_program("export", "run", "--out", name, code=USAGE)
-            self.assertIn("model.layers.0.lstm: an exported model cannot have a layer 'lstm' yet", err)
 
 
 if __name__ == "__main__":

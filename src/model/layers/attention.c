@@ -273,14 +273,14 @@ static void attention_describe(const struct layer *layer, struct operation *to) 
     to->weight = index_of(layer, IN_WEIGHT);
     to->out_weight = index_of(layer, OUT_WEIGHT);
     if (config_of(layer)->bias) to->bias = index_of(layer, IN_BIAS), to->out_bias = index_of(layer, OUT_BIAS);
-    to->heads = (size_t)config_of(layer)->heads;
+    to->heads = to->kv_heads = (size_t)config_of(layer)->heads;
     to->is_causal = config_of(layer)->is_causal;
 }
 
 static void core_describe(const struct layer *layer, struct operation *to) {
-    if (is_grouped(layer)) return; /* OPERATION_OTHER */
     to->kind = OPERATION_ATTENTION_CORE;
     to->heads = (size_t)config_of(layer)->heads;
+    to->kv_heads = is_grouped(layer) ? (size_t)config_of(layer)->kv_heads : to->heads;
     to->is_causal = config_of(layer)->is_causal;
 }
 

@@ -101,6 +101,11 @@ static void concat_backward(const struct layer *layer, const struct pass *pass, 
     copy_parts(layer, pass, NULL, NULL, dy, dx);
 }
 
+static void describe_concat(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_CONCAT;
+    to->dimension = dimension_of(layer);
+}
+
 const struct layer_type layer_concat = {
     .variant = {"concat", &concat_schema,
                 "Several outputs one after another along a dimension: `concat: {from: [a, b], dim: 1}` (torch.cat)."},
@@ -110,6 +115,7 @@ const struct layer_type layer_concat = {
     .plan = plan_concat,
     .join = join_concat,
     .join_backward = concat_backward,
+    .describe = describe_concat,
 };
 
 /* ---- multiply ---- */
@@ -134,6 +140,11 @@ static void multiply_backward(const struct layer *layer, const struct pass *pass
         if (dx[i]) device_ops(pass->device)->multiply(pass->device, dy, x[1 - i], dx[i], pass->rows * layer->out_size);
 }
 
+static void describe_multiply(const struct layer *layer, struct operation *to) {
+    (void)layer;
+    to->kind = OPERATION_MULTIPLY;
+}
+
 const struct layer_type layer_multiply = {
     .variant = {"multiply", NULL,
                 "The product of two outputs, element by element: `multiply: {from: [gate, value]}` (a * b)."},
@@ -143,4 +154,5 @@ const struct layer_type layer_multiply = {
     .plan = plan_multiply,
     .join = join_multiply,
     .join_backward = multiply_backward,
+    .describe = describe_multiply,
 };

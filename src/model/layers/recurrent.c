@@ -415,9 +415,21 @@ static size_t multiply_adds(const struct layer *layer) {
     return steps_of(layer) * directions_of(layer) * width_of(layer) * inputs;
 }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_RECURRENT;
+    to->weight = layer->first_param;
+    to->recurrent.cell = cell_of(layer);
+    to->recurrent.hidden = hidden_of(layer);
+    to->recurrent.layers = layers_of(layer);
+    to->recurrent.directions = directions_of(layer);
+    to->recurrent.has_bias = config_of(layer)->bias;
+    to->recurrent.is_last = config_of(layer)->output == OUTPUT_LAST;
+}
+
 #define RECURRENT                                                                                                      \
     .ignores = IGNORES_X_AND_Y, .runs_on = runs_on, .plan = plan, .alloc = alloc, .release = release, .init = init,    \
-    .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward, .multiply_adds = multiply_adds
+    .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward, .multiply_adds = multiply_adds,            \
+    .describe = describe
 const struct layer_type layer_lstm = {
     .variant = {"lstm", &lstm_schema, "Long short-term memory over (length, features) (torch.nn.LSTM, batch_first)."},
     RECURRENT,

@@ -121,6 +121,15 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
     if (dx) device_ops(pass->device)->sequence->rotate(pass->device, &r, layer->runtime, dy, dx);
 }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    const struct rotary_config *c = config_of(layer);
+    to->kind = OPERATION_ROTATE;
+    to->rotation.heads = heads_of(layer);
+    to->rotation.head_size = (size_t)c->head_size;
+    to->rotation.base = c->base;
+    to->rotation.is_interleaved = c->is_interleaved;
+}
+
 const struct layer_type layer_rotary_embedding = {
     .variant =
         {"rotary_embedding", &schema,
@@ -132,4 +141,5 @@ const struct layer_type layer_rotary_embedding = {
     .release = release_table,
     .forward = forward,
     .backward = backward,
+    .describe = describe,
 };

@@ -80,6 +80,14 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
     device_ops(pass->device)->copy_columns(pass->device, dy, width, dx + at, stride, pass->rows * outer, width);
 }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    const struct slice_config *c = layer->config;
+    to->kind = OPERATION_SLICE;
+    to->dimension = dimension_of(layer);
+    to->start = (size_t)c->start;
+    to->end = (size_t)c->end;
+}
+
 const struct layer_type layer_slice = {
     .variant = {"slice", &schema, "The elements start to end - 1 along a dimension (Tensor.narrow)."},
     .order = ORDER_ANY,
@@ -87,4 +95,5 @@ const struct layer_type layer_slice = {
     .plan = plan,
     .forward = forward,
     .backward = backward,
+    .describe = describe,
 };

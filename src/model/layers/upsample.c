@@ -65,6 +65,11 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
     if (dx) device_ops(pass->device)->image->avg_pool_forward(pass->device, &p, dy, dx, pass->rows);
 }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_UPSAMPLE;
+    to->pooling = pooling_of(layer);
+}
+
 static bool runs_on(const struct device_ops *ops) { return ops->image->avg_pool_forward != NULL; }
 
 const struct layer_type layer_upsample = {
@@ -76,4 +81,5 @@ const struct layer_type layer_upsample = {
     .plan = plan,
     .forward = forward,
     .backward = backward,
+    .describe = describe,
 };
