@@ -2,22 +2,14 @@
  * given order, without gaps. */
 #include "checkpoint/safetensors.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
 #include "base/io.h"
 #include "base/text.h"
-#include "checkpoint/safetensors_file.h"
+#include "checkpoint/loading.h"
 #include "checkpoint/torch_file.h"
-
-/* A file and the model it is compared with. */
-struct loading {
-    struct safetensors file;
-    const struct safetensors_target *target;
-    struct text prefix; /* of every name in the file */
-};
 
 status safetensors_check(const char *name, const void *bytes, size_t size) {
     struct safetensors file;
@@ -27,48 +19,6 @@ status safetensors_check(const char *name, const void *bytes, size_t size) {
 }
 
 /* ---- names ---- */
-
-static bool starts_with(const char *name, const char *start) { return strncmp(name, start, strlen(start)) == 0; }
-
-static const struct param *find_param(const struct loading *l, const char *name) {
-    for (size_t s = 0; s < l->target->set_count; s++)
-        for (size_t i = 0; i < l->target->sets[s]->count; i++)
-            if (strcmp(l->target->sets[s]->items[i].name, name) == 0) return &l->target->sets[s]->items[i];
-    return NULL;
-}
-
-static const struct safetensors_alias *find_alias(const struct loading *l, const char *name) {
-    for (size_t i = 0; i < l->target->alias_count; i++)
-        if (strcmp(l->target->aliases[i].name, name) == 0) return &l->target->aliases[i];
-    return NULL;
-}
-
-/* PyTorch's batch counter of BatchNorm, which only momentum=None uses. */
-static bool is_batch_counter(const char *name) {
-    const char *dot = strrchr(name, '.');
-    return strcmp(dot ? dot + 1 : name, "num_batches_tracked") == 0;
-}
-
-/* Whether the names of all tensors start with l->prefix and [more]. */
-static bool is_common_prefix(const struct loading *l, const char *more) {
-    const char *name;
-    json_t *entry;
-    size_t count = 0;
-    json_object_foreach(l->file.header, name, entry) {
-        if (!safetensors_is_tensor(name)) continue;
-        if (!starts_with(name + l->prefix.length, more)) return false;
-        if (find_param(l, name + l->prefix.length)) return false; /* a name of the model without prefix */
-        count++;
-    }
-    return count > 0;
-}
-
-/* Finds the prefixes of wrappers: DistributedDataParallel's "module.", torch.compile's "_orig_mod.". */
-static void find_prefix(struct loading *l) {
-    static const char *const wrappers[] = {"module.", "_orig_mod."};
-    for (size_t i = 0; i < 2 * sizeof wrappers / sizeof *wrappers; i++)
-        if (is_common_prefix(l, wrappers[i % 2])) text_add(&l->prefix, wrappers[i % 2]);
-}
 
 static const json_t *find(const struct loading *l, const char *name) {
     struct text wrapped = {0};
@@ -88,35 +38,22 @@ static const json_t *find_any(const struct loading *l, const char *name) {
 
 /* ---- comparison ---- */
 
-static status read_values(const struct loading *l, const char *name, const json_t *entry,
-                          struct safetensors_entry *out) {
-    TRY(safetensors_entry(&l->file, name, entry, out));
-    if (!out->dtype->convert) return safetensors_bad(&l->file, name, "its dtype must be F32, F64, F16 or BF16");
-    return OK;
-}
-
-static void add_shape(struct text *out, int dims, const int64_t *shape) {
-    text_add(out, "(");
-    for (int d = 0; d < dims; d++) text_printf(out, "%s%lld", d ? ", " : "", (long long)shape[d]);
-    text_add(out, dims == 1 ? ",)" : ")");
-}
-
 static status compare_param(const struct loading *l, const struct param *param, struct text *differences) {
     const json_t *entry = find_any(l, param->name);
     struct safetensors_entry found;
     if (!entry) {
         text_printf(differences, "\n  %s: ", param->name);
-        add_shape(differences, param->dims, param->shape);
+        loading_add_shape(differences, param->dims, param->shape);
         text_add(differences, " in the model, not in the file");
         return OK;
     }
-    TRY(read_values(l, param->name, entry, &found));
+    TRY(loading_entry(l, param->name, entry, &found));
     if (found.dims == param->dims && memcmp(found.shape, param->shape, (size_t)found.dims * sizeof *found.shape) == 0)
         return OK;
     text_printf(differences, "\n  %s: ", param->name);
-    add_shape(differences, found.dims, found.shape);
+    loading_add_shape(differences, found.dims, found.shape);
     text_add(differences, " in the file, ");
-    add_shape(differences, param->dims, param->shape);
+    loading_add_shape(differences, param->dims, param->shape);
     text_add(differences, " in the model");
     return OK;
 }
@@ -126,7 +63,7 @@ static bool is_transposed(const struct loading *l, const struct param *param) {
     const json_t *entry = find_any(l, param->name);
     struct safetensors_entry found;
     if (!entry || param->dims != 2 || param->shape[0] == param->shape[1]) return false;
-    status s = read_values(l, param->name, entry, &found);
+    status s = loading_entry(l, param->name, entry, &found);
     bool is_readable = s == OK;
     status_free(s);
     return is_readable && found.dims == 2 && found.shape[0] == param->shape[1] && found.shape[1] == param->shape[0];
@@ -143,11 +80,11 @@ static bool has_transposed(const struct loading *l) {
 static void add_squares(const struct loading *l, struct text *differences) {
     bool is_any = false;
     for (size_t i = 0; i < l->target->product_count; i++) {
-        const struct param *param = find_param(l, l->target->products[i]);
+        const struct param *param = loading_find_param(l, l->target->products[i]);
         if (!param || param->dims != 2 || param->shape[0] != param->shape[1] || !find_any(l, param->name)) continue;
         is_any = true;
         text_printf(differences, "\n  %s: ", param->name);
-        add_shape(differences, param->dims, param->shape);
+        loading_add_shape(differences, param->dims, param->shape);
         text_add(differences, " is square and cannot be distinguished by shape");
     }
     text_printf(differences,
@@ -160,8 +97,8 @@ static void add_squares(const struct loading *l, struct text *differences) {
 static status compare_alias(const struct loading *l, const struct safetensors_alias *alias, struct text *differences) {
     struct safetensors_entry one, other;
     const json_t *entry = find(l, alias->name), *original = find_any(l, alias->of);
-    TRY(read_values(l, alias->name, entry, &one));
-    TRY(read_values(l, alias->of, original, &other));
+    TRY(loading_entry(l, alias->name, entry, &one));
+    TRY(loading_entry(l, alias->of, original, &other));
     bool is_same = one.dtype == other.dtype && one.dims == other.dims &&
                    memcmp(one.shape, other.shape, (size_t)one.dims * sizeof *one.shape) == 0 &&
                    memcmp(l->file.data + one.offset, l->file.data + other.offset, one.count * one.dtype->bytes) == 0;
@@ -172,9 +109,9 @@ static status compare_alias(const struct loading *l, const struct safetensors_al
 
 /* A name of the file that is not a parameter's. */
 static status compare_other(const struct loading *l, const char *name, struct text *differences) {
-    const struct safetensors_alias *alias = find_alias(l, name);
+    const struct safetensors_alias *alias = loading_find_alias(l, name);
     if (alias) return compare_alias(l, alias, differences);
-    if (!is_batch_counter(name)) text_printf(differences, "\n  %s: in the file, not in the model", name);
+    if (!loading_is_batch_counter(name)) text_printf(differences, "\n  %s: in the file, not in the model", name);
     return OK;
 }
 
@@ -186,7 +123,7 @@ static status compare_all(const struct loading *l, struct text *differences) {
             TRY(compare_param(l, &l->target->sets[s]->items[i], differences));
     json_object_foreach(l->file.header, name, entry) {
         const char *own = name + l->prefix.length;
-        if (safetensors_is_tensor(name) && !find_param(l, own)) TRY(compare_other(l, own, differences));
+        if (safetensors_is_tensor(name) && !loading_find_param(l, own)) TRY(compare_other(l, own, differences));
     }
     if (has_transposed(l)) add_squares(l, differences);
     return OK;
@@ -201,32 +138,12 @@ static status compare(const struct loading *l) {
     return s;
 }
 
-/* Rejects the first of the converted values (found->count) that is not finite. */
-static status check_finite(const struct loading *l, const char *name, const struct safetensors_entry *found,
-                           const float *values) {
-    size_t at = 0;
-    while (at < found->count && isfinite(values[at])) at++;
-    if (at == found->count) return OK;
-    double value = (double)values[at];
-    if (found->dtype->bytes == sizeof value)
-        memcpy(&value, l->file.data + found->offset + at * sizeof value, sizeof value);
-    struct text what = {0};
-    text_printf(&what, "value %zu (from 0) is ", at);
-    if (isfinite(value))
-        text_printf(&what, "%g, too large for float32", value);
-    else
-        text_printf(&what, "%s; a run starts from finite numbers", isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf");
-    status s = safetensors_bad(&l->file, name, text_string(&what));
-    text_free(&what);
-    return s;
-}
-
 static status fill(const struct loading *l, const struct params *params) {
     for (size_t i = 0; i < params->count; i++) {
         struct safetensors_entry found;
-        TRY(read_values(l, params->items[i].name, find_any(l, params->items[i].name), &found));
+        TRY(loading_entry(l, params->items[i].name, find_any(l, params->items[i].name), &found));
         found.dtype->convert(l->file.data + found.offset, params_value(params, i), found.count);
-        TRY(check_finite(l, params->items[i].name, &found, params_value(params, i)));
+        TRY(loading_check_finite(l, params->items[i].name, &found, params_value(params, i)));
     }
     return OK;
 }
@@ -234,7 +151,7 @@ static status fill(const struct loading *l, const struct params *params) {
 status safetensors_load(const char *path, const struct safetensors_target *target) {
     struct loading l = {.target = target};
     status s = target->is_torch ? torch_file_read(path, &l.file) : safetensors_read(path, &l.file);
-    if (!s) find_prefix(&l);
+    if (!s) loading_find_prefix(&l);
     if (!s) s = compare(&l);
     for (size_t i = 0; !s && i < target->set_count; i++) s = fill(&l, target->sets[i]);
     text_free(&l.prefix);

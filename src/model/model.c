@@ -30,13 +30,13 @@ static const struct schema_row rows[] = {
      .doc = "Rules for the initial weights, applied in order after PyTorch's defaults (torch.nn.init); `[gpt2]` is "
             "GPT-2's."},
     {.key = "init_from",
-     .type = SCHEMA_STRING,
+     .type = SCHEMA_SECTION,
      .offset = offsetof(struct model_config, init_from),
-     .fallback = "null",
-     .doc = "Start from the weights of this file (.safetensors, a state_dict that torch.save wrote, or a checkpoint of "
-            "ddptrain) instead of new ones; "
-            "every name and shape must match. The prefixes `module.` (DistributedDataParallel) and `_orig_mod.` "
-            "(torch.compile) of names are removed."},
+     .present_offset = offsetof(struct model_config, has_init_from),
+     .flags = SCHEMA_NULLABLE,
+     .section = &weight_source_schema,
+     .doc = "Start from the weights of a file instead of new ones: its path, or a mapping with the keys below. Unless "
+            "there is a map or `partial`, every name and shape must match."},
     {0},
 };
 

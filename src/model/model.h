@@ -12,13 +12,15 @@
 #include "model/loss.h"
 #include "model/params.h"
 #include "model/placement.h"
+#include "model/weight_map.h"
 
 /* `model:` of the config. */
 struct model_config {
     struct variant_list layers;
     struct string_list freeze; /* patterns of names */
-    const char *init_from;     /* a file of weights to start from; NULL: none */
     struct variant_list init;  /* rules after the default draws */
+    struct weight_source init_from;
+    bool has_init_from; /* whether the key was given */
 };
 extern const struct schema model_schema;
 

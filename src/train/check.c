@@ -20,11 +20,6 @@ static status check_resume(const struct config *config) {
     return OK;
 }
 
-static status check_init_from(const struct plan *plan) {
-    const char *path = plan->config->model.init_from;
-    return path ? init_from(plan->model, path) : OK;
-}
-
 /* The GPU memory of the rank that needs the maximum, by a dry run. */
 static status measure_memory(struct trainer *t, struct plan *plan) {
     const struct sampler_config *sampler = &plan->config->sampler;
@@ -40,7 +35,7 @@ static status measure_memory(struct trainer *t, struct plan *plan) {
     return s;
 }
 
-static status try_parts(struct plan *plan) {
+static status try_parts(struct plan *plan, struct text *report) {
     struct trainer t = {0};
     struct device_memory *m = &plan->memory;
     if (!device_is_host(plan->device)) {
@@ -49,7 +44,7 @@ static status try_parts(struct plan *plan) {
     }
     status s = parts_create(&t, plan);
     if (!s) s = measure_memory(&t, plan);
-    if (!s) s = check_init_from(plan);
+    if (!s) s = init_from(plan->model, &plan->config->model.init_from, report);
     parts_destroy(&t);
     return s;
 }
@@ -64,15 +59,18 @@ static status record_missing(struct plan *plan, status failure) {
 status check_run(const struct config *config, const struct dist_env *env, struct text *out, status *missing) {
     struct plan_options options = {.purpose = PLAN_CHECK, .env = env};
     struct plan *plan;
+    struct text report = {0};
     *missing = OK;
     TRY(plan_create(config, &options, &plan));
     status s = check_resume(config);
-    if (!s && !plan->missing) s = record_missing(plan, try_parts(plan));
+    if (!s && !plan->missing) s = record_missing(plan, try_parts(plan, &report));
     if (!s) {
         plan_describe(plan, out);
+        if (report.length) text_printf(out, "\nmodel.init_from: %s\n", text_string(&report));
         *missing = plan->missing;
         plan->missing = OK;
     }
+    text_free(&report);
     plan_destroy(plan);
     return s;
 }

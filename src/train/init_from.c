@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "checkpoint/foreign.h"
+#include "checkpoint/mapped.h"
 #include "checkpoint/safetensors.h"
 #include "train/weights.h"
 
@@ -29,7 +30,8 @@ static size_t find_products(const struct model *model, const char **names) {
 }
 
 /* A tied weight has a name in each layer that uses it. */
-static status from_tensors(struct model *model, const char *path, bool is_torch) {
+static status from_tensors(struct model *model, const struct weight_source *source, bool is_torch,
+                           struct text *report) {
     struct arena *arena = arena_create();
     const struct params *sets[] = {&model->params, &model->buffers};
     struct safetensors_alias *aliases = arena_alloc(arena, (model->layer_count + 1) * sizeof *aliases);
@@ -42,7 +44,8 @@ static status from_tensors(struct model *model, const char *path, bool is_torch)
     const char **products = arena_alloc(arena, (model->params.count + 1) * sizeof *products);
     target.product_count = find_products(model, products);
     target.products = products;
-    status s = safetensors_load(path, &target);
+    status s = weight_source_is_mapped(source) ? mapped_load(source->file, &target, source, report)
+                                               : safetensors_load(source->file, &target);
     arena_destroy(arena);
     return s;
 }
@@ -52,10 +55,19 @@ static bool ends_with(const char *path, const char *extension) {
     return dot && strcmp(dot, extension) == 0;
 }
 
-status init_from(struct model *model, const char *path) {
+status init_from(struct model *model, const struct weight_source *source, struct text *report) {
+    const char *path = source->file;
+    if (!path) return OK;
     bool is_torch = ends_with(path, ".pt") || ends_with(path, ".pth") || foreign_is_torch(path);
     bool is_safetensors = ends_with(path, ".safetensors") || foreign_is_safetensors(path);
+    bool is_checkpoint = !is_safetensors && !is_torch;
+    if (is_checkpoint && weight_source_is_mapped(source))
+        return status_new(
+            STATUS_USAGE,
+            "model.init_from: map, skip and partial are for safetensors files and those of torch.save, and "
+            "%s is neither; a checkpoint becomes one with ddptrain export",
+            path);
     TRY(model_map(model));
-    status s = is_safetensors || is_torch ? from_tensors(model, path, !is_safetensors) : from_checkpoint(model, path);
+    status s = is_checkpoint ? from_checkpoint(model, path) : from_tensors(model, source, !is_safetensors, report);
     return status_prefix(status_first(s, model_unmap(model, true)), "model.init_from");
 }

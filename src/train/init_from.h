@@ -5,8 +5,9 @@
 
 #include "model/model.h"
 
-/* Loads the parameters and buffers of [model], which has memory, from [path], or changes nothing: the STATUS_DATA
- * failure has a line for every name or shape that differs. */
-status init_from(struct model *model, const char *path);
+/* Loads the parameters and buffers of [model], which has memory, from source->file, if set, or changes nothing: the
+ * STATUS_DATA failure has a line for every name or shape that differs. With a map, adds lines to [report] about what
+ * was used. */
+status init_from(struct model *model, const struct weight_source *source, struct text *report);
 
 #endif

@@ -77,10 +77,13 @@ static status find_and_load(struct run *run) {
     return s;
 }
 
-/* Loads model.init_from, if set. */
+/* Loads model.init_from, if set, and logs what was used. */
 static status load_initial_weights(const struct run *run) {
-    const char *path = run->config->model.init_from;
-    return path ? init_from(run->trainer.model, path) : OK;
+    struct text report = {0};
+    status s = init_from(run->trainer.model, &run->config->model.init_from, &report);
+    if (!s && report.length) log_line(run->log, "model.init_from: %s", text_string(&report));
+    text_free(&report);
+    return s;
 }
 
 /* --fresh renames the old folder, so the files of the start are loaded before: they may be missing, or be in that

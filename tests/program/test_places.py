@@ -76,7 +76,7 @@ class Lookup(program.Case):
         self.run_program(config, "model.init_from=start.h5", "--run-dir", "second")
         self.run_program(config, "dataset.validation=validation.csv", "checkpoint.resume=start.h5", "train.epochs=3", "--run-dir", "third")
         start = os.path.realpath(self.path("project/start.h5"))
-        self.assertIn(f"init_from: {start}", self.read("second/config.yaml"))
+        self.assertIn(f"init_from:\n    file: {start}\n", self.read("second/config.yaml"))
         self.assertIn(f"resume: {start}", self.read("third/config.yaml"))
 
     def test_labels_of_images(self):

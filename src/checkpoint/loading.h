@@ -1,0 +1,36 @@
+/* loading: a file of tensors and the parameters that it is loaded into. */
+#ifndef CHECKPOINT_LOADING_H
+#define CHECKPOINT_LOADING_H
+
+#include "base/text.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors_file.h"
+
+/* A file and the model it is compared with. */
+struct loading {
+    struct safetensors file;
+    const struct safetensors_target *target;
+    struct text prefix; /* of every name in the file */
+};
+
+/* By their names in the model; NULL: there is none. */
+const struct param *loading_find_param(const struct loading *l, const char *name);
+const struct safetensors_alias *loading_find_alias(const struct loading *l, const char *name);
+
+/* PyTorch's num_batches_tracked, which is not loaded. */
+bool loading_is_batch_counter(const char *name);
+
+/* Sets l->prefix. */
+void loading_find_prefix(struct loading *l);
+
+/* The description of a tensor of numbers; STATUS_DATA for one of integers. */
+status loading_entry(const struct loading *l, const char *name, const json_t *entry, struct safetensors_entry *out);
+
+/* "(3, 64)" */
+void loading_add_shape(struct text *out, int dims, const int64_t *shape);
+
+/* STATUS_DATA for the first of the converted [values] (found->count) that is not finite. */
+status loading_check_finite(const struct loading *l, const char *name, const struct safetensors_entry *found,
+                            const float *values);
+
+#endif

@@ -1,0 +1,235 @@
+/* A pattern is matched from left to right; each wildcard takes the shortest text that lets the rest match. The number
+ * of wildcards and the length of names are limited, because names come from files. */
+#include "model/weight_map.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "model/weight_maps.h"
+
+#define MAX_WILDCARDS 6
+#define MAX_LONG_WILDCARDS 2 /* '**' */
+#define MAX_NAME 500
+
+/* ---- patterns ---- */
+
+struct capture {
+    const char *text;
+    size_t length;
+};
+
+static bool match(const char *pattern, const char *name, struct capture *captures) {
+    while (*pattern && *pattern != '*') {
+        if (*pattern++ != *name++) return false;
+    }
+    if (!*pattern) return !*name;
+    bool is_long = pattern[1] == '*';
+    for (size_t length = 0;; length++) {
+        *captures = (struct capture){name, length};
+        if (match(pattern + 1 + is_long, name + length, captures + 1)) return true;
+        if (!name[length] || (!is_long && name[length] == '.')) return false;
+    }
+}
+
+static size_t count_wildcards(const char *pattern, size_t *long_ones) {
+    size_t count = 0;
+    *long_ones = 0;
+    for (const char *p = pattern; (p = strchr(p, '*')); count++) {
+        bool is_long = p[1] == '*';
+        *long_ones += is_long;
+        p += 1 + is_long;
+    }
+    return count;
+}
+
+bool weight_pattern_matches(const char *pattern, const char *name) {
+    struct capture captures[MAX_WILDCARDS + 1];
+    return strnlen(name, MAX_NAME + 1) <= MAX_NAME && match(pattern, name, captures);
+}
+
+const char *weight_pattern_replace(const char *pattern, const char *name, const char *target, struct arena *arena) {
+    struct capture captures[MAX_WILDCARDS + 1] = {{0}};
+    struct text out = {0};
+    size_t next = 0;
+    match(pattern, name, captures);
+    for (const char *t = target; *t;) {
+        size_t plain = strcspn(t, "*");
+        text_add_bytes(&out, t, plain);
+        t += plain;
+        if (!*t) break;
+        text_add_bytes(&out, captures[next].text, captures[next].length);
+        next++;
+        t += t[1] == '*' ? 2 : 1;
+    }
+    const char *result = arena_copy(arena, text_string(&out));
+    text_free(&out);
+    return result;
+}
+
+/* ---- rules ---- */
+
+/* Parses "part 1 of 3" or "add row 0". */
+static bool parse_operation(const char *item, struct weight_rule *rule) {
+    int part = 0, parts = 0, row = 0, end = 0;
+    if (strcmp(item, "transpose") == 0) rule->layout = LAYOUT_TRANSPOSED;
+    if (strcmp(item, "as is") == 0) rule->layout = LAYOUT_AS_IS;
+    if (strcmp(item, "reshape") == 0) rule->layout = LAYOUT_RESHAPED;
+    if (strcmp(item, "transpose") == 0 || strcmp(item, "as is") == 0 || strcmp(item, "reshape") == 0) return true;
+    if (sscanf(item, "part %3d of %3d%n", &part, &parts, &end) == 2 && !item[end]) {
+        rule->part = part;
+        rule->parts = parts;
+        return true;
+    }
+    if (sscanf(item, "add row %6d%n", &row, &end) != 1 || item[end]) return false;
+    rule->row_to_add = row;
+    return true;
+}
+
+static void parse_rule(const char *pattern, const char *const *items, size_t count, struct arena *arena,
+                       struct weight_rule *rule) {
+    *rule = (struct weight_rule){.pattern = pattern, .row_to_add = -1};
+    rule->targets = arena_alloc(arena, (count + 1) * sizeof *rule->targets);
+    for (size_t i = 0; i < count; i++)
+        if (!parse_operation(items[i], rule) && strcmp(items[i], "skip") != 0)
+            rule->targets[rule->target_count++] = items[i];
+}
+
+static const struct ready_map *find_ready(const struct weight_source *source) {
+    for (size_t i = 0; source->rules.count == 0 && source->map.count == 1 && weight_maps[i].name; i++)
+        if (strcmp(source->map.items[0], weight_maps[i].name) == 0) return &weight_maps[i];
+    return NULL;
+}
+
+static void add_ready(const struct ready_map *ready, struct arena *arena, struct weight_map *out) {
+    while (ready->rules[out->count].pattern) out->count++;
+    out->prefix = ready->prefix;
+    out->rules = arena_alloc(arena, out->count * sizeof *out->rules);
+    for (size_t i = 0; i < out->count; i++) {
+        const struct ready_rule *r = &ready->rules[i];
+        parse_rule(r->pattern, r->items, r->items[1] ? 2 : 1, arena, &out->rules[i]);
+    }
+}
+
+void weight_map_create(const struct weight_source *source, struct arena *arena, struct weight_map *out) {
+    const struct ready_map *ready = find_ready(source);
+    *out = (struct weight_map){.prefix = ""};
+    if (ready) {
+        add_ready(ready, arena, out);
+        return;
+    }
+    out->rules = arena_alloc(arena, (source->rules.count + 1) * sizeof *out->rules);
+    size_t at = 0;
+    for (size_t i = 0; i < source->rules.count; i++) {
+        const struct string_group *g = &source->rules.items[i];
+        parse_rule(g->name, source->map.items + at, g->count, arena, &out->rules[out->count++]);
+        at += g->count;
+    }
+}
+
+bool weight_source_is_mapped(const struct weight_source *source) {
+    return source->map.count || source->skip.count || source->is_partial;
+}
+
+/* ---- the config ---- */
+
+static const char *pattern_problem(const char *pattern) {
+    size_t long_ones, count = count_wildcards(pattern, &long_ones);
+    if (count > MAX_WILDCARDS) return "has more than 6 wildcards";
+    if (long_ones > MAX_LONG_WILDCARDS) return "has more than 2 wildcards '**'";
+    if (strstr(pattern, "***")) return "has three '*' in a row; '*' is any text without a dot, '**' any text";
+    return *pattern ? NULL : "is empty";
+}
+
+/* Whether a word of a rule is probably a wrong operation: names have no spaces. */
+static const char *rule_problem(const struct weight_rule *rule, size_t item_count) {
+    size_t unused, wildcards = count_wildcards(rule->pattern, &unused);
+    if (rule->target_count == 0)
+        return item_count == 1 && !rule->layout && !rule->parts && rule->row_to_add < 0 ? NULL : "names no parameter";
+    for (size_t i = 0; i < rule->target_count; i++) {
+        if (strchr(rule->targets[i], ' ') || !*rule->targets[i])
+            return "has an operation that does not exist; they are transpose, as is, reshape, part K of N, add row K, "
+                   "and skip alone";
+        if (count_wildcards(rule->targets[i], &unused) > wildcards) return "has more wildcards than its pattern";
+    }
+    if (rule->parts && (rule->part < 1 || rule->part > rule->parts)) return "has a part that is not from 1 to N";
+    if (rule->target_count > 1 && (rule->parts || rule->row_to_add >= 0 || rule->layout == LAYOUT_RESHAPED))
+        return "divides a tensor among several parameters, so it cannot also have part, add row or reshape";
+    if (rule->row_to_add >= 0 && (rule->parts || rule->layout)) return "has another operation beside add row";
+    return NULL;
+}
+
+static void check_rules(const struct weight_source *c, const struct node *map, const char *path,
+                        struct problems *problems) {
+    size_t at = 0;
+    for (size_t i = 0; i < c->rules.count; i++) {
+        const struct string_group *g = &c->rules.items[i];
+        struct arena *arena = arena_create();
+        struct weight_rule rule;
+        parse_rule(g->name, c->map.items + at, g->count, arena, &rule);
+        const char *problem = pattern_problem(g->name), *what = "the pattern";
+        if (!problem) {
+            problem = rule_problem(&rule, g->count);
+            what = "the rule of";
+        }
+        if (problem) problems_add(problems, map->key_places[i], path, "%s '%s' %s", what, g->name, problem);
+        arena_destroy(arena);
+        at += g->count;
+    }
+}
+
+static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct weight_source *c = config;
+    struct text key = {0}, names = {0};
+    const struct node *map = node_get(where, "map");
+    text_printf(&key, "%s.map", path);
+    if (!c->file && where->count) problems_add(problems, where->place, path, "file is missing; the file of weights");
+    for (size_t i = 0; weight_maps[i].name; i++) text_printf(&names, "%s%s", i ? ", " : "", weight_maps[i].name);
+    if (map && c->rules.count)
+        check_rules(c, map, text_string(&key), problems);
+    else if (map && c->map.count && !find_ready(c))
+        problems_add(problems, map->place, text_string(&key),
+                     "'%s' is no map; expected one of %s, or a mapping from patterns to names", c->map.items[0],
+                     text_string(&names));
+    for (size_t i = 0; i < c->skip.count; i++) {
+        const char *problem = pattern_problem(c->skip.items[i]);
+        if (problem)
+            problems_add(problems, node_get(where, "skip")->place, path, "skip: the pattern '%s' %s", c->skip.items[i],
+                         problem);
+    }
+    text_free(&key);
+    text_free(&names);
+}
+
+static const struct schema_row rows[] = {
+    {.key = "file",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct weight_source, file),
+     .fallback = "null",
+     .doc =
+         "A safetensors file, a state_dict that torch.save wrote, or a checkpoint of ddptrain. The prefixes `module.` "
+         "(DistributedDataParallel) and `_orig_mod.` (torch.compile) of names are removed."},
+    {.key = "map",
+     .type = SCHEMA_STRING_LIST,
+     .offset = FIELD(struct weight_source, map),
+     .groups_offset = FIELD(struct weight_source, rules),
+     .fallback = "null",
+     .doc = "Names and layouts of a file of another program (docs/pytorch.md): `gpt2`, `llama`, `bert` or `vit` for "
+            "Hugging "
+            "Face's models, `resnet` for torchvision's; or rules `pattern: name` or `pattern: [name, transpose]`."},
+    {.key = "skip",
+     .type = SCHEMA_STRING_LIST,
+     .offset = FIELD(struct weight_source, skip),
+     .fallback = "null",
+     .doc = "Tensors of the file that are not used, as patterns: `*` is any text without a dot, `**` any text."},
+    {.key = "partial",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct weight_source, is_partial),
+     .fallback = "false",
+     .doc =
+         "Parameters without a tensor keep their initial values, and tensors without a parameter are not used, instead "
+         "of an error; both are printed."},
+    {0},
+};
+
+const struct schema weight_source_schema = {
+    .name = "model.init_from", .size = sizeof(struct weight_source), .rows = rows, .shorthand = "file", .check = check};
