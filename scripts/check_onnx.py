@@ -30,8 +30,14 @@ def run(path, inputs):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    dtype = {"tensor(int64)": "i8", "tensor(float)": "f4"}[session.get_inputs()[0].type]
-    return session.run(None, {"inputs": inputs.astype(dtype)})[0]
+    feeds, at, rows = {}, 0, inputs.reshape(len(inputs), -1)
+    for value in session.get_inputs():  # several: parts of a row, one after another
+        shape = value.shape[1:]
+        dtype = {"tensor(int64)": "i8", "tensor(float)": "f4"}[value.type]
+        feeds[value.name] = rows[:, at:at + int(np.prod(shape))].reshape(-1, *shape).astype(dtype)
+        at += int(np.prod(shape))
+    outputs = session.run(None, feeds)
+    return outputs[0] if len(outputs) == 1 else np.concatenate([y.reshape(len(y), -1) for y in outputs], 1)
 
 
 def difference(got, expected):
@@ -54,6 +60,8 @@ def models(binary):
                 f["x"], f["y"] = x, r.normal(size=(12, outputs)).astype("f4")
             yield name + scale, x, (f"dataset: {{path: data.h5{scale}}}\nsampler: {{batch_size: 4}}\nmodel: {{layers: {layers}}}\nloss: mse\n"
                                     "optimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 1}\n")
+    for scale in ("", ", scale: standard", ", divide: 3"):
+        yield "named" + scale, test_export_c.write_named("."), test_export_c.NAMED.replace("SCALE", scale)
     text = "to be or not to be, that is the question. " * 30
     known = sorted(set(text))
     with open("text.txt", "w", encoding="utf-8") as f:

@@ -156,6 +156,23 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
+static void add_range(struct c_file *c, const char *what, const char *name, size_t first, size_t size,
+                      struct text *out) {
+    text_printf(out, " * %s %zu to %zu: %s\n", what, first, first + size - 1, c_table_comment(c, name));
+}
+
+/* Which elements of a row the inputs and outputs with names are. */
+static void add_names(struct c_file *c, struct text *out) {
+    const struct model *model = c->m->model;
+    for (size_t i = 0; i < model->step_count; i++) {
+        if (!model->steps[i].layer) continue;
+        struct operation op = operation_of(model->steps[i].layer);
+        if (op.kind == OPERATION_INPUT) add_range(c, "inputs", op.name, op.start, op.end - op.start, out);
+    }
+    for (size_t i = 0; i < model->output_count; i++)
+        add_range(c, "outputs", c->m->outputs.items[i], model->outputs[i].first, model->outputs[i].size, out);
+}
+
 static void add_header(struct c_file *c, struct text *out) {
     const struct export_model *m = c->m;
     bool is_prepared = c->pieces[0].size > 0, are_tokens = m->model->in.is_tokens;
@@ -174,6 +191,7 @@ static void add_header(struct c_file *c, struct text *out) {
         text_add(out, "\n/* The name of each input. */\nextern const char *const model_columns[MODEL_INPUTS];\n");
     text_printf(out, "\n/* Computes outputs (MODEL_OUTPUTS) for one row of inputs (MODEL_INPUTS), %s.\n",
                 are_tokens ? "the numbers of tokens" : "as they are in the dataset");
+    add_names(c, out);
     text_printf(out, " * 0; 1 without memory%s. Thread-safe. */\n",
                 are_tokens ? "; 2 for a token that the model does not have" : "");
     text_printf(out, "int model_predict(const %s *inputs, float *outputs);\n", input_type(c));

@@ -31,6 +31,8 @@ const char *c_table_param(struct c_file *c, size_t index, enum c_layout layout, 
 const char *c_table_norm(struct c_file *c, const struct operation *op, size_t channels, enum c_layout layout);
 /* Cosines and sines of a rotation: (tokens, head_size / 2, 2). */
 const char *c_table_angles(struct c_file *c, const struct operation *op, size_t tokens);
+/* A name that may stand in a comment. */
+const char *c_table_comment(struct c_file *c, const char *name);
 /* "static const double name[] = {...};" */
 void c_table_doubles(struct c_file *c, const char *name, const double *values, size_t count);
 

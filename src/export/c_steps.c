@@ -204,6 +204,20 @@ static void add_slice(const struct call *call) {
                 size_along(&layer->in, call->op->dimension) * inner, call->y, count * inner, outer, count * inner);
 }
 
+static void add_input(const struct call *call) {
+    size_t size = call->op->end - call->op->start;
+    add_columns(call, arena_printf(call->c->arena, "%s + %zu", call->x, call->op->start), size, call->y, size, 1, size);
+}
+
+static void add_outputs(const struct call *call) {
+    size_t at = 0;
+    for (size_t i = 0; i < call->layer->in_count; i++) {
+        size_t size = shape_elements(&call->layer->ins[i]);
+        add_columns(call, call->inputs[i], size, arena_printf(call->c->arena, "%s + %zu", call->y, at), size, 1, size);
+        at += size;
+    }
+}
+
 static void add_product(const struct call *call) {
     text_printf(use(call, C_multiply), "    multiply(%s, %s, %s, %zu);\n", call->inputs[0], call->inputs[1], call->y,
                 call->layer->out_size);
@@ -300,6 +314,8 @@ static void (*const writers[OPERATION_KINDS])(const struct call *call) = {
     [OPERATION_UPSAMPLE] = add_upsample,
     [OPERATION_ROTATE] = add_rotation,
     [OPERATION_RECURRENT] = add_recurrent,
+    [OPERATION_INPUT] = add_input,
+    [OPERATION_OUTPUTS] = add_outputs,
 };
 
 void c_step_add(struct c_file *c, const struct layer *layer, const struct operation *op, const char *const *inputs,

@@ -57,8 +57,7 @@ static const char *name_of(struct c_file *c, const void *values, enum c_layout l
     return arena_printf(c->arena, "table_%zu", i);
 }
 
-/* The name of a parameter in a comment. */
-static const char *comment_of(struct c_file *c, const char *name) {
+const char *c_table_comment(struct c_file *c, const char *name) {
     char *comment = arena_copy(c->arena, name);
     for (char *at = comment; *at; at++)
         if (*at == '*' || *at == '/' || *at == '\\' || *at == '?' || (unsigned char)*at < 32) *at = '_';
@@ -75,7 +74,8 @@ const char *c_table_param(struct c_file *c, size_t index, enum c_layout layout, 
     float *ordered = layout == C_PLAIN ? NULL : malloc(param->count * sizeof *ordered);
     if (ordered && layout == C_LINEAR) order_linear(values, ordered, (size_t)param->shape[0], (size_t)param->shape[1]);
     if (ordered && layout == C_CONVOLUTION) order_convolution(values, ordered, &op->convolution);
-    add_table(&c->tables, "float", name, comment_of(c, param->name), ordered ? ordered : values, NULL, param->count);
+    add_table(&c->tables, "float", name, c_table_comment(c, param->name), ordered ? ordered : values, NULL,
+              param->count);
     free(ordered);
     return name;
 }

@@ -202,27 +202,43 @@ static bool has_one_output(const struct config *config) {
     return !keys->output || (last && last->name && strcmp(last->name, keys->output) == 0);
 }
 
-/* An exported model takes one input and gives one output. */
-static status check_names(const struct export_source *source, const struct config *config) {
-    const char *what = config->dataset.input_groups.count > 0 ? "named inputs (dataset.inputs)"
-                       : has_one_output(config)               ? NULL
-                                                              : "several outputs (losses)";
-    return what ? status_new(STATUS_USAGE,
-                             "%s: the model has %s, and only --format safetensors and pt can be written for it yet",
-                             source->path, what)
-                : OK;
+/* A model with named inputs or several outputs. Their shapes are those of the dataset. */
+static status plan_named(const struct export_source *source, struct export_model *m) {
+    struct dataset_config config = m->config->dataset;
+    struct dataset *dataset;
+    bool are_features = false;
+    TRY(read_columns(source, m, &are_features));
+    config.without_targets = true;
+    config.input_targets.count = 0;
+    status s = dataset_open(&config, false, true, &dataset);
+    if (s)
+        return status_prefix(
+            s, "the shapes of the model's inputs are not in the checkpoint, and the dataset cannot be read");
+    m->divide = dataset_divide(dataset);
+    s = config_plan_model(m->config, dataset_info(dataset), &m->model);
+    dataset_close(dataset);
+    TRY(s);
+    struct string_list *names = &m->outputs;
+    names->items = arena_alloc(source->arena, (m->config->losses.count + 1) * sizeof *names->items);
+    for (size_t i = 0; i < m->config->losses.count; i++)
+        names->items[names->count++] = objective_name(&m->config->losses.items[i]);
+    return OK;
+}
+
+static status plan_model(const struct export_source *source, struct export_model *m) {
+    struct shape shape = {0};
+    if (m->config->dataset.input_groups.count > 0 || !has_one_output(m->config)) return plan_named(source, m);
+    TRY(find_shape(source, m, &shape));
+    return model_plan(&m->config->model, &shape, &m->model);
 }
 
 status export_model_open(const struct export_source *source, struct export_model *out) {
-    struct shape shape = {0};
     *out = (struct export_model){.divide = 1};
     TRY(read_config(source, out));
     TRY(check_targets(source));
-    TRY(check_names(source, out->config));
     if (out->config->dataset.divide > 0) out->divide = out->config->dataset.divide;
     TRY(read_labels(source, out));
-    TRY(find_shape(source, out, &shape));
-    TRY(model_plan(&out->config->model, &shape, &out->model));
+    TRY(plan_model(source, out));
     TRY(check_layers(source, out->model));
     TRY(find_values(source, &out->model->params, &out->params));
     TRY(find_values(source, &out->model->buffers, &out->buffers));

@@ -14,6 +14,7 @@ struct export_model {
     const float **params;         /* (model->params.count) the values, owned by the checkpoint */
     const float **buffers;        /* (model->buffers.count) */
     struct string_list labels;    /* of the classes; count 0: none */
+    struct string_list outputs;   /* names of several outputs; count 0: one output without a name */
     struct string_list columns;   /* names of the inputs; count 0: none */
     double *mean, *scale, divide; /* x' = (x / divide - mean) / scale */
     size_t features;              /* of mean and scale: of each in_size / features adjacent inputs; 0: no scaling */

@@ -18,22 +18,27 @@ static const char *cast(struct onnx_graph *g, const char *x, enum onnx_type type
     return onnx_node1(g, "Cast", x, &attributes);
 }
 
-/* (features), or of a channel (channels, 1, ...) */
-static const char *scaler(struct onnx_graph *g, const char *name, const double *values) {
-    const struct shape *in = &g->m->model->in;
+/* The values of the scaler for an input that begins at element [first] of a row: (features) of it, or of a channel
+ * (channels, 1, ...); for one of several inputs all of them. */
+static const char *scaler(struct onnx_graph *g, const char *name, const double *values, const struct shape *in,
+                          size_t first) {
+    size_t row = shape_elements(&g->m->model->in), size = shape_elements(in);
     int64_t shape[MAX_DIMS] = {(int64_t)g->m->features};
     size_t dims = g->m->features == 1 ? 1 : (size_t)in->dims;
     for (size_t d = 1; d < dims; d++) shape[d] = 1;
-    return onnx_tensor(g, name, ONNX_DOUBLE, values, dims, shape);
+    if (size == row) return onnx_tensor(g, name, ONNX_DOUBLE, values, dims, shape);
+    double *own = arena_alloc(g->arena, size * sizeof *own);
+    for (size_t i = 0; i < size; i++) own[i] = values[(first + i) / (row / g->m->features)];
+    return onnx_tensor(g, NULL, ONNX_DOUBLE, own, (size_t)in->dims, in->size);
 }
 
-static const char *add_preparation(struct onnx_graph *g, const char *x) {
+static const char *add_preparation(struct onnx_graph *g, const char *x, const struct shape *in, size_t first) {
     const struct export_model *m = g->m;
     if (!m->features && !has_divisor(m)) return x;
     x = cast(g, x, ONNX_DOUBLE);
-    if (has_divisor(m)) x = onnx_node2(g, "Div", x, onnx_tensor(g, "input_divisor", ONNX_DOUBLE, &m->divide, 0, NULL));
-    if (m->features) x = onnx_node2(g, "Sub", x, scaler(g, "input_mean", m->mean));
-    if (m->features) x = onnx_node2(g, "Div", x, scaler(g, "input_scale", m->scale));
+    if (has_divisor(m)) x = onnx_node2(g, "Div", x, onnx_tensor(g, NULL, ONNX_DOUBLE, &m->divide, 0, NULL));
+    if (m->features) x = onnx_node2(g, "Sub", x, scaler(g, "input_mean", m->mean, in, first));
+    if (m->features) x = onnx_node2(g, "Div", x, scaler(g, "input_scale", m->scale, in, first));
     return cast(g, x, ONNX_FLOAT);
 }
 
@@ -49,23 +54,29 @@ static const char *value_of(struct onnx_graph *g, const char **values, size_t te
     return values[tensor] = value;
 }
 
-static const char *add_steps(struct onnx_graph *g) {
+static bool has_named_inputs(const struct export_model *m) { return m->config->dataset.input_groups.count > 0; }
+
+/* The value of each tensor. */
+static const char **add_steps(struct onnx_graph *g) {
     const struct model *model = g->m->model;
     const char **values = arena_alloc(g->arena, model->tensor_count * sizeof *values);
-    values[0] = add_preparation(g, "inputs");
+    if (!has_named_inputs(g->m)) values[0] = add_preparation(g, "inputs", &model->in, 0);
     for (size_t i = 0; i < model->step_count; i++) {
         const struct step *step = &model->steps[i];
         const char **inputs = arena_alloc(g->arena, step->in_count * sizeof *inputs);
         for (size_t n = 0; n < step->in_count; n++) inputs[n] = value_of(g, values, step->in[n]);
         if (step->layer) {
             struct operation op = operation_of(step->layer);
-            values[step->out] = onnx_operation(g, step->layer, &op, inputs);
+            if (op.kind == OPERATION_INPUT)
+                values[step->out] = add_preparation(g, op.name, &step->layer->out, op.start);
+            else if (op.kind != OPERATION_OUTPUTS)
+                values[step->out] = onnx_operation(g, step->layer, &op, inputs);
             continue;
         }
         const char *sum = onnx_node2(g, "Add", inputs[0], inputs[1]);
         values[step->out] = step->has_relu ? onnx_node1(g, "Relu", sum, NULL) : sum;
     }
-    return value_of(g, values, model->output);
+    return values;
 }
 
 /* ValueInfo: name 1, type 2 {tensor_type 1 {elem_type 1, shape 2 {dim 1 {dim_value 1, dim_param 2}}}} */
@@ -102,20 +113,55 @@ static void add_texts(struct text *out, const char *key, const struct string_lis
     text_free(&json);
 }
 
-/* Model: ir_version 1, producer_name 2, graph 7, opset_import 8 {version 2}. Graph: name 2, input 11, output 12. */
-static void add_model(struct onnx_graph *g, struct text *out) {
-    const struct model *model = g->m->model;
-    struct text graph = {0}, opset = {0}, node = {0};
-    const char *result = add_steps(g);
-    protobuf_string(&node, 1, result);
-    protobuf_string(&node, 2, "outputs");
+/* An output of the graph with a name of its own. */
+static void add_output(struct onnx_graph *g, const char *value, const char *name, const struct shape *shape,
+                       struct text *outputs) {
+    struct text node = {0};
+    protobuf_string(&node, 1, value);
+    protobuf_string(&node, 2, name);
     protobuf_string(&node, 4, "Identity");
     protobuf_message(&g->nodes, 1, &node);
+    add_value(outputs, 12, name, ONNX_FLOAT, shape);
+}
+
+static bool is_input(const struct export_model *m, const char *name) {
+    const struct string_groups *groups = &m->config->dataset.input_groups;
+    bool found = false;
+    for (size_t i = 0; i < groups->count; i++) found = found || strcmp(groups->items[i].name, name) == 0;
+    return found;
+}
+
+static void add_outputs(struct onnx_graph *g, const char **values, struct text *outputs) {
+    const struct model *model = g->m->model;
+    if (model->output_count == 0)
+        add_output(g, value_of(g, values, model->output), "outputs", &model->tensors[model->output].shape, outputs);
+    for (size_t i = 0; i < model->output_count; i++) {
+        const char *name = g->m->outputs.items[i];
+        if (is_input(g->m, name)) name = arena_printf(g->arena, "%s_output", name);
+        add_output(g, value_of(g, values, model->outputs[i].tensor), name, &model->outputs[i].shape, outputs);
+    }
+}
+
+static void add_inputs(const struct export_model *m, struct text *graph) {
+    const struct model *model = m->model;
+    if (!has_named_inputs(m)) add_value(graph, 11, "inputs", model->in.is_tokens ? ONNX_INT64 : ONNX_FLOAT, &model->in);
+    for (size_t i = 0; i < model->step_count; i++) {
+        if (!model->steps[i].layer) continue;
+        struct operation op = operation_of(model->steps[i].layer);
+        if (op.kind == OPERATION_INPUT) add_value(graph, 11, op.name, ONNX_FLOAT, &model->steps[i].layer->out);
+    }
+}
+
+/* Model: ir_version 1, producer_name 2, graph 7, opset_import 8 {version 2}. Graph: name 2, input 11, output 12. */
+static void add_model(struct onnx_graph *g, struct text *out) {
+    struct text graph = {0}, opset = {0}, outputs = {0};
+    add_outputs(g, add_steps(g), &outputs);
     text_add_bytes(&graph, g->nodes.data, g->nodes.length);
     protobuf_string(&graph, 2, g->m->name);
     if (g->tensors.length) text_add_bytes(&graph, g->tensors.data, g->tensors.length);
-    add_value(&graph, 11, "inputs", model->in.is_tokens ? ONNX_INT64 : ONNX_FLOAT, &model->in);
-    add_value(&graph, 12, "outputs", ONNX_FLOAT, &model->tensors[model->output].shape);
+    add_inputs(g->m, &graph);
+    text_add_bytes(&graph, outputs.data, outputs.length);
+    text_free(&outputs);
     protobuf_int(out, 1, IR_VERSION);
     protobuf_string(out, 2, "ddptrain");
     protobuf_message(out, 7, &graph);

@@ -48,7 +48,7 @@ void onnx_strings(struct text *attributes, const char *name, const char *const *
     protobuf_message(attributes, 5, &a);
 }
 
-static const char *new_name(struct onnx_graph *g) { return arena_printf(g->arena, "value_%zu", g->names++); }
+static const char *new_name(struct onnx_graph *g) { return arena_printf(g->arena, "/%zu", g->names++); }
 
 const char *onnx_node_output(struct onnx_graph *g, const char *op, size_t output, const char *const *inputs,
                              size_t count, struct text *attributes) {

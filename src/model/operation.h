@@ -34,6 +34,8 @@ enum operation_kind {
     OPERATION_UPSAMPLE,       /* each pixel pooling.window.kernel times; pooling: from the output to the input */
     OPERATION_ROTATE,         /* rotation: pairs of features by an angle for each position */
     OPERATION_RECURRENT,      /* weight: the first of its parameters; recurrent */
+    OPERATION_INPUT,          /* elements start to end - 1 of a row of all inputs, which have the name */
+    OPERATION_OUTPUTS,        /* a row of all outputs: its inputs, one after another */
     OPERATION_OTHER,          /* the type does not describe it */
     OPERATION_KINDS
 };
@@ -53,6 +55,7 @@ struct operation {
     bool is_causal;
     int dimension; /* of the shape of a row */
     size_t start, end;
+    const char *name;
     struct {
         size_t heads, head_size; /* the first features; the others do not change */
         double base;             /* pair i of a head is rotated by position * base^(-2i / head_size) */

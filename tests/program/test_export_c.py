@@ -55,6 +55,35 @@ LAYERS = {
 }
 
 
+# Two inputs and two outputs, one of which has the name of an input: config, inputs of a row.
+NAMED = """dataset: {path: data.h5, inputs: {image: x, table: z}, targets: {kind: c, value: y}SCALE}
+sampler: {batch_size: 4}
+model:
+  layers:
+    - conv2d: {out: 4, kernel_size: 3, from: image}
+    - flatten: {name: seen}
+    - linear: {out: 6, from: table, name: known}
+    - concat: {from: [seen, known]}
+    - relu
+    - linear: {out: 3, name: last}
+    - reshape: [3, 1]
+    - linear: {out: 2, name: pairs}
+losses: [{type: cross_entropy, output: last, target: kind, name: table}, {type: mse, output: pairs, target: value}]
+optimizer: {type: adam, lr: 0.01}
+train: {epochs: 1}
+"""
+
+
+def write_named(folder):
+    """The rows for NAMED; returns those of all inputs."""
+    import h5py
+    r = np.random.default_rng(2)
+    x, z = (r.normal(size=(12, *shape)).astype("f4") * 2 + 1 for shape in ((2, 5, 4), (5,)))
+    with h5py.File(os.path.join(folder, "data.h5"), "w") as f:
+        f["x"], f["z"], f["c"], f["y"] = x, z, np.arange(12) % 3, r.normal(size=(12, 3, 2)).astype("f4")
+    return np.concatenate([x.reshape(12, -1), z], 1)
+
+
 class ExportC(program.Case):
     def compile(self, name="m", compiler="gcc", flags=("-O2",)):
         if not shutil.which(compiler):
@@ -105,6 +134,21 @@ class ExportC(program.Case):
                 for compiler, flags in (("gcc", ("-O1",)), ("clang", ("-O1",))):
                     got = self.run_library(self.compile("m", compiler, flags), x, expected.shape[1])
                     self.compare(got, expected, f"{name} {compiler} {flags}")
+
+    def test_named_inputs_and_several_outputs(self):
+        for scale in ("", ", scale: standard", ", divide: 3"):
+            with self.subTest(scale):
+                rows = write_named(self.folder)
+                self.write("test.yaml", NAMED.replace("SCALE", scale))
+                self.run_program("test.yaml", "--fresh")
+                self.run_program("export", "runs/test", "--out", "m.c")
+                self.compare(self.run_library(self.compile(), rows, 9), self.predictions(), scale)
+                header = self.read("m.h")
+                for line in ("inputs 0 to 39: image", "inputs 40 to 44: table", "outputs 0 to 2: table", "outputs 3 to 8: pairs"):
+                    self.assertIn(f"\n * {line}\n", header)
+        os.remove(self.path("data.h5"))
+        _, err = self.run_program("export", "runs/test", "--out", "m.c", code=DATA)
+        self.assertIn("the shapes of the model's inputs are not in the checkpoint, and the dataset cannot be read: ", err)
 
     def test_flags_do_not_change_bits(self):
         x = self.train(*LAYERS["activations"])

@@ -113,6 +113,17 @@ class ExportOnnx(program.Case):
         self.assertEqual(list(graph.tensors), ["wte.weight"])
         self.assertEqual([n[0] for n in graph.nodes], ["Gather", "Transpose", "MatMul", "Identity"])
 
+    def test_named_inputs_and_several_outputs(self):
+        test_export_c.write_named(self.folder)
+        self.write("test.yaml", test_export_c.NAMED.replace("SCALE", ", scale: standard"))
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.onnx")
+        graph = Graph(self.path("m.onnx"))
+        self.assertEqual(graph.inputs, {"image": (1, ["batch", 2, 5, 4]), "table": (1, ["batch", 5])})
+        self.assertEqual(graph.outputs, {"table_output": (1, ["batch", 3]), "pairs": (1, ["batch", 3, 2])})
+        results = [r for n in graph.nodes for r in n[2]]
+        self.assertEqual(len(set(results)), len(results))
+
     def test_refused(self):
         self.train((4,), 3, "[{linear: 3}, {batch_norm: {track_running_stats: false}}]")
         _, err = self.run_program("export", "runs/test", "--out", "m.onnx", code=USAGE)

@@ -24,12 +24,21 @@ static void backward_input(const struct layer *layer, const struct pass *pass, c
     (void)layer, (void)pass, (void)x, (void)y, (void)dy, (void)dx;
 }
 
+static void describe_input(const struct layer *layer, struct operation *to) {
+    const struct model_input *input = layer->config;
+    to->kind = OPERATION_INPUT;
+    to->name = input->name;
+    to->start = input->first;
+    to->end = input->first + layer->out_size;
+}
+
 const struct layer_type layer_input = {
     .variant = {"input", NULL, "One of several inputs."},
     .ignores = IGNORES_X_AND_Y,
     .plan = plan_input,
     .forward = forward_input,
     .backward = backward_input,
+    .describe = describe_input,
 };
 
 /* ---- outputs: a row of all outputs ---- */
@@ -68,6 +77,11 @@ static void outputs_backward(const struct layer *layer, const struct pass *pass,
     copy_outputs(layer, pass, NULL, NULL, dy, dx);
 }
 
+static void describe_outputs(const struct layer *layer, struct operation *to) {
+    (void)layer;
+    to->kind = OPERATION_OUTPUTS;
+}
+
 const struct layer_type layer_outputs = {
     .variant = {"outputs", NULL, "Several outputs one after another."},
     .joins = true,
@@ -75,4 +89,5 @@ const struct layer_type layer_outputs = {
     .plan = plan_outputs,
     .join = join_outputs,
     .join_backward = outputs_backward,
+    .describe = describe_outputs,
 };
