@@ -150,7 +150,8 @@ static bool add_open_quotes(struct reader *reader, const char *problem) {
 
 static void add_yaml_problem(struct reader *reader) {
     const yaml_parser_t *yaml = &reader->yaml;
-    const char *problem = yaml->problem ? yaml->problem : "out of memory";
+    if (!yaml->problem) status_exit_without_memory();
+    const char *problem = yaml->problem;
     struct place place = place_at(reader, yaml->problem_mark.line + 1, yaml->problem_mark.column + 1);
     bool is_colon = strcmp(problem, "mapping values are not allowed in this context") == 0 ||
                     strcmp(problem, "could not find expected ':'") == 0;
@@ -498,10 +499,7 @@ struct node *document_parse_tree(const char *bytes, size_t size, struct place pl
     if (!check_characters(&reader, bytes, size)) return NULL;
     reader.bytes = bytes;
     reader.size = size;
-    if (!yaml_parser_initialize(&reader.yaml)) {
-        problems_add(problems, place, NULL, "out of memory");
-        return NULL;
-    }
+    if (!yaml_parser_initialize(&reader.yaml)) status_exit_without_memory();
     yaml_parser_set_encoding(&reader.yaml, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&reader.yaml, (const unsigned char *)bytes, size);
     struct node *root = read_stream(&reader);

@@ -68,7 +68,7 @@ static void run_child(hdf5_look *look, void *context, int out, pid_t parent, con
     setrlimit(RLIMIT_CORE, &core);
     limit_memory();
     be_killed_first();
-    send_report(out, look(context));
+    send_report(out, status_catch_memory(look, context)); /* not that of the parent, of which this is a copy */
 }
 
 /* ---- in the parent ---- */

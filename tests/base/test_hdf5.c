@@ -1,4 +1,5 @@
 /* hdf5_try_in_child: a crash of the child is a failure, and the caller continues. ctest-labels: unit */
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,6 +132,26 @@ static status read_score(void *unused) {
 START_TEST(the_child_is_killed_first) { ck_ok(hdf5_try_in_child("a.h5", read_score, NULL)); }
 END_TEST
 
+static void *enter_and_leave(void *unused) {
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    hdf5_leave(&silence);
+    return unused;
+}
+
+/* Else the other thread would wait for ever. */
+START_TEST(a_lock_that_was_left_behind_is_released) {
+    struct hdf5_silence outer, inner;
+    pthread_t other;
+    hdf5_enter(&outer);
+    hdf5_enter(&inner);
+    hdf5_leave_all();
+    hdf5_leave_all(); /* does nothing */
+    ck_assert_int_eq(pthread_create(&other, NULL, enter_and_leave, NULL), 0);
+    ck_assert_int_eq(pthread_join(other, NULL), 0);
+}
+END_TEST
+
 TESTS("hdf5", the_child_contains_a_crash, the_child_is_a_copy, the_child_ignores_stop_requests,
       an_unknown_exit_status_is_a_failure, a_failure_of_the_child_is_returned, a_child_that_hangs_is_killed,
-      the_child_has_a_limit_of_memory, the_child_is_killed_first)
+      the_child_has_a_limit_of_memory, the_child_is_killed_first, a_lock_that_was_left_behind_is_released)

@@ -47,5 +47,27 @@ START_TEST(a_small_block_ends_the_process) {
 }
 END_TEST
 
+static status fail_twice(void *context) {
+    int *calls = context;
+    if (++*calls > 1) status_exit_without_memory();
+    ck_failure(status_catch_memory(fail_twice, context), STATUS_MEMORY, "no memory");
+    status_exit_without_memory();
+}
+
+static status succeed(void *context) {
+    (void)context;
+    return status_new(STATUS_DATA, "a sentence");
+}
+
+/* In a library: also in a call within a call, and the failures of the work pass through. */
+START_TEST(a_small_block_is_a_status_for_a_library) {
+    int calls = 0;
+    ck_failure(status_catch_memory(fail_twice, &calls), STATUS_MEMORY, "no memory");
+    ck_assert_int_eq(calls, 2);
+    ck_failure(status_catch_memory(succeed, NULL), STATUS_DATA, "a sentence");
+}
+END_TEST
+
 TESTS("status", a_lack_of_memory_has_one_sentence, a_lack_of_memory_ends_as_other_failures_of_the_system,
-      only_failures_of_the_system_may_be_passed_over, a_small_block_ends_the_process)
+      only_failures_of_the_system_may_be_passed_over, a_small_block_ends_the_process,
+      a_small_block_is_a_status_for_a_library)
