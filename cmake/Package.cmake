@@ -49,6 +49,17 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS TRUE)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS TRUE) # of libddptrain_predict.so
+file(WRITE ${CMAKE_BINARY_DIR}/debian/triggers "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/debian/triggers)
+# One package for a program, its library and the header: it is not split as those of Debian's archive.
+file(WRITE ${CMAKE_BINARY_DIR}/debian/overrides
+     "ddptrain: package-name-doesnt-match-sonames libddptrain-predict0
+ddptrain: link-to-shared-library-in-wrong-package *libddptrain_predict.so*
+# written by CPack
+ddptrain: maintscript-calls-ldconfig *
+")
+install(FILES ${CMAKE_BINARY_DIR}/debian/overrides DESTINATION ${share}/lintian/overrides RENAME ddptrain)
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "python3-h5py, hdf5-tools")
 file(READ ${CMAKE_SOURCE_DIR}/LICENSE license_text)
 string(REPLACE "\n" "\n " license_text "${license_text}")

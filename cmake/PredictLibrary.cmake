@@ -4,7 +4,7 @@ file(GLOB predict_sources CONFIGURE_DEPENDS src/predict/*.c)
 add_library(ddptrain_predict SHARED ${predict_sources})
 target_compile_definitions(ddptrain_predict PRIVATE DDPTRAIN_VERSION="${PROJECT_VERSION}")
 target_link_libraries(ddptrain_predict PRIVATE train)
-target_link_options(ddptrain_predict PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/src/predict/symbols.map -Wl,--wrap=stderr -Wl,--wrap=stdout -Wl,--no-undefined)
+target_link_options(ddptrain_predict PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/src/predict/symbols.map -Wl,--wrap=stderr -Wl,--wrap=stdout -Wl,--wrap=exit -Wl,--no-undefined)
 set_target_properties(ddptrain_predict PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS
                       ${CMAKE_SOURCE_DIR}/src/predict/symbols.map LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 if(TARGET ddptrain_onednn)
