@@ -10,7 +10,8 @@
  * Failures. A function that can fail returns enum ddptrain_status and writes one sentence to [message]
  * (message_size bytes, NUL-terminated, truncated if it is longer; NULL or 0: not wanted; "" after success). Results are
  * undefined after a failure. The library never ends the process, prints nothing and handles no signals. Where memory
- * for a small allocation is missing, what the call had allocated is lost.
+ * for a small allocation is missing, what the call had allocated is lost (libhdf5 may crash without memory, which
+ * concerns ddptrain_model_open only).
  *
  * Threads. Any number of threads may predict with one model at the same time; no lock is held while they compute. Each
  * takes an own set of activations, which is made when it is first needed and kept until ddptrain_model_close; the

@@ -264,6 +264,15 @@ class Failures(Embed):
         program.without_datasets(self.checkpoints("runs/titanic")[-1], "data/inputs")
         self.check(self.embed("runs/titanic", "table", *self.table(columns)), *expected)
 
+    @unittest.skipIf(SANITIZER, "the sanitizer has allocations of its own")
+    def test_missing_memory(self):
+        """A prediction without memory says so, and the next one works."""
+        self.train_wine()
+        tries = self.build(os.path.join(SOURCE, "tests/program/embed_memory.c"), "tries")
+        done = subprocess.run([tries, "runs/test", "13", "60"], cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertGreaterEqual(int(done.stdout), 3)
+
 
 class Languages(Embed):
     def test_cpp(self):
