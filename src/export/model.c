@@ -1,5 +1,6 @@
-/* The model is planned from the config in the checkpoint. A checkpoint does not contain the shape of its inputs, so
- * that is taken from the first of these that knows it: the vocabulary, the columns, the dataset, the first weight. */
+/* The model is planned from the config in the checkpoint. The shape of the inputs is that of data/inputs; a checkpoint
+ * of an earlier version does not have it, and it is taken from the first of these that knows it: the vocabulary, the
+ * columns, the dataset, the first weight. */
 #include "export/model.h"
 
 #include <ctype.h>
@@ -9,6 +10,7 @@
 
 #include "data/vocabulary.h"
 #include "train/column_names.h"
+#include "train/input_layout_json.h"
 #include "train/labels.h"
 #include "train/preparation_json.h"
 
@@ -107,6 +109,17 @@ static status dataset_shape_of(struct export_model *m, struct shape *shape) {
     return OK;
 }
 
+/* The inputs as the checkpoint describes them. */
+static status read_layout(const struct export_source *source, struct export_model *m, struct dataset_info *info,
+                          bool *is_known) {
+    struct input_layout layout;
+    TRY(input_layout_read(source->arena, source->checkpoint, &layout, is_known));
+    if (!*is_known) return OK;
+    *info = input_layout_info(&layout);
+    m->divide = layout.divide;
+    return OK;
+}
+
 /* A vector of as many values as the first matrix has columns, if the model then has the shapes of the file. */
 static const struct named_tensor *first_matrix(const struct export_source *source) {
     for (size_t i = 0; i < source->tensor_count; i++)
@@ -115,10 +128,16 @@ static const struct named_tensor *first_matrix(const struct export_source *sourc
 }
 
 static status find_shape(const struct export_source *source, struct export_model *m, struct shape *shape) {
+    struct dataset_info info;
     bool is_known = false, are_features = false;
     TRY(tokens_shape(source, m, shape, &is_known));
     if (is_known) return OK;
     TRY(read_columns(source, m, &are_features));
+    TRY(read_layout(source, m, &info, &is_known));
+    if (is_known) {
+        *shape = dataset_shape(&info);
+        return OK;
+    }
     *shape = (struct shape){.dims = 1, .size = {(int64_t)m->columns.count}};
     if (are_features) return OK;
     status s = dataset_shape_of(m, shape);
@@ -202,12 +221,9 @@ static bool has_one_output(const struct config *config) {
     return !keys->output || (last && last->name && strcmp(last->name, keys->output) == 0);
 }
 
-/* A model with named inputs or several outputs. Their shapes are those of the dataset. */
-static status plan_named(const struct export_source *source, struct export_model *m) {
+static status plan_by_dataset(struct export_model *m) {
     struct dataset_config config = m->config->dataset;
     struct dataset *dataset;
-    bool are_features = false;
-    TRY(read_columns(source, m, &are_features));
     config.without_targets = true;
     config.input_targets.count = 0;
     status s = dataset_open(&config, false, true, &dataset);
@@ -217,7 +233,16 @@ static status plan_named(const struct export_source *source, struct export_model
     m->divide = dataset_divide(dataset);
     s = config_plan_model(m->config, dataset_info(dataset), &m->model);
     dataset_close(dataset);
-    TRY(s);
+    return s;
+}
+
+/* A model with named inputs or several outputs. */
+static status plan_named(const struct export_source *source, struct export_model *m) {
+    struct dataset_info info;
+    bool is_known, are_features;
+    TRY(read_columns(source, m, &are_features));
+    TRY(read_layout(source, m, &info, &is_known));
+    TRY(is_known ? config_plan_model(m->config, &info, &m->model) : plan_by_dataset(m));
     struct string_list *names = &m->outputs;
     names->items = arena_alloc(source->arena, (m->config->losses.count + 1) * sizeof *names->items);
     for (size_t i = 0; i < m->config->losses.count; i++)

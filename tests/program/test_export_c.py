@@ -146,7 +146,11 @@ class ExportC(program.Case):
                 header = self.read("m.h")
                 for line in ("inputs 0 to 39: image", "inputs 40 to 44: table", "outputs 0 to 2: table", "outputs 3 to 8: pairs"):
                     self.assertIn(f"\n * {line}\n", header)
+        code = self.read("m.c")
         os.remove(self.path("data.h5"))
+        self.run_program("export", "runs/test", "--out", "m.c")
+        self.assertEqual(self.read("m.c"), code)
+        program.without_datasets(self.checkpoints()[-1], "data/inputs")
         _, err = self.run_program("export", "runs/test", "--out", "m.c", code=DATA)
         self.assertIn("the shapes of the model's inputs are not in the checkpoint, and the dataset cannot be read: ", err)
 
@@ -229,6 +233,7 @@ class ExportC(program.Case):
         _, err = self.run_program("export", "runs/test", "--out", "m.cpp", "--format", "c", code=USAGE)
         self.assertIn("--out: the file of format c must end in .c, because a header .h is written, too; got 'm.cpp'", err)
         os.remove(self.path("data.h5"))
+        program.without_datasets(self.checkpoints()[-1], "data/inputs")
         _, err = self.run_program("export", "runs/test", "--out", "m.c", code=DATA)
         self.assertIn("the shape of the model's inputs is not in the checkpoint, and the dataset cannot be read: ", err)
         self.assertFalse(os.path.exists(self.path("m.c")) or os.path.exists(self.path("m.h")))
