@@ -81,6 +81,18 @@ static void add_sum(struct c_file *c, const struct step *step) {
     text_printf(&c->steps, "    relu(%s, %s, %zu);\n", y, y, size);
 }
 
+/* The outputs in the unit of the targets, in double as predict computes them. */
+static void add_target_scale(struct c_file *c) {
+    const struct target_scale *scale = c->m->target_scale;
+    const char *value = "expm1((double)outputs[i])";
+    if (scale->type != TARGET_SCALE_LOG1P) {
+        c_table_doubles(c, "target_scale", scale->scale, scale->size);
+        c_table_doubles(c, "target_mean", scale->mean, scale->size);
+        value = "((double)outputs[i] * target_scale[i] + target_mean[i])";
+    }
+    text_printf(&c->steps, "    for (i = 0; i < %zu; i++) outputs[i] = (float)%s;\n", scale->size, value);
+}
+
 static void add_steps(struct c_file *c) {
     const struct model *model = c->m->model;
     for (size_t i = 0; i < model->step_count; i++) {
@@ -98,6 +110,7 @@ static void add_steps(struct c_file *c) {
     }
     if (resolve(c, model->output) == 0)
         text_printf(&c->steps, "    memcpy(outputs, %s, %zu * sizeof *outputs);\n", expression(c, 0), model->out_size);
+    if (c->m->target_scale) add_target_scale(c);
 }
 
 /* x = (float)((x / divide - mean) / scale) in double, as the dataset does it */
@@ -254,8 +267,8 @@ static void add_source(struct c_file *c, const char *header, struct text *out) {
     add_strings(out, "model_labels", &c->m->labels);
     add_strings(out, "model_columns", &c->m->columns);
     text_printf(out, "INLINE int run(%s) {\n%s%s%s%s    return 0;\n}\n\n", parameters,
-                is_prepared ? "    size_t i;\n" : "", c->work ? "" : "    (void)work;\n", text_string(&preparation),
-                text_string(&c->steps));
+                is_prepared || c->m->target_scale ? "    size_t i;\n" : "", c->work ? "" : "    (void)work;\n",
+                text_string(&preparation), text_string(&c->steps));
     text_printf(out, dispatch, parameters, arguments, parameters, arguments, arguments);
     add_entry(c, out, "model_predict", input_type(c), is_prepared ? "inputs, NULL, outputs" : "inputs, outputs");
     if (is_prepared) text_add(out, "\n");

@@ -13,6 +13,7 @@
 #include "train/input_layout_json.h"
 #include "train/labels.h"
 #include "train/preparation_json.h"
+#include "train/target_scale_json.h"
 
 /* ---- texts ---- */
 
@@ -43,20 +44,6 @@ static status read_labels(const struct export_source *source, struct export_mode
     status s = text ? labels_read(source->arena, text, &m->labels) : OK;
     free(text);
     return s;
-}
-
-/* Outputs in another unit than the file's would be taken for predictions. */
-static status check_targets(const struct export_source *source) {
-    char *text = NULL;
-    TRY(read_text(source, "data/target_scale", &text));
-    bool is_scaled = text != NULL;
-    free(text);
-    if (!is_scaled) return OK;
-    return status_new(
-        STATUS_USAGE,
-        "%s: its targets are scaled (dataset.target_scale), which this format does not contain; export the "
-        "weights as safetensors, whose metadata has the scale",
-        source->path);
 }
 
 static status read_columns(const struct export_source *source, struct export_model *m, bool *are_features) {
@@ -257,16 +244,23 @@ static status plan_model(const struct export_source *source, struct export_model
     return model_plan(&m->config->model, &shape, &m->model);
 }
 
+static status read_target_scale(const struct export_source *source, struct export_model *m) {
+    TRY(target_scale_read(source->arena, source->checkpoint, &m->target_scale));
+    if (!m->target_scale || m->target_scale->size == m->model->out_size) return OK;
+    return status_new(STATUS_DATA, "%s: data/target_scale does not fit the outputs; the file was changed",
+                      source->path);
+}
+
 status export_model_open(const struct export_source *source, struct export_model *out) {
     *out = (struct export_model){.divide = 1};
     TRY(read_config(source, out));
-    TRY(check_targets(source));
     if (out->config->dataset.divide > 0) out->divide = out->config->dataset.divide;
     TRY(read_labels(source, out));
     TRY(plan_model(source, out));
     TRY(check_layers(source, out->model));
     TRY(find_values(source, &out->model->params, &out->params));
     TRY(find_values(source, &out->model->buffers, &out->buffers));
+    TRY(read_target_scale(source, out));
     return read_scaler(source, out);
 }
 

@@ -3,6 +3,7 @@
 #ifndef EXPORT_MODEL_H
 #define EXPORT_MODEL_H
 
+#include "data/target_scale.h"
 #include "export/formats.h"
 #include "model/model.h"
 #include "train/config.h"
@@ -10,15 +11,16 @@
 struct export_model {
     struct config_file *file;
     const struct config *config;
-    struct model *model;          /* planned; it has no memory */
-    const float **params;         /* (model->params.count) the values, owned by the checkpoint */
-    const float **buffers;        /* (model->buffers.count) */
-    struct string_list labels;    /* of the classes; count 0: none */
-    struct string_list outputs;   /* names of several outputs; count 0: one output without a name */
-    struct string_list columns;   /* names of the inputs; count 0: none */
-    double *mean, *scale, divide; /* x' = (x / divide - mean) / scale */
-    size_t features;              /* of mean and scale: of each in_size / features adjacent inputs; 0: no scaling */
-    const char *name;             /* of the run, only letters, digits, '.', '_' and '-' */
+    struct model *model;               /* planned; it has no memory */
+    const float **params;              /* (model->params.count) the values, owned by the checkpoint */
+    const float **buffers;             /* (model->buffers.count) */
+    struct string_list labels;         /* of the classes; count 0: none */
+    struct string_list outputs;        /* names of several outputs; count 0: one output without a name */
+    struct target_scale *target_scale; /* of the output; NULL: none */
+    struct string_list columns;        /* names of the inputs; count 0: none */
+    double *mean, *scale, divide;      /* x' = (x / divide - mean) / scale */
+    size_t features;  /* of mean and scale: of each in_size / features adjacent inputs; 0: no scaling */
+    const char *name; /* of the run, only letters, digits, '.', '_' and '-' */
 };
 
 /* Everything is in source->arena or belongs to [out]; call export_model_close also after a failure. STATUS_USAGE when

@@ -113,6 +113,24 @@ static void add_texts(struct text *out, const char *key, const struct string_lis
     text_free(&json);
 }
 
+/* In the unit of the targets. */
+static const char *add_target_scale(struct onnx_graph *g, const char *y) {
+    const struct target_scale *scale = g->m->target_scale;
+    const struct shape *out = &g->m->model->tensors[g->m->model->output].shape;
+    const double one = 1;
+    if (!scale) return y;
+    y = cast(g, y, ONNX_DOUBLE);
+    if (scale->type == TARGET_SCALE_LOG1P) {
+        y = onnx_node2(g, "Sub", onnx_node1(g, "Exp", y, NULL), onnx_tensor(g, NULL, ONNX_DOUBLE, &one, 0, NULL));
+    } else {
+        y = onnx_node2(g, "Mul", y,
+                       onnx_tensor(g, "target_scale", ONNX_DOUBLE, scale->scale, (size_t)out->dims, out->size));
+        y = onnx_node2(g, "Add", y,
+                       onnx_tensor(g, "target_mean", ONNX_DOUBLE, scale->mean, (size_t)out->dims, out->size));
+    }
+    return cast(g, y, ONNX_FLOAT);
+}
+
 /* An output of the graph with a name of its own. */
 static void add_output(struct onnx_graph *g, const char *value, const char *name, const struct shape *shape,
                        struct text *outputs) {
@@ -134,7 +152,8 @@ static bool is_input(const struct export_model *m, const char *name) {
 static void add_outputs(struct onnx_graph *g, const char **values, struct text *outputs) {
     const struct model *model = g->m->model;
     if (model->output_count == 0)
-        add_output(g, value_of(g, values, model->output), "outputs", &model->tensors[model->output].shape, outputs);
+        add_output(g, add_target_scale(g, value_of(g, values, model->output)), "outputs",
+                   &model->tensors[model->output].shape, outputs);
     for (size_t i = 0; i < model->output_count; i++) {
         const char *name = g->m->outputs.items[i];
         if (is_input(g->m, name)) name = arena_printf(g->arena, "%s_output", name);

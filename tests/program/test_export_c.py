@@ -46,6 +46,7 @@ LAYERS = {
     "rotary": ((12, 8), 3, "[{linear: 16}, {rotary_embedding: {head_size: 4, heads: 3}}, {scaled_dot_product_attention: {heads: 2, num_kv_heads: 1, causal: true}}, "
                            "{linear: 24}, {rotary_embedding: {head_size: 6, heads: 2, interleaved: true, base: 50}}, "
                            "{scaled_dot_product_attention: {heads: 4}}, flatten, {linear: 3}]"),
+    "interleaved": ((5, 8), 3, "[{rotary_embedding: {head_size: 4, interleaved: true}}, flatten, {linear: 3}]"),
     "grouped": ((70, 6), 2, "[{linear: 32}, {scaled_dot_product_attention: {heads: 4, num_kv_heads: 2}}, flatten, {linear: 2}]"),
     "lstm": ((7, 3), 4, "[{lstm: {hidden_size: 5, num_layers: 2, bidirectional: true, dropout: 0.3}}, {lstm: {hidden_size: 37, bias: false}}, "
                         "{lstm: {hidden_size: 4, num_layers: 3, output: last}}]"),
@@ -194,6 +195,23 @@ class ExportC(program.Case):
         header = self.read("m.h")
         for line in ("#define MODEL_INPUTS 3", "#define MODEL_OUTPUTS 2", "#define MODEL_LABELS 2"):
             self.assertIn(line, header)
+
+    def test_target_scale(self):
+        """Outputs are in the unit of the targets: the predictions, rounded to float."""
+        import h5py
+        r = np.random.default_rng(4)
+        x, y = r.normal(size=(9, 5)).astype("f4"), (np.abs(r.normal(size=(9, 2))) * 1000).astype("f4")
+        with h5py.File(self.path("data.h5"), "w") as f:
+            f["x"], f["y"] = x, y
+        for scale in ("standard", "minmax", "log1p"):
+            self.write("test.yaml", f"dataset: {{path: data.h5, target_scale: {scale}}}\nsampler: {{batch_size: 4}}\n"
+                                    "model: {layers: [{linear: 9}, relu, {linear: 2}]}\nloss: mse\noptimizer: adam\ntrain: {epochs: 1}\n")
+            self.run_program("test.yaml", "--fresh")
+            self.run_program("export", "runs/test", "--out", f"{scale}.c")
+            self.predictions()
+            with h5py.File(self.path("p.h5")) as f:
+                expected = f["prediction"][:]
+            self.compare(self.run_library(self.compile(scale), x, 2), expected, scale)
 
     def test_tokens(self):
         self.write("text.txt", "to be or not to be, that is the question. " * 30)

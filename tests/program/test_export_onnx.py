@@ -102,6 +102,17 @@ class ExportOnnx(program.Case):
         np.testing.assert_array_equal(graph.tensors["input_mean"], [9.5, np.mean(np.arange(20) ** 2)])
         self.assertEqual(graph.tensors["input_scale"].dtype, np.dtype("<f8"))
 
+    def test_target_scale(self):
+        import h5py
+        with h5py.File(self.path("data.h5"), "w") as f:
+            f["x"], f["y"] = np.ones((4, 3), "f4"), np.array([[1], [2], [3], [6]], "f4")
+        self.write("test.yaml", "dataset: {path: data.h5, target_scale: minmax}\nmodel: {layers: [{linear: 1}]}\nloss: mse\noptimizer: sgd\ntrain: {epochs: 1}\n")
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.onnx")
+        graph = Graph(self.path("m.onnx"))
+        self.assertEqual([n[0] for n in graph.nodes], ["Gemm", "Cast", "Mul", "Add", "Cast", "Identity"])
+        self.assertEqual((graph.tensors["target_scale"].item(), graph.tensors["target_mean"].item()), (5, 1))
+
     def test_tokens_and_tied_weights(self):
         self.write("text.txt", "abcd" * 50)
         self.write("test.yaml", "dataset: {path: text.txt, text: {block_size: 4}}\nsampler: {batch_size: 8}\nmodel: {layers: [{embedding: {embedding_dim: 3, "

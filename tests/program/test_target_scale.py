@@ -60,8 +60,7 @@ class TargetScale(program.Case):
                 with open(self.path("w.safetensors"), "rb") as f:
                     header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
                 self.assertEqual(json.loads(header["__metadata__"]["target_scale"])["type"], name)
-                _, err = self.run_program("export", "runs/test", "--out", "m.c", code=USAGE)
-                self.assertIn("its targets are scaled (dataset.target_scale), which this format does not contain", err)
+                self.run_program("export", "runs/test", "--out", "m.c")  # test_export_c.py compares its outputs
 
     def test_resume_and_files_that_are_read_in_parts(self):
         import h5py
