@@ -235,6 +235,46 @@ static void losses(struct device *d, struct results *r) {
     guarded_free(x), guarded_free(t);
 }
 
+/* (rows, size) logits of which the first, the last and every third are [masked]; their last row is [last]. */
+static float *masked_logits(size_t rows, size_t size, float masked, float last) {
+    float *x = random_values(rows * size, 1);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < size; j++) {
+            bool is_masked = j < size / 2 || j % 3 == 0 || j > size - size / 8;
+            if (is_masked) x[i * size + j] = i + 1 < rows ? masked : last;
+        }
+    return x;
+}
+
+/* Logits of -inf have the probability 0 and no gradient. A NaN or an inf makes its row NaN, wherever it is, and so do
+ * only -inf. */
+static void masked(struct device *d, struct results *r) {
+    const struct loss_ops *ops = device_ops(d)->losses;
+    const size_t sizes[] = {2, 5, 45, 300, 1021, 2048, 20000};
+    const struct {
+        float masked, last;
+    } values[] = {{-INFINITY, -INFINITY}, {-INFINITY, NAN}, {-INFINITY, INFINITY}, {-65504, 65504}};
+    int64_t targets[4];
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+            size_t size = sizes[k], rows = sizeof targets / sizeof *targets;
+            float *x = masked_logits(rows, size, values[v].masked, values[v].last), *y = next(r, rows * size);
+            for (size_t j = 0; j < size; j++) x[size + j] = j + 2 < size ? -INFINITY : 1; /* all but the last two */
+            for (size_t i = 0; i < rows; i++) targets[i] = (int64_t)(size - 1 - (size > 2 ? size / 8 : 0));
+            device_ops(d)->sequence->softmax_forward(d, x, y, rows, size);
+            for (int smooth = 0; smooth < 2; smooth++)
+                for (size_t used = rows - 1; used <= rows; used++) {
+                    struct cross_entropy_options o = {.label_smoothing = smooth ? 0.1f : 0, .ignored = -100};
+                    struct loss_sums sums = {0};
+                    ops->cross_entropy(d, &o, x, targets, used, size, 1, next(r, used * size), &sums);
+                    sums.correct = 0; /* of rows without a largest number it is undefined */
+                    put_sums(r, &sums);
+                }
+            ck_assert(size < 5 || y[0] == 0); /* no NaN: the first row is only masked */
+            guarded_free(x);
+        }
+}
+
 static void norms(struct device *d, struct results *r) {
     const struct norm_ops *ops = device_ops(d)->norm_layers;
     float *x = random_values(N, 1), *w = random_values(IN, 2), *b = random_values(IN, 3), *dy = random_values(N, 4);
@@ -359,6 +399,7 @@ static const struct operator_case operator_cases[] = {
     {"elements", elements, 1e-6},
     {"rules", rules, 1e-6},
     {"newer rules", newer_rules, 1e-6},
+    {"masked", masked, 1e-6},
     {"losses", losses, 1e-5},
     {"norms", norms, 1e-5},
     {"sequences", sequences, 1e-5},

@@ -452,6 +452,35 @@ START_TEST(a_nan_is_propagated) {
 }
 END_TEST
 
+/* Logits below float16's smallest number become -inf, masked ones are -inf, in all of the first half of each row; one
+ * above the largest number makes the last row NaN. */
+START_TEST(logits_that_overflow) {
+    const struct work w = {
+        "cross_entropy", {READS(ROWS * CLASSES, X), WRITES(ROWS * CLASSES, DX), WRITES(2, 0)}, cross_entropy};
+    for (int turn = 0; turn < 4; turn++) {
+        enum precision precision = turn % 2 ? PRECISION_FLOAT16 : PRECISION_BFLOAT16;
+        float *wide[OPERANDS], *half[OPERANDS], low = precision == PRECISION_FLOAT16 ? -1e5f : -INFINITY;
+        struct device *d;
+        ck_assert(!device_create("cuda", &d));
+        ck_assert(!device_set_precision(d, precision));
+        fill(precision, &w, half);
+        for (size_t i = 0; i < ROWS * CLASSES; i++)
+            if (i % CLASSES < CLASSES / 2 && i % CLASSES != i / CLASSES * 31) half[0][i] = low;
+        if (turn > 1) half[0][(ROWS - 1) * CLASSES + 7] = -2 * low;
+        fill(precision, &w, wide);
+        for (size_t i = 0; i < ROWS * CLASSES; i++) wide[0][i] = from_bits(precision, to_bits(precision, half[0][i]));
+        w.run(d, wide);
+        half_run(d, precision, &w, X, half);
+        ck_assert_int_eq(isnan(wide[2][0]) != 0, turn > 1);
+        for (size_t i = 0; i < (ROWS - (turn > 1)) * CLASSES; i++)
+            ck_assert_msg(fabsf(wide[1][i] - half[1][i]) <= 1e-5f + 4e-6f * fabsf(wide[1][i]), "%d: %zu", turn, i);
+        ck_assert_int_eq(isnan(half[2][0]) != 0, turn > 1);
+        for (size_t i = 0; i < OPERANDS; i++) guarded_free(wide[i]), guarded_free(half[i]);
+        device_destroy(d);
+    }
+}
+END_TEST
+
 /* [run] with operands of zeros in these forms fails. */
 static void check_refused(const char *operation, struct half_operands forms,
                           void (*run)(struct device *, float *p[8])) {
@@ -506,6 +535,7 @@ END_TEST
 
 int main(void) {
     const struct check_loop loops[] = {LOOP(operands_of_16_bits, 0, 2 * (int)(sizeof works / sizeof *works)),
-                                       EACH(a_nan_is_propagated, works), ONCE(other_operators_reject_them)};
+                                       EACH(a_nan_is_propagated, works), ONCE(logits_that_overflow),
+                                       ONCE(other_operators_reject_them)};
     return gpu_run("gpu_to_half", loops, sizeof loops / sizeof *loops);
 }

@@ -77,14 +77,16 @@ template <bool IS_FAST> __device__ static inline float row_exp(float x) {
     return IS_FAST ? exp2_fast(x * 1.44269504f) : math_exp(x);
 }
 
-/* The largest number so far, and the sum of exp(x - largest). */
+/* The largest number so far, and the sum of exp(x - largest). While all numbers were -inf the sum is 0, because
+ * -inf - -inf would be NaN; a NaN makes the sum NaN. */
 struct row_softmax {
     float largest, sum;
 
     template <bool IS_FAST = false> __device__ void take(float4 v) {
         float larger = fmaxf(largest, fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w)));
-        sum = rescaled(larger) + ((row_exp<IS_FAST>(v.x - larger) + row_exp<IS_FAST>(v.y - larger)) +
-                                  (row_exp<IS_FAST>(v.z - larger) + row_exp<IS_FAST>(v.w - larger)));
+        float base = larger == -INFINITY ? 0 : larger;
+        sum = rescaled(larger) + ((row_exp<IS_FAST>(v.x - base) + row_exp<IS_FAST>(v.y - base)) +
+                                  (row_exp<IS_FAST>(v.z - base) + row_exp<IS_FAST>(v.w - base)));
         largest = larger;
     }
     /* The sum for a largest number at least as large. */
