@@ -157,7 +157,7 @@ static status connect(const struct command_line *line, const struct dist_env *en
     if (env->world_size == 1)
         return status_new(STATUS_USAGE, "--backend %s needs two processes or more, each with its own GPU",
                           comm_backend_names[backend]);
-    TRY(comm_open_gpu(*comm, backend, gpu, identity));
+    TRY(comm_open_gpu(*comm, backend, gpu, identity, false));
     *out = comm_gpu(*comm);
     return OK;
 }

@@ -51,6 +51,14 @@ static const struct schema_row rows[] = {
      .doc = "1: each rank keeps the optimizer state of its share of the parameters only (ZeRO stage 1; PyTorch's "
             "ZeroRedundancyOptimizer). Gradients are reduce-scattered, updated parameters gathered; the numbers stay "
             "the same, and checkpoints hold the whole state."},
+    {.key = "nccl_nvls",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct dist_config, nccl_nvls),
+     .fallback = "false",
+     .doc =
+         "Whether NCCL may add numbers in NVSwitch (NVLink SHARP), which is faster, but whose sums may differ between "
+         "two calls: a run with gradient_compression can then not be repeated bit for bit. false sets "
+         "NCCL_NVLS_ENABLE=0, unless this variable is set."},
     {.key = "timeout",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct dist_config, timeout),

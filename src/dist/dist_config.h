@@ -15,8 +15,9 @@ struct dist_config {
     bool find_unused_parameters;
     int gradient_compression; /* enum gradient_compression */
     int64_t zero_stage;       /* 0, 1 */
-    double timeout;           /* seconds */
-    double hang_timeout;      /* seconds; 0: off */
+    bool nccl_nvls;
+    double timeout;      /* seconds */
+    double hang_timeout; /* seconds; 0: off */
 };
 
 extern const struct schema dist_schema;

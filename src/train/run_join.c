@@ -80,7 +80,7 @@ static status open_gpus(struct run *run) {
     if (!comm_backend_uses_gpus(backend) || plan_is_elastic(run->plan)) return OK;
     bool is_available = false;
     status missing = OK, s = check_gpu_backend(t->comm, backend, &is_available, &missing);
-    if (!s && is_available) s = comm_open_gpu(t->comm, backend, gpu, identity);
+    if (!s && is_available) s = comm_open_gpu(t->comm, backend, gpu, identity, run->config->dist.nccl_nvls);
     if (!s && !is_available && comm_backend_needs_gpus(backend)) {
         s = missing ? missing
                     : status_new(STATUS_USAGE, "dist.backend: %s: another rank does not have it; use auto",

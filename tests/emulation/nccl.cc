@@ -56,6 +56,8 @@ struct communicator_state {
     std::vector<float> factors; /* of ncclRedOpCreatePreMulSum */
     std::vector<ncclDataType_t> factor_types;
     uint32_t numbers[MAX_RANKS][2]; /* number of parts sent to and received from each rank */
+    bool has_nvls;
+    uint32_t nvls_sums; /* sums so far, from a number that differs between runs */
     bool is_blocking;
     int polls;                                   /* before the deferred calls start */
     std::vector<std::function<void()>> deferred; /* calls on a nonblocking communicator */
@@ -232,12 +234,13 @@ void combine(ncclDataType_t type, ncclRedOp_t op, void *sum, const void *other, 
     }
 }
 
-/* out = the ranks' parts, in their order; data[r]: rank r's */
-void reduce(const communicator_state &s, ncclDataType_t type, ncclRedOp_t op, const std::vector<const void *> &data,
+/* out = the sum of the ranks' parts; data[r]: rank r's. In order of rank; with NVLS from another rank in each call. */
+void reduce(communicator_state &s, ncclDataType_t type, ncclRedOp_t op, const std::vector<const void *> &data,
             void *out, size_t count) {
     std::vector<unsigned char> sum(count * size_of(type)), scaled(sum.size());
+    uint32_t first = s.has_nvls && op == ncclSum ? s.nvls_sums++ % (uint32_t)s.world : 0;
     for (int r = 0; r < s.world; r++) {
-        memcpy(scaled.data(), data[(size_t)r], scaled.size());
+        memcpy(scaled.data(), data[((size_t)r + first) % (size_t)s.world], scaled.size());
         if (op > ncclNumOps)
             for (size_t i = 0; i < count; i++) ((float *)scaled.data())[i] *= s.factors[(size_t)(op - ncclNumOps - 1)];
         if (r == 0)
@@ -385,6 +388,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int world, ncclUniqueId id
     cudaGetDevice(&device);
     state->memory->device[rank] = physical(device);
     state->is_blocking = config->blocking;
+    const char *nvls = getenv("DDPTRAIN_EMULATED_NVLS"), *enabled = getenv("NCCL_NVLS_ENABLE");
+    state->has_nvls = nvls && !(enabled && strcmp(enabled, "0") == 0);
+    state->nvls_sums = nvls ? (uint32_t)atoi(nvls) : 0;
     if (++state->memory->joined == world) unlink(id.internal);
     *comm = new ncclComm{state};
     while (config->blocking && state->memory->joined < world) usleep(1000);

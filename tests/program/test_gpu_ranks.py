@@ -55,6 +55,25 @@ class Bits(Ranks):
                        run=f"runs/{backend}")
         self.assertEqual(self.sha("runs/nccl"), self.sha("runs/gloo"))
 
+    def test_nvls_is_off(self):
+        """Sums of an NVSwitch differ between calls; the config or NCCL's own variable allows them."""
+        compressed = ("dist.gradient_compression=bfloat16", *BUCKETS)
+        shas = {}
+        for run, words, more in (("one", (), {}), ("two", (), {}), ("key", ("dist.nccl_nvls=true",), {}),
+                                 ("variable", (), {"NCCL_NVLS_ENABLE": 1})):
+            _, err = self.train("--nproc", 3, *compressed, *words, gpus=3, run=f"runs/{run}",
+                                DDPTRAIN_EMULATED_NVLS=1 + (run == "two"), **more)
+            shas[run] = self.sha(f"runs/{run}")
+            expected = {"key": None, "variable": "NCCL_NVLS_ENABLE=1"}.get(run, "NCCL_NVLS_ENABLE=0")
+            self.assertRegex(err, r"NCCL's variables: .*NCCL_SOCKET_IFNAME==lo")
+            if expected:
+                self.assertIn(expected, err)
+            else:
+                self.assertNotIn("NCCL_NVLS_ENABLE", err)
+        self.assertEqual(shas["one"], shas["two"])
+        self.assertNotEqual(shas["one"], shas["key"])  # the emulation makes a difference
+        self.assertEqual(shas["key"], shas["variable"])
+
     def test_three(self):
         """In another order of sums than the house's, so to rounding only."""
         self.train("--nproc", 3, *BUCKETS, gpus=3)

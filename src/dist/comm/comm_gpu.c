@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/module.h"
 #include "device/gpus.h"
@@ -95,13 +96,24 @@ static void set_distinct_host_ids(int rank) {
     setenv("NCCL_IB_DISABLE", "1", 0);
 }
 
-status comm_open_gpu(struct comm *comm, int backend, int gpu, const char *identity) {
+/* The sums of NVLink SHARP "are not deterministic between different calls" (NCCL, "NVLink Sharp"). NCCL has no such
+ * setting for one communicator. */
+static void disable_nvls(void) { setenv("NCCL_NVLS_ENABLE", "0", 0); }
+
+void comm_gpu_variables(struct text *out) {
+    size_t before = out->length;
+    for (char **variable = environ; *variable; variable++)
+        if (strncmp(*variable, "NCCL_", 5) == 0) text_printf(out, "%s%s", out->length > before ? ", " : "", *variable);
+}
+
+status comm_open_gpu(struct comm *comm, int backend, int gpu, const char *identity, bool allows_nvls) {
     const struct comm_backend *opened = NULL;
     if (comm->world_size == 1) return OK;
     TRY(gpu_backends[backend].open(&opened));
     TRY(comm_check_gpus(comm, identity));
     TRY(choose_interface(comm));
     if (may_share()) set_distinct_host_ids(comm->rank);
+    if (!allows_nvls) disable_nvls();
     return comm_add_gpu(comm, opened, gpu);
 }
 

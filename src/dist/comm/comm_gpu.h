@@ -5,7 +5,8 @@
  * The calls of comm.h work on the group that comm_gpu returns, and block. The calls below are enqueued on a stream of
  * the group and return at once, so that they overlap with the compute stream and can be captured into a CUDA graph.
  * NCCL decides the order of a sum from topology and size, so it is not the order of rank: results are equal on all
- * ranks and the same in every run on the same machines; with two ranks they have the bits of the other backends. */
+ * ranks and, without NVLS, the same in every run on the same machines; with two ranks they have the bits of the other
+ * backends. */
 #ifndef DIST_COMM_GPU_H
 #define DIST_COMM_GPU_H
 
@@ -17,9 +18,13 @@ status comm_gpu_check(int backend);
 
 /* Creates the group for GPU memory of [comm], by the GPU backend of [backend]. This process uses GPU number [gpu]; its
  * [identity] must differ from that of every other rank, unless DDPTRAIN_SHARE_GPUS is 1 (for tests: slow). Groups that
- * are split from [comm] later get one, too. Does nothing for a group of one. STATUS_USAGE: the backend is missing on a
- * rank, or two ranks have the same GPU. All ranks. */
-status comm_open_gpu(struct comm *comm, int backend, int gpu, const char *identity);
+ * are split from [comm] later get one, too. [allows_nvls]: sums may be computed by NVLink SHARP, which does not repeat
+ * their bits. Does nothing for a group of one. STATUS_USAGE: the backend is missing on a rank, or two ranks have the
+ * same GPU. All ranks. */
+status comm_open_gpu(struct comm *comm, int backend, int gpu, const char *identity, bool allows_nvls);
+
+/* Adds the NCCL_ variables of the environment, those that comm_open_gpu has set included: "NCCL_A=1, NCCL_B=2". */
+void comm_gpu_variables(struct text *out);
 
 /* STATUS_USAGE on all ranks if two ranks have the same GPU, or the same [identity] on one host. All ranks. */
 status comm_check_gpus(struct comm *comm, const char *identity);
