@@ -395,8 +395,10 @@ void destroy(void *group) {
     if (!g) return;
     cudaSetDevice(g->link.gpu);
     for (int i = 0; i < g->buffer_count; i++)
-        if (g->handles[i] && g->link.comm) ncclCommDeregister(g->link.comm, g->handles[i]);
-    if (g->has_average && g->link.comm) ncclRedOpDestroy(g->average, g->link.comm);
+        if (g->handles[i])
+            communicator_locked(&g->link, [=](ncclComm_t comm) { return ncclCommDeregister(comm, g->handles[i]); });
+    if (g->has_average)
+        communicator_locked(&g->link, [=](ncclComm_t comm) { return ncclRedOpDestroy(g->average, comm); });
     if (!communicator_close(&g->link)) return; /* NCCL may still use the memory below */
     for (int i = 0; i < g->buffer_count; i++) ncclMemFree(g->buffers[i]);
     for (int i = 0; i < STAGING_BUFFERS; i++) cudaFree(g->staging[i]);
@@ -404,11 +406,7 @@ void destroy(void *group) {
     free(g);
 }
 
-void abort_calls(void *group) {
-    struct communicator *c = &group_of(group)->link;
-    c->has_lost_rank = true;
-    communicator_abort(c);
-}
+void abort_calls(void *group) { communicator_abort_lost(&group_of(group)->link); }
 
 status create(const struct comm_setup *setup, void **out) {
     struct nccl_group *g = (struct nccl_group *)calloc(1, sizeof *g);

@@ -23,8 +23,9 @@ extern "C" {
 /* ---- failures ---- */
 
 static status aborted(const struct communicator *c) {
-    return c->has_lost_rank ? status_new(STATUS_PEER, "NCCL was aborted because a rank was lost")
-                            : status_new(STATUS_PEER, "NCCL was aborted after an earlier failure");
+    return __atomic_load_n(&c->has_lost_rank, __ATOMIC_ACQUIRE)
+               ? status_new(STATUS_PEER, "NCCL was aborted because a rank was lost")
+               : status_new(STATUS_PEER, "NCCL was aborted after an earlier failure");
 }
 
 static status timed_out(struct communicator *c, const char *what) {
@@ -64,9 +65,7 @@ status communicator_failed(struct communicator *c, ncclResult_t result) {
 /* ncclInProgress: not yet enqueued; ncclNumResults: aborted. */
 static ncclResult_t state_of(struct communicator *c) {
     ncclResult_t state = ncclSuccess;
-    pthread_mutex_lock(&c->mutex);
-    ncclResult_t result = c->comm ? ncclCommGetAsyncError(c->comm, &state) : ncclNumResults;
-    pthread_mutex_unlock(&c->mutex);
+    ncclResult_t result = communicator_locked(c, [&](ncclComm_t comm) { return ncclCommGetAsyncError(comm, &state); });
     return result == ncclSuccess ? state : result;
 }
 
@@ -202,13 +201,21 @@ void communicator_abort(struct communicator *c) {
     pthread_mutex_unlock(&c->mutex);
 }
 
+void communicator_abort_lost(struct communicator *c) {
+    __atomic_store_n(&c->has_lost_rank, true, __ATOMIC_RELEASE);
+    communicator_abort(c);
+}
+
 /* Waits for ncclCommAbort. false: it did not end in time, and NCCL may still use its memory. */
 static bool wait_for_abort(struct communicator *c) {
     struct timespec until;
-    if (!c->is_aborting) return true;
+    pthread_mutex_lock(&c->mutex);
+    bool is_aborting = c->is_aborting;
+    c->is_aborting = false;
+    pthread_mutex_unlock(&c->mutex);
+    if (!is_aborting) return true;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += ABORT_SECONDS;
-    c->is_aborting = false;
     if (pthread_timedjoin_np(c->abort_thread, nullptr, &until) == 0) return true;
     pthread_detach(c->abort_thread);
     return false;
@@ -216,7 +223,7 @@ static bool wait_for_abort(struct communicator *c) {
 
 /* Closes the communicator; leaves it open, to be aborted, if the other ranks do not close theirs in time. */
 static void finalize(struct communicator *c) {
-    ncclResult_t result = ncclCommFinalize(c->comm);
+    ncclResult_t result = communicator_locked(c, ncclCommFinalize);
     double start = clock_seconds();
     while (result == ncclInProgress || result == ncclSuccess) {
         result = state_of(c);
@@ -234,7 +241,7 @@ static void finalize(struct communicator *c) {
 
 bool communicator_close(struct communicator *c) {
     cudaSetDevice(c->gpu);
-    if (c->comm) finalize(c);
+    finalize(c);
     communicator_abort(c);
     if (!wait_for_abort(c)) return false;
     if (c->stream) cudaStreamSynchronize(c->stream);

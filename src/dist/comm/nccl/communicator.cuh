@@ -20,8 +20,8 @@ struct communicator {
     pthread_mutex_t mutex;                 /* guards: */
     ncclComm_t comm;                       /* NULL: not yet created, or aborted */
     pthread_t abort_thread;                /* with is_aborting: runs ncclCommAbort */
-    bool has_lost_rank;                    /* the reason of an abort */
     bool is_aborting;
+    bool has_lost_rank; /* the reason of an abort; not guarded: __atomic_store_n, __atomic_load_n */
 };
 
 /* All ranks. */
@@ -32,6 +32,8 @@ bool communicator_close(struct communicator *c);
 
 /* From any thread; does not block. Running calls end soon; later ones fail. */
 void communicator_abort(struct communicator *c);
+/* The same because a rank was lost. */
+void communicator_abort_lost(struct communicator *c);
 
 /* OK for success. For an error of CUDA or NCCL: aborts the communicator and returns STATUS_PEER with its message.
  * [what]: what failed. */
@@ -43,14 +45,22 @@ status communicator_wait_enqueued(struct communicator *c);
 /* Waits until all work in [stream] has completed. */
 status communicator_wait(struct communicator *c, cudaStream_t stream);
 
+/* The result of call(ncclComm_t), which runs while no other thread can abort the communicator; ncclNumResults: it was
+ * aborted, and call does not run. */
+template <typename F> ncclResult_t communicator_locked(struct communicator *c, F call) {
+    pthread_mutex_lock(&c->mutex);
+    ncclResult_t result = c->comm ? call(c->comm) : ncclNumResults;
+    pthread_mutex_unlock(&c->mutex);
+    return result;
+}
+
 /* Runs call(ncclComm_t), which enqueues one call of NCCL, or several between ncclGroupStart and ncclGroupEnd. */
 template <typename F> status communicator_enqueue(struct communicator *c, F call) {
     cudaError_t error = cudaSetDevice(c->gpu);
     if (error != cudaSuccess) return communicator_cuda(c, error, "the GPU cannot be used");
-    pthread_mutex_lock(&c->mutex);
-    ncclResult_t result = c->comm ? call(c->comm) : ncclSuccess;
-    pthread_mutex_unlock(&c->mutex);
-    if (result != ncclSuccess && result != ncclInProgress) return communicator_failed(c, result);
+    ncclResult_t result = communicator_locked(c, call);
+    if (result != ncclSuccess && result != ncclInProgress && result != ncclNumResults)
+        return communicator_failed(c, result);
     return communicator_wait_enqueued(c);
 }
 
