@@ -108,6 +108,39 @@ START_TEST(a_recording_is_run_again) {
 }
 END_TEST
 
+/* Its copy would be part of the graph, which would read host memory again in each replay. */
+START_TEST(a_recording_with_a_new_constant_fails) {
+    struct device *d = gpu();
+    struct device_recording *recording = NULL;
+    double weight[] = {1, 2, 3};
+    int64_t target = 1;
+    struct cross_entropy_options o = {.weight = weight, .ignored = -100};
+    float *logits = numbers(d, 3);
+    struct loss_sums *sums = (struct loss_sums *)(void *)numbers(d, sizeof *sums / sizeof(float));
+    int64_t *targets = (int64_t *)(void *)numbers(d, 2);
+    device_upload(d, targets, &target, sizeof target);
+    device_ops(d)->losses->cross_entropy(d, &o, logits, targets, 1, 3, 1, NULL, sums);
+    for (int turn = 0; turn < 2; turn++) {
+        status why;
+        ck_assert(!device_record_begin(d, &why));
+        ck_assert(!why);
+        device_ops(d)->losses->cross_entropy(d, &o, logits, targets, 1, 3, 1, NULL, sums);
+        ck_assert(!device_record_end(d, &recording, &why));
+        if (turn == 0) ck_assert_msg(!why, "%s", status_message(why));
+        if (turn == 1)
+            ck_assert_msg(why && strstr(status_message(why), "needs a constant that"), "%s", status_message(why));
+        status_free(why);
+        device_recording_destroy(d, recording);
+        recording = NULL;
+        weight[1] = 4;
+    }
+    device_ops(d)->losses->cross_entropy(d, &o, logits, targets, 1, 3, 1, NULL, sums); /* it is not an error later */
+    ck_assert(!device_wait(d));
+    device_free(d, logits), device_free(d, sums), device_free(d, targets);
+    device_destroy(d);
+}
+END_TEST
+
 START_TEST(a_recording_ends_when_memory_moves) {
     struct device *d = gpu();
     float *sum = numbers(d, COUNT), *one = numbers(d, COUNT), *zero = numbers(d, 1), value = 1;
@@ -198,6 +231,7 @@ int main(void) {
                                        ONCE(large_arrays_are_copied),
                                        ONCE(only_its_own_memory_is_mapped),
                                        ONCE(a_recording_is_run_again),
+                                       ONCE(a_recording_with_a_new_constant_fails),
                                        ONCE(a_recording_ends_when_memory_moves),
                                        ONCE(operators_that_need_memory_are_not_recorded)};
     return gpu_run("gpu_memory", loops, sizeof loops / sizeof *loops);

@@ -23,7 +23,8 @@ struct allocation {
 };
 std::map<uintptr_t, allocation> allocations; /* by address */
 unsigned char *range, *next_free;
-size_t used[64], peak; /* bytes by device; peak of all devices */
+size_t used[64], peak;           /* bytes by device; peak of all devices */
+size_t pinned, max_pinned_bytes; /* of cudaHostAlloc */
 int open_count;
 struct sigaction before;
 
@@ -100,6 +101,7 @@ cudaError_t make(void **memory, size_t bytes, place where) {
     if (where == DEVICE && !open_count) mprotect(pages, page_bytes, PROT_NONE);
     allocations[(uintptr_t)own] = {bytes, pages, page_bytes, where, device};
     if (is_counted) used[device] += page_bytes;
+    if (where == PINNED) max_pinned_bytes = std::max(max_pinned_bytes, pinned += bytes);
     if (is_counted) allocations_made++;
     if (is_counted && kernels_started > 0) late_allocations++;
     size_t now = 0;
@@ -131,6 +133,7 @@ cudaError_t drop(void *memory, bool is_host) {
     }
     allocations.erase(found);
     if (!is_host) used[a.device] -= a.page_bytes;
+    if (is_host) pinned -= a.bytes;
     madvise(a.pages, a.page_bytes, MADV_DONTNEED);
     mprotect(a.pages, a.page_bytes, PROT_NONE);
     return cudaSuccess;
@@ -139,6 +142,8 @@ cudaError_t drop(void *memory, bool is_host) {
 } // namespace
 
 size_t max_used() { return peak; }
+
+size_t max_pinned() { return max_pinned_bytes; }
 
 opened::opened() {
     if (open_count++ == 0) set_access(PROT_READ | PROT_WRITE);

@@ -61,7 +61,7 @@ struct gpu_scratch_mark {
 
 /* Memory returned by device_alloc. */
 struct gpu_array {
-    void *memory, *view; /* view: its copy in host memory, for device_map; NULL: never mapped */
+    void *memory, *view; /* view: its copy in host memory that is not pinned, for device_map; NULL: never mapped */
     size_t bytes;
     int map_count; /* nested maps */
     bool has_changed;
@@ -82,7 +82,7 @@ struct gpu_pinned_buffer {
     char *memory;
     size_t half, at; /* bytes of a half; of the current one in use */
     int current;
-    cudaEvent_t is_read[2];
+    cudaEvent_t is_copied[2];
 };
 
 /* Asynchronous copies (async_copies.cu). */
@@ -103,6 +103,7 @@ struct gpu_device {
     int gpu;
     char name[256];
     char description[320];
+    char code[64];     /* device_code */
     char failure[512]; /* the first failure; "": none */
     enum status_code failure_code;
     cudaStream_t stream;
@@ -124,7 +125,7 @@ struct gpu_device {
     size_t array_count;
     struct gpu_constant *constants; /* (constant_count) */
     size_t constant_count;
-    struct gpu_pinned_buffer upload_buffer;
+    struct gpu_pinned_buffer pinned_buffer;
     struct gpu_async_copies async;
     void *readback; /* (GPU_READBACK) bytes of pinned host memory */
     bool is_recording;

@@ -5,9 +5,13 @@
 
 #include "device/cuda/gpu.cuh"
 
+extern "C" {
+#include "base/buffer.h"
+}
+
 #define MIB ((size_t)1 << 20)
-#define LINE 256         /* bytes: what cudaMalloc aligns to */
-#define PIECE (16 * MIB) /* maximum bytes of one copy to the GPU */
+#define LINE 256        /* bytes: what cudaMalloc aligns to */
+#define PIECE (8 * MIB) /* maximum bytes of one copy, and of a half of the pinned buffer */
 
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
 
@@ -88,7 +92,7 @@ static void release(struct device *device, void *memory) {
     if (!array) return;
     if (gpu->parameters.copy.source == memory) gpu->parameters.copy.source = nullptr;
     cudaFree(array->memory); /* waits for its users */
-    cudaFreeHost(array->view);
+    buffer_free(array->view);
     *array = gpu->arrays[--gpu->array_count];
 }
 
@@ -104,6 +108,84 @@ static status wait(struct device *device) {
     return state(device);
 }
 
+/* ---- copies through the pinned buffer ---- */
+
+/* Allocates both halves again, of at least [bytes]; waits for pending reads of the old ones. */
+static cudaError_t allocate_pinned_buffer(struct gpu_device *gpu, size_t bytes) {
+    struct gpu_pinned_buffer *s = &gpu->pinned_buffer;
+    cudaError_t error = cudaStreamSynchronize(gpu->stream);
+    if (s->memory) cudaFreeHost(s->memory);
+    s->memory = nullptr;
+    s->half = s->at = 0;
+    s->current = 0;
+    if (error == cudaSuccess) error = cudaHostAlloc((void **)&s->memory, 2 * bytes, cudaHostAllocDefault);
+    for (int i = 0; i < 2 && error == cudaSuccess; i++)
+        if (!s->is_copied[i]) error = cudaEventCreateWithFlags(&s->is_copied[i], cudaEventDisableTiming);
+    if (error == cudaSuccess) s->half = bytes;
+    return error;
+}
+
+/* Switches to the other half, once the copies from it are complete. */
+static cudaError_t switch_half(struct gpu_device *gpu) {
+    struct gpu_pinned_buffer *s = &gpu->pinned_buffer;
+    cudaError_t error = cudaEventRecord(s->is_copied[s->current], gpu->stream);
+    s->current = 1 - s->current;
+    s->at = 0;
+    return error == cudaSuccess ? cudaEventSynchronize(s->is_copied[s->current]) : error;
+}
+
+static void upload_piece(struct gpu_device *gpu, void *to, const void *from, size_t bytes) {
+    struct gpu_pinned_buffer *s = &gpu->pinned_buffer;
+    if (has_failed(gpu)) return;
+    cudaError_t error = cudaSuccess;
+    if (bytes > s->half)
+        error = allocate_pinned_buffer(gpu, rounded(bytes, MIB));
+    else if (s->at + bytes > s->half)
+        error = switch_half(gpu);
+    if (error == cudaSuccess) {
+        char *here = s->memory + (size_t)s->current * s->half + s->at;
+        memcpy(here, from, bytes);
+        s->at += rounded(bytes, LINE);
+        if (s->at > s->half) s->at = s->half;
+        error = cudaMemcpyAsync(to, here, bytes, cudaMemcpyHostToDevice, gpu->stream);
+    }
+    check(gpu, "a copy from the host", error);
+}
+
+static void upload_pieces(struct gpu_device *gpu, void *to, const void *from, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += PIECE)
+        upload_piece(gpu, (char *)to + at, (const char *)from + at, bytes - at < PIECE ? bytes - at : PIECE);
+}
+
+/* Starts the copy of a piece to half [i]. */
+static void download_piece(struct gpu_device *gpu, int i, const void *from, size_t bytes) {
+    struct gpu_pinned_buffer *s = &gpu->pinned_buffer;
+    cudaError_t error =
+        cudaMemcpyAsync(s->memory + (size_t)i * s->half, from, bytes, cudaMemcpyDeviceToHost, gpu->stream);
+    if (error == cudaSuccess) error = cudaEventRecord(s->is_copied[i], gpu->stream);
+    check(gpu, "a copy to the host", error);
+}
+
+/* Copies to host memory that is not pinned, and waits. One half is copied from the GPU while the host copies the other
+ * one; uploads that still read the halves are earlier in the stream. */
+static void download_pieces(struct gpu_device *gpu, void *to, const void *from, size_t bytes) {
+    struct gpu_pinned_buffer *s = &gpu->pinned_buffer;
+    size_t piece = bytes < PIECE ? bytes : PIECE;
+    if (!has_failed(gpu) && piece > s->half)
+        check(gpu, "a copy to the host", allocate_pinned_buffer(gpu, rounded(piece, MIB)));
+    for (size_t at = 0; at < bytes + piece && !has_failed(gpu); at += piece) {
+        int i = (int)(at / piece % 2);
+        if (at < bytes) download_piece(gpu, i, (const char *)from + at, bytes - at < piece ? bytes - at : piece);
+        if (at == 0 || has_failed(gpu)) continue;
+        size_t last = at - piece, left = bytes - last;
+        check(gpu, "a copy to the host", cudaEventSynchronize(s->is_copied[1 - i]));
+        memcpy((char *)to + last, s->memory + (size_t)(1 - i) * s->half, left < piece ? left : piece);
+    }
+    s->at = 0;
+}
+
+/* ---- arrays in host memory ---- */
+
 static status not_an_array(const struct gpu_device *gpu) {
     return status_new(STATUS_BUG, "%s: the address is not that of an array of this device", gpu->description);
 }
@@ -113,15 +195,10 @@ static status map(struct device *device, void **address) {
     struct gpu_array *array = find(gpu, *address);
     if (!array) return not_an_array(gpu);
     cudaSetDevice(gpu->gpu);
-    if (!array->view) {
-        cudaError_t error = cudaHostAlloc(&array->view, array->bytes, cudaHostAllocDefault);
-        if (error != cudaSuccess) return failed(error, "memory of the host");
-    }
+    if (!array->view) TRY(buffer_new(array->bytes, "a copy of the GPU's memory", &array->view));
     if (array->map_count++ == 0) {
         array->has_changed = false;
-        if (!has_failed(gpu))
-            check(gpu, "a copy to the host",
-                  cudaMemcpyAsync(array->view, array->memory, array->bytes, cudaMemcpyDeviceToHost, gpu->stream));
+        download_pieces(gpu, array->view, array->memory, array->bytes);
     }
     *address = array->view;
     return wait(device);
@@ -137,73 +214,31 @@ static status unmap(struct device *device, void **address, bool has_changed) {
     if (!array->has_changed) return OK;
     cudaSetDevice(gpu->gpu);
     mark_written(device, array->memory, array->bytes);
-    if (!has_failed(gpu))
-        check(gpu, "a copy from the host",
-              cudaMemcpyAsync(array->memory, array->view, array->bytes, cudaMemcpyHostToDevice, gpu->stream));
+    upload_pieces(gpu, array->memory, array->view, array->bytes);
     return wait(device);
 }
 
-/* ---- copies from the host ---- */
-
-/* Allocates both halves again, of at least [bytes]; waits for pending reads of the old ones. */
-static cudaError_t allocate_upload_buffer(struct gpu_device *gpu, size_t bytes) {
-    struct gpu_pinned_buffer *s = &gpu->upload_buffer;
-    cudaError_t error = cudaStreamSynchronize(gpu->stream);
-    if (s->memory) cudaFreeHost(s->memory);
-    s->memory = nullptr;
-    s->half = s->at = 0;
-    s->current = 0;
-    if (error == cudaSuccess) error = cudaHostAlloc((void **)&s->memory, 2 * bytes, cudaHostAllocDefault);
-    for (int i = 0; i < 2 && error == cudaSuccess; i++)
-        if (!s->is_read[i]) error = cudaEventCreateWithFlags(&s->is_read[i], cudaEventDisableTiming);
-    if (error == cudaSuccess) s->half = bytes;
-    return error;
-}
-
-/* Switches to the other half, once the copies from it are complete. */
-static cudaError_t switch_half(struct gpu_device *gpu) {
-    struct gpu_pinned_buffer *s = &gpu->upload_buffer;
-    cudaError_t error = cudaEventRecord(s->is_read[s->current], gpu->stream);
-    s->current = 1 - s->current;
-    s->at = 0;
-    return error == cudaSuccess ? cudaEventSynchronize(s->is_read[s->current]) : error;
-}
-
-static void upload_piece(struct gpu_device *gpu, void *to, const void *from, size_t bytes) {
-    struct gpu_pinned_buffer *s = &gpu->upload_buffer;
-    if (has_failed(gpu)) return;
-    cudaError_t error = cudaSuccess;
-    if (bytes > s->half)
-        error = allocate_upload_buffer(gpu, rounded(bytes, MIB));
-    else if (s->at + bytes > s->half)
-        error = switch_half(gpu);
-    if (error == cudaSuccess) {
-        char *here = s->memory + (size_t)s->current * s->half + s->at;
-        memcpy(here, from, bytes);
-        s->at += rounded(bytes, LINE);
-        if (s->at > s->half) s->at = s->half;
-        error = cudaMemcpyAsync(to, here, bytes, cudaMemcpyHostToDevice, gpu->stream);
-    }
-    check(gpu, "a copy from the host", error);
-}
+/* ---- copies of any memory ---- */
 
 static void upload(struct device *device, void *to, const void *from, size_t bytes) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
     mark_written(device, to, bytes);
-    for (size_t at = 0; at < bytes && !gpu->is_dry_run; at += PIECE)
-        upload_piece(gpu, (char *)to + at, (const char *)from + at, bytes - at < PIECE ? bytes - at : PIECE);
+    if (!gpu->is_dry_run) upload_pieces(gpu, to, from, bytes);
 }
 
 static status download(struct device *device, void *to, const void *from, size_t bytes) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
-    bool is_small = bytes <= GPU_READBACK;
+    if (bytes > GPU_READBACK) {
+        download_pieces(gpu, to, from, bytes);
+        return wait(device);
+    }
     if (!has_failed(gpu))
         check(gpu, "a copy to the host",
-              cudaMemcpyAsync(is_small ? gpu->readback : to, from, bytes, cudaMemcpyDeviceToHost, gpu->stream));
+              cudaMemcpyAsync(gpu->readback, from, bytes, cudaMemcpyDeviceToHost, gpu->stream));
     TRY(wait(device));
-    if (is_small) memcpy(to, gpu->readback, bytes);
+    memcpy(to, gpu->readback, bytes);
     return OK;
 }
 
@@ -286,6 +321,8 @@ static status dry_run_end(struct device *device) {
 
 static const void *add_constant(struct gpu_device *gpu, const char *operation, const void *p, size_t bytes,
                                 gpu_make *make) {
+    if (gpu->is_recording) gpu_fail(gpu, operation, "it needs a constant that the dry run did not need");
+    if (has_failed(gpu)) return nullptr;
     struct gpu_constant *all =
         (struct gpu_constant *)realloc(gpu->constants, (gpu->constant_count + 1) * sizeof *gpu->constants);
     if (all) gpu->constants = all;
@@ -319,7 +356,7 @@ const void *gpu_constant(struct gpu_device *gpu, const char *operation, const vo
 
 cudaError_t gpu_memory_open(struct gpu_device *gpu) {
     cudaError_t error = cudaHostAlloc(&gpu->readback, GPU_READBACK, cudaHostAllocDefault);
-    return error == cudaSuccess ? allocate_upload_buffer(gpu, MIB) : error;
+    return error == cudaSuccess ? allocate_pinned_buffer(gpu, MIB) : error;
 }
 
 void gpu_memory_close(struct gpu_device *gpu) {
@@ -330,11 +367,11 @@ void gpu_memory_close(struct gpu_device *gpu) {
     }
     for (size_t i = 0; i < gpu->array_count; i++) {
         cudaFree(gpu->arrays[i].memory);
-        cudaFreeHost(gpu->arrays[i].view);
+        buffer_free(gpu->arrays[i].view);
     }
     for (int i = 0; i < 2; i++)
-        if (gpu->upload_buffer.is_read[i]) cudaEventDestroy(gpu->upload_buffer.is_read[i]);
-    cudaFreeHost(gpu->upload_buffer.memory);
+        if (gpu->pinned_buffer.is_copied[i]) cudaEventDestroy(gpu->pinned_buffer.is_copied[i]);
+    cudaFreeHost(gpu->pinned_buffer.memory);
     cudaFreeHost(gpu->readback);
     free(gpu->constants);
     free(gpu->arrays);
