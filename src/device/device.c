@@ -53,6 +53,8 @@ void *device_stream(const struct device *device) { return device->stream; }
 
 const char *device_describe(const struct device *device) { return device->description; }
 
+const char *device_code(const struct device *device) { return device->code; }
+
 status device_status(const struct device *device) { return device->memory ? device->memory->state(device) : OK; }
 
 status device_wait(struct device *device) { return device->memory ? device->memory->wait(device) : OK; }

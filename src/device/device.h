@@ -183,6 +183,8 @@ const struct device_ops *device_ops(const struct device *device);
 void *device_stream(const struct device *device);
 /* "cpu (avx512)": for the log */
 const char *device_describe(const struct device *device);
+/* The code of a GPU's kernels: "sm_90", or PTX that the driver compiled; NULL on the CPU. */
+const char *device_code(const struct device *device);
 
 /* Operators return nothing. This returns the first known failure of an operator since the device was created, or OK.
  * After a failure operators do nothing, so results are valid only if this returns OK afterwards. A failure on a GPU

@@ -7,6 +7,7 @@
 struct device {
     const struct device_ops *ops;
     const char *description;
+    const char *code;               /* device_code */
     void *stream;                   /* device_stream */
     void (*close)(struct device *); /* frees what the device owns; NULL: nothing */
     status (*set_precision)(struct device *, enum precision);

@@ -55,4 +55,5 @@ void device_memory_describe(const struct device_memory *memory, const struct dev
     describe(memory, out);
     if (memory->measured) text_printf(out, ", %.2f workspace of operators", (double)(whole - sum) / MIB);
     text_add(out, "\n");
+    if (device && device_code(device)) text_printf(out, "GPU code       %s\n", device_code(device));
 }

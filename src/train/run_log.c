@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "dist/comm/comm_gpu.h"
 #include "optim/optimizer_groups.h"
 #include "train/progress.h"
 #include "train/save.h"
@@ -15,6 +16,15 @@ static void warn_of_activation(const struct run *run) {
     loss_warn_of_activation(run->trainer.loss, run->trainer.model, &warning);
     if (warning.length) log_warning(run->log, "%s", text_string(&warning));
     text_free(&warning);
+}
+
+/* The variables that change what NCCL does. */
+static void log_variables(const struct run *run) {
+    struct text variables = {0};
+    if (!comm_gpu(run->trainer.comm)) return;
+    comm_gpu_variables(&variables);
+    if (variables.length) log_line(run->log, "NCCL's variables: %s", text_string(&variables));
+    text_free(&variables);
 }
 
 static void log_start(struct run *run) {
@@ -35,6 +45,8 @@ static void log_start(struct run *run) {
              run->env->world_size > 1 ? ", gradients averaged by " : "", run->env->world_size > 1 ? backend : "",
              run->env->world_size > 1 && is_compressed ? " as bfloat16" : "", t->batch, text_plural(t->batch, "s"),
              loader_batches(t->loader), text_plural(loader_batches(t->loader), "es"));
+    if (device_code(t->device)) log_line(run->log, "GPU code: %s", device_code(t->device));
+    log_variables(run);
     if (optimizer_is_in_backward(&run->config->optimizer) &&
         !config_updates_in_backward(run->config, run->env->world_size))
         log_line(run->log,

@@ -30,7 +30,8 @@ struct settings {
     unsigned refusal_ms; /* before an allocation without free memory fails */
     bool has_half;       /* cuDNN has deterministic engines for 16 bits */
     enum { LATE, RANDOM } streams;
-    enum { FORWARD, REVERSE, SHUFFLED } threads;
+    enum order { FORWARD, REVERSE, SHUFFLED } threads, blocks;
+    unsigned seed;  /* of shuffled orders */
     char fails[32]; /* the operation that fails, "": none */
     long fails_at;  /* which call of it fails, from 1 */
 };
@@ -64,8 +65,21 @@ void copies_after_barrier();
 void copies_are_seen(unsigned thread); /* by its warp */
 void copies_end(unsigned thread);
 
+/* ---- races.cc: called by block.cc and copies.cc ---- */
+void races_begin_kernel();
+void races_add(unsigned char *start, size_t bytes, bool is_static); /* shared memory of the kernel */
+void races_barrier();
+void races_warp(unsigned thread); /* its warp has passed __syncwarp */
+void races_write(const void *p, size_t bytes);
+size_t races_end_kernel(); /* bytes of static shared memory that were accessed */
+
+/* ---- runtime.cc ---- */
+/* Bytes of shared memory, static and dynamic, that a block may have, with cudaFuncSetAttribute. */
+size_t max_shared();
+
 /* ---- memory.cc ---- */
-size_t max_used(); /* peak bytes of all GPUs */
+size_t max_used();   /* peak bytes of all GPUs */
+size_t max_pinned(); /* peak bytes of cudaHostAlloc */
 /* While an object exists, this process can access GPU memory. */
 struct opened {
     opened();

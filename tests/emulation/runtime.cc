@@ -54,10 +54,11 @@ void write_counts() {
     FILE *file = path && allocations_made ? fopen(path, "w") : nullptr;
     if (!file) return;
     fprintf(file,
-            "{\"peak_bytes\": %zu, \"allocations\": %ld, \"late_allocations\": %ld, \"idle_waits\": %ld, \"graphs\": "
+            "{\"peak_bytes\": %zu, \"pinned_bytes\": %zu, \"allocations\": %ld, \"late_allocations\": %ld, "
+            "\"idle_waits\": %ld, \"graphs\": "
             "%ld, \"memsets\": %ld, "
             "\"kernels\": {",
-            max_used(), allocations_made, late_allocations, idle_waits, graphs_launched, memsets_done);
+            max_used(), max_pinned(), allocations_made, late_allocations, idle_waits, graphs_launched, memsets_done);
     const char *comma = "";
     for (const auto &[name, count] : kernels_run) {
         fprintf(file, "%s\n\"%s\": %ld", comma, name.c_str(), count);
@@ -65,6 +66,11 @@ void write_counts() {
     }
     fprintf(file, "}}\n");
     fclose(file);
+}
+
+enum settings::order order_of(const char *word) {
+    if (word && strcmp(word, "reverse") == 0) return settings::REVERSE;
+    return word && strcmp(word, "shuffled") == 0 ? settings::SHUFFLED : settings::FORWARD;
 }
 
 settings read_settings() {
@@ -79,8 +85,9 @@ settings read_settings() {
     s.has_half = number("DDPTRAIN_EMULATED_HALF", 1) != 0;
     const char *streams = getenv("DDPTRAIN_EMULATED_STREAMS"), *threads = getenv("DDPTRAIN_EMULATED_THREADS");
     s.streams = streams && strcmp(streams, "random") == 0 ? settings::RANDOM : settings::LATE;
-    if (threads && strcmp(threads, "reverse") == 0) s.threads = settings::REVERSE;
-    if (threads && strcmp(threads, "shuffled") == 0) s.threads = settings::SHUFFLED;
+    s.threads = order_of(threads);
+    s.blocks = order_of(getenv("DDPTRAIN_EMULATED_BLOCKS"));
+    s.seed = (unsigned)number("DDPTRAIN_EMULATED_SEED", 1);
     const char *fails = getenv("DDPTRAIN_EMULATED_FAIL"); /* "kernel:12" */
     if (fails) sscanf(fails, "%31[a-z]:%ld", s.fails, &s.fails_at);
     return s;
@@ -96,6 +103,10 @@ const struct {
     {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
     {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
      "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
+     "no kernel image is available for execution on the device"},
+    {cudaErrorUnsupportedPtxVersion, "cudaErrorUnsupportedPtxVersion",
+     "the provided PTX was compiled with an unsupported toolchain."},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
@@ -256,7 +267,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     properties->uuid.bytes[0] = (char)(physical(device) + 1);
     properties->totalGlobalMem = s.memory;
     properties->sharedMemPerBlock = 48 << 10;
-    properties->sharedMemPerBlockOptin = 227 << 10;
+    properties->sharedMemPerBlockOptin = max_shared();
     properties->major = s.capability / 10;
     properties->minor = s.capability % 10;
     properties->multiProcessorCount = 4;
@@ -325,11 +336,43 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 
 cudaError_t cudaMemset(void *to, int value, size_t bytes) { return cudaMemsetAsync(to, value, bytes, nullptr); }
 
+/* CUDA's programming guide, "Compute Capabilities" */
+size_t emulation::max_shared() {
+    switch (get_settings().capability) {
+    case 80:
+    case 87:
+        return 163 << 10;
+    case 86:
+    case 89:
+    case 120:
+    case 121:
+        return 99 << 10;
+    default:
+        return 227 << 10;
+    }
+}
+
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value) {
     guard g(lock);
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    if (value < 0 || value > 227 << 10) return result(cudaErrorInvalidValue);
+    if (value < 0 || (size_t)value > max_shared()) return result(cudaErrorInvalidValue);
     shared_allowed[kernel] = (size_t)value;
+    return cudaSuccess;
+}
+
+/* DDPTRAIN_EMULATED_CODE: the compute capabilities of machine code and PTX, "80,90"; PTX is of the last. */
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *) {
+    guard g(lock);
+    int own = get_settings().capability, ptx = 0, best = 0;
+    const char *list = getenv("DDPTRAIN_EMULATED_CODE");
+    if (is_to_fail("code")) return result(cudaErrorUnsupportedPtxVersion);
+    for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',') {
+        ptx = atoi(at);
+        if (ptx / 10 == own / 10 && ptx <= own) best = ptx;
+    }
+    if (!list) best = ptx = own;
+    if (!best && ptx > own) return result(cudaErrorNoKernelImageForDevice);
+    *attributes = best ? cudaFuncAttributes{best, best} : cudaFuncAttributes{ptx, own};
     return cudaSuccess;
 }
 

@@ -176,6 +176,36 @@ class Memory(Emulated):
                 counts = self.counted(verb, "test.yaml", *words)
                 self.assertEqual(counts["late_allocations"], 0)
 
+    def test_pinned_memory_is_bounded(self):
+        """The state has 28 MiB, and goes through 16 MiB to its hash, to a checkpoint and back."""
+        self.write("test.yaml", "seed: 1\ndataset: {path: datasets/wine.h5, inputs: x, targets: y, split: {test: 0.2, seed: 1}}\n"
+                   "sampler: {batch_size: 4}\nmodel: {layers: [{linear: 800}, {linear: 3000}, {linear: 3}]}\nloss: cross_entropy\n"
+                   "optimizer: {type: adam, lr: 0.001}\ntrain: {steps: 1, evaluate_every: 0}\n")
+        counts = self.counted("test.yaml", "train.device=cuda", "--run-dir", "runs/wide")
+        self.assertGreater(counts["peak_bytes"], 4 * 3000 * 800 * 4)
+        self.assertLess(counts["pinned_bytes"], 17 << 20)
+        self.on_gpu("test.yaml", "train.device=cuda", "train.steps=2", "--run-dir", "runs/wide")
+        self.on_gpu("test.yaml", "train.device=cuda", "train.steps=2", "--run-dir", "runs/whole")
+        self.assertEqual(self.sha("runs/wide"), self.sha("runs/whole"))
+
+    def test_code_for_the_gpu(self):
+        """Machine code of the same major version, or PTX; else it is refused before anything is written."""
+        self.write("test.yaml", program.WINE)
+        for capability, codes, expected in ((90, "80,90", "sm_90"), (89, "80,90", "sm_80"), (120, "80,90", "PTX of compute_90, compiled by the driver for sm_120"),
+                                            (120, "80,90,100,120", "sm_120")):
+            with self.subTest(capability=capability):
+                more = {"DDPTRAIN_EMULATED_CAPABILITY": str(capability), "DDPTRAIN_EMULATED_CODE": codes}
+                _, err = self.on_gpu("test.yaml", "train.device=cuda", "train.epochs=1", "--fresh", **more)
+                self.assertIn(f"GPU code: {expected}\n", err)
+                out, _ = self.on_gpu("check", "test.yaml", "train.device=cuda", **more)
+                self.assertIn(f"GPU code       {expected}\n", out)
+        for more, why in (({"DDPTRAIN_EMULATED_CAPABILITY": "80", "DDPTRAIN_EMULATED_CODE": "90"}, "no kernel image is available"),
+                          ({"DDPTRAIN_EMULATED_FAIL": "code:1"}, "PTX was compiled with an unsupported toolchain")):
+            with self.subTest(why):
+                _, err = self.on_gpu("test.yaml", "train.device=cuda", "--run-dir", "runs/none", code=USAGE, **more)
+                self.assertRegex(err, r"train.device: cuda needs code for compute capability \d.\d of cuda:0 \(Emulated GPU\): .*" + why)
+                self.assertFalse(os.path.exists(self.path("runs/none")))
+
     def test_nor_with_two_processes(self):
         for name, *words in (("zero", "dist.zero_stage=1"), ("zero-host", "dist.zero_stage=1", "dist.backend=shm"),
                              ("elastic", "determinism={mode: elastic, shards: 4}", "sampler={global_batch_size: 24}")):

@@ -124,6 +124,28 @@ static status set_precision(struct device *device, enum precision precision) {
     return OK;
 }
 
+/* A driver without support for this module's PTX, or a GPU for which the module has neither machine code nor PTX. */
+static status no_code(const struct gpu_device *gpu, const struct cudaDeviceProp *properties, cudaError_t error) {
+    return status_new(STATUS_USAGE,
+                      "train.device: cuda needs code for compute capability %d.%d of %s: %s; update the driver, or "
+                      "build with -DDDPTRAIN_CUDA_ARCHITECTURES=%d%d, or use device: cpu",
+                      properties->major, properties->minor, gpu->description, cudaGetErrorString(error),
+                      properties->major, properties->minor);
+}
+
+/* Machine code that the driver compiled from PTX has the GPU's version, its PTX an older one. */
+static status find_code(struct gpu_device *gpu, const struct cudaDeviceProp *properties) {
+    struct cudaFuncAttributes found;
+    cudaError_t error = cudaFuncGetAttributes(&found, (const void *)add_parts);
+    if (error != cudaSuccess) return no_code(gpu, properties, error);
+    if (found.binaryVersion == found.ptxVersion)
+        snprintf(gpu->code, sizeof gpu->code, "sm_%d", found.binaryVersion);
+    else
+        snprintf(gpu->code, sizeof gpu->code, "PTX of compute_%d, compiled by the driver for sm_%d", found.ptxVersion,
+                 found.binaryVersion);
+    return OK;
+}
+
 static status open(struct gpu_device *gpu) {
     struct cudaDeviceProp properties;
     cudaError_t error = cudaGetDeviceProperties(&properties, gpu->gpu);
@@ -133,6 +155,7 @@ static status open(struct gpu_device *gpu) {
     const char *operands = getenv("DDPTRAIN_GPU_OPERANDS");
     gpu->accepts_host_operands = operands && strcmp(operands, "host") == 0;
     error = cudaSetDevice(gpu->gpu);
+    if (error == cudaSuccess) TRY(find_code(gpu, &properties));
     if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking);
     gpu->base.stream = gpu->stream;
     if (error == cudaSuccess) error = cudaMalloc(&gpu->workspace, GPU_WORKSPACE);
@@ -196,6 +219,7 @@ status gpu_device_create(int number, struct device **out) {
     gpu->gpu = number;
     gpu->base.ops = &ops;
     gpu->base.description = gpu->description;
+    gpu->base.code = gpu->code;
     gpu->base.close = close;
     gpu->base.set_precision = set_precision;
     gpu->base.memory = &gpu_memory;

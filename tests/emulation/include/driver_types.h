@@ -17,6 +17,8 @@ enum cudaError_t {
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorInvalidResourceHandle = 400,
+    cudaErrorNoKernelImageForDevice = 209,
+    cudaErrorUnsupportedPtxVersion = 222,
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchFailure = 719,
@@ -103,6 +105,10 @@ struct cudaDeviceProp {
     size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin;
     int major, minor, multiProcessorCount, concurrentManagedAccess, warpSize, maxThreadsPerBlock, l2CacheSize;
     int pciDomainID, pciBusID, pciDeviceID, integrated, unifiedAddressing;
+};
+
+struct cudaFuncAttributes {
+    int ptxVersion, binaryVersion;
 };
 
 struct cudaLaunchAttribute {
