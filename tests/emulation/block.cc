@@ -43,8 +43,8 @@ struct block {
     unsigned threads, started, ended, waiting; /* waiting: at the barrier */
     const char *file;                          /* of the barrier */
     int line;
-    unsigned cursor; /* in order[] */
-    unsigned order[MAX_THREADS], place[MAX_THREADS];
+    unsigned cursor;                                                                  /* in order[] */
+    unsigned order[MAX_THREADS], place[MAX_THREADS], warp_place[MAX_THREADS / LANES]; /* of its first thread */
     state states[MAX_THREADS];
     unsigned fiber_of[MAX_THREADS];
     unsigned idle[MAX_THREADS], idle_count, fibers; /* fibers without a thread; number of fibers created */
@@ -233,23 +233,32 @@ void wait(state why) {
     set_indices(own);
 }
 
+/* Puts [count] numbers in the order of the settings. */
+template <typename T> void arrange(enum settings::order order, T *numbers, size_t count) {
+    static unsigned seed = get_settings().seed;
+    if (order == settings::REVERSE) std::reverse(numbers, numbers + count);
+    for (size_t left = count; order == settings::SHUFFLED && left > 1; left--) {
+        seed = seed * 1664525 + 1013904223;
+        std::swap(numbers[left - 1], numbers[(seed >> 8) % left]);
+    }
+}
+
 /* Warps, and lanes within one, in the order of the settings. */
 void put_in_order() {
-    unsigned threads = b->threads, i = 0;
-    static unsigned seed = 1;
-    for (unsigned w = 0; w < threads; w += LANES)
-        for (unsigned l = w; l < threads && l < w + LANES; l++) b->order[i++] = l;
-    if (get_settings().threads == settings::REVERSE) std::reverse(b->order, b->order + threads);
-    if (get_settings().threads == settings::SHUFFLED)
-        for (unsigned w = 0; w < threads; w += LANES)
-            for (unsigned l = threads - w < LANES ? threads - w : LANES; l > 1; l--) {
-                seed = seed * 1664525 + 1013904223;
-                std::swap(b->order[w + l - 1], b->order[w + (seed >> 8) % l]);
-            }
-    for (i = 0; i < threads; i++) b->place[b->order[i]] = i;
+    unsigned warps[MAX_THREADS / LANES], count = (b->threads + LANES - 1) / LANES, i = 0;
+    for (unsigned w = 0; w < count; w++) warps[w] = w;
+    arrange(get_settings().threads, warps, count);
+    for (unsigned w = 0; w < count; w++) {
+        unsigned first = i, lane = warps[w] * LANES;
+        b->warp_place[warps[w]] = first;
+        while (lane < b->threads && i < first + LANES) b->order[i++] = lane++;
+        arrange(get_settings().threads, b->order + first, i - first);
+    }
+    for (i = 0; i < b->threads; i++) b->place[b->order[i]] = i;
 }
 
 void run_block() {
+    races_barrier();
     b->started = b->ended = b->waiting = b->cursor = 0;
     b->has_waited = false;
     b->file = nullptr;
@@ -261,6 +270,21 @@ void run_block() {
     b->fiber_of[first] = fiber;
     set_indices(first);
     emulated_switch(&b->outside, b->contexts[fiber]);
+}
+
+/* In the order of the settings. */
+void run_blocks(const launch &l, const std::vector<piece> &pieces) {
+    size_t count = (size_t)l.grid.x * l.grid.y * l.grid.z;
+    std::vector<size_t> order(get_settings().blocks == settings::FORWARD ? 0 : count);
+    for (size_t i = 0; i < order.size(); i++) order[i] = i;
+    arrange(get_settings().blocks, order.data(), order.size());
+    for (size_t i = 0; i < count; i++) {
+        size_t at = order.empty() ? i : order[i];
+        blockIdx = {(unsigned)(at % l.grid.x), (unsigned)(at / l.grid.x % l.grid.y),
+                    (unsigned)(at / l.grid.x / l.grid.y)};
+        run_block();
+        if (b->has_waited) spoil_shared(pieces);
+    }
 }
 
 } // namespace
@@ -287,13 +311,12 @@ void run_kernel(const launch &l) {
     gridDim = l.grid;
     put_in_order();
     spoil_shared(pieces);
-    for (unsigned z = 0; z < l.grid.z; z++)
-        for (unsigned y = 0; y < l.grid.y; y++)
-            for (unsigned x = 0; x < l.grid.x; x++) {
-                blockIdx = {x, y, z};
-                run_block();
-                if (b->has_waited) spoil_shared(pieces);
-            }
+    races_begin_kernel();
+    for (const piece &p : pieces) races_add(p.start, p.bytes, true);
+    races_add(b->shared_end - b->shared_bytes, b->shared_bytes, false);
+    run_blocks(l, pieces);
+    size_t all = races_end_kernel() + l.shared;
+    if (all > max_shared()) die("%s: %zu bytes of shared memory, of at most %zu", l.name, all, max_shared());
     kernel_name = nullptr;
 }
 
@@ -312,6 +335,7 @@ void emulated_block_barrier(const char *file, int line) {
         wait(AT_BARRIER);
         return;
     }
+    races_barrier();
     b->waiting = 0;
     b->file = nullptr;
     b->has_waited = true;
@@ -350,10 +374,11 @@ const unsigned char *emulated_exchange(unsigned mask, const void *own, size_t by
     }
     m->arrived = 0;
     m->count++;
+    if (bytes == 0) races_warp(b->thread);
     unsigned base = b->thread - lane, thread = b->thread;
     for (unsigned l = 0; l < LANES; l++)
         if (mask >> l & 1 && base + l != thread) b->states[base + l] = READY;
     b->has_waited = true;
-    b->cursor = b->place[base] / LANES * LANES;
+    b->cursor = b->warp_place[base / LANES];
     return values[0];
 }

@@ -78,6 +78,7 @@ void emulated_copy(void *to, const void *from, unsigned bytes, bool is_there, co
     copies &c = own();
     c.started.push_back(
         {(unsigned char *)to, is_there ? (const unsigned char *)from : nullptr, bytes, c.committed, {}});
+    races_write(to, bytes);
     memset(to, GARBAGE, bytes);
 }
 

@@ -70,6 +70,16 @@ __global__ void omit_a_lane() {
     if (threadIdx.x != 3) __shfl_down_sync(0xffffffffu, 1, 1);
 }
 
+/* Thread 0 reads a number that the last thread writes before, after a wait of the block, of the warp or none. */
+enum wait_of { NO_WAIT, WARP_WAIT, BLOCK_WAIT };
+__global__ void hand_over(float *to, int writer, int wait) {
+    float *shared = (float *)emulated_shared_bytes();
+    if ((int)threadIdx.x == writer) shared[3] = 1;
+    if (wait == WARP_WAIT) __syncwarp();
+    if (wait == BLOCK_WAIT) __syncthreads();
+    if (threadIdx.x == 0) to[0] = shared[3];
+}
+
 __global__ void write_at(float *to, int i) { to[i] = 1; }
 
 /* What copy_around omits. */
@@ -286,11 +296,36 @@ void pageable_memory_in_a_graph() {
     cudaMemcpyAsync(g.memory, &value, 4, cudaMemcpyHostToDevice, g.stream);
 }
 
+void hand_over_from(int writer, int wait) {
+    gpu g;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = 2;
+    config.blockDim = THREADS;
+    config.dynamicSmemBytes = 64;
+    config.stream = g.stream;
+    expect(cudaLaunchKernelEx(&config, hand_over, g.memory, writer, wait) == cudaSuccess, "a launch");
+    expect(cudaDeviceSynchronize() == cudaSuccess, "a wait");
+}
+
+void hand_over_with_waits() {
+    hand_over_from(0, NO_WAIT);
+    hand_over_from(31, WARP_WAIT);
+    hand_over_from(63, BLOCK_WAIT);
+}
+
+[[maybe_unused]] void hand_over_without_a_wait() { hand_over_from(1, NO_WAIT); }
+[[maybe_unused]] void hand_over_to_another_warp() { hand_over_from(32, WARP_WAIT); }
+
 const struct {
     const char *name;
     void (*run)();
     bool dies;
 } cases[] = {
+    {"shared memory is read after a wait", hand_over_with_waits, false},
+#ifdef EMULATION_RACES
+    {"shared memory is read without a wait", hand_over_without_a_wait, true},
+    {"shared memory is read after a wait of another warp", hand_over_to_another_warp, true},
+#endif
     {"computes", computes, false},
     {"is late", is_late, false},
     {"events order streams", events_order_streams, false},
