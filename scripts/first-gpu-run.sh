@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# Everything that should be run once on a machine with NVIDIA GPUs, into one archive: tests, compute-sanitizer, cuBLASLt's
+# log, NCCL, repeated runs, the table of docs/gpu.md, a trace. A step that cannot run says why in one line.
+#
+#     scripts/first-gpu-run.sh [--build build/release] [--out FOLDER] [STEP ...]
+#
+# Steps: machine tests sanitizer cublaslt nccl repeat bench trace. The folder (default: gpu-run in the build folder) gets a log of each,
+# summary.md and gpu.md; beside it is FOLDER.tar.gz. Exit code: 0 all steps that ran passed, 1 one failed, 77 none could run.
+set -uo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=$root/build/release
+out=
+known=(machine tests sanitizer cublaslt nccl repeat bench trace)
+steps=()
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --build) build=$(cd "${2:?--build needs a folder}" && pwd) && shift 2 || exit 64 ;;
+        --out) out=${2:?--out needs a folder} && shift 2 ;;
+        -*) echo "first-gpu-run: unknown option '$1'" >&2 && exit 64 ;;
+        *)
+            [[ " ${known[*]} " == *" $1 "* ]] || { echo "first-gpu-run: unknown step '$1'; known: ${known[*]}" >&2 && exit 64; }
+            steps+=("$1") && shift
+            ;;
+    esac
+done
+[ ${#steps[@]} -gt 0 ] || steps=("${known[@]}")
+[ -n "$out" ] || out=$build/gpu-run
+mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 73
+rm -f "$out"/*.log "$out"/*.md
+ddptrain=$build/bin/ddptrain
+summary=$out/summary.md
+ran=0
+failed=0
+export DDPTRAIN=$ddptrain DDPTRAIN_SOURCE=$root
+
+report() { # NAME RESULT
+    printf '%-12s %s\n' "$1" "$2"
+    echo "| $1 | $2 |" >>"$summary"
+}
+
+# Runs a command with its output in a log. A command that ends with 77 was skipped.
+step() { # NAME COMMAND...
+    local name=$1 log=$out/$1.log code start=$SECONDS
+    shift
+    printf '$ %s\n' "$*" >"$log"
+    "$@" >>"$log" 2>&1 </dev/null
+    code=$?
+    if [ $code -eq 77 ]; then
+        report "$name" "skipped: $(tail -1 "$log")"
+        return
+    fi
+    ran=$((ran + 1))
+    if [ $code -eq 0 ]; then
+        report "$name" "passed, $((SECONDS - start)) s"
+    else
+        failed=$((failed + 1))
+        report "$name" "FAILED with $code: $name.log"
+    fi
+}
+
+skip() { report "$1" "skipped: $2"; } # NAME REASON
+
+# The reason why a step cannot run on GPUs, or nothing.
+missing_gpu() {
+    [ -x "$ddptrain" ] || { echo "$ddptrain is not built" && return; }
+    [ "$gpus" -gt 0 ] || echo "no GPU: nvidia-smi finds none"
+}
+
+missing_program() { command -v "$1" >/dev/null || echo "$1 is not installed"; }
+
+# A short run. The words after -- are a program that starts it, with its options.
+train() { # FOLDER [WORD ...] [-- PROGRAM ...]
+    local run=$out/runs/$1 words=()
+    shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do words+=("$1") && shift; done
+    [ $# -eq 0 ] || shift
+    (cd "$root" && "$@" "$ddptrain" configs/wine_mlp.yaml train.device=cuda train.epochs=20 --run-dir "$run" --fresh "${words[@]}")
+}
+
+hash_of() { sed -n 's/.*"state_sha256": *"\([0-9a-f]*\)".*/\1/p' "$out/runs/$1/metrics.jsonl" | tail -1; } # FOLDER
+
+# The same config twice must end with the same state.
+repeat() { # NAME WORD...
+    local run=$1 first second
+    shift
+    train "$run-1" "$@" && train "$run-2" "$@" || return 1
+    first=$(hash_of "$run-1") second=$(hash_of "$run-2")
+    echo "$first $second"
+    [ -n "$first" ] && [ "$first" = "$second" ]
+}
+
+# compute-sanitizer's [TOOL] over every test of the GPU's operators.
+sanitize() { # TOOL
+    local code=0 test
+    for test in "$build"/bin/device_gpu*; do
+        [ -x "$test" ] || continue
+        echo "== $test"
+        DDPTRAIN_GPU_OPERANDS=host CK_FORK=no compute-sanitizer --tool "$1" --error-exitcode 9 "$test" || code=1
+    done
+    return $code
+}
+
+describe_machine() {
+    uname -a
+    "$ddptrain" --version
+    nvidia-smi
+    nvidia-smi topo -m
+    ldd "$build"/bin/ddptrain_*.so
+    env | grep -E '^(NCCL|CUDA|CUBLAS|CUDNN)' || true
+}
+
+# docs/gpu.md with the rows of the benchmark's table.
+fill_table() {
+    awk 'FNR == NR { if (/^\| [^|]+ \|/) { split($0, c, "|"); row[c[2]] = $0 } next }
+         { split($0, c, "|"); print (c[2] in row && !(/^\| *\|/)) ? row[c[2]] : $0 }' "$out/bench.log" "$root/docs/gpu.md" >"$out/gpu.md"
+}
+
+do_machine() { step machine describe_machine; }
+
+do_tests() { step tests ctest --test-dir "$build" -L '^gpu$' --output-on-failure; }
+
+do_sanitizer() {
+    local tool reason
+    reason=$(missing_program compute-sanitizer)
+    for tool in memcheck racecheck initcheck synccheck; do
+        if [ -n "$reason" ]; then skip "$tool" "$reason"; else step "$tool" sanitize "$tool"; fi
+    done
+}
+
+do_cublaslt() {
+    step cublaslt train cublaslt train.epochs=1 --nproc 1 -- env CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE="$out/cublaslt-calls.log"
+}
+
+do_nccl() {
+    if [ "$gpus" -gt 1 ]; then
+        step nccl env NCCL_DEBUG=INFO "$ddptrain" comm --backend nccl --nproc gpu
+    else
+        skip nccl "one GPU; the next step has two processes on it"
+    fi
+    step nccl-shared env NCCL_DEBUG=INFO DDPTRAIN_SHARE_GPUS=1 CUDA_VISIBLE_DEVICES=0 "$ddptrain" comm --backend nccl --nproc 2 --sizes 1K,1M
+}
+
+do_repeat() {
+    step repeat repeat float32
+    if [ "$gpus" -gt 1 ]; then
+        step repeat-bfloat16 repeat bfloat16 dist.gradient_compression=bfloat16
+    else
+        skip repeat-bfloat16 "one GPU"
+    fi
+}
+
+do_bench() {
+    step bench "$root/bench/gpu.py" --rounds 3
+    [ ! -s "$out/bench.log" ] || fill_table
+}
+
+do_trace() {
+    local reason
+    reason=$(missing_program nsys)
+    if [ -n "$reason" ]; then
+        skip trace "$reason"
+    else
+        step trace train trace train.epochs=5 -- nsys profile --force-overwrite true --trace cuda,cublas,nvtx --output "$out/trace"
+    fi
+}
+
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ' || true)
+printf '| step | result |\n|---|---|\n' >"$summary"
+for name in "${steps[@]}"; do
+    reason=$(missing_gpu)
+    if [ -n "$reason" ]; then skip "$name" "$reason"; else "do_$name"; fi
+done
+find "$out/runs" -name '*.h5' -delete 2>/dev/null # checkpoints are large
+tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")" || exit 74
+echo "archive: $out.tar.gz"
+[ $ran -gt 0 ] || exit 77
+[ $failed -eq 0 ]
