@@ -146,6 +146,9 @@ static status add_layer(struct builder *b, struct layer *layer, size_t *in, size
             return status_new(STATUS_USAGE,
                               "its input is token ids, which only an embedding accepts: insert one before it");
     }
+    layer->cached_positions = b->names->cached_positions;
+    if (layer->cached_positions && !layer->type->is_by_position)
+        return status_new(STATUS_USAGE, "it needs all positions at once");
     layer->in = layer->ins[0];
     layer->in_size = m->tensors[in[0]].size;
     TRY(check_name(b, layer));

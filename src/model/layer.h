@@ -53,6 +53,7 @@ struct pass {
     struct draw_key draws; /* stream is set per layer */
     /* For layers that use the rows of all processes; NULL: a single process. All processes make the same passes. */
     const struct all_sum *all_sum;
+    size_t position; /* of the row, with cached_positions */
 
     const struct gradient_parts *parts; /* model_backward_in_parts; NULL: gradients stay in params */
     const struct params *params;        /* of the model */
@@ -124,6 +125,9 @@ struct layer_type {
     bool can_add_to_dx;
     /* The input may be token ids; other layers reject them. */
     bool takes_tokens;
+    /* It computes each position of (positions, features) alone, or from what it stored of the earlier ones
+     * (cached_positions). */
+    bool is_by_position;
     /* Its output is probabilities, which losses that compute them from scores do not expect. */
     bool gives_probabilities;
     /* It works on the last dimension alone, so an image must be flattened before it. */
@@ -196,8 +200,10 @@ struct layer {
     size_t first_param, param_count;   /* in params */
     size_t tied, tied_count;           /* parameters of an earlier layer that it uses, too: 0 or 1 from [tied] */
     size_t first_buffer, buffer_count; /* in buffers */
-    bool is_sharing;                   /* parameters and buffers are those of an earlier layer */
-    size_t saved_size;                 /* floats of one row that forward stores for backward */
+    size_t cached_positions; /* a row is one position, the next of so many: the model stores what later ones need; 0: a
+                                row is all positions */
+    bool is_sharing;         /* parameters and buffers are those of an earlier layer */
+    size_t saved_size;       /* floats of one row that forward stores for backward */
     struct piece saved_piece;
     float *saved; /* (batch, saved_size); NULL before model_alloc or when saved_size is 0 */
     bool adds_to_dx;

@@ -116,6 +116,8 @@ struct model_names {
     size_t input_count;
     const char *const *outputs; /* (output_count) names of layers; NULL: the last one; count 0: one output, the last */
     size_t output_count;
+    size_t cached_positions; /* not 0: the input is one position of so many, and passes compute them in order
+                                (pass->position); STATUS_USAGE if a layer needs all at once */
 };
 
 /* model_plan for a model with names: a row of its inputs is that of all inputs one after another, as a vector, and a

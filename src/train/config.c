@@ -235,11 +235,12 @@ struct shape dataset_shape(const struct dataset_info *info) {
     return shape;
 }
 
-status config_plan_model(const struct config *config, const struct dataset_info *info, struct model **out) {
+status config_plan_model(const struct config *config, const struct dataset_info *info, size_t cached_positions,
+                         struct model **out) {
     struct arena *arena = arena_create();
     struct model_input *inputs = arena_alloc(arena, (info->input_count + 1) * sizeof *inputs);
     const char **outputs = arena_alloc(arena, (config->losses.count + 1) * sizeof *outputs);
-    struct model_names names = {inputs, info->input_count, outputs, config->losses.count};
+    struct model_names names = {inputs, info->input_count, outputs, config->losses.count, cached_positions};
     struct shape row = dataset_shape(info);
     for (size_t i = 0; i < info->input_count; i++) {
         const struct dataset_input *input = &info->inputs[i];

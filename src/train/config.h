@@ -118,7 +118,8 @@ void config_set_targets(struct config *config, struct arena *arena);
 struct shape dataset_shape(const struct dataset_info *info);
 
 /* model_plan for rows of this dataset, with its named inputs and the outputs of `losses`. */
-status config_plan_model(const struct config *config, const struct dataset_info *info, struct model **out);
+status config_plan_model(const struct config *config, const struct dataset_info *info, size_t cached_positions,
+                         struct model **out);
 
 /* Sets *objective for `losses` and the model that was planned for them; without them count is 0. STATUS_USAGE for an
  * output that does not fit its target. */

@@ -55,8 +55,8 @@ static status plan_objective(struct plan *p) {
     return config_plan_objective(p->config, p->model, &p->info, p->objective);
 }
 
-static status plan_layers(struct plan *p) {
-    TRY(config_plan_model(p->config, &p->info, &p->model));
+static status plan_layers(struct plan *p, size_t cached_positions) {
+    TRY(config_plan_model(p->config, &p->info, cached_positions, &p->model));
     TRY(model_check_used(p->model));
     p->loss_config = p->config->loss.config;
     if (p->config->losses.count) TRY(plan_objective(p));
@@ -124,7 +124,7 @@ static status plan_training(struct plan *p) {
 static status fill(struct plan *p, const struct plan_options *options) {
     TRY(open_device(p));
     TRY(open_data(p, options));
-    TRY(plan_layers(p));
+    TRY(plan_layers(p, options->cached_positions));
     TRY(check_loss_and_metrics(p));
     TRY(optimizer_plan_create(&p->config->optimizer, &p->model->params, &p->optimizer));
     if (p->purpose != PLAN_INFERENCE) return plan_training(p);

@@ -29,7 +29,8 @@ struct plan_options {
     struct dataset *dataset; /* inference: opened with the columns of its checkpoint; owned by the plan from now on,
                                 also after a failure. NULL: opens the dataset of the config */
     const struct dataset_info
-        *info; /* generate: the rows of its inputs, without a dataset. NULL: those of the dataset */
+        *info;               /* generate: the rows of its inputs, without a dataset. NULL: those of the dataset */
+    size_t cached_positions; /* generate: as in struct model_names */
 };
 
 struct plan {

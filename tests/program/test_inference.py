@@ -231,6 +231,31 @@ class Generate(program.Case):
         self.assertGreater(max(len(p) for p in pairs.values()), 1)
         self.assertEqual(self.generate("--prompt", "ab", "--characters", 0), "ab\n")
 
+    def test_stored_keys_and_values(self):
+        """Position by position the text is that of whole blocks, also when it becomes longer than a block."""
+        layers = {
+            "grouped": "{embedding: {embedding_dim: 24, name: e}}, {residual: {name: r, layers: [{rms_norm: {name: n}}, {linear: {out: 48, name: qkv}}, "
+                       "{rotary_embedding: {head_size: 6, heads: 6, interleaved: true}}, {scaled_dot_product_attention: {heads: 4, num_kv_heads: 2, causal: true}}]}}",
+            "joined": "{embedding: {embedding_dim: 24, name: e}}, {positional_embedding: {name: p}}, {layer_norm: {name: n}}, "
+                      "{attention: {heads: 3, causal: true, name: a}}, relu, {linear: {out: 24, name: b}}, {gelu: {name: g}}, {linear: {out: 24, name: c, from: b}}, {multiply: {from: [g, c]}}",
+            "all": "{embedding: {embedding_dim: 24, name: e}}, {positional_embedding: {name: p}}, {attention: {heads: 3, name: a}}"}
+        text = "".join("abcdefghij"[i * i * 7919 % 97 % 10] for i in range(600))
+        self.write("text.txt", text)
+        for name, before in layers.items():
+            config = (f"name: {name}\ndataset: {{format: text, path: text.txt, text: {{block_size: 16}}}}\nsampler: {{batch_size: 16}}\n"
+                      f"model: {{layers: [{before}, {{linear: {{out: 10, name: o}}}}IDENTITY]}}\n"
+                      "loss: cross_entropy\noptimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 2}\n")
+            self.write("one.yaml", config.replace("IDENTITY", ""))
+            self.write("whole.yaml", config.replace("IDENTITY", ", {slice: {dim: 1, start: 0, end: 16}}"))  # needs all positions at once
+            self.run_program("one.yaml", "--fresh")
+            for prompt, characters in ((text[:1], 15), (text[50:57], 30), (text[:16], 3), (text[:20], 3)):
+                for draws in (["--temperature", 0], ["--seed", 5]):
+                    with self.subTest(name=name, prompt=prompt, draws=draws):
+                        one, whole = (self.run_program("generate", f, "--prompt", prompt, "--characters", characters, *draws)[0]
+                                      for f in ("one.yaml", "whole.yaml"))
+                        self.assertEqual(one, whole)
+                        self.assertEqual(len(one), len(prompt) + characters + 1)
+
     def test_refused(self):
         self.assertIn("--prompt", self.generate("--prompt", "abx", code=USAGE))
         other = self.generate("--prompt", "ab", "loss=mse", "model.layers=[{embedding: {embedding_dim: 16}}, {linear: 1}]", code=USAGE)

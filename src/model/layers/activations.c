@@ -80,6 +80,7 @@ static void describe(const struct layer *layer, struct operation *to) {
         .gives_probabilities = ((properties)&ACTIVATION_IS_PROBABILITY) != 0,                                          \
         .order = ORDER_ANY,                                                                                            \
         .relu = (properties)&ACTIVATION_IS_RELU ? RELU_ITSELF : RELU_NONE,                                             \
+        .is_by_position = true,                                                                                        \
         .plan = plan,                                                                                                  \
         .half = HALF_ALL,                                                                                              \
         .forward = forward,                                                                                            \
@@ -91,6 +92,7 @@ ACTIVATION_LAYERS(X)
 
 const struct layer_type layer_gelu = {.variant = {"gelu", &gelu_schema, "Gaussian error linear unit (torch.nn.GELU)."},
                                       .order = ORDER_ANY,
+                                      .is_by_position = true,
                                       .plan = plan,
                                       .half = HALF_ALL,
                                       .forward = forward,

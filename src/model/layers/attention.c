@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "device/sequence.h"
 #include "model/init.h"
+#include "model/layers/attention_cache.h"
 #include "model/layers/layers.h"
 
 struct attention_config {
@@ -96,6 +97,31 @@ static bool is_grouped(const struct layer *layer) {
     return c->kv_heads != SCHEMA_NO_INT && c->kv_heads != c->heads;
 }
 
+/* With cached_positions: earlier positions do not depend on later ones. */
+static status check_cache(const struct layer *layer) {
+    if (!layer->cached_positions || config_of(layer)->is_causal) return OK;
+    return status_new(STATUS_USAGE, "it needs all positions at once");
+}
+
+static status create_cache(struct layer *layer, struct device *device, size_t batch) {
+    const struct attention_config *c = config_of(layer);
+    (void)batch;
+    if (!layer->cached_positions) return OK;
+    struct head_groups groups = {.positions = layer->cached_positions,
+                                 .heads = (size_t)c->heads,
+                                 .kv_heads = (size_t)(c->kv_heads && is_grouped(layer) ? c->kv_heads : c->heads),
+                                 .head_size = features_of(layer) / (size_t)c->heads};
+    struct attention_cache *cache;
+    TRY(attention_cache_create(device, &groups, &cache));
+    layer->runtime = cache;
+    return OK;
+}
+
+static void release_cache(struct layer *layer, struct device *device) {
+    attention_cache_destroy(layer->runtime, device);
+    layer->runtime = NULL;
+}
+
 /* Multiply-adds of one row: scores and weighted sums of values. A causal mask removes half. */
 static size_t core_multiply_adds(const struct layer *layer) {
     size_t whole = 2 * tokens_of(layer) * tokens_of(layer) * features_of(layer);
@@ -128,6 +154,7 @@ static status plan_groups(struct layer *layer) {
 static status core_plan(struct layer *layer, struct planning *planning) {
     (void)planning;
     TRY(is_grouped(layer) ? plan_groups(layer) : plan_shape(layer, 3));
+    TRY(check_cache(layer));
     layer->saved_size = 2 * (size_t)config_of(layer)->heads * tokens_of(layer);
     if (is_grouped(layer)) layer->saved_size += 6 * features_of(layer) * tokens_of(layer);
     return OK;
@@ -144,6 +171,10 @@ static struct head_groups groups_of(const struct layer *layer, size_t rows) {
 static void core_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
     const struct sequence_ops *ops = device_ops(pass->device)->sequence;
     struct attention_shape shape = shape_of(layer, pass->rows);
+    if (layer->cached_positions) {
+        attention_cache_forward(layer->runtime, pass->device, pass->position, x, y);
+        return;
+    }
     if (!is_grouped(layer)) {
         ops->attention_forward(pass->device, &shape, x, y, layer->saved);
         return;
@@ -206,6 +237,7 @@ static float *gradient_of(const struct layer *layer, const struct params *params
 static status attention_plan(struct layer *layer, struct planning *planning) {
     static const char *const names[] = {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"};
     TRY(plan_shape(layer, 1));
+    TRY(check_cache(layer));
     int64_t c = layer->out.size[1];
     const int64_t shapes[][2] = {{3 * c, c}, {3 * c, 0}, {c, c}, {c, 0}};
     for (int i = 0; i < 4; i++)
@@ -238,7 +270,10 @@ static void attention_forward(const struct layer *layer, const struct pass *pass
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
     ops->linear_forward(pass->device, x, value_of(layer, pass->params, IN_WEIGHT),
                         value_of(layer, pass->params, IN_BIAS), false, s.qkv, n, c, 3 * c);
-    ops->sequence->attention_forward(pass->device, &shape, s.qkv, s.heads, s.softmaxes);
+    if (layer->cached_positions)
+        attention_cache_forward(layer->runtime, pass->device, pass->position, s.qkv, s.heads);
+    else
+        ops->sequence->attention_forward(pass->device, &shape, s.qkv, s.heads, s.softmaxes);
     ops->linear_forward(pass->device, s.heads, value_of(layer, pass->params, OUT_WEIGHT),
                         value_of(layer, pass->params, OUT_BIAS), false, y, n, c, c);
 }
@@ -265,7 +300,7 @@ static size_t attention_multiply_adds(const struct layer *layer) {
 
 static bool can_be_half(const struct layer *layer) {
     size_t size = shape_of(layer, 1).head_size;
-    return !is_grouped(layer) && size % 8 == 0 && size <= ATTENTION_MAX_HALF;
+    return !is_grouped(layer) && !layer->cached_positions && size % 8 == 0 && size <= ATTENTION_MAX_HALF;
 }
 
 static void attention_describe(const struct layer *layer, struct operation *to) {
@@ -289,9 +324,12 @@ const struct layer_type layer_attention = {
                 "Multi-head self-attention over (positions, features) (torch.nn.MultiheadAttention; no dropout)."},
     .ignores = IGNORES_Y,
     .check_device = check_device,
+    .is_by_position = true,
     .plan = attention_plan,
     .init = attention_init,
     .autocast = AUTOCAST_PRODUCT,
+    .alloc = create_cache,
+    .release = release_cache,
     .forward = attention_forward,
     .backward = attention_backward,
     .multiply_adds = attention_multiply_adds,
@@ -303,10 +341,13 @@ const struct layer_type layer_scaled_dot_product_attention = {
          "Attention without projections: (positions, 3C), which are queries, keys and values, to (positions, C); with "
          "num_kv_heads keys and values are narrower than queries."},
     .check_device = check_device,
+    .is_by_position = true,
     .plan = core_plan,
     .half = HALF_ALL,
     .autocast = AUTOCAST_PRODUCT,
     .can_be_half = can_be_half,
+    .alloc = create_cache,
+    .release = release_cache,
     .forward = core_forward,
     .backward = core_backward,
     .multiply_adds = core_multiply_adds,

@@ -60,6 +60,7 @@ const struct layer_type layer_dropout = {
     .order = ORDER_ANY,
     .ignores = IGNORES_X_AND_Y,
     .half = HALF_ALL,
+    .is_by_position = true,
     .plan = plan,
     .forward = forward,
     .backward = backward,

@@ -106,20 +106,22 @@ static status positional_plan(struct layer *layer, struct planning *planning) {
         text_free(&shape);
         return s;
     }
-    int64_t count = c->num_embeddings == SCHEMA_NO_INT ? layer->in.size[0] : c->num_embeddings;
-    if (count < layer->in.size[0])
+    int64_t positions = layer->cached_positions ? (int64_t)layer->cached_positions : layer->in.size[0];
+    int64_t count = c->num_embeddings == SCHEMA_NO_INT ? positions : c->num_embeddings;
+    if (count < positions)
         return status_new(STATUS_USAGE, "num_embeddings is %lld, but the input has %lld positions", (long long)count,
-                          (long long)layer->in.size[0]);
+                          (long long)positions);
     layer->out = layer->in;
     declare(layer, planning, count);
     return OK;
 }
 
-/* y[t] = x[t] + weight[t] for t < T: the first T rows of weight are added to each row of the batch */
+/* y[t] = x[t] + weight[t] for t < T: the first T rows of weight are added to each row of the batch; of a row of one
+ * position that of the position */
 static void positional_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
-    device_ops(pass->device)
-        ->sequence->add_row(pass->device, x, params_value(pass->params, layer->first_param), y, pass->rows,
-                            layer->in_size);
+    const float *weight = params_value(pass->params, layer->first_param);
+    if (layer->cached_positions) weight += pass->position * layer->in_size;
+    device_ops(pass->device)->sequence->add_row(pass->device, x, weight, y, pass->rows, layer->in_size);
 }
 
 static void positional_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
@@ -146,6 +148,7 @@ const struct layer_type layer_embedding = {
     .variant = {"embedding", &embedding_schema, "A learned vector for each token (torch.nn.Embedding)."},
     .takes_tokens = true,
     .ignores = IGNORES_Y,
+    .is_by_position = true,
     .plan = embedding_plan,
     .init = init,
     .forward = embedding_forward,
@@ -156,6 +159,7 @@ const struct layer_type layer_positional_embedding = {
     .variant = {"positional_embedding", &positional_schema,
                 "Adds a learned vector to each position: x + weight[0:T], the weight a torch.nn.Embedding."},
     .ignores = IGNORES_X_AND_Y,
+    .is_by_position = true,
     .plan = positional_plan,
     .init = init,
     .forward = positional_forward,

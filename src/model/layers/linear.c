@@ -209,6 +209,7 @@ const struct layer_type layer_linear = {
     .uses_last_dimension = true,
     .relu = RELU_AFTER,
     .ignores = IGNORES_Y,
+    .is_by_position = true,
     .plan = plan,
     .init = init,
     .forward = forward,

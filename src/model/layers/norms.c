@@ -122,8 +122,8 @@ static void describe(const struct layer *layer, struct operation *to) {
 
 /* What both rows have. The input is a residual stream, which stays float32. */
 #define NORM                                                                                                           \
-    .can_add_to_dx = true, .ignores = IGNORES_Y, .plan = plan, .init = init, .half = HALF_Y | HALF_DY,                 \
-    .autocast = AUTOCAST_FLOAT32, .describe = describe
+    .is_by_position = true, .can_add_to_dx = true, .ignores = IGNORES_Y, .plan = plan, .init = init,                   \
+    .half = HALF_Y | HALF_DY, .autocast = AUTOCAST_FLOAT32, .describe = describe
 const struct layer_type layer_layer_norm = {
     .variant = {"layer_norm", &layer_norm_schema,
                 "Mean 0 and variance 1 over the last dimension, then weight and bias (torch.nn.LayerNorm)."},

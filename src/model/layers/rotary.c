@@ -89,7 +89,8 @@ static status plan(struct layer *layer, struct planning *planning) {
 /* layer->runtime: (positions, head_size / 2, 2) cosines and sines, in device memory. */
 static status create_table(struct layer *layer, struct device *device, size_t batch) {
     const struct rotary_config *c = config_of(layer);
-    size_t tokens = (size_t)layer->in.size[0], pairs = (size_t)c->head_size / 2;
+    size_t tokens = layer->cached_positions ? layer->cached_positions : (size_t)layer->in.size[0];
+    size_t pairs = (size_t)c->head_size / 2;
     float *table;
     (void)batch;
     TRY(device_alloc(device, tokens * pairs * 2 * sizeof(float), "the angles of a rotary embedding", &layer->runtime));
@@ -111,7 +112,9 @@ static void release_table(struct layer *layer, struct device *device) {
 
 static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
     struct rotation r = rotation_of(layer, pass->rows, false);
-    device_ops(pass->device)->sequence->rotate(pass->device, &r, layer->runtime, x, y);
+    const float *table = layer->runtime;
+    if (layer->cached_positions) table += pass->position * r.head_size;
+    device_ops(pass->device)->sequence->rotate(pass->device, &r, table, x, y);
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
@@ -136,6 +139,7 @@ const struct layer_type layer_rotary_embedding = {
          "Rotary position embedding of (positions, features), for the queries and keys of the attention after it "
          "(RoPE)."},
     .ignores = IGNORES_X_AND_Y,
+    .is_by_position = true,
     .plan = plan,
     .alloc = create_table,
     .release = release_table,

@@ -1,5 +1,6 @@
-/* The model's input is always a whole block that begins with the text so far; the rest does not affect a causal model.
- * When the block is full, its first token is removed for each new one. */
+/* While the text fits in a block, a decoder computes its positions one after the other (decoder.h). After that, or for
+ * a model that it cannot compute, the model's input is a whole block that begins with the text so far; the rest does
+ * not affect a causal model. When the block is full, its first token is removed for each new one. */
 #include "train/inference/generate.h"
 
 #include <math.h>
@@ -9,13 +10,18 @@
 #include "base/buffer.h"
 #include "data/vocabulary.h"
 #include "train/dry_run.h"
+#include "train/inference/decoder.h"
 #include "train/plan.h"
 
 struct generator {
     const struct generate_options *options;
     struct vocabulary *vocabulary;
-    struct plan *plan;
-    struct device *device; /* the plan's, as the model */
+    const struct config *config;
+    struct checkpoint *checkpoint;
+    bool average;            /* of the checkpoint: its moving average of the weights */
+    struct decoder *decoder; /* NULL: the model cannot be computed position by position, or the text is too long */
+    struct plan *plan;       /* NULL while there is a decoder, as the rest */
+    struct device *device;   /* the plan's, as the model */
     struct model *model;
     struct rng rng;
     size_t block;          /* tokens of an input */
@@ -41,9 +47,9 @@ static status read_vocabulary(struct generator *g, struct checkpoint *checkpoint
     return s;
 }
 
-static status open_model(struct generator *g, const struct config *config, struct checkpoint *checkpoint,
-                         bool average) {
-    g->block = (size_t)config->dataset.text.block_size;
+/* Opens the model that computes whole blocks. */
+static status open_model(struct generator *g) {
+    const struct config *config = g->config;
     size_t classes = vocabulary_size(g->vocabulary);
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     const struct dataset_info info = {.input_kind = INPUT_TOKENS,
@@ -64,12 +70,25 @@ static status open_model(struct generator *g, const struct config *config, struc
                           g->block, classes);
     TRY(model_alloc(g->model, g->device, 1));
     TRY(model_map(g->model));
-    TRY(weights_load(g->model, checkpoint, average));
+    TRY(weights_load(g->model, g->checkpoint, g->average));
     TRY(model_unmap(g->model, true));
     TRY(device_alloc(g->device, g->block * sizeof *g->tokens, "the text", &g->own_tokens));
     struct batch batch = {.rows = 1, .inputs = g->own_tokens};
     TRY(dry_run_forward(g->model, g->device, NULL, NULL, &batch));
-    TRY(buffer_new(g->logits * sizeof *g->last, "the logits", (void **)&g->last));
+    buffer_free(g->last);
+    return buffer_new(g->logits * sizeof *g->last, "the logits", (void **)&g->last);
+}
+
+static status open_decoder(struct generator *g) {
+    TRY(decoder_create(g->config, vocabulary_size(g->vocabulary), g->block, g->checkpoint, g->average, &g->decoder));
+    if (!g->decoder) return open_model(g);
+    return buffer_new(decoder_logits(g->decoder) * sizeof *g->last, "the logits", (void **)&g->last);
+}
+
+static status open_all(struct generator *g) {
+    size_t classes = vocabulary_size(g->vocabulary);
+    g->block = (size_t)g->config->dataset.text.block_size;
+    TRY(open_decoder(g));
     TRY(buffer_new(g->block * sizeof *g->tokens, "the text", (void **)&g->tokens));
     TRY(buffer_new(classes * sizeof *g->probabilities, "the probabilities", (void **)&g->probabilities));
     return buffer_new(classes * sizeof *g->sorted, "the probabilities", (void **)&g->sorted);
@@ -116,7 +135,12 @@ static size_t sample(struct generator *g, const float *logits) {
     return last;
 }
 
+/* Removes the first token of a full block; the decoder's positions are wrong from then on. */
 static void append(struct generator *g, int32_t token) {
+    if (g->length == g->block) {
+        decoder_destroy(g->decoder);
+        g->decoder = NULL;
+    }
     if (g->length == g->block) memmove(g->tokens, g->tokens + 1, --g->length * sizeof *g->tokens);
     g->tokens[g->length++] = token;
 }
@@ -132,6 +156,8 @@ static status encode_prompt(struct generator *g) {
 
 /* Computes g->last. */
 static status run_model(struct generator *g) {
+    if (g->decoder) return decoder_run(g->decoder, g->tokens, g->length, g->last);
+    if (!g->plan) TRY(plan_explain_memory(open_model(g)));
     struct pass pass = {.device = g->device, .rows = 1};
     device_upload(g->device, g->own_tokens, g->tokens, g->block * sizeof *g->tokens);
     const float *output = model_forward(g->model, &pass, g->own_tokens);
@@ -159,16 +185,15 @@ static status write_text(struct generator *g, generate_sink *sink, void *context
 
 status generate_text(const struct config *config, const struct generate_options *options, struct log *log,
                      generate_sink *sink, void *context) {
-    struct generator g = {.options = options};
-    struct checkpoint *checkpoint = NULL;
+    struct generator g = {.options = options, .config = config};
     rng_seed(&g.rng, (uint64_t)options->seed);
-    bool average;
-    status s = weights_open(config, &options->weights, log, &checkpoint, &average);
-    if (!s) s = read_vocabulary(&g, checkpoint);
-    if (!s) s = plan_explain_memory(open_model(&g, config, checkpoint, average));
+    status s = weights_open(config, &options->weights, log, &g.checkpoint, &g.average);
+    if (!s) s = read_vocabulary(&g, g.checkpoint);
+    if (!s) s = plan_explain_memory(open_all(&g));
     if (!s) s = encode_prompt(&g);
     if (!s) s = write_text(&g, sink, context);
-    checkpoint_close(checkpoint);
+    checkpoint_close(g.checkpoint);
+    decoder_destroy(g.decoder);
     buffer_free(g.tokens);
     buffer_free(g.last);
     if (g.device) device_free(g.device, g.own_tokens);
