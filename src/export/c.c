@@ -132,7 +132,7 @@ static void add_preparation(struct c_file *c, struct text *out) {
 
 /* ---- texts ---- */
 
-static void add_string(struct text *out, const char *string) {
+void c_add_string(struct text *out, const char *string) {
     text_add(out, "\"");
     for (; *string; string++) {
         unsigned char byte = (unsigned char)*string;
@@ -149,7 +149,7 @@ static void add_strings(struct text *out, const char *name, const struct string_
     text_printf(out, "const char *const %s[%zu] = {", name, list->count);
     for (size_t i = 0; i < list->count; i++) {
         text_add(out, i % 8 ? " " : "\n    ");
-        add_string(out, list->items[i]);
+        c_add_string(out, list->items[i]);
         if (i + 1 < list->count) text_add(out, ",");
     }
     text_add(out, "\n};\n\n");
@@ -180,26 +180,26 @@ static void add_names(struct c_file *c, struct text *out) {
     for (size_t i = 0; i < model->step_count; i++) {
         if (!model->steps[i].layer) continue;
         struct operation op = operation_of(model->steps[i].layer);
-        if (op.kind == OPERATION_INPUT) add_range(c, "inputs", op.name, op.start, op.end - op.start, out);
+        if (op.kind == OPERATION_INPUT && !c->m->preparation)
+            add_range(c, "inputs", op.name, op.start, op.end - op.start, out);
     }
     for (size_t i = 0; i < model->output_count; i++)
         add_range(c, "outputs", c->m->outputs.items[i], model->outputs[i].first, model->outputs[i].size, out);
 }
 
-static void add_header(struct c_file *c, struct text *out) {
+/* Of a model whose inputs are the columns of a table. */
+static void add_prepared_header(struct c_file *c, struct text *out) {
+    c_preparation_add_struct(c, out);
+    text_add(out, "\n/* Computes outputs (MODEL_OUTPUTS) for one row.\n");
+    add_names(c, out);
+    text_add(out, " * 0; 1 without memory; 3 for a missing value that is required; 4 for an unknown category where the "
+                  "config has\n * unknown: error; 5 for a text that is no date. Thread-safe. */\n"
+                  "int model_predict(const struct model_row *row, float *outputs);\n");
+}
+
+static void add_plain_header(struct c_file *c, struct text *out) {
     const struct export_model *m = c->m;
     bool is_prepared = c->pieces[0].size > 0, are_tokens = m->model->in.is_tokens;
-    text_printf(out, "/* The model %s, written by ddptrain export. */\n", m->name);
-    text_add(out, "#ifndef MODEL_PREDICT_H\n#define MODEL_PREDICT_H\n\n");
-    if (are_tokens) text_add(out, "#include <stdint.h>\n\n");
-    text_add(out, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
-    text_printf(out, "#define MODEL_INPUTS %zu\n#define MODEL_OUTPUTS %zu\n", shape_elements(&m->model->in),
-                m->model->out_size);
-    if (m->labels.count)
-        text_printf(out,
-                    "#define MODEL_LABELS %zu\n\n/* The label of each class. */\nextern const char *const "
-                    "model_labels[MODEL_LABELS];\n",
-                    m->labels.count);
     if (m->columns.count)
         text_add(out, "\n/* The name of each input. */\nextern const char *const model_columns[MODEL_INPUTS];\n");
     text_printf(out, "\n/* Computes outputs (MODEL_OUTPUTS) for one row of inputs (MODEL_INPUTS), %s.\n",
@@ -212,6 +212,25 @@ static void add_header(struct c_file *c, struct text *out) {
         text_add(out,
                  "\n/* The same for inputs that are not exact as floats. */\nint model_predict_double(const double "
                  "*inputs, float *outputs);\n");
+}
+
+static void add_header(struct c_file *c, struct text *out) {
+    const struct export_model *m = c->m;
+    text_printf(out, "/* The model %s, written by ddptrain export. */\n", m->name);
+    text_add(out, "#ifndef MODEL_PREDICT_H\n#define MODEL_PREDICT_H\n\n");
+    if (m->model->in.is_tokens) text_add(out, "#include <stdint.h>\n\n");
+    text_add(out, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+    if (!m->preparation) text_printf(out, "#define MODEL_INPUTS %zu\n", shape_elements(&m->model->in));
+    text_printf(out, "#define MODEL_OUTPUTS %zu\n", m->model->out_size);
+    if (m->labels.count)
+        text_printf(out,
+                    "#define MODEL_LABELS %zu\n\n/* The label of each class. */\nextern const char *const "
+                    "model_labels[MODEL_LABELS];\n",
+                    m->labels.count);
+    if (m->preparation)
+        add_prepared_header(c, out);
+    else
+        add_plain_header(c, out);
     text_add(out, "\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
 }
 
@@ -249,6 +268,32 @@ static void add_entry(struct c_file *c, struct text *out, const char *name, cons
     }
 }
 
+static void add_entries(struct c_file *c, struct text *out) {
+    bool is_prepared = c->pieces[0].size > 0;
+    add_entry(c, out, "model_predict", input_type(c), is_prepared ? "inputs, NULL, outputs" : "inputs, outputs");
+    if (is_prepared) text_add(out, "\n");
+    if (is_prepared) add_entry(c, out, "model_predict_double", "double", "NULL, inputs, outputs");
+}
+
+/* The features are rounded to float once: after the scaler, which takes doubles. */
+static void add_prepared_entry(struct c_file *c, struct text *out) {
+    bool is_scaled = c->pieces[0].size > 0;
+    size_t features = c->m->preparation->features;
+    const char *type = is_scaled ? "double" : "float";
+    text_add(out, "static ");
+    add_entry(c, out, "predict", type, is_scaled ? "NULL, inputs, outputs" : "inputs, outputs");
+    c_preparation_add_function(c, type, out);
+    text_add(out, "\nint model_predict(const struct model_row *row, float *outputs) {\n");
+    if (features <= MAX_STACK / 2) {
+        text_printf(out, "    %s features[%zu];\n    int code = prepare(row, features);\n", type, features);
+        text_add(out, "    return code ? code : predict(features, outputs);\n}\n");
+        return;
+    }
+    text_printf(out, "    %s *features = malloc(%zu * sizeof *features);\n", type, features);
+    text_add(out, "    int code = features ? prepare(row, features) : 1;\n    if (code == 0) code = predict(features, "
+                  "outputs);\n    free(features);\n    return code;\n}\n");
+}
+
 static void add_source(struct c_file *c, const char *header, struct text *out) {
     bool is_prepared = c->pieces[0].size > 0;
     const char *parameters = arena_printf(c->arena, "const %s *inputs,%s float *outputs, float *work", input_type(c),
@@ -265,14 +310,15 @@ static void add_source(struct c_file *c, const char *header, struct text *out) {
     c_code_add(c->used, out);
     text_add(out, text_string(&c->tables));
     add_strings(out, "model_labels", &c->m->labels);
-    add_strings(out, "model_columns", &c->m->columns);
+    if (!c->m->preparation) add_strings(out, "model_columns", &c->m->columns);
     text_printf(out, "INLINE int run(%s) {\n%s%s%s%s    return 0;\n}\n\n", parameters,
                 is_prepared || c->m->target_scale ? "    size_t i;\n" : "", c->work ? "" : "    (void)work;\n",
                 text_string(&preparation), text_string(&c->steps));
     text_printf(out, dispatch, parameters, arguments, parameters, arguments, arguments);
-    add_entry(c, out, "model_predict", input_type(c), is_prepared ? "inputs, NULL, outputs" : "inputs, outputs");
-    if (is_prepared) text_add(out, "\n");
-    if (is_prepared) add_entry(c, out, "model_predict_double", "double", "NULL, inputs, outputs");
+    if (c->m->preparation)
+        add_prepared_entry(c, out);
+    else
+        add_entries(c, out);
     text_free(&preparation);
 }
 
@@ -304,6 +350,7 @@ static status write_model(const struct export_source *source, const struct expor
     struct text header = {0}, code = {0};
     const char *header_path = header_of(&c, path);
     place(&c);
+    c_preparation_plan(&c);
     add_header(&c, &header);
     add_source(&c, header_path, &code);
     struct io_part part = {header.data, header.length};

@@ -12,7 +12,7 @@
     X(columns) X(multiply) X(hardswish) X(hardsigmoid) X(mish) X(log_plus_one) X(softplus) X(add) X(transpose) \
     X(linear) X(window) X(convolution) X(span) X(max_pool) X(average_pool) X(batch_norm) X(group_norm) \
     X(layer_norm) X(rms_norm) X(softmax) X(embedding) X(attention) X(upsample) X(rotate) \
-    X(lstm) X(gru) X(recurrence)
+    X(lstm) X(gru) X(recurrence) X(find_text) X(find_number) X(date)
 /* clang-format on */
 
 enum c_function {

@@ -17,6 +17,7 @@ struct c_file {
     struct piece *scratch;     /* (2 * step_count) of steps: two each */
     size_t *root;              /* (tensor_count) the tensor whose memory a tensor uses; 0: the inputs */
     size_t work;               /* floats of all memory */
+    const char **fields;       /* (m->preparation->count) members of struct model_row */
     size_t table_count, angle_count;
     struct c_table {
         const void *values;
@@ -35,6 +36,15 @@ const char *c_table_angles(struct c_file *c, const struct operation *op, size_t 
 const char *c_table_comment(struct c_file *c, const char *name);
 /* "static const double name[] = {...};" */
 void c_table_doubles(struct c_file *c, const char *name, const double *values, size_t count);
+
+/* "text" */
+void c_add_string(struct text *out, const char *string);
+
+/* A table's columns: names its members, adds the struct of a row, and the function that makes features of [type] of it;
+ * all for m->preparation. */
+void c_preparation_plan(struct c_file *c); /* without one nothing */
+void c_preparation_add_struct(struct c_file *c, struct text *out);
+void c_preparation_add_function(struct c_file *c, const char *type, struct text *out);
 
 /* Adds the calls of a step. [inputs] (layer->in_count), [y]: expressions; [scratch]: of its two scratch memories. */
 void c_step_add(struct c_file *c, const struct layer *layer, const struct operation *op, const char *const *inputs,

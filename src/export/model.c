@@ -48,14 +48,8 @@ static status read_labels(const struct export_source *source, struct export_mode
 
 static status read_columns(const struct export_source *source, struct export_model *m, bool *are_features) {
     struct column_list list;
-    struct preparation *preparation = NULL;
     *are_features = false;
-    TRY(preparation_read(source->arena, source->checkpoint, &preparation));
-    if (preparation)
-        return status_new(STATUS_USAGE,
-                          "%s: its columns are prepared (dataset.columns), which this format does not contain; export "
-                          "the weights as safetensors or pt",
-                          source->path);
+    TRY(preparation_read(source->arena, source->checkpoint, &m->preparation));
     TRY(column_names_read(source->arena, source->checkpoint, &list));
     m->columns.items = arena_alloc(source->arena, (list.count + 1) * sizeof *m->columns.items);
     for (size_t i = 0; i < list.count; i++)
@@ -123,6 +117,10 @@ static status find_shape(const struct export_source *source, struct export_model
     TRY(read_layout(source, m, &info, &is_known));
     if (is_known) {
         *shape = dataset_shape(&info);
+        return OK;
+    }
+    if (m->preparation) {
+        *shape = (struct shape){.dims = 1, .size = {(int64_t)m->preparation->features}};
         return OK;
     }
     *shape = (struct shape){.dims = 1, .size = {(int64_t)m->columns.count}};

@@ -3,6 +3,7 @@
 #ifndef EXPORT_MODEL_H
 #define EXPORT_MODEL_H
 
+#include "data/preparation.h"
 #include "data/target_scale.h"
 #include "export/formats.h"
 #include "model/model.h"
@@ -16,6 +17,7 @@ struct export_model {
     const float **buffers;             /* (model->buffers.count) */
     struct string_list labels;         /* of the classes; count 0: none */
     struct string_list outputs;        /* names of several outputs; count 0: one output without a name */
+    struct preparation *preparation;   /* of a table's columns; NULL: none */
     struct target_scale *target_scale; /* of the output; NULL: none */
     struct string_list columns;        /* names of the inputs; count 0: none */
     double *mean, *scale, divide;      /* x' = (x / divide - mean) / scale */

@@ -10,13 +10,26 @@
 #define IR_VERSION 10
 #define MAX_WEIGHTS ((size_t)500 << 20) /* 2 GB, the limit of a message */
 
-static bool has_divisor(const struct export_model *m) { return !(m->divide >= 1 && m->divide <= 1); }
-
-static const char *cast(struct onnx_graph *g, const char *x, enum onnx_type type) {
-    struct text attributes = {0};
-    onnx_int(&attributes, "to", type);
-    return onnx_node1(g, "Cast", x, &attributes);
+/* ValueInfo: name 1, type 2 {tensor_type 1 {elem_type 1, shape 2 {dim 1 {dim_value 1, dim_param 2}}}} */
+void onnx_value(struct text *graph, unsigned field, const char *name, enum onnx_type type, int count,
+                const int64_t *sizes) {
+    struct text info = {0}, any = {0}, tensor = {0}, dims = {0}, batch = {0};
+    protobuf_string(&batch, 2, "batch");
+    protobuf_message(&dims, 1, &batch);
+    for (int d = 0; d < count; d++) {
+        struct text dim = {0};
+        protobuf_int(&dim, 1, (uint64_t)sizes[d]);
+        protobuf_message(&dims, 1, &dim);
+    }
+    protobuf_int(&tensor, 1, type);
+    protobuf_message(&tensor, 2, &dims);
+    protobuf_message(&any, 1, &tensor);
+    protobuf_string(&info, 1, name);
+    protobuf_message(&info, 2, &any);
+    protobuf_message(graph, field, &info);
 }
+
+static bool has_divisor(const struct export_model *m) { return !(m->divide >= 1 && m->divide <= 1); }
 
 /* The values of the scaler for an input that begins at element [first] of a row: (features) of it, or of a channel
  * (channels, 1, ...); for one of several inputs all of them. */
@@ -34,12 +47,12 @@ static const char *scaler(struct onnx_graph *g, const char *name, const double *
 
 static const char *add_preparation(struct onnx_graph *g, const char *x, const struct shape *in, size_t first) {
     const struct export_model *m = g->m;
-    if (!m->features && !has_divisor(m)) return x;
-    x = cast(g, x, ONNX_DOUBLE);
+    if (!m->features && !has_divisor(m)) return m->preparation ? onnx_cast(g, x, ONNX_FLOAT) : x;
+    if (!m->preparation) x = onnx_cast(g, x, ONNX_DOUBLE);
     if (has_divisor(m)) x = onnx_node2(g, "Div", x, onnx_tensor(g, NULL, ONNX_DOUBLE, &m->divide, 0, NULL));
     if (m->features) x = onnx_node2(g, "Sub", x, scaler(g, "input_mean", m->mean, in, first));
     if (m->features) x = onnx_node2(g, "Div", x, scaler(g, "input_scale", m->scale, in, first));
-    return cast(g, x, ONNX_FLOAT);
+    return onnx_cast(g, x, ONNX_FLOAT);
 }
 
 /* The value of a tensor; a view of another shape is reshaped. */
@@ -57,17 +70,22 @@ static const char *value_of(struct onnx_graph *g, const char **values, size_t te
 static bool has_named_inputs(const struct export_model *m) { return m->config->dataset.input_groups.count > 0; }
 
 /* The value of each tensor. */
-static const char **add_steps(struct onnx_graph *g) {
+static const char **add_steps(struct onnx_graph *g, struct text *columns) {
     const struct model *model = g->m->model;
     const char **values = arena_alloc(g->arena, model->tensor_count * sizeof *values);
-    if (!has_named_inputs(g->m)) values[0] = add_preparation(g, "inputs", &model->in, 0);
+    if (g->m->preparation)
+        values[0] = add_preparation(g, onnx_preparation(g, columns), &model->in, 0);
+    else if (!has_named_inputs(g->m))
+        values[0] = add_preparation(g, "inputs", &model->in, 0);
     for (size_t i = 0; i < model->step_count; i++) {
         const struct step *step = &model->steps[i];
         const char **inputs = arena_alloc(g->arena, step->in_count * sizeof *inputs);
         for (size_t n = 0; n < step->in_count; n++) inputs[n] = value_of(g, values, step->in[n]);
         if (step->layer) {
             struct operation op = operation_of(step->layer);
-            if (op.kind == OPERATION_INPUT)
+            if (op.kind == OPERATION_INPUT && g->m->preparation)
+                values[step->out] = onnx_columns(g, values[0], (int64_t)op.start, (int64_t)op.end);
+            else if (op.kind == OPERATION_INPUT)
                 values[step->out] = add_preparation(g, op.name, &step->layer->out, op.start);
             else if (op.kind != OPERATION_OUTPUTS)
                 values[step->out] = onnx_operation(g, step->layer, &op, inputs);
@@ -77,25 +95,6 @@ static const char **add_steps(struct onnx_graph *g) {
         values[step->out] = step->has_relu ? onnx_node1(g, "Relu", sum, NULL) : sum;
     }
     return values;
-}
-
-/* ValueInfo: name 1, type 2 {tensor_type 1 {elem_type 1, shape 2 {dim 1 {dim_value 1, dim_param 2}}}} */
-static void add_value(struct text *graph, unsigned field, const char *name, enum onnx_type type,
-                      const struct shape *shape) {
-    struct text info = {0}, any = {0}, tensor = {0}, dims = {0}, batch = {0};
-    protobuf_string(&batch, 2, "batch");
-    protobuf_message(&dims, 1, &batch);
-    for (int d = 0; d < shape->dims; d++) {
-        struct text dim = {0};
-        protobuf_int(&dim, 1, (uint64_t)shape->size[d]);
-        protobuf_message(&dims, 1, &dim);
-    }
-    protobuf_int(&tensor, 1, type);
-    protobuf_message(&tensor, 2, &dims);
-    protobuf_message(&any, 1, &tensor);
-    protobuf_string(&info, 1, name);
-    protobuf_message(&info, 2, &any);
-    protobuf_message(graph, field, &info);
 }
 
 /* metadata_props 14: key 1, value 2 */
@@ -119,7 +118,7 @@ static const char *add_target_scale(struct onnx_graph *g, const char *y) {
     const struct shape *out = &g->m->model->tensors[g->m->model->output].shape;
     const double one = 1;
     if (!scale) return y;
-    y = cast(g, y, ONNX_DOUBLE);
+    y = onnx_cast(g, y, ONNX_DOUBLE);
     if (scale->type == TARGET_SCALE_LOG1P) {
         y = onnx_node2(g, "Sub", onnx_node1(g, "Exp", y, NULL), onnx_tensor(g, NULL, ONNX_DOUBLE, &one, 0, NULL));
     } else {
@@ -128,7 +127,7 @@ static const char *add_target_scale(struct onnx_graph *g, const char *y) {
         y = onnx_node2(g, "Add", y,
                        onnx_tensor(g, "target_mean", ONNX_DOUBLE, scale->mean, (size_t)out->dims, out->size));
     }
-    return cast(g, y, ONNX_FLOAT);
+    return onnx_cast(g, y, ONNX_FLOAT);
 }
 
 /* An output of the graph with a name of its own. */
@@ -139,13 +138,15 @@ static void add_output(struct onnx_graph *g, const char *value, const char *name
     protobuf_string(&node, 2, name);
     protobuf_string(&node, 4, "Identity");
     protobuf_message(&g->nodes, 1, &node);
-    add_value(outputs, 12, name, ONNX_FLOAT, shape);
+    onnx_value(outputs, 12, name, ONNX_FLOAT, shape->dims, shape->size);
 }
 
 static bool is_input(const struct export_model *m, const char *name) {
     const struct string_groups *groups = &m->config->dataset.input_groups;
+    const struct preparation *p = m->preparation;
     bool found = false;
-    for (size_t i = 0; i < groups->count; i++) found = found || strcmp(groups->items[i].name, name) == 0;
+    for (size_t i = 0; p && i < p->count; i++) found = found || strcmp(p->items[i].name, name) == 0;
+    for (size_t i = 0; !p && i < groups->count; i++) found = found || strcmp(groups->items[i].name, name) == 0;
     return found;
 }
 
@@ -163,22 +164,28 @@ static void add_outputs(struct onnx_graph *g, const char **values, struct text *
 
 static void add_inputs(const struct export_model *m, struct text *graph) {
     const struct model *model = m->model;
-    if (!has_named_inputs(m)) add_value(graph, 11, "inputs", model->in.is_tokens ? ONNX_INT64 : ONNX_FLOAT, &model->in);
+    const struct shape *in = &model->in;
+    if (m->preparation) return;
+    if (!has_named_inputs(m))
+        onnx_value(graph, 11, "inputs", in->is_tokens ? ONNX_INT64 : ONNX_FLOAT, in->dims, in->size);
     for (size_t i = 0; i < model->step_count; i++) {
-        if (!model->steps[i].layer) continue;
-        struct operation op = operation_of(model->steps[i].layer);
-        if (op.kind == OPERATION_INPUT) add_value(graph, 11, op.name, ONNX_FLOAT, &model->steps[i].layer->out);
+        const struct layer *layer = model->steps[i].layer;
+        if (!layer) continue;
+        struct operation op = operation_of(layer);
+        if (op.kind == OPERATION_INPUT) onnx_value(graph, 11, op.name, ONNX_FLOAT, layer->out.dims, layer->out.size);
     }
 }
 
 /* Model: ir_version 1, producer_name 2, graph 7, opset_import 8 {version 2}. Graph: name 2, input 11, output 12. */
 static void add_model(struct onnx_graph *g, struct text *out) {
-    struct text graph = {0}, opset = {0}, outputs = {0};
-    add_outputs(g, add_steps(g), &outputs);
+    struct text graph = {0}, opset = {0}, outputs = {0}, columns = {0};
+    add_outputs(g, add_steps(g, &columns), &outputs);
     text_add_bytes(&graph, g->nodes.data, g->nodes.length);
     protobuf_string(&graph, 2, g->m->name);
     if (g->tensors.length) text_add_bytes(&graph, g->tensors.data, g->tensors.length);
     add_inputs(g->m, &graph);
+    if (columns.length) text_add_bytes(&graph, columns.data, columns.length);
+    text_free(&columns);
     text_add_bytes(&graph, outputs.data, outputs.length);
     text_free(&outputs);
     protobuf_int(out, 1, IR_VERSION);

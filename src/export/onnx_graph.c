@@ -1,5 +1,5 @@
 /* Nodes: input 1, output 2, name 3, op_type 4, attribute 5. Attributes: name 1, f 2, i 3, s 4, ints 8, type 20.
- * Tensors: dims 1, data_type 2, name 8, raw_data 9. Graphs: node 1, initializer 5. */
+ * Tensors: dims 1, data_type 2, string_data 6, name 8, raw_data 9. Graphs: node 1, initializer 5. */
 #include "export/onnx_graph.h"
 
 #include <string.h>
@@ -92,6 +92,38 @@ const char *onnx_tensor(struct onnx_graph *g, const char *name, enum onnx_type t
     protobuf_bytes(&tensor, 9, values, size);
     protobuf_message(&g->tensors, 5, &tensor);
     return name;
+}
+
+/* string_data 6 */
+const char *onnx_string_tensor(struct onnx_graph *g, const struct string_list *values) {
+    struct text tensor = {0};
+    const char *name = new_name(g);
+    protobuf_int(&tensor, 1, 1);
+    protobuf_int(&tensor, 1, values->count);
+    protobuf_int(&tensor, 2, ONNX_STRING);
+    for (size_t i = 0; i < values->count; i++) protobuf_string(&tensor, 6, values->items[i]);
+    protobuf_string(&tensor, 8, name);
+    protobuf_message(&g->tensors, 5, &tensor);
+    return name;
+}
+
+const char *onnx_concat_columns(struct onnx_graph *g, const char *const *parts, size_t count) {
+    struct text attributes = {0};
+    if (count == 1) return parts[0];
+    onnx_int(&attributes, "axis", 1);
+    return onnx_node(g, "Concat", parts, count, &attributes);
+}
+
+const char *onnx_cast(struct onnx_graph *g, const char *x, enum onnx_type type) {
+    struct text attributes = {0};
+    onnx_int(&attributes, "to", type);
+    return onnx_node1(g, "Cast", x, &attributes);
+}
+
+const char *onnx_columns(struct onnx_graph *g, const char *x, int64_t start, int64_t end) {
+    const int64_t axis = 1;
+    const char *inputs[] = {x, onnx_numbers(g, &start, 1), onnx_numbers(g, &end, 1), onnx_numbers(g, &axis, 1)};
+    return onnx_node(g, "Slice", inputs, 4, NULL);
 }
 
 const char *onnx_param(struct onnx_graph *g, size_t index) {

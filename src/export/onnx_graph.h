@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "export/model.h"
 
-enum onnx_type { ONNX_FLOAT = 1, ONNX_INT64 = 7, ONNX_DOUBLE = 11 };
+enum onnx_type { ONNX_FLOAT = 1, ONNX_INT64 = 7, ONNX_STRING = 8, ONNX_DOUBLE = 11 };
 
 struct onnx_graph {
     const struct export_model *m;
@@ -36,6 +36,17 @@ const char *onnx_node2(struct onnx_graph *g, const char *op, const char *a, cons
 /* Adds a constant tensor. [name] NULL: a new name. Returns its name. */
 const char *onnx_tensor(struct onnx_graph *g, const char *name, enum onnx_type type, const void *values, size_t dims,
                         const int64_t *shape);
+const char *onnx_string_tensor(struct onnx_graph *g, const struct string_list *values); /* (1, count) */
+/* [parts] next to each other: (batch, all columns). */
+const char *onnx_concat_columns(struct onnx_graph *g, const char *const *parts, size_t count);
+/* Elements [start, end) of dimension 1. */
+const char *onnx_columns(struct onnx_graph *g, const char *x, int64_t start, int64_t end);
+const char *onnx_cast(struct onnx_graph *g, const char *x, enum onnx_type type);
+/* Adds an input (field 11) or output (12) of the graph: (batch, [count] sizes). */
+void onnx_value(struct text *graph, unsigned field, const char *name, enum onnx_type type, int count,
+                const int64_t *sizes);
+/* The features of g->m->preparation as doubles (batch, features), of an input for each column, which [inputs] gets. */
+const char *onnx_preparation(struct onnx_graph *g, struct text *inputs);
 /* A parameter of the model, once. */
 const char *onnx_param(struct onnx_graph *g, size_t index);
 /* A vector of int64, and a scalar float. */

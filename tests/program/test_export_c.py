@@ -1,5 +1,5 @@
 """The C file of export: every layer, compiled by gcc and clang, with the bits of predict. ctest-labels: unit"""
-import ctypes, os, shutil, subprocess, unittest
+import csv, ctypes, math, os, re, shutil, subprocess, unittest
 
 import numpy as np
 
@@ -54,6 +54,36 @@ LAYERS = {
     "rnn": ((5, 2), 3, "[{rnn: {hidden_size: 6, bidirectional: true}}, {rnn: {hidden_size: 4, num_layers: 2, nonlinearity: relu, bias: false}}, "
                        "{rnn: {hidden_size: 3, bidirectional: true, num_layers: 2, output: last}}, {linear: 3}]"),
 }
+
+
+# A table with every type of column and every rule; names that C does not allow or that are reserved.
+TABLE = """dataset:
+  path: table.csv
+  targets: y
+  SCALE
+  columns:
+    a: {type: number, missing: mean, indicator: true, scale: minmax}
+    b c: {type: category, encoding: ordinal, unknown: UNKNOWN}
+    double: {type: category, missing: most_frequent}
+    EOF: {type: category, missing: constant}
+    When: {type: date, parts: [year, month, day, weekday, dayofyear, quarter, hour, minute, second, epoch], missing: median}
+    0.weight: {missing: median}
+sampler: {batch_size: 8}
+model: {layers: [{linear: 5}, sigmoid, {linear: 1}]}
+loss: mse
+optimizer: {type: sgd, lr: 0.00001}
+train: {epochs: 1}
+"""
+
+
+def write_table(path):
+    with open(path, "w", newline="", encoding="utf-8") as f:
+        rows = csv.writer(f, lineterminator="\n")
+        rows.writerow(["a", "b c", "double", "EOF", "When", "flag", "0.weight", "y"])
+        for i in range(40):
+            date = f"{2000 + i % 9}-0{1 + i % 9}-1{i % 9} 1{i % 9}:3{i % 9}:0{i % 9}.5" if i % 6 else ""
+            rows.writerow([i % 7 if i % 5 else "", ["x", "y,z", 'é"q'][i % 3], [1, 2.5, "03", ""][i % 4], ["aa", "b", "", "?c*/"][i % 4], date,
+                           ["yes", "no"][i % 2], i / 10 if i % 11 else "", i])
 
 
 # Two inputs and two outputs, one of which has the name of an input: config, inputs of a row.
@@ -212,6 +242,53 @@ class ExportC(program.Case):
             with h5py.File(self.path("p.h5")) as f:
                 expected = f["prediction"][:]
             self.compare(self.run_library(self.compile(scale), x, 2), expected, scale)
+
+    @staticmethod
+    def run_table(library, header, rows):
+        """The outputs of rows of text, and the codes."""
+        members = re.findall(r"^    (double|const char \*) ?(\w+); /\* (.*?): ", header, re.M)
+        class Row(ctypes.Structure):
+            _fields_ = [(member, ctypes.c_double if kind == "double" else ctypes.c_char_p) for kind, member, _ in members]
+        outputs, codes = np.zeros((len(rows), 1), "f4"), []
+        for i, row in enumerate(rows):
+            number = lambda text: {"": math.nan, "yes": 1, "no": 0}[text] if text in ("", "yes", "no") else float(text)
+            texts = lambda text: text.encode() if text or i % 2 else None  # missing: "" or NULL
+            values = Row(*[number(row[name]) if kind == "double" else texts(row[name]) for kind, _, name in members])
+            codes.append(library.model_predict(ctypes.byref(values), outputs[i:].ctypes.data_as(ctypes.c_void_p)))
+        return outputs, codes
+
+    def test_prepared_columns(self):
+        """A struct of raw columns; the features of predict, bit by bit, without the table."""
+        write_table(self.path("table.csv"))
+        with open(self.path("table.csv"), newline="", encoding="utf-8") as f:
+            rows = list(csv.DictReader(f))
+        for scale, unknown in (("scale: standard", "ignore"), ("scale: none", "error")):
+            self.write("test.yaml", TABLE.replace("SCALE", scale).replace("UNKNOWN", unknown).replace(", scale: minmax" if "none" in scale else "\0", ""))
+            self.run_program("test.yaml", "--fresh")
+            os.rename(self.path("table.csv"), self.path("moved.csv"))
+            self.run_program("export", "runs/test", "--out", "m.c")
+            os.rename(self.path("moved.csv"), self.path("table.csv"))
+            expected, header = self.predictions(), self.read("m.h")
+            for line in ("double double_; /* double: 1, 2.5, 03 */", "const char *b_c; /* b c: ", "const char *EOF_; /* EOF: ", "double x0_weight; /* 0.weight: a number */"):
+                self.assertIn(line, header)
+            for compiler in ("gcc", "clang"):
+                library = self.compile("m", compiler)
+                got, codes = self.run_table(library, header, rows)
+                self.assertEqual(set(codes), {0})
+                self.compare(got, expected, f"{compiler} {scale}")
+            wrong = [dict(rows[1], When="2001-02-30"), dict(rows[1], **{"b c": ""}), dict(rows[1], flag=""), dict(rows[1], **{"b c": "new"})]
+            self.assertEqual(self.run_table(library, header, wrong)[1], [5, 3, 3, 0 if unknown == "ignore" else 4])
+            if unknown == "error":
+                continue
+            new = [dict(rows[1], **{"b c": "new", "double": "77", "EOF": "new", "When": "20240229T23:59:59Z"}), dict(rows[2], When="0001/01/01"), dict(rows[3], double="3.0")]
+            with open(self.path("new.csv"), "w", newline="", encoding="utf-8") as f:
+                writer = csv.DictWriter(f, rows[0].keys(), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(new)
+            import h5py
+            self.run_program("predict", "test.yaml", "new.csv", "--out", "n.h5")
+            with h5py.File(self.path("n.h5")) as f:
+                self.compare(self.run_table(library, header, new)[0], f["outputs"][:], "other values")
 
     def test_tokens(self):
         self.write("text.txt", "to be or not to be, that is the question. " * 30)

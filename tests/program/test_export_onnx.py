@@ -54,6 +54,9 @@ class Graph:
         self.tensors = {}
         for t in map(fields, graph.get(5, [])):
             assert texts(t, 8)[0] not in self.tensors, "two tensors have one name"
+            if t[2][0] == 8:
+                self.tensors[texts(t, 8)[0]] = np.array(texts(t, 6)).reshape(t[1])
+                continue
             self.tensors[texts(t, 8)[0]] = np.frombuffer(t[9][0], types[t[2][0]]).reshape(t.get(1, []))
         self.inputs, self.outputs = ({texts(v, 1)[0]: self.value(v) for v in map(fields, graph[k])} for k in (11, 12))
 
@@ -112,6 +115,22 @@ class ExportOnnx(program.Case):
         graph = Graph(self.path("m.onnx"))
         self.assertEqual([n[0] for n in graph.nodes], ["Gemm", "Cast", "Mul", "Add", "Cast", "Identity"])
         self.assertEqual((graph.tensors["target_scale"].item(), graph.tensors["target_mean"].item()), (5, 1))
+
+    def test_prepared_columns(self):
+        """An input for each column: text, numbers as double, a date as its parts."""
+        test_export_c.write_table(self.path("table.csv"))
+        self.write("test.yaml", test_export_c.TABLE.replace("SCALE", "scale: standard").replace("UNKNOWN", "ignore"))
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.onnx")
+        graph = Graph(self.path("m.onnx"))
+        self.assertEqual(graph.inputs, {"a": (11, ["batch", 1]), "b c": (8, ["batch", 1]), "double": (11, ["batch", 1]), "EOF": (8, ["batch", 1]),
+                                        "When": (11, ["batch", 10]), "flag": (11, ["batch", 1]), "column/0.weight": (11, ["batch", 1])})
+        self.assertEqual([n[0] for n in graph.nodes][:5], ["IsNaN", "Where", "Cast", "Concat", "Equal"])
+        self.assertEqual([n[0] for n in graph.nodes][-8:], ["Concat", "Sub", "Div", "Cast", "Gemm", "Sigmoid", "Gemm", "Identity"])
+        known = set(graph.tensors) | set(graph.inputs)
+        for operator, inputs, results in graph.nodes:
+            self.assertLessEqual(set(inputs), known, operator)
+            known |= set(results)
 
     def test_tokens_and_tied_weights(self):
         self.write("text.txt", "abcd" * 50)
