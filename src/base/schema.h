@@ -20,7 +20,7 @@ enum schema_type {
     SCHEMA_BOOL,         /* bool */
     SCHEMA_INT,          /* int64_t; SCHEMA_NO_INT when null */
     SCHEMA_REAL,         /* double; NAN when null */
-    SCHEMA_STRING,       /* const char *; NULL when null */
+    SCHEMA_STRING,       /* const char *; NULL when null; with [others_offset] also a list */
     SCHEMA_CHOICE,       /* int: index into [choices]; -1 when null */
     SCHEMA_INT_LIST,     /* struct int_list; a single value is a list of one; items NULL when null */
     SCHEMA_REAL_LIST,    /* struct real_list; as SCHEMA_INT_LIST */
@@ -113,6 +113,8 @@ struct schema_row {
                                                schema_write_yaml omits the key when it is false */
     size_t groups_offset;                   /* SCHEMA_STRING_LIST, not 0: offset of a struct string_groups; the value
                                                may be a mapping from names to lists, whose items are all in the list */
+    size_t others_offset;                   /* SCHEMA_STRING, not 0: offset of a struct string_list; the value may be a
+                                               list: its first item is the string, the others are in the list */
     const char *doc;                        /* one or two sentences; units; PyTorch's name where it differs */
 };
 

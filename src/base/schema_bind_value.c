@@ -171,14 +171,6 @@ void bind_real(struct binder *b, const struct schema_row *row, const struct node
     *(double *)field = value;
 }
 
-void bind_string(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
-                 void *field) {
-    if (node->kind == NODE_SCALAR)
-        *(const char **)field = arena_copy(b->arena, node->text);
-    else
-        binder_report_wrong_type(b, row, node, path, NULL);
-}
-
 void bind_choice(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
                  void *field) {
     for (int i = 0; node->kind == NODE_SCALAR && row->choices[i]; i++) {
@@ -194,7 +186,21 @@ void bind_choice(struct binder *b, const struct schema_row *row, const struct no
     text_free(&hint);
 }
 
-/* ---- lists ---- */
+/* ---- texts and lists ---- */
+
+static void bind_strings(struct binder *b, const struct schema_row *row, const struct node *node,
+                         const struct path *path, const char **first, struct string_list *others);
+
+void bind_string(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
+                 void *field) {
+    struct string_list *others = row_others(row, field);
+    if (node->kind == NODE_SCALAR)
+        *(const char **)field = arena_copy(b->arena, node->text);
+    else if (node->kind == NODE_SEQUENCE && others)
+        bind_strings(b, row, node, path, field, others);
+    else
+        binder_report_wrong_type(b, row, node, path, NULL);
+}
 
 /* Fills the [items] and [count] of a struct int_list, real_list or string_list. */
 static void bind_list(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
@@ -234,6 +240,22 @@ void bind_real_list(struct binder *b, const struct schema_row *row, const struct
     void *items = NULL;
     bind_list(b, row, node, path, sizeof *list->items, SCHEMA_REAL, bind_real, &items, &list->count);
     list->items = items;
+}
+
+static void bind_strings(struct binder *b, const struct schema_row *row, const struct node *node,
+                         const struct path *path, const char **first, struct string_list *others) {
+    struct schema_row item_row = *row;
+    struct string_list all = {0};
+    void *items = NULL;
+    item_row.others_offset = 0; /* a list within the list is an error */
+    bind_list(b, &item_row, node, path, sizeof *all.items, SCHEMA_STRING, bind_string, &items, &all.count);
+    all.items = items;
+    if (all.count == 0) {
+        binder_report(b, node->place, path, "the list is empty");
+        return;
+    }
+    *first = all.items[0];
+    *others = (struct string_list){all.items + 1, all.count - 1};
 }
 
 /* Binds a mapping from names to lists of texts. */

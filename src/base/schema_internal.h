@@ -51,6 +51,11 @@ static inline struct string_groups *row_groups(const struct schema_row *row, con
     return row->groups_offset ? (struct string_groups *)((char *)field - row->offset + row->groups_offset) : NULL;
 }
 
+/* Where a string that may be a list has its other items; NULL: it is never a list. */
+static inline struct string_list *row_others(const struct schema_row *row, const void *field) {
+    return row->others_offset ? (struct string_list *)((char *)field - row->offset + row->others_offset) : NULL;
+}
+
 /* Whether the key was not given and must be omitted when the config is written (present_offset). */
 static inline bool row_is_absent(const struct schema_row *row, const void *config) {
     return row->present_offset != 0 && !*(const bool *)((const char *)config + row->present_offset);

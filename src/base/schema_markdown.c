@@ -49,7 +49,9 @@ static void add_type_cell(struct text *out, const struct schema_row *row, const 
         text_printf(out, "[list of %s%s](#%s)", row->variants->what, plural_suffix(row->variants->what),
                     repeats ? repeats : path);
     else
-        text_add(out, row->groups_offset ? "list of texts, or mapping to lists" : names[row->type]);
+        text_add(out, row->groups_offset   ? "list of texts, or mapping to lists"
+                      : row->others_offset ? "text, or list of texts"
+                                           : names[row->type]);
     if (row_is_nullable(row)) text_add(out, " or null");
 }
 

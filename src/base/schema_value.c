@@ -119,6 +119,8 @@ void row_add_expected(const struct schema_row *row, struct text *out) {
     };
     if (row->groups_offset) {
         text_add(out, "a list of texts, or a mapping from names to lists of texts");
+    } else if (row->others_offset) {
+        text_add(out, "a text, or a list of texts");
     } else if (row->type == SCHEMA_CHOICE) {
         text_add(out, "one of ");
         for (size_t i = 0; row->choices[i]; i++) text_printf(out, "%s%s", i ? ", " : "", row->choices[i]);
@@ -195,6 +197,8 @@ static void add_type(const struct schema_row *row, struct text *out) {
         text_printf(out, "list of %s%s", row->variants->what, plural_suffix(row->variants->what));
     else if (row->groups_offset)
         text_add(out, "list of texts, or mapping from names to lists");
+    else if (row->others_offset)
+        text_add(out, "text, or list of texts");
     else
         text_add(out, names[row->type]);
 }

@@ -54,6 +54,19 @@ static void add_string_list(struct text *out, const struct schema_row *row, cons
     text_add(out, "}");
 }
 
+/* "a", or "[a, b]" */
+static void add_string(struct text *out, const struct schema_row *row, const char *const *field) {
+    const struct string_list *others = row_others(row, field);
+    size_t count = others ? others->count : 0;
+    text_add(out, count ? "[" : "");
+    value_add_string(out, *field);
+    for (size_t i = 0; i < count; i++) {
+        text_add(out, ", ");
+        value_add_string(out, others->items[i]);
+    }
+    text_add(out, count ? "]" : "");
+}
+
 static bool is_null(const struct schema_row *row, const void *field) {
     switch (row->type) {
     case SCHEMA_INT:
@@ -85,7 +98,7 @@ void value_add_yaml(const struct schema_row *row, const void *field, struct text
     else if (row->type == SCHEMA_REAL)
         text_add_double(out, *(const double *)field);
     else if (row->type == SCHEMA_STRING)
-        value_add_string(out, *(const char *const *)field);
+        add_string(out, row, field);
     else if (row->type == SCHEMA_CHOICE)
         value_add_string(out, row->choices[*(const int *)field]);
     else if (row->type == SCHEMA_INT_LIST)
