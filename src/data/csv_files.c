@@ -1,16 +1,16 @@
-/* The files of a path that is a pattern: their rows follow one another, and the columns of each are found by the names
- * of the first file's. */
+/* The files of a path that is a pattern or a list: their rows follow one another, and the columns of each are found by
+ * the names of the first file's. */
 #include <string.h>
 
 #include "data/csv_source.h"
 #include "data/file_pattern.h"
 
-status csv_find_files(struct csv *csv) {
+status csv_find_files(struct csv *csv, const struct dataset_config *config, bool is_validation) {
     struct string_list files = {&csv->path, 1};
-    if (csv->base.format != &dataset_cells) TRY(file_pattern_expand(csv->path, csv->arena, &files));
+    const struct string_list *others = dataset_others(config, is_validation);
+    if (csv->base.format != &dataset_cells) TRY(file_list_expand(csv->path, others, csv->arena, &files));
     if (csv->records && files.count > 1)
-        return status_new(STATUS_USAGE, "'%s' matches %zu files, but format %s reads one", csv->path, files.count,
-                          csv->base.format->name);
+        return files_are_too_many(csv->path, others, files.count, csv->base.format->name);
     csv->parts = arena_alloc(csv->arena, files.count * sizeof *csv->parts);
     csv->part_count = files.count;
     for (size_t i = 0; i < files.count; i++) csv->parts[i].path = files.items[i];

@@ -83,8 +83,8 @@ struct column_list csv_columns(const struct source *source, struct arena *arena)
 void csv_describe(const struct source *source, bool is_target, size_t row, size_t element, struct text *out);
 void csv_close(struct source *source);
 
-/* Finds the files that the path names. */
-status csv_find_files(struct csv *csv);
+/* Finds the files that the paths of the config name. */
+status csv_find_files(struct csv *csv, const struct dataset_config *config, bool is_validation);
 
 /* Reads the current file and starts the reader. */
 status csv_read_text(struct csv *csv, const struct dataset_config *config);

@@ -98,13 +98,14 @@ static status find_columns(struct csv_texts *t, const char *path, size_t rows) {
     return OK;
 }
 
-status csv_texts_open(const char *path, const struct csv_config *dialect, size_t rows, struct csv_texts **out) {
+status csv_texts_open(const char *path, const struct string_list *others, const struct csv_config *dialect, size_t rows,
+                      struct csv_texts **out) {
     struct csv_texts *t = calloc(1, sizeof *t);
     struct string_list files = {0};
     *out = NULL;
     if (!t) return status_memory("the texts of %s", path);
     t->arena = arena_create();
-    status s = file_pattern_expand(path, t->arena, &files);
+    status s = file_list_expand(path, others, t->arena, &files);
     t->parts = arena_alloc(t->arena, (files.count + 1) * sizeof *t->parts);
     for (; !s && t->part_count < files.count; t->part_count++)
         s = read_part(t, files.items[t->part_count], dialect, &t->parts[t->part_count]);

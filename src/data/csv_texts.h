@@ -9,11 +9,12 @@
 
 struct csv_texts;
 
-/* Reads the file [path], or the files of a pattern, from which a dataset has read [rows] rows. With one record more
- * than rows for each file the first ones are headers, and the columns are those of the first file, found by name in the
- * others; else there are no headers, and the names are column_1, column_2, ... STATUS_DATA when there is another number
- * of rows or a file is damaged. */
-status csv_texts_open(const char *path, const struct csv_config *dialect, size_t rows, struct csv_texts **out);
+/* Reads the files of [path] and [others] (file_list_expand), from which a dataset has read [rows] rows. With one record
+ * more than rows for each file the first ones are headers, and the columns are those of the first file, found by name
+ * in the others; else there are no headers, and the names are column_1, column_2, ... STATUS_DATA when there is another
+ * number of rows or a file is damaged. */
+status csv_texts_open(const char *path, const struct string_list *others, const struct csv_config *dialect, size_t rows,
+                      struct csv_texts **out);
 void csv_texts_close(struct csv_texts *texts); /* takes NULL */
 
 /* The names of the columns; owned by [texts]. */

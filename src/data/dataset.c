@@ -25,18 +25,18 @@ static status open_file(const struct dataset_format *format, const struct datase
     return OK;
 }
 
-/* Opens all files that [path] names. */
+/* Opens all files that [path], and the list after it, names. */
 static status open_files(const struct dataset_format *format, const struct dataset_config *config, const char *path,
                          bool wants_classes, const struct source *train, struct source **out) {
     struct string_list files = {0};
+    const struct string_list *others = dataset_others(config, train != NULL);
     train = joined_first(train);
     if (!format->extensions || format->reads_patterns)
         return open_file(format, config, path, wants_classes, train, out);
     struct arena *arena = arena_create();
-    status s = file_pattern_expand(path, arena, &files);
+    status s = file_list_expand(path, others, arena, &files);
     if (!s && files.count > 1 && !joined_supports(format))
-        s = status_new(STATUS_USAGE, "'%s' matches %zu files, but format %s reads one", path, files.count,
-                       format->name);
+        s = files_are_too_many(path, others, files.count, format->name);
     else if (!s && files.count > 1)
         s = joined_open(format, config, &files, wants_classes, train, out);
     else if (!s)

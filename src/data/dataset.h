@@ -41,9 +41,10 @@ struct split_config {
 
 /* `validation:`, a separate file instead of a split. */
 struct validation_config {
-    const char *path;    /* NULL: none */
-    const char *targets; /* idx: file of its labels; NULL: derived from path */
-    const char *query;   /* sqlite; NULL: dataset.query */
+    const char *path;          /* NULL: none */
+    struct string_list others; /* of a list of paths, all but the first */
+    const char *targets;       /* idx: file of its labels; NULL: derived from path */
+    const char *query;         /* sqlite; NULL: dataset.query */
 };
 
 /* Whether a config asks for validation rows. */
@@ -86,6 +87,7 @@ enum target_range { TARGETS_ARE_ANY, TARGETS_ARE_PROBABILITIES, TARGETS_ARE_SIGN
 /* `dataset:`, embedded in train/config.c. Its pointers must stay valid until dataset_open returns. */
 struct dataset_config {
     const char *path;                   /* NULL only for synthetic */
+    struct string_list others;          /* of a list of paths, all but the first */
     int format;                         /* 0: by the extension of the path; else 1 + index into the table of formats */
     struct string_list inputs, targets; /* names; count 0: the format's default */
     const char *weights;                /* name of the weights of the rows; NULL: none */

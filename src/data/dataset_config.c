@@ -151,9 +151,11 @@ static const struct schema_row validation_rows[] = {
     {.key = "path",
      .type = SCHEMA_STRING,
      .offset = FIELD(struct validation_config, path),
+     .others_offset = FIELD(struct validation_config, others),
      .fallback = "null",
      .flags = SCHEMA_EXTENDS,
-     .doc = "File of the validation rows, with the same columns or datasets as dataset.path; instead of split."},
+     .doc = "File of the validation rows, or a list of files, with the same columns or datasets as dataset.path; "
+            "instead of split."},
     {.key = "targets",
      .type = SCHEMA_STRING,
      .offset = FIELD(struct validation_config, targets),
@@ -314,9 +316,11 @@ static const struct schema_row dataset_rows[] = {
     {.key = "path",
      .type = SCHEMA_STRING,
      .offset = FIELD(struct dataset_config, path),
+     .others_offset = FIELD(struct dataset_config, others),
      .fallback = "null",
      .flags = SCHEMA_EXTENDS, /* the fingerprint is compared instead */
-     .doc = "File of the rows, or a pattern (data/part-*.csv) for several files. Relative paths are searched in the "
+     .doc = "File of the rows, or a pattern (data/part-*.csv) or a list for several files. Relative paths are searched "
+            "in the "
             "working directory, then in the folder of the config, "
             "then in its parent folder; the first match is used and recorded."},
     {.key = "format",
@@ -483,6 +487,20 @@ static void check_format(const struct dataset_config *dataset, const char *path,
     text_free(&names);
 }
 
+/* The format of all files of a list, that of the first. */
+static void check_others(const struct dataset_config *dataset, const char *path, const struct string_list *others,
+                         struct place place, const char *key, struct problems *problems) {
+    const struct dataset_format *format = dataset_format_of(dataset, path);
+    for (size_t i = 0; format && i < others->count; i++) {
+        const char *file = others->items[i];
+        const struct dataset_format *other = dataset_format_of(dataset, file);
+        check_format(dataset, file, place, key, problems);
+        if (other && other != format)
+            problems_add(problems, place, key, "'%s' has format %s, but '%s' has format %s; all must have the same",
+                         path, format->name, file, other->name);
+    }
+}
+
 static void check_validation(const struct dataset_config *dataset, bool is_synthetic, const struct node *where,
                              const char *path, struct problems *problems) {
     const char *file = dataset->validation.path;
@@ -495,6 +513,7 @@ static void check_validation(const struct dataset_config *dataset, bool is_synth
         return;
     }
     check_format(dataset, file, place, key, problems);
+    check_others(dataset, file, &dataset->validation.others, place, key, problems);
     const struct dataset_format *format = dataset_format_of(dataset, dataset->path);
     const struct dataset_format *other = dataset_format_of(dataset, file);
     if (format && other && format != other)
@@ -525,6 +544,7 @@ static void check_dataset(void *config, const struct node *where, const char *pa
         problems_add(problems, where ? where->place : (struct place){0}, key,
                      "is missing: give the file of the rows, or format: synthetic");
     check_format(dataset, dataset->path, place_of(where, "path"), key, problems);
+    check_others(dataset, dataset->path, &dataset->others, place_of(where, "path"), key, problems);
     check_validation(dataset, is_synthetic, where, path, problems);
     const struct dataset_format *format = dataset_format_of(dataset, dataset->path);
     check_query(dataset, format, where, path, problems);
@@ -542,9 +562,13 @@ const struct schema dataset_schema = {
 
 status dataset_find_files(struct dataset_config *config, const char *config_path, struct arena *arena) {
     const struct dataset_format *format = dataset_format_of(config, config->path);
-    bool is_folder = format && format->is_folder;
-    TRY((is_folder ? find_folder : find_file)(&config->path, config_path, arena));
-    TRY((is_folder ? find_folder : find_file)(&config->validation.path, config_path, arena));
+    status (*find)(const char **path, const char *config_path, struct arena *arena) =
+        format && format->is_folder ? find_folder : find_file;
+    TRY(find(&config->path, config_path, arena));
+    TRY(find(&config->validation.path, config_path, arena));
+    for (size_t i = 0; i < config->others.count; i++) TRY(find(&config->others.items[i], config_path, arena));
+    for (size_t i = 0; i < config->validation.others.count; i++)
+        TRY(find(&config->validation.others.items[i], config_path, arena));
     TRY(find_file(&config->validation.targets, config_path, arena));
     for (size_t i = 0; format && format->has_target_file && i < config->targets.count; i++)
         TRY(find_file(&config->targets.items[i], config_path, arena));

@@ -272,7 +272,7 @@ status csv_read_text(struct csv *csv, const struct dataset_config *config) {
 static status open_all(struct csv *csv, const struct dataset_config *config, bool wants_classes,
                        const struct csv *train, bool is_validation) {
     const char *path = csv->path;
-    TRY(csv_find_files(csv));
+    TRY(csv_find_files(csv, config, is_validation));
     csv->path = csv->parts[0].path;
     TRY(csv->input->start(csv, config, is_validation));
     TRY(csv_read_header(csv, config, train));

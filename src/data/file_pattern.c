@@ -38,3 +38,32 @@ status file_pattern_expand(const char *path, struct arena *arena, struct string_
     files->count = 1;
     return OK;
 }
+
+static void append(struct string_list *files, const struct string_list *more, struct arena *arena) {
+    const char **items = arena_alloc(arena, (files->count + more->count) * sizeof *items);
+    memcpy(items, files->items, files->count * sizeof *items);
+    memcpy(items + files->count, more->items, more->count * sizeof *items);
+    *files = (struct string_list){items, files->count + more->count};
+}
+
+/* A file of two patterns would have its rows twice. */
+static status check_unique(const struct string_list *files, struct arena *arena) {
+    const char **sorted = arena_alloc(arena, files->count * sizeof *sorted);
+    memcpy(sorted, files->items, files->count * sizeof *sorted);
+    qsort(sorted, files->count, sizeof *sorted, compare);
+    for (size_t i = 1; i < files->count; i++)
+        if (strcmp(sorted[i - 1], sorted[i]) == 0)
+            return status_new(STATUS_USAGE, "'%s': the list of files has this file twice", sorted[i]);
+    return OK;
+}
+
+status file_list_expand(const char *path, const struct string_list *others, struct arena *arena,
+                        struct string_list *files) {
+    TRY(file_pattern_expand(path, arena, files));
+    for (size_t i = 0; i < others->count; i++) {
+        struct string_list more;
+        TRY(file_pattern_expand(others->items[i], arena, &more));
+        append(files, &more, arena);
+    }
+    return others->count ? check_unique(files, arena) : OK;
+}

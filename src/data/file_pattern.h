@@ -1,5 +1,5 @@
-/* file_pattern: the files that a dataset's path names: one file, or all that match a pattern such as data/part-*.csv
- * or {june,july}.csv. */
+/* file_pattern: the files that a dataset's path names: one file, all that match a pattern such as data/part-*.csv or
+ * {june,july}.csv, or a list of both. */
 #ifndef DATA_FILE_PATTERN_H
 #define DATA_FILE_PATTERN_H
 
@@ -10,5 +10,10 @@
 /* *files: [path] if it exists or has no *, ?, [ and {; else the files that match it, sorted by strcmp; in [arena].
  * STATUS_DATA when none does. */
 status file_pattern_expand(const char *path, struct arena *arena, struct string_list *files);
+
+/* The files of [path] and then those of each of [others], in the order of the list. STATUS_USAGE when two names are the
+ * same. */
+status file_list_expand(const char *path, const struct string_list *others, struct arena *arena,
+                        struct string_list *files);
 
 #endif

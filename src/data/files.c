@@ -26,6 +26,12 @@ status file_check(const char *path, uint64_t *bytes) {
     return s;
 }
 
+status files_are_too_many(const char *path, const struct string_list *others, size_t count, const char *format) {
+    if (others->count)
+        return status_new(STATUS_USAGE, "'%s' and %zu more: format %s reads one file", path, count - 1, format);
+    return status_new(STATUS_USAGE, "'%s' matches %zu files, but format %s reads one", path, count, format);
+}
+
 status folder_check(const char *path) {
     struct io_info info;
     TRY(io_stat(path, &info));

@@ -120,6 +120,14 @@ void dataset_format_names(struct text *out);
 
 /* ---- helpers ---- */
 
+/* The files of a list of paths after the first. */
+static inline const struct string_list *dataset_others(const struct dataset_config *config, bool is_validation) {
+    return is_validation ? &config->validation.others : &config->others;
+}
+
+/* STATUS_USAGE: the format reads one file, and [path] and [others] name [count]. */
+status files_are_too_many(const char *path, const struct string_list *others, size_t count, const char *format);
+
 /* Checks that [path] is a readable regular file and gets its size. */
 status file_check(const char *path, uint64_t *bytes);
 /* The same for a folder. */

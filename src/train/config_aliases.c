@@ -168,7 +168,7 @@ const struct schema_alias config_aliases[] = {
     KEY("dataset.scale", "stds stdev sigma scale", ".std"),
     KEY("dataset.scale", "method kind name scaler", ".type"),
     KEY("dataset", "type kind file_format filetype", "dataset.format"),
-    KEY("dataset", "name file filename file_path filepath path_train source", "dataset.path"),
+    KEY("dataset", "name file filename file_path filepath path_train source files paths", "dataset.path"),
     KEY("dataset", "data_format image_format", "dataset.layout"),
     KEY("dataset", "x x_train", "dataset.inputs"),
     KEY("dataset", "y y_train", "dataset.targets"),

@@ -1,5 +1,6 @@
 """A path that names several files: the run of one file with the same rows has the same state; messages name the file.
 ctest-labels: unit"""
+import os
 import random
 
 import h5py
@@ -62,6 +63,47 @@ class Patterns(program.Case):
         error = self.error("dataset.path=part-1.csv", "dataset.split=0", "dataset.validation=part-[23].csv")
         self.assertIn("part-3.csv:line 2: column 'y': class 'z' is not in 'part-1.csv'", error)
 
+    def test_lists(self):
+        """Files in the order of the list, each a name or a pattern; relative names also beside the config."""
+        self.table("b.csv", self.rows[:30])
+        self.table("a-1.csv", self.rows[30:40], (2, 0, 1))
+        self.table("a-2.csv", self.rows[40:60])
+        os.mkdir(self.path("parts"))
+        self.table("parts/c.csv", self.rows[60:])
+        expected = self.state()
+        self.assertEqual(self.state("dataset.path=[b.csv, a-*.csv, parts/c.csv]"), expected)
+        self.assertEqual(self.state("dataset.path=[all.csv]"), expected)
+        self.assertNotEqual(self.state("dataset.path=[a-*.csv, b.csv, parts/c.csv]"), expected)
+        self.write("parts/list.yaml", CONFIG.replace("all.csv", "[b.csv, '../a-*.csv', c.csv]"))
+        self.run_program("parts/list.yaml", "--run-dir", "runs/beside")
+        self.assertEqual(self.sha("runs/beside"), expected)
+        self.assertRegex(self.read("runs/beside/config.yaml"), r"path: \[b.csv, \S*parts/../a-\*.csv\S*, \S*parts/c.csv\S*\]")
+        self.assertIn("resuming from", "".join(self.run_program("parts/list.yaml", "--run-dir", "runs/beside", "train.epochs=3")))
+        self.table("one.csv", self.rows[:40])
+        self.table("two.csv", self.rows[40:])
+        self.assertEqual(self.state("dataset.path=[b.csv, a-1.csv]", "dataset.split=0", "dataset.validation=[a-2.csv, parts/c.csv]"),
+                         self.state("dataset.path=one.csv", "dataset.split=0", "dataset.validation=two.csv"))
+        self.assertIn("'a-1.csv': the list of files has this file twice", self.error("dataset.path=[a-1.csv, a-*.csv]", code=program.USAGE))
+        self.assertIn("dataset 'none.csv'", self.error("dataset.path=[b.csv, none.csv]"))
+        self.assertIn("'none-*.csv': no file matches this pattern", self.error("dataset.path=[b.csv, none-*.csv]"))
+        self.assertIn("'b.csv' has format csv, but 'c.npy' has format npy; all must have the same",
+                      self.error("dataset.path=[b.csv, c.npy]", code=program.USAGE))
+        self.write("a.txt", "text " * 100)
+        self.assertIn("'a.txt' and 1 more: format text reads one file",
+                      self.error("dataset.path=[a.txt, b.txt]", "dataset.targets=[]", code=program.USAGE))
+
+    def test_predict_lists(self):
+        self.table("one.csv", self.rows[:50])
+        self.table("two.csv", self.rows[50:], (1, 2, 0))
+        self.state()
+        arguments = ("predict", "test.yaml", "--run-dir", "runs/0", "--part", "all", "--with-inputs", "--out")
+        self.run_program(*arguments, "all-p.csv")
+        log = "".join(self.run_program(*arguments, "p.csv", "dataset.path=[one.csv, two.csv]"))
+        self.assertIn("one.csv and 1 more: all 90 rows", log)
+        self.assertEqual(self.read("p.csv"), self.read("all-p.csv"))
+        error = self.run_program(*arguments, "two.csv", "dataset.path=[one.csv, two.csv]", code=program.USAGE)[1]
+        self.assertIn("--out two.csv: this is the input dataset", error)
+
     def test_with_inputs(self):
         self.table("part-1.csv", self.rows)
         self.state()
@@ -85,6 +127,9 @@ class Patterns(program.Case):
             for cache in (0, 100):
                 self.assertEqual(self.state("dataset.path=" + pattern, "dataset.targets=[]", f"dataset.cache_mb={cache}"), expected, pattern)
         self.assertEqual(self.state("dataset.path=x-*.npy", "dataset.targets=[y-0.npy, y-1.npy, y-2.npy]"), expected)
+        for names in ("[x-0.npy, x-1.npy, x-2.npy]", "[0.npz, '[12].npz']", "[0.h5, 1.h5, 2.h5]"):
+            for cache in (0, 100):
+                self.assertEqual(self.state("dataset.path=" + names, "dataset.targets=[]", f"dataset.cache_mb={cache}"), expected, names)
         error = self.error("dataset.path=x-*.npy", "dataset.targets=y-0.npy", code=program.USAGE)
         self.assertIn("dataset.targets: there are 3 files of inputs, but 1 of targets", error)
         np.save(self.path("x-3.npy"), x[:5, :3])

@@ -138,6 +138,8 @@ static void log_rows(const struct inference *inf, struct log *log) {
     bool is_own = inf->part == DATASET_VALIDATION && dataset->validation.path,
          is_split = !inf->is_all && !dataset->validation.path;
     const char *file = is_own ? dataset->validation.path : dataset->path ? dataset->path : "synthetic dataset";
+    size_t others = is_own ? dataset->validation.others.count : dataset->others.count;
+    if (others) file = arena_printf(inf->arena, "%s and %zu more", file, others);
     size_t rows = is_split ? info->train_rows + info->validation_rows : inf->rows;
     if (rows == inf->rows)
         log_line(log, "%s: all %zu row%s", file, rows, text_plural(rows, "s"));
@@ -359,19 +361,15 @@ static status gather(struct inference *inf, const float *own, float **all) {
     return s;
 }
 
-/* The file of the rows that are predicted. */
-static const char *file_of(const struct inference *inf) {
-    const struct dataset_config *dataset = &inf->config->dataset;
-    bool is_own = inf->part == DATASET_VALIDATION && dataset->validation.path;
-    return is_own ? dataset->validation.path : dataset->path;
-}
-
-/* Reads the rows of the file again, as texts. */
+/* Reads the rows of the files again, as texts. */
 static status read_texts(const struct inference *inf, struct csv_texts **texts) {
     const struct dataset_info *info = dataset_info(inf->dataset);
-    bool is_whole = inf->is_all || inf->config->dataset.validation.path;
+    const struct dataset_config *dataset = &inf->config->dataset;
+    const struct validation_config *validation = &dataset->validation;
+    bool is_own = inf->part == DATASET_VALIDATION && validation->path, is_whole = inf->is_all || validation->path;
     size_t rows = is_whole ? inf->rows : info->train_rows + info->validation_rows;
-    return csv_texts_open(file_of(inf), &inf->config->dataset.csv, rows, texts);
+    return csv_texts_open(is_own ? validation->path : dataset->path, is_own ? &validation->others : &dataset->others,
+                          &dataset->csv, rows, texts);
 }
 
 /* outputs (inf->rows, outputs). Rank 0. */
@@ -434,20 +432,25 @@ status inference_evaluate(const struct config *config, const struct dist_env *en
     return simplify_stop(s);
 }
 
+static status check_not_input(const char *out, const struct io_info *own, const char *input) {
+    struct io_info info;
+    if (!input) return OK;
+    TRY(io_stat(input, &info));
+    if (!io_is_same(own, &info)) return OK;
+    return status_new(STATUS_USAGE,
+                      "--out %s: this is the input dataset, which would be overwritten; choose another name", out);
+}
+
 /* STATUS_USAGE when [out] is an input file or a checkpoint. */
 static status check_out(const struct dataset_config *dataset, const char *out) {
-    const char *const inputs[] = {dataset->path, dataset->validation.path};
-    struct io_info own, info;
+    const struct string_list *lists[] = {&dataset->others, &dataset->validation.others};
+    struct io_info own;
     if (predictions_is_stdout(out)) return OK;
     TRY(io_stat(out, &own));
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
-        if (!inputs[i]) continue;
-        TRY(io_stat(inputs[i], &info));
-        if (io_is_same(&own, &info))
-            return status_new(STATUS_USAGE,
-                              "--out %s: this is the input dataset, which would be overwritten; choose another name",
-                              out);
-    }
+    TRY(check_not_input(out, &own, dataset->path));
+    TRY(check_not_input(out, &own, dataset->validation.path));
+    for (size_t i = 0; i < 2; i++)
+        for (size_t k = 0; k < lists[i]->count; k++) TRY(check_not_input(out, &own, lists[i]->items[k]));
     return weights_check_out(out);
 }
 
