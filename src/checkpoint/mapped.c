@@ -166,11 +166,10 @@ static void compare_slot(struct tensor_mapping *m, struct param_slot *slot) {
 static void compare_divided(struct tensor_mapping *m) {
     for (size_t i = 0; i < m->slot_count; i++)
         for (const struct tensor_piece *p = m->slots[i].pieces; p; p = p->next) {
-            const struct tensor_piece *other = p;
             int64_t rows = 0;
             if (!p->is_divided || p->first_row) continue;
             for (size_t k = 0; k < m->slot_count; k++)
-                for (other = m->slots[k].pieces; other; other = other->next)
+                for (const struct tensor_piece *other = m->slots[k].pieces; other; other = other->next)
                     if (other->is_divided && strcmp(other->tensor, p->tensor) == 0) rows += other->rows;
             if (p->dims && rows != p->shape[0])
                 text_printf(&m->differences,
@@ -228,7 +227,8 @@ static void place_values(const struct tensor_piece *p, const struct param *param
     size_t columns = p->dims == 2 ? (size_t)p->shape[1] : 0, rows = p->dims ? (size_t)p->shape[0] : 1;
     size_t first = (size_t)p->first_row, count = p->is_divided ? (size_t)p->rows : rows;
     if (p->row_to_add >= 0) {
-        for (size_t i = 0; i < param->count; i++) to[i] += values[(size_t)p->row_to_add * columns + i % columns];
+        for (size_t i = 0; columns > 0 && i < param->count; i++)
+            to[i] += values[(size_t)p->row_to_add * columns + i % columns];
     } else if (p->layout == LAYOUT_TRANSPOSED && p->dims == 2) {
         for (size_t r = 0; r < count; r++)
             for (size_t c = 0; c < columns; c++) to[r * columns + c] = values[c * rows + first + r];
