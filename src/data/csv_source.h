@@ -54,6 +54,7 @@ struct csv {
     struct column_builder *builders; /* (input_size) */
     struct raw_column *raw;          /* (input_size), when all rows were read */
     const char *const *missing;      /* texts of inputs that mean a missing value, NULL-terminated */
+    bool starts_missing[256];        /* by the first byte of a text: one of them starts with it */
     bool has_missing_number;         /* one of them is a number */
 
     double *values;       /* (rows, input_size + target_size) */

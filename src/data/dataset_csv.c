@@ -38,6 +38,7 @@ static status reject_value(const struct csv *csv, size_t column, const char *tex
 }
 
 static bool is_missing(const struct csv *csv, const char *text) {
+    if (!csv->starts_missing[(unsigned char)*text]) return false;
     for (size_t i = 0; csv->missing[i]; i++)
         if (strcmp(csv->missing[i], text) == 0) return true;
     return false;
@@ -136,15 +137,14 @@ bool csv_means_missing(const char *text) {
 }
 
 static void set_missing(struct csv *csv, const struct dataset_config *config) {
-    csv->missing = usual_missing;
-    if (config->missing.count == 0) return;
     const char **texts = arena_alloc(csv->arena, (config->missing.count + 1) * sizeof *texts);
     double number;
     for (size_t i = 0; i < config->missing.count; i++) {
         texts[i] = arena_copy(csv->arena, config->missing.items[i]);
         csv->has_missing_number = csv->has_missing_number || csv_number(texts[i], &number);
     }
-    csv->missing = texts;
+    csv->missing = config->missing.count ? texts : usual_missing;
+    for (size_t i = 0; csv->missing[i]; i++) csv->starts_missing[(unsigned char)*csv->missing[i]] = true;
 }
 
 /* The type of a column that another file decides: the training file or a checkpoint; false: none does. */

@@ -8,6 +8,7 @@
 #include "data/csv.h"
 #include "data/internal.h"
 #include "data/preparation.h"
+#include "data/select.h"
 
 /* The training rows of one column. */
 struct values {
@@ -57,11 +58,13 @@ static double mean_of(const struct values *v) {
     return sum / (double)v->count;
 }
 
-/* Both sort the values. */
+/* Both change the order of the values. Zeros have no sign in a median. */
 static double median_of(struct values *v) {
-    qsort(v->present, v->count, sizeof *v->present, by_value);
-    double upper = v->present[v->count / 2];
-    return v->count % 2 ? upper : (v->present[v->count / 2 - 1] + upper) / 2;
+    size_t middle = v->count / 2;
+    double upper = select_value(v->present, v->count, middle), lower = v->present[0];
+    if (v->count % 2) return upper + 0.0;
+    for (size_t i = 1; i < middle; i++) lower = v->present[i] > lower ? v->present[i] : lower;
+    return (lower + upper) / 2 + 0.0;
 }
 
 static double most_frequent_of(struct values *v) {
@@ -82,6 +85,15 @@ static double fill_of(enum missing_rule rule, struct values *v) {
     if (v->count == 0 || rule == MISSING_ERROR) return 0;
     if (rule == MISSING_MEDIAN) return median_of(v);
     return rule == MISSING_MOST_FREQUENT ? most_frequent_of(v) : mean_of(v);
+}
+
+/* The same of the indices of [texts] texts. */
+static size_t most_frequent_text(const struct fitter *fitter, size_t texts) {
+    size_t best = 0, *counts = arena_alloc(fitter->arena, texts * sizeof *counts);
+    for (size_t i = 0; i < fitter->values.count; i++) counts[(size_t)fitter->values.present[i]]++;
+    for (size_t i = 1; i < texts; i++)
+        if (counts[i] > counts[best]) best = i;
+    return best;
 }
 
 /* ---- numbers and dates ---- */
@@ -168,7 +180,7 @@ static status fit_category(struct fitter *fitter, const struct column_rule *rule
     *out->fill = -1;
     const char *fill = constant;
     if (!constant && out->missing != MISSING_ERROR && !is_own_category && v->count > 0)
-        fill = raw->texts.items[(size_t)most_frequent_of(v)];
+        fill = raw->texts.items[most_frequent_text(fitter, raw->texts.count)];
     size_t index = fill ? category_find(&out->categories, out->are_numbers, fill) : SIZE_MAX;
     if (index != SIZE_MAX) *out->fill = (double)index;
     if (out->encoding == ENCODING_ONE_HOT) out->scale = SCALE_NONE;

@@ -70,9 +70,19 @@ void scaler_free(struct scaler *scaler) {
     *scaler = (struct scaler){0};
 }
 
+/* A loop that compilers vectorize. */
+static void apply_to_row(const double *mean, const double *scale, const double *row, size_t size, float *out) {
+    for (size_t i = 0; i < size; i++) out[i] = (float)((row[i] - mean[i]) / scale[i]);
+}
+
 void scaler_apply(const struct scaler *scaler, const double *rows, size_t count, size_t size, float *out) {
     if (scaler->features == 0) {
         for (size_t i = 0; i < count * size; i++) out[i] = (float)rows[i];
+        return;
+    }
+    if (scaler->block == 1) {
+        for (size_t row = 0; row < count; row++)
+            apply_to_row(scaler->mean, scaler->scale, rows + row * size, size, out + row * size);
         return;
     }
     for (size_t row = 0; row < count; row++)
@@ -92,7 +102,7 @@ struct fit {
 static void visit_sum(void *context, const double *row) {
     struct fit *fit = context;
     for (size_t f = 0; f < fit->scaler->features; f++, row += fit->scaler->block)
-        for (size_t i = 0; i < fit->scaler->block; i++) {
+        for (size_t i = 0; i < fit->scaler->block && fit->scaler->types[f] != SCALE_NONE; i++) {
             fit->sum[f] += row[i];
             if (row[i] < fit->min[f]) fit->min[f] = row[i];
             if (row[i] > fit->max[f]) fit->max[f] = row[i];
@@ -102,7 +112,7 @@ static void visit_sum(void *context, const double *row) {
 static void visit_deviation(void *context, const double *row) {
     struct fit *fit = context;
     for (size_t f = 0; f < fit->scaler->features; f++, row += fit->scaler->block)
-        for (size_t i = 0; i < fit->scaler->block; i++) {
+        for (size_t i = 0; i < fit->scaler->block && fit->scaler->types[f] == SCALE_STANDARD; i++) {
             double d = row[i] - fit->scaler->mean[f];
             fit->correction[f] += d;
             fit->deviation[f] += d * d;

@@ -6,8 +6,25 @@
 
 #include "base/hash.h"
 
+/* Of most texts the first 8 and the last 8 bytes are all. */
+static uint64_t hash_of(const char *text, size_t length) {
+    const uint64_t odd = 0x9e3779b97f4a7c15u;
+    uint64_t first = 0, last = 0;
+    if (length > 16) return hash_add(0, text, length);
+    if (length >= 8) {
+        memcpy(&first, text, 8);
+        memcpy(&last, text + length - 8, 8);
+    } else {
+        for (size_t i = 0; i < length; i++) first = first << 8 | (unsigned char)text[i];
+    }
+    uint64_t h = (first ^ length) * odd;
+    h = ((h << 29 | h >> 35) ^ last) * odd;
+    h = (h ^ h >> 32) * odd;
+    return h ^ h >> 29;
+}
+
 static size_t slot_of(const struct text_pool *pool, const char *text) {
-    size_t slot = (size_t)hash_add(0, text, strlen(text)) & (pool->slot_count - 1);
+    size_t slot = (size_t)hash_of(text, strlen(text)) & (pool->slot_count - 1);
     while (pool->slots[slot] && strcmp(pool->items[pool->slots[slot] - 1].text, text) != 0)
         slot = (slot + 1) & (pool->slot_count - 1);
     return slot;
