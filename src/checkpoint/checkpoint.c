@@ -297,6 +297,12 @@ static status visit_dataset(void *context, const char *path, hid_t dataset) {
     return v->visit(v->context, path + v->prefix, source.shape.dims, entry.shape, values);
 }
 
+status checkpoint_read_text(struct checkpoint *checkpoint, const char *path, char **out) {
+    struct entry entry = {.path = path, .type = ENTRY_TEXT, .data = out, .is_optional = true};
+    *out = NULL;
+    return checkpoint_read(checkpoint, &entry, 1, NULL);
+}
+
 status checkpoint_has(struct checkpoint *checkpoint, const char *group, bool *has) {
     struct hdf5_silence silence;
     hdf5_enter(&silence);

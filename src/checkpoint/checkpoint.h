@@ -40,6 +40,8 @@ status checkpoint_open(const char *path, struct checkpoint **out);
  * group "state" only integer counters that are not 0, which a newer version has written and this one would not
  * continue. */
 status checkpoint_read(struct checkpoint *checkpoint, struct entry *entries, size_t count, const char *const *complete);
+/* The text at [path], which the caller frees; NULL: there is none. */
+status checkpoint_read_text(struct checkpoint *checkpoint, const char *path, char **out);
 /* Fills type, dims and shape of the dataset at entry->path; *exists false when there is none or an entry cannot have
  * its type. STATUS_DATA when its values are outside of the file, so the memory for them is limited by the file's size.
  */

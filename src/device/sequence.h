@@ -2,6 +2,7 @@
 #ifndef DEVICE_SEQUENCE_H
 #define DEVICE_SEQUENCE_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -62,6 +63,11 @@ struct sequence_ops {
     void (*attention_backward)(struct device *, const struct attention_shape *, const float *qkv, const float *y,
                                const float *softmaxes, const float *dy, float *dqkv);
 };
+
+/* The angle of pair [i] of a head at a position (rotary_embedding). */
+static inline double rotation_angle(double base, size_t head_size, size_t position, size_t i) {
+    return (double)position * pow(base, -2 * (double)i / (double)head_size);
+}
 
 /* Element [j] of the features of a position, rotated, from those of the position and its part of the table. */
 HOST_DEVICE static inline float rotated(const struct rotation *r, const float *x, const float *table, size_t j) {

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "device/sequence.h"
 #include "export/c_file.h"
 
 #define PER_LINE 8
@@ -80,14 +81,13 @@ const char *c_table_param(struct c_file *c, size_t index, enum c_layout layout, 
     return name;
 }
 
-/* The formula of rotary_embedding. */
 const char *c_table_angles(struct c_file *c, const struct operation *op, size_t tokens) {
     size_t pairs = op->rotation.head_size / 2, count = tokens * pairs * 2;
     const char *name = arena_printf(c->arena, "angles_%zu", c->angle_count++);
     float *values = arena_alloc(c->arena, count * sizeof *values), *to = values;
     for (size_t t = 0; t < tokens; t++)
         for (size_t i = 0; i < pairs; i++) {
-            double angle = (double)t * pow(op->rotation.base, -2 * (double)i / (double)op->rotation.head_size);
+            double angle = rotation_angle(op->rotation.base, op->rotation.head_size, t, i);
             *to++ = (float)cos(angle);
             *to++ = (float)sin(angle);
         }

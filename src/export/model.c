@@ -17,15 +17,9 @@
 
 /* ---- texts ---- */
 
-static status read_text(const struct export_source *source, const char *path, char **out) {
-    struct entry entry = {.path = path, .type = ENTRY_TEXT, .data = out, .is_optional = true};
-    *out = NULL;
-    return checkpoint_read(source->checkpoint, &entry, 1, NULL);
-}
-
 static status read_config(const struct export_source *source, struct export_model *m) {
-    char *text = NULL;
-    TRY(read_text(source, "config", &text));
+    char *text;
+    TRY(checkpoint_read_text(source->checkpoint, "config", &text));
     if (!text) return status_new(STATUS_DATA, "%s: it has no config", source->path);
     status s = config_parse(source->path, text, &m->file);
     free(text);
@@ -36,14 +30,6 @@ static status read_config(const struct export_source *source, struct export_mode
         if (!isalnum((unsigned char)*c) && !strchr("._-", *c)) *c = '_';
     m->name = name;
     return OK;
-}
-
-static status read_labels(const struct export_source *source, struct export_model *m) {
-    char *text = NULL;
-    TRY(read_text(source, "data/labels", &text));
-    status s = text ? labels_read(source->arena, text, &m->labels) : OK;
-    free(text);
-    return s;
 }
 
 static status read_columns(const struct export_source *source, struct export_model *m, bool *are_features) {
@@ -64,9 +50,9 @@ static status read_columns(const struct export_source *source, struct export_mod
 static status tokens_shape(const struct export_source *source, const struct export_model *m, struct shape *shape,
                            bool *is_known) {
     const struct dataset_config *dataset = &m->config->dataset;
-    char *text = NULL;
+    char *text;
     struct vocabulary *vocabulary = NULL;
-    TRY(read_text(source, "data/vocabulary", &text));
+    TRY(checkpoint_read_text(source->checkpoint, "data/vocabulary", &text));
     if (!text) return OK;
     status s = vocabulary_create(text, &vocabulary);
     free(text);
@@ -253,7 +239,7 @@ status export_model_open(const struct export_source *source, struct export_model
     *out = (struct export_model){.divide = 1};
     TRY(read_config(source, out));
     if (out->config->dataset.divide > 0) out->divide = out->config->dataset.divide;
-    TRY(read_labels(source, out));
+    TRY(labels_load(source->arena, source->checkpoint, &out->labels));
     TRY(plan_model(source, out));
     TRY(check_layers(source, out->model));
     TRY(find_values(source, &out->model->params, &out->params));

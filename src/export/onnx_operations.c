@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "device/sequence.h"
 #include "export/onnx_graph.h"
 
 /* What an operation is written from. */
@@ -348,7 +349,7 @@ static const char *add_rotation(const struct call *c) {
         size_t distance = is_interleaved ? 1 : size / 2;
         others[j] = (int64_t)(j >= rotated ? j : is_second ? j - distance : j + distance);
         for (size_t t = 0; t < (size_t)shape[0]; t++) {
-            double angle = (double)t * pow(c->op->rotation.base, -2 * (double)pair / (double)size);
+            double angle = rotation_angle(c->op->rotation.base, size, t, pair);
             cosines[t * features + j] = j < rotated ? (float)cos(angle) : 1;
             sines[t * features + j] = j >= rotated ? 0 : is_second ? (float)sin(angle) : -(float)sin(angle);
         }

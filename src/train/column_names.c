@@ -67,10 +67,9 @@ static status parse(struct arena *arena, const char *text, struct column_list *o
 }
 
 status column_names_read(struct arena *arena, struct checkpoint *checkpoint, struct column_list *out) {
-    char *text = NULL;
-    struct entry entry = {.path = "data/columns", .type = ENTRY_TEXT, .data = &text, .is_optional = true};
+    char *text;
     *out = (struct column_list){0};
-    status s = checkpoint_read(checkpoint, &entry, 1, NULL);
+    status s = checkpoint_read_text(checkpoint, "data/columns", &text);
     if (!s && text) s = parse(arena, text, out);
     free(text);
     return s;

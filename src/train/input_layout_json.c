@@ -85,10 +85,9 @@ static bool parse(struct arena *arena, const json_t *whole, struct input_layout 
 
 status input_layout_read(struct arena *arena, struct checkpoint *checkpoint, struct input_layout *out,
                          bool *has_layout) {
-    char *text = NULL;
-    struct entry entry = {.path = "data/inputs", .type = ENTRY_TEXT, .data = &text, .is_optional = true};
+    char *text;
     *has_layout = false;
-    TRY(checkpoint_read(checkpoint, &entry, 1, NULL));
+    TRY(checkpoint_read_text(checkpoint, "data/inputs", &text));
     if (!text) return OK;
     json_t *whole = json_loads(text, 0, NULL);
     *has_layout = parse(arena, whole, out);

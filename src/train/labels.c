@@ -34,10 +34,9 @@ status labels_read(struct arena *arena, const char *text, struct string_list *ou
 }
 
 status labels_load(struct arena *arena, struct checkpoint *checkpoint, struct string_list *out) {
-    char *text = NULL;
-    struct entry entry = {.path = "data/labels", .type = ENTRY_TEXT, .data = &text, .is_optional = true};
+    char *text;
     *out = (struct string_list){0};
-    status s = checkpoint_read(checkpoint, &entry, 1, NULL);
+    status s = checkpoint_read_text(checkpoint, "data/labels", &text);
     if (!s && text) s = labels_read(arena, text, out);
     free(text);
     return s;

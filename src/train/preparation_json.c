@@ -190,16 +190,10 @@ static status parse(struct arena *arena, const char *text, struct preparation *o
                       count ? "a column has a wrong or missing entry" : "it is not a list of columns");
 }
 
-static status read_text(struct checkpoint *checkpoint, char **text) {
-    struct entry entry = {.path = "data/preparation", .type = ENTRY_TEXT, .data = text, .is_optional = true};
-    *text = NULL;
-    return checkpoint_read(checkpoint, &entry, 1, NULL);
-}
-
 status preparation_read(struct arena *arena, struct checkpoint *checkpoint, struct preparation **out) {
     char *text;
     *out = NULL;
-    status s = read_text(checkpoint, &text);
+    status s = checkpoint_read_text(checkpoint, "data/preparation", &text);
     if (!s && text) {
         *out = arena_alloc(arena, sizeof **out);
         s = parse(arena, text, *out);

@@ -55,10 +55,9 @@ static struct target_scale *parse(struct arena *arena, const json_t *whole) {
 }
 
 status target_scale_read(struct arena *arena, struct checkpoint *checkpoint, struct target_scale **out) {
-    char *text = NULL;
-    struct entry entry = {.path = "data/target_scale", .type = ENTRY_TEXT, .data = &text, .is_optional = true};
+    char *text;
     *out = NULL;
-    TRY(checkpoint_read(checkpoint, &entry, 1, NULL));
+    TRY(checkpoint_read_text(checkpoint, "data/target_scale", &text));
     if (!text) return OK;
     json_t *whole = json_loads(text, 0, NULL);
     *out = parse(arena, whole);

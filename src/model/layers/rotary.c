@@ -98,7 +98,7 @@ static status create_table(struct layer *layer, struct device *device, size_t ba
     table = layer->runtime;
     for (size_t t = 0; t < tokens; t++)
         for (size_t i = 0; i < pairs; i++) {
-            double angle = (double)t * pow(c->base, -2 * (double)i / (double)c->head_size);
+            double angle = rotation_angle(c->base, (size_t)c->head_size, t, i);
             *table++ = (float)cos(angle);
             *table++ = (float)sin(angle);
         }

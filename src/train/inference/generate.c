@@ -35,9 +35,8 @@ struct generator {
 };
 
 static status read_vocabulary(struct generator *g, struct checkpoint *checkpoint) {
-    char *characters = NULL;
-    struct entry entry = {.path = "data/vocabulary", .type = ENTRY_TEXT, .data = &characters, .is_optional = true};
-    TRY(checkpoint_read(checkpoint, &entry, 1, NULL));
+    char *characters;
+    TRY(checkpoint_read_text(checkpoint, "data/vocabulary", &characters));
     if (!characters)
         return status_new(STATUS_USAGE,
                           "generate needs a model of characters (dataset.format: text); this checkpoint has no "

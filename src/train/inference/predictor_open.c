@@ -44,18 +44,12 @@ static status open_checkpoint(const char *path, const struct predictor_options *
     return weights_open_alone(&weights, NULL, out, average);
 }
 
-static status read_text(struct checkpoint *checkpoint, const char *path, char **out) {
-    struct entry entry = {.path = path, .type = ENTRY_TEXT, .data = out, .is_optional = true};
-    *out = NULL;
-    return checkpoint_read(checkpoint, &entry, 1, NULL);
-}
-
 static status read_config(struct predictor *p, struct checkpoint *checkpoint, const char *path) {
     char *text = NULL;
     struct entry counters[] = {{.path = "state/epoch", .type = ENTRY_INT64, .data = &p->about.epoch},
                                {.path = "state/step", .type = ENTRY_INT64, .data = &p->about.step}};
     TRY(checkpoint_read(checkpoint, counters, 2, NULL));
-    TRY(read_text(checkpoint, "config", &text));
+    TRY(checkpoint_read_text(checkpoint, "config", &text));
     if (!text) return status_new(STATUS_DATA, "%s: it has no config", path);
     status s = config_parse(path, text, &p->file);
     free(text);
@@ -69,8 +63,8 @@ static status read_config(struct predictor *p, struct checkpoint *checkpoint, co
 /* ---- inputs ---- */
 
 static status read_vocabulary(struct predictor *p, struct checkpoint *checkpoint) {
-    char *text = NULL;
-    TRY(read_text(checkpoint, "data/vocabulary", &text));
+    char *text;
+    TRY(checkpoint_read_text(checkpoint, "data/vocabulary", &text));
     if (text) p->about.vocabulary = arena_copy(p->arena, text);
     free(text);
     return OK;
