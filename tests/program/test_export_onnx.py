@@ -50,6 +50,7 @@ class Graph:
         self.metadata = {fields(p)[1][0].decode(): json.loads(fields(p)[2][0]) for p in model.get(14, [])}
         graph = fields(model[7][0])
         self.nodes = [(texts(n, 4)[0], texts(n, 1), texts(n, 2)) for n in map(fields, graph[1])]
+        self.options = [dict(map(attribute, fields(n).get(5, []))) for n in graph[1]]
         types = {1: "<f4", 7: "<i8", 11: "<f8"}
         self.tensors = {}
         for t in map(fields, graph.get(5, [])):
@@ -60,11 +61,77 @@ class Graph:
             self.tensors[texts(t, 8)[0]] = np.frombuffer(t[9][0], types[t[2][0]]).reshape(t.get(1, []))
         self.inputs, self.outputs = ({texts(v, 1)[0]: self.value(v) for v in map(fields, graph[k])} for k in (11, 12))
 
+    def run(self, inputs):
+        """The value of `outputs`, for the operators that compute() has."""
+        values = {**self.tensors, "inputs": inputs.astype(float)}
+        for (operator, names, results), options in zip(self.nodes, self.options):
+            values.update(zip(results, compute(operator, options, [values[name] for name in names])))
+        return values["outputs"]
+
     @staticmethod
     def value(info):
         tensor = fields(fields(info[2][0])[1][0])
         dims = [fields(d) for d in fields(tensor[2][0])[1]]
         return tensor[1][0], [d[1][0] if 1 in d else d[2][0].decode() for d in dims]
+
+
+def attribute(message):
+    """Name and value of an attribute: a number, a text, or a list."""
+    a = fields(message)
+    values = {1: a.get(2), 2: a.get(3), 3: a.get(4), 7: a.get(8), 8: a.get(9)}[a[20][0]]
+    values = [v.decode() if isinstance(v, bytes) else v - (v >= 1 << 63) * (1 << 64) for v in values or [0]]
+    return a[1][0].decode(), values if a[20][0] > 3 else values[0]
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def recurrent(operator, options, x, w, r, b=None):
+    """ONNX's LSTM, GRU (linear_before_reset) and RNN, from their definitions: the outputs and the last states."""
+    directions, hidden = len(w), r.shape[2]
+    b = np.zeros((directions, 2 * w.shape[1])) if b is None else b
+    outputs, last = np.zeros((len(x), directions, x.shape[1], hidden)), []
+    for d in range(directions):
+        h, c = (np.zeros((x.shape[1], hidden)) for _ in range(2))
+        wb, rb = np.split(b[d], 2)
+        for t in reversed(range(len(x))) if d else range(len(x)):
+            a, s = x[t] @ w[d].T + wb, h @ r[d].T + rb
+            if operator == "LSTM":
+                i, o, f, g = np.split(a + s, 4, 1)
+                c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+                h = sigmoid(o) * np.tanh(c)
+            elif operator == "GRU":
+                (az, ar, an), (sz, sr, sn) = np.split(a, 3, 1), np.split(s, 3, 1)
+                z = sigmoid(az + sz)
+                h = (1 - z) * np.tanh(an + sigmoid(ar + sr) * sn) + z * h
+            else:
+                h = {"Tanh": np.tanh, "Relu": lambda v: np.maximum(v, 0)}[options["activations"][d]](a + s)
+            outputs[t, d] = h
+        last.append(h)
+    return outputs, np.stack(last)
+
+
+def compute(operator, options, x):
+    """The outputs of a node in float64."""
+    if operator in ("LSTM", "GRU", "RNN"):
+        return recurrent(operator, options, *x)
+    if operator == "Slice":
+        starts, ends, axes = (v.tolist() for v in x[1:])
+        index = [slice(None)] * x[0].ndim
+        for start, end, axis in zip(starts, ends, axes):
+            index[axis] = slice(start, end)
+        return [x[0][tuple(index)]]
+    if operator == "Reshape":
+        return [x[0].reshape([x[0].shape[i] if n == 0 else n for i, n in enumerate(x[1].tolist())])]
+    if operator == "Softmax":
+        e = np.exp(x[0] - x[0].max(-1, keepdims=True))
+        return [e / e.sum(-1, keepdims=True)]
+    return [{"Gemm": lambda: x[0] @ x[1].T + (x[2] if len(x) > 2 else 0), "MatMul": lambda: x[0] @ x[1],
+             "Add": lambda: x[0] + x[1], "Sub": lambda: x[0] - x[1], "Mul": lambda: x[0] * x[1],
+             "Exp": lambda: np.exp(x[0]), "Tanh": lambda: np.tanh(x[0]), "Cast": lambda: x[0], "Identity": lambda: x[0],
+             "Concat": lambda: np.concatenate(x, options["axis"]), "Transpose": lambda: x[0].transpose(options["perm"]),
+             "Gather": lambda: np.take(x[0], x[1], options["axis"])}[operator]()]
 
 
 class ExportOnnx(program.Case):
@@ -93,6 +160,17 @@ class ExportOnnx(program.Case):
                             continue
                         np.testing.assert_array_equal(graph.tensors[tensor], f["model"][tensor][:])
 
+    def test_values(self):
+        """The graph, computed by NumPy, gives what predict gives: joins, rotations, attention, the gates of recurrent layers."""
+        import h5py
+        for name in "joins", "rotary", "interleaved", "grouped", "lstm", "gru", "rnn":
+            with self.subTest(name):
+                x = self.train(*test_export_c.LAYERS[name])
+                self.run_program("export", "runs/test", "--out", "m.onnx")
+                self.run_program("predict", "test.yaml", "--part", "all", "--out", "p.h5")
+                with h5py.File(self.path("p.h5")) as f:
+                    np.testing.assert_allclose(Graph(self.path("m.onnx")).run(x), f["outputs"][:], rtol=1e-4, atol=1e-5)
+
     def test_inputs_and_metadata(self):
         self.write("data.csv", "a,b,class\n" + "".join(f"{i},{i * i},{'no yes'.split()[i % 2]}\n" for i in range(20)))
         self.write("test.yaml", "dataset: {path: data.csv, targets: class, scale: standard}\nsampler: {batch_size: 8}\n"
@@ -115,6 +193,13 @@ class ExportOnnx(program.Case):
         graph = Graph(self.path("m.onnx"))
         self.assertEqual([n[0] for n in graph.nodes], ["Gemm", "Cast", "Mul", "Add", "Cast", "Identity"])
         self.assertEqual((graph.tensors["target_scale"].item(), graph.tensors["target_mean"].item()), (5, 1))
+        for scale in ("standard", "log1p"):
+            self.write("test.yaml", self.read("test.yaml").replace("minmax", scale).replace("standard", scale))
+            self.run_program("test.yaml", "--fresh")
+            self.run_program("export", "runs/test", "--out", "m.onnx")
+            self.run_program("predict", "test.yaml", "--part", "all", "--out", "p.h5")
+            with h5py.File(self.path("p.h5")) as f:
+                np.testing.assert_allclose(Graph(self.path("m.onnx")).run(np.ones((4, 3))).ravel(), f["prediction"][:], rtol=1e-5)
 
     def test_prepared_columns(self):
         """An input for each column: text, numbers as double, a date as its parts."""
