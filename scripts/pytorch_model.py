@@ -187,8 +187,9 @@ def _list_of(value):
 
 
 def _convolution(kind, channels, c):
+    more = {"output_padding": _sizes(c["output_padding"])} if "output_padding" in c else {}
     return kind(channels, c["out"], _sizes(c["kernel_size"]), _sizes(c.get("stride", 1)), _sizes(c.get("padding", 0)),
-                _sizes(c.get("dilation", 1)), c.get("groups", 1), c.get("bias", True))
+                dilation=_sizes(c.get("dilation", 1)), groups=c.get("groups", 1), bias=c.get("bias", True), **more)
 
 
 def _window(c):
@@ -219,6 +220,7 @@ LEAVES = {
     "linear": (lambda s, c, v: nn.Linear(s[-1], c["out"], c.get("bias", True)), "out"),
     "conv1d": (lambda s, c, v: _convolution(nn.Conv1d, s[0], c), None),
     "conv2d": (lambda s, c, v: _convolution(nn.Conv2d, s[0], c), None),
+    "conv_transpose2d": (lambda s, c, v: _convolution(nn.ConvTranspose2d, s[0], c), None),
     "max_pool2d": (lambda s, c, v: _maximum(c), "kernel_size"),
     "avg_pool2d": (lambda s, c, v: _average(c), "kernel_size"),
     "adaptive_avg_pool2d": (lambda s, c, v: nn.AdaptiveAvgPool2d(_sizes(c["output_size"])), "output_size"),

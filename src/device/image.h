@@ -42,7 +42,8 @@ struct convolution_ops {
      * channels) or NULL */
     void (*forward)(struct device_convolution *, const float *x, const float *w, const float *bias, float *y,
                     size_t rows);
-    /* dw, dbias (NULL without a bias) +=; dx, unless NULL, = ; dy is that of the convolution, before a relu */
+    /* dw, dbias (NULL without a bias) +=; dx, unless NULL, = ; dy is that of the convolution, before a relu. dw NULL:
+     * only dx; x is not read and may be NULL. */
     void (*backward)(struct device_convolution *, const float *x, const float *w, const float *dy, float *dx, float *dw,
                      float *dbias, size_t rows);
 };

@@ -35,6 +35,7 @@ static const uint64_t calls[C_FUNCTION_COUNT] = {
     [C_mish] = BIT(bits) | BIT(exponential),
     [C_softplus] = BIT(bits) | BIT(exponential) | BIT(log_plus_one),
     [C_convolution] = BIT(window) | BIT(linear),
+    [C_convolution_transpose] = BIT(window),
     [C_max_pool] = BIT(window) | BIT(span),
     [C_average_pool] = BIT(window) | BIT(span),
     [C_layer_norm] = BIT(total),

@@ -82,6 +82,15 @@ static void add_convolution(const struct call *call) {
                 window_of(call, &v->window), v->groups, call->scratch[0]);
 }
 
+static void add_convolution_transpose(const struct call *call) {
+    const struct convolution *v = &call->op->convolution;
+    const char *w = c_table_param(call->c, call->op->weight, C_CONVOLUTION, call->op), *b = plain(call, call->op->bias);
+    text_printf(use(call, C_convolution_transpose),
+                "    convolution_transpose(%s, %s, %s, %s, %s,\n                %s, %s, %zu);\n", call->x,
+                image_of_shape(call, &v->out), w, b, call->y, image_of_shape(call, &v->in), window_of(call, &v->window),
+                v->groups);
+}
+
 static void add_max_pool(const struct call *call) {
     const struct pooling *p = &call->op->pooling;
     text_printf(use(call, C_max_pool), "    max_pool(%s, %s, %s, %s,\n             %s);\n", call->x,
@@ -297,6 +306,7 @@ static void (*const writers[OPERATION_KINDS])(const struct call *call) = {
     [OPERATION_LEAKY_RELU] = add_leaky_relu,
     [OPERATION_ELU] = add_elu,
     [OPERATION_CONVOLUTION] = add_convolution,
+    [OPERATION_CONV_TRANSPOSE] = add_convolution_transpose,
     [OPERATION_MAX_POOL] = add_max_pool,
     [OPERATION_AVERAGE_POOL] = add_average_pool,
     [OPERATION_BATCH_NORM] = add_batch_norm,

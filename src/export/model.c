@@ -202,7 +202,7 @@ static status plan_by_dataset(struct export_model *m) {
         return status_prefix(
             s, "the shapes of the model's inputs are not in the checkpoint, and the dataset cannot be read");
     m->divide = dataset_divide(dataset);
-    s = config_plan_model(m->config, dataset_info(dataset), 0, &m->model);
+    s = config_plan_model(m->config, dataset_info(dataset), 0, false, &m->model);
     dataset_close(dataset);
     return s;
 }
@@ -213,7 +213,7 @@ static status plan_named(const struct export_source *source, struct export_model
     bool is_known, are_features;
     TRY(read_columns(source, m, &are_features));
     TRY(read_layout(source, m, &info, &is_known));
-    TRY(is_known ? config_plan_model(m->config, &info, 0, &m->model) : plan_by_dataset(m));
+    TRY(is_known ? config_plan_model(m->config, &info, 0, false, &m->model) : plan_by_dataset(m));
     struct string_list *names = &m->outputs;
     names->items = arena_alloc(source->arena, (m->config->losses.count + 1) * sizeof *names->items);
     for (size_t i = 0; i < m->config->losses.count; i++)

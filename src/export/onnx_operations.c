@@ -106,15 +106,34 @@ static void add_window(struct text *attributes, const struct window *w, const si
     add_pads(attributes, w->padding, after, dims);
 }
 
-static const char *add_convolution(const struct call *c) {
+/* With [attributes], which those of every convolution follow. */
+static const char *convolution(const struct call *c, const char *type, struct text *attributes) {
     const struct convolution *v = &c->op->convolution;
-    struct text attributes = {0};
-    add_window(&attributes, &v->window, v->window.padding, c->layer->in.dims);
-    add_pair(&attributes, "dilations", v->window.dilation, c->layer->in.dims);
-    onnx_int(&attributes, "group", (int64_t)v->groups);
+    add_window(attributes, &v->window, v->window.padding, c->layer->in.dims);
+    add_pair(attributes, "dilations", v->window.dilation, c->layer->in.dims);
+    onnx_int(attributes, "group", (int64_t)v->groups);
     const char *inputs[3] = {c->x, onnx_param(c->g, c->op->weight)};
     if (c->op->bias != OPERATION_NO_PARAM) inputs[2] = onnx_param(c->g, c->op->bias);
-    return onnx_node(c->g, "Conv", inputs, inputs[2] ? 3 : 2, &attributes);
+    return onnx_node(c->g, type, inputs, inputs[2] ? 3 : 2, attributes);
+}
+
+static const char *add_convolution(const struct call *c) {
+    struct text attributes = {0};
+    return convolution(c, "Conv", &attributes);
+}
+
+/* What a stride leaves open of the output's size. */
+static size_t output_padding(const struct window *w, int d, size_t in, size_t out) {
+    return out + 2 * w->padding[d] - (in - 1) * w->stride[d] - w->dilation[d] * (w->kernel[d] - 1) - 1;
+}
+
+static const char *add_convolution_transpose(const struct call *c) {
+    const struct convolution *v = &c->op->convolution; /* from the output to the input */
+    struct text attributes = {0};
+    size_t after[2] = {output_padding(&v->window, 0, v->out.height, v->in.height),
+                       output_padding(&v->window, 1, v->out.width, v->in.width)};
+    add_pair(&attributes, "output_padding", after, 3);
+    return convolution(c, "ConvTranspose", &attributes);
 }
 
 /* The padding after the image that gives [out] windows (ceil_mode). */
@@ -399,6 +418,7 @@ static const char *(*const writers[OPERATION_KINDS])(const struct call *c) = {
     [OPERATION_LEAKY_RELU] = add_leaky_relu,
     [OPERATION_ELU] = add_elu,
     [OPERATION_CONVOLUTION] = add_convolution,
+    [OPERATION_CONV_TRANSPOSE] = add_convolution_transpose,
     [OPERATION_MAX_POOL] = add_max_pool,
     [OPERATION_AVERAGE_POOL] = add_average_pool,
     [OPERATION_BATCH_NORM] = add_batch_norm,

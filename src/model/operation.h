@@ -17,6 +17,7 @@ enum operation_kind {
     OPERATION_LEAKY_RELU,     /* slope */
     OPERATION_ELU,            /* slope: its alpha */
     OPERATION_CONVOLUTION,    /* weight, bias; convolution */
+    OPERATION_CONV_TRANSPOSE, /* weight, bias; convolution: from the output to the input */
     OPERATION_MAX_POOL,       /* pooling */
     OPERATION_AVERAGE_POOL,   /* pooling */
     OPERATION_BATCH_NORM,     /* weight, bias, mean, variance; eps */

@@ -221,6 +221,17 @@ static const struct {
      "dilation: 2, padding: 2}}, {dropout: {p: 0.2}}, flatten, {linear: {out: 3}}]",
      3,
      {1, 5, 7}},
+    {"conv_transpose2d",
+     "[{conv_transpose2d: {out: 5, kernel_size: 2, stride: 2}}, tanh, {conv2d: {out: 3, kernel_size: 3}}, silu, "
+     "{conv_transpose2d: {out: 2, kernel_size: 3}}, flatten]",
+     3,
+     {2, 3, 4}},
+    {"conv_transpose2d",
+     "[{conv2d: {out: 4, kernel_size: 1}}, {conv_transpose2d: {out: 4, kernel_size: [3, 2], stride: [3, 2], padding: "
+     "[1, 0], output_padding: [2, 1], dilation: [1, 2]}}, tanh, {conv_transpose2d: {out: 6, kernel_size: 3, groups: 2, "
+     "padding: 1, bias: false}}, flatten, {linear: {out: 3}}]",
+     3,
+     {3, 2, 3}},
     {"conv1d",
      "[{conv1d: {out: 4, kernel_size: 3, padding: 1}}, tanh, {conv1d: {out: 6, kernel_size: 2, stride: 2, groups: 2}}, "
      "flatten, {linear: {out: 3}}]",

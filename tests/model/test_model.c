@@ -216,6 +216,16 @@ START_TEST(bad_models) {
     rejected("[{conv2d: {out: 3, kernel_size: 3, groups: 2}}]", "groups: must divide out (3), got 2");
     rejected("[{conv2d: {out: 3, kernel_size: [1, 2, 3]}}]", "expected one number or two (height, width), got 3");
     rejected("[{conv1d: {out: 3, kernel_size: [1, 2]}}]", "kernel_size: expected one number, got 2");
+    rejected("[{conv_transpose2d: {out: 3, kernel_size: 2}}]",
+             "model.layers.0.conv_transpose2d: needs an input of shape (channels, height, width), got 4");
+    rejected("[{reshape: [1, 2, 2]}, {conv_transpose2d: {out: 3, kernel_size: 2, stride: 2, output_padding: [1, 2]}}]",
+             "output_padding must be less than stride (2), got 2");
+    rejected("[{reshape: [1, 2, 2]}, {conv_transpose2d: {out: 3, kernel_size: 2, padding: 2}}]",
+             "the output would have 0 rows");
+    rejected("[{reshape: [2, 2, 1]}, {conv_transpose2d: {out: 3, kernel_size: 2, groups: 3}}]",
+             "groups must divide the input's channels (2), got 3");
+    rejected("[{conv_transpose2d: {out: 3, kernel_size: 2, output_padding: [1, 1, 1]}}]",
+             "output_padding: expected one number or two (height, width), got 3");
     rejected("[{group_norm: 3}]", "num_groups must divide the channels (4), got 3");
     rejected("[{repeat: {times: 0, layers: [relu]}}]", "must be");
     rejected("[{linear: {out: 0}}]", "must be");

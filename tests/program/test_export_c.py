@@ -34,6 +34,9 @@ LAYERS = {
     "pools": ((4, 10, 9), 2, "[{max_pool2d: {kernel_size: 3, stride: 2, padding: 1, ceil_mode: true}}, {avg_pool2d: {kernel_size: 2, stride: 1, padding: 1}}, "
                           "{avg_pool2d: {kernel_size: [3, 2], stride: 2, padding: 1, ceil_mode: true, count_include_pad: false}}, "
                           "{avg_pool2d: {kernel_size: 2, divisor_override: 3}}, {conv2d: {out: 2, kernel_size: 1}}, {adaptive_avg_pool2d: 1}, flatten]"),
+    "transposed": ((3, 4, 5), 2, "[{conv_transpose2d: {out: 70, kernel_size: 2, stride: 2}}, relu, {conv_transpose2d: {out: 6, kernel_size: [3, 2], "
+                                 "stride: [3, 2], padding: [1, 0], output_padding: [2, 1], dilation: [1, 2], groups: 2, bias: false}}, {max_pool2d: 4}, "
+                                 "{conv_transpose2d: {out: 5, kernel_size: 1}}, flatten, {linear: 2}]"),
     "signal": ((2, 15), 1, "[{conv1d: {out: 5, kernel_size: 4, stride: 2, padding: 1}}, gelu, batch_norm, {group_norm: {num_groups: 5, affine: false}}, flatten, {linear: 1}]"),
     "resnet": ((3, 8, 8), 4, "[{conv2d: {out: 6, kernel_size: 3, padding: 1}}, {residual: {layers: [batch_norm, relu, {conv2d: {out: 8, kernel_size: 3, stride: 2, padding: 1}}], "
                           "shortcut: [{conv2d: {out: 8, kernel_size: 1, stride: 2}}]}}, relu, {adaptive_avg_pool2d: 1}, flatten, {linear: 4}]"),

@@ -67,6 +67,11 @@ CASES = [
     ("[{conv1d: {out: 4, kernel_size: 3, padding: 1}}, tanh, {conv1d: {out: 6, kernel_size: 2, stride: 2, groups: 2}}, "
      "{conv1d: {out: 2, kernel_size: 2, dilation: 2, bias: false}}]", [2, 9]),
     ("[{conv1d: {out: 4, kernel_size: [4], padding: 3, dilation: 2}}, relu, flatten, {linear: 3}]", [3, 6]),
+    ("[{conv_transpose2d: {out: 3, kernel_size: 2, stride: 2}}, tanh, {conv2d: {out: 2, kernel_size: 2}}]", [2, 3, 4]),
+    ("[{conv_transpose2d: {out: 4, kernel_size: [3, 2], stride: [3, 2], padding: [1, 0], output_padding: [2, 1], dilation: [1, 2]}}, "
+     "tanh, {conv_transpose2d: {out: 6, kernel_size: 3, groups: 2, padding: 1, bias: false}}]", [3, 2, 3]),
+    ("[{conv2d: {out: 4, kernel_size: 2, stride: 2}}, relu, {conv_transpose2d: {out: 4, kernel_size: 3, groups: 4, padding: 2}}]",
+     [1, 8, 9]),
     # pools
     ("[{conv2d: {out: 3, kernel_size: 1}}, {max_pool2d: {kernel_size: [2, 3], stride: 1, padding: [1, 1]}}]", [2, 3, 4]),
     ("[{conv2d: {out: 2, kernel_size: 1}}, relu, {max_pool2d: 2}, {linear: 2}]", [2, 5, 4]),

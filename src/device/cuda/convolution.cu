@@ -336,15 +336,16 @@ static void backward(struct device_convolution *d, const float *x, const float *
     const float *weight = c.in(w, weights(&d->c));
     struct gpu_result to = c.out(dx, inputs, half.dx);
     float *slopes = c.inout(dw, weights(&d->c)), *db = c.inout(dbias, out->channels);
-    if (!has_plan(&c, d, p, PLAN_BACKWARD_WEIGHT) || (dx && !has_plan(&c, d, p, PLAN_BACKWARD_INPUT))) return;
-    bool is_half = p->is_half[PLAN_BACKWARD_WEIGHT], is_input_half = dx && p->is_half[PLAN_BACKWARD_INPUT];
-    bool is_any_wide = !is_half || (dx && !is_input_half);
+    if (dw && !has_plan(&c, d, p, PLAN_BACKWARD_WEIGHT)) return;
+    if (dx && !has_plan(&c, d, p, PLAN_BACKWARD_INPUT)) return;
+    bool is_half = dw && p->is_half[PLAN_BACKWARD_WEIGHT], is_input_half = dx && p->is_half[PLAN_BACKWARD_INPUT];
+    bool is_any_wide = (dw && !is_half) || (dx && !is_input_half);
     const void *rounded = nullptr, *wide = is_any_wide ? operand(&c, from, outputs, false) : nullptr;
     if (is_half || is_input_half)
         rounded = round_gradient(&c, from, db, positions, out->channels);
     else
         sum_bias(&c, from, db, positions, out->channels);
-    backward_weight(&c, d, p, operand(&c, input, inputs, is_half), slopes, is_half ? rounded : wide);
+    if (dw) backward_weight(&c, d, p, operand(&c, input, inputs, is_half), slopes, is_half ? rounded : wide);
     if (dx) backward_input(&c, d, p, to, weight, is_input_half ? rounded : wide);
 }
 

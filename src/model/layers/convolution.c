@@ -1,51 +1,14 @@
 /* conv2d, conv1d: torch.nn.Conv2d and Conv1d, zero padding. A signal is an image of height 1. The device prepares each
  * convolution once, when memory is allocated. */
+#include "model/layers/convolution.h"
 #include "model/init.h"
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
 
-struct convolution_config {
-    int64_t out, groups;
-    struct int_list kernel_size, stride, padding, dilation;
-    bool bias;
-};
+static const struct schema_row rows[] = {CONVOLUTION_ROWS("Zeros around the input"), {0}};
 
-#define SIZES(key_, min_, doc_, ...)                                                                                   \
-    {                                                                                                                  \
-        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct convolution_config, key_), .min = min_,       \
-        .max = 4096, .doc = doc_, __VA_ARGS__                                                                          \
-    }
-
-static const struct schema_row rows[] = {
-    {.key = "out",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct convolution_config, out),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
-     .max = 1 << 20,
-     .doc = "Output channels (PyTorch's out_channels); the number of inputs is inferred."},
-    SIZES(kernel_size, 1, "Size of the kernel: one number, or [height, width].", .flags = SCHEMA_REQUIRED),
-    SIZES(stride, 1, "Step of the kernel: one number, or [height, width].", .fallback = "1"),
-    SIZES(padding, 0, "Zeros around the input: one number, or [height, width].", .fallback = "0"),
-    SIZES(dilation, 1, "Distance between kernel elements: one number, or [height, width].", .fallback = "1"),
-    {.key = "groups",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct convolution_config, groups),
-     .fallback = "1",
-     .min = 1,
-     .max = 1 << 20,
-     .doc = "Number of groups of channels; outputs of a group depend on its inputs only. Must divide the input's and "
-            "the output's channels."},
-    {.key = "bias",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct convolution_config, bias),
-     .fallback = "true",
-     .doc = "Whether a bias is added."},
-    {0},
-};
-
-static void check(const struct convolution_config *c, int max, const struct node *where, const char *path,
-                  struct problems *problems) {
+void convolution_check(const struct convolution_config *c, int max, const struct node *where, const char *path,
+                       struct problems *problems) {
     pair_check(&c->kernel_size, "kernel_size", max, where, path, problems);
     pair_check(&c->stride, "stride", max, where, path, problems);
     pair_check(&c->padding, "padding", max, where, path, problems);
@@ -60,10 +23,10 @@ static void check(const struct convolution_config *c, int max, const struct node
 }
 
 static void check_conv2d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    check(config, 2, where, path, problems);
+    convolution_check(config, 2, where, path, problems);
 }
 static void check_conv1d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    check(config, 1, where, path, problems);
+    convolution_check(config, 1, where, path, problems);
 }
 
 static const struct schema conv2d_schema = {
@@ -71,17 +34,24 @@ static const struct schema conv2d_schema = {
 static const struct schema conv1d_schema = {
     .name = "model.layers.conv1d", .size = sizeof(struct convolution_config), .rows = rows, .check = check_conv1d};
 
+struct window convolution_window(const struct convolution_config *c, int dims) {
+    struct window w;
+    pair_of(&c->kernel_size, dims, 1, w.kernel);
+    pair_of(&c->stride, dims, 1, w.stride);
+    pair_of(&c->padding, dims, 0, w.padding);
+    pair_of(&c->dilation, dims, 1, w.dilation);
+    return w;
+}
+
 static const struct convolution_config *config_of(const struct layer *layer) { return layer->config; }
 
 static struct convolution convolution_of(const struct layer *layer) {
     const struct convolution_config *c = config_of(layer);
-    struct convolution v = {
-        .in = image_of(&layer->in), .groups = (size_t)c->groups, .has_bias = c->bias, .has_relu = layer->has_relu};
-    int dims = layer->in.dims;
-    pair_of(&c->kernel_size, dims, 1, v.window.kernel);
-    pair_of(&c->stride, dims, 1, v.window.stride);
-    pair_of(&c->padding, dims, 0, v.window.padding);
-    pair_of(&c->dilation, dims, 1, v.window.dilation);
+    struct convolution v = {.in = image_of(&layer->in),
+                            .window = convolution_window(c, layer->in.dims),
+                            .groups = (size_t)c->groups,
+                            .has_bias = c->bias,
+                            .has_relu = layer->has_relu};
     v.out = (struct image_shape){window_output(&v.window, 0, v.in.height), window_output(&v.window, 1, v.in.width),
                                  (size_t)c->out};
     return v;
@@ -90,6 +60,30 @@ static struct convolution convolution_of(const struct layer *layer) {
 /* Inputs of one output element. */
 static size_t fan_in(const struct convolution *c) {
     return c->in.channels / c->groups * c->window.kernel[0] * c->window.kernel[1];
+}
+
+size_t convolution_multiply_adds(const struct convolution *c) {
+    return c->out.height * c->out.width * c->out.channels * fan_in(c);
+}
+
+void convolution_declare(struct layer *layer, struct planning *planning, const struct convolution *c, size_t biases) {
+    int64_t shape[4] = {(int64_t)c->out.channels, (int64_t)(c->in.channels / c->groups), (int64_t)c->window.kernel[0],
+                        (int64_t)c->window.kernel[1]};
+    int64_t count = (int64_t)biases;
+    if (layer->in.dims == 2) shape[2] = shape[3];
+    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name),
+                   layer->in.dims + 1, shape);
+    if (config_of(layer)->bias)
+        params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.bias", layer->name), 1,
+                       &count);
+}
+
+void convolution_init(const struct layer *layer, const struct params *params, struct rng *rng,
+                      const struct convolution *c) {
+    size_t first = layer->first_param;
+    init_kaiming_uniform(rng, params_drawn(params, first), params->items[first].count, fan_in(c));
+    if (config_of(layer)->bias)
+        init_fan_in_uniform(rng, params_drawn(params, first + 1), params->items[first + 1].count, fan_in(c));
 }
 
 static status plan(struct layer *layer, struct planning *planning) {
@@ -102,14 +96,7 @@ static status plan(struct layer *layer, struct planning *planning) {
         return status_new(STATUS_USAGE, "the kernel is larger than the padded input (%zu x %zu)",
                           c.in.height + 2 * c.window.padding[0], c.in.width + 2 * c.window.padding[1]);
     layer->out = channels_last_shape(layer->in.dims, c.out.channels, c.out.height, c.out.width);
-    int64_t shape[4] = {(int64_t)c.out.channels, (int64_t)(c.in.channels / c.groups), (int64_t)c.window.kernel[0],
-                        (int64_t)c.window.kernel[1]};
-    if (layer->in.dims == 2) shape[2] = shape[3];
-    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name),
-                   layer->in.dims + 1, shape);
-    if (c.has_bias)
-        params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.bias", layer->name), 1,
-                       shape);
+    convolution_declare(layer, planning, &c, c.out.channels);
     return OK;
 }
 
@@ -129,9 +116,7 @@ static status prepare(struct layer *layer, struct device *device, size_t batch, 
 
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
     struct convolution c = convolution_of(layer);
-    size_t first = layer->first_param;
-    init_kaiming_uniform(rng, params_drawn(params, first), params->items[first].count, fan_in(&c));
-    if (c.has_bias) init_fan_in_uniform(rng, params_drawn(params, first + 1), c.out.channels, fan_in(&c));
+    convolution_init(layer, params, rng, &c);
 }
 
 static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
@@ -153,7 +138,7 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
 
 static size_t multiply_adds(const struct layer *layer) {
     struct convolution c = convolution_of(layer);
-    return c.out.height * c.out.width * c.out.channels * fan_in(&c);
+    return convolution_multiply_adds(&c);
 }
 
 static void describe(const struct layer *layer, struct operation *to) {

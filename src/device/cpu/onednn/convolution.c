@@ -274,8 +274,10 @@ static void backward(struct device_convolution *d, const float *x, const float *
     if (!plan) return;
     void *const gradients[] = {(float *)x, (float *)dy, weights}, *const sums[] = {weights, dw};
     void *const reorder[] = {(float *)w, weights}, *const data[] = {dx, (float *)dy, weights};
-    run(d, &plan->backward_weights, 3, gradients);
-    run(d, &plan->reorder_gradients, 2, sums);
+    if (dw) {
+        run(d, &plan->backward_weights, 3, gradients);
+        run(d, &plan->reorder_gradients, 2, sums);
+    }
     if (!dx) return;
     run(d, &plan->reorder_data, 2, reorder);
     run(d, &plan->backward_data, 3, data);

@@ -157,18 +157,20 @@ static void backward(struct device_convolution *d, const float *x, const float *
     size_t in = c->in.height * c->in.width * c->in.channels, channels = c->out.channels;
     size_t weights = c->groups * d->depth * d->out_group;
     move_weights(d, w, d->weights, false);
-    memset(d->gradients, 0, weights * sizeof *d->gradients);
+    if (dw) memset(d->gradients, 0, weights * sizeof *d->gradients);
     if (dx) memset(dx, 0, rows * in * sizeof *dx);
     if (dbias) IN_SET(bias_gradient)(dy, dbias, rows, d->positions, channels);
-    for (size_t r = 0; r < rows; r++, x += in, dy += d->positions * channels) {
-        memset(d->row, 0, weights * sizeof *d->row);
+    for (size_t r = 0; r < rows; r++, dy += d->positions * channels) {
+        if (dw) memset(d->row, 0, weights * sizeof *d->row);
         for (size_t g = 0; g < c->groups; g++) {
             const float *dy_group = dy + g * d->out_group;
             size_t at = g * d->depth * d->out_group;
-            move_columns(d, (float *)x, g, false);
-            IN_SET(gemm)
-            (d->depth, d->out_group, d->positions, d->columns, 1, d->depth, dy_group, channels, 1, d->row + at,
-             d->out_group);
+            if (dw) {
+                move_columns(d, (float *)x + r * in, g, false);
+                IN_SET(gemm)
+                (d->depth, d->out_group, d->positions, d->columns, 1, d->depth, dy_group, channels, 1, d->row + at,
+                 d->out_group);
+            }
             if (!dx) continue;
             memset(d->columns, 0, d->positions * d->depth * sizeof *d->columns);
             IN_SET(gemm)
@@ -176,9 +178,9 @@ static void backward(struct device_convolution *d, const float *x, const float *
              d->depth);
             move_columns(d, dx + r * in, g, true);
         }
-        for (size_t i = 0; i < weights; i++) d->gradients[i] += d->row[i];
+        for (size_t i = 0; dw && i < weights; i++) d->gradients[i] += d->row[i];
     }
-    move_weights(d, d->gradients, dw, true);
+    if (dw) move_weights(d, d->gradients, dw, true);
 }
 
 const struct convolution_ops IN_SET(convolution_ops) = {

@@ -366,9 +366,9 @@ static void backward_part(const struct job *job, size_t part, size_t slot) {
     size_t end = images_of(job) * (part + 1) / job->parts * d->image_tiles;
     for (size_t first = begin; first < end; first += d->block) {
         size_t last = min_of(first + d->block, end);
-        input_points(d, job->x, first, last, inputs, stride);
+        if (job->dw) input_points(d, job->x, first, last, inputs, stride);
         gradient_points(d, job->dy, first, last, gradients, gradients_stride);
-        for (size_t p = 0; p < POINTS; p++)
+        for (size_t p = 0; job->dw && p < POINTS; p++)
             multiply(d->in, d->out, last - first, inputs + p * stride, 1, d->in, gradients + p * gradients_stride,
                      d->out, sums + p * stride_of(d->in, d->out), d->out, first > begin);
         if (job->dx) back_to_inputs(job, gradients, job->products + slot * floats_of(d->block, PANEL), first, last);
@@ -501,15 +501,15 @@ static void backward(struct device_convolution *d, const float *x, const float *
     if (d->has_small_weights) {
         if (dx) all_weights(&job, false);
         parallel_for(job.slots, 1, backward_parts, &job);
-        parallel_for(d->out / LANES, 1, add_all_weights, &job);
+        if (dw) parallel_for(d->out / LANES, 1, add_all_weights, &job);
         return;
     }
     if (dx) memset(dx, 0, rows * d->c.in.height * d->c.in.width * d->in * sizeof *dx);
     for (; job.first < job.tiles; job.first = job.last) {
         job.last = min_of(job.first + d->block, job.tiles);
-        parallel_for(job.last - job.first, MIN_TILES, block_inputs, &job);
+        if (dw) parallel_for(job.last - job.first, MIN_TILES, block_inputs, &job);
         parallel_for(job.last - job.first, MIN_TILES, block_gradients, &job);
-        parallel_for(job.slots, 1, weight_panels, &job);
+        if (dw) parallel_for(job.slots, 1, weight_panels, &job);
         if (dx) parallel_for(job.slots, 1, input_panels, &job);
     }
 }
