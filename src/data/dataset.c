@@ -63,26 +63,18 @@ static status open_source(const struct dataset_config *config, const char *path,
     return OK;
 }
 
-static void describe_target(const struct source *source, struct text *out) {
-    source->format->describe(source, true, 0, 0, out);
-}
-
 /* Adds [source], which is owned by the dataset then, as the next table. */
-static status add_table(struct dataset *dataset, struct source *source, bool wants_classes) {
+static status add_table(struct dataset *dataset, const struct dataset_config *config, struct source *source,
+                        bool wants_classes) {
     enum target_kind kind = wants_classes ? TARGET_CLASS : TARGET_VALUES;
-    TRY(table_create(source, kind, &dataset->scaler, &dataset->tables[dataset->n_tables++]));
+    struct table *table = &dataset->tables[dataset->n_tables++];
+    TRY(table_create(source, kind, &dataset->scaler, table));
+    table->has_ignored_class = config->has_ignored_class;
+    table->ignored_class = config->ignored_class;
     if (source->input_kind == INPUT_TOKENS && !wants_classes)
         return status_new(STATUS_USAGE, "dataset: the target of a token is the next token, which is a class; use "
                                         "loss: cross_entropy");
-    if (!wants_classes || source->target_size <= 1 || source->input_kind == INPUT_TOKENS) return OK;
-    struct text place = {0};
-    describe_target(source, &place);
-    status s = status_new(STATUS_DATA,
-                          "%s: a target has %zu values, but the loss expects one class (an integer) per row (for "
-                          "one-hot targets store the index of the 1)",
-                          text_string(&place), source->target_size);
-    text_free(&place);
-    return s;
+    return OK;
 }
 
 static void add_shape(const struct source *source, struct text *out) {
@@ -108,10 +100,10 @@ static status check_same_shape(const struct dataset_config *config, const struct
 static status open_tables(struct dataset *dataset, const struct dataset_config *config, bool wants_classes) {
     struct source *train = NULL, *validation = NULL;
     TRY(open_source(config, config->path, wants_classes, NULL, &train));
-    TRY(add_table(dataset, train, wants_classes));
+    TRY(add_table(dataset, config, train, wants_classes));
     if (!config->validation.path) return OK;
     TRY(open_source(config, config->validation.path, wants_classes, train, &validation));
-    TRY(add_table(dataset, validation, wants_classes));
+    TRY(add_table(dataset, config, validation, wants_classes));
     return check_same_shape(config, train, validation);
 }
 
@@ -280,7 +272,7 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
     info->target_kind = wants_classes ? TARGET_CLASS : TARGET_VALUES;
     for (int i = 0; i < dataset->n_tables && wants_classes; i++) {
         int64_t classes = dataset->tables[i].source->classes, first = 0;
-        if (classes == 0) TRY(table_count_classes(&dataset->tables[i], &classes, &first));
+        if (classes == 0) TRY(table_count_classes(&dataset->tables[i], 0, source->target_size, &classes, &first));
         info->first_class = i == 0 || first < info->first_class ? first : info->first_class;
         if (classes > info->classes) info->classes = classes;
     }

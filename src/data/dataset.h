@@ -134,6 +134,9 @@ struct dataset_config {
     int local_ranks;
     /* Not a key: what the values of targets must be. */
     enum target_range target_range;
+    /* Not keys: of targets that are classes, the one that the loss ignores, if any. */
+    bool has_ignored_class;
+    int64_t ignored_class;
     /* Not keys: with `losses:`, the names of targets that are classes, of those with a range, and of inputs that are
      * targets, too. */
     bool has_losses;

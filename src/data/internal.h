@@ -229,6 +229,8 @@ struct table {
     const char *note;                        /* about unknown categories; NULL: there are none */
     double *raw;                             /* (chunk_rows, source->input_size) with a preparation: read buffer */
     enum target_kind target_kind;
+    bool has_ignored_class;
+    int64_t ignored_class;    /* of targets that are classes: it is valid and not counted */
     float *inputs;            /* (rows, input_size), scaled after table_finish; NULL: not in memory */
     double *exact;            /* (rows, input_size): instead, before scaler_fit, if float32 is not exact */
     uint8_t *bytes;           /* (rows, input_size): instead, for inputs that are bytes */
@@ -267,8 +269,9 @@ status table_prepare(struct table *table, const struct preparation *preparation,
 /* Bytes of memory that the rows need after table_finish. */
 double table_bytes(const struct table *table);
 
-/* Reads all targets and gets the largest class + 1 and the smallest class. */
-status table_count_classes(struct table *table, int64_t *classes, int64_t *first);
+/* Reads all targets and gets the largest class + 1 and the smallest class of their elements [begin, begin + size).
+ * STATUS_DATA with the place of a value that is not a class. */
+status table_count_classes(struct table *table, size_t begin, size_t size, int64_t *classes, int64_t *first);
 
 /* Calls visit(context, row, targets (target_size)) with the targets of each row of the file, unscaled, in its order. */
 typedef void target_visitor(void *context, size_t row, const double *targets);

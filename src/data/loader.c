@@ -218,7 +218,7 @@ static void set_shard_sizes(struct loader *loader) {
 
 status loader_check(const struct dataset_info *info, const struct sampler_config *sampler, size_t batch,
                     int world_size) {
-    bool has_class = info->target_kind == TARGET_CLASS && info->input_kind != INPUT_TOKENS;
+    bool has_class = info->target_kind == TARGET_CLASS && info->input_kind != INPUT_TOKENS && info->target_size == 1;
     if (sampler->type == SAMPLER_WEIGHTED && !has_class)
         return status_new(STATUS_USAGE,
                           "sampler.type weighted needs one class per row as target, but this dataset has other "

@@ -5,7 +5,7 @@
 
 #include "data/internal.h"
 
-#define MAX_CLASS 16777215.0 /* targets are float32, and integers above are not all exact */
+#define MAX_CLASS 16777215 /* targets are float32, and integers above are not all exact */
 
 static bool has_name(const struct string_list *names, const char *name) {
     for (size_t i = 0; i < names->count; i++)
@@ -56,36 +56,20 @@ static status name_inputs(const struct dataset_config *config, const struct sour
     return groups->count == 0 || first == info->input_size ? OK : differs(config, "inputs", first, info->input_size);
 }
 
-struct class_range {
-    const struct dataset_target *target;
-    double largest, smallest;
-};
-
-static void add_classes(void *context, size_t row, const double *targets) {
-    struct class_range *range = context;
-    (void)row;
-    for (size_t i = range->target->first; i < range->target->first + range->target->size; i++) {
-        if (targets[i] < range->smallest) range->smallest = targets[i];
-        if (targets[i] > range->largest) range->largest = targets[i];
-    }
-}
-
-static bool is_no_class(double value) { return value != floor(value) || value < 0 || value > MAX_CLASS; }
-
 /* Checks the values of a target in all rows, and counts its classes. */
 static status check_target(const struct dataset_config *config, struct table *table, struct dataset_target *target) {
-    struct class_range range = {.target = target, .largest = -1, .smallest = INFINITY};
     if (has_name(&config->probability_targets, target->name))
         TRY(table_check_range(table, TARGETS_ARE_PROBABILITIES, target->first, target->size));
     if (has_name(&config->sign_targets, target->name))
         TRY(table_check_range(table, TARGETS_ARE_SIGNS, target->first, target->size));
     if (!has_name(&config->class_targets, target->name)) return OK;
-    TRY(table_check_targets(table, target->first, target->size, is_no_class,
-                            "is not a class: the loss needs integers from 0 (for other values use mse)"));
-    TRY(table_each_target(table, add_classes, &range));
-    int64_t classes = (int64_t)range.largest + 1;
+    int64_t classes, first;
+    TRY(table_count_classes(table, target->first, target->size, &classes, &first));
+    if (classes > MAX_CLASS)
+        return status_new(STATUS_DATA, "dataset.targets: '%s' has the class %lld; the largest with `losses` is %d",
+                          target->name, (long long)classes - 1, MAX_CLASS);
     if (classes > target->classes) target->classes = classes;
-    if (range.smallest < (double)target->first_class) target->first_class = (int64_t)range.smallest;
+    if (first < target->first_class) target->first_class = first;
     return OK;
 }
 

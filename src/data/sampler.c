@@ -136,16 +136,23 @@ static uint64_t dataloader_seed(const struct rng *generator, int64_t epoch) {
     return (uint64_t)rng_int64(&rng);
 }
 
+static bool is_class(int64_t value, int64_t n_classes) { return value >= 0 && value < n_classes; }
+
 /* Sequential sums, as in torch.multinomial. */
 status sampler_weigh(const int64_t *classes, size_t rows, int64_t n_classes, double *cumulative) {
-    size_t *counts = calloc((size_t)n_classes, sizeof *counts);
+    size_t *counts = calloc((size_t)n_classes + 1, sizeof *counts);
     double sum = 0;
     if (!counts) return status_memory("the weights of the classes");
-    for (size_t i = 0; i < rows; i++) counts[classes[i]]++;
-    for (size_t i = 0; i < rows; i++) cumulative[i] = sum += 1 / (double)counts[classes[i]];
+    for (size_t i = 0; i < rows; i++)
+        if (is_class(classes[i], n_classes)) counts[classes[i]]++;
+    for (size_t i = 0; i < rows; i++) {
+        if (is_class(classes[i], n_classes)) sum += 1 / (double)counts[classes[i]];
+        cumulative[i] = sum;
+    }
+    free(counts);
+    if (!(sum > 0)) return status_new(STATUS_DATA, "sampler.type weighted: no training row has a class");
     for (size_t i = 0; i < rows; i++) cumulative[i] /= sum;
     cumulative[rows - 1] = 1;
-    free(counts);
     return OK;
 }
 

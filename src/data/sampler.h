@@ -42,7 +42,8 @@ size_t sampler_length(const struct sampler_config *config, size_t rows, int worl
 size_t sampler_own_length(const struct sampler_config *config, size_t rows, int rank, int world_size);
 
 /* cumulative (rows): torch.multinomial's cumulative distribution of the weights 1 / (rows of the same class), for
- * classes (rows) below [n_classes]. STATUS_MEMORY without memory. */
+ * classes (rows) below [n_classes]; rows of other classes, which the loss ignores, have the weight 0. STATUS_DATA if
+ * all have; STATUS_MEMORY without memory. */
 status sampler_weigh(const int64_t *classes, size_t rows, int64_t n_classes, double *cumulative);
 
 /* The rows of a batch of one rank: batch_size, or global_batch_size / world_size (STATUS_USAGE when it is not an

@@ -169,9 +169,13 @@ static status read_targets(struct table *table, size_t first, size_t count) {
     return check_finite(table, true, first, count, table->target_size);
 }
 
-static status check_class(const struct table *table, size_t row, double value) {
-    if (value >= 0 && value == floor(value) && value <= MAX_CLASSES) return OK;
-    return reject(table, true, row, 0, value, "is not a class; classes are integers from 0");
+static bool is_ignored(const struct table *table, double value) {
+    return table->has_ignored_class && value == (double)table->ignored_class;
+}
+
+static status check_class(const struct table *table, size_t row, size_t element, double value) {
+    if (is_ignored(table, value) || (value >= 0 && value == floor(value) && value <= MAX_CLASSES)) return OK;
+    return reject(table, true, row, element, value, "is not a class; classes are integers from 0");
 }
 
 /* Converts targets (count, target_size) to the type of table->targets. [first]: as in scale_inputs. */
@@ -181,7 +185,7 @@ static status convert_targets(const struct table *table, size_t first, const dou
     float *values = out;
     for (size_t i = 0; i < count * size; i++) {
         if (table->target_kind == TARGET_CLASS) {
-            TRY(check_class(table, first + i, targets[i]));
+            TRY(check_class(table, first + i / size, i % size, targets[i]));
             classes[i] = (int64_t)targets[i];
         } else {
             double value = targets[i];
@@ -280,16 +284,19 @@ status table_digest(struct table *table, struct digest *digest) {
 
 /* ---- in memory ---- */
 
-status table_count_classes(struct table *table, int64_t *classes, int64_t *first) {
+status table_count_classes(struct table *table, size_t begin, size_t size, int64_t *classes, int64_t *first) {
     *classes = 0;
     *first = INT64_MAX;
     for (size_t row = 0, count; row < table->rows; row += count) {
         count = chunk_at(table, row);
         TRY(read_targets(table, row, count));
-        for (size_t i = 0; i < count; i++) {
-            TRY(check_class(table, row + i, table->chunk[i]));
-            if ((int64_t)table->chunk[i] < *first) *first = (int64_t)table->chunk[i];
-            if ((int64_t)table->chunk[i] >= *classes) *classes = (int64_t)table->chunk[i] + 1;
+        for (size_t i = 0; i < count * size; i++) {
+            size_t element = begin + i % size;
+            double value = table->chunk[i / size * table->target_size + element];
+            TRY(check_class(table, row + i / size, element, value));
+            if (is_ignored(table, value)) continue;
+            if ((int64_t)value < *first) *first = (int64_t)value;
+            if ((int64_t)value >= *classes) *classes = (int64_t)value + 1;
         }
     }
     return OK;

@@ -37,11 +37,17 @@ static enum target_range range_of(const struct loss_type *loss) {
     return loss->is_binary ? TARGETS_ARE_PROBABILITIES : loss->is_sign ? TARGETS_ARE_SIGNS : TARGETS_ARE_ANY;
 }
 
+static void set_ignored(struct dataset_config *d, const struct loss_type *loss, const void *config) {
+    d->has_ignored_class = loss && loss->ignored;
+    if (d->has_ignored_class) d->ignored_class = loss->ignored(config);
+}
+
 void config_set_targets(struct config *c, struct arena *arena) {
     struct dataset_config *d = &c->dataset;
     struct string_list *lists[] = {&d->class_targets, &d->probability_targets, &d->sign_targets, &d->input_targets};
     bool reads_targets = false;
     d->target_range = range_of(config_loss(c));
+    if (c->losses.count == 0) set_ignored(d, config_loss(c), c->loss.config);
     if (c->losses.count == 0) return;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         lists[i]->items = arena_alloc(arena, c->losses.count * sizeof *lists[i]->items);
@@ -50,6 +56,7 @@ void config_set_targets(struct config *c, struct arena *arena) {
         const char *name = target_of(c, &c->losses.items[i]);
         if (!name || loss->has_no_target) continue;
         if (loss->wants_classes) add(&d->class_targets, name);
+        if (loss->wants_classes && !d->has_ignored_class) set_ignored(d, loss, c->losses.items[i].config);
         if (range_of(loss) == TARGETS_ARE_PROBABILITIES) add(&d->probability_targets, name);
         if (range_of(loss) == TARGETS_ARE_SIGNS) add(&d->sign_targets, name);
         if (is_target(c, name))

@@ -333,7 +333,7 @@ static const struct wrong wrongs[] = {
     {true, "a,y\n1,0\n2,1.5\n", "", "t.csv:line 3: column 'y': 1.5 is not a class; classes are integers from 0"},
     {true, "a,y\n1,0\n2,-1\n", "", "t.csv:line 3: column 'y': -1 is not a class"},
     {true, "a,y\n1,0\n2,1e12\n", "", "t.csv:line 3: column 'y': 1e+12 is not a class"},
-    {true, "a,y,z\n1,0,1\n", "targets: [y, z]", "column 'y': a target has 2 values, but the loss expects one class"},
+    {true, "a,y,z\n1,0,1.5\n", "targets: [y, z]", "t.csv:line 2: column 'z': 1.5 is not a class"},
     {false, "a,y\n1,\"2\n3,4\n", "", "t.csv:line 2: a quoted field is not closed"},
     {false, "a,y\n1,\"2\"3\n", "", "t.csv:line 2: text after the closing quote of a field"},
     {false, "alpha,beta,y\n1,2,3\n", "inputs: [alpha, betta]",

@@ -364,7 +364,7 @@ class Wrong(Case):
         self.write("rows.csv", "\n".join(self.rows) + "\n")
         self.write("test.yaml", CONFIG)
         _, err = self.run_program("test.yaml", code=DATA)
-        self.assertIn("column 'kind': 1.5 is not a class: the loss needs integers from 0", err)
+        self.assertIn("column 'kind': 1.5 is not a class; classes are integers from 0", err)
         self.write("test.yaml", CONFIG.replace("type: cross_entropy, output: head, target: kind",
                                                "type: bce_with_logits, output: one, target: kind").replace(
                                                    "losses:", "    - linear: {out: 1, name: one, from: trunk}\nlosses:").replace(
