@@ -161,7 +161,11 @@ class Comparison:
             return inputs, targets, {"path": self.path("rows.bin"), "format": "tokens", "tokens":
                                      {"vocabulary": self.vocabulary, "block_size": positions, "stride": positions}}
         x = self.random.normal(size=(rows, *self.shape)).astype("<f4")
-        if loss in ("cross_entropy", "nll"):
+        if loss in ("cross_entropy", "nll") and len(out) > 1:  # of each pixel, or of each step of a series
+            classes, positions = (out[0], out[1:]) if len(out) == 3 else (out[1], out[:1])
+            y = self.random.integers(0, classes, (rows, *positions)).astype("<i8")
+            y[-1] = classes - 1
+        elif loss in ("cross_entropy", "nll"):
             y = np.concatenate([np.arange(out[-1]), self.random.integers(0, out[-1], rows)])[:rows].astype("<i8")
             if rows < out[-1]:
                 y[-1] = out[-1] - 1
@@ -297,6 +301,8 @@ class Comparison:
         dtype = next(model.parameters()).dtype
         with torch.no_grad():
             outputs = model.eval()(self.inputs.to(dtype) if self.inputs.is_floating_point() else self.inputs)
+        if outputs.dim() == 4 and self.targets.dim() == 3:  # a class for each pixel: ddptrain's outputs are (pixels, classes)
+            outputs = outputs.permute(0, 2, 3, 1)
         return value.item(), gradients, outputs.double().numpy().reshape(-1)
 
     def compare_first(self, *models):

@@ -97,7 +97,7 @@ static size_t ordered(struct builder *b, size_t in, bool is_channels_last, const
     shape.is_channels_last = is_channels_last;
     bool needs_gradient = m->tensors[in].needs_gradient;
     if (shape.size[0] == 1 || (size_t)shape.size[0] == shape_elements(&shape)) {
-        size_t root = m->tensors[in].alias == NO_TENSOR ? in : m->tensors[in].alias;
+        size_t root = model_root(m, in);
         size_t view = add_tensor(b, &shape, root, needs_gradient);
         m->tensors[view].is_read = true;
         return view;
@@ -117,6 +117,20 @@ static size_t ordered(struct builder *b, size_t in, bool is_channels_last, const
     m->tensors[out].is_read = true;
     add_step(b, layer, &in, 1, out);
     return out;
+}
+
+/* The scores of classes (classes, ...) of [targets] as (positions, classes); other tensors are unchanged. */
+static size_t by_position(struct builder *b, size_t in, const struct class_targets *targets, const char *path) {
+    struct model *m = b->model;
+    struct shape shape = m->tensors[in].shape;
+    size_t positions = shape_elements(&shape) / (size_t)shape.size[0];
+    bool fits = targets->count == 0 || (targets->count > 1 && targets->count == positions);
+    if (!targets->are_classes || !fits || shape.dims < 3) return in;
+    size_t last = ordered(b, in, true, path), root = model_root(m, last);
+    size_t view = add_tensor(b, &(struct shape){.dims = 2, .size = {(int64_t)positions, shape.size[0]}}, root,
+                             m->tensors[last].needs_gradient);
+    m->tensors[view].is_read = true;
+    return view;
 }
 
 /* The inputs in the memory order that the layer requires; ORDER_ANY: that of the first. */
@@ -162,7 +176,7 @@ static status add_layer(struct builder *b, struct layer *layer, size_t *in, size
     if (layer->type->multiply_adds) m->multiply_adds += layer->type->multiply_adds(layer);
     append_layer(b, layer);
     needs_gradient |= freeze(b, layer);
-    size_t root = m->tensors[in[0]].alias == NO_TENSOR ? in[0] : m->tensors[in[0]].alias;
+    size_t root = model_root(m, in[0]);
     *out = add_tensor(b, &layer->out, is_view ? root : NO_TENSOR, needs_gradient);
     m->tensors[*out].producer = layer;
     if (!is_view) add_step(b, layer, in, count, *out);
@@ -344,6 +358,7 @@ static status join_outputs(struct builder *b, size_t last, size_t *output) {
     struct model *m = b->model;
     size_t in[BUILD_MAX_INPUTS], first = 0;
     *output = last;
+    if (names->output_count == 0 && names->targets) *output = by_position(b, last, names->targets, "model.layers");
     if (names->output_count == 0) return OK;
     if (names->output_count > BUILD_MAX_INPUTS)
         return status_new(STATUS_USAGE, "losses: more than %d", BUILD_MAX_INPUTS);
@@ -352,6 +367,7 @@ static status join_outputs(struct builder *b, size_t last, size_t *output) {
     for (size_t i = 0; i < names->output_count; i++) {
         in[i] = last;
         if (names->outputs[i]) TRY(status_prefix(build_find(b, names->outputs[i], &in[i]), "losses: output"));
+        if (names->targets) in[i] = by_position(b, in[i], &names->targets[i], "losses");
         const struct tensor *t = &m->tensors[in[i]];
         if (!t->needs_gradient)
             return status_new(STATUS_USAGE, "losses: the output '%s' has no trainable parameters before it",

@@ -4,11 +4,6 @@
 
 #include <string.h>
 
-static size_t root_of(const struct model *model, size_t tensor) {
-    size_t alias = model->tensors[tensor].alias;
-    return alias == NO_TENSOR ? tensor : alias;
-}
-
 /* Number of contiguous elements in memory: operators work on rows of it. */
 static size_t features(const struct shape *shape) {
     if (shape->dims == 0) return 1;
@@ -36,14 +31,14 @@ static void follow_autocast(const struct half_planning *p) {
     memset(p->rounds, true, m->tensor_count);
     for (size_t i = 0; i < m->step_count; i++) {
         const struct step *s = &m->steps[i];
-        size_t out = root_of(m, s->out);
+        size_t out = model_root(m, s->out);
         enum autocast autocast = s->layer ? s->layer->type->autocast : AUTOCAST_AS_INPUT;
         bool is_16 = true;
-        for (size_t n = 0; n < s->in_count; n++) is_16 &= p->is_16[root_of(m, s->in[n])];
+        for (size_t n = 0; n < s->in_count; n++) is_16 &= p->is_16[model_root(m, s->in[n])];
         p->is_16[out] = autocast == AUTOCAST_PRODUCT || (is_16 && autocast == AUTOCAST_AS_INPUT);
-        for (size_t n = 0; n < s->in_count; n++) p->rounds[root_of(m, s->in[n])] &= autocast == AUTOCAST_PRODUCT;
+        for (size_t n = 0; n < s->in_count; n++) p->rounds[model_root(m, s->in[n])] &= autocast == AUTOCAST_PRODUCT;
     }
-    p->rounds[root_of(m, m->output)] = false;
+    p->rounds[model_root(m, m->output)] = false;
 }
 
 /* Whether the device can use [tensor], or its gradient, in 16 bits; [supported]: the operands that the step supports.
@@ -55,12 +50,12 @@ static bool applies(const struct half_planning *p, size_t tensor, int supported)
 }
 
 static void require(const struct half_planning *p, size_t tensor, int supported, int operand) {
-    p->tensors[root_of(p->model, tensor)] &= (supported & operand) && applies(p, tensor, supported);
+    p->tensors[model_root(p->model, tensor)] &= (supported & operand) && applies(p, tensor, supported);
 }
 
 /* [slot] is the gradient of [tensor]. */
 static void require_slot(const struct half_planning *p, size_t slot, size_t tensor, int supported, int operand) {
-    size_t root = root_of(p->model, tensor);
+    size_t root = model_root(p->model, tensor);
     if (slot != SIZE_MAX)
         p->slots[slot] &= (supported & operand) && applies(p, tensor, supported) && (p->is_16[root] || p->rounds[root]);
 }
@@ -90,7 +85,7 @@ static void restrict_step(const struct half_planning *p, const struct step *s) {
         const struct slot_add *add = &s->adds[a];
         size_t side = s->layer ? add->tensor : s->out;
         /* in float32 otherwise: the terms were rounded, but the sum must not be */
-        int added = p->is_16[root_of(p->model, side)] ? HALF_ALL : 0;
+        int added = p->is_16[model_root(p->model, side)] ? HALF_ALL : 0;
         require_slot(p, add->to, side, added, HALF_ALL);
         require_slot(p, add->a, side, added, HALF_ALL);
         require_slot(p, add->b, side, added, HALF_ALL);
@@ -103,7 +98,7 @@ static void halve(struct piece *piece) { piece->size = (piece->size + 1) / 2; }
 bool half_storage_plan(struct model *model, const struct device *device) {
     if (!device_ops(device)->half || model->half_tensors) return false;
     struct arena *arena = model->arena;
-    size_t output = root_of(model, model->output), tensors = model->tensor_count;
+    size_t output = model_root(model, model->output), tensors = model->tensor_count;
     struct half_planning p = {model,
                               device,
                               arena_alloc(arena, tensors),
@@ -137,8 +132,8 @@ bool half_storage_plan(struct model *model, const struct device *device) {
 
 static bool is_tensor_half(const struct model *model, size_t tensor) {
     if (tensor == NO_TENSOR || !model->half_tensors) return false;
-    size_t root = root_of(model, tensor);
-    return model->half_tensors[root] && (root != root_of(model, model->output) || model->is_output_half);
+    size_t root = model_root(model, tensor);
+    return model->half_tensors[root] && (root != model_root(model, model->output) || model->is_output_half);
 }
 
 static bool is_slot_half(const struct model *model, size_t slot) {

@@ -27,7 +27,7 @@ void loss_run(const struct loss_type *loss, const void *config, struct model *mo
 
 /* The layer that computes the values of [tensor], before views; NULL: a sum. */
 static const struct layer *producer_of(const struct model *model, size_t tensor) {
-    while (model->tensors[tensor].alias != NO_TENSOR) tensor = model->tensors[tensor].alias;
+    tensor = model_root(model, tensor);
     for (size_t i = 0; i < model->step_count; i++)
         if (model->steps[i].out == tensor) return model->steps[i].layer;
     return NULL;
@@ -114,8 +114,11 @@ status loss_check_classes(const char *name, const struct real_list *weight, cons
                        text_string(&shape), (long long)classes, (long long)classes - 1, name);
     else
         s = status_new(STATUS_USAGE,
-                       "the model's output is %s, but a target row has %zu classes: %s needs an output (%zu, %lld)",
-                       text_string(&shape), target_size, name, target_size, (long long)classes);
+                       "the model's output is %s, but a target row has %zu classes: %s needs an output (%zu, %lld), or "
+                       "(%lld, height, width) with %zu pixels%s",
+                       text_string(&shape), target_size, name, target_size, (long long)classes, (long long)classes,
+                       target_size,
+                       output->dims == 1 ? " (for one-hot targets store the index of the 1, one class per row)" : "");
     text_free(&shape);
     return s;
 }

@@ -52,6 +52,11 @@ status model_plan(const struct model_config *config, const struct shape *input, 
     return model_plan_named(config, input, NULL, out);
 }
 
+size_t model_root(const struct model *model, size_t tensor) {
+    while (model->tensors[tensor].alias != NO_TENSOR) tensor = model->tensors[tensor].alias;
+    return tensor;
+}
+
 status model_plan_named(const struct model_config *config, const struct shape *input, const struct model_names *names,
                         struct model **out) {
     static const struct model_names none = {0};

@@ -110,12 +110,24 @@ struct model_output {
     size_t tensor; /* whose values are copied */
 };
 
+/* The targets of an output. */
+struct class_targets {
+    bool are_classes;
+    size_t count; /* of a row; 0: not known */
+};
+
+/* The tensor whose memory [tensor] is: itself, unless it is a view. */
+size_t model_root(const struct model *model, size_t tensor);
+
 /* The inputs and outputs of a model by name. */
 struct model_names {
     const struct model_input *inputs; /* (input_count) count 0: one input without a name */
     size_t input_count;
     const char *const *outputs; /* (output_count) names of layers; NULL: the last one; count 0: one output, the last */
     size_t output_count;
+    /* (output_count, at least 1) An output (classes, ...) that the targets classify position by position is computed as
+     * (positions, classes), which is its order in memory. NULL: every output keeps its shape. */
+    const struct class_targets *targets;
     size_t cached_positions; /* not 0: the input is one position of so many, and passes compute them in order
                                 (pass->position); STATUS_USAGE if a layer needs all at once */
 };

@@ -235,12 +235,29 @@ struct shape dataset_shape(const struct dataset_info *info) {
     return shape;
 }
 
+static struct class_targets targets_of(size_t loss, size_t count) {
+    return (struct class_targets){loss_type_at(loss)->wants_classes, count};
+}
+
+/* Of the target [name]; NULL: of the only one. */
+static size_t target_size(const struct dataset_info *info, const char *name) {
+    for (size_t i = 0; i < info->target_count; i++)
+        if (!name || strcmp(info->targets[i].name, name) == 0) return info->targets[i].size;
+    return 0;
+}
+
 status config_plan_model(const struct config *config, const struct dataset_info *info, size_t cached_positions,
-                         struct model **out) {
+                         bool by_position, struct model **out) {
     struct arena *arena = arena_create();
     struct model_input *inputs = arena_alloc(arena, (info->input_count + 1) * sizeof *inputs);
     const char **outputs = arena_alloc(arena, (config->losses.count + 1) * sizeof *outputs);
-    struct model_names names = {inputs, info->input_count, outputs, config->losses.count, cached_positions};
+    struct class_targets *targets = arena_alloc(arena, (config->losses.count + 1) * sizeof *targets);
+    struct model_names names = {.inputs = inputs,
+                                .input_count = info->input_count,
+                                .outputs = outputs,
+                                .output_count = config->losses.count,
+                                .targets = by_position ? targets : NULL,
+                                .cached_positions = cached_positions};
     struct shape row = dataset_shape(info);
     for (size_t i = 0; i < info->input_count; i++) {
         const struct dataset_input *input = &info->inputs[i];
@@ -250,7 +267,9 @@ status config_plan_model(const struct config *config, const struct dataset_info 
     for (size_t i = 0; i < config->losses.count; i++) {
         const struct objective_keys *keys = config->losses.items[i].common;
         outputs[i] = keys->output;
+        targets[i] = targets_of((size_t)config->losses.items[i].index, target_size(info, keys->target));
     }
+    if (config->losses.count == 0) targets[0] = targets_of((size_t)config->loss.index, info->target_size);
     status s = model_plan_named(&config->model, &row, &names, out);
     arena_destroy(arena);
     return s;

@@ -117,9 +117,10 @@ void config_set_targets(struct config *config, struct arena *arena);
 /* The model's input shape for rows of this dataset. */
 struct shape dataset_shape(const struct dataset_info *info);
 
-/* model_plan for rows of this dataset, with its named inputs and the outputs of `losses`. */
+/* model_plan for rows of this dataset, with its named inputs and the outputs of `losses`. [by_position]: an output
+ * (classes, ...) with a target for each position is computed as (positions, classes) (struct model_names). */
 status config_plan_model(const struct config *config, const struct dataset_info *info, size_t cached_positions,
-                         struct model **out);
+                         bool by_position, struct model **out);
 
 /* Sets *objective for `losses` and the model that was planned for them; without them count is 0. STATUS_USAGE for an
  * output that does not fit its target. */

@@ -374,6 +374,7 @@ const struct schema_alias config_aliases[] = {
 
     /* ---- types ---- */
     VALUE("layer", "Dense LazyLinear FullyConnected fc affine lin", "linear"),
+    VALUE("layer", "Conv2DTranspose Deconv2d deconv upconv", "conv_transpose2d"),
     VALUE("layer", "Conv LazyConv2d Convolution Convolution2D conv2", "conv2d"),
     VALUE("layer", "Convolution1D", "conv1d"),
     VALUE("layer", "MaxPooling2D MaxPool MaxPooling pool", "max_pool2d"),
@@ -415,7 +416,7 @@ const struct schema_alias config_aliases[] = {
     VALUE_NOTE("layer", "Transformer TransformerEncoder TransformerEncoderLayer TransformerDecoderLayer", NULL,
                "write it with residual, layer_norm and attention, as configs/char_gpt.yaml does"),
     VALUE_NOTE("layer",
-               "Conv3d ConvTranspose2d Conv2DTranspose MaxPool1d MaxPooling1D AvgPool1d "
+               "Conv3d MaxPool1d MaxPooling1D AvgPool1d "
                "InstanceNorm2d AdaptiveMaxPool2d GlobalMaxPooling2D ZeroPadding2D",
                NULL, "there is no such layer"),
     VALUE("loss",
@@ -490,6 +491,7 @@ const struct schema_alias config_aliases[] = {
     VALUE("train.metrics", "acc categorical_accuracy", "accuracy"),
     VALUE("train.metrics", "roc_auc AUROC roc_auc_score", "auc"),
     VALUE("train.metrics", "f1_score F1Score", "f1"),
+    VALUE("train.metrics", "miou MeanIoU mIoU jaccard jaccard_score JaccardIndex", "mean_iou"),
     VALUE("train.metrics", "r2_score R2Score", "r2"),
     VALUE("train.metrics", "mean_absolute_error l1", "mae"),
     VALUE_NOTE(
@@ -543,6 +545,7 @@ const struct schema_alias config_aliases[] = {
     CALL("layer", "Dense", "out"),
     CALL("layer", "LazyLinear", "out bias"),
     CALL("layer", "LazyConv2d", "out kernel_size stride padding dilation groups bias"),
+    CALL("layer", "conv_transpose2d", "~ out kernel_size stride padding output_padding groups bias dilation"),
     CALL("layer", "conv2d", "~ out kernel_size stride padding dilation groups bias"),
     CALL("layer", "Conv2D", "out kernel_size stride padding"),
     CALL("layer", "conv1d", "~ out kernel_size stride padding dilation groups bias"),

@@ -56,7 +56,7 @@ static status plan_objective(struct plan *p) {
 }
 
 static status plan_layers(struct plan *p, size_t cached_positions) {
-    TRY(config_plan_model(p->config, &p->info, cached_positions, &p->model));
+    TRY(config_plan_model(p->config, &p->info, cached_positions, true, &p->model));
     TRY(model_check_used(p->model));
     p->loss_config = p->config->loss.config;
     if (p->config->losses.count) TRY(plan_objective(p));

@@ -144,14 +144,16 @@ START_TEST(shapes_are_checked) {
     rejected("cross_entropy", three, 1, 3, NULL);
     rejected("cross_entropy", sequence, 4, 3, NULL);
     rejected("cross_entropy", sequence, 5, 3,
-             "the model's output is (4, 3), but a target row has 5 classes: cross_entropy needs an output (5, 3)");
+             "the model's output is (4, 3), but a target row has 5 classes: cross_entropy needs an output (5, 3), or "
+             "(3, height, width) with 5 pixels");
     rejected("{type: cross_entropy, weight: [1, 2]}", three, 1, 3, "weight has 2 numbers, but the model has 3 classes");
     rejected("{type: cross_entropy, weight: [0, 0, 0]}", three, 1, 3, "weight: at least one must be greater than 0");
     rejected("{type: cross_entropy, weight: [0, 0, 1]}", three, 1, 3, NULL);
     rejected("nll", three, 1, 4,
              "the model's output is 3, but the targets have 4 classes (0 to 3): nll needs one output per class");
     rejected("nll", sequence, 5, 3,
-             "the model's output is (4, 3), but a target row has 5 classes: nll needs an output (5, 3)");
+             "the model's output is (4, 3), but a target row has 5 classes: nll needs an output (5, 3), or "
+             "(3, height, width) with 5 pixels");
     rejected("huber", three, 1, 0, "the model's output is 3, but a target row has 1 value");
     rejected("dice", sequence, 12, 0, NULL);
     rejected("gaussian_nll", sequence, 6, 0, NULL);

@@ -32,6 +32,7 @@ def of_classes(outputs, targets, classes):
         "precision": mean([ratio(right[c], says[c]) for c in present]),
         "recall": mean([ratio(right[c], is_[c]) for c in present]),
         "f1": mean([ratio(2 * right[c], says[c] + is_[c]) for c in present]),
+        "mean_iou": mean([ratio(right[c], says[c] + is_[c] - right[c]) for c in present]),
         "auc": mean([area([p[c] for p in probabilities], [t == c for t in targets]) for c in range(classes)]),
     }
 
@@ -91,7 +92,7 @@ loss: cross_entropy
 optimizer: {type: adagrad, lr: 0.05}
 train: {epochs: 3, metrics: [%s]}
 """
-    ALL = ["accuracy", "top5", "perplexity", "confusion_matrix", "precision", "recall", "f1", "auc"]
+    ALL = ["accuracy", "top5", "perplexity", "confusion_matrix", "precision", "recall", "f1", "mean_iou", "auc"]
 
     def test_classes(self):
         targets = self.data(61, 4, lambda x, g: [max(0, min(6, round(3 + x[0] + x[1] + g.gauss(0, 0.7))))])
@@ -121,11 +122,11 @@ train: {epochs: 3, metrics: [%s]}
             pairs = [(t, int(row[0] > 0)) for row, t in zip(outputs, targets)]
             tn, fp, fn, tp = (pairs.count(p) for p in ((0, 0), (0, 1), (1, 0), (1, 1)))
             return {"confusion_matrix": [[tn, fp], [fn, tp]], "accuracy": (tp + tn) / 37, "precision": ratio(tp, tp + fp),
-                    "recall": ratio(tp, tp + fn), "f1": ratio(2 * tp, 2 * tp + fp + fn),
+                    "recall": ratio(tp, tp + fn), "f1": ratio(2 * tp, 2 * tp + fp + fn), "mean_iou": ratio(tp, tp + fp + fn),
                     "auc": area([row[0] for row in outputs], targets), **of_probabilities(outputs, targets)}
 
         self.check(self.CLASSES.replace("out: 7", "out: 1").replace("cross_entropy", "bce_with_logits"),
-                   ["accuracy", "confusion_matrix", "precision", "recall", "f1", "auc", "mae", "r2"], expected)
+                   ["accuracy", "confusion_matrix", "precision", "recall", "f1", "mean_iou", "auc", "mae", "r2"], expected)
 
     def test_equal_scores(self):
         """Rows of both classes with the same inputs have the same score; each such pair counts half."""

@@ -44,6 +44,7 @@ static struct class_counts counts_of(const struct tally *t, size_t c) {
 static double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 static double precision_of(struct class_counts s) { return ratio(s.correct, s.predicted); }
 static double recall_of(struct class_counts s) { return ratio(s.correct, s.actual); }
+static double iou_of(struct class_counts s) { return ratio(s.correct, s.predicted + s.actual - s.correct); }
 static double f1_of(struct class_counts s) { return ratio(2 * s.correct, s.predicted + s.actual); }
 
 /* The mean over the classes that occur as target or prediction; for binary decisions the value of the positive class.
@@ -90,6 +91,11 @@ static status recall(const struct evaluation *e, double *out) {
 
 static status f1(const struct evaluation *e, double *out) {
     *out = macro(e->tally, f1_of);
+    return OK;
+}
+
+static status mean_iou(const struct evaluation *e, double *out) {
+    *out = macro(e->tally, iou_of);
     return OK;
 }
 
@@ -146,6 +152,7 @@ static const struct metric {
     {"precision", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, precision, false},
     {"recall", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, recall, false},
     {"f1", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, f1, false},
+    {"mean_iou", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, mean_iou, false},
     {"auc", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, auc, false},
     {"mae", TALLY_VALUES, FOR_BINARY | FOR_REALS, mae, true},
     {"rmse", TALLY_VALUES, FOR_BINARY | FOR_REALS, rmse, true},
