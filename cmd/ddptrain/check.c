@@ -33,8 +33,8 @@ static status run(const struct command_line *line) {
     }
     status missing = OK, no_device = s ? OK : command_choose_device(line, config, &alone, &nproc);
     const struct dist_env env = {.world_size = nproc * line->nnodes, .local_world_size = nproc};
-    if (!s) s = check_run(config_of(config), &env, &out, &missing);
-    if (!s) s = add_parts(line, nproc, &out);
+    if (!s) s = check_run(config_of(config), &env, line->is_graph, &out, &missing);
+    if (!s && !line->is_graph) s = add_parts(line, nproc, &out);
     text_add_printable(&printable, text_string(&out));
     if (!s) fputs(text_string(&printable), stdout);
     text_free(&printable);
@@ -49,6 +49,6 @@ const struct verb verb_check = {
     .arguments = "CONFIG [KEY=VALUE ...]",
     .help = "check the config; print shapes, memory and buckets",
     .run = run,
-    .options = OPTION_CPU_BIND,
+    .options = OPTION_CPU_BIND | OPTION_DOT,
     .operand = "config",
 };

@@ -39,6 +39,7 @@ struct command_line {
     const char *backend, *sizes;                           /* comm */
     const char *format;                                    /* export */
     const char *target;                                    /* init */
+    bool is_graph;                                         /* check: --dot */
     const char *prompt;                                    /* generate */
     int characters, top_k, seed;
     const char *metric; /* compare */
@@ -75,7 +76,8 @@ enum verb_option {
     OPTION_TENSORBOARD = 1 << 15,
     OPTION_FORMAT = 1 << 16,
     OPTION_PREDICTIONS = 1 << 17, /* --probabilities, --with-inputs, --outputs */
-    OPTION_TARGET = 1 << 18
+    OPTION_TARGET = 1 << 18,
+    OPTION_DOT = 1 << 19
 };
 
 struct verb {

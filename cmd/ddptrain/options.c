@@ -98,6 +98,12 @@ static const struct option options[] = {
      .value = "",
      .help = "also a column for each class with its probability; the columns of\n"
              "the CSV file in front; the model's outputs as they are (logits)"},
+    {.name = "--dot",
+     .type = VALUE_NONE,
+     .offset = AT(is_graph),
+     .verbs = OPTION_DOT,
+     .value = "",
+     .help = "print the model as a graph for Graphviz: ddptrain check CONFIG --dot | dot -Tsvg"},
     {.name = "--target",
      .type = VALUE_TEXT,
      .offset = AT(target),

@@ -9,6 +9,7 @@
 #include "train/parts.h"
 #include "train/plan.h"
 #include "train/plan_describe.h"
+#include "train/plan_graph.h"
 
 /* Reads and verifies the file of checkpoint.resume. */
 static status check_resume(const struct config *config) {
@@ -56,7 +57,8 @@ static status record_missing(struct plan *plan, status failure) {
     return OK;
 }
 
-status check_run(const struct config *config, const struct dist_env *env, struct text *out, status *missing) {
+status check_run(const struct config *config, const struct dist_env *env, bool is_graph, struct text *out,
+                 status *missing) {
     struct plan_options options = {.purpose = PLAN_CHECK, .env = env};
     struct plan *plan;
     struct text report = {0};
@@ -65,8 +67,11 @@ status check_run(const struct config *config, const struct dist_env *env, struct
     status s = check_resume(config);
     if (!s && !plan->missing) s = record_missing(plan, try_parts(plan, &report));
     if (!s) {
-        plan_describe(plan, out);
-        if (report.length) text_printf(out, "\nmodel.init_from: %s\n", text_string(&report));
+        if (is_graph)
+            plan_graph(plan->model, config->name, out);
+        else
+            plan_describe(plan, out);
+        if (report.length && !is_graph) text_printf(out, "\nmodel.init_from: %s\n", text_string(&report));
         *missing = plan->missing;
         plan->missing = OK;
     }

@@ -70,5 +70,39 @@ train: {steps: 1}
         self.assertTrue(self.lines(config=text)["step"].startswith(f"{6e-9 * 32 * products:.3f} GFLOP per process"))
 
 
+class Graph(program.Case):
+    def test_a_graph_for_graphviz(self):
+        """Nodes for what computes, edges for what they pass on; views and changes of order are not drawn."""
+        import numpy as np
+        np.savez(self.path("rows.npz"), x=np.zeros((8, 3, 4, 4), "f4"), y=np.zeros(8))
+        self.write("test.yaml", """
+name: a "graph"
+dataset: {path: rows.npz}
+model:
+  layers:
+    - {conv2d: {out: 3, kernel_size: 1, name: first}}
+    - relu
+    - residual: [{conv2d: {out: 3, kernel_size: 3, padding: 1}}]
+    - {concat: {from: first}}
+    - flatten
+    - linear: 1
+loss: mse
+train: {epochs: 1}
+""")
+        out, _ = self.run_program("check", "test.yaml", "--dot")
+        self.assertTrue(out.startswith('digraph "a \\"graph\\"" {\n'), out)
+        labels = dict(re.findall(r'^    (t\d+) \[label="(.*?)"', out, re.M))
+        self.assertEqual(sorted(labels.values()), sorted([
+            "inputs\\n(3, 4, 4)", "first\\nconv2d\\n(3, 4, 4)\\n12 parameters", "1\\nrelu\\n(3, 4, 4)", "2.0\\nconv2d\\n(3, 4, 4)\\n84 parameters",
+            "+\\n(3, 4, 4)", "3\\nconcat\\n(6, 4, 4)", "5\\nlinear\\n1\\n97 parameters"]))
+        named = {key: label.split("\\n")[0] for key, label in labels.items()}
+        edges = [(named[a], named.get(b, b)) for a, b in re.findall(r"^    (t\d+) -> (\w+);", out, re.M)]
+        self.assertEqual(sorted(edges), sorted([("inputs", "first"), ("first", "1"), ("1", "2.0"), ("2.0", "+"), ("1", "+"), ("+", "3"), ("first", "3"),
+                                                ("3", "5"), ("5", "output")]))
+        self.assertEqual(out.count("{"), out.count("}"))
+        _, err = self.run_program("train", "test.yaml", "--dot", code=program.USAGE)
+        self.assertIn("--dot is for check; 'train' does not accept it", err)
+
+
 if __name__ == "__main__":
     program.main()
