@@ -99,8 +99,8 @@ static status grow(const char *path, char **out, size_t length, size_t *capacity
 static status read_members(struct gzip *gzip, char **out, size_t *length, size_t *capacity) {
     size_t got;
     do {
-        if (*capacity - *length < 2) TRY(grow(gzip->path, out, *length, capacity));
-        TRY(decompress(gzip, *out + *length, *capacity - *length - 1, &got));
+        if (*capacity - *length <= GZIP_PADDING) TRY(grow(gzip->path, out, *length, capacity));
+        TRY(decompress(gzip, *out + *length, *capacity - *length - GZIP_PADDING, &got));
         *length += got;
     } while (got > 0 || start_member(gzip));
     return gzip_finish(gzip);

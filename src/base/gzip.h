@@ -36,7 +36,8 @@ status gzip_read(struct gzip *gzip, void *out, size_t size);
 status gzip_finish(struct gzip *gzip);
 
 /* Decompresses a whole file, of one or several members as `cat a.gz b.gz` writes, in memory: *out (out_size) and at
- * least one byte more, for buffer_free. */
+ * least GZIP_PADDING bytes more, for buffer_free. */
+#define GZIP_PADDING 8
 status gzip_read_all(const char *path, const void *bytes, size_t size, char **out, size_t *out_size);
 
 #endif

@@ -85,6 +85,22 @@ static void parse_plain(struct csv_reader *reader, char **field_end) {
     *field_end = reader->at = at;
 }
 
+char *csv_plain_field(const struct csv_reader *reader, char *at, char **from, char **to) {
+    bool is_quoted = reader->quote && *at == reader->quote;
+    if (is_quoted) {
+        for (*from = ++at; *at != reader->quote && *at != '\n' && *at != '\r' && *at != 0; at++) {
+        }
+        *to = at;
+        return *at == reader->quote && ends_field(reader, at + 1) ? at + 1 : NULL;
+    }
+    if (is_blank(reader, *at)) return NULL;
+    *from = at;
+    while (reader->end - at >= 8 && !may_end_field(at, reader->delimiter)) at += 8;
+    while (!ends_field(reader, at)) at++;
+    *to = at;
+    return at > *from && is_blank(reader, at[-1]) ? NULL : at;
+}
+
 static bool is_at_line_end(const struct csv_reader *reader) {
     return reader->at < reader->end && (*reader->at == '\n' || *reader->at == '\r');
 }

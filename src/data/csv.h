@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -27,6 +28,9 @@ struct csv_reader {
 /* The maximum size of a record in bytes; each field takes 16 bytes more. */
 #define CSV_MAX_RECORD ((size_t)16 << 20)
 
+/* Bytes behind the text of a file that can be read, the NUL included. */
+#define CSV_PADDING 8
+
 /* Starts at [text] (size bytes and one more, which is overwritten), with delimiter ',' and quote '"' unless they are
  * changed then. Skips a byte order mark. STATUS_DATA when the text contains a NUL. */
 status csv_start(struct csv_reader *reader, const char *path, char *text, size_t size);
@@ -37,10 +41,20 @@ status csv_next(struct csv_reader *reader, bool *has_record);
 
 void csv_free(struct csv_reader *reader);
 
+/* The field at [at], without change of the text: its characters *from .. *to - 1 and the delimiter, line end or end of
+ * the text behind it. NULL: it has blanks at its ends, or a doubled quote or a line end in quotes. */
+char *csv_plain_field(const struct csv_reader *reader, char *at, char **from, char **to);
+
 /* Parses a decimal number ("1", "-0.5e-3") to the nearest double; false for any other text, such as nan, inf or hex. */
 bool csv_number(const char *text, double *value);
 /* The same with the decimal separator *decimal: '.', ',', or 0: the first number with a separator decides and sets it.
  */
 bool csv_decimal(const char *text, char *decimal, double *value);
+
+/* digits / 10^power, rounded once; digits > 0, power 0 .. 19. */
+double csv_quotient(uint64_t digits, int power);
+/* Integers of at most so many digits fit into 64 bits, and those up to CSV_EXACT are exact as doubles. */
+#define CSV_MAX_DIGITS 19
+#define CSV_EXACT ((uint64_t)1 << 53)
 
 #endif

@@ -120,7 +120,7 @@ static status replace(char *converted, size_t length, char **text, size_t *size)
 static status from_bytes(const char *path, bool is_windows, char **text, size_t *size) {
     void *memory;
     size_t length = 0;
-    TRY(rows_alloc(*size + 1, 3, path, &memory));
+    TRY(rows_alloc(*size + CSV_PADDING, 3, path, &memory));
     char *out = memory;
     for (size_t i = 0; i < *size; i++)
         length += utf8_encode(code_of_byte((uint8_t)(*text)[i], is_windows), out + length);
@@ -133,7 +133,7 @@ static status from_utf16(const char *path, bool is_big, char **text, size_t *siz
     const uint8_t *in = (const uint8_t *)*text;
     if (*size % 2)
         return status_new(STATUS_DATA, "%s: UTF-16 text has an even number of bytes, this has %zu", path, *size);
-    TRY(rows_alloc(*size + 1, 2, path, &memory));
+    TRY(rows_alloc(*size + CSV_PADDING, 2, path, &memory));
     char *out = memory;
     for (size_t i = 0; i < *size; i += 2) {
         uint32_t code = (uint32_t)(is_big ? in[i] << 8 | in[i + 1] : in[i + 1] << 8 | in[i]);

@@ -24,9 +24,9 @@ extern const struct schema csv_schema;
 /* The character of a key; 0: NULL or "". */
 char csv_config_char(const char *text);
 
-/* Reads the file, decompresses gzip and converts it to UTF-8: *text (size) and one more byte, for buffer_free, also
- * after a failure. A byte order mark has priority over [encoding]; CSV_ENCODING_AUTO is UTF-8 or, when the bytes are
- * not UTF-8, Windows-1252, and then *note is a clause about it (else NULL). */
+/* Reads the file, decompresses gzip and converts it to UTF-8: *text (size) and CSV_PADDING more bytes, for
+ * buffer_free, also after a failure. A byte order mark has priority over [encoding]; CSV_ENCODING_AUTO is UTF-8 or,
+ * when the bytes are not UTF-8, Windows-1252, and then *note is a clause about it (else NULL). */
 status csv_read_file(const char *path, enum csv_encoding encoding, char **text, size_t *size, const char **note);
 
 /* The delimiter of text (size): the first of tab, ';', '|' and ',' that each of the first lines has equally often, else

@@ -9,7 +9,7 @@
 
 __extension__ typedef unsigned __int128 uint128;
 
-enum { MAX_DIGITS = 19, MAX_POWER = 19 };
+enum { MAX_POWER = 19 };
 
 static const uint64_t powers[MAX_POWER + 1] = {1u,
                                                10u,
@@ -35,11 +35,9 @@ static const uint64_t powers[MAX_POWER + 1] = {1u,
 static const double exact_powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                       1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-#define EXACT ((uint64_t)1 << 53) /* integers up to here are exact */
-
-/* digits / 10^power, for digits > 0: the quotient of digits * 2^shift has 64 or 65 bits, and what is left of the
+/* The quotient of digits * 2^shift has 64 or 65 bits, and what is left of the
  * division decides only between a tie and more. */
-static double divide(uint64_t digits, int power) {
+double csv_quotient(uint64_t digits, int power) {
     uint64_t divisor = powers[power];
     int shift = 64 + __builtin_clzll(digits) - __builtin_clzll(divisor);
     /* digits < 2^64 and divisor >= 2^63 after normalising both, so the shifted digits fit into 128 bits */
@@ -74,7 +72,7 @@ static bool read_digits(const char **at, uint64_t *digits, int *behind) {
     }
     *at = c;
     *digits = value;
-    return count > 0 && count <= MAX_DIGITS;
+    return count > 0 && count <= CSV_MAX_DIGITS;
 }
 
 /* "e-12": adds it to *power. False: it is none, or too large. */
@@ -100,10 +98,10 @@ static bool is_short_number(const char *text, double *value) {
     if ((*text == 'e' || *text == 'E') && !read_exponent(&text, &power)) return false;
     if (*text) return false;
     double result;
-    if (digits <= EXACT && power >= -22 && power <= 22)
+    if (digits <= CSV_EXACT && power >= -22 && power <= 22)
         result = power < 0 ? (double)digits / exact_powers[-power] : (double)digits * exact_powers[power];
     else if (power <= 0 && power >= -MAX_POWER && digits > 0)
-        result = divide(digits, -power);
+        result = csv_quotient(digits, -power);
     else
         return false;
     *value = is_negative ? -result : result;

@@ -6,6 +6,7 @@
 #include "data/csv.h"
 #include "data/internal.h"
 #include "data/raw_columns.h"
+#include "data/row_store.h"
 
 #define NOT_USED SIZE_MAX
 
@@ -57,12 +58,14 @@ struct csv {
     bool starts_missing[256];        /* by the first byte of a text: one of them starts with it */
     bool has_missing_number;         /* one of them is a number */
 
-    double *values;       /* (rows, input_size + target_size) */
-    size_t weight_column; /* NOT_USED: none */
-    double *weights;      /* (rows), with weight_column */
-    size_t *lines;        /* (rows) */
-    const char **labels;  /* (rows) text of the class column; NULL: it holds numbers */
-    size_t capacity;      /* of the arrays above, in rows */
+    struct row_store store; /* inputs, targets, the weight with weight_column, the line */
+    size_t weight_column;   /* NOT_USED: none */
+    double **maps; /* (input_size + target_size), when all rows were read: value = maps[i][(size_t)value] unless
+                      it is NaN; NULL: the value is a number */
+    struct field_plan *plans; /* (n_fields), with has_plans: how plain rows are read */
+    bool has_plans;
+    struct text_pool labels; /* of the class column, whose values are indexes into it */
+    bool has_labels;
     const char **classes; /* (n_classes) sorted, unique labels */
     size_t n_classes;
     bool has_given_classes; /* [classes] are those of a checkpoint, in the arena */
@@ -93,6 +96,19 @@ status csv_read_text(struct csv *csv, const struct dataset_config *config);
 /* After the last record of a file: reads the first record of the next file with rows; *has_record false: there is
  * none. Its columns are found by name. */
 status csv_next_file(struct csv *csv, const struct dataset_config *config, bool *has_record);
+
+/* Reads the row at the reader to row (store.width) if it is plain and csv_plan_rows was called. */
+status csv_add_plain_row(struct csv *csv, double *row, bool *is_added);
+
+/* Call it after each row that is not plain, and before the first of a file. [is_text]: the target is a label. */
+status csv_plan_rows(struct csv *csv, bool is_text);
+
+/* Adds a value of the current record. */
+status csv_add_input(struct csv *csv, size_t column, const char *text, double *value);
+status csv_add_label(struct csv *csv, const char *text, double *value);
+
+/* Whether [text] means a missing value. */
+bool csv_is_missing(const struct csv *csv, const char *text);
 
 /* The file of a row. */
 const char *csv_path_of(const struct csv *csv, size_t row);

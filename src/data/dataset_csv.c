@@ -9,23 +9,11 @@
 
 /* ---- rows ---- */
 
-static status grow(struct csv *csv) {
-    if (csv->base.rows < csv->capacity) return OK;
-    size_t capacity = csv->capacity ? csv->capacity * 2 : 256;
-    size_t row = (csv->base.input_size + csv->base.target_size) * sizeof(double);
-    double *values = capacity > PTRDIFF_MAX / row ? NULL : realloc(csv->values, capacity * row);
-    if (values) csv->values = values;
-    size_t *lines = realloc(csv->lines, capacity * sizeof *lines);
-    if (lines) csv->lines = lines;
-    const char **labels = realloc(csv->labels, capacity * sizeof *labels);
-    if (labels) csv->labels = labels;
-    bool has_weights = csv->weight_column != NOT_USED;
-    double *weights = has_weights ? realloc(csv->weights, capacity * sizeof *weights) : NULL;
-    if (weights) csv->weights = weights;
-    if (!values || !lines || !labels || (has_weights && !weights))
-        return status_memory("more than %zu rows of %s", csv->base.rows, csv->path);
-    csv->capacity = capacity;
-    return OK;
+static size_t values_of(const struct csv *csv) { return csv->base.input_size + csv->base.target_size; }
+
+/* The line number is the last value of a row. */
+static size_t line_of(const struct csv *csv, size_t row) {
+    return (size_t)row_store_at(&csv->store, row)[csv->store.width - 1];
 }
 
 static status reject_value(const struct csv *csv, size_t column, const char *text, const char *advice) {
@@ -37,7 +25,7 @@ static status reject_value(const struct csv *csv, size_t column, const char *tex
                       csv_printable(csv, csv->names[column]), csv_printable(csv, text), advice);
 }
 
-static bool is_missing(const struct csv *csv, const char *text) {
+bool csv_is_missing(const struct csv *csv, const char *text) {
     if (!csv->starts_missing[(unsigned char)*text]) return false;
     for (size_t i = 0; csv->missing[i]; i++)
         if (strcmp(csv->missing[i], text) == 0) return true;
@@ -56,10 +44,10 @@ static status add_text(struct csv *csv, size_t column, struct column_builder *bu
     return s;
 }
 
-static status add_input(struct csv *csv, size_t column, const char *text, double *value) {
+status csv_add_input(struct csv *csv, size_t column, const char *text, double *value) {
     struct column_builder *builder = &csv->builders[csv->roles[column].at];
     bool is_number = !column_builder_wants_text(builder) && csv_decimal(text, &csv->decimal, value);
-    if ((!is_number || csv->has_missing_number) && is_missing(csv, text)) {
+    if ((!is_number || csv->has_missing_number) && csv_is_missing(csv, text)) {
         *value = NAN;
         column_builder_add_missing(builder);
         return OK;
@@ -69,57 +57,71 @@ static status add_input(struct csv *csv, size_t column, const char *text, double
     return OK;
 }
 
-static status add_target(struct csv *csv, size_t column, const char *text, double *value, bool *is_text) {
-    size_t row = csv->base.rows;
-    bool may_be_label = *is_text && *text, is_number = csv_decimal(text, &csv->decimal, value);
-    if (row == 0 && !csv->is_kind_known) *is_text = may_be_label = may_be_label && !is_number;
-    if (may_be_label)
-        csv->labels[row] = text;
-    else if (!is_number)
-        return reject_value(csv, column, text, "");
+status csv_add_label(struct csv *csv, const char *text, double *value) {
+    size_t index;
+    TRY(text_pool_add(&csv->labels, text, csv->base.rows, &index));
+    *value = (double)index;
     return OK;
 }
 
-static status add_weight(struct csv *csv, size_t column, const char *text) {
-    bool is_number = csv_decimal(text, &csv->decimal, &csv->weights[csv->base.rows]);
+static status add_target(struct csv *csv, size_t column, const char *text, double *value) {
+    bool may_be_label = csv->has_labels && *text, is_number = csv_decimal(text, &csv->decimal, value);
+    if (csv->base.rows == 0 && !csv->is_kind_known) csv->has_labels = may_be_label = may_be_label && !is_number;
+    if (may_be_label) return csv_add_label(csv, text, value);
+    return is_number ? OK : reject_value(csv, column, text, "");
+}
+
+static status add_weight(struct csv *csv, size_t column, const char *text, double *value) {
+    bool is_number = csv_decimal(text, &csv->decimal, value);
     return is_number ? OK : reject_value(csv, column, text, ", and dataset.weights names this column");
 }
 
-static status add_row(struct csv *csv, bool *is_text) {
-    TRY(grow(csv));
-    size_t row = csv->base.rows, size = csv->base.input_size, total = size + csv->base.target_size;
-    double *values = csv->values + row * total;
-    csv->lines[row] = csv->reader.record_line;
-    csv->labels[row] = NULL;
+/* Adds the current record as a row. */
+static status add_record(struct csv *csv, double *row) {
+    size_t size = csv->base.input_size;
+    if (csv->reader.count != csv->n_fields)
+        return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", csv->path,
+                          csv->reader.record_line, csv->reader.count, csv->n_fields);
     for (size_t i = 0; i < csv->n_columns; i++) {
         const struct role *role = &csv->roles[i];
         if (role->at == NOT_USED) continue;
         const char *text = csv->reader.fields[csv->fields[i]].text;
-        TRY(role->is_weight   ? add_weight(csv, i, text)
-            : role->is_target ? add_target(csv, i, text, &values[size + role->at], is_text)
-                              : add_input(csv, i, text, &values[role->at]));
+        TRY(role->is_weight   ? add_weight(csv, i, text, &row[values_of(csv)])
+            : role->is_target ? add_target(csv, i, text, &row[size + role->at])
+                              : csv_add_input(csv, i, text, &row[role->at]));
     }
-    csv->base.rows++;
     return OK;
+}
+
+/* Adds the next row; *is_row false: there is none. [has_record]: it is the current record. */
+static status add_row(struct csv *csv, const struct dataset_config *config, bool has_record, bool *is_row) {
+    double *row;
+    bool is_plain = false;
+    *is_row = true;
+    TRY(row_store_next(&csv->store, csv->path, &row));
+    if (!has_record) TRY(csv_add_plain_row(csv, row, &is_plain));
+    if (!is_plain) {
+        if (!has_record) TRY(csv->input->next(csv, &has_record));
+        if (!has_record) TRY(csv_next_file(csv, config, &has_record));
+        *is_row = has_record;
+        if (!has_record) return OK;
+        TRY(add_record(csv, row));
+    }
+    row[csv->store.width - 1] = (double)csv->reader.record_line;
+    csv->base.rows = ++csv->store.rows;
+    return is_plain ? OK : csv_plan_rows(csv, csv->has_labels);
 }
 
 /* [may_be_text]: the target is one class column. Its first value, or the training file, decides whether it has labels
  * or numbers. */
 static status read_rows(struct csv *csv, const struct dataset_config *config, bool may_be_text,
                         const struct csv *train) {
-    bool is_text = train ? train->n_classes > 0 : csv->has_given_classes || may_be_text;
-    for (bool has_record = csv->has_no_header, is_first = has_record;; is_first = false) {
-        if (!is_first) TRY(csv->input->next(csv, &has_record));
-        if (!has_record) TRY(csv_next_file(csv, config, &has_record));
-        if (!has_record) break;
-        if (csv->reader.count != csv->n_fields)
-            return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", csv->path,
-                              csv->reader.record_line, csv->reader.count, csv->n_fields);
-        TRY(add_row(csv, &is_text));
-    }
-    if (is_text && csv->base.rows > 0) return OK;
-    free(csv->labels);
-    csv->labels = NULL;
+    bool is_row = true;
+    csv->store.width = values_of(csv) + (csv->weight_column != NOT_USED) + 1;
+    csv->has_labels = train ? train->n_classes > 0 : csv->has_given_classes || may_be_text;
+    for (bool has_record = csv->has_no_header; is_row; has_record = false)
+        TRY(add_row(csv, config, has_record, &is_row));
+    csv->has_labels = csv->has_labels && csv->base.rows > 0;
     return OK;
 }
 
@@ -182,21 +184,16 @@ static status check_texts(const struct csv *csv, size_t column, const struct raw
 }
 
 static status finish_column(struct csv *csv, size_t input) {
-    double *map = NULL;
-    size_t row, total = csv->base.input_size + csv->base.target_size;
-    status s = column_builder_finish(&csv->builders[input], csv->arena, &csv->raw[input], &map, &row);
+    size_t row;
+    status s = column_builder_finish(&csv->builders[input], csv->arena, &csv->raw[input], &csv->maps[input], &row);
     if (s && row != SIZE_MAX)
-        return status_prefix(s, "%s:%s %zu", csv_path_of(csv, row), csv->input->unit, csv->lines[row]);
+        return status_prefix(s, "%s:%s %zu", csv_path_of(csv, row), csv->input->unit, line_of(csv, row));
     if (s) return status_prefix(s, "%s", csv->path);
-    for (size_t i = 0; map && i < csv->base.rows; i++) {
-        double *value = &csv->values[i * total + input];
-        if (!isnan(*value)) *value = map[(size_t)*value];
-    }
-    free(map);
     return check_texts(csv, csv->input_columns[input], &csv->raw[input]);
 }
 
 static status finish_columns(struct csv *csv) {
+    csv->maps = arena_alloc(csv->arena, (values_of(csv) + 1) * sizeof *csv->maps);
     for (size_t i = 0; i < csv->base.input_size; i++) TRY(finish_column(csv, i));
     csv->base.columns = csv->raw;
     return OK;
@@ -204,13 +201,22 @@ static status finish_columns(struct csv *csv) {
 
 /* ---- labels ---- */
 
+/* "<place>: column 'a': " of a label. */
+static void describe_label(const struct csv *csv, size_t label, struct text *out) {
+    size_t row = csv->labels.items[label].first_row;
+    text_printf(out, "%s:%s %zu: column '%s'", csv_path_of(csv, row), csv->input->unit, line_of(csv, row),
+                csv_printable(csv, csv->names[csv->target_columns[0]]));
+}
+
 static status check_labels(const struct csv *csv) {
-    for (size_t row = 0; row < csv->base.rows; row++)
-        if (!csv_is_utf8(csv->labels[row]))
-            return status_new(STATUS_DATA, "%s:%s %zu: column '%s': the label is not UTF-8 text", csv_path_of(csv, row),
-                              csv->input->unit, csv->lines[row],
-                              csv_printable(csv, csv->names[csv->target_columns[0]]));
-    return OK;
+    struct text place = {0};
+    size_t wrong = 0;
+    while (wrong < csv->labels.count && csv_is_utf8(csv->labels.items[wrong].text)) wrong++;
+    if (wrong == csv->labels.count) return OK;
+    describe_label(csv, wrong, &place);
+    status s = status_new(STATUS_DATA, "%s: the label is not UTF-8 text", text_string(&place));
+    text_free(&place);
+    return s;
 }
 
 static void copy_classes(struct csv *csv, const struct string_list *classes) {
@@ -220,35 +226,38 @@ static void copy_classes(struct csv *csv, const struct string_list *classes) {
     csv->has_given_classes = true;
 }
 
-static status collect_classes(struct csv *csv) {
-    void *sorted;
-    TRY(rows_alloc(csv->base.rows, sizeof *csv->classes, "labels", &sorted));
-    csv->classes = sorted;
-    memcpy(csv->classes, csv->labels, csv->base.rows * sizeof *csv->classes);
-    qsort(csv->classes, csv->base.rows, sizeof *csv->classes, csv_compare_names);
-    for (size_t i = 0; i < csv->base.rows; i++)
-        if (i == 0 || strcmp(csv->classes[i], csv->classes[csv->n_classes - 1]) != 0)
-            csv->classes[csv->n_classes++] = csv->classes[i];
-    return OK;
+static void collect_classes(struct csv *csv) {
+    csv->n_classes = csv->labels.count;
+    csv->classes = arena_alloc(csv->arena, (csv->n_classes + 1) * sizeof *csv->classes);
+    for (size_t i = 0; i < csv->n_classes; i++) csv->classes[i] = csv->labels.items[i].text;
+    qsort(csv->classes, csv->n_classes, sizeof *csv->classes, csv_compare_names);
 }
 
-/* Replaces labels by their index in the sorted labels of the training file. */
+static status reject_class(const struct csv *csv, const struct csv *known, size_t label) {
+    struct text place = {0};
+    bool is_given = known->has_given_classes;
+    describe_label(csv, label, &place);
+    status s = status_new(STATUS_DATA, "%s: class '%s' is not in %s%s%s", text_string(&place),
+                          csv_printable(csv, csv->labels.items[label].text),
+                          is_given ? "the data that the model was trained with" : "'", is_given ? "" : known->path,
+                          is_given ? "" : "'");
+    text_free(&place);
+    return s;
+}
+
+/* Labels become their index in the sorted labels of the training file. The pool has them in the order of the file. */
 static status number_labels(struct csv *csv, const struct csv *train) {
-    if (!csv->labels) return OK;
+    if (!csv->has_labels) return OK;
     TRY(check_labels(csv));
-    if (!train && !csv->has_given_classes) TRY(collect_classes(csv));
+    if (!train && !csv->has_given_classes) collect_classes(csv);
     const struct csv *known = train ? train : csv;
-    size_t total = csv->base.input_size + 1;
-    for (size_t row = 0; row < csv->base.rows; row++) {
-        const char **found =
-            bsearch(&csv->labels[row], known->classes, known->n_classes, sizeof *known->classes, csv_compare_names);
-        if (!found)
-            return status_new(STATUS_DATA, "%s:%s %zu: column '%s': class '%s' is not in %s%s%s", csv_path_of(csv, row),
-                              csv->input->unit, csv->lines[row], csv_printable(csv, csv->names[csv->target_columns[0]]),
-                              csv_printable(csv, csv->labels[row]),
-                              known->has_given_classes ? "the data that the model was trained with" : "'",
-                              known->has_given_classes ? "" : known->path, known->has_given_classes ? "" : "'");
-        csv->values[row * total + total - 1] = (double)(found - known->classes);
+    double *map = csv->maps[csv->base.input_size] = calloc(csv->labels.count + 1, sizeof *map);
+    if (!map) return status_memory("%zu labels", csv->labels.count);
+    for (size_t i = 0; i < csv->labels.count; i++) {
+        const char **found = bsearch(&csv->labels.items[i].text, known->classes, known->n_classes,
+                                     sizeof *known->classes, csv_compare_names);
+        if (!found) return reject_class(csv, known, i);
+        map[i] = (double)(found - known->classes);
     }
     csv->base.classes = (int64_t)known->n_classes;
     return OK;
@@ -297,11 +306,10 @@ void csv_close(struct source *source) {
     if (csv->input->close) csv->input->close(csv);
     csv_free(&csv->reader);
     for (size_t i = 0; i < csv->part_count; i++) buffer_free(csv->parts[i].text);
-    free(csv->values);
-    free(csv->weights);
-    free(csv->lines);
-    free(csv->labels);
-    if (!csv->has_given_classes) buffer_free(csv->classes);
+    for (size_t i = 0; csv->maps && i < values_of(csv); i++) free(csv->maps[i]);
+    row_store_free(&csv->store);
+    text_pool_free(&csv->labels);
+    free(csv->plans);
     arena_destroy(csv->arena);
     free(csv);
 }
@@ -341,24 +349,31 @@ static status open_csv(const struct dataset_config *config, const char *path, bo
     return csv_open(&dataset_csv, &input, NULL, config, path, wants_classes, train, out);
 }
 
+static void copy_values(const double *values, double *const *maps, size_t count, double *out) {
+    memcpy(out, values, count * sizeof *out);
+    for (size_t i = 0; i < count; i++)
+        if (maps[i] && !isnan(values[i])) out[i] = maps[i][(size_t)values[i]];
+}
+
 status csv_read_rows(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
     const struct csv *csv = (struct csv *)source;
-    size_t size = source->input_size, total = size + source->target_size;
+    size_t size = source->input_size, target_size = source->target_size;
     for (size_t i = 0; i < count; i++) {
-        const double *values = csv->values + (first + i) * total;
-        if (inputs) memcpy(inputs + i * size, values, size * sizeof *values);
-        if (targets) memcpy(targets + i * (total - size), values + size, (total - size) * sizeof *values);
+        const double *row = row_store_at(&csv->store, first + i);
+        if (inputs) copy_values(row, csv->maps, size, inputs + i * size);
+        if (targets) copy_values(row + size, csv->maps + size, target_size, targets + i * target_size);
     }
     return OK;
 }
 
 status csv_read_weights(struct source *source, size_t first, size_t count, double *weights) {
-    memcpy(weights, ((const struct csv *)source)->weights + first, count * sizeof *weights);
+    const struct csv *csv = (struct csv *)source;
+    for (size_t i = 0; i < count; i++) weights[i] = row_store_at(&csv->store, first + i)[values_of(csv)];
     return OK;
 }
 
 static void describe_value(const struct csv *csv, size_t row, size_t column, struct text *out) {
-    text_printf(out, "%s:%s %zu: column '%s'", csv_path_of(csv, row), csv->input->unit, csv->lines[row],
+    text_printf(out, "%s:%s %zu: column '%s'", csv_path_of(csv, row), csv->input->unit, line_of(csv, row),
                 csv_printable(csv, csv->names[column]));
 }
 

@@ -51,7 +51,7 @@ status file_read(const char *path, char **text, size_t *size) {
     *size = 0;
     TRY(io_open(path, &fd));
     status s = io_stat_fd(fd, path, &info);
-    if (s == OK) s = rows_alloc((size_t)info.size + 1, 1, path, &bytes);
+    if (s == OK) s = rows_alloc((size_t)info.size + FILE_PADDING, 1, path, &bytes);
     if (s == OK) s = io_read(fd, path, bytes, (size_t)info.size, size);
     *text = bytes;
     return status_first(s, io_close(fd, path));

@@ -133,7 +133,8 @@ status file_check(const char *path, uint64_t *bytes);
 /* The same for a folder. */
 status folder_check(const char *path);
 
-/* Reads the whole file and appends a NUL: *text (buffer_free); *size without the NUL. */
+/* Reads the whole file and appends FILE_PADDING NULs: *text (buffer_free); *size without them. */
+#define FILE_PADDING 8
 status file_read(const char *path, char **text, size_t *size);
 
 /* Sets the shape of [source] for [count] tokens: row i is tokens i * stride .. + block_size - 1, its targets are the

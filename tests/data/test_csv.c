@@ -75,6 +75,70 @@ START_TEST(dialects) {
 }
 END_TEST
 
+/* Writes number [i] of a sequence of all lengths, signs and exponents. */
+static void print_number(char *text, size_t size, unsigned i) {
+    double value = (i % 2 ? -1.0 : 1.0) * (double)(i * 2654435761u) / (double)(1u << i % 32);
+    snprintf(text, size, i % 7 == 0 ? "%.*e" : "%.*f", (int)(i % 19), value);
+}
+
+/* Numbers that are read where they stand, those that a blank leaves to csv_next, and strtod's are equal. */
+START_TEST(plain_numbers) {
+    enum { ROWS = 4000 };
+    char number[400];
+    struct text file = {0};
+    struct dataset *dataset;
+    float *x;
+    void *y;
+    setup();
+    text_add(&file, "plain,quoted,blank,y\n");
+    for (unsigned i = 0; i < ROWS; i++) {
+        print_number(number, sizeof number, i);
+        text_printf(&file, "%s,\"%s\",%s,%s%s\n", number, number, number, number, i % 3 ? "" : " ");
+    }
+    write_csv(text_string(&file));
+    ck_ok(open_yaml(&dataset, false, "{path: %s}", path));
+    read_part(dataset, DATASET_TRAIN, &x, &y);
+    for (unsigned i = 0; i < ROWS; i++) {
+        print_number(number, sizeof number, i);
+        float expected = (float)strtod(number, NULL);
+        for (int k = 0; k < 3; k++) ck_assert_msg(x[i * 3 + k] == expected, "%s is %.9g", number, x[i * 3 + k]);
+        ck_assert_msg(((float *)y)[i] == expected, "%s is %.9g", number, ((float *)y)[i]);
+    }
+    dataset_close(dataset);
+    text_free(&file);
+    free(x), free(y);
+    teardown();
+}
+END_TEST
+
+/* More rows than a block of the row store has. */
+START_TEST(many_rows) {
+    enum { ROWS = 150000, COLUMNS = 20 };
+    struct text file = {0};
+    struct dataset *dataset;
+    float *x;
+    void *y;
+    setup();
+    for (int k = 0; k < COLUMNS; k++) text_printf(&file, "c%d,", k);
+    text_add(&file, "y\n");
+    for (int i = 0; i < ROWS; i++) {
+        for (int k = 0; k < COLUMNS; k++) text_printf(&file, "%d,", (i * 31 + k) % 1000);
+        text_printf(&file, "%d\n", i);
+    }
+    write_csv(text_string(&file));
+    ck_ok(open_yaml(&dataset, false, "{path: %s}", path));
+    read_part(dataset, DATASET_TRAIN, &x, &y);
+    for (int i = 0; i < ROWS; i++) {
+        ck_assert(((float *)y)[i] == (float)i);
+        for (int k = 0; k < COLUMNS; k++) ck_assert(x[i * COLUMNS + k] == (float)((i * 31 + k) % 1000));
+    }
+    dataset_close(dataset);
+    text_free(&file);
+    free(x), free(y);
+    teardown();
+}
+END_TEST
+
 #define BYTES(text) text, sizeof(text) - 1
 
 /* Each encoding gives the same label; a note says what was recognised without a byte order mark. */
@@ -437,5 +501,5 @@ START_TEST(damaged_files) {
 }
 END_TEST
 
-TESTS("csv", reads_values, dialects, encodings, compressed, numbers, text_classes, another_order_is_noted,
-      without_targets, iris, rejects, missing_files, metadata_only, fingerprint, damaged_files)
+TESTS("csv", reads_values, dialects, plain_numbers, many_rows, encodings, compressed, numbers, text_classes,
+      another_order_is_noted, without_targets, iris, rejects, missing_files, metadata_only, fingerprint, damaged_files)
