@@ -5,20 +5,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
+#include "base/io.h"
+
+status csv_reject_nul(const char *path) {
+    return status_new(STATUS_DATA,
+                      "%s: this is not UTF-8 text (it has a zero byte); if it is UTF-16, set dataset.csv.encoding: "
+                      "utf-16",
+                      path);
+}
+
 status csv_start(struct csv_reader *reader, const char *path, char *text, size_t size) {
-    *reader =
-        (struct csv_reader){.path = path, .at = text, .end = text + size, .line = 1, .delimiter = ',', .quote = '"'};
+    *reader = (struct csv_reader){
+        .path = path, .at = text, .end = text + size, .line = 1, .delimiter = ',', .quote = '"', .is_final = true};
     text[size] = 0;
-    if (memchr(text, 0, size))
-        return status_new(
-            STATUS_DATA,
-            "%s: this is not UTF-8 text (it has a zero byte); if it is UTF-16, set dataset.csv.encoding: utf-16", path);
+    if (memchr(text, 0, size)) return csv_reject_nul(path);
     if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) reader->at += 3;
     return OK;
 }
 
 void csv_free(struct csv_reader *reader) {
     free(reader->fields);
+    buffer_free(reader->buffer);
+    if (reader->has_file) status_free(io_close(reader->fd, reader->path)); /* it was only read */
     *reader = (struct csv_reader){0};
 }
 
@@ -119,6 +128,8 @@ static bool is_rest_empty(const struct csv_reader *reader) {
 }
 
 status csv_next(struct csv_reader *reader, bool *has_record) {
+    bool has_more;
+    TRY(csv_complete(reader, &has_more));
     reader->count = 0;
     reader->record_line = reader->line;
     reader->record = reader->at;

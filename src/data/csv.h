@@ -1,5 +1,5 @@
-/* csv: parses a comma-separated text (RFC 4180, or with another delimiter and quote) in memory, record by record.
- * Fields are unquoted in place. */
+/* csv: parses a comma-separated text (RFC 4180, or with another delimiter and quote) record by record, in memory or a
+ * file that is read in pieces. Fields are unquoted in place. */
 #ifndef DATA_CSV_H
 #define DATA_CSV_H
 
@@ -16,13 +16,22 @@ struct csv_field {
 
 struct csv_reader {
     const char *path;      /* for messages */
-    char *at, *end;        /* the unread text; *end is a NUL written by the reader */
+    char *at, *end;        /* the unread text in memory; *end is a NUL written by the reader */
     char delimiter, quote; /* quote 0: fields are never quoted */
     size_t line;           /* of [at], from 1 */
     size_t record_line;
     const char *record;       /* start of the record */
     struct csv_field *fields; /* (capacity): of the record */
     size_t count, capacity;
+
+    bool is_final; /* all text is in memory; else the members below are used */
+    bool has_file; /* fd is open */
+    int fd;
+    char *buffer; /* (capacity_bytes + CSV_PADDING) */
+    size_t capacity_bytes;
+    char *complete;                    /* records that start before it end in the buffer */
+    bool is_utf8_checked, is_not_utf8; /* is_not_utf8: the text is not UTF-8, which the failure says */
+    size_t unchecked;                  /* bytes of a cut character at the end of the buffer */
 };
 
 /* The maximum size of a record in bytes; each field takes 16 bytes more. */
@@ -40,6 +49,12 @@ status csv_start(struct csv_reader *reader, const char *path, char *text, size_t
 status csv_next(struct csv_reader *reader, bool *has_record);
 
 void csv_free(struct csv_reader *reader);
+
+/* Makes the whole next record available in memory. *has_more: the text was moved, and there may be more of it. */
+status csv_complete(struct csv_reader *reader, bool *has_more);
+
+/* The failure for a text with a NUL. */
+status csv_reject_nul(const char *path);
 
 /* The field at [at], without change of the text: its characters *from .. *to - 1 and the delimiter, line end or end of
  * the text behind it. NULL: it has blanks at its ends, or a doubled quote or a line end in quotes. */

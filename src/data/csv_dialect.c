@@ -78,10 +78,11 @@ const struct schema csv_schema = {
 
 /* ---- encodings ---- */
 
-/* Whether bytes (size) are UTF-8; runs of ASCII are skipped by words. */
-static bool is_utf8(const char *bytes, size_t size) {
+/* Runs of ASCII are skipped by words. */
+size_t csv_utf8_prefix(const char *bytes, size_t size) {
     uint32_t code;
-    for (size_t i = 0; i < size;) {
+    size_t i = 0;
+    while (i < size) {
         uint64_t word;
         if (size - i >= sizeof word) {
             memcpy(&word, bytes + i, sizeof word);
@@ -91,11 +92,13 @@ static bool is_utf8(const char *bytes, size_t size) {
             }
         }
         size_t length = utf8_decode(bytes + i, size - i, &code);
-        if (length == 0) return false;
+        if (length == 0) return i;
         i += length;
     }
-    return true;
+    return size;
 }
+
+static bool is_utf8(const char *bytes, size_t size) { return csv_utf8_prefix(bytes, size) == size; }
 
 /* The characters of 0x80 to 0x9f; 0: undefined, which stays a control character as in the WHATWG's Encoding Standard.
  */
@@ -222,6 +225,13 @@ char csv_find_delimiter(const char *text, size_t size, char quote) {
     return delimiters[best];
 }
 
+void csv_set_dialect(struct csv_reader *reader, const struct csv_config *dialect) {
+    char delimiter = csv_config_char(dialect->delimiter);
+    reader->quote = dialect->quote ? csv_config_char(dialect->quote) : '"';
+    reader->delimiter =
+        delimiter ? delimiter : csv_find_delimiter(reader->at, (size_t)(reader->end - reader->at), reader->quote);
+}
+
 status csv_open_file(const char *path, const struct csv_config *dialect, struct csv_reader *reader, char **text,
                      const char **note) {
     static const struct csv_config recognised;
@@ -230,9 +240,6 @@ status csv_open_file(const char *path, const struct csv_config *dialect, struct 
     *text = NULL;
     TRY(csv_read_file(path, (enum csv_encoding)dialect->encoding, text, &size, note));
     TRY(csv_start(reader, path, *text, size));
-    char delimiter = csv_config_char(dialect->delimiter);
-    reader->quote = dialect->quote ? csv_config_char(dialect->quote) : '"';
-    reader->delimiter =
-        delimiter ? delimiter : csv_find_delimiter(reader->at, (size_t)(reader->end - reader->at), reader->quote);
+    csv_set_dialect(reader, dialect);
     return OK;
 }

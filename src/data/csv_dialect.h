@@ -38,6 +38,17 @@ char csv_find_delimiter(const char *text, size_t size, char quote);
 status csv_open_file(const char *path, const struct csv_config *dialect, struct csv_reader *reader, char **text,
                      const char **note);
 
+/* Starts [reader] at a file that is read in pieces; for csv_free, also after a failure. *is_started false: the file is
+ * converted as a whole (csv_open_file). reader->is_not_utf8 after a failure, also of csv_next: the encoding was not
+ * given, and the text is not UTF-8. Fields stay until the next record. */
+status csv_open_pieces(const char *path, const struct csv_config *dialect, struct csv_reader *reader, bool *is_started);
+
+/* Sets the delimiter and the quote, given or recognised by the text in memory. */
+void csv_set_dialect(struct csv_reader *reader, const struct csv_config *dialect);
+
+/* The number of the first bytes that are UTF-8; [size]: all are. */
+size_t csv_utf8_prefix(const char *bytes, size_t size);
+
 /* The decimal separator for csv_decimal, of a file for which none is given. */
 static inline char csv_usual_decimal(const struct csv_reader *reader) { return reader->delimiter == ';' ? 0 : '.'; }
 

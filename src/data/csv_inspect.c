@@ -141,7 +141,7 @@ status csv_inspect(const char *path, struct text *out) {
     for (size_t i = 0; i < count; i++) columns[i] = (struct column){.min = INFINITY, .max = -INFINITY};
     const char **names = s ? NULL : names_of(&reader, &has_row, arena);
     bool has_header = !has_row;
-    for (size_t i = 0; !s && i < count; i++) column_builder_start(&columns[i].builder, names[i], NULL, NULL);
+    for (size_t i = 0; !s && i < count; i++) column_builder_start(&columns[i].builder, names[i], NULL, NULL, arena);
     if (!s) s = count_fields(&reader, columns, count, has_row, &rows);
     if (!s) {
         text_printf(out, "file    %s\nformat  csv, %zu row%s, %zu column%s, %s", path, rows, text_plural(rows, "s"),

@@ -137,7 +137,11 @@ static status add_field(struct csv *csv, struct field_plan *plan, double *value)
 status csv_add_plain_row(struct csv *csv, double *row, bool *is_added) {
     struct csv_reader *reader = &csv->reader;
     *is_added = false;
-    char *next = csv->has_plans ? read_row(csv, row) : NULL;
+    if (!csv->has_plans) return OK;
+    bool has_more = false;
+    char *next = read_row(csv, row);
+    if (!next) TRY(csv_complete(reader, &has_more));
+    if (has_more) next = read_row(csv, row);
     if (!next) return OK;
     *is_added = true;
     reader->record_line = reader->line++;

@@ -19,7 +19,7 @@ struct role {
 struct csv_part {
     const char *path;
     size_t first_row;
-    char *text;
+    char *text; /* of a file that is read as a whole */
 };
 
 struct csv;
@@ -28,8 +28,8 @@ struct csv;
 struct csv_input {
     const char *unit; /* of lines (rows): "line" */
     status (*start)(struct csv *csv, const struct dataset_config *config, bool is_validation);
-    /* The next record, the names of the columns first: csv->reader.fields (count) and record_line. Texts that are no
-     * numbers, and those of columns that want texts (raw_columns.h) and of targets, stay until close. */
+    /* The next record, the names of the columns first: csv->reader.fields (count) and record_line. Its texts stay until
+     * the next call. */
     status (*next)(struct csv *csv, bool *has_record);
     void (*close)(struct csv *csv);
 };
@@ -38,9 +38,10 @@ struct csv {
     struct source base;
     struct arena *arena;
     const char *path;        /* while rows are read: the current file; then as given, perhaps a pattern */
-    struct csv_part *parts;  /* (part_count): the files that the path names; labels and fields point into their texts */
+    struct csv_part *parts;  /* (part_count): the files that the path names */
     size_t part_count, part; /* part: the current one */
     struct csv_reader reader;
+    bool is_whole;                 /* files are read as a whole, because one is not UTF-8 */
     const struct csv_input *input; /* how records are read */
     void *records;                 /* of another kind of file; owned by [input] */
     char decimal;                  /* '.' or ','; 0: not known yet */

@@ -34,7 +34,7 @@ static const char *format_number(struct csv *csv, size_t column, double value) {
     char *text = records->numbers[column], *point;
     snprintf(text, NUMBER, "%.17g", value);
     if ((point = strchr(text, '.')) != NULL) *point = csv->decimal;
-    return column_builder_wants_text(&csv->builders[csv->roles[column].at]) ? arena_copy(csv->arena, text) : text;
+    return text;
 }
 
 static const char *cell_text(struct csv *csv, size_t column, size_t row) {

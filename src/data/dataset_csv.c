@@ -171,7 +171,8 @@ static void start_columns(struct csv *csv, const struct dataset_config *config, 
         struct raw_column known;
         const char *name = csv->names[csv->input_columns[i]];
         bool is_known = known_type(csv, config, train, i, &known);
-        column_builder_start(&csv->builders[i], name, column_rule_find(&config->rules, name), is_known ? &known : NULL);
+        column_builder_start(&csv->builders[i], name, column_rule_find(&config->rules, name), is_known ? &known : NULL,
+                             csv->arena);
     }
 }
 
@@ -269,10 +270,12 @@ status csv_read_text(struct csv *csv, const struct dataset_config *config) {
     struct csv_part *part = &csv->parts[csv->part];
     const struct csv_config *dialect = &config->csv;
     uint64_t bytes;
-    const char *note;
+    const char *note = NULL;
+    bool is_started = false;
     TRY(file_check(part->path, &bytes));
     csv->base.file_bytes += bytes;
-    status s = csv_open_file(part->path, dialect, &csv->reader, &part->text, &note);
+    status s = csv->is_whole ? OK : csv_open_pieces(part->path, dialect, &csv->reader, &is_started);
+    if (!s && !is_started) s = csv_open_file(part->path, dialect, &csv->reader, &part->text, &note);
     if (!s && note) csv_add_note(csv, note);
     csv->decimal = dialect->decimal ? *dialect->decimal : csv_usual_decimal(&csv->reader);
     return s;
@@ -314,9 +317,9 @@ void csv_close(struct source *source) {
     free(csv);
 }
 
-status csv_open(const struct dataset_format *format, const struct csv_input *input, void *records,
-                const struct dataset_config *config, const char *path, bool wants_classes, const struct source *train,
-                struct source **out) {
+static status open_source(const struct dataset_format *format, const struct csv_input *input, void *records,
+                          const struct dataset_config *config, const char *path, bool wants_classes,
+                          const struct source *train, bool *is_whole, struct source **out) {
     struct csv *csv = calloc(1, sizeof *csv);
     if (!csv) return status_memory("a dataset");
     csv->base.format = format;
@@ -325,15 +328,27 @@ status csv_open(const struct dataset_format *format, const struct csv_input *inp
     csv->records = records;
     csv->decimal = '.';
     csv->weight_column = NOT_USED;
-    csv->arena = arena_create();
+    csv->is_whole = *is_whole;
+    csv->arena = csv->labels.arena = arena_create();
     csv->path = arena_copy(csv->arena, path);
     bool is_table = train && train->format == format;
     status s = open_all(csv, config, wants_classes, is_table ? (const struct csv *)train : NULL, train != NULL);
+    *is_whole = csv->reader.is_not_utf8;
     if (s == OK)
         *out = &csv->base;
     else
         csv_close(&csv->base);
     return s;
+}
+
+status csv_open(const struct dataset_format *format, const struct csv_input *input, void *records,
+                const struct dataset_config *config, const char *path, bool wants_classes, const struct source *train,
+                struct source **out) {
+    bool is_whole = false;
+    status s = open_source(format, input, records, config, path, wants_classes, train, &is_whole, out);
+    if (!s || !is_whole) return s;
+    status_free(s); /* a file is not UTF-8: its encoding is recognised by all of it */
+    return open_source(format, input, NULL, config, path, wants_classes, train, &is_whole, out);
 }
 
 static status start_file(struct csv *csv, const struct dataset_config *config, bool is_validation) {

@@ -10,20 +10,11 @@
 #include "data/csv_source.h"
 
 #define MAX_VALUE (16 << 20) /* bytes of a text, as of a record of CSV */
-#define BLOCK ((size_t)1 << 20)
-#define NUMBER 32 /* bytes of a number as text */
-
-/* Texts that stay until the source is closed. */
-struct text_block {
-    struct text_block *next;
-    size_t used, size;
-    char bytes[];
-};
+#define NUMBER 32            /* bytes of a number as text */
 
 struct records {
     sqlite3 *database;
     sqlite3_stmt *statement;
-    struct text_block *blocks;
     char (*numbers)[NUMBER]; /* (columns) */
     bool has_names;          /* the names of the columns were read */
 };
@@ -194,36 +185,16 @@ static status start_query(struct csv *csv, const struct dataset_config *config, 
 
 /* ---- records ---- */
 
-/* A copy of [text] (length) that stays. */
-static status keep(struct records *records, const char *text, size_t length, const char **copy) {
-    struct text_block *block = records->blocks;
-    if (!block || length >= block->size - block->used) {
-        size_t size = length + 1 > BLOCK ? length + 1 : BLOCK;
-        block = malloc(sizeof *block + size);
-        if (!block) return status_memory("the texts of a database");
-        *block = (struct text_block){.next = records->blocks, .size = size};
-        records->blocks = block;
-    }
-    char *to = block->bytes + block->used;
-    memcpy(to, text, length);
-    to[length] = 0;
-    block->used += length + 1;
-    *copy = to;
-    return OK;
-}
-
 static status bad_value(const struct csv *csv, size_t column, const char *what) {
     return status_new(STATUS_DATA, "%s:row %zu: column '%s': %s", csv->path, csv->base.rows,
                       csv_printable(csv, csv->names[column]), what);
 }
 
-/* The value of a column that is used, as text; "": missing. A number need not stay, unless it may be a label. */
+/* The value of a column that is used, as text; "": missing. */
 static status read_value(struct csv *csv, size_t column, const char **text) {
     struct records *records = csv->records;
     sqlite3_stmt *statement = records->statement;
     int at = (int)column, type = sqlite3_column_type(statement, at);
-    const struct role *role = &csv->roles[column];
-    bool stays = role->is_target || (!role->is_weight && column_builder_wants_text(&csv->builders[role->at]));
     *text = "";
     if (type == SQLITE_NULL) return OK;
     if (type == SQLITE_BLOB) return bad_value(csv, column, "a blob is not a number or text");
@@ -232,13 +203,14 @@ static status read_value(struct csv *csv, size_t column, const char **text) {
         snprintf(records->numbers[column], NUMBER, "%lld", (long long)sqlite3_column_int64(statement, at));
     if (type != SQLITE_TEXT) {
         *text = records->numbers[column];
-        return stays ? keep(records, *text, strlen(*text), text) : OK;
+        return OK;
     }
     const char *value = (const char *)sqlite3_column_text(statement, at);
     size_t bytes = (size_t)sqlite3_column_bytes(statement, at);
     if (!value) return status_memory("a text of %s", csv->path);
     if (strlen(value) != bytes) return bad_value(csv, column, "the text contains a NUL character");
-    return keep(records, value, bytes, text);
+    *text = value;
+    return OK;
 }
 
 /* The names of the columns first, then the rows. */
@@ -267,10 +239,6 @@ static void close_records(struct csv *csv) {
     if (!records) return;
     sqlite3_finalize(records->statement);
     sqlite3_close(records->database);
-    for (struct text_block *block = records->blocks, *next; block; block = next) {
-        next = block->next;
-        free(block);
-    }
     free(records);
 }
 

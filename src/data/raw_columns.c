@@ -94,8 +94,8 @@ static bool are_booleans(const struct text_pool *pool) {
 /* ---- the builder ---- */
 
 void column_builder_start(struct column_builder *builder, const char *name, const struct column_rule *rule,
-                          const struct raw_column *known) {
-    *builder = (struct column_builder){.name = name};
+                          const struct raw_column *known, struct arena *arena) {
+    *builder = (struct column_builder){.name = name, .pool.arena = arena};
     if (known) {
         builder->type = known->type;
         builder->date_format = known->date_format;

@@ -43,9 +43,9 @@ struct column_builder {
 };
 
 /* Starts a column whose type is that of [known] (the training file), else of [rule], else inferred; both may be NULL.
- */
+ * Its texts are copied to [arena]. */
 void column_builder_start(struct column_builder *builder, const char *name, const struct column_rule *rule,
-                          const struct raw_column *known);
+                          const struct raw_column *known, struct arena *arena);
 void column_builder_free(struct column_builder *builder);
 
 /* Whether the next value must be passed as text, also if it is a number. */
@@ -53,7 +53,7 @@ static inline bool column_builder_wants_text(const struct column_builder *builde
 /* Adds a number, where text is not wanted. */
 static inline void column_builder_add_number(struct column_builder *builder) { builder->values++; }
 static inline void column_builder_add_missing(struct column_builder *builder) { builder->missing++; }
-/* Adds a text of [row], which must stay valid; *value: a number for column_builder_finish. False: the column holds
+/* Adds a text of [row]; *value: a number for column_builder_finish. False: the column holds
  * numbers, so that a text is an error (column_builder_explain_text). */
 status column_builder_add_text(struct column_builder *builder, const char *text, size_t row, double *value, bool *fits);
 /* Adds what to do about a text in a column of numbers: "; write ...". */

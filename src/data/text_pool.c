@@ -52,7 +52,8 @@ status text_pool_add(struct text_pool *pool, const char *text, size_t row, size_
     if (pool->count == pool->capacity) TRY(grow(pool));
     uint32_t *slot = &pool->slots[slot_of(pool, text)];
     if (!*slot) {
-        pool->items[pool->count++] = (struct pooled_text){text, 0, row};
+        const char *kept = pool->arena ? arena_copy(pool->arena, text) : text;
+        pool->items[pool->count++] = (struct pooled_text){kept, 0, row};
         *slot = (uint32_t)pool->count;
     }
     pool->items[*slot - 1].count++;

@@ -5,22 +5,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/status.h"
 
 struct pooled_text {
-    const char *text; /* not owned */
+    const char *text;
     size_t count, first_row;
 };
 
-/* Zero-initialise. */
+/* Zero-initialise, but [arena]. */
 struct text_pool {
+    struct arena *arena; /* texts are copied to it; NULL: they stay valid */
     struct pooled_text *items;
     size_t count, capacity;
     uint32_t *slots; /* (slot_count) hash table: 1 + index into items; 0: free */
     size_t slot_count;
 };
 
-/* Counts an occurrence of [text], which must stay valid, in [row]: its index. */
+/* Counts an occurrence of [text] in [row]: its index. */
 status text_pool_add(struct text_pool *pool, const char *text, size_t row, size_t *index);
 void text_pool_free(struct text_pool *pool);
 

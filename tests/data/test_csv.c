@@ -113,7 +113,7 @@ END_TEST
 
 /* More rows than a block of the row store has. */
 START_TEST(many_rows) {
-    enum { ROWS = 150000, COLUMNS = 20 };
+    enum { ROWS = 100000, COLUMNS = 21 };
     struct text file = {0};
     struct dataset *dataset;
     float *x;
@@ -135,6 +135,49 @@ START_TEST(many_rows) {
     dataset_close(dataset);
     text_free(&file);
     free(x), free(y);
+    teardown();
+}
+END_TEST
+
+/* Adds rows of quoted labels with line ends, doubled quotes and characters of several bytes, whose lengths differ, so
+ * that every kind of text is cut by the end of some piece of the file. */
+static void add_labels(struct text *out, size_t bytes) {
+    for (unsigned i = 0; out->length < bytes; i++)
+        text_printf(out, "%u.25,\"%.*s\",%s\r\n", i, (int)(i % 11), "aaaaaaaaaaa",
+                    i % 2 ? "\"x \"\"\xe2\x82\xac\"\"\r\n, \"" : "\xc3\xa9");
+}
+
+START_TEST(pieces) {
+    struct text file = {0};
+    struct dataset *dataset;
+    setup();
+    text_add(&file, "a,b,y\n");
+    add_labels(&file, (size_t)5 << 20);
+    size_t lines = (size_t)3 << 20;
+    char *empty = malloc(lines + 1);
+    ck_assert_ptr_nonnull(empty);
+    memset(empty, '\n', lines);
+    empty[lines] = 0;
+    text_add(&file, empty);
+    write_csv(text_string(&file));
+    const char *keys = "columns: {b: {type: category, missing: constant}}";
+    ck_ok(open_yaml(&dataset, true, "{path: %s, %s}", path, keys));
+    struct string_list labels = dataset_labels(dataset);
+    ck_assert_uint_eq(labels.count, 2);
+    ck_assert_str_eq(labels.items[0], "x \"\xe2\x82\xac\"\r\n, ");
+    ck_assert_str_eq(labels.items[1], "\xc3\xa9");
+    size_t rows = dataset_info(dataset)->train_rows;
+    dataset_close(dataset);
+    file.length -= lines; /* then a row that shows that the file is not UTF-8 */
+    text_add(&file, "1,b,\xe9\n");
+    write_csv(text_string(&file));
+    ck_ok(open_yaml(&dataset, true, "{path: %s, %s}", path, keys));
+    ck_assert_uint_eq(dataset_info(dataset)->train_rows, rows + 1);
+    ck_assert_uint_eq(dataset_labels(dataset).count, 3);
+    ck_assert_str_eq(dataset_labels(dataset).items[1], "\xc3\x83\xc2\xa9");
+    dataset_close(dataset);
+    free(empty);
+    text_free(&file);
     teardown();
 }
 END_TEST
@@ -501,5 +544,5 @@ START_TEST(damaged_files) {
 }
 END_TEST
 
-TESTS("csv", reads_values, dialects, plain_numbers, many_rows, encodings, compressed, numbers, text_classes,
+TESTS("csv", reads_values, dialects, plain_numbers, many_rows, pieces, encodings, compressed, numbers, text_classes,
       another_order_is_noted, without_targets, iris, rejects, missing_files, metadata_only, fingerprint, damaged_files)
