@@ -196,6 +196,8 @@ class Comparison:
                     values[-1, :] = shape[-1] - 1
                 elif keys["type"] == "bce_with_logits":
                     values = self.random.integers(0, 2, (rows, *shape)).reshape(rows, -1)
+                elif keys["type"] == "cosine_embedding":
+                    values = 2 * self.random.integers(0, 2, (rows, 1)) - 1
                 else:
                     values = np.abs(self.random.normal(size=(rows, *shape))).astype("<f4").reshape(rows, -1)
                 if target not in targets:

@@ -399,7 +399,7 @@ def weighted_sum(losses, shapes, columns):
             at += math.prod(shape)
             if keys["type"] == "cross_entropy":
                 target = target.long().reshape(len(y), *shape[:-1])
-            else:
+            elif keys["type"] != "cosine_embedding":  # whose target is a single value
                 target = target.reshape(own.shape)
             total = total + keys.get("loss_weight", 1) * loss_function(keys)(own, target)
         return total

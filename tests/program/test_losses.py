@@ -299,6 +299,11 @@ class Shared(Case):
         out, _ = self.run_program("check", "test.yaml")
         self.assertIn("39 parameters in 4 tensors", out)
 
+    def test_the_siamese_config(self):
+        config = program.SOURCE + "/configs/siamese.yaml"
+        self.run_program(config, f"dataset.path={program.SOURCE}/datasets/pairs.h5", "--run-dir", "runs/siamese")
+        self.assertLess(self.events("runs/siamese", "end")[-1]["val_loss"], 0.15)  # 0.5 without learning
+
     def test_initial_weights_are_drawn_once(self):
         text = SIAMESE.split("  layers:")[0] + """  layers:
     - linear: {out: 2, from: left, name: a}
