@@ -9,9 +9,10 @@
 #     scripts/test.sh all                every build with every test, style and tidy
 #
 # A build is tested in build/<name>; the presets are those of CMakePresets.json. asan is AddressSanitizer together with
-# UndefinedBehaviorSanitizer. In `ci` the emulated GPU is tested by release alone, for the time it takes; tsan leaves out
-# the tests with the label fault, which kill processes, and those without threads; clang runs the unit tests. What looks at
-# sources, or asks the same for each key, is for release alone.
+# UndefinedBehaviorSanitizer. In `ci` the emulated GPU is tested by release alone, for the time it takes; tsan runs the
+# tests that use threads, except those with the label fault, which kill processes; asan leaves out what mostly waits for
+# processes, or trains long; clang runs the unit tests. What looks at sources, or asks the same for each key, is for
+# release alone.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -19,7 +20,7 @@ jobs=$(nproc)
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 # where ccache is installed: objects of another checkout serve, too
 emulation=ON # of a GPU
 
-ci=(style release package clang-unit asan-quick tsan-quick tidy)
+ci=(style release package clang-unit asan-quick tsan-quick tidy-quick)
 all=(style release package debug clang asan ubsan tsan tidy)
 
 say() { printf '\n== %s\n' "$*"; }
@@ -40,7 +41,7 @@ run_tests() { # preset [ctest option ...]
         return 1
     }
     say "$preset: tests"
-    ctest --preset "$preset" --parallel "$jobs" --no-tests=error "$@" </dev/null
+    ctest --preset "$preset" --parallel "$((jobs + 1))" --no-tests=error "$@" </dev/null
 }
 
 # ThreadSanitizer of gcc 12 cannot live with the address layout that some kernels choose.
@@ -64,7 +65,17 @@ check_style() {
     scripts/check-commits.sh
 }
 
+# Runs clang-tidy for the files of standard input; further words go to it.
+tidy_files() {
+    xargs --no-run-if-empty --max-args=4 --max-procs="$jobs" clang-tidy -p build/tidy --quiet "$@" >build/tidy.log 2>&1 || {
+        grep -v 'warnings generated' build/tidy.log
+        return 1
+    }
+}
+
+# [quick]: the static analyzer, which takes most of the time, only for files of the last 40 commits.
 check_tidy() {
+    local files recent
     say "tidy: clang-tidy"
     { cmake --preset clang -DDDPTRAIN_TESTS=ON -DDDPTRAIN_EMULATION=OFF && cmake --build --preset clang --target generated_sources; } >build/tidy.log 2>&1 || {
         cat build/tidy.log
@@ -75,11 +86,15 @@ check_tidy() {
     python3 -c 'import json, sys; json.dump(list({c["file"]: c for c in json.load(sys.stdin)}.values()), sys.stdout)' \
         <build/clang/compile_commands.json >build/tidy/compile_commands.json
     # src/export/functions: parts of the files that export writes, no sources of their own
-    tracked 'src/*.c' 'cmd/*.c' 'src/dist/comm/*.cc' | grep -v '^src/export/functions/' |
-        xargs --max-args=4 --max-procs="$jobs" clang-tidy -p build/tidy --quiet >build/tidy.log 2>&1 || {
-        grep -v 'warnings generated' build/tidy.log
-        return 1
-    }
+    files=$(tracked 'src/*.c' 'cmd/*.c' 'src/dist/comm/*.cc' | grep -v '^src/export/functions/')
+    if [ "${1:-}" = quick ]; then
+        recent=$(git log -n 40 --name-only --format= | sort -u | grep -Fxf <(echo "$files") || true)
+        tidy_files <<<"$recent"
+        files=$(grep -Fxvf <(echo "$recent") <<<"$files" || true)
+        tidy_files '--checks=-clang-analyzer-*' <<<"$files"
+    else
+        tidy_files <<<"$files"
+    fi
     echo "no findings"
 }
 
@@ -92,13 +107,17 @@ run() { # word
             ;;
         asan-quick)
             emulation=OFF
-            run_tests asan --exclude-regex '^(program_(configs|typos|layout|sweep_ends|watch|stop|save|export_c|recurrent|in_backward|best|verdicts)|train_config_aliases)$'
+            run_tests asan --exclude-regex '^(program_(configs|typos|layout|processes|sweep_ends|watch|stop|save|export_c|recurrent|in_backward|best|verdicts|init|sample_weights|target_scale)|train_config_aliases)$'
             ;;
         tsan) run_tsan ;;
-        tsan-quick) run_tsan --label-exclude fault --exclude-regex '^(program_(sweep|watch|report|configs|in_backward|bad_configs|verdicts|untrusted_files|export_c|init|recurrent|columns|typos|layout|compare_pytorch)|train_config_aliases|sweep_tpe|base_document|corpus_.*)$' ;;
+        tsan-quick)
+            emulation=OFF
+            run_tsan --label-exclude fault --tests-regex '^(base_(workers|thread|log|io|folder_lock|memory)|checkpoint_.*|data_.*|device_.*|dist_.*|model_.*|program_(batch_norm|data|elastic|embed|files|images|nonfinite|once_per_job|parity.*|pixels|precision|resume|weights|worlds|zero))$'
+            ;;
         package) say "package: Debian package and lintian" && scripts/package.sh ;;
         style) check_style ;;
         tidy) check_tidy ;;
+        tidy-quick) check_tidy quick ;;
     esac
 }
 
@@ -129,7 +148,7 @@ done
 packages="test"
 for word in "${words[@]}"; do
     case "$word" in
-        clang | clang-unit | style | tidy) packages="check" ;;
+        clang | clang-unit | style | tidy | tidy-quick) packages="check" ;;
     esac
 done
 scripts/install-deps.sh "$packages"
