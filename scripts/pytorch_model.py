@@ -198,15 +198,16 @@ def _window(c):
     return [_sizes(c["kernel_size"])], dict(options, ceil_mode=c.get("ceil_mode", False))
 
 
-def _average(c):
+def _average(c, kind=nn.AvgPool2d):
     sizes, options = _window(c)
-    return nn.AvgPool2d(*sizes, count_include_pad=c.get("count_include_pad", True), divisor_override=c.get("divisor_override"),
-                        **options)
+    if c.get("divisor_override"):
+        options["divisor_override"] = c["divisor_override"]
+    return kind(*sizes, count_include_pad=c.get("count_include_pad", True), **options)
 
 
-def _maximum(c):
+def _maximum(c, kind=nn.MaxPool2d):
     sizes, options = _window(c)
-    return nn.MaxPool2d(*sizes, **options)
+    return kind(*sizes, **options)
 
 
 def _batch_norm(shape, c):
@@ -224,6 +225,13 @@ LEAVES = {
     "max_pool2d": (lambda s, c, v: _maximum(c), "kernel_size"),
     "avg_pool2d": (lambda s, c, v: _average(c), "kernel_size"),
     "adaptive_avg_pool2d": (lambda s, c, v: nn.AdaptiveAvgPool2d(_sizes(c["output_size"])), "output_size"),
+    "max_pool1d": (lambda s, c, v: _maximum(c, nn.MaxPool1d), "kernel_size"),
+    "avg_pool1d": (lambda s, c, v: _average(c, nn.AvgPool1d), "kernel_size"),
+    "adaptive_avg_pool1d": (lambda s, c, v: nn.AdaptiveAvgPool1d(c["output_size"]), "output_size"),
+    "adaptive_max_pool1d": (lambda s, c, v: nn.AdaptiveMaxPool1d(c["output_size"]), "output_size"),
+    "adaptive_max_pool2d": (lambda s, c, v: nn.AdaptiveMaxPool2d(_sizes(c["output_size"])), "output_size"),
+    "instance_norm": (lambda s, c, v: (nn.InstanceNorm2d if len(s) == 3 else nn.InstanceNorm1d)(s[0], c.get("eps", 1e-5),
+                                                                                               affine=c.get("affine", False)), None),
     "batch_norm": (lambda s, c, v: _batch_norm(s, c), None),
     "group_norm": (lambda s, c, v: nn.GroupNorm(c["num_groups"], s[0], c.get("eps", 1e-5), c.get("affine", True)),
                    "num_groups"),
@@ -252,7 +260,9 @@ LEAVES = {
     "elu": (lambda s, c, v: nn.ELU(c.get("alpha", 1)), "alpha"),
     "gelu": (lambda s, c, v: nn.GELU(c.get("approximate", "none")), None),
     "leaky_relu": (lambda s, c, v: nn.LeakyReLU(c.get("negative_slope", 0.01)), "negative_slope"),
+    "prelu": (lambda s, c, v: nn.PReLU(c.get("num_parameters", 1), c.get("init", 0.25)), "num_parameters"),
     "softmax": (lambda s, c, v: nn.Softmax(-1), None),
+    "log_softmax": (lambda s, c, v: nn.LogSoftmax(-1), None),
     "dropout": (lambda s, c, v: nn.Dropout(c.get("p", 0.5)), "p"),
     "flatten": (lambda s, c, v: nn.Flatten(), None),
     "slice": (lambda s, c, v: Slice(c.get("dim", 1), c.get("start", 0), c["end"]), None),

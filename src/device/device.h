@@ -140,6 +140,12 @@ struct device_ops {
     /* y (count) = x > 0 ? x : slope x;  dx = x > 0 ? dy : slope dy */
     void (*leaky_relu_forward)(struct device *, float slope, const float *x, float *y, size_t count);
     void (*leaky_relu_backward)(struct device *, float slope, const float *x, const float *dy, float *dx, size_t count);
+    /* y (count) = x > 0 ? x : a x of element i of x with slopes[i % channels]; channels is 1 or divides count.
+     * backward: dx, unless NULL, = x > 0 ? dy : a dy; dslopes += sums of x dy where x <= 0 */
+    void (*prelu_forward)(struct device *, const float *x, const float *slopes, size_t channels, float *y,
+                          size_t count);
+    void (*prelu_backward)(struct device *, const float *x, const float *slopes, size_t channels, const float *dy,
+                           float *dx, float *dslopes, size_t count);
     /* y (count) = x */
     void (*copy)(struct device *, const float *x, float *y, size_t count);
     /* y (count) = a * b; y may be a or b */

@@ -50,7 +50,7 @@ struct convolution_ops {
 
 struct pooling {
     struct image_shape in, out;
-    struct window window;  /* dilation is 1 */
+    struct window window;  /* dilation is 1; is_adaptive: only the size of the largest window */
     bool is_adaptive;      /* window sizes follow from in and out: from floor(o in / out) to ceil((o + 1) in / out) */
     bool excludes_padding; /* an average counts only real elements, else also padding */
     size_t divisor;        /* divides a sum instead; 0: as above */

@@ -46,6 +46,9 @@ struct sequence_ops {
     /* y (rows, size) = softmax of each row */
     void (*softmax_forward)(struct device *, const float *x, float *y, size_t rows, size_t size);
     void (*softmax_backward)(struct device *, const float *y, const float *dy, float *dx, size_t rows, size_t size);
+    /* y (rows, size) = x - log(sum of exp(x)) of each row; dx = dy - exp(y) sum(dy) */
+    void (*log_softmax_forward)(struct device *, const float *x, float *y, size_t rows, size_t size);
+    void (*log_softmax_backward)(struct device *, const float *y, const float *dy, float *dx, size_t rows, size_t size);
     /* y = x (rows, tokens, features), rotated; table (tokens, head_size / 2, 2): cosine and sine of each angle */
     void (*rotate)(struct device *, const struct rotation *, const float *table, const float *x, float *y);
     /* y (positions, 3 heads * head_size): q, and each head of k and v repeated for its group, from x (positions, (heads

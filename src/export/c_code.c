@@ -41,6 +41,7 @@ static const uint64_t calls[C_FUNCTION_COUNT] = {
     [C_layer_norm] = BIT(total),
     [C_rms_norm] = BIT(total),
     [C_softmax] = BIT(bits) | BIT(largest) | BIT(exponential) | BIT(total),
+    [C_log_softmax] = BIT(bits) | BIT(largest) | BIT(exponential) | BIT(total),
     [C_upsample] = BIT(window),
     [C_lstm] = BIT(linear) | BIT(sigmoid) | BIT(hyperbolic_tangent) | TANH,
     [C_gru] = BIT(linear) | BIT(sigmoid) | BIT(hyperbolic_tangent) | TANH,

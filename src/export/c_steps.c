@@ -93,8 +93,9 @@ static void add_convolution_transpose(const struct call *call) {
 
 static void add_max_pool(const struct call *call) {
     const struct pooling *p = &call->op->pooling;
-    text_printf(use(call, C_max_pool), "    max_pool(%s, %s, %s, %s,\n             %s);\n", call->x,
-                image_of_shape(call, &p->in), call->y, image_of_shape(call, &p->out), window_of(call, &p->window));
+    text_printf(use(call, C_max_pool), "    max_pool(%s, %s, %s, %s,\n             %s, %d);\n", call->x,
+                image_of_shape(call, &p->in), call->y, image_of_shape(call, &p->out), window_of(call, &p->window),
+                p->is_adaptive);
 }
 
 static void add_average_pool(const struct call *call) {
@@ -129,6 +130,18 @@ static void add_row_norm(const struct call *call) {
     else
         text_printf(use(call, C_rms_norm), "    rms_norm(%s, %s, %af, %s, %zu, %zu);\n", call->x, w,
                     (double)call->op->eps, call->y, rows, size);
+}
+
+static void add_prelu(const struct call *call) {
+    size_t slopes = call->c->m->model->params.items[call->op->weight].count;
+    text_printf(use(call, C_prelu), "    prelu(%s, %s, %s, %zu, %zu);\n", call->x, plain(call, call->op->weight),
+                call->y, call->layer->in_size, slopes);
+}
+
+static void add_log_softmax(const struct call *call) {
+    size_t size = last(&call->layer->in);
+    text_printf(use(call, C_log_softmax), "    log_softmax(%s, %s, %zu, %zu);\n", call->x, call->y,
+                call->layer->in_size / size, size);
 }
 
 static void add_softmax(const struct call *call) {
@@ -314,6 +327,8 @@ static void (*const writers[OPERATION_KINDS])(const struct call *call) = {
     [OPERATION_LAYER_NORM] = add_row_norm,
     [OPERATION_RMS_NORM] = add_row_norm,
     [OPERATION_SOFTMAX] = add_softmax,
+    [OPERATION_LOG_SOFTMAX] = add_log_softmax,
+    [OPERATION_PRELU] = add_prelu,
     [OPERATION_EMBEDDING] = add_embedding,
     [OPERATION_ADD_POSITIONS] = add_positions,
     [OPERATION_ATTENTION] = add_attention,

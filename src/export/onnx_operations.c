@@ -142,12 +142,37 @@ static size_t pad_after(const struct window *w, int d, size_t in, size_t out) {
     return end > image ? end - image : 0;
 }
 
+/* Adaptive maxima of x along dimension [axis] of a batch: of a slice for each output. */
+static const char *adaptive_max_along(struct onnx_graph *g, const char *x, int64_t axis, size_t in, size_t out) {
+    const char **parts = calloc(out, sizeof *parts);
+    struct text attributes = {0};
+    const char *axes = onnx_numbers(g, (const int64_t[]){axis}, 1);
+    for (size_t o = 0; parts && o < out; o++) {
+        int64_t from = (int64_t)(o * in / out), to = (int64_t)(((o + 1) * in + out - 1) / out);
+        const char *inputs[] = {x, onnx_numbers(g, &from, 1), onnx_numbers(g, &to, 1), axes};
+        parts[o] = onnx_node2(g, "ReduceMax", onnx_node(g, "Slice", inputs, 4, NULL), axes);
+    }
+    onnx_int(&attributes, "axis", axis);
+    const char *y = parts && out > 1 ? onnx_node(g, "Concat", parts, out, &attributes) : parts ? parts[0] : x;
+    if (out == 1) text_free(&attributes);
+    free(parts);
+    return y;
+}
+
+static const char *adaptive_max(const struct call *c) {
+    const struct pooling *p = &c->op->pooling;
+    const char *x = c->x;
+    if (c->layer->in.dims == 3) x = adaptive_max_along(c->g, x, 2, p->in.height, p->out.height);
+    return adaptive_max_along(c->g, x, c->layer->in.dims, p->in.width, p->out.width);
+}
+
 static const char *add_max_pool(const struct call *c) {
     const struct pooling *p = &c->op->pooling;
     struct text attributes = {0};
     size_t after[2] = {pad_after(&p->window, 0, p->in.height, p->out.height),
                        pad_after(&p->window, 1, p->in.width, p->out.width)};
-    add_window(&attributes, &p->window, after, 3);
+    if (p->is_adaptive) return adaptive_max(c);
+    add_window(&attributes, &p->window, after, c->layer->in.dims);
     return onnx_node1(c->g, "MaxPool", c->x, &attributes);
 }
 
@@ -172,15 +197,15 @@ static const char *average_by_matrices(const struct call *c) {
     struct text attributes = {0};
     float *rows = average_matrix(p, 0, p->in.height, p->out.height);
     float *columns = average_matrix(p, 1, p->in.width, p->out.width);
-    const char *h =
-        onnx_tensor(c->g, NULL, ONNX_FLOAT, rows, 2, (const int64_t[]){(int64_t)p->out.height, (int64_t)p->in.height});
+    const char *x = c->x, *h = onnx_tensor(c->g, NULL, ONNX_FLOAT, rows, 2,
+                                           (const int64_t[]){(int64_t)p->out.height, (int64_t)p->in.height});
     const char *w =
         onnx_tensor(c->g, NULL, ONNX_FLOAT, columns, 2, (const int64_t[]){(int64_t)p->out.width, (int64_t)p->in.width});
     free(rows);
     free(columns);
     onnx_ints(&attributes, "perm", (const int64_t[]){1, 0}, 2);
-    return onnx_node2(c->g, "MatMul", onnx_node2(c->g, "MatMul", h, c->x),
-                      onnx_node1(c->g, "Transpose", w, &attributes));
+    if (c->layer->in.dims == 3) x = onnx_node2(c->g, "MatMul", h, x);
+    return onnx_node2(c->g, "MatMul", x, onnx_node1(c->g, "Transpose", w, &attributes));
 }
 
 static const char *add_average_pool(const struct call *c) {
@@ -192,7 +217,7 @@ static const char *add_average_pool(const struct call *c) {
                     pad_after(&p->window, 0, p->in.height, p->out.height) <= p->window.padding[0] &&
                     pad_after(&p->window, 1, p->in.width, p->out.width) <= p->window.padding[1];
     if (!is_plain) return average_by_matrices(c);
-    add_window(&attributes, &p->window, p->window.padding, 3);
+    add_window(&attributes, &p->window, p->window.padding, c->layer->in.dims);
     onnx_int(&attributes, "count_include_pad", !p->excludes_padding);
     return onnx_node1(c->g, "AveragePool", c->x, &attributes);
 }
@@ -275,6 +300,22 @@ static const char *softmax(struct onnx_graph *g, const char *x) {
 }
 
 static const char *add_softmax(const struct call *c) { return softmax(c->g, c->x); }
+
+static const char *add_log_softmax(const struct call *c) {
+    struct text attributes = {0};
+    onnx_int(&attributes, "axis", -1);
+    return onnx_node1(c->g, "LogSoftmax", c->x, &attributes);
+}
+
+/* The slopes of channels get a dimension of 1 for each one after them. */
+static const char *add_prelu(const struct call *c) {
+    const char *slopes = onnx_param(c->g, c->op->weight);
+    if (c->layer->in.dims > 1) {
+        int64_t shape[3] = {-1, 1, 1};
+        slopes = onnx_node2(c->g, "Reshape", slopes, onnx_numbers(c->g, shape, (size_t)c->layer->in.dims));
+    }
+    return onnx_node2(c->g, "PRelu", c->x, slopes);
+}
 
 static const char *add_embedding(const struct call *c) {
     return onnx_node2(c->g, "Gather", onnx_param(c->g, c->op->weight), c->x);
@@ -426,6 +467,8 @@ static const char *(*const writers[OPERATION_KINDS])(const struct call *c) = {
     [OPERATION_LAYER_NORM] = add_layer_norm,
     [OPERATION_RMS_NORM] = add_rms_norm,
     [OPERATION_SOFTMAX] = add_softmax,
+    [OPERATION_LOG_SOFTMAX] = add_log_softmax,
+    [OPERATION_PRELU] = add_prelu,
     [OPERATION_EMBEDDING] = add_embedding,
     [OPERATION_ADD_POSITIONS] = add_positions,
     [OPERATION_ATTENTION] = add_attention,

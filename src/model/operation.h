@@ -16,6 +16,7 @@ enum operation_kind {
     OPERATION_ACTIVATION,     /* function */
     OPERATION_LEAKY_RELU,     /* slope */
     OPERATION_ELU,            /* slope: its alpha */
+    OPERATION_PRELU,          /* weight: a slope, or one for each channel */
     OPERATION_CONVOLUTION,    /* weight, bias; convolution */
     OPERATION_CONV_TRANSPOSE, /* weight, bias; convolution: from the output to the input */
     OPERATION_MAX_POOL,       /* pooling */
@@ -25,6 +26,7 @@ enum operation_kind {
     OPERATION_LAYER_NORM,     /* weight, bias; eps */
     OPERATION_RMS_NORM,       /* weight; eps */
     OPERATION_SOFTMAX,        /* of the last dimension */
+    OPERATION_LOG_SOFTMAX,    /* of the last dimension */
     OPERATION_EMBEDDING,      /* weight */
     OPERATION_ADD_POSITIONS,  /* weight: y[t] = x[t] + weight[t] */
     OPERATION_ATTENTION,      /* weight, bias, out_weight, out_bias: with projections; heads, is_causal */

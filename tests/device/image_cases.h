@@ -24,9 +24,9 @@ static const struct pooling poolings[] = {
 
 /* Adaptive windows; outputs smaller and larger than the image. */
 static const struct pooling adaptive[] = {
-    {.in = {7, 9, 6}, .out = {1, 1, 6}, .is_adaptive = true},
-    {.in = {7, 9, 6}, .out = {3, 4, 6}, .is_adaptive = true},
-    {.in = {3, 2, 65}, .out = {5, 7, 65}, .is_adaptive = true},
+    {.in = {7, 9, 6}, .out = {1, 1, 6}, .window = {.kernel = {7, 9}}, .is_adaptive = true},
+    {.in = {7, 9, 6}, .out = {3, 4, 6}, .window = {.kernel = {3, 3}}, .is_adaptive = true},
+    {.in = {3, 2, 65}, .out = {5, 7, 65}, .window = {.kernel = {2, 2}}, .is_adaptive = true},
 };
 
 /* Multiples of 1/4, so that a window has several maxima; one NaN. */
@@ -41,8 +41,9 @@ static float *coarse_values(size_t count, uint64_t seed) {
 
 static void max_poolings(struct device *d, struct results *r) {
     const struct image_ops *ops = device_ops(d)->image;
-    for (size_t i = 0; i < sizeof poolings / sizeof *poolings; i++) {
-        const struct pooling *p = &poolings[i];
+    size_t windows = sizeof poolings / sizeof *poolings, count = windows + sizeof adaptive / sizeof *adaptive;
+    for (size_t i = 0; i < count; i++) {
+        const struct pooling *p = i < windows ? &poolings[i] : &adaptive[i - windows];
         size_t in = ROWS * elements(&p->in), out = ROWS * elements(&p->out);
         float *x = coarse_values(in, i), *dy = random_values(out, 100 + i), *y = next(r, out);
         uint8_t *index = next_bytes(r, out);
@@ -199,6 +200,7 @@ static void convolve(struct device *d, struct results *r, const struct convoluti
     float *dbias = next_from(r, channels, 5);
     ops->backward(made, x, w, dy, next(r, in), next_from(r, weights, 6), c->has_bias ? dbias : NULL, rows);
     ops->backward(made, x, w, dy, NULL, next_from(r, weights, 7), c->has_bias ? dbias : NULL, rows);
+    ops->backward(made, NULL, w, dy, next(r, in), NULL, NULL, rows);
     ops->destroy(made);
     guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(dy);
 }

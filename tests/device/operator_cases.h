@@ -44,6 +44,11 @@ static void elements(struct device *d, struct results *r) {
     ops->copy(d, x, next(r, N), N);
     ops->leaky_relu_forward(d, 0.1f, x, next(r, N), N);
     ops->leaky_relu_backward(d, 0.1f, x, dy, next(r, N), N);
+    for (size_t channels = 1; channels <= IN; channels += IN - 1) {
+        ops->prelu_forward(d, x, y, channels, next(r, N), N);
+        ops->prelu_backward(d, x, y, channels, dy, next(r, N), next_from(r, channels, 5), N);
+        ops->prelu_backward(d, x, y, channels, dy, NULL, next_from(r, channels, 6), N);
+    }
     ops->image->add_relu(d, x, y, next(r, N), N);
     ops->multiply(d, x, y, next(r, N), N);
     ops->copy_columns(d, x + 3, 10, next_from(r, 7 * ROWS, 4) + 2, 7, ROWS, 5);

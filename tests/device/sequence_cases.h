@@ -142,6 +142,10 @@ static void softmaxes(struct device *d, struct results *r) {
         if (size > 1) x[0] = -INFINITY;
         ops->softmax_forward(d, x, y, rows, size);
         ops->softmax_backward(d, y, dy, next(r, rows * size), rows, size);
+        y = next(r, rows * size);
+        ops->log_softmax_forward(d, x, y, rows, size);
+        if (size > 1) y[0] = -50; /* -INFINITY cannot be compared */
+        ops->log_softmax_backward(d, y, dy, next(r, rows * size), rows, size);
         guarded_free(x), guarded_free(dy);
     }
 }

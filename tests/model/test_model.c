@@ -226,6 +226,13 @@ START_TEST(bad_models) {
              "groups must divide the input's channels (2), got 3");
     rejected("[{conv_transpose2d: {out: 3, kernel_size: 2, output_padding: [1, 1, 1]}}]",
              "output_padding: expected one number or two (height, width), got 3");
+    rejected("[{max_pool1d: 2}]", "needs an input of shape (channels, length), got 4");
+    rejected("[{reshape: [2, 2]}, {max_pool1d: [2, 2]}]", "kernel_size: expected one number, got 2");
+    rejected("[{reshape: [2, 2]}, {adaptive_avg_pool1d: [1, 1]}]", "output_size: expected one number, got 2");
+    rejected("[{linear: 600}, {reshape: [1, 600]}, {adaptive_max_pool1d: 2}]",
+             "a window may have at most 256 elements, got 300");
+    rejected("[instance_norm]", "needs an input of shape (channels, length) or (channels, height, width), got 4");
+    rejected("[{prelu: 3}]", "num_parameters must be 1 or the channels (4), got 3");
     rejected("[{group_norm: 3}]", "num_groups must divide the channels (4), got 3");
     rejected("[{repeat: {times: 0, layers: [relu]}}]", "must be");
     rejected("[{linear: {out: 0}}]", "must be");

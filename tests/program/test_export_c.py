@@ -19,6 +19,9 @@ LAYERS = {
     "more_activations": ((9,), 4, "[{linear: 33}, selu, {linear: 20}, softplus, {linear: 17}, mish, {linear: 16}, elu, {linear: 9}, {elu: 0.3}, {linear: 18}, "
                                 "hardswish, {linear: 5}, hardsigmoid, {linear: 4}, relu6]"),
     "softmax": ((6,), 21, "[{linear: 21}, softmax]"),
+    "log_softmax": ((4, 6), 28, "[{linear: 21}, log_softmax, {linear: 7}, log_softmax, flatten]"),
+    "prelu": ((6,), 5, "[{linear: 9}, prelu, {linear: 5}, {prelu: {num_parameters: 5, init: 0.1}}]"),
+    "prelu_of_channels": ((2, 5, 4), 3, "[{conv2d: {out: 3, kernel_size: 2}}, {prelu: 3}, {conv2d: {out: 4, kernel_size: 2}}, prelu, flatten, {linear: 3}]"),
     "dropout": ((6,), 2, "[{dropout: 0.5}, {linear: 8}, {dropout: 0.1}, relu, {linear: 2}]"),
     "norms": ((10,), 7, "[{linear: 19}, layer_norm, {linear: 18}, {layer_norm: {bias: false}}, {linear: 5}, {layer_norm: {elementwise_affine: false}}, "
                      "{linear: 33}, rms_norm, {linear: 7}, {rms_norm: {elementwise_affine: false, eps: 0.01}}]"),
@@ -37,6 +40,10 @@ LAYERS = {
     "transposed": ((3, 4, 5), 2, "[{conv_transpose2d: {out: 70, kernel_size: 2, stride: 2}}, relu, {conv_transpose2d: {out: 6, kernel_size: [3, 2], "
                                  "stride: [3, 2], padding: [1, 0], output_padding: [2, 1], dilation: [1, 2], groups: 2, bias: false}}, {max_pool2d: 4}, "
                                  "{conv_transpose2d: {out: 5, kernel_size: 1}}, flatten, {linear: 2}]"),
+    "pooled_signal": ((3, 23), 2, "[{max_pool1d: {kernel_size: 3, stride: 2, padding: 1, ceil_mode: true}}, {avg_pool1d: {kernel_size: 2, stride: 1, "
+                                  "padding: 1}}, {instance_norm: {affine: true}}, {adaptive_avg_pool1d: 9}, {avg_pool1d: {kernel_size: 2, ceil_mode: true}}, "
+                                  "{adaptive_max_pool1d: 2}, flatten, {linear: 2}]"),
+    "adaptive_maxima": ((2, 7, 9), 3, "[instance_norm, {adaptive_max_pool2d: [3, 4]}, {adaptive_max_pool2d: 1}, flatten, {linear: 3}]"),
     "signal": ((2, 15), 1, "[{conv1d: {out: 5, kernel_size: 4, stride: 2, padding: 1}}, gelu, batch_norm, {group_norm: {num_groups: 5, affine: false}}, flatten, {linear: 1}]"),
     "resnet": ((3, 8, 8), 4, "[{conv2d: {out: 6, kernel_size: 3, padding: 1}}, {residual: {layers: [batch_norm, relu, {conv2d: {out: 8, kernel_size: 3, stride: 2, padding: 1}}], "
                           "shortcut: [{conv2d: {out: 8, kernel_size: 1, stride: 2}}]}}, relu, {adaptive_avg_pool2d: 1}, flatten, {linear: 4}]"),

@@ -91,7 +91,15 @@ CASES = [
     ("[{conv2d: {out: 3, kernel_size: 2}}, {adaptive_avg_pool2d: {output_size: [2, 3]}}, tanh, {adaptive_avg_pool2d: 1}, flatten, "
      "{linear: 3}]", [2, 6, 5]),
     ("[{conv2d: {out: 2, kernel_size: 1}}, {adaptive_avg_pool2d: [4, 5]}]", [2, 3, 4]),
+    ("[{conv1d: {out: 3, kernel_size: 1}}, {max_pool1d: {kernel_size: 3, stride: 2, padding: 1, ceil_mode: true}}, tanh, "
+     "{avg_pool1d: {kernel_size: 2, stride: 2, padding: 1, count_include_pad: false, ceil_mode: true}}, {max_pool1d: 2}]", [2, 11]),
+    ("[{conv1d: {out: 3, kernel_size: 2}}, {adaptive_max_pool1d: 5}, tanh, {adaptive_avg_pool1d: {output_size: 3}}, {linear: 2}]", [2, 9]),
+    ("[{conv2d: {out: 3, kernel_size: 2}}, relu, {adaptive_max_pool2d: {output_size: [3, 2]}}, {adaptive_max_pool2d: 1}]", [2, 8, 6]),
+    ("[{conv2d: {out: 3, kernel_size: 1}}, {adaptive_max_pool2d: [2, 3]}, flatten, {linear: 3}]", [2, 3, 4]),
     # normalizations
+    ("[{conv2d: {out: 3, kernel_size: 2}}, instance_norm, tanh, {conv2d: {out: 2, kernel_size: 1}}, {instance_norm: {affine: true, eps: 0.1}}]",
+     [2, 4, 5]),
+    ("[{conv1d: {out: 4, kernel_size: 2, bias: false}}, {instance_norm: {affine: true}}, {linear: 3}]", [2, 7]),
     ("[{conv2d: {out: 5, kernel_size: 3, bias: false}}, batch_norm, tanh, {conv2d: {out: 3, kernel_size: 1}}, "
      "{batch_norm: {affine: false}}]", [2, 5, 4]),
     ("[{linear: {out: 7, bias: false}}, {batch_norm: {momentum: 0.3, eps: 0.01, sync: true}}, relu, {linear: 3}]", [6]),
@@ -120,6 +128,9 @@ CASES = [
     ("[{linear: 24}, {rotary_embedding: {heads: 5, head_size: 4}}, {scaled_dot_product_attention: {heads: 4, num_kv_heads: 1}}, "
      "{linear: 3}]", [5, 6]),
     ("[{linear: 12}, {rotary_embedding: {head_size: 6, interleaved: true, base: 100}}, {linear: 3}]", [5, 6]),
+    ("[{linear: 7}, log_softmax, {linear: 3}]", [2, 5]),
+    ("[{linear: 7}, prelu, {linear: 5}, {prelu: {num_parameters: 5, init: 0.1}}, {linear: 3}]", [6]),
+    ("[{conv2d: {out: 3, kernel_size: 2}}, {prelu: 3}, {conv2d: {out: 2, kernel_size: 2}}, prelu]", [2, 4, 5]),
     # recurrent layers
     ("[{linear: 5}, {lstm: {hidden_size: 4}}, {linear: 3}]", [4, 6]),
     ("[{lstm: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last, bias: false}}, {linear: 3}]", [4, 6]),

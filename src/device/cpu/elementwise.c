@@ -113,6 +113,49 @@ void elementwise_leaky_relu_backward(struct device *device, float slope, const f
     parallel_for(count, PARALLEL_FLOATS, leaky_relu_backward_part, &job);
 }
 
+/* ---- prelu: rows of channels, each with its slope ---- */
+
+struct slopes {
+    const float *x, *a, *dy; /* dy NULL: forward */
+    float *to, *sums;        /* sums: (channels) of the slopes' gradients */
+    size_t channels, count;
+};
+
+static void prelu_part(void *context, size_t first, size_t last) {
+    const struct slopes *s = context;
+    for (size_t r = first; r < last; r++)
+        for (size_t j = 0, i = r * s->channels; j < s->channels; j++, i++) {
+            float v = s->dy ? s->dy[i] : s->x[i];
+            s->to[i] = s->x[i] > 0 ? v : s->a[j] * v;
+        }
+}
+
+void elementwise_prelu_forward(struct device *device, const float *x, const float *slopes, size_t channels, float *y,
+                               size_t count) {
+    (void)device;
+    parallel_for(count / channels, parallel_items(channels), prelu_part,
+                 &(struct slopes){.x = x, .a = slopes, .to = y, .channels = channels});
+}
+
+/* The sums of some channels over all rows, in double. */
+static void prelu_sums_part(void *context, size_t first, size_t last) {
+    const struct slopes *s = context;
+    for (size_t j = first; j < last; j++) {
+        double sum = 0;
+        for (size_t i = j; i < s->count; i += s->channels)
+            if (!(s->x[i] > 0)) sum += (double)(s->x[i] * s->dy[i]);
+        s->sums[j] += (float)sum;
+    }
+}
+
+void elementwise_prelu_backward(struct device *device, const float *x, const float *slopes, size_t channels,
+                                const float *dy, float *dx, float *dslopes, size_t count) {
+    struct slopes s = {x, slopes, dy, dx, dslopes, channels, count};
+    (void)device;
+    parallel_for(channels, parallel_items(count / channels), prelu_sums_part, &s);
+    if (dx) parallel_for(count / channels, parallel_items(channels), prelu_part, &s);
+}
+
 /* ---- optimizers ---- */
 
 /* A run of an update, or an average or a clamp of [values]. */

@@ -17,6 +17,11 @@ void elementwise_leaky_relu_forward(struct device *device, float slope, const fl
 void elementwise_leaky_relu_backward(struct device *device, float slope, const float *x, const float *dy, float *dx,
                                      size_t count);
 
+void elementwise_prelu_forward(struct device *device, const float *x, const float *slopes, size_t channels, float *y,
+                               size_t count);
+void elementwise_prelu_backward(struct device *device, const float *x, const float *slopes, size_t channels,
+                                const float *dy, float *dx, float *dslopes, size_t count);
+
 extern const struct optimizer_ops elementwise_optimizer_ops;
 
 #endif

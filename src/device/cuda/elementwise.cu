@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "device/activations.h"
+#include "device/cuda/columns.cuh"
 #include "device/cuda/elements.cuh"
 #include "device/cuda/rows.cuh"
 
@@ -72,6 +73,29 @@ static void leaky_relu_forward(struct device *device, float slope, const float *
     struct gpu_numbers from = c.in(x, count, c.half().x);
     elements(
         &c, count, c.out(y, count, c.half().y), [=] __device__(float v) { return v > 0 ? v : slope * v; }, from);
+}
+
+static void prelu_forward(struct device *device, const float *x, const float *slopes, size_t channels, float *y,
+                          size_t count) {
+    operator_call c(device, "prelu_forward");
+    const float *from = c.in(x, count), *a = c.in(slopes, channels);
+    float *to = c.out(y, count);
+    c.each(count, [=] __device__(size_t i) { to[i] = from[i] > 0 ? from[i] : a[i % channels] * from[i]; });
+}
+
+static void prelu_backward(struct device *device, const float *x, const float *slopes, size_t channels, const float *dy,
+                           float *dx, float *dslopes, size_t count) {
+    operator_call c(device, "prelu_backward");
+    const float *from = c.in(x, count), *a = c.in(slopes, channels), *slope = c.in(dy, count);
+    float *to = c.out(dx, count), *sums = c.inout(dslopes, channels);
+    column_sums<1>(
+        &c, count / channels, channels,
+        [=] __device__(size_t i, size_t j, float *sum) {
+            float v = from[i * channels + j];
+            *sum += v > 0 ? 0 : v * slope[i * channels + j];
+        },
+        [=] __device__(size_t j, const double *sum) { sums[j] += (float)*sum; });
+    if (dx) c.each(count, [=] __device__(size_t i) { to[i] = from[i] > 0 ? slope[i] : a[i % channels] * slope[i]; });
 }
 
 static void leaky_relu_backward(struct device *device, float slope, const float *x, const float *dy, float *dx,
@@ -313,6 +337,8 @@ const struct device_ops gpu_elementwise = {.add = add,
                                            .propagate_nonfinite = propagate_nonfinite,
                                            .leaky_relu_forward = leaky_relu_forward,
                                            .leaky_relu_backward = leaky_relu_backward,
+                                           .prelu_forward = prelu_forward,
+                                           .prelu_backward = prelu_backward,
                                            .copy = copy,
                                            .multiply = multiply,
                                            .copy_columns = copy_columns};

@@ -119,6 +119,68 @@ static void softmax_backward(struct device *device, const float *y, const float 
     rows_start(&c, rows, size, f);
 }
 
+/* A row of all -inf gives NaN, as on the CPU. */
+struct log_softmax_rows {
+    const float *x;
+    float *y;
+    size_t size;
+    bool is_aligned;
+
+    template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
+        const float *from = x + i * size;
+        struct row_softmax s = {-INFINITY, 0};
+        for (size_t j = first; j < size; j += 4 * THREADS) s.take(row_load(from, j, size, is_aligned, -INFINITY));
+        s = row_join<THREADS>(s, row_softmax_join());
+        float shift = logf(s.sum);
+        for (size_t j = first; j < size; j += 4 * THREADS) {
+            float4 v = row_load(from, j, size, is_aligned, 0);
+            row_store(
+                y + i * size, j, size, is_aligned,
+                {v.x - s.largest - shift, v.y - s.largest - shift, v.z - s.largest - shift, v.w - s.largest - shift});
+        }
+    }
+};
+
+static void log_softmax_forward(struct device *device, const float *x, float *y, size_t rows, size_t size) {
+    operator_call c(device, "log_softmax_forward");
+    struct log_softmax_rows f = {c.in(x, rows * size), c.out(y, rows * size), size, false};
+    f.is_aligned = rows_are_aligned(f.x, size) && rows_are_aligned(f.y, size);
+    rows_start(&c, rows, size, f);
+}
+
+/* dx = dy - exp(y) sum(dy) */
+struct log_softmax_input_rows {
+    const float *y, *dy;
+    float *dx;
+    size_t size;
+    bool is_aligned;
+
+    template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
+        const float *output = y + i * size, *slope = dy + i * size;
+        float sum = 0;
+        for (size_t j = first; j < size; j += 4 * THREADS) {
+            float4 g = row_load(slope, j, size, is_aligned, 0);
+            sum += (g.x + g.y) + (g.z + g.w);
+        }
+        sum = row_sum<THREADS>(sum);
+        for (size_t j = first; j < size; j += 4 * THREADS) {
+            float4 p = row_load(output, j, size, is_aligned, 0), g = row_load(slope, j, size, is_aligned, 0);
+            row_store(dx + i * size, j, size, is_aligned,
+                      {g.x - math_exp(p.x) * sum, g.y - math_exp(p.y) * sum, g.z - math_exp(p.z) * sum,
+                       g.w - math_exp(p.w) * sum});
+        }
+    }
+};
+
+static void log_softmax_backward(struct device *device, const float *y, const float *dy, float *dx, size_t rows,
+                                 size_t size) {
+    operator_call c(device, "log_softmax_backward");
+    struct log_softmax_input_rows f = {c.in(y, rows * size), c.in(dy, rows * size), c.out(dx, rows * size), size,
+                                       false};
+    f.is_aligned = rows_are_aligned(f.y, size) && rows_are_aligned(f.dy, size) && rows_are_aligned(f.dx, size);
+    rows_start(&c, rows, size, f);
+}
+
 static void rotate(struct device *device, const struct rotation *rotation, const float *table, const float *x,
                    float *y) {
     operator_call c(device, "rotate");
@@ -157,6 +219,8 @@ const struct sequence_ops gpu_sequences = {.max_head_size = 256,
                                            .sum_rows = sum_rows,
                                            .softmax_forward = softmax_forward,
                                            .softmax_backward = softmax_backward,
+                                           .log_softmax_forward = log_softmax_forward,
+                                           .log_softmax_backward = log_softmax_backward,
                                            .rotate = rotate,
                                            .repeat_heads = repeat_heads,
                                            .sum_heads = sum_heads,

@@ -1,4 +1,5 @@
-/* group_norm: torch.nn.GroupNorm; the first dimension of a row is the channels. */
+/* group_norm and instance_norm: torch.nn.GroupNorm, and InstanceNorm, whose groups are the channels. The first
+ * dimension of a row is the channels. */
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
 
@@ -8,6 +9,21 @@ struct group_norm_config {
     bool affine;
 };
 
+/* [affine_]: the default of the key. */
+#define NORM_ROWS(affine_)                                                                                             \
+    {.key = "eps",                                                                                                     \
+     .type = SCHEMA_REAL,                                                                                              \
+     .offset = offsetof(struct group_norm_config, eps),                                                                \
+     .fallback = "1.0e-5",                                                                                             \
+     .min = 0,                                                                                                         \
+     .max = 1,                                                                                                         \
+     .excludes_min = true,                                                                                             \
+     .doc = "Added to the variance."},                                                                                 \
+    {                                                                                                                  \
+        .key = "affine", .type = SCHEMA_BOOL, .offset = offsetof(struct group_norm_config, affine),                    \
+        .fallback = affine_, .doc = "Whether a learned weight and bias per channel are applied."                       \
+    }
+
 static const struct schema_row rows[] = {
     {.key = "num_groups",
      .type = SCHEMA_INT,
@@ -16,44 +32,45 @@ static const struct schema_row rows[] = {
      .min = 1,
      .max = 1 << 20,
      .doc = "Groups of channels that are normalised together; must divide the channels."},
-    {.key = "eps",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct group_norm_config, eps),
-     .fallback = "1.0e-5",
-     .min = 0,
-     .max = 1,
-     .excludes_min = true,
-     .doc = "Added to the variance."},
-    {.key = "affine",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct group_norm_config, affine),
-     .fallback = "true",
-     .doc = "Whether a learned weight and bias per channel are applied."},
+    NORM_ROWS("true"),
     {0},
 };
+static const struct schema_row instance_rows[] = {NORM_ROWS("false"), {0}};
 
 static const struct schema schema = {.name = "model.layers.group_norm",
                                      .size = sizeof(struct group_norm_config),
                                      .rows = rows,
                                      .shorthand = "num_groups"};
 
+static const struct schema instance_schema = {
+    .name = "model.layers.instance_norm", .size = sizeof(struct group_norm_config), .rows = instance_rows};
+
 static const struct group_norm_config *config_of(const struct layer *layer) { return layer->config; }
+
+static size_t groups_of(const struct layer *layer) {
+    return layer->type == &layer_instance_norm ? (size_t)layer->in.size[0] : (size_t)config_of(layer)->num_groups;
+}
 
 static struct group_norm norm_of(const struct layer *layer) {
     size_t channels = (size_t)layer->in.size[0];
     return (struct group_norm){.channels = channels,
-                               .groups = (size_t)config_of(layer)->num_groups,
+                               .groups = groups_of(layer),
                                .positions = layer->in_size / channels,
                                .eps = (float)config_of(layer)->eps};
 }
 
 static status plan(struct layer *layer, struct planning *planning) {
     const struct group_norm_config *c = config_of(layer);
-    if (layer->in.size[0] % c->num_groups != 0)
-        return status_new(STATUS_USAGE, "num_groups must divide the channels (%lld), got %lld",
-                          (long long)layer->in.size[0], (long long)c->num_groups);
+    size_t groups = groups_of(layer);
+    if (layer->type == &layer_instance_norm && layer->in.dims < 2)
+        return status_new(STATUS_USAGE,
+                          "needs an input of shape (channels, length) or (channels, height, width), got %lld",
+                          (long long)layer->in.size[0]);
+    if ((size_t)layer->in.size[0] % groups != 0)
+        return status_new(STATUS_USAGE, "num_groups must divide the channels (%lld), got %zu",
+                          (long long)layer->in.size[0], groups);
     layer->out = layer->in;
-    layer->saved_size = 2 * (size_t)c->num_groups;
+    layer->saved_size = 2 * groups;
     if (!c->affine) return OK;
     params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 1,
                    layer->in.size);
@@ -95,23 +112,24 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
 
 static void describe(const struct layer *layer, struct operation *to) {
     to->kind = OPERATION_GROUP_NORM;
-    to->groups = (size_t)config_of(layer)->num_groups;
+    to->groups = groups_of(layer);
     to->eps = (float)config_of(layer)->eps;
     if (config_of(layer)->affine) to->weight = layer->first_param, to->bias = layer->first_param + 1;
 }
 
 static bool runs_on(const struct device_ops *ops) { return ops->image->group_norm_forward != NULL; }
 
+/* What both rows have. */
+#define GROUP_NORM                                                                                                     \
+    .order = ORDER_CHANNELS_LAST, .ignores = IGNORES_Y, .runs_on = runs_on, .plan = plan, .init = init,                \
+    .autocast = AUTOCAST_FLOAT32, .forward = forward, .backward = backward, .half = HALF_ALL, .describe = describe
 const struct layer_type layer_group_norm = {
     .variant = {"group_norm", &schema, "Normalises groups of channels of each row (torch.nn.GroupNorm)."},
-    .order = ORDER_CHANNELS_LAST,
-    .ignores = IGNORES_Y,
-    .runs_on = runs_on,
-    .plan = plan,
-    .init = init,
-    .autocast = AUTOCAST_FLOAT32,
-    .forward = forward,
-    .backward = backward,
-    .half = HALF_ALL,
-    .describe = describe,
+    GROUP_NORM,
+};
+const struct layer_type layer_instance_norm = {
+    .variant = {"instance_norm", &instance_schema,
+                "Normalises each channel of each row (torch.nn.InstanceNorm1d, InstanceNorm2d, without running "
+                "statistics)."},
+    GROUP_NORM,
 };

@@ -1,12 +1,12 @@
-/* max_pool2d, avg_pool2d, adaptive_avg_pool2d, as in torch.nn. max_pool2d stores the position of each maximum for
- * backward. */
+/* Maxima and averages of windows over images and signals, as in torch.nn. A signal is an image of height 1. A maximum
+ * stores its position for backward. */
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
 
 struct pool_config {
     struct int_list kernel_size, stride, padding;
     bool ceil_mode, count_include_pad;
-    int64_t divisor_override; /* SCHEMA_NO_INT: none */
+    int64_t divisor_override; /* at most 0: none */
 };
 
 struct adaptive_config {
@@ -30,13 +30,16 @@ struct adaptive_config {
     }
 
 static const struct schema_row max_rows[] = {WINDOW_ROWS, {0}};
+#define COUNT_ROW                                                                                                      \
+    {                                                                                                                  \
+        .key = "count_include_pad", .type = SCHEMA_BOOL, .offset = offsetof(struct pool_config, count_include_pad),    \
+        .fallback = "true",                                                                                            \
+        .doc = "Whether padded zeros count in the average; elements beyond the padding (ceil_mode) never count."       \
+    }
+static const struct schema_row avg1d_rows[] = {WINDOW_ROWS, COUNT_ROW, {0}};
 static const struct schema_row avg_rows[] = {
     WINDOW_ROWS,
-    {.key = "count_include_pad",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct pool_config, count_include_pad),
-     .fallback = "true",
-     .doc = "Whether padded zeros count in the average; elements beyond the padding (ceil_mode) never count."},
+    COUNT_ROW,
     {.key = "divisor_override",
      .type = SCHEMA_INT,
      .offset = offsetof(struct pool_config, divisor_override),
@@ -57,45 +60,93 @@ static const struct schema_row adaptive_rows[] = {
     {0},
 };
 
-static void check_window(void *config, const struct node *where, const char *path, struct problems *problems) {
-    const struct pool_config *c = config;
-    pair_check(&c->kernel_size, "kernel_size", 2, where, path, problems);
-    pair_check(&c->stride, "stride", 2, where, path, problems);
-    pair_check(&c->padding, "padding", 2, where, path, problems);
+static void check_window(const struct pool_config *c, int max, const struct node *where, const char *path,
+                         struct problems *problems) {
+    pair_check(&c->kernel_size, "kernel_size", max, where, path, problems);
+    pair_check(&c->stride, "stride", max, where, path, problems);
+    pair_check(&c->padding, "padding", max, where, path, problems);
 }
 
-static void check_output(void *config, const struct node *where, const char *path, struct problems *problems) {
+static void check_window1d(void *config, const struct node *where, const char *path, struct problems *problems) {
+    check_window(config, 1, where, path, problems);
+}
+static void check_window2d(void *config, const struct node *where, const char *path, struct problems *problems) {
+    check_window(config, 2, where, path, problems);
+}
+
+static void check_output1d(void *config, const struct node *where, const char *path, struct problems *problems) {
+    pair_check(&((const struct adaptive_config *)config)->output_size, "output_size", 1, where, path, problems);
+}
+static void check_output2d(void *config, const struct node *where, const char *path, struct problems *problems) {
     pair_check(&((const struct adaptive_config *)config)->output_size, "output_size", 2, where, path, problems);
 }
 
-#define POOL(name_, rows_)                                                                                             \
-    {                                                                                                                  \
-        .name = name_, .size = sizeof(struct pool_config), .rows = rows_, .shorthand = "kernel_size",                  \
-        .check = check_window                                                                                          \
-    }
-static const struct schema max_schema = POOL("model.layers.max_pool2d", max_rows);
-static const struct schema avg_schema = POOL("model.layers.avg_pool2d", avg_rows);
-static const struct schema adaptive_schema = {.name = "model.layers.adaptive_avg_pool2d",
-                                              .size = sizeof(struct adaptive_config),
-                                              .rows = adaptive_rows,
-                                              .shorthand = "output_size",
-                                              .check = check_output};
+#define WINDOW_SCHEMA(name_, rows_, check_)                                                                            \
+    static const struct schema name_##_schema = {.name = "model.layers." #name_,                                       \
+                                                 .size = sizeof(struct pool_config),                                   \
+                                                 .rows = rows_,                                                        \
+                                                 .shorthand = "kernel_size",                                           \
+                                                 .check = check_}
+#define ADAPTIVE_SCHEMA(name_, check_)                                                                                 \
+    static const struct schema name_##_schema = {.name = "model.layers." #name_,                                       \
+                                                 .size = sizeof(struct adaptive_config),                               \
+                                                 .rows = adaptive_rows,                                                \
+                                                 .shorthand = "output_size",                                           \
+                                                 .check = check_}
+WINDOW_SCHEMA(max_pool1d, max_rows, check_window1d);
+WINDOW_SCHEMA(max_pool2d, max_rows, check_window2d);
+WINDOW_SCHEMA(avg_pool1d, avg1d_rows, check_window1d);
+WINDOW_SCHEMA(avg_pool2d, avg_rows, check_window2d);
+ADAPTIVE_SCHEMA(adaptive_avg_pool1d, check_output1d);
+ADAPTIVE_SCHEMA(adaptive_avg_pool2d, check_output2d);
+ADAPTIVE_SCHEMA(adaptive_max_pool1d, check_output1d);
+ADAPTIVE_SCHEMA(adaptive_max_pool2d, check_output2d);
 
-static bool is_max(const struct layer *layer) { return layer->type == &layer_max_pool2d; }
+static bool is_adaptive(const struct layer *layer) {
+    const struct layer_type *type = layer->type;
+    return type == &layer_adaptive_avg_pool1d || type == &layer_adaptive_avg_pool2d ||
+           type == &layer_adaptive_max_pool1d || type == &layer_adaptive_max_pool2d;
+}
+static bool is_max(const struct layer *layer) {
+    const struct layer_type *type = layer->type;
+    return type == &layer_max_pool1d || type == &layer_max_pool2d || type == &layer_adaptive_max_pool1d ||
+           type == &layer_adaptive_max_pool2d;
+}
+/* Of its input: 2: (channels, length), 3: (channels, height, width). */
+static int dims_of(const struct layer *layer) {
+    const struct layer_type *type = layer->type;
+    return type == &layer_max_pool1d || type == &layer_avg_pool1d || type == &layer_adaptive_avg_pool1d ||
+                   type == &layer_adaptive_max_pool1d
+               ? 2
+               : 3;
+}
+
+/* The size of the largest adaptive window along one dimension: ceil((o + 1) in / out) - floor(o in / out), at most. */
+static size_t largest_window(size_t in, size_t out) {
+    size_t largest = 0;
+    for (size_t o = 0; o < out; o++) {
+        size_t size = ((o + 1) * in + out - 1) / out - o * in / out;
+        if (size > largest) largest = size;
+    }
+    return largest;
+}
 
 static struct pooling pooling_of(const struct layer *layer) {
     struct pooling p = {.in = image_of(&layer->in), .has_relu = layer->has_relu};
     size_t out[2];
-    if (layer->type == &layer_adaptive_avg_pool2d) {
+    int dims = dims_of(layer);
+    if (is_adaptive(layer)) {
         p.is_adaptive = true;
-        pair_of(&((const struct adaptive_config *)layer->config)->output_size, 3, 0, out);
+        pair_of(&((const struct adaptive_config *)layer->config)->output_size, dims, 1, out);
+        p.window.kernel[0] = largest_window(p.in.height, out[0]);
+        p.window.kernel[1] = largest_window(p.in.width, out[1]);
     } else {
         const struct pool_config *c = layer->config;
         p.excludes_padding = !is_max(layer) && !c->count_include_pad;
-        if (!is_max(layer) && c->divisor_override != SCHEMA_NO_INT) p.divisor = (size_t)c->divisor_override;
-        pair_of(&c->kernel_size, 3, 0, p.window.kernel);
-        pair_of(c->stride.items ? &c->stride : &c->kernel_size, 3, 0, p.window.stride);
-        pair_of(&c->padding, 3, 0, p.window.padding);
+        if (!is_max(layer) && c->divisor_override > 0) p.divisor = (size_t)c->divisor_override;
+        pair_of(&c->kernel_size, dims, 1, p.window.kernel);
+        pair_of(c->stride.items ? &c->stride : &c->kernel_size, dims, 1, p.window.stride);
+        pair_of(&c->padding, dims, 0, p.window.padding);
         p.window.dilation[0] = p.window.dilation[1] = 1;
         size_t (*count)(const struct window *, int, size_t) = c->ceil_mode ? window_output_ceil : window_output;
         out[0] = count(&p.window, 0, p.in.height);
@@ -105,26 +156,28 @@ static struct pooling pooling_of(const struct layer *layer) {
     return p;
 }
 
+/* The position of a maximum in its window is stored in one byte. */
+static status check_positions(size_t elements) {
+    if (elements <= POOLING_MAX_WINDOW) return OK;
+    return status_new(STATUS_USAGE, "a window may have at most %d elements, got %zu", POOLING_MAX_WINDOW, elements);
+}
+
 static status check_pooling(const struct layer *layer, const struct pooling *p) {
     const struct window *w = &p->window;
-    if (p->is_adaptive) return OK;
     if (p->out.height == 0 || p->out.width == 0)
         return status_new(STATUS_USAGE, "the window is larger than the padded input (%zu x %zu)",
                           p->in.height + 2 * w->padding[0], p->in.width + 2 * w->padding[1]);
     if (2 * w->padding[0] > w->kernel[0] || 2 * w->padding[1] > w->kernel[1])
         return status_new(STATUS_USAGE, "padding must be at most half the window");
-    if (is_max(layer) && w->kernel[0] * w->kernel[1] > POOLING_MAX_WINDOW)
-        return status_new(STATUS_USAGE, "a window may have at most %d elements, got %zu", POOLING_MAX_WINDOW,
-                          w->kernel[0] * w->kernel[1]);
-    return OK;
+    return is_max(layer) ? check_positions(w->kernel[0] * w->kernel[1]) : OK;
 }
 
 static status plan(struct layer *layer, struct planning *planning) {
     (void)planning;
-    TRY(image_check(layer, 3));
+    TRY(image_check(layer, dims_of(layer)));
     struct pooling p = pooling_of(layer);
     TRY(check_pooling(layer, &p));
-    layer->out = channels_last_shape(3, p.out.channels, p.out.height, p.out.width);
+    layer->out = channels_last_shape(dims_of(layer), p.out.channels, p.out.height, p.out.width);
     if (is_max(layer)) layer->saved_size = (shape_elements(&layer->out) + sizeof(float) - 1) / sizeof(float);
     return OK;
 }
@@ -158,28 +211,36 @@ static void describe(const struct layer *layer, struct operation *to) {
 static bool max_runs_on(const struct device_ops *ops) { return ops->image->max_pool_forward != NULL; }
 static bool avg_runs_on(const struct device_ops *ops) { return ops->image->avg_pool_forward != NULL; }
 
-const struct layer_type layer_max_pool2d = {
-    .variant = {"max_pool2d", &max_schema, "Maximum of each window (torch.nn.MaxPool2d)."},
-    .order = ORDER_CHANNELS_LAST,
-    .relu = RELU_BEFORE,
-    .ignores = IGNORES_X,
-    .runs_on = max_runs_on,
-    .plan = plan,
-    .forward = forward,
-    .backward = backward,
-    .half = HALF_ALL,
-    .describe = describe,
-};
-/* What both rows of averages have. */
+/* What all rows of maxima, and of averages, have. */
+#define MAXIMUM                                                                                                        \
+    .order = ORDER_CHANNELS_LAST, .relu = RELU_BEFORE, .ignores = IGNORES_X, .runs_on = max_runs_on, .plan = plan,     \
+    .forward = forward, .backward = backward, .half = HALF_ALL, .describe = describe
 #define AVERAGE                                                                                                        \
     .order = ORDER_CHANNELS_LAST, .ignores = IGNORES_X_AND_Y, .runs_on = avg_runs_on, .plan = plan,                    \
     .forward = forward, .backward = backward, .half = HALF_ALL, .describe = describe
+const struct layer_type layer_max_pool2d = {
+    .variant = {"max_pool2d", &max_pool2d_schema, "Maximum of each window (torch.nn.MaxPool2d)."}, MAXIMUM};
+const struct layer_type layer_max_pool1d = {
+    .variant = {"max_pool1d", &max_pool1d_schema, "Maximum of each window of (channels, length) (torch.nn.MaxPool1d)."},
+    MAXIMUM};
 const struct layer_type layer_avg_pool2d = {
-    .variant = {"avg_pool2d", &avg_schema, "Average of each window (torch.nn.AvgPool2d)."},
-    AVERAGE,
-};
+    .variant = {"avg_pool2d", &avg_pool2d_schema, "Average of each window (torch.nn.AvgPool2d)."}, AVERAGE};
+const struct layer_type layer_avg_pool1d = {
+    .variant = {"avg_pool1d", &avg_pool1d_schema, "Average of each window of (channels, length) (torch.nn.AvgPool1d)."},
+    AVERAGE};
 const struct layer_type layer_adaptive_avg_pool2d = {
-    .variant = {"adaptive_avg_pool2d", &adaptive_schema,
+    .variant = {"adaptive_avg_pool2d", &adaptive_avg_pool2d_schema,
                 "Averages with an output of the given size (torch.nn.AdaptiveAvgPool2d); 1: one per channel."},
-    AVERAGE,
-};
+    AVERAGE};
+const struct layer_type layer_adaptive_avg_pool1d = {
+    .variant = {"adaptive_avg_pool1d", &adaptive_avg_pool1d_schema,
+                "The same over (channels, length) (torch.nn.AdaptiveAvgPool1d)."},
+    AVERAGE};
+const struct layer_type layer_adaptive_max_pool2d = {
+    .variant = {"adaptive_max_pool2d", &adaptive_max_pool2d_schema,
+                "Maxima with an output of the given size (torch.nn.AdaptiveMaxPool2d); 1: one per channel."},
+    MAXIMUM};
+const struct layer_type layer_adaptive_max_pool1d = {
+    .variant = {"adaptive_max_pool1d", &adaptive_max_pool1d_schema,
+                "The same over (channels, length) (torch.nn.AdaptiveMaxPool1d)."},
+    MAXIMUM};

@@ -114,6 +114,27 @@ static void softmax_backward(struct device *device, const float *restrict y, con
     }
 }
 
+static void log_softmax_forward(struct device *device, const float *restrict x, float *restrict y, size_t rows,
+                                size_t size) {
+    (void)device;
+    for (size_t i = 0; i < rows; i++, x += size, y += size) {
+        float max, shift = logf(IN_SET(exponentials)(x, y, &max, size));
+        for (size_t j = 0; j < size; j++) y[j] = x[j] - max - shift;
+    }
+}
+
+/* dx = dy - exp(y) sum(dy) */
+static void log_softmax_backward(struct device *device, const float *restrict y, const float *restrict dy,
+                                 float *restrict dx, size_t rows, size_t size) {
+    (void)device;
+    for (size_t i = 0; i < rows; i++, y += size, dy += size, dx += size) {
+        float sums[SUMS] = {0};
+        SUM_INTO(sums, size, j, dy[j]);
+        float total = sums_total(sums);
+        for (size_t j = 0; j < size; j++) dx[j] = dy[j] - math_exp(y[j]) * total;
+    }
+}
+
 /* [count] heads of one position in the half-split order, whose loops need no division. */
 static void rotate_halves(const struct rotation *r, const float *restrict table, const float *restrict x,
                           float *restrict y) {
@@ -161,6 +182,8 @@ const struct sequence_ops IN_SET(sequence_ops) = {
     .sum_rows = sum_rows,
     .softmax_forward = softmax_forward,
     .softmax_backward = softmax_backward,
+    .log_softmax_forward = log_softmax_forward,
+    .log_softmax_backward = log_softmax_backward,
     .rotate = rotate,
     .repeat_heads = repeat_heads,
     .sum_heads = sum_heads,

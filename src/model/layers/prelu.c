@@ -1,0 +1,79 @@
+/* prelu: torch.nn.PReLU; the first dimension of a row is the channels. */
+#include "model/layers/images.h"
+#include "model/layers/layers.h"
+
+struct prelu_config {
+    int64_t num_parameters;
+    double init;
+};
+
+static const struct schema_row rows[] = {
+    {.key = "num_parameters",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct prelu_config, num_parameters),
+     .fallback = "1",
+     .min = 1,
+     .max = 1 << 20,
+     .doc = "Learned slopes: 1, or one for each channel."},
+    {.key = "init",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct prelu_config, init),
+     .fallback = "0.25",
+     .min = -INFINITY,
+     .max = INFINITY,
+     .doc = "Initial slope below 0."},
+    {0},
+};
+
+static const struct schema schema = {
+    .name = "model.layers.prelu", .size = sizeof(struct prelu_config), .rows = rows, .shorthand = "num_parameters"};
+
+static const struct prelu_config *config_of(const struct layer *layer) { return layer->config; }
+static size_t slopes_of(const struct layer *layer) { return (size_t)config_of(layer)->num_parameters; }
+
+static status plan(struct layer *layer, struct planning *planning) {
+    const struct prelu_config *c = config_of(layer);
+    if (c->num_parameters != 1 && c->num_parameters != layer->in.size[0])
+        return status_new(STATUS_USAGE, "num_parameters must be 1 or the channels (%lld), got %lld",
+                          (long long)layer->in.size[0], (long long)c->num_parameters);
+    layer->out = layer->in;
+    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 1,
+                   &c->num_parameters);
+    return OK;
+}
+
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    float *slopes = params_value(params, layer->first_param);
+    (void)rng;
+    for (size_t i = 0; i < slopes_of(layer); i++) slopes[i] = (float)config_of(layer)->init;
+}
+
+static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    device_ops(pass->device)
+        ->prelu_forward(pass->device, x, params_value(pass->params, layer->first_param), slopes_of(layer), y,
+                        pass->rows * layer->in_size);
+}
+
+static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx) {
+    (void)y;
+    device_ops(pass->device)
+        ->prelu_backward(pass->device, x, params_value(pass->params, layer->first_param), slopes_of(layer), dy, dx,
+                         params_gradient(pass->params, layer->first_param), pass->rows * layer->in_size);
+}
+
+static void describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_PRELU;
+    to->weight = layer->first_param;
+}
+
+const struct layer_type layer_prelu = {
+    .variant = {"prelu", &schema, "x above 0, else x times a learned slope (torch.nn.PReLU)."},
+    .order = ORDER_CHANNELS_LAST,
+    .ignores = IGNORES_Y,
+    .plan = plan,
+    .init = init,
+    .forward = forward,
+    .backward = backward,
+    .describe = describe,
+};
