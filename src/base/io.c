@@ -49,6 +49,23 @@ status io_open_append(const char *path, int *fd) {
 
 status io_create(const char *path, int *fd) { return open_with(CALL_CREATE, path, O_RDWR | O_CREAT | O_EXCL, fd); }
 
+/* File systems without O_TMPFILE get a name for a moment. */
+status io_create_unnamed(const char *folder, int *fd) {
+    char path[PATH_MAX];
+    *fd = has_fault(CALL_CREATE, folder) ? -1 : open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    bool is_unsupported = *fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL);
+    if (is_unsupported && snprintf(path, sizeof path, "%s/ddptrain-XXXXXX", folder) < (int)sizeof path) {
+        *fd = mkostemp(path, O_CLOEXEC);
+        if (*fd >= 0) unlink(path);
+    }
+    return *fd >= 0 ? OK : status_errno(STATUS_IO, errno, "cannot create a file in '%s'", folder);
+}
+
+const char *io_temporary_folder(void) {
+    const char *folder = getenv("TMPDIR");
+    return folder && *folder ? folder : "/var/tmp";
+}
+
 status io_close(int fd, const char *path) {
     if (fd < 0) return OK;
     bool is_lost = has_fault(CALL_CLOSE, path);

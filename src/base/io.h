@@ -16,6 +16,11 @@ status io_open(const char *path, int *fd);        /* for reading; does not block
 status io_open_append(const char *path, int *fd); /* for appending; created when absent */
 status io_create(const char *path, int *fd);      /* for reading and writing; must not exist */
 
+/* A file without a name in [folder], for reading and writing, which is removed when it is closed. */
+status io_create_unnamed(const char *folder, int *fd);
+/* The folder for large temporary files: TMPDIR, else /var/tmp. */
+const char *io_temporary_folder(void);
+
 /* Takes -1. The descriptor is closed also after a failure (network file systems report lost writes here). */
 status io_close(int fd, const char *path);
 

@@ -201,9 +201,9 @@ static status check_trained(const struct preparation *preparation, const struct 
 }
 
 static status fit_preparation(struct dataset *dataset, const struct dataset_config *config, const double *raw) {
-    const struct source *source = dataset->tables[0].source;
+    struct source *source = dataset->tables[0].source;
     const struct selection *train = &dataset->parts[DATASET_TRAIN].rows;
-    struct fit_rows rows = {raw, train->order, train->first, dataset->info.train_rows};
+    struct fit_rows rows = {raw, dataset->tables[0].source, train->order, train->first, dataset->info.train_rows};
     struct preparation fitted;
     if (config->preparation) {
         TRY(check_trained(config->preparation, source));
@@ -227,11 +227,10 @@ static status prepare(struct dataset *dataset, const struct dataset_config *conf
         double *raw;
         status s = table_read_raw(&dataset->tables[i], &raw);
         if (!s && i == 0) s = fit_preparation(dataset, config, raw);
-        if (!s)
-            s = table_prepare(&dataset->tables[i], &dataset->preparation, raw, config->is_trained,
-                              i == 0 ? config->path : config->validation.path, dataset->arena);
         buffer_free(raw);
         TRY(s);
+        TRY(table_prepare(&dataset->tables[i], &dataset->preparation, config->is_trained,
+                          i == 0 ? config->path : config->validation.path, dataset->arena));
     }
     return OK;
 }

@@ -472,8 +472,8 @@ static const struct schema_row dataset_rows[] = {
      .min = 0,
      .max = 1e9,
      .doc = "Rows are kept in memory when all of them fit in this many MiB per rank (images of bytes as bytes, others "
-            "as float32); otherwise they are read from the file when needed. CSV, text and synthetic rows are always "
-            "kept in memory."},
+            "as float32); otherwise they are read from the file when needed; those of CSV and SQLite, whose numbers "
+            "are kept as float64, from a temporary file. Text and synthetic rows are always kept in memory."},
     {0},
 };
 

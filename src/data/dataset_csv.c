@@ -11,9 +11,14 @@
 
 static size_t values_of(const struct csv *csv) { return csv->base.input_size + csv->base.target_size; }
 
-/* The line number is the last value of a row. */
+/* The line number is the last value of a row; 0: it cannot be read again. */
 static size_t line_of(const struct csv *csv, size_t row) {
-    return (size_t)row_store_at(&csv->store, row)[csv->store.width - 1];
+    const double *values;
+    size_t got;
+    status s = row_store_read((struct row_store *)&csv->store, row, 1, &values, &got);
+    bool is_lost = s != OK;
+    status_free(s);
+    return is_lost ? 0 : (size_t)values[csv->store.width - 1];
 }
 
 static status reject_value(const struct csv *csv, size_t column, const char *text, const char *advice) {
@@ -118,10 +123,13 @@ static status read_rows(struct csv *csv, const struct dataset_config *config, bo
                         const struct csv *train) {
     bool is_row = true;
     csv->store.width = values_of(csv) + (csv->weight_column != NOT_USED) + 1;
+    csv->store.max_bytes = config->cells ? SIZE_MAX : (size_t)config->cache_mb << 20;
     csv->has_labels = train ? train->n_classes > 0 : csv->has_given_classes || may_be_text;
     for (bool has_record = csv->has_no_header; is_row; has_record = false)
         TRY(add_row(csv, config, has_record, &is_row));
     csv->has_labels = csv->has_labels && csv->base.rows > 0;
+    TRY(row_store_finish(&csv->store, csv->path));
+    csv->base.is_small = !csv->store.is_in_file;
     return OK;
 }
 
@@ -371,19 +379,26 @@ static void copy_values(const double *values, double *const *maps, size_t count,
 }
 
 status csv_read_rows(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
-    const struct csv *csv = (struct csv *)source;
+    struct csv *csv = (struct csv *)source;
     size_t size = source->input_size, target_size = source->target_size;
-    for (size_t i = 0; i < count; i++) {
-        const double *row = row_store_at(&csv->store, first + i);
-        if (inputs) copy_values(row, csv->maps, size, inputs + i * size);
-        if (targets) copy_values(row + size, csv->maps + size, target_size, targets + i * target_size);
+    for (size_t done = 0, got; done < count; done += got) {
+        const double *rows;
+        TRY(row_store_read(&csv->store, first + done, count - done, &rows, &got));
+        for (size_t i = done; i < done + got; i++, rows += csv->store.width) {
+            if (inputs) copy_values(rows, csv->maps, size, inputs + i * size);
+            if (targets) copy_values(rows + size, csv->maps + size, target_size, targets + i * target_size);
+        }
     }
     return OK;
 }
 
 status csv_read_weights(struct source *source, size_t first, size_t count, double *weights) {
-    const struct csv *csv = (struct csv *)source;
-    for (size_t i = 0; i < count; i++) weights[i] = row_store_at(&csv->store, first + i)[values_of(csv)];
+    struct csv *csv = (struct csv *)source;
+    for (size_t done = 0, got; done < count; done += got) {
+        const double *rows;
+        TRY(row_store_read(&csv->store, first + done, count - done, &rows, &got));
+        for (size_t i = done; i < done + got; i++, rows += csv->store.width) weights[i] = rows[values_of(csv)];
+    }
     return OK;
 }
 

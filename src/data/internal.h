@@ -256,16 +256,16 @@ void table_free(struct table *table); /* takes a zeroed table */
 /* Allocates the read buffers for the input_size, the target_size and the preparation of the table. */
 status table_alloc_chunk(struct table *table);
 
-/* Reads raw values of all rows: (rows, source->input_size) in *raw, for buffer_free, also after a failure. STATUS_DATA
- * with the place of an infinite one. */
+/* Reads raw values of all rows: (rows, source->input_size) in *raw, for buffer_free, also after a failure; NULL: they
+ * are only checked, because the source is not small. STATUS_DATA with the place of an infinite one. */
 status table_read_raw(struct table *table, double **raw);
 
-/* Before any other rows are read: from now on inputs are the features of [preparation], which is not owned. [raw]: of
- * table_read_raw. STATUS_DATA with the place of the first value that is missing, unknown or not finite and must not be.
- * [is_trained]: the rules are those of a checkpoint, for the message. [path]: of the file, for the note. [arena]: for
- * the maps of categories and the note. */
-status table_prepare(struct table *table, const struct preparation *preparation, const double *raw, bool is_trained,
-                     const char *path, struct arena *arena);
+/* Before any other rows are read: from now on inputs are the features of [preparation], which is not owned. STATUS_DATA
+ * with the place of the first value that is missing, unknown or not finite and must not be. [is_trained]: the rules are
+ * those of a checkpoint, for the message. [path]: of the file, for the note. [arena]: for the maps of categories and
+ * the note. */
+status table_prepare(struct table *table, const struct preparation *preparation, bool is_trained, const char *path,
+                     struct arena *arena);
 
 /* Bytes of memory that the rows need after table_finish. */
 double table_bytes(const struct table *table);

@@ -45,6 +45,8 @@ struct prepared_column {
     size_t first, width;     /* its features: first .. first + width - 1 of a row, with the indicator */
 };
 
+struct source;
+
 struct preparation {
     struct prepared_column *items; /* (count): the inputs, in their order */
     size_t count, features;
@@ -54,7 +56,8 @@ struct preparation {
  * order[0 .. n - 1] (NULL: 0 .. n - 1), with the entries of [rules]; [scale] is dataset.scale. All memory is in
  * [arena]. STATUS_USAGE for a rule that does not fit its column, STATUS_DATA for columns without values. */
 struct fit_rows {
-    const double *raw; /* (rows, columns) */
+    const double *raw;     /* (rows, columns); NULL: read from [source] for each column, in the order of the file */
+    struct source *source; /* its rows have the columns */
     const int64_t *order;
     size_t first, count;
 };

@@ -10,6 +10,8 @@
 #include "data/preparation.h"
 #include "data/select.h"
 
+#define CHUNK_BYTES ((size_t)1 << 20)
+
 /* The training rows of one column. */
 struct values {
     double *present; /* (count) without the missing ones, in the order of the training rows */
@@ -23,6 +25,9 @@ struct fitter {
     enum scale_type scale;
     struct arena *arena;
     struct values values; /* of the current column; its memory is (rows->count) */
+    void *marks;          /* (rows of the source) whether it is a training row; NULL: they are consecutive */
+    double *chunk;        /* (chunk_rows, column_count) read buffer, without rows->raw */
+    size_t chunk_rows;
 };
 
 static status fail(enum status_code code, const char *name, const char *sentence) {
@@ -33,18 +38,46 @@ static status fail(enum status_code code, const char *name, const char *sentence
     return s;
 }
 
-static void gather(struct fitter *fitter, size_t column) {
+static void add_value(struct values *v, double value) {
+    if (isnan(value))
+        v->missing++;
+    else
+        v->present[v->count++] = value;
+}
+
+/* Marks the training rows, if they are not consecutive. */
+static status mark_rows(const struct fit_rows *rows, void **marks) {
+    TRY(rows_alloc(rows->source->rows, 1, "the training rows", marks));
+    for (size_t i = 0; i < rows->count; i++) ((bool *)*marks)[rows->order[rows->first + i]] = true;
+    return OK;
+}
+
+/* Reads the rows of the source to get one column. */
+static status gather_from_source(struct fitter *fitter, size_t column) {
     const struct fit_rows *rows = fitter->rows;
-    struct values *v = &fitter->values;
-    v->count = v->missing = 0;
+    const bool *marks = fitter->marks;
+    size_t total = rows->source->rows, size = fitter->column_count;
+    for (size_t first = 0, count; first < total; first += count) {
+        count = total - first < fitter->chunk_rows ? total - first : fitter->chunk_rows;
+        TRY(rows->source->format->read(rows->source, first, count, fitter->chunk, NULL));
+        for (size_t i = 0; i < count; i++) {
+            bool is_training =
+                marks ? marks[first + i] : first + i >= rows->first && first + i - rows->first < rows->count;
+            if (is_training) add_value(&fitter->values, fitter->chunk[i * size + column]);
+        }
+    }
+    return OK;
+}
+
+static status gather(struct fitter *fitter, size_t column) {
+    const struct fit_rows *rows = fitter->rows;
+    fitter->values.count = fitter->values.missing = 0;
+    if (!rows->raw) return gather_from_source(fitter, column);
     for (size_t i = 0; i < rows->count; i++) {
         size_t row = rows->order ? (size_t)rows->order[rows->first + i] : rows->first + i;
-        double value = rows->raw[row * fitter->column_count + column];
-        if (isnan(value))
-            v->missing++;
-        else
-            v->present[v->count++] = value;
+        add_value(&fitter->values, rows->raw[row * fitter->column_count + column]);
     }
+    return OK;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -138,7 +171,7 @@ static status fit_date(struct fitter *fitter, const struct column_rule *rule, si
             out->fill[part] = rule->fill ? date_part_of(constant, out->parts[part]) : 0;
             continue;
         }
-        gather(fitter, column);
+        TRY(gather(fitter, column));
         for (size_t i = 0; i < v->count; i++) v->present[i] = date_part_of(v->present[i], out->parts[part]);
         out->fill[part] = fill_of(out->missing, v);
     }
@@ -205,7 +238,7 @@ static status fit_column(struct fitter *fitter, const struct section_list *rules
     const struct column_rule *rule = column_rule_find(rules, raw->name);
     if (!rule) rule = &none;
     TRY(check_type(raw, rule));
-    gather(fitter, column);
+    TRY(gather(fitter, column));
     out->name = arena_copy(fitter->arena, raw->name);
     out->type = raw->type;
     out->missing = (enum missing_rule)rule->missing;
@@ -217,17 +250,29 @@ static status fit_column(struct fitter *fitter, const struct section_list *rules
     return raw->type == COLUMN_DATE ? fit_date(fitter, rule, column, out) : fit_number(fitter, rule, out);
 }
 
+/* Allocates the values of a column, and what reading them from the source needs. */
+static status allocate(struct fitter *fitter) {
+    void *present, *chunk;
+    const struct fit_rows *rows = fitter->rows;
+    TRY(rows_alloc(rows->count, sizeof(double), "the values of a column", &present));
+    fitter->values.present = present;
+    if (rows->raw) return OK;
+    fitter->chunk_rows = CHUNK_BYTES / sizeof(double) / (fitter->column_count + 1) + 1;
+    TRY(rows_alloc(fitter->chunk_rows, fitter->column_count * sizeof(double), "rows of the dataset", &chunk));
+    fitter->chunk = chunk;
+    return rows->order ? mark_rows(rows, &fitter->marks) : OK;
+}
+
 status preparation_fit(const struct raw_column *columns, size_t count, const struct fit_rows *rows,
                        const struct section_list *rules, enum scale_type scale, struct arena *arena,
                        struct preparation *out) {
     struct fitter fitter = {.columns = columns, .rows = rows, .column_count = count, .scale = scale, .arena = arena};
-    void *present;
-    TRY(rows_alloc(rows->count, sizeof(double), "the values of a column", &present));
-    fitter.values.present = present;
     *out = (struct preparation){.items = arena_alloc(arena, (count + 1) * sizeof *out->items), .count = count};
-    status s = OK;
+    status s = allocate(&fitter);
     for (size_t i = 0; !s && i < count; i++) s = fit_column(&fitter, rules, i, &out->items[i]);
-    buffer_free(present);
+    buffer_free(fitter.values.present);
+    buffer_free(fitter.chunk);
+    buffer_free(fitter.marks);
     preparation_number_features(out);
     return s;
 }

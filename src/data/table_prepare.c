@@ -13,25 +13,42 @@ static status reject(const struct table *table, size_t row, size_t column, const
     return s;
 }
 
-/* NaN is a missing value. */
-static status check_finite(const struct table *table, const double *raw) {
+/* Rows first .. first + count - 1; NaN is a missing value. */
+static status check_finite(const struct table *table, const double *raw, size_t first, size_t count) {
     size_t size = table->source->input_size;
-    for (size_t i = 0; i < table->rows * size; i++)
+    for (size_t i = 0; i < count * size; i++)
         if (isinf(raw[i]))
-            return reject(table, i / size, i % size,
+            return reject(table, first + i / size, i % size,
                           raw[i] > 0 ? "Inf is not a finite number; remove the row or replace the value"
                                      : "-Inf is not a finite number; remove the row or replace the value");
     return OK;
 }
 
+/* The rows of a read buffer. */
+static size_t rows_at(const struct table *table, size_t row) {
+    size_t count = ((size_t)1 << 17) / (table->source->input_size + 1) + 1;
+    return table->rows - row < count ? table->rows - row : count;
+}
+
 status table_read_raw(struct table *table, double **raw) {
     size_t size = table->source->input_size;
+    bool is_kept = table->source->is_small;
     void *memory;
     *raw = NULL;
-    TRY(rows_alloc(table->rows, size * sizeof(double), "the columns of the dataset", &memory));
-    *raw = memory;
-    TRY(table->source->format->read(table->source, 0, table->rows, *raw, NULL));
-    return check_finite(table, *raw);
+    TRY(rows_alloc(is_kept ? table->rows : rows_at(table, 0), size * sizeof(double), "the columns of the dataset",
+                   &memory));
+    status s = OK;
+    for (size_t row = 0, count; !s && row < table->rows; row += count) {
+        count = rows_at(table, row);
+        double *rows = (double *)memory + (is_kept ? row * size : 0);
+        s = table->source->format->read(table->source, row, count, rows, NULL);
+        if (!s) s = check_finite(table, rows, row, count);
+    }
+    if (is_kept)
+        *raw = memory;
+    else
+        buffer_free(memory);
+    return s;
 }
 
 /* Adds the other columns with missing values and without a rule. */
@@ -85,37 +102,59 @@ static status check_value(const struct table *table, size_t row, size_t column, 
     return OK;
 }
 
-/* Adds "column 'a': 3 values ..." for a column with unknown categories; [path]: before the first. */
-static void note_unknown(const struct table *table, size_t column, const double *raw, const char *path,
-                         struct text *note) {
-    size_t count = 0, first = 0, size = table->source->input_size;
-    const int64_t *map = table->maps[column];
-    for (size_t row = 0; map && row < table->rows; row++) {
-        double value = raw[row * size + column];
-        if (isnan(value) || map[(size_t)value] >= 0) continue;
-        if (count++ == 0) first = (size_t)value;
+/* The unknown categories of a column. */
+struct unknown {
+    size_t count, first; /* first: the text of the first one */
+};
+
+static void count_unknown(const struct table *table, const double *row, struct unknown *unknown) {
+    for (size_t column = 0; column < table->source->input_size; column++) {
+        const int64_t *map = table->maps[column];
+        if (!map || isnan(row[column]) || map[(size_t)row[column]] >= 0) continue;
+        if (unknown[column].count++ == 0) unknown[column].first = (size_t)row[column];
     }
+}
+
+/* Adds "column 'a': 3 values ..." for a column with unknown categories; [path]: before the first. */
+static void note_unknown(const struct table *table, size_t column, const struct unknown *unknown, const char *path,
+                         struct text *note) {
+    size_t count = unknown->count;
     if (count == 0 || note->length > 400) return;
     text_printf(note, "%s%s column '", note->length ? ";" : path, note->length ? "" : ":");
     text_add_value(note, table->source->columns[column].name, TEXT_MAX_NAME);
     text_printf(note, "': %zu value%s %s no category of the training rows, such as '", count, text_plural(count, "s"),
                 count == 1 ? "is" : "are");
-    text_add_value(note, table->source->columns[column].texts.items[first], TEXT_MAX_NAME);
+    text_add_value(note, table->source->columns[column].texts.items[unknown->first], TEXT_MAX_NAME);
     text_add(note, "'");
 }
 
-status table_prepare(struct table *table, const struct preparation *preparation, const double *raw, bool is_trained,
-                     const char *path, struct arena *arena) {
+static status check_rows(struct table *table, bool is_trained, struct unknown *unknown) {
     size_t size = table->source->input_size;
+    for (size_t first = 0, count; first < table->rows; first += count) {
+        count = table->rows - first < table->chunk_rows ? table->rows - first : table->chunk_rows;
+        TRY(table->source->format->read(table->source, first, count, table->raw, NULL));
+        for (size_t i = 0; i < count; i++) {
+            const double *row = table->raw + i * size;
+            for (size_t column = 0; column < size; column++)
+                TRY(check_value(table, first + i, column, row[column], is_trained));
+            count_unknown(table, row, unknown);
+        }
+    }
+    return OK;
+}
+
+status table_prepare(struct table *table, const struct preparation *preparation, bool is_trained, const char *path,
+                     struct arena *arena) {
+    size_t size = table->source->input_size;
+    struct unknown *unknown = arena_alloc(arena, (size + 1) * sizeof *unknown);
     struct text note = {0};
     table->preparation = preparation;
     table->maps = preparation_map(preparation, table->source->columns, arena);
-    for (size_t row = 0; row < table->rows; row++)
-        for (size_t column = 0; column < size; column++)
-            TRY(check_value(table, row, column, raw[row * size + column], is_trained));
-    for (size_t column = 0; column < size; column++) note_unknown(table, column, raw, path, &note);
+    table->input_size = preparation->features;
+    TRY(table_alloc_chunk(table));
+    TRY(check_rows(table, is_trained, unknown));
+    for (size_t column = 0; column < size; column++) note_unknown(table, column, &unknown[column], path, &note);
     if (note.length) table->note = arena_copy(arena, text_string(&note));
     text_free(&note);
-    table->input_size = preparation->features;
-    return table_alloc_chunk(table);
+    return OK;
 }

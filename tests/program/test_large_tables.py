@@ -1,0 +1,86 @@
+"""Tables that are larger than the memory. ctest-labels: dist"""
+import os
+import resource
+import unittest
+
+import program
+from program import OK, SANITIZER
+
+CONFIG = """
+dataset: {path: table.csv, split: {test: 0.1, seed: 1}%s}
+sampler: {batch_size: 1024}
+model: {layers: [{linear: 1}]}
+loss: mse
+optimizer: {type: sgd, lr: 0.00001}
+train: {epochs: 1}
+"""
+COLUMNS = ", columns: {c0: {missing: median}, c1: {missing: mean}, c2: {type: category, missing: most_frequent}, c3: {type: category}}"
+LIMIT, ROWS = 52 << 20, 260000
+
+
+def write_table(path, rows, names=4):
+    """Rows of 4 special columns and 60 numbers; with 0 the special ones are numbers, too."""
+    lines = []
+    for i in range(500):
+        numbers = [str((i * 37 + k * 11) % 101 / 8) for k in range(64)]
+        if names:
+            numbers[:4] = ["" if i % 9 == 4 else numbers[0], "" if i % 7 == 3 else numbers[1], ["red", "blue", ""][i % 3], f"kind {i % 5}"]
+        lines.append(",".join(numbers) + f",{i % 10}\n")
+    block = "".join(lines)
+    with open(path, "w") as f:
+        f.write(",".join(f"c{k}" for k in range(64)) + ",y\n")
+        for _ in range(rows // 500):
+            f.write(block)
+
+
+class LargeTables(program.Case):
+    def table(self, rows, names):
+        write_table(os.path.join(self.folder, "table.csv"), rows, names)
+        return COLUMNS if names else ""
+
+    def train(self, keys, run, *arguments):
+        self.write("test.yaml", CONFIG % keys)
+        self.run_program("test.yaml", "--quiet", "--run-dir", run, *arguments)
+
+    def limited(self, what, size, *arguments):
+        """(exit code, stderr) of a run with a limit of the system."""
+        p = self.start("test.yaml", "--quiet", *arguments, preexec_fn=lambda: resource.setrlimit(what, (size, size)))
+        _, err = p.communicate(timeout=120)
+        return p.returncode, err
+
+    def test_the_same_numbers_from_memory_and_file(self):
+        for names in (0, 4):
+            keys = self.table(20000, names)
+            self.train(keys, f"memory{names}")
+            self.train(keys + ", cache_mb: 1", f"file{names}")
+            self.train(keys + ", cache_mb: 1", f"two{names}", "--nproc", 2)
+            self.assertEqual(self.sha(f"memory{names}"), self.sha(f"file{names}"))
+            fingerprints = [self.events("start", run)[0]["dataset_fingerprint"] for run in (f"memory{names}", f"file{names}", f"two{names}")]
+            self.assertEqual(len(set(fingerprints)), 1)
+
+    @unittest.skipIf(SANITIZER, "a sanitizer needs more memory")
+    def test_a_table_larger_than_the_memory(self):
+        keys = self.table(ROWS, 4)
+        self.assertGreater(ROWS * 65 * 8, 2.4 * LIMIT)
+        self.write("test.yaml", CONFIG % (keys + ", cache_mb: 2"))
+        code, err = self.limited(resource.RLIMIT_DATA, LIMIT)
+        self.assertEqual(code, OK, err)
+        self.assertEqual(self.events("end")[-1]["samples"], ROWS * 9 // 10)
+
+    def test_no_folder_for_the_rows(self):
+        self.table(20000, 0)
+        self.write("test.yaml", CONFIG % ", cache_mb: 1")
+        _, err = self.run_program("test.yaml", code=74, env={"TMPDIR": "/nowhere"})
+        self.assertRegex(err, "table.csv: its rows need more than dataset.cache_mb and are kept in a temporary file in /nowhere "
+                                   ".*: cannot create a file in '/nowhere': No such file")
+
+    def test_no_space_for_the_rows(self):
+        self.table(20000, 0)
+        self.write("test.yaml", CONFIG % ", cache_mb: 1")
+        code, err = self.limited(resource.RLIMIT_FSIZE, 2 << 20)
+        self.assertEqual(code, 74)
+        self.assertRegex(err, "table.csv: its rows need more than dataset.cache_mb .*: File too large")
+
+
+if __name__ == "__main__":
+    program.main()
