@@ -14,9 +14,14 @@ struct random_crop_config {
     int64_t padding; /* pixels on each side; 0: no crop */
 };
 
+struct random_resized_crop_config {
+    struct real_list scale, ratio; /* two numbers each; scale of none: no crop */
+};
+
 /* `augment:` */
 struct augment_config {
     struct random_crop_config random_crop;
+    struct random_resized_crop_config random_resized_crop;
     double horizontal_flip; /* probability; 0: never */
     int64_t seed;
 };
@@ -25,13 +30,26 @@ extern const struct schema augment_schema;
 struct augment {
     struct augment_config config;
     size_t channels, height, width;
-    float *fill; /* (channels) value of the padding: a black pixel after scaling */
+    float *fill;               /* (channels) value of the padding: a black pixel after scaling */
+    bool is_resized;           /* random_resized_crop is given */
+    double scale[2], ratio[2]; /* of it */
 };
 
 bool augment_is_on(const struct augment_config *config);
 
 /* Changes image (channels, height, width) of [row] in [epoch] in place; [scratch] is a workspace of the same size.
- * torchvision's RandomCrop((height, width), padding), then RandomHorizontalFlip(p), with other random numbers. */
+ * torchvision's RandomCrop((height, width), padding) or RandomResizedCrop((height, width), scale, ratio), then
+ * RandomHorizontalFlip(p), with other random numbers. */
 void augment_image(const struct augment *augment, int64_t epoch, int64_t row, float *image, float *scratch);
+
+/* The window that random_resized_crop cuts out of the image of [row] in [epoch]. */
+struct augment_window {
+    size_t top, left, height, width;
+};
+struct augment_window augment_draw_window(const struct augment *augment, int64_t epoch, int64_t row);
+
+/* Resizes the window of from (channels, height, width) to the whole image: to. Bilinear, as PyTorch's interpolate with
+ * align_corners=False; a window is never larger than the image. */
+void augment_resize(const struct augment *augment, const struct augment_window *window, const float *from, float *to);
 
 #endif

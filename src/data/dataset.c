@@ -328,6 +328,12 @@ static status prepare_augment(struct dataset *dataset, const struct augment_conf
                                 .height = (size_t)source->input_shape[1],
                                 .width = (size_t)source->input_shape[2],
                                 .fill = fill};
+    const struct random_resized_crop_config *crop = &config->random_resized_crop;
+    augment->is_resized = crop->scale.count == 2;
+    for (size_t i = 0; i < 2 && augment->is_resized; i++) {
+        augment->scale[i] = crop->scale.items[i];
+        augment->ratio[i] = crop->ratio.items[i];
+    }
     for (size_t c = 0; c < augment->channels; c++) augment->fill[c] = scaled_black(source, &dataset->scaler, c);
     return OK;
 }

@@ -94,6 +94,90 @@ START_TEST(flip_alone_and_nothing) {
 }
 END_TEST
 
+static void read_numbers(const json_t *array, double *out) {
+    for (size_t i = 0; i < json_array_size(array); i++) out[i] = json_number_value(json_array_get(array, i));
+}
+
+/* The windows of torchvision give its images. */
+START_TEST(resizes_as_torchvision) {
+    json_t *root = vectors_load("windows"), *c;
+    size_t i;
+    const struct augment augment = {.channels = 2, .height = 6, .width = 7};
+    json_array_foreach(json_object_get(root, "resized"), i, c) {
+        double numbers[84], expected[84], at[4];
+        float image[84], out[84];
+        ck_assert_uint_eq(json_array_size(json_object_get(c, "image")), 84);
+        read_numbers(json_object_get(c, "image"), numbers);
+        read_numbers(json_object_get(c, "resized"), expected);
+        read_numbers(json_object_get(c, "window"), at);
+        for (int k = 0; k < 84; k++) image[k] = (float)numbers[k];
+        const struct augment_window window = {(size_t)at[0], (size_t)at[1], (size_t)at[2], (size_t)at[3]};
+        augment_resize(&augment, &window, image, out);
+        for (int k = 0; k < 84; k++) ck_assert_double_le(fabs(out[k] - expected[k]), 1e-6 * (1 + expected[k]));
+    }
+    ck_assert_uint_eq(i, 5);
+    json_decref(root);
+}
+END_TEST
+
+/* Means and deviations of the windows agree with those of as many draws of torchvision. */
+START_TEST(draws_windows_as_torchvision) {
+    enum { DRAWS = 100000 };
+    json_t *root = vectors_load("windows"), *c;
+    size_t i;
+    json_array_foreach(json_object_get(root, "drawn"), i, c) {
+        double size[2], mean[4], deviation[4], sum[4] = {0}, squares[4] = {0};
+        struct augment augment = {.config = {.seed = 5}};
+        read_numbers(json_object_get(c, "size"), size);
+        read_numbers(json_object_get(c, "scale"), augment.scale);
+        read_numbers(json_object_get(c, "ratio"), augment.ratio);
+        read_numbers(json_object_get(c, "mean"), mean);
+        read_numbers(json_object_get(c, "deviation"), deviation);
+        augment.height = (size_t)size[0], augment.width = (size_t)size[1];
+        for (int64_t row = 0; row < DRAWS; row++) {
+            struct augment_window w = augment_draw_window(&augment, row % 3, row);
+            const double drawn[] = {(double)w.top, (double)w.left, (double)w.height, (double)w.width};
+            ck_assert(w.height > 0 && w.width > 0 && w.top + w.height <= augment.height &&
+                      w.left + w.width <= augment.width);
+            for (int k = 0; k < 4; k++) sum[k] += drawn[k], squares[k] += drawn[k] * drawn[k];
+        }
+        for (int k = 0; k < 4; k++) {
+            double m = sum[k] / DRAWS, error = deviation[k] * sqrt(2.0 / DRAWS);
+            double d = sqrt(fmax(squares[k] / DRAWS - m * m, 0));
+            ck_assert_msg(fabs(m - mean[k]) <= 4.5 * error + 1e-9, "case %zu, %d: mean %g, not %g", i, k, m, mean[k]);
+            ck_assert_msg(fabs(d - deviation[k]) <= 0.02 * deviation[k] + 1e-4, "case %zu, %d: deviation %g, not %g", i,
+                          k, d, deviation[k]);
+        }
+    }
+    ck_assert_uint_eq(i, 4);
+    json_decref(root);
+}
+END_TEST
+
+/* An image is a window of its row and epoch, resized, and perhaps flipped. */
+START_TEST(crops_and_flips) {
+    float fill[CHANNELS] = {0}, scratch[SIZE], from[SIZE], to[SIZE], expected[SIZE];
+    struct augment augment = {.config = {.horizontal_flip = 0.5, .seed = 3}, CHANNELS, HEIGHT, WIDTH, fill};
+    augment.is_resized = true;
+    augment.scale[0] = 0.1, augment.scale[1] = augment.ratio[0] = 0.9, augment.ratio[1] = 1.5;
+    for (int i = 0; i < SIZE; i++) from[i] = (float)(i * i);
+    int flips = 0, changes = 0;
+    for (int64_t row = 0; row < 200; row++) {
+        struct augment_window window = augment_draw_window(&augment, 2, row);
+        memcpy(to, from, sizeof to);
+        augment_image(&augment, 2, row, to, scratch);
+        augment_resize(&augment, &window, from, expected);
+        bool is_flipped = memcmp(to, expected, sizeof to) != 0;
+        ck_assert(is_change(expected, to, 0, 0, is_flipped, 0));
+        flips += is_flipped;
+        changes += memcmp(to, from, sizeof to) != 0;
+    }
+    ck_assert_int_gt(flips, 60);
+    ck_assert_int_lt(flips, 140);
+    ck_assert_int_gt(changes, 190);
+}
+END_TEST
+
 static struct dataset *open_images(const char *keys) {
     struct dataset *dataset;
     ck_ok(open_yaml(&dataset, true, "{path: %s, %s}", path, keys));
@@ -238,5 +322,5 @@ START_TEST(weighted_rows) {
 }
 END_TEST
 
-TESTS("augment", draws_every_change, flip_alone_and_nothing, depends_on_epoch_and_row_only, validation_rows_stay,
-      is_for_images, weighted_rows)
+TESTS("augment", draws_every_change, flip_alone_and_nothing, resizes_as_torchvision, draws_windows_as_torchvision,
+      crops_and_flips, depends_on_epoch_and_row_only, validation_rows_stay, is_for_images, weighted_rows)
