@@ -198,6 +198,23 @@ def _window(c):
     return [_sizes(c["kernel_size"])], dict(options, ceil_mode=c.get("ceil_mode", False))
 
 
+class PatchEmbedding(nn.Conv2d):
+    def __init__(self, channels, features, size, bias):
+        super().__init__(channels, features, size, size, bias=bias)
+
+    def forward(self, x):
+        return super().forward(x).flatten(2).transpose(1, 2)
+
+
+class ClassToken(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(features))
+
+    def forward(self, x):
+        return torch.cat([self.weight.expand(len(x), 1, -1), x], 1)
+
+
 def _average(c, kind=nn.AvgPool2d):
     sizes, options = _window(c)
     if c.get("divisor_override"):
@@ -260,6 +277,8 @@ LEAVES = {
     "elu": (lambda s, c, v: nn.ELU(c.get("alpha", 1)), "alpha"),
     "gelu": (lambda s, c, v: nn.GELU(c.get("approximate", "none")), None),
     "leaky_relu": (lambda s, c, v: nn.LeakyReLU(c.get("negative_slope", 0.01)), "negative_slope"),
+    "patch_embedding": (lambda s, c, v: PatchEmbedding(s[0], c["embed_dim"], _sizes(c["patch_size"]), c.get("bias", True)), None),
+    "class_token": (lambda s, c, v: ClassToken(s[1]), None),
     "prelu": (lambda s, c, v: nn.PReLU(c.get("num_parameters", 1), c.get("init", 0.25)), "num_parameters"),
     "softmax": (lambda s, c, v: nn.Softmax(-1), None),
     "log_softmax": (lambda s, c, v: nn.LogSoftmax(-1), None),

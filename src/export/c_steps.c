@@ -144,6 +144,14 @@ static void add_log_softmax(const struct call *call) {
                 call->layer->in_size / size, size);
 }
 
+static void add_class_token(const struct call *call) {
+    size_t size = last(&call->layer->in);
+    text_printf(&call->c->steps, "    memcpy(%s, %s, %zu * sizeof *%s);\n", call->y, plain(call, call->op->weight),
+                size, call->y);
+    text_printf(&call->c->steps, "    memcpy(%s + %zu, %s, %zu * sizeof *%s);\n", call->y, size, call->x,
+                call->layer->in_size, call->y);
+}
+
 static void add_softmax(const struct call *call) {
     size_t size = last(&call->layer->in);
     text_printf(use(call, C_softmax), "    softmax(%s, %s, %zu, %zu);\n", call->x, call->y, call->layer->in_size / size,
@@ -330,6 +338,7 @@ static void (*const writers[OPERATION_KINDS])(const struct call *call) = {
     [OPERATION_LOG_SOFTMAX] = add_log_softmax,
     [OPERATION_PRELU] = add_prelu,
     [OPERATION_EMBEDDING] = add_embedding,
+    [OPERATION_CLASS_TOKEN] = add_class_token,
     [OPERATION_ADD_POSITIONS] = add_positions,
     [OPERATION_ATTENTION] = add_attention,
     [OPERATION_ATTENTION_CORE] = add_attention_core,

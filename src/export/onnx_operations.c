@@ -118,8 +118,12 @@ static const char *convolution(const struct call *c, const char *type, struct te
 }
 
 static const char *add_convolution(const struct call *c) {
-    struct text attributes = {0};
-    return convolution(c, "Conv", &attributes);
+    struct text attributes = {0}, order = {0};
+    const char *y = convolution(c, "Conv", &attributes);
+    if (c->layer->out.dims == c->layer->in.dims) return y;
+    onnx_ints(&order, "perm", (const int64_t[]){0, 2, 1}, 3); /* patch_embedding: a sequence of pixels */
+    return onnx_node1(c->g, "Transpose",
+                      onnx_node2(c->g, "Reshape", y, onnx_numbers(c->g, (const int64_t[]){0, 0, -1}, 3)), &order);
 }
 
 /* What a stride leaves open of the output's size. */
@@ -321,6 +325,20 @@ static const char *add_embedding(const struct call *c) {
     return onnx_node2(c->g, "Gather", onnx_param(c->g, c->op->weight), c->x);
 }
 
+/* The token is repeated for each row of the batch. */
+static const char *add_class_token(const struct call *c) {
+    struct text first = {0}, axis = {0}, second = {0};
+    onnx_int(&first, "start", 0);
+    onnx_int(&first, "end", 1);
+    onnx_int(&axis, "axis", 0);
+    onnx_int(&second, "axis", 1);
+    const char *batch = onnx_node1(c->g, "Shape", c->x, &first);
+    const char *sizes[] = {batch, onnx_numbers(c->g, (const int64_t[]){1, last(&c->layer->in)}, 2)};
+    const char *shape = onnx_node(c->g, "Concat", sizes, 2, &axis);
+    const char *parts[] = {onnx_node2(c->g, "Expand", onnx_param(c->g, c->op->weight), shape), c->x};
+    return onnx_node(c->g, "Concat", parts, 2, &second);
+}
+
 static const char *add_positions(const struct call *c) {
     const int64_t *shape = c->layer->in.size; /* the first of the weight's rows */
     bool are_all = c->g->m->model->params.items[c->op->weight].shape[0] == shape[0];
@@ -470,6 +488,7 @@ static const char *(*const writers[OPERATION_KINDS])(const struct call *c) = {
     [OPERATION_LOG_SOFTMAX] = add_log_softmax,
     [OPERATION_PRELU] = add_prelu,
     [OPERATION_EMBEDDING] = add_embedding,
+    [OPERATION_CLASS_TOKEN] = add_class_token,
     [OPERATION_ADD_POSITIONS] = add_positions,
     [OPERATION_ATTENTION] = add_attention,
     [OPERATION_ATTENTION_CORE] = add_core,

@@ -28,6 +28,7 @@ enum operation_kind {
     OPERATION_SOFTMAX,        /* of the last dimension */
     OPERATION_LOG_SOFTMAX,    /* of the last dimension */
     OPERATION_EMBEDDING,      /* weight */
+    OPERATION_CLASS_TOKEN,    /* weight: a position before those of x */
     OPERATION_ADD_POSITIONS,  /* weight: y[t] = x[t] + weight[t] */
     OPERATION_ATTENTION,      /* weight, bias, out_weight, out_bias: with projections; heads, is_causal */
     OPERATION_ATTENTION_CORE, /* heads, kv_heads, is_causal: of queries, keys and values */

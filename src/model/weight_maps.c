@@ -57,7 +57,7 @@ static const struct ready_rule bert[] = {
 };
 
 static const struct ready_rule vit[] = {
-    {"embeddings.cls_token", {"class_token", "reshape"}},
+    {"embeddings.cls_token", {"class_token.weight", "reshape"}},
     {"embeddings.position_embeddings", {"position_embeddings.weight", "reshape"}},
     {"embeddings.patch_embeddings.projection.*", {"patch_embedding.*"}},
     {"encoder.layer.*.layernorm_before.*", {"layer.*.norm_before.*"}},

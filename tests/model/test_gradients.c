@@ -260,6 +260,8 @@ static const struct {
      {2, 6, 4}},
     {"log_softmax", "[{linear: 7}, log_softmax, {linear: 3}]", 2, {2, 5}},
     {"prelu", "[{linear: 7}, prelu, {linear: 5}, {prelu: {num_parameters: 5, init: 0.1}}, {linear: 3}]", 1, {6}},
+    {"patch_embedding", "[{patch_embedding: {embed_dim: 6, patch_size: [2, 3]}}, tanh, {linear: 3}]", 3, {3, 4, 6}},
+    {"class_token", "[{linear: 5}, class_token, tanh, {linear: 3}]", 2, {4, 6}},
     {"max_pool1d",
      "[{conv1d: {out: 3, kernel_size: 1}}, {max_pool1d: {kernel_size: 3, stride: 2, padding: 1}}, flatten, {linear: "
      "3}]",

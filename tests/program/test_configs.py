@@ -23,6 +23,8 @@ OVERRIDES = {
     "cifar_resnet18": ["train.epochs=1", f"sampler.batch_size={IMAGES // 4}", "dataset.path=images.h5", "dataset.validation=images.h5"],
     "cifar_densenet": ["train.epochs=1", f"sampler.batch_size={IMAGES // 4}", "dataset.path=images.h5", "dataset.validation=images.h5",
                        *(f"model.layers.{i}.repeat.times=2" for i in (1, 3, 5)), "model.layers.2.sequential.layers.2.conv2d.out=24"],
+    "vit_tiny": ["train.epochs=1", f"sampler.batch_size={IMAGES // 4}", "schedule.warmup=0", "dataset.path=images.h5", "dataset.validation=images.h5",
+                 "model.layers.3.repeat.times=1"],
     "gpt2_124m": ["train.device=cpu", "train.precision=float32", "train.epochs=null", "train.steps=3", "train.accumulate=2", "schedule.warmup=1", "sampler.batch_size=2",
                   "dataset.path=tokens.bin", "dataset.validation=tokens.bin", "dataset.tokens.block_size=16", "dataset.tokens.vocabulary=65",
                   "model.layers.2.repeat.times=1", "model.layers.4.linear.out=65"],

@@ -19,6 +19,8 @@ LAYERS = {
     "more_activations": ((9,), 4, "[{linear: 33}, selu, {linear: 20}, softplus, {linear: 17}, mish, {linear: 16}, elu, {linear: 9}, {elu: 0.3}, {linear: 18}, "
                                 "hardswish, {linear: 5}, hardsigmoid, {linear: 4}, relu6]"),
     "softmax": ((6,), 21, "[{linear: 21}, softmax]"),
+    "patches": ((3, 6, 4), 3, "[{patch_embedding: {embed_dim: 8, patch_size: [3, 2]}}, class_token, positional_embedding, {residual: [layer_norm, "
+                              "{attention: {heads: 2}}]}, {slice: {end: 1}}, flatten, {linear: 3}]"),
     "log_softmax": ((4, 6), 28, "[{linear: 21}, log_softmax, {linear: 7}, log_softmax, flatten]"),
     "prelu": ((6,), 5, "[{linear: 9}, prelu, {linear: 5}, {prelu: {num_parameters: 5, init: 0.1}}]"),
     "prelu_of_channels": ((2, 5, 4), 3, "[{conv2d: {out: 3, kernel_size: 2}}, {prelu: 3}, {conv2d: {out: 4, kernel_size: 2}}, prelu, flatten, {linear: 3}]"),

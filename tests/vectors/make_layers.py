@@ -131,6 +131,8 @@ CASES = [
     ("[{linear: 7}, log_softmax, {linear: 3}]", [2, 5]),
     ("[{linear: 7}, prelu, {linear: 5}, {prelu: {num_parameters: 5, init: 0.1}}, {linear: 3}]", [6]),
     ("[{conv2d: {out: 3, kernel_size: 2}}, {prelu: 3}, {conv2d: {out: 2, kernel_size: 2}}, prelu]", [2, 4, 5]),
+    ("[{patch_embedding: {embed_dim: 6, patch_size: [2, 3]}}, class_token, positional_embedding, {linear: 3}]", [3, 4, 6]),
+    ("[{patch_embedding: {embed_dim: 5, patch_size: 2, bias: false}}, class_token, {slice: {end: 1}}, flatten, {linear: 3}]", [2, 4, 4]),
     # recurrent layers
     ("[{linear: 5}, {lstm: {hidden_size: 4}}, {linear: 3}]", [4, 6]),
     ("[{lstm: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last, bias: false}}, {linear: 3}]", [4, 6]),

@@ -51,17 +51,8 @@ write("llama", LlamaForCausalLM(LlamaConfig(**sizes, num_key_value_heads=2, max_
 write("bert", BertForMaskedLM(BertConfig(**sizes, max_position_embeddings=8)), tokens, lambda m, x: m(x).logits)
 
 
-def vit(model, embeddings):
-    """From the class token and patches on: the layers before have no counterpart in a config."""
-    pixels = torch.randn(2, 3, 8, 8)
-    e = model.vit.embeddings
-    inputs = torch.cat([e.cls_token.expand(2, -1, -1), e.patch_embeddings(pixels)], 1)
-    embeddings.copy_(inputs)
-    return model(pixels).logits
-
-
 write("vit", ViTForImageClassification(ViTConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24,
-                                                 image_size=8, patch_size=4, num_labels=3)), torch.zeros(2, 5, 16), vit)
+                                                 image_size=8, patch_size=4, num_labels=3)), torch.randn(2, 3, 8, 8), lambda m, x: m(x).logits)
 
 
 class Narrow(torchvision.models.ResNet):

@@ -1,5 +1,5 @@
-/* conv2d, conv1d: torch.nn.Conv2d and Conv1d, zero padding. A signal is an image of height 1. The device prepares each
- * convolution once, when memory is allocated. */
+/* conv2d, conv1d: torch.nn.Conv2d and Conv1d, zero padding; patch_embedding: a conv2d whose pixels become a sequence. A
+ * signal is an image of height 1. The device prepares each convolution once, when memory is allocated. */
 #include "model/layers/convolution.h"
 #include "model/init.h"
 #include "model/layers/images.h"
@@ -29,19 +29,51 @@ static void check_conv1d(void *config, const struct node *where, const char *pat
     convolution_check(config, 1, where, path, problems);
 }
 
+static void check_patches(void *config, const struct node *where, const char *path, struct problems *problems) {
+    pair_check(&((struct convolution_config *)config)->kernel_size, "patch_size", 2, where, path, problems);
+}
+
 static const struct schema conv2d_schema = {
     .name = "model.layers.conv2d", .size = sizeof(struct convolution_config), .rows = rows, .check = check_conv2d};
 static const struct schema conv1d_schema = {
     .name = "model.layers.conv1d", .size = sizeof(struct convolution_config), .rows = rows, .check = check_conv1d};
 
 struct window convolution_window(const struct convolution_config *c, int dims) {
-    struct window w;
+    struct window w = {.padding = {0, 0}, .dilation = {1, 1}};
     pair_of(&c->kernel_size, dims, 1, w.kernel);
-    pair_of(&c->stride, dims, 1, w.stride);
-    pair_of(&c->padding, dims, 0, w.padding);
-    pair_of(&c->dilation, dims, 1, w.dilation);
+    pair_of(c->stride.items ? &c->stride : &c->kernel_size, dims, 1, w.stride);
+    if (c->padding.items) pair_of(&c->padding, dims, 0, w.padding);
+    if (c->dilation.items) pair_of(&c->dilation, dims, 1, w.dilation);
     return w;
 }
+
+/* The patches are windows without overlap. */
+static const struct schema_row patch_rows[] = {
+    {.key = "embed_dim",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct convolution_config, out),
+     .flags = SCHEMA_REQUIRED,
+     .min = 1,
+     .max = 1 << 20,
+     .doc = "Features of a patch."},
+    {.key = "patch_size",
+     .type = SCHEMA_INT_LIST,
+     .offset = offsetof(struct convolution_config, kernel_size),
+     .flags = SCHEMA_REQUIRED,
+     .min = 1,
+     .max = 4096,
+     .doc = "Size of a patch: one number, or [height, width]; must divide the image's."},
+    {.key = "bias",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct convolution_config, bias),
+     .fallback = "true",
+     .doc = "Whether a bias is added."},
+    {0},
+};
+static const struct schema patch_schema = {.name = "model.layers.patch_embedding",
+                                           .size = sizeof(struct convolution_config),
+                                           .rows = patch_rows,
+                                           .check = check_patches};
 
 static const struct convolution_config *config_of(const struct layer *layer) { return layer->config; }
 
@@ -49,7 +81,7 @@ static struct convolution convolution_of(const struct layer *layer) {
     const struct convolution_config *c = config_of(layer);
     struct convolution v = {.in = image_of(&layer->in),
                             .window = convolution_window(c, layer->in.dims),
-                            .groups = (size_t)c->groups,
+                            .groups = c->groups ? (size_t)c->groups : 1,
                             .has_bias = c->bias,
                             .has_relu = layer->has_relu};
     v.out = (struct image_shape){window_output(&v.window, 0, v.in.height), window_output(&v.window, 1, v.in.width),
@@ -86,12 +118,24 @@ void convolution_init(const struct layer *layer, const struct params *params, st
         init_fan_in_uniform(rng, params_drawn(params, first + 1), params->items[first + 1].count, fan_in(c));
 }
 
+/* Images whose channels are innermost are sequences of patches. */
+static status plan_patches(struct layer *layer, const struct convolution *c, struct planning *planning) {
+    const size_t *size = c->window.kernel;
+    if (c->in.height % size[0] != 0 || c->in.width % size[1] != 0)
+        return status_new(STATUS_USAGE, "patch_size must divide the image (%zu x %zu), got %zu x %zu", c->in.height,
+                          c->in.width, size[0], size[1]);
+    layer->out = (struct shape){.dims = 2, .size = {(int64_t)(c->out.height * c->out.width), (int64_t)c->out.channels}};
+    convolution_declare(layer, planning, c, c->out.channels);
+    return OK;
+}
+
 static status plan(struct layer *layer, struct planning *planning) {
-    TRY(image_check(layer, layer->type == &layer_conv2d ? 3 : 2));
+    TRY(image_check(layer, layer->type == &layer_conv1d ? 2 : 3));
     struct convolution c = convolution_of(layer);
     if (c.in.channels % c.groups != 0)
         return status_new(STATUS_USAGE, "groups must divide the input's channels (%zu), got %zu", c.in.channels,
                           c.groups);
+    if (layer->type == &layer_patch_embedding) return plan_patches(layer, &c, planning);
     if (c.out.height == 0 || c.out.width == 0)
         return status_new(STATUS_USAGE, "the kernel is larger than the padded input (%zu x %zu)",
                           c.in.height + 2 * c.window.padding[0], c.in.width + 2 * c.window.padding[1]);
@@ -162,5 +206,12 @@ const struct layer_type layer_conv2d = {
 };
 const struct layer_type layer_conv1d = {
     .variant = {"conv1d", &conv1d_schema, "Convolution over (channels, length) (torch.nn.Conv1d)."},
+    CONVOLUTION,
+};
+const struct layer_type layer_patch_embedding = {
+    .variant = {"patch_embedding", &patch_schema,
+                "(channels, height, width) as (patches, embed_dim), row by row: each patch without overlap through one "
+                "linear layer, as in a vision transformer (a torch.nn.Conv2d whose stride is its kernel_size, "
+                "flatten(2) and transpose)."},
     CONVOLUTION,
 };

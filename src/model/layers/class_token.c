@@ -1,0 +1,61 @@
+/* class_token: a learned position before the others, from whose output a vision transformer classifies. */
+#include "model/layers/layers.h"
+
+static size_t features(const struct layer *layer) { return (size_t)layer->in.size[1]; }
+
+static status plan(struct layer *layer, struct planning *planning) {
+    if (layer->in.dims != 2) {
+        struct text shape = {0};
+        shape_print(&layer->in, &shape);
+        status s = status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", text_string(&shape));
+        text_free(&shape);
+        return s;
+    }
+    layer->out = layer->in;
+    layer->out.size[0]++;
+    layer->saved_size = features(layer);
+    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 1,
+                   &layer->in.size[1]);
+    return OK;
+}
+
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    (void)rng;
+    memset(params_value(params, layer->first_param), 0, features(layer) * sizeof(float));
+}
+
+static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    const struct device_ops *ops = device_ops(pass->device);
+    size_t size = features(layer);
+    ops->copy_columns(pass->device, params_value(pass->params, layer->first_param), 0, y, layer->out_size, pass->rows,
+                      size);
+    ops->copy_columns(pass->device, x, layer->in_size, y + size, layer->out_size, pass->rows, layer->in_size);
+}
+
+static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx) {
+    const struct device_ops *ops = device_ops(pass->device);
+    size_t size = features(layer);
+    (void)x, (void)y;
+    ops->copy_columns(pass->device, dy, layer->out_size, layer->saved, size, pass->rows, size);
+    ops->sequence->sum_rows(pass->device, layer->saved, params_gradient(pass->params, layer->first_param), pass->rows,
+                            size);
+    if (dx) ops->copy_columns(pass->device, dy + size, layer->out_size, dx, layer->in_size, pass->rows, layer->in_size);
+}
+
+static void describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_CLASS_TOKEN;
+    to->weight = layer->first_param;
+}
+
+const struct layer_type layer_class_token = {
+    .variant = {"class_token", NULL,
+                "(positions, features) with a learned position before the first, zeros at first (class_token of "
+                "torchvision.models.VisionTransformer)."},
+    .ignores = IGNORES_X_AND_Y,
+    .plan = plan,
+    .init = init,
+    .forward = forward,
+    .backward = backward,
+    .describe = describe,
+};
