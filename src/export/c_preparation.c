@@ -135,6 +135,8 @@ static void add_column(struct c_file *c, size_t index, const char *type, struct 
     else
         text_printf(out, "    is_missing = isnan(row->%s) != 0;\n", field);
     if (column->missing == MISSING_ERROR) text_add(out, "    if (is_missing) return 3;\n");
+    if (column->type == COLUMN_NUMBER || column->type == COLUMN_BOOLEAN)
+        text_printf(out, "    if (isinf(row->%s)) return 6;\n", field);
     if (column->type == COLUMN_CATEGORY)
         add_category(column, field, index, type, out);
     else if (column->type == COLUMN_DATE)

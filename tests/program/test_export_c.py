@@ -288,8 +288,9 @@ class ExportC(program.Case):
                 got, codes = self.run_table(library, header, rows)
                 self.assertEqual(set(codes), {0})
                 self.compare(got, expected, f"{compiler} {scale}")
-            wrong = [dict(rows[1], When="2001-02-30"), dict(rows[1], **{"b c": ""}), dict(rows[1], flag=""), dict(rows[1], **{"b c": "new"})]
-            self.assertEqual(self.run_table(library, header, wrong)[1], [5, 3, 3, 0 if unknown == "ignore" else 4])
+            wrong = [dict(rows[1], When="2001-02-30"), dict(rows[1], **{"b c": ""}), dict(rows[1], flag=""), dict(rows[1], **{"b c": "new"}),
+                     dict(rows[1], **{"0.weight": "-inf"}), dict(rows[1], **{"0.weight": "1e999"})]
+            self.assertEqual(self.run_table(library, header, wrong)[1], [5, 3, 3, 0 if unknown == "ignore" else 4, 6, 6])
             if unknown == "error":
                 continue
             new = [dict(rows[1], **{"b c": "new", "double": "77", "EOF": "new", "When": "20240229T23:59:59Z"}), dict(rows[2], When="0001/01/01"), dict(rows[3], double="3.0")]
