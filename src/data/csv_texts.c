@@ -117,6 +117,41 @@ status csv_texts_open(const char *path, const struct string_list *others, const 
     return s;
 }
 
+/* Reads records that are in memory: text. */
+static status read_text(struct csv_texts *t, const char *path, const struct text *text, size_t rows) {
+    void *memory;
+    struct csv_reader reader;
+    t->parts = arena_alloc(t->arena, 2 * sizeof *t->parts);
+    t->part_count = 1;
+    TRY(rows_alloc(text->length + CSV_PADDING, 1, path, &memory));
+    t->parts[0].text = memory;
+    memcpy(memory, text_string(text), text->length);
+    TRY(csv_start(&reader, path, memory, text->length));
+    status s = read_records(t, &t->parts[0], &reader);
+    csv_free(&reader);
+    return s ? s : find_columns(t, path, rows);
+}
+
+status csv_texts_of(const struct dataset_config *config, bool is_validation, size_t rows, struct csv_texts **out) {
+    const char *path = is_validation ? config->validation.path : config->path;
+    const struct dataset_format *format = dataset_format_of(config, path);
+    struct text text = {0};
+    if (!format || !format->add_records)
+        return csv_texts_open(path, dataset_others(config, is_validation), &config->csv, rows, out);
+    struct csv_texts *t = calloc(1, sizeof *t);
+    *out = NULL;
+    if (!t) return status_memory("the texts of %s", path);
+    t->arena = arena_create();
+    status s = format->add_records(config, is_validation, &text);
+    if (!s) s = read_text(t, path, &text, rows);
+    text_free(&text);
+    if (s)
+        csv_texts_close(t);
+    else
+        *out = t;
+    return s;
+}
+
 void csv_texts_close(struct csv_texts *texts) {
     if (!texts) return;
     for (size_t i = 0; i < texts->part_count; i++) buffer_free(texts->parts[i].text);

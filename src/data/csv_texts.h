@@ -8,6 +8,7 @@
 #include "data/csv_dialect.h"
 
 struct csv_texts;
+struct dataset_config;
 
 /* Reads the files of [path] and [others] (file_list_expand), from which a dataset has read [rows] rows. With one record
  * more than rows for each file the first ones are headers, and the columns are those of the first file, found by name
@@ -15,6 +16,9 @@ struct csv_texts;
  * number of rows or a file is damaged. */
 status csv_texts_open(const char *path, const struct string_list *others, const struct csv_config *dialect, size_t rows,
                       struct csv_texts **out);
+/* The same for the rows of a dataset of CSV files or of a format with add_records; [is_validation]: of its validation
+ * files. */
+status csv_texts_of(const struct dataset_config *config, bool is_validation, size_t rows, struct csv_texts **out);
 void csv_texts_close(struct csv_texts *texts); /* takes NULL */
 
 /* The names of the columns; owned by [texts]. */

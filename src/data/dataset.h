@@ -159,8 +159,8 @@ status dataset_inspect(const char *path, struct text *out);
 /* Whether the extension of [path] is that of a format. */
 bool dataset_knows_extension(const char *path);
 
-/* Whether the rows are those of a CSV file. */
-bool dataset_is_csv(const struct dataset_config *config);
+/* Whether the rows have columns of texts: csv_texts_of. */
+bool dataset_has_texts(const struct dataset_config *config);
 
 enum input_kind {
     INPUT_VALUES, /* float32 */

@@ -8,6 +8,7 @@
 
 #include "base/io.h"
 #include "data/csv_source.h"
+#include "data/csv_texts.h"
 
 #define MAX_VALUE (16 << 20) /* bytes of a text, as of a record of CSV */
 #define NUMBER 32            /* bytes of a number as text */
@@ -252,6 +253,54 @@ static status open_sqlite(const struct dataset_config *config, const char *path,
     return csv_open(&dataset_sqlite, &input, records, config, path, wants_classes, train, out);
 }
 
+/* ---- all columns as CSV ---- */
+
+static status add_cell(const struct csv *csv, int column, struct text *out) {
+    sqlite3_stmt *statement = ((struct records *)csv->records)->statement;
+    int type = sqlite3_column_type(statement, column);
+    if (column > 0) text_add(out, ",");
+    if (type == SQLITE_FLOAT)
+        text_add_double(out, sqlite3_column_double(statement, column));
+    else if (type == SQLITE_INTEGER)
+        text_printf(out, "%lld", (long long)sqlite3_column_int64(statement, column));
+    else if (type == SQLITE_TEXT) {
+        const char *value = (const char *)sqlite3_column_text(statement, column);
+        if (!value) return status_memory("a text of %s", csv->path);
+        csv_add_field(out, value);
+    } else if (sqlite3_column_count(statement) == 1)
+        text_add(out, "\"\""); /* an empty line would be none */
+    return OK;
+}
+
+static status add_rows(struct csv *csv, const struct dataset_config *config, bool is_validation, struct text *out) {
+    struct records *records = csv->records;
+    TRY(start_query(csv, config, is_validation));
+    int columns = sqlite3_column_count(records->statement), result;
+    for (int i = 0; i < columns; i++) {
+        const char *name = sqlite3_column_name(records->statement, i);
+        if (i > 0) text_add(out, ",");
+        csv_add_field(out, name ? name : "");
+    }
+    text_add(out, "\n");
+    while ((result = sqlite3_step(records->statement)) == SQLITE_ROW) {
+        for (int i = 0; i < columns; i++) TRY(add_cell(csv, i, out));
+        text_add(out, "\n");
+    }
+    return result == SQLITE_DONE ? OK : failure(csv, records->database);
+}
+
+static status add_records(const struct dataset_config *config, bool is_validation, struct text *out) {
+    struct records *records = calloc(1, sizeof *records);
+    if (!records) return status_memory("a table");
+    struct csv csv = {
+        .arena = arena_create(), .path = is_validation ? config->validation.path : config->path, .records = records};
+    status s = add_rows(&csv, config, is_validation, out);
+    close_records(&csv);
+    csv_free(&csv.reader);
+    arena_destroy(csv.arena);
+    return s;
+}
+
 /* ---- inspect ---- */
 
 static status describe_table(struct csv *csv, struct records *records, const char *name, struct text *out) {
@@ -306,4 +355,5 @@ const struct dataset_format dataset_sqlite = {.name = "sqlite",
                                               .labels = csv_labels,
                                               .columns = csv_columns,
                                               .close = csv_close,
+                                              .add_records = add_records,
                                               .inspect = inspect};

@@ -36,8 +36,9 @@ void dataset_format_names(struct text *out) {
     for (size_t i = 0; dataset_format_at(i); i++) text_printf(out, "%s%s", i ? ", " : "", formats[i]->name);
 }
 
-bool dataset_is_csv(const struct dataset_config *config) {
-    return dataset_format_of(config, config->path) == &dataset_csv;
+bool dataset_has_texts(const struct dataset_config *config) {
+    const struct dataset_format *format = dataset_format_of(config, config->path);
+    return format && (format == &dataset_csv || format->add_records);
 }
 
 bool dataset_knows_extension(const char *path) {

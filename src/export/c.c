@@ -192,9 +192,10 @@ static void add_prepared_header(struct c_file *c, struct text *out) {
     c_preparation_add_struct(c, out);
     text_add(out, "\n/* Computes outputs (MODEL_OUTPUTS) for one row.\n");
     add_names(c, out);
-    text_add(out, " * 0; 1 without memory; 3 for a missing value that is required; 4 for an unknown category where the "
-                  "config has\n * unknown: error; 5 for a text that is no date; 6 for an infinite number. Thread-safe. */\n"
-                  "int model_predict(const struct model_row *row, float *outputs);\n");
+    text_add(out,
+             " * 0; 1 without memory; 3 for a missing value that is required; 4 for an unknown category where the "
+             "config has\n * unknown: error; 5 for a text that is no date; 6 for an infinite number. Thread-safe. */\n"
+             "int model_predict(const struct model_row *row, float *outputs);\n");
 }
 
 static void add_plain_header(struct c_file *c, struct text *out) {

@@ -218,8 +218,9 @@ static struct prediction_meaning meaning_of(const struct inference *inf) {
 /* STATUS_USAGE for options that do not fit the dataset or the model. */
 static status check_options(const struct inference *inf) {
     struct prediction_meaning meaning = meaning_of(inf);
-    if (inf->options->wants_inputs && !dataset_is_csv(&inf->config->dataset))
-        return status_new(STATUS_USAGE, "--with-inputs copies the columns of a CSV file, and %s is none",
+    if (inf->options->wants_inputs && !dataset_has_texts(&inf->config->dataset))
+        return status_new(STATUS_USAGE,
+                          "--with-inputs copies the columns of a CSV file or an SQLite table, and %s is none",
                           inf->config->dataset.path ? inf->config->dataset.path : "a synthetic dataset");
     return predictions_check(&meaning);
 }
@@ -368,8 +369,7 @@ static status read_texts(const struct inference *inf, struct csv_texts **texts) 
     const struct validation_config *validation = &dataset->validation;
     bool is_own = inf->part == DATASET_VALIDATION && validation->path, is_whole = inf->is_all || validation->path;
     size_t rows = is_whole ? inf->rows : info->train_rows + info->validation_rows;
-    return csv_texts_open(is_own ? validation->path : dataset->path, is_own ? &validation->others : &dataset->others,
-                          &dataset->csv, rows, texts);
+    return csv_texts_of(dataset, is_own, rows, texts);
 }
 
 /* outputs (inf->rows, outputs). Rank 0. */
