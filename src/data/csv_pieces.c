@@ -55,12 +55,9 @@ static status refill(struct csv_reader *reader) {
 
 /* Behind the closing quote of the quoted field at [at]; NULL: it is not in the buffer. */
 static char *skip_quoted(const struct csv_reader *reader, char *at) {
-    for (at++;; at++) {
-        at = memchr(at, reader->quote, (size_t)(reader->end - at));
-        if (!at || at + 1 == reader->end) return NULL;
+    for (at++; (at = memchr(at, reader->quote, (size_t)(reader->end - at))) && at + 1 < reader->end; at += 2)
         if (at[1] != reader->quote) return at + 1;
-        at++;
-    }
+    return NULL;
 }
 
 /* The end of the record at reader->at with its line end; NULL: it is not in the buffer. */
