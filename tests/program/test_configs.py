@@ -17,6 +17,7 @@ OVERRIDES = {
     "wide_mlp": ["train.epochs=1", "dataset.synthetic.rows=512", "dataset.synthetic.inputs=64", "model.layers.0.linear.out=96",
                  "model.layers.2.linear.out=96"],
     "image_folder": ["train.epochs=2"],
+    "unet": ["train.epochs=2"],
     "mnist_inception": ["train.epochs=null", "train.steps=3", "dataset.split.test=0.02"],
     "autoencoder": ["train.epochs=null", "train.steps=3", "dataset.split.test=0.02"],
     "mnist_cnn": ["train.epochs=null", "train.steps=3", "dataset.split.test=0.02"],
