@@ -107,12 +107,12 @@ run() { # word
             ;;
         asan-quick)
             emulation=OFF
-            run_tests asan --exclude-regex '^(program_(configs|typos|layout|processes|sweep_ends|watch|stop|save|export_c|recurrent|in_backward|best|verdicts|init|sample_weights|target_scale)|train_config_aliases)$'
+            run_tests asan --exclude-regex '^(program_(configs|typos|layout|processes|resume|sweep_ends|watch|stop|save|export_c|recurrent|in_backward|best|verdicts|init|sample_weights|target_scale)|train_config_aliases)$'
             ;;
         tsan) run_tsan ;;
         tsan-quick)
             emulation=OFF
-            run_tsan --label-exclude fault --tests-regex '^(base_(workers|thread|log|io|folder_lock|memory)|checkpoint_.*|data_.*|device_.*|dist_.*|model_.*|program_(batch_norm|data|elastic|embed|files|images|nonfinite|once_per_job|parity.*|pixels|precision|resume|weights|worlds|zero))$'
+            run_tsan --label-exclude fault --tests-regex '^(base_(workers|thread|log|io|folder_lock|memory)|checkpoint_.*|data_(loader|exactly_once|images|table)|device_.*|dist_.*|model_batch_norm_sync|program_(batch_norm|data|elastic|embed|files|images|nonfinite|once_per_job|parity|pixels|precision|resume|weights|worlds|zero))$'
             ;;
         package) say "package: Debian package and lintian" && scripts/package.sh ;;
         style) check_style ;;
