@@ -1,5 +1,6 @@
 /* CSV: accepted files, and the message for each rejected one. ctest-labels: unit */
 #include <ctype.h>
+#include <sys/stat.h>
 
 #include "data/csv.h"
 #include "open.h"
@@ -480,7 +481,10 @@ START_TEST(missing_files) {
                "cannot read the dataset 'nowhere/x.csv' ");
     ck_failure(open_yaml(&dataset, false, "path: nowhere/x.csv"), STATUS_DATA, sentence);
     ck_failure(open_yaml(&dataset, false, "{path: %s, format: csv}", folder), STATUS_DATA, "it is a folder");
-    ck_failure(open_yaml(&dataset, false, "{path: /dev/null, format: csv}"), STATUS_DATA, "it is not a regular file");
+    char *pipe = path_in(folder, "pipe");
+    ck_assert_int_eq(mkfifo(pipe, 0600), 0);
+    ck_failure(open_yaml(&dataset, false, "{path: %s, format: csv}", pipe), STATUS_DATA, "it is not a regular file");
+    free(pipe);
     free(sentence);
     teardown();
 }
