@@ -81,6 +81,14 @@ static void spread_targets(const struct dataset_info *info, size_t size, size_t 
     dataset_copy_inputs(info, inputs, count, targets);
 }
 
+void dataset_will_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count) {
+    const struct dataset_rows *from = &dataset->parts[part];
+    if (dataset->is_in_memory) return;
+    pthread_mutex_lock(&dataset->reading);
+    table_will_read(from->table, &from->rows, positions, count);
+    pthread_mutex_unlock(&dataset->reading);
+}
+
 status dataset_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
                     void *inputs, void *targets) {
     assert(!dataset->is_metadata);

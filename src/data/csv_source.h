@@ -81,6 +81,7 @@ status csv_open(const struct dataset_format *format, const struct csv_input *inp
 
 /* The functions of a format whose source is a struct csv. */
 status csv_read_rows(struct source *source, size_t first, size_t count, double *inputs, double *targets);
+void csv_will_read(const struct source *source, size_t row);
 status csv_read_weights(struct source *source, size_t first, size_t count, double *weights);
 void csv_describe_weight(const struct source *source, size_t row, struct text *out);
 struct string_list csv_labels(const struct source *source);

@@ -239,6 +239,10 @@ enum dataset_part { DATASET_TRAIN, DATASET_VALIDATION };
 status dataset_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
                     void *inputs, void *targets);
 
+/* Tells the operating system that dataset_read will be called for these rows soon, so that it reads them together and
+ * while other rows are used. Does nothing for rows in memory. Thread-safe. */
+void dataset_will_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count);
+
 /* Gets the weights (count) of the same rows, for info->has_weights; [is_divided]: by their mean over the training rows.
  * Thread-safe. */
 void dataset_read_weights(const struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,

@@ -392,6 +392,10 @@ status csv_read_rows(struct source *source, size_t first, size_t count, double *
     return OK;
 }
 
+void csv_will_read(const struct source *source, size_t row) {
+    row_store_will_read(&((const struct csv *)source)->store, row);
+}
+
 status csv_read_weights(struct source *source, size_t first, size_t count, double *weights) {
     struct csv *csv = (struct csv *)source;
     for (size_t done = 0, got; done < count; done += got) {
@@ -436,6 +440,7 @@ const struct dataset_format dataset_csv = {.name = "csv",
                                            .reads_patterns = true,
                                            .open = open_csv,
                                            .read = csv_read_rows,
+                                           .will_read = csv_will_read,
                                            .read_weights = csv_read_weights,
                                            .describe_weight = csv_describe_weight,
                                            .inspect = csv_inspect,

@@ -11,11 +11,14 @@
 #include "data/channels_last.h"
 #include "data/hdf5_check.h"
 #include "data/hdf5_chunks.h"
+#include "data/hdf5_piece.h"
 #include "data/internal.h"
 
 #define CHUNK_CACHE_BYTES ((size_t)64 << 20)
 #define CHUNK_CACHE_SLOTS 65537 /* a prime number, to avoid collisions of neighbouring chunks */
 #define MAX_TRIED_VALUES ((size_t)1 << 24)
+
+enum values { DOUBLES, FLOATS, BYTES };
 
 struct column {
     const char *name;
@@ -23,6 +26,7 @@ struct column {
     bool is_joined; /* with others to one vector */
     struct hdf5_rows of;
     struct hdf5_chunks *chunks; /* NULL: nothing is compressed */
+    struct hdf5_piece piece;
 };
 
 struct hdf5 {
@@ -31,8 +35,7 @@ struct hdf5 {
     const char *path;
     hid_t file; /* -1: not open */
     int descriptor;
-    uint64_t bytes;            /* of the file when it was opened */
-    uint64_t start, row_bytes; /* of the only input in the file; row_bytes 0: in chunks, or several inputs */
+    uint64_t bytes; /* of the file when it was opened */
     size_t n_inputs, n_targets, n_weights;
     struct column *inputs, *targets, *weights;
     struct channels_last layout;
@@ -147,6 +150,7 @@ static status open_dataset(const struct hdf5 *h, struct column *column) {
 static status open_column(const struct hdf5 *h, struct column *column) {
     TRY(open_dataset(h, column));
     TRY(hdf5_check(column->dataset, h->path, column->name, h->bytes, &column->of));
+    hdf5_piece_find(column->dataset, &column->of, h->descriptor, h->path, &column->piece);
     return hdf5_chunks_open(column->dataset, h->path, column->name, &column->of, &column->chunks);
 }
 
@@ -169,9 +173,10 @@ static hid_t memory_space(const struct column *column, const hsize_t *extent, si
     return space;
 }
 
-/* Reads rows of one dataset to columns offset .. offset + size - 1 of out (count, total). */
-static status read_column(const struct hdf5 *h, const struct column *column, size_t first, size_t count, hid_t type,
-                          void *out, size_t offset, size_t total) {
+/* Reads rows of one dataset to columns offset .. offset + size - 1 of out (count, total) with libhdf5. */
+static status read_with_library(const struct hdf5 *h, const struct column *column, size_t first, size_t count,
+                                enum values as, void *out, size_t offset, size_t total) {
+    const hid_t types[] = {[DOUBLES] = H5T_NATIVE_DOUBLE, [FLOATS] = H5T_NATIVE_FLOAT, [BYTES] = H5T_NATIVE_UINT8};
     hsize_t start[MAX_DIMS + 1] = {first}, extent[MAX_DIMS + 1];
     TRY(hdf5_chunks_check(column->chunks, first, count));
     memcpy(extent, column->of.shape, sizeof extent);
@@ -179,12 +184,41 @@ static status read_column(const struct hdf5 *h, const struct column *column, siz
     hid_t space = H5Dget_space(column->dataset), memory = memory_space(column, extent, offset, total);
     bool is_read = space >= 0 && memory >= 0 &&
                    H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, extent, NULL) >= 0 &&
-                   H5Dread(column->dataset, type, memory, space, H5P_DEFAULT, out) >= 0;
+                   H5Dread(column->dataset, types[as], memory, space, H5P_DEFAULT, out) >= 0;
     status s = is_read ? OK
                        : hdf5_failure(h->path, "rows %zu to %zu of dataset '%s' cannot be read", first,
                                       first + count - 1, column->name);
     if (space >= 0) H5Sclose(space);
     if (memory >= 0) H5Sclose(memory);
+    return s;
+}
+
+/* Whether rows can be read to out (count, total) without libhdf5. */
+static bool is_in_piece(const struct column *column, enum values as, size_t total) {
+    const struct hdf5_piece *piece = &column->piece;
+    if (!piece->of.type || column->of.size != total) return false;
+    return as == DOUBLES || hdf5_piece_is(piece, as == FLOATS ? "float32" : "uint8");
+}
+
+static status read_piece(const struct hdf5 *h, const struct column *column, size_t first, size_t count, enum values as,
+                         void *out) {
+    status s = as == DOUBLES ? hdf5_piece_read(&column->piece, first, count, out)
+                             : hdf5_piece_read_raw(&column->piece, first, count, out);
+    status length = s ? check_length(h) : OK;
+    if (!length) return s;
+    status_free(s);
+    return length;
+}
+
+/* Reads rows of one dataset to columns offset .. offset + size - 1 of out (count, total). */
+static status read_column(const struct hdf5 *h, const struct column *column, size_t first, size_t count, enum values as,
+                          void *out, size_t offset, size_t total) {
+    if (is_in_piece(column, as, total)) return read_piece(h, column, first, count, as, out);
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    status s = check_length(h);
+    if (s == OK) s = read_with_library(h, column, first, count, as, out, offset, total);
+    hdf5_leave(&silence);
     return s;
 }
 
@@ -289,10 +323,10 @@ static status open_and_check(struct hdf5 *h) {
 static status try_rows(const struct hdf5 *h, const struct column *columns, size_t count) {
     for (size_t i = 0; i < count; i++) {
         size_t size = columns[i].of.size, rows = (size_t)columns[i].of.shape[0];
-        hid_t type = columns[i].of.is_bytes ? H5T_NATIVE_UINT8 : H5T_NATIVE_DOUBLE;
+        enum values as = columns[i].of.is_bytes ? BYTES : DOUBLES;
         void *row = size > MAX_TRIED_VALUES || rows == 0 ? NULL : malloc(size * sizeof(double));
-        status s = row ? read_column(h, &columns[i], 0, 1, type, row, 0, size) : OK;
-        if (row && s == OK) s = read_column(h, &columns[i], rows - 1, 1, H5T_NATIVE_DOUBLE, row, 0, size);
+        status s = row ? read_with_library(h, &columns[i], 0, 1, as, row, 0, size) : OK;
+        if (row && s == OK) s = read_with_library(h, &columns[i], rows - 1, 1, DOUBLES, row, 0, size);
         free(row);
         TRY(s);
     }
@@ -335,14 +369,6 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     return OK;
 }
 
-/* Where the rows of a dataset without chunks are. */
-static void find_rows(struct hdf5 *h) {
-    haddr_t start = H5Dget_offset(h->inputs[0].dataset);
-    if (h->n_inputs > 1 || start == HADDR_UNDEF || h->base.rows == 0) return;
-    h->start = start;
-    h->row_bytes = H5Dget_storage_size(h->inputs[0].dataset) / h->base.rows;
-}
-
 static status set_layout(struct hdf5 *h, const struct dataset_config *config) {
     const char *name = arena_printf(h->arena, "dataset '%s' of %s", h->inputs[0].name, h->path);
     return channels_last_create(config, name, &h->base, &h->layout);
@@ -382,7 +408,6 @@ static status open_hdf5(const struct dataset_config *config, const char *path, b
     struct hdf5_silence silence;
     hdf5_enter(&silence);
     status s = open_all(h, config, wants_classes);
-    if (s == OK) find_rows(h);
     hdf5_leave(&silence);
     if (s == OK) s = set_layout(h, config);
     if (s == OK)
@@ -398,7 +423,7 @@ static status read_columns(const struct hdf5 *h, const struct column *columns, s
                            double *out, size_t total) {
     size_t offset = 0;
     for (size_t i = 0; i < n; i++) {
-        TRY(read_column(h, &columns[i], first, count, H5T_NATIVE_DOUBLE, out, offset, total));
+        TRY(read_column(h, &columns[i], first, count, DOUBLES, out, offset, total));
         offset += columns[i].of.size;
     }
     return OK;
@@ -406,41 +431,27 @@ static status read_columns(const struct hdf5 *h, const struct column *columns, s
 
 static status read_hdf5(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
     const struct hdf5 *h = (struct hdf5 *)source;
-    struct hdf5_silence silence;
-    hdf5_enter(&silence);
-    status s = check_length(h);
-    if (s == OK && inputs) s = read_columns(h, h->inputs, h->n_inputs, first, count, inputs, source->input_size);
-    if (s == OK && targets) s = read_columns(h, h->targets, h->n_targets, first, count, targets, source->target_size);
-    hdf5_leave(&silence);
-    if (s == OK && inputs) channels_last_apply(&h->layout, inputs, count, sizeof *inputs);
-    return s;
+    if (inputs) TRY(read_columns(h, h->inputs, h->n_inputs, first, count, inputs, source->input_size));
+    if (targets) TRY(read_columns(h, h->targets, h->n_targets, first, count, targets, source->target_size));
+    if (inputs) channels_last_apply(&h->layout, inputs, count, sizeof *inputs);
+    return OK;
 }
 
 static status read_floats(struct source *source, size_t first, size_t count, float *inputs) {
     const struct hdf5 *h = (struct hdf5 *)source;
-    struct hdf5_silence silence;
-    hdf5_enter(&silence);
-    status s = check_length(h);
-    if (s == OK) s = read_column(h, h->inputs, first, count, H5T_NATIVE_FLOAT, inputs, 0, source->input_size);
-    hdf5_leave(&silence);
-    if (s == OK) channels_last_apply(&h->layout, inputs, count, sizeof *inputs);
-    return s;
+    TRY(read_column(h, h->inputs, first, count, FLOATS, inputs, 0, source->input_size));
+    channels_last_apply(&h->layout, inputs, count, sizeof *inputs);
+    return OK;
 }
 
 static void will_read(const struct source *source, size_t row) {
     const struct hdf5 *h = (const struct hdf5 *)source;
-    if (h->row_bytes > 0)
-        posix_fadvise(h->descriptor, (off_t)(h->start + row * h->row_bytes), (off_t)h->row_bytes, POSIX_FADV_WILLNEED);
+    for (size_t i = 0; i < h->n_inputs; i++) hdf5_piece_will_read(&h->inputs[i].piece, row);
 }
 
 static status read_weights(struct source *source, size_t first, size_t count, double *weights) {
     const struct hdf5 *h = (struct hdf5 *)source;
-    struct hdf5_silence silence;
-    hdf5_enter(&silence);
-    status s = check_length(h);
-    if (s == OK) s = read_columns(h, h->weights, h->n_weights, first, count, weights, 1);
-    hdf5_leave(&silence);
-    return s;
+    return read_columns(h, h->weights, h->n_weights, first, count, weights, 1);
 }
 
 static void describe_weight(const struct source *source, size_t row, struct text *out) {
@@ -450,13 +461,9 @@ static void describe_weight(const struct source *source, size_t row, struct text
 
 static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
     const struct hdf5 *h = (struct hdf5 *)source;
-    struct hdf5_silence silence;
-    hdf5_enter(&silence);
-    status s = check_length(h);
-    if (s == OK) s = read_column(h, h->inputs, first, count, H5T_NATIVE_UINT8, inputs, 0, source->input_size);
-    hdf5_leave(&silence);
-    if (s == OK) channels_last_apply(&h->layout, inputs, count, 1);
-    return s;
+    TRY(read_column(h, h->inputs, first, count, BYTES, inputs, 0, source->input_size));
+    channels_last_apply(&h->layout, inputs, count, 1);
+    return OK;
 }
 
 static void describe_hdf5(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {

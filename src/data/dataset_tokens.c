@@ -1,6 +1,7 @@
 /* Files of token ids, as nanoGPT writes them: an array of little-endian uint16 or uint32. Each row is one pread, so the
  * file may be larger than the memory. It is not mapped: a truncated file would give SIGBUS. */
 #include <endian.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,6 +152,12 @@ static status read_tokens(const struct source *source, size_t row, int32_t *inpu
     return OK;
 }
 
+static void will_read(const struct source *source, size_t row) {
+    const struct tokens *t = (const struct tokens *)source;
+    off_t start = (off_t)((uint64_t)row * source->stride * t->width);
+    posix_fadvise(t->fd, start, (off_t)((source->input_size + 1) * t->width), POSIX_FADV_WILLNEED);
+}
+
 static void visit_digest(const struct tokens *t, void *context, const void *bytes, size_t count) {
     digest_add(context, bytes, count * t->width);
 }
@@ -175,5 +182,6 @@ const struct dataset_format dataset_tokens = {.name = "tokens",
                                               .extensions = extensions,
                                               .open = open_tokens,
                                               .read_tokens = read_tokens,
+                                              .will_read = will_read,
                                               .digest = digest_tokens,
                                               .close = close_tokens};

@@ -64,8 +64,8 @@ struct dataset_format {
     /* With has_floats: read for inputs that are exact in float32, without the way through doubles. */
     status (*read_floats)(struct source *source, size_t first, size_t count, float *inputs);
 
-    /* With has_floats: tells the operating system that read_floats will be called for the row soon, so that it reads
-     * the rows of a batch together; NULL: nothing. */
+    /* Tells the operating system that the inputs of the row will be read soon, so that it reads the rows of a batch
+     * together; NULL: nothing. */
     void (*will_read)(const struct source *source, size_t row);
 
     /* With is_bytes: reads the inputs (count, input_size) of the same rows. */
@@ -319,11 +319,11 @@ status table_finish(struct table *table);
 status table_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count,
                   void *inputs, void *targets);
 
+/* Tells the operating system that table_read will be called for these rows soon. Not thread-safe. */
+void table_will_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count);
+
 /* Whether table_read_floats may be called. */
 bool table_has_floats(const struct table *table);
-
-/* Before the rows of a batch are read. */
-void table_will_read(const struct table *table, size_t row);
 
 /* Reads the inputs of a row of the file. */
 status table_read_floats(const struct table *table, size_t row, float *inputs, bool *is_finite);

@@ -81,7 +81,7 @@ static status open_one(struct joined *j, const struct dataset_format *format, co
     base->rows += source->rows;
     j->first[index + 1] = base->rows;
     base->is_float32 = base->is_float32 && source->is_float32;
-    base->has_floats = false; /* rows of all files are read as doubles */
+    base->has_floats = base->has_floats && source->has_floats;
     base->is_bytes = base->is_bytes && source->is_bytes;
     base->is_small = base->is_small && source->is_small;
     base->classes = source->classes > base->classes ? source->classes : base->classes;
@@ -130,8 +130,8 @@ static size_t file_of(const struct joined *j, size_t row) {
     return low;
 }
 
-/* Inputs as doubles or as bytes. */
-static status read_parts(struct joined *j, size_t first, size_t count, double *inputs, uint8_t *bytes,
+/* Inputs as doubles, floats or bytes. */
+static status read_parts(struct joined *j, size_t first, size_t count, double *inputs, float *floats, uint8_t *bytes,
                          double *targets) {
     size_t done = 0;
     for (size_t i = file_of(j, first); done < count; i++) {
@@ -143,6 +143,8 @@ static status read_parts(struct joined *j, size_t first, size_t count, double *i
         if (n == 0) continue; /* a file without rows */
         if (bytes)
             TRY(source->format->read_bytes(source, row - j->first[i], n, bytes + at));
+        else if (floats)
+            TRY(source->format->read_floats(source, row - j->first[i], n, floats + at));
         else
             TRY(source->format->read(source, row - j->first[i], n, inputs ? inputs + at : NULL,
                                      targets ? targets + (done - n) * j->base.target_size : NULL));
@@ -151,7 +153,18 @@ static status read_parts(struct joined *j, size_t first, size_t count, double *i
 }
 
 static status read_joined(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
-    return read_parts((struct joined *)source, first, count, inputs, NULL, targets);
+    return read_parts((struct joined *)source, first, count, inputs, NULL, NULL, targets);
+}
+
+static status read_floats(struct source *source, size_t first, size_t count, float *inputs) {
+    return read_parts((struct joined *)source, first, count, NULL, inputs, NULL, NULL);
+}
+
+static void will_read(const struct source *source, size_t row) {
+    const struct joined *j = (const struct joined *)source;
+    size_t file = file_of(j, row);
+    const struct dataset_format *format = j->sources[file]->format;
+    if (format->will_read) format->will_read(j->sources[file], row - j->first[file]);
 }
 
 static status read_weights(struct source *source, size_t first, size_t count, double *weights) {
@@ -172,7 +185,7 @@ static void describe_weight(const struct source *source, size_t row, struct text
 }
 
 static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
-    return read_parts((struct joined *)source, first, count, NULL, inputs, NULL);
+    return read_parts((struct joined *)source, first, count, NULL, NULL, inputs, NULL);
 }
 
 static void describe_joined(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
@@ -188,6 +201,8 @@ static struct column_list columns_of(const struct source *source, struct arena *
 
 static const struct dataset_format format_joined = {.name = "joined",
                                                     .read = read_joined,
+                                                    .read_floats = read_floats,
+                                                    .will_read = will_read,
                                                     .read_weights = read_weights,
                                                     .describe_weight = describe_weight,
                                                     .read_bytes = read_bytes,

@@ -11,6 +11,7 @@
 #include "data/internal.h"
 
 #define AUTOMATIC_PREFETCH 2
+#define ANNOUNCED 2 /* batches after the one that is being read, which the operating system reads meanwhile */
 
 struct loader {
     struct dataset *dataset;
@@ -21,6 +22,7 @@ struct loader {
     size_t first_row;                          /* evaluation: of this rank's range */
     size_t batch_rows, n_batches, own_batches; /* own_batches: of this rank; n_batches: maximum over all ranks */
     int64_t *indices, *scratch;                /* (length) the epoch's rows; (part_rows) */
+    size_t announced;                          /* batches of this epoch, to dataset_will_read */
     double *cumulative;                        /* (part_rows) for a weighted sampler */
     int64_t epoch;
     float *image; /* (input_size) for dataset_augment; NULL: nothing is augmented */
@@ -63,12 +65,20 @@ static struct span span_of(const struct loader *loader, size_t batch) {
     return (struct span){first, min(loader->length - first, loader->batch_rows)};
 }
 
+static void announce(struct loader *loader, size_t batch) {
+    for (size_t end = min(batch + 1 + ANNOUNCED, loader->own_batches); loader->announced < end; loader->announced++) {
+        struct span span = span_of(loader, loader->announced);
+        dataset_will_read(loader->dataset, loader->part, loader->indices + span.first, span.rows);
+    }
+}
+
 static status read_batch(struct loader *loader, size_t batch) {
     size_t slot = batch % loader->slots;
     struct span span = span_of(loader, batch);
     size_t rows = span.rows;
     const int64_t *positions = loader->indices + span.first;
     if (rows == 0) return OK;
+    announce(loader, batch);
     TRY(dataset_read(loader->dataset, loader->part, positions, rows, loader->inputs[slot], loader->targets[slot]));
     if (loader->weights)
         dataset_read_weights(loader->dataset, loader->part, positions, rows, loader->part == DATASET_TRAIN,
@@ -334,7 +344,7 @@ status loader_seek(struct loader *loader, int64_t epoch, size_t first) {
     draw_order(loader, epoch);
 
     pthread_mutex_lock(&loader->mutex);
-    loader->filled = loader->taken = loader->in_use = first;
+    loader->filled = loader->taken = loader->in_use = loader->announced = first;
     status_free(loader->failure);
     loader->failure = OK;
     loader->is_paused = false;

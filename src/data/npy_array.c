@@ -117,8 +117,8 @@ bool npy_array_has_floats(const struct npy_array *array) {
 }
 
 void npy_array_will_read(const struct npy_array *array, size_t row) {
-    size_t bytes = array->of.size * sizeof(float);
-    if (!array->member || !array->member->is_deflated)
+    size_t bytes = array->of.size * array->of.type->bytes;
+    if (!array->of.is_fortran && (!array->member || !array->member->is_deflated))
         posix_fadvise(array->fd, (off_t)(array->start + (uint64_t)row * bytes), (off_t)bytes, POSIX_FADV_WILLNEED);
 }
 

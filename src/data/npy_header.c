@@ -45,6 +45,12 @@ static const struct npy_type types[] = {
     {"i2", "int16", 2, true, of_int16},     {"u2", "uint16", 2, true, of_uint16},
 };
 
+const struct npy_type *npy_type_named(const char *name) {
+    const struct npy_type *type = types;
+    while (strcmp(type->name, name) != 0) type++;
+    return type;
+}
+
 static bool is_one_of(const char *characters, char c) { return c && strchr(characters, c); }
 
 static status reject_type(const char *name, const char *code, size_t length) {

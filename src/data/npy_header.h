@@ -20,6 +20,9 @@ struct npy_type {
     void (*convert)(const void *values, size_t count, double *out);
 };
 
+/* The type with this name, which must exist. */
+const struct npy_type *npy_type_named(const char *name);
+
 struct npy_header {
     const struct npy_type *type;
     bool is_swapped; /* the bytes of a value have the other order than on this machine */

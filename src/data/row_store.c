@@ -1,6 +1,7 @@
 /* The first block grows; then blocks of one size follow one another. They are large enough for huge pages. */
 #include "data/row_store.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,6 +118,12 @@ status row_store_read(struct row_store *store, size_t first, size_t count, const
     *rows = store->blocks[0] + (first - store->first) * store->width;
     *got = count < left ? count : left;
     return OK;
+}
+
+void row_store_will_read(const struct row_store *store, size_t row) {
+    if (!store->is_in_file) return;
+    off_t start = (off_t)((uint64_t)row * row_bytes(store));
+    posix_fadvise(store->fd, start, (off_t)row_bytes(store), POSIX_FADV_WILLNEED);
 }
 
 void row_store_free(struct row_store *store) {

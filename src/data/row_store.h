@@ -36,6 +36,9 @@ status row_store_finish(struct row_store *store, const char *what);
  * and at least 1. */
 status row_store_read(struct row_store *store, size_t first, size_t count, const double **rows, size_t *got);
 
+/* Tells the operating system that a row in the file will be read soon. */
+void row_store_will_read(const struct row_store *store, size_t row);
+
 void row_store_free(struct row_store *store);
 
 #endif

@@ -582,6 +582,14 @@ static status decode_rows(struct table *table, const struct selection *rows, con
     return OK;
 }
 
+void table_will_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count) {
+    if (!table->source || !table->source->format->will_read) return;
+    status s = sort_rows(table, rows, positions, count);
+    for (size_t i = 0; !s && i < count; i++)
+        table->source->format->will_read(table->source, (size_t)table->order[i].row);
+    status_free(s); /* without memory for the order table_read fails, too */
+}
+
 status table_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count,
                   void *inputs, void *targets) {
     if (table->targets || table->source->input_kind == INPUT_TOKENS) {
@@ -593,7 +601,6 @@ status table_read(struct table *table, const struct selection *rows, const int64
     }
     if (table->workers && table->source->is_bytes) return decode_rows(table, rows, positions, count, inputs, targets);
     TRY(sort_rows(table, rows, positions, count));
-    for (size_t i = 0; i < count && table_has_floats(table); i++) table_will_read(table, (size_t)table->order[i].row);
     for (size_t i = 0, run, run_rows; i < count; i += run) {
         run = run_at(table, i, count, &run_rows);
         TRY(read_run(table, table->order + i, run, run_rows, inputs, targets));

@@ -24,10 +24,6 @@ static bool are_finite(const float *values, size_t count) {
     return largest != exponent;
 }
 
-void table_will_read(const struct table *table, size_t row) {
-    if (table->source->format->will_read) table->source->format->will_read(table->source, row);
-}
-
 status table_read_floats(const struct table *table, size_t row, float *inputs, bool *is_finite) {
     *is_finite = false;
     TRY(table->source->format->read_floats(table->source, row, 1, inputs));
