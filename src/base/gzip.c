@@ -65,6 +65,13 @@ status gzip_read(struct gzip *gzip, void *out, size_t size) {
     return status_new(STATUS_DATA, "%s: the file is %zu bytes shorter than its header says", gzip->path, size - got);
 }
 
+/* Zeros behind the data are padding, as for gzip and Python. */
+static bool are_zeros(const void *bytes, size_t size) {
+    for (const char *c = bytes; size > 0; c++, size--)
+        if (*c) return false;
+    return true;
+}
+
 status gzip_finish(struct gzip *gzip) {
     char more;
     size_t got;
@@ -72,9 +79,8 @@ status gzip_finish(struct gzip *gzip) {
     if (got > 0) return status_new(STATUS_DATA, "%s: the file is longer than its header says", gzip->path);
     if (!gzip->is_at_end)
         return status_new(STATUS_DATA, "%s: the compressed data is truncated; copy the file again", gzip->path);
-    if (gzip->stream.avail_in + gzip->left > 0)
-        return status_new(STATUS_DATA, "%s: there are bytes after the compressed data", gzip->path);
-    return OK;
+    bool is_padding = are_zeros(gzip->stream.next_in, gzip->stream.avail_in) && are_zeros(gzip->next, gzip->left);
+    return is_padding ? OK : status_new(STATUS_DATA, "%s: there are bytes after the compressed data", gzip->path);
 }
 
 /* Starts the next member; false: there is none. */

@@ -127,9 +127,26 @@ static bool is_rest_empty(const struct csv_reader *reader) {
     return true;
 }
 
-status csv_next(struct csv_reader *reader, bool *has_record) {
+/* Whether the line at reader->at has nothing but blanks; *next: the line end behind them. */
+static bool is_empty_line(const struct csv_reader *reader, char **next) {
+    for (*next = reader->at; *next < reader->end && is_blank(reader, **next);) ++*next;
+    return *next < reader->end && (**next == '\n' || **next == '\r');
+}
+
+static status skip_empty_lines(struct csv_reader *reader) {
     bool has_more;
+    char *next;
     TRY(csv_complete(reader, &has_more));
+    while (is_empty_line(reader, &next)) {
+        reader->at = next;
+        skip_line_end(reader);
+        TRY(csv_complete(reader, &has_more));
+    }
+    return OK;
+}
+
+status csv_next(struct csv_reader *reader, bool *has_record) {
+    TRY(skip_empty_lines(reader));
     reader->count = 0;
     reader->record_line = reader->line;
     reader->record = reader->at;

@@ -45,7 +45,7 @@ struct csv_reader {
 status csv_start(struct csv_reader *reader, const char *path, char *text, size_t size);
 
 /* Parses the next record: fields (count), starting in line record_line; *has_record false at the end. Lines end with
- * \n, \r\n or \r; empty lines at the end are skipped, other empty lines are a record of one empty field. */
+ * \n, \r\n or \r; lines without text are skipped, as pandas' read_csv does. */
 status csv_next(struct csv_reader *reader, bool *has_record);
 
 void csv_free(struct csv_reader *reader);

@@ -35,6 +35,10 @@ static void list_columns(const struct csv *csv, struct text *out) {
     if (out->length >= 200) text_add(out, ", ...");
 }
 
+const char *csv_name(const char *text, size_t index, struct arena *arena) {
+    return text[0] ? arena_copy(arena, text) : arena_printf(arena, "Unnamed: %zu", index);
+}
+
 static status read_names(struct csv *csv, const struct dataset_config *config) {
     bool has_record;
     TRY(csv->input->next(csv, &has_record));
@@ -49,13 +53,8 @@ static status read_names(struct csv *csv, const struct dataset_config *config) {
     csv->has_no_header = config->csv.has_no_header && !csv->records;
     for (size_t i = 0; i < n; i++) {
         csv->names[i] = csv->has_no_header ? arena_printf(csv->arena, "%zu", i)
-                                           : arena_copy(csv->arena, csv->reader.fields[i].text);
-        csv->roles[i].at = NOT_USED;
-        if (csv->names[i][0] == 0)
-            return status_new(STATUS_DATA,
-                              "%s:line 1: column %zu has no name (pandas writes such an index column without "
-                              "index=False)",
-                              csv->path, i + 1);
+                                           : csv_name(csv->reader.fields[i].text, i, csv->arena);
+        csv->roles[i] = (struct role){.at = NOT_USED, .has_no_name = csv->reader.fields[i].text[0] == 0};
     }
     if (n == 1 && !csv->records && strpbrk(csv->names[0], ",;\t|"))
         return status_new(
@@ -182,7 +181,8 @@ static status use_column(struct csv *csv, size_t column, bool is_target) {
                                                        : "input");
     size_t *count = is_target ? &csv->base.target_size : &csv->base.input_size;
     (is_target ? csv->target_columns : csv->input_columns)[*count] = column;
-    *role = (struct role){.is_target = is_target, .at = (*count)++};
+    role->is_target = is_target;
+    role->at = (*count)++;
     return OK;
 }
 
@@ -199,7 +199,8 @@ static status use_columns(struct csv *csv, const struct string_list *names, bool
 static status use_weights(struct csv *csv, const struct dataset_config *config) {
     if (!config->weights || config->without_targets) return OK;
     TRY(status_prefix(find_column(csv, config->weights, NULL, &csv->weight_column), "dataset.weights"));
-    csv->roles[csv->weight_column] = (struct role){.is_weight = true};
+    csv->roles[csv->weight_column].is_weight = true;
+    csv->roles[csv->weight_column].at = 0;
     return OK;
 }
 
@@ -280,9 +281,16 @@ bool csv_has_trained_columns(const struct dataset_config *config) {
     return config->columns.count && strcmp(config->columns.format, dataset_csv.name) == 0;
 }
 
+/* The last column with a name, or the last one. */
+static size_t default_target(const struct csv *csv) {
+    size_t column = csv->n_columns - 1;
+    while (column > 0 && csv->roles[column].has_no_name) column--;
+    return csv->roles[column].has_no_name ? csv->n_columns - 1 : column;
+}
+
 /* Whether [column] is a target by the config. */
 static bool is_target(const struct csv *csv, const struct string_list *targets, size_t column) {
-    if (targets->count == 0) return column + 1 == csv->n_columns;
+    if (targets->count == 0) return column == default_target(csv);
     for (size_t i = 0; i < targets->count; i++)
         if (strcmp(csv->names[column], targets->items[i]) == 0) return true;
     return false;
@@ -316,7 +324,19 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
 
 static bool is_default_input(const struct csv *csv, const struct dataset_config *config, size_t column) {
     return csv->roles[column].at == NOT_USED && !is_target(csv, &config->targets, column) &&
-           !is_ignored(config, csv->names[column]) && !is_weights(config, csv->names[column]);
+           !is_ignored(config, csv->names[column]) && !is_weights(config, csv->names[column]) &&
+           (!csv->roles[column].has_no_name || column_rule_find(&config->rules, csv->names[column]));
+}
+
+static void note_unnamed(struct csv *csv, const struct dataset_config *config) {
+    for (size_t i = 0; i < csv->n_columns && config->inputs.count == 0; i++)
+        if (csv->roles[i].has_no_name && csv->roles[i].at == NOT_USED && !is_ignored(config, csv->names[i])) {
+            csv_add_note(csv, arena_printf(csv->arena,
+                                           "column %zu has no name and is not used; dataset.columns: "
+                                           "{\"%s\": number} uses it",
+                                           i + 1, csv->names[i]));
+            return;
+        }
 }
 
 status csv_choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
@@ -325,11 +345,12 @@ status csv_choose_columns(struct csv *csv, const struct dataset_config *config, 
     if (csv_has_trained_columns(config)) return use_trained_columns(csv, config);
     if (!config->without_targets) {
         TRY(use_columns(csv, &config->targets, true));
-        if (config->targets.count == 0) TRY(use_column(csv, csv->n_columns - 1, true));
+        if (config->targets.count == 0) TRY(use_column(csv, default_target(csv), true));
     }
     TRY(use_columns(csv, &config->inputs, false));
     for (size_t i = 0; i < csv->n_columns && config->inputs.count == 0; i++)
         if (is_default_input(csv, config, i)) TRY(use_column(csv, i, false));
+    note_unnamed(csv, config);
     if (!config->is_trained) TRY(check_rules(csv, config));
     if (csv->base.input_size > 0) return OK;
     return status_new(STATUS_DATA, "%s: there is no column for the inputs; the file has only: %s", csv->path,

@@ -207,14 +207,22 @@ static void count_line(const char **at, const char *end, char quote, size_t coun
     *at += is_pair ? 2 : 1;
 }
 
+/* Advances behind lines of blanks. */
+static void skip_empty_lines(const char **at, const char *end) {
+    for (const char *c = *at; c < end && strchr(" \t\r\n", *c); c++)
+        if (*c == '\r' || *c == '\n') *at = c + 1;
+}
+
 char csv_find_delimiter(const char *text, size_t size, char quote) {
     const char *at = text, *end = text + size;
     size_t first[DELIMITERS], counts[DELIMITERS], best = DELIMITERS - 1;
     bool is_equal[DELIMITERS] = {0};
+    skip_empty_lines(&at, end);
     count_line(&at, end, quote, first);
     for (size_t d = 0; d < DELIMITERS; d++) is_equal[d] = first[d] > 0;
-    for (int line = 1; line < SAMPLED_LINES && at < end; line++) {
-        if (*at == '\n' || *at == '\r') break; /* empty lines at the end */
+    for (int line = 1; line < SAMPLED_LINES; line++) {
+        skip_empty_lines(&at, end);
+        if (at == end) break;
         count_line(&at, end, quote, counts);
         for (size_t d = 0; d < DELIMITERS; d++) is_equal[d] = is_equal[d] && counts[d] == first[d];
     }

@@ -33,9 +33,12 @@ static status match_columns(struct csv *csv) {
     csv->n_fields = csv->reader.count;
     for (size_t i = 0; i < csv->n_columns; i++) {
         size_t field = 0, found = 0;
-        for (size_t k = 0; k < csv->n_fields; k++)
-            if (strcmp(csv->reader.fields[k].text, csv->names[i]) == 0) field = k, found++;
         if (csv->roles[i].at == NOT_USED) continue;
+        for (size_t k = 0; k < csv->n_fields; k++)
+            if (strcmp(csv->roles[i].has_no_name ? csv_name(csv->reader.fields[k].text, k, csv->arena)
+                                                 : csv->reader.fields[k].text,
+                       csv->names[i]) == 0)
+                field = k, found++;
         if (found == 0) return missing_column(csv, i);
         if (found > 1)
             return status_new(STATUS_DATA, "%s:line 1: duplicate column '%s'", csv->path,

@@ -122,7 +122,13 @@ static bool is_converted(const struct csv_reader *reader, int encoding) {
 /* The delimiter is recognised by the first lines. */
 static bool has_lines(const struct csv_reader *reader) {
     int lines = 0;
-    for (const char *at = reader->at; at < reader->end && lines < 8; at++) lines += *at == '\n';
+    bool has_text = false;
+    for (const char *at = reader->at; at < reader->end && lines < 8; at++) {
+        has_text = has_text || !is_blank(*at);
+        if (*at != '\n') continue;
+        lines += has_text;
+        has_text = false;
+    }
     return lines >= 8 || reader->is_final || (size_t)(reader->end - reader->at) > CSV_MAX_RECORD;
 }
 

@@ -12,6 +12,7 @@
 
 struct role {
     bool is_target, is_weight; /* neither: an input */
+    bool has_no_name;          /* in the file: it is used only where the config names it */
     size_t at;                 /* index among the inputs or the targets; NOT_USED */
 };
 
@@ -108,6 +109,10 @@ status csv_plan_rows(struct csv *csv, bool is_text);
 /* Adds a value of the current record. */
 status csv_add_input(struct csv *csv, size_t column, const char *text, double *value);
 status csv_add_label(struct csv *csv, const char *text, double *value);
+
+/* The name of column [index], from 0, whose header is [text]: that, or if it is empty "Unnamed: 0", as pandas'. In
+ * [arena]. */
+const char *csv_name(const char *text, size_t index, struct arena *arena);
 
 /* Whether [text] means a missing value. */
 bool csv_is_missing(const struct csv *csv, const char *text);

@@ -58,6 +58,26 @@ START_TEST(reads_values) {
 }
 END_TEST
 
+/* Empty lines are skipped, and a column without a name is used only where the config names it. */
+START_TEST(as_pandas_reads_it) {
+    setup();
+    const float x[] = {1, 2, 4, 5}, y[] = {3, 6}, both[] = {0, 1, 2, 1, 4, 5}, last[] = {1, 4};
+    check_values("\n \r\n\na,b,y\n\n1,2,3\n \t\n\n4,5,6", "", 2, x, 2, y);
+    check_values("\n\na\tb\ty\n1\t2\t3\n \n4\t5\t6\n", "", 2, x, 2, y);
+    check_values(",a,b,y\n0,1,2,3\n1,4,5,6\n", "", 2, x, 2, y);
+    check_values("a,b,y,\n1,2,3,\n4,5,6,\n", "", 2, x, 2, y);
+    check_values(",a,b,y\n0,1,2,3\n1,4,5,6\n", "columns: {'Unnamed: 0': number}", 3, both, 2, y);
+    check_values(",a,b,y\n0,1,2,3\n1,4,5,6\n", "inputs: 'Unnamed: 0', targets: a", 1, (float[]){0, 1}, 2, last);
+    struct text many = {0}; /* each line is looked at once */
+    text_add(&many, "a,b,y\n1,2,3\n");
+    for (int i = 0; i < 1000000; i++) text_add(&many, "\n");
+    text_add(&many, "4,5,6\n");
+    check_values(text_string(&many), "", 2, x, 2, y);
+    text_free(&many);
+    teardown();
+}
+END_TEST
+
 START_TEST(dialects) {
     setup();
     const float x[] = {1.5F, 2, 4, 5}, y[] = {3, 6};
@@ -224,17 +244,22 @@ START_TEST(encodings) {
 }
 END_TEST
 
-/* Files of two gzip members, as `cat` of two files gives, and damaged ones. */
+/* Files of two gzip members, as `cat` of two files gives, with zeros behind them, and damaged ones. */
 START_TEST(compressed) {
     setup();
     char *name = path_in(folder, "t.csv.gz"), command[600];
     struct dataset *dataset;
     snprintf(command, sizeof command,
-             "cd %s && printf 'a,y\n1,2\n' | gzip > t.csv.gz && printf '3,4\n' | gzip >> t.csv.gz", folder);
+             "cd %s && printf 'a,y\n1,2\n' | gzip > t.csv.gz && printf '3,4\n' | gzip >> t.csv.gz && "
+             "head -c 512 /dev/zero >> t.csv.gz",
+             folder);
     ck_assert_int_eq(system(command), 0);
     ck_ok(open_yaml(&dataset, false, "path: %s", name));
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 2);
     dataset_close(dataset);
+    snprintf(command, sizeof command, "cd %s && cp t.csv.gz u.csv.gz && printf x >> u.csv.gz", folder);
+    ck_assert_int_eq(system(command), 0);
+    ck_failure(open_yaml(&dataset, false, "path: %s/u.csv.gz", folder), STATUS_DATA, "there are bytes after");
     snprintf(command, sizeof command, "cd %s && head -c 30 t.csv.gz > u.csv.gz && mv u.csv.gz t.csv.gz", folder);
     ck_assert_int_eq(system(command), 0);
     ck_failure(open_yaml(&dataset, false, "path: %s", name), STATUS_DATA, "the compressed data is truncated");
@@ -416,11 +441,12 @@ static const struct wrong wrongs[] = {
     {false, "a,y\n\xd8\xd8\xd8\xd8", "csv: {encoding: utf-16}", "t.csv: this is not UTF-16 text (byte 4)"},
     {false, "0,1\n1,0\n", "",
      "t.csv:line 1: expected a header with column names, but this is a row of numbers ('0', ...)"},
-    {false, ",a,y\n0,1,2\n", "", "t.csv:line 1: column 1 has no name (pandas writes such an index column"},
+    {false, ",a,y\n0,1,2\n0,1,x\n", "", "t.csv:line 3: column 'y': 'x' is not a number"},
+    {false, ",,\n0,1,2\n", "", "t.csv: there is no column for the inputs; the file has only: Unnamed: 0"},
     {false, "a,b,a\n1,2,3\n", "", "t.csv:line 1: duplicate column 'a'"},
     {false, "a,y\n1,2\n3\n", "", "t.csv:line 3: there are 1 fields, but the header has 2"},
     {false, "a,y\n1,2\n3,4,5\n", "", "t.csv:line 3: there are 3 fields, but the header has 2"},
-    {false, "a,y\n\n1,2\n", "", "t.csv:line 2: there are 1 fields, but the header has 2"},
+    {false, "\n \na,y\n\n1,2\n \n\n\n1,x\n", "", "t.csv:line 9: column 'y': 'x' is not a number"},
     {false, "a,y\n1,2\n,4\n", "", "t.csv:line 3: column 'a': missing value"},
     {false, "a,y\n1,2\n3,\n", "", "t.csv:line 3: column 'y': missing value"},
     {false, "a,y\n1,2\nNA,4\n", "",
@@ -548,5 +574,6 @@ START_TEST(damaged_files) {
 }
 END_TEST
 
-TESTS("csv", reads_values, dialects, plain_numbers, many_rows, pieces, encodings, compressed, numbers, text_classes,
-      another_order_is_noted, without_targets, iris, rejects, missing_files, metadata_only, fingerprint, damaged_files)
+TESTS("csv", reads_values, as_pandas_reads_it, dialects, plain_numbers, many_rows, pieces, encodings, compressed,
+      numbers, text_classes, another_order_is_noted, without_targets, iris, rejects, missing_files, metadata_only,
+      fingerprint, damaged_files)
