@@ -9,6 +9,8 @@
 #include "base/io.h"
 #include "data/csv_source.h"
 #include "data/csv_texts.h"
+#include "data/sqlite_rows.h"
+#include "data/suggest_columns.h"
 
 #define MAX_VALUE (16 << 20) /* bytes of a text, as of a record of CSV */
 #define NUMBER 32            /* bytes of a number as text */
@@ -299,6 +301,105 @@ static status add_records(const struct dataset_config *config, bool is_validatio
     csv_free(&csv.reader);
     arena_destroy(csv.arena);
     return s;
+}
+
+/* ---- init ---- */
+
+struct sqlite_rows {
+    struct csv csv;
+    struct records records;
+    int columns;
+};
+
+/* Whether the table has a column [target], or any, with [target] NULL; *rows: how many it has. */
+static status look_at_table(struct sqlite_rows *r, const char *table, const char *target, bool *has_target,
+                            int64_t *rows) {
+    struct records *records = &r->records;
+    const char *name = quoted(table, r->csv.arena);
+    TRY(prepare(&r->csv, records, arena_printf(r->csv.arena, "select * from \"%s\"", name)));
+    *has_target = !target;
+    for (int i = 0; target && i < sqlite3_column_count(records->statement); i++)
+        *has_target = *has_target || strcmp(sqlite3_column_name(records->statement, i), target) == 0;
+    sqlite3_finalize(records->statement);
+    records->statement = NULL;
+    TRY(prepare(&r->csv, records, arena_printf(r->csv.arena, "select count(*) from \"%s\"", name)));
+    if (sqlite3_step(records->statement) != SQLITE_ROW) return failure(&r->csv, records->database);
+    *rows = sqlite3_column_int64(records->statement, 0);
+    sqlite3_finalize(records->statement);
+    records->statement = NULL;
+    return OK;
+}
+
+/* The table with the most rows among those that have the target. */
+static status choose_table(struct sqlite_rows *r, const struct string_list *tables, const char *target,
+                           const char **table) {
+    int64_t most = -1;
+    for (size_t i = 0; i < tables->count; i++) {
+        bool has_target;
+        int64_t rows = 0;
+        TRY(look_at_table(r, tables->items[i], target, &has_target, &rows));
+        if (!has_target || rows <= most) continue;
+        most = rows;
+        *table = tables->items[i];
+    }
+    if (*table) return OK;
+    return status_new(STATUS_USAGE, "--target: no table of %s has a column '%s'", r->csv.path,
+                      csv_printable(&r->csv, target ? target : ""));
+}
+
+static status start_rows(struct sqlite_rows *r, const char *target, struct string_list *tables, const char **table) {
+    *table = NULL;
+    TRY(open_database(&r->csv, &r->records));
+    TRY(list_tables(&r->csv, &r->records, tables));
+    if (tables->count == 0) return find_table(&r->csv, &r->records, table); /* says that there is none */
+    if (tables->count == 1) *table = tables->items[0];
+    if (!*table) TRY(choose_table(r, tables, target, table));
+    struct dataset_config config = {.table = *table};
+    sqlite3_close(r->records.database);
+    r->records.database = NULL;
+    return start_query(&r->csv, &config, false);
+}
+
+status sqlite_rows_open(const char *path, const char *target, struct arena *arena, struct string_list *tables,
+                        const char **table, struct sqlite_rows **out) {
+    struct sqlite_rows *r = calloc(1, sizeof *r);
+    if (!r) return status_memory("a table");
+    r->csv = (struct csv){.arena = arena, .path = path, .records = &r->records};
+    status s = start_rows(r, target, tables, table);
+    if (s)
+        sqlite_rows_close(r);
+    else
+        *out = r;
+    return s;
+}
+
+status sqlite_rows_next(void *state, const struct csv_reader **record) {
+    struct sqlite_rows *r = state;
+    struct csv *csv = &r->csv;
+    size_t count = csv->reader.count;
+    bool has_record;
+    bool is_first = !r->records.has_names;
+    TRY(next_record(csv, &has_record));
+    *record = has_record ? &csv->reader : NULL;
+    if (is_first) {
+        csv->names = arena_alloc(csv->arena, (count + 1) * sizeof *csv->names);
+        for (size_t i = 0; i < count; i++) csv->names[i] = csv->reader.fields[i].text;
+        return OK;
+    }
+    for (size_t i = 0; has_record && i < count; i++)
+        if (sqlite3_column_type(r->records.statement, (int)i) == SQLITE_BLOB)
+            csv->reader.fields[i].text = suggest_blob;
+        else
+            TRY(read_value(csv, i, &csv->reader.fields[i].text));
+    csv->base.rows += has_record;
+    return OK;
+}
+
+void sqlite_rows_close(struct sqlite_rows *r) {
+    sqlite3_finalize(r->records.statement);
+    sqlite3_close(r->records.database);
+    csv_free(&r->csv.reader);
+    free(r);
 }
 
 /* ---- inspect ---- */

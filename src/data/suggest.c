@@ -1,246 +1,72 @@
-/* CSV files are read here, because a table with identifiers or missing values cannot be opened without rules; other
- * formats are opened with the defaults. */
+/* Tables (CSV, SQLite) are read here, because one with identifiers or missing values cannot be opened without rules;
+ * other formats are opened with the defaults. */
 #include "data/suggest.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/io.h"
 #include "data/csv.h"
 #include "data/csv_dialect.h"
-#include "data/csv_source.h"
-#include "data/date.h"
 #include "data/file_pattern.h"
+#include "data/hdf5_names.h"
 #include "data/internal.h"
-#include "data/text_pool.h"
-
-#define MAX_CATEGORIES 100    /* of a column whose type is inferred, see raw_columns.c */
-#define MAX_POOLED 1000       /* different texts that are counted */
-#define MAX_NUMBER_CLASSES 20 /* different whole numbers that are taken for classes */
-
-/* ---- columns of a CSV file ---- */
-
-struct column_view {
-    const char *name;
-    struct text_pool pool; /* of its values but the missing ones */
-    size_t values, missing, numbers, whole;
-    double first, last, min, max;      /* numbers */
-    bool has_dates;                    /* each value is a date */
-    bool starts_with_text, is_counted; /* is_counted: each value is 1 more than the one before */
-};
-
-static status add_value(struct column_view *c, const char *text, char *decimal, size_t row) {
-    double number;
-    size_t index;
-    bool is_number = csv_decimal(text, decimal, &number);
-    if (!is_number && csv_means_missing(text)) {
-        c->missing++;
-        return OK;
-    }
-    if (c->values++ == 0) {
-        c->starts_with_text = !is_number;
-        c->is_counted = is_number && (number == 0 || number == 1);
-        c->has_dates = true;
-        c->min = c->max = number;
-    } else if (is_number) {
-        c->is_counted = c->is_counted && number == c->last + 1;
-    }
-    double seconds;
-    c->has_dates = c->has_dates && date_parse(text, NULL, &seconds);
-    if (c->pool.count <= MAX_POOLED) TRY(text_pool_add(&c->pool, text, row, &index));
-    if (!is_number) return OK;
-    c->numbers++;
-    c->whole += number == floor(number);
-    c->min = c->numbers == 1 ? number : fmin(c->min, number);
-    c->max = c->numbers == 1 ? number : fmax(c->max, number);
-    c->last = number;
-    return OK;
-}
-
-static bool holds_texts(const struct column_view *c) { return c->numbers < c->values; }
-
-static bool are_categories(const struct column_view *c) {
-    return c->pool.count <= MAX_CATEGORIES && c->pool.count * 2 <= c->values;
-}
-
-/* What `columns:` needs for an input. [may_count]: a column that counts the rows is used. */
-static void choose_rule(const struct column_view *c, bool may_count, struct arena *arena,
-                        struct column_suggestion *out) {
-    bool has_texts = holds_texts(c), is_date = has_texts && c->has_dates && c->starts_with_text;
-    const char *missing = has_texts ? "most_frequent" : "median";
-    *out = (struct column_suggestion){
-        .name = c->name, .missing = c->missing, .texts = has_texts && !is_date ? c->pool.count : 0};
-    if (c->values == 0) {
-        out->rule = "ignore";
-        out->reason = "it is empty";
-    } else if (!has_texts && c->is_counted && c->values > 2 && !may_count) {
-        out->rule = "ignore";
-        out->reason = "it counts the rows";
-    } else if (has_texts && !is_date && !are_categories(c)) {
-        out->rule = "ignore";
-        out->reason =
-            arena_printf(arena, "%s%zu different texts in %zu rows", c->pool.count > MAX_POOLED ? "more than " : "",
-                         c->pool.count > MAX_POOLED ? MAX_POOLED : c->pool.count, c->values);
-    } else if (has_texts && !c->starts_with_text) {
-        out->rule = c->missing ? "{type: category, missing: most_frequent}" : "category";
-        out->reason = arena_printf(arena, "%zu texts among numbers", c->values - c->numbers);
-    } else if (c->missing) {
-        out->rule = arena_printf(arena, "{missing: %s}", missing);
-        out->reason = arena_printf(arena, "%zu value%s missing", c->missing, c->missing == 1 ? " is" : "s are");
-    }
-}
-
-/* ---- the target of a CSV file ---- */
-
-static size_t default_target(const struct column_view *columns, size_t count) {
-    static const char *const usual[] = {"target", "targets", "label",    "labels", "class",
-                                        "y",      "outcome", "survived", "churn"};
-    for (size_t i = count; i-- > 0;)
-        for (size_t k = 0; k < sizeof usual / sizeof *usual; k++)
-            if (strcasecmp(columns[i].name, usual[k]) == 0) return i;
-    return count - 1;
-}
-
-static status find_target(const char *path, const char *target, const struct column_view *columns, size_t count,
-                          size_t *out) {
-    const char **names = calloc(count + 1, sizeof *names);
-    if (!names) return status_memory("the names of the columns");
-    for (size_t i = 0; i < count; i++) names[i] = columns[i].name;
-    *out = target ? 0 : default_target(columns, count);
-    while (target && *out < count && strcmp(names[*out], target) != 0) ++*out;
-    const char *nearest = *out == count ? schema_nearest(target, names) : NULL;
-    free(names);
-    if (*out < count) return OK;
-    return status_new(STATUS_USAGE, "--target: %s has no column '%s'%s%s%s", path, target,
-                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "");
-}
-
-static void count_classes(const struct column_view *c, bool are_labels, struct arena *arena, struct suggestion *out) {
-    out->target_kind = TARGET_CLASS;
-    out->classes = are_labels ? (int64_t)c->pool.count : (int64_t)c->max + 1;
-    out->smallest_class = c->values;
-    out->names.items = arena_alloc(arena, (c->pool.count + 1) * sizeof *out->names.items);
-    for (size_t i = 0; i < c->pool.count; i++) {
-        if (c->pool.items[i].count < out->smallest_class) out->smallest_class = c->pool.items[i].count;
-        if (are_labels) out->names.items[out->names.count++] = arena_copy(arena, c->pool.items[i].text);
-    }
-    if (are_labels) out->names.count = category_sort(out->names.items, out->names.count, false);
-}
-
-static status choose_target(const char *path, const struct column_view *c, struct arena *arena,
-                            struct suggestion *out) {
-    struct text name = {0};
-    text_add_value(&name, c->name, TEXT_MAX_NAME);
-    const char *shown = arena_copy(arena, text_string(&name));
-    text_free(&name);
-    out->target = c->name;
-    if (c->missing)
-        return status_new(STATUS_USAGE,
-                          "%s: the target '%s' has no value in %zu row%s; name another column by --target COLUMN, or "
-                          "remove these rows",
-                          path, shown, c->missing, text_plural(c->missing, "s"));
-    if (holds_texts(c) && !are_categories(c))
-        return status_new(
-            STATUS_USAGE,
-            "%s: the target '%s' has too many different texts (%zu or more in %zu rows) for classes; name another "
-            "column by --target COLUMN",
-            path, shown, c->pool.count, c->values);
-    if (holds_texts(c) && !c->starts_with_text)
-        return status_new(STATUS_USAGE,
-                          "%s: the target '%s' has numbers and texts, such as '%s'; name another column by --target "
-                          "COLUMN, or write texts only",
-                          path, shown, c->pool.items[0].text);
-    bool are_numbers = !holds_texts(c) && c->whole == c->values && c->min >= 0 && c->max < 2 * MAX_NUMBER_CLASSES &&
-                       c->pool.count > 1 && c->pool.count <= MAX_NUMBER_CLASSES && c->pool.count * 3 <= c->values;
-    out->target_size = 1;
-    out->target_kind = TARGET_VALUES;
-    if (holds_texts(c) || are_numbers) count_classes(c, holds_texts(c), arena, out);
-    return OK;
-}
+#include "data/sqlite_rows.h"
+#include "data/suggest_columns.h"
 
 /* ---- CSV files ---- */
 
-static status read_columns(struct csv_reader *reader, struct column_view **columns, size_t *count, size_t *rows,
-                           struct arena *arena) {
+static status next_record(void *state, const struct csv_reader **record) {
     bool has_record;
-    double number;
-    size_t numbers = 0;
-    char decimal = csv_usual_decimal(reader);
-    TRY(csv_next(reader, &has_record));
-    if (!has_record) return status_new(STATUS_DATA, "%s: the file is empty", reader->path);
-    *count = reader->count;
-    *columns = arena_alloc(arena, *count * sizeof **columns);
-    for (size_t i = 0; i < *count; i++) {
-        (*columns)[i].name = arena_copy(arena, reader->fields[i].text);
-        numbers += csv_number(reader->fields[i].text, &number);
-    }
-    if (numbers > 1 && numbers + 1 >= *count)
-        return status_new(STATUS_DATA,
-                          "%s:line 1: expected a header with column names, but this is a row of numbers; insert a "
-                          "line with names before it",
-                          reader->path);
-    if (*count < 2)
-        return status_new(STATUS_DATA, "%s:line 1: expected two columns or more, separated by , ; | or tabs",
-                          reader->path);
-    for (*rows = 0;; ++*rows) {
-        TRY(csv_next(reader, &has_record));
-        if (!has_record) return OK;
-        if (reader->count != *count)
-            return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", reader->path,
-                              reader->record_line, reader->count, *count);
-        for (size_t i = 0; i < *count; i++) TRY(add_value(&(*columns)[i], reader->fields[i].text, &decimal, *rows));
-    }
-}
-
-/* Adds the inputs: all columns but [target]. */
-static void add_inputs(const struct column_view *columns, size_t count, size_t target, bool may_count,
-                       struct arena *arena, struct suggestion *out) {
-    out->column_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct column_suggestion *column = &out->columns[out->column_count];
-        if (i == target) continue;
-        choose_rule(&columns[i], may_count, arena, column);
-        bool is_ignored = column->rule && strcmp(column->rule, "ignore") == 0;
-        if (!is_ignored) out->features += column->texts ? column->texts : 1;
-        out->column_count++;
-    }
-}
-
-static status view_columns(const char *path, const char *target, struct column_view *columns, size_t count,
-                           struct arena *arena, struct suggestion *out) {
-    size_t at = 0;
-    TRY(find_target(path, target, columns, count, &at));
-    TRY(choose_target(path, &columns[at], arena, out));
-    out->columns = arena_alloc(arena, count * sizeof *out->columns);
-    add_inputs(columns, count, at, false, arena, out);
-    if (out->features == 0) add_inputs(columns, count, at, true, arena, out);
-    if (out->features > 0) return OK;
-    return status_new(
-        STATUS_USAGE,
-        "%s: no column is left for the inputs, because each is empty or has too many different texts; see "
-        "ddptrain inspect %s",
-        path, path);
+    TRY(csv_next(state, &has_record));
+    *record = has_record ? state : NULL;
+    return OK;
 }
 
 static status suggest_csv(const char *path, const char *target, struct arena *arena, struct suggestion *out) {
     char *text = NULL;
-    size_t count = 0;
     uint64_t bytes;
     struct csv_reader reader = {0};
-    struct column_view *columns = NULL;
     const char *note;
     TRY(file_check(path, &bytes));
     status s = csv_open_file(path, NULL, &reader, &text, &note);
-    if (!s) s = read_columns(&reader, &columns, &count, &out->rows, arena);
-    if (!s && out->rows == 0) s = status_new(STATUS_DATA, "%s: there are no rows", path);
-    if (!s) s = view_columns(path, target, columns, count, arena, out);
-    for (size_t i = 0; i < count; i++) text_pool_free(&columns[i].pool);
+    struct record_reader records = {.path = path,
+                                    .header = "line 1",
+                                    .advice = ", separated by , ; | or tabs",
+                                    .decimal = csv_usual_decimal(&reader),
+                                    .state = &reader,
+                                    .next = next_record};
+    if (!s) s = suggest_columns(&records, target, arena, out);
     csv_free(&reader);
     buffer_free(text);
-    out->input_dims = 1;
-    out->input_shape[0] = (int64_t)out->features;
+    return s;
+}
+
+/* ---- SQLite ---- */
+
+static void name_tables(const struct string_list *tables, const char *table, struct arena *arena,
+                        struct suggestion *out) {
+    struct text others = {0};
+    out->table = table;
+    for (size_t i = 0; i < tables->count && others.length < TEXT_MAX_NAME; i++) {
+        if (tables->items[i] == table) continue;
+        text_add(&others, others.length ? ", " : "");
+        text_add_value(&others, tables->items[i], TEXT_MAX_NAME);
+    }
+    out->other_tables = arena_copy(arena, text_string(&others));
+    text_free(&others);
+}
+
+static status suggest_sqlite(const char *path, const char *target, struct arena *arena, struct suggestion *out) {
+    struct sqlite_rows *rows;
+    struct string_list tables;
+    const char *table;
+    TRY(sqlite_rows_open(path, target, arena, &tables, &table, &rows));
+    struct record_reader records = {
+        .path = path, .header = "the table", .advice = "", .decimal = '.', .state = rows, .next = sqlite_rows_next};
+    status s = suggest_columns(&records, target, arena, out);
+    sqlite_rows_close(rows);
+    if (tables.count > 1) name_tables(&tables, table, arena, out);
     return s;
 }
 
@@ -281,7 +107,7 @@ static status describe(struct dataset *dataset, struct arena *arena, struct sugg
 
 /* Many classes with few rows each are probably whole numbers of a regression. */
 static bool are_values(const struct suggestion *s) {
-    return s->input_kind == INPUT_VALUES && s->names.count == 0 && s->classes > MAX_NUMBER_CLASSES &&
+    return s->input_kind == INPUT_VALUES && s->names.count == 0 && s->classes > SUGGESTED_NUMBER_CLASSES &&
            (size_t)s->classes * 10 > s->rows;
 }
 
@@ -297,11 +123,15 @@ static status open_as(const struct dataset_config *config, bool wants_classes, s
 static status suggest_rows(const char *path, const char *target, struct arena *arena, struct suggestion *out) {
     struct dataset_config config;
     struct problems problems = {0};
+    bool is_hdf5 = strcmp(out->format, dataset_hdf5.name) == 0;
     int64_t image_size[] = {SUGGESTED_IMAGE_SIZE, SUGGESTED_IMAGE_SIZE};
     schema_bind(&dataset_schema, NULL, "dataset", &dataset_schema, &config, arena, &problems); /* the defaults */
     problems_free(&problems);
     config.path = path;
-    if (target) config.targets = (struct string_list){&target, 1};
+    if (is_hdf5) TRY(hdf5_names_find(path, target, arena, &out->inputs, &out->target));
+    const char *targets = out->target ? out->target : target;
+    if (out->inputs) config.inputs = (struct string_list){&out->inputs, 1};
+    if (targets) config.targets = (struct string_list){&targets, 1};
     if (out->is_image_folder) config.image.size = (struct int_list){image_size, 2};
     status failure = open_as(&config, true, arena, out);
     if (!failure && !are_values(out)) return OK;
@@ -333,6 +163,7 @@ status suggest(const char *path, const char *target, struct arena *arena, struct
         return s;
     }
     out->format = format->name;
+    if (format == &dataset_sqlite) return suggest_sqlite(path, target, arena, out);
     if (format != &dataset_csv) return suggest_rows(path, target, arena, out);
     struct string_list files;
     TRY(file_pattern_expand(path, arena, &files)); /* the first file is typical */

@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "data/dataset.h"
 
-/* A column of a CSV file. */
+/* A column of a CSV file or a database. */
 struct column_suggestion {
     const char *name;
     size_t missing;     /* rows without value */
@@ -20,8 +20,10 @@ struct column_suggestion {
 struct suggestion {
     const char *format; /* "csv" */
     bool is_image_folder;
+    const char *table, *other_tables;  /* of a database with several; else NULL */
+    const char *inputs;                /* the name, where it is not the default of the format; else NULL */
     const char *target;                /* the name; NULL: the default of the format */
-    struct column_suggestion *columns; /* (column_count): the inputs of a CSV file; 0: the format has no columns */
+    struct column_suggestion *columns; /* (column_count): the inputs of a table; 0: the format has no columns */
     size_t column_count;
     size_t rows, features; /* of a row, about, for a CSV file with categories */
     enum input_kind input_kind;

@@ -85,7 +85,7 @@ static void add_target_note(const struct suggestion *s, struct text *out) {
         text_add(out, "a number is predicted");
         return;
     }
-    text_printf(out, "%lld classes", (long long)s->classes);
+    text_printf(out, "%lld class%s", (long long)s->classes, text_plural((size_t)s->classes, "es"));
     for (size_t i = 0; i < s->names.count && i < 5; i++) {
         text_add(out, i ? ", " : ": ");
         add_shown(out, s->names.items[i]);
@@ -97,9 +97,19 @@ static void add_dataset(const struct suggestion *s, const char *path, struct tex
     text_add(out, "dataset:\n  path: ");
     add_scalar(out, path);
     text_add(out, "\n");
+    if (s->table) {
+        text_add(out, "  table: ");
+        add_scalar(out, s->table);
+        text_printf(out, "   # the others are: %s\n", s->other_tables);
+    }
     if (s->is_image_folder)
         text_printf(out, "  image: {size: [%d, %d]}  # each image is resized, and its middle cut out\n",
                     SUGGESTED_IMAGE_SIZE, SUGGESTED_IMAGE_SIZE);
+    if (s->inputs) {
+        text_add(out, "  inputs: ");
+        add_scalar(out, s->inputs);
+        text_add(out, "\n");
+    }
     if (s->target) {
         text_add(out, "  targets: ");
         add_scalar(out, s->target);

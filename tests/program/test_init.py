@@ -100,6 +100,65 @@ class Init(program.Case):
         self.assertIn("linear: {out: 2}   # one for each target", text)
         self.assertIn("there is no dataset 'z'", self.init("t.h5", "--target", "z", code=DATA))
 
+    def test_hdf5_with_other_names(self):
+        """Targets by a usual name, those with the most rows first, or the smaller one of two datasets; --target otherwise."""
+        import h5py
+        x, y = np.random.default_rng(0).random((40, 6)), np.arange(40) % 3
+
+        def write(**datasets):
+            with h5py.File(self.path("t.h5"), "w") as f:
+                for name, values in datasets.items():
+                    f[name.replace("__", "/")] = values
+        write(features=x, price=x[:, 0])
+        text = self.train("t.h5")
+        self.assertIn("inputs: features\n  targets: price   # a number is predicted", text)
+        write(a__test__data=x[:9], a__test__labels=y[:9], a__train__data=x, a__train__labels=y, a__train__words=np.array([b"a"] * 40))
+        self.assertIn("inputs: a/train/data\n  targets: a/train/labels   # 3 classes", self.train("t.h5"))
+        write(a=x, b=x)
+        self.assertIn("t.h5: it is not clear which datasets are the inputs and the targets; the file has: a, b (--target", self.init("t.h5", code=DATA))
+        self.assertIn("inputs: a\n  targets: b", self.train("t.h5", "--target", "b"))
+        write(words=np.array([b"a"] * 40))
+        self.assertIn("the file has: no dataset of numbers", self.init("t.h5", code=DATA))
+        self.write("t.h5", "text")
+        self.assertIn("t.h5: this is not an HDF5 file", self.init("t.h5", code=DATA))
+
+    def test_sqlite(self):
+        """Rules for identifiers, NULL, blobs and dates, as for CSV; of several tables the one with the most rows, or with the target."""
+        import sqlite3
+        with sqlite3.connect(self.path("t.db")) as db:
+            db.execute("create table people(id integer primary key, age real, town text, photo blob, born, sold integer)")
+            db.executemany("insert into people values(?,?,?,?,?,?)", ((i + 1, None if i % 7 == 0 else i * 0.5, "uv"[i % 2] if i % 9 else None, b"\0\1", f"{i % 28 + 1}.3.2001",
+                                                                      i % 2) for i in range(60)))
+            db.execute("create table codes(k real, class text, bytes blob)")
+            db.executemany("insert into codes values(?,?,?)", ((i, "xy"[i % 2], b"ab") for i in range(20)))
+            db.execute("create table unused(a real, b real)")
+        text = self.train("t.db")
+        for line in ("table: people   # the others are: codes, unused", "targets: sold   # 2 classes", "id: ignore   # it counts the rows",
+                     "age: {missing: median}   # 9 values are missing", "town: {missing: most_frequent}   # 7 values are missing", "photo: ignore   # it has blobs",
+                     'born: {type: date, format: "%d.%m.%Y"}   # dates'):
+            self.assertIn(line, text)
+        out, _ = self.run_program("predict", "first.yaml", "t.db", "dataset.table=people", "--run-dir", "runs/test", "--probabilities")
+        self.assertEqual(out.splitlines()[0], "row,prediction,0,1")
+        self.assertIn("table: codes   # the others are: people, unused", self.train("t.db", "--target", "class"))
+        self.assertIn("the target 'bytes' has blobs", self.init("t.db", "--target", "bytes", code=USAGE))
+        self.assertIn("--target: no table of t.db has a column 'z'", self.init("t.db", "--target", "z", code=USAGE))
+        with sqlite3.connect(self.path("t.db")) as db:
+            db.execute("drop table people")
+            db.execute("drop table codes")
+        self.assertIn("t.db: there are no rows", self.init("t.db", code=DATA))
+        with sqlite3.connect(self.path("t.db")) as db:
+            db.execute("drop table unused")
+        self.assertIn("the database has no table", self.init("t.db", code=USAGE))
+
+    def test_dates_and_unnamed_columns(self):
+        """A format that fits all dates of a column; where days and months could be either, a comment says so."""
+        dates = [f"{i % 12 + 1:02}/{i % 28 + 1:02}/2024" for i in range(60)]
+        self.rows("t.csv", ["", "when", "short", "v", "y"], [[i, dates[i] if i % 9 else "", "05/06/2023" if i % 2 else f"07/{i % 12 + 1:02}/2022", i % 7, i % 2] for i in range(60)])
+        text = self.train("t.csv")
+        self.assertIn('when: {type: date, format: "%m/%d/%Y", missing: mean}   # dates; 7 missing', text)
+        self.assertIn('short: ignore   # dates, either {type: date, format: "%m/%d/%Y"} or {type: date, format: "%d/%m/%Y"}', text)
+        self.assertNotIn("Unnamed", text)
+
     def test_names_that_yaml_would_read_as_something_else(self):
         os.mkdir(self.path("a b"))
         names = ["true", "1", "a: b", "#c", '"q"', "\u00e9t\u00e9", "- x", "x\ty", "~"]
@@ -116,6 +175,7 @@ class Init(program.Case):
                 (["t.csv"], USAGE, "t.csv: the target 'v' has too many different texts (30 or more in 30 rows) for classes; name another column by --target"),
                 (["t.csv", "--target", "w"], USAGE, "--target: t.csv has no column 'w'"),
                 (["t.csv", "--target", "u"], USAGE, "t.csv: no column is left for the inputs"),
+                (["twice.csv"], DATA, "twice.csv:line 1: duplicate column 'u'"),
                 (["none.csv"], DATA, "cannot read the dataset 'none.csv'"),
                 (["empty.csv"], DATA, "empty.csv: the file is empty"), (["header.csv"], DATA, "header.csv: there are no rows"),
                 (["numbers.csv"], DATA, "numbers.csv:line 1: expected a header"), (["one.csv"], DATA, "one.csv:line 1: expected two columns or more"),
@@ -124,7 +184,7 @@ class Init(program.Case):
                 (["mixed.csv"], USAGE, "mixed.csv: the target 'v' has numbers and texts"),
                 (["what.dat"], USAGE, "'what.dat': unknown file extension"), ([], USAGE, "no data given")):
             for name, text in (("empty.csv", ""), ("header.csv", "a,b\n"), ("numbers.csv", "1,2\n3,4\n"), ("one.csv", "a\n1\n"), ("short.csv", "a,b\n1,2\n3\n"),
-                               ("gap.csv", "u,v\n1,2\n2,\n"), ("mixed.csv", "u,v\n" + "1,2\n2,x\n" * 9), ("what.dat", "x")):
+                               ("gap.csv", "u,v\n1,2\n2,\n"), ("twice.csv", "u,v,u\n1,2,3\n"), ("mixed.csv", "u,v\n" + "1,2\n2,x\n" * 9), ("what.dat", "x")):
                 self.write(name, text)
             with self.subTest(arguments):
                 self.assertIn(sentence, self.init(*arguments, code=code))
