@@ -67,8 +67,9 @@ static void check_all(const struct results *r, size_t rows, size_t in, size_t ou
     guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(dw), guarded_free(dbias), guarded_free(dy);
 }
 
-static const size_t shapes[][3] = {{1, 1, 1},     {40, 1024, 101}, {33, 401, 270},
-                                   {300, 17, 49}, {2, 2048, 5},    {65, 130, 1000}};
+static const size_t shapes[][3] = {
+    {1, 1, 1},    {40, 1024, 101}, {33, 401, 270},   {300, 17, 49},
+    {2, 2048, 5}, {65, 130, 1000}, {600, 1024, 230}, {560, 401, 205}}; /* several groups of columns, packed once */
 
 START_TEST(products_agree) {
     for (size_t s = 0; s < 3; s++) {

@@ -7,6 +7,11 @@
 #include "device/cpu/sets/set.h"
 #include "device/cpu/sets/tiles.h"
 
+/* A buffer of STRIP_ROWS holds GROUP_ROWS of a and, behind them, GROUP_COLUMNS of b: whole panels. */
+#define GROUP_ROWS 64
+#define GROUP_COLUMNS (STRIP_STRIDE * (STRIP_ROWS - GROUP_ROWS) / PANEL_K / PANEL_WIDTH * PANEL_WIDTH)
+#define COLUMNS_AT_ONCE (LINE / TILE_ROWS)
+
 /* panel (k, width): columns of b, zeros beyond n */
 static void pack_panel(float *panel, size_t width, const float *b, size_t brs, size_t bcs, size_t k, size_t n) {
     if (brs == 1 && bcs != 1) {
@@ -32,17 +37,21 @@ static void pack_panel(float *panel, size_t width, const float *b, size_t brs, s
     }
 }
 
-/* strip: for each tile of rows (k, TILE_ROWS); rows past the end repeat the last one */
+/* strip: for each tile of rows (k, TILE_ROWS); rows past the end repeat the last one. Only so many columns of a at a
+ * time as fill a line of the cache for each tile: the lines of a column, which is contiguous, are read once. */
 static void pack_columns(float *strip, const float *a, size_t acs, size_t k, size_t m) {
-    for (size_t i = 0; i < m; i += TILE_ROWS, strip += k * TILE_ROWS) {
-        size_t rows = m - i < TILE_ROWS ? m - i : TILE_ROWS;
-        for (size_t p = 0; p < k; p++) {
-            const float *from = a + i + p * acs;
-            float *to = strip + p * TILE_ROWS;
-            if (rows == TILE_ROWS)
-                memcpy(to, from, TILE_ROWS * sizeof *to);
-            else
-                for (size_t r = 0; r < TILE_ROWS; r++) to[r] = from[r < rows ? r : rows - 1];
+    for (size_t first = 0; first < k; first += COLUMNS_AT_ONCE) {
+        size_t last = k - first < COLUMNS_AT_ONCE ? k : first + COLUMNS_AT_ONCE;
+        for (size_t i = 0; i < m; i += TILE_ROWS) {
+            size_t rows = m - i < TILE_ROWS ? m - i : TILE_ROWS;
+            float *to = strip + i * k + first * TILE_ROWS;
+            for (size_t p = first; p < last; p++, to += TILE_ROWS) {
+                const float *from = a + i + p * acs;
+                if (rows == TILE_ROWS)
+                    memcpy(to, from, TILE_ROWS * sizeof *to);
+                else
+                    for (size_t r = 0; r < TILE_ROWS; r++) to[r] = from[r < rows ? r : rows - 1];
+            }
         }
     }
 }
@@ -115,6 +124,29 @@ static void order_rows(const struct cpu_product *p, struct block *block, enum or
         memcpy(strip + r * STRIP_STRIDE, from + r * p->ars, block->depth * sizeof *strip);
 }
 
+/* [all.depth] steps of k from [first], for many rows of a: columns of b are packed once for all rows, as many together
+ * as stay in the second-level cache beside the rows. */
+static void many_rows_product(const struct cpu_product *p, const struct block *all, size_t first, enum order order,
+                              float *strip) {
+    float *group = strip + STRIP_STRIDE * GROUP_ROWS;
+    struct cpu_product part = *p;
+    for (size_t j = 0; j < p->n; j += part.n, part.b += part.n * p->bcs, part.c += part.n) {
+        struct cpu_product source = part;
+        part.n = p->n - j < GROUP_COLUMNS ? p->n - j : GROUP_COLUMNS;
+        source.n = part.n;
+        source.k = all->depth;
+        source.b += first * p->brs;
+        IN_SET(pack)(&source, group);
+        part.row = p->row ? p->row + j : NULL;
+        for (size_t i = 0; i < p->m; i += GROUP_ROWS) {
+            struct block block = *all;
+            block.rows = p->m - i < GROUP_ROWS ? p->m - i : GROUP_ROWS;
+            order_rows(p, &block, order, p->a + i * p->ars + first, strip);
+            rows_product(&part, &block, NULL, group, i, false, NULL);
+        }
+    }
+}
+
 static void blocked_product(const struct cpu_product *p) {
     _Alignas(64) float panel[PANEL_K * PANEL_WIDTH], strip[STRIP_STRIDE * STRIP_ROWS];
     enum order order = order_of(p);
@@ -123,15 +155,19 @@ static void blocked_product(const struct cpu_product *p) {
         size_t depth = depth_of(p, first, blocks - n);
         const float *packed = p->packed ? p->packed + first * whole_vectors(p->n) : NULL;
         size_t max_rows = order == IN_PLACE && depth ? STRIP_ROWS * (PANEL_K / depth) : STRIP_ROWS;
-        for (size_t i = 0; i < p->m; i += max_rows) {
-            size_t rows = p->m - i < max_rows ? p->m - i : max_rows;
-            struct block block = {.depth = depth,
-                                  .ldc = p->ldc,
-                                  .rows = rows,
-                                  .start = first ? PRODUCT_ADD : p->start,
-                                  .has_relu = p->has_relu && n + 1 == blocks};
-            order_rows(p, &block, order, p->a + i * p->ars + first * p->acs, strip);
-            rows_product(p, &block, p->b + first * p->brs, packed, i, order == BY_COLUMNS, panel);
+        struct block block = {.depth = depth,
+                              .ldc = p->ldc,
+                              .start = first ? PRODUCT_ADD : p->start,
+                              .has_relu = p->has_relu && n + 1 == blocks};
+        if (order != BY_COLUMNS && !packed && p->m > max_rows) {
+            many_rows_product(p, &block, first, order, strip);
+        } else {
+            for (size_t i = 0; i < p->m; i += max_rows) {
+                struct block rows = block;
+                rows.rows = p->m - i < max_rows ? p->m - i : max_rows;
+                order_rows(p, &rows, order, p->a + i * p->ars + first * p->acs, strip);
+                rows_product(p, &rows, p->b + first * p->brs, packed, i, order == BY_COLUMNS, panel);
+            }
         }
         first += depth;
     }
