@@ -9,8 +9,13 @@ endif()
 file(GLOB cpu_sources CONFIGURE_DEPENDS src/device/cpu/*.c src/device/cpu/bf16/support.c)
 file(GLOB set_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/*.c)
 target_sources(device PRIVATE ${cpu_sources})
+set(product_options -ffp-contract=fast)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  # It would load all factors of a step before the first product, for which a tile leaves no registers.
+  list(APPEND product_options -fno-schedule-insns)
+endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/gemm.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/direct.c
-                            ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/winograd.c PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
+                            ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/winograd.c PROPERTIES COMPILE_OPTIONS "${product_options}")
 
 # With traps in mind the compiler would make a branch of a choice between two results (tanh), and would not vectorise the loop. Numbers
 # do not change.
@@ -25,22 +30,26 @@ if(NOT DDPTRAIN_SANITIZE)
   set(kernel_frames -Wframe-larger-than=524288 -fno-stack-protector "SHELL:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=0")
 endif()
 
-function(kernel_set name lanes)
+function(kernel_set name lanes registers)
   add_library(kernels_${name} OBJECT ${set_sources})
-  target_compile_definitions(kernels_${name} PRIVATE KERNELS_SET=${name} KERNELS_LANES=${lanes})
+  target_compile_definitions(kernels_${name} PRIVATE KERNELS_SET=${name} KERNELS_LANES=${lanes} KERNELS_REGISTERS=${registers})
   target_compile_options(kernels_${name} PRIVATE ${kernel_optimization} ${kernel_frames} -fopenmp-simd ${ARGN})
   target_sources(device PRIVATE $<TARGET_OBJECTS:kernels_${name}>)
 endfunction()
 
-kernel_set(baseline 4)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  kernel_set(baseline 4 32) # NEON, which every 64-bit ARM processor has
+else()
+  kernel_set(baseline 4 16)
+endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  kernel_set(avx2 8 -mavx2 -mfma)
-  kernel_set(avx512 16 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512)
+  kernel_set(avx2 8 16 -mavx2 -mfma)
+  kernel_set(avx512 16 32 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512)
   target_compile_definitions(device PRIVATE DDPTRAIN_X86_KERNELS)
   # Products and attention in bfloat16: for processors with its instructions only, chosen by train.precision.
   add_library(kernels_bf16 OBJECT ${CMAKE_SOURCE_DIR}/src/device/cpu/bf16/product.c
                                   ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/attention.c)
-  target_compile_definitions(kernels_bf16 PRIVATE KERNELS_SET=bf16 KERNELS_LANES=16)
+  target_compile_definitions(kernels_bf16 PRIVATE KERNELS_SET=bf16 KERNELS_LANES=16 KERNELS_REGISTERS=32)
   target_compile_options(kernels_bf16 PRIVATE ${kernel_optimization} ${kernel_frames} -fopenmp-simd -mavx512f -mavx512vl -mavx512dq -mavx512bw
                                               -mavx512bf16 -mfma -mprefer-vector-width=512)
   target_sources(device PRIVATE $<TARGET_OBJECTS:kernels_bf16>)

@@ -151,6 +151,12 @@ static bool has_avx512(void) {
 static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 #endif
 
+#ifdef __aarch64__
+#define BASELINE "cpu (neon)" /* which every 64-bit ARM processor has */
+#else
+#define BASELINE "cpu"
+#endif
+
 status cpu_device_create(const char *set, struct device **out) {
     const struct kernel_set sets[] = {
     /* best first */
@@ -158,7 +164,7 @@ status cpu_device_create(const char *set, struct device **out) {
         {"avx512", "cpu (avx512)", &cpu_kernels_avx512, has_avx512()},
         {"avx2", "cpu (avx2)", &cpu_kernels_avx2, has_avx2()},
 #endif
-        {"baseline", "cpu", &cpu_kernels_baseline, true},
+        {"baseline", BASELINE, &cpu_kernels_baseline, true},
     };
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         if (!sets[i].is_supported || (set && strcmp(set, sets[i].name) != 0)) continue;

@@ -8,7 +8,7 @@
 #define MAX_WORK ((size_t)1 << 18) /* multiply-adds: all operands stay in the cache */
 #define MAX_ROWS 8
 #define FEW_ROWS 4
-#define MANY_ROWS(vectors) ((LANES == 16 || (vectors) == 1) ? 8 : 4)
+#define MANY_ROWS(vectors) ((KERNELS_REGISTERS == 32 || (vectors) == 1) ? 8 : 4)
 
 /* c (rows, columns) = start (rows, columns) + a (rows, k) b (k, columns), of a panel of columns */
 struct panel {
@@ -31,29 +31,41 @@ static inline __attribute__((always_inline)) lanes relu_of(lanes x) { return (la
 static inline __attribute__((always_inline)) void tile_of(size_t rows, size_t vectors, bool is_part,
                                                           const struct panel *panel) {
     const struct panel p = *panel;
-    size_t last = vectors - 1, count = p.columns - last * LANES;
+    size_t last = vectors - 1, whole = vectors - is_part, count = p.columns - last * LANES;
     lanes sum[MAX_ROWS][TILE_VECTORS];
     const float *a[MAX_ROWS], *b = p.b, *start = p.start;
     a[0] = p.a;
+    UNROLL
     for (size_t i = 0; i < rows; i++) {
         bool has_next = rows > FEW_ROWS || i + 1 < p.rows;
+        UNROLL
         for (size_t v = 0; v < vectors; v++) sum[i][v] = load(start + v * LANES, is_part && v == last, count);
         start += has_next ? p.start_row : 0;
         if (i + 1 < rows) a[i + 1] = a[i] + (has_next ? p.a_row : 0);
     }
     for (size_t n = 0, at = 0; n < p.k; n++, at += p.a_step, b += p.b_step) {
         lanes factor[TILE_VECTORS];
+        UNROLL
         for (size_t v = 0; v < vectors; v++) factor[v] = *(const lanes *)(b + v * LANES);
+        UNROLL
         for (size_t i = 0; i < rows; i++) {
             float x = a[i][at];
+            UNROLL
             for (size_t v = 0; v < vectors; v++) sum[i][v] += factor[v] * x;
         }
     }
-    for (size_t i = 0; p.has_relu && i < rows; i++)
-        for (size_t v = 0; v < vectors; v++) sum[i][v] = relu_of(sum[i][v]);
+    if (p.has_relu) {
+        UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            UNROLL
+            for (size_t v = 0; v < vectors; v++) sum[i][v] = relu_of(sum[i][v]);
+        }
+    }
     float *c = p.c;
+    UNROLL
     for (size_t i = 0; i < rows; i++) {
-        for (size_t v = 0; v + is_part < vectors; v++) *(lanes *)(c + v * LANES) = sum[i][v];
+        UNROLL
+        for (size_t v = 0; v < whole; v++) *(lanes *)(c + v * LANES) = sum[i][v];
         if (is_part) partial_store(c + last * LANES, sum[i][last], count);
         c += rows > FEW_ROWS || i + 1 < p.rows ? p.c_row : 0;
     }

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "device/cpu/sets/registers.h"
+
 #ifndef KERNELS_LANES
 #define KERNELS_LANES 4
 #endif
@@ -70,7 +72,9 @@ static inline __attribute__((always_inline)) lanes partial_load(const float *fro
     return (lanes)_mm256_maskload_ps(from, (__m256i)partial_mask(count));
 #else
     lanes x = {0};
-    for (size_t i = 0; i < count; i++) x[i] = from[i];
+    if (count > 0) x[0] = from[0];
+    if (count > 1) x[1] = from[1];
+    if (count > 2) x[2] = from[2];
     return x;
 #endif
 }
@@ -92,7 +96,9 @@ static inline __attribute__((always_inline)) void partial_store(float *to, lanes
     }
     if (count & 1) _mm_store_ss(to, part);
 #else
-    for (size_t i = 0; i < count; i++) to[i] = x[i];
+    if (count > 0) to[0] = x[0];
+    if (count > 1) to[1] = x[1];
+    if (count > 2) to[2] = x[2];
 #endif
 }
 

@@ -1,5 +1,6 @@
 /* set: names of functions that are compiled once per instruction set. IN_SET(gemm) is gemm_avx512 in one object,
- * gemm_baseline in another. cmake/CpuKernels.cmake defines KERNELS_SET and KERNELS_LANES (floats of one vector). */
+ * gemm_baseline in another. cmake/CpuKernels.cmake defines KERNELS_SET, KERNELS_LANES (floats of one vector)
+ * and KERNELS_REGISTERS (vectors). */
 #ifndef DEVICE_CPU_SETS_SET_H
 #define DEVICE_CPU_SETS_SET_H
 

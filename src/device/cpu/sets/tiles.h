@@ -14,7 +14,7 @@
 #ifndef MULTIPLY_ADD
 #define MULTIPLY_ADD(sum, b, x) ((sum) + (b) * (x))
 #endif
-#define TILE_ROWS (LANES == 16 ? 8 : 4)
+#define TILE_ROWS (KERNELS_REGISTERS == 32 ? 8 : 4)
 #define PANEL_K 384
 #define STRIP_ROWS 256 /* rows of a that are packed together: half of the second-level cache */
 #define STRIP_STRIDE                                                                                                   \
@@ -58,8 +58,10 @@ static inline __attribute__((always_inline)) void tile(size_t vectors, bool is_p
                                                        float *c, size_t ldc, struct prefetch *source) {
     lanes sum[TILE_ROWS][TILE_VECTORS];
     const float *row[TILE_ROWS];
+    UNROLL
     for (size_t i = 0; i < TILE_ROWS; i++) {
         row[i] = a + i * ars;
+        UNROLL
         for (size_t v = 0; v < vectors; v++) sum[i][v] = *(const lanes *)(from + i * stride + LANES * v);
     }
     for (size_t p = 0, end; p < k; p = end) {
@@ -69,15 +71,21 @@ static inline __attribute__((always_inline)) void tile(size_t vectors, bool is_p
         end = k - p < PREFETCH_STEPS ? k : p + PREFETCH_STEPS;
         for (; p < end; p++) {
             lanes b[TILE_VECTORS];
+            UNROLL
             for (size_t v = 0; v < vectors; v++) b[v] = *(const lanes *)(panel + (p * vectors + v) * LANES);
+            UNROLL
             for (size_t i = 0; i < TILE_ROWS; i++) {
                 float x = is_packed ? a[p * TILE_ROWS + i] : row[i][p];
+                UNROLL
                 for (size_t v = 0; v < vectors; v++) sum[i][v] = MULTIPLY_ADD(sum[i][v], b[v], x);
             }
         }
     }
-    for (size_t i = 0; i < TILE_ROWS; i++)
+    UNROLL
+    for (size_t i = 0; i < TILE_ROWS; i++) {
+        UNROLL
         for (size_t v = 0; v < vectors; v++) *(lanes *)(c + i * ldc + LANES * v) = sum[i][v];
+    }
 }
 
 typedef void tile_function(const float *a, size_t ars, const float *panel, size_t k, const float *from, size_t stride,

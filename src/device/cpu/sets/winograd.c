@@ -17,7 +17,7 @@
 
 #define PANEL 64 /* adjacent channels of the weights */
 #define DEPTH 64 /* channels whose products are summed at a time if weights are large */
-#define MAX_VECTORS (LANES == 16 ? 4 : 2)
+#define MAX_VECTORS (KERNELS_REGISTERS == 32 ? 4 : 2)
 #define MAX_ROWS 6
 #define PARTS 4 /* ranges of images whose weight gradients are summed separately, for any number of threads */
 #define SMALL_WEIGHTS ((size_t)3 << 20) /* bytes of points */
@@ -41,20 +41,28 @@ INLINE void multiply_rows(size_t vectors, size_t rows, size_t depth, const float
                           const float *b, size_t ldb, float *c, size_t ldc, bool adds) {
     lanes sum[MAX_ROWS][MAX_VECTORS];
     const float *row[MAX_ROWS];
+    UNROLL
     for (size_t i = 0; i < rows; i++) {
         row[i] = a + i * ars;
+        UNROLL
         for (size_t v = 0; v < vectors; v++) sum[i][v] = adds ? load(c + i * ldc + v * LANES) : (lanes){0};
     }
     for (size_t k = 0, at = 0; k < depth; k++, at += acs, b += ldb) {
         lanes right[MAX_VECTORS];
+        UNROLL
         for (size_t v = 0; v < vectors; v++) right[v] = load(b + v * LANES);
+        UNROLL
         for (size_t i = 0; i < rows; i++) {
             float left = row[i][at];
+            UNROLL
             for (size_t v = 0; v < vectors; v++) sum[i][v] += right[v] * left;
         }
     }
-    for (size_t i = 0; i < rows; i++)
+    UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        UNROLL
         for (size_t v = 0; v < vectors; v++) store(c + i * ldc + v * LANES, sum[i][v]);
+    }
 }
 
 INLINE void multiply_columns(size_t vectors, size_t m, size_t depth, const float *a, size_t ars, size_t acs,

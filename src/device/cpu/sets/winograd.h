@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/cpu/sets/registers.h"
+
 #ifndef KERNELS_LANES
 #define KERNELS_LANES 4 /* for editors that read only the header */
 #endif
