@@ -3,6 +3,7 @@
 #include "dist/comm/shm_wait.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check_main.h"
@@ -115,4 +117,37 @@ START_TEST(quota_applies_to_all_ranks) {
 }
 END_TEST
 
-TESTS("shm_wait", ranks_bound_to_own_cores_spin, quota_applies_to_all_ranks)
+static double thread_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Processor time of [times] as many spins as a policy begins with, on a signal that is not raised. */
+static double seconds_of_spins(int times) {
+    int fd = memfd_create("test", MFD_CLOEXEC);
+    struct shm_map map = {.fd = fd};
+    struct shm_signal never = {0};
+    atomic_bool is_aborted = true; /* it returns after the spins */
+    double deadline = 0;
+    struct shm_wait_policy policy = shm_wait_policy(&map, &is_aborted, 1, 1, 0);
+    policy.spins *= times;
+    policy.yield_seconds = 0;
+    double start = thread_seconds();
+    status failure = shm_signal_wait(&never, 1, &policy, 0, 0, &deadline);
+    double seconds = thread_seconds() - start;
+    ck_assert_ptr_nonnull(failure);
+    status_free(failure);
+    close(fd);
+    return seconds;
+}
+
+/* 5 us: also where a processor has no instruction to wait for a moment, so that a check takes a nanosecond. */
+START_TEST(spins_take_as_long_as_planned) {
+    double min = 1;
+    for (int i = 0; i < 5; i++) min = fmin(min, seconds_of_spins(1000) / 1000);
+    ck_assert_msg(min < 15e-6, "the spins before the first yield take %g us", 1e6 * min);
+}
+END_TEST
+
+TESTS("shm_wait", ranks_bound_to_own_cores_spin, quota_applies_to_all_ranks, spins_take_as_long_as_planned)

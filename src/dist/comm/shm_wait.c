@@ -23,9 +23,12 @@
 #define YIELDS 16 /* between two reads of the clock */
 #define SLEEP_NANOSECONDS 10000000
 
+/* Leaves the core to its other thread for a moment, or to memory accesses before the next check. */
 static inline void relax(void) {
 #if defined __x86_64__
     __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("isb" ::: "memory"); /* most cores execute `yield` as no operation */
 #endif
 }
 
@@ -33,11 +36,21 @@ static bool has_reached(struct shm_signal *signal, uint32_t number) {
     return (int32_t)(atomic_load_explicit(&signal->number, memory_order_acquire) - number) >= 0;
 }
 
-/* The number of spins that take [seconds]. */
+/* Checks a signal; false: it did not reach the number in [spins] checks. */
+static bool spin(struct shm_signal *signal, uint32_t number, int spins) {
+    for (int i = 0; i < spins; i++) {
+        if (has_reached(signal, number)) return true;
+        relax();
+    }
+    return false;
+}
+
+/* The number of spins that take [seconds]. Whole checks are measured: on some processors relax() takes no time. */
 static int count_spins(double seconds) {
     static const int sample = 256;
+    struct shm_signal never = {0};
     double start = clock_seconds();
-    for (int i = 0; i < sample; i++) relax();
+    spin(&never, 1, sample);
     double each = (clock_seconds() - start) / sample;
     return each > 0 ? (int)(seconds / each) + 1 : 1000;
 }
@@ -108,15 +121,12 @@ static status wait_asleep(struct shm_signal *signal, uint32_t number, const stru
 
 /* Spinning fails when the other rank needs this core: each failure halves the number of spins. */
 static bool wait_spinning(struct shm_signal *signal, uint32_t number, struct shm_wait_policy *policy) {
-    for (int i = 0; i < policy->spins; i++) {
-        if (has_reached(signal, number)) {
-            if (policy->spins < policy->max_spins) policy->spins *= 2;
-            return true;
-        }
-        relax();
-    }
-    policy->spins = policy->spins / 2 + 1;
-    return false;
+    bool has_succeeded = spin(signal, number, policy->spins);
+    if (!has_succeeded)
+        policy->spins = policy->spins / 2 + 1;
+    else if (policy->spins < policy->max_spins)
+        policy->spins *= 2;
+    return has_succeeded;
 }
 
 status shm_signal_wait(struct shm_signal *signal, uint32_t number, struct shm_wait_policy *policy, int rank, int name,
