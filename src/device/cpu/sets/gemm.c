@@ -1,15 +1,18 @@
 /* Matrix product (tiles.h). b is packed into panels as wide as a tile and a, if its rows are not contiguous, into
- * strips as high as a tile, so that every operand, also a transposed one, is read in order. Compiled once per
- * instruction set, and the only file where the compiler may fuse a product and a sum. Each c(i, j) is summed over k
+ * strips as high as a tile, so that every operand, also a transposed one, is read in order. What is packed is used for
+ * as many rows as possible, because packing a transposed b for 256 rows takes an eighth of their time. Compiled once
+ * per instruction set, and the only file where the compiler may fuse a product and a sum. Each c(i, j) is summed over k
  * in order for every tile, so results do not depend on m, n or the position in the matrix. */
 #include <string.h>
 
 #include "device/cpu/sets/set.h"
 #include "device/cpu/sets/tiles.h"
 
-/* A buffer of STRIP_ROWS holds GROUP_ROWS of a and, behind them, GROUP_COLUMNS of b: whole panels. */
+/* Of a product of many rows: its columns of b, whole panels for vectors of any width, and the rows of a beside them
+ * fill most of a second-level cache of 512 KiB. */
 #define GROUP_ROWS 64
-#define GROUP_COLUMNS (STRIP_STRIDE * (STRIP_ROWS - GROUP_ROWS) / PANEL_K / PANEL_WIDTH * PANEL_WIDTH)
+#define GROUP_COLUMNS 144
+#define GROUP_STRIDE (MAX_K + LANES) /* between copied rows, as STRIP_STRIDE */
 #define COLUMNS_AT_ONCE (LINE / TILE_ROWS)
 
 /* panel (k, width): columns of b, zeros beyond n */
@@ -61,15 +64,19 @@ static size_t whole_vectors(size_t columns) { return (columns + LANES - 1) / LAN
 /* Depth of the block of k at [first] when [blocks] remain. */
 static size_t depth_of(const struct cpu_product *p, size_t first, size_t blocks) { return (p->k - first) / blocks; }
 
+/* packed (n columns in whole vectors, depth): all panels of the block of b at row [first] */
+static void pack_block(const struct cpu_product *p, size_t first, size_t depth, float *packed) {
+    for (size_t j = 0, columns; j < p->n; j += columns, packed += whole_vectors(columns) * depth) {
+        columns = panel_columns(p->n - j);
+        pack_panel(packed, whole_vectors(columns), p->b + first * p->brs + j * p->bcs, p->brs, p->bcs, depth, columns);
+    }
+}
+
 void IN_SET(pack)(const struct cpu_product *p, float *packed) {
     size_t blocks = (p->k + PANEL_K - 1) / PANEL_K;
     for (size_t first = 0, depth; blocks > 0; blocks--, first += depth) {
         depth = depth_of(p, first, blocks);
-        for (size_t j = 0, columns; j < p->n; j += columns, packed += whole_vectors(columns) * depth) {
-            columns = panel_columns(p->n - j);
-            pack_panel(packed, whole_vectors(columns), p->b + first * p->brs + j * p->bcs, p->brs, p->bcs, depth,
-                       columns);
-        }
+        pack_block(p, first, depth, packed + first * whole_vectors(p->n));
     }
 }
 
@@ -113,64 +120,72 @@ static enum order order_of(const struct cpu_product *p) {
     return p->ars % 1024 == 0 && p->n > 2 * PANEL_WIDTH ? COPIED : IN_PLACE;
 }
 
-/* The rows of a block at [from], copied to [strip] if they must be contiguous. */
+/* The rows of a block at [from], copied to [strip], [stride] apart, if they must be contiguous. */
 static void order_rows(const struct cpu_product *p, struct block *block, enum order order, const float *from,
-                       float *strip) {
+                       float *strip, size_t stride) {
     block->a = order == IN_PLACE ? from : strip;
-    block->ars = order == COPIED ? STRIP_STRIDE : p->ars;
+    block->ars = order == COPIED ? stride : p->ars;
     block->a_step = TILE_ROWS * (order == BY_COLUMNS ? block->depth : block->ars);
     if (order == BY_COLUMNS) pack_columns(strip, from, p->acs, block->depth, block->rows);
     for (size_t r = 0; order == COPIED && r < block->rows; r++)
-        memcpy(strip + r * STRIP_STRIDE, from + r * p->ars, block->depth * sizeof *strip);
+        memcpy(strip + r * stride, from + r * p->ars, block->depth * sizeof *strip);
 }
 
-/* [all.depth] steps of k from [first], for many rows of a: columns of b are packed once for all rows, as many together
- * as stay in the second-level cache beside the rows. */
-static void many_rows_product(const struct cpu_product *p, const struct block *all, size_t first, enum order order,
-                              float *strip) {
-    float *group = strip + STRIP_STRIDE * GROUP_ROWS;
-    struct cpu_product part = *p;
-    for (size_t j = 0; j < p->n; j += part.n, part.b += part.n * p->bcs, part.c += part.n) {
-        struct cpu_product source = part;
-        part.n = p->n - j < GROUP_COLUMNS ? p->n - j : GROUP_COLUMNS;
-        source.n = part.n;
-        source.k = all->depth;
-        source.b += first * p->brs;
-        IN_SET(pack)(&source, group);
-        part.row = p->row ? p->row + j : NULL;
-        for (size_t i = 0; i < p->m; i += GROUP_ROWS) {
-            struct block block = *all;
-            block.rows = p->m - i < GROUP_ROWS ? p->m - i : GROUP_ROWS;
-            order_rows(p, &block, order, p->a + i * p->ars + first, strip);
-            rows_product(&part, &block, NULL, group, i, false, NULL);
+/* What the tiles of [depth] steps of k from [first] have in common. */
+static struct block block_of(const struct cpu_product *p, size_t first, size_t depth) {
+    return (struct block){.depth = depth,
+                          .ldc = p->ldc,
+                          .start = first ? PRODUCT_ADD : p->start,
+                          .has_relu = p->has_relu && first + depth == p->k};
+}
+
+/* As many rows as stay in the second-level cache, with panels of b that are packed for these rows, or were packed
+ * before; then the next rows. */
+static __attribute__((noinline)) void few_rows_product(const struct cpu_product *p, enum order order) {
+    _Alignas(64) float panel[PANEL_K * PANEL_WIDTH], strip[STRIP_STRIDE * STRIP_ROWS];
+    size_t blocks = (p->k + PANEL_K - 1) / PANEL_K;
+    for (size_t first = 0, depth; blocks > 0; blocks--, first += depth) {
+        depth = depth_of(p, first, blocks);
+        const float *packed = p->packed ? p->packed + first * whole_vectors(p->n) : NULL;
+        size_t max_rows = order == IN_PLACE && depth ? STRIP_ROWS * (PANEL_K / depth) : STRIP_ROWS;
+        for (size_t i = 0; i < p->m; i += max_rows) {
+            struct block block = block_of(p, first, depth);
+            block.rows = p->m - i < max_rows ? p->m - i : max_rows;
+            order_rows(p, &block, order, p->a + i * p->ars + first * p->acs, strip, STRIP_STRIDE);
+            rows_product(p, &block, p->b + first * p->brs, packed, i, order == BY_COLUMNS, panel);
+        }
+    }
+}
+
+/* Columns of b are packed once for all rows, as many together as stay in the second-level cache. a is not transposed.
+ */
+static __attribute__((noinline)) void many_rows_product(const struct cpu_product *p, enum order order) {
+    _Alignas(64) float group[GROUP_COLUMNS * MAX_K], strip[GROUP_STRIDE * GROUP_ROWS];
+    size_t blocks = (p->k + MAX_K - 1) / MAX_K;
+    for (size_t first = 0, depth; blocks > 0; blocks--, first += depth) {
+        depth = depth_of(p, first, blocks);
+        struct cpu_product part = *p;
+        for (size_t j = 0; j < p->n; j += part.n, part.b += part.n * p->bcs, part.c += part.n) {
+            part.n = p->n - j < GROUP_COLUMNS ? p->n - j : GROUP_COLUMNS;
+            part.row = p->row ? p->row + j : NULL;
+            pack_block(&part, first, depth, group);
+            for (size_t i = 0; i < p->m; i += GROUP_ROWS) {
+                struct block block = block_of(p, first, depth);
+                block.rows = p->m - i < GROUP_ROWS ? p->m - i : GROUP_ROWS;
+                order_rows(p, &block, order, p->a + i * p->ars + first, strip, GROUP_STRIDE);
+                rows_product(&part, &block, NULL, group, i, false, NULL);
+            }
         }
     }
 }
 
 static void blocked_product(const struct cpu_product *p) {
-    _Alignas(64) float panel[PANEL_K * PANEL_WIDTH], strip[STRIP_STRIDE * STRIP_ROWS];
     enum order order = order_of(p);
-    size_t blocks = (p->k + PANEL_K - 1) / PANEL_K;
-    for (size_t first = 0, n = 0; n < blocks; n++) {
-        size_t depth = depth_of(p, first, blocks - n);
-        const float *packed = p->packed ? p->packed + first * whole_vectors(p->n) : NULL;
-        size_t max_rows = order == IN_PLACE && depth ? STRIP_ROWS * (PANEL_K / depth) : STRIP_ROWS;
-        struct block block = {.depth = depth,
-                              .ldc = p->ldc,
-                              .start = first ? PRODUCT_ADD : p->start,
-                              .has_relu = p->has_relu && n + 1 == blocks};
-        if (order != BY_COLUMNS && !packed && p->m > max_rows) {
-            many_rows_product(p, &block, first, order, strip);
-        } else {
-            for (size_t i = 0; i < p->m; i += max_rows) {
-                struct block rows = block;
-                rows.rows = p->m - i < max_rows ? p->m - i : max_rows;
-                order_rows(p, &rows, order, p->a + i * p->ars + first * p->acs, strip);
-                rows_product(p, &rows, p->b + first * p->brs, packed, i, order == BY_COLUMNS, panel);
-            }
-        }
-        first += depth;
-    }
+    size_t few = order == IN_PLACE && p->k > 0 && p->k < PANEL_K ? STRIP_ROWS * (PANEL_K / p->k) : STRIP_ROWS;
+    if (order == BY_COLUMNS || p->packed || p->m <= few)
+        few_rows_product(p, order);
+    else
+        many_rows_product(p, order);
 }
 
 void IN_SET(product)(const struct cpu_product *p) {

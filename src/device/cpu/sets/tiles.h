@@ -16,6 +16,7 @@
 #endif
 #define TILE_ROWS (KERNELS_REGISTERS == 32 ? 8 : 4)
 #define PANEL_K 384
+#define MAX_K 512      /* of a panel that is packed once for many rows */
 #define STRIP_ROWS 256 /* rows of a that are packed together: half of the second-level cache */
 #define STRIP_STRIDE                                                                                                   \
     (PANEL_K + LANES) /* between packed rows: not a power of two, which would use few sets of the cache */
@@ -107,16 +108,16 @@ TILE(packed_tile_3, 3, true)
 
 /* A tile at the edge: computed in a copy; missing rows repeat the last one. */
 static void edge_tile(struct block *block, tile_function *run, bool is_packed, const float *a, float *c, size_t rows) {
-    float edge[TILE_ROWS * PANEL_WIDTH] = {0}, strip[TILE_ROWS * PANEL_K];
+    float edge[TILE_ROWS * PANEL_WIDTH] = {0}, strip[TILE_ROWS * MAX_K];
     size_t columns = block->columns, ars = block->ars;
     for (size_t i = 0; i < rows && block->start != PRODUCT_ZERO; i++)
         memcpy(edge + i * PANEL_WIDTH, block->start == PRODUCT_ROW ? block->row : c + i * block->ldc,
                columns * sizeof *c);
     if (!is_packed && rows < TILE_ROWS) {
         for (size_t i = 0; i < TILE_ROWS; i++)
-            memcpy(strip + i * PANEL_K, a + (i < rows ? i : rows - 1) * ars, block->depth * sizeof *a);
+            memcpy(strip + i * MAX_K, a + (i < rows ? i : rows - 1) * ars, block->depth * sizeof *a);
         a = strip;
-        ars = PANEL_K;
+        ars = MAX_K;
     }
     run(a, ars, block->panel, block->depth, edge, PANEL_WIDTH, edge, PANEL_WIDTH, &block->source);
     for (size_t i = 0; i < rows; i++) memcpy(c + i * block->ldc, edge + i * PANEL_WIDTH, columns * sizeof *c);
