@@ -84,23 +84,71 @@ def causal_mask(positions, like):
     return torch.full((positions, positions), float("-inf"), dtype=like.dtype).triu(1)
 
 
+# ---- rows of different lengths: a tensor (rows, positions, ...) may have an attribute `lengths`, (rows) ----
+
+def lengths_of(x):
+    return getattr(x, "lengths", None)
+
+
+def with_lengths(x, lengths):
+    if lengths is not None and x.dim() > 2:
+        x.lengths = lengths
+    return x
+
+
+def is_padding(positions, lengths):
+    """(rows, positions)"""
+    return torch.arange(positions) >= lengths[:, None]
+
+
+def real_positions(y, t):
+    """Outputs and targets without the positions that are padding."""
+    if lengths_of(y) is None:
+        return y, t
+    real = ~is_padding(y.shape[1], y.lengths)
+    return y[real], t.reshape(*y.shape[:2], *t.shape[2:])[real]
+
+
+class Embedding(nn.Embedding):
+    def forward(self, x):
+        x = x.long()
+        y = super().forward(x)
+        if self.padding_idx is not None:
+            last = torch.arange(1, x.shape[1] + 1) * (x != self.padding_idx)
+            y.lengths = last.max(1).values.clamp(min=1)
+        return y
+
+
+class Mean(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x):
+        if self.dim != 1 or lengths_of(x) is None:
+            return x.mean(self.dim)
+        return x.masked_fill(is_padding(x.shape[1], x.lengths)[..., None], 0).sum(1) / x.lengths[:, None]
+
+
 class Attention(nn.MultiheadAttention):  # not batch_first: its other arithmetic for that in eval() fails without biases
-    def __init__(self, width, heads, causal, bias):
-        super().__init__(width, heads, bias=bias)
+    def __init__(self, width, heads, causal, bias, dropout):
+        super().__init__(width, heads, dropout=dropout, bias=bias)
         self.causal = causal
 
     def forward(self, x):
         mask = causal_mask(x.shape[1], x) if self.causal else None
+        padding = None if lengths_of(x) is None else torch.zeros(x.shape[:2], dtype=x.dtype).masked_fill(
+            is_padding(x.shape[1], x.lengths), float("-inf"))
         x = x.transpose(0, 1)
-        return super().forward(x, x, x, need_weights=False, attn_mask=mask)[0].transpose(0, 1)
+        return super().forward(x, x, x, key_padding_mask=padding, need_weights=False, attn_mask=mask)[0].transpose(0, 1)
 
 
 class DotProductAttention(nn.Module):
     """torch.nn.functional.scaled_dot_product_attention of q, k and v that stand side by side."""
 
-    def __init__(self, heads, causal, kv_heads=None):
+    def __init__(self, heads, causal, kv_heads=None, dropout=0):
         super().__init__()
-        self.heads, self.causal, self.kv_heads = heads, causal, kv_heads or heads
+        self.heads, self.causal, self.kv_heads, self.dropout = heads, causal, kv_heads or heads, dropout
 
     def forward(self, x):
         rows, positions, width = x.shape
@@ -111,7 +159,9 @@ class DotProductAttention(nn.Module):
         scores = q @ k.transpose(2, 3) / size ** 0.5
         if self.causal:
             scores = scores + causal_mask(positions, x)
-        return (scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, positions, -1)
+        if lengths_of(x) is not None:
+            scores = scores.masked_fill(is_padding(positions, x.lengths)[:, None, None], float("-inf"))
+        return (functional.dropout(scores.softmax(-1), self.dropout, self.training) @ v).transpose(1, 2).reshape(rows, positions, -1)
 
 
 class RotaryEmbedding(nn.Module):
@@ -145,7 +195,12 @@ def _recurrent(base):
             self.returns_last = c.get("output", "all") == "last"
 
         def forward(self, x):
+            lengths, steps = lengths_of(x), x.shape[1]
+            if lengths is not None:
+                x = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
             outputs, state = super().forward(x)
+            if lengths is not None:
+                outputs = nn.utils.rnn.pad_packed_sequence(outputs, batch_first=True, total_length=steps)[0]
             if not self.returns_last:
                 return outputs
             state = state[0] if isinstance(state, tuple) else state
@@ -255,10 +310,11 @@ LEAVES = {
     "layer_norm": (lambda s, c, v: LayerNorm(s[-1], c.get("eps", 1e-5), c.get("elementwise_affine", True),
                                              c.get("bias", True)), None),
     "rms_norm": (lambda s, c, v: RMSNorm(s[-1], c.get("eps"), c.get("elementwise_affine", True)), None),
-    "embedding": (lambda s, c, v: nn.Embedding(c.get("num_embeddings") or v, c["embedding_dim"]), "embedding_dim"),
+    "embedding": (lambda s, c, v: Embedding(c.get("num_embeddings") or v, c["embedding_dim"], c.get("padding_idx")), "embedding_dim"),
     "positional_embedding": (lambda s, c, v: Positions(c.get("num_embeddings") or s[0], s[1]), None),
-    "attention": (lambda s, c, v: Attention(s[1], c["heads"], c.get("causal", False), c.get("bias", True)), None),
-    "scaled_dot_product_attention": (lambda s, c, v: DotProductAttention(c["heads"], c.get("causal", False), c.get("num_kv_heads")), None),
+    "attention": (lambda s, c, v: Attention(s[1], c["heads"], c.get("causal", False), c.get("bias", True), c.get("dropout", 0)), None),
+    "scaled_dot_product_attention": (lambda s, c, v: DotProductAttention(c["heads"], c.get("causal", False), c.get("num_kv_heads"),
+                                                                         c.get("dropout", 0)), None),
     "rotary_embedding": (lambda s, c, v: RotaryEmbedding(c["head_size"], c.get("heads"), c.get("base", 10000), c.get("interleaved", False)),
                          "head_size"),
     "lstm": (lambda s, c, v: LSTM(s[1], c), "hidden_size"),
@@ -284,18 +340,31 @@ LEAVES = {
     "log_softmax": (lambda s, c, v: nn.LogSoftmax(-1), None),
     "dropout": (lambda s, c, v: nn.Dropout(c.get("p", 0.5)), "p"),
     "flatten": (lambda s, c, v: nn.Flatten(), None),
+    "mean": (lambda s, c, v: Mean(c.get("dim", 1)), "dim"),
     "slice": (lambda s, c, v: Slice(c.get("dim", 1), c.get("start", 0), c["end"]), None),
     "upsample": (lambda s, c, v: nn.Upsample(scale_factor=_sizes(c["scale_factor"])), "scale_factor"),
     "reshape": (lambda s, c, v: Reshape(_list_of(c["shape"])), "shape"),
 }
 COMPOSITES = {"sequential": "layers", "repeat": None, "residual": "layers", "parallel": None}
-JOINS = {"add": None, "concat": "dim", "multiply": None}
+JOINS = {"add": None, "concat": "dim", "multiply": None, "sequence_lengths": None}
+# layers whose output has the positions of the input
+BY_POSITION = {"linear", "relu", "tanh", "sigmoid", "silu", "relu6", "selu", "hardswish", "hardsigmoid", "mish", "softplus", "gelu",
+               "dropout", "layer_norm", "rms_norm", "positional_embedding", "attention", "scaled_dot_product_attention",
+               "rotary_embedding", "lstm", "gru", "rnn"}
 
 
 def _join(kind, keys, shapes):
     """(shape, function of a list of tensors) of a layer that joins outputs of these shapes."""
-    functions = {"add": sum, "multiply": lambda x: x[0] * x[1], "concat": lambda x: torch.cat(x, keys.get("dim", 1))}
-    return tuple(functions[kind]([torch.zeros(2, *shape) for shape in shapes]).shape[1:]), functions[kind]
+    functions = {"add": sum, "multiply": lambda x: x[0] * x[1], "concat": lambda x: torch.cat(x, keys.get("dim", 1)),
+                 "sequence_lengths": lambda x: x[0].clone()}
+
+    def join(x):
+        y = functions[kind](x)
+        if kind == "sequence_lengths":
+            return with_lengths(y, x[1].reshape(-1).long().clamp(1, y.shape[1]))
+        known = [lengths_of(one) for one in x if lengths_of(one) is not None]
+        return with_lengths(y, known[0] if known and y.shape[1] == x[0].shape[1] else None)
+    return tuple(join([torch.zeros(2, *shape) for shape in shapes]).shape[1:]), join
 
 
 def parse_layer(entry):
@@ -346,13 +415,17 @@ class Model(nn.Module):
         if keys.get("tie"):
             module.weight = dict(self.named_parameters())[keys["tie"]]
         self._put(name, module.train())
-        return out, lambda x, values: module(x)
+        return out, lambda x, values: with_lengths(module(x), lengths_of(x)) if kind in BY_POSITION else module(x)
 
     def _residual(self, keys, name, shape, shapes):
         before = name + "." if name else ""
         out, branch = self._list(keys["layers"], before, shape, shapes)
         shortcut = self._list(keys.get("shortcut") or [], before + "shortcut.", shape, shapes)[1]
-        return out, lambda x, values: branch(x, values) + shortcut(x, values)
+
+        def run(x, values):
+            a, b = branch(x, values), shortcut(x, values)
+            return with_lengths(a + b, lengths_of(b) if lengths_of(a) is None else lengths_of(a))
+        return out, run
 
     def _repeat(self, keys, name, shape, shapes):
         before, copies = name + "." if name else "", []

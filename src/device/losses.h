@@ -22,6 +22,10 @@ struct loss_sums {
 struct row_weights {
     const float *values; /* (rows), in device memory; NULL: all 1 */
     bool is_counted;     /* loss_sums.count is weighted, too */
+    /* Lengths (rows), in device memory: of the [positions] of a row only the first ones count, the others are padding:
+     * no loss, no derivative. NULL: all count. Only of losses whose type masks_positions. */
+    const int32_t *lengths;
+    size_t positions;
 };
 
 struct cross_entropy_options {
@@ -76,6 +80,7 @@ struct rowwise_options {
 };
 
 struct loss_ops {
+    bool masks_positions; /* row_weights.lengths is supported */
     /* logits (positions, classes), targets (positions). Adds the positions to *sums, count by the weights of the
      * targets; dlogits, unless NULL, = d(mean loss)/dlogits * scale, 0 for ignored targets */
     void (*cross_entropy)(struct device *, const struct cross_entropy_options *, const float *logits,

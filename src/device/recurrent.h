@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "device/activations.h"
 
@@ -21,7 +22,9 @@ enum recurrent_cell {
 struct recurrent_shape {
     enum recurrent_cell cell;
     size_t rows, steps, hidden;
-    bool is_reverse; /* from the last step to the first */
+    bool is_reverse;        /* from the last step to the first */
+    const int32_t *lengths; /* (rows), each 1 to steps: a row ends there (pack_padded_sequence): its later states and
+                               outputs are 0, as are their gradients; NULL: all have all steps. Only with take_last */
 };
 
 static inline size_t recurrent_gates(enum recurrent_cell cell) {
@@ -55,6 +58,11 @@ struct recurrent_ops {
     /* States start at 0. */
     void (*forward)(struct device *, const struct recurrent_shape *, const struct recurrent_arrays *);
     void (*backward)(struct device *, const struct recurrent_shape *, const struct recurrent_arrays *);
+    /* y (rows, y_stride), the first hidden columns: the outputs of each row's last step, of h (steps, rows, hidden).
+     * NULL: rows of different lengths are not supported. */
+    void (*take_last)(struct device *, const struct recurrent_shape *, const float *h, float *y, size_t y_stride);
+    /* The inverse, into zeros. */
+    void (*put_last)(struct device *, const struct recurrent_shape *, const float *dy, size_t dy_stride, float *dh);
 };
 
 /* ---- formulas of one element ---- */

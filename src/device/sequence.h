@@ -10,12 +10,18 @@
 #include "base/host_device.h"
 
 struct device;
+struct draw_key;
 
 #define ATTENTION_MAX_HALF 128 /* maximum head size with 16-bit operands; a multiple of 8 */
 
 struct attention_shape {
     size_t rows, tokens, heads, head_size;
-    bool is_causal; /* token t attends to tokens 0 to t */
+    bool is_causal;         /* token t attends to tokens 0 to t */
+    const int32_t *lengths; /* (rows), each 1 to tokens: a row's later tokens are padding, to which none attends; NULL:
+                               there is none. Only with sequence_ops.masks_attention, as the next two */
+    const struct draw_key *dropout; /* of the softmaxes (torch.nn.functional.scaled_dot_product_attention's dropout_p);
+                                       NULL: none. Number of an element: (head, query, key) */
+    float dropout_p;
 };
 
 /* Rotary position embedding (Su et al., RoFormer) of the first heads * head_size of [features]: each pair of numbers of
@@ -33,6 +39,20 @@ struct head_groups {
 
 struct sequence_ops {
     size_t max_head_size; /* of attention; 0: any */
+    bool masks_attention; /* attention accepts lengths and dropout */
+    /* lengths (rows): the positions of each row up to the last one that is not [padding], at least 1; tokens (rows,
+     * positions). NULL: rows of different lengths are not supported. */
+    void (*padding_lengths)(struct device *, const int32_t *tokens, int32_t padding, int32_t *lengths, size_t rows,
+                            size_t positions);
+    /* lengths (rows) = x (rows), whose values are integers, at least 1 and at most [positions] */
+    void (*given_lengths)(struct device *, const float *x, int32_t *lengths, size_t rows, size_t positions);
+    /* tokens (count) = x (count), whose values are integers of 0 to vocabulary - 1; others become 0 */
+    void (*to_tokens)(struct device *, const float *x, int32_t *tokens, size_t count, size_t vocabulary);
+    /* y (rows, inner) = the mean over x (rows, size, inner), of a row's first lengths[row]; NULL: all */
+    void (*mean_forward)(struct device *, const float *x, const int32_t *lengths, float *y, size_t rows, size_t size,
+                         size_t inner);
+    void (*mean_backward)(struct device *, const float *dy, const int32_t *lengths, float *dx, size_t rows, size_t size,
+                          size_t inner);
     /* y (count, size): row tokens[i] of weight (vocabulary, size) */
     void (*embedding_forward)(struct device *, const int32_t *tokens, const float *weight, float *y, size_t count,
                               size_t vocabulary, size_t size);

@@ -160,9 +160,11 @@ static void add_softmax(const struct call *call) {
 
 static void add_embedding(const struct call *call) {
     const struct param *param = &call->c->m->model->params.items[call->op->weight];
-    text_printf(use(call, C_embedding), "    if (embedding(%s, %s, %s, %zu, %lld, %lld)) return 2;\n", call->x,
-                plain(call, call->op->weight), call->y, call->layer->in_size, (long long)param->shape[0],
-                (long long)param->shape[1]);
+    bool are_tokens = call->layer->in.is_tokens;
+    text_printf(use(call, are_tokens ? C_embedding : C_embedding_of_values),
+                "    if (%s(%s, %s, %s, %zu, %lld, %lld)) return 2;\n",
+                are_tokens ? "embedding" : "embedding_of_values", call->x, plain(call, call->op->weight), call->y,
+                call->layer->in_size, (long long)param->shape[0], (long long)param->shape[1]);
 }
 
 static void add_positions(const struct call *call) {
@@ -232,6 +234,13 @@ static void add_slice(const struct call *call) {
     join_blocks(&layer->in, call->op->dimension, &outer, &inner);
     add_columns(call, arena_printf(call->c->arena, "%s + %zu", call->x, call->op->start * inner),
                 size_along(&layer->in, call->op->dimension) * inner, call->y, count * inner, outer, count * inner);
+}
+
+static void add_mean(const struct call *call) {
+    size_t outer, inner;
+    join_blocks(&call->layer->in, call->op->dimension, &outer, &inner);
+    text_printf(use(call, C_mean), "    mean(%s, %s, %zu, %zu, %zu);\n", call->x, call->y, outer,
+                size_along(&call->layer->in, call->op->dimension), inner);
 }
 
 static void add_input(const struct call *call) {
@@ -344,6 +353,7 @@ static void (*const writers[OPERATION_KINDS])(const struct call *call) = {
     [OPERATION_ATTENTION_CORE] = add_attention_core,
     [OPERATION_CONCAT] = add_concat,
     [OPERATION_SLICE] = add_slice,
+    [OPERATION_MEAN] = add_mean,
     [OPERATION_MULTIPLY] = add_product,
     [OPERATION_UPSAMPLE] = add_upsample,
     [OPERATION_ROTATE] = add_rotation,

@@ -171,6 +171,11 @@ static status check_layers(const struct export_source *source, const struct mode
         const struct layer *layer = model->steps[i].layer;
         if (!layer) continue;
         struct operation operation = operation_of(layer);
+        if (layer->out.lengths && model->lengths_count > 0)
+            return status_new(STATUS_USAGE,
+                              "%s: %s has rows of different lengths (padding_idx, sequence_lengths), which an exported "
+                              "model cannot have yet; safetensors and pt can be written",
+                              source->path, layer->path);
         if (operation.kind == OPERATION_OTHER)
             return status_new(STATUS_USAGE, "%s: %s: an exported model cannot have a layer '%s' yet", source->path,
                               layer->path, layer->type->variant.name);

@@ -322,7 +322,8 @@ static const char *add_prelu(const struct call *c) {
 }
 
 static const char *add_embedding(const struct call *c) {
-    return onnx_node2(c->g, "Gather", onnx_param(c->g, c->op->weight), c->x);
+    const char *tokens = c->layer->in.is_tokens ? c->x : onnx_cast(c->g, c->x, ONNX_INT64);
+    return onnx_node2(c->g, "Gather", onnx_param(c->g, c->op->weight), tokens);
 }
 
 /* The token is repeated for each row of the batch. */
@@ -452,6 +453,13 @@ static const char *add_slice(const struct call *c) {
     return onnx_node(c->g, "Slice", inputs, 4, NULL);
 }
 
+static const char *add_mean(const struct call *c) {
+    const int64_t axis = c->op->dimension + 1;
+    struct text attributes = {0};
+    onnx_int(&attributes, "keepdims", 0);
+    return onnx_node(c->g, "ReduceMean", (const char *const[]){c->x, onnx_numbers(c->g, &axis, 1)}, 2, &attributes);
+}
+
 static const char *add_product(const struct call *c) { return onnx_node2(c->g, "Mul", c->inputs[0], c->inputs[1]); }
 
 static const char *add_upsample(const struct call *c) {
@@ -494,6 +502,7 @@ static const char *(*const writers[OPERATION_KINDS])(const struct call *c) = {
     [OPERATION_ATTENTION_CORE] = add_core,
     [OPERATION_CONCAT] = add_concat,
     [OPERATION_SLICE] = add_slice,
+    [OPERATION_MEAN] = add_mean,
     [OPERATION_MULTIPLY] = add_product,
     [OPERATION_UPSAMPLE] = add_upsample,
     [OPERATION_ROTATE] = add_rotation,

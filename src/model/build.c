@@ -141,11 +141,22 @@ static void order_inputs(struct builder *b, const struct layer *layer, size_t *i
     for (size_t i = 0; i < count; i++) in[i] = ordered(b, in[i], is_channels_last, layer->path);
 }
 
+/* The lengths of the output of a layer that declares none: those of its first input that has some, if the layer keeps
+ * the positions. */
+static size_t lengths_after(const struct layer *layer) {
+    bool keeps = layer->type->keeps_positions || layer->type->is_by_position;
+    for (size_t i = 0; keeps && i < layer->in_count; i++) {
+        const struct shape *in = &layer->ins[i];
+        if (in->lengths && layer->out.dims > 1 && in->size[0] == layer->out.size[0]) return in->lengths;
+    }
+    return 0;
+}
+
 static status add_layer(struct builder *b, struct layer *layer, size_t *in, size_t count, size_t *out) {
     struct model *m = b->model;
     struct params shared_params = {0}, shared_buffers = {0};
-    struct planning planning = {&m->params, &m->buffers, m->arena};
-    if (b->sharing.own) planning = (struct planning){&shared_params, &shared_buffers, m->arena};
+    struct planning planning = {&m->params, &m->buffers, m->arena, &m->lengths_count};
+    if (b->sharing.own) planning = (struct planning){&shared_params, &shared_buffers, m->arena, &m->lengths_count};
     bool is_view = layer->type->is_view || b->merges_relu, needs_gradient = false;
     layer->has_relu = b->has_relu;
     b->merges_relu = b->has_relu = false;
@@ -168,7 +179,10 @@ static status add_layer(struct builder *b, struct layer *layer, size_t *in, size
     TRY(check_name(b, layer));
     layer->first_param = m->params.count;
     layer->first_buffer = m->buffers.count;
+    size_t lengths = m->lengths_count;
     TRY(layer->type->plan(layer, &planning));
+    if (m->lengths_count == lengths) layer->out.lengths = lengths_after(layer);
+    if (layer->type != &layer_input && !is_view) layer->out.input = 0;
     layer->param_count = m->params.count - layer->first_param;
     layer->buffer_count = m->buffers.count - layer->first_buffer;
     if (b->sharing.own) TRY(build_share(b, layer, &shared_params, &shared_buffers));
@@ -310,6 +324,8 @@ static status add_two(struct builder *builder, size_t a, size_t b, size_t *out) 
         return s;
     }
     struct shape shape = ta->shape;
+    if (!shape.lengths) shape.lengths = tb->shape.lengths;
+    shape.input = 0;
     bool needs_gradient = ta->needs_gradient || tb->needs_gradient;
     m->tensors[a].is_read = true;
     *out = add_tensor(builder, &shape, NO_TENSOR, needs_gradient);
@@ -333,6 +349,7 @@ static status add_inputs(struct builder *b, size_t row, size_t *first) {
     for (size_t i = 0; i < names->input_count; i++) {
         struct model_input *input = arena_alloc(b->model->arena, sizeof *input);
         *input = names->inputs[i];
+        input->shape.input = 1 + input->first;
         input->name = arena_copy(b->model->arena, input->name);
         struct variant variant = {.config = input, .place = {.file = "dataset.inputs"}};
         const char *name = arena_printf(b->model->arena, "input/%s", input->name);
@@ -397,6 +414,7 @@ status build_model(struct model *model, const struct model_config *config, const
                         .names = names,
                         .sources = build_sources(model->arena, &config->layers)};
     struct scope inputs = {0}, layers = {.outer = &inputs};
+    model->in.input = 1;
     size_t first, last, input = add_tensor(&b, &model->in, NO_TENSOR, false);
     add_output_sources(&b);
     b.scope = &inputs;

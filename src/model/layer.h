@@ -23,6 +23,10 @@ struct shape {
     bool is_channels_last; /* (channels, height, width) or (channels, length) with the channels innermost in memory */
     bool is_tokens;        /* int32_t token ids instead of floats; only for a model's inputs */
     int64_t vocabulary;    /* with is_tokens: ids are below this */
+    size_t input; /* 1 + its first value in a row of the model's inputs; 0: it is not such a part, but computed */
+    /* Its first dimension are positions, and a row has only as many as pass_lengths says; later ones are padding. The
+     * number of these lengths in the model, from 1; 0: all positions are real. */
+    size_t lengths;
 };
 
 size_t shape_elements(const struct shape *shape);
@@ -58,7 +62,15 @@ struct pass {
     const struct gradient_parts *parts; /* model_backward_in_parts; NULL: gradients stay in params */
     const struct params *params;        /* of the model */
     const struct params *buffers;       /* state that is saved but not learned (running statistics); no gradients */
+    int32_t *lengths;                   /* (model->lengths_count, lengths_stride) */
+    size_t lengths_stride;
 };
+
+/* The lengths (rows) of the rows of a tensor, in device memory; NULL: all positions are real. The layer that declares
+ * them (planning->lengths) sets them in its forward. */
+static inline int32_t *pass_lengths(const struct pass *pass, const struct shape *shape) {
+    return shape->lengths ? pass->lengths + (shape->lengths - 1) * pass->lengths_stride : NULL;
+}
 
 struct layer;
 
@@ -66,6 +78,8 @@ struct layer;
 struct planning {
     struct params *params, *buffers;
     struct arena *arena;
+    size_t *
+        lengths; /* number of lengths that were declared; a layer that adds some sets layer->out.lengths = ++*lengths */
 };
 
 struct builder;
@@ -128,6 +142,9 @@ struct layer_type {
     /* It computes each position of (positions, features) alone, or from what it stored of the earlier ones
      * (cached_positions). */
     bool is_by_position;
+    /* The positions of its output are those of its first input (recurrent layers), so that their lengths hold for it;
+     * is_by_position implies it. */
+    bool keeps_positions;
     /* Its output is probabilities, which losses that compute them from scores do not expect. */
     bool gives_probabilities;
     /* It works on the last dimension alone, so an image must be flattened before it. */
@@ -142,6 +159,8 @@ struct layer_type {
     /* Sets layer->out from layer->in, declares parameters and buffers, sets saved_size. The error says what does not
      * match; the caller adds the config position. */
     status (*plan)(struct layer *layer, struct planning *planning);
+    /* STATUS_DATA if the layer cannot use the values of a row of the model's inputs. NULL: it can use any. */
+    status (*check_row)(const struct layer *layer, const struct params *params, const float *row);
     /* Creates layer->runtime for passes of up to [batch] rows, and frees it. NULL: no runtime. */
     status (*alloc)(struct layer *layer, struct device *device, size_t batch);
     void (*release)(struct layer *layer, struct device *device);

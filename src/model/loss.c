@@ -17,11 +17,21 @@ static const struct schema_variant *variant_at(size_t index) {
     return type ? &type->variant : NULL;
 }
 
+struct row_weights loss_weights(const struct model *model, const struct shape *output, const float *values,
+                                bool is_counted) {
+    struct row_weights weights = {.values = values, .is_counted = is_counted};
+    if (!output->lengths) return weights;
+    weights.lengths = model->lengths + (output->lengths - 1) * model->batch;
+    weights.positions = (size_t)output->size[0];
+    return weights;
+}
+
 void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
               const void *targets, const float *weights, size_t rows, float scale, struct loss_sums *sums) {
+    struct row_weights of_rows = loss_weights(model, &model->out, weights, false);
     half_set(model, half_loss(model));
-    loss->run(config, model->device, &model->out, output, targets, &(struct row_weights){.values = weights}, rows,
-              scale, model_output_gradient(model), sums);
+    loss->run(config, model->device, &model->out, output, targets, &of_rows, rows, scale, model_output_gradient(model),
+              sums);
     half_set(model, (struct half_operands){0});
 }
 
@@ -61,6 +71,11 @@ status loss_check(const struct loss_type *loss, const void *config, const struct
 status loss_check_output(const struct loss_type *loss, const void *config, const struct model *model,
                          const struct shape *output, const struct loss_targets *targets) {
     status s = loss->check(config, output, targets->size, targets->classes);
+    if (!s && output->lengths && !loss->masks_positions)
+        return status_new(STATUS_USAGE,
+                          "%s cannot leave out the padding of rows (padding_idx) in an output for each "
+                          "position",
+                          loss->variant.name);
     if (!s) return OK;
     const struct layer *linear = layer_without_flatten(model);
     struct text hint = {0};

@@ -35,6 +35,8 @@ struct loss_type {
     void (*run)(const void *config, struct device *device, const struct shape *output_shape, const float *output,
                 const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
                 struct loss_sums *sums);
+    /* run leaves out positions that are padding (struct row_weights's lengths). */
+    bool masks_positions;
     /* The output and its gradient may be 16 bits, as set on the device (struct half_operands). */
     bool accepts_half;
     /* Its config is a struct objective: several losses. */
@@ -55,6 +57,11 @@ status loss_check(const struct loss_type *loss, const void *config, const struct
 /* The same for one of several outputs of [model]. */
 status loss_check_output(const struct loss_type *loss, const void *config, const struct model *model,
                          const struct shape *output, const struct loss_targets *targets);
+
+/* The weights of a batch for the loss of [output], one of the outputs of [model], whose last pass was over the batch:
+ * [values] (rows; NULL: all 1), and the lengths of its rows. */
+struct row_weights loss_weights(const struct model *model, const struct shape *output, const float *values,
+                                bool is_counted);
 
 /* Computes the loss of a batch from [output] of model_forward, with the mean of loss times weight (rows; NULL: all 1)
  * over the rows, and its gradient where model_backward reads it. */

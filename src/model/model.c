@@ -91,6 +91,20 @@ status model_check_used(const struct model *model) {
     return s;
 }
 
+bool model_checks_rows(const struct model *model) {
+    for (size_t i = 0; i < model->layer_count; i++)
+        if (model->layers[i].type->check_row && !model->layers[i].in.is_tokens) return true;
+    return false;
+}
+
+status model_check_row(const struct model *model, const float *row) {
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        if (layer->type->check_row && !layer->in.is_tokens) TRY(layer->type->check_row(layer, &model->params, row));
+    }
+    return OK;
+}
+
 status model_check_independent(const struct model *model, const char *why) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];
@@ -107,6 +121,7 @@ void model_destroy(struct model *model) {
         params_free(&model->params, model->device);
         params_free(&model->buffers, model->device);
         device_free(model->device, model->block);
+        device_free(model->device, model->lengths);
         for (size_t i = 0; i < model->layer_count; i++) {
             struct layer *layer = &model->layers[i];
             if (layer->runtime) layer->type->release(layer, model->device);
@@ -148,6 +163,10 @@ status model_alloc(struct model *model, struct device *device, size_t batch) {
     TRY(params_alloc(&model->params, device, true));
     TRY(params_alloc(&model->buffers, device, false));
     TRY(device_alloc(device, batch * model->row_floats * sizeof(float), "the activations", (void **)&model->block));
+    if (model->lengths_count) {
+        size_t bytes = batch * model->lengths_count * sizeof *model->lengths;
+        TRY(device_alloc(device, bytes, "the lengths of rows", (void **)&model->lengths));
+    }
     for (size_t t = 0; t < model->tensor_count; t++) {
         model->tensors[t].value = address(model, &model->tensors[t].piece);
         model->tensors[t].recomputed = address(model, &model->tensors[t].recomputed_piece);
@@ -201,6 +220,8 @@ static struct pass complete(const struct model *model, const struct pass *pass) 
     struct pass own = *pass;
     own.params = &model->params;
     own.buffers = &model->buffers;
+    own.lengths = model->lengths;
+    own.lengths_stride = model->batch;
     return own;
 }
 

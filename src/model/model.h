@@ -84,6 +84,8 @@ struct model {
     struct shape in, out;
     size_t out_size;      /* elements of one output row */
     size_t multiply_adds; /* of one row in forward; backward takes about twice as many */
+    size_t lengths_count; /* of struct shape's lengths */
+    int32_t *lengths;     /* (lengths_count, batch), on the device; NULL: none */
 
     struct arena *arena;
     /* What the device stores in 16 bits (half_storage.h): (tensor_count), (slot_count); NULL: nothing. */
@@ -145,6 +147,11 @@ void model_destroy(struct model *model); /* takes NULL */
 /* STATUS_USAGE naming the parameters that cannot reach the loss (DDP's "unused parameters"); known before the first
  * step because the steps are static. */
 status model_check_used(const struct model *model);
+
+/* Whether only some values of inputs are valid: tokens of an embedding, lengths. */
+bool model_checks_rows(const struct model *model);
+/* STATUS_DATA naming the layer and the value of a row of inputs that is not valid. */
+status model_check_row(const struct model *model, const float *row);
 
 /* STATUS_USAGE naming a layer whose passes need all ranks at the same time, for runs where a rank may have no rows or
  * make passes alone; [why] is the reason. */

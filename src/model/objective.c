@@ -74,7 +74,8 @@ static status check_term(const struct objective_term *t, const struct model *mod
 status objective_plan(const struct variant_list *entries, const struct model *model,
                       const struct objective_target *targets, size_t target_count, size_t target_size,
                       struct objective *out) {
-    *out = (struct objective){.count = entries->count, .output_size = model->out_size, .target_size = target_size};
+    *out = (struct objective){
+        .count = entries->count, .model = model, .output_size = model->out_size, .target_size = target_size};
     for (size_t i = 0; i < entries->count; i++) {
         const struct variant *entry = &entries->items[i];
         const struct objective_keys *k = entry->common;
@@ -179,8 +180,9 @@ static void run(const void *config, struct device *device, const struct shape *o
     device_zero(device, o->sums, o->count * sizeof *o->sums);
     for (size_t i = 0; i < o->count; i++) {
         const struct objective_term *t = &o->terms[i];
-        t->loss->run(t->config, device, &t->output.shape, t->outputs, t->targets, weights, rows,
-                     scale * (float)t->weight, gradient ? t->gradient : NULL, &o->sums[i]);
+        struct row_weights own = loss_weights(o->model, &t->output.shape, weights->values, weights->is_counted);
+        t->loss->run(t->config, device, &t->output.shape, t->outputs, t->targets, &own, rows, scale * (float)t->weight,
+                     gradient ? t->gradient : NULL, &o->sums[i]);
         if (gradient)
             ops->copy_columns(device, t->gradient, t->output.size, gradient + t->output.first, o->output_size, rows,
                               t->output.size);

@@ -44,7 +44,8 @@ struct objective {
     size_t count, output_size, target_size;
     struct objective_term terms[OBJECTIVE_MAX_TERMS];
     double weights[OBJECTIVE_MAX_TERMS];
-    struct loss_sums *sums; /* (count) on the device; NULL before objective_alloc */
+    const struct model *model; /* not owned */
+    struct loss_sums *sums;    /* (count) on the device; NULL before objective_alloc */
     struct device *device;
 };
 

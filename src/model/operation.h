@@ -35,6 +35,7 @@ enum operation_kind {
     OPERATION_CONCAT,         /* of several inputs along dimension */
     OPERATION_SLICE,          /* elements start to end - 1 along dimension */
     OPERATION_MULTIPLY,       /* of two inputs, element by element */
+    OPERATION_MEAN,           /* over dimension */
     OPERATION_UPSAMPLE,       /* each pixel pooling.window.kernel times; pooling: from the output to the input */
     OPERATION_ROTATE,         /* rotation: pairs of features by an angle for each position */
     OPERATION_RECURRENT,      /* weight: the first of its parameters; recurrent */

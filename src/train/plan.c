@@ -7,6 +7,7 @@
 
 #include "data/loader.h"
 #include "dist/reducer.h"
+#include "train/input_check.h"
 #include "train/metrics/evaluation.h"
 #include "train/parallel/ranges.h"
 
@@ -58,6 +59,7 @@ static status plan_objective(struct plan *p) {
 static status plan_layers(struct plan *p, size_t cached_positions) {
     TRY(config_plan_model(p->config, &p->info, cached_positions, true, &p->model));
     TRY(model_check_used(p->model));
+    if (p->dataset && p->purpose != PLAN_CHECK) TRY(input_check(p->model, p->dataset, &p->config->dataset));
     p->loss_config = p->config->loss.config;
     if (p->config->losses.count) TRY(plan_objective(p));
     return config_check_model(p->config, p->model);

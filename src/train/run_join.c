@@ -36,6 +36,7 @@ static status open_evaluation(struct run *run) {
                                          .device = t->device,
                                          .comm = run->own_comm ? run->own_comm : t->comm,
                                          .output = &t->model->out,
+                                         .model = t->model,
                                          .rows = rows,
                                          .batch = t->batch};
     return evaluation_create(&options, &t->evaluation);

@@ -81,7 +81,8 @@ static void rms_norm_forward(struct device *d, float *const p[]) {
 static void rms_norm_backward(struct device *d, float *const p[]) {
     device_ops(d)->norm_layers->rms_norm_backward(d, p[0], p[1], p[2], p[3], p[4], true, p[5], ROWS, OUT);
 }
-static const struct attention_shape heads = {3, TOKENS, HEADS, SIZE, true};
+static const struct attention_shape heads = {
+    .rows = 3, .tokens = TOKENS, .heads = HEADS, .head_size = SIZE, .is_causal = true};
 static void attention_forward(struct device *d, float *const p[]) {
     device_ops(d)->sequence->attention_forward(d, &heads, p[0], p[1], p[2]);
 }
@@ -507,11 +508,12 @@ static void norm_backward(struct device *d, float *p[8]) {
     device_ops(d)->norm_layers->rms_norm_backward(d, p[0], NULL, p[1], p[2], p[3], false, NULL, 2, 8);
 }
 static void small_heads(struct device *d, float *p[8]) {
-    static const struct attention_shape shape = {1, 4, 2, 4, true};
+    static const struct attention_shape shape = {.rows = 1, .tokens = 4, .heads = 2, .head_size = 4, .is_causal = true};
     device_ops(d)->sequence->attention_forward(d, &shape, p[0], p[1], p[2]);
 }
 static void large_heads(struct device *d, float *p[8]) {
-    static const struct attention_shape shape = {1, 2, 1, 136, true};
+    static const struct attention_shape shape = {
+        .rows = 1, .tokens = 2, .heads = 1, .head_size = 136, .is_causal = true};
     device_ops(d)->sequence->attention_backward(d, &shape, p[0], p[1], p[2], p[3], p[4]);
 }
 

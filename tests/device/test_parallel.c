@@ -127,7 +127,7 @@ END_TEST
 
 /* Forward and backward of a layer whose rows are split. */
 static void run_recurrent(struct device *device, const void *context, struct digest *digest) {
-    struct recurrent_shape s = {*(const enum recurrent_cell *)context, 37, 5, 96, false};
+    struct recurrent_shape s = {.cell = *(const enum recurrent_cell *)context, .rows = 37, .steps = 5, .hidden = 96};
     const struct recurrent_ops *ops = device_ops(device)->recurrent;
     size_t n = s.rows * s.steps * s.hidden, width = recurrent_gates(s.cell);
     struct recurrent_arrays a = {.weight = random_values(width * s.hidden * s.hidden, 1),

@@ -17,9 +17,15 @@ static struct device *open_set(const char *set) {
     return device;
 }
 
-/* One head of one row by the formulas: p = softmax(q k^T / sqrt(d)), y = p v, and the derivatives. */
+#define SHAPE(rows_, tokens_, heads_, size_, causal_)                                                                  \
+    { .rows = rows_, .tokens = tokens_, .heads = heads_, .head_size = size_, .is_causal = causal_ }
+
+/* One head of one row by the formulas: p = softmax(q k^T / sqrt(d)), y = m p v with the masks m of dropout, and the
+ * derivatives. */
 struct plain {
     double *y, *dq, *dk, *dv; /* (tokens, d) */
+    const float *masks;       /* (tokens, tokens); NULL: all 1 */
+    size_t keys;              /* real ones */
 };
 
 static void plain_head(const struct attention_shape *s, const float *q, const float *dy, struct plain *out) {
@@ -27,7 +33,7 @@ static void plain_head(const struct attention_shape *s, const float *q, const fl
     const float *k = q + c, *v = q + 2 * c;
     double *p = guarded_malloc(t * sizeof *p), *dp = guarded_malloc(t * sizeof *dp), scale = 1 / sqrt((double)d);
     for (size_t i = 0; i < t; i++) {
-        size_t seen = s->is_causal ? i + 1 : t;
+        size_t seen = s->is_causal && i + 1 < out->keys ? i + 1 : out->keys;
         double max = -INFINITY, sum = 0, total = 0;
         for (size_t j = 0; j < seen; j++) {
             p[j] = 0;
@@ -36,12 +42,13 @@ static void plain_head(const struct attention_shape *s, const float *q, const fl
         }
         for (size_t j = 0; j < seen; j++) sum += p[j] = exp(p[j] - max);
         for (size_t j = 0; j < seen; j++) {
+            double mask = out->masks ? (double)out->masks[i * t + j] : 1;
             p[j] /= sum;
             dp[j] = 0;
             for (size_t e = 0; e < d; e++) {
-                out->y[i * d + e] += p[j] * (double)v[j * 3 * c + e];
-                out->dv[j * d + e] += p[j] * (double)dy[i * c + e];
-                dp[j] += (double)dy[i * c + e] * (double)v[j * 3 * c + e];
+                out->y[i * d + e] += mask * p[j] * (double)v[j * 3 * c + e];
+                out->dv[j * d + e] += mask * p[j] * (double)dy[i * c + e];
+                dp[j] += mask * (double)dy[i * c + e] * (double)v[j * 3 * c + e];
             }
             total += p[j] * dp[j];
         }
@@ -68,18 +75,32 @@ static void same(const double *expected, const float *values, size_t stride, siz
                           expected[i * d + e]);
 }
 
+/* What the operator dropout makes of ones (rows, heads, tokens, tokens). */
+static float *masks_of(struct device *device, const struct attention_shape *s) {
+    size_t row = s->heads * s->tokens * s->tokens;
+    if (!s->dropout) return NULL;
+    float *masks = guarded_malloc(s->rows * row * sizeof *masks);
+    for (size_t i = 0; i < s->rows * row; i++) masks[i] = 1;
+    device_ops(device)->dropout(device, s->dropout, s->dropout_p, masks, masks, s->rows, row);
+    return masks;
+}
+
 /* [unit]: the size of the terms of the gradients of q and k. */
 static void agrees(struct device *device, const struct attention_shape *s, const float *qkv, const float *dy,
                    double error, double unit) {
     size_t d = s->head_size, c = s->heads * d, values = s->rows * s->tokens * c, one = s->tokens * d;
     float *y = guarded_malloc(values * sizeof *y), *dqkv = guarded_malloc(3 * values * sizeof *dqkv);
     float *softmaxes = guarded_malloc(2 * s->rows * s->heads * s->tokens * sizeof *softmaxes);
+    float *masks = masks_of(device, s);
+    memset(dqkv, 0xff, 3 * values * sizeof *dqkv); /* NaN: all of it must be set */
     device_ops(device)->sequence->attention_forward(device, s, qkv, y, softmaxes);
     device_ops(device)->sequence->attention_backward(device, s, qkv, y, softmaxes, dy, dqkv);
     for (size_t r = 0; r < s->rows; r++)
         for (size_t h = 0; h < s->heads; h++) {
             double *all = guarded_calloc(4 * one, sizeof *all);
-            struct plain plain = {all, all + one, all + 2 * one, all + 3 * one};
+            struct plain plain = {all, all + one, all + 2 * one, all + 3 * one, NULL, s->tokens};
+            if (masks) plain.masks = masks + (r * s->heads + h) * s->tokens * s->tokens;
+            if (s->lengths) plain.keys = (size_t)s->lengths[r];
             size_t narrow = r * s->tokens * c + h * d, wide = r * s->tokens * 3 * c + h * d;
             plain_head(s, qkv + wide, dy + narrow, &plain);
             same(plain.y, y + narrow, c, s->tokens, d, error, 1, "y");
@@ -88,7 +109,7 @@ static void agrees(struct device *device, const struct attention_shape *s, const
             same(plain.dv, dqkv + wide + 2 * c, 3 * c, s->tokens, d, error, 1, "dv");
             guarded_free(all);
         }
-    guarded_free(y), guarded_free(dqkv), guarded_free(softmaxes);
+    guarded_free(y), guarded_free(dqkv), guarded_free(softmaxes), guarded_free(masks);
 }
 
 static void attention_agrees(struct device *device, const struct attention_shape *s, float spread, double error) {
@@ -101,8 +122,8 @@ static void attention_agrees(struct device *device, const struct attention_shape
 }
 
 static const struct attention_shape shapes[] = {
-    {1, 1, 1, 1, true},     {2, 64, 2, 16, true}, {1, 150, 2, 9, true},
-    {2, 150, 1, 32, false}, {1, 65, 3, 5, true},  {1, 129, 1, 64, false},
+    SHAPE(1, 1, 1, 1, true),     SHAPE(2, 64, 2, 16, true), SHAPE(1, 150, 2, 9, true),
+    SHAPE(2, 150, 1, 32, false), SHAPE(1, 65, 3, 5, true),  SHAPE(1, 129, 1, 64, false),
 };
 #define SHAPES (sizeof shapes / sizeof *shapes)
 
@@ -117,10 +138,49 @@ START_TEST(attention) {
 }
 END_TEST
 
+/* Padding and dropout, in one block and in several; rows of full length give the bits of no lengths. */
+START_TEST(masked_attention) {
+    static const int32_t lengths[][3] = {{1, 5, 3}, {150, 64, 65}, {7, 150, 128}};
+    static const uint64_t step = 3;
+    const struct draw_key key = {.seed = 5, .stream = 2, .step = &step, .first_row = 1, .row_stride = 2};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        struct device *device = open_set(sets[i]);
+        if (!device) continue;
+        for (size_t j = 0; j < 3; j++)
+            for (int kind = 1; kind < 8; kind++) {
+                struct attention_shape s = SHAPE(3, j == 0 ? 5 : 150, 2, 8, (kind & 4) != 0);
+                if (kind & 1) s.lengths = lengths[j];
+                if (kind & 2) s.dropout = &key, s.dropout_p = 0.3f;
+                attention_agrees(device, &s, 1, FLOAT32_ERROR);
+            }
+        device_destroy(device);
+    }
+}
+END_TEST
+
+START_TEST(full_lengths) {
+    static const int32_t lengths[] = {70, 70};
+    struct device *device = open_set("baseline");
+    struct attention_shape s = SHAPE(2, 70, 2, 8, true);
+    enum { VALUES = 2 * 70 * 16, SOFTMAXES = 2 * 2 * 2 * 70, ALL = 4 * VALUES + SOFTMAXES };
+    float *qkv = random_values(3 * VALUES, 1), *dy = random_values(VALUES, 2);
+    float *results[2]; /* y, dqkv, softmaxes */
+    for (int i = 0; i < 2; i++) {
+        float *y = results[i] = guarded_calloc(ALL, sizeof *y);
+        s.lengths = i ? lengths : NULL;
+        device_ops(device)->sequence->attention_forward(device, &s, qkv, y, y + 4 * VALUES);
+        device_ops(device)->sequence->attention_backward(device, &s, qkv, y, y + 4 * VALUES, dy, y + VALUES);
+    }
+    ck_assert_mem_eq(results[0], results[1], ALL * sizeof *results[0]);
+    guarded_free(results[0]), guarded_free(results[1]), guarded_free(qkv), guarded_free(dy);
+    device_destroy(device);
+}
+END_TEST
+
 /* Scores that are so large that their last digit is not small, but exact, so that only the softmax can be wrong:
  * q and k are [large] in their first feature and small multiples of [step] in the others; the scale is a power of 2. */
 static void large_scores_agree(struct device *device, float large, float step, double error) {
-    const struct attention_shape cases[] = {{1, 150, 2, 4, true}, {1, 70, 1, 16, false}};
+    const struct attention_shape cases[] = {SHAPE(1, 150, 2, 4, true), SHAPE(1, 70, 1, 16, false)};
     for (size_t j = 0; j < sizeof cases / sizeof *cases; j++) {
         const struct attention_shape *s = &cases[j];
         size_t d = s->head_size, c = s->heads * d, values = s->rows * s->tokens * c;
@@ -288,5 +348,5 @@ START_TEST(functions) {
 }
 END_TEST
 
-TESTS("sequence", attention, large_scores, bfloat16_attention_agrees_to_8_bits, bfloat16_gradients_are_those_of_forward,
-      attention_on_threads, functions)
+TESTS("sequence", attention, masked_attention, full_lengths, large_scores, bfloat16_attention_agrees_to_8_bits,
+      bfloat16_gradients_are_those_of_forward, attention_on_threads, functions)

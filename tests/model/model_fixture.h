@@ -22,7 +22,12 @@ static inline status build(const char *layers, const struct shape *input, struct
                     &problems);
     s = status_first(s, problems_status(&problems, STATUS_USAGE));
     problems_free(&problems);
-    return s ? s : model_plan(&config, input, out);
+    if (s || !strstr(layers, "sequence_lengths")) return s ? s : model_plan(&config, input, out);
+    /* a row is (n), a series of (n / 2, 2), and the number of its steps */
+    int64_t size = input->size[0] - 1;
+    struct model_input inputs[] = {{"series", 0, {.dims = 2, .size = {size / 2, 2}}},
+                                   {"steps", (size_t)size, {.dims = 1, .size = {1}}}};
+    return model_plan_named(&config, input, &(struct model_names){.inputs = inputs, .input_count = 2}, out);
 }
 
 struct fixture {
@@ -69,10 +74,14 @@ static inline struct fixture open_fixture(const char *layers, struct shape input
     f.values = malloc(rows * out * sizeof *f.values);
     f.classes = malloc(rows * out * sizeof *f.classes); /* one per position: as many as are used */
     rng_normal(&rng, f.inputs, rows * in, 0, 1);
+    bool has_padding = strstr(layers, "padding_idx: 0") != NULL; /* behind the length of a row, and only there */
     for (size_t i = 0; input.is_tokens && i < rows * in; i++) {
         int32_t token = (int32_t)(rng_u32(&rng) % (uint32_t)input.vocabulary);
+        if (has_padding) token = i % in > i / in ? 0 : token ? token : 1;
         memcpy(&f.inputs[i], &token, sizeof token);
     }
+    bool has_steps = strstr(layers, "sequence_lengths") != NULL; /* the last value of a row: 1, 2, ... */
+    for (size_t r = 0; has_steps && r < rows; r++) f.inputs[(r + 1) * in - 1] = (float)(r + 1);
     rng_normal(&rng, f.values, rows * out, 0, 1);
     int64_t classes = f.model->out.size[f.model->out.dims - 1];
     for (size_t i = 0; i < rows * out; i++) f.classes[i] = (int64_t)rng_u32(&rng) % classes;
@@ -101,7 +110,8 @@ static inline double loss_of(struct fixture *f, bool gradient) {
     struct loss_sums sums = {0};
     const float *output = model_forward(f->model, &pass, f->inputs);
     const void *targets = f->loss->wants_classes ? (const void *)f->classes : (const void *)f->values;
-    f->loss->run(f->loss_config, f->device, &f->model->out, output, targets, &(struct row_weights){0}, f->rows, 1,
+    struct row_weights weights = loss_weights(f->model, &f->model->out, NULL, false);
+    f->loss->run(f->loss_config, f->device, &f->model->out, output, targets, &weights, f->rows, 1,
                  gradient ? model_output_gradient(f->model) : NULL, &sums);
     if (gradient) {
         params_zero_gradients(&f->model->params, f->device);

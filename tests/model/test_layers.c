@@ -66,6 +66,11 @@ static const char *string_of(const json_t *record, const char *key) {
     return value;
 }
 
+/* make_layers.py's lengths, and whether a case has them. */
+static size_t length_of(size_t row, size_t positions) { return 1 + 3 * row % positions; }
+static bool has_padding(const struct fixture *f) { return strstr(f->layers, "padding_idx"); }
+static bool has_steps(const struct fixture *f) { return strstr(f->layers, "sequence_lengths"); }
+
 static void bind(struct fixture *f) {
     struct problems problems = {0};
     struct text yaml = {0};
@@ -102,13 +107,44 @@ static void start_parameters(struct fixture *f) {
         }
 }
 
+/* With steps the inputs are `series` and `steps`, and *input becomes a row of both. */
+static status plan(struct fixture *f, struct shape *input) {
+    if (!has_steps(f)) return model_plan(&f->config.model, input, &f->model);
+    size_t size = shape_elements(input);
+    struct model_input inputs[] = {{"series", 0, *input}, {"steps", size, {.dims = 1, .size = {1}}}};
+    struct model_names names = {.inputs = inputs, .input_count = 2};
+    *input = (struct shape){.dims = 1, .size = {(int64_t)size + 1}};
+    return model_plan_named(&f->config.model, input, &names, &f->model);
+}
+
+/* Token 0 behind the length of a row, and only there. */
+static void pad(struct fixture *f, size_t positions) {
+    for (size_t i = 0; i < f->rows * positions; i++) {
+        int32_t id;
+        memcpy(&id, &f->inputs[i], sizeof id);
+        if (i % positions >= length_of(i / positions, positions))
+            id = 0;
+        else if (id < 1)
+            id = 1;
+        memcpy(&f->inputs[i], &id, sizeof id);
+    }
+}
+
+/* The series, each row with the number of its steps behind it. */
+static void set_steps(struct fixture *f, size_t row_size, size_t positions) {
+    for (size_t r = 0; r < f->rows; r++) {
+        for (size_t i = 0; i + 1 < row_size; i++) f->inputs[r * row_size + i] = fraction(r * (row_size - 1) + i, 1);
+        f->inputs[(r + 1) * row_size - 1] = (float)length_of(r, positions);
+    }
+}
+
 static struct fixture open_fixture(const json_t *record) {
     struct fixture f = {.record = record, .layers = string_of(record, "layers")};
     struct shape input = input_of(record);
     struct rng rng;
     f.rows = (size_t)json_integer_value(json_object_get(record, "rows"));
     bind(&f);
-    status s = model_plan(&f.config.model, &input, &f.model);
+    status s = plan(&f, &input);
     ck_assert_msg(!s, "%s: %s", f.layers, status_message(s));
     ck_assert(!device_create("cpu", &f.device));
     ck_assert(!model_alloc(f.model, f.device, f.rows));
@@ -125,6 +161,9 @@ static struct fixture open_fixture(const json_t *record) {
         f.inputs[i] = fraction(i, 1);
         if (input.is_tokens) memcpy(&f.inputs[i], &id, sizeof id);
     }
+    if (has_padding(&f)) pad(&f, in / f.rows);
+    if (has_steps(&f))
+        set_steps(&f, in / f.rows, (size_t)json_integer_value(json_array_get(json_object_get(record, "shape"), 0)));
     for (size_t i = 0; i < out; i++) {
         f.values[i] = fraction(i, 2);
         f.classes[i] = token(i, 2, input.vocabulary);
@@ -176,8 +215,9 @@ static double train_pass(struct fixture *f, const float **output) {
     struct loss_sums sums = {0};
     const void *targets = f->loss->wants_classes ? (const void *)f->classes : (const void *)f->values;
     *output = model_forward(f->model, &pass, f->inputs);
-    f->loss->run(f->config.loss.config, f->device, &f->model->out, *output, targets, &(struct row_weights){0}, f->rows,
-                 1, model_output_gradient(f->model), &sums);
+    struct row_weights weights = loss_weights(f->model, &f->model->out, NULL, false);
+    f->loss->run(f->config.loss.config, f->device, &f->model->out, *output, targets, &weights, f->rows, 1,
+                 model_output_gradient(f->model), &sums);
     params_zero_gradients(&f->model->params, f->device);
     model_backward(f->model, &pass, f->inputs, NULL, NULL);
     return sums.loss / sums.count;

@@ -10,7 +10,7 @@ import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
-from pytorch_model import Model, loss_function, parse_layer, parse_yaml  # noqa: E402
+from pytorch_model import Model, loss_function, parse_layer, parse_yaml, real_positions  # noqa: E402
 
 STEPS, LR, MOMENTUM = 20, 0.02, 0.9
 
@@ -144,6 +144,23 @@ CASES = [
     ("[{rnn: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last, bias: false, nonlinearity: tanh}}, {linear: 3}]", [4, 6]),
     ("[{linear: 5}, {rnn: {hidden_size: 3, num_layers: 2, dropout: 0, nonlinearity: relu}}, {linear: 3}]", [1, 6]),
     ("[{embedding: 6}, {lstm: 5}, {linear: 7}]", [4], 7),
+    # rows of different lengths
+    ("[{embedding: {embedding_dim: 6, padding_idx: 0}}, positional_embedding, {attention: {heads: 2, dropout: 0}}, {linear: 7}]", [5], 7),
+    ("[{embedding: {embedding_dim: 6, padding_idx: 0}}, {residual: [{layer_norm: {}}, {linear: 18}, {scaled_dot_product_attention: {heads: 3, "
+     "causal: true, dropout: 0}}]}, {linear: 7}]", [5], 7),
+    ("[{embedding: {embedding_dim: 6, padding_idx: 0}}, {linear: 10}, {scaled_dot_product_attention: {heads: 3, num_kv_heads: 1}}, {mean: 1}, "
+     "{linear: 7}]", [5], 7),
+    ("[{embedding: {embedding_dim: 4, padding_idx: 0}}, {lstm: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last}}, {linear: 7}]",
+     [5], 7),
+    ("[{embedding: {embedding_dim: 4, padding_idx: 0}}, {gru: {hidden_size: 3, num_layers: 2, bidirectional: true}}, {attention: {heads: 2}}, "
+     "{linear: 7}]", [5], 7),
+    ("[{embedding: {embedding_dim: 4, padding_idx: 0}}, {rnn: {hidden_size: 5, output: last}}, {linear: 7}]", [5], 7),
+    ("[{embedding: {embedding_dim: 4, padding_idx: 0}}, {lstm: 5}, tanh, {mean: {dim: -2}}, {linear: 7}]", [5], 7),
+    ("[{sequence_lengths: {from: [series, steps]}}, {linear: 6}, {gru: {hidden_size: 4, bidirectional: true}}, {attention: {heads: 2}}, "
+     "{linear: 3}]", [5, 4]),
+    ("[{sequence_lengths: {from: [series, steps]}}, {linear: 6}, {attention: {heads: 2}}, {mean: {dim: 1}}, {linear: 3}]", [5, 4]),
+    ("[{linear: 6}, {mean: 2}, {linear: 3}]", [4, 5]),
+    ("[{conv2d: {out: 3, kernel_size: 2}}, {mean: {dim: 1}}, {mean: 2}, {linear: 3}]", [2, 4, 5]),
     # frozen parameters
     ("[{linear: 5}, tanh, {linear: 4}, tanh, {linear: 3}]", [6], None, ["0.*", "2.bias"]),
     ("[{conv2d: {out: 3, kernel_size: 2}}, batch_norm, relu, {conv2d: {out: 2, kernel_size: 2}}]", [2, 4, 4], None, ["1.weight"]),
@@ -185,20 +202,40 @@ def tensors(named):
     return {name: [float(f"{v:.9g}") for v in t.detach().flatten().tolist()] for name, t in named}
 
 
+def lengths(rows, positions):
+    """The real positions of each row of a case with padding, the same in tests/model/test_layers.c."""
+    return [1 + 3 * row % positions for row in range(rows)]
+
+
+def pad(tokens):
+    """Token 0 is padding, and no other token is 0."""
+    tokens = tokens.clamp(min=1)
+    for row, length in enumerate(lengths(*tokens.shape)):
+        tokens[row, length:] = 0
+    return tokens
+
+
 def case(layers, shape, vocabulary=None, freeze=()):
     parsed = parse_yaml(layers)
     rows = 5
-    model = Model({"layers": parsed, "freeze": list(freeze)}, shape, vocabulary).double()
+    has_steps = "sequence_lengths" in layers  # inputs `series` and `steps`
+    named_inputs = {"series": tuple(shape), "steps": (1,)} if has_steps else None
+    model = Model({"layers": parsed, "freeze": list(freeze)}, shape, vocabulary, named_inputs).double()
     named = list(model.named_parameters())
     for salt, (_, parameter) in enumerate(named):
         start(parameter, 100 + salt)
     if vocabulary:
         tokens = ((fractions(1, rows, *shape) + 1) / 2 * vocabulary).long()
-        targets = ((fractions(2, rows, *shape) + 1) / 2 * vocabulary).long()
+        targets = ((fractions(2, rows, *model.out_shape[:-1]) + 1) / 2 * vocabulary).long()
+        if "padding_idx" in layers:
+            tokens = pad(tokens)
         inputs, loss, loss_name = tokens, loss_function("cross_entropy"), "cross_entropy"
     else:
         inputs, loss, loss_name = fractions(1, rows, *shape), loss_function("mse"), "mse"
         targets = fractions(2, rows, *model.out_shape)
+        if has_steps:
+            steps = torch.tensor(lengths(rows, shape[0]), dtype=torch.float64)
+            inputs = torch.cat([inputs.flatten(1), steps[:, None]], 1)
     trained = [p for _, p in named if p.requires_grad]
     optimizer = torch.optim.SGD(trained, lr=LR, momentum=MOMENTUM)
     record = {"layers": layers, "freeze": list(freeze), "shape": shape, "vocabulary": vocabulary or 0, "rows": rows,
@@ -206,7 +243,7 @@ def case(layers, shape, vocabulary=None, freeze=()):
     for step in range(STEPS):
         optimizer.zero_grad()
         outputs = model(inputs)
-        value = loss(outputs, targets)
+        value = loss(*real_positions(outputs, targets))
         value.backward()
         record["losses"].append(float(f"{value.item():.9g}"))
         if step == 0:

@@ -19,9 +19,22 @@ struct loss_batch {
     bool is_plain;          /* few classes, without weights, smoothing and ignored positions */
 };
 
+/* Whether position [i] of a batch is padding. */
+static bool is_padding(const struct row_weights *rows, size_t i) {
+    return rows->lengths && i % rows->positions >= (size_t)rows->lengths[i / rows->positions];
+}
+
+static bool is_ignored(const struct cross_entropy_options *o, const int64_t *targets, size_t position) {
+    return targets[position] == o->ignored || is_padding(&o->rows, position);
+}
+
 static float weight_of(const struct cross_entropy_options *o, int64_t target) {
-    if (target == o->ignored) return 0;
     return o->weight ? (float)o->weight[target] : 1;
+}
+
+/* Of the target at [position]. */
+static double weight_at(const struct cross_entropy_options *o, const int64_t *targets, size_t position) {
+    return is_ignored(o, targets, position) ? 0 : (double)weight_of(o, targets[position]);
 }
 
 static float row_weight(const struct row_weights *rows, size_t row) { return rows->values ? rows->values[row] : 1; }
@@ -122,7 +135,7 @@ static void cross_entropy_parts(void *context, size_t first, size_t last) {
     for (size_t part = first; part < last; part++)
         for (size_t i = b->positions * part / PARTS; i < b->positions * (part + 1) / PARTS; i++) {
             float *dz = b->dlogits ? b->dlogits + i * b->classes : NULL;
-            if (b->targets[i] != b->options->ignored)
+            if (!is_ignored(b->options, b->targets, i))
                 cross_entropy_row(b, b->logits + i * b->classes, (size_t)b->targets[i], row_weight_at(b, i), dz,
                                   &p->sums[part]);
             else
@@ -134,9 +147,9 @@ static void cross_entropy(struct device *device, const struct cross_entropy_opti
                           const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
                           struct loss_sums *sums) {
     double count = 0, weighted = 0;
-    for (size_t i = 0; i < positions; i++) count += (double)weight_of(o, targets[i]);
+    for (size_t i = 0; i < positions; i++) count += weight_at(o, targets, i);
     for (size_t i = 0; i < positions && o->rows.values; i++)
-        weighted += (double)weight_of(o, targets[i]) * (double)o->rows.values[i / o->row_positions];
+        weighted += weight_at(o, targets, i) * (double)o->rows.values[i / o->row_positions];
     struct loss_batch batch = {.kernels = cpu_kernels_of(device),
                                .options = o,
                                .logits = logits,
@@ -158,13 +171,30 @@ static void cross_entropy(struct device *device, const struct cross_entropy_opti
     sums->count += o->rows.values && o->rows.is_counted ? weighted : count;
 }
 
+/* Elements of a batch that are not padding. */
+static size_t real_elements(const struct elementwise_options *o, size_t count) {
+    size_t rows = count / o->row_elements, positions = 0;
+    for (size_t r = 0; r < rows; r++) positions += (size_t)o->rows.lengths[r];
+    return positions * (o->row_elements / o->rows.positions);
+}
+
 static void elementwise(struct device *device, const struct elementwise_options *o, const float *outputs,
                         const float *targets, size_t count, float factor, double counted, float *doutputs,
                         struct loss_sums *sums) {
     (void)device;
-    double weights = 0;
-    size_t row_elements = o->rows.values ? o->row_elements : 1;
+    double weights = 0, all = (double)count;
+    size_t row_elements = o->rows.values ? o->row_elements : 1, of_position = 1;
+    if (o->rows.lengths) {
+        all = (double)real_elements(o, count);
+        factor *= (float)((double)count / all);
+        counted *= all / (double)count;
+        of_position = o->row_elements / o->rows.positions;
+    }
     for (size_t i = 0; i < count; i++) {
+        if (is_padding(&o->rows, i / of_position)) {
+            if (doutputs) doutputs[i] = 0;
+            continue;
+        }
         float pos_weight = o->pos_weights ? (float)o->pos_weight[i % o->pos_weights] : 1;
         struct slope s = slope_of(o, pos_weight, outputs[i], targets[i]);
         float weight = row_weight(&o->rows, i / row_elements);
@@ -172,7 +202,7 @@ static void elementwise(struct device *device, const struct elementwise_options 
         weights += (double)weight;
         if (doutputs) doutputs[i] = s.derivative * (factor * weight);
     }
-    sums->count += o->rows.values && o->rows.is_counted ? counted * (weights / (double)count) : counted;
+    sums->count += o->rows.values && o->rows.is_counted ? counted * (weights / all) : counted;
 }
 
 static void nll(struct device *device, const struct cross_entropy_options *o, const float *log_probabilities,
@@ -180,7 +210,7 @@ static void nll(struct device *device, const struct cross_entropy_options *o, co
                 struct loss_sums *sums) {
     double count = 0;
     (void)device;
-    for (size_t i = 0; i < positions; i++) count += (double)weight_of(o, targets[i]);
+    for (size_t i = 0; i < positions; i++) count += weight_at(o, targets, i);
     double weighted = 0;
     size_t row_positions = o->rows.values ? o->row_positions : 1;
     float factor = count > 0 ? scale / (float)count : 0;
@@ -188,8 +218,8 @@ static void nll(struct device *device, const struct cross_entropy_options *o, co
     for (size_t i = 0; i < positions; i++) {
         const float *x = log_probabilities + i * classes;
         size_t target = (size_t)targets[i], best = 0;
+        if (is_ignored(o, targets, i)) continue;
         float weight = weight_of(o, targets[i]), of_row = row_weight(&o->rows, i / row_positions);
-        if (targets[i] == o->ignored) continue;
         for (size_t c = 1; c < classes; c++) best = x[c] > x[best] ? c : best;
         sums->loss -= (double)weight * (double)x[target] * (double)of_row;
         sums->correct += best == target ? (double)of_row : 0;
@@ -235,7 +265,8 @@ static void combine(struct device *device, const struct loss_sums *parts, const 
     sums->count += rows;
 }
 
-const struct loss_ops cpu_losses = {.cross_entropy = cross_entropy,
+const struct loss_ops cpu_losses = {.masks_positions = true,
+                                    .cross_entropy = cross_entropy,
                                     .nll = nll,
                                     .rowwise = rowwise,
                                     .elementwise = elementwise,

@@ -25,6 +25,7 @@ struct job {
 struct part {
     size_t first, count;
     size_t at, before; /* first row of them in arrays (steps, rows, ...) */
+    size_t t;          /* the step */
     bool has_before;
 };
 
@@ -39,7 +40,7 @@ static size_t scratch_floats(const struct recurrent_shape *s) { return packed_fl
 static struct part part_of(const struct job *job, size_t first, size_t last, size_t step) {
     const struct recurrent_shape *s = &job->shape;
     size_t t = s->is_reverse ? s->steps - 1 - step : step, before = s->is_reverse ? t + 1 : t - 1;
-    struct part p = {.first = first, .count = last - first, .at = t * s->rows + first, .has_before = step > 0};
+    struct part p = {.first = first, .count = last - first, .at = t * s->rows + first, .t = t, .has_before = step > 0};
     p.before = p.has_before ? before * s->rows + first : 0;
     return p;
 }
@@ -77,7 +78,15 @@ static void gru_states(const struct job *job, const struct part *part, float *st
             memset(states + r * job->width, 0, job->width * sizeof *states);
 }
 
-static void forward_step(const struct job *job, const struct part *part) {
+/* Sets the rows of x (count, hidden) that have ended before the step to 0. */
+static void zero_ended(const struct job *job, const struct part *part, float *x) {
+    const int32_t *lengths = job->shape.lengths;
+    size_t hidden = job->shape.hidden;
+    for (size_t r = 0; lengths && r < part->count; r++)
+        if (part->t >= (size_t)lengths[part->first + r]) memset(x + r * hidden, 0, hidden * sizeof *x);
+}
+
+static void compute_forward(const struct job *job, const struct part *part) {
     const struct recurrent_arrays *a = &job->a;
     const struct recurrent_kernels *kernels = job->kernels->recurrent;
     size_t hidden = job->shape.hidden, at = part->at * hidden, before = part->before * hidden;
@@ -97,6 +106,13 @@ static void forward_step(const struct job *job, const struct part *part) {
         job->kernels->activation_forward(recurrent_function(job->shape.cell), gates, h, part->count * hidden);
 }
 
+static void forward_step(const struct job *job, const struct part *part) {
+    size_t at = part->at * job->shape.hidden;
+    compute_forward(job, part);
+    zero_ended(job, part, job->a.h + at);
+    if (job->shape.cell == RECURRENT_LSTM) zero_ended(job, part, job->a.states + at);
+}
+
 static void backward_step(const struct job *job, const struct part *part) {
     const struct recurrent_arrays *a = &job->a;
     const struct recurrent_kernels *kernels = job->kernels->recurrent;
@@ -104,6 +120,8 @@ static void backward_step(const struct job *job, const struct part *part) {
     float *gates = a->gates + part->at * job->width, *change = gates, *carry = job->carry + part->first * hidden;
     float *dbefore = part->has_before ? a->dh + before : carry;
     const float *zeros = job->zeros + part->first * hidden, *h = a->h + at, *dh = a->dh + at;
+    zero_ended(job, part, a->dh + at);
+    zero_ended(job, part, carry);
     if (job->shape.cell == RECURRENT_LSTM) {
         kernels->lstm_backward(part->count, hidden, gates, part->has_before ? a->states + before : zeros,
                                a->states + at, dh, carry);
@@ -185,4 +203,26 @@ static void backward(struct device *device, const struct recurrent_shape *shape,
         backward_rows);
 }
 
-const struct recurrent_ops cpu_recurrent_ops = {scratch_floats, forward, backward};
+/* The outputs of a row's last step. */
+static size_t last_at(const struct recurrent_shape *s, size_t row) {
+    size_t length = s->lengths ? (size_t)s->lengths[row] : s->steps;
+    return ((s->is_reverse ? 0 : length - 1) * s->rows + row) * s->hidden;
+}
+
+static void take_last(struct device *device, const struct recurrent_shape *s, const float *h, float *y,
+                      size_t y_stride) {
+    (void)device;
+    for (size_t r = 0; r < s->rows; r++) memcpy(y + r * y_stride, h + last_at(s, r), s->hidden * sizeof *y);
+}
+
+static void put_last(struct device *device, const struct recurrent_shape *s, const float *dy, size_t dy_stride,
+                     float *dh) {
+    (void)device;
+    for (size_t r = 0; r < s->rows; r++) memcpy(dh + last_at(s, r), dy + r * dy_stride, s->hidden * sizeof *dh);
+}
+
+const struct recurrent_ops cpu_recurrent_ops = {.scratch_floats = scratch_floats,
+                                                .forward = forward,
+                                                .backward = backward,
+                                                .take_last = take_last,
+                                                .put_last = put_last};

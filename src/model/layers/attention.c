@@ -9,6 +9,7 @@
 struct attention_config {
     int64_t heads, kv_heads; /* kv_heads: scaled_dot_product_attention only */
     bool is_causal;
+    double dropout;
     bool bias; /* of the projections; attention only */
 };
 
@@ -23,10 +24,16 @@ struct attention_config {
         .key = "causal", .type = SCHEMA_BOOL, .offset = offsetof(struct attention_config, is_causal),                  \
         .fallback = "false", .doc = "Whether a position attends only to itself and to earlier positions."              \
     }
+#define DROPOUT                                                                                                        \
+    {                                                                                                                  \
+        .key = "dropout", .type = SCHEMA_REAL, .offset = offsetof(struct attention_config, dropout), .fallback = "0",  \
+        .min = 0, .max = 1, .doc = "Probability of dropout of the attention weights, the softmaxes, in training."      \
+    }
 
 static const struct schema_row attention_rows[] = {
     HEADS,
     CAUSAL,
+    DROPOUT,
     {.key = "bias",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct attention_config, bias),
@@ -45,6 +52,7 @@ static const struct schema_row core_rows[] = {
      .doc = "Heads of keys and of values, each shared by heads / num_kv_heads neighbouring heads of queries (grouped "
             "queries; PyTorch's enable_gqa). null: as many as `heads`."},
     CAUSAL,
+    DROPOUT,
     {0},
 };
 static const struct schema attention_schema = {
@@ -56,13 +64,25 @@ static const struct attention_config *config_of(const struct layer *layer) { ret
 static size_t tokens_of(const struct layer *layer) { return (size_t)layer->out.size[0]; }
 static size_t features_of(const struct layer *layer) { return (size_t)layer->out.size[1]; }
 
-static struct attention_shape shape_of(const struct layer *layer, size_t rows) {
+/* Of all rows of the pass, without padding and dropout. */
+static struct attention_shape plain_shape(const struct layer *layer, size_t rows) {
     size_t heads = (size_t)config_of(layer)->heads;
     return (struct attention_shape){.rows = rows,
                                     .tokens = tokens_of(layer),
                                     .heads = heads,
                                     .head_size = features_of(layer) / heads,
                                     .is_causal = config_of(layer)->is_causal};
+}
+
+/* [key]: filled, because the shape refers to it. */
+static struct attention_shape shape_of(const struct layer *layer, const struct pass *pass, struct draw_key *key) {
+    struct attention_shape shape = plain_shape(layer, pass->rows);
+    *key = pass->draws;
+    key->stream = layer->stream;
+    shape.lengths = pass_lengths(pass, &layer->in);
+    shape.dropout_p = (float)config_of(layer)->dropout;
+    if (pass->is_training && config_of(layer)->dropout > 0) shape.dropout = key;
+    return shape;
 }
 
 /* Sets layer->out from an input of (T, parts * C). */
@@ -86,7 +106,9 @@ static status plan_shape(struct layer *layer, int64_t parts) {
 }
 
 static status check_device(const struct layer *layer, const struct device_ops *ops) {
-    size_t size = shape_of(layer, 1).head_size, max = ops->sequence->max_head_size;
+    size_t size = plain_shape(layer, 1).head_size, max = ops->sequence->max_head_size;
+    if (config_of(layer)->dropout > 0 && !ops->sequence->masks_attention)
+        return status_new(STATUS_USAGE, "dropout of attention is not supported: use train.device: cpu");
     if (max == 0 || size <= max) return OK;
     return status_new(STATUS_USAGE, "a head has at most %zu features, got %zu: use more heads, or train.device: cpu",
                       max, size);
@@ -170,7 +192,8 @@ static struct head_groups groups_of(const struct layer *layer, size_t rows) {
 
 static void core_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
     const struct sequence_ops *ops = device_ops(pass->device)->sequence;
-    struct attention_shape shape = shape_of(layer, pass->rows);
+    struct draw_key key;
+    struct attention_shape shape = shape_of(layer, pass, &key);
     if (layer->cached_positions) {
         attention_cache_forward(layer->runtime, pass->device, pass->position, x, y);
         return;
@@ -188,7 +211,8 @@ static void core_forward(const struct layer *layer, const struct pass *pass, con
 static void core_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                           const float *dy, float *dx) {
     const struct sequence_ops *ops = device_ops(pass->device)->sequence;
-    struct attention_shape shape = shape_of(layer, pass->rows);
+    struct draw_key key;
+    struct attention_shape shape = shape_of(layer, pass, &key);
     if (!dx) return;
     if (!is_grouped(layer)) {
         ops->attention_backward(pass->device, &shape, x, y, layer->saved, dy, dx);
@@ -265,7 +289,8 @@ static void attention_init(const struct layer *layer, const struct params *param
 
 static void attention_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
     const struct device_ops *ops = device_ops(pass->device);
-    struct attention_shape shape = shape_of(layer, pass->rows);
+    struct draw_key key;
+    struct attention_shape shape = shape_of(layer, pass, &key);
     struct saved s = saved_of(layer, pass->rows);
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
     ops->linear_forward(pass->device, x, value_of(layer, pass->params, IN_WEIGHT),
@@ -282,7 +307,8 @@ static void attention_backward(const struct layer *layer, const struct pass *pas
                                const float *dy, float *dx) {
     (void)y;
     const struct device_ops *ops = device_ops(pass->device);
-    struct attention_shape shape = shape_of(layer, pass->rows);
+    struct draw_key key;
+    struct attention_shape shape = shape_of(layer, pass, &key);
     struct saved s = saved_of(layer, pass->rows);
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
     ops->linear_backward_weight(pass->device, dy, s.heads, gradient_of(layer, pass->params, OUT_WEIGHT),
@@ -299,7 +325,7 @@ static size_t attention_multiply_adds(const struct layer *layer) {
 }
 
 static bool can_be_half(const struct layer *layer) {
-    size_t size = shape_of(layer, 1).head_size;
+    size_t size = plain_shape(layer, 1).head_size;
     return !is_grouped(layer) && !layer->cached_positions && size % 8 == 0 && size <= ATTENTION_MAX_HALF;
 }
 
@@ -321,7 +347,7 @@ static void core_describe(const struct layer *layer, struct operation *to) {
 
 const struct layer_type layer_attention = {
     .variant = {"attention", &attention_schema,
-                "Multi-head self-attention over (positions, features) (torch.nn.MultiheadAttention; no dropout)."},
+                "Multi-head self-attention over (positions, features) (torch.nn.MultiheadAttention)."},
     .ignores = IGNORES_Y,
     .check_device = check_device,
     .is_by_position = true,

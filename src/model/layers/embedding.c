@@ -1,10 +1,13 @@
 /* embedding: token ids to learned vectors (torch.nn.Embedding), and learned positions that are added to them (the
  * `wte(i) + wpe(arange(T))` of GPT models). */
+#include <math.h>
+#include <string.h>
+
 #include "base/text.h"
 #include "model/layers/layers.h"
 
 struct embedding_config {
-    int64_t embedding_dim, num_embeddings;
+    int64_t embedding_dim, num_embeddings, padding_idx;
 };
 
 struct positional_config {
@@ -25,7 +28,16 @@ static const struct schema_row embedding_rows[] = {
      .fallback = "null",
      .min = 1,
      .max = 1 << 30,
-     .doc = "Number of vectors; null: the dataset's vocabulary."},
+     .doc = "Number of vectors, one for each token from 0 on; null: the dataset's vocabulary."},
+    {.key = "padding_idx",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct embedding_config, padding_idx),
+     .fallback = "null",
+     .min = 0,
+     .max = 1 << 30,
+     .doc = "The token that fills rows up behind their last real token: its vector starts at 0 and does not learn, and "
+            "attention, recurrent layers, means over positions, losses and metrics leave such positions out. null: "
+            "none."},
     {0},
 };
 static const struct schema_row positional_rows[] = {
@@ -54,24 +66,52 @@ static void declare(const struct layer *layer, struct planning *planning, int64_
                    shape);
 }
 
-/* torch.nn.Embedding: normal(0, 1) */
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
     rng_normal(rng, params_drawn(params, layer->first_param), params->items[layer->first_param].count, 0, 1);
 }
 
+static int64_t padding_of(const struct layer *layer) {
+    return ((const struct embedding_config *)layer->config)->padding_idx;
+}
+
+static bool has_padding(const struct layer *layer) { return padding_of(layer) != SCHEMA_NO_INT; }
+
+/* torch.nn.Embedding: normal(0, 1), and 0 for padding_idx */
+static void embedding_init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    init(layer, params, rng);
+    float *drawn = params_drawn(params, layer->first_param);
+    if (has_padding(layer) && drawn)
+        memset(drawn + (size_t)padding_of(layer) * width(layer), 0, width(layer) * sizeof *drawn);
+}
+
+static status check_input(const struct layer *layer) {
+    const struct embedding_config *c = layer->config;
+    if (layer->in.is_tokens) return OK;
+    if (!layer->in.input)
+        return status_new(STATUS_USAGE, "its input must be tokens of the dataset, but it is the output of a layer");
+    if (c->num_embeddings == SCHEMA_NO_INT)
+        return status_new(STATUS_USAGE, "its input is not text or a file of tokens, so num_embeddings is needed: the "
+                                        "dataset's values are then tokens from 0 to num_embeddings - 1");
+    return OK;
+}
+
 static status embedding_plan(struct layer *layer, struct planning *planning) {
     const struct embedding_config *c = layer->config;
-    if (!layer->in.is_tokens)
-        return status_new(STATUS_USAGE, "its input must be the dataset's tokens, but it is the output of a layer or of "
-                                        "a dataset that is not text");
+    TRY(check_input(layer));
     int64_t count = c->num_embeddings == SCHEMA_NO_INT ? layer->in.vocabulary : c->num_embeddings;
     if (count < layer->in.vocabulary)
         return status_new(STATUS_USAGE, "num_embeddings is %lld, but the dataset's vocabulary has %lld tokens",
                           (long long)count, (long long)layer->in.vocabulary);
     if (layer->in.dims >= MAX_DIMS) return status_new(STATUS_USAGE, "its input has too many dimensions");
+    if (has_padding(layer) && c->padding_idx >= count)
+        return status_new(STATUS_USAGE, "padding_idx is %lld, but the tokens are 0 to %lld", (long long)c->padding_idx,
+                          (long long)count - 1);
+    if (has_padding(layer) && layer->in.dims != 1)
+        return status_new(STATUS_USAGE, "padding_idx needs rows of one dimension, (positions)");
     layer->out = (struct shape){.dims = layer->in.dims + 1};
     for (int d = 0; d < layer->in.dims; d++) layer->out.size[d] = layer->in.size[d];
     layer->out.size[layer->in.dims] = c->embedding_dim;
+    if (has_padding(layer) && !layer->cached_positions) layer->out.lengths = ++*planning->lengths;
     declare(layer, planning, count);
     return OK;
 }
@@ -80,21 +120,70 @@ static size_t vocabulary(const struct layer *layer, const struct params *params)
     return (size_t)params->items[layer->first_param].shape[0];
 }
 
+static status embedding_check_row(const struct layer *layer, const struct params *params, const float *row) {
+    size_t first = layer->in.input - 1, count = vocabulary(layer, params), padding = 0;
+    for (size_t i = first; i < first + layer->in_size; i++) {
+        padding += has_padding(layer) && row[i] == (float)padding_of(layer);
+        if (row[i] >= 0 && row[i] < (float)count && row[i] == floorf(row[i])) continue;
+        return status_new(
+            STATUS_DATA,
+            "value %zu is %g, but %s takes tokens, whole numbers from 0 to %zu (num_embeddings), that are "
+            "not scaled",
+            i, (double)row[i], layer->path, count - 1);
+    }
+    if (padding == layer->in_size)
+        return status_new(STATUS_DATA, "all tokens of %s are padding (padding_idx: %lld); remove the row", layer->path,
+                          (long long)padding_of(layer));
+    return OK;
+}
+
+/* layer->runtime: the gradient of padding_idx, and the tokens (batch, positions) of an input of values. */
+static status embedding_alloc(struct layer *layer, struct device *device, size_t batch) {
+    size_t bytes = params_padded(width(layer)) * sizeof(float);
+    if (!layer->in.is_tokens) bytes += batch * layer->in_size * sizeof(int32_t);
+    if (layer->in.is_tokens && !has_padding(layer)) return OK;
+    return device_alloc(device, bytes, "an embedding", &layer->runtime);
+}
+
+static void embedding_release(struct layer *layer, struct device *device) { device_free(device, layer->runtime); }
+
+static int32_t *tokens_of(const struct layer *layer) {
+    return (int32_t *)(void *)((float *)layer->runtime + params_padded(width(layer)));
+}
+
 static void embedding_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
-    device_ops(pass->device)
-        ->sequence->embedding_forward(pass->device, (const int32_t *)(const void *)x,
-                                      params_value(pass->params, layer->first_param), y, pass->rows * layer->in_size,
-                                      vocabulary(layer, pass->params), width(layer));
+    const struct sequence_ops *ops = device_ops(pass->device)->sequence;
+    size_t count = pass->rows * layer->in_size, size = vocabulary(layer, pass->params);
+    const int32_t *tokens = layer->in.is_tokens ? (const int32_t *)(const void *)x : tokens_of(layer);
+    if (!layer->in.is_tokens) ops->to_tokens(pass->device, x, tokens_of(layer), count, size);
+    if (layer->out.lengths)
+        ops->padding_lengths(pass->device, tokens, (int32_t)padding_of(layer), pass_lengths(pass, &layer->out),
+                             pass->rows, layer->in_size);
+    ops->embedding_forward(pass->device, tokens, params_value(pass->params, layer->first_param), y, count, size,
+                           width(layer));
 }
 
 static void embedding_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                                const float *dy, float *dx) {
     (void)y;
     (void)dx; /* tokens have no gradient */
-    device_ops(pass->device)
-        ->sequence->embedding_backward(pass->device, (const int32_t *)(const void *)x, dy,
-                                       params_gradient(pass->params, layer->first_param), pass->rows * layer->in_size,
-                                       vocabulary(layer, pass->params), width(layer));
+    const struct device_ops *ops = device_ops(pass->device);
+    const int32_t *tokens = layer->in.is_tokens ? (const int32_t *)(const void *)x : tokens_of(layer);
+    float *gradient = params_gradient(pass->params, layer->first_param);
+    float *padding = gradient + (has_padding(layer) ? (size_t)padding_of(layer) * width(layer) : 0);
+    if (has_padding(layer)) ops->copy(pass->device, padding, layer->runtime, width(layer));
+    ops->sequence->embedding_backward(pass->device, tokens, dy, gradient, pass->rows * layer->in_size,
+                                      vocabulary(layer, pass->params), width(layer));
+    if (has_padding(layer)) ops->copy(pass->device, layer->runtime, padding, width(layer));
+}
+
+static status embedding_check_device(const struct layer *layer, const struct device_ops *ops) {
+    if (layer->out.lengths && !ops->sequence->padding_lengths)
+        return status_new(STATUS_USAGE, "padding_idx is not supported: use train.device: cpu");
+    if (!layer->in.is_tokens && !ops->sequence->to_tokens)
+        return status_new(STATUS_USAGE,
+                          "tokens of a dataset that is not text are not supported: use train.device: cpu");
+    return OK;
 }
 
 static status positional_plan(struct layer *layer, struct planning *planning) {
@@ -149,8 +238,12 @@ const struct layer_type layer_embedding = {
     .takes_tokens = true,
     .ignores = IGNORES_Y,
     .is_by_position = true,
+    .check_device = embedding_check_device,
+    .check_row = embedding_check_row,
     .plan = embedding_plan,
-    .init = init,
+    .alloc = embedding_alloc,
+    .release = embedding_release,
+    .init = embedding_init,
     .forward = embedding_forward,
     .backward = embedding_backward,
     .describe = describe_embedding,

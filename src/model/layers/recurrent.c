@@ -175,8 +175,9 @@ static struct saved saved_of(const struct layer *layer, size_t rows) {
     return s;
 }
 
-static struct recurrent_shape shape_of(const struct layer *layer, size_t rows, size_t d) {
-    return (struct recurrent_shape){cell_of(layer), rows, steps_of(layer), hidden_of(layer), d == 1};
+static struct recurrent_shape shape_of(const struct layer *layer, const struct pass *pass, size_t d) {
+    return (struct recurrent_shape){cell_of(layer),   pass->rows, steps_of(layer),
+                                    hidden_of(layer), d == 1,     pass_lengths(pass, &layer->in)};
 }
 
 /* One direction of layer [l]. layer->runtime is the device's scratch memory, behind it one row of gates. */
@@ -218,7 +219,7 @@ static status plan(struct layer *layer, struct planning *planning) {
 }
 
 static status alloc(struct layer *layer, struct device *device, size_t batch) {
-    struct recurrent_shape shape = shape_of(layer, batch, 0);
+    struct recurrent_shape shape = {cell_of(layer), batch, steps_of(layer), hidden_of(layer), false, NULL};
     size_t floats = params_padded(width_of(layer)) + device_ops(device)->recurrent->scratch_floats(&shape);
     return device_alloc(device, floats * sizeof(float), "a recurrent layer", &layer->runtime);
 }
@@ -294,6 +295,9 @@ static size_t last_of(const struct layer *layer, size_t rows, size_t d) {
     return d == 0 ? (steps_of(layer) - 1) * rows * hidden_of(layer) : 0;
 }
 
+/* Whether the last step of direction [d] is another one in each row. */
+static bool gathers(const struct layer *layer, size_t d) { return layer->in.lengths && d == 0; }
+
 static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
     const struct device_ops *ops = device_ops(pass->device);
     struct saved s = saved_of(layer, pass->rows);
@@ -301,7 +305,7 @@ static void forward(const struct layer *layer, const struct pass *pass, const fl
     reorder(layer, pass, x, s.input, inputs_of(layer, 0), inputs_of(layer, 0), true);
     for (size_t l = 0; l < layers; l++) {
         for (size_t d = 0; d < directions_of(layer); d++) {
-            struct recurrent_shape shape = shape_of(layer, pass->rows, d);
+            struct recurrent_shape shape = shape_of(layer, pass, d);
             struct recurrent_arrays a = arrays_of(layer, pass, &s, l, d);
             ops->linear_forward(pass->device, input_of(layer, &s, l), value_of(layer, pass->params, l, d, WEIGHT_IH),
                                 bias_of(layer, pass, l, d), false, a.gates, s.values, inputs_of(layer, l), s.width);
@@ -311,7 +315,10 @@ static void forward(const struct layer *layer, const struct pass *pass, const fl
     }
     for (size_t d = 0; d < directions_of(layer); d++) {
         const float *h = arrays_of(layer, pass, &s, layers - 1, d).h;
-        if (config_of(layer)->output == OUTPUT_LAST)
+        if (config_of(layer)->output == OUTPUT_LAST && gathers(layer, d)) {
+            struct recurrent_shape shape = shape_of(layer, pass, d);
+            ops->recurrent->take_last(pass->device, &shape, h, y, columns);
+        } else if (config_of(layer)->output == OUTPUT_LAST)
             ops->copy_columns(pass->device, h + last_of(layer, pass->rows, d), hidden, y + d * hidden, columns,
                               pass->rows, hidden);
         else
@@ -333,6 +340,11 @@ static void start_backward(const struct layer *layer, const struct pass *pass, c
         float *dh = output_gradient(layer, s, d);
         if (config_of(layer)->output == OUTPUT_LAST) {
             device_zero(pass->device, dh, s->values * hidden * sizeof *dh);
+            if (gathers(layer, d)) {
+                struct recurrent_shape shape = shape_of(layer, pass, d);
+                device_ops(pass->device)->recurrent->put_last(pass->device, &shape, dy, columns, dh);
+                continue;
+            }
             device_ops(pass->device)
                 ->copy_columns(pass->device, dy + d * hidden, columns, dh + last_of(layer, pass->rows, d), hidden,
                                pass->rows, hidden);
@@ -395,7 +407,7 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
     start_backward(layer, pass, &s, dy);
     for (size_t l = layers_of(layer); l-- > 0;) {
         for (size_t d = 0; d < directions_of(layer); d++) {
-            struct recurrent_shape shape = shape_of(layer, pass->rows, d);
+            struct recurrent_shape shape = shape_of(layer, pass, d);
             struct recurrent_arrays a = arrays_of(layer, pass, &s, l, d);
             a.dh = output_gradient(layer, &s, d);
             device_ops(pass->device)->recurrent->backward(pass->device, &shape, &a);
@@ -408,6 +420,11 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
 }
 
 static bool runs_on(const struct device_ops *ops) { return ops->recurrent != NULL; }
+
+static status check_device(const struct layer *layer, const struct device_ops *ops) {
+    if (!layer->in.lengths || ops->recurrent->take_last) return OK;
+    return status_new(STATUS_USAGE, "rows of different lengths are not supported: use train.device: cpu");
+}
 
 static size_t multiply_adds(const struct layer *layer) {
     size_t inputs = 0;
@@ -427,9 +444,9 @@ static void describe(const struct layer *layer, struct operation *to) {
 }
 
 #define RECURRENT                                                                                                      \
-    .ignores = IGNORES_X_AND_Y, .runs_on = runs_on, .plan = plan, .alloc = alloc, .release = release, .init = init,    \
-    .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward, .multiply_adds = multiply_adds,            \
-    .describe = describe
+    .ignores = IGNORES_X_AND_Y, .keeps_positions = true, .runs_on = runs_on, .check_device = check_device,             \
+    .plan = plan, .alloc = alloc, .release = release, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = forward,  \
+    .backward = backward, .multiply_adds = multiply_adds, .describe = describe
 const struct layer_type layer_lstm = {
     .variant = {"lstm", &lstm_schema, "Long short-term memory over (length, features) (torch.nn.LSTM, batch_first)."},
     RECURRENT,

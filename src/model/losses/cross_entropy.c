@@ -54,5 +54,6 @@ const struct loss_type loss_cross_entropy = {
     .ignored = ignored,
     .check = check,
     .run = run,
+    .masks_positions = true,
     .accepts_half = true,
 };

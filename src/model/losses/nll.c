@@ -35,4 +35,5 @@ const struct loss_type loss_nll = {
     .ignored = ignored,
     .check = check,
     .run = run,
+    .masks_positions = true,
 };

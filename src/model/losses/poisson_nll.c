@@ -43,4 +43,5 @@ const struct loss_type loss_poisson_nll = {
     .targets = "counts",
     .check = loss_check_values,
     .run = run,
+    .masks_positions = true,
 };

@@ -53,17 +53,20 @@ const struct loss_type loss_mse = {
     .variant = {"mse", NULL, "Squared error, mean over all elements (torch.nn.MSELoss)."},
     .is_regression = true,
     .check = loss_check_values,
-    .run = mse};
+    .run = mse,
+    .masks_positions = true};
 const struct loss_type loss_l1 = {.variant = {"l1", NULL, "Absolute error, mean over all elements (torch.nn.L1Loss)."},
                                   .is_regression = true,
                                   .check = loss_check_values,
-                                  .run = l1};
+                                  .run = l1,
+                                  .masks_positions = true};
 const struct loss_type loss_smooth_l1 = {
     .variant = {"smooth_l1", &smooth_l1_schema,
                 "Squared error below beta, absolute error above (torch.nn.SmoothL1Loss)."},
     .is_regression = true,
     .check = loss_check_values,
     .run = smooth_l1,
+    .masks_positions = true,
 };
 const struct loss_type loss_huber = {
     .variant = {"huber", &huber_schema,
@@ -71,4 +74,5 @@ const struct loss_type loss_huber = {
     .is_regression = true,
     .check = loss_check_values,
     .run = huber,
+    .masks_positions = true,
 };

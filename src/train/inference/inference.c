@@ -319,6 +319,7 @@ static status evaluate(struct inference *inf, struct text *out) {
                                          .device = inf->device,
                                          .comm = inf->comm,
                                          .output = &inf->model->out,
+                                         .model = inf->model,
                                          .rows = inf->count,
                                          .batch = inf->batch};
     struct evaluation *evaluation;

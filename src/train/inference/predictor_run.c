@@ -82,6 +82,13 @@ static status check_tokens(const struct predictor *p, const int32_t *tokens, siz
     return OK;
 }
 
+/* Whether the model can use the inputs (count, size) of the worker. */
+static status check_values(const struct predictor_worker *w, size_t first, size_t count, size_t size) {
+    for (size_t i = 0; i < count && model_checks_rows(w->plan->model); i++)
+        TRY(status_prefix(model_check_row(w->plan->model, w->inputs + i * size), "row %zu", first + i));
+    return OK;
+}
+
 /* The inputs of rows first .. first + count - 1. */
 static status read_rows(const struct predictor *p, struct predictor_worker *w, const struct rows *rows, size_t first,
                         size_t count, const float **inputs) {
@@ -89,7 +96,8 @@ static status read_rows(const struct predictor *p, struct predictor_worker *w, c
     *inputs = w->inputs;
     if (rows->dataset) {
         for (size_t i = 0; i < count; i++) w->positions[i] = (int64_t)(first + i);
-        return dataset_read(rows->dataset, DATASET_TRAIN, w->positions, count, w->inputs, w->values);
+        TRY(dataset_read(rows->dataset, DATASET_TRAIN, w->positions, count, w->inputs, w->values));
+        return check_values(w, first, count, size);
     }
     if (rows->tokens) {
         *inputs = (const float *)(const void *)(rows->tokens + first * size);
@@ -98,7 +106,8 @@ static status read_rows(const struct predictor *p, struct predictor_worker *w, c
     if (rows->values.doubles) memcpy(w->values, rows->values.doubles + first * size, values * sizeof *w->values);
     for (size_t i = 0; rows->values.floats && i < values; i++)
         w->values[i] = (double)rows->values.floats[first * size + i];
-    return input_scaling_apply(p->scaling, first, w->values, count, w->inputs);
+    TRY(input_scaling_apply(p->scaling, first, w->values, count, w->inputs));
+    return check_values(w, first, count, size);
 }
 
 /* ---- results ---- */

@@ -13,6 +13,7 @@ struct evaluation {
     struct tally *tally;    /* NULL: the sums of the loss are enough */
     struct loss_sums *sums; /* on the device until evaluation_finish */
     float *outputs;         /* (batch, out_size) copy on the host; NULL: not needed, or the device is the host */
+    int32_t *lengths;       /* (batch) copy of the lengths of rows; NULL likewise */
     double rows;
     size_t out_size; /* of a row */
 
@@ -113,24 +114,27 @@ static status mae(const struct evaluation *e, double *out) {
 
 /* Mean over outputs of the root of the mean squared error. */
 static status rmse(const struct evaluation *e, double *out) {
-    double sum = 0;
+    double sum = 0, outputs = 0;
     for (size_t i = 0; i < e->out_size; i++) {
         const double *v = e->tally->values + i * TALLY_VALUE_SUMS;
         sum += sqrt(ratio(v[TALLY_SQUARE], v[TALLY_NUMBER]));
+        outputs += v[TALLY_NUMBER] > 0;
     }
-    *out = sum / (double)e->out_size;
+    *out = ratio(sum, outputs);
     return OK;
 }
 
 /* Mean over outputs of 1 - sum of squared errors / sum of squared deviations; if all targets are equal: 1 without
  * errors, else 0 (as scikit-learn). */
 static status r2(const struct evaluation *e, double *out) {
-    double sum = 0;
+    double sum = 0, outputs = 0;
     for (size_t i = 0; i < e->out_size; i++) {
         const double *v = e->tally->values + i * TALLY_VALUE_SUMS;
+        if (v[TALLY_NUMBER] == 0) continue; /* padding in all rows */
         sum += v[TALLY_DEVIATION] > 0 ? 1 - v[TALLY_SQUARE] / v[TALLY_DEVIATION] : v[TALLY_SQUARE] == 0;
+        outputs++;
     }
-    *out = sum / (double)e->out_size;
+    *out = ratio(sum, outputs);
     return OK;
 }
 
@@ -361,6 +365,10 @@ static void destroy_terms(struct evaluation *e) {
 /* ---- the evaluation ---- */
 
 status evaluation_check_size(const struct evaluation_options *options) {
+    for (size_t i = 0; options->loss->is_binary && options->output->lengths && i < options->metrics->count; i++)
+        if (find(options->metrics->items[i])->value == auc)
+            return status_new(STATUS_USAGE,
+                              "train.metrics: auc cannot leave out the padding of rows in binary decisions");
     if (options->loss->is_objective) return OK; /* without confusion matrices */
     struct tally_options tally = tally_of(options);
     return tally_check(&tally);
@@ -385,6 +393,8 @@ status evaluation_create(const struct evaluation_options *options, struct evalua
     if (!s && tally.needs) s = tally_create(&tally, &e->tally);
     if (!s && e->tally && !device_is_host(options->device))
         s = buffer_new(options->batch * e->out_size * sizeof *e->outputs, "the outputs", (void **)&e->outputs);
+    if (!s && e->outputs && options->output->lengths)
+        s = buffer_new(options->batch * sizeof *e->lengths, "the lengths of rows", (void **)&e->lengths);
     if (s) {
         evaluation_destroy(e);
         return s;
@@ -398,6 +408,7 @@ void evaluation_destroy(struct evaluation *evaluation) {
     destroy_terms(evaluation);
     tally_destroy(evaluation->tally);
     buffer_free(evaluation->outputs);
+    buffer_free(evaluation->lengths);
     device_free(evaluation->options.device, evaluation->sums);
     free(evaluation);
 }
@@ -414,7 +425,7 @@ void evaluation_start(struct evaluation *evaluation) {
 void evaluation_add_loss(const struct evaluation *evaluation, const float *outputs, const struct batch *batch) {
     const struct evaluation_options *o = &evaluation->options;
     const struct objective *objective = evaluation->objective;
-    struct row_weights weights = {.values = batch->weights, .is_counted = true};
+    struct row_weights weights = loss_weights(o->model, o->output, batch->weights, true);
     struct batch own = *batch;
     if (objective) objective_split(objective, o->device, outputs, batch->targets, batch->rows);
     for (size_t i = 0; objective && i < objective->count; i++) {
@@ -436,7 +447,12 @@ status evaluation_add_metrics(struct evaluation *evaluation, const float *output
         TRY(device_download(o->device, evaluation->outputs, outputs, bytes));
         outputs = evaluation->outputs;
     }
-    tally_add(evaluation->tally, outputs, host->targets, host->weights, host->rows);
+    struct row_weights weights = loss_weights(o->model, o->output, host->weights, true);
+    if (weights.lengths && evaluation->lengths) {
+        TRY(device_download(o->device, evaluation->lengths, weights.lengths, host->rows * sizeof *evaluation->lengths));
+        weights.lengths = evaluation->lengths;
+    }
+    tally_add(evaluation->tally, outputs, host->targets, &weights, host->rows);
     return OK;
 }
 

@@ -58,6 +58,7 @@ struct evaluation_options {
     struct device *device;
     struct comm *comm;
     const struct shape *output; /* of the model */
+    const struct model *model;  /* evaluation_check_size: may be NULL */
     size_t rows, batch;
 };
 /* STATUS_USAGE when a metric needs too much memory for the number of classes. Device and comm may be NULL. */

@@ -111,14 +111,18 @@ static void add_scores(struct tally *t, const float *z, size_t target, double we
     }
 }
 
-static double weight_of(const float *weights, size_t row) { return weights ? (double)weights[row] : 1; }
+/* Of element [i] of [size] of [row]; 0: padding. */
+static double weight_of(const struct row_weights *weights, size_t row, size_t i, size_t size) {
+    if (weights->lengths && i / (size / weights->positions) >= (size_t)weights->lengths[row]) return 0;
+    return weights->values ? (double)weights->values[row] : 1;
+}
 
-static void add_classes(struct tally *t, const float *outputs, const int64_t *targets, const float *weights,
-                        size_t positions) {
+static void add_classes(struct tally *t, const float *outputs, const int64_t *targets,
+                        const struct row_weights *weights, size_t positions) {
     const struct tally_options *o = &t->options;
     for (size_t i = 0; i < positions; i++) {
         const float *z = outputs + i * t->classes;
-        double weight = weight_of(weights, i / o->positions);
+        double weight = weight_of(weights, i / o->positions, i % o->positions, o->positions);
         if (weight == 0 || (o->has_ignored && targets[i] == o->ignored)) continue;
         size_t target = (size_t)targets[i];
         t->counted += weight;
@@ -130,12 +134,12 @@ static void add_classes(struct tally *t, const float *outputs, const int64_t *ta
 
 /* ---- binary decisions and values ---- */
 
-static void add_decisions(struct tally *t, const float *outputs, const float *targets, const float *weights,
-                          size_t rows) {
+static void add_decisions(struct tally *t, const float *outputs, const float *targets,
+                          const struct row_weights *weights, size_t rows) {
     size_t size = t->options.out_size;
     for (size_t i = 0; i < rows * size; i++) {
         bool is_positive = targets[i] > 0.5f;
-        double weight = weight_of(weights, i / size);
+        double weight = weight_of(weights, i / size, i % size, size);
         t->counted += weight;
         if (t->confusion) t->confusion[2 * is_positive + (outputs[i] > 0)] += weight;
         if (!t->scores) continue;
@@ -158,12 +162,13 @@ static double unscaled(const struct tally *t, size_t element, double value) {
 }
 
 /* n += w;  d = y - mean;  mean += d w / n;  deviation += w d (y - mean) */
-static void add_reals(struct tally *t, const float *outputs, const float *targets, const float *weights, size_t rows) {
+static void add_reals(struct tally *t, const float *outputs, const float *targets, const struct row_weights *weights,
+                      size_t rows) {
     size_t size = t->options.out_size;
     for (size_t i = 0; i < rows * size; i++) {
         double *v = t->values + i % size * TALLY_VALUE_SUMS;
         double y = unscaled(t, i % size, (double)targets[i]), x = unscaled(t, i % size, value_of(t, outputs[i]));
-        double error = x - y, d = y - v[TALLY_MEAN], weight = weight_of(weights, i / size);
+        double error = x - y, d = y - v[TALLY_MEAN], weight = weight_of(weights, i / size, i % size, size);
         if (weight == 0) continue;
         v[TALLY_ABSOLUTE] += weight * fabs(error);
         v[TALLY_SQUARE] += weight * (error * error);
@@ -173,7 +178,8 @@ static void add_reals(struct tally *t, const float *outputs, const float *target
     }
 }
 
-void tally_add(struct tally *tally, const float *outputs, const void *targets, const float *weights, size_t rows) {
+void tally_add(struct tally *tally, const float *outputs, const void *targets, const struct row_weights *weights,
+               size_t rows) {
     if (tally->options.kind == TALLY_CLASSES)
         add_classes(tally, outputs, targets, weights, rows * tally->options.positions);
     if (tally->options.kind == TALLY_BINARY) add_decisions(tally, outputs, targets, weights, rows);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "data/target_scale.h"
+#include "device/losses.h"
 #include "dist/comm/comm.h"
 
 /* The counts that a metric needs. */
@@ -56,8 +57,9 @@ status tally_create(const struct tally_options *options, struct tally **out);
 void tally_destroy(struct tally *tally); /* takes NULL */
 
 void tally_start(struct tally *tally);
-/* [weights]: of the rows; NULL: all 1. A row of weight 0 is not counted. */
-void tally_add(struct tally *tally, const float *outputs, const void *targets, const float *weights, size_t rows);
+/* [weights]: of the rows, in host memory. A row of weight 0, and a position that is padding, is not counted. */
+void tally_add(struct tally *tally, const float *outputs, const void *targets, const struct row_weights *weights,
+               size_t rows);
 /* Sums the counts over all ranks, except the scores. All ranks. */
 status tally_reduce(struct tally *tally);
 

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/philox.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/sets/set.h"
 #include "device/cpu/sets/sums.h"
@@ -17,8 +18,11 @@
 struct head {
     const float *q, *k, *v;
     size_t qkv_stride, y_stride, size, tokens;
+    size_t keys; /* tokens that are not padding */
     float scale;
     bool is_causal;
+    const struct attention_shape *shape; /* for dropout */
+    size_t row, index;
 };
 
 static struct head head_of(const struct attention_shape *s, const float *qkv, size_t row, size_t h) {
@@ -31,6 +35,10 @@ static struct head head_of(const struct attention_shape *s, const float *qkv, si
                          .y_stride = c,
                          .size = s->head_size,
                          .tokens = s->tokens,
+                         .keys = s->lengths ? (size_t)s->lengths[row] : s->tokens,
+                         .shape = s,
+                         .row = row,
+                         .index = h,
                          .scale = 1 / sqrtf((float)s->head_size),
                          .is_causal = s->is_causal};
 }
@@ -41,6 +49,7 @@ static size_t block_at(const struct head *h, size_t first) {
 
 /* Number of keys of the block at [first] that query [query] attends to. */
 static size_t visible_keys(const struct head *h, size_t query, size_t first, size_t keys) {
+    if (keys > h->keys - first) keys = h->keys - first;
     if (!h->is_causal || query >= first + keys) return keys;
     return query < first ? 0 : query - first + 1;
 }
@@ -121,16 +130,41 @@ static void update_softmax(const struct head *h, float *block, size_t first, siz
     }
 }
 
+/* Multiplies a block of softmaxes, or of their gradients, by the mask of dropout / (1 - p). The random numbers are
+ * those of the operator dropout for rows of (heads, tokens, tokens). */
+static void drop(const struct head *h, float *block, size_t first, size_t queries, size_t k, size_t keys) {
+    const struct draw_key *key = h->shape->dropout;
+    float p = h->shape->dropout_p, scale = 1 / (1 - p);
+    uint32_t threshold = p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32);
+    uint32_t key0 = (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu;
+    uint64_t step = *key->step, row = key->first_row + h->row * key->row_stride;
+    for (size_t i = 0; i < queries; i++) {
+        uint64_t at = ((uint64_t)h->index * h->tokens + first + i) * h->tokens + k, drawn = UINT64_MAX;
+        uint32_t word[4] = {0};
+        for (size_t j = 0; j < keys; j++) {
+            if ((at + j) / 4 != drawn) {
+                drawn = (at + j) / 4;
+                word[0] = (uint32_t)drawn, word[1] = (uint32_t)row, word[2] = (uint32_t)step;
+                word[3] = (uint32_t)(step >> 32) ^ (uint32_t)(row >> 32) << 16 ^ (uint32_t)(drawn >> 32);
+                philox(word, key0, key->stream);
+            }
+            bool is_kept = word[(at + j) % 4] >= threshold && p < 1;
+            block[i * BLOCK + j] = is_kept ? block[i * BLOCK + j] * scale : 0;
+        }
+    }
+}
+
 static void forward_queries(const struct head *h, size_t first, float *y, float *softmaxes) {
     _Alignas(64) float block[BLOCK * BLOCK], factors[BLOCK];
     struct softmax_state state;
     size_t queries = block_at(h, first);
     for (size_t i = 0; i < queries; i++) state.maximum[i] = -INFINITY, state.sum[i] = 0;
-    for (size_t k = 0; k < h->tokens && (!h->is_causal || k < first + queries); k += BLOCK) {
+    for (size_t k = 0; k < h->keys && (!h->is_causal || k < first + queries); k += BLOCK) {
         size_t keys = block_at(h, k);
         scores(block, h->q + first * h->qkv_stride, h->qkv_stride, queries, h->k + k * h->qkv_stride, h->qkv_stride,
                keys, h->size);
         update_softmax(h, block, first, queries, k, keys, &state, factors);
+        if (h->shape->dropout) drop(h, block, first, queries, k, keys);
         for (size_t i = 0; i < queries && k > 0; i++)
             for (size_t d = 0; d < h->size; d++) y[i * h->y_stride + d] *= factors[i];
         add_product(h, k == 0, queries, keys, block, BLOCK, 1, h->v + k * h->qkv_stride, h->qkv_stride, y, h->y_stride);
@@ -180,13 +214,14 @@ struct head_gradients {
 };
 
 /* One pair of blocks: p = softmax, dp = dy v^T, ds = p (dp - sum(y dy)) scale; dv += p^T dy, dk += ds^T q, dq += ds
- * k; the first pair sets them */
+ * k; the first pair sets them. With dropout m: dp = m (dy v^T), dv += (m p)^T dy */
 static void backward_blocks(const struct head *h, const struct head_gradients *g, size_t first, size_t k) {
     _Alignas(64) float p[BLOCK * BLOCK], dp[BLOCK * BLOCK];
     size_t queries = block_at(h, first), keys = block_at(h, k);
     const float *q = h->q + first * h->qkv_stride, *dy = g->dy + first * h->y_stride, *y = g->y + first * h->y_stride;
     scores(p, q, h->qkv_stride, queries, h->k + k * h->qkv_stride, h->qkv_stride, keys, h->size);
     scores(dp, dy, h->y_stride, queries, h->v + k * h->qkv_stride, h->qkv_stride, keys, h->size);
+    if (h->shape->dropout) drop(h, dp, first, queries, k, keys);
     for (size_t i = 0; i < queries; i++) {
         size_t count = visible_keys(h, first + i, k, keys);
         const float *softmax = g->softmaxes + 2 * (first + i);
@@ -202,11 +237,20 @@ static void backward_blocks(const struct head *h, const struct head_gradients *g
         }
         for (size_t j = padded; j < keys; j++) row[j] = drow[j] = 0;
     }
+    if (h->shape->dropout) drop(h, p, first, queries, k, keys);
     bool is_first = first == first_queries(h, k);
     add_product(h, is_first, keys, queries, p, 1, BLOCK, dy, h->y_stride, g->dv + k * h->qkv_stride, h->qkv_stride);
     add_product(h, is_first, keys, queries, dp, 1, BLOCK, q, h->qkv_stride, g->dk + k * h->qkv_stride, h->qkv_stride);
     add_product(h, k == 0, queries, keys, dp, BLOCK, 1, h->k + k * h->qkv_stride, h->qkv_stride,
                 g->dq + first * h->qkv_stride, h->qkv_stride);
+}
+
+/* The gradients of keys in blocks that are all padding. */
+static void zero_padding(const struct head *h, const struct head_gradients *g) {
+    for (size_t t = (h->keys + BLOCK - 1) / BLOCK * BLOCK; t < h->tokens; t++) {
+        memset(g->dk + t * h->qkv_stride, 0, h->size * sizeof(float));
+        memset(g->dv + t * h->qkv_stride, 0, h->size * sizeof(float));
+    }
 }
 
 struct backward {
@@ -224,9 +268,10 @@ static void backward_heads(void *context, size_t from, size_t to) {
         float *dq = b->dqkv + row * h.tokens * 3 * c + n * h.size;
         struct head_gradients g = {b->y + y_stride, b->dy + y_stride, b->softmaxes + 2 * i * h.tokens, dq,
                                    dq + c,          dq + 2 * c};
-        for (size_t k = 0; k < h.tokens; k += BLOCK)
+        for (size_t k = 0; k < h.keys; k += BLOCK)
             for (size_t first = first_queries(&h, k); first < h.tokens; first += BLOCK)
                 backward_blocks(&h, &g, first, k);
+        zero_padding(&h, &g);
     }
 }
 

@@ -1,4 +1,4 @@
-/* Embedding, softmax and the broadcast rows of positions. Attention is in attention.c. */
+/* Embedding, softmax, the broadcast rows of positions and lengths of rows. Attention is in attention.c. */
 #include "device/sequence.h"
 
 #include <string.h>
@@ -175,7 +175,63 @@ static void sum_heads(struct device *device, const struct head_groups *g, const 
         for (size_t j = 0; j < in; j++) dx[j] = summed_head(g, dy, j);
 }
 
+/* ---- rows of different lengths ---- */
+
+static void padding_lengths(struct device *device, const int32_t *tokens, int32_t padding, int32_t *lengths,
+                            size_t rows, size_t positions) {
+    (void)device;
+    for (size_t r = 0; r < rows; r++) {
+        size_t length = positions;
+        while (length > 1 && tokens[r * positions + length - 1] == padding) length--;
+        lengths[r] = (int32_t)length;
+    }
+}
+
+static void given_lengths(struct device *device, const float *x, int32_t *lengths, size_t rows, size_t positions) {
+    (void)device;
+    for (size_t r = 0; r < rows; r++)
+        lengths[r] = !(x[r] >= 1) ? 1 : x[r] < (float)positions ? (int32_t)x[r] : (int32_t)positions;
+}
+
+static void to_tokens(struct device *device, const float *x, int32_t *tokens, size_t count, size_t vocabulary) {
+    (void)device;
+    for (size_t i = 0; i < count; i++) tokens[i] = x[i] >= 0 && x[i] < (float)vocabulary ? (int32_t)x[i] : 0;
+}
+
+static size_t length_of(const int32_t *lengths, size_t row, size_t size) {
+    return lengths ? (size_t)lengths[row] : size;
+}
+
+static void mean_forward(struct device *device, const float *restrict x, const int32_t *lengths, float *restrict y,
+                         size_t rows, size_t size, size_t inner) {
+    (void)device;
+    for (size_t r = 0; r < rows; r++, x += size * inner, y += inner) {
+        size_t length = length_of(lengths, r, size);
+        for (size_t j = 0; j < inner; j++) y[j] = x[j];
+        for (size_t t = 1; t < length; t++)
+            for (size_t j = 0; j < inner; j++) y[j] += x[t * inner + j];
+        for (size_t j = 0; j < inner; j++) y[j] /= (float)length;
+    }
+}
+
+static void mean_backward(struct device *device, const float *restrict dy, const int32_t *lengths, float *restrict dx,
+                          size_t rows, size_t size, size_t inner) {
+    (void)device;
+    for (size_t r = 0; r < rows; r++, dx += size * inner, dy += inner) {
+        size_t length = length_of(lengths, r, size);
+        for (size_t t = 0; t < length; t++)
+            for (size_t j = 0; j < inner; j++) dx[t * inner + j] = dy[j] / (float)length;
+        memset(dx + length * inner, 0, (size - length) * inner * sizeof *dx);
+    }
+}
+
 const struct sequence_ops IN_SET(sequence_ops) = {
+    .masks_attention = true,
+    .padding_lengths = padding_lengths,
+    .given_lengths = given_lengths,
+    .to_tokens = to_tokens,
+    .mean_forward = mean_forward,
+    .mean_backward = mean_backward,
     .embedding_forward = embedding_forward,
     .embedding_backward = embedding_backward,
     .add_row = add_row,

@@ -1,0 +1,63 @@
+/* sequence_lengths: rows of different length whose number of steps is an input of its own, the second argument of
+ * torch.nn.utils.rnn.pack_padded_sequence. */
+#include <math.h>
+
+#include "base/text.h"
+#include "model/layers/layers.h"
+
+static status plan(struct layer *layer, struct planning *planning) {
+    const struct shape *lengths = layer->in_count == 2 ? &layer->ins[1] : NULL;
+    if (!lengths || shape_elements(lengths) != 1 || !lengths->input || lengths->is_tokens)
+        return status_new(STATUS_USAGE, "it takes a series and its lengths, `from: [series, steps]`, where the lengths "
+                                        "are one value of the dataset in each row");
+    if (layer->in.dims < 2) {
+        struct text shape = {0};
+        shape_print(&layer->in, &shape);
+        status s = status_new(STATUS_USAGE, "the series must be (positions, features), but is %s", text_string(&shape));
+        text_free(&shape);
+        return s;
+    }
+    layer->out = layer->in;
+    layer->out.lengths = ++*planning->lengths;
+    return OK;
+}
+
+static void join(const struct layer *layer, const struct pass *pass, const float *const *x, float *y) {
+    const struct device_ops *ops = device_ops(pass->device);
+    ops->sequence->given_lengths(pass->device, x[1], pass_lengths(pass, &layer->out), pass->rows,
+                                 (size_t)layer->out.size[0]);
+    ops->copy(pass->device, x[0], y, pass->rows * layer->out_size);
+}
+
+static void join_backward(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
+                          const float *dy, float *const *dx) {
+    (void)x, (void)y;
+    if (dx[0]) device_ops(pass->device)->copy(pass->device, dy, dx[0], pass->rows * layer->out_size);
+}
+
+static status check_row(const struct layer *layer, const struct params *params, const float *row) {
+    float length = row[layer->ins[1].input - 1];
+    (void)params;
+    if (length >= 1 && length <= (float)layer->out.size[0] && length == floorf(length)) return OK;
+    return status_new(STATUS_DATA,
+                      "value %zu is %g, but %s takes the length of a row, a whole number from 1 to %lld that is not "
+                      "scaled",
+                      layer->ins[1].input - 1, (double)length, layer->path, (long long)layer->out.size[0]);
+}
+
+static bool runs_on(const struct device_ops *ops) { return ops->sequence->given_lengths != NULL; }
+
+const struct layer_type layer_sequence_lengths = {
+    .variant =
+        {"sequence_lengths", NULL,
+         "Says how many positions of each row are real: `sequence_lengths: {from: [series, steps]}` is `series`, of "
+         "whose later positions attention, recurrent layers, means over positions, losses and metrics take no "
+         "notice (pack_padded_sequence)."},
+    .joins = true,
+    .ignores = IGNORES_X_AND_Y,
+    .runs_on = runs_on,
+    .plan = plan,
+    .check_row = check_row,
+    .join = join,
+    .join_backward = join_backward,
+};

@@ -1,0 +1,12 @@
+/* input_check: whether a model can use the values of its inputs: tokens of an embedding, lengths of rows. Formats check
+ * everything else. */
+#ifndef TRAIN_INPUT_CHECK_H
+#define TRAIN_INPUT_CHECK_H
+
+#include "data/dataset.h"
+#include "model/model.h"
+
+/* Reads all rows of [dataset], unless any values are valid. STATUS_DATA with the file and the row. */
+status input_check(const struct model *model, struct dataset *dataset, const struct dataset_config *config);
+
+#endif

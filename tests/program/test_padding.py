@@ -1,0 +1,150 @@
+"""Rows of different lengths: padded tokens and series with lengths, in runs, metrics, predictions. ctest-labels: dist"""
+import json, os, runpy, shutil
+
+import numpy as np
+
+import program
+
+LENGTH, TOKENS = 12, 9
+HEAD = """name: rows
+seed: 3
+dataset: {path: DATA, split: {test: 0.25, seed: 1}}
+sampler: {batch_size: 16}
+optimizer: {type: adam, lr: 0.01}
+train: {epochs: 2METRICS}
+"""
+# a class for each position: that of the token before it
+TAGS = HEAD + """model:
+  layers:
+    - embedding: {embedding_dim: 8, num_embeddings: 9, padding_idx: 0}
+    - attention: {heads: 2, dropout: 0.2}
+    - gru: {hidden_size: 6, bidirectional: true}
+    - linear: OUT
+loss: LOSS
+"""
+SERIES = HEAD.replace("path: DATA,", "path: DATA, inputs: {series: x, steps: n},") + """model:
+  layers:
+    - sequence_lengths: {from: [series, steps]}
+    - lstm: {hidden_size: 6, bidirectional: true, output: OUT}
+    - REST
+    - linear: 3
+loss: cross_entropy
+"""
+
+
+class Padding(program.Case):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(1)
+        self.lengths = random.integers(1, LENGTH + 1, 80)
+        self.real = np.arange(LENGTH) < self.lengths[:, None]
+        self.tokens = np.where(self.real, random.integers(1, TOKENS, (80, LENGTH)), 0)
+        self.random = random
+
+    def metrics(self, run):
+        lines = [json.loads(line) for line in self.read(os.path.join(run, "metrics.jsonl")).splitlines()]
+        return [{k: v for k, v in line.items() if "loss" in k or "accuracy" in k or k in ("f1", "mean_iou", "auc", "rmse", "mae", "val_f1")
+                 or k.startswith("val_")} for line in lines if line["event"] in ("step", "epoch")]
+
+    def hash_of(self, run, config, *words, **options):
+        out, err = self.run_program(config, "--run-dir", run, *words, **options)
+        return (out + err).split("state sha256 ")[1].split()[0]
+
+    def tags(self, name, targets, loss="cross_entropy", out=TOKENS, metrics="f1, mean_iou"):
+        np.savez(self.path(name + ".npz"), x=self.tokens.astype("u1"), y=targets)
+        text = TAGS.replace("DATA", name + ".npz").replace("LOSS", loss).replace("OUT", str(out))
+        self.write(name + ".yaml", text.replace("METRICS", f", metrics: [{metrics}]"))
+        return name + ".yaml"
+
+    def test_targets_of_padding_do_not_count(self):
+        before = np.roll(self.tokens, 1, 1)
+        values = self.random.normal(size=(80, LENGTH, 2)).astype("f4")
+        for name, targets, options in (("classes", before, {}), ("values", values, {"loss": "mse", "out": 2, "metrics": "rmse, mae, r2"}),
+                                       ("decisions", (values > 0).astype("f4"), {"loss": "bce_with_logits", "out": 2, "metrics": "f1, accuracy"})):
+            other = np.where(self.real.reshape(self.real.shape + (1,) * (targets.ndim - 2)), targets, 1)
+            one, two = self.tags(name, targets, **options), self.tags(name + "2", other, **options)
+            self.run_program(one, "--run-dir", name)
+            self.run_program(two, "--run-dir", name + "2")
+            self.assertEqual(self.metrics(name), self.metrics(name + "2"))
+            self.assertEqual(self.run_program("eval", name)[0], self.run_program("eval", name + "2")[0])
+
+    def test_accuracy_is_that_of_real_positions(self):
+        targets = np.roll(self.tokens, 1, 1)
+        config = self.tags("all", targets)
+        self.run_program(config, "--run-dir", "all")
+        result = json.loads(self.run_program("eval", "all", "--part", "all")[0])
+        self.run_program("predict", "all", "--part", "all", "--out", "all.h5")
+        import h5py
+        with h5py.File(self.path("all.h5")) as f:
+            found, rows = f["prediction"][()].reshape(80, LENGTH), f["row"][()]
+        real = self.real[rows]
+        self.assertAlmostEqual(result["accuracy"], (found == targets[rows])[real].mean(), places=6)
+
+    def test_the_same_bits_with_threads_after_a_resume_and_on_elastic_ranks(self):
+        config = self.tags("tags", np.roll(self.tokens, 1, 1))
+        one = self.hash_of("one", config, env={"OMP_NUM_THREADS": "1"})
+        self.assertEqual(one, self.hash_of("two", config, env={"OMP_NUM_THREADS": "2"}))
+        self.run_program(config, "--run-dir", "parts", "train.epochs=1")
+        self.assertEqual(one, self.hash_of("parts", config))
+        words = ("determinism={mode: elastic, shards: 2}", "sampler.batch_size=null", "sampler.global_batch_size=16")
+        self.assertEqual(self.hash_of("ranks", config, "--nproc", "2", *words), self.hash_of("rank", config, *words))
+
+    def test_series_with_lengths(self):
+        """What stands behind the end of a series has no effect, on the last state or on a mean."""
+        series = self.random.normal(size=(80, LENGTH, 2)).astype("f4")
+        y = self.random.integers(0, 3, 80)
+        for out, rest in ("last", "tanh"), ("all", "mean: 1"):
+            hashes = []
+            for i, behind in enumerate((0, 7)):
+                name = f"{out}{i}"
+                self.series(name, np.where(self.real[..., None], series, behind), y, self.lengths, out, rest)
+                self.run_program(name + ".yaml", "--run-dir", name)
+                hashes.append(self.run_program("predict", name, name + ".h5")[0])
+            self.assertEqual(*hashes)
+
+    def series(self, name, x, y, lengths, out="last", rest="tanh"):
+        import h5py
+        with h5py.File(self.path(name + ".h5"), "w") as f:
+            f["x"], f["y"], f["n"] = x, y, lengths
+        config = SERIES.replace("DATA", name + ".h5").replace("OUT", out).replace("REST", rest).replace("METRICS", "")
+        return self.write(name + ".yaml", config)
+
+    def refused(self, config, code, *messages):
+        out, err = self.run_program(config, "--run-dir", "refused", code=code)
+        for message in messages:
+            self.assertIn(message, err)
+
+    def test_bad_rows(self):
+        config = self.tags("bad", np.roll(self.tokens, 1, 1))
+        for row, column, value, message in ((5, 2, 9, "value 2 is 9, but model.layers.0.embedding takes tokens, whole numbers from 0 to 8"),
+                                            (7, 1, 1.5, "value 1 is 1.5"), (3, slice(None), 0, "all tokens of model.layers.0.embedding are padding")):
+            tokens = self.tokens.astype("f4")
+            tokens[row, column] = value
+            np.savez(self.path("bad.npz"), x=tokens, y=np.roll(self.tokens, 1, 1))
+            self.refused(config, program.DATA, f"bad.npz: row {row}: {message}")
+        series = self.random.normal(size=(80, LENGTH, 2)).astype("f4")
+        lengths = self.lengths.copy()
+        lengths[4] = LENGTH + 1
+        self.refused(self.series("long", series, self.random.integers(0, 3, 80), lengths), program.DATA, "long.h5: row 4: ", "takes the length of a row, a whole number from 1 to 12")
+
+    def test_losses_and_exports_that_cannot(self):
+        values = np.abs(self.random.normal(size=(80, LENGTH, 2))).astype("f4")
+        self.refused(self.tags("kl", values, "kl_div", 2, "mae"), program.USAGE, "kl_div cannot leave out the padding of rows")
+        config = self.tags("tags", np.roll(self.tokens, 1, 1))
+        self.run_program(config, "--run-dir", "tags")
+        for out in "tags.c", "tags.onnx":
+            err = self.run_program("export", "tags", "--out", out, code=program.USAGE)[1]
+            self.assertIn("has rows of different lengths", err)
+        self.run_program("export", "tags", "--out", "tags.safetensors")
+
+    def test_the_shipped_reviews(self):
+        """They are what their script writes, and the config learns."""
+        shutil.copy(os.path.join(program.SOURCE, "datasets", "make_reviews.py"), self.path("make_reviews.py"))
+        runpy.run_path(self.path("make_reviews.py"), run_name="__main__")
+        made, shipped = np.load(self.path("reviews.npz")), np.load(os.path.join(program.SOURCE, "datasets", "reviews.npz"))
+        for name in "x", "y":
+            self.assertTrue((made[name] == shipped[name]).all())
+
+
+if __name__ == "__main__":
+    program.main()
