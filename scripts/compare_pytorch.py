@@ -30,7 +30,7 @@ import numpy as np
 import torch
 import yaml
 
-from pytorch_model import Model, load_config, loss_function, parse_layer, read_safetensors, weighted_sum
+from pytorch_model import Model, load_config, loss_function, parse_layer, read_safetensors, real_positions, weighted_sum
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # train.device: auto is the CPU, where bits are the same everywhere
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -112,8 +112,15 @@ class Comparison:
         if self.inputs and not self.losses:  # rows as for several losses
             loss = self.config["loss"]
             self.losses = [{"type": loss} if isinstance(loss, str) else loss]
-        kind, _, name = first_leaf(self.config["model"]["layers"])
+        kind, keys, name = first_leaf(self.config["model"]["layers"])
+        # tokens of a dataset of whole numbers: padding is None if all positions are real
+        self.has_values = kind == "embedding" and bool(keys.get("num_embeddings")) and not self.is_text()
+        self.padding = keys.get("padding_idx") if self.has_values else None
         self.vocabulary = self.initial[name + ".weight"].shape[0] if kind == "embedding" else None
+
+    def is_text(self):
+        dataset = self.config["dataset"]
+        return dataset.get("format") in ("text", "tokens") or str(dataset.get("path")).endswith((".txt", ".bin"))
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -152,7 +159,7 @@ class Comparison:
         rows, loss = self.options.rows, self.config["loss"]
         loss = loss if isinstance(loss, str) else loss["type"]
         out = model.out_shape
-        if self.vocabulary:
+        if self.vocabulary and not self.has_values:
             positions = self.shape[0]
             tokens = self.random.integers(0, self.vocabulary, rows * positions + 1).astype("<u2")
             tokens.tofile(self.path("rows.bin"))
@@ -161,6 +168,8 @@ class Comparison:
             return inputs, targets, {"path": self.path("rows.bin"), "format": "tokens", "tokens":
                                      {"vocabulary": self.vocabulary, "block_size": positions, "stride": positions}}
         x = self.random.normal(size=(rows, *self.shape)).astype("<f4")
+        if self.has_values:
+            x = self.make_tokens(rows).astype("<f4")
         if loss in ("cross_entropy", "nll") and len(out) > 1:  # of each pixel, or of each step of a series
             classes, positions = (out[0], out[1:]) if len(out) == 3 else (out[1], out[:1])
             y = self.random.integers(0, classes, (rows, *positions)).astype("<i8")
@@ -177,6 +186,17 @@ class Comparison:
             f["x"], f["y"] = x, y
         targets = torch.tensor(y) if loss in ("cross_entropy", "nll") else torch.tensor(y).double()
         return torch.tensor(x).double(), targets, {"path": self.path("rows.h5")}
+
+    def make_tokens(self, rows):
+        """Rows of random lengths, one of them full."""
+        tokens = self.random.integers(0, self.vocabulary, (rows, *self.shape))
+        if self.padding is None:
+            return tokens
+        other = (self.padding + 1) % self.vocabulary
+        lengths = self.random.integers(1, self.shape[0] + 1, rows)
+        lengths[0] = self.shape[0]
+        real = np.arange(self.shape[0]) < lengths[:, None]
+        return np.where(real, np.where(tokens == self.padding, other, tokens), self.padding)
 
     def make_named_rows(self, model):
         """The same for `losses`; targets (rows, all of them), and self.columns, those of each loss."""
@@ -293,7 +313,7 @@ class Comparison:
     def torch_loss(self, model):
         dtype = next(model.parameters()).dtype
         inputs, targets = (t.to(dtype) if t.is_floating_point() else t for t in (self.inputs, self.targets))
-        return self.loss(model(inputs), targets)
+        return self.loss(*real_positions(model(inputs), targets))
 
     def torch_first(self, model):
         """Loss, gradients, and the outputs in evaluation afterwards."""

@@ -16,6 +16,7 @@ OVERRIDES = {
                   "model.layers.3.linear.out=65", "schedule.warmup=0", *(["train.evaluate_every=0"] if IS_SLOW else [])],
     "wide_mlp": ["train.epochs=1", "dataset.synthetic.rows=512", "dataset.synthetic.inputs=64", "model.layers.0.linear.out=96",
                  "model.layers.2.linear.out=96"],
+    "bert_mini": ["train.epochs=1"],
     "image_folder": ["train.epochs=2"],
     "unet": ["train.epochs=2"],
     "mnist_inception": ["train.epochs=null", "train.steps=3", "dataset.split.test=0.02"],
