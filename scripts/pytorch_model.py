@@ -125,7 +125,7 @@ class Mean(nn.Module):
         self.dim = dim
 
     def forward(self, x):
-        if self.dim != 1 or lengths_of(x) is None:
+        if self.dim % x.dim() != 1 or lengths_of(x) is None:
             return x.mean(self.dim)
         return x.masked_fill(is_padding(x.shape[1], x.lengths)[..., None], 0).sum(1) / x.lengths[:, None]
 
@@ -141,6 +141,19 @@ class Attention(nn.MultiheadAttention):  # not batch_first: its other arithmetic
             is_padding(x.shape[1], x.lengths), float("-inf"))
         x = x.transpose(0, 1)
         return super().forward(x, x, x, key_padding_mask=padding, need_weights=False, attn_mask=mask)[0].transpose(0, 1)
+
+
+class CrossAttention(nn.MultiheadAttention):
+    def __init__(self, width, heads, bias, dropout):
+        super().__init__(width, heads, dropout=dropout, bias=bias)
+
+    def forward(self, x):
+        q, memory = x
+        padding = None if lengths_of(memory) is None else torch.zeros(memory.shape[:2], dtype=q.dtype).masked_fill(
+            is_padding(memory.shape[1], memory.lengths), float("-inf"))
+        query, kv = q.transpose(0, 1), memory.transpose(0, 1)
+        y = super().forward(query, kv, kv, key_padding_mask=padding, need_weights=False)[0].transpose(0, 1)
+        return with_lengths(y, lengths_of(q))
 
 
 class DotProductAttention(nn.Module):
@@ -346,7 +359,7 @@ LEAVES = {
     "reshape": (lambda s, c, v: Reshape(_list_of(c["shape"])), "shape"),
 }
 COMPOSITES = {"sequential": "layers", "repeat": None, "residual": "layers", "parallel": None}
-JOINS = {"add": None, "concat": "dim", "multiply": None, "sequence_lengths": None}
+JOINS = {"add": None, "concat": "dim", "multiply": None, "sequence_lengths": None, "cross_attention": None}
 # layers whose output has the positions of the input
 BY_POSITION = {"linear", "relu", "tanh", "sigmoid", "silu", "relu6", "selu", "hardswish", "hardsigmoid", "mish", "softplus", "gelu",
                "dropout", "layer_norm", "rms_norm", "positional_embedding", "attention", "scaled_dot_product_attention",
@@ -457,7 +470,11 @@ class Model(nn.Module):
                 name = before[:-1]
             if kind in JOINS:
                 ins = ([shape] if len(sources) == 1 else []) + [shapes[source] for source in sources]
-                shape, run = _join(kind, keys, ins)
+                if kind == "cross_attention":
+                    shape, run = ins[0], CrossAttention(ins[0][1], keys["heads"], keys.get("bias", True), keys.get("dropout", 0))
+                    self._put(name, run)
+                else:
+                    shape, run = _join(kind, keys, ins)
             elif keys.get("share"):  # the same modules again
                 given = shapes[sources[0]] if sources else shape
                 run, (like, shape) = known[keys["share"]]

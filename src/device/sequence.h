@@ -16,7 +16,8 @@ struct draw_key;
 
 struct attention_shape {
     size_t rows, tokens, heads, head_size;
-    bool is_causal;         /* token t attends to tokens 0 to t */
+    size_t keys;    /* of cross_attention_*: positions of keys and values, which are not causal; else not used */
+    bool is_causal; /* token t attends to tokens 0 to t */
     const int32_t *lengths; /* (rows), each 1 to tokens: a row's later tokens are padding, to which none attends; NULL:
                                there is none. Only with sequence_ops.masks_attention, as the next two */
     const struct draw_key *dropout; /* of the softmaxes (torch.nn.functional.scaled_dot_product_attention's dropout_p);
@@ -85,6 +86,11 @@ struct sequence_ops {
     /* dqkv (rows, tokens, 3C) = ; scores are recomputed block by block */
     void (*attention_backward)(struct device *, const struct attention_shape *, const float *qkv, const float *y,
                                const float *softmaxes, const float *dy, float *dqkv);
+    /* The same of q (rows, tokens, C) and kv (rows, keys, 2C), whose lengths are those of kv; NULL: not supported. */
+    void (*cross_attention_forward)(struct device *, const struct attention_shape *, const float *q, const float *kv,
+                                    float *y, float *softmaxes);
+    void (*cross_attention_backward)(struct device *, const struct attention_shape *, const float *q, const float *kv,
+                                     const float *y, const float *softmaxes, const float *dy, float *dq, float *dkv);
 };
 
 /* The angle of pair [i] of a head at a position (rotary_embedding). */

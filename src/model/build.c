@@ -145,7 +145,8 @@ static void order_inputs(struct builder *b, const struct layer *layer, size_t *i
  * the positions. */
 static size_t lengths_after(const struct layer *layer) {
     bool keeps = layer->type->keeps_positions || layer->type->is_by_position;
-    for (size_t i = 0; keeps && i < layer->in_count; i++) {
+    size_t count = layer->type->is_by_position ? layer->in_count : 1;
+    for (size_t i = 0; keeps && i < count; i++) {
         const struct shape *in = &layer->ins[i];
         if (in->lengths && layer->out.dims > 1 && in->size[0] == layer->out.size[0]) return in->lengths;
     }
@@ -182,7 +183,7 @@ static status add_layer(struct builder *b, struct layer *layer, size_t *in, size
     size_t lengths = m->lengths_count;
     TRY(layer->type->plan(layer, &planning));
     if (m->lengths_count == lengths) layer->out.lengths = lengths_after(layer);
-    if (layer->type != &layer_input && !is_view) layer->out.input = 0;
+    if (!layer->type->is_input && !is_view) layer->out.input = 0;
     layer->param_count = m->params.count - layer->first_param;
     layer->buffer_count = m->buffers.count - layer->first_buffer;
     if (b->sharing.own) TRY(build_share(b, layer, &shared_params, &shared_buffers));

@@ -129,6 +129,8 @@ struct layer_type {
      * (model.h): in (count), one unless it joins; [path] and [name] as in struct layer. */
     status (*expand)(struct builder *builder, const struct variant *variant, const char *path, const char *name,
                      const size_t *in, size_t count, size_t *out);
+    /* The output is a part of the model's inputs (struct shape's input). */
+    bool is_input;
     /* The output is the input: it has no memory, and forward and backward are not called (flatten). */
     bool is_view;
     enum memory_order order;

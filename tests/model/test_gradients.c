@@ -233,6 +233,18 @@ static const struct {
      "bidirectional: true}}, {attention: {heads: 2}}, {linear: 3}]",
      1,
      {13}},
+    {"cross_attention",
+     "[{linear: {out: 6, name: q}}, tanh, {linear: {out: 6, name: kv}}, {slice: {dim: 1, end: 4, name: memory}}, "
+     "{cross_attention: {heads: 2, dropout: 0.3, from: [q, memory]}}, {cross_attention: {heads: 3, bias: false, from: "
+     "q}}, "
+     "{linear: 3}]",
+     2,
+     {5, 6}},
+    {"cross_attention",
+     "[{embedding: {embedding_dim: 6, padding_idx: 0, name: memory}}, {positional_embedding: {name: q}}, "
+     "{cross_attention: {heads: 2, from: [q, memory]}}, {linear: 3}]",
+     1,
+     {5}},
     {"rotary_embedding",
      "[{linear: 24}, {rotary_embedding: {heads: 5, head_size: 4}}, {scaled_dot_product_attention: {heads: 4, "
      "num_kv_heads: 1}}, {linear: 3}]",

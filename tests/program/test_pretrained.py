@@ -205,6 +205,23 @@ class Pretrained(program.Case):
         err = self.compare("bert", TOKENS + BERT)
         self.assertIn("position_embeddings.weight, row 0 added to each row: 1 tensor", err)
 
+    def test_bert_of_rows_with_padding(self):
+        """As transformers with an attention_mask, at the positions that are not padding."""
+        import h5py
+        expected = self.expected["bert_padded"]
+        self.copy("bert")
+        with h5py.File(self.path("t.h5"), "w") as f:
+            f["x"], f["y"] = np.array(expected["inputs"], "u1"), np.array(expected["inputs"], "<i8")
+        self.write("test.yaml", ROWS + BERT.replace("embedding_dim: 16", "embedding_dim: 16, num_embeddings: 23, padding_idx: 0"))
+        self.run_program("test.yaml", "--fresh")
+        self.run_program("predict", "test.yaml", "--part", "train", "--outputs", "--out", "p.h5")
+        with h5py.File(self.path("p.h5")) as f:
+            found = f["outputs"][:].reshape(expected["shape"])
+        real = np.arange(8) < np.array(expected["lengths"])[:, None]
+        logits = np.array(expected["logits"]).reshape(expected["shape"])
+        np.testing.assert_allclose(found[real], logits[real], atol=1e-4 * np.abs(logits).max())
+        self.assertGreater(np.abs(found[real] - np.array(self.expected["bert"]["logits"]).reshape(expected["shape"])[real]).max(), 0.1)
+
     def test_vit(self):
         self.rows(self.expected["vit"]["inputs"])
         self.compare("vit", ROWS + VIT)

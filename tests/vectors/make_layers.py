@@ -161,6 +161,10 @@ CASES = [
     ("[{sequence_lengths: {from: [series, steps]}}, {linear: 6}, {attention: {heads: 2}}, {mean: {dim: 1}}, {linear: 3}]", [5, 4]),
     ("[{linear: 6}, {mean: 2}, {linear: 3}]", [4, 5]),
     ("[{conv2d: {out: 3, kernel_size: 2}}, {mean: {dim: 1}}, {mean: 2}, {linear: 3}]", [2, 4, 5]),
+    ("[{linear: {out: 6, name: q}}, tanh, {linear: 6}, {slice: {end: 3, name: memory}}, {cross_attention: {heads: 2, dropout: 0, from: [q, memory]}}, "
+     "{cross_attention: {heads: 3, bias: false, from: q}}, {linear: 3}]", [5, 6]),
+    ("[{embedding: {embedding_dim: 6, padding_idx: 0, name: memory}}, tanh, {linear: {out: 6, name: q}}, {cross_attention: {heads: 2, from: "
+     "[q, memory]}}, {linear: 7}]", [5], 7),
     # frozen parameters
     ("[{linear: 5}, tanh, {linear: 4}, tanh, {linear: 3}]", [6], None, ["0.*", "2.bias"]),
     ("[{conv2d: {out: 3, kernel_size: 2}}, batch_norm, relu, {conv2d: {out: 2, kernel_size: 2}}]", [2, 4, 4], None, ["1.weight"]),

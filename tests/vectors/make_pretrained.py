@@ -48,8 +48,15 @@ sizes = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, interme
 write("gpt2", GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=2, n_head=4, n_positions=8, vocab_size=23)), tokens, lambda m, x: m(x).logits)
 write("llama", LlamaForCausalLM(LlamaConfig(**sizes, num_key_value_heads=2, max_position_embeddings=8, rms_norm_eps=1e-5, rope_theta=10000.0)),
       tokens, lambda m, x: m(x).logits)
-write("bert", BertForMaskedLM(BertConfig(**sizes, max_position_embeddings=8)), tokens, lambda m, x: m(x).logits)
-
+bert = BertForMaskedLM(BertConfig(**sizes, max_position_embeddings=8))
+write("bert", bert, tokens, lambda m, x: m(x).logits)
+# the same weights, rows with padding behind 5 and 8 tokens
+padded = tokens.clamp(min=1)
+padded[0, 5:] = 0
+with torch.no_grad():
+    logits = bert(padded, attention_mask=(padded != 0).long()).logits
+expected["bert_padded"] = {"inputs": padded.tolist(), "lengths": [5, 8], "shape": list(logits.shape),
+                           "logits": [round(v, 7) for v in logits.double().flatten().tolist()]}
 
 write("vit", ViTForImageClassification(ViTConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24,
                                                  image_size=8, patch_size=4, num_labels=3)), torch.randn(2, 3, 8, 8), lambda m, x: m(x).logits)

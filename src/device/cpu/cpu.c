@@ -133,6 +133,8 @@ static status set_precision(struct device *base, enum precision precision) {
     device->product = product_bf16;
     device->sequence.attention_forward = attention_forward_bf16;
     device->sequence.attention_backward = attention_backward_bf16;
+    device->sequence.cross_attention_forward = cross_attention_forward_bf16;
+    device->sequence.cross_attention_backward = cross_attention_backward_bf16;
     device->base.description = "cpu (avx512, bfloat16)";
     return OK;
 }

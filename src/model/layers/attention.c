@@ -1,17 +1,11 @@
 /* attention: multi-head self-attention (torch.nn.MultiheadAttention with one input), and scaled dot product attention
  * without projections, for models with linear layers for them. Scores are never stored (device/sequence.h). */
+#include "model/layers/attention.h"
 #include "base/text.h"
 #include "device/sequence.h"
 #include "model/init.h"
 #include "model/layers/attention_cache.h"
 #include "model/layers/layers.h"
-
-struct attention_config {
-    int64_t heads, kv_heads; /* kv_heads: scaled_dot_product_attention only */
-    bool is_causal;
-    double dropout;
-    bool bias; /* of the projections; attention only */
-};
 
 #define HEADS                                                                                                          \
     {                                                                                                                  \
@@ -241,27 +235,23 @@ static struct saved saved_of(const struct layer *layer, size_t rows) {
     return s;
 }
 
-enum { IN_WEIGHT, IN_BIAS, OUT_WEIGHT, OUT_BIAS };
-
 /* Index of the parameter in params; without biases the two weights are adjacent. */
-static size_t index_of(const struct layer *layer, int which) {
+size_t attention_param(const struct layer *layer, int which) {
     return layer->first_param + (config_of(layer)->bias ? (size_t)which : (size_t)which / 2);
 }
 
-static const float *value_of(const struct layer *layer, const struct params *params, int which) {
+const float *attention_value(const struct layer *layer, const struct params *params, int which) {
     bool is_bias = which == IN_BIAS || which == OUT_BIAS;
-    return is_bias && !config_of(layer)->bias ? NULL : params_value(params, index_of(layer, which));
+    return is_bias && !config_of(layer)->bias ? NULL : params_value(params, attention_param(layer, which));
 }
 
-static float *gradient_of(const struct layer *layer, const struct params *params, int which) {
+float *attention_gradient(const struct layer *layer, const struct params *params, int which) {
     bool is_bias = which == IN_BIAS || which == OUT_BIAS;
-    return is_bias && !config_of(layer)->bias ? NULL : params_gradient(params, index_of(layer, which));
+    return is_bias && !config_of(layer)->bias ? NULL : params_gradient(params, attention_param(layer, which));
 }
 
-static status attention_plan(struct layer *layer, struct planning *planning) {
+void attention_declare(const struct layer *layer, struct planning *planning) {
     static const char *const names[] = {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"};
-    TRY(plan_shape(layer, 1));
-    TRY(check_cache(layer));
     int64_t c = layer->out.size[1];
     const int64_t shapes[][2] = {{3 * c, c}, {3 * c, 0}, {c, c}, {c, 0}};
     for (int i = 0; i < 4; i++)
@@ -269,6 +259,12 @@ static status attention_plan(struct layer *layer, struct planning *planning) {
             params_declare(planning->params, planning->arena,
                            arena_printf(planning->arena, "%s.%s", layer->name, names[i]), i % 2 == 0 ? 2 : 1,
                            shapes[i]);
+}
+
+static status attention_plan(struct layer *layer, struct planning *planning) {
+    TRY(plan_shape(layer, 1));
+    TRY(check_cache(layer));
+    attention_declare(layer, planning);
     layer->saved_size = (8 * features_of(layer) + 2 * (size_t)config_of(layer)->heads) * tokens_of(layer);
     return OK;
 }
@@ -276,13 +272,13 @@ static status attention_plan(struct layer *layer, struct planning *planning) {
 /* MultiheadAttention initialises out_proj, then in_proj by xavier_uniform; biases are 0, that of out_proj after its
  * draw.
  */
-static void attention_init(const struct layer *layer, const struct params *params, struct rng *rng) {
+void attention_init(const struct layer *layer, const struct params *params, struct rng *rng) {
     size_t c = features_of(layer);
-    init_kaiming_uniform(rng, params_drawn(params, index_of(layer, OUT_WEIGHT)), c * c, c);
-    if (config_of(layer)->bias) init_fan_in_uniform(rng, params_drawn(params, index_of(layer, OUT_BIAS)), c, c);
-    init_xavier_uniform(rng, params_drawn(params, index_of(layer, IN_WEIGHT)), 3 * c * c, c, 3 * c);
+    init_kaiming_uniform(rng, params_drawn(params, attention_param(layer, OUT_WEIGHT)), c * c, c);
+    if (config_of(layer)->bias) init_fan_in_uniform(rng, params_drawn(params, attention_param(layer, OUT_BIAS)), c, c);
+    init_xavier_uniform(rng, params_drawn(params, attention_param(layer, IN_WEIGHT)), 3 * c * c, c, 3 * c);
     for (int i = IN_BIAS; config_of(layer)->bias && i <= OUT_BIAS; i += 2) {
-        const struct param *p = &params->items[index_of(layer, i)];
+        const struct param *p = &params->items[attention_param(layer, i)];
         for (size_t j = 0; j < p->count; j++) params->values[p->offset + j] = 0;
     }
 }
@@ -293,14 +289,14 @@ static void attention_forward(const struct layer *layer, const struct pass *pass
     struct attention_shape shape = shape_of(layer, pass, &key);
     struct saved s = saved_of(layer, pass->rows);
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
-    ops->linear_forward(pass->device, x, value_of(layer, pass->params, IN_WEIGHT),
-                        value_of(layer, pass->params, IN_BIAS), false, s.qkv, n, c, 3 * c);
+    ops->linear_forward(pass->device, x, attention_value(layer, pass->params, IN_WEIGHT),
+                        attention_value(layer, pass->params, IN_BIAS), false, s.qkv, n, c, 3 * c);
     if (layer->cached_positions)
         attention_cache_forward(layer->runtime, pass->device, pass->position, s.qkv, s.heads);
     else
         ops->sequence->attention_forward(pass->device, &shape, s.qkv, s.heads, s.softmaxes);
-    ops->linear_forward(pass->device, s.heads, value_of(layer, pass->params, OUT_WEIGHT),
-                        value_of(layer, pass->params, OUT_BIAS), false, y, n, c, c);
+    ops->linear_forward(pass->device, s.heads, attention_value(layer, pass->params, OUT_WEIGHT),
+                        attention_value(layer, pass->params, OUT_BIAS), false, y, n, c, c);
 }
 
 static void attention_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
@@ -311,13 +307,15 @@ static void attention_backward(const struct layer *layer, const struct pass *pas
     struct attention_shape shape = shape_of(layer, pass, &key);
     struct saved s = saved_of(layer, pass->rows);
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
-    ops->linear_backward_weight(pass->device, dy, s.heads, gradient_of(layer, pass->params, OUT_WEIGHT),
-                                gradient_of(layer, pass->params, OUT_BIAS), n, c, c);
-    ops->linear_backward_input(pass->device, dy, value_of(layer, pass->params, OUT_WEIGHT), s.dheads, n, c, c);
+    ops->linear_backward_weight(pass->device, dy, s.heads, attention_gradient(layer, pass->params, OUT_WEIGHT),
+                                attention_gradient(layer, pass->params, OUT_BIAS), n, c, c);
+    ops->linear_backward_input(pass->device, dy, attention_value(layer, pass->params, OUT_WEIGHT), s.dheads, n, c, c);
     ops->sequence->attention_backward(pass->device, &shape, s.qkv, s.heads, s.softmaxes, s.dheads, s.dqkv);
-    ops->linear_backward_weight(pass->device, s.dqkv, x, gradient_of(layer, pass->params, IN_WEIGHT),
-                                gradient_of(layer, pass->params, IN_BIAS), n, c, 3 * c);
-    if (dx) ops->linear_backward_input(pass->device, s.dqkv, value_of(layer, pass->params, IN_WEIGHT), dx, n, c, 3 * c);
+    ops->linear_backward_weight(pass->device, s.dqkv, x, attention_gradient(layer, pass->params, IN_WEIGHT),
+                                attention_gradient(layer, pass->params, IN_BIAS), n, c, 3 * c);
+    if (dx)
+        ops->linear_backward_input(pass->device, s.dqkv, attention_value(layer, pass->params, IN_WEIGHT), dx, n, c,
+                                   3 * c);
 }
 
 static size_t attention_multiply_adds(const struct layer *layer) {
@@ -331,9 +329,10 @@ static bool can_be_half(const struct layer *layer) {
 
 static void attention_describe(const struct layer *layer, struct operation *to) {
     to->kind = OPERATION_ATTENTION;
-    to->weight = index_of(layer, IN_WEIGHT);
-    to->out_weight = index_of(layer, OUT_WEIGHT);
-    if (config_of(layer)->bias) to->bias = index_of(layer, IN_BIAS), to->out_bias = index_of(layer, OUT_BIAS);
+    to->weight = attention_param(layer, IN_WEIGHT);
+    to->out_weight = attention_param(layer, OUT_WEIGHT);
+    if (config_of(layer)->bias)
+        to->bias = attention_param(layer, IN_BIAS), to->out_bias = attention_param(layer, OUT_BIAS);
     to->heads = to->kv_heads = (size_t)config_of(layer)->heads;
     to->is_causal = config_of(layer)->is_causal;
 }

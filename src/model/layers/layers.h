@@ -12,7 +12,7 @@
     X(linear) ACTIVATION_LAYERS(ACTIVATION_NAME) X(gelu) X(flatten) X(dropout) X(sequential) X(repeat) X(residual) \
     X(conv2d) X(conv1d) X(conv_transpose2d) X(max_pool2d) X(max_pool1d) X(avg_pool2d) X(avg_pool1d) X(adaptive_avg_pool2d) X(adaptive_avg_pool1d) \
     X(adaptive_max_pool2d) X(adaptive_max_pool1d) X(batch_norm) X(group_norm) X(instance_norm) \
-    X(embedding) X(positional_embedding) X(patch_embedding) X(class_token) X(layer_norm) X(rms_norm) X(attention) X(scaled_dot_product_attention) \
+    X(embedding) X(positional_embedding) X(patch_embedding) X(class_token) X(layer_norm) X(rms_norm) X(attention) X(scaled_dot_product_attention) X(cross_attention) \
     X(rotary_embedding) X(leaky_relu) X(prelu) X(softmax) X(log_softmax) X(reshape) X(add) X(concat) X(multiply) X(parallel) X(slice) X(mean) X(sequence_lengths) X(upsample) \
     X(lstm) X(gru) X(rnn) X(elu)
 /* clang-format on */

@@ -34,6 +34,7 @@ static void describe_input(const struct layer *layer, struct operation *to) {
 
 const struct layer_type layer_input = {
     .variant = {"input", NULL, "One of several inputs."},
+    .is_input = true,
     .ignores = IGNORES_X_AND_Y,
     .plan = plan_input,
     .forward = forward_input,

@@ -14,6 +14,11 @@ void attention_forward_bf16(struct device *device, const struct attention_shape 
                             float *softmaxes);
 void attention_backward_bf16(struct device *device, const struct attention_shape *shape, const float *qkv,
                              const float *y, const float *softmaxes, const float *dy, float *dqkv);
+void cross_attention_forward_bf16(struct device *device, const struct attention_shape *shape, const float *q,
+                                  const float *kv, float *y, float *softmaxes);
+void cross_attention_backward_bf16(struct device *device, const struct attention_shape *shape, const float *q,
+                                   const float *kv, const float *y, const float *softmaxes, const float *dy, float *dq,
+                                   float *dkv);
 
 /* Whether this processor supports it. */
 bool product_bf16_is_supported(void);

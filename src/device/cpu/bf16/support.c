@@ -21,4 +21,13 @@ void attention_backward_bf16(struct device *device, const struct attention_shape
                              const float *y, const float *softmaxes, const float *dy, float *dqkv) {
     (void)device, (void)shape, (void)qkv, (void)y, (void)softmaxes, (void)dy, (void)dqkv;
 }
+void cross_attention_forward_bf16(struct device *device, const struct attention_shape *shape, const float *q,
+                                  const float *kv, float *y, float *softmaxes) {
+    (void)device, (void)shape, (void)q, (void)kv, (void)y, (void)softmaxes;
+}
+void cross_attention_backward_bf16(struct device *device, const struct attention_shape *shape, const float *q,
+                                   const float *kv, const float *y, const float *softmaxes, const float *dy, float *dq,
+                                   float *dkv) {
+    (void)device, (void)shape, (void)q, (void)kv, (void)y, (void)softmaxes, (void)dy, (void)dq, (void)dkv;
+}
 #endif

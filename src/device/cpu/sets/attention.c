@@ -14,28 +14,51 @@
 
 #define BLOCK 64 /* queries, and keys: two blocks of scores fit in the first-level cache */
 
-/* One head of one row. [qkv_stride], [y_stride]: between tokens. */
-struct head {
+/* Queries, keys and values of all rows and heads. [q_stride], [kv_stride]: between tokens; [q_row], [kv_row]: between
+ * rows. */
+struct operands {
     const float *q, *k, *v;
-    size_t qkv_stride, y_stride, size, tokens;
-    size_t keys; /* tokens that are not padding */
+    size_t q_stride, kv_stride, q_row, kv_row;
+};
+
+/* One head of one row; strides as above. */
+struct head {
+    struct operands at; /* its own */
+    size_t y_stride, size, tokens;
+    size_t all_keys, keys; /* keys: without padding */
     float scale;
     bool is_causal;
     const struct attention_shape *shape; /* for dropout */
     size_t row, index;
 };
 
-static struct head head_of(const struct attention_shape *s, const float *qkv, size_t row, size_t h) {
+/* Side by side. */
+static struct operands self_operands(const struct attention_shape *s, const float *qkv) {
+    size_t c = s->heads * s->head_size, row = s->tokens * 3 * c;
+    return (struct operands){qkv, qkv + c, qkv + 2 * c, 3 * c, 3 * c, row, row};
+}
+
+static struct operands cross_operands(const struct attention_shape *s, const float *q, const float *kv) {
     size_t c = s->heads * s->head_size;
-    const float *q = qkv + row * s->tokens * 3 * c + h * s->head_size;
-    return (struct head){.q = q,
-                         .k = q + c,
-                         .v = q + 2 * c,
-                         .qkv_stride = 3 * c,
-                         .y_stride = c,
+    return (struct operands){q, kv, kv + c, c, 2 * c, s->tokens * c, s->keys * 2 * c};
+}
+
+static struct operands operands_of_head(const struct operands *all, size_t row, size_t start) {
+    struct operands own = *all;
+    own.q += row * all->q_row + start;
+    own.k += row * all->kv_row + start;
+    own.v += row * all->kv_row + start;
+    return own;
+}
+
+static struct head head_of(const struct attention_shape *s, const struct operands *all, size_t keys, size_t row,
+                           size_t h) {
+    return (struct head){.at = operands_of_head(all, row, h * s->head_size),
+                         .y_stride = s->heads * s->head_size,
                          .size = s->head_size,
                          .tokens = s->tokens,
-                         .keys = s->lengths ? (size_t)s->lengths[row] : s->tokens,
+                         .all_keys = keys,
+                         .keys = s->lengths ? (size_t)s->lengths[row] : keys,
                          .shape = s,
                          .row = row,
                          .index = h,
@@ -43,9 +66,7 @@ static struct head head_of(const struct attention_shape *s, const float *qkv, si
                          .is_causal = s->is_causal};
 }
 
-static size_t block_at(const struct head *h, size_t first) {
-    return h->tokens - first < BLOCK ? h->tokens - first : BLOCK;
-}
+static size_t block_at(size_t count, size_t first) { return count - first < BLOCK ? count - first : BLOCK; }
 
 /* Number of keys of the block at [first] that query [query] attends to. */
 static size_t visible_keys(const struct head *h, size_t query, size_t first, size_t keys) {
@@ -139,7 +160,7 @@ static void drop(const struct head *h, float *block, size_t first, size_t querie
     uint32_t key0 = (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu;
     uint64_t step = *key->step, row = key->first_row + h->row * key->row_stride;
     for (size_t i = 0; i < queries; i++) {
-        uint64_t at = ((uint64_t)h->index * h->tokens + first + i) * h->tokens + k, drawn = UINT64_MAX;
+        uint64_t at = ((uint64_t)h->index * h->tokens + first + i) * h->all_keys + k, drawn = UINT64_MAX;
         uint32_t word[4] = {0};
         for (size_t j = 0; j < keys; j++) {
             if ((at + j) / 4 != drawn) {
@@ -157,17 +178,18 @@ static void drop(const struct head *h, float *block, size_t first, size_t querie
 static void forward_queries(const struct head *h, size_t first, float *y, float *softmaxes) {
     _Alignas(64) float block[BLOCK * BLOCK], factors[BLOCK];
     struct softmax_state state;
-    size_t queries = block_at(h, first);
+    size_t queries = block_at(h->tokens, first);
     for (size_t i = 0; i < queries; i++) state.maximum[i] = -INFINITY, state.sum[i] = 0;
     for (size_t k = 0; k < h->keys && (!h->is_causal || k < first + queries); k += BLOCK) {
-        size_t keys = block_at(h, k);
-        scores(block, h->q + first * h->qkv_stride, h->qkv_stride, queries, h->k + k * h->qkv_stride, h->qkv_stride,
-               keys, h->size);
+        size_t keys = block_at(h->all_keys, k);
+        scores(block, h->at.q + first * h->at.q_stride, h->at.q_stride, queries, h->at.k + k * h->at.kv_stride,
+               h->at.kv_stride, keys, h->size);
         update_softmax(h, block, first, queries, k, keys, &state, factors);
         if (h->shape->dropout) drop(h, block, first, queries, k, keys);
         for (size_t i = 0; i < queries && k > 0; i++)
             for (size_t d = 0; d < h->size; d++) y[i * h->y_stride + d] *= factors[i];
-        add_product(h, k == 0, queries, keys, block, BLOCK, 1, h->v + k * h->qkv_stride, h->qkv_stride, y, h->y_stride);
+        add_product(h, k == 0, queries, keys, block, BLOCK, 1, h->at.v + k * h->at.kv_stride, h->at.kv_stride, y,
+                    h->y_stride);
     }
     for (size_t i = 0; i < queries; i++) {
         float inverse = 1 / state.sum[i];
@@ -178,14 +200,15 @@ static void forward_queries(const struct head *h, size_t first, float *y, float 
 
 struct forward {
     const struct attention_shape *shape;
-    const float *qkv;
+    struct operands from;
+    size_t keys;
     float *y, *softmaxes;
 };
 
 static void forward_heads(void *context, size_t from, size_t to) {
     const struct forward *f = context;
     for (size_t i = from; i < to; i++) {
-        struct head h = head_of(f->shape, f->qkv, i / f->shape->heads, i % f->shape->heads);
+        struct head h = head_of(f->shape, &f->from, f->keys, i / f->shape->heads, i % f->shape->heads);
         float *y = f->y + i / f->shape->heads * h.tokens * h.y_stride + i % f->shape->heads * h.size;
         for (size_t first = 0; first < h.tokens; first += BLOCK)
             forward_queries(&h, first, y + first * h.y_stride, f->softmaxes + 2 * (i * h.tokens + first));
@@ -193,15 +216,22 @@ static void forward_heads(void *context, size_t from, size_t to) {
 }
 
 /* Minimum heads of a thread. */
-static size_t min_heads(const struct attention_shape *s) {
-    return 1 + ((size_t)1 << 19) / (s->tokens * s->tokens * s->head_size + 1);
+static size_t min_heads(const struct attention_shape *s, size_t keys) {
+    return 1 + ((size_t)1 << 19) / (s->tokens * keys * s->head_size + 1);
 }
 
 void IN_SET(attention_forward)(struct device *device, const struct attention_shape *s, const float *qkv, float *y,
                                float *softmaxes) {
     (void)device;
-    struct forward f = {s, qkv, y, softmaxes};
-    parallel_for(s->rows * s->heads, min_heads(s), forward_heads, &f);
+    struct forward f = {s, self_operands(s, qkv), s->tokens, y, softmaxes};
+    parallel_for(s->rows * s->heads, min_heads(s, f.keys), forward_heads, &f);
+}
+
+void IN_SET(cross_attention_forward)(struct device *device, const struct attention_shape *s, const float *q,
+                                     const float *kv, float *y, float *softmaxes) {
+    (void)device;
+    struct forward f = {s, cross_operands(s, q, kv), s->keys, y, softmaxes};
+    parallel_for(s->rows * s->heads, min_heads(s, f.keys), forward_heads, &f);
 }
 
 /* The first block of queries that attends to the keys at [k]. */
@@ -217,10 +247,11 @@ struct head_gradients {
  * k; the first pair sets them. With dropout m: dp = m (dy v^T), dv += (m p)^T dy */
 static void backward_blocks(const struct head *h, const struct head_gradients *g, size_t first, size_t k) {
     _Alignas(64) float p[BLOCK * BLOCK], dp[BLOCK * BLOCK];
-    size_t queries = block_at(h, first), keys = block_at(h, k);
-    const float *q = h->q + first * h->qkv_stride, *dy = g->dy + first * h->y_stride, *y = g->y + first * h->y_stride;
-    scores(p, q, h->qkv_stride, queries, h->k + k * h->qkv_stride, h->qkv_stride, keys, h->size);
-    scores(dp, dy, h->y_stride, queries, h->v + k * h->qkv_stride, h->qkv_stride, keys, h->size);
+    size_t queries = block_at(h->tokens, first), keys = block_at(h->all_keys, k);
+    const float *q = h->at.q + first * h->at.q_stride, *dy = g->dy + first * h->y_stride,
+                *y = g->y + first * h->y_stride;
+    scores(p, q, h->at.q_stride, queries, h->at.k + k * h->at.kv_stride, h->at.kv_stride, keys, h->size);
+    scores(dp, dy, h->y_stride, queries, h->at.v + k * h->at.kv_stride, h->at.kv_stride, keys, h->size);
     if (h->shape->dropout) drop(h, dp, first, queries, k, keys);
     for (size_t i = 0; i < queries; i++) {
         size_t count = visible_keys(h, first + i, k, keys);
@@ -239,35 +270,38 @@ static void backward_blocks(const struct head *h, const struct head_gradients *g
     }
     if (h->shape->dropout) drop(h, p, first, queries, k, keys);
     bool is_first = first == first_queries(h, k);
-    add_product(h, is_first, keys, queries, p, 1, BLOCK, dy, h->y_stride, g->dv + k * h->qkv_stride, h->qkv_stride);
-    add_product(h, is_first, keys, queries, dp, 1, BLOCK, q, h->qkv_stride, g->dk + k * h->qkv_stride, h->qkv_stride);
-    add_product(h, k == 0, queries, keys, dp, BLOCK, 1, h->k + k * h->qkv_stride, h->qkv_stride,
-                g->dq + first * h->qkv_stride, h->qkv_stride);
+    add_product(h, is_first, keys, queries, p, 1, BLOCK, dy, h->y_stride, g->dv + k * h->at.kv_stride, h->at.kv_stride);
+    add_product(h, is_first, keys, queries, dp, 1, BLOCK, q, h->at.q_stride, g->dk + k * h->at.kv_stride,
+                h->at.kv_stride);
+    add_product(h, k == 0, queries, keys, dp, BLOCK, 1, h->at.k + k * h->at.kv_stride, h->at.kv_stride,
+                g->dq + first * h->at.q_stride, h->at.q_stride);
 }
 
 /* The gradients of keys in blocks that are all padding. */
 static void zero_padding(const struct head *h, const struct head_gradients *g) {
-    for (size_t t = (h->keys + BLOCK - 1) / BLOCK * BLOCK; t < h->tokens; t++) {
-        memset(g->dk + t * h->qkv_stride, 0, h->size * sizeof(float));
-        memset(g->dv + t * h->qkv_stride, 0, h->size * sizeof(float));
+    for (size_t t = (h->keys + BLOCK - 1) / BLOCK * BLOCK; t < h->all_keys; t++) {
+        memset(g->dk + t * h->at.kv_stride, 0, h->size * sizeof(float));
+        memset(g->dv + t * h->at.kv_stride, 0, h->size * sizeof(float));
     }
 }
 
 struct backward {
     const struct attention_shape *shape;
-    const float *qkv, *y, *softmaxes, *dy;
-    float *dqkv;
+    struct operands from;
+    size_t keys;
+    const float *y, *softmaxes, *dy;
+    float *dq, *dk, *dv; /* as in from */
 };
 
 static void backward_heads(void *context, size_t from, size_t to) {
     const struct backward *b = context;
     for (size_t i = from; i < to; i++) {
         size_t row = i / b->shape->heads, n = i % b->shape->heads, c = b->shape->heads * b->shape->head_size;
-        struct head h = head_of(b->shape, b->qkv, row, n);
-        size_t y_stride = row * h.tokens * c + n * h.size;
-        float *dq = b->dqkv + row * h.tokens * 3 * c + n * h.size;
-        struct head_gradients g = {b->y + y_stride, b->dy + y_stride, b->softmaxes + 2 * i * h.tokens, dq,
-                                   dq + c,          dq + 2 * c};
+        struct head h = head_of(b->shape, &b->from, b->keys, row, n);
+        size_t start = row * h.tokens * c + n * h.size;
+        size_t q = row * b->from.q_row + n * h.size, kv = row * b->from.kv_row + n * h.size;
+        struct head_gradients g = {b->y + start, b->dy + start, b->softmaxes + 2 * i * h.tokens,
+                                   b->dq + q,    b->dk + kv,    b->dv + kv};
         for (size_t k = 0; k < h.keys; k += BLOCK)
             for (size_t first = first_queries(&h, k); first < h.tokens; first += BLOCK)
                 backward_blocks(&h, &g, first, k);
@@ -278,6 +312,16 @@ static void backward_heads(void *context, size_t from, size_t to) {
 void IN_SET(attention_backward)(struct device *device, const struct attention_shape *s, const float *qkv,
                                 const float *y, const float *softmaxes, const float *dy, float *dqkv) {
     (void)device;
-    struct backward b = {s, qkv, y, softmaxes, dy, dqkv};
-    parallel_for(s->rows * s->heads, min_heads(s), backward_heads, &b);
+    size_t c = s->heads * s->head_size;
+    struct backward b = {s, self_operands(s, qkv), s->tokens, y, softmaxes, dy, dqkv, dqkv + c, dqkv + 2 * c};
+    parallel_for(s->rows * s->heads, min_heads(s, b.keys), backward_heads, &b);
+}
+
+void IN_SET(cross_attention_backward)(struct device *device, const struct attention_shape *s, const float *q,
+                                      const float *kv, const float *y, const float *softmaxes, const float *dy,
+                                      float *dq, float *dkv) {
+    (void)device;
+    size_t c = s->heads * s->head_size;
+    struct backward b = {s, cross_operands(s, q, kv), s->keys, y, softmaxes, dy, dq, dkv, dkv + c};
+    parallel_for(s->rows * s->heads, min_heads(s, b.keys), backward_heads, &b);
 }

@@ -245,4 +245,6 @@ const struct sequence_ops IN_SET(sequence_ops) = {
     .sum_heads = sum_heads,
     .attention_forward = IN_SET(attention_forward),
     .attention_backward = IN_SET(attention_backward),
+    .cross_attention_forward = IN_SET(cross_attention_forward),
+    .cross_attention_backward = IN_SET(cross_attention_backward),
 };

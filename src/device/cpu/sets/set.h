@@ -45,6 +45,11 @@ void IN_SET(attention_forward)(struct device *device, const struct attention_sha
                                float *softmaxes);
 void IN_SET(attention_backward)(struct device *device, const struct attention_shape *shape, const float *qkv,
                                 const float *y, const float *softmaxes, const float *dy, float *dqkv);
+void IN_SET(cross_attention_forward)(struct device *device, const struct attention_shape *shape, const float *q,
+                                     const float *kv, float *y, float *softmaxes);
+void IN_SET(cross_attention_backward)(struct device *device, const struct attention_shape *shape, const float *q,
+                                      const float *kv, const float *y, const float *softmaxes, const float *dy,
+                                      float *dq, float *dkv);
 
 /* direct.c: false, and nothing is computed, where gemm.c is faster */
 bool IN_SET(direct_product)(const struct cpu_product *p);
