@@ -123,6 +123,8 @@ struct dataset_config {
      * missing values. Without is_trained it is fitted to the training rows. */
     const struct preparation *preparation;
     bool is_trained;
+    /* Not a key: the characters of a text model's tokens, in the order of their ids; NULL: those of the text. */
+    const char *characters;
     /* Not a key: with is_trained, how targets were scaled in training; NULL: they were not. */
     const struct target_scale *trained_target_scale;
     /* Not a key: targets (HDF5, CSV, IDX) are not read and need not exist; target_size is 0. Not with split.stratify.

@@ -1,5 +1,6 @@
 /* Text files for character-level models. The vocabulary is the set of characters of the training text. The text is
  * stored as one id of 1, 2 or 4 bytes per character; rows overlap in it. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,12 +10,13 @@
 
 struct text_source {
     struct source base;
-    char *path;
-    char *file; /* (size) UTF-8; freed when the ids are known */
+    char *path, *quoted; /* 'path' */
+    char *file;          /* (size) UTF-8; freed when the ids are known */
     size_t size;
     size_t count;             /* characters that are used */
     struct text characters;   /* the vocabulary as a string */
     struct vocabulary *known; /* the same, for a validation file */
+    const char *origin;       /* of the vocabulary of another text, for messages */
     int width;                /* bytes of an id: 1, 2 or 4 */
     void *ids;                /* (count) */
 };
@@ -81,20 +83,30 @@ static status number_characters(struct text_source *t, const struct text_source 
         size_t before = at;
         int64_t id = vocabulary_find(known, next_code(t, &at));
         if (id < 0)
-            return reject(t, before, "the character '%.*s' is not in '%s', so the model has no token for it",
-                          (int)(at - before), t->file + before, train->path);
+            return reject(t, before, "the character '%.*s' is not in %s, so the model has no token for it",
+                          (int)(at - before), t->file + before, t->origin);
         store_id(t, i, (uint32_t)id);
     }
     return OK;
 }
 
-static status open_all(struct text_source *t, const struct text_config *config, const struct text_source *train) {
+/* The characters of the model; NULL: those of the text. */
+static status choose_vocabulary(struct text_source *t, const char *characters) {
+    if (!characters) return collect_vocabulary(t);
+    text_add(&t->characters, characters);
+    t->origin = "the text that the model was trained with";
+    return vocabulary_create(characters, &t->known);
+}
+
+static status open_all(struct text_source *t, const struct text_config *config, const char *characters,
+                       const struct text_source *train) {
     size_t all;
     TRY(file_read(t->path, &t->file, &t->size));
     TRY(count_characters(t, &all));
     t->count = train ? all : (size_t)(config->truncate * (double)all);
     TRY(tokens_shape(&t->base, t->count, config->block_size, config->stride, t->path, "characters"));
-    if (!train) TRY(collect_vocabulary(t));
+    if (train) t->origin = train->quoted;
+    if (!train) TRY(choose_vocabulary(t, characters));
     TRY(number_characters(t, train));
     buffer_free(t->file);
     t->file = NULL;
@@ -108,6 +120,7 @@ static void close_text(struct source *source) {
     text_free(&t->characters);
     vocabulary_destroy(t->known);
     free(t->path);
+    free(t->quoted);
     free(t);
 }
 
@@ -119,8 +132,9 @@ static status open_text(const struct dataset_config *config, const char *path, b
     t->base.format = &dataset_text;
     t->base.is_small = true;
     t->path = strdup(path);
-    status s = t->path ? open_all(t, &config->text, (const struct text_source *)train)
-                       : status_memory("the text of a dataset");
+    bool has_names = t->path && asprintf(&t->quoted, "'%s'", path) >= 0;
+    status s = has_names ? open_all(t, &config->text, config->characters, (const struct text_source *)train)
+                         : status_memory("the text of a dataset");
     if (s == OK)
         *out = &t->base;
     else

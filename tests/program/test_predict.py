@@ -1,5 +1,5 @@
 """predict: labels, probabilities, the rows' own columns, rows from the standard input. ctest-labels: dist"""
-import csv, gzip, io, math, os, subprocess
+import csv, gzip, io, json, math, os, struct, subprocess
 
 import numpy as np
 
@@ -187,6 +187,48 @@ class Predict(program.Case):
         found = self.predict("test.yaml", "new.csv", f"dataset.inputs=[{','.join(f'x{i}' for i in range(13))}]", "--probabilities")
         self.assertEqual(found, wanted)
         self.assertEqual(list(found[0]), ["row", "prediction", "0", "1", "2"])
+
+    def test_another_text(self):
+        """Characters have the tokens of the training text, and so have the tokens of a .bin file."""
+        import h5py
+        self.write("train.txt", "the quick brown fox jumps over the lazy dog. " * 9)
+        self.write("other.txt", "the dog and the fox, " .replace(",", ".") * 4)
+        self.write("foreign.txt", "the dog! " * 9)
+        model = "model: {layers: [{embedding: {embedding_dim: 4}}, {linear: SIZE}]}\nloss: cross_entropy\nsampler: {batch_size: 4}\ntrain: {steps: 9}\n"
+        self.write("test.yaml", "dataset: {path: train.txt, text: {block_size: 8}}\n" + model.replace("SIZE", "28"))
+        self.run_program("test.yaml")
+        known = sorted(set(self.read("train.txt")))
+        with h5py.File(self.path("runs/test/checkpoints/step-00000009.h5")) as f:
+            logits = f["model/0.weight"][:] @ f["model/1.weight"][:].T + f["model/1.bias"][:]
+        rows = [[known.index(c) for c in self.read("other.txt")[i:i + 9]] for i in range(76)]
+        loss = np.mean([np.log(np.exp(logits[a]).sum()) - logits[a][b] for row in rows for a, b in zip(row, row[1:])])
+        out, _ = self.run_program("eval", "test.yaml", "other.txt")
+        self.assertAlmostEqual(json.loads(out)["loss"], loss, places=5)
+        _, err = self.run_program("eval", "test.yaml", "foreign.txt", code=DATA)
+        self.assertIn("foreign.txt: line 1: the character '!' is not in the text that the model was trained with", err)
+        np.arange(90, dtype="<u2").tofile(self.path("train.bin"))
+        np.arange(30, dtype="<u2").tofile(self.path("other.bin"))
+        self.write("tokens.yaml", "name: tokens\ndataset: {path: train.bin, tokens: {block_size: 8}}\n" + model.replace("SIZE", "90"))
+        self.run_program("tokens.yaml")
+        self.run_program("eval", "tokens.yaml", "other.bin")
+
+    def test_bytes_in_a_file_of_another_format(self):
+        """IDX divides bytes by 255, npy does not: a model of either takes the bytes of both."""
+        r = np.random.default_rng(0)
+        images, labels = r.integers(0, 256, (40, 6, 6), dtype=np.uint8), (np.arange(40) % 3).astype(np.uint8)
+        for name, values in (("t-images-idx3-ubyte", images), ("t-labels-idx1-ubyte", labels)):
+            with open(self.path(name), "wb") as f:
+                f.write(struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape) + values.tobytes())
+        np.save(self.path("x.npy"), images[:, None])
+        np.save(self.path("y.npy"), labels)
+        for trained, others in (("t-images-idx3-ubyte", ["x.npy"]), ("x.npy", ["t-images-idx3-ubyte"])):
+            self.write("test.yaml", f"dataset: {{path: {trained}}}\nmodel: {{layers: [flatten, {{linear: 3}}]}}\nloss: cross_entropy\ntrain: {{epochs: 1}}\n")
+            self.run_program("test.yaml", "--fresh")
+            wanted = self.predict("test.yaml", trained, "--outputs")
+            for other in others:
+                self.assertEqual(self.predict("test.yaml", other, "--outputs"), wanted)
+                self.assertNotEqual(self.predict("test.yaml", other, "dataset.divide=7", "--outputs"), wanted)
+            self.assertEqual(self.run_program("eval", "test.yaml", others[0])[0], self.run_program("eval", "test.yaml", trained)[0])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,12 @@
-/* The datasets of a checkpoint: data/columns, data/preparation, data/target_scale, data/labels and the scaler. */
+/* The datasets of a checkpoint: data/columns, data/inputs, data/preparation, data/target_scale, data/labels and the
+ * scaler. */
 #include "train/inference/trained.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 #include "train/column_names.h"
+#include "train/input_layout_json.h"
 #include "train/labels.h"
 #include "train/preparation_json.h"
 #include "train/target_scale_json.h"
@@ -40,6 +45,23 @@ static status use_preparation(struct arena *arena, struct checkpoint *checkpoint
     return OK;
 }
 
+/* Inputs are divided as in training, also those of a file whose format has another default, and tokens are those of the
+ * training, also where the file does not have all of them. */
+static status use_layout(struct arena *arena, struct checkpoint *checkpoint, struct dataset_config *dataset) {
+    struct input_layout layout;
+    bool has_layout;
+    char *characters;
+    TRY(checkpoint_read_text(checkpoint, "data/vocabulary", &characters));
+    if (characters) dataset->characters = arena_copy(arena, characters);
+    free(characters);
+    TRY(input_layout_read(arena, checkpoint, &layout, &has_layout));
+    if (has_layout && layout.kind == INPUT_VALUES && !dataset->preparation && isnan(dataset->divide))
+        dataset->divide = layout.divide;
+    if (has_layout && layout.kind == INPUT_TOKENS && dataset->tokens.vocabulary == SCHEMA_NO_INT)
+        dataset->tokens.vocabulary = layout.vocabulary;
+    return OK;
+}
+
 /* Reads the labels of the classes and the names of the targets. */
 static status read_names(struct arena *arena, struct checkpoint *checkpoint, const struct column_list *columns,
                          struct trained *out) {
@@ -55,5 +77,6 @@ status trained_read(struct arena *arena, struct checkpoint *checkpoint, struct d
     TRY(use_scaler(arena, checkpoint, dataset));
     TRY(column_names_read(arena, checkpoint, &dataset->columns));
     TRY(use_preparation(arena, checkpoint, dataset, out));
+    TRY(use_layout(arena, checkpoint, dataset));
     return read_names(arena, checkpoint, &dataset->columns, out);
 }
