@@ -7,8 +7,8 @@ file(MAKE_DIRECTORY ${generated})
 add_custom_command(
   OUTPUT ${generated_files}
   COMMAND
-    sh -ec "\"$0\" --man >ddptrain.1; gzip -9 -n -k -f ddptrain.1; for shell in bash zsh fish; do \"$0\" --completion $shell >completion.$shell; done"
-    $<TARGET_FILE:ddptrain>
+    sh -ec "\"$@\" --man >ddptrain.1; gzip -9 -n -k -f ddptrain.1; for shell in bash zsh fish; do \"$@\" --completion $shell >completion.$shell; done"
+    sh ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:ddptrain>
   WORKING_DIRECTORY ${generated}
   DEPENDS ddptrain
   VERBATIM)

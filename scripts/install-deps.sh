@@ -4,6 +4,7 @@
 #     scripts/install-deps.sh            what building and training need
 #     scripts/install-deps.sh test       ... and the tests
 #     scripts/install-deps.sh package    what building the Debian package needs
+#     scripts/install-deps.sh aarch64    what building and testing for 64-bit ARM on another machine needs
 #     scripts/install-deps.sh check      all of these, and the other compilers, sanitizers and linters of CI
 #
 # Package lists are fetched and apt is called only when something is missing; as a user it goes through sudo.
@@ -48,13 +49,26 @@ check_packages=(
     "shellcheck shellcheck"
 )
 
+aarch64_packages=(
+    "gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc"
+    "g++-aarch64-linux-gnu aarch64-linux-gnu-g++"
+    "gcc gcc"
+    "cmake cmake"
+    "ninja-build ninja"
+    "pkg-config pkg-config"
+    "python3 python3"
+    "mmdebstrap mmdebstrap"             # unpacks the arm64 libraries into a folder
+    "qemu-user-static qemu-aarch64-static" # runs the programs
+)
+
 case "${1:-build}" in
     build) wanted=("${build_packages[@]}") ;;
     test)  wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
     package) wanted=("${build_packages[@]}" "${package_packages[@]}") ;;
+    aarch64) wanted=("${aarch64_packages[@]}") ;;
     check) wanted=("${build_packages[@]}" "${test_packages[@]}" "${package_packages[@]}" "${check_packages[@]}") ;;
     *)
-        echo "install-deps: unknown list '$1'; known: build, test, package, check" >&2
+        echo "install-deps: unknown list '$1'; known: build, test, package, aarch64, check" >&2
         exit 64
         ;;
 esac

@@ -6,6 +6,7 @@
 #     scripts/test.sh asan ubsan         one or more builds: release debug clang asan ubsan tsan
 #     scripts/test.sh style tidy         clang-format and shellcheck; clang-tidy
 #     scripts/test.sh package            the Debian package, with lintian
+#     scripts/test.sh aarch64            the program for 64-bit ARM in an emulator: scripts/test-aarch64.sh quick
 #     scripts/test.sh all                every build with every test, style and tidy
 #
 # A build is tested in build/<name>; the presets are those of CMakePresets.json. asan is AddressSanitizer together with
@@ -114,6 +115,7 @@ run() { # word
             emulation=OFF
             run_tsan --label-exclude fault --tests-regex '^(base_(workers|thread|log|io|folder_lock|memory)|checkpoint_.*|data_(loader|exactly_once|images|table)|device_.*|dist_.*|model_batch_norm_sync|program_(batch_norm|data|elastic|embed|files|images|nonfinite|once_per_job|parity|pixels|precision|resume|weights|worlds|zero))$'
             ;;
+        aarch64) scripts/test-aarch64.sh quick ;;
         package) say "package: Debian package and lintian" && scripts/package.sh ;;
         style) check_style ;;
         tidy) check_tidy ;;
@@ -137,9 +139,9 @@ for word in "$@"; do
             export CUDA_ARCHITECTURES=90 # one of them, for the time that nvcc takes
             ;;
         all) words+=("${all[@]}") ;;
-        release | package | debug | clang | asan | ubsan | tsan | style | tidy) words+=("$word") ;;
+        release | package | aarch64 | debug | clang | asan | ubsan | tsan | style | tidy) words+=("$word") ;;
         *)
-            echo "test: unknown word '$word'; known: ci all release package debug clang asan ubsan tsan style tidy" >&2
+            echo "test: unknown word '$word'; known: ci all release package aarch64 debug clang asan ubsan tsan style tidy" >&2
             exit 64
             ;;
     esac
