@@ -11,9 +11,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-static void reserve(struct text *text, size_t more) {
-    size_t need = text->length + more + 1;
-    if (need <= text->capacity) return;
+static __attribute__((noinline)) void grow(struct text *text, size_t need) {
     size_t capacity = text->capacity ? text->capacity * 2 : 128;
     if (capacity < need) capacity = need;
     char *data = realloc(text->data, capacity);
@@ -22,11 +20,25 @@ static void reserve(struct text *text, size_t more) {
     text->capacity = capacity;
 }
 
+static inline void reserve(struct text *text, size_t more) {
+    size_t need = text->length + more + 1;
+    if (need > text->capacity) grow(text, need);
+}
+
+char *text_reserve(struct text *text, size_t count) {
+    reserve(text, count);
+    return text->data + text->length;
+}
+
+void text_extend(struct text *text, size_t count) {
+    text->length += count;
+    text->data[text->length] = 0;
+}
+
 void text_add_bytes(struct text *text, const char *bytes, size_t count) {
     reserve(text, count);
     memcpy(text->data + text->length, bytes, count);
-    text->length += count;
-    text->data[text->length] = 0;
+    text_extend(text, count);
 }
 
 void text_add(struct text *text, const char *string) { text_add_bytes(text, string, strlen(string)); }

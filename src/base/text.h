@@ -36,6 +36,10 @@ void text_add_json(struct text *text, const char *string);
  * become null. */
 void text_add_double(struct text *text, double value);
 
+/* The end of the text, where [count] bytes can be written. text_extend adds those that were, and the NUL. */
+char *text_reserve(struct text *text, size_t count);
+void text_extend(struct text *text, size_t count);
+
 void text_clear(struct text *text); /* keeps the memory */
 void text_free(struct text *text);
 

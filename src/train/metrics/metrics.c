@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/decimal.h"
 #include "base/io.h"
 #include "train/metrics/append_file.h"
 #include "train/metrics/event_file.h"
@@ -179,10 +180,14 @@ void metrics_begin(struct metrics *metrics, enum metrics_event event) {
     text_add(&metrics->file.buffer, "\"");
 }
 
+/* Adds ,"name": */
 static void add_name(struct metrics *metrics, const char *name) {
-    text_add(&metrics->file.buffer, ",\"");
-    text_add(&metrics->file.buffer, name);
-    text_add(&metrics->file.buffer, "\":");
+    size_t length = strlen(name);
+    char *end = text_reserve(&metrics->file.buffer, length + 4);
+    memcpy(end, ",\"", 2);
+    memcpy(end + 2, name, length);
+    memcpy(end + 2 + length, "\":", 2);
+    text_extend(&metrics->file.buffer, length + 4);
 }
 
 void metrics_int(struct metrics *metrics, const char *name, int64_t value) {
@@ -205,14 +210,14 @@ static void add_scalar(struct metrics *metrics, const char *name, double value) 
 }
 
 void metrics_real(struct metrics *metrics, const char *name, double value) {
-    char digits[32];
+    struct text *line = metrics ? &metrics->file.buffer : NULL;
     if (!metrics) return;
     add_scalar(metrics, name, value);
     add_name(metrics, name);
     if (isfinite(value))
-        text_add_bytes(&metrics->file.buffer, digits, (size_t)snprintf(digits, sizeof digits, "%.17g", value));
+        text_extend(line, decimal_write(value, text_reserve(line, DECIMAL_MAX)));
     else
-        text_add(&metrics->file.buffer, "null");
+        text_add(line, "null");
 }
 
 void metrics_rate(struct metrics *metrics, const char *name, double value) {

@@ -1,0 +1,12 @@
+/* decimal: the text of a double as printf's %.17g writes it, many times as fast. */
+#ifndef BASE_DECIMAL_H
+#define BASE_DECIMAL_H
+
+#include <stddef.h>
+
+#define DECIMAL_MAX 32 /* bytes of the longest text, with its NUL */
+
+/* Writes [value], finite, to [out] (DECIMAL_MAX) as "%.17g" in the C locale; returns its length. */
+size_t decimal_write(double value, char *out);
+
+#endif
