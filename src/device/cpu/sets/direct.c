@@ -6,8 +6,7 @@
 
 #define MAX_K 128                  /* of a panel that is a copy */
 #define MAX_WORK ((size_t)1 << 18) /* multiply-adds: all operands stay in the cache */
-#define MAX_ROWS 8
-#define FEW_ROWS 4
+#define MAX_ROWS 8                 /* of a tile */
 #define MANY_ROWS(vectors) ((KERNELS_REGISTERS == 32 || (vectors) == 1) ? 8 : 4)
 
 /* c (rows, columns) = start (rows, columns) + a (rows, k) b (k, columns), of a panel of columns */
@@ -19,77 +18,73 @@ struct panel {
     bool has_relu;
 };
 
-static inline __attribute__((always_inline)) lanes load(const float *from, bool is_part, size_t count) {
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLLED _Pragma("GCC unroll 8")
+
+INLINE lanes load(const float *from, bool is_part, size_t count) {
     return is_part ? partial_load(from, count) : *(const lanes *)from;
 }
 
 /* max(x, 0); NaN is not changed */
-static inline __attribute__((always_inline)) lanes relu_of(lanes x) { return (lanes)((mask)x & ((x > 0) | (x != x))); }
+INLINE lanes relu_of(lanes x) { return (lanes)((mask)x & ~(x <= 0)); }
 
-/* The first [rows] of a panel, which may have fewer: then the last one is computed again. [rows], [vectors] and
- * [is_part] (the last vector of c is not whole) are constants wherever this is called. */
-static inline __attribute__((always_inline)) void tile_of(size_t rows, size_t vectors, bool is_part,
-                                                          const struct panel *panel) {
-    const struct panel p = *panel;
-    size_t last = vectors - 1, whole = vectors - is_part, count = p.columns - last * LANES;
+/* The first [rows] of a panel. [rows], [vectors] and [is_part] (the last vector of c is not whole) are constants
+ * wherever this is called, so that the sums stay in registers. */
+INLINE void tile_of(size_t rows, size_t vectors, bool is_part, struct panel *p) {
+    size_t last = vectors - 1, count = p->columns - last * LANES, a_step = p->a_step, b_step = p->b_step;
     lanes sum[MAX_ROWS][TILE_VECTORS];
-    const float *a[MAX_ROWS], *b = p.b, *start = p.start;
-    a[0] = p.a;
-    UNROLL
-    for (size_t i = 0; i < rows; i++) {
-        bool has_next = rows > FEW_ROWS || i + 1 < p.rows;
-        UNROLL
-        for (size_t v = 0; v < vectors; v++) sum[i][v] = load(start + v * LANES, is_part && v == last, count);
-        start += has_next ? p.start_row : 0;
-        if (i + 1 < rows) a[i + 1] = a[i] + (has_next ? p.a_row : 0);
+    const float *a[MAX_ROWS], *b = p->b, *start = p->start;
+    float *c = p->c;
+    UNROLLED for (size_t i = 0; i < rows; i++) {
+        UNROLLED for (size_t v = 0; v < vectors; v++) sum[i][v] = load(start + v * LANES, is_part && v == last, count);
+        start += p->start_row;
+        a[i] = i ? a[i - 1] + p->a_row : p->a;
     }
-    for (size_t n = 0, at = 0; n < p.k; n++, at += p.a_step, b += p.b_step) {
+    for (size_t n = p->k, at = 0; n > 0; n--, at += a_step, b += b_step) {
         lanes factor[TILE_VECTORS];
-        UNROLL
-        for (size_t v = 0; v < vectors; v++) factor[v] = *(const lanes *)(b + v * LANES);
-        UNROLL
-        for (size_t i = 0; i < rows; i++) {
+        UNROLLED for (size_t v = 0; v < vectors; v++) factor[v] = *(const lanes *)(b + v * LANES);
+        UNROLLED for (size_t i = 0; i < rows; i++) {
             float x = a[i][at];
-            UNROLL
-            for (size_t v = 0; v < vectors; v++) sum[i][v] += factor[v] * x;
+            UNROLLED for (size_t v = 0; v < vectors; v++) sum[i][v] += factor[v] * x;
         }
     }
-    if (p.has_relu) {
-        UNROLL
-        for (size_t i = 0; i < rows; i++) {
-            UNROLL
-            for (size_t v = 0; v < vectors; v++) sum[i][v] = relu_of(sum[i][v]);
-        }
+    if (p->has_relu) {
+        UNROLLED for (size_t i = 0; i < rows; i++) UNROLLED for (size_t v = 0; v < vectors; v++) sum[i][v] =
+            relu_of(sum[i][v]);
     }
-    float *c = p.c;
-    UNROLL
-    for (size_t i = 0; i < rows; i++) {
-        UNROLL
-        for (size_t v = 0; v < whole; v++) *(lanes *)(c + v * LANES) = sum[i][v];
+    UNROLLED for (size_t i = 0; i < rows; i++) {
+        UNROLLED for (size_t v = 0; v + is_part < vectors; v++) * (lanes *)(c + v * LANES) = sum[i][v];
         if (is_part) partial_store(c + last * LANES, sum[i][last], count);
-        c += rows > FEW_ROWS || i + 1 < p.rows ? p.c_row : 0;
+        c += p->c_row;
     }
+    p->rows -= rows;
+    p->a += rows * p->a_row;
+    p->start += rows * p->start_row;
+    p->c = c;
 }
 
-typedef void tile_kind(const struct panel *panel);
+/* All rows of a panel. */
+INLINE void panel_of(size_t vectors, bool is_part, struct panel *p) {
+    while (p->rows >= MANY_ROWS(vectors)) tile_of(MANY_ROWS(vectors), vectors, is_part, p);
+    if (MANY_ROWS(vectors) > 4 && p->rows >= 4) tile_of(4, vectors, is_part, p);
+    if (p->rows == 3) tile_of(3, vectors, is_part, p);
+    if (p->rows == 2) tile_of(2, vectors, is_part, p);
+    if (p->rows == 1) tile_of(1, vectors, is_part, p);
+}
+
+typedef void panel_kind(struct panel *panel);
 
 /* Separate functions, so that each has all registers. */
-#define ONE(name, rows, vectors, is_part)                                                                              \
-    static __attribute__((noinline)) void name(const struct panel *panel) { tile_of(rows, vectors, is_part, panel); }
-#define TILES(name, rows, vectors)                                                                                     \
-    ONE(name##_whole, rows, vectors, false)                                                                            \
-    ONE(name##_part, rows, vectors, true)
-TILES(few_1, FEW_ROWS, 1)
-TILES(few_2, FEW_ROWS, 2)
-TILES(few_3, FEW_ROWS, 3)
-TILES(many_1, MANY_ROWS(1), 1)
-TILES(many_2, MANY_ROWS(2), 2)
-TILES(many_3, MANY_ROWS(3), 3)
+#define PANEL(name, vectors, is_part)                                                                                  \
+    static __attribute__((noinline)) void name(struct panel *panel) { panel_of(vectors, is_part, panel); }
+PANEL(whole_1, 1, false)
+PANEL(whole_2, 2, false)
+PANEL(whole_3, 3, false)
+PANEL(part_1, 1, true)
+PANEL(part_2, 2, true)
+PANEL(part_3, 3, true)
 
-#define BOTH(name)                                                                                                     \
-    { name##_whole, name##_part }
-static tile_kind *const tiles[2][TILE_VECTORS][2] = {{BOTH(few_1), BOTH(few_2), BOTH(few_3)},
-                                                     {BOTH(many_1), BOTH(many_2), BOTH(many_3)}};
+static panel_kind *const panels[TILE_VECTORS][2] = {{whole_1, part_1}, {whole_2, part_2}, {whole_3, part_3}};
 
 /* panel (k, whole vectors) = columns of b, which is transposed: [bcs] between its columns, of which [all] follow b. A
  * vector at the end of a column is read on into the next column where there is one: a partial load that crosses a line
@@ -99,26 +94,21 @@ static void transpose_panel(float *panel, const float *b, size_t bcs, size_t k, 
     for (size_t j = 0; j < width; j += LANES)
         for (size_t i = 0; i < k; i += LANES) {
             lanes square[LANES];
-            for (size_t l = 0; l < LANES; l++) {
-                size_t at = (j + l) * bcs + i;
-                bool is_part = k - i < LANES && at + LANES > end;
-                square[l] = j + l < columns ? load(b + at, is_part, k - i) : (lanes){0};
+            size_t at = j * bcs + i, last = at + (LANES - 1) * bcs + LANES;
+            if (j + LANES <= columns && (i + LANES <= k || last <= end)) {
+                load_transposed(square, b + at, bcs);
+            } else {
+                for (size_t l = 0; l < LANES; l++, at += bcs)
+                    square[l] = j + l < columns ? load(b + at, k - i < LANES && at + LANES > end, k - i) : (lanes){0};
+                transpose(square);
             }
-            transpose(square);
-            for (size_t l = 0; l < LANES && i + l < k; l++) *(lanes *)(panel + (i + l) * width + j) = square[l];
+            float *to = panel + i * width + j;
+            if (i + LANES <= k) {
+                UNROLLED for (size_t l = 0; l < LANES; l++, to += width) * (lanes *)to = square[l];
+            } else {
+                for (size_t l = 0; i + l < k; l++, to += width) *(lanes *)to = square[l];
+            }
         }
-}
-
-static void all_rows(struct panel *panel, size_t vectors, bool is_part) {
-    size_t many = MANY_ROWS(vectors), rows;
-    for (; panel->rows > 0; panel->rows -= rows) {
-        bool is_many = panel->rows >= many;
-        tiles[is_many][vectors - 1][is_part](panel);
-        rows = is_many ? many : panel->rows < FEW_ROWS ? panel->rows : FEW_ROWS;
-        panel->a += rows * panel->a_row;
-        panel->start += rows * panel->start_row;
-        panel->c += rows * panel->c_row;
-    }
 }
 
 /* panel (k, whole vectors) = columns of b, in rows [brs] apart */
@@ -163,7 +153,7 @@ bool IN_SET(direct_product)(const struct cpu_product *p) {
             transpose_panel(copy, p->b + j * p->bcs, p->bcs, p->k, columns, p->n - j);
         else if (is_part)
             copy_panel(copy, p->b + j, p->brs, p->k, columns);
-        all_rows(&panel, vectors, is_part);
+        panels[vectors - 1][is_part](&panel);
     }
     return true;
 }

@@ -52,6 +52,30 @@ static inline void transpose(lanes square[LANES]) {
 #endif
 }
 
+/* square = the transpose of the LANES rows at [from], [stride] apart */
+static inline __attribute__((always_inline)) void load_transposed(lanes square[LANES], const float *from,
+                                                                  size_t stride) {
+#if LANES == 8 /* halves of rows are joined as they are loaded, which leaves half of the shuffles */
+    for (size_t i = 0; i < LANES; i += 4) {
+        __m256 rows[4], pairs[4];
+        for (size_t r = 0; r < 4; r++) {
+            const float *row = from + r * stride + i;
+            rows[r] =
+                _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(row)), _mm_loadu_ps(row + 4 * stride), 1);
+        }
+        pairs[0] = _mm256_unpacklo_ps(rows[0], rows[1]), pairs[1] = _mm256_unpackhi_ps(rows[0], rows[1]);
+        pairs[2] = _mm256_unpacklo_ps(rows[2], rows[3]), pairs[3] = _mm256_unpackhi_ps(rows[2], rows[3]);
+        for (size_t r = 0; r < 2; r++) {
+            square[i + 2 * r] = (lanes)_mm256_shuffle_ps(pairs[r], pairs[r + 2], 0x44);
+            square[i + 2 * r + 1] = (lanes)_mm256_shuffle_ps(pairs[r], pairs[r + 2], 0xee);
+        }
+    }
+#else
+    for (size_t l = 0; l < LANES; l++) square[l] = *(const lanes *)(from + l * stride);
+    transpose(square);
+#endif
+}
+
 /* ---- the first [count] < LANES numbers of a vector, where the others must not be touched ---- */
 
 typedef int mask __attribute__((vector_size(4 * LANES), aligned(4)));
