@@ -106,9 +106,9 @@ static void plain_rows(const struct loss_batch *b, size_t first, size_t last, st
     float *dz = b->dlogits ? b->dlogits + first * classes : block, *share = dz;
     b->kernels->short_softmax(z, dz, max, sum, rows, classes);
     for (size_t i = 0; i < rows; i++, z += classes, share += classes) {
-        size_t target = (size_t)b->targets[first + i], best = 0;
+        size_t target = (size_t)b->targets[first + i], best = classes - 1;
         while (b->positions * (part + 1) / PARTS <= first + i) part++;
-        while (best + 1 < classes && z[best] != max[i]) best++;
+        for (size_t c = classes - 1; c-- > 0;) best = z[c] == max[i] ? c : best; /* a branch would be mispredicted */
         p->sums[part].loss -= (double)(z[target] - max[i] - logf(sum[i]));
         p->sums[part].correct += best == target;
         p->sums[part].scored++;

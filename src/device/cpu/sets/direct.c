@@ -49,11 +49,12 @@ INLINE void tile_of(size_t rows, size_t vectors, bool is_part, struct panel *p) 
         }
     }
     if (p->has_relu) {
-        UNROLLED for (size_t i = 0; i < rows; i++) UNROLLED for (size_t v = 0; v < vectors; v++) sum[i][v] =
-            relu_of(sum[i][v]);
+        UNROLLED for (size_t i = 0; i < rows; i++) {
+            UNROLLED for (size_t v = 0; v < vectors; v++) { sum[i][v] = relu_of(sum[i][v]); }
+        }
     }
     UNROLLED for (size_t i = 0; i < rows; i++) {
-        UNROLLED for (size_t v = 0; v + is_part < vectors; v++) * (lanes *)(c + v * LANES) = sum[i][v];
+        UNROLLED for (size_t v = 0; v + is_part < vectors; v++) { *(lanes *)(c + v * LANES) = sum[i][v]; }
         if (is_part) partial_store(c + last * LANES, sum[i][last], count);
         c += p->c_row;
     }
@@ -86,29 +87,37 @@ PANEL(part_3, 3, true)
 
 static panel_kind *const panels[TILE_VECTORS][2] = {{whole_1, part_1}, {whole_2, part_2}, {whole_3, part_3}};
 
+/* A square at [from] of a transposed matrix, [stride] between its rows, of which [rows] are used: the first [count]
+ * columns, as rows of a panel. */
+INLINE void transpose_square(float *to, size_t width, const float *from, size_t stride, size_t rows, size_t count) {
+    lanes square[LANES];
+    load_transposed(square, from, stride, rows);
+    UNROLLED for (size_t l = 0; l < LANES; l++) {
+        if (l < count) *(lanes *)(to + l * width) = square[l];
+    }
+}
+
 /* panel (k, whole vectors) = columns of b, which is transposed: [bcs] between its columns, of which [all] follow b. A
- * vector at the end of a column is read on into the next column where there is one: a partial load that crosses a line
- * of the cache takes ten times as long. */
+ * vector at the end of a column is read on into the next column where there is one. Columns past the end repeat the
+ * last one: they are not used. */
 static void transpose_panel(float *panel, const float *b, size_t bcs, size_t k, size_t columns, size_t all) {
-    size_t width = (columns + LANES - 1) / LANES * LANES, end = bcs == k ? all * k : 0;
-    for (size_t j = 0; j < width; j += LANES)
-        for (size_t i = 0; i < k; i += LANES) {
-            lanes square[LANES];
-            size_t at = j * bcs + i, last = at + (LANES - 1) * bcs + LANES;
-            if (j + LANES <= columns && (i + LANES <= k || last <= end)) {
-                load_transposed(square, b + at, bcs);
-            } else {
-                for (size_t l = 0; l < LANES; l++, at += bcs)
-                    square[l] = j + l < columns ? load(b + at, k - i < LANES && at + LANES > end, k - i) : (lanes){0};
-                transpose(square);
-            }
-            float *to = panel + i * width + j;
-            if (i + LANES <= k) {
-                UNROLLED for (size_t l = 0; l < LANES; l++, to += width) * (lanes *)to = square[l];
-            } else {
-                for (size_t l = 0; i + l < k; l++, to += width) *(lanes *)to = square[l];
-            }
+    size_t width = (columns + LANES - 1) / LANES * LANES, whole = k / LANES * LANES, end = bcs == k ? all * k : 0;
+    for (size_t j = 0; j < width; j += LANES, b += LANES * bcs) {
+        size_t rows = columns - j < LANES ? columns - j : LANES;
+        float *to = panel + j;
+        if (rows == LANES)
+            for (size_t i = 0; i < whole; i += LANES, to += LANES * width)
+                transpose_square(to, width, b + i, bcs, LANES, LANES);
+        else
+            for (size_t i = 0; i < whole; i += LANES, to += LANES * width)
+                transpose_square(to, width, b + i, bcs, rows, LANES);
+        if (rows == LANES && (j + LANES - 1) * bcs + whole + LANES <= end) {
+            transpose_square(to, width, b + whole, bcs, LANES, k - whole);
+            continue;
         }
+        for (size_t i = whole; i < k; i++, to += width)
+            for (size_t l = 0; l < LANES; l++) to[l] = b[(l < rows ? l : rows - 1) * bcs + i];
+    }
 }
 
 /* panel (k, whole vectors) = columns of b, in rows [brs] apart */

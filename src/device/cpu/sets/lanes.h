@@ -52,26 +52,28 @@ static inline void transpose(lanes square[LANES]) {
 #endif
 }
 
-/* square = the transpose of the LANES rows at [from], [stride] apart */
-static inline __attribute__((always_inline)) void load_transposed(lanes square[LANES], const float *from,
-                                                                  size_t stride) {
+/* square = the transpose of [rows] rows at [from], [stride] apart; past them the last one is repeated */
+static inline __attribute__((always_inline)) void load_transposed(lanes square[LANES], const float *from, size_t stride,
+                                                                  size_t rows) {
+    const float *row[LANES];
+    for (size_t r = 0; r < LANES; r++) row[r] = from + (r < rows ? r : rows - 1) * stride;
 #if LANES == 8 /* halves of rows are joined as they are loaded, which leaves half of the shuffles */
-    for (size_t i = 0; i < LANES; i += 4) {
-        __m256 rows[4], pairs[4];
-        for (size_t r = 0; r < 4; r++) {
-            const float *row = from + r * stride + i;
-            rows[r] =
-                _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(row)), _mm_loadu_ps(row + 4 * stride), 1);
-        }
-        pairs[0] = _mm256_unpacklo_ps(rows[0], rows[1]), pairs[1] = _mm256_unpackhi_ps(rows[0], rows[1]);
-        pairs[2] = _mm256_unpacklo_ps(rows[2], rows[3]), pairs[3] = _mm256_unpackhi_ps(rows[2], rows[3]);
-        for (size_t r = 0; r < 2; r++) {
-            square[i + 2 * r] = (lanes)_mm256_shuffle_ps(pairs[r], pairs[r + 2], 0x44);
-            square[i + 2 * r + 1] = (lanes)_mm256_shuffle_ps(pairs[r], pairs[r + 2], 0xee);
-        }
+    __m256 x[LANES], pairs[LANES];
+    for (size_t r = 0; r < LANES; r++)
+        x[r] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(row[r % 4] + r / 4 * 4)),
+                                    _mm_loadu_ps(row[r % 4 + 4] + r / 4 * 4), 1);
+    for (size_t r = 0; r < LANES; r += 2) {
+        pairs[r] = _mm256_unpacklo_ps(x[r], x[r + 1]);
+        pairs[r + 1] = _mm256_unpackhi_ps(x[r], x[r + 1]);
+    }
+    for (size_t r = 0; r < LANES; r += 4) {
+        square[r] = (lanes)_mm256_shuffle_ps(pairs[r], pairs[r + 2], 0x44);
+        square[r + 1] = (lanes)_mm256_shuffle_ps(pairs[r], pairs[r + 2], 0xee);
+        square[r + 2] = (lanes)_mm256_shuffle_ps(pairs[r + 1], pairs[r + 3], 0x44);
+        square[r + 3] = (lanes)_mm256_shuffle_ps(pairs[r + 1], pairs[r + 3], 0xee);
     }
 #else
-    for (size_t l = 0; l < LANES; l++) square[l] = *(const lanes *)(from + l * stride);
+    for (size_t r = 0; r < LANES; r++) square[r] = *(const lanes *)row[r];
     transpose(square);
 #endif
 }
