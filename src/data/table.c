@@ -541,7 +541,11 @@ static void copy_row(const struct table *table, size_t row, void *inputs, void *
         byte_table_apply(&table->values, table->bytes + row * table->input_size, inputs);
     else
         memcpy(inputs, (const char *)table->inputs + row * input_bytes, input_bytes);
-    memcpy(targets, (const char *)table->targets + row * bytes, bytes);
+    const char *target = (const char *)table->targets + row * bytes;
+    if (bytes == sizeof(int64_t)) /* one class: without a call */
+        memcpy(targets, target, sizeof(int64_t));
+    else
+        memcpy(targets, target, bytes);
 }
 
 /* Reads one row of a batch. */
