@@ -26,7 +26,7 @@ INLINE lanes load(const float *from, bool is_part, size_t count) {
 }
 
 /* max(x, 0); NaN is not changed */
-INLINE lanes relu_of(lanes x) { return (lanes)((mask)x & ~(x <= 0)); }
+INLINE lanes relu_of(lanes x) { return (lanes)((lane_mask)x & ~(x <= 0)); }
 
 /* The first [rows] of a panel. [rows], [vectors] and [is_part] (the last vector of c is not whole) are constants
  * wherever this is called, so that the sums stay in registers. */

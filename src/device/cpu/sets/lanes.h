@@ -80,13 +80,13 @@ static inline __attribute__((always_inline)) void load_transposed(lanes square[L
 
 /* ---- the first [count] < LANES numbers of a vector, where the others must not be touched ---- */
 
-typedef int mask __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef int lane_mask __attribute__((vector_size(4 * LANES), aligned(4)));
 
 #if LANES == 8
 /* The first [count] lanes are set. */
-static inline __attribute__((always_inline)) mask partial_mask(size_t count) {
+static inline __attribute__((always_inline)) lane_mask partial_mask(size_t count) {
     static const int words[2 * LANES] = {-1, -1, -1, -1, -1, -1, -1, -1};
-    return *(const mask *)(words + LANES - count);
+    return *(const lane_mask *)(words + LANES - count);
 }
 #endif
 

@@ -4,6 +4,9 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+#include "device/cpu/sets/lanes.h"
 
 #define SUMS 16
 
@@ -19,15 +22,12 @@
         for (size_t index = whole_; index < (count); index++) (sums)[index - whole_] += (term);                        \
     } while (0)
 
-typedef float sums_16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float sums_8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float sums_4 __attribute__((vector_size(16)));
-typedef int32_t mask_16 __attribute__((vector_size(64)));
 typedef int32_t mask_8 __attribute__((vector_size(32)));
 typedef int32_t mask_4 __attribute__((vector_size(16)));
 
 /* Lower and upper half of a vector, as vectors. */
-#define HALF_8(x, h) __builtin_shufflevector(x, x, h, h + 1, h + 2, h + 3, h + 4, h + 5, h + 6, h + 7)
 #define HALF_4(x, h) __builtin_shufflevector(x, x, h, h + 1, h + 2, h + 3)
 
 /* The sum of all, by halves; in registers, because each step would wait for a store to memory. */
@@ -37,20 +37,29 @@ static inline float sums_total(const float *sums) {
     return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
-/* a > b ? a : b, of each lane */
+/* a > b ? a : b, of each lane: the maximum instruction, which also keeps b where a number is NaN */
 #define LARGER(vector, mask, a, b) (vector)(((mask)(a) & ((a) > (b))) | ((mask)(b) & ~((a) > (b))))
+static inline lanes larger_lanes(lanes a, lanes b) {
+#if LANES == 16
+    return (lanes)_mm512_max_ps((__m512)a, (__m512)b);
+#elif LANES == 8
+    return (lanes)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return LARGER(lanes, mask_4, a, b);
+#endif
+}
 
 /* The largest of x (count > 0); a NaN may be ignored. */
 static inline float largest_of(const float *x, size_t count) {
     size_t whole = count / SUMS * SUMS;
-    sums_16 max = x[0] - (sums_16){0};
-    float best = x[0];
-    for (size_t i = 0; i < whole; i += SUMS) {
-        sums_16 next = *(const sums_16 *)(x + i);
-        max = LARGER(sums_16, mask_16, next, max);
-    }
+    lanes max[SUMS / LANES];
+    float best = x[0], all[SUMS];
+    for (size_t v = 0; v < SUMS / LANES; v++) max[v] = x[0] - (lanes){0};
+    for (size_t i = 0; i < whole; i += SUMS)
+        for (size_t v = 0; v < SUMS / LANES; v++) max[v] = larger_lanes(*(const lanes *)(x + i + v * LANES), max[v]);
     for (size_t i = whole; i < count; i++) best = x[i] > best ? x[i] : best;
-    sums_8 low = HALF_8(max, 0), high = HALF_8(max, 8), eight = LARGER(sums_8, mask_8, high, low);
+    memcpy(all, max, sizeof all);
+    sums_8 low = *(const sums_8 *)all, high = *(const sums_8 *)(all + 8), eight = LARGER(sums_8, mask_8, high, low);
     sums_4 left = HALF_4(eight, 0), right = HALF_4(eight, 4), four = LARGER(sums_4, mask_4, right, left);
     for (size_t i = 0; i < 4; i++) best = four[i] > best ? four[i] : best;
     return best;
