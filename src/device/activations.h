@@ -120,7 +120,7 @@ FORMULA float mish_gradient(float x, float y, float dy) {
 FORMULA float gelu_value(float x) { return x * 0.5f * (1 + math_erf(x * SQRT_HALF)); }
 FORMULA float gelu_gradient(float x, float y, float dy) {
     float phi = fabsf(x) > 1e-30f ? y / x : 0.5f;
-    return dy * (phi + x * INV_SQRT_2PI * math_exp(-0.5f * x * x));
+    return dy * (phi + x * INV_SQRT_2PI * math_exp_negative(-0.5f * x * x));
 }
 
 /* t = tanh(c (x + a x^3));  d/dx [x (1 + t) / 2] = (1 + t) / 2 + x (1 - t^2) c (1 + 3 a x^2) / 2 */

@@ -13,21 +13,51 @@ HOST_DEVICE static inline float math_with_sign(float x, float sign) {
     return bits_to_float((bits_of_float(x) & 0x7fffffffu) | (bits_of_float(sign) & 0x80000000u));
 }
 
-/* e^x = 2^n e^r with |r| <= ln(2) / 2. n comes from the bits of x / ln(2) + 1.5 * 2^23; 2^n is applied in two halves,
- * so that the smallest and the largest results are correct. */
-HOST_DEVICE static inline float math_exp(float x) {
-    x = x < -110 ? -110 : x > 89 ? 89 : x;
-    float shifted = fmaf(x, 1.44269504f, 0x1.8p23f), n = shifted - 0x1.8p23f;
-    float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x));
+/* e^r for |r| <= ln(2) / 2 */
+HOST_DEVICE static inline float math_exp_part(float r) {
     float p = 1.37805939e-3f;
     p = fmaf(p, r, 8.37312452e-3f);
     p = fmaf(p, r, 4.16695364e-2f);
     p = fmaf(p, r, 1.66664720e-1f);
     p = fmaf(p, r, 4.99999851e-1f);
     p = fmaf(p, r, 1);
-    p = fmaf(p, r, 1);
-    int32_t power = (int32_t)(bits_of_float(shifted) - 0x4b400000u), half = power >> 1;
-    return p * bits_to_float((uint32_t)(half + 127) << 23) * bits_to_float((uint32_t)(power - half + 127) << 23);
+    return fmaf(p, r, 1);
+}
+
+#define MATH_LOG2_E 1.44269504f
+#define MATH_ROUNDED 0x1.8p23f /* a small number added to it is rounded to an integer, in the lowest bits */
+
+/* x - n ln(2) */
+HOST_DEVICE static inline float math_exp_rest(float x, float n) {
+    return fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x));
+}
+
+/* e^x = 2^n e^r with |r| <= ln(2) / 2, for |x| <= 176. The bits of x / ln(2) + 254 + 1.5 * 2^23 end in those of
+ * n + 254, whose halves, rounded down and up, are the exponents of two powers of two: their product is 2^n, and with
+ * both of them the smallest and the largest results are correct. */
+HOST_DEVICE static inline float math_exp_within(float x) {
+    float shifted = fmaf(x, MATH_LOG2_E, MATH_ROUNDED + 254);
+    uint32_t power = bits_of_float(shifted), half = power >> 1;
+    float p = math_exp_part(math_exp_rest(x, shifted - (MATH_ROUNDED + 254)));
+    return p * bits_to_float(half << 23) * bits_to_float((power - half) << 23);
+}
+
+/* e^x, which is 0 or infinity long before the limit of |x|. One condition is the minimum of a vector, two would not be.
+ */
+HOST_DEVICE static inline float math_exp(float x) {
+    float size = fabsf(x);
+    size = size > 176 ? 176 : size;
+    return math_exp_within(bits_to_float(bits_of_float(size) | (bits_of_float(x) & 0x80000000u)));
+}
+
+/* e^x for x <= 0 */
+HOST_DEVICE static inline float math_exp_negative(float x) { return math_exp_within(x < -176 ? -176 : x); }
+
+/* e^x for |x| < 87: 2^n has an exponent of its own */
+HOST_DEVICE static inline float math_exp_normal(float x) {
+    float shifted = fmaf(x, MATH_LOG2_E, MATH_ROUNDED + 127);
+    return math_exp_part(math_exp_rest(x, shifted - (MATH_ROUNDED + 127))) *
+           bits_to_float(bits_of_float(shifted) << 23);
 }
 
 /* e^x - 1 for x <= 0: its series above -0.35, where the subtraction would lose digits */
@@ -53,18 +83,20 @@ HOST_DEVICE static inline float math_log1p_unit(float u) {
     return 2 * fmaf(p * z, s, s);
 }
 
-/* Cephes' tanhf: a polynomial below 0.625, 1 - 2 / (e^2x + 1) above */
+/* Cephes' tanhf: a polynomial below 0.625, 1 - 2 / (e^2x + 1) above, which is 1 long before the limit of 2x */
 HOST_DEVICE static inline float math_tanh(float x) {
-    float z = x * x, size = fabsf(x), p = -5.70498872745e-3f;
+    float z = x * x, size = fabsf(x), twice = 2 * size, p = -5.70498872745e-3f;
     p = fmaf(p, z, 2.06390887954e-2f);
     p = fmaf(p, z, -5.37397155531e-2f);
     p = fmaf(p, z, 1.33314422036e-1f);
     p = fmaf(p, z, -3.33332819422e-1f);
-    float small = fmaf(p * z, x, x), large = 1 - 2 / (math_exp(2 * size) + 1);
+    twice = twice > 64 ? 64 : twice;
+    float small = fmaf(p * z, x, x), large = 1 - 2 / (math_exp_normal(twice) + 1);
     return size < 0.625f ? small : math_with_sign(large, x);
 }
 
-/* A polynomial below 0.93; above, 1 - e^-q(|x|) with a polynomial q (both minimax fits) */
+/* A polynomial below 0.93; above, 1 - e^-q(|x|) with a polynomial q (both minimax fits), which is 1 long before the
+ * limit of q */
 HOST_DEVICE static inline float math_erf(float x) {
     float t = fabsf(x), s = x * x;
     float r = fmaf(-1.72853470e-5f, t, 3.83197126e-4f), u = fmaf(-3.88396438e-3f, t, 2.42546219e-2f);
@@ -73,13 +105,14 @@ HOST_DEVICE static inline float math_erf(float x) {
     r = fmaf(r, t, -6.34846687e-1f);
     r = fmaf(r, t, -1.28717512e-1f);
     r = fmaf(r, t, -t);
-    float large = math_with_sign(1 - math_exp(r), x), p = -5.96761703e-4f;
+    r = r < -64 ? -64 : r;
+    float large = math_with_sign(1 - math_exp_normal(r), x), p = -5.96761703e-4f;
     p = fmaf(p, s, 4.99119423e-3f);
     p = fmaf(p, s, -2.67681349e-2f);
     p = fmaf(p, s, 1.12819925e-1f);
     p = fmaf(p, s, -3.76125336e-1f);
     p = fmaf(p, s, 1.28379166e-1f);
-    return t > 0.927734375f ? (t > 4 ? math_with_sign(1, x) : large) : fmaf(p, x, x);
+    return t > 0.927734375f ? large : fmaf(p, x, x);
 }
 
 #endif

@@ -139,12 +139,12 @@ static void update_softmax(const struct head *h, float *block, size_t first, siz
     for (size_t i = 0; i < queries; i++) {
         float before = state->maximum[i];
         state->maximum[i] = max[i] > before ? max[i] : before;
-        factors[i] = math_exp((before - state->maximum[i]) * h->scale);
+        factors[i] = math_exp_negative((before - state->maximum[i]) * h->scale);
     }
     for (size_t i = 0; i < queries; i++) {
         size_t padded = round_up(visible_keys(h, first + i, k, keys));
         float *restrict row = block + i * BLOCK, max_so_far = state->maximum[i], sums[SUMS] = {0};
-        SUM_INTO(sums, padded, j, (row[j] = math_exp((row[j] - max_so_far) * h->scale)));
+        SUM_INTO(sums, padded, j, (row[j] = math_exp_negative((row[j] - max_so_far) * h->scale)));
         for (size_t j = padded; j < keys; j++) row[j] = 0;
         state->sum[i] *= factors[i];
         state->sum[i] += sums_total(sums);
@@ -263,7 +263,7 @@ static void backward_blocks(const struct head *h, const struct head_gradients *g
         size_t padded = mask(row, count);
         for (size_t j = count; j < padded; j++) drow[j] = 0;
         for (size_t j = 0; j < padded; j++) {
-            row[j] = math_exp((row[j] - max) * h->scale) * inverse;
+            row[j] = math_exp_negative((row[j] - max) * h->scale) * inverse;
             drow[j] = row[j] * (drow[j] - total) * h->scale;
         }
         for (size_t j = padded; j < keys; j++) row[j] = drow[j] = 0;

@@ -39,7 +39,7 @@ static void sum_rows(struct device *device, const float *restrict x, float *rest
 
 float IN_SET(exponentials)(const float *restrict x, float *restrict e, float *max, size_t count) {
     float largest = *max = largest_of(x, count), sums[SUMS] = {0};
-    for (size_t j = 0; j < count; j++) e[j] = math_exp(x[j] - largest);
+    for (size_t j = 0; j < count; j++) e[j] = math_exp_negative(x[j] - largest);
     SUM_INTO(sums, count, j, e[j]);
     return sums_total(sums);
 }
@@ -66,7 +66,7 @@ static inline __attribute__((always_inline)) void short_softmax(const float *res
         for (size_t j = 0; j < count; j++) y[i * count + j] = row[j] - largest;
         max[i] = largest;
     }
-    for (size_t j = 0; j < rows * count; j++) y[j] = math_exp(y[j]);
+    for (size_t j = 0; j < rows * count; j++) y[j] = math_exp_negative(y[j]);
     for (size_t i = 0; i < rows; i++) {
         sum[i] = short_total(y + i * count, count);
         for (size_t j = 0; j < count; j++) divisors[i * count + j] = sum[i];
@@ -131,7 +131,7 @@ static void log_softmax_backward(struct device *device, const float *restrict y,
         float sums[SUMS] = {0};
         SUM_INTO(sums, size, j, dy[j]);
         float total = sums_total(sums);
-        for (size_t j = 0; j < size; j++) dx[j] = dy[j] - math_exp(y[j]) * total;
+        for (size_t j = 0; j < size; j++) dx[j] = dy[j] - math_exp_negative(y[j]) * total;
     }
 }
 
