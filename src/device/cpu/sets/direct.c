@@ -31,7 +31,8 @@ INLINE lanes relu_of(lanes x) { return (lanes)((lane_mask)x & ~(x <= 0)); }
 /* The first [rows] of a panel. [rows], [vectors] and [is_part] (the last vector of c is not whole) are constants
  * wherever this is called, so that the sums stay in registers. */
 INLINE void tile_of(size_t rows, size_t vectors, bool is_part, struct panel *p) {
-    size_t last = vectors - 1, count = p->columns - last * LANES, a_step = p->a_step, b_step = p->b_step;
+    size_t last = vectors - 1, whole = vectors - is_part, count = p->columns - last * LANES, a_step = p->a_step,
+           b_step = p->b_step;
     lanes sum[MAX_ROWS][TILE_VECTORS];
     const float *a[MAX_ROWS], *b = p->b, *start = p->start;
     float *c = p->c;
@@ -54,7 +55,7 @@ INLINE void tile_of(size_t rows, size_t vectors, bool is_part, struct panel *p) 
         }
     }
     UNROLLED for (size_t i = 0; i < rows; i++) {
-        UNROLLED for (size_t v = 0; v + is_part < vectors; v++) { *(lanes *)(c + v * LANES) = sum[i][v]; }
+        UNROLLED for (size_t v = 0; v < whole; v++) { *(lanes *)(c + v * LANES) = sum[i][v]; }
         if (is_part) partial_store(c + last * LANES, sum[i][last], count);
         c += p->c_row;
     }
