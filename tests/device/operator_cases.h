@@ -192,7 +192,7 @@ static void losses(struct device *d, struct results *r) {
         for (int i = 0; loss == LOSS_KL_DIV && i < TOKENS * OUT; i++) t[i] = i % 5 ? fabsf(t[i]) : 0;
         ops->elementwise(d, &o, x, t, TOKENS * OUT, 0.1f, 3, next(r, TOKENS * OUT), &sums);
         for (int counted = 0; counted < 2; counted++) {
-            o.rows = (struct row_weights){row_weights, counted};
+            o.rows = (struct row_weights){.values = row_weights, .is_counted = counted};
             o.row_elements = OUT;
             ops->elementwise(d, &o, x, t, TOKENS * OUT, 0.1f, 3, next(r, TOKENS * OUT), &sums);
         }
@@ -206,7 +206,7 @@ static void losses(struct device *d, struct results *r) {
         ops->nll(d, &o, x, targets, TOKENS, OUT, 1, NULL, &sums);
         put_sums(r, &sums);
         struct rowwise_options dice = {.smooth = 1e-5f, .parts = 1, .targets = i ? OUT : TOKENS * OUT, .row_masks = 1};
-        dice.rows = (struct row_weights){i ? row_weights : NULL, i > 1};
+        dice.rows = (struct row_weights){.values = i ? row_weights : NULL, .is_counted = i > 1};
         ops->rowwise(d, &dice, x, t, i ? TOKENS : 1, dice.targets, 0.5f, next(r, TOKENS * OUT), &sums);
         dice = (struct rowwise_options){.smooth = 1, .parts = 1, .targets = OUT, {row_weights, i > 1}, .row_masks = 2};
         ops->rowwise(d, &dice, x, t, TOKENS, OUT, 1, NULL, &sums);
@@ -217,7 +217,7 @@ static void losses(struct device *d, struct results *r) {
                 .loss = (enum rowwise_loss)loss, .eps = 0.01f, .margin = 0.2f, .parts = parts};
             pair.is_full = i > 1, pair.is_swapped = i > 0, pair.row_masks = 1;
             pair.targets = loss == ROWWISE_GAUSSIAN_NLL ? size : loss == ROWWISE_COSINE_EMBEDDING ? 1 : 0;
-            pair.rows = (struct row_weights){i ? row_weights : NULL, i > 1};
+            pair.rows = (struct row_weights){.values = i ? row_weights : NULL, .is_counted = i > 1};
             for (int k = 0; k < TOKENS; k++) t[k] = loss == ROWWISE_COSINE_EMBEDDING && k % 2 ? -1 : 1;
             ops->rowwise(d, &pair, x, t, TOKENS, size, 0.5f, next(r, TOKENS * parts * size), &sums);
             put_sums(r, &sums);
