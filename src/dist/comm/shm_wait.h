@@ -29,7 +29,8 @@ struct shm_wait_policy {
 struct shm_wait_policy shm_wait_policy(const struct shm_map *map, const atomic_bool *is_aborted, double timeout,
                                        int ranks, int lane);
 
-/* Sets the number and wakes sleeping ranks. */
+/* Sets the number and wakes sleeping ranks. What this rank has read and written before is complete for a rank that has
+ * waited for the number (release and acquire), on processors with weak memory order too. */
 void shm_signal_raise(struct shm_signal *signal, uint32_t number);
 
 /* Waits until the signal of [rank] has reached [number]. *deadline: of the call, 0 before its first long wait.
