@@ -60,6 +60,8 @@ LAYERS = {
                            "{scaled_dot_product_attention: {heads: 4}}, flatten, {linear: 3}]"),
     "interleaved": ((5, 8), 3, "[{rotary_embedding: {head_size: 4, interleaved: true}}, flatten, {linear: 3}]"),
     "grouped": ((70, 6), 2, "[{linear: 32}, {scaled_dot_product_attention: {heads: 4, num_kv_heads: 2}}, flatten, {linear: 2}]"),
+    "mean": ((7, 5), 3, "[{linear: 4}, {mean: 1}, {linear: 3}, {reshape: [3, 1]}, {mean: -1}]"),
+    "means": ((3, 6, 5), 2, "[{conv2d: {out: 4, kernel_size: 2}}, {mean: 2}, {mean: {dim: 1}}, {linear: 2}]"),
     "lstm": ((7, 3), 4, "[{lstm: {hidden_size: 5, num_layers: 2, bidirectional: true, dropout: 0.3}}, {lstm: {hidden_size: 37, bias: false}}, "
                         "{lstm: {hidden_size: 4, num_layers: 3, output: last}}]"),
     "gru": ((6, 4), 6, "[{gru: {hidden_size: 35, num_layers: 3}}, {gru: {hidden_size: 5, bias: false}}, {gru: {hidden_size: 3, bidirectional: true, output: last}}]"),
@@ -177,6 +179,24 @@ class ExportC(program.Case):
                 for compiler, flags in (("gcc", ("-O1",)), ("clang", ("-O1",))):
                     got = self.run_library(self.compile("m", compiler, flags), x, expected.shape[1])
                     self.compare(got, expected, f"{name} {compiler} {flags}")
+
+    def test_tokens_of_a_dataset(self):
+        """They are floats; one that the embedding does not have is an error."""
+        x = self.train((4,), 3, "[{linear: 3}]")
+        x = np.abs(x).astype("i4") % 9
+        import h5py
+        with h5py.File(self.path("data.h5"), "r+") as f:
+            f["x"][:] = x
+        layers = "[{embedding: {embedding_dim: 5, num_embeddings: 9}}, {mean: 1}, {linear: 3}]"
+        self.write("test.yaml", self.read("test.yaml").replace("[{linear: 3}]", layers))
+        self.run_program("test.yaml", "--fresh")
+        self.run_program("export", "runs/test", "--out", "m.c")
+        library = self.compile()
+        self.compare(self.run_library(library, x.astype("f4"), 3), self.predictions(), "tokens")
+        outputs = np.empty(3, "f4")
+        for value, code in (8, 0), (9, 2), (-1, 2), (1.5, 2), (math.nan, 2):
+            row = np.array([0, 1, value, 2], "f4")
+            self.assertEqual(library.model_predict(row.ctypes.data_as(ctypes.c_void_p), outputs.ctypes.data_as(ctypes.c_void_p)) == 0, code == 0, value)
 
     def test_named_inputs_and_several_outputs(self):
         for scale in ("", ", scale: standard", ", divide: 3"):
