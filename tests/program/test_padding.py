@@ -86,6 +86,30 @@ class Padding(program.Case):
             self.assertEqual(self.metrics(name), self.metrics(name + "2"))
             self.assertEqual(self.run_program("eval", name)[0], self.run_program("eval", name + "2")[0])
 
+    def test_several_losses_and_weights_of_rows(self):
+        """Each loss has the lengths of its own output."""
+        import h5py
+        before, values = np.roll(self.tokens, 1, 1), self.random.normal(size=(80, LENGTH)).astype("f4")
+        weights = self.random.random(80).astype("f4")
+        for name, behind in ("zeros", 0), ("others", 5):
+            with h5py.File(self.path(name + ".h5"), "w") as f:
+                f["x"], f["w"], f["kind"] = self.tokens, weights, np.where(self.real, before, behind)
+                f["value"] = np.where(self.real, values, behind)
+            head = HEAD.replace("path: DATA,", f"path: {name}.h5, targets: {{kind: kind, value: value}}, weights: w,").replace("METRICS", ", metrics: [f1, rmse]")
+            self.write(name + ".yaml", head + """model:
+  layers:
+    - embedding: {embedding_dim: 8, num_embeddings: 9, padding_idx: 0}
+    - lstm: {hidden_size: 6, name: state}
+    - linear: {out: 9, name: kind}
+    - linear: {out: 1, name: value, from: state}
+losses:
+  - {type: cross_entropy, output: kind, target: kind}
+  - {type: mse, output: value, target: value}
+""")
+            self.run_program(name + ".yaml", "--run-dir", name)
+        self.assertEqual(self.metrics("zeros"), self.metrics("others"))
+        self.assertIn("val_value_rmse", self.metrics("zeros")[-1])
+
     def test_accuracy_is_that_of_real_positions(self):
         targets = np.roll(self.tokens, 1, 1)
         config = self.tags("all", targets)
