@@ -132,22 +132,42 @@ static void add_head(struct text *out) {
                 "train_loss", "val_loss", "best", "time", "size");
 }
 
-/* The row of a run that cannot be read contains the reason. */
-static void list_entry(const char *folder, const char *name, size_t *count, struct text *out) {
-    struct text path = {0}, row = {0};
-    bool is_run = false;
-    text_printf(&path, "%s/%s", folder, name);
-    status s = run_folder_is_run(text_string(&path), &is_run);
-    if (!s && is_run) s = list_run(text_string(&path), name, &row);
+static void add_run(const char *folder, const char *name, size_t *count, struct text *out) {
+    struct text row = {0};
+    status s = list_run(folder, name, &row);
     if (s) {
         text_clear(&row);
         add_name(name, &row);
         text_printf(&row, "  %s\n", status_message(s));
     }
-    if ((is_run || s) && (*count)++ == 0) add_head(out);
+    if ((*count)++ == 0) add_head(out);
     text_add(out, text_string(&row));
     status_free(s);
     text_free(&row);
+}
+
+/* Adds the run [name] of [folder]; of a folder that is not a run, such as a trial with folds, the runs in it, down to
+ * [depth] levels below. The row of a run that cannot be read contains the reason. */
+static void list_entry(const char *folder, const char *name, size_t depth, size_t *count, struct text *out) {
+    struct text path = {0};
+    struct io_info info;
+    struct io_names names = {0};
+    bool is_run = false;
+    text_printf(&path, "%s/%s", folder, name);
+    status s = run_folder_is_run(text_string(&path), &is_run);
+    if (s || is_run) {
+        add_run(text_string(&path), name, count, out);
+    } else if (depth > 0 && !(s = io_stat(text_string(&path), &info)) && info.is_folder) {
+        s = io_list(text_string(&path), &names);
+        for (size_t i = 0; !s && i < names.count; i++) {
+            struct text inner = {0};
+            text_printf(&inner, "%s/%s", name, names.items[i]);
+            list_entry(folder, text_string(&inner), depth - 1, count, out);
+            text_free(&inner);
+        }
+    }
+    io_names_free(&names);
+    status_free(s);
     text_free(&path);
 }
 
@@ -158,7 +178,7 @@ status run_list(const char *folder, struct text *out) {
     if (!info.is_folder) return status_new(STATUS_DATA, "%s: there is no such folder", folder);
     TRY(io_list(folder, &names));
     size_t count = 0;
-    for (size_t i = 0; i < names.count; i++) list_entry(folder, names.items[i], &count, out);
+    for (size_t i = 0; i < names.count; i++) list_entry(folder, names.items[i], 1, &count, out);
     io_names_free(&names);
     return count ? OK : status_new(STATUS_DATA, "%s: there is no run folder in it", folder);
 }

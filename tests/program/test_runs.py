@@ -67,6 +67,15 @@ class Runs(program.Case):
         shutil.rmtree(self.path("runs/test"))
         self.assertEqual(list(self.rows()), ["loop"])
 
+    def test_runs_in_folders_of_trials(self):
+        self.write("test.yaml", WINE)
+        self.write("sweep.yaml", "config: test.yaml\nmethod: grid\nmetric: {name: val_loss, goal: minimize}\n"
+                                 "parameters: {optimizer.lr: {values: [0.001, 0.01]}}\nrepeat: {folds: 2}\n")
+        self.run_program("sweep", "sweep.yaml", "train.epochs=1")
+        rows = self.rows("sweeps/sweep/runs")
+        self.assertEqual(list(rows), ["0000/fold-0", "0000/fold-1", "0001/fold-0", "0001/fold-1"])
+        self.assertEqual({row[0] for row in rows.values()}, {"complete"})
+
     def test_what_is_no_run(self):
         _, err = self.run_program("runs", code=DATA)
         self.assertIn("runs: there is no such folder", err)
