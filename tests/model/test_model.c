@@ -242,7 +242,9 @@ START_TEST(bad_models) {
     rejected("[{repeat: {times: 0, layers: [relu]}}]", "must be");
     rejected("[{linear: {out: 0}}]", "must be");
     rejected("[{dropout: {p: 1.5}}]", "must be");
-    rejected("[{embedding: 3}]", "its input must be the dataset's tokens");
+    rejected("[{embedding: 3}]", "its input is not text or a file of tokens, so num_embeddings is needed");
+    rejected("[{linear: 3}, {embedding: {embedding_dim: 3, num_embeddings: 5}}]",
+             "its input must be tokens of the dataset");
     rejected("[positional_embedding]", "its input must be (positions, features), but is 4");
     rejected("[{attention: {heads: 2}}]", "its input must be (positions, features), but is 4");
     rejected("[{reshape: [2, 2]}, {attention: {heads: 3}}]", "its input is (2, 2): heads (3) must divide the features");
