@@ -2,7 +2,7 @@
 # Fuzzes every reader of foreign bytes with libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer, and prints a table.
 #
 #     scripts/fuzz.sh [SECONDS] [TARGET ...]    60 seconds each; targets: csv document hdf5 hdf5_data idx image json_line npy proof safetensors
-#                                               sealed sqlite store torch
+#                                               sealed sqlite store tokenizer torch
 #     scripts/fuzz.sh --long [TARGET ...]       until each target has 10^8 executions or 8 hours; interrupted (Ctrl-C), the
 #                                               same command goes on where it was: build/fuzz/progress-<target> counts
 #     scripts/fuzz.sh --keep ...                adds what reaches new code to tests/fuzz/corpus

@@ -1,4 +1,4 @@
-/* generate: text from a trained character model, on standard output as it comes. */
+/* generate: text from a trained model of texts, on standard output as it comes. */
 #include "train/inference/generate.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ static status run(const struct command_line *line) {
 const struct verb verb_generate = {
     .name = "generate",
     .arguments = "CONFIG|RUN --prompt TEXT",
-    .help = "text from a trained character model",
+    .help = "text from a trained model of texts",
     .run = run,
     .options = OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PROMPT | OPTION_CHARACTERS | OPTION_TEMPERATURE |
                OPTION_TOP_K | OPTION_SEED,

@@ -120,7 +120,7 @@ static const struct option options[] = {
      .offset = AT(seed),
      .verbs = OPTION_SEED,
      .value = "S",
-     .help = "number of characters (500), temperature (1; 0: always the most likely character),\n"
+     .help = "number of characters or tokens (500), temperature (1; 0: always the most likely one),\n"
              "number of candidates (all), seed of the sampling"},
     {.name = "--tensorboard",
      .type = VALUE_NONE,

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include <stdbool.h>
+#include "base/text.h"
 
 size_t utf8_decode(const char *bytes, size_t size, uint32_t *code) {
     static const uint32_t min[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -29,6 +29,50 @@ bool utf8_is_valid(const char *text) {
     for (size_t bytes; left > 0; text += bytes, left -= bytes)
         if ((bytes = utf8_decode(text, left, &code)) == 0) return false;
     return true;
+}
+
+/* The bytes at the start of [bytes] (size), which is not a whole character, that a valid one can start with; at
+ * least 1.
+ */
+static size_t part_length(const char *bytes, size_t size) {
+    const uint8_t *b = (const uint8_t *)bytes;
+    size_t length = b[0] < 0xc2 ? 1 : b[0] < 0xe0 ? 2 : b[0] < 0xf0 ? 3 : b[0] < 0xf5 ? 4 : 1, part = 1;
+    uint8_t low = b[0] == 0xe0   ? 0xa0
+                  : b[0] == 0xf0 ? 0x90
+                                 : 0x80,
+            high = b[0] == 0xed   ? 0x9f
+                   : b[0] == 0xf4 ? 0x8f
+                                  : 0xbf;
+    if (length > 1 && size > 1 && b[1] >= low && b[1] <= high) part = 2;
+    while (part >= 2 && part < length && part < size && (b[part] & 0xc0) == 0x80) part++;
+    return part;
+}
+
+/* Whether more bytes may complete the character of a part of [size] bytes. */
+static bool is_incomplete(const char *bytes, size_t size) {
+    uint8_t first = (uint8_t)bytes[0];
+    return part_length(bytes, size) == size &&
+           size < (first < 0xc2   ? 1u
+                   : first < 0xe0 ? 2u
+                   : first < 0xf0 ? 3u
+                                  : 4u) &&
+           first < 0xf5;
+}
+
+size_t utf8_repair(const char *bytes, size_t size, bool is_end, struct text *out) {
+    uint32_t code;
+    size_t at = 0;
+    for (size_t length; at < size; at += length) {
+        length = utf8_decode(bytes + at, size - at, &code);
+        if (length > 0) {
+            text_add_bytes(out, bytes + at, length);
+            continue;
+        }
+        if (!is_end && is_incomplete(bytes + at, size - at)) break;
+        length = part_length(bytes + at, size - at);
+        text_add(out, "\xef\xbf\xbd");
+    }
+    return at;
 }
 
 size_t utf8_encode(uint32_t code, char *out) {

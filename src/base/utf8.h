@@ -15,6 +15,12 @@ size_t utf8_decode(const char *bytes, size_t size, uint32_t *code);
 /* Whether [text] is valid UTF-8. */
 bool utf8_is_valid(const char *text);
 
+/* Adds bytes (size) as valid UTF-8: U+FFFD for each maximal part of a character that is not completed, as Python's
+ * errors="replace". Returns the bytes that were used: without [is_end] not those of a last character that may be
+ * completed by more. */
+struct text;
+size_t utf8_repair(const char *bytes, size_t size, bool is_end, struct text *out);
+
 /* Encodes [code] to out (4) and returns the number of bytes. */
 size_t utf8_encode(uint32_t code, char *out);
 

@@ -20,6 +20,11 @@ const char *dataset_vocabulary(const struct dataset *dataset) {
     return source && source->format->vocabulary ? source->format->vocabulary(source) : NULL;
 }
 
+const char *dataset_tokenizer(const struct dataset *dataset) {
+    const struct source *source = dataset->tables[0].source;
+    return source && source->format->tokenizer ? source->format->tokenizer(source) : NULL;
+}
+
 struct string_list dataset_labels(const struct dataset *dataset) {
     return dataset->labels;
 }

@@ -64,10 +64,11 @@ struct text_config {
 /* `tokens:` */
 enum token_type { TOKEN_UINT16, TOKEN_UINT32 };
 struct tokens_config {
-    int type;           /* enum token_type */
-    int64_t vocabulary; /* SCHEMA_NO_INT: the largest token + 1 */
-    int64_t block_size; /* tokens of a row */
-    int64_t stride;     /* tokens between the starts of two rows; SCHEMA_NO_INT: block_size */
+    int type;              /* enum token_type */
+    int64_t vocabulary;    /* SCHEMA_NO_INT: the largest token + 1 */
+    int64_t block_size;    /* tokens of a row */
+    int64_t stride;        /* tokens between the starts of two rows; SCHEMA_NO_INT: block_size */
+    const char *tokenizer; /* file of the tokenizer of the ids, or of a text; NULL: none */
 };
 
 enum synthetic_kind { SYNTHETIC_UNIFORM, SYNTHETIC_LINEAR, SYNTHETIC_CLASSES };
@@ -127,6 +128,8 @@ struct dataset_config {
     const char *characters;
     /* Not a key: with is_trained, how targets were scaled in training; NULL: they were not. */
     const struct target_scale *trained_target_scale;
+    /* Not a key: with is_trained, the text of the tokenizer of the model, instead of the file; NULL: none. */
+    const char *trained_tokenizer;
     /* Not a key: targets (HDF5, CSV, IDX) are not read and need not exist; target_size is 0. Not with split.stratify.
      */
     bool without_targets;
@@ -296,6 +299,9 @@ bool dataset_is_in_memory(const struct dataset *dataset);
 /* The characters of a text's tokens, in the order of their ids, as one UTF-8 string for the checkpoint (see
  * data/vocabulary.h); NULL when tokens are not characters. Owned by the dataset. */
 const char *dataset_vocabulary(const struct dataset *dataset);
+
+/* The text of tokenizer.json of the tokens, for the checkpoint; NULL: there is no tokenizer. Owned by the dataset. */
+const char *dataset_tokenizer(const struct dataset *dataset);
 
 /* The scaler, for the checkpoint: mean and scale (features), x' = (x - mean) / scale. features is input_size for
  * vectors; for N-D rows 1, or the number of channels when a pair per channel was given; 0 without scaling. Owned by the

@@ -222,9 +222,9 @@ static const struct schema_row tokens_rows[] = {
      .fallback = "null",
      .min = 1,
      .max = INT32_MAX,
-     .doc =
-         "Number of tokens of the vocabulary (50257 for GPT-2); null: the largest token of the file + 1 (the file is "
-         "read once to find it)."},
+     .doc = "Number of tokens of the vocabulary (50257 for GPT-2); null: that of the tokenizer, or the largest token "
+            "of the "
+            "file + 1 (the file is read once to find it)."},
     {.key = "block_size",
      .type = SCHEMA_INT,
      .offset = FIELD(struct tokens_config, block_size),
@@ -239,6 +239,13 @@ static const struct schema_row tokens_rows[] = {
      .min = 1,
      .max = 1e9,
      .doc = "Tokens between the starts of two rows; null: block_size, so that an epoch sees each token once."},
+    {.key = "tokenizer",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct tokens_config, tokenizer),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS, /* the fingerprint is compared instead */
+     .doc = "tokenizer.json of Hugging Face's tokenizers, byte-level BPE: a text (.txt) is read as its tokens; for ids "
+            "(.bin), the tokenizer they were made with. It is kept in checkpoints, for generate."},
     {0},
 };
 
@@ -450,7 +457,7 @@ static const struct schema_row dataset_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, tokens),
      .section = &tokens_schema,
-     .doc = "With format: tokens, the type of the tokens and how they become rows."},
+     .doc = "With format: tokens, or a text with a tokenizer, the tokens and how they become rows."},
     {.key = "synthetic",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, synthetic),
@@ -533,6 +540,22 @@ static void check_query(const struct dataset_config *dataset, const struct datas
                      "query and table need a database (format sqlite), not %s", format->name);
 }
 
+/* Whether keys of `text:` are given; the config of a run has all of them. */
+static bool has_text_keys(const struct text_config *text) {
+    return text->block_size != 128 || text->stride != 1 || text->truncate != 1; /* the fallbacks of text_rows */
+}
+
+static void check_tokenizer(const struct dataset_config *dataset, const struct dataset_format *format,
+                            const struct node *where, const char *path, struct problems *problems) {
+    if (!dataset->tokens.tokenizer || !format) return;
+    struct place place = place_of(node_get(where, "tokens"), "tokenizer");
+    if (format != &dataset_tokens && format != &dataset_tokenized)
+        problems_add(problems, place, path, "tokens.tokenizer needs a text or tokens, not format %s", format->name);
+    else if (format == &dataset_tokenized && has_text_keys(&dataset->text))
+        problems_add(problems, place_of(where, "text"), path,
+                     "text describes rows of characters; with tokens.tokenizer give block_size and stride in tokens");
+}
+
 static void check_dataset(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct dataset_config *dataset = config;
     char key[256];
@@ -548,6 +571,7 @@ static void check_dataset(void *config, const struct node *where, const char *pa
     check_validation(dataset, is_synthetic, where, path, problems);
     const struct dataset_format *format = dataset_format_of(dataset, dataset->path);
     check_query(dataset, format, where, path, problems);
+    check_tokenizer(dataset, format, where, path, problems);
     if (format && format->is_folder && !dataset->image.size.count)
         problems_add(problems, place_of(where, "path"), key,
                      "a folder of images needs dataset.image.size: [height, width] of the rows");
@@ -570,6 +594,7 @@ status dataset_find_files(struct dataset_config *config, const char *config_path
     for (size_t i = 0; i < config->validation.others.count; i++)
         TRY(find(&config->validation.others.items[i], config_path, arena));
     TRY(find_file(&config->validation.targets, config_path, arena));
+    TRY(find_file(&config->tokens.tokenizer, config_path, arena));
     for (size_t i = 0; format && format->has_target_file && i < config->targets.count; i++)
         TRY(find_file(&config->targets.items[i], config_path, arena));
     return OK;

@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "data/internal.h"
+#include "data/token_array.h"
 #include "data/vocabulary.h"
 
 struct text_source {
@@ -13,12 +14,11 @@ struct text_source {
     char *path, *quoted; /* 'path' */
     char *file;          /* (size) UTF-8; freed when the ids are known */
     size_t size;
-    size_t count;             /* characters that are used */
-    struct text characters;   /* the vocabulary as a string */
-    struct vocabulary *known; /* the same, for a validation file */
-    const char *origin;       /* of the vocabulary of another text, for messages */
-    int width;                /* bytes of an id: 1, 2 or 4 */
-    void *ids;                /* (count) */
+    size_t count;              /* characters that are used */
+    struct text characters;    /* the vocabulary as a string */
+    struct vocabulary *known;  /* the same, for a validation file */
+    const char *origin;        /* of the vocabulary of another text, for messages */
+    struct token_array tokens; /* (count) */
 };
 
 /* "<path>: line <n>: <sentence>" for the character at byte [at]. */
@@ -67,25 +67,18 @@ static status collect_vocabulary(struct text_source *t) {
     return vocabulary_create(text_string(&t->characters), &t->known);
 }
 
-static void store_id(const struct text_source *t, size_t i, uint32_t id) {
-    if (t->width == 1) ((uint8_t *)t->ids)[i] = (uint8_t)id;
-    if (t->width == 2) ((uint16_t *)t->ids)[i] = (uint16_t)id;
-    if (t->width == 4) ((uint32_t *)t->ids)[i] = id;
-}
-
 static status number_characters(struct text_source *t, const struct text_source *train) {
     const struct vocabulary *known = train ? train->known : t->known;
     size_t vocabulary = vocabulary_size(known);
-    t->width = vocabulary <= 0x100 ? 1 : vocabulary <= 0x10000 ? 2 : 4;
     t->base.vocabulary = t->base.classes = (int64_t)vocabulary;
-    TRY(rows_alloc(t->count, (size_t)t->width, "the text", &t->ids));
+    TRY(token_array_alloc(&t->tokens, t->count, vocabulary));
     for (size_t i = 0, at = 0; i < t->count; i++) {
         size_t before = at;
         int64_t id = vocabulary_find(known, next_code(t, &at));
         if (id < 0)
             return reject(t, before, "the character '%.*s' is not in %s, so the model has no token for it",
                           (int)(at - before), t->file + before, t->origin);
-        store_id(t, i, (uint32_t)id);
+        token_array_set(&t->tokens, i, (uint32_t)id);
     }
     return OK;
 }
@@ -116,7 +109,7 @@ static status open_all(struct text_source *t, const struct text_config *config, 
 static void close_text(struct source *source) {
     struct text_source *t = (struct text_source *)source;
     buffer_free(t->file);
-    buffer_free(t->ids);
+    token_array_free(&t->tokens);
     text_free(&t->characters);
     vocabulary_destroy(t->known);
     free(t->path);
@@ -144,27 +137,16 @@ static status open_text(const struct dataset_config *config, const char *path, b
 
 static status read_text(const struct source *source, size_t row, int32_t *inputs, int64_t *targets) {
     const struct text_source *t = (const struct text_source *)source;
-    size_t first = row * source->stride, size = source->input_size;
-    if (t->width == 1)
-        for (size_t i = 0; i < size; i++) inputs[i] = ((const uint8_t *)t->ids + first)[i];
-    else if (t->width == 2)
-        for (size_t i = 0; i < size; i++) inputs[i] = ((const uint16_t *)t->ids + first)[i];
-    else
-        for (size_t i = 0; i < size; i++) inputs[i] = (int32_t)((const uint32_t *)t->ids + first)[i];
-    size_t last = first + size;
-    for (size_t i = 0; i + 1 < size; i++) targets[i] = inputs[i + 1];
-    targets[size - 1] = t->width == 1   ? ((const uint8_t *)t->ids)[last]
-                        : t->width == 2 ? ((const uint16_t *)t->ids)[last]
-                                        : ((const uint32_t *)t->ids)[last];
+    token_array_read(&t->tokens, row * source->stride, source->input_size, inputs, targets);
     return OK;
 }
 
 static status digest_text(const struct source *source, struct digest *digest) {
     const struct text_source *t = (const struct text_source *)source;
-    uint64_t shape[] = {source->stride, (uint64_t)t->width, t->count};
+    uint64_t shape[] = {source->stride, (uint64_t)t->tokens.width, t->count};
     digest_add(digest, shape, sizeof shape);
     digest_add(digest, text_string(&t->characters), t->characters.length);
-    digest_add(digest, t->ids, t->count * (size_t)t->width);
+    token_array_digest(&t->tokens, digest);
     return OK;
 }
 

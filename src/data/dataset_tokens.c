@@ -7,6 +7,7 @@
 
 #include "base/io.h"
 #include "data/internal.h"
+#include "data/tokenizer.h"
 
 #define CHUNK ((size_t)1 << 20) /* bytes */
 #define SAMPLES 64
@@ -16,6 +17,7 @@ struct tokens {
     char *path;
     int fd; /* -1: not open */
     size_t width, count;
+    char *json; /* of the tokenizer; NULL: none */
 };
 
 status tokens_shape(struct source *source, size_t count, int64_t block_size, int64_t stride, const char *path,
@@ -91,6 +93,25 @@ static status find_vocabulary(struct tokens *t, const struct tokens_config *conf
     return OK;
 }
 
+status tokens_check_vocabulary(const struct dataset_config *config, const struct tokenizer *tokenizer,
+                               int64_t *vocabulary) {
+    int64_t size = (int64_t)tokenizer_size(tokenizer), given = config->tokens.vocabulary;
+    *vocabulary = given == SCHEMA_NO_INT ? size : given;
+    if (*vocabulary >= size) return OK;
+    return status_new(STATUS_USAGE, "dataset.tokens.vocabulary is %lld, but the tokenizer has %lld tokens",
+                      (long long)given, (long long)size);
+}
+
+/* Sets the vocabulary to that of the tokenizer, if there is one. */
+static status read_tokenizer(struct tokens *t, struct dataset_config *config) {
+    struct tokenizer *tokenizer;
+    if (!config->tokens.tokenizer) return OK;
+    TRY(tokenizer_open(config, &t->json, &tokenizer));
+    status s = tokens_check_vocabulary(config, tokenizer, &config->tokens.vocabulary);
+    tokenizer_destroy(tokenizer);
+    return s;
+}
+
 static status open_all(struct tokens *t, const struct tokens_config *config, const struct source *train) {
     struct io_info info;
     TRY(io_open(t->path, &t->fd));
@@ -109,6 +130,7 @@ static void close_tokens(struct source *source) {
     struct tokens *t = (struct tokens *)source;
     if (t->fd >= 0) status_free(io_close(t->fd, t->path)); /* nothing was written that could be lost */
     free(t->path);
+    buffer_free(t->json);
     free(t);
 }
 
@@ -121,7 +143,10 @@ static status open_tokens(const struct dataset_config *config, const char *path,
     t->fd = -1;
     t->width = config->tokens.type == TOKEN_UINT16 ? sizeof(uint16_t) : sizeof(uint32_t);
     t->path = strdup(path);
-    status s = t->path ? open_all(t, &config->tokens, train) : status_memory("a dataset of tokens");
+    struct dataset_config own = *config;
+    status s = t->path ? OK : status_memory("a dataset of tokens");
+    if (s == OK && !train) s = read_tokenizer(t, &own);
+    if (s == OK) s = open_all(t, &own.tokens, train);
     if (s == OK)
         *out = &t->base;
     else
@@ -167,6 +192,7 @@ static status digest_tokens(const struct source *source, struct digest *digest) 
     const struct tokens *t = (const struct tokens *)source;
     uint64_t shape[] = {source->stride, t->width, t->count, (uint64_t)source->vocabulary};
     digest_add(digest, shape, sizeof shape);
+    if (t->json) digest_add(digest, t->json, strlen(t->json));
     if ((double)t->count * (double)t->width <= MAX_DIGESTED) return visit_chunks(t, visit_digest, digest);
     char sample[4096];
     size_t n = sizeof sample / t->width;
@@ -177,6 +203,8 @@ static status digest_tokens(const struct source *source, struct digest *digest) 
     return OK;
 }
 
+static const char *tokenizer_of(const struct source *source) { return ((const struct tokens *)source)->json; }
+
 static const char *const extensions[] = {".bin", NULL};
 const struct dataset_format dataset_tokens = {.name = "tokens",
                                               .extensions = extensions,
@@ -184,4 +212,5 @@ const struct dataset_format dataset_tokens = {.name = "tokens",
                                               .read_tokens = read_tokens,
                                               .will_read = will_read,
                                               .digest = digest_tokens,
+                                              .tokenizer = tokenizer_of,
                                               .close = close_tokens};

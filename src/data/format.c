@@ -21,7 +21,7 @@ static bool ends_with(const char *path, const char *extension) {
     return length > tail && strcasecmp(path + length - tail, extension) == 0;
 }
 
-const struct dataset_format *dataset_format_of(const struct dataset_config *config, const char *path) {
+static const struct dataset_format *format_in_table(const struct dataset_config *config, const char *path) {
     if (config->format > 0) return dataset_format_at((size_t)config->format - 1);
     if (path && config->image.size.count > 0) return &dataset_images;
     for (size_t i = 0; path && dataset_format_at(i); i++) {
@@ -30,6 +30,11 @@ const struct dataset_format *dataset_format_of(const struct dataset_config *conf
             if (ends_with(path, *extension)) return formats[i];
     }
     return NULL;
+}
+
+const struct dataset_format *dataset_format_of(const struct dataset_config *config, const char *path) {
+    const struct dataset_format *format = format_in_table(config, path);
+    return format == &dataset_text && config->tokens.tokenizer ? &dataset_tokenized : format;
 }
 
 void dataset_format_names(struct text *out) {

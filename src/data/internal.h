@@ -81,6 +81,8 @@ struct dataset_format {
     status (*digest)(const struct source *source, struct digest *digest);
     /* dataset_vocabulary; NULL: none. */
     const char *(*vocabulary)(const struct source *source);
+    /* dataset_tokenizer; NULL: none. */
+    const char *(*tokenizer)(const struct source *source);
 
     /* dataset_labels; NULL: none. */
     struct string_list (*labels)(const struct source *source);
@@ -112,6 +114,9 @@ DATASET_FORMATS(X)
 
 /* The format of dataset_config.cells, which no config can name. */
 extern const struct dataset_format dataset_cells;
+
+/* That of a text with dataset.tokens.tokenizer. */
+extern const struct dataset_format dataset_tokenized;
 
 /* Row [index] of the table, NULL past its end. */
 const struct dataset_format *dataset_format_at(size_t index);
@@ -145,6 +150,14 @@ status file_read(const char *path, char **text, size_t *size);
  * tokens one position later. [what]: "characters" or "tokens". */
 status tokens_shape(struct source *source, size_t count, int64_t block_size, int64_t stride, const char *path,
                     const char *what);
+
+/* Reads dataset.tokens.tokenizer, or that of the trained model: its text (buffer_free) and the tokenizer. */
+struct tokenizer;
+status tokenizer_open(const struct dataset_config *config, char **json, struct tokenizer **out);
+
+/* The number of tokens: dataset.tokens.vocabulary, or that of the tokenizer. */
+status tokens_check_vocabulary(const struct dataset_config *config, const struct tokenizer *tokenizer,
+                               int64_t *vocabulary);
 
 /* buffer_new for [count] items of [size] bytes, with a check for overflow. */
 status rows_alloc(size_t count, size_t size, const char *what, void **out);

@@ -1,4 +1,4 @@
-/* A sorted array of code points with binary search. */
+/* A sorted array of code points with binary search, or a tokenizer. */
 #include "data/vocabulary.h"
 
 #include <assert.h>
@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "data/tokenizer.h"
 
 struct vocabulary {
+    struct tokenizer *tokenizer; /* NULL: characters */
     size_t count;
     uint32_t codes[]; /* (count), increasing */
 };
@@ -30,7 +32,26 @@ status vocabulary_create(const char *characters, struct vocabulary **out) {
     return OK;
 }
 
-void vocabulary_destroy(struct vocabulary *vocabulary) { free(vocabulary); }
+status vocabulary_create_tokenizer(const char *json, struct vocabulary **out) {
+    struct vocabulary *v = calloc(1, sizeof *v);
+    *out = NULL;
+    if (!v) return status_memory("the vocabulary");
+    status s = tokenizer_parse("the model's tokenizer", json, strlen(json), &v->tokenizer);
+    if (s) {
+        free(v);
+        return s;
+    }
+    v->count = tokenizer_size(v->tokenizer);
+    *out = v;
+    return OK;
+}
+
+void vocabulary_destroy(struct vocabulary *vocabulary) {
+    if (vocabulary) tokenizer_destroy(vocabulary->tokenizer);
+    free(vocabulary);
+}
+
+bool vocabulary_has_characters(const struct vocabulary *vocabulary) { return !vocabulary->tokenizer; }
 
 size_t vocabulary_size(const struct vocabulary *vocabulary) { return vocabulary->count; }
 
@@ -46,11 +67,29 @@ int64_t vocabulary_find(const struct vocabulary *vocabulary, uint32_t code) {
     return low < vocabulary->count && vocabulary->codes[low] == code ? (int64_t)low : -1;
 }
 
+static status encode_tokens(const struct tokenizer *tokenizer, const char *text, int32_t **ids, size_t *count) {
+    size_t size = strlen(text);
+    uint32_t code;
+    struct token_list list = {0};
+    for (size_t at = 0, length; at < size; at += length)
+        if ((length = utf8_decode(text + at, size - at, &code)) == 0)
+            return status_new(STATUS_USAGE, "byte %zu of the text is not valid UTF-8", at + 1);
+    status s = tokenizer_encode(tokenizer, text, size, &list);
+    if (s) {
+        free(list.ids);
+        return s;
+    }
+    *ids = list.ids;
+    *count = list.count;
+    return OK;
+}
+
 status vocabulary_encode(const struct vocabulary *vocabulary, const char *text, int32_t **ids, size_t *count) {
-    size_t size = strlen(text), n = 0;
-    int32_t *found = calloc(size + 1, sizeof *found);
     *ids = NULL;
     *count = 0;
+    if (vocabulary->tokenizer) return encode_tokens(vocabulary->tokenizer, text, ids, count);
+    size_t size = strlen(text), n = 0;
+    int32_t *found = calloc(size + 1, sizeof *found);
     if (!found) return status_memory("the vocabulary");
     status s = OK;
     for (size_t at = 0, length; s == OK && at < size; at += length) {
@@ -75,6 +114,10 @@ status vocabulary_encode(const struct vocabulary *vocabulary, const char *text, 
 }
 
 void vocabulary_decode(const struct vocabulary *vocabulary, const int32_t *ids, size_t count, struct text *out) {
+    if (vocabulary->tokenizer) {
+        tokenizer_decode(vocabulary->tokenizer, ids, count, out);
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         char bytes[4];
         assert(ids[i] >= 0 && (size_t)ids[i] < vocabulary->count);

@@ -127,8 +127,9 @@ int ddptrain_predict_doubles(ddptrain_model *model, const double *inputs, size_t
 int ddptrain_predict_tokens(ddptrain_model *model, const int32_t *tokens, size_t rows, const ddptrain_results *results,
                             char *message, size_t message_size);
 
-/* The tokens of the characters of [text] (UTF-8), for a model that was trained with a text: *count, of which at most
- * [capacity] are written to [tokens]. DDPTRAIN_USAGE with the first character that the model does not know. */
+/* The tokens of [text] (UTF-8), for a model that was trained with the characters of a text or with a tokenizer: *count,
+ * of which at most [capacity] are written to [tokens]. DDPTRAIN_USAGE with the first character that the model does not
+ * know. */
 int ddptrain_encode(const ddptrain_model *model, const char *text, int32_t *tokens, size_t capacity, size_t *count,
                     char *message, size_t message_size);
 

@@ -274,17 +274,13 @@ struct encoding {
 
 static status encode(void *context) {
     struct encoding *e = context;
-    struct vocabulary *vocabulary;
     int32_t *ids;
     size_t count;
     if (!e->model || !e->text || !e->count || (!e->tokens && e->capacity))
         return status_new(STATUS_USAGE, "model, text, tokens and count must not be NULL");
-    const char *characters = predictor_describe(e->model->predictor)->vocabulary;
-    if (!characters) return status_new(STATUS_USAGE, "the model was not trained with the characters of a text");
-    TRY(vocabulary_create(characters, &vocabulary));
-    status s = vocabulary_encode(vocabulary, e->text, &ids, &count);
-    vocabulary_destroy(vocabulary);
-    TRY(s);
+    const struct vocabulary *vocabulary = predictor_describe(e->model->predictor)->vocabulary;
+    if (!vocabulary) return status_new(STATUS_USAGE, "the model was not trained with a text or a tokenizer");
+    TRY(vocabulary_encode(vocabulary, e->text, &ids, &count));
     *e->count = count;
     size_t copied = count < e->capacity ? count : e->capacity;
     if (copied) memcpy(e->tokens, ids, copied * sizeof *ids);

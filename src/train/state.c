@@ -163,6 +163,8 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     add_text(s, FINGERPRINT, s->fingerprint, false);
     const char *vocabulary = dataset_vocabulary(dataset);
     if (vocabulary) add_text(s, "data/vocabulary", arena_copy(arena, vocabulary), false);
+    const char *tokenizer = dataset_tokenizer(dataset);
+    if (tokenizer) add_text(s, "data/tokenizer", arena_copy(arena, tokenizer), true);
     struct input_layout layout = dataset_input_layout(dataset);
     add_text(s, "data/inputs", input_layout_write(arena, &layout), true);
     struct string_list labels = dataset_labels(dataset);

@@ -259,7 +259,61 @@ class Generate(program.Case):
     def test_refused(self):
         self.assertIn("--prompt", self.generate("--prompt", "abx", code=USAGE))
         other = self.generate("--prompt", "ab", "loss=mse", "model.layers=[{embedding: {embedding_dim: 16}}, {linear: 1}]", code=USAGE)
-        self.assertIn("the model's output is not one logit per position and character (4 x 10)", other)
+        self.assertIn("the model's output is not one logit per position and token (4 x 10)", other)
+
+
+class GenerateTokens(program.Case):
+    """With a tokenizer whose tokens are bytes, a model of one token learns the next byte of a text whose bytes are all different."""
+
+    TEXT = "aé😀b"
+
+    def setUp(self):
+        super().setUp()
+        # bytes as GPT-2's bytes_to_unicode writes them, in the order of the text
+        printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+        others = [byte for byte in range(256) if byte not in printable]
+        self.bytes = list(self.TEXT.encode())
+        letters = [chr(byte if byte in printable else 256 + others.index(byte)) for byte in self.bytes]
+        tokenizer = {"model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(letters)}, "merges": []}, "decoder": {"type": "ByteLevel"},
+                     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+                     "added_tokens": [{"id": 8, "content": "<end>", "special": True}]}
+        self.write("tokenizer.json", json.dumps(tokenizer))
+        self.write("text.txt", self.TEXT * 60)
+        with open(os.path.join(self.folder, "ids.bin"), "wb") as file:
+            file.write(b"".join(i.to_bytes(2, "little") for i in list(range(8)) * 60))
+        for name in ("text.txt", "ids.bin"):
+            self.write(name + ".yaml", f"name: {name}\ndataset: {{path: {name}, tokens: {{tokenizer: tokenizer.json, block_size: 4, stride: 1}}}}\n"
+                       "sampler: {batch_size: 16}\nmodel: {layers: [{embedding: {embedding_dim: 16}}, {linear: 9}]}\n"
+                       "loss: cross_entropy\noptimizer: {type: adam, lr: 0.1}\ntrain: {epochs: 3}\n")
+
+    def test_the_text_goes_on(self):
+        """From the run folder alone; pieces of characters are joined, and one that is not complete is replaced."""
+        for name in ("text.txt", "ids.bin"):
+            self.run_program(name + ".yaml")
+        os.remove(os.path.join(self.folder, "text.txt"))
+        os.remove(os.path.join(self.folder, "tokenizer.json"))
+        for name in ("text.txt", "ids.bin"):
+            for tokens in range(17):
+                out, _ = self.run_program("generate", f"runs/{name}", "--prompt", "<end>b", "--characters", tokens, "--temperature", 0)
+                whole = bytes(self.bytes * 3)[:tokens]
+                expected = whole.decode(errors="replace")
+                self.assertEqual(out, "<end>b" + expected + "\n", (name, tokens))
+
+    def test_evaluation_uses_the_tokenizer_of_the_model(self):
+        self.run_program("text.txt.yaml")
+        os.remove(os.path.join(self.folder, "tokenizer.json"))
+        out, _ = self.run_program("eval", "runs/text.txt", "--part", "all")
+        self.assertGreater(json.loads(out)["accuracy"], 0.99)
+        _, err = self.run_program("text.txt.yaml", "--fresh", code=DATA)
+        self.assertIn("cannot read the tokenizer 'tokenizer.json' (dataset.tokens.tokenizer): No such file or directory", err)
+
+    def test_refused(self):
+        self.run_program("text.txt.yaml")
+        _, err = self.run_program("generate", "runs/text.txt", "--prompt", "abc", code=DATA)
+        self.assertIn("--prompt: the tokenizer has no token for the byte 0x63", err)
+        self.write("tokenizer.json", '{"model": {"type": "Unigram"}}')
+        _, err = self.run_program("text.txt.yaml", "--fresh", code=DATA)
+        self.assertIn("tokenizer.json: the model 'Unigram' is not supported; byte-level BPE is (as of GPT-2 and Llama 3)", err)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,10 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "data/vocabulary.h"
+#include "base/utf8.h"
 #include "train/dry_run.h"
 #include "train/inference/decoder.h"
+#include "train/inference/trained.h"
 #include "train/plan.h"
 
 struct generator {
@@ -25,31 +26,35 @@ struct generator {
     struct model *model;
     struct rng rng;
     size_t block;          /* tokens of an input */
-    size_t logits;         /* of a position; at least one per character; the others are never sampled */
+    size_t classes;        /* of the model; at least one per token */
+    size_t logits;         /* of a position; at least one per token; the others are never sampled */
     int32_t *tokens;       /* (block) */
     void *own_tokens;      /* (block) on the device */
-    float *last;           /* (logits) of the last character, on the host */
+    float *last;           /* (logits) of the last token, on the host */
     size_t length;         /* of the text in the block */
     double *probabilities; /* (vocabulary) */
     float *sorted;         /* (vocabulary): scratch */
 };
 
 static status read_vocabulary(struct generator *g, struct checkpoint *checkpoint) {
-    char *characters;
-    TRY(checkpoint_read_text(checkpoint, "data/vocabulary", &characters));
-    if (!characters)
+    const struct tokens_config *tokens = &g->config->dataset.tokens;
+    TRY(trained_vocabulary(checkpoint, &g->vocabulary));
+    if (!g->vocabulary)
         return status_new(STATUS_USAGE,
-                          "generate needs a model of characters (dataset.format: text); this checkpoint has no "
-                          "vocabulary");
-    status s = vocabulary_create(characters, &g->vocabulary);
-    free(characters);
-    return s;
+                          "generate needs a model of texts (dataset.format: text, or dataset.tokens.tokenizer); this "
+                          "checkpoint has no vocabulary");
+    bool has_characters = vocabulary_has_characters(g->vocabulary);
+    g->block = (size_t)(has_characters ? g->config->dataset.text.block_size : tokens->block_size);
+    g->classes = vocabulary_size(g->vocabulary);
+    if (!has_characters && tokens->vocabulary != SCHEMA_NO_INT && (size_t)tokens->vocabulary > g->classes)
+        g->classes = (size_t)tokens->vocabulary;
+    return OK;
 }
 
 /* Opens the model that computes whole blocks. */
 static status open_model(struct generator *g) {
     const struct config *config = g->config;
-    size_t classes = vocabulary_size(g->vocabulary);
+    size_t classes = g->classes;
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     const struct dataset_info info = {.input_kind = INPUT_TOKENS,
                                       .vocabulary = (int64_t)classes,
@@ -65,7 +70,7 @@ static status open_model(struct generator *g) {
     g->model = g->plan->model;
     g->logits = g->model->out_size / g->block;
     if (g->model->out_size % g->block != 0 || g->logits < classes)
-        return status_new(STATUS_USAGE, "the model's output is not one logit per position and character (%zu x %zu)",
+        return status_new(STATUS_USAGE, "the model's output is not one logit per position and token (%zu x %zu)",
                           g->block, classes);
     TRY(model_alloc(g->model, g->device, 1));
     TRY(model_map(g->model));
@@ -79,14 +84,13 @@ static status open_model(struct generator *g) {
 }
 
 static status open_decoder(struct generator *g) {
-    TRY(decoder_create(g->config, vocabulary_size(g->vocabulary), g->block, g->checkpoint, g->average, &g->decoder));
+    TRY(decoder_create(g->config, g->classes, g->block, g->checkpoint, g->average, &g->decoder));
     if (!g->decoder) return open_model(g);
     return buffer_new(decoder_logits(g->decoder) * sizeof *g->last, "the logits", (void **)&g->last);
 }
 
 static status open_all(struct generator *g) {
     size_t classes = vocabulary_size(g->vocabulary);
-    g->block = (size_t)g->config->dataset.text.block_size;
     TRY(open_decoder(g));
     TRY(buffer_new(g->block * sizeof *g->tokens, "the text", (void **)&g->tokens));
     TRY(buffer_new(classes * sizeof *g->probabilities, "the probabilities", (void **)&g->probabilities));
@@ -98,7 +102,7 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* The minimum logit of the characters that are sampled. */
+/* The minimum logit of the tokens that are sampled. */
 static float threshold(struct generator *g, const float *logits, size_t classes) {
     int64_t k = g->options->top_k;
     if (k <= 0 || (size_t)k >= classes) return -INFINITY;
@@ -153,6 +157,17 @@ static status encode_prompt(struct generator *g) {
     return count ? OK : status_new(STATUS_USAGE, "--prompt: at least one character is needed");
 }
 
+/* Passes the complete characters of the bytes so far to [sink]. */
+static void write_characters(struct text *bytes, bool is_end, struct text *piece, generate_sink *sink, void *context) {
+    text_clear(piece);
+    size_t used = utf8_repair(text_string(bytes), bytes->length, is_end, piece), left = bytes->length - used;
+    char rest[4];
+    memcpy(rest, text_string(bytes) + used, left); /* a part of a character */
+    text_clear(bytes);
+    text_add_bytes(bytes, rest, left);
+    if (piece->length) sink(context, text_string(piece));
+}
+
 /* Computes g->last. */
 static status run_model(struct generator *g) {
     if (g->decoder) return decoder_run(g->decoder, g->tokens, g->length, g->last);
@@ -164,7 +179,7 @@ static status run_model(struct generator *g) {
 }
 
 static status write_text(struct generator *g, generate_sink *sink, void *context) {
-    struct text piece = {0};
+    struct text bytes = {0}, piece = {0};
     if (g->options->can_save) *g->options->can_save = 1;
     sink(context, g->options->prompt);
     status s = OK;
@@ -174,10 +189,11 @@ static status write_text(struct generator *g, generate_sink *sink, void *context
         if (s) break;
         int32_t next = (int32_t)sample(g, g->last);
         append(g, next);
-        text_clear(&piece);
-        vocabulary_decode(g->vocabulary, &next, 1, &piece);
-        sink(context, text_string(&piece));
+        vocabulary_decode(g->vocabulary, &next, 1, &bytes);
+        write_characters(&bytes, false, &piece, sink, context);
     }
+    write_characters(&bytes, true, &piece, sink, context);
+    text_free(&bytes);
     text_free(&piece);
     return s;
 }

@@ -1,5 +1,6 @@
-/* generate: continues a prompt with a trained character model, one sampled character at a time. One process. Vocabulary
- * and weights are those of the checkpoint, so the training text is not needed. */
+/* generate: continues a prompt with a trained model of texts, one sampled token (a character, or a token of a
+ * tokenizer) at a time. One process. Vocabulary and weights are those of the checkpoint, so the training text is not
+ * needed. */
 #ifndef TRAIN_GENERATE_H
 #define TRAIN_GENERATE_H
 
@@ -15,20 +16,19 @@
 struct generate_options {
     struct weights_options weights;
     const char *prompt;                /* at least one character, all in the vocabulary */
-    int64_t characters;                /* to add */
+    int64_t characters;                /* to add, or tokens of a tokenizer */
     double temperature;                /* divides the logits; 0: always the most likely */
     int64_t top_k;                     /* samples among the k most likely; 0: among all */
     int64_t seed;                      /* the same seed gives the same text */
     const volatile sig_atomic_t *stop; /* set by a stop request; NULL: never */
-    volatile sig_atomic_t
-        *can_save; /* set when a stop request must wait for the end of a character; NULL: not needed */
+    volatile sig_atomic_t *can_save;   /* set when a stop request must wait for the end of a token; NULL: not needed */
 };
 
 /* Called with each new piece of text, the prompt first. */
 typedef void generate_sink(void *context, const char *text);
 
-/* STATUS_STOPPED after a stop request, between two characters. STATUS_USAGE when the config is not that of a character
- * model, or the prompt is empty or has characters that are not in the vocabulary. */
+/* STATUS_STOPPED after a stop request, between two tokens. STATUS_USAGE when the config is not that of a model of
+ * texts, or the prompt is empty or has characters that are not in the vocabulary. */
 status generate_text(const struct config *config, const struct generate_options *options, struct log *log,
                      generate_sink *sink, void *context);
 

@@ -22,15 +22,15 @@ struct predictor_description {
     const char *name; /* of the config */
     int64_t epoch, step;
     size_t parameters;
-    struct input_layout inputs;       /* with has_preparation the features, which predictor_run_table computes */
-    bool has_preparation;             /* columns are not only numbers; then only predictor_run_table may be called */
-    struct string_list columns;       /* of a table, the inputs; count 0: the rows have no names */
-    size_t outputs;                   /* of the model */
-    struct string_list predictions;   /* names */
-    const bool *are_classes;          /* (predictions.count) whether it is a class; else a value */
-    struct string_list probabilities; /* names; count 0: the model gives none */
-    struct string_list labels;        /* of the classes; count 0: they are numbers */
-    const char *vocabulary;           /* the characters of the tokens, UTF-8; NULL: tokens are no characters */
+    struct input_layout inputs;          /* with has_preparation the features, which predictor_run_table computes */
+    bool has_preparation;                /* columns are not only numbers; then only predictor_run_table may be called */
+    struct string_list columns;          /* of a table, the inputs; count 0: the rows have no names */
+    size_t outputs;                      /* of the model */
+    struct string_list predictions;      /* names */
+    const bool *are_classes;             /* (predictions.count) whether it is a class; else a value */
+    struct string_list probabilities;    /* names; count 0: the model gives none */
+    struct string_list labels;           /* of the classes; count 0: they are numbers */
+    const struct vocabulary *vocabulary; /* of the tokens; NULL: it is not known */
 };
 
 /* Where results are written, each (rows, ...); NULL: not wanted. */

@@ -25,6 +25,7 @@ struct predictor {
     struct dataset_config dataset; /* how rows of a table are read */
     struct dataset_info info;
     struct predictor_description about;
+    struct vocabulary *vocabulary;     /* NULL: not known */
     struct prediction_meaning meaning; /* of the outputs */
     struct input_scaling *scaling;     /* NULL: tokens, or columns with a preparation */
     struct predictor_worker *first;    /* has the weights */

@@ -62,27 +62,16 @@ static status read_config(struct predictor *p, struct checkpoint *checkpoint, co
 
 /* ---- inputs ---- */
 
-static status read_vocabulary(struct predictor *p, struct checkpoint *checkpoint) {
-    char *text;
-    TRY(checkpoint_read_text(checkpoint, "data/vocabulary", &text));
-    if (text) p->about.vocabulary = arena_copy(p->arena, text);
-    free(text);
-    return OK;
-}
-
 /* For a checkpoint of an earlier version: from its vocabulary or its columns; else the dataset must be there. */
 static status guess_layout(struct predictor *p, struct input_layout *layout) {
     const struct preparation *preparation = p->dataset.preparation;
-    struct vocabulary *vocabulary = NULL;
     struct dataset *dataset;
     *layout = (struct input_layout){.dims = 1, .size = preparation ? preparation->features : p->about.columns.count};
     layout->divide = p->config.dataset.divide > 0 ? p->config.dataset.divide : 1;
-    if (p->about.vocabulary) {
-        TRY(vocabulary_create(p->about.vocabulary, &vocabulary));
+    if (p->vocabulary) {
         layout->kind = INPUT_TOKENS;
-        layout->vocabulary = (int64_t)vocabulary_size(vocabulary);
+        layout->vocabulary = (int64_t)vocabulary_size(p->vocabulary);
         layout->size = (size_t)p->config.dataset.text.block_size;
-        vocabulary_destroy(vocabulary);
     }
     layout->shape[0] = (int64_t)layout->size;
     if (layout->size > 0 && p->config.dataset.input_groups.count == 0) return OK;
@@ -120,7 +109,8 @@ static status read_inputs(struct predictor *p, struct checkpoint *checkpoint, st
     p->dataset.augment = (struct augment_config){0};
     p->dataset.local_ranks = 1;
     TRY(trained_read(p->arena, checkpoint, &p->dataset, trained));
-    TRY(read_vocabulary(p, checkpoint));
+    TRY(trained_vocabulary(checkpoint, &p->vocabulary));
+    p->about.vocabulary = p->vocabulary;
     list_columns(p);
     TRY(input_layout_read(p->arena, checkpoint, layout, &has_layout));
     if (!has_layout) TRY(guess_layout(p, layout));
@@ -220,6 +210,7 @@ void predictor_close(struct predictor *p) {
     }
     predictor_destroy_worker(p->first); /* the last, because it has the weights */
     input_scaling_destroy(p->scaling);
+    vocabulary_destroy(p->vocabulary);
     config_free(p->file);
     pthread_mutex_destroy(&p->lock);
     arena_destroy(p->arena);

@@ -1,5 +1,5 @@
-/* The datasets of a checkpoint: data/columns, data/inputs, data/preparation, data/target_scale, data/labels and the
- * scaler. */
+/* The datasets of a checkpoint: data/columns, data/inputs, data/preparation, data/target_scale, data/labels,
+ * data/tokenizer and the scaler. */
 #include "train/inference/trained.h"
 
 #include <math.h>
@@ -71,6 +71,26 @@ static status read_names(struct arena *arena, struct checkpoint *checkpoint, con
     return labels_load(arena, checkpoint, &out->labels);
 }
 
+static status use_tokenizer(struct arena *arena, struct checkpoint *checkpoint, struct dataset_config *dataset) {
+    char *json;
+    TRY(checkpoint_read_text(checkpoint, "data/tokenizer", &json));
+    if (json) dataset->trained_tokenizer = arena_copy(arena, json);
+    free(json);
+    return OK;
+}
+
+status trained_vocabulary(struct checkpoint *checkpoint, struct vocabulary **out) {
+    char *characters, *json = NULL;
+    *out = NULL;
+    TRY(checkpoint_read_text(checkpoint, "data/vocabulary", &characters));
+    status s = characters ? vocabulary_create(characters, out) : OK;
+    if (!characters) s = checkpoint_read_text(checkpoint, "data/tokenizer", &json);
+    if (!s && json) s = vocabulary_create_tokenizer(json, out);
+    free(characters);
+    free(json);
+    return s;
+}
+
 status trained_read(struct arena *arena, struct checkpoint *checkpoint, struct dataset_config *dataset,
                     struct trained *out) {
     *out = (struct trained){0};
@@ -78,5 +98,6 @@ status trained_read(struct arena *arena, struct checkpoint *checkpoint, struct d
     TRY(column_names_read(arena, checkpoint, &dataset->columns));
     TRY(use_preparation(arena, checkpoint, dataset, out));
     TRY(use_layout(arena, checkpoint, dataset));
+    TRY(use_tokenizer(arena, checkpoint, dataset));
     return read_names(arena, checkpoint, &dataset->columns, out);
 }

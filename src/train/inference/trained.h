@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "checkpoint/checkpoint.h"
 #include "data/dataset.h"
+#include "data/vocabulary.h"
 
 struct trained {
     struct string_list labels;         /* of the classes; count 0: numbers */
@@ -13,9 +14,12 @@ struct trained {
     struct target_scale *target_scale; /* NULL: none */
 };
 
-/* Reads them into [arena], and sets what determines how [dataset] reads rows: columns, preparation and scaler of the
- * checkpoint, which are not fitted to the new rows. */
+/* Reads them into [arena], and sets what determines how [dataset] reads rows: columns, preparation, scaler and
+ * tokenizer of the checkpoint, which are not fitted to the new rows. */
 status trained_read(struct arena *arena, struct checkpoint *checkpoint, struct dataset_config *dataset,
                     struct trained *out);
+
+/* The vocabulary of a model of texts; *out NULL: its inputs are no texts. */
+status trained_vocabulary(struct checkpoint *checkpoint, struct vocabulary **out);
 
 #endif

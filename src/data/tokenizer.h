@@ -1,0 +1,41 @@
+/* tokenizer: byte-level BPE as in Hugging Face's tokenizer.json (GPT-2, Llama 3, Qwen 2): the same ids as
+ * tokenizers.Tokenizer.encode(text, add_special_tokens=False). Immutable, so that threads may share it.
+ *
+ * A text is cut at the added tokens; the rest is cut into words by a regular expression; a word is its bytes, of which
+ * the pair of adjacent tokens with the lowest rank is merged until no pair has a rank. */
+#ifndef DATA_TOKENIZER_H
+#define DATA_TOKENIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/text.h"
+
+struct tokenizer;
+
+#define TOKENIZER_MAX_BYTES ((size_t)256 << 20) /* of a file */
+#define TOKENIZER_MAX_TOKENS (1 << 20)          /* ids are below it */
+
+/* Reads tokenizer.json: json (size), of which nothing is kept. [path]: for messages. STATUS_DATA with what is damaged
+ * or not supported. */
+status tokenizer_parse(const char *path, const char *json, size_t size, struct tokenizer **out);
+void tokenizer_destroy(struct tokenizer *tokenizer); /* takes NULL */
+
+/* The largest id + 1. */
+size_t tokenizer_size(const struct tokenizer *tokenizer);
+
+/* Zero-initialise; free ids. */
+struct token_list {
+    int32_t *ids; /* (count) */
+    size_t count, capacity;
+};
+
+/* Adds the tokens of text (size), which is valid UTF-8. STATUS_DATA for a byte that has no token, STATUS_MEMORY. */
+status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size, struct token_list *out);
+
+/* Adds the bytes of ids (count), each below tokenizer_size; an id without a token has none. They may end within a
+ * character. */
+void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, struct text *out);
+
+#endif

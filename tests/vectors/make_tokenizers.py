@@ -1,0 +1,63 @@
+"""Writes tokenizers.json: small byte-level BPE tokenizers, trained here, and the ids and texts of Hugging Face's tokenizers
+package for texts of many scripts, spaces, emoji and code, some of them random."""
+import json
+import os
+import random
+
+import tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+ADDED = [AddedToken("<|im start|>", special=True), AddedToken("<|im", special=True), AddedToken("<mask>", special=True, lstrip=True),
+         AddedToken("<r>", special=True, rstrip=True), AddedToken("<b>", lstrip=True, rstrip=True), AddedToken("   "), AddedToken("é€")]
+TEXTS = [
+    "", " ", "\n", "Hello world! It's they'll WE'VE don'T I'm 'd 'S 'ſ 'Re", "a  b   c    d\n\n\n  e\t\tf \r\n g\u00a0h\u3000i\u2028j\x85k\x0bl",
+    "def f(x):\n    if x > 10:\n        return {'a': x**2, \"b\": [1, 22, 333, 4444, 55555]}  # done\n", "x=1234567890; y=٣٤٥٦٧; z=½²³Ⅷ; 12 345,67",
+    "你好，世界。 привет мир; مرحبا بالعالم हिन्दी ไทย 日本語テキスト 한국어", "😀😃 👨‍👩‍👧‍👦 🇩🇪 e\u0301 ß Ǆ \U00016130\U0001e5d0 \U0001f9ff",
+    "a<|endoftext|>b <|im start|>c<|im d <|im star", "x  <mask> y <r>  z \n<b>\t w   é€  v<b><r><mask>  ", "!!!\n\n???\r\n...\n x", "a" * 300,
+    "ab" * 100 + " " * 40 + "\n" * 30, "\u0378\ue000\U0010ffff\u200b\ufeff", "'", "''s", " 's", "s'", "1'll2", "\r\n\r\n a", " \n", "\u3000a",
+]
+
+
+def random_text(draw):
+    pools = [[chr(c) for c in range(32, 127)], [" ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000"], ["'s", "'LL", "'ſ", "'"],
+             ["the", " of", "hello", "123456", "½", "你好", "привет", "😀", "e\u0301", "<mask>", "<|im", "   ", "é€", " <b> "],
+             [chr(draw.choice([draw.randint(1, 0x7FF), draw.randint(0x800, 0xD7FF), draw.randint(0x10000, 0x10FFFF)])) for _ in range(20)]]
+    return "".join(draw.choice(draw.choice(pools)) for _ in range(draw.randint(1, 60)))
+
+
+def train(words, added=(), **model):
+    tokenizer = Tokenizer(models.BPE(**model))
+    tokenizer.pre_tokenizer, tokenizer.decoder = words, decoders.ByteLevel()
+    with open(os.path.join(HERE, "../../datasets/tinyshakespeare.txt"), encoding="utf-8") as file:
+        lines = file.read()[:100000].split("\n") + TEXTS
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False,
+                                                             special_tokens=["<|endoftext|>"]))
+    for token in added:
+        (tokenizer.add_special_tokens if token.special else tokenizer.add_tokens)([token])
+    return tokenizer
+
+
+def main():
+    byte_level = pre_tokenizers.ByteLevel
+    split = [pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), byte_level(add_prefix_space=False, use_regex=False)])
+             for pattern in (LLAMA3, LLAMA3.replace("{1,3}", ""))]
+    made = {"gpt2": train(byte_level(add_prefix_space=False)), "prefix": train(byte_level(add_prefix_space=True), ADDED),
+            "llama3": train(split[0], ADDED, ignore_merges=True), "qwen2": train(split[1])}
+    draw = random.Random(7)
+    texts = TEXTS + [random_text(draw) for _ in range(40)]
+    cases = []
+    for name, tokenizer in made.items():
+        for text in texts:
+            ids = tokenizer.encode(text, add_special_tokens=False).ids
+            cases.append({"tokenizer": name, "text": text, "ids": ids, "decoded": tokenizer.decode(ids, skip_special_tokens=False)})
+    with open(os.path.join(HERE, "tokenizers.json"), "w", encoding="utf-8") as file:
+        texts = ",\n".join(json.dumps(name) + ":" + json.dumps(t.to_str(), separators=(",", ":")) for name, t in made.items())
+        lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)
+        file.write(f'{{"by":"tokenizers {tokenizers.__version__}","tokenizers":{{\n{texts}}},"cases":[\n{lines}\n]}}\n')
+
+
+if __name__ == "__main__":
+    main()
