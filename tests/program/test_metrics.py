@@ -28,7 +28,7 @@ def of_classes(outputs, targets, classes):
     mean = lambda values: sum(values) / len(present)
     return {
         "confusion_matrix": matrix,
-        "top5": sum(sum(v > row[t] for v in row) < 5 for row, t in zip(outputs, targets)) / len(targets),
+        **{f"top{k}": sum(sum(v > row[t] for v in row) < k for row, t in zip(outputs, targets)) / len(targets) for k in (1, 2, 5, 12)},
         "precision": mean([ratio(right[c], says[c]) for c in present]),
         "recall": mean([ratio(right[c], is_[c]) for c in present]),
         "f1": mean([ratio(2 * right[c], says[c] + is_[c]) for c in present]),
@@ -92,7 +92,7 @@ loss: cross_entropy
 optimizer: {type: adagrad, lr: 0.05}
 train: {epochs: 3, metrics: [%s]}
 """
-    ALL = ["accuracy", "top5", "perplexity", "confusion_matrix", "precision", "recall", "f1", "mean_iou", "auc"]
+    ALL = ["accuracy", "top2", "top5", "top1", "top12", "perplexity", "confusion_matrix", "precision", "recall", "f1", "mean_iou", "auc"]
 
     def test_classes(self):
         targets = self.data(61, 4, lambda x, g: [max(0, min(6, round(3 + x[0] + x[1] + g.gauss(0, 0.7))))])
@@ -167,7 +167,12 @@ train: {epochs: 3, metrics: [%s]}
                 ("f2", "cross_entropy", "unknown metric 'f2'; did you mean 'f1'? (known: accuracy, top5,"),
                 ("r2", "cross_entropy", "the metric 'r2' does not fit the loss 'cross_entropy', which is one of classes"),
                 ("auc", "mse", "the metric 'auc' does not fit the loss 'mse', which is one of values"),
-                ("f1, f1", "cross_entropy", "the metric 'f1' is given twice")):
+                ("f1, f1", "cross_entropy", "the metric 'f1' is given twice"),
+                ("top3, f1, top3", "cross_entropy", "the metric 'top3' is given twice"),
+                ("top3", "mse", "the metric 'top3' does not fit the loss 'mse', which is one of values"),
+                ("top0", "cross_entropy", "unknown metric 'top0'"), ("top03", "cross_entropy", "unknown metric 'top03'"),
+                ("top", "cross_entropy", "unknown metric 'top'"), ("top12345678", "cross_entropy", "unknown metric 'top12345678'"),
+                (", ".join(f"top{k}" for k in range(1, 10)), "cross_entropy", "at most 8 metrics top<k>, got 9")):
             self.write("test.yaml", self.CLASSES.replace("cross_entropy", loss) % metrics)
             _, err = self.run_program("test.yaml", code=USAGE)
             self.assertIn(sentence, err)

@@ -70,11 +70,6 @@ static status accuracy(const struct evaluation *e, double *out) {
     return OK;
 }
 
-static status top5(const struct evaluation *e, double *out) {
-    *out = ratio(e->tally->top5, e->tally->counted);
-    return OK;
-}
-
 static status perplexity(const struct evaluation *e, double *out) {
     *out = exp(e->sums->loss / e->sums->count);
     return OK;
@@ -144,13 +139,13 @@ enum { FOR_CLASSES = 1 << TALLY_CLASSES, FOR_BINARY = 1 << TALLY_BINARY, FOR_REA
 
 static const struct metric {
     const char *name;
-    unsigned needs; /* of enum tally_need */
-    unsigned kinds; /* of outputs */
-    status (*value)(const struct evaluation *, double *out);
-    bool is_error; /* smaller is better */
+    unsigned needs;                                          /* of enum tally_need */
+    unsigned kinds;                                          /* of outputs */
+    status (*value)(const struct evaluation *, double *out); /* NULL: the matrix, or TALLY_TOP */
+    bool is_error;                                           /* smaller is better */
 } metrics[] = {
     {"accuracy", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, accuracy, false},
-    {"top5", TALLY_TOP5, FOR_CLASSES, top5, false},
+    {"top5", TALLY_TOP, FOR_CLASSES, NULL, false}, /* and every other top<k> */
     {"perplexity", 0, FOR_CLASSES, perplexity, true},
     {"confusion_matrix", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, NULL, false},
     {"precision", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, precision, false},
@@ -162,11 +157,24 @@ static const struct metric {
     {"rmse", TALLY_VALUES, FOR_BINARY | FOR_REALS, rmse, true},
     {"r2", TALLY_VALUES, FOR_BINARY | FOR_REALS, r2, false},
 };
+#define MAX_K_DIGITS 6 /* of top<k> */
 #define METRICS (sizeof metrics / sizeof *metrics)
 
+/* The k of "top<k>"; 0: another name. */
+static size_t k_of_top(const char *name) {
+    size_t k = 0;
+    if (strncmp(name, "top", 3) != 0 || name[3] == '0' || strlen(name) > 3 + MAX_K_DIGITS) return 0;
+    for (const char *c = name + 3; *c; c++) {
+        if (*c < '0' || *c > '9') return 0;
+        k = 10 * k + (size_t)(*c - '0');
+    }
+    return k;
+}
+
 static const struct metric *find(const char *name) {
+    size_t k = k_of_top(name);
     for (size_t i = 0; i < METRICS; i++)
-        if (strcmp(metrics[i].name, name) == 0) return &metrics[i];
+        if (strcmp(metrics[i].name, name) == 0 || (k && metrics[i].needs == TALLY_TOP)) return &metrics[i];
     return NULL;
 }
 
@@ -209,6 +217,7 @@ static status unknown(const char *name, const struct schema *schema) {
 status evaluation_check(const struct string_list *names, const struct loss_type *loss, const struct schema *schema) {
     static const char *const kinds[] = {"classes", "binary decisions", "values"};
     enum tally_kind kind = kind_of(loss);
+    size_t tops = 0;
     if (names->count > EVALUATION_MAX_METRICS)
         return status_new(STATUS_USAGE, "at most %d metrics, got %zu", EVALUATION_MAX_METRICS, names->count);
     for (size_t i = 0; i < names->count; i++) {
@@ -216,12 +225,14 @@ status evaluation_check(const struct string_list *names, const struct loss_type 
         if (!metric) return unknown(names->items[i], schema);
         if (!fits(metric, loss))
             return status_new(STATUS_USAGE, "the metric '%s' does not fit the loss '%s', which is one of %s",
-                              metric->name, loss->variant.name, loss->parts ? "several vectors" : kinds[kind]);
+                              names->items[i], loss->variant.name, loss->parts ? "several vectors" : kinds[kind]);
         for (size_t other = 0; other < i; other++)
-            if (strcmp(names->items[other], metric->name) == 0)
-                return status_new(STATUS_USAGE, "the metric '%s' is given twice", metric->name);
+            if (strcmp(names->items[other], names->items[i]) == 0)
+                return status_new(STATUS_USAGE, "the metric '%s' is given twice", names->items[i]);
+        tops += metric->needs == TALLY_TOP;
     }
-    return OK;
+    if (tops <= TALLY_MAX_TOPS) return OK;
+    return status_new(STATUS_USAGE, "at most %d metrics top<k>, got %zu", TALLY_MAX_TOPS, tops);
 }
 
 bool evaluation_fits(const char *name, const struct loss_type *loss) {
@@ -272,7 +283,7 @@ static unsigned needs_of(const struct evaluation_options *options) {
 
 static struct tally_options tally_of(const struct evaluation_options *options) {
     const struct loss_type *loss = options->loss;
-    return (struct tally_options){.needs = needs_of(options),
+    struct tally_options tally = {.needs = needs_of(options),
                                   .kind = kind_of(loss),
                                   .out_size = shape_elements(options->output),
                                   .positions = loss->wants_classes ? options->info->target_size : 1,
@@ -282,6 +293,11 @@ static struct tally_options tally_of(const struct evaluation_options *options) {
                                   .has_weights = options->info->has_weights,
                                   .target_scale = options->info->target_scale,
                                   .comm = options->comm};
+    for (size_t i = 0; i < options->metrics->count; i++) {
+        size_t k = k_of_top(options->metrics->items[i]);
+        if (k) tally.tops[tally.top_count++] = k;
+    }
+    return tally;
 }
 
 /* ---- several losses ---- */
@@ -464,17 +480,20 @@ status evaluation_add(struct evaluation *evaluation, const float *outputs, const
 
 static status add_metrics(const struct evaluation *e, struct evaluation_result *out) {
     const struct string_list *names = e->options.metrics;
+    size_t top = 0;
     for (size_t i = 0; i < names->count; i++) {
         const struct metric *metric = find(names->items[i]);
         if (is_given_by_loss(&e->options, metric)) continue;
-        if (!metric->value) {
+        size_t k = k_of_top(names->items[i]);
+        if (!metric->value && !k) {
             out->confusion = e->tally->confusion;
             out->classes = e->tally->classes;
             continue;
         }
         struct evaluation_metric *m = &out->metrics[out->metric_count++];
-        m->name = metric->name;
-        TRY(metric->value(e, &m->value));
+        m->name = names->items[i];
+        if (k) m->value = ratio(e->tally->top[top++], e->tally->counted);
+        if (!k) TRY(metric->value(e, &m->value));
     }
     return OK;
 }

@@ -69,7 +69,8 @@ void tally_destroy(struct tally *tally) {
 }
 
 void tally_start(struct tally *tally) {
-    tally->top5 = tally->counted = 0;
+    memset(tally->top, 0, sizeof tally->top);
+    tally->counted = 0;
     tally->collected = 0;
     if (tally->confusion) memset(tally->confusion, 0, tally->classes * tally->classes * sizeof *tally->confusion);
     if (tally->values) memset(tally->values, 0, tally->options.out_size * TALLY_VALUE_SUMS * sizeof *tally->values);
@@ -84,11 +85,11 @@ static size_t largest(const float *z, size_t count) {
     return best;
 }
 
-/* Fewer than five classes have a larger score, or an equal one and a smaller number. */
-static bool is_in_top5(const float *z, size_t classes, size_t target) {
+/* A target is among the k largest if fewer than k classes have a larger score, or an equal one and a smaller number. */
+static void add_tops(struct tally *t, const float *z, size_t target, double weight) {
     size_t before = 0;
-    for (size_t c = 0; c < classes; c++) before += z[c] > z[target] || (z[c] == z[target] && c < target);
-    return before < 5;
+    for (size_t c = 0; c < t->classes; c++) before += z[c] > z[target] || (z[c] == z[target] && c < target);
+    for (size_t i = 0; i < t->options.top_count; i++) t->top[i] += before < t->options.tops[i] ? weight : 0;
 }
 
 /* The score is the probability of each class; for two classes the difference of the logits, which has the same order.
@@ -127,7 +128,7 @@ static void add_classes(struct tally *t, const float *outputs, const int64_t *ta
         size_t target = (size_t)targets[i];
         t->counted += weight;
         if (t->confusion) t->confusion[target * t->classes + largest(z, t->classes)] += weight;
-        if (o->needs & TALLY_TOP5) t->top5 += is_in_top5(z, t->classes, target) ? weight : 0;
+        if (o->needs & TALLY_TOP) add_tops(t, z, target, weight);
         if (t->scores) add_scores(t, z, target, weight);
     }
 }
@@ -201,11 +202,9 @@ static void combine(double *a, const double *b) {
 
 status tally_reduce(struct tally *tally) {
     struct comm *comm = tally->options.comm;
-    double counts[] = {tally->top5, tally->counted};
     size_t size = tally->options.out_size * TALLY_VALUE_SUMS;
-    TRY(comm_all_reduce(comm, counts, 2, COMM_FLOAT64, COMM_SUM));
-    tally->top5 = counts[0];
-    tally->counted = counts[1];
+    TRY(comm_all_reduce(comm, tally->top, TALLY_MAX_TOPS, COMM_FLOAT64, COMM_SUM));
+    TRY(comm_all_reduce(comm, &tally->counted, 1, COMM_FLOAT64, COMM_SUM));
     if (tally->confusion)
         TRY(comm_all_reduce(comm, tally->confusion, tally->classes * tally->classes, COMM_FLOAT64, COMM_SUM));
     if (!tally->values) return OK;

@@ -1,4 +1,4 @@
-/* tally: the counts of an evaluation for its metrics: a confusion matrix, top-5 hits, errors of values, and scores for
+/* tally: the counts of an evaluation for its metrics: a confusion matrix, top-k hits, errors of values, and scores for
  * the area under the ROC curve. Only those that a metric needs are computed. */
 #ifndef TRAIN_TALLY_H
 #define TRAIN_TALLY_H
@@ -12,7 +12,7 @@
 #include "dist/comm/comm.h"
 
 /* The counts that a metric needs. */
-enum tally_need { TALLY_CONFUSION = 1, TALLY_TOP5 = 2, TALLY_SCORES = 4, TALLY_VALUES = 8 };
+enum tally_need { TALLY_CONFUSION = 1, TALLY_TOP = 2, TALLY_SCORES = 4, TALLY_VALUES = 8 };
 
 /* The meaning of an output. */
 enum tally_kind {
@@ -21,8 +21,12 @@ enum tally_kind {
     TALLY_REALS    /* each output is a value, targets float */
 };
 
+#define TALLY_MAX_TOPS 8
+
 struct tally_options {
     unsigned needs;
+    size_t tops[TALLY_MAX_TOPS]; /* (top_count) numbers k of TALLY_TOP */
+    size_t top_count;
     enum tally_kind kind;
     size_t out_size;  /* of a row */
     size_t positions; /* targets of a row: out_size / positions is the number of classes; TALLY_CLASSES only */
@@ -35,10 +39,11 @@ struct tally_options {
 
 struct tally {
     struct tally_options options;
-    size_t classes;    /* of the confusion matrix: 2 for TALLY_BINARY */
-    size_t columns;    /* of the scores */
-    double *confusion; /* (classes, classes) rows: targets; counts or sums of weights */
-    double top5, counted;
+    size_t classes;             /* of the confusion matrix: 2 for TALLY_BINARY */
+    size_t columns;             /* of the scores */
+    double *confusion;          /* (classes, classes) rows: targets; counts or sums of weights */
+    double top[TALLY_MAX_TOPS]; /* (options.top_count) targets among the k largest outputs */
+    double counted;
     float *scores;        /* (rows * positions, columns) */
     uint8_t *labels;      /* the same: whether the target is the class of the column */
     float *score_weights; /* (rows * positions) of the rows of [scores]; NULL: all 1 */
