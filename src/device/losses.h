@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/status.h"
+
 struct device;
 
 /* Result of a loss over a batch: sums, not means, so that they add up over batches and ranks. In device memory;
@@ -26,6 +28,7 @@ struct row_weights {
      * no loss, no derivative. NULL: all count. Only of losses whose type masks_positions. */
     const int32_t *lengths;
     size_t positions;
+    size_t target_size; /* values of a row of targets, for losses whose targets are of any number */
 };
 
 struct cross_entropy_options {
@@ -79,6 +82,13 @@ struct rowwise_options {
     size_t row_masks; /* rows here of a row there; with rows.values */
 };
 
+struct ctc_options {
+    int64_t blank, padding; /* the targets of a row end before the first [padding] */
+    bool zero_infinity;
+    size_t steps, classes; /* of an output */
+    struct row_weights rows;
+};
+
 struct loss_ops {
     bool masks_positions; /* row_weights.lengths is supported */
     /* logits (positions, classes), targets (positions). Adds the positions to *sums, count by the weights of the
@@ -98,6 +108,14 @@ struct loss_ops {
      * (count), unless NULL, = derivative * factor */
     void (*elementwise)(struct device *, const struct elementwise_options *, const float *outputs, const float *targets,
                         size_t count, float factor, double counted, float *doutputs, struct loss_sums *sums);
+    /* log_probabilities (rows, steps, classes), targets (rows, options->rows.target_size): adds the loss of each row,
+     * of its first rows.lengths steps, divided by its number of targets, and rows to the count; correct are rows whose
+     * largest outputs, without repetitions and blanks, are the targets. dx, unless NULL, = (exp(log_probabilities) -
+     * probability of each class given the targets) * factor / targets, PyTorch's gradient. NULL: not on this device. */
+    void (*ctc)(struct device *, const struct ctc_options *, const float *log_probabilities, const int64_t *targets,
+                size_t rows, float factor, float *dx, struct loss_sums *sums);
+    /* Allocates the workspace of ctc for [rows] rows. */
+    status (*ctc_prepare)(struct device *, size_t rows, size_t steps, size_t classes, size_t target_size);
     /* classes (rows, count) = x (rows, count), whose values are integers; a row of x is [stride] values long */
     void (*to_classes)(struct device *, const float *x, size_t stride, int64_t *classes, size_t rows, size_t count);
     /* Adds the weighted sum of the means of parts (count), as if it were the mean of [rows] rows; a part that counted

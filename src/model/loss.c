@@ -26,9 +26,15 @@ struct row_weights loss_weights(const struct model *model, const struct shape *o
     return weights;
 }
 
+status loss_prepare(const struct loss_type *loss, const void *config, struct device *device, const struct shape *output,
+                    size_t target_size, size_t rows) {
+    return loss->prepare ? loss->prepare(config, device, output, target_size, rows) : OK;
+}
+
 void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
               const void *targets, const float *weights, size_t rows, float scale, struct loss_sums *sums) {
     struct row_weights of_rows = loss_weights(model, &model->out, weights, false);
+    of_rows.target_size = model->target_size;
     half_set(model, half_loss(model));
     loss->run(config, model->device, &model->out, output, targets, &of_rows, rows, scale, model_output_gradient(model),
               sums);

@@ -21,6 +21,7 @@ struct loss_type {
     bool is_binary;      /* outputs are logits of yes or no, targets 0 to 1 */
     bool is_sign;        /* targets are 1 or -1 */
     bool has_no_target;  /* only in `losses` */
+    bool aligns_targets; /* the output has another number of positions than the targets */
     size_t parts;        /* equal vectors of an output, so that it has no elements that match targets; 0: one value for
                             each target */
     /* The function that the loss itself applies to the model's output: "softmax". NULL: none. */
@@ -30,6 +31,10 @@ struct loss_type {
     /* Checks that the model's output matches the targets: [target_size] values, or as many positions of [classes]
      * classes. */
     status (*check)(const void *config, const struct shape *output, size_t target_size, int64_t classes);
+    /* Allocates what run needs for [rows] rows; STATUS_USAGE for a device that cannot compute the loss. NULL: nothing.
+     */
+    status (*prepare)(const void *config, struct device *device, const struct shape *output, size_t target_size,
+                      size_t rows);
     /* [weights]: of the rows. sums += this batch; gradient (rows, output), unless NULL, = d(mean loss of this
      * batch)/d(output) * scale */
     void (*run)(const void *config, struct device *device, const struct shape *output_shape, const float *output,
@@ -62,6 +67,10 @@ status loss_check_output(const struct loss_type *loss, const void *config, const
  * [values] (rows; NULL: all 1), and the lengths of its rows. */
 struct row_weights loss_weights(const struct model *model, const struct shape *output, const float *values,
                                 bool is_counted);
+
+/* type->prepare, if there is one; before the first run with so many rows. */
+status loss_prepare(const struct loss_type *loss, const void *config, struct device *device, const struct shape *output,
+                    size_t target_size, size_t rows);
 
 /* Computes the loss of a batch from [output] of model_forward, with the mean of loss times weight (rows; NULL: all 1)
  * over the rows, and its gradient where model_backward reads it. */

@@ -83,6 +83,7 @@ struct model {
     struct variant_list init; /* of the config */
     struct shape in, out;
     size_t out_size;      /* elements of one output row */
+    size_t target_size;   /* values of a row of targets, for the loss; set by its user */
     size_t multiply_adds; /* of one row in forward; backward takes about twice as many */
     size_t lengths_count; /* of struct shape's lengths */
     int32_t *lengths;     /* (lengths_count, batch), on the device; NULL: none */

@@ -170,6 +170,17 @@ void objective_host_targets(const struct objective *o, size_t term, const void *
     }
 }
 
+static status prepare(const void *config, struct device *device, const struct shape *output, size_t target_size,
+                      size_t rows) {
+    const struct objective *o = config;
+    (void)output, (void)target_size;
+    for (size_t i = 0; i < o->count; i++) {
+        const struct objective_term *t = &o->terms[i];
+        TRY(loss_prepare(t->loss, t->config, device, &t->output.shape, t->target.size, rows));
+    }
+    return OK;
+}
+
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
                 const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
                 struct loss_sums *sums) {
@@ -181,6 +192,7 @@ static void run(const void *config, struct device *device, const struct shape *o
     for (size_t i = 0; i < o->count; i++) {
         const struct objective_term *t = &o->terms[i];
         struct row_weights own = loss_weights(o->model, &t->output.shape, weights->values, weights->is_counted);
+        own.target_size = t->target.size;
         t->loss->run(t->config, device, &t->output.shape, t->outputs, t->targets, &own, rows, scale * (float)t->weight,
                      gradient ? t->gradient : NULL, &o->sums[i]);
         if (gradient)
@@ -191,4 +203,4 @@ static void run(const void *config, struct device *device, const struct shape *o
 }
 
 const struct loss_type loss_objective = {
-    .variant = {"losses", NULL, "Several losses."}, .run = run, .is_objective = true};
+    .variant = {"losses", NULL, "Several losses."}, .prepare = prepare, .run = run, .is_objective = true};

@@ -13,9 +13,10 @@ static void run_pass(const struct trainer *t, size_t rows, bool is_training) {
     const void *config = t->loss_config;
     const float *output = model_forward(t->model, &pass, batch.inputs);
     if (!is_training) {
-        t->loss->run(config, t->device, &t->model->out, output, batch.targets,
-                     &(struct row_weights){.values = batch.weights, .is_counted = true}, rows, 1, NULL,
-                     &t->memory.results->sums);
+        t->loss->run(
+            config, t->device, &t->model->out, output, batch.targets,
+            &(struct row_weights){.values = batch.weights, .is_counted = true, .target_size = t->model->target_size},
+            rows, 1, NULL, &t->memory.results->sums);
         return;
     }
     loss_run(t->loss, config, t->model, output, batch.targets, batch.weights, rows, 1, &t->memory.results->sums);
@@ -53,7 +54,7 @@ status dry_run_forward(struct model *model, struct device *device, const struct 
     device_dry_run_begin(device);
     const float *output = model_forward(model, &pass, batch->inputs);
     struct loss_sums *sums = (struct loss_sums *)model->params.values; /* any address: nothing is written */
-    struct row_weights weights = {.values = batch->weights, .is_counted = true};
+    struct row_weights weights = {.values = batch->weights, .is_counted = true, .target_size = model->target_size};
     if (loss) loss->run(loss_config, device, &model->out, output, batch->targets, &weights, batch->rows, 1, NULL, sums);
     return device_dry_run_end(device);
 }

@@ -60,6 +60,7 @@ static status plan_layers(struct plan *p, size_t cached_positions) {
     TRY(config_plan_model(p->config, &p->info, cached_positions, true, &p->model));
     TRY(model_check_used(p->model));
     if (p->dataset && p->purpose != PLAN_CHECK) TRY(input_check(p->model, p->dataset, &p->config->dataset));
+    p->model->target_size = p->info.target_size;
     p->loss_config = p->config->loss.config;
     if (p->config->losses.count) TRY(plan_objective(p));
     return config_check_model(p->config, p->model);

@@ -46,8 +46,10 @@ static void run_case(const json_t *vector) {
             ((float *)t)[i] = (float)json_number_value(value);
     }
     ck_assert(!device_create("cpu", &device));
-    type->run(loss.config, device, &shape, x, t, &(struct row_weights){0}, count / shape_elements(&shape), 0.5f,
-              gradient, &sums);
+    size_t n = count / shape_elements(&shape);
+    struct row_weights weights = {.target_size = target_count / n};
+    ck_assert(!loss_prepare(type, loss.config, device, &shape, weights.target_size, n));
+    type->run(loss.config, device, &shape, x, t, &weights, n, 0.5f, gradient, &sums);
     double mean = json_number_value(json_object_get(vector, "loss"));
     ck_assert_msg(fabs(sums.loss / sums.count - mean) < 2e-7 * (1 + fabs(mean)), "%s: expected %.9g, got %.9g", config,
                   mean, sums.loss / sums.count);
@@ -57,8 +59,7 @@ static void run_case(const json_t *vector) {
                       "%s: gradient[%zu]: expected %.9g, got %.9g", config, i, g, (double)gradient[i]);
     }
     struct loss_sums again = {0};
-    type->run(loss.config, device, &shape, x, t, &(struct row_weights){0}, count / shape_elements(&shape), 1, NULL,
-              &again);
+    type->run(loss.config, device, &shape, x, t, &weights, n, 1, NULL, &again);
     ck_assert(again.loss == sums.loss && again.count == sums.count && again.correct == sums.correct);
     device_destroy(device);
     document_destroy(document);
@@ -125,6 +126,53 @@ START_TEST(many_classes) {
 }
 END_TEST
 
+/* Two equal labels need three steps. */
+START_TEST(ctc_of_too_many_labels) {
+    struct device *device;
+    struct variant loss;
+    struct loss_sums sums = {0};
+    struct document *document = bind("ctc", &loss);
+    const struct loss_type *type = loss_type_at((size_t)loss.index);
+    struct shape shape = {.dims = 2, .size = {2, 2}};
+    struct row_weights weights = {.target_size = 2};
+    float gradient[4], x[] = {-0.1f, -2.4f, -0.1f, -2.4f};
+    ck_assert(!device_create("cpu", &device));
+    ck_assert(!loss_prepare(type, loss.config, device, &shape, 2, 1));
+    type->run(loss.config, device, &shape, x, (int64_t[]){1, 1}, &weights, 1, 1, gradient, &sums);
+    ck_assert(isinf(sums.loss) && sums.loss > 0);
+    for (size_t i = 0; i < 4; i++) ck_assert(isnan(gradient[i]));
+    device_destroy(device);
+    document_destroy(document);
+}
+END_TEST
+
+/* PyTorch's input_lengths: a row of which the last steps are padding is like a shorter one. */
+START_TEST(ctc_of_lengths) {
+    struct device *device;
+    struct variant loss;
+    struct document *document = bind("ctc", &loss);
+    const struct loss_type *type = loss_type_at((size_t)loss.index);
+    struct shape whole = {.dims = 2, .size = {5, 3}}, first = {.dims = 2, .size = {3, 3}};
+    int32_t lengths[] = {3, 0};
+    struct row_weights weights = {.target_size = 2}, with_lengths = weights;
+    float x[30], gradient[30], expected[9];
+    struct loss_sums sums = {0}, sums_of_first = {0};
+    int64_t targets[] = {1, 2, -100, -100};
+    with_lengths.lengths = lengths;
+    with_lengths.positions = 5;
+    for (size_t i = 0; i < 30; i++) x[i] = -0.5f - 0.1f * (float)(i * 7 % 11);
+    ck_assert(!device_create("cpu", &device));
+    ck_assert(!loss_prepare(type, loss.config, device, &whole, 2, 2));
+    type->run(loss.config, device, &whole, x, targets, &with_lengths, 2, 2, gradient, &sums);
+    type->run(loss.config, device, &first, x, targets, &weights, 1, 1, expected, &sums_of_first);
+    ck_assert(isfinite(sums.loss) && sums.loss == sums_of_first.loss); /* no steps and no targets: probability 1 */
+    ck_assert_mem_eq(gradient, expected, sizeof expected);
+    for (size_t i = 9; i < 30; i++) ck_assert(gradient[i] == 0);
+    device_destroy(device);
+    document_destroy(document);
+}
+END_TEST
+
 static void rejected(const char *config, struct shape output, size_t target_size, int64_t classes,
                      const char *sentence) {
     struct variant loss;
@@ -154,6 +202,12 @@ START_TEST(shapes_are_checked) {
     rejected("nll", sequence, 5, 3,
              "the model's output is (4, 3), but a target row has 5 classes: nll needs an output (5, 3), or "
              "(3, height, width) with 5 pixels");
+    rejected("ctc", sequence, 9, 3, NULL);
+    rejected("{type: ctc, blank: 3}", sequence, 2, 3, "the blank is class 3, but the model has 3 classes (0 to 2)");
+    rejected(
+        "ctc", three, 2, 3,
+        "the model's output is 3, but the targets have 3 classes (0 to 2): ctc needs an output (steps, classes) of "
+        "log-probabilities");
     rejected("huber", three, 1, 0, "the model's output is 3, but a target row has 1 value");
     rejected("dice", sequence, 12, 0, NULL);
     rejected("gaussian_nll", sequence, 6, 0, NULL);
@@ -178,4 +232,5 @@ START_TEST(shapes_are_checked) {
 }
 END_TEST
 
-TESTS("loss", losses_are_pytorchs, sums_add_up, many_classes, shapes_are_checked)
+TESTS("loss", losses_are_pytorchs, sums_add_up, many_classes, ctc_of_too_many_labels, ctc_of_lengths,
+      shapes_are_checked)

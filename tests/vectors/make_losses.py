@@ -86,6 +86,22 @@ def triplet(module):
     return lambda inputs, targets: module(*inputs.chunk(3, 1))
 
 
+torch.manual_seed(8)
+steps, many = torch.log_softmax(2 * torch.randn(4, 6, OUT), 2), torch.log_softmax(torch.randn(3, 40, OUT), 2)
+labels = torch.tensor([[1, 2, 2], [3, -100, -100], [4, 1, -100], [-100, -100, -100]])
+long = torch.randint(1, OUT, (3, 15))
+long[1, 9:] = 0
+impossible = torch.tensor([[1, 1, 1, 1], [3, 2, -100, -100], [4, 4, 4, 4], [1, -100, -100, -100]])
+
+
+def ctc(padding=-100, **options):
+    """Log-probabilities (rows, classes, steps) and targets that end before the first padding."""
+    def loss(inputs, targets):
+        lengths = [(row.tolist() + [padding]).index(padding) for row in targets]
+        return nn.CTCLoss(**options)(inputs.permute(2, 0, 1), targets, (inputs.shape[2],) * len(inputs), tuple(lengths))
+    return loss
+
+
 cases = [
     case("cross_entropy", nn.CrossEntropyLoss(), logits, classes),
     case("{type: cross_entropy, label_smoothing: 0.1}", nn.CrossEntropyLoss(label_smoothing=0.1), logits, classes),
@@ -132,6 +148,10 @@ cases = [
     case("triplet_margin", triplet(nn.TripletMarginLoss()), pairs, torch.zeros(0)),
     case("{type: triplet_margin, margin: 0.1, eps: 0.01, swap: true}",
          triplet(nn.TripletMarginLoss(0.1, eps=0.01, swap=True)), pairs, torch.zeros(0)),
+    case("ctc", ctc(), steps, labels),
+    case("{type: ctc, padding: 0}", ctc(padding=0), many, long),
+    case("{type: ctc, blank: 4}", ctc(blank=4), steps, labels % 4 - 100 * (labels < 0)),
+    case("{type: ctc, zero_infinity: true}", ctc(zero_infinity=True), steps, impossible),
 ]
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "losses.json"), "w") as f:
     json.dump(cases, f, separators=(",", ":"))

@@ -271,4 +271,6 @@ const struct loss_ops cpu_losses = {.masks_positions = true,
                                     .rowwise = rowwise,
                                     .elementwise = elementwise,
                                     .to_classes = to_classes,
-                                    .combine = combine};
+                                    .combine = combine,
+                                    .ctc = cpu_ctc,
+                                    .ctc_prepare = cpu_ctc_prepare};

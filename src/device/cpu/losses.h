@@ -6,4 +6,8 @@
 
 extern const struct loss_ops cpu_losses;
 
+void cpu_ctc(struct device *device, const struct ctc_options *o, const float *x, const int64_t *targets, size_t rows,
+             float factor, float *dx, struct loss_sums *sums);
+status cpu_ctc_prepare(struct device *device, size_t rows, size_t steps, size_t classes, size_t target_size);
+
 #endif

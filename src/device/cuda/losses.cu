@@ -210,5 +210,7 @@ const struct loss_ops gpu_losses = {.cross_entropy = gpu_cross_entropy,
                                     .nll = nll,
                                     .rowwise = rowwise,
                                     .elementwise = elementwise,
+                                    .ctc = nullptr, /* on the CPU only */
+                                    .ctc_prepare = nullptr,
                                     .to_classes = to_classes,
                                     .combine = combine};

@@ -196,6 +196,7 @@ static enum tally_kind kind_of(const struct loss_type *loss) {
 }
 
 static bool fits(const struct metric *metric, const struct loss_type *loss) {
+    if (loss->aligns_targets) return metric->value == accuracy;
     return !loss->parts && metric->kinds & 1u << kind_of(loss);
 }
 
@@ -225,7 +226,10 @@ status evaluation_check(const struct string_list *names, const struct loss_type 
         if (!metric) return unknown(names->items[i], schema);
         if (!fits(metric, loss))
             return status_new(STATUS_USAGE, "the metric '%s' does not fit the loss '%s', which is one of %s",
-                              names->items[i], loss->variant.name, loss->parts ? "several vectors" : kinds[kind]);
+                              names->items[i], loss->variant.name,
+                              loss->parts            ? "several vectors"
+                              : loss->aligns_targets ? "aligned classes, with the accuracy of whole rows"
+                                                     : kinds[kind]);
         for (size_t other = 0; other < i; other++)
             if (strcmp(names->items[other], names->items[i]) == 0)
                 return status_new(STATUS_USAGE, "the metric '%s' is given twice", names->items[i]);
@@ -406,6 +410,9 @@ status evaluation_create(const struct evaluation_options *options, struct evalua
     e->out_size = shape_elements(options->output);
     struct tally_options tally = tally_of(options);
     status s = device_alloc(options->device, sizeof *e->sums, "the sums of a loss", (void **)&e->sums);
+    if (!s)
+        s = loss_prepare(options->loss, options->loss_config, options->device, options->output,
+                         options->info->target_size, options->batch);
     if (!s && tally.needs) s = tally_create(&tally, &e->tally);
     if (!s && e->tally && !device_is_host(options->device))
         s = buffer_new(options->batch * e->out_size * sizeof *e->outputs, "the outputs", (void **)&e->outputs);
@@ -442,6 +449,7 @@ void evaluation_add_loss(const struct evaluation *evaluation, const float *outpu
     const struct evaluation_options *o = &evaluation->options;
     const struct objective *objective = evaluation->objective;
     struct row_weights weights = loss_weights(o->model, o->output, batch->weights, true);
+    weights.target_size = o->info->target_size;
     struct batch own = *batch;
     if (objective) objective_split(objective, o->device, outputs, batch->targets, batch->rows);
     for (size_t i = 0; objective && i < objective->count; i++) {
