@@ -32,6 +32,7 @@ def train(words, added=(), **model):
     tokenizer.pre_tokenizer, tokenizer.decoder = words, decoders.ByteLevel()
     with open(os.path.join(HERE, "../../datasets/tinyshakespeare.txt"), encoding="utf-8") as file:
         lines = file.read()[:100000].split("\n") + TEXTS
+    lines += ["a   b\n\n\n    c 12345 ''s !?!?\r\n\t\t d  \n  "] * 300  # merges of spaces, digits and signs, so that wrong words have other tokens
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     tokenizer.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False,
                                                              special_tokens=["<|endoftext|>"]))
