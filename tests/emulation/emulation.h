@@ -94,8 +94,11 @@ void check_all_memory();
 /* Appends work to a stream; it runs later, with access to GPU memory. */
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 bool is_capturing(cudaStream_t stream); /* NULL: any stream */
-bool is_idle();                         /* all streams are empty */
-cudaError_t run_all();                  /* until all streams are empty */
+/* For calls that may wait for the GPU, such as allocations: an error, and an invalid capture, if the capture modes
+ * forbid them to this thread. */
+cudaError_t forbid_unsafe_call();
+bool is_idle();        /* all streams are empty */
+cudaError_t run_all(); /* until all streams are empty */
 /* Starts a thread that runs work that this process does not wait for, so that other processes can wait for it. */
 void start_background();
 

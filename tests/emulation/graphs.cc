@@ -61,7 +61,7 @@ void run_graph(const CUgraphExec_st &executable) {
 
 using namespace emulation;
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
     guard g(lock);
     if (sticky != cudaSuccess) return sticky;
     CUstream_st *s = known(stream);
@@ -69,6 +69,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
     graphs.push_back(std::make_unique<CUgraph_st>());
     s->graph = graphs.back().get();
     s->graph->lanes.emplace_back();
+    s->graph->mode = mode;
+    s->graph->by = std::this_thread::get_id();
     s->lane = 0;
     return cudaSuccess;
 }
@@ -78,6 +80,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     CUgraph_st *captured = known(stream)->graph;
     *graph = nullptr;
     if (!captured || known(stream)->lane != 0) return result(cudaErrorInvalidValue);
+    if (captured->mode != cudaStreamCaptureModeRelaxed && captured->by != std::this_thread::get_id())
+        return forbid_capture_by(captured, cudaErrorStreamCaptureWrongThread);
     for (CUstream_st *s : streams)
         if (s->graph == captured) s->graph = nullptr;
     captured->is_complete = true;
@@ -100,8 +104,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
 }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode *mode) {
-    thread_local cudaStreamCaptureMode now = cudaStreamCaptureModeGlobal;
-    std::swap(now, *mode);
+    std::swap(thread_capture_mode, *mode);
     return cudaSuccess;
 }
 

@@ -178,11 +178,24 @@ place place_of(const void *p, size_t bytes, const char *who) {
 
 using namespace emulation;
 
+/* Not during a capture. */
+static cudaError_t make_if_allowed(void **memory, size_t bytes, place where) {
+    if (sticky != cudaSuccess) return sticky;
+    cudaError_t error = forbid_unsafe_call();
+    return error == cudaSuccess ? make(memory, bytes, where) : error;
+}
+
+/* [is_host]: pinned memory. */
+static cudaError_t drop_if_allowed(void *memory, bool is_host) {
+    if (!memory) return cudaSuccess;
+    cudaError_t error = forbid_unsafe_call();
+    if (error == cudaSuccess) error = run_all(); /* it waits for the GPU */
+    return error == cudaSuccess ? drop(memory, is_host) : error;
+}
+
 cudaError_t emulated_malloc(void **memory, size_t bytes) {
     guard g(lock);
-    if (sticky != cudaSuccess) return sticky;
-    if (is_capturing(nullptr)) return result(cudaErrorStreamCaptureUnsupported);
-    return make(memory, bytes, DEVICE);
+    return make_if_allowed(memory, bytes, DEVICE);
 }
 
 cudaError_t emulated_malloc_async(void **memory, size_t bytes, cudaStream_t) {
@@ -192,20 +205,17 @@ cudaError_t emulated_malloc_async(void **memory, size_t bytes, cudaStream_t) {
 
 cudaError_t emulated_malloc_managed(void **memory, size_t bytes) {
     guard g(lock);
-    return sticky != cudaSuccess ? sticky : make(memory, bytes, MANAGED);
+    return make_if_allowed(memory, bytes, MANAGED);
 }
 
 cudaError_t emulated_malloc_host(void **memory, size_t bytes) {
     guard g(lock);
-    return sticky != cudaSuccess ? sticky : make(memory, bytes, PINNED);
+    return make_if_allowed(memory, bytes, PINNED);
 }
 
 cudaError_t cudaFree(void *memory) {
     guard g(lock);
-    if (!memory) return cudaSuccess;
-    if (is_capturing(nullptr)) return result(cudaErrorStreamCaptureUnsupported);
-    cudaError_t error = run_all(); /* it waits for the GPU */
-    return error == cudaSuccess ? drop(memory, false) : error;
+    return drop_if_allowed(memory, false);
 }
 
 cudaError_t cudaFreeAsync(void *memory, cudaStream_t stream) {
@@ -215,12 +225,13 @@ cudaError_t cudaFreeAsync(void *memory, cudaStream_t stream) {
 
 cudaError_t cudaFreeHost(void *memory) {
     guard g(lock);
-    cudaError_t error = run_all();
-    return error == cudaSuccess ? drop(memory, true) : error;
+    return drop_if_allowed(memory, true);
 }
 
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned) {
     guard g(lock);
+    cudaError_t error = forbid_unsafe_call();
+    if (error != cudaSuccess) return error;
     begin();
     if (place_of(memory, bytes, "cudaHostRegister") != PAGEABLE) return result(cudaErrorInvalidValue);
     allocations[(uintptr_t)memory] = {bytes, nullptr, 0, PINNED, 0};
@@ -231,8 +242,9 @@ cudaError_t cudaHostUnregister(void *memory) {
     guard g(lock);
     auto found = allocations.find((uintptr_t)memory);
     if (found == allocations.end() || found->second.pages) return result(cudaErrorInvalidValue);
-    cudaError_t error = run_all();
-    allocations.erase(found);
+    cudaError_t error = forbid_unsafe_call();
+    if (error == cudaSuccess) error = run_all();
+    if (error == cudaSuccess) allocations.erase(found);
     return error;
 }
 

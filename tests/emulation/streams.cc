@@ -12,6 +12,7 @@
 namespace emulation {
 
 std::recursive_mutex lock;
+thread_local cudaStreamCaptureMode thread_capture_mode = cudaStreamCaptureModeGlobal;
 std::vector<CUstream_st *> &streams = *new std::vector<CUstream_st *>;
 
 namespace {
@@ -136,10 +137,30 @@ bool is_capturing(cudaStream_t stream) {
 }
 
 cudaError_t forbid_capture() {
-    if (!is_capturing(nullptr)) return cudaSuccess;
+    cudaError_t error = cudaSuccess;
     for (CUstream_st *s : streams)
-        if (s->graph) s->graph->is_invalid = true;
-    return result(cudaErrorStreamCaptureUnsupported);
+        if (s->graph) error = forbid_capture_by(s->graph, cudaErrorStreamCaptureUnsupported);
+    return error;
+}
+
+cudaError_t forbid_capture_by(CUgraph_st *captured, cudaError_t error) {
+    captured->is_invalid = true;
+    return result(error);
+}
+
+/* As documented for cudaThreadExchangeStreamCaptureMode. */
+cudaError_t forbid_unsafe_call() {
+    cudaError_t error = cudaSuccess;
+    for (CUstream_st *s : streams) {
+        const CUgraph_st *g = s->graph;
+        if (!g || thread_capture_mode == cudaStreamCaptureModeRelaxed) continue;
+        bool is_own = g->by == std::this_thread::get_id();
+        bool is_forbidden =
+            is_own ? g->mode != cudaStreamCaptureModeRelaxed
+                   : thread_capture_mode == cudaStreamCaptureModeGlobal && g->mode == cudaStreamCaptureModeGlobal;
+        if (is_forbidden) error = forbid_capture_by(s->graph, cudaErrorStreamCaptureUnsupported);
+    }
+    return error;
 }
 
 /* Work of the default stream waits for all streams that are not nonblocking, and runs at once. */
@@ -212,7 +233,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     guard g(lock);
     if (!stream || stream == cudaStreamLegacy) return enqueue(nullptr, []() {});
     CUstream_st *s = known(stream);
-    if (s->graph) return forbid_capture();
+    if (s->graph) return forbid_capture_by(s->graph, cudaErrorStreamCaptureUnsupported);
     calls++;
     run_stream(s);
     if (is_idle()) idle_waits++;
@@ -229,7 +250,7 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
     guard g(lock);
     CUstream_st *s = known(stream);
-    if (s->graph) return forbid_capture();
+    if (s->graph) return forbid_capture_by(s->graph, cudaErrorStreamCaptureUnsupported);
     if (sticky != cudaSuccess || (s->queue.empty() && !s->is_busy)) return sticky;
     step(s);
     return cudaErrorNotReady;
@@ -283,7 +304,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     guard g(lock);
-    if (event->graph) return result(cudaErrorStreamCaptureUnsupported);
+    if (event->graph) return forbid_capture_by(event->graph, cudaErrorCapturedEvent);
     calls++;
     if (event->last) satisfy(event->last);
     if (is_idle()) idle_waits++;
@@ -292,7 +313,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     guard g(lock);
-    if (event->graph) return result(cudaErrorStreamCaptureUnsupported);
+    if (event->graph) return forbid_capture_by(event->graph, cudaErrorCapturedEvent);
     if (sticky != cudaSuccess || !event->last || event->last->is_done) return sticky;
     step(event->last->on);
     return cudaErrorNotReady;

@@ -27,6 +27,8 @@ struct operation {
  * capture; a launch has its own marks. */
 struct CUgraph_st {
     std::vector<std::vector<emulation::operation>> lanes;
+    cudaStreamCaptureMode mode;
+    std::thread::id by; /* the thread that began the capture */
     bool is_invalid;
     bool is_complete; /* the capture has ended */
 };
@@ -53,6 +55,7 @@ struct CUevent_st {
 namespace emulation {
 
 extern std::vector<CUstream_st *> &streams;
+extern thread_local cudaStreamCaptureMode thread_capture_mode; /* cudaThreadExchangeStreamCaptureMode */
 
 CUstream_st *known(cudaStream_t stream); /* aborts if there is no such stream */
 /* Runs the first operation of a stream that is not empty, or one that this operation waits for. False: none can run
@@ -60,7 +63,9 @@ CUstream_st *known(cudaStream_t stream); /* aborts if there is no such stream */
 bool step(CUstream_st *stream);
 void run_stream(CUstream_st *stream); /* until it is empty */
 void put(CUstream_st *stream, operation &&o);
-cudaError_t forbid_capture(); /* cudaSuccess where no stream is captured; else the capture becomes invalid */
+cudaError_t forbid_capture(); /* cudaSuccess where no stream is captured; else all captures become invalid */
+/* For a call on a stream or an event of [captured]: the same, of this capture only, with [error]. */
+cudaError_t forbid_capture_by(CUgraph_st *captured, cudaError_t error);
 std::vector<std::vector<operation>> with_new_marks(const std::vector<std::vector<operation>> &lanes,
                                                    CUstream_st *const *on);
 

@@ -3,6 +3,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "cuda_runtime.h"
 
 namespace {
@@ -205,6 +207,78 @@ void graphs_run_again() {
     }
 }
 
+/* What a thread may not do while it captures; each is an error and makes the capture invalid. */
+cudaError_t allocate(gpu *) {
+    void *memory = nullptr;
+    return cudaMalloc(&memory, 4);
+}
+cudaError_t allocate_pinned(gpu *) {
+    void *memory = nullptr;
+    return cudaHostAlloc(&memory, 4, cudaHostAllocDefault);
+}
+cudaError_t free_memory(gpu *g) { return cudaFree(g->memory); }
+cudaError_t register_memory(gpu *) {
+    static char page[4096];
+    cudaError_t error = cudaHostRegister(page, sizeof page, cudaHostRegisterDefault);
+    return error == cudaSuccess ? cudaHostUnregister(page) : error;
+}
+cudaError_t wait_for_stream(gpu *g) { return cudaStreamSynchronize(g->stream); }
+cudaError_t query_stream(gpu *g) { return cudaStreamQuery(g->stream); }
+cudaError_t query_event(gpu *g) {
+    cudaEvent_t event;
+    cudaEventCreate(&event);
+    cudaEventRecord(event, g->stream);
+    return cudaEventQuery(event);
+}
+
+cudaError_t in_capture(gpu *g, cudaStreamCaptureMode mode, cudaError_t (*call)(gpu *), bool is_elsewhere,
+                       cudaError_t *ended) {
+    cudaGraph_t graph;
+    cudaError_t error = cudaSuccess;
+    expect(cudaStreamBeginCapture(g->stream, mode) == cudaSuccess, "a capture begins");
+    if (is_elsewhere)
+        std::thread([&]() { error = call(g); }).join();
+    else
+        error = call(g);
+    *ended = cudaStreamEndCapture(g->stream, &graph);
+    return error;
+}
+
+void captures_forbid_calls() {
+    struct {
+        cudaError_t (*call)(gpu *);
+        cudaError_t error;
+        bool is_unsafe; /* forbidden because it may wait for other work: depends on the modes */
+    } calls[] = {{allocate, cudaErrorStreamCaptureUnsupported, true},
+                 {allocate_pinned, cudaErrorStreamCaptureUnsupported, true},
+                 {free_memory, cudaErrorStreamCaptureUnsupported, true},
+                 {register_memory, cudaErrorStreamCaptureUnsupported, true},
+                 {wait_for_stream, cudaErrorStreamCaptureUnsupported, false},
+                 {query_stream, cudaErrorStreamCaptureUnsupported, false},
+                 {query_event, cudaErrorCapturedEvent, false}};
+    for (const auto &c : calls)
+        for (int mode = cudaStreamCaptureModeGlobal; mode <= cudaStreamCaptureModeRelaxed; mode++)
+            for (bool is_elsewhere : {false, true}) {
+                gpu g;
+                cudaError_t ended;
+                cudaError_t error = in_capture(&g, (cudaStreamCaptureMode)mode, c.call, is_elsewhere, &ended);
+                bool is_allowed = c.is_unsafe && (mode == cudaStreamCaptureModeRelaxed ||
+                                                  (is_elsewhere && mode == cudaStreamCaptureModeThreadLocal));
+                expect(error == (is_allowed ? cudaSuccess : c.error), "a call during a capture");
+                expect(ended == (is_allowed ? cudaSuccess : cudaErrorStreamCaptureInvalidated), "the capture after it");
+            }
+}
+
+void captures_end_in_their_thread() {
+    gpu g;
+    cudaGraph_t graph;
+    cudaError_t error = cudaSuccess;
+    cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeThreadLocal);
+    std::thread([&]() { error = cudaStreamEndCapture(g.stream, &graph); }).join();
+    expect(error == cudaErrorStreamCaptureWrongThread, "a capture that another thread ends");
+    expect(cudaStreamEndCapture(g.stream, &graph) == cudaErrorStreamCaptureInvalidated, "it is invalid then");
+}
+
 void memory_is_counted() {
     size_t before = 0, after = 0, all = 0;
     void *memory = nullptr;
@@ -330,6 +404,8 @@ const struct {
     {"is late", is_late, false},
     {"events order streams", events_order_streams, false},
     {"graphs run again", graphs_run_again, false},
+    {"captures forbid calls", captures_forbid_calls, false},
+    {"captures end in their thread", captures_end_in_their_thread, false},
     {"memory is counted", memory_is_counted, false},
     {"copies to shared memory", copies_late, false},
     {"a copy that is not committed", copy_without_commit, true},
