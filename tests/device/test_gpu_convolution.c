@@ -21,6 +21,9 @@ static const struct convolution shapes[] = {
      .has_relu = true},
     {.in = {9, 7, 6}, .out = {5, 5, 4}, .window = {{3, 3}, {1, 2}, {0, 3}, {2, 2}}, .groups = 2},
     {.in = {4, 4, 24}, .out = {2, 2, 40}, .window = {{1, 1}, {2, 2}, {0, 0}, {1, 1}}, .groups = 1},
+    /* weights that several blocks reorder, and whose channels do not fit into shared memory */
+    {.in = {3, 3, 130}, .out = {2, 2, 8}, .window = {{2, 2}, {1, 1}, {0, 0}, {1, 1}}, .groups = 1},
+    {.in = {1, 12290, 1}, .out = {1, 2, 8}, .window = {{1, 12289}, {1, 1}, {0, 0}, {1, 1}}, .groups = 1},
     {.in = {1, 33, 5}, .out = {1, 17, 10}, .window = {{1, 5}, {1, 2}, {0, 2}, {1, 1}}, .groups = 5, .has_bias = true},
 };
 #define SHAPES (int)(sizeof shapes / sizeof *shapes)

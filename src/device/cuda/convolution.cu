@@ -191,19 +191,96 @@ struct epilogue {
     }
 };
 
-/* Element [i] of weights with their channels innermost, where it is in PyTorch's order. */
+/* Weights (out, in, positions) in PyTorch's order, and (out, positions, in) with their channels innermost. A block
+ * reorders some input channels of an output channel through shared memory, so that it accesses rows on both sides. */
 struct weight_order {
-    size_t in, positions; /* of the kernel */
+    size_t out, in, positions; /* positions: of the kernel */
+    unsigned channels;         /* of a block */
+    unsigned stride;           /* of a channel in shared memory, odd: its banks differ from those of the next one */
+
+    /* Element [i] of weights with their channels innermost, where it is in PyTorch's order. */
     __device__ size_t operator()(size_t i) const {
         size_t channel = i % in, rest = i / in;
         return (rest / positions * in + channel) * positions + rest % positions;
     }
 };
 
+/* The part of a block: [count] channels of an output channel, in PyTorch's order from [at] on, and with [at_inner]. */
+struct weight_part {
+    unsigned count;
+    size_t at, at_inner;
+    __device__ weight_part(const struct weight_order &o) {
+        size_t parts = (o.in + o.channels - 1) / o.channels, row = blockIdx.x / parts;
+        size_t first = blockIdx.x % parts * o.channels;
+        count = (unsigned)(o.in - first < o.channels ? o.in - first : o.channels);
+        at = (row * o.in + first) * o.positions;
+        at_inner = row * o.positions * o.in + first;
+    }
+};
+
+__global__ void round_part(struct weight_order o, const float *w, uint16_t *to, bool is_bfloat16) {
+    float *tile = gpu_shared<float>(); /* (channels, stride) */
+    struct weight_part part(o);
+    unsigned positions = (unsigned)o.positions;
+    for (unsigned i = threadIdx.x; i < part.count * positions; i += GPU_THREADS)
+        tile[i / positions * o.stride + i % positions] = w[part.at + i];
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < part.count * positions; i += GPU_THREADS)
+        to[part.at_inner + i / part.count * o.in + i % part.count] =
+            gpu_to_half(is_bfloat16, tile[i % part.count * o.stride + i / part.count]);
+}
+
+__global__ void add_part(struct weight_order o, const uint16_t *from, bool is_bfloat16, float *dw) {
+    float *tile = gpu_shared<float>();
+    struct weight_part part(o);
+    unsigned positions = (unsigned)o.positions;
+    for (unsigned i = threadIdx.x; i < part.count * positions; i += GPU_THREADS)
+        tile[i % part.count * o.stride + i / part.count] =
+            gpu_from_half(is_bfloat16, from[part.at_inner + i / part.count * o.in + i % part.count]);
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < part.count * positions; i += GPU_THREADS)
+        dw[part.at + i] += tile[i / positions * o.stride + i % positions];
+}
+
 } // namespace
 
+#define PART_CHANNELS 64 /* 128 bytes of 16-bit numbers */
+
+/* channels 0: both orders are the same, or a channel does not fit into shared memory; then elements are accessed one by
+ * one. */
 static struct weight_order order_of(const struct convolution *c) {
-    return {c->in.channels / c->groups, c->window.kernel[0] * c->window.kernel[1]};
+    size_t positions = c->window.kernel[0] * c->window.kernel[1], stride = positions | 1;
+    size_t channels = GPU_SHARED / sizeof(float) / stride;
+    if (channels > PART_CHANNELS) channels = PART_CHANNELS;
+    if (positions == 1) channels = 0;
+    return {c->out.channels, c->in.channels / c->groups, positions, (unsigned)channels, (unsigned)stride};
+}
+
+template <typename... Parameters, typename... Arguments>
+static void start_parts(operator_call *c, const struct weight_order &o, void (*kernel)(Parameters...),
+                        Arguments... arguments) {
+    size_t blocks = o.out * ((o.in + o.channels - 1) / o.channels);
+    c->launch(kernel, (unsigned)blocks, GPU_THREADS, o.channels * o.stride * sizeof(float), o, arguments...);
+}
+
+/* to = w, rounded, with its channels innermost */
+static void round_weights(operator_call *c, const struct convolution *of, const float *w, uint16_t *to) {
+    struct weight_order order = order_of(of);
+    bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16;
+    if (order.channels > 0)
+        start_parts(c, order, round_part, w, to, is_bfloat16);
+    else
+        c->each(weights(of), [=] __device__(size_t i) { to[i] = gpu_to_half(is_bfloat16, w[order(i)]); });
+}
+
+/* dw += from, which has its channels innermost */
+static void add_weights(operator_call *c, const struct convolution *of, const uint16_t *from, float *dw) {
+    struct weight_order order = order_of(of);
+    bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16;
+    if (order.channels > 0)
+        start_parts(c, order, add_part, from, is_bfloat16, dw);
+    else
+        c->each(weights(of), [=] __device__(size_t i) { dw[order(i)] += gpu_from_half(is_bfloat16, from[i]); });
 }
 
 /* to (count) = from, converted between their formats */
@@ -249,9 +326,7 @@ static const uint16_t *half_weights(operator_call *c, struct device_convolution 
         parameters->source && w >= parameters->source && w + count <= parameters->source + parameters->rows;
     uint16_t *to = gpu_reserve(c, &d->weights, count * sizeof *to);
     if (is_parameter && d->weights.source == w && d->weights.made_by == parameters->made_by) return to;
-    struct weight_order order = order_of(&d->c);
-    bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16;
-    c->each(count, [=] __device__(size_t i) { to[i] = gpu_to_half(is_bfloat16, w[order(i)]); });
+    round_weights(c, &d->c, w, to);
     d->weights.source = is_parameter ? w : nullptr;
     d->weights.made_by = parameters->made_by;
     return to;
@@ -309,9 +384,7 @@ static void backward_weight(operator_call *c, struct device_convolution *d, stru
     }
     uint16_t *result = c->scratch<uint16_t>(count);
     run(c, d, p, PLAN_BACKWARD_WEIGHT, {x, result, nullptr, dy, nullptr});
-    struct weight_order order = order_of(&d->c);
-    bool is_bfloat16 = p->precision == PRECISION_BFLOAT16;
-    c->each(count, [=] __device__(size_t i) { dw[order(i)] += gpu_from_half(is_bfloat16, result[i]); });
+    add_weights(c, &d->c, result, dw);
 }
 
 static void backward_input(operator_call *c, struct device_convolution *d, struct row_plans *p, struct gpu_result dx,
