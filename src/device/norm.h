@@ -23,6 +23,12 @@ struct norm_ops {
                              float *statistics, size_t rows, size_t size);
     void (*rms_norm_backward)(struct device *, const float *x, const float *weight, const float *statistics,
                               const float *dy, float *dx, bool adds, float *dweight, size_t rows, size_t size);
+    /* x = a + b, then the same as forward of x; a, b, y and statistics do not share memory. NULL: the device adds and
+     * normalises in two operators. With 16-bit operands (struct half_operands) a is [x] and b [other]. */
+    void (*add_layer_norm_forward)(struct device *, const float *a, const float *b, float *x, const float *weight,
+                                   const float *bias, float eps, float *y, float *statistics, size_t rows, size_t size);
+    void (*add_rms_norm_forward)(struct device *, const float *a, const float *b, float *x, const float *weight,
+                                 float eps, float *y, float *statistics, size_t rows, size_t size);
 };
 
 #endif

@@ -140,6 +140,15 @@ static void plan_gelus(struct model *m) {
     }
 }
 
+/* Marks sums that a device may compute together with the next step. */
+static void plan_sums(struct model *m) {
+    for (size_t i = 0; i + 1 < m->step_count; i++) {
+        struct step *s = &m->steps[i];
+        s->precedes_norm =
+            !s->layer && !s->has_relu && s[1].layer && s[1].layer->type->forward_of_sum && s[1].in[0] == s->out;
+    }
+}
+
 static void extend_lifetime(struct tensor *tensor, size_t time) {
     if (tensor->piece.last < time) tensor->piece.last = time;
 }
@@ -172,7 +181,8 @@ static void plan_values(struct model *m) {
         struct tensor *out = &m->tensors[s->out];
         bool has_backward = s->dy != SIZE_MAX;
         out->piece = (struct piece){.size = out->size, .first = i, .last = i};
-        for (size_t input = 0; input < s->in_count; input++) extend_lifetime(owner(m, s->in[input]), i);
+        size_t last = s->precedes_norm ? i + 1 : i; /* of the inputs */
+        for (size_t input = 0; input < s->in_count; input++) extend_lifetime(owner(m, s->in[input]), last);
         if (has_backward && s->raw != SIZE_MAX) extend_lifetime(out, end - i);
         if (!s->layer) continue;
         bool reads_x = has_backward && !(s->layer->type->ignores & IGNORES_X);
@@ -202,6 +212,7 @@ void build_place(struct model *m) {
 void build_memory(struct model *model) {
     plan_gradients(model);
     plan_gelus(model);
+    plan_sums(model);
     plan_values(model);
     build_place(model);
 }

@@ -175,6 +175,10 @@ struct layer_type {
     void (*init_buffers)(const struct layer *layer, const struct params *buffers);
     /* y (rows, out) from x (rows, in); may store values for backward in layer->saved */
     void (*forward)(const struct layer *layer, const struct pass *pass, const float *x, float *y);
+    /* x = a + b, then y = forward of x, in one operator; false: the device has none, and nothing is done. NULL: the
+     * same on every device. */
+    bool (*forward_of_sum)(const struct layer *layer, const struct pass *pass, const float *a, const float *b, float *x,
+                           float *y);
     /* Parameter gradients += ; dx (rows, in), unless NULL (no step before needs it), = or += dL/dx */
     void (*backward)(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                      const float *dy, float *dx);

@@ -266,6 +266,20 @@ static void run_step(const struct model *model, const struct step *s, const stru
     half_set(model, (struct half_operands){0});
 }
 
+/* A sum and the norm after it in one operator; false: the device has none. */
+static bool run_sum_and_norm(const struct model *model, const struct step *s, const struct pass *pass,
+                             const float *inputs) {
+    struct half_operands operands = half_forward(model, s);
+    if (!s->precedes_norm) return false;
+    operands.y = half_forward(model, &s[1]).y;
+    half_set(model, operands);
+    bool has_run = s[1].layer->type->forward_of_sum(s[1].layer, pass, value_of(model, s->in[0], inputs),
+                                                    value_of(model, s->in[1], inputs), model->tensors[s->out].value,
+                                                    model->tensors[s[1].out].value);
+    half_set(model, (struct half_operands){0});
+    return has_run;
+}
+
 /* Starts a pass; parameters must not change until it ends. */
 static struct pass begin(struct model *model, const struct pass *pass) {
     const struct device_ops *ops = device_ops(pass->device);
@@ -276,7 +290,11 @@ static struct pass begin(struct model *model, const struct pass *pass) {
 
 const float *model_forward(struct model *model, const struct pass *pass, const float *inputs) {
     struct pass own = begin(model, pass);
-    for (size_t i = 0; i < model->step_count; i++) run_step(model, &model->steps[i], &own, inputs);
+    for (size_t i = 0; i < model->step_count; i++)
+        if (run_sum_and_norm(model, &model->steps[i], &own, inputs))
+            i++;
+        else
+            run_step(model, &model->steps[i], &own, inputs);
     return value_of(model, model->output, inputs);
 }
 

@@ -52,6 +52,7 @@ enum step_part { PART_NONE, PART_BEFORE_GELU, PART_GELU, PART_AFTER_GELU };
 struct step {
     struct layer *layer; /* NULL: out = in[0] + in[1] */
     bool has_relu;       /* of a sum: out = max(in[0] + in[1], 0) */
+    bool precedes_norm;  /* a sum that the next step normalises; a device may run both as one operator */
     size_t raw; /* gradient slot after a relu fused into the step (RELU_AFTER): dy is computed from it; SIZE_MAX: dy is
                    the gradient */
     size_t *in, in_count, out; /* tensors; several inputs for a sum and for layers that join */

@@ -116,6 +116,34 @@ static void norms(struct device *d, struct results *r) {
     }
 }
 
+/* x = a + b and a norm of x: in one operator where the device has it. */
+static void norms_of_sums(struct device *d, struct results *r) {
+    const struct norm_ops *ops = device_ops(d)->norm_layers;
+    bool is_fused = ops->add_layer_norm_forward && ops->add_rms_norm_forward;
+    ck_assert(is_fused || device_is_host(d));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t rows = i % 2 ? 9 : 70, size = sizes[i], all = rows * size;
+        float *a = random_values(all, 1), *b = random_values(all, 2), *w = random_values(size, 3);
+        float *bias = i % 3 ? random_values(size, 4) : NULL;
+        for (int is_rms = 0; is_rms < 2; is_rms++) {
+            float *x = next(r, all), *y = next(r, all), *statistics = next(r, (2 - (size_t)is_rms) * rows);
+            if (is_fused && is_rms) {
+                ops->add_rms_norm_forward(d, a, b, x, w, 1e-5f, y, statistics, rows, size);
+            } else if (is_fused) {
+                ops->add_layer_norm_forward(d, a, b, x, w, bias, 1e-5f, y, statistics, rows, size);
+            } else {
+                device_ops(d)->add(d, a, b, x, all);
+                if (is_rms)
+                    ops->rms_norm_forward(d, x, w, 1e-5f, y, statistics, rows, size);
+                else
+                    ops->layer_norm_forward(d, x, w, bias, 1e-5f, y, statistics, rows, size);
+            }
+        }
+        guarded_free(a), guarded_free(b), guarded_free(w);
+        if (bias) guarded_free(bias);
+    }
+}
+
 /* So many rows that a warp or a block processes several; dx is added to, set, or not computed. */
 static void norms_of_many_rows(struct device *d, struct results *r) {
     const struct norm_ops *ops = device_ops(d)->norm_layers;
@@ -274,6 +302,7 @@ static const struct operator_case sequence_cases[] = {
     {"attention in bfloat16", bfloat16, 3e-2},
     {"attention in float16", float16, 4e-3},
     {"norms", norms, 2e-5},
+    {"norms of sums", norms_of_sums, 2e-5},
     {"norms of many rows", norms_of_many_rows, 2e-5},
     {"softmax", softmaxes, 1e-5},
     {"sums and additions of rows", sums_of_rows, 1e-5},

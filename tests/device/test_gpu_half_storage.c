@@ -69,6 +69,12 @@ static void gelu_input(struct device *d, float *const p[]) {
 static void layer_norm_forward(struct device *d, float *const p[]) {
     device_ops(d)->norm_layers->layer_norm_forward(d, p[0], p[1], p[2], 1e-5f, p[3], p[4], ROWS, OUT);
 }
+static void add_layer_norm(struct device *d, float *const p[]) {
+    device_ops(d)->norm_layers->add_layer_norm_forward(d, p[0], p[1], p[2], p[3], p[4], 1e-5f, p[5], p[6], ROWS, OUT);
+}
+static void add_rms_norm(struct device *d, float *const p[]) {
+    device_ops(d)->norm_layers->add_rms_norm_forward(d, p[0], p[1], p[2], p[3], 1e-5f, p[4], p[5], ROWS, OUT);
+}
 static void layer_norm_backward(struct device *d, float *const p[]) {
     device_ops(d)->norm_layers->layer_norm_backward(d, p[0], p[1], p[2], p[3], p[4], true, p[5], p[6], ROWS, OUT);
 }
@@ -262,6 +268,14 @@ static const struct work works[] = {
     {"layer_norm_forward",
      {READS(ROWS * OUT, 0), READS(OUT, 0), READS(OUT, 0), WRITES(ROWS *OUT, Y), WRITES(2 * ROWS, 0)},
      layer_norm_forward},
+    {"add_layer_norm_forward",
+     {READS(ROWS * OUT, X), READS(ROWS *OUT, OTHER), WRITES(ROWS *OUT, 0), READS(OUT, 0), READS(OUT, 0),
+      WRITES(ROWS *OUT, Y), WRITES(2 * ROWS, 0)},
+     add_layer_norm},
+    {"add_rms_norm_forward",
+     {READS(ROWS * OUT, X), READS(ROWS *OUT, OTHER), WRITES(ROWS *OUT, 0), READS(OUT, 0), WRITES(ROWS *OUT, Y),
+      WRITES(ROWS, 0)},
+     add_rms_norm},
     {"layer_norm_backward",
      {READS(ROWS * OUT, 0), READS(OUT, 0), READS(2 * ROWS, 0), READS(ROWS *OUT, DY), ADDS(ROWS *OUT), ADDS(OUT),
       ADDS(OUT)},

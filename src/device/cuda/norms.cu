@@ -1,6 +1,6 @@
-/* Layer norm and RMS norm by rows. Backward computes dx and the gradients of the parameters in one pass over x and dy
- * if rows are aligned and not too long; else the parameter gradients need a second pass, by columns (columns.cuh).
- * Formulas are those of cpu/sets/norm.c; sums over a row are in float32. */
+/* Layer norm and RMS norm by rows, also of a sum that the same kernel computes. Backward computes dx and the gradients
+ * of the parameters in one pass over x and dy if rows are aligned and not too long; else the parameter gradients need a
+ * second pass, by columns (columns.cuh). Formulas are those of cpu/sets/norm.c; sums over a row are in float32. */
 #include <cmath>
 
 #include "device/cuda/columns.cuh"
@@ -22,8 +22,27 @@ __device__ static float4 load_parameter(const float *row, size_t j, size_t size,
     return row ? row_load(row, j, size, is_aligned, 0) : float4{missing, missing, missing, missing};
 }
 
-struct layer_norm_rows {
-    const float *x, *weight, *bias;
+/* Input of a norm: x, or x = a + b. Only the thread that writes numbers of x reads them again. */
+template <bool ADDS> struct norm_input {
+    const float *x;
+    struct gpu_numbers a, b; /* ADDS */
+    float *sum;              /* ADDS: x */
+
+    __device__ float4 first(size_t start, size_t j, size_t size, bool is_aligned) const {
+        if constexpr (!ADDS) return row_load(x + start, j, size, is_aligned, 0);
+        float4 v =
+            sum_of(row_load(a.from(start), j, size, is_aligned, 0), row_load(b.from(start), j, size, is_aligned, 0));
+        row_store(sum + start, j, size, is_aligned, v);
+        return v;
+    }
+    bool is_aligned(size_t size) const {
+        return rows_are_aligned(x, size) && (!ADDS || (rows_are_aligned(a, size) && rows_are_aligned(b, size)));
+    }
+};
+
+template <bool ADDS> struct layer_norm_rows {
+    struct norm_input<ADDS> input;
+    const float *weight, *bias;
     float eps;
     struct gpu_result y;
     float *statistics;
@@ -31,9 +50,9 @@ struct layer_norm_rows {
     bool is_aligned;
 
     template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
-        const float *from = x + i * size;
+        const float *from = input.x + i * size;
         float sum = 0, squares = 0;
-        for (size_t j = first; j < size; j += 4 * THREADS) sum += total_of(row_load(from, j, size, is_aligned, 0));
+        for (size_t j = first; j < size; j += 4 * THREADS) sum += total_of(input.first(i * size, j, size, is_aligned));
         float mean = row_sum<THREADS>(sum) / (float)size;
         for (size_t j = first; j < size; j += 4 * THREADS) {
             float4 d = minus(row_load(from, j, size, is_aligned, mean), mean);
@@ -50,22 +69,42 @@ struct layer_norm_rows {
     }
 };
 
+static struct norm_input<false> input_of(operator_call *c, const float *x, size_t count) {
+    c->reject_half(c->half().x);
+    return {c->in(x, count), {}, {}, nullptr};
+}
+
+static struct norm_input<true>
+input_of(operator_call *c, const float *a, const float *b, float *x, size_t count) {
+    struct gpu_numbers left = c->in(a, count, c->half().x), right = c->in(b, count, c->half().other);
+    float *sum = c->out(x, count);
+    return {sum, left, right, sum};
+}
+
+template <bool ADDS>
+static void layer_norm(operator_call *c, struct norm_input<ADDS> input, const float *weight, const float *bias,
+                       float eps, float *y, float *statistics, size_t rows, size_t size) {
+    struct layer_norm_rows<ADDS> f = {
+        input, c->in(weight, size), c->in(bias, size), eps, c->out(y, rows *size, c->half().y),
+            c->out(statistics, 2 * rows), size, false
+    };
+    f.is_aligned =
+        input.is_aligned(size) && f.y.has_fours() && rows_are_aligned(f.weight, size) && rows_are_aligned(f.bias, size);
+    if (f.y.to) f.y.half_output = gpu_half_output_rows(c, y, f.y.to, rows, size);
+    rows_start(c, rows, size, f);
+}
+
 static void layer_norm_forward(struct device *device, const float *x, const float *weight, const float *bias, float eps,
                                float *y, float *statistics, size_t rows, size_t size) {
     operator_call c(device, "layer_norm_forward");
-    c.reject_half(c.half().x);
-    struct layer_norm_rows f = {c.in(x, rows * size),
-                                c.in(weight, size),
-                                c.in(bias, size),
-                                eps,
-                                c.out(y, rows * size, c.half().y),
-                                c.out(statistics, 2 * rows),
-                                size,
-                                false};
-    f.is_aligned = rows_are_aligned(f.x, size) && f.y.has_fours() && rows_are_aligned(f.weight, size) &&
-                   rows_are_aligned(f.bias, size);
-    if (f.y.to) f.y.half_output = gpu_half_output_rows(&c, y, f.y.to, rows, size);
-    rows_start(&c, rows, size, f);
+    layer_norm(&c, input_of(&c, x, rows * size), weight, bias, eps, y, statistics, rows, size);
+}
+
+static void add_layer_norm_forward(struct device *device, const float *a, const float *b, float *x, const float *weight,
+                                   const float *bias, float eps, float *y, float *statistics, size_t rows,
+                                   size_t size) {
+    operator_call c(device, "add_layer_norm_forward");
+    layer_norm(&c, input_of(&c, a, b, x, rows * size), weight, bias, eps, y, statistics, rows, size);
 }
 
 /* dx = scale (g - mean(g) - xhat mean(g xhat)) with g = dy weight, xhat = (x - mean) scale; RMS norm has no mean and
@@ -245,8 +284,9 @@ static void layer_norm_backward(struct device *device, const float *x, const flo
     if (to) start_input(&c, f, rows);
 }
 
-struct rms_norm_rows {
-    const float *x, *weight;
+template <bool ADDS> struct rms_norm_rows {
+    struct norm_input<ADDS> input;
+    const float *weight;
     float eps;
     struct gpu_result y;
     float *statistics;
@@ -254,10 +294,10 @@ struct rms_norm_rows {
     bool is_aligned;
 
     template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
-        const float *from = x + i * size;
+        const float *from = input.x + i * size;
         float squares = 0;
         for (size_t j = first; j < size; j += 4 * THREADS) {
-            float4 v = row_load(from, j, size, is_aligned, 0);
+            float4 v = input.first(i * size, j, size, is_aligned);
             squares += total_of(product(v, v));
         }
         float scale = 1 / sqrtf(row_sum<THREADS>(squares) / (float)size + eps);
@@ -270,20 +310,27 @@ struct rms_norm_rows {
     }
 };
 
+template <bool ADDS>
+static void rms_norm(operator_call *c, struct norm_input<ADDS> input, const float *weight, float eps, float *y,
+                     float *statistics, size_t rows, size_t size) {
+    struct rms_norm_rows<ADDS> f = {
+        input, c->in(weight, size), eps, c->out(y, rows *size, c->half().y), c->out(statistics, rows), size, false
+    };
+    f.is_aligned = input.is_aligned(size) && rows_are_aligned(f.weight, size) && f.y.has_fours();
+    if (f.y.to) f.y.half_output = gpu_half_output_rows(c, y, f.y.to, rows, size);
+    rows_start(c, rows, size, f);
+}
+
 static void rms_norm_forward(struct device *device, const float *x, const float *weight, float eps, float *y,
                              float *statistics, size_t rows, size_t size) {
     operator_call c(device, "rms_norm_forward");
-    c.reject_half(c.half().x);
-    struct rms_norm_rows f = {c.in(x, rows * size),
-                              c.in(weight, size),
-                              eps,
-                              c.out(y, rows * size, c.half().y),
-                              c.out(statistics, rows),
-                              size,
-                              false};
-    f.is_aligned = rows_are_aligned(f.x, size) && rows_are_aligned(f.weight, size) && f.y.has_fours();
-    if (f.y.to) f.y.half_output = gpu_half_output_rows(&c, y, f.y.to, rows, size);
-    rows_start(&c, rows, size, f);
+    rms_norm(&c, input_of(&c, x, rows * size), weight, eps, y, statistics, rows, size);
+}
+
+static void add_rms_norm_forward(struct device *device, const float *a, const float *b, float *x, const float *weight,
+                                 float eps, float *y, float *statistics, size_t rows, size_t size) {
+    operator_call c(device, "add_rms_norm_forward");
+    rms_norm(&c, input_of(&c, a, b, x, rows * size), weight, eps, y, statistics, rows, size);
 }
 
 static void rms_norm_backward(struct device *device, const float *x, const float *weight, const float *statistics,
@@ -309,4 +356,6 @@ static void rms_norm_backward(struct device *device, const float *x, const float
 const struct norm_ops gpu_norms = {.layer_norm_forward = layer_norm_forward,
                                    .layer_norm_backward = layer_norm_backward,
                                    .rms_norm_forward = rms_norm_forward,
-                                   .rms_norm_backward = rms_norm_backward};
+                                   .rms_norm_backward = rms_norm_backward,
+                                   .add_layer_norm_forward = add_layer_norm_forward,
+                                   .add_rms_norm_forward = add_rms_norm_forward};

@@ -79,6 +79,17 @@ static void layer_norm_forward(const struct layer *layer, const struct pass *pas
             y, layer->saved, vectors(layer, pass->rows), width(layer));
 }
 
+static bool layer_norm_of_sum(const struct layer *layer, const struct pass *pass, const float *a, const float *b,
+                              float *x, float *y) {
+    const struct norm_ops *ops = device_ops(pass->device)->norm_layers;
+    if (!ops->add_layer_norm_forward) return false;
+    ops->add_layer_norm_forward(
+        pass->device, a, b, x, has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,
+        has_bias(layer) ? params_value(pass->params, layer->first_param + 1) : NULL, (float)config_of(layer)->eps, y,
+        layer->saved, vectors(layer, pass->rows), width(layer));
+    return true;
+}
+
 static void layer_norm_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                                 const float *dy, float *dx) {
     (void)y;
@@ -100,6 +111,16 @@ static void rms_norm_forward(const struct layer *layer, const struct pass *pass,
         ->norm_layers->rms_norm_forward(pass->device, x,
                                         has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,
                                         rms_eps(layer), y, layer->saved, vectors(layer, pass->rows), width(layer));
+}
+
+static bool rms_norm_of_sum(const struct layer *layer, const struct pass *pass, const float *a, const float *b,
+                            float *x, float *y) {
+    const struct norm_ops *ops = device_ops(pass->device)->norm_layers;
+    if (!ops->add_rms_norm_forward) return false;
+    ops->add_rms_norm_forward(pass->device, a, b, x,
+                              has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL, rms_eps(layer),
+                              y, layer->saved, vectors(layer, pass->rows), width(layer));
+    return true;
 }
 
 static void rms_norm_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
@@ -128,6 +149,7 @@ const struct layer_type layer_layer_norm = {
     .variant = {"layer_norm", &layer_norm_schema,
                 "Mean 0 and variance 1 over the last dimension, then weight and bias (torch.nn.LayerNorm)."},
     .forward = layer_norm_forward,
+    .forward_of_sum = layer_norm_of_sum,
     .backward = layer_norm_backward,
     NORM,
 };
@@ -135,6 +157,7 @@ const struct layer_type layer_rms_norm = {
     .variant = {"rms_norm", &rms_norm_schema,
                 "Mean square 1 over the last dimension, then a weight (torch.nn.RMSNorm)."},
     .forward = rms_norm_forward,
+    .forward_of_sum = rms_norm_of_sum,
     .backward = rms_norm_backward,
     NORM,
 };
