@@ -6,7 +6,8 @@
  * weights with their channels innermost, too; with PyTorch's order cuDNN would transpose them in each product.
  *
  * Heuristics return engines in the order of expected speed. The first that meets the request and can be finalised is
- * used; the order does not depend on the load of the machine, so the same run uses the same engines. */
+ * used; engines that are compiled at run time, which takes 0.3 to 4 s for each, only if no other one does. The order
+ * does not depend on the load of the machine, so the same run uses the same engines. */
 #include "device/cuda/cudnn/plans.h"
 
 #include <cudnn.h>
@@ -28,6 +29,7 @@ struct cudnn {
 struct convolution_plan {
     cudnnBackendDescriptor_t plan;
     bool adds_bias;
+    int compilations; /* engines that were compiled in the search for it */
     size_t workspace;
     /* Of the last run: a model's addresses do not change. */
     cudnnBackendDescriptor_t arguments;
@@ -210,8 +212,19 @@ static cudnnBackendDescriptor_t graph(struct descriptors *descriptors, const str
     return finalize(descriptors, g);
 }
 
+static bool is_compiled_at_run_time(cudnnBackendDescriptor_t engine) {
+    cudnnBackendBehaviorNote_t notes[MAX_NOTES];
+    int64_t count = 0;
+    if (cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, MAX_NOTES, &count,
+                                 notes) != CUDNN_STATUS_SUCCESS)
+        return false;
+    for (int64_t i = 0; i < count; i++)
+        if (notes[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) return true;
+    return false;
+}
+
 /* Whether an engine rounds as requested and sums in the same order each time. */
-static bool meets_request(cudnnBackendDescriptor_t choice, const struct plan_request *request) {
+static bool meets_request(cudnnBackendDescriptor_t choice, const struct plan_request *request, bool *is_compiled) {
     cudnnBackendDescriptor_t engine = NULL;
     cudnnBackendNumericalNote_t notes[MAX_NOTES];
     int64_t count = 0;
@@ -220,6 +233,7 @@ static bool meets_request(cudnnBackendDescriptor_t choice, const struct plan_req
                                              &count, &engine) == CUDNN_STATUS_SUCCESS &&
                     cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                              MAX_NOTES, &count, notes) == CUDNN_STATUS_SUCCESS;
+    *is_compiled = is_known && is_compiled_at_run_time(engine);
     cudnnBackendDestroyDescriptor(engine);
     for (int64_t i = 0; is_known && i < count; i++)
         if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC ||
@@ -278,6 +292,18 @@ static cudnnStatus_t get_choices(struct cudnn *cudnn, cudnnBackendDescriptor_t g
     return descriptors.code;
 }
 
+/* The first of the choices whose engine is compiled at run time or not, as [is_compiled]. */
+static bool choose_among(struct cudnn *cudnn, const cudnnBackendDescriptor_t *choices, int64_t count, bool is_compiled,
+                         const struct plan_request *request, struct convolution_plan *p) {
+    for (int64_t i = 0; i < count; i++) {
+        bool needs_compilation;
+        if (!meets_request(choices[i], request, &needs_compilation) || needs_compilation != is_compiled) continue;
+        p->compilations += needs_compilation;
+        if (create_plan(cudnn, choices[i], request->workspace, p)) return true;
+    }
+    return false;
+}
+
 static bool choose(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
                    const struct plan_request *request, struct convolution_plan *p) {
     cudnnBackendDescriptor_t choices[MAX_CHOICES] = {NULL};
@@ -286,9 +312,11 @@ static bool choose(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cudnnBac
     for (int i = 0; i < MAX_CHOICES; i++)
         is_there = is_there && cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &choices[i]) ==
                                    CUDNN_STATUS_SUCCESS;
-    if (is_there && get_choices(cudnn, graph, mode, choices, &count) == CUDNN_STATUS_SUCCESS)
-        for (int64_t i = 0; i < count && i < MAX_CHOICES && !is_found; i++)
-            is_found = meets_request(choices[i], request) && create_plan(cudnn, choices[i], request->workspace, p);
+    if (is_there && get_choices(cudnn, graph, mode, choices, &count) == CUDNN_STATUS_SUCCESS) {
+        if (count > MAX_CHOICES) count = MAX_CHOICES;
+        is_found = choose_among(cudnn, choices, count, false, request, p) ||
+                   choose_among(cudnn, choices, count, true, request, p);
+    }
     for (int i = 0; i < MAX_CHOICES; i++)
         if (choices[i]) cudnnBackendDestroyDescriptor(choices[i]);
     return is_found;
@@ -314,6 +342,8 @@ static status plan(struct cudnn *cudnn, const struct plan_request *request, stru
 }
 
 static size_t workspace_of(const struct convolution_plan *p) { return p->workspace; }
+
+static int compilations_of(const struct convolution_plan *p) { return p->compilations; }
 
 /* Sets the addresses of the plan's operands. */
 static cudnnStatus_t set_operands(struct convolution_plan *p, const struct plan_operands *o) {
@@ -389,5 +419,6 @@ const struct cudnn_module ddptrain_cudnn_plans = {.open = open_cudnn,
                                                   .close = close_cudnn,
                                                   .plan = plan,
                                                   .workspace = workspace_of,
+                                                  .compilations = compilations_of,
                                                   .run = run,
                                                   .destroy = destroy};
