@@ -28,6 +28,7 @@ elseif(NOT DDPTRAIN_CUDA STREQUAL "OFF")
     find_library(CUDA_CUBLASLT_LIBRARY cublasLt HINTS ${cuda_root} /usr/local/cuda PATH_SUFFIXES lib64 lib)
     find_library(CUDA_CUDNN_LIBRARY cudnn HINTS ENV CUDNN_PATH ENV CUDNN_HOME ${cuda_root} /usr/local/cuda PATH_SUFFIXES lib64 lib)
     find_path(CUDA_CUDNN_INCLUDE cudnn.h HINTS ENV CUDNN_PATH ENV CUDNN_HOME ${cuda_root} /usr/local/cuda PATH_SUFFIXES include)
+    find_library(CUDA_DRIVER_STUB cuda HINTS ${cuda_root} /usr/local/cuda PATH_SUFFIXES lib64/stubs lib/stubs NO_DEFAULT_PATH)
     find_path(CUDA_INCLUDE cuda_runtime_api.h HINTS ${cuda_root} /usr/local/cuda PATH_SUFFIXES include)
   endif()
   set(CUDA_KIND "nvcc not found: CPU only")
@@ -85,8 +86,8 @@ function(nvcc_objects result)
     set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
     add_custom_command(
       OUTPUT ${object}
-      COMMAND ${launcher} ${cuda_nvcc} -c ${source} -o ${object} -MD -MF ${object}.d -MT cuda/${name}.o -I ${CMAKE_SOURCE_DIR}/src -std=c++20 -O3
-              --fmad=false --extended-lambda -D_GNU_SOURCE --threads 2 -Werror all-warnings -Xcompiler=-fPIC,-Wall,-Wextra,-Werror,-Wno-missing-field-initializers,-fvisibility=default
+      COMMAND ${CMAKE_SOURCE_DIR}/scripts/nvcc-with-log.sh ${object}.log ${launcher} ${cuda_nvcc} -c ${source} -o ${object} -MD -MF ${object}.d -MT cuda/${name}.o -I ${CMAKE_SOURCE_DIR}/src -std=c++20 -O3
+              --fmad=false --extended-lambda -D_GNU_SOURCE -Xptxas=-v -Werror all-warnings -Xcompiler=-fPIC,-Wall,-Wextra,-Werror,-Wno-missing-field-initializers,-fvisibility=default
               ${targets}
               $<$<BOOL:${NCCL_INCLUDE}>:-isystem=${NCCL_INCLUDE}>
       DEPENDS ${source}
