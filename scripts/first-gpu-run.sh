@@ -2,20 +2,29 @@
 # Everything that should be run once on a machine with NVIDIA GPUs, into one archive: tests, compute-sanitizer, cuBLASLt's
 # log, NCCL, repeated runs, the table of docs/gpu.md, a trace. A step that cannot run says why in one line.
 #
-#     scripts/first-gpu-run.sh [--build build/release] [--out FOLDER] [STEP ...]
+#     scripts/first-gpu-run.sh [--build build/release] [--out FOLDER] [--limit SECONDS] [--again] [STEP ...]
 #
-# Steps: machine tests sanitizer cublaslt nccl repeat bench trace. The folder (default: gpu-run in the build folder) gets a log of each,
-# summary.md and gpu.md; beside it is FOLDER.tar.gz. Exit code: 0 all steps that ran passed, 1 one failed, 77 none could run.
+# Steps: machine tests cublaslt nccl repeat trace bench sanitizer. The folder (default: gpu-run in the build folder) gets a log of each,
+# summary.md and gpu.md; beside it is FOLDER.tar.gz. The script ends after the limit (540 s; 0: none), also with an archive. The same
+# command again continues: it keeps the results of steps that passed or took the whole time, unless --again. Exit code: 0 all steps
+# that ran passed, 1 one failed, 75 some are left for the next run, 77 none could run.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$root/build/release
 out=
-known=(machine tests sanitizer cublaslt nccl repeat bench trace)
+limit=540
+again=no
+known=(machine tests cublaslt nccl repeat trace bench sanitizer) # the longest last
 steps=()
 while [ $# -gt 0 ]; do
     case "$1" in
         --build) build=$(cd "${2:?--build needs a folder}" && pwd) && shift 2 || exit 64 ;;
         --out) out=${2:?--out needs a folder} && shift 2 ;;
+        --again) again=yes && shift ;;
+        --limit)
+            limit=${2:?--limit needs seconds} && shift 2
+            [[ $limit =~ ^[0-9]+$ ]] || { echo "first-gpu-run: --limit: '$limit' is no number of seconds" >&2 && exit 64; }
+            ;;
         -*) echo "first-gpu-run: unknown option '$1'" >&2 && exit 64 ;;
         *)
             [[ " ${known[*]} " == *" $1 "* ]] || { echo "first-gpu-run: unknown step '$1'; known: ${known[*]}" >&2 && exit 64; }
@@ -25,25 +34,73 @@ while [ $# -gt 0 ]; do
 done
 [ ${#steps[@]} -gt 0 ] || steps=("${known[@]}")
 [ -n "$out" ] || out=$build/gpu-run
-mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 73
-rm -f "$out"/*.log "$out"/*.md
+mkdir -p "$out/results" && out=$(cd "$out" && pwd) || exit 73
 ddptrain=$build/bin/ddptrain
 summary=$out/summary.md
 ran=0
 failed=0
+left=0 # steps for the next run
 export DDPTRAIN=$ddptrain DDPTRAIN_SOURCE=$root
 
 report() { # NAME RESULT
     printf '%-12s %s\n' "$1" "$2"
-    echo "| $1 | $2 |" >>"$summary"
+    echo "$2" >"$out/results/$1"
+    write_summary
 }
 
-# Runs a command with its output in a log. A command that ends with 77 was skipped.
+# After each step, so that it is there if the machine is taken away.
+write_summary() {
+    local file
+    {
+        printf '| step | result |\n|---|---|\n'
+        for file in "$out"/results/*; do echo "| $(basename "$file") | $(cat "$file") |"; done
+    } >"$summary"
+}
+
+# Whether an earlier run has a result that this one keeps; prints it.
+is_done() { # NAME
+    local result
+    [ "$again" = no ] && [ -s "$out/results/$1" ] && result=$(cat "$out/results/$1") || return 1
+    [[ $result == passed* || $result == stopped* ]] || return 1
+    printf '%-12s %s (earlier)\n' "$1" "$result"
+    ran=$((ran + 1))
+}
+
+# Ends the children of a process, and theirs.
+end_children() { # PID
+    local child
+    for child in $(ps -o pid= --ppid "$1"); do end_children "$child" && kill "$child" 2>/dev/null; done
+    return 0
+}
+
+# Runs a command with its output in a log, until the limit. A command that ends with 77 was skipped.
 step() { # NAME COMMAND...
-    local name=$1 log=$out/$1.log code start=$SECONDS
+    local name=$1 log=$out/$1.log code start=$SECONDS rest=$((limit - SECONDS)) pid
     shift
+    is_done "$name" && return
+    if [ "$limit" -gt 0 ] && [ $rest -lt 5 ]; then
+        left=$((left + 1))
+        report "$name" "not started: the limit of $limit s"
+        return
+    fi
     printf '$ %s\n' "$*" >"$log"
-    "$@" >>"$log" 2>&1 </dev/null
+    "$@" >>"$log" 2>&1 </dev/null &
+    pid=$!
+    while kill -0 $pid 2>/dev/null && { [ "$limit" -eq 0 ] || [ $SECONDS -lt "$limit" ]; }; do sleep 0.2; done
+    if kill -0 $pid 2>/dev/null; then
+        end_children $pid
+        kill $pid 2>/dev/null
+        wait $pid 2>/dev/null
+        if [ $rest -ge $((limit * 9 / 10)) ]; then # more time than this is never left for it
+            ran=$((ran + 1))
+            report "$name" "stopped by the limit after $rest s: $name.log"
+        else
+            left=$((left + 1))
+            report "$name" "left for the next run, which has more than $rest s"
+        fi
+        return
+    fi
+    wait $pid
     code=$?
     if [ $code -eq 77 ]; then
         report "$name" "skipped: $(tail -1 "$log")"
@@ -89,15 +146,9 @@ repeat() { # NAME WORD...
     [ -n "$first" ] && [ "$first" = "$second" ]
 }
 
-# compute-sanitizer's [TOOL] over every test of the GPU's operators.
-sanitize() { # TOOL
-    local code=0 test
-    for test in "$build"/bin/device_gpu*; do
-        [ -x "$test" ] || continue
-        echo "== $test"
-        DDPTRAIN_GPU_OPERANDS=host CK_FORK=no compute-sanitizer --tool "$1" --error-exitcode 9 "$test" || code=1
-    done
-    return $code
+# compute-sanitizer's [TOOL] over a test of the GPU's operators.
+sanitize() { # TOOL TEST
+    DDPTRAIN_GPU_OPERANDS=host CK_FORK=no compute-sanitizer --tool "$1" --error-exitcode 9 "$2"
 }
 
 describe_machine() {
@@ -109,8 +160,9 @@ describe_machine() {
     env | grep -E '^(NCCL|CUDA|CUBLAS|CUDNN)' || true
 }
 
-# docs/gpu.md with the rows of the benchmark's table.
+# docs/gpu.md with the rows of the benchmark's tables.
 fill_table() {
+    cat "$out"/bench-*.log >"$out/bench.log"
     awk 'FNR == NR { if (/^\| [^|]+ \|/) { split($0, c, "|"); row[c[2]] = $0 } next }
          { split($0, c, "|"); print (c[2] in row && !(/^\| *\|/)) ? row[c[2]] : $0 }' "$out/bench.log" "$root/docs/gpu.md" >"$out/gpu.md"
 }
@@ -120,10 +172,13 @@ do_machine() { step machine describe_machine; }
 do_tests() { step tests ctest --test-dir "$build" -L '^gpu$' --output-on-failure; }
 
 do_sanitizer() {
-    local tool reason
+    local tool reason test
     reason=$(missing_program compute-sanitizer)
     for tool in memcheck racecheck initcheck synccheck; do
-        if [ -n "$reason" ]; then skip "$tool" "$reason"; else step "$tool" sanitize "$tool"; fi
+        if [ -n "$reason" ]; then skip "$tool" "$reason" && continue; fi
+        for test in "$build"/bin/device_gpu*; do
+            [ ! -x "$test" ] || step "$tool-$(basename "$test")" sanitize "$tool" "$test"
+        done
     done
 }
 
@@ -150,8 +205,9 @@ do_repeat() {
 }
 
 do_bench() {
-    step bench "$root/bench/gpu.py" --rounds 3
-    [ ! -s "$out/bench.log" ] || fill_table
+    local name
+    for name in wine memory resnet18 char_gpt gpt2_124m; do step "bench-$name" "$root/bench/gpu.py" --rounds 3 --only "$name"; done
+    fill_table
 }
 
 do_trace() {
@@ -165,7 +221,6 @@ do_trace() {
 }
 
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ' || true)
-printf '| step | result |\n|---|---|\n' >"$summary"
 for name in "${steps[@]}"; do
     reason=$(missing_gpu)
     if [ -n "$reason" ]; then skip "$name" "$reason"; else "do_$name"; fi
@@ -173,5 +228,6 @@ done
 find "$out/runs" -name '*.h5' -delete 2>/dev/null # checkpoints are large
 tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")" || exit 74
 echo "archive: $out.tar.gz"
+[ $failed -eq 0 ] || exit 1
+[ $left -eq 0 ] || { echo "steps left: $left; run the same command again" && exit 75; }
 [ $ran -gt 0 ] || exit 77
-[ $failed -eq 0 ]

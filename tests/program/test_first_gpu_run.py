@@ -25,7 +25,7 @@ class FirstGpuRun(program.Case):
     def test_without_a_gpu(self):
         self.programs(nvidia_smi="exit 9")
         out = self.run_script(code=77)
-        for step in "machine tests sanitizer cublaslt nccl repeat bench trace".split():
+        for step in "machine tests cublaslt nccl repeat trace bench sanitizer".split():
             self.assertRegex(out, rf"(?m)^{step} +skipped: no GPU: nvidia-smi finds none$")
         with tarfile.open(self.path("out.tar.gz")) as archive:
             self.assertIn("out/summary.md", archive.getnames())
@@ -41,8 +41,27 @@ class FirstGpuRun(program.Case):
         for step in ("cublaslt", "repeat", "repeat-bfloat16", "trace"):
             self.assertRegex(out, rf"(?m)^{step} +passed, \d+ s$")
         self.programs(nsys="exit 3")
-        out = self.run_script("trace", code=1, **gpus)
+        out = self.run_script("trace", code=0, **gpus)
+        self.assertRegex(out, r"(?m)^trace +passed, \d+ s \(earlier\)$")
+        out = self.run_script("--again", "trace", code=1, **gpus)
         self.assertRegex(out, r"(?m)^trace +FAILED with 3: trace.log$")
+        with open(self.path("out/summary.md")) as file:
+            summary = file.read()
+        for row in ("| repeat | passed, ", "| tests | skipped: no tests |", "| trace | FAILED with 3: trace.log |"):
+            self.assertIn(row, summary)
+
+    def test_the_limit(self):
+        """A step that takes too long is ended with its children, the others are left for the next run."""
+        self.programs(nvidia_smi='[ "$1" != -L ] || printf "GPU 0: x\\n"', ctest=f"echo $$ >{self.path('pid')}; sleep 100", nsys="exit 0")
+        out = self.run_script("--limit", "6", "tests", "trace", code=75)
+        self.assertRegex(out, r"(?m)^tests +stopped by the limit after \d s: tests.log$")
+        self.assertRegex(out, r"(?m)^trace +not started: the limit of 6 s$")
+        self.assertIn("steps left: 1; run the same command again", out)
+        with open(self.path("pid")) as file:
+            self.assertFalse(os.path.exists("/proc/" + file.read().strip()))
+        out = self.run_script("--limit", "60", "tests", "trace", code=0)
+        self.assertRegex(out, r"(?m)^tests +stopped by the limit after \d s: tests.log \(earlier\)$")
+        self.assertRegex(out, r"(?m)^trace +passed, \d+ s$")
 
 
 if __name__ == "__main__":
