@@ -26,6 +26,7 @@
 #include "device/optimizers.h"
 #include "device/recurrent.h"
 #include "device/sequence.h"
+#include "device/shapes.h"
 
 /* Key of a pass's random numbers. The generator is counter-based (Philox 4x32-10): a number depends only on (seed,
  * stream, step, row of the global batch, element), not on numbers generated before. */
@@ -158,6 +159,7 @@ struct device_ops {
     const struct norm_ops *norm_layers;
     const struct sequence_ops *sequence;
     const struct recurrent_ops *recurrent;
+    const struct shape_ops *shapes;
     const struct half_ops *half; /* NULL: all operands are float32 */
     const struct gelu_ops *gelu; /* NULL if half is NULL */
 };

@@ -11,6 +11,7 @@
 #include "device/cpu/linear.h"
 #include "device/cpu/losses.h"
 #include "device/cpu/recurrent.h"
+#include "device/cpu/shapes.h"
 #include "device/cpu/workspace.h"
 #include "device/internal.h"
 
@@ -115,6 +116,7 @@ static const struct device_ops cpu_ops = {
     .copy_columns = elementwise_copy_columns,
     .optimizers = &elementwise_optimizer_ops,
     .recurrent = &cpu_recurrent_ops,
+    .shapes = &cpu_shape_ops,
 };
 
 /* Only together with the AVX-512 kernels: a device with a smaller set represents a processor without them. */

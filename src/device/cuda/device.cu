@@ -206,6 +206,7 @@ static struct device_ops all_ops() {
     ops.norm_layers = &gpu_norms;
     ops.sequence = &gpu_sequences;
     ops.recurrent = &gpu_recurrent;
+    ops.shapes = &gpu_shapes;
     ops.gelu = &gpu_gelu;
     ops.half = &half_ops;
     return ops;

@@ -200,6 +200,7 @@ extern const struct norm_ops gpu_norms;
 extern const struct image_ops gpu_images, gpu_poolings, gpu_batch_norms, gpu_group_norms;
 extern const struct sequence_ops gpu_sequences;
 extern const struct recurrent_ops gpu_recurrent;
+extern const struct shape_ops gpu_shapes;
 extern const struct convolution_ops gpu_convolutions;
 void gpu_convolutions_close(struct gpu_device *gpu);
 extern const struct gelu_ops gpu_gelu;
