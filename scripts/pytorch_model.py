@@ -120,14 +120,14 @@ class Embedding(nn.Embedding):
 
 
 class Mean(nn.Module):
-    def __init__(self, dim):
+    def __init__(self, dims, keepdim):
         super().__init__()
-        self.dim = dim
+        self.dims, self.keepdim = dims, keepdim
 
     def forward(self, x):
-        if self.dim % x.dim() != 1 or lengths_of(x) is None:
-            return x.mean(self.dim)
-        return x.masked_fill(is_padding(x.shape[1], x.lengths)[..., None], 0).sum(1) / x.lengths[:, None]
+        if [dim % x.dim() for dim in self.dims] != [1] or lengths_of(x) is None:
+            return x.mean(self.dims, self.keepdim)
+        return x.masked_fill(is_padding(x.shape[1], x.lengths)[..., None], 0).sum(1, self.keepdim) / x.lengths.reshape(-1, *[1] * (x.dim() - 2 + self.keepdim))
 
 
 class Attention(nn.MultiheadAttention):  # not batch_first: its other arithmetic for that in eval() fails without biases
@@ -233,6 +233,23 @@ class Slice(nn.Module):
         return x.narrow(self.dim, self.start, self.end - self.start)
 
 
+class Function(nn.Module):
+    """A function of torch, as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def _pad(shape, c):
+    padding = _list_of(c["padding"])
+    padding = padding * (4 if len(shape) > 2 else 2) if len(padding) == 1 else padding
+    return Function(lambda x: functional.pad(x, padding, c.get("mode", "constant"), c.get("value", 0)))
+
+
 class Reshape(nn.Module):
     def __init__(self, shape):
         super().__init__()
@@ -290,13 +307,18 @@ def _average(c, kind=nn.AvgPool2d):
     return kind(*sizes, count_include_pad=c.get("count_include_pad", True), **options)
 
 
+def _upsample(c):
+    mode, sizes = c.get("mode", "nearest"), {k: _sizes(c[k]) for k in ("size", "scale_factor") if k in c}
+    return nn.Upsample(**sizes, mode=mode, align_corners=None if mode == "nearest" else c.get("align_corners", False))
+
+
 def _maximum(c, kind=nn.MaxPool2d):
     sizes, options = _window(c)
     return kind(*sizes, **options)
 
 
 def _batch_norm(shape, c):
-    kind = nn.BatchNorm2d if len(shape) == 3 else nn.BatchNorm1d
+    kind = {3: nn.BatchNorm2d, 4: nn.BatchNorm3d}.get(len(shape), nn.BatchNorm1d)
     return kind(shape[0], c.get("eps", 1e-5), c.get("momentum", 0.1), c.get("affine", True),
                 c.get("track_running_stats", True))
 
@@ -315,8 +337,8 @@ LEAVES = {
     "adaptive_avg_pool1d": (lambda s, c, v: nn.AdaptiveAvgPool1d(c["output_size"]), "output_size"),
     "adaptive_max_pool1d": (lambda s, c, v: nn.AdaptiveMaxPool1d(c["output_size"]), "output_size"),
     "adaptive_max_pool2d": (lambda s, c, v: nn.AdaptiveMaxPool2d(_sizes(c["output_size"])), "output_size"),
-    "instance_norm": (lambda s, c, v: (nn.InstanceNorm2d if len(s) == 3 else nn.InstanceNorm1d)(s[0], c.get("eps", 1e-5),
-                                                                                               affine=c.get("affine", False)), None),
+    "instance_norm": (lambda s, c, v: {3: nn.InstanceNorm2d, 4: nn.InstanceNorm3d}.get(len(s), nn.InstanceNorm1d)(
+        s[0], c.get("eps", 1e-5), affine=c.get("affine", False)), None),
     "batch_norm": (lambda s, c, v: _batch_norm(s, c), None),
     "group_norm": (lambda s, c, v: nn.GroupNorm(c["num_groups"], s[0], c.get("eps", 1e-5), c.get("affine", True)),
                    "num_groups"),
@@ -353,22 +375,35 @@ LEAVES = {
     "log_softmax": (lambda s, c, v: nn.LogSoftmax(-1), None),
     "dropout": (lambda s, c, v: nn.Dropout(c.get("p", 0.5)), "p"),
     "flatten": (lambda s, c, v: nn.Flatten(), None),
-    "mean": (lambda s, c, v: Mean(c.get("dim", 1)), "dim"),
+    "mean": (lambda s, c, v: Mean(_list_of(c.get("dim", 1)), c.get("keepdim", False)), "dim"),
     "slice": (lambda s, c, v: Slice(c.get("dim", 1), c.get("start", 0), c["end"]), None),
-    "upsample": (lambda s, c, v: nn.Upsample(scale_factor=_sizes(c["scale_factor"])), "scale_factor"),
+    "upsample": (lambda s, c, v: _upsample(c), "scale_factor"),
+    "permute": (lambda s, c, v: Function(lambda x: x.permute(c["dims"])), "dims"),
+    "max": (lambda s, c, v: Function(lambda x: x.max(c["dim"], c.get("keepdim", False))[0]), "dim"),
+    "pixel_shuffle": (lambda s, c, v: nn.PixelShuffle(c["upscale_factor"]), "upscale_factor"),
+    "pixel_unshuffle": (lambda s, c, v: nn.PixelUnshuffle(c["downscale_factor"]), "downscale_factor"),
+    "pad": (lambda s, c, v: _pad(s, c), "padding"),
+    "conv3d": (lambda s, c, v: _convolution(nn.Conv3d, s[0], c), None),
+    "max_pool3d": (lambda s, c, v: _maximum(c, nn.MaxPool3d), "kernel_size"),
+    "avg_pool3d": (lambda s, c, v: _average(c, nn.AvgPool3d), "kernel_size"),
+    "adaptive_avg_pool3d": (lambda s, c, v: nn.AdaptiveAvgPool3d(_sizes(c["output_size"])), "output_size"),
+    "adaptive_max_pool3d": (lambda s, c, v: nn.AdaptiveMaxPool3d(_sizes(c["output_size"])), "output_size"),
     "reshape": (lambda s, c, v: Reshape(_list_of(c["shape"])), "shape"),
 }
 COMPOSITES = {"sequential": "layers", "repeat": None, "residual": "layers", "parallel": None}
-JOINS = {"add": None, "concat": "dim", "multiply": None, "sequence_lengths": None, "cross_attention": None}
+JOINS = {"add": None, "concat": "dim", "multiply": None, "sequence_lengths": None, "cross_attention": None, "matmul": None}
 # layers whose output has the positions of the input
 BY_POSITION = {"linear", "relu", "tanh", "sigmoid", "silu", "relu6", "selu", "hardswish", "hardsigmoid", "mish", "softplus", "gelu",
                "dropout", "layer_norm", "rms_norm", "positional_embedding", "attention", "scaled_dot_product_attention",
                "rotary_embedding", "lstm", "gru", "rnn"}
+SPLITS = {"chunk": lambda x, c: x.chunk(c["chunks"], c.get("dim", 1)),
+          "split": lambda x, c: x.split(_sizes(c["split_size"]), c.get("dim", 1))}
 
 
 def _join(kind, keys, shapes):
     """(shape, function of a list of tensors) of a layer that joins outputs of these shapes."""
-    functions = {"add": sum, "multiply": lambda x: x[0] * x[1], "concat": lambda x: torch.cat(x, keys.get("dim", 1)),
+    functions = {"add": sum, "multiply": lambda x: x[0] * x[1], "matmul": lambda x: x[0] @ x[1],
+                 "concat": lambda x: torch.cat(x, keys.get("dim", 1)),
                  "sequence_lengths": lambda x: x[0].clone()}
 
     def join(x):
@@ -383,7 +418,7 @@ def _join(kind, keys, shapes):
 def parse_layer(entry):
     """(type, keys) of an entry of a list of layers: `relu`, `linear: 3` or `linear: {out: 3}`."""
     kind, value = (entry, {}) if isinstance(entry, str) else next(iter(entry.items()))
-    shorthands = {**COMPOSITES, **JOINS}
+    shorthands = {**COMPOSITES, **JOINS, **dict.fromkeys(SPLITS)}
     shorthand = shorthands[kind] if kind in shorthands else LEAVES[kind][1]
     if not isinstance(value, dict):
         value = {} if value is None else {shorthand: value}
@@ -459,6 +494,17 @@ class Model(nn.Module):
         out, join = _join(keys.get("join", "concat"), keys, [shape for shape, _ in branches])
         return out, lambda x, values: join([run(x, values) for _, run in branches])
 
+    def _split(self, kind, keys, shape, shapes):
+        """Parts with names; the output is the last one."""
+        for name, part in zip(keys["names"], SPLITS[kind](torch.zeros(2, *shape), keys)):
+            shapes[name] = tuple(part.shape[1:])
+
+        def run(x, values):
+            parts = SPLITS[kind](x, keys)
+            values.update(zip(keys["names"], parts, strict=True))
+            return parts[-1]
+        return shapes[keys["names"][-1]], run
+
     def _list(self, layers, before, shape, shapes, outputs=None):
         """(shape, run) of a list of layers; [shapes]: of the outputs that `from` may name; [outputs]: those that it returns."""
         shapes, steps, known = shapes.new_child(), [], {}
@@ -481,7 +527,9 @@ class Model(nn.Module):
                 assert like == given, (like, given)
             else:
                 given = shapes[sources[0]] if sources else shape
-                composite = {"sequential": lambda: self._list(keys["layers"], name + "." if name else "", given, shapes),
+                split = lambda kind=kind, keys=keys: self._split(kind, keys, given, shapes)
+                composite = {"chunk": split, "split": split,
+                             "sequential": lambda: self._list(keys["layers"], name + "." if name else "", given, shapes),
                              "repeat": lambda: self._repeat(keys, name, given, shapes),
                              "residual": lambda: self._residual(keys, name, given, shapes),
                              "parallel": lambda: self._parallel(keys, name, given, shapes)}

@@ -15,6 +15,8 @@ static const char *const names[] = {
 #undef X
 };
 
+_Static_assert(C_FUNCTION_COUNT <= 64, "a set of functions is 64 bits");
+
 #define BIT(name) (UINT64_C(1) << C_##name)
 
 /* What hyperbolic_tangent calls, and sigmoid a part of it. */
@@ -42,7 +44,7 @@ static const uint64_t calls[C_FUNCTION_COUNT] = {
     [C_rms_norm] = BIT(total),
     [C_softmax] = BIT(bits) | BIT(largest) | BIT(exponential) | BIT(total),
     [C_log_softmax] = BIT(bits) | BIT(largest) | BIT(exponential) | BIT(total),
-    [C_upsample] = BIT(window),
+    [C_upsample] = BIT(window) | BIT(tap),
     [C_lstm] = BIT(linear) | BIT(sigmoid) | BIT(hyperbolic_tangent) | TANH,
     [C_gru] = BIT(linear) | BIT(sigmoid) | BIT(hyperbolic_tangent) | TANH,
     [C_recurrence] = BIT(linear) | BIT(relu) | BIT(hyperbolic_tangent) | TANH,

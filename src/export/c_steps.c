@@ -1,4 +1,6 @@
 /* One call for each operation; a function of its kind writes it. */
+#include <math.h>
+
 #include "export/c_file.h"
 #include "model/layers/joins.h"
 
@@ -74,12 +76,32 @@ static const char *window_of(const struct call *call, const struct window *w) {
                         w->dilation[0], w->dilation[1]);
 }
 
+/* The next call computes image [n] of [count], one after another in x and y, with image_at. */
+static void begin_images(const struct call *call, size_t count) {
+    if (count > 1)
+        text_printf(&call->c->steps, "    {\n        size_t n;\n        for (n = 0; n < %zu; n++)\n        ", count);
+}
+
+static void end_images(const struct call *call, size_t count) {
+    if (count > 1) text_add(&call->c->steps, "    }\n");
+}
+
+static const char *image_at(const struct call *call, const char *array, size_t count, size_t size) {
+    return count > 1 ? arena_printf(call->c->arena, "%s + n * %zu", array, size) : array;
+}
+
+static size_t elements(const struct image_shape *image) { return image->height * image->width * image->channels; }
+
 static void add_convolution(const struct call *call) {
     const struct convolution *v = &call->op->convolution;
     const char *w = c_table_param(call->c, call->op->weight, C_CONVOLUTION, call->op), *b = plain(call, call->op->bias);
+    size_t images = call->op->images;
+    begin_images(call, images);
     text_printf(use(call, C_convolution), "    convolution(%s, %s, %s, %s, %s,\n                %s, %s, %zu, %s);\n",
-                call->x, image_of_shape(call, &v->in), w, b, call->y, image_of_shape(call, &v->out),
+                image_at(call, call->x, images, elements(&v->in)), image_of_shape(call, &v->in), w, b,
+                image_at(call, call->y, images, elements(&v->out)), image_of_shape(call, &v->out),
                 window_of(call, &v->window), v->groups, call->scratch[0]);
+    end_images(call, images);
 }
 
 static void add_convolution_transpose(const struct call *call) {
@@ -91,18 +113,40 @@ static void add_convolution_transpose(const struct call *call) {
                 v->groups);
 }
 
-static void add_max_pool(const struct call *call) {
-    const struct pooling *p = &call->op->pooling;
-    text_printf(use(call, C_max_pool), "    max_pool(%s, %s, %s, %s,\n             %s, %d);\n", call->x,
-                image_of_shape(call, &p->in), call->y, image_of_shape(call, &p->out), window_of(call, &p->window),
-                p->is_adaptive);
+static void pool_maxima(const struct call *call, const struct pooling *p, size_t images) {
+    begin_images(call, images);
+    text_printf(use(call, C_max_pool), "    max_pool(%s, %s, %s, %s,\n             %s, %d);\n",
+                image_at(call, call->x, images, elements(&p->in)), image_of_shape(call, &p->in),
+                image_at(call, call->y, images, elements(&p->out)), image_of_shape(call, &p->out),
+                window_of(call, &p->window), p->is_adaptive);
+    end_images(call, images);
 }
 
-static void add_average_pool(const struct call *call) {
-    const struct pooling *p = &call->op->pooling;
+static void pool_averages(const struct call *call, const struct pooling *p, size_t images) {
+    begin_images(call, images);
     text_printf(use(call, C_average_pool), "    average_pool(%s, %s, %s, %s,\n                 %s, %d, %d, %zu);\n",
-                call->x, image_of_shape(call, &p->in), call->y, image_of_shape(call, &p->out),
+                image_at(call, call->x, images, elements(&p->in)), image_of_shape(call, &p->in),
+                image_at(call, call->y, images, elements(&p->out)), image_of_shape(call, &p->out),
                 window_of(call, &p->window), p->is_adaptive, !p->is_adaptive && !p->excludes_padding, p->divisor);
+    end_images(call, images);
+}
+
+static void add_max_pool(const struct call *call) { pool_maxima(call, &call->op->pooling, call->op->images); }
+static void add_average_pool(const struct call *call) { pool_averages(call, &call->op->pooling, call->op->images); }
+
+/* A dimension as the window of a pooling. */
+static struct pooling pooling_along(const struct call *call, size_t *outer) {
+    size_t inner, count = (size_t)call->layer->in.size[call->op->dimension];
+    join_blocks(&call->layer->in, call->op->dimension, outer, &inner);
+    return (struct pooling){.in = {count, 1, inner},
+                            .out = {1, 1, inner},
+                            .window = {.kernel = {count, 1}, .stride = {count, 1}, .dilation = {1, 1}}};
+}
+
+static void add_maximum(const struct call *call) {
+    size_t outer;
+    struct pooling p = pooling_along(call, &outer);
+    pool_maxima(call, &p, outer);
 }
 
 static size_t channels_of(const struct call *call) { return (size_t)call->layer->in.size[0]; }
@@ -263,8 +307,56 @@ static void add_product(const struct call *call) {
 }
 
 static void add_upsample(const struct call *call) {
-    text_printf(use(call, C_upsample), "    upsample(%s, %s, %s, %s);\n", call->x,
-                image_of_shape(call, &call->op->pooling.out), call->y, image_of_shape(call, &call->op->pooling.in));
+    const struct resize *r = &call->op->resize;
+    struct image_shape in = {r->side[0].in, r->side[1].in, r->channels};
+    struct image_shape out = {r->side[0].out, r->side[1].out, r->channels};
+    text_printf(use(call, C_upsample), "    upsample(%s, %s, %s, %s,\n             %af, %af, %d, %d);\n", call->x,
+                image_of_shape(call, &in), call->y, image_of_shape(call, &out), (double)r->side[0].scale,
+                (double)r->side[1].scale, r->is_nearest, r->align_corners);
+}
+
+static const char *list_of(const struct call *call, const size_t *values, size_t count) {
+    struct text list = {0};
+    for (size_t i = 0; i < count; i++) text_printf(&list, "%s%zu", i ? ", " : "", values[i]);
+    const char *out = arena_printf(call->c->arena, "(const size_t[]){%s}", text_string(&list));
+    text_free(&list);
+    return out;
+}
+
+static void add_permutation(const struct call *call) {
+    const struct permutation *p = &call->op->permutation;
+    text_printf(use(call, C_permute), "    permute(%s, %s, %d, %s, %s);\n", call->x, call->y, p->dims,
+                list_of(call, p->size, (size_t)p->dims), list_of(call, p->stride, (size_t)p->dims));
+}
+
+static void add_pad(const struct call *call) {
+    static const char modes[] = {
+        [PAD_CONSTANT] = 'c', [PAD_REFLECT] = 'r', [PAD_REPLICATE] = 'e', [PAD_CIRCULAR] = 'w'};
+    const struct pad *p = &call->op->pad;
+    const size_t out[2] = {pad_size(p, 0), pad_size(p, 1)};
+    text_printf(use(call, C_pad), "    pad(%s, %s, %zu, %s, %s, %s, %zu, '%c', ", call->x, call->y, call->op->images,
+                list_of(call, p->in, 2), list_of(call, p->before, 2), list_of(call, out, 2), p->inner, modes[p->mode]);
+    if (isinf(p->value))
+        text_printf(&call->c->steps, "%sINFINITY);\n", p->value > 0 ? "" : "-");
+    else
+        text_printf(&call->c->steps, "%af);\n", (double)p->value);
+}
+
+static void add_unfolded_depth(const struct call *call) {
+    const struct depth_window *w = &call->op->depth;
+    text_printf(use(call, C_unfold_depth), "    unfold_depth(%s, %s, %zu, %zu, %zu, %zu, %zu, %zu, %zu);\n", call->x,
+                call->y, w->in, w->out, w->positions * w->channels, w->kernel, w->stride, w->padding, w->dilation);
+}
+
+/* The second factor is (in, out), as linear takes it. */
+static void add_matrix_product(const struct call *call) {
+    const struct shape *a = &call->layer->in, *y = &call->layer->out;
+    size_t m = (size_t)a->size[a->dims - 2], k = last(a), n = last(y), count = call->layer->in_size / (m * k);
+    begin_images(call, count);
+    text_printf(use(call, C_linear), "    linear(%s, %s, 0, %s, %zu, %zu, %zu);\n",
+                image_at(call, call->inputs[0], count, m * k), image_at(call, call->inputs[1], count, k * n),
+                image_at(call, call->y, count, m * n), m, k, n);
+    end_images(call, count);
 }
 
 /* ---- sequences ---- */
@@ -356,6 +448,11 @@ static void (*const writers[OPERATION_KINDS])(const struct call *call) = {
     [OPERATION_MEAN] = add_mean,
     [OPERATION_MULTIPLY] = add_product,
     [OPERATION_UPSAMPLE] = add_upsample,
+    [OPERATION_PERMUTE] = add_permutation,
+    [OPERATION_PAD] = add_pad,
+    [OPERATION_MAXIMUM] = add_maximum,
+    [OPERATION_MATMUL] = add_matrix_product,
+    [OPERATION_UNFOLD_DEPTH] = add_unfolded_depth,
     [OPERATION_ROTATE] = add_rotation,
     [OPERATION_RECURRENT] = add_recurrent,
     [OPERATION_INPUT] = add_input,

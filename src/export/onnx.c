@@ -55,15 +55,39 @@ static const char *add_preparation(struct onnx_graph *g, const char *x, const st
     return onnx_cast(g, x, ONNX_FLOAT);
 }
 
+/* Whether its memory is in the order of its dimensions: not that of channels last. */
+static bool is_row_major(const struct shape *shape) {
+    size_t elements = shape_elements(shape);
+    return !shape->is_channels_last || shape->dims < 2 || shape->size[0] == 1 || (size_t)shape->size[0] == elements;
+}
+
+/* The first dimension becomes the last, or with [is_back] the last the first. */
+static const char *rotate_dims(struct onnx_graph *g, const char *x, int dims, bool is_back) {
+    int64_t order[MAX_DIMS + 1] = {0};
+    for (int d = 0; d < dims; d++) order[d + 1] = (is_back ? d + dims - 1 : d + 1) % dims + 1;
+    return onnx_transpose(g, x, order, (size_t)dims + 1);
+}
+
+/* The values of [from], in the order of its memory, as [to]. */
+static const char *in_memory_of(struct onnx_graph *g, const char *x, const struct shape *from, const struct shape *to) {
+    int64_t size[MAX_DIMS];
+    bool is_rotated = !is_row_major(to);
+    if (!is_row_major(from)) x = rotate_dims(g, x, from->dims, false);
+    for (int d = 0; d < to->dims; d++) size[d] = to->size[is_rotated ? (d + 1) % to->dims : d];
+    x = onnx_reshape(g, x, size, (size_t)to->dims);
+    return is_rotated ? rotate_dims(g, x, to->dims, true) : x;
+}
+
 /* The value of a tensor; a view of another shape is reshaped. */
 static const char *value_of(struct onnx_graph *g, const char **values, size_t tensor) {
     const struct tensor *t = &g->m->model->tensors[tensor];
     if (values[tensor] || t->alias == NO_TENSOR) return values[tensor];
     const struct shape *root = &g->m->model->tensors[t->alias].shape;
-    bool is_same =
-        root->dims == t->shape.dims && memcmp(root->size, t->shape.size, sizeof *root->size * (size_t)root->dims) == 0;
     const char *value = values[t->alias];
-    if (!is_same) value = onnx_reshape(g, value, t->shape.size, (size_t)t->shape.dims);
+    if (!is_row_major(root) || !is_row_major(&t->shape))
+        value = in_memory_of(g, value, root, &t->shape);
+    else if (!shape_is_equal(root, &t->shape))
+        value = onnx_reshape(g, value, t->shape.size, (size_t)t->shape.dims);
     return values[tensor] = value;
 }
 

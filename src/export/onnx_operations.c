@@ -14,6 +14,8 @@ struct call {
     const char *const *inputs; /* (layer->in_count) */
 };
 
+static const char *same(const struct call *c) { return c->x; }
+
 static int64_t last(const struct shape *shape) { return shape->size[shape->dims - 1]; }
 
 /* x w^T + b of the last dimension; [dims]: of the rows */
@@ -117,8 +119,39 @@ static const char *convolution(const struct call *c, const char *type, struct te
     return onnx_node(c->g, type, inputs, inputs[2] ? 3 : 2, attributes);
 }
 
+/* A dimension of a volume, before those of its images. */
+static void add_triple(struct text *attributes, const char *name, size_t depth, const size_t pair[2]) {
+    onnx_ints(attributes, name, (const int64_t[]){(int64_t)depth, (int64_t)pair[0], (int64_t)pair[1]}, 3);
+}
+
+static void add_volume_window(struct text *attributes, const size_t kernel[3], const size_t stride[3],
+                              const size_t before[3], const size_t after[3]) {
+    int64_t pads[6];
+    for (int d = 0; d < 3; d++) pads[d] = (int64_t)before[d], pads[3 + d] = (int64_t)after[d];
+    add_triple(attributes, "kernel_shape", kernel[0], kernel + 1);
+    add_triple(attributes, "strides", stride[0], stride + 1);
+    onnx_ints(attributes, "pads", pads, 6);
+}
+
+/* Of the volume itself: OPERATION_UNFOLD_DEPTH adds no node. */
+static const char *convolution3d(const struct call *c) {
+    const struct convolution *v = &c->op->convolution;
+    const struct window *w = &v->window;
+    const struct depth_window *depth = &c->op->depth;
+    const size_t pads[3] = {depth->padding, w->padding[0], w->padding[1]};
+    struct text attributes = {0};
+    add_volume_window(&attributes, (const size_t[]){depth->kernel, w->kernel[0], w->kernel[1]},
+                      (const size_t[]){depth->stride, w->stride[0], w->stride[1]}, pads, pads);
+    add_triple(&attributes, "dilations", depth->dilation, w->dilation);
+    onnx_int(&attributes, "group", (int64_t)v->groups);
+    const char *inputs[3] = {c->x, onnx_param(c->g, c->op->weight)};
+    if (c->op->bias != OPERATION_NO_PARAM) inputs[2] = onnx_param(c->g, c->op->bias);
+    return onnx_node(c->g, "Conv", inputs, inputs[2] ? 3 : 2, &attributes);
+}
+
 static const char *add_convolution(const struct call *c) {
     struct text attributes = {0}, order = {0};
+    if (c->op->depth.kernel > 0) return convolution3d(c);
     const char *y = convolution(c, "Conv", &attributes);
     if (c->layer->out.dims == c->layer->in.dims) return y;
     onnx_ints(&order, "perm", (const int64_t[]){0, 2, 1}, 3); /* patch_embedding: a sequence of pixels */
@@ -170,9 +203,34 @@ static const char *adaptive_max(const struct call *c) {
     return adaptive_max_along(c->g, x, c->layer->in.dims, p->in.width, p->out.width);
 }
 
+static void add_volume_pool(const struct call *c, struct text *attributes) {
+    const struct pooling *p = &c->op->pooling;
+    const struct window *w = &p->window;
+    size_t kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, before[3] = {0}, after[3] = {0};
+    const size_t in[2] = {p->in.height, p->in.width}, out[2] = {p->out.height, p->out.width};
+    for (int d = 0; d < (c->op->is_along_depth ? 1 : 2); d++) {
+        int to = c->op->is_along_depth ? 0 : d + 1;
+        kernel[to] = w->kernel[d], stride[to] = w->stride[d], before[to] = w->padding[d];
+        after[to] = pad_after(w, d, in[d], out[d]);
+    }
+    add_volume_window(attributes, kernel, stride, before, after);
+}
+
+/* Adaptive maxima of a volume: along its depth, or of its images. */
+static const char *adaptive_volume_max(const struct call *c) {
+    const struct pooling *p = &c->op->pooling;
+    const char *x = adaptive_max_along(c->g, c->x, c->op->is_along_depth ? 2 : 3, p->in.height, p->out.height);
+    return c->op->is_along_depth ? x : adaptive_max_along(c->g, x, 4, p->in.width, p->out.width);
+}
+
 static const char *add_max_pool(const struct call *c) {
     const struct pooling *p = &c->op->pooling;
     struct text attributes = {0};
+    if (c->layer->in.dims == 4) {
+        if (p->is_adaptive) return adaptive_volume_max(c);
+        add_volume_pool(c, &attributes);
+        return onnx_node1(c->g, "MaxPool", c->x, &attributes);
+    }
     size_t after[2] = {pad_after(&p->window, 0, p->in.height, p->out.height),
                        pad_after(&p->window, 1, p->in.width, p->out.width)};
     if (p->is_adaptive) return adaptive_max(c);
@@ -181,7 +239,7 @@ static const char *add_max_pool(const struct call *c) {
 }
 
 /* One dimension of an average as a matrix (out, in), whose rows are the weights of the windows. */
-static float *average_matrix(const struct pooling *p, int d, size_t in, size_t out) {
+static const char *average_tensor(struct onnx_graph *g, const struct pooling *p, int d, size_t in, size_t out) {
     float *matrix = calloc(out * in, sizeof *matrix);
     for (size_t o = 0; matrix && o < out; o++) {
         size_t start = o * p->window.stride[d], end = start + p->window.kernel[d], pad = p->window.padding[d];
@@ -192,29 +250,34 @@ static float *average_matrix(const struct pooling *p, int d, size_t in, size_t o
         if (p->divisor) count = d == 0 ? p->divisor : 1;
         for (size_t i = from; i < to; i++) matrix[o * in + i] = 1 / (float)count;
     }
-    return matrix;
+    const char *name = onnx_tensor(g, NULL, ONNX_FLOAT, matrix, 2, (const int64_t[]){(int64_t)out, (int64_t)in});
+    free(matrix);
+    return name;
+}
+
+/* [matrix] times the depth of a volume, whose images are rows for that. */
+static const char *averages_along_depth(const struct call *c, const char *matrix) {
+    const int64_t *in = c->layer->in.size;
+    const char *x = onnx_reshape(c->g, c->x, (const int64_t[]){in[0], in[1], in[2] * in[3]}, 3);
+    return onnx_reshape(c->g, onnx_node2(c->g, "MatMul", matrix, x), c->layer->out.size, 4);
 }
 
 /* Averages that no node of ONNX has: along the height, then along the width. */
 static const char *average_by_matrices(const struct call *c) {
     const struct pooling *p = &c->op->pooling;
     struct text attributes = {0};
-    float *rows = average_matrix(p, 0, p->in.height, p->out.height);
-    float *columns = average_matrix(p, 1, p->in.width, p->out.width);
-    const char *x = c->x, *h = onnx_tensor(c->g, NULL, ONNX_FLOAT, rows, 2,
-                                           (const int64_t[]){(int64_t)p->out.height, (int64_t)p->in.height});
-    const char *w =
-        onnx_tensor(c->g, NULL, ONNX_FLOAT, columns, 2, (const int64_t[]){(int64_t)p->out.width, (int64_t)p->in.width});
-    free(rows);
-    free(columns);
+    const char *rows = average_tensor(c->g, p, 0, p->in.height, p->out.height);
+    if (c->op->is_along_depth) return averages_along_depth(c, rows);
+    const char *columns = average_tensor(c->g, p, 1, p->in.width, p->out.width);
+    const char *x = c->layer->in.dims >= 3 ? onnx_node2(c->g, "MatMul", rows, c->x) : c->x;
     onnx_ints(&attributes, "perm", (const int64_t[]){1, 0}, 2);
-    if (c->layer->in.dims == 3) x = onnx_node2(c->g, "MatMul", h, x);
-    return onnx_node2(c->g, "MatMul", x, onnx_node1(c->g, "Transpose", w, &attributes));
+    return onnx_node2(c->g, "MatMul", x, onnx_node1(c->g, "Transpose", columns, &attributes));
 }
 
 static const char *add_average_pool(const struct call *c) {
     const struct pooling *p = &c->op->pooling;
     struct text attributes = {0};
+    if (c->layer->in.dims == 4) return average_by_matrices(c);
     if (p->is_adaptive && p->out.height == 1 && p->out.width == 1)
         return onnx_node1(c->g, "GlobalAveragePool", c->x, NULL);
     bool is_plain = !p->is_adaptive && !p->divisor &&
@@ -453,29 +516,83 @@ static const char *add_slice(const struct call *c) {
     return onnx_node(c->g, "Slice", inputs, 4, NULL);
 }
 
-static const char *add_mean(const struct call *c) {
-    const int64_t axis = c->op->dimension + 1;
-    struct text attributes = {0};
-    onnx_int(&attributes, "keepdims", 0);
-    return onnx_node(c->g, "ReduceMean", (const char *const[]){c->x, onnx_numbers(c->g, &axis, 1)}, 2, &attributes);
-}
-
 static const char *add_product(const struct call *c) { return onnx_node2(c->g, "Mul", c->inputs[0], c->inputs[1]); }
 
+/* Whether the sizes determine the scale: it was not given, or it was not rounded. */
+static bool has_scale_of_sizes(const struct resize_side *s) {
+    float scale = (float)s->in / (float)s->out;
+    return s->scale >= scale && s->scale <= scale;
+}
+
 static const char *add_upsample(const struct call *c) {
-    const size_t *kernel = c->op->pooling.window.kernel;
-    const float scales[] = {1, 1, (float)kernel[0], (float)kernel[1]};
+    const struct resize *r = &c->op->resize;
+    size_t dims = (size_t)c->layer->in.dims - 1; /* that change */
+    const struct resize_side *side = r->side + (2 - dims);
+    int64_t axes[2], sizes[2];
+    float scales[2];
+    bool has_sizes = true;
     struct text attributes = {0};
-    onnx_string(&attributes, "mode", "nearest");
+    for (size_t d = 0; d < dims; d++) {
+        axes[d] = (int64_t)d + 2;
+        sizes[d] = (int64_t)side[d].out;
+        scales[d] = 1 / side[d].scale;
+        has_sizes = has_sizes && (r->align_corners || has_scale_of_sizes(&side[d]));
+    }
+    onnx_ints(&attributes, "axes", axes, dims);
+    onnx_string(&attributes, "mode", r->is_nearest ? "nearest" : "linear");
     onnx_string(&attributes, "nearest_mode", "floor");
-    onnx_string(&attributes, "coordinate_transformation_mode", "asymmetric");
-    const char *inputs[] = {c->x, "", onnx_tensor(c->g, NULL, ONNX_FLOAT, scales, 1, (const int64_t[]){4})};
-    return onnx_node(c->g, "Resize", inputs, 3, &attributes);
+    onnx_string(&attributes, "coordinate_transformation_mode",
+                r->is_nearest      ? "asymmetric"
+                : r->align_corners ? "align_corners"
+                                   : "half_pixel");
+    const int64_t count = (int64_t)dims;
+    const char *inputs[4] = {c->x, ""};
+    inputs[2] = has_sizes ? "" : onnx_tensor(c->g, NULL, ONNX_FLOAT, scales, 1, &count);
+    if (has_sizes) inputs[3] = onnx_numbers(c->g, sizes, dims);
+    return onnx_node(c->g, "Resize", inputs, has_sizes ? 4 : 3, &attributes);
+}
+
+/* Split into factors, transposed, and joined again. */
+static const char *add_permutation(const struct call *c) {
+    size_t dims = c->op->split.dims;
+    bool is_split = dims != (size_t)c->layer->in.dims;
+    int64_t order[PERMUTATION_DIMS + 1] = {0};
+    for (size_t d = 0; d < dims; d++) order[d + 1] = c->op->split.order[d] + 1;
+    const char *x = is_split ? onnx_reshape(c->g, c->x, c->op->split.size, dims) : c->x;
+    x = onnx_transpose(c->g, x, order, dims + 1);
+    return is_split ? onnx_reshape(c->g, x, c->layer->out.size, (size_t)c->layer->out.dims) : x;
+}
+
+static const char *add_pad(const struct call *c) {
+    static const char *const modes[] = {
+        [PAD_CONSTANT] = "constant", [PAD_REFLECT] = "reflect", [PAD_REPLICATE] = "edge", [PAD_CIRCULAR] = "wrap"};
+    size_t dims = (size_t)c->layer->in.dims + 1;
+    const size_t *sides = c->op->pads;
+    int64_t pads[2 * (MAX_DIMS + 1)] = {0};
+    struct text attributes = {0};
+    pads[dims - 1] = (int64_t)sides[0], pads[2 * dims - 1] = (int64_t)sides[1];
+    if (dims > 2) pads[dims - 2] = (int64_t)sides[2], pads[2 * dims - 2] = (int64_t)sides[3];
+    onnx_string(&attributes, "mode", modes[c->op->pad.mode]);
+    const char *inputs[] = {c->x, onnx_numbers(c->g, pads, 2 * dims), onnx_scalar(c->g, c->op->pad.value)};
+    return onnx_node(c->g, "Pad", inputs, c->op->pad.mode == PAD_CONSTANT ? 3 : 2, &attributes);
+}
+
+static const char *reduction(const struct call *c, const char *type) {
+    struct text attributes = {0};
+    const int64_t axis = c->op->dimension + 1;
+    onnx_int(&attributes, "keepdims", c->layer->out.dims == c->layer->in.dims);
+    const char *inputs[] = {c->x, onnx_numbers(c->g, &axis, 1)};
+    return onnx_node(c->g, type, inputs, 2, &attributes);
+}
+
+static const char *add_mean(const struct call *c) { return reduction(c, "ReduceMean"); }
+static const char *add_maximum(const struct call *c) { return reduction(c, "ReduceMax"); }
+
+static const char *add_matrix_product(const struct call *c) {
+    return onnx_node2(c->g, "MatMul", c->inputs[0], c->inputs[1]);
 }
 
 static const char *add_recurrent(const struct call *c) { return onnx_recurrent(c->g, c->layer, c->op, c->x); }
-
-static const char *same(const struct call *c) { return c->x; }
 
 static const char *(*const writers[OPERATION_KINDS])(const struct call *c) = {
     [OPERATION_IDENTITY] = same,
@@ -505,6 +622,11 @@ static const char *(*const writers[OPERATION_KINDS])(const struct call *c) = {
     [OPERATION_MEAN] = add_mean,
     [OPERATION_MULTIPLY] = add_product,
     [OPERATION_UPSAMPLE] = add_upsample,
+    [OPERATION_PERMUTE] = add_permutation,
+    [OPERATION_PAD] = add_pad,
+    [OPERATION_MAXIMUM] = add_maximum,
+    [OPERATION_MATMUL] = add_matrix_product,
+    [OPERATION_UNFOLD_DEPTH] = same,
     [OPERATION_ROTATE] = add_rotation,
     [OPERATION_RECURRENT] = add_recurrent,
 };

@@ -141,6 +141,21 @@ static void order_inputs(struct builder *b, const struct layer *layer, size_t *i
     for (size_t i = 0; i < count; i++) in[i] = ordered(b, in[i], is_channels_last, layer->path);
 }
 
+/* Memory of batches is computed without checks for overflow. */
+static status check_size(const struct layer *layer) {
+    size_t elements = 1;
+    for (int d = 0; d < layer->out.dims; d++)
+        if (__builtin_mul_overflow(elements, (size_t)layer->out.size[d], &elements) || elements > BUILD_MAX_ELEMENTS) {
+            struct text shape = {0};
+            shape_print(&layer->out, &shape);
+            status s = status_new(STATUS_USAGE, "its output would be %s, more than %zu numbers", text_string(&shape),
+                                  BUILD_MAX_ELEMENTS);
+            text_free(&shape);
+            return s;
+        }
+    return OK;
+}
+
 /* The lengths of the output of a layer that declares none: those of its first input that has some, if the layer keeps
  * the positions. */
 static size_t lengths_after(const struct layer *layer) {
@@ -182,6 +197,7 @@ static status add_layer(struct builder *b, struct layer *layer, size_t *in, size
     layer->first_buffer = m->buffers.count;
     size_t lengths = m->lengths_count;
     TRY(layer->type->plan(layer, &planning));
+    TRY(check_size(layer));
     if (m->lengths_count == lengths) layer->out.lengths = lengths_after(layer);
     if (!layer->type->is_input && !is_view) layer->out.input = 0;
     layer->param_count = m->params.count - layer->first_param;

@@ -35,8 +35,13 @@ enum operation_kind {
     OPERATION_CONCAT,         /* of several inputs along dimension */
     OPERATION_SLICE,          /* elements start to end - 1 along dimension */
     OPERATION_MULTIPLY,       /* of two inputs, element by element */
-    OPERATION_MEAN,           /* over dimension */
-    OPERATION_UPSAMPLE,       /* each pixel pooling.window.kernel times; pooling: from the output to the input */
+    OPERATION_UPSAMPLE,       /* resize */
+    OPERATION_PERMUTE,        /* the row as split.size, in the order split.order; permutation: in memory */
+    OPERATION_PAD,            /* pad: in memory; pads: of the last dimension and the one before */
+    OPERATION_MEAN,           /* along dimension */
+    OPERATION_MAXIMUM,        /* along dimension */
+    OPERATION_MATMUL,         /* of two inputs: their last two dimensions; the others are the same */
+    OPERATION_UNFOLD_DEPTH,   /* depth: the input of a 3D convolution as images with more channels */
     OPERATION_ROTATE,         /* rotation: pairs of features by an angle for each position */
     OPERATION_RECURRENT,      /* weight: the first of its parameters; recurrent */
     OPERATION_INPUT,          /* elements start to end - 1 of a row of all inputs, which have the name */
@@ -56,6 +61,17 @@ struct operation {
     float slope, eps;
     struct convolution convolution; /* its has_bias and has_relu repeat the above */
     struct pooling pooling;
+    size_t images;             /* of one row that convolution or pooling works on, one after another */
+    bool is_along_depth;       /* the height of pooling is the depth of a volume, its channels all other elements */
+    struct depth_window depth; /* of a 3D convolution, whose input is that of OPERATION_UNFOLD_DEPTH; kernel 0: none */
+    struct resize resize;
+    struct pad pad;
+    size_t pads[4]; /* left, right, top, bottom */
+    struct permutation permutation;
+    struct {
+        size_t dims;
+        int64_t size[PERMUTATION_DIMS], order[PERMUTATION_DIMS]; /* order: from 0, without the batch */
+    } split;
     size_t groups, heads, kv_heads;
     bool is_causal;
     int dimension; /* of the shape of a row */

@@ -62,7 +62,7 @@ static const struct {
      "test.yaml:4:3: model.layers.2.cross_attention: is not supported on"},
     {"- linear: 8\n- mean: 1\n",
      {.dims = 2, .size = {3, 16}},
-     "test.yaml:3:3: model.layers.1.mean: is not supported on"},
+     "test.yaml:3:3: model.layers.1.mean: on cuda:0 (a GPU): it is not supported: use train.device: cpu"},
     {"- conv2d: {out: 2, kernel_size: 3}\n",
      {.dims = 3, .size = {1, 8, 8}},
      "test.yaml:2:3: model.layers.0.conv2d: is not supported on cuda:0 (a GPU): use train.device: cpu"},

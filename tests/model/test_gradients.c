@@ -31,7 +31,7 @@ static void check_gradients(struct fixture *f, const char *what) {
 static const struct {
     const char *type, *layers;
     int dims;
-    int64_t shape[3];
+    int64_t shape[4];
 } layer_cases[] = {
     {"linear", "[{linear: {out: 5}}, {linear: {out: 3, bias: false}}, {linear: {out: 4}}]", 1, {6}},
     {"linear", "[{linear: {out: 5}}, flatten, {linear: {out: 3}}]", 2, {4, 6}}, /* the last dimension only */
@@ -129,6 +129,81 @@ static const struct {
      "kernel_size: 1}}, {upsample: [3, 1]}]",
      3,
      {2, 4, 6}},
+    {"upsample",
+     "[{conv2d: {out: 2, kernel_size: 2}}, {upsample: {scale_factor: 2, mode: bilinear}}, tanh, {upsample: {size: [4, "
+     "9], mode: bilinear, align_corners: true}}, {upsample: {size: [7, 5]}}]",
+     3,
+     {2, 4, 5}},
+    {"upsample",
+     "[{conv1d: {out: 3, kernel_size: 2}}, {upsample: {scale_factor: 1.7, mode: linear}}, {conv1d: {out: 2, "
+     "kernel_size: 2}}]",
+     2,
+     {2, 6}},
+    {"permute", "[{linear: 5}, {permute: [0, 2, 1]}, {linear: 3}, {permute: [0, 2, 1]}, {linear: 2}]", 2, {4, 6}},
+    {"permute",
+     "[{permute: [0, 3, 1, 2]}, {conv2d: {out: 3, kernel_size: 2}}, tanh, {permute: [0, 3, 1, 2]}, {linear: 4}, "
+     "{permute: [0, 2, 3, 1]}, {conv2d: {out: 2, kernel_size: 1}}]",
+     3,
+     {4, 5, 2}},
+    {"mean", "[{linear: 4}, {mean: 1}, tanh, {linear: 3}, {mean: {dim: 1, keepdim: true}}, {linear: 2}]", 2, {5, 6}},
+    {"mean", "[{conv2d: {out: 3, kernel_size: 2}}, {mean: [2, 1]}, {linear: 3}]", 3, {2, 4, 5}},
+    {"max", "[{linear: 4}, {max: 1}, tanh, {linear: 3}]", 2, {5, 6}},
+    {"max", "[{conv2d: {out: 3, kernel_size: 2}}, {max: {dim: 1, keepdim: true}}, {linear: 3}]", 3, {2, 4, 5}},
+    {"pixel_shuffle",
+     "[{conv2d: {out: 8, kernel_size: 2}}, {pixel_shuffle: 2}, tanh, {conv2d: {out: 2, kernel_size: 2}}]",
+     3,
+     {2, 4, 5}},
+    {"pixel_unshuffle",
+     "[{conv2d: {out: 2, kernel_size: 2}}, {pixel_unshuffle: 3}, tanh, {conv2d: {out: 2, kernel_size: 1}}]",
+     3,
+     {2, 4, 7}},
+    {"pad",
+     "[{conv2d: {out: 2, kernel_size: 2}}, {pad: 1}, tanh, {pad: {padding: [1, 2, 0, 3], mode: reflect}}, {conv2d: "
+     "{out: 2, kernel_size: 2}}]",
+     3,
+     {2, 4, 5}},
+    {"pad",
+     "[{conv1d: {out: 2, kernel_size: 2}}, {pad: {padding: [2, 1], mode: replicate}}, {linear: 3}, {pad: {padding: [1, "
+     "2, 2, 0], mode: circular}}, {linear: 2}]",
+     2,
+     {2, 6}},
+    {"chunk",
+     "[{linear: 9}, {chunk: {chunks: 3, names: [q, k, v]}}, {multiply: {from: [q, k]}}, {concat: {from: v}}, {linear: "
+     "3}]",
+     1,
+     {6}},
+    {"split",
+     "[{conv2d: {out: 5, kernel_size: 2}}, {split: {split_size: [2, 3], names: [a, b]}}, {concat: {from: [b, a]}}, "
+     "{conv2d: {out: 2, kernel_size: 2}}]",
+     3,
+     {2, 4, 5}},
+    {"matmul",
+     "[{linear: {out: 3, name: a}}, tanh, {permute: {dims: [0, 2, 1], name: b}}, {matmul: {from: [a, b], name: c}}, "
+     "{matmul: {from: [c, a], name: d}}, {matmul: {from: [b, d]}}, {linear: 3}]",
+     2,
+     {4, 6}},
+    {"conv3d",
+     "[{conv3d: {out: 4, kernel_size: [3, 2, 2], stride: [2, 1, 1], padding: [1, 0, 2], dilation: [2, 1, 1]}}, tanh, "
+     "{conv3d: {out: 2, kernel_size: 2, groups: 2}}, relu, {conv3d: {out: 2, kernel_size: 1, bias: false}}]",
+     4,
+     {2, 6, 3, 3}},
+    {"max_pool3d",
+     "[{conv3d: {out: 2, kernel_size: 1}}, {max_pool3d: {kernel_size: 2, stride: 1}}, flatten, {linear: 2}]",
+     4,
+     {2, 2, 3, 2}},
+    {"avg_pool3d",
+     "[{conv3d: {out: 3, kernel_size: 1}}, {avg_pool3d: {kernel_size: [2, 3, 2], stride: [1, 2, 1], padding: 1, "
+     "ceil_mode: true}}, {conv3d: {out: 2, kernel_size: 1}}]",
+     4,
+     {2, 3, 5, 4}},
+    {"adaptive_avg_pool3d",
+     "[{conv3d: {out: 3, kernel_size: 1}}, {adaptive_avg_pool3d: [2, 3, 2]}, {conv3d: {out: 2, kernel_size: 1}}]",
+     4,
+     {2, 3, 5, 4}},
+    {"adaptive_max_pool3d",
+     "[{conv3d: {out: 3, kernel_size: 1}}, {adaptive_max_pool3d: [2, 2, 1]}, flatten, {linear: 2}]",
+     4,
+     {2, 2, 3, 2}},
     {"lstm", "[{linear: 5}, {lstm: 4}, {linear: 3}]", 2, {4, 6}},
     {"lstm", "[{lstm: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last}}, {linear: 3}]", 2, {4, 6}},
     {"lstm",

@@ -226,6 +226,9 @@ START_TEST(bad_models) {
              "groups must divide the input's channels (2), got 3");
     rejected("[{conv_transpose2d: {out: 3, kernel_size: 2, output_padding: [1, 1, 1]}}]",
              "output_padding: expected one number or two (height, width), got 3");
+    rejected(
+        "[{linear: 1}, {reshape: [1, 1, 1]}, {upsample: 1024}, {upsample: 1024}, {conv2d: {out: 4, kernel_size: 1}}]",
+        "model.layers.4.conv2d: its output would be (4, 1048576, 1048576), more than 1099511627776 numbers");
     rejected("[{max_pool1d: 2}]", "needs an input of shape (channels, length), got 4");
     rejected("[{reshape: [2, 2]}, {max_pool1d: [2, 2]}]", "kernel_size: expected one number, got 2");
     rejected("[{reshape: [2, 2]}, {adaptive_avg_pool1d: [1, 1]}]", "output_size: expected one number, got 2");

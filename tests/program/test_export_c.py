@@ -55,6 +55,28 @@ LAYERS = {
                                     "{slice: {start: 1, end: 7}}, {slice: {start: 1, end: 5, dim: 2, name: s}}, {slice: {start: 1, end: 3, dim: -1}}, "
                                     "{concat: {from: s, dim: 3}}, {parallel: {branches: [[{conv2d: {out: 3, kernel_size: 1}}, relu], "
                                     "[{conv2d: {out: 5, kernel_size: 3, padding: 1}}]], join: concat}}, {upsample: [1, 3]}, flatten, {linear: 3}]"),
+    "upsampled": ((3, 5, 4), 3, "[{upsample: {scale_factor: 2, mode: bilinear}}, {conv2d: {out: 4, kernel_size: 3}}, {upsample: {size: [5, 9], mode: bilinear, "
+                                "align_corners: true}}, {upsample: {size: [7, 4]}}, {upsample: {scale_factor: [0.6, 1.7], mode: bilinear}}, flatten, {linear: 3}]"),
+    "upsampled_signal": ((3, 7), 3, "[{upsample: {scale_factor: 1.5, mode: linear}}, {conv1d: {out: 4, kernel_size: 3}}, {upsample: {size: 12, mode: linear, "
+                                    "align_corners: true}}, {upsample: {size: 5}}, flatten, {linear: 3}]"),
+    "permuted": ((4, 5, 2), 3, "[{permute: [0, 3, 1, 2]}, {conv2d: {out: 3, kernel_size: 2}}, {permute: [0, 3, 1, 2]}, {linear: 4}, {permute: [0, 2, 3, 1]}, {linear: 5}, "
+                               "{permute: [0, 3, 2, 1]}, flatten, {linear: 6}, {reshape: [2, 3]}, {permute: [0, 2, 1]}, {linear: 3}, {permute: [0, 2, 1]}, flatten, {linear: 3}]"),
+    "reduced": ((3, 6, 5), 3, "[{conv2d: {out: 4, kernel_size: 2, name: a}}, {mean: {dim: [2, 3], name: m}}, {max: {dim: 3, from: a}}, {mean: {dim: 1, keepdim: true}}, flatten, "
+                              "{concat: {from: m}}, {linear: 7}, {reshape: [7, 1]}, {max: {dim: -1, keepdim: true}}, {max: 2}, {linear: 3}]"),
+    "shuffled": ((2, 4, 5), 3, "[{conv2d: {out: 8, kernel_size: 2}}, {pixel_shuffle: 2}, {pad: [0, 1, 0, 0]}, {pixel_unshuffle: 3}, {conv2d: {out: 9, kernel_size: 1}}, "
+                               "{pixel_shuffle: 3}, flatten, {linear: 3}]"),
+    "padded": ((2, 4, 5), 3, "[{pad: {padding: 1, value: 0.5}}, {conv2d: {out: 3, kernel_size: 2}}, {pad: {padding: [1, 2, 0, 3], mode: reflect}}, {pad: {padding: [2, 0, 1, 0], "
+                             "mode: replicate}}, {conv2d: {out: 2, kernel_size: 3}}, {pad: {padding: [1, 2]}}, flatten, {pad: [2, 3]}, {linear: 3}]"),
+    "padded_signal": ((3, 6), 3, "[{pad: {padding: [2, 1], mode: circular}}, {conv1d: {out: 4, kernel_size: 2}}, {pad: {padding: [1, 2, 1, 0], mode: reflect}}, flatten, {linear: 3}]"),
+    "parts": ((9,), 4, "[{linear: 12}, {chunk: {chunks: 3, names: [q, k, v]}}, {multiply: {from: [q, k]}}, {concat: {from: v}}, {reshape: [2, 4]}, "
+                       "{split: {split_size: [1, 3], dim: -1, names: [a, b]}}, {concat: {from: [b, a], dim: 2}}, flatten, {linear: 4}]"),
+    "products": ((6, 5), 3, "[{linear: 4}, {reshape: {shape: [2, 3, 4], name: a}}, tanh, {permute: {dims: [0, 1, 3, 2], name: b}}, {matmul: {from: [a, b]}}, softmax, "
+                            "{matmul: {from: a}}, flatten, {linear: 3}]"),
+    "volume": ((2, 6, 5, 4), 3, "[{conv3d: {out: 4, kernel_size: [3, 2, 3], stride: [2, 1, 1], padding: [1, 0, 2], dilation: [2, 1, 1]}}, relu, {max_pool3d: {kernel_size: 2, "
+                                "stride: 1, padding: 1, ceil_mode: true}}, batch_norm, {conv3d: {out: 6, kernel_size: [1, 2, 2], groups: 2, bias: false}}, "
+                                "{avg_pool3d: {kernel_size: 2, stride: [1, 2, 1], padding: 1, count_include_pad: false}}, flatten, {linear: 3}]"),
+    "volume_pools": ((3, 4, 5, 4), 2, "[{avg_pool3d: {kernel_size: [2, 1, 2], stride: 1, divisor_override: 3}}, {adaptive_max_pool3d: [2, 3, 2]}, {adaptive_avg_pool3d: [1, 2, 2]}, "
+                                      "{conv3d: {out: 3, kernel_size: 1}}, {adaptive_avg_pool3d: 1}, flatten, {linear: 2}]"),
     "rotary": ((12, 8), 3, "[{linear: 16}, {rotary_embedding: {head_size: 4, heads: 3}}, {scaled_dot_product_attention: {heads: 2, num_kv_heads: 1, causal: true}}, "
                            "{linear: 24}, {rotary_embedding: {head_size: 6, heads: 2, interleaved: true, base: 50}}, "
                            "{scaled_dot_product_attention: {heads: 4}}, flatten, {linear: 3}]"),

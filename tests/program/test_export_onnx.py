@@ -124,8 +124,13 @@ def compute(operator, options, x):
         return [x[0][tuple(index)]]
     if operator == "Reshape":
         return [x[0].reshape([x[0].shape[i] if n == 0 else n for i, n in enumerate(x[1].tolist())])]
-    if operator == "ReduceMean":
-        return [x[0].mean(tuple(x[1].tolist()), keepdims=bool(options["keepdims"]))]
+    if operator in ("ReduceMean", "ReduceMax"):
+        reduce = {"ReduceMean": np.mean, "ReduceMax": np.max}[operator]
+        return [reduce(x[0], tuple(x[1].tolist()), keepdims=bool(options.get("keepdims", 1)))]
+    if operator == "Pad":
+        before, after = np.split(x[1], 2)
+        mode = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}[options["mode"]]
+        return [np.pad(x[0], list(zip(before, after)), mode, **({"constant_values": x[2].item()} if mode == "constant" else {}))]
     if operator == "Softmax":
         e = np.exp(x[0] - x[0].max(-1, keepdims=True))
         return [e / e.sum(-1, keepdims=True)]
@@ -165,7 +170,7 @@ class ExportOnnx(program.Case):
     def test_values(self):
         """The graph, computed by NumPy, gives what predict gives: joins, rotations, attention, the gates of recurrent layers."""
         import h5py
-        for name in "joins", "mean", "rotary", "interleaved", "grouped", "lstm", "gru", "rnn":
+        for name in "joins", "mean", "parts", "products", "rotary", "interleaved", "grouped", "lstm", "gru", "rnn":
             with self.subTest(name):
                 x = self.train(*test_export_c.LAYERS[name])
                 self.run_program("export", "runs/test", "--out", "m.onnx")

@@ -342,6 +342,39 @@ class Narrow(Emulated):
             self.assertNotEqual(shas[0], shas[2])
 
 
+@unittest.skipUnless(os.path.exists(os.path.join(FOLDER, "ddptrain_cudnn.so")), "no convolutions yet")
+class Shapes(Emulated):
+    """Layers that change shapes, products of matrices and volumes: the losses are the CPU's, also with 16-bit convolutions."""
+    config = CNN[:CNN.index("    - conv2d")] + """
+    - reshape: [1, 7, 8, 14]
+    - conv3d: {out: 8, kernel_size: 3, padding: [1, 0, 0], stride: [2, 1, 1]}
+    - relu
+    - max_pool3d: {kernel_size: 2, ceil_mode: true}
+    - conv3d: {out: 8, kernel_size: [2, 1, 1]}
+    - mean: {dim: 2}
+    - upsample: {scale_factor: 2, mode: bilinear}
+    - pad: {padding: [1, 1, 0, 2], mode: reflect}
+    - pixel_unshuffle: 2
+    - conv2d: {out: 16, kernel_size: 1}
+    - pixel_shuffle: 2
+    - reshape: [4, 112]
+    - linear: {out: 12, name: a}
+    - chunk: {chunks: 2, dim: 2, names: [q, k]}
+    - permute: {from: k, dims: [0, 2, 1], name: b}
+    - matmul: {from: [q, b]}
+    - max: 1
+    - linear: {out: 10}
+""" + CNN[CNN.index("loss:"):]
+
+    def test_learns_the_same(self):
+        self.run_program("test.yaml", "train.device=cpu", "--run-dir", "runs/cpu")
+        self.train(run="runs/gpu")
+        self.train("train.precision=bfloat16", run="runs/bfloat16")
+        for a, b, c in zip(*(self.losses(run) for run in ("runs/cpu", "runs/gpu", "runs/bfloat16")), strict=True):
+            self.assertAlmostEqual(a, b, delta=1e-4)
+            self.assertAlmostEqual(a, c, delta=0.03 * a)
+
+
 class NarrowImages(Narrow):
     """The same with 8 channels, whose activations between layers are 16 bits."""
     config = CNN.replace("out: 4", "out: 8").replace(

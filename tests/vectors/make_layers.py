@@ -57,6 +57,47 @@ CASES = [
      "kernel_size: 1, name: r}}, tanh, {add: {from: r}}]}}]}}, {adaptive_avg_pool2d: 1}, flatten, {linear: 3}]", [2, 6, 4]),
     ("[{conv2d: {out: 3, kernel_size: 2, stride: 2}}, tanh, {upsample: 2}, {concat: {from: input}}, {conv2d: {out: 2, kernel_size: 1}}, "
      "{upsample: {scale_factor: [3, 1]}}]", [2, 4, 6]),
+    ("[{conv2d: {out: 3, kernel_size: 1}}, {upsample: {scale_factor: 2, mode: bilinear}}, tanh, {conv2d: {out: 2, kernel_size: 2}}, "
+     "{upsample: {size: [4, 11], mode: bilinear, align_corners: true}}]", [2, 3, 4]),
+    ("[{conv2d: {out: 2, kernel_size: 1}}, {upsample: {scale_factor: [1.7, 0.6], mode: bilinear, align_corners: false}}, tanh, "
+     "{upsample: {size: 5}}, {upsample: {scale_factor: 1.5}}]", [2, 4, 6]),
+    ("[{conv1d: {out: 3, kernel_size: 2}}, {upsample: {scale_factor: 2.5, mode: linear}}, {conv1d: {out: 2, kernel_size: 2}}, "
+     "{upsample: {size: 7, mode: nearest}}, {upsample: {size: 4, mode: linear, align_corners: true}}]", [2, 5]),
+    # other shapes
+    ("[{linear: 5}, {permute: [0, 2, 1]}, {linear: 2}, tanh, {permute: {dims: [0, -1, 1]}}, {linear: 3}]", [4, 6]),
+    ("[{permute: [0, 3, 1, 2]}, {conv2d: {out: 3, kernel_size: 2}}, tanh, {permute: [0, 3, 1, 2]}, {linear: 4}, {permute: [0, 2, 3, 1]}, "
+     "{conv2d: {out: 2, kernel_size: 1}}, {permute: [0, 3, 2, 1]}, {linear: 2}]", [4, 5, 2]),
+    ("[{conv2d: {out: 3, kernel_size: 2}}, {mean: {dim: [2, -1]}}, {linear: 4}, tanh, {mean: {dim: 1, keepdim: true}}]", [2, 4, 5]),
+    ("[{linear: 4}, {mean: 1}, tanh, {linear: 3}]", [5, 6]),
+    ("[{conv2d: {out: 3, kernel_size: 2}}, {mean: {dim: 1, keepdim: true}}, tanh, {conv2d: {out: 4, kernel_size: 1}}, {mean: 1}, {linear: 2}]", [2, 4, 5]),
+    ("[{linear: 5}, {max: 1}, {linear: 4}, {max: {dim: -1, keepdim: true}}]", [7, 6]),
+    ("[{conv2d: {out: 3, kernel_size: 2}}, {max: {dim: 2}}, {max: {dim: 1, keepdim: false}}, {linear: 2}]", [2, 4, 5]),
+    ("[{conv2d: {out: 8, kernel_size: 2}}, {pixel_shuffle: 2}, tanh, {conv2d: {out: 2, kernel_size: 1}}, {pixel_unshuffle: {downscale_factor: 3}}, "
+     "{conv2d: {out: 18, kernel_size: 1}}, {pixel_shuffle: {upscale_factor: 3}}]", [2, 4, 7]),
+    ("[{conv2d: {out: 2, kernel_size: 2}}, {pad: 1}, tanh, {pad: {padding: [1, 2, 0, 3], mode: reflect}}, {conv2d: {out: 2, kernel_size: 2}}, "
+     "{pad: {padding: [0, 2, 3, 1], mode: replicate}}, {pad: {padding: [3, 1, 2, 1], mode: circular}}, {conv2d: {out: 1, kernel_size: 2}}, "
+     "{pad: {padding: [1, 0], value: 0.5}}]", [2, 4, 5]),
+    ("[{conv1d: {out: 3, kernel_size: 2}}, {pad: {padding: [2, 1], mode: reflect}}, {conv1d: {out: 2, kernel_size: 2}}, tanh, "
+     "{pad: {padding: 2, mode: circular}}, {linear: 4}, {pad: {padding: [1, 0, 0, 2], value: -1, mode: constant}}, {linear: 2}]", [2, 6]),
+    ("[{linear: {out: 9, name: a}}, {chunk: {chunks: 3, names: [q, k, v]}}, {multiply: {from: [q, k], name: m}}, {concat: {from: [m, v]}}, "
+     "{chunk: {chunks: 4, dim: 1, names: [p, r, s]}}, {add: {from: [p, s]}}, {concat: {from: r}}, {linear: 3}]", [6]),
+    ("[{conv2d: {out: 5, kernel_size: 2}}, {split: {split_size: [2, 3], names: [a, b]}}, {split: {split_size: 2, dim: -1, from: a, names: [c, d]}}, "
+     "{concat: {from: [c, d], dim: 3, name: e}}, {concat: {from: [b, e]}}, {conv2d: {out: 2, kernel_size: 1}}]", [2, 4, 5]),
+    ("[{linear: {out: 4, name: a}}, {linear: {out: 5, from: input}}, tanh, {permute: {dims: [0, 2, 1], name: b}}, {matmul: {from: [b, a]}}, "
+     "{linear: 3}]", [4, 6]),
+    ("[{linear: 4}, {reshape: {shape: [2, 3, 4], name: a}}, tanh, {permute: {dims: [0, 1, 3, 2], name: b}}, {matmul: {from: [a, b]}}, softmax, {matmul: "
+     "{from: a}}, flatten, {linear: 3}]", [6, 5]),
+    # volumes
+    ("[{conv3d: {out: 3, kernel_size: 2}}, relu, {conv3d: {out: 2, kernel_size: [1, 2, 1], bias: false}}]", [2, 3, 4, 3]),
+    ("[{conv3d: {out: 4, kernel_size: [3, 2, 3], stride: [2, 1, 1], padding: [1, 0, 2], dilation: [2, 1, 1]}}, tanh, {conv3d: {out: 2, "
+     "kernel_size: 3, padding: 1, groups: 2}}, flatten, {linear: 3}]", [2, 6, 3, 4]),
+    ("[{conv3d: {out: 3, kernel_size: 1}}, {max_pool3d: {kernel_size: [2, 3, 2], stride: [1, 2, 1], padding: [1, 1, 0], ceil_mode: true}}, "
+     "batch_norm, {max_pool3d: 2}, {conv3d: {out: 2, kernel_size: 1}}]", [2, 4, 5, 4]),
+    ("[{conv3d: {out: 3, kernel_size: 1}}, {avg_pool3d: {kernel_size: [2, 3, 2], stride: [1, 2, 1], padding: [1, 1, 0], ceil_mode: true}}, "
+     "tanh, {avg_pool3d: {kernel_size: 2, padding: 1, count_include_pad: false}}, {avg_pool3d: {kernel_size: [1, 2, 1], divisor_override: 5}}, {conv3d: {out: 2, kernel_size: 1}}]", [2, 4, 5, 4]),
+    ("[{conv3d: {out: 3, kernel_size: 1}}, {adaptive_max_pool3d: [2, 3, 4]}, {group_norm: 3}, {adaptive_avg_pool3d: {output_size: [1, 2, 3]}}, "
+     "{adaptive_avg_pool3d: 1}, flatten, {linear: 2}]", [2, 4, 5, 3]),
+    ("[{conv3d: {out: 2, kernel_size: 2}}, instance_norm, {adaptive_max_pool3d: {output_size: 1}}, {mean: {dim: [2, 3, 4]}}, {linear: 2}]", [2, 4, 5, 3]),
     # convolutions
     ("[{conv2d: {out: 3, kernel_size: 3}}, relu, {conv2d: {out: 2, kernel_size: 2}}]", [2, 6, 5]),
     ("[{conv2d: {out: 4, kernel_size: [3, 2], stride: [2, 1], padding: [1, 0], dilation: [1, 2]}}, tanh, "

@@ -27,14 +27,19 @@ status image_check(const struct layer *layer, int dims) {
 
 void pair_check(const struct int_list *list, const char *key, int max, const struct node *where, const char *path,
                 struct problems *problems) {
+    if (list->items) pair_check_count(list->count, key, max, where, path, problems);
+}
+
+void pair_check_count(size_t count, const char *key, int max, const struct node *where, const char *path,
+                      struct problems *problems) {
     struct text full = {0};
-    if (!list->items || list->count == 1 || list->count == (size_t)max) return;
+    if (count <= 1 || count == (size_t)max) return;
     text_printf(&full, "%s.%s", path, key);
     if (max == 1)
-        problems_add(problems, where->place, text_string(&full), "expected one number, got %zu", list->count);
+        problems_add(problems, where->place, text_string(&full), "expected one number, got %zu", count);
     else
         problems_add(problems, where->place, text_string(&full), "expected one number or two (height, width), got %zu",
-                     list->count);
+                     count);
     text_free(&full);
 }
 
@@ -54,4 +59,13 @@ size_t window_output_ceil(const struct window *window, int d, size_t in) {
     if (padded < extent) return 0;
     size_t count = (padded - extent) / window->stride[d] + 1;
     return (count - 1) * window->stride[d] >= in + window->padding[d] ? count - 1 : count;
+}
+
+size_t adaptive_window(size_t in, size_t out) {
+    size_t largest = 0;
+    for (size_t o = 0; o < out; o++) {
+        size_t size = ((o + 1) * in + out - 1) / out - o * in / out;
+        if (size > largest) largest = size;
+    }
+    return largest;
 }

@@ -17,6 +17,9 @@ status image_check(const struct layer *layer, int dims);
 /* Checks that the list has one or [max] numbers, else adds a problem. */
 void pair_check(const struct int_list *list, const char *key, int max, const struct node *where, const char *path,
                 struct problems *problems);
+/* The same for a list of [count] numbers; 0: it is not given. */
+void pair_check_count(size_t count, const char *key, int max, const struct node *where, const char *path,
+                      struct problems *problems);
 /* Sets to[0] for the height, to[1] for the width; for a signal to[0] is [height]. */
 void pair_of(const struct int_list *list, int dims, size_t height, size_t to[2]);
 
@@ -27,5 +30,8 @@ size_t window_output(const struct window *window, int d, size_t in);
 /* The same rounded up (PyTorch's ceil_mode): one more window may exceed the padded image, if it starts within the image
  * or the padding before it. */
 size_t window_output_ceil(const struct window *window, int d, size_t in);
+
+/* The size of the largest adaptive window along one dimension: ceil((o + 1) in / out) - floor(o in / out), at most. */
+size_t adaptive_window(size_t in, size_t out);
 
 #endif

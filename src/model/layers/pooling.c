@@ -121,16 +121,6 @@ static int dims_of(const struct layer *layer) {
                : 3;
 }
 
-/* The size of the largest adaptive window along one dimension: ceil((o + 1) in / out) - floor(o in / out), at most. */
-static size_t largest_window(size_t in, size_t out) {
-    size_t largest = 0;
-    for (size_t o = 0; o < out; o++) {
-        size_t size = ((o + 1) * in + out - 1) / out - o * in / out;
-        if (size > largest) largest = size;
-    }
-    return largest;
-}
-
 static struct pooling pooling_of(const struct layer *layer) {
     struct pooling p = {.in = image_of(&layer->in), .has_relu = layer->has_relu};
     size_t out[2];
@@ -138,8 +128,8 @@ static struct pooling pooling_of(const struct layer *layer) {
     if (is_adaptive(layer)) {
         p.is_adaptive = true;
         pair_of(&((const struct adaptive_config *)layer->config)->output_size, dims, 1, out);
-        p.window.kernel[0] = largest_window(p.in.height, out[0]);
-        p.window.kernel[1] = largest_window(p.in.width, out[1]);
+        p.window.kernel[0] = adaptive_window(p.in.height, out[0]);
+        p.window.kernel[1] = adaptive_window(p.in.width, out[1]);
     } else {
         const struct pool_config *c = layer->config;
         p.excludes_padding = !is_max(layer) && !c->count_include_pad;

@@ -1,10 +1,8 @@
 /* slice: a part of the input along one dimension (Tensor.narrow). */
+#include "model/layers/slice.h"
+
 #include "model/layers/joins.h"
 #include "model/layers/layers.h"
-
-struct slice_config {
-    int64_t dim, start, end;
-};
 
 static const struct schema_row rows[] = {
     {.key = "start",

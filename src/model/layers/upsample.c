@@ -1,26 +1,68 @@
-/* upsample: an image with each pixel repeated (torch.nn.Upsample, mode nearest). It is the transpose of a pooling that
- * sums the pixels of each window, so the operators of averages do it, with a divisor of 1. */
+/* upsample: an image or a signal of another size (torch.nn.Upsample, torch.nn.functional.interpolate). A signal is an
+ * image of height 1. */
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
 
+enum mode { MODE_NEAREST, MODE_LINEAR, MODE_BILINEAR };
+
 struct upsample_config {
-    struct int_list scale_factor;
+    struct real_list scale_factor; /* items NULL: size */
+    struct int_list size;          /* items NULL: scale_factor */
+    int mode;
+    bool align_corners;
 };
+
+static const char *const modes[] = {"nearest", "linear", "bilinear", NULL};
 
 static const struct schema_row rows[] = {
     {.key = "scale_factor",
-     .type = SCHEMA_INT_LIST,
+     .type = SCHEMA_REAL_LIST,
      .offset = offsetof(struct upsample_config, scale_factor),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
+     .fallback = "null",
+     .min = 1e-3,
      .max = 1024,
-     .doc = "How often each pixel is repeated: one number, or one for the height and one for the width."},
+     .doc = "The size of the output divided by that of the input: one number, or [height, width]. The output's size is "
+            "rounded down."},
+    {.key = "size",
+     .type = SCHEMA_INT_LIST,
+     .offset = offsetof(struct upsample_config, size),
+     .fallback = "null",
+     .min = 1,
+     .max = 1 << 20,
+     .doc = "The size of the output instead: one number, or [height, width]."},
+    {.key = "mode",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct upsample_config, mode),
+     .fallback = "nearest",
+     .choices = modes,
+     .doc = "`nearest` repeats pixels; `bilinear` interpolates between the four nearest pixels of an image, `linear` "
+            "between two elements of a signal (channels, length)."},
+    {.key = "align_corners",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct upsample_config, align_corners),
+     .fallback = "false",
+     .doc = "Of `linear` and `bilinear`: whether the centres of the corner pixels of the input and the output are the "
+            "same points, instead of the corners of these pixels."},
     {0},
 };
 
+static void add_problem(struct problems *problems, const struct node *where, const char *path, const char *key,
+                        const char *what) {
+    struct text full = {0};
+    text_printf(&full, "%s.%s", path, key);
+    problems_add(problems, where->place, text_string(&full), "%s", what);
+    text_free(&full);
+}
+
 static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct upsample_config *c = config;
-    pair_check(&c->scale_factor, "scale_factor", 2, where, path, problems);
+    if (!c->size.items == !c->scale_factor.items)
+        add_problem(problems, where, path, "scale_factor",
+                    c->size.items ? "either scale_factor or size, not both" : "missing; either scale_factor or size");
+    if (c->mode == MODE_NEAREST && c->align_corners)
+        add_problem(problems, where, path, "align_corners", "only with mode: linear or bilinear");
+    pair_check_count(c->scale_factor.items ? c->scale_factor.count : 0, "scale_factor", 2, where, path, problems);
+    pair_check(&c->size, "size", 2, where, path, problems);
 }
 
 static const struct schema schema = {.name = "model.layers.upsample",
@@ -29,52 +71,75 @@ static const struct schema schema = {.name = "model.layers.upsample",
                                      .shorthand = "scale_factor",
                                      .check = check};
 
-/* The pooling from the layer's output to its input. */
-static struct pooling pooling_of(const struct layer *layer) {
-    struct pooling p = {.in = image_of(&layer->out), .out = image_of(&layer->in), .divisor = 1};
-    pair_of(&((const struct upsample_config *)layer->config)->scale_factor, 3, 0, p.window.kernel);
-    for (int d = 0; d < 2; d++) {
-        p.window.stride[d] = p.window.kernel[d];
-        p.window.dilation[d] = 1;
+/* Along the height [0] or the width [1], of an input of [in] pixels. PyTorch computes with the scale that is given, not
+ * with that of the rounded size. */
+static struct resize_side side_of(const struct upsample_config *c, int d, size_t in) {
+    struct resize_side s = {.in = in, .out = in};
+    const struct real_list *scales = &c->scale_factor;
+    double factor = 0;
+    if (c->size.items) {
+        s.out = (size_t)c->size.items[d == 0 ? 0 : c->size.count - 1];
+    } else {
+        factor = scales->items[d == 0 ? 0 : scales->count - 1];
+        s.out = (size_t)((double)in * factor);
     }
-    return p;
+    s.scale = factor > 0 ? (float)(1 / factor) : (float)in / (float)(s.out ? s.out : 1);
+    if (c->align_corners) s.scale = s.out > 1 ? (float)(in - 1) / (float)(s.out - 1) : 0;
+    return s;
+}
+
+static struct resize resize_of(const struct layer *layer) {
+    const struct upsample_config *c = layer->config;
+    struct image_shape in = image_of(&layer->in);
+    struct resize r = {
+        .channels = in.channels, .is_nearest = c->mode == MODE_NEAREST, .align_corners = c->align_corners};
+    r.side[0] = layer->in.dims == 2 ? (struct resize_side){1, 1, 1} : side_of(c, 0, in.height);
+    r.side[1] = side_of(c, 1, in.width);
+    return r;
+}
+
+/* The dimensions of the input, for the mode. */
+static status check_dims(const struct layer *layer) {
+    const struct upsample_config *c = layer->config;
+    size_t numbers = c->size.items ? c->size.count : c->scale_factor.count;
+    if (c->mode == MODE_LINEAR || (c->mode == MODE_NEAREST && layer->in.dims == 2 && numbers == 1))
+        return image_check(layer, 2);
+    return image_check(layer, 3);
 }
 
 static status plan(struct layer *layer, struct planning *planning) {
-    size_t scale[2];
     (void)planning;
-    TRY(image_check(layer, 3));
-    struct image_shape in = image_of(&layer->in);
-    pair_of(&((const struct upsample_config *)layer->config)->scale_factor, 3, 0, scale);
-    if (in.height * scale[0] > INT32_MAX || in.width * scale[1] > INT32_MAX)
-        return status_new(STATUS_USAGE, "the output would have %zu x %zu pixels", in.height * scale[0],
-                          in.width * scale[1]);
-    layer->out = channels_last_shape(3, in.channels, in.height * scale[0], in.width * scale[1]);
+    TRY(check_dims(layer));
+    struct resize r = resize_of(layer);
+    const struct resize_side *side = r.side;
+    if (side[0].out > INT32_MAX || side[1].out > INT32_MAX || side[0].out == 0 || side[1].out == 0)
+        return status_new(STATUS_USAGE, "the output would have %zu x %zu pixels", side[0].out, side[1].out);
+    layer->out = channels_last_shape(layer->in.dims, r.channels, side[0].out, side[1].out);
     return OK;
 }
 
 static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
-    struct pooling p = pooling_of(layer);
-    device_ops(pass->device)->image->avg_pool_backward(pass->device, &p, x, y, pass->rows);
+    struct resize r = resize_of(layer);
+    device_ops(pass->device)->shapes->resize_forward(pass->device, &r, x, y, pass->rows);
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                      const float *dy, float *dx) {
-    struct pooling p = pooling_of(layer);
+    struct resize r = resize_of(layer);
     (void)x, (void)y;
-    if (dx) device_ops(pass->device)->image->avg_pool_forward(pass->device, &p, dy, dx, pass->rows);
+    if (dx) device_ops(pass->device)->shapes->resize_backward(pass->device, &r, dy, dx, pass->rows);
 }
 
 static void describe(const struct layer *layer, struct operation *to) {
     to->kind = OPERATION_UPSAMPLE;
-    to->pooling = pooling_of(layer);
+    to->resize = resize_of(layer);
 }
 
-static bool runs_on(const struct device_ops *ops) { return ops->image->avg_pool_forward != NULL; }
+static bool runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
 
 const struct layer_type layer_upsample = {
     .variant = {"upsample", &schema,
-                "An image with each pixel repeated (torch.nn.Upsample with an integer scale_factor, mode nearest)."},
+                "An image or a signal of another size: pixels are repeated or interpolated (torch.nn.Upsample)."},
     .order = ORDER_CHANNELS_LAST,
     .ignores = IGNORES_X_AND_Y,
     .runs_on = runs_on,

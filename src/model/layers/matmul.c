@@ -1,0 +1,91 @@
+/* matmul: the product of two outputs (torch.matmul). Each matrix of the batch is a product of its own, by the operators
+ * of linear: they compute x w^T, dy w and dy^T x. */
+#include "base/text.h"
+#include "model/layers/layers.h"
+
+static status differ(const struct layer *layer, const char *why) {
+    struct text one = {0}, other = {0};
+    shape_print(&layer->ins[0], &one);
+    shape_print(&layer->ins[1], &other);
+    status s =
+        status_new(STATUS_USAGE, "%s: input 1 has %s, input 2 has %s", why, text_string(&one), text_string(&other));
+    text_free(&one);
+    text_free(&other);
+    return s;
+}
+
+static status plan(struct layer *layer, struct planning *planning) {
+    const struct shape *a = layer->ins, *b = layer->ins + 1;
+    (void)planning;
+    if (layer->in_count != 2)
+        return status_new(STATUS_USAGE, "multiplies two outputs, got %zu; use one matmul after another",
+                          layer->in_count);
+    if (a->dims < 2 || a->dims != b->dims) return differ(layer, "the inputs must be matrices");
+    int last = a->dims - 1;
+    if (a->size[last] != b->size[last - 1])
+        return differ(layer, "the last dimension of the first must be the one before the last of the second");
+    for (int d = 0; d < last - 1; d++)
+        if (a->size[d] != b->size[d]) return differ(layer, "the dimensions before the last two must be the same");
+    layer->out = *a;
+    layer->out.size[last] = b->size[last];
+    return OK;
+}
+
+/* y (m, n) = a (m, k) b (k, n), [count] times for each row */
+struct product {
+    size_t count, m, k, n;
+};
+
+static struct product product_of(const struct layer *layer) {
+    const struct shape *a = &layer->in;
+    struct product p = {.m = (size_t)a->size[a->dims - 2],
+                        .k = (size_t)a->size[a->dims - 1],
+                        .n = (size_t)layer->out.size[a->dims - 1]};
+    p.count = layer->in_size / (p.m * p.k);
+    return p;
+}
+
+static void join(const struct layer *layer, const struct pass *pass, const float *const *x, float *y) {
+    const struct device_ops *ops = device_ops(pass->device);
+    struct product p = product_of(layer);
+    for (size_t i = 0; i < pass->rows * p.count; i++)
+        ops->linear_backward_input(pass->device, x[0] + i * p.m * p.k, x[1] + i * p.k * p.n, y + i * p.m * p.n, p.m,
+                                   p.n, p.k);
+}
+
+/* da = dy b^T, db = a^T dy */
+static void join_backward(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
+                          const float *dy, float *const *dx) {
+    const struct device_ops *ops = device_ops(pass->device);
+    struct product p = product_of(layer);
+    (void)y;
+    if (dx[1]) device_zero(pass->device, dx[1], pass->rows * p.count * p.k * p.n * sizeof(float));
+    for (size_t i = 0; i < pass->rows * p.count; i++) {
+        const float *a = x[0] + i * p.m * p.k, *b = x[1] + i * p.k * p.n, *slope = dy + i * p.m * p.n;
+        if (dx[0]) ops->linear_forward(pass->device, slope, b, NULL, false, dx[0] + i * p.m * p.k, p.m, p.n, p.k);
+        if (dx[1]) ops->linear_backward_weight(pass->device, a, slope, dx[1] + i * p.k * p.n, NULL, p.m, p.n, p.k);
+    }
+}
+
+static size_t multiply_adds(const struct layer *layer) {
+    struct product p = product_of(layer);
+    return p.count * p.m * p.k * p.n;
+}
+
+static void describe(const struct layer *layer, struct operation *to) {
+    (void)layer;
+    to->kind = OPERATION_MATMUL;
+}
+
+const struct layer_type layer_matmul = {
+    .variant = {"matmul", NULL,
+                "The matrix product of the last two dimensions of two outputs: `matmul: {from: [a, b]}` (torch.matmul "
+                "of tensors whose other dimensions are the same)."},
+    .joins = true,
+    .ignores = IGNORES_Y,
+    .plan = plan,
+    .join = join,
+    .join_backward = join_backward,
+    .multiply_adds = multiply_adds,
+    .describe = describe,
+};

@@ -1,0 +1,331 @@
+/* permute, pixel_shuffle, pixel_unshuffle: the same numbers in another order (torch.permute, torch.nn.PixelShuffle). A
+ * permutation whose result has the same order in memory, such as that of (height, width, channels) to channels-last
+ * (channels, height, width), is a view. */
+#include "base/text.h"
+#include "model/build.h"
+#include "model/layers/images.h"
+#include "model/layers/layers.h"
+
+struct permute_config {
+    struct int_list dims;
+};
+
+struct shuffle_config {
+    int64_t factor;
+};
+
+static const struct schema_row permute_rows[] = {
+    {.key = "dims",
+     .type = SCHEMA_INT_LIST,
+     .offset = offsetof(struct permute_config, dims),
+     .flags = SCHEMA_REQUIRED,
+     .min = -MAX_DIMS,
+     .max = MAX_DIMS,
+     .doc = "The dimension of the input that each dimension of the output is, as in PyTorch: 0, the batch, is the "
+            "first: `[0, 2, 1]`."},
+    {0},
+};
+#define FACTOR_ROWS(key_, doc_)                                                                                        \
+    {                                                                                                                  \
+        {.key = key_,                                                                                                  \
+         .type = SCHEMA_INT,                                                                                           \
+         .offset = offsetof(struct shuffle_config, factor),                                                            \
+         .flags = SCHEMA_REQUIRED,                                                                                     \
+         .min = 1,                                                                                                     \
+         .max = 1024,                                                                                                  \
+         .doc = doc_},                                                                                                 \
+            {0},                                                                                                       \
+    }
+static const struct schema_row shuffle_rows[] = FACTOR_ROWS(
+    "upscale_factor", "How many times higher and wider the output is; its square must divide the channels.");
+static const struct schema_row unshuffle_rows[] =
+    FACTOR_ROWS("downscale_factor", "How many times lower and narrower the output is; must divide the height and the "
+                                    "width.");
+
+static const struct schema permute_schema = {
+    .name = "model.layers.permute", .size = sizeof(struct permute_config), .rows = permute_rows, .shorthand = "dims"};
+static const struct schema shuffle_schema = {.name = "model.layers.pixel_shuffle",
+                                             .size = sizeof(struct shuffle_config),
+                                             .rows = shuffle_rows,
+                                             .shorthand = "upscale_factor"};
+static const struct schema unshuffle_schema = {.name = "model.layers.pixel_unshuffle",
+                                               .size = sizeof(struct shuffle_config),
+                                               .rows = unshuffle_rows,
+                                               .shorthand = "downscale_factor"};
+
+/* ---- permutations of memory ---- */
+
+/* Adds the next dimension of the output; joins it with the one before where the input has them side by side. */
+static void add_dimension(struct permutation *p, size_t size, size_t stride) {
+    if (size == 1) return;
+    if (p->dims > 0 && p->stride[p->dims - 1] == stride * size) {
+        p->size[p->dims - 1] *= size;
+        p->stride[p->dims - 1] = stride;
+        return;
+    }
+    p->size[p->dims] = size;
+    p->stride[p->dims++] = stride;
+}
+
+/* A permutation has at least one dimension. */
+static struct permutation completed(struct permutation p) {
+    if (p.dims == 0) p.dims = 1, p.size[0] = p.stride[0] = 1;
+    return p;
+}
+
+/* From the output to the input. */
+static struct permutation inverse_of(const struct permutation *p) {
+    size_t strides[PERMUTATION_DIMS], stride = 1;
+    struct permutation inverse = {0};
+    bool is_done[PERMUTATION_DIMS] = {false};
+    for (int d = p->dims - 1; d >= 0; d--) strides[d] = stride, stride *= p->size[d];
+    for (int n = 0; n < p->dims; n++) {
+        int largest = -1;
+        for (int d = 0; d < p->dims; d++)
+            if (!is_done[d] && (largest < 0 || p->stride[d] > p->stride[largest])) largest = d;
+        is_done[largest] = true;
+        add_dimension(&inverse, p->size[largest], strides[largest]);
+    }
+    return completed(inverse);
+}
+
+static bool runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
+
+/* ---- permute ---- */
+
+/* The dimension of a row that dimension [d] of the output's row is; -1: there is no such one. */
+static int source_of(const struct layer *layer, int d) {
+    int64_t dim = ((const struct permute_config *)layer->config)->dims.items[d + 1];
+    int64_t index = dim < 0 ? dim + layer->in.dims : dim - 1;
+    return index >= 0 && index < layer->in.dims ? (int)index : -1;
+}
+
+static status check_dims(const struct layer *layer) {
+    const struct int_list *dims = &((const struct permute_config *)layer->config)->dims;
+    unsigned found = 0;
+    bool is_permutation = dims->count == (size_t)layer->in.dims + 1;
+    for (int d = 0; is_permutation && d < layer->in.dims; d++) {
+        int source = source_of(layer, d);
+        is_permutation = source >= 0 && !(found >> source & 1);
+        if (is_permutation) found |= 1u << source;
+    }
+    if (is_permutation && dims->items[0] == 0) return OK;
+    struct text in = {0};
+    shape_print(&layer->in, &in);
+    status s = status_new(STATUS_USAGE,
+                          "dims must be 0, the batch, and then each dimension from 1 to %d once; its input is %s",
+                          layer->in.dims, text_string(&in));
+    text_free(&in);
+    return s;
+}
+
+static status plan_permute(struct layer *layer, struct planning *planning) {
+    (void)planning;
+    TRY(check_dims(layer));
+    layer->out = (struct shape){.dims = layer->in.dims};
+    for (int d = 0; d < layer->in.dims; d++) layer->out.size[d] = layer->in.size[source_of(layer, d)];
+    return OK;
+}
+
+/* Dimension number [n] in memory, from the outermost. */
+static int in_memory(const struct shape *shape, bool is_channels_last, int n) {
+    return is_channels_last ? (n + 1) % shape->dims : n;
+}
+
+/* Whether the output's memory in that order is the input's. */
+static bool is_same_memory(const struct layer *layer, bool is_channels_last) {
+    bool is_same = true;
+    for (int n = 0; n < layer->in.dims; n++)
+        is_same = is_same && source_of(layer, in_memory(&layer->in, is_channels_last, n)) ==
+                                 in_memory(&layer->in, layer->in.is_channels_last, n);
+    return is_same;
+}
+
+static status plan_view(struct layer *layer, struct planning *planning) {
+    TRY(plan_permute(layer, planning));
+    layer->out.is_channels_last = !is_same_memory(layer, false);
+    return OK;
+}
+
+static struct permutation permutation_of(const struct layer *layer) {
+    struct permutation p = {0};
+    size_t strides[MAX_DIMS], stride = 1;
+    for (int n = layer->in.dims - 1; n >= 0; n--) {
+        int d = in_memory(&layer->in, layer->in.is_channels_last, n);
+        strides[d] = stride;
+        stride *= (size_t)layer->in.size[d];
+    }
+    for (int d = 0; d < layer->in.dims; d++)
+        add_dimension(&p, (size_t)layer->out.size[d], strides[source_of(layer, d)]);
+    return completed(p);
+}
+
+static void forward_by(const struct layer *layer, const struct pass *pass, struct permutation p, const float *x,
+                       float *y) {
+    (void)layer;
+    device_ops(pass->device)->shapes->permute(pass->device, &p, x, y, pass->rows);
+}
+
+static void permute_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    forward_by(layer, pass, permutation_of(layer), x, y);
+}
+
+static void permute_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                             const float *dy, float *dx) {
+    struct permutation p = permutation_of(layer);
+    (void)x, (void)y;
+    if (dx) forward_by(layer, pass, inverse_of(&p), dy, dx);
+}
+
+static void describe_permute(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_PERMUTE;
+    to->permutation = permutation_of(layer);
+    to->split.dims = (size_t)layer->in.dims;
+    for (int d = 0; d < layer->in.dims; d++) {
+        to->split.size[d] = layer->in.size[d];
+        to->split.order[d] = source_of(layer, d);
+    }
+}
+
+static const struct layer_type permuted_copy = {
+    .variant = {"permute", NULL, "The dimensions in another order."},
+    .order = ORDER_ANY,
+    .ignores = IGNORES_X_AND_Y,
+    .runs_on = runs_on,
+    .plan = plan_permute,
+    .forward = permute_forward,
+    .backward = permute_backward,
+    .describe = describe_permute,
+};
+
+static const struct layer_type permuted_view = {
+    .variant = {"permute", NULL, "The dimensions in another order."},
+    .is_view = true,
+    .order = ORDER_ANY,
+    .plan = plan_view,
+};
+
+static status expand_permute(struct builder *builder, const struct variant *variant, const char *path, const char *name,
+                             const size_t *in, size_t count, size_t *out) {
+    struct layer layer = {.config = variant->config, .in = builder->model->tensors[*in].shape};
+    status s = check_dims(&layer);
+    bool is_view = !s && (is_same_memory(&layer, false) || is_same_memory(&layer, true));
+    status_free(s); /* planning reports it */
+    return build_layer(builder, is_view ? &permuted_view : &permuted_copy, variant, path, name, in, count, out);
+}
+
+const struct layer_type layer_permute = {
+    .variant = {"permute", &permute_schema, "The dimensions of each row in another order (torch.permute)."},
+    .expand = expand_permute,
+};
+
+/* ---- pixel_shuffle, pixel_unshuffle ---- */
+
+static size_t factor_of(const struct layer *layer) {
+    return (size_t)((const struct shuffle_config *)layer->config)->factor;
+}
+
+static status plan_shuffle(struct layer *layer, struct planning *planning) {
+    size_t factor = factor_of(layer);
+    (void)planning;
+    TRY(image_check(layer, 3));
+    struct image_shape in = image_of(&layer->in);
+    if (in.channels % (factor * factor) != 0)
+        return status_new(STATUS_USAGE, "the square of upscale_factor (%zu) must divide the channels (%zu)",
+                          factor * factor, in.channels);
+    if (in.height > INT32_MAX / factor || in.width > INT32_MAX / factor)
+        return status_new(STATUS_USAGE, "the output is too large");
+    layer->out = channels_last_shape(3, in.channels / factor / factor, in.height * factor, in.width * factor);
+    return OK;
+}
+
+static status plan_unshuffle(struct layer *layer, struct planning *planning) {
+    size_t factor = factor_of(layer);
+    (void)planning;
+    TRY(image_check(layer, 3));
+    struct image_shape in = image_of(&layer->in);
+    if (in.height % factor != 0 || in.width % factor != 0)
+        return status_new(STATUS_USAGE, "downscale_factor (%zu) must divide the height and the width (%zu x %zu)",
+                          factor, in.height, in.width);
+    layer->out = channels_last_shape(3, in.channels * factor * factor, in.height / factor, in.width / factor);
+    return OK;
+}
+
+/* From (height, width, channels, factor, factor), the small image, to (height, factor, width, factor, channels). */
+static struct permutation shuffle_of(const struct shape *small, size_t factor) {
+    size_t width = (size_t)small->size[2], channels = (size_t)small->size[0] / factor / factor;
+    size_t pixel = channels * factor * factor;
+    struct permutation p = {0};
+    add_dimension(&p, (size_t)small->size[1], width * pixel);
+    add_dimension(&p, factor, factor);
+    add_dimension(&p, width, pixel);
+    add_dimension(&p, factor, 1);
+    add_dimension(&p, channels, factor * factor);
+    return completed(p);
+}
+
+static void shuffle_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    forward_by(layer, pass, shuffle_of(&layer->in, factor_of(layer)), x, y);
+}
+
+static void shuffle_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                             const float *dy, float *dx) {
+    struct permutation p = shuffle_of(&layer->in, factor_of(layer));
+    (void)x, (void)y;
+    if (dx) forward_by(layer, pass, inverse_of(&p), dy, dx);
+}
+
+static void unshuffle_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    struct permutation p = shuffle_of(&layer->out, factor_of(layer));
+    forward_by(layer, pass, inverse_of(&p), x, y);
+}
+
+static void unshuffle_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                               const float *dy, float *dx) {
+    (void)x, (void)y;
+    if (dx) forward_by(layer, pass, shuffle_of(&layer->out, factor_of(layer)), dy, dx);
+}
+
+static void set_split(struct operation *to, const int64_t size[5], const int64_t order[5]) {
+    to->kind = OPERATION_PERMUTE;
+    to->split.dims = 5;
+    for (int d = 0; d < 5; d++) to->split.size[d] = size[d], to->split.order[d] = order[d];
+}
+
+static void describe_shuffle(const struct layer *layer, struct operation *to) {
+    int64_t f = (int64_t)factor_of(layer);
+    const int64_t *in = layer->in.size;
+    to->permutation = shuffle_of(&layer->in, (size_t)f);
+    set_split(to, (const int64_t[]){in[0] / f / f, f, f, in[1], in[2]}, (const int64_t[]){0, 3, 1, 4, 2});
+}
+
+static void describe_unshuffle(const struct layer *layer, struct operation *to) {
+    int64_t f = (int64_t)factor_of(layer);
+    const int64_t *out = layer->out.size;
+    struct permutation p = shuffle_of(&layer->out, (size_t)f);
+    to->permutation = inverse_of(&p);
+    set_split(to, (const int64_t[]){layer->in.size[0], out[1], f, out[2], f}, (const int64_t[]){0, 2, 4, 1, 3});
+}
+
+const struct layer_type layer_pixel_shuffle = {
+    .variant = {"pixel_shuffle", &shuffle_schema,
+                "(channels, height, width) with r^2 channels as the pixels of one, r times as high and wide "
+                "(torch.nn.PixelShuffle)."},
+    .order = ORDER_CHANNELS_LAST,
+    .ignores = IGNORES_X_AND_Y,
+    .runs_on = runs_on,
+    .plan = plan_shuffle,
+    .forward = shuffle_forward,
+    .backward = shuffle_backward,
+    .describe = describe_shuffle,
+};
+const struct layer_type layer_pixel_unshuffle = {
+    .variant = {"pixel_unshuffle", &unshuffle_schema, "The inverse of pixel_shuffle (torch.nn.PixelUnshuffle)."},
+    .order = ORDER_CHANNELS_LAST,
+    .ignores = IGNORES_X_AND_Y,
+    .runs_on = runs_on,
+    .plan = plan_unshuffle,
+    .forward = unshuffle_forward,
+    .backward = unshuffle_backward,
+    .describe = describe_unshuffle,
+};

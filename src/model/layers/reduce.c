@@ -1,0 +1,246 @@
+/* mean and max along dimensions (torch.mean, torch.max); a mean over positions leaves out those that are padding. A
+ * maximum stores its index for backward. */
+#include "model/build.h"
+#include "model/layers/images.h"
+#include "model/layers/joins.h"
+#include "model/layers/layers.h"
+
+struct reduce_config {
+    int64_t dim;
+    bool keepdim;
+};
+
+struct mean_config {
+    struct int_list dims;
+    bool keepdim;
+};
+
+#define KEEPDIM_ROW(type_)                                                                                             \
+    {                                                                                                                  \
+        .key = "keepdim", .type = SCHEMA_BOOL, .offset = offsetof(struct type_, keepdim), .fallback = "false",         \
+        .doc = "Whether the dimension stays, with the size 1."                                                         \
+    }
+
+static const struct schema_row mean_rows[] = {
+    {.key = "dim",
+     .type = SCHEMA_INT_LIST,
+     .offset = offsetof(struct mean_config, dims),
+     .fallback = "1",
+     .min = -MAX_DIMS,
+     .max = MAX_DIMS,
+     .doc = "The dimension, or several, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a "
+            "vector, -1 the last."},
+    KEEPDIM_ROW(mean_config),
+    {0},
+};
+static const struct schema_row max_rows[] = {
+    {.key = "dim",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct reduce_config, dim),
+     .flags = SCHEMA_REQUIRED,
+     .min = -MAX_DIMS,
+     .max = MAX_DIMS,
+     .doc = "The dimension, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a vector, -1 "
+            "the last."},
+    KEEPDIM_ROW(reduce_config),
+    {0},
+};
+static const struct schema mean_schema = {
+    .name = "model.layers.mean", .size = sizeof(struct mean_config), .rows = mean_rows, .shorthand = "dim"};
+static const struct schema max_schema = {
+    .name = "model.layers.max", .size = sizeof(struct reduce_config), .rows = max_rows, .shorthand = "dim"};
+
+static int dimension_of(const struct layer *layer) {
+    return join_dimension(&layer->in, ((const struct reduce_config *)layer->config)->dim);
+}
+
+static void remove_dimension(struct shape *shape, int dimension) {
+    for (int d = dimension; d + 1 < shape->dims; d++) shape->size[d] = shape->size[d + 1];
+    shape->dims--;
+    if (dimension == 0 || shape->dims < 2) shape->is_channels_last = false;
+}
+
+static status plan(struct layer *layer, struct planning *planning) {
+    const struct reduce_config *c = layer->config;
+    int dimension = dimension_of(layer);
+    (void)planning;
+    if (dimension < 0)
+        return status_new(STATUS_USAGE, "dim %lld: the input has the dimensions 1 to %d (0 is the batch)",
+                          (long long)c->dim, layer->in.dims);
+    if (layer->in.dims == 1 && !c->keepdim)
+        return status_new(STATUS_USAGE, "a row must keep a dimension: add keepdim: true");
+    layer->out = layer->in;
+    if (c->keepdim)
+        layer->out.size[dimension] = 1;
+    else
+        remove_dimension(&layer->out, dimension);
+    return OK;
+}
+
+/* In memory, the input is (outer, count, inner). */
+static void blocks_of(const struct layer *layer, size_t *outer, size_t *count, size_t *inner) {
+    int dimension = dimension_of(layer);
+    join_blocks(&layer->in, dimension, outer, inner);
+    *count = (size_t)layer->in.size[dimension];
+}
+
+/* ---- mean ---- */
+
+/* The lengths of the positions along which it is. */
+static const int32_t *lengths_of(const struct layer *layer, const struct pass *pass) {
+    return dimension_of(layer) == 0 ? pass_lengths(pass, &layer->in) : NULL;
+}
+
+/* The dimension as the window of a pooling, for devices that have no mean. */
+static struct pooling pooling_of(size_t count, size_t inner) {
+    return (struct pooling){.in = {count, 1, inner},
+                            .out = {1, 1, inner},
+                            .window = {.kernel = {count, 1}, .stride = {count, 1}, .dilation = {1, 1}}};
+}
+
+static void mean_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    const struct device_ops *ops = device_ops(pass->device);
+    size_t outer, count, inner;
+    blocks_of(layer, &outer, &count, &inner);
+    struct pooling p = pooling_of(count, inner);
+    if (ops->sequence->mean_forward)
+        ops->sequence->mean_forward(pass->device, x, lengths_of(layer, pass), y, pass->rows * outer, count, inner);
+    else
+        ops->image->avg_pool_forward(pass->device, &p, x, y, pass->rows * outer);
+}
+
+static void mean_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                          const float *dy, float *dx) {
+    const struct device_ops *ops = device_ops(pass->device);
+    size_t outer, count, inner;
+    (void)x, (void)y;
+    if (!dx) return;
+    blocks_of(layer, &outer, &count, &inner);
+    struct pooling p = pooling_of(count, inner);
+    if (ops->sequence->mean_backward)
+        ops->sequence->mean_backward(pass->device, dy, lengths_of(layer, pass), dx, pass->rows * outer, count, inner);
+    else
+        ops->image->avg_pool_backward(pass->device, &p, dy, dx, pass->rows * outer);
+}
+
+/* Without lengths any device that has poolings can compute it. */
+static status check_mean(const struct layer *layer, const struct device_ops *ops) {
+    bool has_lengths = layer->in.lengths && dimension_of(layer) == 0;
+    if (ops->sequence->mean_forward || (!has_lengths && ops->image->avg_pool_forward)) return OK;
+    return status_new(STATUS_USAGE, has_lengths ? "a mean without padding is not supported: use train.device: cpu"
+                                                : "it is not supported: use train.device: cpu");
+}
+
+static void describe_mean(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_MEAN;
+    to->dimension = dimension_of(layer);
+}
+
+/* Along one dimension. */
+static const struct layer_type mean_along = {
+    .variant = {"mean", NULL, "The mean along one dimension."},
+    .order = ORDER_ANY,
+    .ignores = IGNORES_X_AND_Y,
+    .check_device = check_mean,
+    .plan = plan,
+    .forward = mean_forward,
+    .backward = mean_backward,
+    .describe = describe_mean,
+};
+
+static status at_layer(const struct variant *variant, const char *path, status s) {
+    return status_prefix(s, "%s:%d:%d: %s", variant->place.file ? variant->place.file : "config", variant->place.line,
+                         variant->place.column, path);
+}
+
+/* The dimensions of the input as a set of bits of its indices. */
+static status dimensions_of(const struct mean_config *c, const struct shape *in, unsigned *set) {
+    *set = 0;
+    for (size_t i = 0; i < c->dims.count; i++) {
+        int dimension = join_dimension(in, c->dims.items[i]);
+        if (dimension < 0)
+            return status_new(STATUS_USAGE, "dim %lld: the input has the dimensions 1 to %d (0 is the batch)",
+                              (long long)c->dims.items[i], in->dims);
+        if (*set & 1u << dimension)
+            return status_new(STATUS_USAGE, "dim %lld is in the list twice", (long long)c->dims.items[i]);
+        *set |= 1u << dimension;
+    }
+    return *set ? OK : status_new(STATUS_USAGE, "dim: the list is empty");
+}
+
+/* Along several dimensions: one after another, the last first, so that the others keep their numbers. */
+static status expand_mean(struct builder *builder, const struct variant *variant, const char *path, const char *name,
+                          const size_t *in, size_t count, size_t *out) {
+    const struct mean_config *c = variant->config;
+    struct arena *arena = builder->model->arena;
+    struct shape shape = builder->model->tensors[*in].shape;
+    unsigned set;
+    (void)count;
+    TRY(at_layer(variant, path, dimensions_of(c, &shape, &set)));
+    *out = *in;
+    for (int d = shape.dims - 1; d >= 0; d--) {
+        if (!(set >> d & 1)) continue;
+        struct reduce_config *one = arena_alloc(arena, sizeof *one);
+        *one = (struct reduce_config){.dim = d + 1, .keepdim = c->keepdim};
+        struct variant along = {.config = one, .common = variant->common, .place = variant->place};
+        bool is_last = (set & ((1u << d) - 1)) == 0;
+        size_t from = *out;
+        TRY(build_layer(builder, &mean_along, &along, path, is_last ? name : arena_printf(arena, "%s/%d", name, d + 1),
+                        &from, 1, out));
+    }
+    return OK;
+}
+
+const struct layer_type layer_mean = {
+    .variant =
+        {"mean", &mean_schema,
+         "The mean along one or several dimensions (torch.mean); over positions, padding is left out (padding_idx)."},
+    .expand = expand_mean,
+};
+
+/* ---- max ---- */
+
+static status plan_max(struct layer *layer, struct planning *planning) {
+    TRY(plan(layer, planning));
+    if (layer->in.lengths && dimension_of(layer) == 0)
+        return status_new(STATUS_USAGE, "a maximum over positions of which some are padding is not supported");
+    if (layer->in.size[dimension_of(layer)] > INT32_MAX) return status_new(STATUS_USAGE, "the dimension is too large");
+    layer->saved_size = shape_elements(&layer->out);
+    return OK;
+}
+
+static void max_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    size_t outer, count, inner;
+    blocks_of(layer, &outer, &count, &inner);
+    device_ops(pass->device)
+        ->shapes->max_forward(pass->device, x, y, (int32_t *)layer->saved, pass->rows * outer, count, inner);
+}
+
+static void max_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                         const float *dy, float *dx) {
+    size_t outer, count, inner;
+    (void)x, (void)y;
+    if (!dx) return;
+    blocks_of(layer, &outer, &count, &inner);
+    device_ops(pass->device)
+        ->shapes->max_backward(pass->device, (const int32_t *)layer->saved, dy, dx, pass->rows * outer, count, inner);
+}
+
+static void describe_max(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_MAXIMUM;
+    to->dimension = dimension_of(layer);
+}
+
+static bool max_runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
+
+const struct layer_type layer_max = {
+    .variant = {"max", &max_schema,
+                "The maximum along a dimension (the values of torch.max); the gradient goes to the first of several."},
+    .order = ORDER_ANY,
+    .ignores = IGNORES_X_AND_Y,
+    .runs_on = max_runs_on,
+    .plan = plan_max,
+    .forward = max_forward,
+    .backward = max_backward,
+    .describe = describe_max,
+};
