@@ -5,7 +5,7 @@
 #include "model/layers/layers.h"
 #include "model/layers/slice.h"
 
-struct split_config {
+struct parts_config {
     struct string_list names;
     int64_t dim, chunks;
     struct int_list split_size;
@@ -13,14 +13,14 @@ struct split_config {
 
 #define NAMES_ROW                                                                                                      \
     {                                                                                                                  \
-        .key = "names", .type = SCHEMA_STRING_LIST, .offset = offsetof(struct split_config, names),                    \
+        .key = "names", .type = SCHEMA_STRING_LIST, .offset = offsetof(struct parts_config, names),                    \
         .flags = SCHEMA_REQUIRED,                                                                                      \
         .doc = "The names of the parts, for `from:`, as many as there are parts. A layer without `from:` takes the "   \
                "last part."                                                                                            \
     }
 #define DIM_ROW                                                                                                        \
     {                                                                                                                  \
-        .key = "dim", .type = SCHEMA_INT, .offset = offsetof(struct split_config, dim), .fallback = "1",               \
+        .key = "dim", .type = SCHEMA_INT, .offset = offsetof(struct parts_config, dim), .fallback = "1",               \
         .min = -MAX_DIMS, .max = MAX_DIMS,                                                                             \
         .doc = "The dimension, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a "        \
                "vector, -1 the last."                                                                                  \
@@ -29,7 +29,7 @@ struct split_config {
 static const struct schema_row chunk_rows[] = {
     {.key = "chunks",
      .type = SCHEMA_INT,
-     .offset = offsetof(struct split_config, chunks),
+     .offset = offsetof(struct parts_config, chunks),
      .flags = SCHEMA_REQUIRED,
      .min = 1,
      .max = 4096,
@@ -41,7 +41,7 @@ static const struct schema_row chunk_rows[] = {
 static const struct schema_row split_rows[] = {
     {.key = "split_size",
      .type = SCHEMA_INT_LIST,
-     .offset = offsetof(struct split_config, split_size),
+     .offset = offsetof(struct parts_config, split_size),
      .flags = SCHEMA_REQUIRED,
      .min = 1,
      .max = INFINITY,
@@ -51,19 +51,19 @@ static const struct schema_row split_rows[] = {
     {0},
 };
 static const struct schema chunk_schema = {
-    .name = "model.layers.chunk", .size = sizeof(struct split_config), .rows = chunk_rows};
+    .name = "model.layers.chunk", .size = sizeof(struct parts_config), .rows = chunk_rows};
 static const struct schema split_schema = {
-    .name = "model.layers.split", .size = sizeof(struct split_config), .rows = split_rows};
+    .name = "model.layers.split", .size = sizeof(struct parts_config), .rows = split_rows};
 
 /* The size of part [i], of all that [left] elements allow; 0: there is none. */
-static int64_t part_size(const struct split_config *c, size_t i, int64_t size, int64_t left) {
+static int64_t part_size(const struct parts_config *c, size_t i, int64_t size, int64_t left) {
     bool has_sizes = c->split_size.count > 1;
     int64_t wanted = c->chunks > 0 ? (size - 1) / c->chunks + 1 : c->split_size.items[has_sizes ? i : 0];
     return has_sizes || wanted < left ? wanted : left;
 }
 
 /* The number of parts; their sizes must be those of the dimension. */
-static status count_parts(const struct split_config *c, const struct shape *in, int dimension, size_t *count) {
+static status count_parts(const struct parts_config *c, const struct shape *in, int dimension, size_t *count) {
     int64_t size = in->size[dimension], left = size;
     for (*count = 0; left > 0 && (c->split_size.count < 2 || *count < c->split_size.count); ++*count)
         left -= part_size(c, *count, size, left);
@@ -78,7 +78,7 @@ static status count_parts(const struct split_config *c, const struct shape *in, 
     return OK;
 }
 
-static status check(const struct split_config *c, const struct shape *in, int dimension, size_t *count) {
+static status check(const struct parts_config *c, const struct shape *in, int dimension, size_t *count) {
     if (dimension < 0)
         return status_new(STATUS_USAGE, "dim %lld: the input has the dimensions 1 to %d (0 is the batch)",
                           (long long)c->dim, in->dims);
@@ -96,7 +96,7 @@ static status check(const struct split_config *c, const struct shape *in, int di
 
 static status expand(struct builder *builder, const struct variant *variant, const char *path, const char *name,
                      const size_t *in, size_t inputs, size_t *out) {
-    const struct split_config *c = variant->config;
+    const struct parts_config *c = variant->config;
     struct arena *arena = builder->model->arena;
     struct shape shape = builder->model->tensors[*in].shape;
     const char *file = variant->place.file ? variant->place.file : "config";
