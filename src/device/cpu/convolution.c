@@ -11,8 +11,8 @@
 struct device_convolution {
     const struct convolution_ops *ops;
     struct device_convolution *inner; /* of ops */
-    /* Of the bias, if ops does not compute its gradient (Winograd, and oneDNN, whose own is slow on channels-last
-     * memory). NULL: it does. */
+    /* Of the bias, if ops does not compute its gradient (depthwise, Winograd, and oneDNN, whose own is slow on
+     * channels-last memory). NULL: it does. */
     void (*bias_gradient)(const float *dy, float *dbias, size_t rows, size_t positions, size_t channels);
     size_t positions, channels;
 };
@@ -36,6 +36,11 @@ static bool is_for_winograd(const struct convolution *c) {
            c->in.channels >= 32 && c->out.channels >= 32 && 2 * c->out.height * c->out.width > covered;
 }
 
+static bool is_depthwise(const struct convolution *c) {
+    return c->groups == c->in.channels && c->groups == c->out.channels && c->groups > 1 && c->window.kernel[0] <= 16 &&
+           c->window.kernel[1] <= 16;
+}
+
 /* NULL if the module is not installed or the library does not support it. */
 static const struct convolution_ops *onednn_ops(void) {
     static const struct onednn_host host = {status_new, status_memory, status_free, workspace_reserve, workspace_of};
@@ -49,22 +54,27 @@ static const struct convolution_ops *onednn_ops(void) {
 static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
     struct device_convolution *d = calloc(1, sizeof *d);
     if (!d) return status_memory("a convolution");
-    bool is_large = multiply_adds(c, rows) >= LARGE_CONVOLUTION, has_winograd = is_large && is_for_winograd(c);
+    const struct cpu_kernels *kernels = cpu_kernels_of(device);
+    bool is_large = multiply_adds(c, rows) >= LARGE_CONVOLUTION;
     status s = OK;
-    if (is_large) d->ops = has_winograd ? cpu_kernels_of(device)->winograd : onednn_ops();
+    if (is_depthwise(c))
+        d->ops = kernels->depthwise;
+    else if (is_large)
+        d->ops = is_for_winograd(c) ? kernels->winograd : onednn_ops();
+    bool is_library = d->ops && d->ops != kernels->depthwise && d->ops != kernels->winograd;
     if (d->ops) {
-        d->bias_gradient = cpu_kernels_of(device)->bias_gradient;
+        d->bias_gradient = kernels->bias_gradient;
         d->positions = c->out.height * c->out.width;
         d->channels = c->out.channels;
         s = d->ops->create(device, c, rows, &d->inner);
     }
-    if (s && !has_winograd) {
+    if (s && is_library) {
         d->ops = NULL;
         status_free(s);
         s = OK;
     }
     if (!d->ops) {
-        d->ops = cpu_kernels_of(device)->convolution;
+        d->ops = kernels->convolution;
         d->bias_gradient = NULL;
         s = d->ops->create(device, c, rows, &d->inner);
     }

@@ -73,6 +73,9 @@ struct cpu_kernels {
     const struct convolution_ops *convolution;
     /* For 3 x 3 kernels, stride 1, one group, channels in multiples of 16; the caller computes the bias' gradient. */
     const struct convolution_ops *winograd;
+    /* For one input and one output channel in each group, kernels of up to 16 x 16; the caller computes the bias'
+     * gradient. */
+    const struct convolution_ops *depthwise;
     /* dbias (channels) += sums of dy (rows, positions, channels) */
     void (*bias_gradient)(const float *dy, float *dbias, size_t rows, size_t positions, size_t channels);
     float (*norm)(const float *x, size_t count);

@@ -77,6 +77,7 @@ const struct cpu_kernels IN_SET(cpu_kernels) = {
     .image = &IN_SET(image_ops),
     .convolution = &IN_SET(convolution_ops),
     .winograd = &IN_SET(winograd_ops),
+    .depthwise = &IN_SET(depthwise_ops),
     .bias_gradient = IN_SET(bias_gradient),
     .norm = norm,
     .is_finite = is_finite,
