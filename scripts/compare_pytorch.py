@@ -74,8 +74,8 @@ def named_inputs(config, table, shape):
 def without_dropout(layers):
     for i, entry in enumerate(layers):
         kind, keys = parse_layer(entry)
-        if kind == "dropout":
-            layers[i] = {"dropout": dict(keys, p=0)}
+        if kind in ("dropout", "dropout1d", "dropout2d", "drop_path"):
+            layers[i] = {kind: dict(keys, p=0)}
         elif "dropout" in keys:
             layers[i] = {kind: dict(keys, dropout=0)}
         for inner in ("layers", "shortcut"):
@@ -116,7 +116,7 @@ class Comparison:
         # tokens of a dataset of whole numbers: padding is None if all positions are real
         self.has_values = kind == "embedding" and bool(keys.get("num_embeddings")) and not self.is_text()
         self.padding = keys.get("padding_idx") if self.has_values else None
-        self.vocabulary = self.initial[name + ".weight"].shape[0] if kind == "embedding" else None
+        self.vocabulary = self.initial[name + ".weight"].shape[0] if kind in ("embedding", "embedding_bag") else None
 
     def is_text(self):
         dataset = self.config["dataset"]

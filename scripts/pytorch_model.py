@@ -300,6 +300,27 @@ class ClassToken(nn.Module):
         return torch.cat([self.weight.expand(len(x), 1, -1), x], 1)
 
 
+class DropPath(nn.Module):  # torchvision.ops.StochasticDepth
+    def __init__(self, p, mode):
+        super().__init__()
+        self.p, self.mode = p, mode
+
+    def forward(self, x):
+        if not self.training or self.p == 0:
+            return x
+        noise = torch.empty([len(x) if self.mode == "row" else 1] + [1] * (x.dim() - 1), dtype=x.dtype).bernoulli_(1 - self.p)
+        return x * noise if self.p == 1 else x * noise / (1 - self.p)
+
+
+class LayerScale(nn.Module):  # timm's LayerScale, and LayerScale2d
+    def __init__(self, width, init_values, of_channels):
+        super().__init__()
+        self.gamma, self.of_channels = nn.Parameter(torch.full((width,), float(init_values))), of_channels
+
+    def forward(self, x):
+        return x * (self.gamma[:, None, None] if self.of_channels else self.gamma)
+
+
 def _average(c, kind=nn.AvgPool2d):
     sizes, options = _window(c)
     if c.get("divisor_override"):
@@ -346,6 +367,8 @@ LEAVES = {
                                              c.get("bias", True)), None),
     "rms_norm": (lambda s, c, v: RMSNorm(s[-1], c.get("eps"), c.get("elementwise_affine", True)), None),
     "embedding": (lambda s, c, v: Embedding(c.get("num_embeddings") or v, c["embedding_dim"], c.get("padding_idx")), "embedding_dim"),
+    "embedding_bag": (lambda s, c, v: nn.EmbeddingBag(c.get("num_embeddings") or v, c["embedding_dim"], mode=c.get("mode", "mean"),
+                                                      padding_idx=c.get("padding_idx")), "embedding_dim"),
     "positional_embedding": (lambda s, c, v: Positions(c.get("num_embeddings") or s[0], s[1]), None),
     "attention": (lambda s, c, v: Attention(s[1], c["heads"], c.get("causal", False), c.get("bias", True), c.get("dropout", 0)), None),
     "scaled_dot_product_attention": (lambda s, c, v: DotProductAttention(c["heads"], c.get("causal", False), c.get("num_kv_heads"),
@@ -374,6 +397,11 @@ LEAVES = {
     "softmax": (lambda s, c, v: nn.Softmax(-1), None),
     "log_softmax": (lambda s, c, v: nn.LogSoftmax(-1), None),
     "dropout": (lambda s, c, v: nn.Dropout(c.get("p", 0.5)), "p"),
+    "dropout1d": (lambda s, c, v: nn.Dropout1d(c.get("p", 0.5)), "p"),
+    "dropout2d": (lambda s, c, v: nn.Dropout2d(c.get("p", 0.5)), "p"),
+    "drop_path": (lambda s, c, v: DropPath(c["p"], c.get("mode", "row")), "p"),
+    "layer_scale": (lambda s, c, v: LayerScale(s[-1], c.get("init_values", 1e-5), False), "init_values"),
+    "layer_scale2d": (lambda s, c, v: LayerScale(s[0], c.get("init_values", 1e-5), True), "init_values"),
     "flatten": (lambda s, c, v: nn.Flatten(), None),
     "mean": (lambda s, c, v: Mean(_list_of(c.get("dim", 1)), c.get("keepdim", False)), "dim"),
     "slice": (lambda s, c, v: Slice(c.get("dim", 1), c.get("start", 0), c["end"]), None),
@@ -458,7 +486,7 @@ class Model(nn.Module):
     def _leaf(self, kind, keys, name, shape):
         module = LEAVES[kind][0](shape, keys, self.vocabulary)
         module.eval()  # so that this first pass moves no running statistics
-        row = torch.zeros(2, *shape, dtype=torch.long if kind == "embedding" else torch.float32)
+        row = torch.zeros(2, *shape, dtype=torch.long if kind.startswith("embedding") else torch.float32)
         out = tuple(module(row).shape[1:])
         if keys.get("tie"):
             module.weight = dict(self.named_parameters())[keys["tie"]]
@@ -477,7 +505,7 @@ class Model(nn.Module):
 
     def _repeat(self, keys, name, shape, shapes):
         before, copies = name + "." if name else "", []
-        for i in range(keys["times"]):
+        for i in range(keys.get("start", 0), keys.get("start", 0) + keys["times"]):
             shape, run = self._list(keys["layers"], f"{before}{i}.", shape, shapes)
             copies.append(run)
 

@@ -22,7 +22,8 @@ enum schema_type {
     SCHEMA_REAL,         /* double; NAN when null */
     SCHEMA_STRING,       /* const char *; NULL when null; with [others_offset] also a list */
     SCHEMA_CHOICE,       /* int: index into [choices]; -1 when null */
-    SCHEMA_INT_LIST,     /* struct int_list; a single value is a list of one; items NULL when null */
+    SCHEMA_INT_LIST,     /* struct int_list; a single value is a list of one; items NULL when null; with [choices] also
+                            one of these words */
     SCHEMA_REAL_LIST,    /* struct real_list; as SCHEMA_INT_LIST */
     SCHEMA_STRING_LIST,  /* struct string_list; as SCHEMA_INT_LIST; with [groups_offset] also a mapping from names to
                             lists */
@@ -39,6 +40,7 @@ enum schema_type {
 struct int_list {
     int64_t *items;
     size_t count;
+    int word; /* choices[word - 1] in place of a list, then items is NULL; 0: none */
 };
 struct real_list {
     double *items;
@@ -106,7 +108,7 @@ struct schema_row {
     unsigned flags;
     double min, max; /* for numbers and items of number lists; both 0: no limits; INFINITY: none on that side */
     bool excludes_min, excludes_max;
-    const char *const *choices;             /* SCHEMA_CHOICE: NULL-terminated */
+    const char *const *choices;             /* SCHEMA_CHOICE, SCHEMA_INT_LIST: NULL-terminated */
     const struct schema *section;           /* SCHEMA_SECTION, SCHEMA_SECTION_LIST */
     const struct schema_variants *variants; /* SCHEMA_VARIANT, SCHEMA_VARIANT_LIST */
     size_t present_offset;                  /* not 0: offset of a bool that is set when the user wrote this key;

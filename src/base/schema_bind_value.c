@@ -212,6 +212,7 @@ static void bind_list(struct binder *b, const struct schema_row *row, const stru
     }
     struct schema_row item_row = *row;
     item_row.type = item_type;
+    item_row.choices = NULL;
     bool is_list = node->kind == NODE_SEQUENCE;
     *count = is_list ? node->count : 1;
     *items = arena_alloc(b->arena, *count ? *count * item_size : 1);
@@ -226,10 +227,23 @@ static void bind_list(struct binder *b, const struct schema_row *row, const stru
     }
 }
 
+static bool is_number(const struct node *node) {
+    double value;
+    const char *hint = NULL;
+    return value_parse_real(node->text, &value, &hint);
+}
+
 void bind_int_list(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
                    void *field) {
     struct int_list *list = field;
     void *items = NULL;
+    bool is_word = row->choices && node->kind == NODE_SCALAR && !is_number(node);
+    if (is_word) {
+        int index = -1;
+        bind_choice(b, row, node, path, &index);
+        list->word = index + 1;
+        return;
+    }
     bind_list(b, row, node, path, sizeof *list->items, SCHEMA_INT, bind_int, &items, &list->count);
     list->items = items;
 }

@@ -56,7 +56,7 @@ static void walk_rows(struct walk *w, const char *path, const struct schema *sch
         else if (row->type == SCHEMA_VARIANT)
             walk_types(w, key, row->variants);
         else if (row->type < SCHEMA_SECTION)
-            visit(w, key, row->type == SCHEMA_BOOL ? booleans : row->type == SCHEMA_CHOICE ? row->choices : none);
+            visit(w, key, row->type == SCHEMA_BOOL ? booleans : row->choices ? row->choices : none);
     }
 }
 

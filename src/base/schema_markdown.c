@@ -49,21 +49,21 @@ static void add_type_cell(struct text *out, const struct schema_row *row, const 
         text_printf(out, "[list of %s%s](#%s)", row->variants->what, plural_suffix(row->variants->what),
                     repeats ? repeats : path);
     else
-        text_add(out, row->groups_offset   ? "list of texts, or mapping to lists"
-                      : row->others_offset ? "text, or list of texts"
-                                           : names[row->type]);
+        text_add(out, row->groups_offset                             ? "list of texts, or mapping to lists"
+                      : row->others_offset                           ? "text, or list of texts"
+                      : row->type == SCHEMA_INT_LIST && row->choices ? "choice, or list of integers"
+                                                                     : names[row->type]);
     if (row_is_nullable(row)) text_add(out, " or null");
 }
 
 static void add_allowed_cell(struct text *out, const struct schema_row *row) {
-    if (row->type == SCHEMA_CHOICE) {
-        for (size_t i = 0; row->choices[i]; i++) {
-            text_add(out, i ? ", " : "");
-            add_code(out, row->choices[i]);
-        }
-    } else if (row_has_limits(row)) {
-        row_add_limits(row, out);
+    for (size_t i = 0; row->choices && row->choices[i]; i++) {
+        text_add(out, i ? ", " : "");
+        add_code(out, row->choices[i]);
     }
+    if (!row_has_limits(row)) return;
+    if (row->choices) text_add(out, ", ");
+    row_add_limits(row, out);
 }
 
 static const struct section *section_at(const struct sections *all, const char *path) {

@@ -121,8 +121,8 @@ void row_add_expected(const struct schema_row *row, struct text *out) {
         text_add(out, "a list of texts, or a mapping from names to lists of texts");
     } else if (row->others_offset) {
         text_add(out, "a text, or a list of texts");
-    } else if (row->type == SCHEMA_CHOICE) {
-        text_add(out, "one of ");
+    } else if (row->choices) {
+        text_add(out, row->type == SCHEMA_INT_LIST ? "a list of integers, or one of " : "one of ");
         for (size_t i = 0; row->choices[i]; i++) text_printf(out, "%s%s", i ? ", " : "", row->choices[i]);
     } else if (row->type == SCHEMA_SECTION) {
         text_add(out, "a mapping with the keys ");
@@ -189,7 +189,7 @@ static void add_type(const struct schema_row *row, struct text *out) {
         [SCHEMA_SECTION_LIST] = "list of sections",
         [SCHEMA_SECTION_MAP] = "mapping from names to sections",
     };
-    if (row->type == SCHEMA_CHOICE)
+    if (row->choices)
         row_add_expected(row, out);
     else if (row->type == SCHEMA_VARIANT)
         add_types(row->variants, out);

@@ -8,7 +8,11 @@
 
 /* ---- values ---- */
 
-static void add_ints(struct text *out, const struct int_list *list) {
+static void add_ints(struct text *out, const struct schema_row *row, const struct int_list *list) {
+    if (list->word) {
+        value_add_string(out, row->choices[list->word - 1]);
+        return;
+    }
     text_add(out, "[");
     for (size_t i = 0; i < list->count; i++) {
         text_add(out, i ? ", " : "");
@@ -78,7 +82,7 @@ static bool is_null(const struct schema_row *row, const void *field) {
     case SCHEMA_CHOICE:
         return *(const int *)field < 0;
     case SCHEMA_INT_LIST:
-        return !((const struct int_list *)field)->items;
+        return !((const struct int_list *)field)->items && !((const struct int_list *)field)->word;
     case SCHEMA_REAL_LIST:
         return !((const struct real_list *)field)->items;
     case SCHEMA_STRING_LIST:
@@ -102,7 +106,7 @@ void value_add_yaml(const struct schema_row *row, const void *field, struct text
     else if (row->type == SCHEMA_CHOICE)
         value_add_string(out, row->choices[*(const int *)field]);
     else if (row->type == SCHEMA_INT_LIST)
-        add_ints(out, field);
+        add_ints(out, row, field);
     else if (row->type == SCHEMA_REAL_LIST)
         add_reals(out, field);
     else if (row->type == SCHEMA_STRING_LIST)

@@ -132,7 +132,7 @@ static status suggest_rows(const char *path, const char *target, struct arena *a
     const char *targets = out->target ? out->target : target;
     if (out->inputs) config.inputs = (struct string_list){&out->inputs, 1};
     if (targets) config.targets = (struct string_list){&targets, 1};
-    if (out->is_image_folder) config.image.size = (struct int_list){image_size, 2};
+    if (out->is_image_folder) config.image.size = (struct int_list){.items = image_size, .count = 2};
     status failure = open_as(&config, true, arena, out);
     if (!failure && !are_values(out)) return OK;
     status s = open_as(&config, false, arena, out);

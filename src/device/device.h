@@ -115,6 +115,10 @@ struct device_ops {
     /* y (rows, size) = x * mask / (1 - p); the same call with dy gives dx, because the mask follows from the key */
     void (*dropout)(struct device *, const struct draw_key *key, float p, const float *x, float *y, size_t rows,
                     size_t size);
+    /* The same for whole channels: the elements i of a row with equal i % channels have one draw; channels divides
+     * size, and 1 is the whole row. */
+    void (*dropout_channels)(struct device *, const struct draw_key *key, float p, const float *x, float *y,
+                             size_t rows, size_t size, size_t channels);
 
     const struct loss_ops *losses;
     const struct optimizer_ops *optimizers;
@@ -147,6 +151,12 @@ struct device_ops {
                           size_t count);
     void (*prelu_backward)(struct device *, const float *x, const float *slopes, size_t channels, const float *dy,
                            float *dx, float *dslopes, size_t count);
+    /* y (count) = x a of element i of x with scales[i % channels]; channels divides count.
+     * backward: dx, unless NULL, = dy a; dscales += sums of x dy */
+    void (*scale_forward)(struct device *, const float *x, const float *scales, size_t channels, float *y,
+                          size_t count);
+    void (*scale_backward)(struct device *, const float *x, const float *scales, size_t channels, const float *dy,
+                           float *dx, float *dscales, size_t count);
     /* y (count) = x */
     void (*copy)(struct device *, const float *x, float *y, size_t count);
     /* y (count) = a * b; y may be a or b */

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/host_device.h"
 #include "base/status.h"
 
 struct device;
@@ -15,10 +16,17 @@ struct image_shape {
     size_t height, width, channels;
 };
 
-/* Position of a kernel: [0] along the height, [1] along the width. */
+/* Position of a kernel: [0] along the height, [1] along the width. [padding] is that before the image; behind it there
+ * are as many zeros as the outputs need. */
 struct window {
     size_t kernel[2], stride[2], padding[2], dilation[2];
 };
+
+/* The padding after the [in] pixels of a dimension: that before, or more if the [out] outputs need it. */
+HOST_DEVICE static inline size_t window_padding_after(const struct window *w, int d, size_t in, size_t out) {
+    size_t end = (out - 1) * w->stride[d] + w->dilation[d] * (w->kernel[d] - 1) + 1, before = w->padding[d];
+    return end > in + 2 * before ? end - in - before : before;
+}
 
 struct convolution {
     struct image_shape in, out;

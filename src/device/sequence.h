@@ -38,6 +38,23 @@ struct head_groups {
     size_t positions, heads, kv_heads, head_size;
 };
 
+/* How the vectors of a bag of tokens become one. */
+enum bag_mode { BAG_MEAN, BAG_SUM, BAG_MAX };
+
+struct embedding_bag {
+    enum bag_mode mode;
+    size_t rows, tokens; /* of each row */
+    size_t vocabulary, size;
+    int32_t padding; /* tokens that are left out; -1: none */
+};
+
+/* Tokens of a row that count. */
+HOST_DEVICE static inline size_t bag_count(const struct embedding_bag *bag, const int32_t *tokens) {
+    size_t count = 0;
+    for (size_t t = 0; t < bag->tokens; t++) count += tokens[t] != bag->padding;
+    return count;
+}
+
 struct sequence_ops {
     size_t max_head_size; /* of attention; 0: any */
     bool masks_attention; /* attention accepts lengths and dropout */
@@ -60,6 +77,13 @@ struct sequence_ops {
     /* dweight: row tokens[i] += row i of dy */
     void (*embedding_backward)(struct device *, const int32_t *tokens, const float *dy, float *dweight, size_t count,
                                size_t vocabulary, size_t size);
+    /* y (rows, size): mean, sum or maximum over the rows of weight of each row of tokens (rows, tokens), 0 without any;
+     * largest (rows, size): the position of each maximum, the first one, -1 without any; NULL for other modes */
+    void (*embedding_bag_forward)(struct device *, const struct embedding_bag *, const int32_t *tokens,
+                                  const float *weight, float *y, int32_t *largest);
+    /* dweight += */
+    void (*embedding_bag_backward)(struct device *, const struct embedding_bag *, const int32_t *tokens,
+                                   const int32_t *largest, const float *dy, float *dweight);
     /* y (rows, size) = x + row in every row */
     void (*add_row)(struct device *, const float *x, const float *row, float *y, size_t rows, size_t size);
     /* sum (size) += each row of x (rows, size) */

@@ -182,6 +182,12 @@ static void add_prelu(const struct call *call) {
                 call->y, call->layer->in_size, slopes);
 }
 
+static void add_scale(const struct call *call) {
+    size_t count = call->c->m->model->params.items[call->op->weight].count;
+    text_printf(use(call, C_scale), "    scale(%s, %s, %s, %zu, %zu);\n", call->x, plain(call, call->op->weight),
+                call->y, call->layer->in_size, count);
+}
+
 static void add_log_softmax(const struct call *call) {
     size_t size = last(&call->layer->in);
     text_printf(use(call, C_log_softmax), "    log_softmax(%s, %s, %zu, %zu);\n", call->x, call->y,
@@ -209,6 +215,13 @@ static void add_embedding(const struct call *call) {
                 "    if (%s(%s, %s, %s, %zu, %lld, %lld)) return 2;\n",
                 are_tokens ? "embedding" : "embedding_of_values", call->x, plain(call, call->op->weight), call->y,
                 call->layer->in_size, (long long)param->shape[0], (long long)param->shape[1]);
+}
+
+static void add_embedding_bag(const struct call *call) {
+    const struct param *param = &call->c->m->model->params.items[call->op->weight];
+    text_printf(use(call, C_embedding_bag), "    if (embedding_bag(%s, %s, %s, %zu, %lld, %lld, %d, %d)) return 2;\n",
+                call->x, plain(call, call->op->weight), call->y, call->layer->in_size, (long long)param->shape[0],
+                (long long)param->shape[1], (int)call->op->padding, (int)call->op->bag);
 }
 
 static void add_positions(const struct call *call) {
@@ -437,8 +450,10 @@ static void (*const writers[OPERATION_KINDS])(const struct call *call) = {
     [OPERATION_RMS_NORM] = add_row_norm,
     [OPERATION_SOFTMAX] = add_softmax,
     [OPERATION_LOG_SOFTMAX] = add_log_softmax,
+    [OPERATION_SCALE] = add_scale,
     [OPERATION_PRELU] = add_prelu,
     [OPERATION_EMBEDDING] = add_embedding,
+    [OPERATION_EMBEDDING_BAG] = add_embedding_bag,
     [OPERATION_CLASS_TOKEN] = add_class_token,
     [OPERATION_ADD_POSITIONS] = add_positions,
     [OPERATION_ATTENTION] = add_attention,

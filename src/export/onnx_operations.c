@@ -111,7 +111,9 @@ static void add_window(struct text *attributes, const struct window *w, const si
 /* With [attributes], which those of every convolution follow. */
 static const char *convolution(const struct call *c, const char *type, struct text *attributes) {
     const struct convolution *v = &c->op->convolution;
-    add_window(attributes, &v->window, v->window.padding, c->layer->in.dims);
+    const size_t after[2] = {window_padding_after(&v->window, 0, v->in.height, v->out.height),
+                             window_padding_after(&v->window, 1, v->in.width, v->out.width)};
+    add_window(attributes, &v->window, after, c->layer->in.dims);
     add_pair(attributes, "dilations", v->window.dilation, c->layer->in.dims);
     onnx_int(attributes, "group", (int64_t)v->groups);
     const char *inputs[3] = {c->x, onnx_param(c->g, c->op->weight)};
@@ -384,9 +386,46 @@ static const char *add_prelu(const struct call *c) {
     return onnx_node2(c->g, "PRelu", c->x, slopes);
 }
 
+static const char *add_scale(const struct call *c) {
+    bool is_last = c->op->dimension == c->layer->in.dims - 1;
+    return onnx_node2(c->g, "Mul", c->x, is_last ? onnx_param(c->g, c->op->weight) : per_channel(c, c->op->weight));
+}
+
 static const char *add_embedding(const struct call *c) {
     const char *tokens = c->layer->in.is_tokens ? c->x : onnx_cast(c->g, c->x, ONNX_INT64);
     return onnx_node2(c->g, "Gather", onnx_param(c->g, c->op->weight), tokens);
+}
+
+/* Over dimension 1, which the result does not have. */
+static const char *reduce(struct onnx_graph *g, const char *op, const char *x) {
+    struct text attributes = {0};
+    onnx_int(&attributes, "keepdims", 0);
+    return onnx_node(g, op, (const char *const[]){x, onnx_numbers(g, (const int64_t[]){1}, 1)}, 2, &attributes);
+}
+
+/* 1 for each token that is not the padding, as float (batch, tokens, 1) */
+static const char *counted_tokens(const struct call *c) {
+    const char *is_padding = onnx_node2(c->g, "Equal", c->x, onnx_numbers(c->g, (const int64_t[]){c->op->padding}, 1));
+    const char *ones = onnx_node2(c->g, "Sub", onnx_scalar(c->g, 1), onnx_cast(c->g, is_padding, ONNX_FLOAT));
+    return onnx_node2(c->g, "Unsqueeze", ones, onnx_numbers(c->g, (const int64_t[]){2}, 1));
+}
+
+/* Vectors of the padding count as 0, or as far below all others; a bag without tokens is 0. */
+static const char *add_embedding_bag(const struct call *c) {
+    static const char *const reductions[] = {
+        [BAG_MEAN] = "ReduceMean", [BAG_SUM] = "ReduceSum", [BAG_MAX] = "ReduceMax"};
+    struct onnx_graph *g = c->g;
+    const char *x = add_embedding(c);
+    if (c->op->padding < 0) return reduce(g, reductions[c->op->bag], x);
+    const char *counted = counted_tokens(c), *count = reduce(g, "ReduceSum", counted);
+    const char *one = onnx_scalar(g, 1), *at_least_one = onnx_node2(g, "Max", count, one);
+    if (c->op->bag != BAG_MAX) {
+        const char *sum = reduce(g, "ReduceSum", onnx_node2(g, "Mul", x, counted));
+        return c->op->bag == BAG_SUM ? sum : onnx_node2(g, "Div", sum, at_least_one);
+    }
+    const char *below = onnx_node2(g, "Mul", onnx_node2(g, "Sub", counted, one), onnx_scalar(g, 3e38f));
+    const char *largest = reduce(g, "ReduceMax", onnx_node2(g, "Add", onnx_node2(g, "Mul", x, counted), below));
+    return onnx_node2(g, "Mul", largest, onnx_node2(g, "Min", count, one));
 }
 
 /* The token is repeated for each row of the batch. */
@@ -612,7 +651,9 @@ static const char *(*const writers[OPERATION_KINDS])(const struct call *c) = {
     [OPERATION_SOFTMAX] = add_softmax,
     [OPERATION_LOG_SOFTMAX] = add_log_softmax,
     [OPERATION_PRELU] = add_prelu,
+    [OPERATION_SCALE] = add_scale,
     [OPERATION_EMBEDDING] = add_embedding,
+    [OPERATION_EMBEDDING_BAG] = add_embedding_bag,
     [OPERATION_CLASS_TOKEN] = add_class_token,
     [OPERATION_ADD_POSITIONS] = add_positions,
     [OPERATION_ATTENTION] = add_attention,

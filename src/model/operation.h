@@ -17,6 +17,7 @@ enum operation_kind {
     OPERATION_LEAKY_RELU,     /* slope */
     OPERATION_ELU,            /* slope: its alpha */
     OPERATION_PRELU,          /* weight: a slope, or one for each channel */
+    OPERATION_SCALE,          /* weight: a factor for each element of dimension */
     OPERATION_CONVOLUTION,    /* weight, bias; convolution */
     OPERATION_CONV_TRANSPOSE, /* weight, bias; convolution: from the output to the input */
     OPERATION_MAX_POOL,       /* pooling */
@@ -28,6 +29,7 @@ enum operation_kind {
     OPERATION_SOFTMAX,        /* of the last dimension */
     OPERATION_LOG_SOFTMAX,    /* of the last dimension */
     OPERATION_EMBEDDING,      /* weight */
+    OPERATION_EMBEDDING_BAG,  /* weight; bag, padding */
     OPERATION_CLASS_TOKEN,    /* weight: a position before those of x */
     OPERATION_ADD_POSITIONS,  /* weight: y[t] = x[t] + weight[t] */
     OPERATION_ATTENTION,      /* weight, bias, out_weight, out_bias: with projections; heads, is_causal */
@@ -74,7 +76,9 @@ struct operation {
     } split;
     size_t groups, heads, kv_heads;
     bool is_causal;
-    int dimension; /* of the shape of a row */
+    enum bag_mode bag;
+    int32_t padding; /* a token that is left out; -1: none */
+    int dimension;   /* of the shape of a row */
     size_t start, end;
     const char *name;
     struct {

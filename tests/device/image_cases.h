@@ -183,6 +183,8 @@ static const struct convolution convolutions[] = {
     {.in = {9, 7, 6}, .out = {5, 5, 4}, .window = {{3, 3}, {1, 2}, {0, 3}, {2, 2}}, .groups = 2, .has_relu = true},
     {.in = {4, 4, 40}, .out = {2, 2, 40}, .window = {{1, 1}, {2, 2}, {0, 0}, {1, 1}}, .groups = 1},
     {.in = {1, 33, 5}, .out = {1, 17, 10}, .window = {{1, 5}, {1, 2}, {0, 2}, {1, 1}}, .groups = 5, .has_bias = true},
+    /* more padding behind the image than before it */
+    {.in = {6, 5, 3}, .out = {6, 5, 4}, .window = {{2, 4}, {1, 1}, {0, 1}, {1, 1}}, .groups = 1, .has_bias = true},
     {.in = {6, 7, 8}, .out = {6, 7, 8}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 8, .has_bias = true},
     {.in = {9, 11, 45}, .out = {5, 5, 45}, .window = {{3, 3}, {2, 2}, {1, 0}, {1, 1}}, .groups = 45, .has_relu = true},
     {.in = {9, 13, 33},

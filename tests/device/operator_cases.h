@@ -49,6 +49,11 @@ static void elements(struct device *d, struct results *r) {
         ops->prelu_backward(d, x, y, channels, dy, next(r, N), next_from(r, channels, 5), N);
         ops->prelu_backward(d, x, y, channels, dy, NULL, next_from(r, channels, 6), N);
     }
+    for (size_t channels = 1; channels <= IN; channels += IN - 1) {
+        ops->scale_forward(d, x, y, channels, next(r, N), N);
+        ops->scale_backward(d, x, y, channels, dy, next(r, N), next_from(r, channels, 5), N);
+        ops->scale_backward(d, x, y, channels, dy, NULL, next_from(r, channels, 6), N);
+    }
     ops->image->add_relu(d, x, y, next(r, N), N);
     ops->multiply(d, x, y, next(r, N), N);
     ops->copy_columns(d, x + 3, 10, next_from(r, 7 * ROWS, 4) + 2, 7, ROWS, 5);
@@ -58,6 +63,10 @@ static void elements(struct device *d, struct results *r) {
     ops->dropout(d, &key, 0.3f, x, next(r, N), ROWS, IN);
     ops->dropout(d, &key, 0.3f, x, next(r, 32 * 80), 32, 80); /* whole fours */
     ops->dropout(d, &key, 1, x, next(r, 59 * 3), 3, 59);
+    ops->dropout_channels(d, &key, 0.3f, x, next(r, N), ROWS, IN, 1);
+    ops->dropout_channels(d, &key, 0.3f, x, next(r, N), ROWS, IN, 14);
+    ops->dropout_channels(d, &key, 0.3f, x, next(r, 4 * 280), 4, 280, 140); /* more than are drawn at once */
+    ops->dropout_channels(d, &key, 1, x, next(r, 60 * 3), 3, 60, 5);
     ops->sequence->add_row(d, x, y, next(r, N), ROWS, IN);
     guarded_free(x), guarded_free(y), guarded_free(dy);
 }

@@ -191,6 +191,26 @@ static void sums_of_rows(struct device *d, struct results *r) {
 
 /* ---- embedding ---- */
 
+/* Rows with some padding, and the last one with nothing else. */
+static void embedding_bags(struct device *d, struct results *r) {
+    const struct sequence_ops *ops = device_ops(d)->sequence;
+    for (size_t i = 0; i < 6; i++) {
+        struct embedding_bag bag = {.mode = (enum bag_mode)(i % 3),
+                                    .rows = 17,
+                                    .tokens = 9,
+                                    .vocabulary = 40,
+                                    .size = i < 3 ? 33 : 4,
+                                    .padding = i < 3 ? 5 : -1};
+        int32_t *ids = guarded_malloc(17 * 9 * sizeof *ids), *largest = guarded_malloc(17 * bag.size * sizeof *largest);
+        float *table = random_values(40 * bag.size, 1), *dy = random_values(17 * bag.size, 2);
+        for (size_t j = 0; j < 17 * 9; j++) ids[j] = j >= 16 * 9 || j % 4 == 0 ? 5 : (int32_t)(j * j % 40);
+        ops->embedding_bag_forward(d, &bag, ids, table, next(r, 17 * bag.size), bag.mode == BAG_MAX ? largest : NULL);
+        ops->embedding_bag_backward(d, &bag, ids, bag.mode == BAG_MAX ? largest : NULL, dy,
+                                    next_from(r, 40 * bag.size, 3));
+        guarded_free(ids), guarded_free(largest), guarded_free(table), guarded_free(dy);
+    }
+}
+
 #define WORDS 5000
 
 static int32_t all_different(size_t i) { return (int32_t)(i * 7 % WORDS); }
@@ -307,6 +327,7 @@ static const struct operator_case sequence_cases[] = {
     {"softmax", softmaxes, 1e-5},
     {"sums and additions of rows", sums_of_rows, 1e-5},
     {"embedding", embeddings, 2e-5},
+    {"embedding_bag", embedding_bags, 2e-5},
     {"lstm", lstm, 2e-5},
     {"gru", gru, 2e-5},
     {"rnn", rnn, 2e-5},

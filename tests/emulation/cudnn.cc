@@ -133,7 +133,7 @@ tensor tensor_of(run *r, const node &n, bool is_factor) {
 /* ---- operations ---- */
 
 struct convolution {
-    std::vector<int64_t> padding, dilation, stride;
+    std::vector<int64_t> padding, padding_after, dilation, stride;
     float alpha, beta;
     tensor x, w, y;
 };
@@ -160,7 +160,7 @@ void check_sizes(const convolution &c) {
     bool fits = c.x.sizes[0] == c.y.sizes[0] && c.w.sizes[0] == c.y.sizes[1] && c.x.sizes[1] % c.w.sizes[1] == 0;
     for (size_t d = 0; fits && d < 2; d++) {
         int64_t reach = c.dilation[d] * (c.w.sizes[2 + d] - 1) + 1;
-        fits = c.y.sizes[2 + d] == (c.x.sizes[2 + d] + 2 * c.padding[d] - reach) / c.stride[d] + 1;
+        fits = c.y.sizes[2 + d] == (c.x.sizes[2 + d] + c.padding[d] + c.padding_after[d] - reach) / c.stride[d] + 1;
     }
     if (!fits) die("cuDNN: the sizes of a convolution do not fit");
 }
@@ -194,6 +194,7 @@ convolution convolution_of(run *r, const node &n, cudnnBackendAttributeName_t al
                            cudnnBackendAttributeName_t x, cudnnBackendAttributeName_t y) {
     const node &how = node_of(n, window);
     convolution c = {values_of<int64_t>(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS),
+                     values_of<int64_t>(how, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS),
                      values_of<int64_t>(how, CUDNN_ATTR_CONVOLUTION_DILATIONS),
                      values_of<int64_t>(how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES),
                      value_of<float>(n, alpha),

@@ -229,6 +229,23 @@ START_TEST(bad_models) {
     rejected(
         "[{linear: 1}, {reshape: [1, 1, 1]}, {upsample: 1024}, {upsample: 1024}, {conv2d: {out: 4, kernel_size: 1}}]",
         "model.layers.4.conv2d: its output would be (4, 1048576, 1048576), more than 1099511627776 numbers");
+    rejected("[{reshape: [1, 4]}, {conv1d: {out: 3, kernel_size: 2, padding: same, stride: 2}}]",
+             "model.layers.1.conv1d.padding: 'same' needs a stride of 1, got 2");
+    rejected("[{reshape: [1, 4]}, {conv1d: {out: 3, kernel_size: 2, padding: full}}]",
+             "padding: expected a list of integers, or one of same, valid, got 'full'");
+    rejected("[{reshape: [1, 4]}, {conv1d: {out: 3, kernel_size: 2, padding: -1}}]", "padding: must be >= 0");
+    rejected("[{reshape: [1, 4, 1]}, {conv2d: {out: 3, kernel_size: 2, padding: [same, 1]}}]",
+             "padding.0: expected an integer, got 'same'");
+    rejected("[{reshape: [1, 4, 1]}, {conv_transpose2d: {out: 3, kernel_size: 2, padding: same}}]",
+             "padding: expected an integer, got 'same'");
+    rejected("[{dropout2d: 0.5}]", "needs an input of shape (channels, height, width), got 4");
+    rejected("[{dropout1d: 0.5}]", "needs an input of shape (channels, length), got 4");
+    rejected("[drop_path]", "p: missing; Probability that the branch of a row is zeroed.");
+    rejected("[{drop_path: 1.5}]", "p: must be >= 0 and <= 1, got 1.5");
+    rejected("[layer_scale2d]", "needs an input of shape (channels, height, width), got 4");
+    rejected("[{embedding_bag: 3}]", "its input must be a row of the dataset's tokens");
+    rejected_on((struct shape){.dims = 1, .size = {4}, .is_tokens = true, .vocabulary = 7},
+                "[{embedding_bag: {embedding_dim: 3, padding_idx: -8}}]", "padding_idx must be from -7 to 6, got -8");
     rejected("[{max_pool1d: 2}]", "needs an input of shape (channels, length), got 4");
     rejected("[{reshape: [2, 2]}, {max_pool1d: [2, 2]}]", "kernel_size: expected one number, got 2");
     rejected("[{reshape: [2, 2]}, {adaptive_avg_pool1d: [1, 1]}]", "output_size: expected one number, got 2");

@@ -21,6 +21,9 @@ LAYERS = {
     "softmax": ((6,), 21, "[{linear: 21}, softmax]"),
     "patches": ((3, 6, 4), 3, "[{patch_embedding: {embed_dim: 8, patch_size: [3, 2]}}, class_token, positional_embedding, {residual: [layer_norm, "
                               "{attention: {heads: 2}}]}, {slice: {end: 1}}, flatten, {linear: 3}]"),
+    "same_padding": ((2, 6, 5), 3, "[{conv2d: {out: 5, kernel_size: [2, 4], padding: same}}, relu, {conv2d: {out: 6, kernel_size: 4, padding: same, dilation: 2, "
+                                   "bias: false}}, {layer_scale2d: 0.4}, {dropout2d: 0.2}, {conv2d: {out: 6, kernel_size: 3, padding: valid, groups: 6}}, flatten, {linear: 3}]"),
+    "layer_scale": ((4, 6), 8, "[{residual: [{linear: 6}, {layer_scale: 0.3}, {drop_path: 0.2}]}, {linear: 2}, flatten]"),
     "log_softmax": ((4, 6), 28, "[{linear: 21}, log_softmax, {linear: 7}, log_softmax, flatten]"),
     "prelu": ((6,), 5, "[{linear: 9}, prelu, {linear: 5}, {prelu: {num_parameters: 5, init: 0.1}}]"),
     "prelu_of_channels": ((2, 5, 4), 3, "[{conv2d: {out: 3, kernel_size: 2}}, {prelu: 3}, {conv2d: {out: 4, kernel_size: 2}}, prelu, flatten, {linear: 3}]"),
@@ -362,6 +365,28 @@ class ExportC(program.Case):
         for wrong in (-1, len(known)):
             tokens, outputs = (ctypes.c_int32 * 80)(*[wrong] * 80), (ctypes.c_float * expected.shape[1])()
             self.assertEqual(library.model_predict(tokens, outputs), 2)
+
+    def test_embedding_bag(self):
+        """Rows of some padding and of nothing else; the same in ONNX (scripts/check_onnx.py computes it)."""
+        self.write("text.txt", "to be or not to be, that is the question. " * 30)
+        known = sorted(set(self.read("text.txt")))
+        for mode in ("mean", "sum", "max"):
+            for padding in ("null", "0", "-1"):
+                with self.subTest(mode, padding=padding):
+                    self.write("test.yaml", "dataset: {path: text.txt, text: {block_size: 5}}\nsampler: {batch_size: 8}\nmodel: {layers: [{embedding_bag: "
+                               f"{{embedding_dim: 7, mode: {mode}, padding_idx: {padding}}}}}, {{linear: {5 * len(known)}}}, {{reshape: [5, {len(known)}]}}]}}\n"
+                               "loss: cross_entropy\noptimizer: adam\ntrain: {epochs: 1}\n")
+                    self.run_program("test.yaml", "--fresh")
+                    self.run_program("export", "runs/test", "--out", "m.c")
+                    expected, library = self.predictions(), self.compile()
+                    text = self.read("text.txt")
+                    rows = np.array([[known.index(c) for c in text[i:i + 5]] for i in range(30)], "i4")
+                    self.compare(self.run_library(library, rows, expected.shape[1]), expected[:30], "tokens")
+                    if padding == "0":
+                        import h5py
+                        with h5py.File(self.checkpoints()[-1]) as f:
+                            bias = f["model/1.bias"][:]
+                        self.compare(self.run_library(library, np.zeros((1, 5), "i4"), expected.shape[1]), bias[None], "only padding")
 
     def test_any_weights(self):
         """NaN, infinities and denormals are written, and give what predict gives."""

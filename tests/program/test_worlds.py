@@ -25,6 +25,16 @@ train: {epochs: 3}
             self.assert_close(self.losses(f"runs/{world}"), self.losses("runs/1"), 2e-6, f"world {world}")
             self.assertEqual({s["samples"] for s in self.events("step", f"runs/{world}")}, {24})
 
+    def test_other_masks(self):
+        """Masks of channels and of rows; drop_path with one draw for a step is the same on all ranks."""
+        layers = "[{linear: 32}, {reshape: [4, 8]}, {dropout1d: 0.2}, {residual: [{linear: 8}, tanh, {layer_scale: 0.5}, {drop_path: 0.3}]}, " \
+                 "{residual: [{linear: 8}, {drop_path: {p: 0.3, mode: batch}}]}, {reshape: [4, 4, 2]}, {dropout2d: 0.2}, flatten, {linear: 3}]"
+        config = self.CONFIG.replace("test: 97", "test: 0.2")
+        self.write("test.yaml", config[:config.index("model:")] + f"model: {{layers: {layers}}}" + config[config.index("\nloss:"):])
+        for world in (1, 2, 3):
+            self.run_program("test.yaml", "--nproc", world, "--run-dir", f"runs/{world}")
+            self.assert_close(self.losses(f"runs/{world}"), self.losses("runs/1"), 2e-6, f"world {world}")
+
     def test_dropout_masks(self):
         """Each step of each epoch and each layer draws its own mask: with fixed weights and rows all losses differ, and two layers
         of 0.5 keep about a quarter."""

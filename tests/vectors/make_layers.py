@@ -33,7 +33,7 @@ CASES = [
     ("[flatten, {linear: 5}, flatten]", [2, 3, 2]),
     ("[{linear: 8}, {reshape: [2, -1, 2]}, {linear: 3}, tanh, {reshape: {shape: 12}}]", [6]),
     ("[{sequential: {layers: [{linear: 5}, tanh, {sequential: [{linear: 4}]}]}}, {linear: 3}]", [6]),
-    ("[{repeat: {times: 3, layers: [{linear: 6}, tanh]}}, {linear: 3}]", [6]),
+    ("[{repeat: {times: 3, start: 2, layers: [{linear: 6}, tanh]}}, {linear: 3}]", [6]),
     ("[{linear: 6}, {residual: [{linear: 6}, tanh, {linear: 6}]}, {linear: 3}]", [6]),
     ("[{linear: 6}, {residual: {layers: [{linear: 4}, gelu], shortcut: [{linear: 4}]}}, relu, {linear: 3}]", [6]),
     ("[{residual: [{linear: 6}, {residual: [tanh, {residual: [{linear: 6}]}, tanh]}]}, {linear: 3}]", [6]),
@@ -174,6 +174,16 @@ CASES = [
     ("[{conv2d: {out: 3, kernel_size: 2}}, {prelu: 3}, {conv2d: {out: 2, kernel_size: 2}}, prelu]", [2, 4, 5]),
     ("[{patch_embedding: {embed_dim: 6, patch_size: [2, 3]}}, class_token, positional_embedding, {linear: 3}]", [3, 4, 6]),
     ("[{patch_embedding: {embed_dim: 5, patch_size: 2, bias: false}}, class_token, {slice: {end: 1}}, flatten, {linear: 3}]", [2, 4, 4]),
+    ("[{conv2d: {out: 3, kernel_size: [2, 4], padding: same}}, tanh, {dropout2d: {p: 0}}, {conv2d: {out: 4, kernel_size: [4, 1], padding: "
+     "same, dilation: [1, 3]}}, {layer_scale2d: {init_values: 0.5}}, {conv2d: {out: 2, kernel_size: 3, padding: valid}}]", [2, 5, 4]),
+    ("[{conv1d: {out: 4, kernel_size: 4, padding: same, dilation: 3}}, tanh, {dropout1d: {p: 0}}, {conv1d: {out: 3, kernel_size: 2, padding: same}}, "
+     "{conv1d: {out: 2, kernel_size: 2, padding: valid}}]", [2, 9]),
+    ("[{linear: 6}, {residual: [{linear: 6}, tanh, layer_scale, {drop_path: {p: 0, mode: row}}]}, {residual: [{linear: 6}, "
+     "{layer_scale: {init_values: 0.3}}, {drop_path: {p: 0, mode: batch}}]}, {linear: 3}]", [2, 6]),
+    ("[{embedding_bag: {embedding_dim: 6, num_embeddings: 8}}, {linear: 28}, {reshape: [4, 7]}]", [4], 7),
+    ("[{embedding_bag: {embedding_dim: 6, mode: sum, padding_idx: 3}}, {linear: 28}, {reshape: [4, 7]}]", [4], 7),
+    ("[{embedding_bag: {embedding_dim: 6, mode: max, padding_idx: 3}}, {linear: 28}, {reshape: [4, 7]}]", [4], 7),
+    ("[{embedding_bag: {embedding_dim: 6, mode: mean, padding_idx: 1}}, {linear: 28}, {reshape: [4, 7]}]", [4], 7),
     # recurrent layers
     ("[{linear: 5}, {lstm: {hidden_size: 4}}, {linear: 3}]", [4, 6]),
     ("[{lstm: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last, bias: false}}, {linear: 3}]", [4, 6]),
@@ -272,7 +282,7 @@ def case(layers, shape, vocabulary=None, freeze=()):
     if vocabulary:
         tokens = ((fractions(1, rows, *shape) + 1) / 2 * vocabulary).long()
         targets = ((fractions(2, rows, *model.out_shape[:-1]) + 1) / 2 * vocabulary).long()
-        if "padding_idx" in layers:
+        if "padding_idx" in layers and "embedding_bag" not in layers:
             tokens = pad(tokens)
         inputs, loss, loss_name = tokens, loss_function("cross_entropy"), "cross_entropy"
     else:

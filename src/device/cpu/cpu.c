@@ -54,6 +54,11 @@ static void dropout(struct device *device, const struct draw_key *key, float p, 
     kernels_of(device)->dropout(key, p, x, y, rows, size);
 }
 
+static void dropout_channels(struct device *device, const struct draw_key *key, float p, const float *x, float *y,
+                             size_t rows, size_t size, size_t channels) {
+    kernels_of(device)->dropout_channels(key, p, x, y, rows, size, channels);
+}
+
 static float norm(struct device *device, const float *x, size_t count) { return kernels_of(device)->norm(x, count); }
 
 static void clip_norm(struct device *device, const float *x, const struct device_range *ranges, size_t count, float max,
@@ -100,6 +105,7 @@ static const struct device_ops cpu_ops = {
     .activation_forward = elementwise_activation_forward,
     .activation_backward = elementwise_activation_backward,
     .dropout = dropout,
+    .dropout_channels = dropout_channels,
     .losses = &cpu_losses,
     .norm = norm,
     .clip_norm = clip_norm,
@@ -111,6 +117,8 @@ static const struct device_ops cpu_ops = {
     .leaky_relu_backward = elementwise_leaky_relu_backward,
     .prelu_forward = elementwise_prelu_forward,
     .prelu_backward = elementwise_prelu_backward,
+    .scale_forward = elementwise_scale_forward,
+    .scale_backward = elementwise_scale_backward,
     .copy = elementwise_copy,
     .multiply = elementwise_multiply,
     .copy_columns = elementwise_copy_columns,

@@ -156,6 +156,46 @@ void elementwise_prelu_backward(struct device *device, const float *x, const flo
     if (dx) parallel_for(count / channels, parallel_items(channels), prelu_part, &s);
 }
 
+/* ---- scale: rows of channels, each with its factor ---- */
+
+static void scale_part(void *context, size_t first, size_t last) {
+    const struct slopes *s = context;
+    for (size_t r = first; r < last; r++) {
+        const float *restrict from = s->x + r * s->channels, *restrict a = s->a;
+        float *restrict to = s->to + r * s->channels;
+        for (size_t j = 0; j < s->channels; j++) to[j] = from[j] * a[j];
+    }
+}
+
+void elementwise_scale_forward(struct device *device, const float *x, const float *scales, size_t channels, float *y,
+                               size_t count) {
+    (void)device;
+    parallel_for(count / channels, parallel_items(channels), scale_part,
+                 &(struct slopes){.x = x, .a = scales, .to = y, .channels = channels});
+}
+
+#define SCALE_BLOCK 64 /* channels whose sums are added together */
+
+/* The sums of some blocks of channels over all rows, in double. */
+static void scale_sums_part(void *context, size_t first, size_t last) {
+    const struct slopes *s = context;
+    for (size_t block = first * SCALE_BLOCK; block < last * SCALE_BLOCK && block < s->channels; block += SCALE_BLOCK) {
+        size_t size = s->channels - block < SCALE_BLOCK ? s->channels - block : SCALE_BLOCK;
+        double sums[SCALE_BLOCK] = {0};
+        for (size_t i = block; i < s->count; i += s->channels)
+            for (size_t j = 0; j < size; j++) sums[j] += (double)(s->x[i + j] * s->dy[i + j]);
+        for (size_t j = 0; j < size; j++) s->sums[block + j] += (float)sums[j];
+    }
+}
+
+void elementwise_scale_backward(struct device *device, const float *x, const float *scales, size_t channels,
+                                const float *dy, float *dx, float *dscales, size_t count) {
+    struct slopes s = {.x = x, .dy = dy, .sums = dscales, .channels = channels, .count = count};
+    parallel_for((channels + SCALE_BLOCK - 1) / SCALE_BLOCK, parallel_items(count / channels * SCALE_BLOCK),
+                 scale_sums_part, &s);
+    if (dx) elementwise_scale_forward(device, dy, scales, channels, dx, count);
+}
+
 /* ---- optimizers ---- */
 
 /* A run of an update, or an average or a clamp of [values]. */

@@ -22,6 +22,11 @@ void elementwise_prelu_forward(struct device *device, const float *x, const floa
 void elementwise_prelu_backward(struct device *device, const float *x, const float *slopes, size_t channels,
                                 const float *dy, float *dx, float *dslopes, size_t count);
 
+void elementwise_scale_forward(struct device *device, const float *x, const float *scales, size_t channels, float *y,
+                               size_t count);
+void elementwise_scale_backward(struct device *device, const float *x, const float *scales, size_t channels,
+                                const float *dy, float *dx, float *dscales, size_t count);
+
 extern const struct optimizer_ops elementwise_optimizer_ops;
 
 #endif

@@ -68,6 +68,8 @@ struct cpu_kernels {
     void (*activation_backward)(enum activation f, const float *x, const float *y, const float *dy, float *dx,
                                 size_t count);
     void (*dropout)(const struct draw_key *key, float p, const float *x, float *y, size_t rows, size_t size);
+    void (*dropout_channels)(const struct draw_key *key, float p, const float *x, float *y, size_t rows, size_t size,
+                             size_t channels);
     const struct optimizer_kernels *optimizers;
     const struct image_ops *image;
     const struct convolution_ops *convolution;

@@ -107,34 +107,83 @@ static void leaky_relu_backward(struct device *device, float slope, const float 
         input, from);
 }
 
-/* Four elements of a row from one counter, as on the CPU (cpu/sets/kernels.c). */
+static void scale_forward(struct device *device, const float *x, const float *scales, size_t channels, float *y,
+                          size_t count) {
+    operator_call c(device, "scale_forward");
+    const float *from = c.in(x, count), *a = c.in(scales, channels);
+    float *to = c.out(y, count);
+    c.each(count, [=] __device__(size_t i) { to[i] = from[i] * a[i % channels]; });
+}
+
+static void scale_backward(struct device *device, const float *x, const float *scales, size_t channels, const float *dy,
+                           float *dx, float *dscales, size_t count) {
+    operator_call c(device, "scale_backward");
+    const float *from = c.in(x, count), *a = c.in(scales, channels), *slope = c.in(dy, count);
+    float *to = c.out(dx, count), *sums = c.inout(dscales, channels);
+    column_sums<1>(
+        &c, count / channels, channels,
+        [=] __device__(size_t i, size_t j, float *sum) { *sum += from[i * channels + j] * slope[i * channels + j]; },
+        [=] __device__(size_t j, const double *sum) { sums[j] += (float)*sum; });
+    if (dx) c.each(count, [=] __device__(size_t i) { to[i] = slope[i] * a[i % channels]; });
+}
+
+/* Random numbers of four elements of local row i, as on the CPU (cpu/sets/kernels.c). */
+struct mask_draws {
+    struct draw_key key;
+    const uint64_t *number;
+    float p, scale;
+    uint32_t threshold; /* an element is kept if its random number is not below it */
+
+    mask_draws(operator_call *c, const struct draw_key *k, float probability)
+        : key(*k), number(c->in(k->step, 1)), p(probability), scale(1 / (1 - probability)),
+          threshold(probability >= 1 ? 0xffffffffu : (uint32_t)((double)probability * 0x1p32)) {}
+
+    __device__ void of(size_t i, size_t block, uint32_t word[4]) const {
+        uint64_t row = key.first_row + i * key.row_stride, step = *number;
+        word[0] = (uint32_t)block;
+        word[1] = (uint32_t)row;
+        word[2] = (uint32_t)step;
+        word[3] = (uint32_t)(step >> 32) ^ (uint32_t)(row >> 32) << 16;
+        philox(word, (uint32_t)key.seed ^ (uint32_t)(key.seed >> 32) * 0x85ebca6bu, key.stream);
+    }
+    __device__ float drop(uint32_t word, float v) const { return word >= threshold && p < 1 ? v * scale : 0; }
+};
+
+/* Four elements of a row from one counter. */
 static void dropout(struct device *device, const struct draw_key *key, float p, const float *x, float *y, size_t rows,
                     size_t size) {
     operator_call c(device, "dropout");
     struct gpu_numbers from = c.in(x, rows * size, c.half().x);
     struct gpu_result to = c.out(y, rows * size, c.half().y);
-    float scale = 1 / (1 - p);
     bool has_fours = size % 4 == 0 && from.has_fours() && to.has_fours();
-    uint32_t key0 = (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu, key1 = key->stream;
-    uint32_t threshold =
-        p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); /* kept if the random number is not below it */
-    struct draw_key k = *key;
-    const uint64_t *number = c.in(key->step, 1);
+    struct mask_draws draws(&c, key, p);
     size_t blocks = (size + 3) / 4;
     c.each(rows * blocks, [=] __device__(size_t n) {
         size_t i = n / blocks, j = n % blocks * 4;
-        uint64_t row = k.first_row + i * k.row_stride, step = *number;
-        uint32_t word[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)step,
-                            (uint32_t)(step >> 32) ^ (uint32_t)(row >> 32) << 16};
-        philox(word, key0, key1);
-        auto drop = [&](int l, float v) { return word[l] >= threshold && p < 1 ? v * scale : 0; };
+        uint32_t word[4];
+        draws.of(i, j / 4, word);
         if (has_fours) {
             float4 v = from.four(i * size + j);
-            to.put(i * size + j, float4{drop(0, v.x), drop(1, v.y), drop(2, v.z), drop(3, v.w)});
+            to.put(i * size + j, float4{draws.drop(word[0], v.x), draws.drop(word[1], v.y), draws.drop(word[2], v.z),
+                                        draws.drop(word[3], v.w)});
             return;
         }
         for (size_t l = 0; l < 4 && j + l < size; l++)
-            to.put(i * size + j + l, drop((int)l, from.one(i * size + j + l)));
+            to.put(i * size + j + l, draws.drop(word[l], from.one(i * size + j + l)));
+    });
+}
+
+static void dropout_channels(struct device *device, const struct draw_key *key, float p, const float *x, float *y,
+                             size_t rows, size_t size, size_t channels) {
+    operator_call c(device, "dropout_channels");
+    struct gpu_numbers from = c.in(x, rows * size, c.half().x);
+    struct gpu_result to = c.out(y, rows * size, c.half().y);
+    struct mask_draws draws(&c, key, p);
+    c.each(rows * size, [=] __device__(size_t n) {
+        size_t channel = n % size % channels;
+        uint32_t word[4];
+        draws.of(n / size, channel / 4, word);
+        to.put(n, draws.drop(word[channel % 4], from.one(n)));
     });
 }
 
@@ -329,6 +378,7 @@ const struct device_ops gpu_elementwise = {.add = add,
                                            .activation_forward = activation_forward,
                                            .activation_backward = activation_backward,
                                            .dropout = dropout,
+                                           .dropout_channels = dropout_channels,
                                            .norm = norm,
                                            .clip_norm = clip_norm,
                                            .is_finite = is_finite,
@@ -339,6 +389,8 @@ const struct device_ops gpu_elementwise = {.add = add,
                                            .leaky_relu_backward = leaky_relu_backward,
                                            .prelu_forward = prelu_forward,
                                            .prelu_backward = prelu_backward,
+                                           .scale_forward = scale_forward,
+                                           .scale_backward = scale_backward,
                                            .copy = copy,
                                            .multiply = multiply,
                                            .copy_columns = copy_columns};

@@ -114,19 +114,25 @@ static struct sorted order_of(operator_call *c, const int32_t *tokens, size_t co
     return from;
 }
 
-void gpu_embedding_backward(struct device *device, const int32_t *tokens, const float *dy, float *dweight, size_t count,
-                            size_t vocabulary, size_t size) {
-    operator_call c(device, "embedding_backward");
-    struct gather g = {.dy = c.in(dy, count * size), .dweight = c.inout(dweight, vocabulary * size)};
-    const int32_t *ids = c.in(tokens, count);
+void gpu_embedding_gather(operator_call *c, const int32_t *tokens, const float *dy, float *dweight, size_t count,
+                          size_t vocabulary, size_t size) {
+    struct gather g = {.dy = dy, .dweight = dweight};
     size_t tiles = (count + TILE - 1) / TILE;
     if (count == 0 || size == 0 || vocabulary == 0) return;
     g.count = count;
     g.size = size;
-    g.heads = c.scratch<float>(tiles * size);
-    g.tails = c.scratch<float>(tiles * size);
-    g.order = order_of(&c, ids, count, vocabulary);
+    g.heads = c->scratch<float>(tiles * size);
+    g.tails = c->scratch<float>(tiles * size);
+    g.order = order_of(c, tokens, count, vocabulary);
     dim3 grid((unsigned)tiles, (unsigned)((size + GPU_THREADS - 1) / GPU_THREADS));
-    c.launch(tile_kernel, grid, GPU_THREADS, 0, g);
-    c.launch(tiles_kernel, grid, GPU_THREADS, 0, g);
+    c->launch(tile_kernel, grid, GPU_THREADS, 0, g);
+    c->launch(tiles_kernel, grid, GPU_THREADS, 0, g);
+}
+
+void gpu_embedding_backward(struct device *device, const int32_t *tokens, const float *dy, float *dweight, size_t count,
+                            size_t vocabulary, size_t size) {
+    operator_call c(device, "embedding_backward");
+    const float *from = c.in(dy, count * size);
+    float *to = c.inout(dweight, vocabulary * size);
+    gpu_embedding_gather(&c, c.in(tokens, count), from, to, count, vocabulary, size);
 }

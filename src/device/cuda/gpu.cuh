@@ -410,4 +410,8 @@ class operator_call {
     size_t home_bytes[GPU_OPERANDS];
 };
 
+/* embedding_backward within an operator, of its addresses; takes scratch memory. */
+void gpu_embedding_gather(operator_call *c, const int32_t *tokens, const float *dy, float *dweight, size_t count,
+                          size_t vocabulary, size_t size);
+
 #endif

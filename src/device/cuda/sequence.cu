@@ -26,6 +26,54 @@ static void embedding_forward(struct device *device, const int32_t *tokens, cons
     rows_start(&c, count, size, f);
 }
 
+/* A thread for each element of y. */
+static void embedding_bag_forward(struct device *device, const struct embedding_bag *bag, const int32_t *tokens,
+                                  const float *weight, float *y, int32_t *largest) {
+    operator_call c(device, "embedding_bag_forward");
+    struct embedding_bag b = *bag;
+    const int32_t *ids = c.in(tokens, b.rows * b.tokens);
+    const float *table = c.in(weight, b.vocabulary * b.size);
+    float *to = c.out(y, b.rows * b.size);
+    int32_t *positions = c.out(largest, b.rows * b.size);
+    c.each(b.rows * b.size, [=] __device__(size_t i) {
+        const int32_t *row = ids + i / b.size * b.tokens;
+        float value = 0;
+        int32_t at = -1;
+        size_t count = 0;
+        for (size_t t = 0; t < b.tokens; t++) {
+            if (row[t] == b.padding) continue;
+            float v = table[(size_t)row[t] * b.size + i % b.size];
+            if (b.mode != BAG_MAX)
+                value += v;
+            else if (count == 0 || v > value)
+                value = v, at = (int32_t)t;
+            count++;
+        }
+        to[i] = b.mode == BAG_MEAN && count > 0 ? value / (float)count : value;
+        if (b.mode == BAG_MAX) positions[i] = at;
+    });
+}
+
+/* Gradients of all positions, which embedding_backward adds in a fixed order. */
+static void embedding_bag_backward(struct device *device, const struct embedding_bag *bag, const int32_t *tokens,
+                                   const int32_t *largest, const float *dy, float *dweight) {
+    operator_call c(device, "embedding_bag_backward");
+    struct embedding_bag b = *bag;
+    const int32_t *ids = c.in(tokens, b.rows * b.tokens), *positions = c.in(largest, b.rows * b.size);
+    const float *from = c.in(dy, b.rows * b.size);
+    float *table = c.inout(dweight, b.vocabulary * b.size), *all = c.scratch<float>(b.rows * b.tokens * b.size);
+    c.each(b.rows * b.tokens * b.size, [=] __device__(size_t i) {
+        size_t r = i / b.size / b.tokens, t = i / b.size % b.tokens, j = i % b.size;
+        const int32_t *row = ids + r * b.tokens;
+        float v = from[r * b.size + j];
+        if (b.mode == BAG_MAX)
+            all[i] = positions[r * b.size + j] == (int32_t)t ? v : 0;
+        else
+            all[i] = row[t] == b.padding ? 0 : b.mode == BAG_MEAN ? v / (float)bag_count(&b, row) : v;
+    });
+    gpu_embedding_gather(&c, ids, all, table, b.rows * b.tokens, b.vocabulary, b.size);
+}
+
 #define ADD_ROWS 4096 /* maximum rows of the grid; matrices may have few long rows, or many */
 
 /* A thread adds four numbers of the row, to every [gridDim.y]-th row. */
@@ -215,6 +263,8 @@ static void sum_heads(struct device *device, const struct head_groups *groups, c
 const struct sequence_ops gpu_sequences = {.max_head_size = 256,
                                            .embedding_forward = embedding_forward,
                                            .embedding_backward = gpu_embedding_backward,
+                                           .embedding_bag_forward = embedding_bag_forward,
+                                           .embedding_bag_backward = embedding_bag_backward,
                                            .add_row = add_row,
                                            .sum_rows = sum_rows,
                                            .softmax_forward = softmax_forward,

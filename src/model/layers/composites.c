@@ -11,7 +11,7 @@ struct sequential_config {
 
 struct repeat_config {
     struct variant_list layers;
-    int64_t times;
+    int64_t times, start;
 };
 
 struct residual_config {
@@ -56,6 +56,13 @@ static const struct schema_row repeat_rows[] = {
      .min = 1,
      .max = 10000,
      .doc = "Number of copies in sequence, each with its own parameters."},
+    {.key = "start",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct repeat_config, start),
+     .fallback = "0",
+     .min = 0,
+     .max = 10000,
+     .doc = "The number of the first copy in names."},
     LAYERS(repeat_config, "The layers of one copy; copy i of `h` has the names `h.i...`."),
     {0},
 };
@@ -132,7 +139,8 @@ static status expand_repeat(struct builder *builder, const struct variant *varia
     for (int64_t i = 0; i < c->times; i++) {
         size_t previous = *out;
         TRY(build_list(builder, &c->layers, arena_printf(arena, "%s.layers", path),
-                       arena_printf(arena, "%s%lld.", prefix_of(arena, name), (long long)i), previous, out));
+                       arena_printf(arena, "%s%lld.", prefix_of(arena, name), (long long)(c->start + i)), previous,
+                       out));
     }
     return OK;
 }

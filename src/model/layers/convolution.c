@@ -5,7 +5,28 @@
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
 
-static const struct schema_row rows[] = {CONVOLUTION_ROWS("Zeros around the input"), {0}};
+enum padding_word { PADDING_NONE, PADDING_SAME, PADDING_VALID };
+static const char *const paddings[] = {"same", "valid", NULL};
+
+static const struct schema_row rows[] = {
+    CONVOLUTION_ROWS("Zeros around the input: one number, or [height, width]; `same`: as many as give the output the "
+                     "input's size, for stride 1, with an odd number one more behind; `valid`: none.",
+                     .choices = paddings),
+    {0},
+};
+
+/* As torch.nn.Conv2d. */
+static void check_same(const struct convolution_config *c, const struct node *where, const char *path,
+                       struct problems *problems) {
+    struct text full = {0};
+    size_t i = 0;
+    while (i < c->stride.count && c->stride.items[i] == 1) i++;
+    text_printf(&full, "%s.padding", path);
+    if (i < c->stride.count)
+        problems_add(problems, where->place, text_string(&full), "'same' needs a stride of 1, got %lld",
+                     (long long)c->stride.items[i]);
+    text_free(&full);
+}
 
 void convolution_check(const struct convolution_config *c, int max, const struct node *where, const char *path,
                        struct problems *problems) {
@@ -13,6 +34,7 @@ void convolution_check(const struct convolution_config *c, int max, const struct
     pair_check(&c->stride, "stride", max, where, path, problems);
     pair_check(&c->padding, "padding", max, where, path, problems);
     pair_check(&c->dilation, "dilation", max, where, path, problems);
+    if (c->padding.word == PADDING_SAME) check_same(c, where, path, problems);
     if (c->out % c->groups != 0) {
         struct text full = {0};
         text_printf(&full, "%s.groups", path);
@@ -44,6 +66,7 @@ struct window convolution_window(const struct convolution_config *c, int dims) {
     pair_of(c->stride.items ? &c->stride : &c->kernel_size, dims, 1, w.stride);
     if (c->padding.items) pair_of(&c->padding, dims, 0, w.padding);
     if (c->dilation.items) pair_of(&c->dilation, dims, 1, w.dilation);
+    for (int d = 0; c->padding.word == PADDING_SAME && d < 2; d++) w.padding[d] = w.dilation[d] * (w.kernel[d] - 1) / 2;
     return w;
 }
 
@@ -86,6 +109,7 @@ static struct convolution convolution_of(const struct layer *layer) {
                             .has_relu = layer->has_relu};
     v.out = (struct image_shape){window_output(&v.window, 0, v.in.height), window_output(&v.window, 1, v.in.width),
                                  (size_t)c->out};
+    if (c->padding.word == PADDING_SAME) v.out.height = v.in.height, v.out.width = v.in.width;
     return v;
 }
 

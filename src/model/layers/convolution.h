@@ -18,8 +18,8 @@ struct convolution_config {
         .max = 4096, .doc = doc_, __VA_ARGS__                                                                          \
     }
 
-/* [padding_doc]: what padding means for the layer. */
-#define CONVOLUTION_ROWS(padding_doc)                                                                                  \
+/* [padding_doc]: what padding means for the layer; after it more of its row. */
+#define CONVOLUTION_ROWS(padding_doc, ...)                                                                             \
     {.key = "out",                                                                                                     \
      .type = SCHEMA_INT,                                                                                               \
      .offset = offsetof(struct convolution_config, out),                                                               \
@@ -30,7 +30,7 @@ struct convolution_config {
         CONVOLUTION_SIZES(kernel_size, 1, "Size of the kernel: one number, or [height, width].",                       \
                           .flags = SCHEMA_REQUIRED),                                                                   \
         CONVOLUTION_SIZES(stride, 1, "Step of the kernel: one number, or [height, width].", .fallback = "1"),          \
-        CONVOLUTION_SIZES(padding, 0, padding_doc ": one number, or [height, width].", .fallback = "0"),               \
+        CONVOLUTION_SIZES(padding, 0, padding_doc, .fallback = "0", __VA_ARGS__),                                      \
         CONVOLUTION_SIZES(dilation, 1, "Distance between kernel elements: one number, or [height, width].",            \
                           .fallback = "1"),                                                                            \
         {.key = "groups",                                                                                              \

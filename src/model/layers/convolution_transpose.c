@@ -5,7 +5,8 @@
 #include "model/layers/layers.h"
 
 static const struct schema_row rows[] = {
-    CONVOLUTION_ROWS("dilation * (kernel_size - 1) - padding zeros are around the input"),
+    CONVOLUTION_ROWS(
+        "dilation * (kernel_size - 1) - padding zeros are around the input: one number, or [height, width].", ),
     CONVOLUTION_SIZES(output_padding, 0,
                       "Added to the size of the output, which a stride leaves open: one number, or [height, width]. "
                       "Below stride.",

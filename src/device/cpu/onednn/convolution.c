@@ -87,7 +87,7 @@ static bool run(struct device_convolution *d, struct primitive *p, int count, vo
 
 struct descriptions {
     dnnl_memory_desc_t source, target, weights, plain_weights, bias;
-    dnnl_dims_t strides, dilations, padding;
+    dnnl_dims_t strides, dilations, padding, padding_after;
 };
 
 static bool describe(const struct convolution *c, size_t rows, struct descriptions *m) {
@@ -103,6 +103,7 @@ static bool describe(const struct convolution *c, size_t rows, struct descriptio
         m->strides[i] = (int64_t)w->stride[i];
         m->dilations[i] = (int64_t)w->dilation[i] - 1;
         m->padding[i] = (int64_t)w->padding[i];
+        m->padding_after[i] = (int64_t)window_padding_after(w, i, (size_t)source[2 + i], (size_t)target[2 + i]);
     }
     CHECK(dnnl_memory_desc_init_by_tag(&m->source, 4, source, dnnl_f32, dnnl_nhwc));
     CHECK(dnnl_memory_desc_init_by_tag(&m->target, 4, target, dnnl_f32, dnnl_nhwc));
@@ -144,9 +145,9 @@ static bool create_forward(struct device_convolution *d, const struct descriptio
     dnnl_post_ops_t after = NULL;
     struct primitive *p = &plan->forward;
     bool is_created = false;
-    CHECK(dnnl_dilated_convolution_forward_desc_init(&description, dnnl_forward_training, dnnl_convolution_direct,
-                                                     &m->source, &m->weights, d->c.has_bias ? &m->bias : NULL,
-                                                     &m->target, m->strides, m->dilations, m->padding, m->padding));
+    CHECK(dnnl_dilated_convolution_forward_desc_init(
+        &description, dnnl_forward_training, dnnl_convolution_direct, &m->source, &m->weights,
+        d->c.has_bias ? &m->bias : NULL, &m->target, m->strides, m->dilations, m->padding, m->padding_after));
     CHECK(dnnl_primitive_attr_create(&attributes));
     if (d->c.has_relu) {
         CHECK(dnnl_post_ops_create(&after));
@@ -174,7 +175,7 @@ static bool create_backward_data(struct device_convolution *d, const struct desc
     bool is_created = false;
     CHECK(dnnl_dilated_convolution_backward_data_desc_init(&description, dnnl_convolution_direct, &m->source,
                                                            &m->weights, &m->target, m->strides, m->dilations,
-                                                           m->padding, m->padding));
+                                                           m->padding, m->padding_after));
     CHECK(dnnl_primitive_desc_create(&primitive_description, &description, NULL, d->engine, hint));
     CHECK(dnnl_primitive_create(&p->primitive, primitive_description));
     const dnnl_memory_desc_t *weights = dnnl_primitive_desc_query_md(primitive_description, dnnl_query_weights_md, 0);
@@ -194,7 +195,7 @@ static bool create_backward_weights(struct device_convolution *d, const struct d
     bool is_created = false;
     CHECK(dnnl_dilated_convolution_backward_weights_desc_init(&description, dnnl_convolution_direct, &m->source,
                                                               &m->weights, NULL, &m->target, m->strides, m->dilations,
-                                                              m->padding, m->padding));
+                                                              m->padding, m->padding_after));
     CHECK(dnnl_primitive_desc_create(&primitive_description, &description, NULL, d->engine, hint));
     CHECK(dnnl_primitive_create(&p->primitive, primitive_description));
     const dnnl_memory_desc_t *weights =

@@ -22,26 +22,66 @@ static void add(const float *a, const float *b, float *y, size_t count) { /* y m
     for (size_t i = 0; i < count; i++) y[i] = a[i] + b[i];
 }
 
-/* The key: seed and stream. The counter: element block, row of the global batch, step. */
+/* Random numbers of elements 4 block to 4 block + 3 of local row [i]. The key: seed and stream. The counter: block, row
+ * of the global batch, step. */
+static inline __attribute__((always_inline)) void draw(const struct draw_key *key, size_t i, size_t block,
+                                                       uint32_t word[4]) {
+    uint64_t step = *key->step, row = key->first_row + i * key->row_stride;
+    word[0] = (uint32_t)block;
+    word[1] = (uint32_t)row;
+    word[2] = (uint32_t)step;
+    word[3] = (uint32_t)(step >> 32) ^ (uint32_t)(row >> 32) << 16;
+    philox(word, (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu, key->stream);
+}
+
+/* An element is kept if its random number is not below it; with p = 1 none is. */
+static uint32_t threshold_of(float p) { return p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); }
+
 static void dropout(const struct draw_key *key, float p, const float *restrict x, float *restrict y, size_t rows,
                     size_t size) {
     float scale = 1 / (1 - p);
-    uint64_t step = *key->step;
-    uint32_t key0 = (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu, key1 = key->stream;
-    uint32_t threshold =
-        p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); /* kept if the random number is not below it */
-    for (size_t i = 0; i < rows; i++) {
-        uint64_t row = key->first_row + i * key->row_stride;
+    uint32_t threshold = threshold_of(p);
+    for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < size; j += 4) {
-            uint32_t word[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)step,
-                                (uint32_t)(step >> 32) ^ (uint32_t)(row >> 32) << 16};
-            philox(word, key0, key1);
+            uint32_t word[4];
+            draw(key, i, j / 4, word);
             for (size_t l = 0; l < 4 && j + l < size; l++) {
                 size_t e = i * size + j + l;
                 y[e] = word[l] >= threshold && p < 1 ? x[e] * scale : 0;
             }
         }
-    }
+}
+
+#define DRAWN 64 /* channels at a time; a multiple of 4 */
+
+/* Channels [first, first + count) of all positions of a row. */
+static void drop_channels(const float *restrict x, float *restrict y, size_t size, size_t channels,
+                          const float *restrict scales, size_t count) {
+    for (size_t at = 0; at < size; at += channels)
+        for (size_t c = 0; c < count; c++) y[at + c] = scales[c] > 0 ? x[at + c] * scales[c] : 0;
+}
+
+static void drop_row(const float *restrict x, float *restrict y, size_t size, float scale) {
+    for (size_t j = 0; j < size; j++) y[j] = scale > 0 ? x[j] * scale : 0;
+}
+
+static void dropout_channels(const struct draw_key *key, float p, const float *restrict x, float *restrict y,
+                             size_t rows, size_t size, size_t channels) {
+    float scale = 1 / (1 - p), scales[DRAWN];
+    uint32_t threshold = threshold_of(p);
+    for (size_t i = 0; i < rows; i++, x += size, y += size)
+        for (size_t first = 0; first < channels; first += DRAWN) {
+            size_t count = channels - first < DRAWN ? channels - first : DRAWN;
+            for (size_t c = 0; c < count; c += 4) {
+                uint32_t word[4];
+                draw(key, i, (first + c) / 4, word);
+                for (size_t l = 0; l < 4; l++) scales[c + l] = word[l] >= threshold && p < 1 ? scale : 0;
+            }
+            if (channels == 1)
+                drop_row(x, y, size, scales[0]);
+            else
+                drop_channels(x + first, y + first, size, channels, scales, count);
+        }
 }
 
 /* 16 partial sums in double, added in a fixed order at the end */
@@ -73,6 +113,7 @@ const struct cpu_kernels IN_SET(cpu_kernels) = {
     .activation_forward = IN_SET(activation_forward),
     .activation_backward = IN_SET(activation_backward),
     .dropout = dropout,
+    .dropout_channels = dropout_channels,
     .optimizers = &IN_SET(optimizer_kernels),
     .image = &IN_SET(image_ops),
     .convolution = &IN_SET(convolution_ops),

@@ -24,6 +24,54 @@ static void embedding_backward(struct device *device, const int32_t *tokens, con
     }
 }
 
+/* y (size) = the vectors of one row of tokens, which has [count] that are not padding */
+static void bag_forward(const struct embedding_bag *bag, const int32_t *tokens, size_t count,
+                        const float *restrict weight, float *restrict y, int32_t *restrict largest) {
+    bool is_max = bag->mode == BAG_MAX;
+    for (size_t j = 0; j < bag->size; j++) y[j] = is_max && count > 0 ? -INFINITY : 0;
+    for (size_t j = 0; is_max && j < bag->size; j++) largest[j] = -1;
+    for (size_t t = 0; t < bag->tokens; t++) {
+        if (tokens[t] == bag->padding) continue;
+        const float *restrict vector = weight + (size_t)tokens[t] * bag->size;
+        if (is_max)
+            for (size_t j = 0; j < bag->size; j++) {
+                bool is_larger = largest[j] < 0 || vector[j] > y[j];
+                y[j] = is_larger ? vector[j] : y[j];
+                largest[j] = is_larger ? (int32_t)t : largest[j];
+            }
+        else
+            for (size_t j = 0; j < bag->size; j++) y[j] += vector[j];
+    }
+    if (bag->mode == BAG_MEAN && count > 0)
+        for (size_t j = 0; j < bag->size; j++) y[j] /= (float)count;
+}
+
+static void embedding_bag_forward(struct device *device, const struct embedding_bag *bag, const int32_t *tokens,
+                                  const float *weight, float *y, int32_t *largest) {
+    (void)device;
+    for (size_t r = 0; r < bag->rows; r++)
+        bag_forward(bag, tokens + r * bag->tokens, bag_count(bag, tokens + r * bag->tokens), weight, y + r * bag->size,
+                    largest ? largest + r * bag->size : NULL);
+}
+
+static void embedding_bag_backward(struct device *device, const struct embedding_bag *bag, const int32_t *tokens,
+                                   const int32_t *largest, const float *dy, float *dweight) {
+    (void)device;
+    for (size_t r = 0; r < bag->rows; r++, tokens += bag->tokens, dy += bag->size) {
+        size_t count = bag_count(bag, tokens);
+        float scale = bag->mode == BAG_MEAN && count > 0 ? (float)count : 1;
+        for (size_t t = 0; bag->mode != BAG_MAX && t < bag->tokens; t++) {
+            if (tokens[t] == bag->padding) continue;
+            float *restrict to = dweight + (size_t)tokens[t] * bag->size;
+            for (size_t j = 0; j < bag->size; j++) to[j] += dy[j] / scale;
+        }
+        for (size_t j = 0; bag->mode == BAG_MAX && j < bag->size; j++) {
+            int32_t t = largest[r * bag->size + j];
+            if (t >= 0) dweight[(size_t)tokens[t] * bag->size + j] += dy[j];
+        }
+    }
+}
+
 static void add_row(struct device *device, const float *restrict x, const float *restrict row, float *restrict y,
                     size_t rows, size_t size) {
     (void)device;
@@ -234,6 +282,8 @@ const struct sequence_ops IN_SET(sequence_ops) = {
     .mean_backward = mean_backward,
     .embedding_forward = embedding_forward,
     .embedding_backward = embedding_backward,
+    .embedding_bag_forward = embedding_bag_forward,
+    .embedding_bag_backward = embedding_bag_backward,
     .add_row = add_row,
     .sum_rows = sum_rows,
     .softmax_forward = softmax_forward,

@@ -118,11 +118,15 @@ static cudnnBackendDescriptor_t weights(struct descriptors *descriptors, enum pr
                   is_half(precision) ? last : torch);
 }
 
-static cudnnBackendDescriptor_t window(struct descriptors *descriptors, const struct window *w) {
+static cudnnBackendDescriptor_t window(struct descriptors *descriptors, const struct convolution *convolution) {
+    const struct window *w = &convolution->window;
     cudnnBackendDescriptor_t c = new_descriptor(descriptors, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    int64_t dims = 2, padding[2], dilation[2], stride[2];
+    int64_t dims = 2, before[2], after[2], dilation[2], stride[2];
     for (int d = 0; d < 2; d++) {
-        padding[d] = (int64_t)w->padding[d];
+        size_t in = d == 0 ? convolution->in.height : convolution->in.width;
+        size_t out = d == 0 ? convolution->out.height : convolution->out.width;
+        before[d] = (int64_t)w->padding[d];
+        after[d] = (int64_t)window_padding_after(w, d, in, out);
         dilation[d] = (int64_t)w->dilation[d];
         stride[d] = (int64_t)w->stride[d];
     }
@@ -131,8 +135,8 @@ static cudnnBackendDescriptor_t window(struct descriptors *descriptors, const st
         &(cudnnDataType_t){CUDNN_DATA_FLOAT});
     set(descriptors, c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1,
         &(cudnnConvolutionMode_t){CUDNN_CROSS_CORRELATION});
-    set(descriptors, c, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, padding);
-    set(descriptors, c, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, padding);
+    set(descriptors, c, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, before);
+    set(descriptors, c, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, after);
     set(descriptors, c, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation);
     set(descriptors, c, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, stride);
     return finalize(descriptors, c);
@@ -169,7 +173,7 @@ static cudnnBackendDescriptor_t convolve(struct descriptors *descriptors, const 
     float alpha = 1, beta = request->pass == PLAN_BACKWARD_WEIGHT && !is_half(request->precision);
     set(descriptors, o, operations[request->pass].alpha, CUDNN_TYPE_FLOAT, 1, &alpha);
     set(descriptors, o, operations[request->pass].beta, CUDNN_TYPE_FLOAT, 1, &beta);
-    set_descriptor(descriptors, o, operations[request->pass].window, window(descriptors, &c->window));
+    set_descriptor(descriptors, o, operations[request->pass].window, window(descriptors, c));
     set_descriptor(descriptors, o, operations[request->pass].w, weights(descriptors, request->precision, c));
     set_descriptor(descriptors, o, operations[request->pass].x,
                    images(descriptors, NAME_X, type_of(request->precision), request->rows, &c->in));

@@ -1,0 +1,134 @@
+/* embedding_bag: the mean, sum or maximum of the learned vectors of a row's tokens (torch.nn.EmbeddingBag of rows of
+ * the same length). */
+#include "base/text.h"
+#include "model/layers/layers.h"
+
+struct bag_config {
+    int64_t embedding_dim, num_embeddings, padding_idx;
+    int mode; /* enum bag_mode */
+};
+
+static const char *const modes[] = {"mean", "sum", "max", NULL};
+
+static const struct schema_row rows[] = {
+    {.key = "embedding_dim",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct bag_config, embedding_dim),
+     .flags = SCHEMA_REQUIRED,
+     .min = 1,
+     .max = 1 << 24,
+     .doc = "Elements of a vector."},
+    {.key = "num_embeddings",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct bag_config, num_embeddings),
+     .fallback = "null",
+     .min = 1,
+     .max = 1 << 30,
+     .doc = "Number of vectors; null: the dataset's vocabulary."},
+    {.key = "padding_idx",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct bag_config, padding_idx),
+     .fallback = "null",
+     .min = -(1 << 30),
+     .max = 1 << 30,
+     .doc = "A token that is left out of the mean, sum or maximum, whose vector is 0 at first; below 0: counted from "
+            "the end; null: none."},
+    {.key = "mode",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct bag_config, mode),
+     .fallback = "mean",
+     .choices = modes,
+     .doc = "How the vectors of a row's tokens become one."},
+    {0},
+};
+static const struct schema schema = {.name = "model.layers.embedding_bag",
+                                     .size = sizeof(struct bag_config),
+                                     .rows = rows,
+                                     .shorthand = "embedding_dim"};
+
+static const struct bag_config *config_of(const struct layer *layer) { return layer->config; }
+static size_t width(const struct layer *layer) { return (size_t)config_of(layer)->embedding_dim; }
+
+static int64_t count_of(const struct layer *layer) {
+    const struct bag_config *c = config_of(layer);
+    return c->num_embeddings == SCHEMA_NO_INT ? layer->in.vocabulary : c->num_embeddings;
+}
+
+/* The token of padding_idx; -1: none. */
+static int32_t padding_of(const struct layer *layer) {
+    int64_t index = config_of(layer)->padding_idx;
+    return index == SCHEMA_NO_INT ? -1 : (int32_t)(index < 0 ? index + count_of(layer) : index);
+}
+
+static status plan(struct layer *layer, struct planning *planning) {
+    const struct bag_config *c = config_of(layer);
+    int64_t shape[2] = {count_of(layer), c->embedding_dim};
+    if (!layer->in.is_tokens || layer->in.dims != 1)
+        return status_new(STATUS_USAGE, "its input must be a row of the dataset's tokens (text, or a file of tokens)");
+    if (shape[0] < layer->in.vocabulary)
+        return status_new(STATUS_USAGE, "num_embeddings is %lld, but the dataset's vocabulary has %lld tokens",
+                          (long long)shape[0], (long long)layer->in.vocabulary);
+    if (c->padding_idx != SCHEMA_NO_INT && (c->padding_idx >= shape[0] || c->padding_idx < -shape[0]))
+        return status_new(STATUS_USAGE, "padding_idx must be from %lld to %lld, got %lld", -(long long)shape[0],
+                          (long long)shape[0] - 1, (long long)c->padding_idx);
+    layer->out = (struct shape){.dims = 1, .size = {c->embedding_dim}};
+    layer->saved_size = c->mode == BAG_MAX ? width(layer) : 0;
+    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 2,
+                   shape);
+    return OK;
+}
+
+/* normal(0, 1), and zeros for the padding */
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    int32_t padding = padding_of(layer);
+    float *values = params_drawn(params, layer->first_param);
+    rng_normal(rng, values, params->items[layer->first_param].count, 0, 1);
+    if (padding >= 0 && values) memset(values + (size_t)padding * width(layer), 0, width(layer) * sizeof *values);
+}
+
+static struct embedding_bag bag_of(const struct layer *layer, const struct pass *pass) {
+    return (struct embedding_bag){.mode = (enum bag_mode)config_of(layer)->mode,
+                                  .rows = pass->rows,
+                                  .tokens = layer->in_size,
+                                  .vocabulary = (size_t)count_of(layer),
+                                  .size = width(layer),
+                                  .padding = padding_of(layer)};
+}
+
+static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    struct embedding_bag bag = bag_of(layer, pass);
+    device_ops(pass->device)
+        ->sequence->embedding_bag_forward(pass->device, &bag, (const int32_t *)(const void *)x,
+                                          params_value(pass->params, layer->first_param), y,
+                                          (int32_t *)(void *)layer->saved);
+}
+
+static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx) {
+    struct embedding_bag bag = bag_of(layer, pass);
+    (void)y;
+    (void)dx; /* tokens have no gradient */
+    device_ops(pass->device)
+        ->sequence->embedding_bag_backward(pass->device, &bag, (const int32_t *)(const void *)x,
+                                           (const int32_t *)(const void *)layer->saved, dy,
+                                           params_gradient(pass->params, layer->first_param));
+}
+
+static void describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_EMBEDDING_BAG;
+    to->weight = layer->first_param;
+    to->bag = (enum bag_mode)config_of(layer)->mode;
+    to->padding = padding_of(layer);
+}
+
+const struct layer_type layer_embedding_bag = {
+    .variant = {"embedding_bag", &schema,
+                "The mean, sum or maximum of the learned vectors of a row's tokens (torch.nn.EmbeddingBag)."},
+    .takes_tokens = true,
+    .ignores = IGNORES_Y,
+    .plan = plan,
+    .init = init,
+    .forward = forward,
+    .backward = backward,
+    .describe = describe,
+};

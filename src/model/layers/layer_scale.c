@@ -1,0 +1,85 @@
+/* layer_scale: a learned factor for each feature of a residual branch (Touvron et al., Going deeper with image
+ * transformers), timm's LayerScale and LayerScale2d. Its initial value is small, so a block starts near the identity.
+ */
+#include "model/layers/images.h"
+#include "model/layers/layers.h"
+
+struct layer_scale_config {
+    double init_values;
+};
+
+static const struct schema_row rows[] = {
+    {.key = "init_values",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct layer_scale_config, init_values),
+     .fallback = "1e-5",
+     .min = -INFINITY,
+     .max = INFINITY,
+     .doc = "Initial factor."},
+    {0},
+};
+static const struct schema features_schema = {.name = "model.layers.layer_scale",
+                                              .size = sizeof(struct layer_scale_config),
+                                              .rows = rows,
+                                              .shorthand = "init_values"};
+static const struct schema channels_schema = {.name = "model.layers.layer_scale2d",
+                                              .size = sizeof(struct layer_scale_config),
+                                              .rows = rows,
+                                              .shorthand = "init_values"};
+
+/* Features are the last dimension, channels the first; both are innermost in memory. */
+static size_t width(const struct layer *layer) {
+    return (size_t)layer->in.size[layer->type == &layer_layer_scale ? layer->in.dims - 1 : 0];
+}
+
+static status plan(struct layer *layer, struct planning *planning) {
+    if (layer->type == &layer_layer_scale2d) TRY(image_check(layer, 3));
+    int64_t count = (int64_t)width(layer);
+    layer->out = layer->in;
+    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.gamma", layer->name), 1,
+                   &count);
+    return OK;
+}
+
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    const struct layer_scale_config *c = layer->config;
+    float *gamma = params_value(params, layer->first_param);
+    (void)rng;
+    for (size_t i = 0; i < width(layer); i++) gamma[i] = (float)c->init_values;
+}
+
+static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    device_ops(pass->device)
+        ->scale_forward(pass->device, x, params_value(pass->params, layer->first_param), width(layer), y,
+                        pass->rows * layer->in_size);
+}
+
+static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx) {
+    (void)y;
+    device_ops(pass->device)
+        ->scale_backward(pass->device, x, params_value(pass->params, layer->first_param), width(layer), dy, dx,
+                         params_gradient(pass->params, layer->first_param), pass->rows * layer->in_size);
+}
+
+static void describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_SCALE;
+    to->weight = layer->first_param;
+    to->dimension = layer->type == &layer_layer_scale ? layer->in.dims - 1 : 0;
+}
+
+#define SCALE                                                                                                          \
+    .ignores = IGNORES_Y, .plan = plan, .init = init, .forward = forward, .backward = backward, .describe = describe
+const struct layer_type layer_layer_scale = {
+    .variant = {"layer_scale", &features_schema,
+                "x times a learned factor for each element of the last dimension, as the last layer of a residual "
+                "branch (timm's LayerScale; its parameter is gamma)."},
+    .is_by_position = true,
+    SCALE,
+};
+const struct layer_type layer_layer_scale2d = {
+    .variant = {"layer_scale2d", &channels_schema,
+                "The same for each channel of (channels, height, width) (timm's LayerScale2d)."},
+    .order = ORDER_CHANNELS_LAST,
+    SCALE,
+};
