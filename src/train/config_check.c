@@ -57,7 +57,7 @@ static void check_resume(const struct config *c, const struct node *root, struct
     text_free(&hint);
 }
 
-/* Shards are parts of the batch of all ranks; they take the place of accumulation. Sets sampler.shards. */
+/* Shards are parts of the batch of all ranks. Sets sampler.shards. */
 static void check_elastic(struct config *c, const struct node *root, struct problems *problems) {
     struct place place = config_place(node_get(root, "determinism"));
     if (c->determinism.mode != DETERMINISM_ELASTIC || c->determinism.shards == SCHEMA_NO_INT) return;
@@ -67,10 +67,6 @@ static void check_elastic(struct config *c, const struct node *root, struct prob
     else if (c->determinism.shards > c->sampler.global_batch_size)
         problems_add(problems, place, "determinism.shards", "must be at most sampler.global_batch_size, %lld",
                      (long long)c->sampler.global_batch_size);
-    if (c->train.accumulate > 1)
-        problems_add(problems, place, "determinism",
-                     "elastic computes each shard separately, so train.accumulate saves no memory; increase shards "
-                     "instead");
     if (c->train.precision == TRAIN_FLOAT16)
         problems_add(problems, place, "determinism", "elastic cannot be combined with train.precision: float16");
     if (c->dist.gradient_compression != COMPRESSION_NONE)

@@ -106,9 +106,11 @@ static void describe_shards(const struct config *config, const struct model *mod
     shard_tree_cost(shards, world_size, &kept, &sent);
     text_printf(out, "gradients      %.2f MiB for each of %zu shard%s, up to %zu of a batch on a process\n", vector,
                 shards, text_plural(shards, "s"), (shards + (size_t)world_size - 1) / (size_t)world_size);
+    if (config->train.accumulate > 1) kept++;
     text_printf(out, "sums           %.2f MiB on each process", (double)kept * vector);
     if (world_size > 1)
-        text_printf(out, ", about %.2f MiB sent by each of %d processes in a step", (double)sent * vector, world_size);
+        text_printf(out, ", about %.2f MiB sent by each of %d processes in a step",
+                    (double)sent * vector * (double)config->train.accumulate, world_size);
     text_add(out, "\n");
 }
 

@@ -47,6 +47,7 @@ static status open_elastic(struct run *run) {
     const struct dataset_info *info = &run->plan->info;
     struct elastic_options options = {.shards = run->config->sampler.shards,
                                       .batch = (size_t)run->config->sampler.global_batch_size,
+                                      .accumulates = run->config->train.accumulate > 1,
                                       .rows = sampler_length(&run->config->sampler, info->train_rows, 1),
                                       .model = t->model,
                                       .loss = t->loss,

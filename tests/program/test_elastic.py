@@ -8,7 +8,7 @@ WINE = program.WINE.replace("batch_size: 32", "global_batch_size: 30").replace("
 ALL = """
 dataset: {format: synthetic, synthetic: {kind: classes, rows: 203, inputs: 12, classes: 3, seed: 5}, split: {test: 0.2, seed: 1}}
 sampler: {global_batch_size: 24, shuffle: true}
-model: {layers: [{linear: {out: 32}}, batch_norm, tanh, {dropout: {p: 0.25}}, {linear: {out: 3}}]}
+model: {layers: [{linear: {out: 32}}, batch_norm, tanh, {dropout: {p: 0.25}}, {residual: [{linear: 32}, {drop_path: {p: 0.2, mode: batch}}, {drop_path: 0.2}]}, {linear: {out: 3}}]}
 loss: cross_entropy
 optimizer: {type: adamw, lr: 0.01}
 schedule: {type: reduce_on_plateau, monitor: val_loss, patience: 0}
@@ -102,14 +102,35 @@ determinism: {mode: elastic, shards: 4}
         self.assertEqual(len(self.events("skipped", "runs/3")), 3)
         self.assert_same("runs/3", "runs/1")
 
+    def test_accumulation(self):
+        """Several batches for an update, fewer and a short one at the end of an epoch: the same bits on any number of ranks, also when
+        it changes in the middle of an epoch, and the numbers of a run without shards."""
+        config = ALL.replace("epochs: 4", "epochs: 4, accumulate: 3")
+        for weighting in ("torch", "samples"):
+            self.write("test.yaml", config.replace("accumulate: 3", f"accumulate: 3, accumulate_weighting: {weighting}"))
+            one = f"runs/{weighting}-1"
+            for world in (1, 2, 3, 8):
+                run = f"runs/{weighting}-{world}"
+                self.run_program("test.yaml", "--nproc", world, "--run-dir", run)
+                self.assert_same(run, one)
+            self.assertEqual([e["samples"] for e in self.events("step", one)][:3], [72, 72, 18])
+        self.assertNotEqual(self.sha("runs/samples-1"), self.sha("runs/torch-1"))
+        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/moved", code=None, env={"DDPTRAIN_FAULT": "60:kill", "DDPTRAIN_FAULT_FILTER": "runs/"})
+        self.assertNotEqual(self.code, 0)
+        self.run_program("test.yaml", "--nproc", 3, "--run-dir", "runs/moved")
+        self.assert_same("runs/moved", "runs/samples-1")
+        self.write("test.yaml", WINE.replace("epochs: 4", "epochs: 4, accumulate: 2"))
+        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/two")
+        self.run_program("test.yaml", "--run-dir", "runs/plain", "determinism=torch")
+        self.assert_close(self.losses("runs/two"), self.losses("runs/plain"), 2e-6, "the weighted mean over the same rows")
+
     def test_wrong_configs(self):
         for old, new, sentence in (
                 (", shards: 8", "", "determinism: elastic needs shards"),
                 ("mode: elastic", "mode: torch", "determinism: shards is for mode elastic"),
                 ("global_batch_size: 30", "batch_size: 30", "determinism: elastic needs sampler.global_batch_size"),
                 ("shards: 8", "shards: 31", "determinism.shards: must be at most sampler.global_batch_size, 30"),
-                ("relu", "{batch_norm: {sync: true}}", "cannot be combined with determinism.mode: elastic"),
-                ("epochs: 4", "epochs: 4, accumulate: 2", "train.accumulate saves no memory")):
+                ("relu", "{batch_norm: {sync: true}}", "cannot be combined with determinism.mode: elastic")):
             with self.subTest(new):
                 self.write("test.yaml", WINE.replace(old, new))
                 self.assertIn(sentence, self.run_program("test.yaml", code=USAGE)[1])

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "data/sampler.h"
 #include "dist/shard_tree.h"
 
@@ -18,6 +19,7 @@ struct elastic {
     struct loss_sums *sums;   /* (own) of the shards; on the device */
     double *own_record, *all; /* (record_size); the same of all ranks */
     double *leaves;           /* (shards, SUMS) */
+    float *total;             /* (params->trained) the gradients of an update's batches; NULL: it has one */
 };
 
 static size_t record_size(const struct elastic *e) { return e->max_shards * SUMS + ELASTIC_MAX_COUNTS; }
@@ -40,6 +42,8 @@ status elastic_create(const struct elastic_options *options, struct elastic **ou
     e->all = calloc(world * record_size(e), sizeof *e->all);
     e->leaves = calloc(options->shards * SUMS, sizeof *e->leaves);
     status s = e->own_record && e->all && e->leaves ? OK : status_memory("the shards of a batch");
+    if (!s && options->accumulates)
+        s = buffer_new(params->trained * sizeof *e->total, "the gradients of an update", (void **)&e->total);
     struct device *device = options->model->device;
     if (!s)
         s = device_alloc(device, buffers->total * sizeof *e->before, "the running statistics before a step",
@@ -61,6 +65,7 @@ void elastic_destroy(struct elastic *e) {
     free(e->own_record);
     free(e->all);
     free(e->leaves);
+    buffer_free(e->total);
     free(e);
 }
 
@@ -85,7 +90,7 @@ struct elastic_part elastic_part(const struct elastic *e, const struct batch *ba
     return part;
 }
 
-static void run_part(const struct elastic *e, const struct elastic_part *part, const struct pass *pass,
+static void run_part(const struct elastic *e, const struct elastic_part *part, float weight, const struct pass *pass,
                      struct loss_sums *sums) {
     struct model *model = e->o.model;
     struct pass own = *pass;
@@ -94,7 +99,7 @@ static void run_part(const struct elastic *e, const struct elastic_part *part, c
     own.draws.row_stride = 1;
     const float *output = model_forward(model, &own, part->batch.inputs);
     loss_run(e->o.loss, e->o.loss_config, model, output, part->batch.targets, part->batch.weights, own.rows,
-             part->weight, sums);
+             part->weight * weight, sums);
     model_backward(model, &own, part->batch.inputs, NULL, NULL);
 }
 
@@ -108,27 +113,36 @@ static status fill_leaf(const struct elastic *e, struct device *device, float we
     return OK;
 }
 
-status elastic_run(struct elastic *e, const struct batch *batch, size_t number, const struct pass *pass) {
+/* The gradients of the update so far; each rank adds the same numbers. */
+static const float *add_batch(struct elastic *e, const float *sum, bool is_first) {
+    size_t count = e->o.model->params.trained;
+    if (!e->total) return sum;
+    for (size_t i = 0; i < count; i++) e->total[i] = is_first ? sum[i] : e->total[i] + sum[i];
+    return e->total;
+}
+
+status elastic_run(struct elastic *e, const struct elastic_batch *batch, const struct pass *pass) {
     struct params *params = &e->o.model->params, *buffers = &e->o.model->buffers;
     struct device *device = pass->device;
     const struct device_ops *ops = device_ops(device);
     ops->copy(device, buffers->values, e->before, buffers->total);
-    device_zero(device, e->sums, e->own * sizeof *e->sums);
+    if (batch->is_first) device_zero(device, e->sums, e->own * sizeof *e->sums);
     shard_tree_start(e->tree);
     for (size_t i = 0; i < e->own; i++) {
-        struct elastic_part part = elastic_part(e, batch, number, i);
+        struct elastic_part part = elastic_part(e, batch->rows, batch->number, i);
         params_zero_gradients(params, device);
         ops->copy(device, e->before, buffers->values, buffers->total);
-        if (part.batch.rows) run_part(e, &part, pass, &e->sums[i]);
+        if (part.batch.rows) run_part(e, &part, batch->weight, pass, &e->sums[i]);
         TRY(fill_leaf(e, device, part.weight, shard_tree_leaf(e->tree)));
         shard_tree_push(e->tree);
     }
-    TRY(device_download(device, e->own_record, e->sums, e->own * sizeof *e->sums));
     const float *sum;
     TRY(shard_tree_finish(e->tree, &sum));
-    device_upload(device, params->gradients, sum, params->trained * sizeof *sum);
     device_upload(device, buffers->values, sum + params->trained, buffers->total * sizeof *sum);
-    return OK;
+    sum = add_batch(e, sum, batch->is_first);
+    if (!batch->is_last) return OK;
+    device_upload(device, params->gradients, sum, params->trained * sizeof *sum);
+    return device_download(device, e->own_record, e->sums, e->own * sizeof *e->sums);
 }
 
 status elastic_share(struct elastic *e, struct loss_sums *sums, double *counts, size_t count) {

@@ -16,6 +16,7 @@ struct elastic;
 /* Not owned. [batch]: rows of a batch of all ranks. */
 struct elastic_options {
     size_t shards, batch, rows; /* rows: of an epoch */
+    bool accumulates;           /* an update may have several batches */
     struct model *model;
     const struct loss_type *loss;
     const void *loss_config;
@@ -37,10 +38,18 @@ struct elastic_part {
 size_t elastic_parts(const struct elastic *elastic);
 struct elastic_part elastic_part(const struct elastic *elastic, const struct batch *batch, size_t number, size_t index);
 
-/* Forward and backward of this rank's shards of batch [number] of the epoch. Sets the model's gradients to those of the
- * mean over the batch of all ranks, and its running statistics to the mean of the shards. [pass]: the random numbers of
- * row 0. All ranks. */
-status elastic_run(struct elastic *elastic, const struct batch *batch, size_t number, const struct pass *pass);
+/* A batch of an update. */
+struct elastic_batch {
+    const struct batch *rows; /* of this rank */
+    size_t number;            /* of the epoch */
+    float weight;             /* in the update */
+    bool is_first, is_last;   /* of the update */
+};
+
+/* Forward and backward of this rank's shards. After the last batch of an update the model's gradients are the weighted
+ * sum over the batches of those of each mean over the rows of all ranks; running statistics become the mean of the
+ * shards after each batch. [pass]: the random numbers of row 0. All ranks. */
+status elastic_run(struct elastic *elastic, const struct elastic_batch *batch, const struct pass *pass);
 
 /* Sums the losses of the step in the order of the tree, and [counts] (count <= ELASTIC_MAX_COUNTS) in order of rank.
  * All ranks. */
