@@ -5,6 +5,7 @@ import glob, os
 import program
 
 IS_SLOW = program.SANITIZER == "thread"  # twenty times: fewer rows, and the largest model is not evaluated
+SHAPES = os.path.join(program.SOURCE, "datasets", "shapes")
 IMAGES = 8 if IS_SLOW else 32
 
 # What makes the long ones short and stands in for data that is not shipped.
@@ -25,6 +26,10 @@ OVERRIDES = {
     "cifar_resnet18": ["train.epochs=1", f"sampler.batch_size={IMAGES // 4}", "dataset.path=images.h5", "dataset.validation=images.h5"],
     "cifar_densenet": ["train.epochs=1", f"sampler.batch_size={IMAGES // 4}", "dataset.path=images.h5", "dataset.validation=images.h5",
                        *(f"model.layers.{i}.repeat.times=2" for i in (1, 3, 5)), "model.layers.2.sequential.layers.2.conv2d.out=24"],
+    "mobilenet_v2": ["train.epochs=null", "train.steps=2", f"sampler.batch_size={IMAGES // 4}", "dataset.path=images.h5", "dataset.validation=images.h5", "schedule.warmup=0",
+                     *(f"model.layers.0.sequential.layers.{i}.repeat.times=1" for i in (5, 7, 9, 11))],
+    "resnet50": ["train.epochs=null", "train.steps=1", "train.evaluate_every=0", "sampler.batch_size=4", f"dataset.path={SHAPES}", f"dataset.validation={SHAPES}", "schedule.warmup=0",
+                 "dataset.image.size=32", "dataset.image.resize=36", *(f"model.layers.{i}.sequential.layers.2.repeat.times=1" for i in (4, 5, 6, 7))],
     "vit_tiny": ["train.epochs=1", f"sampler.batch_size={IMAGES // 4}", "schedule.warmup=0", "dataset.path=images.h5", "dataset.validation=images.h5",
                  "model.layers.3.repeat.times=1"],
     "gpt2_124m": ["train.device=cpu", "train.precision=float32", "train.epochs=null", "train.steps=3", "train.accumulate=2", "schedule.warmup=1", "sampler.batch_size=2",
