@@ -8,10 +8,13 @@
 /* clang-format off */
 #define C_FUNCTIONS(X) \
     X(bits) X(with_sign) X(exponential) X(tangent) X(error_function) X(total) X(largest) \
-    X(relu) X(hyperbolic_tangent) X(sigmoid) X(silu) X(gelu) X(gelu_tanh) X(leaky_relu) X(relu6) X(exp_minus_one) X(elu) X(selu) \
+    X(relu) X(hyperbolic_tangent) X(sigmoid) X(silu) X(gelu) X(gelu_tanh) X(leaky_relu) X(relu6) X(exp_minus_one) \
+    X(elu) X(selu) \
     X(columns) X(multiply) X(hardswish) X(hardsigmoid) X(mish) X(log_plus_one) X(softplus) X(add) X(transpose) \
-    X(linear) X(window) X(convolution) X(convolution_transpose) X(span) X(max_pool) X(average_pool) X(batch_norm) X(group_norm) \
-    X(layer_norm) X(rms_norm) X(softmax) X(log_softmax) X(prelu) X(scale) X(embedding_bag) X(embedding) X(embedding_of_values) X(mean) X(attention) X(tap) X(upsample) X(permute) X(pad) X(unfold_depth) X(rotate) \
+    X(linear) X(window) X(convolution) X(convolution_transpose) X(span) X(max_pool) X(average_pool) X(batch_norm) \
+    X(group_norm) \
+    X(layer_norm) X(rms_norm) X(softmax) X(log_softmax) X(prelu) X(scale) X(embedding_bag) X(embedding) \
+    X(embedding_of_values) X(mean) X(attention) X(tap) X(upsample) X(permute) X(pad) X(unfold_depth) X(rotate) \
     X(lstm) X(gru) X(recurrence) X(find_text) X(find_number) X(date)
 /* clang-format on */
 

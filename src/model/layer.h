@@ -78,8 +78,8 @@ struct layer;
 struct planning {
     struct params *params, *buffers;
     struct arena *arena;
-    size_t *
-        lengths; /* number of lengths that were declared; a layer that adds some sets layer->out.lengths = ++*lengths */
+    /* Number of lengths that were declared; a layer that adds some sets layer->out.lengths = ++*lengths. */
+    size_t *lengths;
 };
 
 struct builder;
