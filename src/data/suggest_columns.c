@@ -211,6 +211,7 @@ static status read_names(struct record_reader *reader, struct column_view **colu
     *count = record->count;
     *columns = arena_alloc(arena, *count * sizeof **columns);
     for (size_t i = 0; i < *count; i++) {
+        (*columns)[i].pool.arena = arena; /* the texts of SQLite are valid until the next row */
         (*columns)[i].has_no_name = record->fields[i].text[0] == 0;
         (*columns)[i].name = csv_name(record->fields[i].text, i, arena);
         numbers += csv_number(record->fields[i].text, &number);

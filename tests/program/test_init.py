@@ -132,19 +132,25 @@ class Init(program.Case):
             db.execute("create table codes(k real, class text, bytes blob)")
             db.executemany("insert into codes values(?,?,?)", ((i, "xy"[i % 2], b"ab") for i in range(20)))
             db.execute("create table unused(a real, b real)")
+            db.execute("create table places(p real, place text)")
+            db.executemany("insert into places values(?,?)", ((i / 3, "abcdefg"[i % 7] * (1 + i % 7)) for i in range(15)))
         text = self.train("t.db")
-        for line in ("table: people   # the others are: codes, unused", "targets: sold   # 2 classes", "id: ignore   # it counts the rows",
+        for line in ("table: people   # the others are: codes, places, unused", "targets: sold   # 2 classes", "id: ignore   # it counts the rows",
                      "age: {missing: median}   # 9 values are missing", "town: {missing: most_frequent}   # 7 values are missing", "photo: ignore   # it has blobs",
                      'born: {type: date, format: "%d.%m.%Y"}   # dates'):
             self.assertIn(line, text)
         out, _ = self.run_program("predict", "first.yaml", "t.db", "dataset.table=people", "--run-dir", "runs/test", "--probabilities")
         self.assertEqual(out.splitlines()[0], "row,prediction,0,1")
-        self.assertIn("table: codes   # the others are: people, unused", self.train("t.db", "--target", "class"))
+        text = self.train("t.db", "--target", "class")
+        self.assertIn("table: codes   # the others are: people, places, unused", text)
+        self.assertIn("targets: class   # 2 classes: x, y", text)
+        self.assertIn("targets: place   # 7 classes: a, bb, ccc, dddd, eeeee, ...", self.init("t.db", "--target", "place"))
         self.assertIn("the target 'bytes' has blobs", self.init("t.db", "--target", "bytes", code=USAGE))
         self.assertIn("--target: no table of t.db has a column 'z'", self.init("t.db", "--target", "z", code=USAGE))
         with sqlite3.connect(self.path("t.db")) as db:
             db.execute("drop table people")
             db.execute("drop table codes")
+            db.execute("drop table places")
         self.assertIn("t.db: there are no rows", self.init("t.db", code=DATA))
         with sqlite3.connect(self.path("t.db")) as db:
             db.execute("drop table unused")
