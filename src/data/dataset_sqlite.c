@@ -110,6 +110,11 @@ static status open_database(struct csv *csv, struct records *records) {
     return OK;
 }
 
+/* After a failure of the statement of one table: whether other tables may be readable. */
+static bool is_unreadable(const struct records *records) {
+    return sqlite3_errcode(records->database) == SQLITE_ERROR && !records->statement;
+}
+
 /* ---- the query ---- */
 
 static status prepare(const struct csv *csv, struct records *records, const char *query) {
@@ -330,19 +335,26 @@ static status look_at_table(struct sqlite_rows *r, const char *table, const char
     return OK;
 }
 
-/* The table with the most rows among those that have the target. */
+/* The table with the most rows among those that have the target. A table that cannot be read, such as a view of one
+ * that was removed, is none of them. */
 static status choose_table(struct sqlite_rows *r, const struct string_list *tables, const char *target,
                            const char **table) {
     int64_t most = -1;
+    status failure = OK;
     for (size_t i = 0; i < tables->count; i++) {
-        bool has_target;
+        bool has_target = false;
         int64_t rows = 0;
-        TRY(look_at_table(r, tables->items[i], target, &has_target, &rows));
-        if (!has_target || rows <= most) continue;
+        status s = look_at_table(r, tables->items[i], target, &has_target, &rows);
+        if (s && !is_unreadable(&r->records)) return status_first(failure, s);
+        if (s) failure = status_first(failure, s);
+        if (s || !has_target || rows <= most) continue;
         most = rows;
         *table = tables->items[i];
     }
-    if (*table) return OK;
+    if (*table || failure) {
+        if (*table) status_free(failure);
+        return *table ? OK : failure;
+    }
     return status_new(STATUS_USAGE, "--target: no table of %s has a column '%s'", r->csv.path,
                       csv_printable(&r->csv, target ? target : ""));
 }
@@ -429,7 +441,14 @@ static status describe_tables(struct csv *csv, struct records *records, struct t
     TRY(list_tables(csv, records, &tables));
     text_printf(out, "file    %s\nformat  sqlite, %zu table%s\n\n", csv->path, tables.count,
                 text_plural(tables.count, "s"));
-    for (size_t i = 0; i < tables.count; i++) TRY(describe_table(csv, records, tables.items[i], out));
+    for (size_t i = 0; i < tables.count; i++) {
+        status s = describe_table(csv, records, tables.items[i], out);
+        if (s && !is_unreadable(records)) return s;
+        if (s)
+            text_printf(out, "  %s: cannot be read: %s\n", csv_printable(csv, tables.items[i]),
+                        sqlite3_errmsg(records->database));
+        status_free(s);
+    }
     return OK;
 }
 

@@ -148,6 +148,13 @@ class Init(program.Case):
         self.assertIn("the target 'bytes' has blobs", self.init("t.db", "--target", "bytes", code=USAGE))
         self.assertIn("--target: no table of t.db has a column 'z'", self.init("t.db", "--target", "z", code=USAGE))
         with sqlite3.connect(self.path("t.db")) as db:
+            db.execute("create table old(sold)")
+            db.execute("create view aged as select sold from old")
+            db.execute("drop table old")
+        self.assertIn("table: people   # the others are: aged, codes, places, unused", self.init("t.db", "--target", "sold"))
+        self.assertIn("aged: cannot be read: no such table: main.old\n  codes: 20 rows", self.run_program("inspect", "t.db")[0])
+        with sqlite3.connect(self.path("t.db")) as db:
+            db.execute("drop view aged")
             db.execute("drop table people")
             db.execute("drop table codes")
             db.execute("drop table places")
