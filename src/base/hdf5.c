@@ -116,6 +116,14 @@ bool hdf5_product(const hsize_t *factors, int count, uint64_t *product) {
     return true;
 }
 
+hid_t hdf5_read_access(void) {
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+#if H5_VERSION_GE(1, 10, 7) && !(H5_VERS_MAJOR == 1 && H5_VERS_MINOR == 12 && H5_VERS_RELEASE == 0)
+    H5Pset_file_locking(access, 0, 1);
+#endif
+    return access;
+}
+
 bool hdf5_is_inside(hid_t file, const char *path) {
     char step[1024];
     size_t length = strlen(path);

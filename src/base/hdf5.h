@@ -23,6 +23,10 @@ void hdf5_leave(const struct hdf5_silence *silence);
 /* Leaves as often as this thread has entered and not left: after status_catch_memory has caught a failure. */
 void hdf5_leave_all(void);
 
+/* Access properties for H5Fopen that take no lock: locks fail on NFS and Lustre, and readers need none. To be closed.
+ */
+hid_t hdf5_read_access(void);
+
 /* The innermost error on this thread's libhdf5 error stack; [otherwise] when the stack is empty. */
 void hdf5_reason(char *reason, size_t size, const char *otherwise);
 

@@ -68,10 +68,7 @@ static status open_file(struct hdf5 *h) {
     H5PLset_loading_state(0); /* no plugins */
     htri_t is_hdf5 = H5Fis_hdf5(h->path);
     if (is_hdf5 == 0) return status_new(STATUS_DATA, "%s: this is not an HDF5 file", h->path);
-    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-#if H5_VERSION_GE(1, 10, 7) && !(H5_VERS_MAJOR == 1 && H5_VERS_MINOR == 12 && H5_VERS_RELEASE == 0)
-    H5Pset_file_locking(access, 0, 1); /* locks fail on NFS and Lustre, and readers need none */
-#endif
+    hid_t access = hdf5_read_access();
     h->file = H5Fopen(h->path, H5F_ACC_RDONLY, access);
     status s = h->file < 0 ? hdf5_failure(h->path, "cannot be opened as HDF5 file") : OK;
     H5Pclose(access);

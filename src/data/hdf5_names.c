@@ -54,7 +54,9 @@ static herr_t visit(hid_t file, const char *name, const H5L_info_t *info, void *
 static status look(void *context) {
     struct search *search = context;
     search->count = 0;
-    hid_t file = H5Fopen(search->path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    hid_t access = hdf5_read_access();
+    hid_t file = H5Fopen(search->path, H5F_ACC_RDONLY, access);
+    H5Pclose(access);
     if (file < 0) return hdf5_failure(search->path, "cannot be opened as HDF5 file");
     bool is_visited = H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, search) >= 0;
     status s = is_visited ? OK : hdf5_failure(search->path, "its datasets cannot be listed");

@@ -1,5 +1,5 @@
 """init: a config for a data file that passes check and trains. ctest-labels: unit"""
-import csv, json, os, random
+import csv, fcntl, json, os, random
 
 import numpy as np
 
@@ -117,6 +117,9 @@ class Init(program.Case):
         write(a=x, b=x)
         self.assertIn("t.h5: it is not clear which datasets are the inputs and the targets; the file has: a, b (--target", self.init("t.h5", code=DATA))
         self.assertIn("inputs: a\n  targets: b", self.train("t.h5", "--target", "b"))
+        with open(self.path("t.h5"), "rb") as f:  # a program that writes the file has a lock
+            fcntl.flock(f, fcntl.LOCK_EX)
+            self.assertIn("inputs: a\n  targets: b", self.init("t.h5", "--target", "b"))
         write(words=np.array([b"a"] * 40))
         self.assertIn("the file has: no dataset of numbers", self.init("t.h5", code=DATA))
         self.write("t.h5", "text")
