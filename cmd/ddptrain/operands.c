@@ -77,6 +77,13 @@ static status store_stdin(const struct command_line *line) {
     return status_first(s, io_close(file, STDIN_PATH));
 }
 
+/* The query and the table of the training's database are none of another file's. */
+static void use_no_query(struct command_line *line) {
+    static const char *const keys[] = {"dataset.query=", "dataset.table="};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!has_override(line, keys[i])) add_override(line, keys[i], "null");
+}
+
 status command_use_data(struct command_line *line) {
     if (!line->verb->accepts_data || line->operand_count < 2) return OK;
     const char *data = line->operands[1];
@@ -94,6 +101,7 @@ status command_use_data(struct command_line *line) {
             add_override(line, "dataset.format=", "csv");
         else if (dataset_knows_extension(data))
             add_override(line, "dataset.format=", "auto");
+        if (is_stdin || (dataset_knows_extension(data) && !dataset_has_queries(data))) use_no_query(line);
     }
     if (!line->part) line->part = "all";
     return OK;

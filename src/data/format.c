@@ -50,3 +50,9 @@ bool dataset_knows_extension(const char *path) {
     static const struct dataset_config automatic;
     return dataset_format_of(&automatic, path) != NULL;
 }
+
+bool dataset_has_queries(const char *path) {
+    static const struct dataset_config automatic;
+    const struct dataset_format *format = dataset_format_of(&automatic, path);
+    return format && format->has_queries;
+}

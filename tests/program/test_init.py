@@ -144,6 +144,10 @@ class Init(program.Case):
             self.assertIn(line, text)
         out, _ = self.run_program("predict", "first.yaml", "t.db", "dataset.table=people", "--run-dir", "runs/test", "--probabilities")
         self.assertEqual(out.splitlines()[0], "row,prediction,0,1")
+        with sqlite3.connect(self.path("t.db")) as db:
+            people = db.execute("select * from people").fetchall()
+        self.rows("new.csv", ["id", "age", "town", "photo", "born", "sold"], [[v if isinstance(v, (int, str, float)) else "" for v in row] for row in people])
+        self.assertEqual(self.run_program("predict", "first.yaml", "new.csv", "--run-dir", "runs/test", "--probabilities")[0], out)
         text = self.train("t.db", "--target", "class")
         self.assertIn("table: codes   # the others are: people, places, unused", text)
         self.assertIn("targets: class   # 2 classes: x, y", text)
