@@ -91,15 +91,20 @@ static status choose_vocabulary(struct text_source *t, const char *characters) {
     return vocabulary_create(characters, &t->known);
 }
 
-static status open_all(struct text_source *t, const struct text_config *config, const char *characters,
-                       const struct text_source *train) {
+static status open_all(struct text_source *t, const struct dataset_config *dataset, const struct text_source *train) {
+    const struct text_config *config = &dataset->text;
     size_t all;
+    if (dataset->is_trained && !dataset->characters && !train)
+        return status_new(STATUS_DATA,
+                          "%s: the model was not trained with characters, so it has no tokens for those of a text; "
+                          "give its tokenizer (dataset.tokens.tokenizer) or a file of tokens",
+                          t->path);
     TRY(file_read(t->path, &t->file, &t->size));
     TRY(count_characters(t, &all));
     t->count = train ? all : (size_t)(config->truncate * (double)all);
     TRY(tokens_shape(&t->base, t->count, config->block_size, config->stride, t->path, "characters"));
     if (train) t->origin = train->quoted;
-    if (!train) TRY(choose_vocabulary(t, characters));
+    if (!train) TRY(choose_vocabulary(t, dataset->characters));
     TRY(number_characters(t, train));
     buffer_free(t->file);
     t->file = NULL;
@@ -126,8 +131,8 @@ static status open_text(const struct dataset_config *config, const char *path, b
     t->base.is_small = true;
     t->path = strdup(path);
     bool has_names = t->path && asprintf(&t->quoted, "'%s'", path) >= 0;
-    status s = has_names ? open_all(t, &config->text, config->characters, (const struct text_source *)train)
-                         : status_memory("the text of a dataset");
+    status s =
+        has_names ? open_all(t, config, (const struct text_source *)train) : status_memory("the text of a dataset");
     if (s == OK)
         *out = &t->base;
     else

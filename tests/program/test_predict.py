@@ -211,6 +211,11 @@ class Predict(program.Case):
         self.write("tokens.yaml", "name: tokens\ndataset: {path: train.bin, tokens: {block_size: 8}}\n" + model.replace("SIZE", "90"))
         self.run_program("tokens.yaml")
         self.run_program("eval", "tokens.yaml", "other.bin")
+        known = model.replace("SIZE", "90").replace("{embedding_dim", "{num_embeddings: 90, embedding_dim")
+        self.write("tokens.yaml", "name: tokens\ndataset: {path: train.bin, tokens: {block_size: 8}}\n" + known)
+        self.run_program("tokens.yaml", "--fresh")
+        _, err = self.run_program("eval", "tokens.yaml", "other.txt", code=DATA)
+        self.assertIn("other.txt: the model was not trained with characters, so it has no tokens for those of a text", err)
 
     def test_bytes_in_a_file_of_another_format(self):
         """IDX divides bytes by 255, npy does not: a model of either takes the bytes of both."""
