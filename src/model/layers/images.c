@@ -33,7 +33,7 @@ void pair_check(const struct int_list *list, const char *key, int max, const str
 void pair_check_count(size_t count, const char *key, int max, const struct node *where, const char *path,
                       struct problems *problems) {
     struct text full = {0};
-    if (count <= 1 || count == (size_t)max) return;
+    if (count == 1 || count == (size_t)max) return;
     text_printf(&full, "%s.%s", path, key);
     if (max == 1)
         problems_add(problems, where->place, text_string(&full), "expected one number, got %zu", count);

@@ -17,7 +17,7 @@ status image_check(const struct layer *layer, int dims);
 /* Checks that the list has one or [max] numbers, else adds a problem. */
 void pair_check(const struct int_list *list, const char *key, int max, const struct node *where, const char *path,
                 struct problems *problems);
-/* The same for a list of [count] numbers; 0: it is not given. */
+/* The same for a list of [count] numbers. */
 void pair_check_count(size_t count, const char *key, int max, const struct node *where, const char *path,
                       struct problems *problems);
 /* Sets to[0] for the height, to[1] for the width; for a signal to[0] is [height]. */

@@ -65,6 +65,7 @@ static int64_t part_size(const struct parts_config *c, size_t i, int64_t size, i
 /* The number of parts; their sizes must be those of the dimension. */
 static status count_parts(const struct parts_config *c, const struct shape *in, int dimension, size_t *count) {
     int64_t size = in->size[dimension], left = size;
+    if (c->chunks == 0 && c->split_size.count == 0) return status_new(STATUS_USAGE, "split_size: the list is empty");
     for (*count = 0; left > 0 && (c->split_size.count < 2 || *count < c->split_size.count); ++*count)
         left -= part_size(c, *count, size, left);
     if (left != 0 || (c->split_size.count > 1 && *count != c->split_size.count))

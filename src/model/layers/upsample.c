@@ -61,7 +61,7 @@ static void check(void *config, const struct node *where, const char *path, stru
                     c->size.items ? "either scale_factor or size, not both" : "missing; either scale_factor or size");
     if (c->mode == MODE_NEAREST && c->align_corners)
         add_problem(problems, where, path, "align_corners", "only with mode: linear or bilinear");
-    pair_check_count(c->scale_factor.items ? c->scale_factor.count : 0, "scale_factor", 2, where, path, problems);
+    if (c->scale_factor.items) pair_check_count(c->scale_factor.count, "scale_factor", 2, where, path, problems);
     pair_check(&c->size, "size", 2, where, path, problems);
 }
 
