@@ -86,6 +86,40 @@ class Padding(program.Case):
             self.assertEqual(self.metrics(name), self.metrics(name + "2"))
             self.assertEqual(self.run_program("eval", name)[0], self.run_program("eval", name + "2")[0])
 
+    def test_layers_that_keep_the_lengths(self):
+        values = self.random.normal(size=(80, LENGTH, 2)).astype("f4")
+        other = np.where(self.real[..., None], values, 1)
+        for layer in "leaky_relu", "elu", "softmax", "log_softmax":
+            losses = []
+            for name, targets in ("one", values), ("other", other):
+                config = self.tags(name, targets, "mse", 2, "rmse")
+                self.write(config, self.read(config).replace("linear: 2\n", f"linear: 2\n    - {layer}\n"))
+                self.run_program(config, "--run-dir", name, "--fresh")
+                losses.append(self.metrics(name))
+            with self.subTest(layer):
+                self.assertEqual(*losses)
+
+    def test_ctc_ends_before_the_padding(self):
+        """What the steps behind the end of a row predict has no effect on its loss."""
+        import h5py
+        targets = self.random.integers(1, 4, (80, 2))
+        series, losses = self.random.normal(size=(80, LENGTH, 2)).astype("f4"), []
+        for i, behind in enumerate((0, 7)):
+            with h5py.File(self.path(f"ctc{i}.h5"), "w") as f:
+                f["x"], f["y"] = np.where(self.real[..., None], series, behind), targets
+                f["n"] = self.lengths
+            head = HEAD.replace("path: DATA,", f"path: ctc{i}.h5, inputs: {{series: x, steps: n}},").replace("METRICS", "")
+            self.write(f"ctc{i}.yaml", head + """model:
+  layers:
+    - sequence_lengths: {from: [series, steps]}
+    - linear: 4
+    - log_softmax
+loss: {type: ctc, zero_infinity: true}
+""")
+            self.run_program(f"ctc{i}.yaml", "--run-dir", f"ctc{i}")
+            losses.append(self.metrics(f"ctc{i}"))
+        self.assertEqual(*losses)
+
     def test_several_losses_and_weights_of_rows(self):
         """Each loss has the lengths of its own output."""
         import h5py

@@ -124,6 +124,7 @@ const struct layer_type layer_leaky_relu = {
     .variant = {"leaky_relu", &leaky_relu_schema, "x above 0, negative_slope x below (torch.nn.LeakyReLU)."},
     .order = ORDER_ANY,
     .ignores = IGNORES_Y,
+    .keeps_positions = true,
     .plan = plan,
     .half = HALF_ALL,
     .forward = leaky_relu_forward,
@@ -188,6 +189,7 @@ static void describe_elu(const struct layer *layer, struct operation *to) {
 const struct layer_type layer_elu = {
     .variant = {"elu", &elu_schema, "x above 0, alpha (exp(x) - 1) below (torch.nn.ELU)."},
     .order = ORDER_ANY,
+    .keeps_positions = true,
     .plan = plan_elu,
     .forward = elu_forward,
     .backward = elu_backward,
