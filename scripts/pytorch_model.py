@@ -125,9 +125,10 @@ class Mean(nn.Module):
         self.dims, self.keepdim = dims, keepdim
 
     def forward(self, x):
-        if [dim % x.dim() for dim in self.dims] != [1] or lengths_of(x) is None:
-            return x.mean(self.dims, self.keepdim)
-        return x.masked_fill(is_padding(x.shape[1], x.lengths)[..., None], 0).sum(1, self.keepdim) / x.lengths.reshape(-1, *[1] * (x.dim() - 2 + self.keepdim))
+        if 1 in [dim % x.dim() for dim in self.dims] and lengths_of(x) is not None:
+            padding = is_padding(x.shape[1], x.lengths).reshape(*x.shape[:2], *[1] * (x.dim() - 2))
+            x = x.masked_fill(padding, 0).sum(1, True) / x.lengths.reshape(-1, *[1] * (x.dim() - 1))
+        return x.mean(self.dims, self.keepdim)
 
 
 class Attention(nn.MultiheadAttention):  # not batch_first: its other arithmetic for that in eval() fails without biases

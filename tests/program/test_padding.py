@@ -178,6 +178,19 @@ losses:
                 hashes.append(self.run_program("predict", name, name + ".h5")[0])
             self.assertEqual(*hashes)
 
+    def test_means_over_several_dimensions(self):
+        series, y = self.random.normal(size=(80, LENGTH, 2)).astype("f4"), self.random.integers(0, 3, 80)
+        for n, mean in enumerate(("mean: 1", "mean: {dim: [1, 2], keepdim: true}", "mean: {dim: [-1, -2], keepdim: true}")):
+            hashes = []
+            for i, behind in enumerate((0, 7)):
+                name = f"mean{n}{i}"
+                self.series(name, np.where(self.real[..., None], series, behind), y, self.lengths)
+                lstm = "lstm: {hidden_size: 6, bidirectional: true, output: last}"
+                self.write(name + ".yaml", self.read(name + ".yaml").replace(lstm, mean).replace("    - tanh", "    - flatten"))
+                hashes.append(self.hash_of(name, name + ".yaml"))
+            with self.subTest(mean):
+                self.assertEqual(*hashes)
+
     def series(self, name, x, y, lengths, out="last", rest="tanh"):
         import h5py
         with h5py.File(self.path(name + ".h5"), "w") as f:

@@ -168,25 +168,37 @@ static status dimensions_of(const struct mean_config *c, const struct shape *in,
     return *set ? OK : status_new(STATUS_USAGE, "dim: the list is empty");
 }
 
-/* Along several dimensions: one after another, the last first, so that the others keep their numbers. */
+/* The dimensions of the set in the order in which they are reduced: the last first, so that the others keep their
+ * numbers, but positions of which some are padding before all others, while the input has their lengths. */
+static int ordered_dimensions(unsigned set, const struct shape *in, int order[MAX_DIMS]) {
+    int count = 0;
+    bool is_first = in->lengths && (set & 1);
+    if (is_first) order[count++] = 0;
+    for (int d = in->dims - 1; d >= is_first; d--)
+        if (set >> d & 1) order[count++] = d;
+    return count;
+}
+
+/* Along several dimensions: one after another. */
 static status expand_mean(struct builder *builder, const struct variant *variant, const char *path, const char *name,
                           const size_t *in, size_t count, size_t *out) {
     const struct mean_config *c = variant->config;
     struct arena *arena = builder->model->arena;
     struct shape shape = builder->model->tensors[*in].shape;
     unsigned set;
+    int order[MAX_DIMS];
     (void)count;
     TRY(at_layer(variant, path, dimensions_of(c, &shape, &set)));
+    int steps = ordered_dimensions(set, &shape, order);
     *out = *in;
-    for (int d = shape.dims - 1; d >= 0; d--) {
-        if (!(set >> d & 1)) continue;
+    for (int i = 0; i < steps; i++) {
+        int is_moved = i > 0 && order[0] == 0 && !c->keepdim;
         struct reduce_config *one = arena_alloc(arena, sizeof *one);
-        *one = (struct reduce_config){.dim = d + 1, .keepdim = c->keepdim};
+        *one = (struct reduce_config){.dim = order[i] + 1 - is_moved, .keepdim = c->keepdim};
         struct variant along = {.config = one, .common = variant->common, .place = variant->place};
-        bool is_last = (set & ((1u << d) - 1)) == 0;
+        const char *own = i == steps - 1 ? name : arena_printf(arena, "%s/%d", name, order[i] + 1);
         size_t from = *out;
-        TRY(build_layer(builder, &mean_along, &along, path, is_last ? name : arena_printf(arena, "%s/%d", name, d + 1),
-                        &from, 1, out));
+        TRY(build_layer(builder, &mean_along, &along, path, own, &from, 1, out));
     }
     return OK;
 }
