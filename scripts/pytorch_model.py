@@ -407,7 +407,8 @@ LEAVES = {
     "mean": (lambda s, c, v: Mean(_list_of(c.get("dim", 1)), c.get("keepdim", False)), "dim"),
     "slice": (lambda s, c, v: Slice(c.get("dim", 1), c.get("start", 0), c["end"]), None),
     "upsample": (lambda s, c, v: _upsample(c), "scale_factor"),
-    "permute": (lambda s, c, v: Function(lambda x: x.permute(c["dims"])), "dims"),
+    # contiguous: PyTorch 2.15 computes a wrong gradient of batch_norm after a permutation of a tensor with a size of 1
+    "permute": (lambda s, c, v: Function(lambda x: x.permute(c["dims"]).contiguous()), "dims"),
     "max": (lambda s, c, v: Function(lambda x: x.max(c["dim"], c.get("keepdim", False))[0]), "dim"),
     "pixel_shuffle": (lambda s, c, v: nn.PixelShuffle(c["upscale_factor"]), "upscale_factor"),
     "pixel_unshuffle": (lambda s, c, v: nn.PixelUnshuffle(c["downscale_factor"]), "downscale_factor"),

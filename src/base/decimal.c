@@ -82,7 +82,8 @@ static char *write_scientific(const char *digits, size_t count, int exponent, ch
 /* 0.000ddd, dd.ddd or ddd000 */
 static char *write_fixed(const char *digits, size_t count, int exponent, char *out) {
     if (exponent < 0) {
-        memcpy(out, "0.0000", 6);
+        static const char zeros[] = {'0', '.', '0', '0', '0', '0'};
+        memcpy(out, zeros, sizeof zeros);
         out += 1 - exponent;
         memcpy(out, digits, count);
         return out + count;

@@ -180,7 +180,7 @@ static void losses(struct device *d, struct results *r) {
         struct cross_entropy_options o = {.label_smoothing = i & 1 ? 0.1f : 0,
                                           .weight = i & 2 ? weight : NULL,
                                           .ignored = -100,
-                                          .rows = {i & 4 ? row_weights : NULL, i & 8},
+                                          .rows = {.values = i & 4 ? row_weights : NULL, .is_counted = i & 8},
                                           .row_positions = 2};
         struct loss_sums sums = {0};
         ops->cross_entropy(d, &o, x, targets, TOKENS, OUT, 0.5f, next(r, TOKENS * OUT), &sums);
@@ -208,8 +208,10 @@ static void losses(struct device *d, struct results *r) {
         put_sums(r, &sums);
     }
     for (int i = 0; i < 3; i++) {
-        struct cross_entropy_options o = {
-            .weight = i ? weight : NULL, .ignored = -100, .rows = {i ? row_weights : NULL, i > 1}, .row_positions = 2};
+        struct cross_entropy_options o = {.weight = i ? weight : NULL,
+                                          .ignored = -100,
+                                          .rows = {.values = i ? row_weights : NULL, .is_counted = i > 1},
+                                          .row_positions = 2};
         struct loss_sums sums = {0};
         ops->nll(d, &o, x, targets, TOKENS, OUT, 0.5f, next(r, TOKENS * OUT), &sums);
         ops->nll(d, &o, x, targets, TOKENS, OUT, 1, NULL, &sums);
@@ -217,7 +219,11 @@ static void losses(struct device *d, struct results *r) {
         struct rowwise_options dice = {.smooth = 1e-5f, .parts = 1, .targets = i ? OUT : TOKENS * OUT, .row_masks = 1};
         dice.rows = (struct row_weights){.values = i ? row_weights : NULL, .is_counted = i > 1};
         ops->rowwise(d, &dice, x, t, i ? TOKENS : 1, dice.targets, 0.5f, next(r, TOKENS * OUT), &sums);
-        dice = (struct rowwise_options){.smooth = 1, .parts = 1, .targets = OUT, {row_weights, i > 1}, .row_masks = 2};
+        dice = (struct rowwise_options){.smooth = 1,
+                                        .parts = 1,
+                                        .targets = OUT,
+                                        .rows = {.values = row_weights, .is_counted = i > 1},
+                                        .row_masks = 2};
         ops->rowwise(d, &dice, x, t, TOKENS, OUT, 1, NULL, &sums);
         put_sums(r, &sums);
         for (int loss = ROWWISE_GAUSSIAN_NLL; loss <= ROWWISE_TRIPLET_MARGIN; loss++) {
