@@ -184,9 +184,9 @@ void metrics_begin(struct metrics *metrics, enum metrics_event event) {
 static void add_name(struct metrics *metrics, const char *name) {
     size_t length = strlen(name);
     char *end = text_reserve(&metrics->file.buffer, length + 4);
-    memcpy(end, ",\"", 2);
-    memcpy(end + 2, name, length);
-    memcpy(end + 2 + length, "\":", 2);
+    *end++ = ',', *end++ = '"';
+    for (size_t i = 0; i < length; i++) *end++ = name[i];
+    *end++ = '"', *end = ':';
     text_extend(&metrics->file.buffer, length + 4);
 }
 
