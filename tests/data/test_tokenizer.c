@@ -279,6 +279,7 @@ START_TEST(vocabularies_of_tokenizers) {
     ck_failure(vocabulary_encode(vocabulary, "ab\xff", &ids, &count), STATUS_USAGE,
                "byte 3 of the text is not valid UTF-8");
     ck_assert_ptr_null(ids);
+    vocabulary_destroy(vocabulary);
     ck_failure(vocabulary_create_tokenizer("{}", &vocabulary), STATUS_DATA, "the model's tokenizer: it has no model");
     text_free(&text);
 }
