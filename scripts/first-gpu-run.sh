@@ -23,7 +23,7 @@ while [ $# -gt 0 ]; do
         --again) again=yes && shift ;;
         --limit)
             limit=${2:?--limit needs seconds} && shift 2
-            [[ $limit =~ ^[0-9]+$ ]] || { echo "first-gpu-run: --limit: '$limit' is no number of seconds" >&2 && exit 64; }
+            [[ $limit =~ ^[0-9]+$ ]] || { echo "first-gpu-run: --limit: '$limit' is not a number of seconds" >&2 && exit 64; }
             ;;
         -*) echo "first-gpu-run: unknown option '$1'" >&2 && exit 64 ;;
         *)

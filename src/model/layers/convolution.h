@@ -1,4 +1,4 @@
-/* convolution: what conv2d, conv1d and conv_transpose2d have in common: keys, parameters, initial weights. */
+/* convolution: what conv1d, conv2d, conv3d and conv_transpose2d have in common: keys, parameters, initial weights. */
 #ifndef MODEL_LAYERS_CONVOLUTION_H
 #define MODEL_LAYERS_CONVOLUTION_H
 

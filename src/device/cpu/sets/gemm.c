@@ -1,8 +1,8 @@
 /* Matrix product (tiles.h). b is packed into panels as wide as a tile and a, if its rows are not contiguous, into
  * strips as high as a tile, so that every operand, also a transposed one, is read in order. What is packed is used for
  * as many rows as possible, because packing a transposed b for 256 rows takes an eighth of their time. Compiled once
- * per instruction set, and the only file where the compiler may fuse a product and a sum. Each c(i, j) is summed over k
- * in order for every tile, so results do not depend on m, n or the position in the matrix. */
+ * per instruction set; as in direct.c and winograd.c, the compiler may fuse a product and a sum. Each c(i, j) is summed
+ * over k in order for every tile, so results do not depend on m, n or the position in the matrix. */
 #include <string.h>
 
 #include "device/cpu/sets/set.h"
