@@ -3,9 +3,9 @@
 tests/device/gpu_kernels.csv.
 
     scripts/gpu-kernels.py LOG ...            compare: 0 equal, 1 different, 77 another nvcc or other architectures
-    scripts/gpu-kernels.py --write LOG ...    rewrite the rows of the architectures in the logs
+    scripts/gpu-kernels.py --write LOG ...    rewrite the rows of the logs' files and architectures
 
-A LOG is cuda/*.o.log of a build folder. A row summarises the variants of a template: their number, and the maximum of each figure."""
+A LOG is cuda/*.o.log of a build folder. Only the files of the logs count: a build without NCCL has no comm_nccl.cu. A row summarises the variants of a template: their number, and the maximum of each figure."""
 import collections, csv, os, re, subprocess, sys
 
 TABLE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests/device/gpu_kernels.csv")
@@ -47,12 +47,15 @@ def kernels(log):
                 entry = None
 
 
+def file_of(log):
+    return os.path.basename(log).split(".")[0] + ".cu"
+
+
 def summarise(logs):
     rows = collections.defaultdict(lambda: [0, 0, 0, 0])
     for log in logs:
-        file = os.path.basename(log).split(".")[0] + ".cu"
         for architecture, name, *figures in kernels(log):
-            row = rows[architecture, file, name]
+            row = rows[architecture, file_of(log), name]
             row[0] += 1
             row[1:] = map(max, row[1:], figures)
     return {key: [str(v) for v in values] for key, values in rows.items()}
@@ -81,11 +84,11 @@ def main():
     logs = [word for word in sys.argv[1:] if word != "--write"]
     found, (version, known) = summarise(logs), read_table()
     own = nvcc_version()
-    architectures = {key[0] for key in found}
+    architectures, files = {key[0] for key in found}, {file_of(log) for log in logs}
     if not found:
         sys.exit("no kernels in the logs")
     if "--write" in sys.argv:
-        kept = {key: row for key, row in known.items() if version == own and key[0] not in architectures}
+        kept = {key: row for key, row in known.items() if version == own and (key[0] not in architectures or key[1] not in files)}
         write_table(own, {**kept, **found})
         return 0
     measured = architectures & {key[0] for key in known}
@@ -95,7 +98,7 @@ def main():
         return 77
     different = 0
     for key in sorted(set(found) | set(known)):
-        if key[0] in measured and found.get(key) != known.get(key):
+        if key[0] in measured and key[1] in files and found.get(key) != known.get(key):
             different += 1
             print(f"{' '.join(key)}: {dict(zip(COLUMNS[3:], found.get(key, ['none'])))}, "
                   f"in the table {dict(zip(COLUMNS[3:], known.get(key, ['none'])))}")
