@@ -1,4 +1,4 @@
-/* A model of a config's layers on the CPU, with inputs, targets and a loss, for tests of passes. */
+/* A model of a config's layers, with inputs, targets and a loss, for tests of passes. */
 #ifndef TESTS_MODEL_FIXTURE_H
 #define TESTS_MODEL_FIXTURE_H
 
@@ -39,6 +39,8 @@ struct fixture {
     float *inputs, *values;
     int64_t *classes;
     size_t rows;
+    struct shape input;
+    bool has_padding, has_steps; /* rows have different lengths */
 };
 
 /* The loss from its YAML. */
@@ -58,33 +60,50 @@ static inline void bind_loss(struct fixture *f, const char *yaml) {
     f->loss_config = loss.config;
 }
 
-static inline struct fixture open_fixture(const char *layers, struct shape input, size_t rows, const char *loss) {
-    struct fixture f = {.rows = rows};
+/* The model and its device, without memory: model_adapt_to_device may still be called. */
+static inline struct fixture plan_fixture(const char *device, enum precision precision, const char *layers,
+                                          struct shape input, size_t rows, const char *loss) {
+    struct fixture f = {.rows = rows, .has_padding = strstr(layers, "padding_idx: 0") != NULL};
+    f.has_steps = strstr(layers, "sequence_lengths") != NULL;
+    f.input = input;
     bind_loss(&f, loss);
     status s = build(layers, &input, &f.document, &f.model);
     ck_assert_msg(!s, "%s", status_message(s));
-    ck_assert(!device_create("cpu", &f.device));
-    ck_assert(!model_alloc(f.model, f.device, rows));
+    ck_assert(!device_create(device, &f.device));
+    ck_assert(!device_set_precision(f.device, precision));
+    return f;
+}
+
+/* Its memory, weights, inputs and targets. */
+static inline void fill_fixture(struct fixture *f) {
     struct rng rng;
+    ck_assert(!model_alloc(f->model, f->device, f->rows));
+    ck_assert(!model_prepare(f->model, f->rows, true));
     rng_seed(&rng, 5); /* a seed with no relu input within a difference step of its kink */
-    model_init(f.model, &rng);
+    ck_assert(!model_map(f->model));
+    model_init(f->model, &rng);
+    ck_assert(!model_unmap(f->model, true));
     rng_seed(&rng, 11);
-    size_t in = shape_elements(&input), out = f.model->out_size;
-    f.inputs = malloc(rows * in * sizeof *f.inputs);
-    f.values = malloc(rows * out * sizeof *f.values);
-    f.classes = malloc(rows * out * sizeof *f.classes); /* one per position: as many as are used */
-    rng_normal(&rng, f.inputs, rows * in, 0, 1);
-    bool has_padding = strstr(layers, "padding_idx: 0") != NULL; /* behind the length of a row, and only there */
-    for (size_t i = 0; input.is_tokens && i < rows * in; i++) {
-        int32_t token = (int32_t)(rng_u32(&rng) % (uint32_t)input.vocabulary);
-        if (has_padding) token = i % in > i / in ? 0 : token ? token : 1;
-        memcpy(&f.inputs[i], &token, sizeof token);
+    size_t rows = f->rows, in = shape_elements(&f->input), out = f->model->out_size;
+    f->inputs = malloc(rows * in * sizeof *f->inputs);
+    f->values = malloc(rows * out * sizeof *f->values);
+    f->classes = malloc(rows * out * sizeof *f->classes); /* one per position: as many as are used */
+    rng_normal(&rng, f->inputs, rows * in, 0, 1);
+    for (size_t i = 0; f->input.is_tokens && i < rows * in; i++) {
+        int32_t token = (int32_t)(rng_u32(&rng) % (uint32_t)f->input.vocabulary);
+        if (f->has_padding) token = i % in > i / in ? 0 : token ? token : 1; /* behind a row's length, and only there */
+        memcpy(&f->inputs[i], &token, sizeof token);
     }
-    bool has_steps = strstr(layers, "sequence_lengths") != NULL; /* the last value of a row: 1, 2, ... */
-    for (size_t r = 0; has_steps && r < rows; r++) f.inputs[(r + 1) * in - 1] = (float)(r + 1);
-    rng_normal(&rng, f.values, rows * out, 0, 1);
-    int64_t classes = f.model->out.size[f.model->out.dims - 1];
-    for (size_t i = 0; i < rows * out; i++) f.classes[i] = (int64_t)rng_u32(&rng) % classes;
+    for (size_t r = 0; f->has_steps && r < rows; r++) /* the last value of a row: 1, 2, ... */
+        f->inputs[(r + 1) * in - 1] = (float)(r + 1);
+    rng_normal(&rng, f->values, rows * out, 0, 1);
+    int64_t classes = f->model->out.size[f->model->out.dims - 1];
+    for (size_t i = 0; i < rows * out; i++) f->classes[i] = (int64_t)rng_u32(&rng) % classes;
+}
+
+static inline struct fixture open_fixture(const char *layers, struct shape input, size_t rows, const char *loss) {
+    struct fixture f = plan_fixture("cpu", PRECISION_FLOAT32, layers, input, rows, loss);
+    fill_fixture(&f);
     return f;
 }
 

@@ -1,0 +1,169 @@
+/* Every layer and loss of a model on a GPU: output, loss and gradients against the CPU's, in float32 and with 16-bit
+ * factors. The cases are those of the gradient checks, so a new layer or loss is compared, too. Skipped where there is
+ * no GPU. ctest-labels: gpu */
+#include "device/gpu_work.h"
+#include "model/gradient_cases.h"
+
+#define ROWS 6
+
+/* What GPUs do not support: a part of the layers, or the loss, and the reason that the error gives. */
+static const struct refusal {
+    const char *part, *reason;
+} refusals[] = {
+    {"padding_idx: 0}}", "padding_idx is not supported: use train.device: cpu"},
+    {"padding_idx: 0, name: memory}}", "padding_idx is not supported: use train.device: cpu"},
+    {"{sequence_lengths", "is not supported on"},
+    {"{cross_attention", "is not supported on"},
+    {"dropout: 0.", "dropout of attention is not supported: use train.device: cpu"},
+    {"{type: ctc", "loss: ctc is computed on the CPU only; use train.device: cpu"},
+};
+
+/* Whether the GPU has rejected the model or its loss, which must be one of the refusals, with their reason. */
+static bool is_refused(struct fixture *f, const char *layers, const char *loss) {
+    status s = model_adapt_to_device(f->model, f->device);
+    if (!s) s = loss_prepare(f->loss, f->loss_config, f->device, &f->model->out, 2, ROWS);
+    bool is_known = false;
+    for (size_t i = 0; s && i < sizeof refusals / sizeof *refusals; i++)
+        is_known = is_known || ((strstr(layers, refusals[i].part) || strstr(loss, refusals[i].part)) &&
+                                strstr(status_message(s), refusals[i].reason));
+    ck_assert_msg(!s || is_known, "%s, %s: %s", layers, loss, status_message(s));
+    status_free(s);
+    return s != OK;
+}
+
+/* The values of one pass; for free_pass. */
+struct pass_values {
+    double loss;
+    float *output, *gradients;
+    size_t outputs, parameters;
+};
+
+static struct pass_values run_pass(struct fixture *f, const char *what) {
+    struct params *params = &f->model->params;
+    struct pass pass = pass_of(f);
+    struct pass_values v = {.outputs = f->rows * f->model->out_size, .parameters = params->total};
+    fill_fixture(f);
+    make_positive(f);
+    v.output = malloc(v.outputs * sizeof *v.output);
+    v.gradients = malloc(v.parameters * sizeof *v.gradients);
+    const float *output = model_forward(f->model, &pass, f->inputs);
+    status s = device_download(f->device, v.output, output, v.outputs * sizeof *output);
+    v.loss = loss_of(f, true);
+    if (!s) s = device_download(f->device, v.gradients, params->gradients, v.parameters * sizeof *v.gradients);
+    ck_assert_msg(!s, "%s: %s", what, status_message(s));
+    return v;
+}
+
+static void free_pass(struct pass_values *v) { free(v->output), free(v->gradients); }
+
+/* Values may differ by [tolerance] of the largest one. */
+static void values_agree(const float *cpu, const float *gpu, size_t count, double tolerance, const char *what,
+                         const char *of) {
+    double largest = 0;
+    for (size_t i = 0; i < count; i++) largest = fmax(largest, fabs((double)cpu[i]));
+    for (size_t i = 0; i < count; i++)
+        ck_assert_msg(fabs((double)(cpu[i] - gpu[i])) <= tolerance * largest, "%s: %s %zu: %g, on the GPU %g", what, of,
+                      i, (double)cpu[i], (double)gpu[i]);
+}
+
+/* Trains one pass on the CPU and one on the GPU. */
+static void gpu_agrees(enum precision precision, double tolerance, const char *layers, struct shape input,
+                       const char *loss) {
+    char what[2048];
+    snprintf(what, sizeof what, "%s, %s", layers, loss);
+    struct fixture on_gpu = plan_fixture("cuda", precision, layers, input, ROWS, loss);
+    if (!is_refused(&on_gpu, layers, loss)) {
+        struct fixture on_cpu = plan_fixture("cpu", PRECISION_FLOAT32, layers, input, ROWS, loss);
+        struct pass_values cpu = run_pass(&on_cpu, what), gpu = run_pass(&on_gpu, what);
+        values_agree(cpu.output, gpu.output, cpu.outputs, tolerance, what, "output");
+        ck_assert_msg(fabs(cpu.loss - gpu.loss) <= tolerance * (1 + fabs(cpu.loss)), "%s: loss %g, on the GPU %g", what,
+                      cpu.loss, gpu.loss);
+        values_agree(cpu.gradients, gpu.gradients, cpu.parameters, tolerance, what, "gradient");
+        free_pass(&cpu), free_pass(&gpu);
+        close_fixture(&on_cpu);
+    }
+    close_fixture(&on_gpu);
+}
+
+/* Layers whose features are multiples of 8, so that what is between them can be 16 bits. */
+static const struct {
+    const char *layers;
+    int dims;
+    int64_t shape[3];
+} half_cases[] = {
+    {"[{conv2d: {out: 8, kernel_size: 1}}, {conv_transpose2d: {out: 16, kernel_size: 2, stride: 2}}, silu, {conv2d: "
+     "{out: 8, kernel_size: 3}}, instance_norm, {conv_transpose2d: {out: 8, kernel_size: 3, bias: false}}]",
+     3,
+     {8, 3, 4}},
+    {"[{conv2d: {out: 8, kernel_size: 1, name: a}}, {prelu: {num_parameters: 8}}, {avg_pool2d: 2}, {upsample: 2}, "
+     "{concat: {from: a}}, {conv2d: {out: 8, kernel_size: 1}}, {multiply: {from: [a]}}, {slice: {dim: 3, end: 4}}]",
+     3,
+     {8, 4, 8}},
+    {"[{linear: 8}, class_token, {linear: 24}, {rotary_embedding: {head_size: 8, heads: 2}}, "
+     "{scaled_dot_product_attention: {heads: 1}}, {linear: 16}, log_softmax, {linear: 8}, prelu, {linear: 16}]",
+     2,
+     {4, 8}},
+    {"[{linear: 16}, {slice: {end: 8, name: s}}, {linear: 8}, {add: {from: s}}, {concat: {from: s}}, {linear: 8}, "
+     "{multiply: {from: s}}, {leaky_relu: 0.1}, softmax, {linear: 8}]",
+     1,
+     {8}},
+    {"[{linear: 32}, {scaled_dot_product_attention: {heads: 2, num_kv_heads: 1, causal: true}}, {linear: 8}, elu, "
+     "{residual: [rms_norm, {linear: 16}, {gelu: {approximate: tanh}}, {linear: 8}]}, layer_norm, {linear: 8}]",
+     2,
+     {5, 8}},
+    {"[{linear: 8}, {lstm: 8}, {linear: 16}, {gru: {hidden_size: 8, bidirectional: true}}, {linear: 8}, {rnn: 8}]",
+     2,
+     {4, 8}},
+};
+
+START_TEST(layers) {
+    gpu_agrees(PRECISION_FLOAT32, 1e-4, layer_cases[_i].layers, input_of((size_t)_i), "cross_entropy");
+    gpu_agrees(PRECISION_BFLOAT16, 0.1, layer_cases[_i].layers, input_of((size_t)_i), "mse");
+}
+END_TEST
+
+START_TEST(layers_with_16_bit_storage) {
+    struct shape input = {.dims = half_cases[_i].dims};
+    memcpy(input.size, half_cases[_i].shape, sizeof half_cases[_i].shape);
+    gpu_agrees(PRECISION_FLOAT32, 1e-4, half_cases[_i].layers, input, "mse");
+    gpu_agrees(PRECISION_BFLOAT16, 0.1, half_cases[_i].layers, input, "mse");
+    gpu_agrees(PRECISION_FLOAT16, 0.05, half_cases[_i].layers, input, "cross_entropy");
+}
+END_TEST
+
+START_TEST(losses) {
+    char text[128];
+    layers_of_loss((size_t)_i, text);
+    gpu_agrees(PRECISION_FLOAT32, 1e-4, text, LOSS_INPUT, loss_cases[_i].config);
+}
+END_TEST
+
+/* Each refusal is one that some model still gets. */
+START_TEST(refusals_are_needed) {
+    size_t found = 0;
+    const struct refusal *r = &refusals[_i];
+    for (size_t i = 0; i < sizeof layer_cases / sizeof *layer_cases; i++) {
+        if (!strstr(layer_cases[i].layers, r->part)) continue;
+        struct fixture f = plan_fixture("cuda", PRECISION_FLOAT32, layer_cases[i].layers, input_of(i), ROWS, "mse");
+        status s = model_adapt_to_device(f.model, f.device);
+        found += s && strstr(status_message(s), r->reason) != NULL;
+        status_free(s);
+        close_fixture(&f);
+    }
+    for (size_t i = 0; i < sizeof loss_cases / sizeof *loss_cases; i++) {
+        char text[128];
+        layers_of_loss(i, text);
+        if (!strstr(loss_cases[i].config, r->part)) continue;
+        struct fixture f = plan_fixture("cuda", PRECISION_FLOAT32, text, LOSS_INPUT, ROWS, loss_cases[i].config);
+        found += is_refused(&f, text, loss_cases[i].config);
+        close_fixture(&f);
+    }
+    ck_assert_msg(found > 0, "no model is rejected because of '%s' with '%s'", r->part, r->reason);
+}
+END_TEST
+
+int main(void) {
+    const struct check_loop loops[] = {EACH(layers, layer_cases), EACH(layers_with_16_bit_storage, half_cases),
+                                       EACH(losses, loss_cases), EACH(refusals_are_needed, refusals)};
+    return gpu_run("gpu_layers", loops, sizeof loops / sizeof *loops);
+}
