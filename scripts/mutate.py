@@ -21,7 +21,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = os.path.join(ROOT, "build", "mutate")
 SOURCE, BUILD, TEMPORARY = (os.path.join(WORK, name) for name in ("source", "build", "tmp"))
 ACCEPTED = os.path.join(ROOT, "tests", "accepted_mutants.txt")
-LAYERS = ("base", "device", "model", "data", "dist", "optim", "checkpoint", "train", "sweep", "report")
+LAYERS = ("base", "device", "model", "data", "dist", "optim", "checkpoint", "train", "sweep", "export", "report")
+OTHER_LAYERS = {"predict": "its tests link a library without a sanitizer"}
 MAX_OBJECTS = 12  # a header in more objects than these costs too much to build
 BLOCK = 75  # mutants that are sorted by their path, since neighbours share what is linked; a run that is cut short is a fair sample
 MAX_BYTES = 64 << 30  # of a file that a mutant writes; tests make sparse ones of many GiB
@@ -34,20 +35,35 @@ UNTESTED = {
 
 # Run after the unit tests of a layer: corpora of the fuzz targets and programs of tests/program.
 PROGRAMS = {
-    "base": ["corpus_document", "corpus_sealed", "program_bad_configs", "program_readers", "program_files"],
-    "device": ["model_gradients", "model_layers", "model_loss", "model_model", "model_batch_norm_sync", "optim_optimizer", "program_parity", "program_parity_cnn", "program_precision"],
-    "model": ["program_bad_configs", "program_weights", "program_parity", "program_batch_norm", "program_parity_cnn", "program_inference"],
-    "data": ["corpus_csv", "corpus_idx", "corpus_npy", "corpus_image", "program_images", "program_npy", "program_sqlite", "corpus_sqlite", "program_patterns", "program_columns", "program_labels", "program_data", "program_losses", "program_inspect", "program_bad_configs",
-             "program_inference"],
-    "dist": ["corpus_store", "program_comm", "program_worlds", "program_zero", "program_descriptors", "program_stop_in_start",
-             "program_processes"],
+    "base": ["corpus_document", "corpus_sealed", "corpus_hdf5", "program_bad_configs", "program_readers", "program_files", "program_init"],
+    "device": ["model_gradients", "model_layers", "model_loss", "model_model", "model_batch_norm_sync", "optim_optimizer", "program_parity", "program_parity_cnn",
+               "program_precision", "program_recurrent", "program_pixels", "program_ctc", "program_pretrained"],
+    "model": ["program_bad_configs", "program_weights", "program_parity", "program_batch_norm", "program_parity_cnn", "program_inference", "program_pretrained",
+              "program_recurrent", "program_padding", "program_pixels", "program_ctc", "program_check"],
+    "data": ["corpus_csv", "corpus_idx", "corpus_npy", "corpus_image", "corpus_tokenizer", "corpus_hdf5_data", "program_images", "program_npy", "program_sqlite",
+             "corpus_sqlite", "program_patterns", "program_columns", "program_labels", "program_data", "program_losses", "program_inspect", "program_bad_configs",
+             "program_inference", "program_init", "program_preparation", "program_padding", "program_scaling", "program_sample_weights", "program_target_scale",
+             "program_predict", "program_untrusted_files", "program_large_tables"],
+    "dist": ["corpus_store", "corpus_proof", "program_comm", "program_worlds", "program_zero", "program_descriptors", "program_stop_in_start",
+             "program_processes", "program_once_per_job", "program_stop"],
     "optim": ["program_bad_configs", "program_parity", "program_metrics", "program_zero", "program_in_backward"],
-    "checkpoint": ["corpus_safetensors", "program_readers", "program_weights", "program_files", "program_resume"],
+    "checkpoint": ["corpus_safetensors", "corpus_torch", "corpus_hdf5", "program_readers", "program_weights", "program_pretrained", "program_export", "program_files",
+                   "program_resume", "program_untrusted_files"],
     "train": ["program_columns", "program_labels", "program_readers", "program_weights", "program_bad_configs", "program_nonfinite",
-              "program_metrics", "program_inference", "program_elastic", "program_agreement", "program_files", "program_in_backward",
-              "program_zero", "program_worlds", "program_losses", "program_best", "program_save", "program_tensorboard", "program_runs"],
+              "program_metrics", "program_inference", "program_predict", "program_preparation", "program_target_scale", "program_sample_weights", "program_padding",
+              "program_init", "program_check", "program_elastic", "program_agreement", "program_files", "program_in_backward", "program_zero", "program_worlds",
+              "program_losses", "program_best", "program_save", "program_tensorboard", "program_runs", "program_stop", "program_once_per_job"],
     "sweep": ["program_sweep", "program_sweep_ends"],
+    "export": ["program_export", "program_export_onnx", "program_export_c", "program_weights"],
     "report": ["corpus_json_line", "program_report", "program_watch"],
+}
+
+# Programs that do not run for mutants.
+UNUSED = {
+    **dict.fromkeys(("gpu", "gpu_emulated", "gpu_graph", "gpu_nccl", "gpu_precision", "gpu_ranks", "gpu_update", "first_gpu_run"), "a GPU"),
+    **dict.fromkeys(("layout", "package", "hardening"), "no test of behaviour"), "allocations": "fails with the leak sanitizer",
+    "embed": "links the library without a sanitizer", "compare_pytorch": "needs PyTorch", "link": "needs two network namespaces",
+    "faults": "draws its faults by time", "configs": "minutes", "typos": "runs where its code is nearest",
 }
 
 # The tests most related to a file, by the end of its path: they run before all others.
@@ -289,15 +305,15 @@ def all_tests():
     return {entry["name"]: Test(entry) for entry in json.loads(listed)["tests"] if "command" in entry}
 
 
-def tests_of(path, tests):
+def tests_of(path, tests, max_seconds):
     """The tests of a file's layer: those that know the file, other unit tests by their time, then programs."""
     layer, stem = layer_of(path), os.path.splitext(os.path.basename(path))[0]
     words = [w for w in re.split(r"_", stem) if w not in ("dataset", "comm")]
     unit = sorted((n for n in tests if n.startswith(layer + "_")), key=lambda n: tests[n].seconds)
     near = [n for n in unit if any(len(w) > 2 and w in n for w in words)]
     first = next((names for pattern, names in FIRST if fnmatch.fnmatch(path, "*" + pattern)), [])
-    ordered = dict.fromkeys([*first, *near, *unit, *PROGRAMS[layer]])
-    return [tests[n] for n in ordered if n in tests], len(dict.fromkeys([*first, *near]))
+    ordered = dict.fromkeys([*first, *near, *(n for n in [*unit, *PROGRAMS[layer]] if n in tests and tests[n].seconds <= max_seconds)])
+    return [tests[n] for n in ordered if n in tests], len(dict.fromkeys(n for n in [*first, *near] if n in tests))
 
 
 def clean():
@@ -333,8 +349,8 @@ def first_failure(tests, jobs):
     return found[0] if found else None
 
 
-def run_tests(path, tests, jobs):
-    ordered, near = tests_of(path, tests)
+def run_tests(path, tests, jobs, max_seconds):
+    ordered, near = tests_of(path, tests, max_seconds)
     for group in (ordered[:near], ordered[near:]):
         targets = {t.target or "ddptrain" for t in group}
         if group and ninja(*targets).returncode:
@@ -378,7 +394,7 @@ def digest(objects):
     return [hashlib.sha256(read_bytes(os.path.join(BUILD, o))).digest() for o in objects]
 
 
-def try_mutant(path, mutation, objects, unchanged, tests, jobs):
+def try_mutant(path, mutation, objects, unchanged, tests, options):
     """(outcome, test, words); outcome: does not compile, same code, noticed, timed out, survived. [unchanged]: the objects' digests. The
     objects stay changed until the next build."""
     there = os.path.join(SOURCE, path)
@@ -393,7 +409,7 @@ def try_mutant(path, mutation, objects, unchanged, tests, jobs):
             return "does not compile", "", ""
         if digest(objects) == unchanged:
             return "same code", "", ""
-        failure = run_tests(path, tests, jobs)
+        failure = run_tests(path, tests, options.jobs, options.max_seconds)
         clean()
         if not failure:
             return "survived", "", ""
@@ -424,7 +440,6 @@ def run_all(options):
     os.makedirs(TEMPORARY, exist_ok=True)
     tests, objects, listed, results = all_tests(), objects_by_source(), accepted(), []
     measure_tests(tests, options.jobs)
-    tests = {name: test for name, test in tests.items() if test.seconds <= options.max_seconds}
     begin = time.monotonic()
     chosen = [(p, m) for p, m in drawn(options) if len(objects[p]) in range(1, MAX_OBJECTS + 1)]
     counted, tried = 0, 0
@@ -441,7 +456,7 @@ def run_all(options):
             tried += len(block)
             for path, m in block:
                 at = time.monotonic()
-                outcome, test, words = try_mutant(path, m, objects[path], unchanged[path], tests, options.jobs)
+                outcome, test, words = try_mutant(path, m, objects[path], unchanged[path], tests, options)
                 result = {"path": path, "line": m.line, "kind": m.kind, "outcome": outcome, "before": m.before, "after": m.after, "test": test,
                           "words": words, "seconds": round(time.monotonic() - at, 1)}
                 results.append(result)
@@ -495,7 +510,7 @@ def main():
     parser.add_argument("--files", action="append", metavar="PATTERN", help="paths as in 'src/dist/*'")
     parser.add_argument("--since", metavar="REV", help="only lines that differ from this revision")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="tests that run at once")
-    parser.add_argument("--max-seconds", type=float, default=float("inf"), help="leave out tests that take longer on the unchanged code")
+    parser.add_argument("--max-seconds", type=float, default=float("inf"), help="leave out tests that take longer on the unchanged code, except those that know the file")
     parser.add_argument("--again", action="store_true", help="try the survivors of the last run of this seed once more")
     parser.add_argument("--list", action="store_true", help="print the first mutants, build nothing")
     options = parser.parse_args()
