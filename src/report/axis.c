@@ -85,10 +85,10 @@ void axis_number(double value, char out[24]) {
         write_number(value, 4, out);
 }
 
-static size_t add(struct axis_tick *out, size_t count, double value, int digits, bool is_minor) {
+static size_t add(struct axis_tick *out, size_t count, double value, int digits) {
     if (count == AXIS_MAX_TICKS) return count;
-    out[count] = (struct axis_tick){.value = value, .is_minor = is_minor};
-    if (!is_minor) write_number(value, digits, out[count].text);
+    out[count].value = value;
+    write_number(value, digits, out[count].text);
     return count + 1;
 }
 
@@ -98,7 +98,7 @@ static size_t linear_ticks(const struct axis *a, size_t wanted, struct axis_tick
     double largest = fmax(fabs(a->low), fabs(a->high));
     int digits = (int)fmin(15, fmax(4, ceil(log10(largest / step)) + 1));
     for (double i = first; i * step <= a->high + step * 1e-6 && count < AXIS_MAX_TICKS; i++)
-        count = add(out, count, fabs(i) < 0.5 ? 0 : i * step, digits, false);
+        count = add(out, count, fabs(i) < 0.5 ? 0 : i * step, digits);
     return count;
 }
 
@@ -116,7 +116,7 @@ static size_t log_ticks(const struct axis *a, size_t wanted, struct axis_tick *o
             double value = digit * pow(10, power);
             bool has_text = digit == 1 ? power % every == 0 : decades < 2.5 && (digit == 2 || digit == 5);
             if (value < a->low * 0.9999 || value > a->high * 1.0001 || !has_text) continue;
-            count = add(out, count, value, 4, false);
+            count = add(out, count, value, 4);
         }
     return count;
 }

@@ -19,7 +19,6 @@ struct axis {
 struct axis_tick {
     double value;
     char text[24];
-    bool is_minor; /* without a text */
 };
 
 /* Limits that hold all of low to high. A linear axis ends at round numbers if [is_rounded]. */

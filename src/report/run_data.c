@@ -73,14 +73,12 @@ static void set_text(char **to, const struct json_line *line, const char *key) {
 static bool read_start(struct run_data *r, const struct json_line *line) {
     r->has_begun = true;
     set_text(&r->device, line, "device");
-    set_text(&r->backend, line, "backend");
     set_text(&r->fingerprint, line, "dataset_fingerprint");
     r->world_size = json_line_number(line, "world_size");
     r->parameters = json_line_number(line, "parameters");
     r->train_rows = json_line_number(line, "train_rows");
     r->val_rows = json_line_number(line, "val_rows");
     r->batch_size = json_line_number(line, "batch_size");
-    r->startup_seconds = json_line_number(line, "startup_seconds");
     return true;
 }
 
@@ -313,7 +311,6 @@ static void clear(struct run_data *r) {
     for (size_t i = 0; r->curves && i < r->curve_count; i++) curve_free(&r->curves[i].curve);
     free(r->curves);
     free(r->device);
-    free(r->backend);
     free(r->fingerprint);
     free(r->confusion);
     run_keys_free(r->keys, r->key_count);
@@ -326,7 +323,6 @@ static void clear(struct run_data *r) {
                            .train_rows = NAN,
                            .val_rows = NAN,
                            .batch_size = NAN,
-                           .startup_seconds = NAN,
                            .epochs = NAN,
                            .steps = NAN,
                            .samples = NAN,

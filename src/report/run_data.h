@@ -32,13 +32,13 @@ struct run_data {
     double modified; /* when metrics.jsonl was written, in seconds since 1970; NAN: there is none */
     struct run_curve *curves; /* (curve_count), in the order in which their fields came first */
     size_t curve_count;
-    char *device, *backend, *fingerprint; /* of the newest `start` or `resume`; NULL: none */
-    double world_size, parameters, train_rows, val_rows, batch_size, startup_seconds; /* NAN: unknown */
-    double epochs, steps, samples, seconds; /* of the newest event that has them */
-    double epoch_updates;                   /* of an epoch; NAN: no whole one is known */
-    double best_epoch, best_value;          /* NAN: none yet */
-    const char *best_metric;                /* which: best_value is one of its curve */
-    double peak_memory;                     /* bytes; NAN: unknown */
+    char *device, *fingerprint;                                      /* of the newest `start` or `resume`; NULL: none */
+    double world_size, parameters, train_rows, val_rows, batch_size; /* NAN: unknown */
+    double epochs, steps, samples, seconds;                          /* of the newest event that has them */
+    double epoch_updates;                                            /* of an epoch; NAN: no whole one is known */
+    double best_epoch, best_value;                                   /* NAN: none yet */
+    const char *best_metric;                                         /* which: best_value is one of its curve */
+    double peak_memory;                                              /* bytes; NAN: unknown */
     uint64_t resumes, skipped, rollbacks, checkpoints, failed_checkpoints;
     bool has_begun, has_ended, has_stopped; /* the last line is `end` or `stopped` */
     char sha256[65];                        /* "": none */
