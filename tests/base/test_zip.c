@@ -82,4 +82,64 @@ START_TEST(many_members_need_zip64) {
 }
 END_TEST
 
-TESTS("zip", written_members_are_read, many_members_need_zip64)
+static void put(char *bytes, size_t at, uint32_t number) {
+    for (size_t i = 0; i < 4; i++) bytes[at + i] = (char)(number >> (8 * i) & 0xff);
+}
+
+/* An archive of one member of 5 bytes, whose sizes in the directory are all bits, with [extra] as its extra fields. */
+static void write_with_extra(const char *path, const char *extra, size_t length) {
+    const struct zip_new_member member = {"x", "hello", 5};
+    ck_ok(zip_write(path, &member, 1));
+    size_t size;
+    char *old = slurp(path, &size), *bytes = malloc(size + length);
+    size_t directory = size - 22 - 46 - 1, after_name = directory + 46 + 1;
+    ck_assert(memcmp(old + directory, "PK\1\2", 4) == 0);
+    put(old, directory + 20, UINT32_MAX);
+    put(old, directory + 24, UINT32_MAX);
+    old[directory + 30] = (char)length;
+    put(old, size - 22 + 12, (uint32_t)(46 + 1 + length));
+    memcpy(bytes, old, after_name);
+    memcpy(bytes + after_name, extra, length);
+    memcpy(bytes + after_name + length, old + after_name, size - after_name);
+    spill(path, bytes, size + length);
+    free(bytes);
+    free(old);
+}
+
+/* A field of another kind comes before that of zip64. */
+#define TIME "\x55\x54\5\0\3\1\2\3\4"
+#define SIZES(length)                                                                                                  \
+    TIME "\1\0" length "\0"                                                                                            \
+         "\5\0\0\0\0\0\0\0"                                                                                            \
+         "\5\0\0\0\0\0\0\0"
+
+START_TEST(sizes_may_be_in_a_zip64_field) {
+    char *folder = make_folder(), path[512];
+    struct arena *arena = arena_create();
+    struct zip zip;
+    struct io_info info;
+    uint8_t *content;
+    snprintf(path, sizeof path, "%s/x.zip", folder);
+    write_with_extra(path, SIZES("\20"), sizeof SIZES("\20") - 1);
+    open_zip(path, arena, &zip);
+    ck_assert_uint_eq(zip.members[0].size, 5);
+    ck_assert_uint_eq(zip.members[0].packed, 5);
+    ck_ok(zip_read_all(&zip, &zip.members[0], &content));
+    ck_assert(memcmp(content, "hello", 5) == 0);
+    buffer_free(content);
+    close(zip.fd);
+    const char *lengths[] = {SIZES("\10"), SIZES("\21")}; /* too short for both sizes; longer than what is there */
+    for (size_t i = 0; i < 2; i++) {
+        int fd;
+        write_with_extra(path, lengths[i], sizeof SIZES("\20") - 1);
+        ck_ok(io_open(path, &fd));
+        ck_ok(io_stat_fd(fd, path, &info));
+        ck_failure(zip_open(fd, path, info.size, arena, &zip), STATUS_DATA, "its directory");
+        close(fd);
+    }
+    arena_destroy(arena);
+    remove_folder(folder);
+}
+END_TEST
+
+TESTS("zip", written_members_are_read, many_members_need_zip64, sizes_may_be_in_a_zip64_field)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check_main.h"
@@ -160,6 +161,27 @@ START_TEST(notes_are_in_the_log) {
 }
 END_TEST
 
+static mode_t mode_of(const struct printed *p, const char *name) {
+    struct stat info;
+    char *path = path_in(p->folder, name);
+    ck_assert_int_eq(stat(path, &info), 0);
+    free(path);
+    return info.st_mode & 07777;
+}
+
+/* Others may read the logs, unless the umask forbids it. */
+START_TEST(the_umask_decides_who_may_read) {
+    struct printed p = printed_create();
+    umask(027);
+    open_log(&p);
+    ck_assert_uint_eq(mode_of(&p, "run"), 0750);
+    ck_assert_uint_eq(mode_of(&p, "run/logs"), 0750);
+    ck_assert_uint_eq(mode_of(&p, "run/logs/rank-3.txt"), 0640);
+    output_close(&p.rank);
+    printed_destroy(&p);
+}
+END_TEST
+
 /* Rank 0 writes log.txt of the run. */
 START_TEST(rank_0_has_no_log) {
     struct printed p = printed_create();
@@ -172,4 +194,4 @@ START_TEST(rank_0_has_no_log) {
 END_TEST
 
 TESTS("launch_output", lines_are_whole, long_line_is_split, the_end_of_the_pipe_ends_the_output,
-      unlogged_output_has_a_limit, notes_are_in_the_log, rank_0_has_no_log)
+      unlogged_output_has_a_limit, notes_are_in_the_log, the_umask_decides_who_may_read, rank_0_has_no_log)
