@@ -283,6 +283,22 @@ START_TEST(is_for_images) {
 }
 END_TEST
 
+/* A range may be a single number; the only window of the whole area and the image's ratio is the image. */
+START_TEST(a_window_may_be_the_whole_image) {
+    setup();
+    float *plain = calloc((size_t)2 * ROWS * SIZE, sizeof *plain), *got = plain + ROWS * SIZE;
+    struct dataset *dataset = open_images("split: {seed: 1}");
+    read_epoch(dataset, 6, 0, 1, 0, plain);
+    dataset_close(dataset);
+    dataset = open_images("augment: {random_resized_crop: {scale: [1, 1], ratio: [1.25, 1.25]}}");
+    read_epoch(dataset, 6, 0, 1, 0, got);
+    ck_assert_mem_eq(got, plain, ROWS * SIZE * sizeof *got);
+    dataset_close(dataset);
+    free(plain);
+    teardown();
+}
+END_TEST
+
 /* One row in eight is of class 1; half of the draws are of class 1. */
 START_TEST(weighted_rows) {
     setup();
@@ -323,4 +339,5 @@ START_TEST(weighted_rows) {
 END_TEST
 
 TESTS("augment", draws_every_change, flip_alone_and_nothing, resizes_as_torchvision, draws_windows_as_torchvision,
-      crops_and_flips, depends_on_epoch_and_row_only, validation_rows_stay, is_for_images, weighted_rows)
+      crops_and_flips, depends_on_epoch_and_row_only, validation_rows_stay, is_for_images,
+      a_window_may_be_the_whole_image, weighted_rows)

@@ -566,6 +566,12 @@ START_TEST(out_of_memory_needs_evidence) {
     s = launch_result(ranks, 2, &oom);
     ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101) was killed by SIGTERM");
     status_free(s);
+    ranks[1].wait_status = SIGRTMIN + 2; /* has no name */
+    s = launch_result(ranks, 2, &oom);
+    char expected[64];
+    snprintf(expected, sizeof expected, "rank 1 (host h, pid 101) was killed by signal %d", SIGRTMIN + 2);
+    ck_assert_str_eq(status_message(s), expected);
+    status_free(s);
 }
 END_TEST
 

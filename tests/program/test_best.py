@@ -1,6 +1,6 @@
 """The best checkpoint and early stopping: decided by the numbers of the epochs, the same after a resume and on any number of ranks.
 ctest-labels: dist"""
-import os, shutil, signal
+import os, re, shutil, signal
 
 import h5py
 import numpy
@@ -99,10 +99,16 @@ class Best(program.Case):
         for number, (metric, find, arguments) in enumerate((("val_accuracy", max, ()), ("val_loss", min, (reals, *linear)),
                                                             ("train_loss", min, (reals.replace(", split: {test: 0.3}", ""), *linear)))):
             run = f"runs/{number}"
-            self.run_program("test.yaml", "--run-dir", run, "train={epochs: 20}", *arguments)
+            _, err = self.run_program("test.yaml", "--run-dir", run, "train={epochs: 20}", *arguments)
             values = self.values(metric, run)
             end = self.events("end", run)[-1]
-            self.assertEqual((end["best_value"], end["best_epoch"]), (find(values), best_of(values, find is max) + 1))
+            best = best_of(values, find is max) + 1
+            self.assertEqual((end["best_value"], end["best_epoch"], end["best_epoch_index"]), (find(values), best, best - 1))
+            last = self.events("epoch", run)[-1]
+            self.assertEqual(re.findall(r"validation: (.*)", err), {
+                "val_accuracy": [f"loss {last['val_loss']:.4f}, accuracy {100 * last['val_accuracy']:.2f} % on {last['val_rows']} rows; best epoch {best}: "
+                                 f"accuracy {100 * find(values):.2f} %"] if metric == "val_accuracy" else None,
+                "val_loss": [f"loss {last.get('val_loss', 0):.4f} on 18 rows; best epoch {best}: loss {find(values):.4f}"], "train_loss": []}[metric])
 
     def test_other_verbs_take_it(self):
         self.run_program("test.yaml", "train.epochs=8", "checkpoint={save_every: 1, keep: 1, best: val_loss}")

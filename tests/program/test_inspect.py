@@ -1,4 +1,8 @@
 """inspect says what is in data files and how far a run folder is. ctest-labels: unit"""
+import re
+
+import h5py
+
 import program
 from program import DATA
 
@@ -57,6 +61,16 @@ class Inspect(program.Case):
         self.assertIn("newest  runs/test/checkpoints/epoch-0010.h5\n", out)
         self.assertIn("file    runs/test/checkpoints/epoch-0010.h5\nseal    good", out)
         self.assertRegex(out, r"epoch +int64 scalar +10\n")
+        best = self.events("end")[-1]["best_value"]
+        self.assertRegex(out, rf"best_value +float64 scalar +{best:.17g}\n")
+        with h5py.File(self.checkpoints()[-1]) as f:
+            for name, values in f["model"].items():
+                low, high, mean = (re.escape(f"{v:.6g}") for v in (values[()].min(), values[()].max(), values[()].mean(dtype="f8")))
+                self.assertRegex(out, rf"{re.escape(name)} +float32 \([\d, ]+\) +min {low}  max {high}  mean {mean}\n")
+            datasets = []
+            f.visititems(lambda _, item: datasets.append(item) if isinstance(item, h5py.Dataset) else None)
+            values = sum(d.size for d in datasets)
+        self.assertIn(f"\n{len(datasets)} datasets, {values} values\n", out)
         for checkpoint in self.checkpoints():
             program.os.remove(checkpoint)
         self.assertIn("newest  no checkpoint yet", self.inspect("runs/test/"))
