@@ -221,6 +221,7 @@ class Report(program.Case):
         page = self.page(self.fake([START]))
         self.assertEqual(self.facts(page)["State"], "failed")
         self.assertIn("no step or epoch has ended yet", page.source)
+        self.assertIn("There are no curves yet", page.source)
         page = self.page(self.fake([], "b"))
         self.assertEqual(self.facts(page)["State"], "empty")
 
@@ -234,6 +235,8 @@ class Report(program.Case):
         self.assertEqual(self.facts(page)["Updates"], "8")
         self.assertIn("the last line of metrics.jsonl is not complete", page.source)
         self.assertEqual(len(paths(page.figures()["Loss of each update"])["a"]), 8)
+        self.assertNotIn("There are no curves yet", page.source)
+        self.assertNotIn("damaged", page.source)
 
     def test_damaged_lines_are_counted(self):
         good = [{"event": "step", "step": i, "loss": i, "lr": 1} for i in range(1, 4)]
@@ -250,6 +253,19 @@ class Report(program.Case):
         curve = next(e for e in figure if e.get("@data-name"))
         self.assertEqual(re.findall("[ML]", curve["@d"]), ["M", "L", "M", "L"])
         self.assertIn("2 values are not finite", page.source)
+
+    def test_wide_ranges_have_a_logarithmic_axis(self):
+        for number, (losses, is_log) in enumerate((([1000, 10, 0.1], True), ([3, 2, 1], False), ([1000, 10, -0.1], False))):
+            page = self.page(self.fake([START, *({"event": "step", "step": i + 1, "loss": v, "lr": 1} for i, v in enumerate(losses))], f"r{number}"))
+            title = "Loss of each update" + " (logarithmic)" * is_log
+            svg = next(e for e in page.figures()[title] if e["tag"] == "svg")
+            box, (low, high, log) = ([float(v) for v in svg[name].split(",")] for name in ("@data-box", "@data-y"))
+            self.assertEqual(log, is_log)
+            place = math.log if is_log else float
+            heights = [y for _, y in paths(page.figures()[title])[f"r{number}"]]
+            for loss, y in zip(losses, heights, strict=True):
+                share = (place(loss) - place(low)) / (place(high) - place(low))
+                self.assertAlmostEqual(y, box[3] - share * (box[3] - box[1]), delta=0.1)
 
     def test_a_long_run(self):
         """10^6 updates: every path is short, and the largest value of all is still there."""
