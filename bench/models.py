@@ -13,6 +13,7 @@ without those settings, since they keep freed memory. --bfloat16: train.precisio
 import argparse, json, math, os, platform, random, shutil, statistics, subprocess, sys, tempfile
 from dataclasses import dataclass
 
+import numpy
 import peers
 from run import SOURCE, hide_gpus, show
 
@@ -67,6 +68,25 @@ def gpt_gflop(layers, width, tokens, batch):
     return batch * tokens * (6 * (layers * 12 * width**2 + VOCABULARY * width) + 12 * layers * tokens * width) * 1e-9
 
 
+ADAMW = "optimizer: {type: adamw, lr: 1.0e-3, betas: [0.9, 0.99], weight_decay: 0.1, decay: matrices}\n"
+UNET = "dataset: {path: FOLDER/pixels.npz}\nsampler: {batch_size: 8}\n" + layers_of("unet.yaml") + ADAMW + """
+loss: cross_entropy
+train: {steps: STEPS}
+"""
+DENSENET = images([3, 32, 32], 512) + "sampler: {batch_size: 64}\n" + layers_of("cifar_densenet.yaml") + """
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0.1, momentum: 0.9, nesterov: true, weight_decay: 1.0e-4}
+train: {steps: STEPS}
+"""
+VIT = images([3, 32, 32], 512) + "sampler: {batch_size: 32}\n" + layers_of("vit_tiny.yaml") + ADAMW + """
+loss: cross_entropy
+train: {steps: STEPS, clip_grad_norm: 1.0}
+"""
+LLAMA = ("dataset: {path: FOLDER/text.txt, text: {block_size: 128}}\nsampler: {batch_size: 8}\n" +
+         layers_of("llama_15m.yaml").replace("out: 59", f"out: {VOCABULARY}") + ADAMW + """
+loss: cross_entropy
+train: {steps: STEPS, clip_grad_norm: 1.0}
+""")
 CNN = images([1, 28, 28], 4096) + "sampler: {batch_size: 64}\n" + layers_of("mnist_cnn.yaml") + """
 loss: cross_entropy
 optimizer: {type: sgd, lr: 0.01, momentum: 0.9}
@@ -97,6 +117,15 @@ train: {{steps: STEPS}}
     return Workload(f"{kind.upper()} 2 x 256, 64 steps, batch 32", config, 32 * 64 * 2e-9 * gates * 256 * (3 * 4 * 256 - 256), 15)
 
 
+def densenet_multiply_adds():
+    """Of a row in training."""
+    total, width = 2 / 3 * 1024 * 27 * 24, 24
+    for pixels, outputs in (1024, 60), (256, 78), (64, 0):
+        total += pixels * sum((width + 12 * i) * 48 + 9 * 48 * 12 for i in range(8)) + pixels * (width + 96) * outputs
+        width = outputs
+    return 3 * total
+
+
 WORKLOADS = {
     "lstm": recurrent("lstm", 4),
     "gru": recurrent("gru", 3),
@@ -104,6 +133,12 @@ WORKLOADS = {
     "resnet18": Workload("CIFAR ResNet-18, batch 32", RESNET, 32 * 6e-9 * 555.4e6, 6),
     "gpt_baby": Workload("baby GPT 4 x 128, block 64, batch 12", gpt(4, 4, 128, 64, 12), gpt_gflop(4, 128, 64, 12), 60, 64),
     "gpt_medium": Workload("medium GPT 6 x 384, block 256, batch 8", gpt(6, 6, 384, 256, 8), gpt_gflop(6, 384, 256, 8), 5, 256),
+    "unet": Workload("U-Net, 3 x 128 x 128, batch 8", UNET, 8 * 2e-9 * (3 * 128**2 * (2304 + 4608 + 64) + 3 * 64**2 * (4608 + 9216 + 18432 + 2048)
+                     + 3 * 32**2 * (18432 + 36864 + 8192) + 2 * 128**2 * 432), 8),
+    "densenet": Workload("DenseNet 3 x 8 x 12 on CIFAR, batch 64", DENSENET, 64 * 2e-9 * densenet_multiply_adds(), 5),
+    "vit": Workload("ViT 6 x 192, 65 tokens, batch 32", VIT, 32 * 65 * (6 * 6 * 12 * 192**2 + 12 * 6 * 65 * 192) * 1e-9, 10),
+    "llama": Workload("Llama 9 x 384, block 128, batch 8", LLAMA,
+                      8 * 128 * (6 * (9 * (640 + 384 + 3 * 1088) * 384 + VOCABULARY * 384) + 12 * 9 * 128 * 384) * 1e-9, 6),
     "wide_mlp": Workload("wide MLP 1024-4096-4096-1024, batch 256", MLP, 256 * 2e-9 * (2 * 1024 * 4096 + 3 * (4096 * 4096 + 4096 * 1024)), 10),
 }
 
@@ -129,6 +164,9 @@ class Bench:
         draw, letters = random.Random(1), [chr(c) for c in range(33, 33 + VOCABULARY)]
         with open(os.path.join(self.folder, "text.txt"), "w") as f:
             f.write("".join(letters) + "".join(draw.choices(letters, k=1_000_000 - VOCABULARY)))
+        noise = numpy.random.default_rng(1)
+        numpy.savez(os.path.join(self.folder, "pixels.npz"), x=noise.standard_normal((64, 3, 128, 128), numpy.float32),
+                    y=noise.integers(0, 4, (64, 128, 128), numpy.uint8))
 
     def ours(self, workload, setting):
         """(ms of a step, peak MiB of a process)"""

@@ -8,6 +8,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
+VOCABULARY = 65
 
 def cnn():
     return nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
@@ -36,9 +37,9 @@ def resnet18():
 
 
 class TransformerBlock(nn.Module):
-    def __init__(self, width, heads, tokens, gelu="none"):
+    def __init__(self, width, heads, tokens, gelu="none", causal=True):
         super().__init__()
-        self.gelu = gelu
+        self.gelu, self.causal = gelu, causal
         self.heads, self.norm1, self.norm2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.projection = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -49,15 +50,16 @@ class TransformerBlock(nn.Module):
         split = lambda t: t.view(rows, tokens, self.heads, width // self.heads).transpose(1, 2)
         q, k, v = map(split, self.qkv(self.norm1(x)).split(width, 2))
         if hasattr(F, "scaled_dot_product_attention"):
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         else:
-            y = F.softmax(q @ k.transpose(-2, -1) / math.sqrt(width // self.heads) + self.mask, -1) @ v
+            scores = q @ k.transpose(-2, -1) / math.sqrt(width // self.heads)
+            y = F.softmax(scores + self.mask if self.causal else scores, -1) @ v
         x = x + self.projection(y.transpose(1, 2).reshape(rows, tokens, width))
         return x + self.narrow(F.gelu(self.widen(self.norm2(x)), approximate=self.gelu))
 
 
 class GPT(nn.Module):
-    def __init__(self, layers, heads, width, tokens, vocabulary=65, gelu="none"):
+    def __init__(self, layers, heads, width, tokens, vocabulary=VOCABULARY, gelu="none"):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(tokens, width)
         self.blocks = nn.Sequential(*[TransformerBlock(width, heads, tokens, gelu) for _ in range(layers)])
@@ -85,21 +87,133 @@ class Recurrent(nn.Module):
         return self.head((state[0] if isinstance(state, tuple) else state)[-1])
 
 
+def convolutions(inputs, outputs, count=2):
+    layers = []
+    for _ in range(count):
+        layers += [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+        inputs = outputs
+    return nn.Sequential(*layers)
+
+
+class UNet(nn.Module):
+    """configs/unet.yaml, for pictures of three channels"""
+
+    def __init__(self):
+        super().__init__()
+        self.fine, self.middle, self.coarse = convolutions(3, 16), convolutions(16, 32), convolutions(32, 64)
+        self.up_middle, self.up_fine = nn.ConvTranspose2d(64, 32, 2, 2), nn.ConvTranspose2d(32, 16, 2, 2)
+        self.join_middle, self.join_fine, self.head = convolutions(64, 32, 1), convolutions(32, 16, 1), nn.Conv2d(16, 4, 1)
+
+    def forward(self, x):
+        fine = self.fine(x)
+        middle = self.middle(F.max_pool2d(fine, 2))
+        y = self.up_middle(self.coarse(F.max_pool2d(middle, 2)))
+        y = self.up_fine(self.join_middle(torch.cat([middle, y], 1)))
+        return self.head(self.join_fine(torch.cat([fine, y], 1)))
+
+
+class DenseLayer(nn.Module):
+    def __init__(self, inputs):
+        super().__init__()
+        self.norm1, self.conv1 = nn.BatchNorm2d(inputs), nn.Conv2d(inputs, 48, 1, bias=False)
+        self.norm2, self.conv2 = nn.BatchNorm2d(48), nn.Conv2d(48, 12, 3, padding=1, bias=False)
+
+    def forward(self, x):
+        y = self.conv1(F.relu(self.norm1(x), inplace=True))
+        return torch.cat([x, self.conv2(F.relu(self.norm2(y), inplace=True))], 1)
+
+
+def densenet():
+    """configs/cifar_densenet.yaml"""
+    layers, width = [nn.Conv2d(3, 24, 3, padding=1, bias=False)], 24
+    for outputs in 60, 78, None:
+        layers += [DenseLayer(width + 12 * i) for i in range(8)]
+        width += 96
+        layers += [nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+        if outputs:
+            layers += [nn.Conv2d(width, outputs, 1, bias=False), nn.AvgPool2d(2)]
+            width = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10))
+
+
+class ViT(nn.Module):
+    """configs/vit_tiny.yaml"""
+
+    def __init__(self):
+        super().__init__()
+        self.patches, self.token, self.positions = nn.Conv2d(3, 192, 4, 4), nn.Parameter(torch.zeros(192)), nn.Parameter(torch.zeros(65, 192))
+        self.blocks = nn.Sequential(*[TransformerBlock(192, 3, 65, causal=False) for _ in range(6)])
+        self.norm, self.head = nn.LayerNorm(192), nn.Linear(192, 10)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(len(x), 1, -1), x], 1) + self.positions
+        return self.head(self.norm(self.blocks(x))[:, 0])
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.RMSNorm(384, 1e-5), nn.RMSNorm(384, 1e-5)
+        self.wqkv, self.wo = nn.Linear(384, 640, bias=False), nn.Linear(384, 384, bias=False)
+        self.w13, self.w2 = nn.Linear(384, 2 * 1088, bias=False), nn.Linear(1088, 384, bias=False)
+
+    def forward(self, x, cosines, sines):
+        rows, tokens, width = x.shape
+        heads = self.wqkv(self.norm1(x)).view(rows, tokens, 20, 32).transpose(1, 2)
+        rotated, v = heads[:, :16], heads[:, 16:]
+        half = torch.cat([-rotated[..., 16:], rotated[..., :16]], -1)
+        rotated = rotated * cosines + half * sines
+        y = F.scaled_dot_product_attention(rotated[:, :12], rotated[:, 12:], v, is_causal=True, enable_gqa=True)
+        x = x + self.wo(y.transpose(1, 2).reshape(rows, tokens, width))
+        gate, value = self.w13(self.norm2(x)).chunk(2, -1)
+        return x + self.w2(F.silu(gate) * value)
+
+
+class Llama(nn.Module):
+    """configs/llama_15m.yaml"""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.blocks = nn.Embedding(VOCABULARY, 384), nn.ModuleList([LlamaBlock() for _ in range(9)])
+        self.norm, self.output = nn.RMSNorm(384, 1e-5), nn.Linear(384, VOCABULARY, bias=False)
+        angles = torch.outer(torch.arange(128.0), 10000 ** (-torch.arange(0, 32, 2) / 32)).repeat(1, 2)
+        self.register_buffer("cosines", angles.cos())
+        self.register_buffer("sines", angles.sin())
+        for p in self.parameters():
+            if p.dim() == 2:
+                nn.init.normal_(p, 0, 0.02)
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = block(x, self.cosines, self.sines)
+        return self.output(self.norm(x)).view(-1, VOCABULARY)
+
+
 def wide_mlp():
     return nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 1024))
 
 
-def sgd(model, lr, weight_decay=0.0):
-    return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, weight_decay=weight_decay)
+def fused(optimizer, parameters, **keys):
+    """With one loop over memory for a step, where this PyTorch has it for CPUs: since 2.4."""
+    try:
+        return optimizer(parameters, fused=True, **keys)
+    except (RuntimeError, TypeError):
+        return optimizer(parameters, **keys)
+
+
+def sgd(model, lr, weight_decay=0.0, nesterov=False):
+    return fused(torch.optim.SGD, model.parameters(), lr=lr, momentum=0.9, weight_decay=weight_decay, nesterov=nesterov)
 
 
 def adamw(model):
     matrices, rest = [p for p in model.parameters() if p.dim() >= 2], [p for p in model.parameters() if p.dim() < 2]
-    return torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}], lr=1e-3, betas=(0.9, 0.99))
+    return fused(torch.optim.AdamW, [{"params": matrices, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}], lr=1e-3, betas=(0.9, 0.99))
 
 
-def images(shape, rows, batch, generator):
-    x, y = torch.randn(rows, *shape, generator=generator), torch.randint(0, 10, (rows,), generator=generator)
+def images(shape, rows, batch, generator, targets=(), classes=10):
+    x, y = torch.randn(rows, *shape, generator=generator), torch.randint(0, classes, (rows, *targets), generator=generator)
     x = x.to(memory_format=torch.channels_last)
 
     def draw():
@@ -109,7 +223,7 @@ def images(shape, rows, batch, generator):
 
 
 def text(tokens, batch, generator):
-    data, offsets = torch.randint(0, 65, (1_000_000,), generator=generator), torch.arange(tokens + 1)
+    data, offsets = torch.randint(0, VOCABULARY, (1_000_000,), generator=generator), torch.arange(tokens + 1)
 
     def draw():
         rows = data[torch.randint(0, len(data) - tokens, (batch, 1), generator=generator) + offsets]
@@ -134,9 +248,13 @@ MODELS = {
     "gpt_medium": (lambda: GPT(6, 6, 384, 256), adamw, F.cross_entropy, lambda g: text(256, 8, g), 1.0),
     "lstm": (lambda: Recurrent(nn.LSTM), lambda m: sgd(m, 0.01), F.mse_loss, lambda g: vectors(32, g, (64, 256), 16), None),
     "gru": (lambda: Recurrent(nn.GRU), lambda m: sgd(m, 0.01), F.mse_loss, lambda g: vectors(32, g, (64, 256), 16), None),
+    "unet": (UNet, adamw, F.cross_entropy, lambda g: images((3, 128, 128), 64, 8, g, (128, 128), 4), None),
+    "densenet": (densenet, lambda m: sgd(m, 0.1, 1e-4, True), F.cross_entropy, lambda g: images((3, 32, 32), 512, 64, g), None),
+    "vit": (ViT, adamw, F.cross_entropy, lambda g: images((3, 32, 32), 512, 32, g), 1.0),
+    "llama": (Llama, adamw, F.cross_entropy, lambda g: text(128, 8, g), 1.0),
     "wide_mlp": (wide_mlp, lambda m: sgd(m, 0.01), F.mse_loss, lambda g: vectors(256, g), None),
 }
-IMAGES = {"cnn", "resnet18"}
+IMAGES = {"cnn", "resnet18", "unet", "densenet"}
 
 
 def train(rank, world, options):
