@@ -145,3 +145,9 @@ const char *onnx_reshape(struct onnx_graph *g, const char *x, const int64_t *sha
     memcpy(sizes + 1, shape, dims * sizeof *shape);
     return onnx_node2(g, "Reshape", x, onnx_numbers(g, sizes, dims + 1));
 }
+
+const char *onnx_transpose(struct onnx_graph *g, const char *x, const int64_t *order, size_t count) {
+    struct text attributes = {0};
+    onnx_ints(&attributes, "perm", order, count);
+    return onnx_node1(g, "Transpose", x, &attributes);
+}

@@ -54,13 +54,11 @@ const char *onnx_numbers(struct onnx_graph *g, const int64_t *values, size_t cou
 const char *onnx_scalar(struct onnx_graph *g, float value);
 /* Reshapes rows: the batch stays the first dimension. */
 const char *onnx_reshape(struct onnx_graph *g, const char *x, const int64_t *shape, size_t dims);
+/* [order]: of all dimensions, with the batch. */
+const char *onnx_transpose(struct onnx_graph *g, const char *x, const int64_t *order, size_t count);
 
 /* Adds the nodes of an operation of [inputs] and returns its output. */
 const char *onnx_operation(struct onnx_graph *g, const struct layer *layer, const struct operation *op,
                            const char *const *inputs);
-
-/* Of onnx_recurrent.c: an LSTM, a GRU or an RNN. */
-const char *onnx_recurrent(struct onnx_graph *g, const struct layer *layer, const struct operation *op, const char *x);
-const char *onnx_transpose(struct onnx_graph *g, const char *x, const int64_t *order, size_t count);
 
 #endif

@@ -2,7 +2,7 @@
  * order. */
 #include <string.h>
 
-#include "export/onnx_graph.h"
+#include "export/onnx_operations.h"
 
 static size_t gates_of(const struct operation *op) { return recurrent_gates(op->recurrent.cell); }
 
@@ -55,13 +55,15 @@ static const char *add_layer(struct onnx_graph *g, const struct operation *op, s
                             &attributes);
 }
 
-const char *onnx_recurrent(struct onnx_graph *g, const struct layer *layer, const struct operation *op, const char *x) {
+const char *onnx_recurrent(const struct onnx_call *c) {
+    struct onnx_graph *g = c->g;
+    const struct operation *op = c->op;
     static const int64_t swap[] = {1, 0, 2}, joined[] = {0, 0, -1}, flat[] = {0, -1};
     int64_t columns = (int64_t)(op->recurrent.directions * op->recurrent.hidden);
-    x = onnx_transpose(g, x, swap, 3);
+    const char *x = onnx_transpose(g, c->x, swap, 3);
     for (size_t l = 0; l < op->recurrent.layers; l++) {
         bool is_last = op->recurrent.is_last && l + 1 == op->recurrent.layers;
-        x = add_layer(g, op, l, x, l ? columns : layer->in.size[1], is_last);
+        x = add_layer(g, op, l, x, l ? columns : c->layer->in.size[1], is_last);
         if (is_last) /* (directions, batch, hidden) */
             return onnx_node2(g, "Reshape", onnx_transpose(g, x, swap, 3), onnx_numbers(g, flat, 2));
         x = onnx_transpose(g, x, (const int64_t[]){0, 2, 1, 3}, 4); /* from (length, directions, batch, hidden) */
