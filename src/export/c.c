@@ -308,7 +308,7 @@ static void add_source(struct c_file *c, const char *header, struct text *out) {
         "/* The model %s, written by ddptrain export. Its bits are those of ddptrain predict: docs/export.md. */\n",
         c->m->name);
     text_printf(out, "#include \"%s\"\n\n%s", base_name(header), preamble);
-    c_code_add(c->used, out);
+    c_code_add(&c->used, out);
     text_add(out, text_string(&c->tables));
     add_strings(out, "model_labels", &c->m->labels);
     if (!c->m->preparation) add_strings(out, "model_columns", &c->m->columns);

@@ -15,46 +15,57 @@ static const char *const names[] = {
 #undef X
 };
 
-_Static_assert(C_FUNCTION_COUNT <= 64, "a set of functions is 64 bits");
+/* The functions that a function calls; they come before it in C_FUNCTIONS. */
+#define MAX_CALLS 4
+#define CALLS(...)                                                                                                     \
+    {                                                                                                                  \
+        sizeof((enum c_function[]){__VA_ARGS__}) / sizeof(enum c_function), { __VA_ARGS__ }                            \
+    }
 
-#define BIT(name) (UINT64_C(1) << C_##name)
-
-/* What hyperbolic_tangent calls, and sigmoid a part of it. */
-#define TANH (BIT(bits) | BIT(with_sign) | BIT(exponential) | BIT(tangent))
-
-static const uint64_t calls[C_FUNCTION_COUNT] = {
-    [C_exponential] = BIT(bits),
-    [C_tangent] = BIT(bits) | BIT(with_sign) | BIT(exponential),
-    [C_error_function] = BIT(bits) | BIT(with_sign) | BIT(exponential),
-    [C_hyperbolic_tangent] = TANH,
-    [C_sigmoid] = BIT(bits) | BIT(exponential),
-    [C_silu] = BIT(bits) | BIT(exponential),
-    [C_gelu] = BIT(bits) | BIT(with_sign) | BIT(exponential) | BIT(error_function),
-    [C_gelu_tanh] = BIT(bits) | BIT(with_sign) | BIT(exponential) | BIT(tangent),
-    [C_exp_minus_one] = BIT(bits) | BIT(exponential),
-    [C_elu] = BIT(bits) | BIT(exponential) | BIT(exp_minus_one),
-    [C_selu] = BIT(bits) | BIT(exponential) | BIT(exp_minus_one),
-    [C_mish] = BIT(bits) | BIT(exponential),
-    [C_softplus] = BIT(bits) | BIT(exponential) | BIT(log_plus_one),
-    [C_convolution] = BIT(window) | BIT(linear),
-    [C_convolution_transpose] = BIT(window),
-    [C_max_pool] = BIT(window) | BIT(span),
-    [C_average_pool] = BIT(window) | BIT(span),
-    [C_layer_norm] = BIT(total),
-    [C_rms_norm] = BIT(total),
-    [C_softmax] = BIT(bits) | BIT(largest) | BIT(exponential) | BIT(total),
-    [C_log_softmax] = BIT(bits) | BIT(largest) | BIT(exponential) | BIT(total),
-    [C_upsample] = BIT(window) | BIT(tap),
-    [C_lstm] = BIT(linear) | BIT(sigmoid) | BIT(hyperbolic_tangent) | TANH,
-    [C_gru] = BIT(linear) | BIT(sigmoid) | BIT(hyperbolic_tangent) | TANH,
-    [C_recurrence] = BIT(linear) | BIT(relu) | BIT(hyperbolic_tangent) | TANH,
-    [C_attention] = BIT(bits) | BIT(largest) | BIT(exponential) | BIT(total),
+static const struct {
+    size_t count;
+    enum c_function items[MAX_CALLS];
+} calls[C_FUNCTION_COUNT] = {
+    [C_with_sign] = CALLS(C_bits),
+    [C_exponential] = CALLS(C_bits),
+    [C_tangent] = CALLS(C_with_sign, C_exponential),
+    [C_error_function] = CALLS(C_with_sign, C_exponential),
+    [C_hyperbolic_tangent] = CALLS(C_tangent),
+    [C_sigmoid] = CALLS(C_exponential),
+    [C_silu] = CALLS(C_exponential),
+    [C_gelu] = CALLS(C_error_function),
+    [C_gelu_tanh] = CALLS(C_tangent),
+    [C_exp_minus_one] = CALLS(C_exponential),
+    [C_elu] = CALLS(C_exp_minus_one),
+    [C_selu] = CALLS(C_exp_minus_one),
+    [C_mish] = CALLS(C_exponential),
+    [C_softplus] = CALLS(C_exponential, C_log_plus_one),
+    [C_convolution] = CALLS(C_window, C_linear),
+    [C_convolution_transpose] = CALLS(C_window),
+    [C_max_pool] = CALLS(C_window, C_span),
+    [C_average_pool] = CALLS(C_window, C_span),
+    [C_layer_norm] = CALLS(C_total),
+    [C_rms_norm] = CALLS(C_total),
+    [C_softmax] = CALLS(C_largest, C_exponential, C_total),
+    [C_log_softmax] = CALLS(C_largest, C_exponential, C_total),
+    [C_upsample] = CALLS(C_window, C_tap),
+    [C_lstm] = CALLS(C_linear, C_sigmoid, C_hyperbolic_tangent),
+    [C_gru] = CALLS(C_linear, C_sigmoid, C_hyperbolic_tangent),
+    [C_recurrence] = CALLS(C_linear, C_relu, C_hyperbolic_tangent),
+    [C_attention] = CALLS(C_largest, C_exponential, C_total),
 };
 
-void c_code_use(enum c_function function, uint64_t *used) { *used |= UINT64_C(1) << function | calls[function]; }
+void c_code_use(enum c_function function, struct c_functions *used) { used->has[function] = true; }
 
-void c_code_add(uint64_t used, struct text *out) {
+static void add_calls(struct c_functions *used) {
+    for (size_t f = C_FUNCTION_COUNT; f-- > 0;)
+        for (size_t i = 0; used->has[f] && i < calls[f].count; i++) used->has[calls[f].items[i]] = true;
+}
+
+void c_code_add(const struct c_functions *used, struct text *out) {
+    struct c_functions all = *used;
+    add_calls(&all);
     for (size_t f = 0; f < C_FUNCTION_COUNT; f++)
-        for (size_t i = 0; used >> f & 1 && i < sizeof codes / sizeof *codes; i++)
+        for (size_t i = 0; all.has[f] && i < sizeof codes / sizeof *codes; i++)
             if (strcmp(codes[i].name, names[f]) == 0) text_printf(out, "%s\n", codes[i].code);
 }

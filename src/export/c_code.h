@@ -3,6 +3,8 @@
 #ifndef EXPORT_C_CODE_H
 #define EXPORT_C_CODE_H
 
+#include <stdbool.h>
+
 #include "base/text.h"
 
 /* clang-format off */
@@ -25,10 +27,14 @@ enum c_function {
         C_FUNCTION_COUNT
 };
 
-/* Adds [function] and those that it calls to the set [used] (a bit for each). */
-void c_code_use(enum c_function function, uint64_t *used);
+/* A set of functions. */
+struct c_functions {
+    bool has[C_FUNCTION_COUNT];
+};
 
-/* Adds the text of all used functions, callees first. */
-void c_code_add(uint64_t used, struct text *out);
+void c_code_use(enum c_function function, struct c_functions *used);
+
+/* Adds the text of all used functions and of those that they call, callees first. */
+void c_code_add(const struct c_functions *used, struct text *out);
 
 #endif

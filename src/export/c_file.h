@@ -12,12 +12,12 @@ struct c_file {
     const struct export_model *m;
     struct arena *arena;
     struct text tables, steps; /* code */
-    uint64_t used;             /* functions */
-    struct piece *pieces;      /* (tensor_count) of tensors that have memory, in floats */
-    struct piece *scratch;     /* (2 * step_count) of steps: two each */
-    size_t *root;              /* (tensor_count) the tensor whose memory a tensor uses; 0: the inputs */
-    size_t work;               /* floats of all memory */
-    const char **fields;       /* (m->preparation->count) members of struct model_row */
+    struct c_functions used;
+    struct piece *pieces;  /* (tensor_count) of tensors that have memory, in floats */
+    struct piece *scratch; /* (2 * step_count) of steps: two each */
+    size_t *root;          /* (tensor_count) the tensor whose memory a tensor uses; 0: the inputs */
+    size_t work;           /* floats of all memory */
+    const char **fields;   /* (m->preparation->count) members of struct model_row */
     size_t table_count, angle_count;
     struct c_table {
         const void *values;
