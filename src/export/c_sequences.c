@@ -1,0 +1,136 @@
+/* Calls of layers of tokens and positions: embeddings, attention, recurrent layers. */
+#include "export/c_steps.h"
+
+#define ATTENTION_BLOCK 64 /* as in functions/attention.c */
+
+static void add_embedding(const struct c_call *call) {
+    const struct param *param = &call->c->m->model->params.items[call->op->weight];
+    bool are_tokens = call->layer->in.is_tokens;
+    text_printf(c_use(call, are_tokens ? C_embedding : C_embedding_of_values),
+                "    if (%s(%s, %s, %s, %zu, %lld, %lld)) return 2;\n",
+                are_tokens ? "embedding" : "embedding_of_values", call->x, c_plain(call, call->op->weight), call->y,
+                call->layer->in_size, (long long)param->shape[0], (long long)param->shape[1]);
+}
+
+static void add_embedding_bag(const struct c_call *call) {
+    const struct param *param = &call->c->m->model->params.items[call->op->weight];
+    text_printf(c_use(call, C_embedding_bag), "    if (embedding_bag(%s, %s, %s, %zu, %lld, %lld, %d, %d)) return 2;\n",
+                call->x, c_plain(call, call->op->weight), call->y, call->layer->in_size, (long long)param->shape[0],
+                (long long)param->shape[1], (int)call->op->padding, (int)call->op->bag);
+}
+
+static void add_positions(const struct c_call *call) {
+    text_printf(c_use(call, C_add), "    add(%s, %s, %s, %zu);\n", call->x, c_plain(call, call->op->weight), call->y,
+                call->layer->in_size);
+}
+
+static void add_core(const struct c_call *call, const char *qkv, const char *y, const char *work) {
+    size_t tokens = (size_t)call->layer->out.size[0], width = (size_t)call->layer->out.size[1];
+    text_printf(c_use(call, C_attention), "    attention(%s, %s, %zu, %zu, %zu, %zu, %d, %s);\n", qkv, y, tokens,
+                call->op->heads, call->op->kv_heads, width / call->op->heads, call->op->is_causal, work);
+}
+
+static void add_attention_core(const struct c_call *call) { add_core(call, call->x, call->y, call->scratch[0]); }
+
+static size_t attention_work(const struct layer *layer, const struct operation *op) {
+    return ATTENTION_BLOCK * (ATTENTION_BLOCK + (size_t)layer->out.size[1] / op->heads);
+}
+
+/* scratch[1]: q, k and v, then the outputs of the heads */
+static void add_attention(const struct c_call *call) {
+    size_t tokens = (size_t)call->layer->out.size[0], width = (size_t)call->layer->out.size[1];
+    const char *heads = arena_printf(call->c->arena, "%s + %zu", call->scratch[1], 3 * tokens * width);
+    const char *in = c_table_param(call->c, call->op->weight, C_LINEAR, NULL), *in_bias = c_plain(call, call->op->bias);
+    const char *out = c_table_param(call->c, call->op->out_weight, C_LINEAR, NULL);
+    const char *out_bias = c_plain(call, call->op->out_bias);
+    text_printf(c_use(call, C_linear), "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", call->x, in, in_bias,
+                call->scratch[1], tokens, width, 3 * width);
+    add_core(call, call->scratch[1], heads, call->scratch[0]);
+    text_printf(c_use(call, C_linear), "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", heads, out, out_bias, call->y,
+                tokens, width, width);
+}
+
+static void add_class_token(const struct c_call *call) {
+    size_t size = c_last(&call->layer->in);
+    text_printf(&call->c->steps, "    memcpy(%s, %s, %zu * sizeof *%s);\n", call->y, c_plain(call, call->op->weight),
+                size, call->y);
+    text_printf(&call->c->steps, "    memcpy(%s + %zu, %s, %zu * sizeof *%s);\n", call->y, size, call->x,
+                call->layer->in_size, call->y);
+}
+
+static void add_rotation(const struct c_call *call) {
+    size_t tokens = (size_t)call->layer->in.size[0];
+    text_printf(c_use(call, C_rotate), "    rotate(%s, %s, %s, %zu, %zu, %zu, %zu, %d);\n", call->x,
+                c_table_angles(call->c, call->op, tokens), call->y, tokens, c_last(&call->layer->in),
+                call->op->rotation.heads, call->op->rotation.head_size, call->op->rotation.is_interleaved);
+}
+
+/* Floats of the gates of all steps, and behind them of the bias, the state or the sums of one step. */
+static size_t recurrent_work(const struct layer *layer, const struct operation *op) {
+    size_t width = recurrent_gates(op->recurrent.cell) * op->recurrent.hidden;
+    return ((size_t)layer->in.size[0] + 2) * width;
+}
+
+/* One direction of layer [l], from x (steps, in) to y, rows [stride] apart. scratch[0]: recurrent_work */
+static void add_direction(const struct c_call *call, size_t l, size_t d, const char *x, size_t in, const char *y) {
+    const struct operation *op = call->op;
+    enum recurrent_cell cell = op->recurrent.cell;
+    size_t hidden = op->recurrent.hidden, width = recurrent_gates(cell) * hidden,
+           steps = (size_t)call->layer->in.size[0];
+    size_t param = op->weight + (l * op->recurrent.directions + d) * (op->recurrent.has_bias ? 4 : 2);
+    size_t stride = hidden * op->recurrent.directions;
+    const char *w = c_table_param(call->c, param, C_LINEAR, NULL), *b = "0", *hidden_bias = "0";
+    const char *hidden_w = c_table_param(call->c, param + 1, C_LINEAR, NULL), *gates = call->scratch[0];
+    const char *bias = arena_printf(call->c->arena, "%s + %zu", gates, steps * width);
+    const char *state = arena_printf(call->c->arena, "%s + %zu", gates, (steps + 1) * width);
+    if (op->recurrent.has_bias) b = c_plain(call, param + 2), hidden_bias = c_plain(call, param + 3);
+    if (op->recurrent.has_bias && cell != RECURRENT_GRU) {
+        text_printf(c_use(call, C_add), "    add(%s, %s, %s, %zu);\n", b, hidden_bias, bias, width);
+        b = bias;
+    }
+    text_printf(c_use(call, C_linear), "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", x, w, b, gates, steps, in,
+                width);
+    if (cell == RECURRENT_LSTM)
+        text_printf(c_use(call, C_lstm), "    lstm(%s, %s, %s, %s, %zu, %zu, %zu, %zu);\n", gates, hidden_w, state, y,
+                    stride, steps, hidden, d);
+    else if (cell == RECURRENT_GRU)
+        text_printf(c_use(call, C_gru), "    gru(%s, %s, %s, %s, %s, %zu, %zu, %zu, %zu);\n", gates, hidden_w,
+                    hidden_bias, state, y, stride, steps, hidden, d);
+    else
+        text_printf(c_use(call, C_recurrence), "    recurrence(%s, %s, %s, %zu, %zu, %zu, %zu, %d);\n", gates, hidden_w,
+                    y, stride, steps, hidden, d, cell == RECURRENT_RELU);
+}
+
+/* scratch[1]: the outputs of two layers */
+static void add_recurrent(const struct c_call *call) {
+    const struct operation *op = call->op;
+    struct arena *arena = call->c->arena;
+    size_t steps = (size_t)call->layer->in.size[0], hidden = op->recurrent.hidden;
+    size_t columns = hidden * op->recurrent.directions, in = c_last(&call->layer->in);
+    const char *x = call->x, *y = NULL;
+    for (size_t l = 0; l < op->recurrent.layers; l++, x = y, in = columns) {
+        bool is_output = l + 1 == op->recurrent.layers && !op->recurrent.is_last;
+        y = is_output ? call->y : arena_printf(arena, "%s + %zu", call->scratch[1], l % 2 * steps * columns);
+        for (size_t d = 0; d < op->recurrent.directions; d++)
+            add_direction(call, l, d, x, in, arena_printf(arena, "%s + %zu", y, d * hidden));
+    }
+    for (size_t d = 0; d < op->recurrent.directions && op->recurrent.is_last; d++)
+        c_columns(call, arena_printf(arena, "%s + %zu", y, d == 0 ? (steps - 1) * columns : hidden), 0,
+                  arena_printf(arena, "%s + %zu", call->y, d * hidden), 0, 1, hidden);
+}
+
+void c_sequences_scratch(const struct layer *layer, const struct operation *op, size_t sizes[2]) {
+    if (op->kind == OPERATION_ATTENTION || op->kind == OPERATION_ATTENTION_CORE) sizes[0] = attention_work(layer, op);
+    if (op->kind == OPERATION_ATTENTION) sizes[1] = 4 * layer->out_size;
+    if (op->kind == OPERATION_RECURRENT) {
+        sizes[0] = recurrent_work(layer, op);
+        sizes[1] = 2 * (size_t)layer->in.size[0] * op->recurrent.hidden * op->recurrent.directions;
+    }
+}
+
+c_writer *const c_sequences[OPERATION_KINDS] = {
+    [OPERATION_EMBEDDING] = add_embedding,     [OPERATION_EMBEDDING_BAG] = add_embedding_bag,
+    [OPERATION_CLASS_TOKEN] = add_class_token, [OPERATION_ADD_POSITIONS] = add_positions,
+    [OPERATION_ATTENTION] = add_attention,     [OPERATION_ATTENTION_CORE] = add_attention_core,
+    [OPERATION_ROTATE] = add_rotation,         [OPERATION_RECURRENT] = add_recurrent,
+};
