@@ -187,14 +187,24 @@ static void add_names(struct c_file *c, struct text *out) {
         add_range(c, "outputs", c->m->outputs.items[i], model->outputs[i].first, model->outputs[i].size, out);
 }
 
+/* The codes that every model may return. */
+static void add_codes(const struct c_file *c, struct text *out) {
+    const bool *has = c->used.has;
+    text_add(out, " * 0; 1 without memory");
+    if (has[C_embedding] || has[C_embedding_of_values] || has[C_embedding_bag])
+        text_add(out, "; 2 for a token that the model does not have");
+    if (has[C_given_length]) text_add(out, "; 2 for a length that is not from 1 to the positions of a row");
+}
+
 /* Of a model whose inputs are the columns of a table. */
 static void add_prepared_header(struct c_file *c, struct text *out) {
     c_preparation_add_struct(c, out);
     text_add(out, "\n/* Computes outputs (MODEL_OUTPUTS) for one row.\n");
     add_names(c, out);
+    add_codes(c, out);
     text_add(out,
-             " * 0; 1 without memory; 3 for a missing value that is required; 4 for an unknown category where the "
-             "config has\n * unknown: error; 5 for a text that is no date; 6 for an infinite number. Thread-safe. */\n"
+             "; 3 for a missing value that is required; 4 for an unknown category where the config has\n * unknown: "
+             "error; 5 for a text that is no date; 6 for an infinite number. Thread-safe. */\n"
              "int model_predict(const struct model_row *row, float *outputs);\n");
 }
 
@@ -206,8 +216,8 @@ static void add_plain_header(struct c_file *c, struct text *out) {
     text_printf(out, "\n/* Computes outputs (MODEL_OUTPUTS) for one row of inputs (MODEL_INPUTS), %s.\n",
                 are_tokens ? "the numbers of tokens" : "as they are in the dataset");
     add_names(c, out);
-    text_printf(out, " * 0; 1 without memory%s. Thread-safe. */\n",
-                are_tokens ? "; 2 for a token that the model does not have" : "");
+    add_codes(c, out);
+    text_add(out, ". Thread-safe. */\n");
     text_printf(out, "int model_predict(const %s *inputs, float *outputs);\n", input_type(c));
     if (is_prepared)
         text_add(out,
@@ -352,8 +362,8 @@ static status write_model(const struct export_source *source, const struct expor
     const char *header_path = header_of(&c, path);
     place(&c);
     c_preparation_plan(&c);
-    add_header(&c, &header);
     add_source(&c, header_path, &code);
+    add_header(&c, &header);
     struct io_part part = {header.data, header.length};
     status s = io_replace(header_path, &part, 1);
     part = (struct io_part){code.data, code.length};

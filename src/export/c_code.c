@@ -53,6 +53,8 @@ static const struct {
     [C_gru] = CALLS(C_linear, C_sigmoid, C_hyperbolic_tangent),
     [C_recurrence] = CALLS(C_linear, C_relu, C_hyperbolic_tangent),
     [C_attention] = CALLS(C_largest, C_exponential, C_total),
+    [C_self_attention] = CALLS(C_attention),
+    [C_cross_attention] = CALLS(C_attention),
 };
 
 void c_code_use(enum c_function function, struct c_functions *used) { used->has[function] = true; }

@@ -16,7 +16,8 @@
     X(linear) X(window) X(convolution) X(convolution_transpose) X(span) X(max_pool) X(average_pool) X(batch_norm) \
     X(group_norm) \
     X(layer_norm) X(rms_norm) X(softmax) X(log_softmax) X(prelu) X(scale) X(embedding_bag) X(embedding) \
-    X(embedding_of_values) X(mean) X(attention) X(tap) X(upsample) X(permute) X(pad) X(unfold_depth) X(rotate) \
+    X(embedding_of_values) X(mean) X(attention) X(self_attention) X(cross_attention) X(length_of_tokens) \
+    X(length_of_values) X(given_length) X(tap) X(upsample) X(permute) X(pad) X(unfold_depth) X(rotate) \
     X(lstm) X(gru) X(recurrence) X(find_text) X(find_number) X(date)
 /* clang-format on */
 

@@ -21,6 +21,7 @@ struct c_file {
     size_t table_count, angle_count;
     struct c_table {
         const void *values;
+        size_t count;
         enum c_layout layout;
     } * made; /* (table_count) tables that are in the file */
 };
@@ -28,6 +29,8 @@ struct c_file {
 /* The name of a table of the parameter [index] in [layout], "0" for OPERATION_NO_PARAM. Adds it unless it is there. For
  * a convolution [op] is its operation, else NULL. */
 const char *c_table_param(struct c_file *c, size_t index, enum c_layout layout, const struct operation *op);
+/* Rows [first, first + count) of a matrix in C_LINEAR. */
+const char *c_table_rows(struct c_file *c, size_t index, size_t first, size_t count);
 /* Scale and shift of a batch norm. */
 const char *c_table_norm(struct c_file *c, const struct operation *op, size_t channels, enum c_layout layout);
 /* Cosines and sines of a rotation: (tokens, head_size / 2, 2). */

@@ -3,6 +3,39 @@
 
 #define ATTENTION_BLOCK 64 /* as in functions/attention.c */
 
+/* ---- rows of different lengths ---- */
+
+/* The variable of the generated code with these lengths; the code of the layer that sets them declares it. */
+static const char *length_variable(const struct c_call *call, size_t lengths) {
+    return arena_printf(call->c->arena, "length_%zu", lengths);
+}
+
+/* The expression for the number of real positions that the operation takes, of [positions]. */
+const char *c_length(const struct c_call *call, size_t positions) {
+    return call->op->lengths ? length_variable(call, call->op->lengths)
+                             : arena_printf(call->c->arena, "%zu", positions);
+}
+
+static void set_length_of_tokens(const struct c_call *call) {
+    size_t lengths = call->op->sets_lengths;
+    bool are_tokens = call->layer->in.is_tokens;
+    if (!lengths || !call->c->m->reads_lengths[lengths - 1]) return;
+    text_printf(c_use(call, are_tokens ? C_length_of_tokens : C_length_of_values),
+                "    const size_t %s = %s(%s, %zu, %d);\n", length_variable(call, lengths),
+                are_tokens ? "length_of_tokens" : "length_of_values", call->x, call->layer->in_size,
+                (int)call->op->padding);
+}
+
+static void add_sequence_lengths(const struct c_call *call) {
+    const char *length = length_variable(call, call->op->sets_lengths);
+    text_printf(c_use(call, C_given_length), "    const size_t %s = given_length(*(%s), %zu);\n", length,
+                call->inputs[1], (size_t)call->layer->out.size[0]);
+    text_printf(&call->c->steps, "    if (%s == 0) return 2;\n", length);
+    c_columns(call, call->x, call->layer->out_size, call->y, call->layer->out_size, 1, call->layer->out_size);
+}
+
+/* ---- tokens ---- */
+
 static void add_embedding(const struct c_call *call) {
     const struct param *param = &call->c->m->model->params.items[call->op->weight];
     bool are_tokens = call->layer->in.is_tokens;
@@ -10,6 +43,7 @@ static void add_embedding(const struct c_call *call) {
                 "    if (%s(%s, %s, %s, %zu, %lld, %lld)) return 2;\n",
                 are_tokens ? "embedding" : "embedding_of_values", call->x, c_plain(call, call->op->weight), call->y,
                 call->layer->in_size, (long long)param->shape[0], (long long)param->shape[1]);
+    set_length_of_tokens(call);
 }
 
 static void add_embedding_bag(const struct c_call *call) {
@@ -24,10 +58,21 @@ static void add_positions(const struct c_call *call) {
                 call->layer->in_size);
 }
 
+static void add_class_token(const struct c_call *call) {
+    size_t size = c_last(&call->layer->in);
+    text_printf(&call->c->steps, "    memcpy(%s, %s, %zu * sizeof *%s);\n", call->y, c_plain(call, call->op->weight),
+                size, call->y);
+    text_printf(&call->c->steps, "    memcpy(%s + %zu, %s, %zu * sizeof *%s);\n", call->y, size, call->x,
+                call->layer->in_size, call->y);
+}
+
+/* ---- attention ---- */
+
 static void add_core(const struct c_call *call, const char *qkv, const char *y, const char *work) {
     size_t tokens = (size_t)call->layer->out.size[0], width = (size_t)call->layer->out.size[1];
-    text_printf(c_use(call, C_attention), "    attention(%s, %s, %zu, %zu, %zu, %zu, %d, %s);\n", qkv, y, tokens,
-                call->op->heads, call->op->kv_heads, width / call->op->heads, call->op->is_causal, work);
+    text_printf(c_use(call, C_self_attention), "    self_attention(%s, %s, %zu, %s, %zu, %zu, %zu, %d, %s);\n", qkv, y,
+                tokens, c_length(call, tokens), call->op->heads, call->op->kv_heads, width / call->op->heads,
+                call->op->is_causal, work);
 }
 
 static void add_attention_core(const struct c_call *call) { add_core(call, call->x, call->y, call->scratch[0]); }
@@ -50,12 +95,28 @@ static void add_attention(const struct c_call *call) {
                 tokens, width, width);
 }
 
-static void add_class_token(const struct c_call *call) {
-    size_t size = c_last(&call->layer->in);
-    text_printf(&call->c->steps, "    memcpy(%s, %s, %zu * sizeof *%s);\n", call->y, c_plain(call, call->op->weight),
-                size, call->y);
-    text_printf(&call->c->steps, "    memcpy(%s + %zu, %s, %zu * sizeof *%s);\n", call->y, size, call->x,
-                call->layer->in_size, call->y);
+/* Elements of scratch[1]: queries, keys and values, the outputs of the heads. */
+static size_t cross_attention_work(const struct layer *layer) {
+    return 2 * layer->out_size + 2 * shape_elements(&layer->ins[1]);
+}
+
+static void add_cross_attention(const struct c_call *call) {
+    struct arena *arena = call->c->arena;
+    size_t tokens = (size_t)call->layer->out.size[0], width = (size_t)call->layer->out.size[1];
+    size_t keys = (size_t)call->layer->ins[1].size[0];
+    const char *bias = c_plain(call, call->op->bias), *q = call->scratch[1];
+    const char *kv_bias = call->op->bias == OPERATION_NO_PARAM ? bias : arena_printf(arena, "%s + %zu", bias, width);
+    const char *kv = arena_printf(arena, "%s + %zu", q, tokens * width);
+    const char *heads = arena_printf(arena, "%s + %zu", kv, 2 * keys * width);
+    text_printf(c_use(call, C_linear), "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", call->inputs[0],
+                c_table_rows(call->c, call->op->weight, 0, width), bias, q, tokens, width, width);
+    text_printf(&call->c->steps, "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", call->inputs[1],
+                c_table_rows(call->c, call->op->weight, width, 2 * width), kv_bias, kv, keys, width, 2 * width);
+    text_printf(c_use(call, C_cross_attention), "    cross_attention(%s, %s, %s, %zu, %zu, %s, %zu, %zu, %s);\n", q, kv,
+                heads, tokens, keys, c_length(call, keys), call->op->heads, width / call->op->heads, call->scratch[0]);
+    text_printf(&call->c->steps, "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", heads,
+                c_table_param(call->c, call->op->out_weight, C_LINEAR, NULL), c_plain(call, call->op->out_bias),
+                call->y, tokens, width, width);
 }
 
 static void add_rotation(const struct c_call *call) {
@@ -64,6 +125,8 @@ static void add_rotation(const struct c_call *call) {
                 c_table_angles(call->c, call->op, tokens), call->y, tokens, c_last(&call->layer->in),
                 call->op->rotation.heads, call->op->rotation.head_size, call->op->rotation.is_interleaved);
 }
+
+/* ---- recurrent layers ---- */
 
 /* Floats of the gates of all steps, and behind them of the bias, the state or the sums of one step. */
 static size_t recurrent_work(const struct layer *layer, const struct operation *op) {
@@ -83,25 +146,33 @@ static void add_direction(const struct c_call *call, size_t l, size_t d, const c
     const char *hidden_w = c_table_param(call->c, param + 1, C_LINEAR, NULL), *gates = call->scratch[0];
     const char *bias = arena_printf(call->c->arena, "%s + %zu", gates, steps * width);
     const char *state = arena_printf(call->c->arena, "%s + %zu", gates, (steps + 1) * width);
+    const char *length = c_length(call, steps);
     if (op->recurrent.has_bias) b = c_plain(call, param + 2), hidden_bias = c_plain(call, param + 3);
     if (op->recurrent.has_bias && cell != RECURRENT_GRU) {
         text_printf(c_use(call, C_add), "    add(%s, %s, %s, %zu);\n", b, hidden_bias, bias, width);
         b = bias;
     }
-    text_printf(c_use(call, C_linear), "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", x, w, b, gates, steps, in,
+    text_printf(c_use(call, C_linear), "    linear(%s, %s, %s, %s, %s, %zu, %zu);\n", x, w, b, gates, length, in,
                 width);
     if (cell == RECURRENT_LSTM)
-        text_printf(c_use(call, C_lstm), "    lstm(%s, %s, %s, %s, %zu, %zu, %zu, %zu);\n", gates, hidden_w, state, y,
-                    stride, steps, hidden, d);
+        text_printf(c_use(call, C_lstm), "    lstm(%s, %s, %s, %s, %zu, %s, %zu, %zu);\n", gates, hidden_w, state, y,
+                    stride, length, hidden, d);
     else if (cell == RECURRENT_GRU)
-        text_printf(c_use(call, C_gru), "    gru(%s, %s, %s, %s, %s, %zu, %zu, %zu, %zu);\n", gates, hidden_w,
-                    hidden_bias, state, y, stride, steps, hidden, d);
+        text_printf(c_use(call, C_gru), "    gru(%s, %s, %s, %s, %s, %zu, %s, %zu, %zu);\n", gates, hidden_w,
+                    hidden_bias, state, y, stride, length, hidden, d);
     else
-        text_printf(c_use(call, C_recurrence), "    recurrence(%s, %s, %s, %zu, %zu, %zu, %zu, %d);\n", gates, hidden_w,
-                    y, stride, steps, hidden, d, cell == RECURRENT_RELU);
+        text_printf(c_use(call, C_recurrence), "    recurrence(%s, %s, %s, %zu, %s, %zu, %zu, %d);\n", gates, hidden_w,
+                    y, stride, length, hidden, d, cell == RECURRENT_RELU);
 }
 
-/* scratch[1]: the outputs of two layers */
+/* The outputs y (steps, columns) behind the length of the row become 0. */
+static void zero_padding(const struct c_call *call, size_t columns, size_t steps) {
+    const char *length = c_length(call, steps);
+    text_printf(&call->c->steps, "    memset(%s + %s * %zu, 0, (%zu - %s) * %zu * sizeof(float));\n", call->y, length,
+                columns, steps, length, columns);
+}
+
+/* scratch[1]: the outputs of two layers; those behind the length of the row are not read. */
 static void add_recurrent(const struct c_call *call) {
     const struct operation *op = call->op;
     struct arena *arena = call->c->arena;
@@ -113,14 +184,19 @@ static void add_recurrent(const struct c_call *call) {
         y = is_output ? call->y : arena_printf(arena, "%s + %zu", call->scratch[1], l % 2 * steps * columns);
         for (size_t d = 0; d < op->recurrent.directions; d++)
             add_direction(call, l, d, x, in, arena_printf(arena, "%s + %zu", y, d * hidden));
+        if (is_output && op->lengths) zero_padding(call, columns, steps);
     }
+    const char *last_step = arena_printf(arena, "%s + (%s - 1) * %zu", y, c_length(call, steps), columns);
     for (size_t d = 0; d < op->recurrent.directions && op->recurrent.is_last; d++)
-        c_columns(call, arena_printf(arena, "%s + %zu", y, d == 0 ? (steps - 1) * columns : hidden), 0,
+        c_columns(call, d == 0 ? last_step : arena_printf(arena, "%s + %zu", y, hidden), 0,
                   arena_printf(arena, "%s + %zu", call->y, d * hidden), 0, 1, hidden);
 }
 
 void c_sequences_scratch(const struct layer *layer, const struct operation *op, size_t sizes[2]) {
-    if (op->kind == OPERATION_ATTENTION || op->kind == OPERATION_ATTENTION_CORE) sizes[0] = attention_work(layer, op);
+    bool attends = op->kind == OPERATION_ATTENTION || op->kind == OPERATION_ATTENTION_CORE ||
+                   op->kind == OPERATION_CROSS_ATTENTION;
+    if (attends) sizes[0] = attention_work(layer, op);
+    if (op->kind == OPERATION_CROSS_ATTENTION) sizes[1] = cross_attention_work(layer);
     if (op->kind == OPERATION_ATTENTION) sizes[1] = 4 * layer->out_size;
     if (op->kind == OPERATION_RECURRENT) {
         sizes[0] = recurrent_work(layer, op);
@@ -129,8 +205,14 @@ void c_sequences_scratch(const struct layer *layer, const struct operation *op, 
 }
 
 c_writer *const c_sequences[OPERATION_KINDS] = {
-    [OPERATION_EMBEDDING] = add_embedding,     [OPERATION_EMBEDDING_BAG] = add_embedding_bag,
-    [OPERATION_CLASS_TOKEN] = add_class_token, [OPERATION_ADD_POSITIONS] = add_positions,
-    [OPERATION_ATTENTION] = add_attention,     [OPERATION_ATTENTION_CORE] = add_attention_core,
-    [OPERATION_ROTATE] = add_rotation,         [OPERATION_RECURRENT] = add_recurrent,
+    [OPERATION_EMBEDDING] = add_embedding,
+    [OPERATION_EMBEDDING_BAG] = add_embedding_bag,
+    [OPERATION_CLASS_TOKEN] = add_class_token,
+    [OPERATION_ADD_POSITIONS] = add_positions,
+    [OPERATION_ATTENTION] = add_attention,
+    [OPERATION_ATTENTION_CORE] = add_attention_core,
+    [OPERATION_CROSS_ATTENTION] = add_cross_attention,
+    [OPERATION_SEQUENCE_LENGTHS] = add_sequence_lengths,
+    [OPERATION_ROTATE] = add_rotation,
+    [OPERATION_RECURRENT] = add_recurrent,
 };

@@ -231,8 +231,8 @@ static void add_slice(const struct c_call *call) {
 static void add_mean(const struct c_call *call) {
     size_t outer, inner;
     join_blocks(&call->layer->in, call->op->dimension, &outer, &inner);
-    text_printf(c_use(call, C_mean), "    mean(%s, %s, %zu, %zu, %zu);\n", call->x, call->y, outer,
-                size_along(&call->layer->in, call->op->dimension), inner);
+    text_printf(c_use(call, C_mean), "    mean(%s, %s, %zu, %s, %zu);\n", call->x, call->y, outer,
+                c_length(call, size_along(&call->layer->in, call->op->dimension)), inner);
 }
 
 static void add_input(const struct c_call *call) {

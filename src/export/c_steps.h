@@ -27,6 +27,8 @@ size_t c_last(const struct shape *shape);
 struct text *c_use(const struct c_call *call, enum c_function function);
 /* The table of a parameter in its own order. */
 const char *c_plain(const struct c_call *call, size_t param);
+/* An expression: the number of a row's real positions, of all [positions]. */
+const char *c_length(const struct c_call *call, size_t positions);
 /* Adds a call of columns: y (rows, width) = x (rows, width), rows x_stride and y_stride apart. */
 void c_columns(const struct c_call *call, const char *x, size_t x_stride, const char *y, size_t y_stride, size_t rows,
                size_t width);

@@ -21,7 +21,7 @@ static status read_config(const struct export_source *source, struct export_mode
     char *text;
     TRY(checkpoint_read_text(source->checkpoint, "config", &text));
     if (!text) return status_new(STATUS_DATA, "%s: it has no config", source->path);
-    status s = config_parse(source->path, text, &m->file);
+    status s = config_parse(arena_printf(source->arena, "%s: config", source->path), text, &m->file);
     free(text);
     TRY(s);
     m->config = config_of(m->file);
@@ -166,26 +166,32 @@ static status read_scaler(const struct export_source *source, struct export_mode
 }
 
 /* The statistics of a batch depend on rows that are computed together, which differ from those of predict. */
-static status check_layers(const struct export_source *source, const struct model *model) {
+static const char *refusal(const struct layer *layer) {
+    struct operation operation = operation_of(layer);
+    if (operation.kind == OPERATION_OTHER) return "is of a type that an exported model cannot have yet";
+    if (operation.uses_batch)
+        return "uses the statistics of the batch (track_running_stats: false), which an exported model does not have";
+    return NULL;
+}
+
+static status check_layers(const struct model *model) {
     for (size_t i = 0; i < model->step_count; i++) {
         const struct layer *layer = model->steps[i].layer;
-        if (!layer) continue;
-        struct operation operation = operation_of(layer);
-        if (layer->out.lengths && model->lengths_count > 0)
-            return status_new(STATUS_USAGE,
-                              "%s: %s has rows of different lengths (padding_idx, sequence_lengths), which an exported "
-                              "model cannot have yet; safetensors and pt can be written",
-                              source->path, layer->path);
-        if (operation.kind == OPERATION_OTHER)
-            return status_new(STATUS_USAGE, "%s: %s: an exported model cannot have a layer '%s' yet", source->path,
-                              layer->path, layer->type->variant.name);
-        if (operation.uses_batch)
-            return status_new(STATUS_USAGE,
-                              "%s: %s uses the statistics of the batch (track_running_stats: false), which an exported "
-                              "model does not have",
-                              source->path, layer->path);
+        const char *reason = layer ? refusal(layer) : NULL;
+        if (reason)
+            return status_new(STATUS_USAGE, "%s:%d:%d: %s %s", layer->place.file, layer->place.line,
+                              layer->place.column, layer->path, reason);
     }
     return OK;
+}
+
+static void find_read_lengths(const struct export_source *source, struct export_model *m) {
+    m->reads_lengths = arena_alloc(source->arena, (m->model->lengths_count + 1) * sizeof *m->reads_lengths);
+    for (size_t i = 0; i < m->model->step_count; i++) {
+        if (!m->model->steps[i].layer) continue;
+        size_t lengths = operation_of(m->model->steps[i].layer).lengths;
+        if (lengths) m->reads_lengths[lengths - 1] = true;
+    }
 }
 
 /* Whether the only output is that of the last layer. */
@@ -246,7 +252,8 @@ status export_model_open(const struct export_source *source, struct export_model
     if (out->config->dataset.divide > 0) out->divide = out->config->dataset.divide;
     TRY(labels_load(source->arena, source->checkpoint, &out->labels));
     TRY(plan_model(source, out));
-    TRY(check_layers(source, out->model));
+    TRY(check_layers(out->model));
+    find_read_lengths(source, out);
     TRY(find_values(source, &out->model->params, &out->params));
     TRY(find_values(source, &out->model->buffers, &out->buffers));
     TRY(read_target_scale(source, out));

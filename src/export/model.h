@@ -18,6 +18,7 @@ struct export_model {
     struct string_list labels;         /* of the classes; count 0: none */
     struct string_list outputs;        /* names of several outputs; count 0: one output without a name */
     struct preparation *preparation;   /* of a table's columns; NULL: none */
+    bool *reads_lengths;               /* (model->lengths_count) an operation leaves out what is behind these lengths */
     struct target_scale *target_scale; /* of the output; NULL: none */
     struct string_list columns;        /* names of the inputs; count 0: none */
     double *mean, *scale, divide;      /* x' = (x / divide - mean) / scale */

@@ -108,7 +108,7 @@ static const char **add_steps(struct onnx_graph *g, struct text *columns) {
         if (step->layer) {
             struct operation op = operation_of(step->layer);
             if (op.kind == OPERATION_INPUT && g->m->preparation)
-                values[step->out] = onnx_columns(g, values[0], (int64_t)op.start, (int64_t)op.end);
+                values[step->out] = onnx_slice(g, values[0], 1, (int64_t)op.start, (int64_t)op.end);
             else if (op.kind == OPERATION_INPUT)
                 values[step->out] = add_preparation(g, op.name, &step->layer->out, op.start);
             else if (op.kind != OPERATION_OUTPUTS)
@@ -227,6 +227,8 @@ static status write_model(const struct export_source *source, const struct expor
                           m->model->params.elements, MAX_WEIGHTS);
     struct onnx_graph g = {.m = m, .arena = source->arena};
     g.has_param = arena_alloc(source->arena, (m->model->params.count + 1) * sizeof *g.has_param);
+    g.lengths = arena_alloc(source->arena, (m->model->lengths_count + 1) * sizeof *g.lengths);
+    g.real_positions = arena_alloc(source->arena, (m->model->lengths_count + 1) * sizeof *g.real_positions);
     struct text out = {0};
     add_model(&g, &out);
     struct io_part part = {out.data, out.length};

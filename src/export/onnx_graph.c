@@ -78,6 +78,10 @@ const char *onnx_node2(struct onnx_graph *g, const char *op, const char *a, cons
     return onnx_node(g, op, (const char *const[]){a, b}, 2, NULL);
 }
 
+const char *onnx_where(struct onnx_graph *g, const char *condition, const char *a, const char *b) {
+    return onnx_node(g, "Where", (const char *const[]){condition, a, b}, 3, NULL);
+}
+
 const char *onnx_tensor(struct onnx_graph *g, const char *name, enum onnx_type type, const void *values, size_t dims,
                         const int64_t *shape) {
     struct text tensor = {0};
@@ -120,8 +124,7 @@ const char *onnx_cast(struct onnx_graph *g, const char *x, enum onnx_type type) 
     return onnx_node1(g, "Cast", x, &attributes);
 }
 
-const char *onnx_columns(struct onnx_graph *g, const char *x, int64_t start, int64_t end) {
-    const int64_t axis = 1;
+const char *onnx_slice(struct onnx_graph *g, const char *x, int64_t axis, int64_t start, int64_t end) {
     const char *inputs[] = {x, onnx_numbers(g, &start, 1), onnx_numbers(g, &end, 1), onnx_numbers(g, &axis, 1)};
     return onnx_node(g, "Slice", inputs, 4, NULL);
 }

@@ -7,14 +7,16 @@
 #include "base/text.h"
 #include "export/model.h"
 
-enum onnx_type { ONNX_FLOAT = 1, ONNX_INT64 = 7, ONNX_STRING = 8, ONNX_DOUBLE = 11 };
+enum onnx_type { ONNX_FLOAT = 1, ONNX_INT32 = 6, ONNX_INT64 = 7, ONNX_STRING = 8, ONNX_DOUBLE = 11 };
 
 struct onnx_graph {
     const struct export_model *m;
     struct arena *arena;
-    struct text nodes, tensors; /* the fields of the graph */
-    size_t names;               /* used so far */
-    bool *has_param;            /* (params.count) the parameter is in [tensors] */
+    struct text nodes, tensors;  /* the fields of the graph */
+    size_t names;                /* used so far */
+    bool *has_param;             /* (params.count) the parameter is in [tensors] */
+    const char **lengths;        /* (model->lengths_count) see onnx_lengths; NULL: not yet, or not read */
+    const char **real_positions; /* (model->lengths_count) see onnx_real_positions */
 };
 
 /* Adds an attribute of a node. */
@@ -32,6 +34,8 @@ const char *onnx_node_output(struct onnx_graph *g, const char *op, size_t output
                              size_t count, struct text *attributes);
 const char *onnx_node1(struct onnx_graph *g, const char *op, const char *a, struct text *attributes);
 const char *onnx_node2(struct onnx_graph *g, const char *op, const char *a, const char *b);
+/* [a] where the condition holds, else [b]. */
+const char *onnx_where(struct onnx_graph *g, const char *condition, const char *a, const char *b);
 
 /* Adds a constant tensor. [name] NULL: a new name. Returns its name. */
 const char *onnx_tensor(struct onnx_graph *g, const char *name, enum onnx_type type, const void *values, size_t dims,
@@ -39,8 +43,8 @@ const char *onnx_tensor(struct onnx_graph *g, const char *name, enum onnx_type t
 const char *onnx_string_tensor(struct onnx_graph *g, const struct string_list *values); /* (1, count) */
 /* [parts] next to each other: (batch, all columns). */
 const char *onnx_concat_columns(struct onnx_graph *g, const char *const *parts, size_t count);
-/* Elements [start, end) of dimension 1. */
-const char *onnx_columns(struct onnx_graph *g, const char *x, int64_t start, int64_t end);
+/* Elements [start, end) of dimension [axis]; -1: the last. */
+const char *onnx_slice(struct onnx_graph *g, const char *x, int64_t axis, int64_t start, int64_t end);
 const char *onnx_cast(struct onnx_graph *g, const char *x, enum onnx_type type);
 /* Adds an input (field 11) or output (12) of the graph: (batch, [count] sizes). */
 void onnx_value(struct text *graph, unsigned field, const char *name, enum onnx_type type, int count,

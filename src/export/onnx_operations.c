@@ -85,7 +85,8 @@ static onnx_writer *const elements[OPERATION_KINDS] = {
     [OPERATION_UNFOLD_DEPTH] = same,
 };
 
-static onnx_writer *const *const families[] = {elements, onnx_images, onnx_norms, onnx_sequences, onnx_shapes};
+static onnx_writer *const *const families[] = {elements,   onnx_attention, onnx_images,
+                                               onnx_norms, onnx_sequences, onnx_shapes};
 
 const char *onnx_operation(struct onnx_graph *g, const struct layer *layer, const struct operation *op,
                            const char *const *inputs) {

@@ -17,6 +17,7 @@ struct onnx_call {
 typedef const char *onnx_writer(const struct onnx_call *c);
 
 /* NULL: the operation belongs to another family. */
+extern onnx_writer *const onnx_attention[OPERATION_KINDS];
 extern onnx_writer *const onnx_images[OPERATION_KINDS];
 extern onnx_writer *const onnx_norms[OPERATION_KINDS];
 extern onnx_writer *const onnx_sequences[OPERATION_KINDS];
@@ -31,6 +32,10 @@ onnx_writer onnx_recurrent;
 int64_t onnx_last(const struct shape *shape);
 /* x w^T + b of the last dimension; [w], [b]: parameters, b may be OPERATION_NO_PARAM; [dims]: of a row. */
 const char *onnx_linear(struct onnx_graph *g, const char *x, size_t w, size_t b, int dims);
+/* The lengths of rows that struct shape numbers: int64 (batch). The layer that sets them has been written. */
+const char *onnx_lengths(const struct onnx_graph *g, size_t number);
+/* Whether each position is before the end of its row: bool (batch, positions). */
+const char *onnx_real_positions(struct onnx_graph *g, size_t number, int64_t positions);
 /* Of the last dimension. */
 const char *onnx_softmax(struct onnx_graph *g, const char *x);
 

@@ -9,14 +9,10 @@ static const char *doubles(struct onnx_graph *g, const double *values, size_t co
     return onnx_tensor(g, NULL, ONNX_DOUBLE, values, 2, (const int64_t[]){1, (int64_t)count});
 }
 
-static const char *where(struct onnx_graph *g, const char *condition, const char *a, const char *b) {
-    return onnx_node(g, "Where", (const char *const[]){condition, a, b}, 3, NULL);
-}
-
 /* Numbers and the parts of a date. */
 static const char *numbers(struct onnx_graph *g, const struct prepared_column *column, const char *x,
                            const char *is_missing, size_t count) {
-    return column->missing == MISSING_ERROR ? x : where(g, is_missing, doubles(g, column->fill, count), x);
+    return column->missing == MISSING_ERROR ? x : onnx_where(g, is_missing, doubles(g, column->fill, count), x);
 }
 
 /* (batch, categories) */
@@ -36,7 +32,7 @@ static const char *category(struct onnx_graph *g, const struct prepared_column *
     const char *y = onnx_cast(g, is_category(g, column, x), ONNX_DOUBLE);
     for (size_t i = 0; i < count; i++) values[i] = column->fill[0] == (double)i ? 1 : 0;
     if (column->missing != MISSING_ERROR && column->fill[0] >= 0)
-        y = where(g, is_missing, doubles(g, values, count), y);
+        y = onnx_where(g, is_missing, doubles(g, values, count), y);
     if (column->encoding == ENCODING_ONE_HOT) return y;
     for (size_t i = 0; i < count; i++) values[i] = (double)i + 1;
     y = onnx_node2(g, "Mul", y, doubles(g, values, count));
@@ -67,7 +63,7 @@ static const char *column_features(struct onnx_graph *g, const struct prepared_c
     const char *parts[2] = {column->type == COLUMN_CATEGORY ? category(g, column, x, is_missing)
                                                             : numbers(g, column, x, is_missing, width)};
     if (!column->has_indicator) return parts[0];
-    parts[1] = onnx_cast(g, width > 1 ? onnx_columns(g, is_missing, 0, 1) : is_missing, ONNX_DOUBLE);
+    parts[1] = onnx_cast(g, width > 1 ? onnx_slice(g, is_missing, 1, 0, 1) : is_missing, ONNX_DOUBLE);
     return onnx_concat_columns(g, parts, 2);
 }
 

@@ -43,16 +43,17 @@ static struct text attributes_of(const struct operation *op) {
     return attributes;
 }
 
+/* [lengths]: int32 (batch), the steps of each row; NULL: all */
 static const char *add_layer(struct onnx_graph *g, const struct operation *op, size_t l, const char *x, int64_t in,
-                             bool is_last) {
+                             bool is_last, const char *lengths) {
     static const char *const names[] = {
         [RECURRENT_LSTM] = "LSTM", [RECURRENT_GRU] = "GRU", [RECURRENT_TANH] = "RNN", [RECURRENT_RELU] = "RNN"};
     struct text attributes = attributes_of(op);
     const char *inputs[] = {x, parameters(g, op, l, 0, 1, in),
-                            parameters(g, op, l, 1, 1, (int64_t)op->recurrent.hidden), NULL};
+                            parameters(g, op, l, 1, 1, (int64_t)op->recurrent.hidden), "", lengths};
     if (op->recurrent.has_bias) inputs[3] = parameters(g, op, l, 2, 2, 0);
-    return onnx_node_output(g, names[op->recurrent.cell], is_last ? 1 : 0, inputs, op->recurrent.has_bias ? 4 : 3,
-                            &attributes);
+    size_t count = lengths ? 5 : op->recurrent.has_bias ? 4 : 3;
+    return onnx_node_output(g, names[op->recurrent.cell], is_last ? 1 : 0, inputs, count, &attributes);
 }
 
 const char *onnx_recurrent(const struct onnx_call *c) {
@@ -60,10 +61,11 @@ const char *onnx_recurrent(const struct onnx_call *c) {
     const struct operation *op = c->op;
     static const int64_t swap[] = {1, 0, 2}, joined[] = {0, 0, -1}, flat[] = {0, -1};
     int64_t columns = (int64_t)(op->recurrent.directions * op->recurrent.hidden);
-    const char *x = onnx_transpose(g, c->x, swap, 3);
+    const char *x = onnx_transpose(g, c->x, swap, 3), *lengths = NULL;
+    if (op->lengths) lengths = onnx_cast(g, onnx_lengths(g, op->lengths), ONNX_INT32);
     for (size_t l = 0; l < op->recurrent.layers; l++) {
         bool is_last = op->recurrent.is_last && l + 1 == op->recurrent.layers;
-        x = add_layer(g, op, l, x, l ? columns : c->layer->in.size[1], is_last);
+        x = add_layer(g, op, l, x, l ? columns : c->layer->in.size[1], is_last, lengths);
         if (is_last) /* (directions, batch, hidden) */
             return onnx_node2(g, "Reshape", onnx_transpose(g, x, swap, 3), onnx_numbers(g, flat, 2));
         x = onnx_transpose(g, x, (const int64_t[]){0, 2, 1, 3}, 4); /* from (length, directions, batch, hidden) */

@@ -8,10 +8,7 @@ static const char *add_concat(const struct onnx_call *c) {
 }
 
 static const char *add_slice(const struct onnx_call *c) {
-    const int64_t start = (int64_t)c->op->start, end = (int64_t)c->op->end, axis = c->op->dimension + 1;
-    const char *inputs[] = {c->x, onnx_numbers(c->g, &start, 1), onnx_numbers(c->g, &end, 1),
-                            onnx_numbers(c->g, &axis, 1)};
-    return onnx_node(c->g, "Slice", inputs, 4, NULL);
+    return onnx_slice(c->g, c->x, c->op->dimension + 1, (int64_t)c->op->start, (int64_t)c->op->end);
 }
 
 static const char *add_product(const struct onnx_call *c) {
@@ -51,7 +48,29 @@ static const char *reduction(const struct onnx_call *c, const char *type) {
     return onnx_node(c->g, type, inputs, 2, &attributes);
 }
 
-static const char *add_mean(const struct onnx_call *c) { return reduction(c, "ReduceMean"); }
+/* [x], whose elements are one for each row of the batch or position of it, with dimensions of 1 behind them. */
+static const char *with_dims(const struct onnx_call *c, const char *x, int64_t positions, int dims) {
+    int64_t shape[MAX_DIMS] = {positions};
+    for (int d = 1; d < dims; d++) shape[d] = 1;
+    return onnx_reshape(c->g, x, shape, (size_t)dims);
+}
+
+/* Of the positions before the end of each row: their sum over the length. */
+static const char *mean_of_real(const struct onnx_call *c) {
+    struct onnx_graph *g = c->g;
+    const struct shape *in = &c->layer->in;
+    const char *are_real = with_dims(c, onnx_real_positions(g, c->op->lengths, in->size[0]), in->size[0], in->dims);
+    struct onnx_call sum = *c;
+    sum.x = onnx_where(g, are_real, c->x, onnx_scalar(g, 0));
+    const char *total = reduction(&sum, "ReduceSum");
+    const char *lengths = onnx_cast(g, onnx_lengths(g, c->op->lengths), ONNX_FLOAT);
+    return onnx_node2(g, "Div", total, with_dims(c, lengths, 1, c->layer->out.dims));
+}
+
+static const char *add_mean(const struct onnx_call *c) {
+    return c->op->lengths ? mean_of_real(c) : reduction(c, "ReduceMean");
+}
+
 static const char *add_maximum(const struct onnx_call *c) { return reduction(c, "ReduceMax"); }
 
 static const char *add_matrix_product(const struct onnx_call *c) {

@@ -11,6 +11,7 @@ struct operation operation_of(const struct layer *layer) {
                                   .out_bias = OPERATION_NO_PARAM,
                                   .mean = OPERATION_NO_PARAM,
                                   .variance = OPERATION_NO_PARAM,
+                                  .padding = -1,
                                   .has_relu = layer->has_relu};
     if (layer->type->describe) layer->type->describe(layer, &operation);
     return operation;

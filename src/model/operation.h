@@ -10,45 +10,47 @@
 struct layer;
 
 enum operation_kind {
-    OPERATION_IDENTITY,       /* y = x: dropout, views */
-    OPERATION_REORDER,        /* the same values in the other order of memory */
-    OPERATION_LINEAR,         /* weight, bias */
-    OPERATION_ACTIVATION,     /* function */
-    OPERATION_LEAKY_RELU,     /* slope */
-    OPERATION_ELU,            /* slope: its alpha */
-    OPERATION_PRELU,          /* weight: a slope, or one for each channel */
-    OPERATION_SCALE,          /* weight: a factor for each element of dimension */
-    OPERATION_CONVOLUTION,    /* weight, bias; convolution */
-    OPERATION_CONV_TRANSPOSE, /* weight, bias; convolution: from the output to the input */
-    OPERATION_MAX_POOL,       /* pooling */
-    OPERATION_AVERAGE_POOL,   /* pooling */
-    OPERATION_BATCH_NORM,     /* weight, bias, mean, variance; eps */
-    OPERATION_GROUP_NORM,     /* weight, bias; groups, eps */
-    OPERATION_LAYER_NORM,     /* weight, bias; eps */
-    OPERATION_RMS_NORM,       /* weight; eps */
-    OPERATION_SOFTMAX,        /* of the last dimension */
-    OPERATION_LOG_SOFTMAX,    /* of the last dimension */
-    OPERATION_EMBEDDING,      /* weight */
-    OPERATION_EMBEDDING_BAG,  /* weight; bag, padding */
-    OPERATION_CLASS_TOKEN,    /* weight: a position before those of x */
-    OPERATION_ADD_POSITIONS,  /* weight: y[t] = x[t] + weight[t] */
-    OPERATION_ATTENTION,      /* weight, bias, out_weight, out_bias: with projections; heads, is_causal */
-    OPERATION_ATTENTION_CORE, /* heads, kv_heads, is_causal: of queries, keys and values */
-    OPERATION_CONCAT,         /* of several inputs along dimension */
-    OPERATION_SLICE,          /* elements start to end - 1 along dimension */
-    OPERATION_MULTIPLY,       /* of two inputs, element by element */
-    OPERATION_UPSAMPLE,       /* resize */
-    OPERATION_PERMUTE,        /* the row as split.size, in the order split.order; permutation: in memory */
-    OPERATION_PAD,            /* pad: in memory; pads: of the last dimension and the one before */
-    OPERATION_MEAN,           /* along dimension */
-    OPERATION_MAXIMUM,        /* along dimension */
-    OPERATION_MATMUL,         /* of two inputs: their last two dimensions; the others are the same */
-    OPERATION_UNFOLD_DEPTH,   /* depth: the input of a 3D convolution as images with more channels */
-    OPERATION_ROTATE,         /* rotation: pairs of features by an angle for each position */
-    OPERATION_RECURRENT,      /* weight: the first of its parameters; recurrent */
-    OPERATION_INPUT,          /* elements start to end - 1 of a row of all inputs, which have the name */
-    OPERATION_OUTPUTS,        /* a row of all outputs: its inputs, one after another */
-    OPERATION_OTHER,          /* the type does not describe it */
+    OPERATION_IDENTITY,         /* y = x: dropout, views */
+    OPERATION_REORDER,          /* the same values in the other order of memory */
+    OPERATION_LINEAR,           /* weight, bias */
+    OPERATION_ACTIVATION,       /* function */
+    OPERATION_LEAKY_RELU,       /* slope */
+    OPERATION_ELU,              /* slope: its alpha */
+    OPERATION_PRELU,            /* weight: a slope, or one for each channel */
+    OPERATION_SCALE,            /* weight: a factor for each element of dimension */
+    OPERATION_CONVOLUTION,      /* weight, bias; convolution */
+    OPERATION_CONV_TRANSPOSE,   /* weight, bias; convolution: from the output to the input */
+    OPERATION_MAX_POOL,         /* pooling */
+    OPERATION_AVERAGE_POOL,     /* pooling */
+    OPERATION_BATCH_NORM,       /* weight, bias, mean, variance; eps */
+    OPERATION_GROUP_NORM,       /* weight, bias; groups, eps */
+    OPERATION_LAYER_NORM,       /* weight, bias; eps */
+    OPERATION_RMS_NORM,         /* weight; eps */
+    OPERATION_SOFTMAX,          /* of the last dimension */
+    OPERATION_LOG_SOFTMAX,      /* of the last dimension */
+    OPERATION_EMBEDDING,        /* weight; padding: of the lengths that it sets */
+    OPERATION_EMBEDDING_BAG,    /* weight; bag, padding */
+    OPERATION_CLASS_TOKEN,      /* weight: a position before those of x */
+    OPERATION_ADD_POSITIONS,    /* weight: y[t] = x[t] + weight[t] */
+    OPERATION_ATTENTION,        /* weight, bias, out_weight, out_bias: with projections; heads, is_causal */
+    OPERATION_ATTENTION_CORE,   /* heads, kv_heads, is_causal: of queries, keys and values */
+    OPERATION_CROSS_ATTENTION,  /* as ATTENTION: queries of the first input, keys and values of the second */
+    OPERATION_SEQUENCE_LENGTHS, /* y = the first input; the second is the lengths that it sets */
+    OPERATION_CONCAT,           /* of several inputs along dimension */
+    OPERATION_SLICE,            /* elements start to end - 1 along dimension */
+    OPERATION_MULTIPLY,         /* of two inputs, element by element */
+    OPERATION_UPSAMPLE,         /* resize */
+    OPERATION_PERMUTE,          /* the row as split.size, in the order split.order; permutation: in memory */
+    OPERATION_PAD,              /* pad: in memory; pads: of the last dimension and the one before */
+    OPERATION_MEAN,             /* along dimension; of the first lengths of it */
+    OPERATION_MAXIMUM,          /* along dimension */
+    OPERATION_MATMUL,           /* of two inputs: their last two dimensions; the others are the same */
+    OPERATION_UNFOLD_DEPTH,     /* depth: the input of a 3D convolution as images with more channels */
+    OPERATION_ROTATE,           /* rotation: pairs of features by an angle for each position */
+    OPERATION_RECURRENT,        /* weight: the first of its parameters; recurrent */
+    OPERATION_INPUT,            /* elements start to end - 1 of a row of all inputs, which have the name */
+    OPERATION_OUTPUTS,          /* a row of all outputs: its inputs, one after another */
+    OPERATION_OTHER,            /* the type does not describe it */
     OPERATION_KINDS
 };
 
@@ -78,7 +80,10 @@ struct operation {
     bool is_causal;
     enum bag_mode bag;
     int32_t padding; /* a token that is left out; -1: none */
-    int dimension;   /* of the shape of a row */
+    /* The number of a row's real positions, as in struct shape; 0: none. [lengths]: of those that it leaves out when it
+     * attends, steps or reduces; [sets_lengths]: that it determines. */
+    size_t lengths, sets_lengths;
+    int dimension; /* of the shape of a row */
     size_t start, end;
     const char *name;
     struct {

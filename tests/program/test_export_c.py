@@ -49,7 +49,7 @@ LAYERS = {
                                   "padding: 1}}, {instance_norm: {affine: true}}, {adaptive_avg_pool1d: 9}, {avg_pool1d: {kernel_size: 2, ceil_mode: true}}, "
                                   "{adaptive_max_pool1d: 2}, flatten, {linear: 2}]"),
     "adaptive_maxima": ((2, 7, 9), 3, "[instance_norm, {adaptive_max_pool2d: [3, 4]}, {adaptive_max_pool2d: 1}, flatten, {linear: 3}]"),
-    "signal": ((2, 15), 1, "[{conv1d: {out: 5, kernel_size: 4, stride: 2, padding: 1}}, gelu, batch_norm, {group_norm: {num_groups: 5, affine: false}}, flatten, {linear: 1}]"),
+    "signal": ((2, 15), 1, "[{conv1d: {out: 5, kernel_size: 4, stride: 2, padding: 1}}, {dropout1d: 0.2}, gelu, batch_norm, {group_norm: {num_groups: 5, affine: false}}, flatten, {linear: 1}]"),
     "resnet": ((3, 8, 8), 4, "[{conv2d: {out: 6, kernel_size: 3, padding: 1}}, {residual: {layers: [batch_norm, relu, {conv2d: {out: 8, kernel_size: 3, stride: 2, padding: 1}}], "
                           "shortcut: [{conv2d: {out: 8, kernel_size: 1, stride: 2}}]}}, relu, {adaptive_avg_pool2d: 1}, flatten, {linear: 4}]"),
     "joins": ((9,), 5, "[{linear: {out: 8, name: a}}, tanh, {linear: {out: 8, name: b}}, {multiply: {from: [a, b], name: m}}, "
@@ -154,6 +154,81 @@ def write_named(folder):
     return np.concatenate([x.reshape(12, -1), z], 1)
 
 
+# Rows of different lengths: inputs of the dataset, columns of the outputs, layers. Tokens t and u end with a padding of 0, the
+# series x has n steps; write_padded makes them.
+PADDED = {
+    "padded_attention": ("t", 4, "[{embedding: {embedding_dim: 8, num_embeddings: 9, padding_idx: 0}}, positional_embedding, {residual: [{attention: {heads: 2, dropout: 0.3}}]}, "
+                                 "layer_norm, {residual: [{attention: {heads: 4, causal: true, bias: false}}]}, {linear: 16}, {scaled_dot_product_attention: {heads: 4, "
+                                 "num_kv_heads: 2, dropout: 0.1}}, {mean: 1}, {linear: 4}]"),
+    "padded_positions": ("t", (75, 3), "[{embedding: {embedding_dim: 6, num_embeddings: 9, padding_idx: 0}}, {attention: {heads: 3}}, {linear: 3}]"),
+    "padded_lstm": ("t", 4, "[{embedding: {embedding_dim: 5, num_embeddings: 9, padding_idx: 0}}, {lstm: {hidden_size: 7, num_layers: 2, bidirectional: true}}, "
+                            "{lstm: {hidden_size: 4, bias: false, output: last}}]"),
+    "padded_gru": ("t", 6, "[{embedding: {embedding_dim: 5, num_embeddings: 9, padding_idx: 0}}, {gru: {hidden_size: 3, bidirectional: true}}, "
+                           "{gru: {hidden_size: 5, bias: false}}, {gru: {hidden_size: 3, num_layers: 2, bidirectional: true, output: last}}]"),
+    "padded_rnn": ("t", (75, 3), "[{embedding: {embedding_dim: 5, num_embeddings: 9, padding_idx: 0}}, {rnn: {hidden_size: 4, bidirectional: true}}, "
+                                 "{rnn: {hidden_size: 3, nonlinearity: relu, bias: false}}]"),
+    "padded_without_reader": ("t", 3, "[{embedding: {embedding_dim: 2, num_embeddings: 9, padding_idx: 0}}, flatten, {linear: 3}]"),
+    "series": ("{series: x, steps: n}", 2, "[{sequence_lengths: {from: [series, steps]}}, {lstm: {hidden_size: 6, output: all}}, {mean: {dim: [1, 2], keepdim: true}}, {flatten: {name: a}}, "
+                                           "{sequence_lengths: {from: [series, steps]}}, {linear: 4}, {mean: {dim: 1, keepdim: true}}, flatten, {concat: {from: a}}, {linear: 2}]"),
+    "series_last": ("{series: x, steps: n}", 4, "[{sequence_lengths: {from: [series, steps]}}, {rnn: {hidden_size: 4, num_layers: 2, output: last}}]"),
+    "cross": ("{source: t, shifted: u}", (70, 3), """
+      [{embedding: {embedding_dim: 8, num_embeddings: 9, padding_idx: 0, from: source}}, {residual: [{attention: {heads: 4}}]}, {layer_norm: {name: memory}},
+       {embedding: {embedding_dim: 8, num_embeddings: 9, padding_idx: 0, from: shifted}}, positional_embedding, {residual: [{attention: {heads: 4, causal: true}}]},
+       {layer_norm: {name: queries}}, {cross_attention: {heads: 4, dropout: 0.2, from: memory}}, {add: {from: queries}}, {layer_norm: {name: later}},
+       {cross_attention: {heads: 2, bias: false, from: memory}}, {linear: 3}]"""),
+    "cross_of_series": ("{series: x, other: v}", 2, "[{linear: {out: 6, from: series, name: s}}, {linear: {out: 6, from: other, name: o}}, "
+                                                    "{cross_attention: {heads: 3, from: [o, s]}}, flatten, {linear: 2}]"),
+}
+
+
+def write_padded(folder, name):
+    """The data of PADDED: returns the config and the rows of all inputs."""
+    import h5py
+    inputs, outputs, layers = PADDED[name]
+    r = np.random.default_rng(6)
+    arrays = {"x": r.normal(size=(12, 9, 3)), "v": r.normal(size=(12, 4, 5)), "n": np.arange(12) % 9 + 1}
+    for key, positions in ("t", 75), ("u", 70):
+        arrays[key] = r.integers(0, 9, (12, positions))
+        for i, length in enumerate([1, 2, positions, 64, 65, positions - 1, 3, 30, 66, 10, 63, 5]):
+            arrays[key][i, length - 1], arrays[key][i, length:] = 1 + i % 8, 0  # zeros before the last token are none
+    arrays["y"] = r.normal(size=(12, *np.atleast_1d(outputs)))
+    with h5py.File(os.path.join(folder, "data.h5"), "w") as f:
+        for key, values in arrays.items():
+            f[key] = values.astype("f4")
+    named = re.findall(r"\w+: (\w)", inputs) or [inputs]
+    config = (f"dataset: {{path: data.h5, inputs: {inputs}, targets: y}}\nsampler: {{batch_size: 4}}\nmodel:\n  layers: {layers}\n"
+              "loss: mse\noptimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 1}\n")
+    return config, np.concatenate([arrays[key].reshape(12, -1) for key in named], 1).astype("f4")
+
+
+# The last position of a row of this text is padding where it is a blank.
+PADDED_TEXT = """dataset: {path: text.txt, text: {block_size: 6}}
+sampler: {batch_size: 8}
+model: {layers: [{embedding: {embedding_dim: 8, padding_idx: 0}}, {attention: {heads: 2}}, {gru: {hidden_size: 5}}, {linear: CLASSES}]}
+loss: cross_entropy
+optimizer: adam
+train: {epochs: 1}
+"""
+
+
+# The mean, sum or maximum of a text's tokens.
+BAG = """dataset: {{path: text.txt, text: {{block_size: {size}}}}}
+sampler: {{batch_size: 8}}
+model: {{layers: [{{embedding_bag: {{embedding_dim: 7, mode: {mode}, padding_idx: {padding}}}}}, {{linear: {out}}}, {{reshape: [{size}, {classes}]}}]}}
+loss: cross_entropy
+optimizer: adam
+train: {{epochs: 1}}
+"""
+
+
+def check_refusal(case, err):
+    """Of a batch norm without running statistics, in the run's config."""
+    lines = case.read("runs/test/config.yaml").splitlines()
+    line, row = next((i, text) for i, text in enumerate(lines, 1) if "batch_norm" in text)
+    case.assertIn(f"runs/test: config:{line}:{row.index('batch_norm') + 1}: model.layers.1.batch_norm uses the statistics of the batch "
+                  "(track_running_stats: false), which an exported model does not have\n", err)
+
+
 class ExportC(program.Case):
     def compile(self, name="m", compiler="gcc", flags=("-O2",)):
         if not shutil.which(compiler):
@@ -194,6 +269,14 @@ class ExportC(program.Case):
                                 "optimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 1}\n")
         self.run_program("test.yaml", "--fresh")
         return x
+
+    def test_models_have_every_type(self):
+        """The models of these tests and of those of ONNX have every type of layer, so that each is in both formats."""
+        out, _ = self.run_program("--help-config", "model.layers")
+        types = re.findall(r"^  ([a-z]\w+)  ", out.split("Keys of every layer")[0], re.M)
+        self.assertGreater(len(types), 60)
+        layers = " ".join([*(m[2] for m in LAYERS.values()), *(m[2] for m in PADDED.values()), BAG])
+        self.assertEqual([t for t in types if not re.search(rf"\b{t}\b", layers)], [])
 
     def test_every_layer(self):
         for name, model in LAYERS.items():
@@ -367,15 +450,13 @@ class ExportC(program.Case):
             self.assertEqual(library.model_predict(tokens, outputs), 2)
 
     def test_embedding_bag(self):
-        """Rows of some padding and of nothing else; the same in ONNX (scripts/check_onnx.py computes it)."""
+        """Rows of some padding and of nothing else."""
         self.write("text.txt", "to be or not to be, that is the question. " * 30)
         known = sorted(set(self.read("text.txt")))
         for mode in ("mean", "sum", "max"):
             for padding in ("null", "0", "-1"):
                 with self.subTest(mode, padding=padding):
-                    self.write("test.yaml", "dataset: {path: text.txt, text: {block_size: 5}}\nsampler: {batch_size: 8}\nmodel: {layers: [{embedding_bag: "
-                               f"{{embedding_dim: 7, mode: {mode}, padding_idx: {padding}}}}}, {{linear: {5 * len(known)}}}, {{reshape: [5, {len(known)}]}}]}}\n"
-                               "loss: cross_entropy\noptimizer: adam\ntrain: {epochs: 1}\n")
+                    self.write("test.yaml", BAG.format(size=5, mode=mode, padding=padding, out=5 * len(known), classes=len(known)))
                     self.run_program("test.yaml", "--fresh")
                     self.run_program("export", "runs/test", "--out", "m.c")
                     expected, library = self.predictions(), self.compile()
@@ -387,6 +468,45 @@ class ExportC(program.Case):
                         with h5py.File(self.checkpoints()[-1]) as f:
                             bias = f["model/1.bias"][:]
                         self.compare(self.run_library(library, np.zeros((1, 5), "i4"), expected.shape[1]), bias[None], "only padding")
+
+    def test_rows_of_different_lengths(self):
+        """Padding, given lengths, and cross_attention to a padded input: the bits of predict for rows of all lengths."""
+        for name in PADDED:
+            with self.subTest(name):
+                config, rows = write_padded(self.folder, name)
+                self.write("test.yaml", config)
+                self.run_program("test.yaml", "--fresh")
+                self.run_program("export", "runs/test", "--out", "m.c")
+                expected = self.predictions()
+                for compiler in ("gcc", "clang"):
+                    got = self.run_library(self.compile("m", compiler, ("-O1",)), rows, expected[0].size)
+                    self.compare(got, expected.reshape(len(rows), -1), f"{name} {compiler}")
+
+    def test_given_lengths(self):
+        """A length that no row can have is an error, which the header names."""
+        config, rows = write_padded(self.folder, "series_last")
+        self.write("test.yaml", config)
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.c")
+        self.assertIn("2 for a length that is not from 1 to the positions of a row", self.read("m.h"))
+        self.assertIn("inputs 27 to 27: steps", self.read("m.h"))
+        library, outputs = self.compile(), np.empty(4, "f4")
+        for length, code in (1, 0), (9, 0), (0, 2), (10, 2), (2.5, 2), (-1, 2), (math.nan, 2), (math.inf, 2):
+            row = rows[0].copy()
+            row[27] = length
+            self.assertEqual(library.model_predict(row.ctypes.data_as(ctypes.c_void_p), outputs.ctypes.data_as(ctypes.c_void_p)), code, length)
+
+    def test_padded_text(self):
+        self.write("text.txt", "to be or not to be, that is the question. " * 30)
+        text = self.read("text.txt")
+        known = sorted(set(text))
+        self.write("test.yaml", PADDED_TEXT.replace("CLASSES", str(len(known))))
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.c")
+        expected = self.predictions()
+        rows = np.array([[known.index(c) for c in text[i:i + 6]] for i in range(40)], "i4")
+        self.assertTrue((rows[:, -1] == 0).any())
+        self.compare(self.run_library(self.compile(), rows, expected[0].size), expected[:40].reshape(40, -1), "text")
 
     def test_any_weights(self):
         """NaN, infinities and denormals are written, and give what predict gives."""
@@ -403,7 +523,7 @@ class ExportC(program.Case):
     def test_refused(self):
         self.train((4,), 3, "[{linear: 3}, {batch_norm: {track_running_stats: false}}]")
         _, err = self.run_program("export", "runs/test", "--out", "m.c", code=USAGE)
-        self.assertIn("model.layers.1.batch_norm uses the statistics of the batch (track_running_stats: false)", err)
+        check_refusal(self, err)
         self.train((2, 5, 5), 3, "[{conv2d: {out: 1, kernel_size: 3}}, flatten, {linear: 3}]")
         _, err = self.run_program("export", "runs/test", "--out", "m.cpp", "--format", "c", code=USAGE)
         self.assertIn("--out: the file of format c must end in .c, because a header .h is written, too; got 'm.cpp'", err)

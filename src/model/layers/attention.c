@@ -327,7 +327,7 @@ static bool can_be_half(const struct layer *layer) {
     return !is_grouped(layer) && !layer->cached_positions && size % 8 == 0 && size <= ATTENTION_MAX_HALF;
 }
 
-static void attention_describe(const struct layer *layer, struct operation *to) {
+void attention_describe(const struct layer *layer, struct operation *to) {
     to->kind = OPERATION_ATTENTION;
     to->weight = attention_param(layer, IN_WEIGHT);
     to->out_weight = attention_param(layer, OUT_WEIGHT);
@@ -335,6 +335,7 @@ static void attention_describe(const struct layer *layer, struct operation *to) 
         to->bias = attention_param(layer, IN_BIAS), to->out_bias = attention_param(layer, OUT_BIAS);
     to->heads = to->kv_heads = (size_t)config_of(layer)->heads;
     to->is_causal = config_of(layer)->is_causal;
+    to->lengths = layer->in.lengths;
 }
 
 static void core_describe(const struct layer *layer, struct operation *to) {
@@ -342,6 +343,7 @@ static void core_describe(const struct layer *layer, struct operation *to) {
     to->heads = (size_t)config_of(layer)->heads;
     to->kv_heads = is_grouped(layer) ? (size_t)config_of(layer)->kv_heads : to->heads;
     to->is_causal = config_of(layer)->is_causal;
+    to->lengths = layer->in.lengths;
 }
 
 const struct layer_type layer_attention = {

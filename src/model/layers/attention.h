@@ -18,6 +18,9 @@ void attention_declare(const struct layer *layer, struct planning *planning);
 /* struct layer_type's init. */
 void attention_init(const struct layer *layer, const struct params *params, struct rng *rng);
 
+/* struct layer_type's describe, of an attention to its own input. */
+void attention_describe(const struct layer *layer, struct operation *to);
+
 /* Index in params; without biases the two weights are adjacent. */
 size_t attention_param(const struct layer *layer, int which);
 /* NULL: there are no biases. */

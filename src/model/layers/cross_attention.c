@@ -148,6 +148,12 @@ static size_t multiply_adds(const struct layer *layer) {
     return 2 * t * c * c + 2 * k * c * c + 2 * t * k * c;
 }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    attention_describe(layer, to);
+    to->kind = OPERATION_CROSS_ATTENTION;
+    to->lengths = layer->ins[1].lengths;
+}
+
 const struct layer_type layer_cross_attention = {
     .variant =
         {"cross_attention", &schema,
@@ -163,4 +169,5 @@ const struct layer_type layer_cross_attention = {
     .join = join,
     .join_backward = join_backward,
     .multiply_adds = multiply_adds,
+    .describe = describe,
 };

@@ -226,6 +226,8 @@ static void positional_backward(const struct layer *layer, const struct pass *pa
 static void describe_embedding(const struct layer *layer, struct operation *to) {
     to->kind = OPERATION_EMBEDDING;
     to->weight = layer->first_param;
+    to->sets_lengths = layer->out.lengths;
+    if (has_padding(layer)) to->padding = (int32_t)padding_of(layer);
 }
 
 static void describe_positional(const struct layer *layer, struct operation *to) {

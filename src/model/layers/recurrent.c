@@ -435,6 +435,7 @@ static size_t multiply_adds(const struct layer *layer) {
 static void describe(const struct layer *layer, struct operation *to) {
     to->kind = OPERATION_RECURRENT;
     to->weight = layer->first_param;
+    to->lengths = layer->in.lengths;
     to->recurrent.cell = cell_of(layer);
     to->recurrent.hidden = hidden_of(layer);
     to->recurrent.layers = layers_of(layer);

@@ -134,6 +134,7 @@ static status check_mean(const struct layer *layer, const struct device_ops *ops
 static void describe_mean(const struct layer *layer, struct operation *to) {
     to->kind = OPERATION_MEAN;
     to->dimension = dimension_of(layer);
+    if (to->dimension == 0) to->lengths = layer->in.lengths;
 }
 
 /* Along one dimension. */

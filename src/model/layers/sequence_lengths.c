@@ -45,6 +45,11 @@ static status check_row(const struct layer *layer, const struct params *params, 
                       layer->ins[1].input - 1, (double)length, layer->path, (long long)layer->out.size[0]);
 }
 
+static void describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_SEQUENCE_LENGTHS;
+    to->sets_lengths = layer->out.lengths;
+}
+
 static bool runs_on(const struct device_ops *ops) { return ops->sequence->given_lengths != NULL; }
 
 const struct layer_type layer_sequence_lengths = {
@@ -60,4 +65,5 @@ const struct layer_type layer_sequence_lengths = {
     .check_row = check_row,
     .join = join,
     .join_backward = join_backward,
+    .describe = describe,
 };
