@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares exported ONNX files with predict: onnx.checker accepts each, and ONNX Runtime's outputs agree with those of
-ddptrain to 1e-5 of the largest output: for every model of tests/program/test_export_c.py, the tables with prepared
-columns of tests/vectors/columns.json and every shipped config, made small; or for a file.
+ddptrain to 1e-5 of the largest output: for every model of tests/program/test_export_c.py, also with rows of different
+lengths, the tables with prepared columns of tests/vectors/columns.json and every shipped config, made small; or for a file.
 
     scripts/check_onnx.py [--binary build/release/bin/ddptrain] [--only layers|tables|configs]
     scripts/check_onnx.py MODEL.onnx INPUTS.npy OUTPUTS.npy              one file
@@ -12,6 +12,7 @@ import argparse
 import csv
 import datetime
 import glob
+import itertools
 import json
 import os
 import subprocess
@@ -74,11 +75,18 @@ def models(binary):
                                     "optimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 1}\n")
     for scale in ("", ", scale: standard", ", divide: 3"):
         yield "named" + scale, test_export_c.write_named("."), test_export_c.NAMED.replace("SCALE", scale)
-    text = "to be or not to be, that is the question. " * 30
+    for name in test_export_c.PADDED:
+        config, rows = test_export_c.write_padded(".", name)
+        yield name, rows, config
+    text = "to be or not to be, that is the       question. " * 30  # with rows of nothing but blanks
     known = sorted(set(text))
     with open("text.txt", "w", encoding="utf-8") as f:
         f.write(text)
-    rows = np.array([[known.index(c) for c in text[i:i + 80]] for i in range(len(text) - 80)])
+    rows_of = lambda size: np.array([[known.index(c) for c in text[i:i + size]] for i in range(len(text) - size)])
+    yield "padded_text", rows_of(6), test_export_c.PADDED_TEXT.replace("CLASSES", str(len(known)))
+    for mode, padding in itertools.product(("mean", "sum", "max"), ("null", "0", "-1")):
+        yield f"embedding_bag {mode} {padding}", rows_of(6), test_export_c.BAG.format(size=6, mode=mode, padding=padding, out=6 * len(known), classes=len(known))
+    rows = rows_of(80)
     yield "tokens", rows, ("dataset: {path: text.txt, text: {block_size: 80}}\nsampler: {batch_size: 4}\nmodel:\n  layers:\n"
                            "    - embedding: {embedding_dim: 16, name: wte}\n    - positional_embedding: {num_embeddings: 100}\n"
                            "    - repeat: {times: 2, layers: [{residual: [layer_norm, {attention: {heads: 2, causal: true}}]}, "
@@ -145,9 +153,12 @@ def tables():
 
 # ---- shipped configs ----
 
-def rows_for(session, config, r):
-    """(file, rows) of random values for predict: tokens, or arrays under the names of the model's inputs."""
+def rows_for(session, config, path, r):
+    """(file, rows) for predict: those of a NumPy archive, whose rows differ in length; else random tokens, or random arrays under
+    the names of the model's inputs."""
     inputs = session.get_inputs()
+    if path.endswith(".npz"):
+        return path, np.load(path)["x"]
     if inputs[0].type == "tensor(int64)":
         block = inputs[0].shape[1]
         if ".bin" in config:
@@ -179,7 +190,7 @@ def check_config(call, file, overrides):
         data, expected_of = path, lambda rows: run_table("m.onnx", data, folder)
         rows, words = None, []
     else:
-        data, rows = rows_for(session_of("m.onnx"), config, r)
+        data, rows = rows_for(session_of("m.onnx"), config, path, r)
         words = {".h5": ["dataset.format=hdf5"], ".txt": ["dataset.text.truncate=1"]}.get(os.path.splitext(data)[1], [])
         expected_of = lambda rows: run("m.onnx", rows)
     call("predict", folder, data, "--out", "p.h5", *words)
