@@ -9,7 +9,8 @@ enum padding_word { PADDING_NONE, PADDING_SAME, PADDING_VALID };
 static const char *const paddings[] = {"same", "valid", NULL};
 
 static const struct schema_row rows[] = {
-    CONVOLUTION_ROWS("Zeros around the input: one number, or [height, width]; `same`: as many as give the output the "
+    CONVOLUTION_ROWS(" one number, or [height, width].",
+                     "Zeros around the input: one number, or [height, width]; `same`: as many as give the output the "
                      "input's size, for stride 1, with an odd number one more behind; `valid`: none.",
                      .choices = paddings),
     {0},
@@ -168,18 +169,25 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static status alloc(struct layer *layer, struct device *device, size_t batch) {
-    struct convolution c = convolution_of(layer);
-    return device_ops(device)->convolution->create(device, &c, batch, (struct device_convolution **)&layer->runtime);
+size_t convolution_images(const struct layer *layer) { return layer->in.dims == 4 ? (size_t)layer->in.size[1] : 1; }
+
+status convolution_alloc(struct layer *layer, struct device *device, const struct convolution *c, size_t batch) {
+    return device_ops(device)->convolution->create(device, c, batch * convolution_images(layer),
+                                                   (struct device_convolution **)&layer->runtime);
 }
 
-static void release(struct layer *layer, struct device *device) {
+static status alloc(struct layer *layer, struct device *device, size_t batch) {
+    struct convolution c = convolution_of(layer);
+    return convolution_alloc(layer, device, &c, batch);
+}
+
+void convolution_release(struct layer *layer, struct device *device) {
     device_ops(device)->convolution->destroy(layer->runtime);
 }
 
-static status prepare(struct layer *layer, struct device *device, size_t batch, bool is_training) {
+status convolution_prepare(struct layer *layer, struct device *device, size_t batch, bool is_training) {
     const struct convolution_ops *ops = device_ops(device)->convolution;
-    return ops->prepare ? ops->prepare(layer->runtime, batch, is_training) : OK;
+    return ops->prepare ? ops->prepare(layer->runtime, batch * convolution_images(layer), is_training) : OK;
 }
 
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
@@ -187,21 +195,21 @@ static void init(const struct layer *layer, const struct params *params, struct 
     convolution_init(layer, params, rng, &c);
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
-    size_t first = layer->first_param;
+void convolution_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    size_t first = layer->first_param, images = pass->rows * convolution_images(layer);
+    const float *bias = config_of(layer)->bias ? params_value(pass->params, first + 1) : NULL;
     device_ops(pass->device)
-        ->convolution->forward(layer->runtime, x, params_value(pass->params, first),
-                               config_of(layer)->bias ? params_value(pass->params, first + 1) : NULL, y, pass->rows);
+        ->convolution->forward(layer->runtime, x, params_value(pass->params, first), bias, y, images);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
+void convolution_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                          const float *dy, float *dx) {
     (void)y;
-    size_t first = layer->first_param;
+    size_t first = layer->first_param, images = pass->rows * convolution_images(layer);
+    float *dbias = config_of(layer)->bias ? params_gradient(pass->params, first + 1) : NULL;
     device_ops(pass->device)
         ->convolution->backward(layer->runtime, x, params_value(pass->params, first), dy, dx,
-                                params_gradient(pass->params, first),
-                                config_of(layer)->bias ? params_gradient(pass->params, first + 1) : NULL, pass->rows);
+                                params_gradient(pass->params, first), dbias, images);
 }
 
 static size_t multiply_adds(const struct layer *layer) {
@@ -216,14 +224,14 @@ static void describe(const struct layer *layer, struct operation *to) {
     if (config_of(layer)->bias) to->bias = layer->first_param + 1;
 }
 
-static bool runs_on(const struct device_ops *ops) { return ops->convolution != NULL; }
+bool convolution_runs_on(const struct device_ops *ops) { return ops->convolution != NULL; }
 
 /* What both rows have. */
 #define CONVOLUTION                                                                                                    \
     .order = ORDER_CHANNELS_LAST, .depends_on_threads = true, .relu = RELU_AFTER, .ignores = IGNORES_Y,                \
-    .runs_on = runs_on, .plan = plan, .alloc = alloc, .release = release, .prepare = prepare, .init = init,            \
-    .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward, .half = HALF_ALL,                          \
-    .multiply_adds = multiply_adds, .describe = describe
+    .runs_on = convolution_runs_on, .plan = plan, .alloc = alloc, .release = convolution_release,                      \
+    .prepare = convolution_prepare, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = convolution_forward,        \
+    .backward = convolution_backward, .half = HALF_ALL, .multiply_adds = multiply_adds, .describe = describe
 const struct layer_type layer_conv2d = {
     .variant = {"conv2d", &conv2d_schema, "Convolution over (channels, height, width) (torch.nn.Conv2d)."},
     CONVOLUTION,

@@ -18,8 +18,9 @@ struct convolution_config {
         .max = 4096, .doc = doc_, __VA_ARGS__                                                                          \
     }
 
-/* [padding_doc]: what padding means for the layer; after it more of its row. */
-#define CONVOLUTION_ROWS(padding_doc, ...)                                                                             \
+/* [sizes]: the form of a list, such as " one number, or [height, width]."; [padding_doc]: what padding means for the
+ * layer; after it more of its row. */
+#define CONVOLUTION_ROWS(sizes, padding_doc, ...)                                                                      \
     {.key = "out",                                                                                                     \
      .type = SCHEMA_INT,                                                                                               \
      .offset = offsetof(struct convolution_config, out),                                                               \
@@ -27,12 +28,10 @@ struct convolution_config {
      .min = 1,                                                                                                         \
      .max = 1 << 20,                                                                                                   \
      .doc = "Output channels (PyTorch's out_channels); the number of inputs is inferred."},                            \
-        CONVOLUTION_SIZES(kernel_size, 1, "Size of the kernel: one number, or [height, width].",                       \
-                          .flags = SCHEMA_REQUIRED),                                                                   \
-        CONVOLUTION_SIZES(stride, 1, "Step of the kernel: one number, or [height, width].", .fallback = "1"),          \
+        CONVOLUTION_SIZES(kernel_size, 1, "Size of the kernel:" sizes, .flags = SCHEMA_REQUIRED),                      \
+        CONVOLUTION_SIZES(stride, 1, "Step of the kernel:" sizes, .fallback = "1"),                                    \
         CONVOLUTION_SIZES(padding, 0, padding_doc, .fallback = "0", __VA_ARGS__),                                      \
-        CONVOLUTION_SIZES(dilation, 1, "Distance between kernel elements: one number, or [height, width].",            \
-                          .fallback = "1"),                                                                            \
+        CONVOLUTION_SIZES(dilation, 1, "Distance between kernel elements:" sizes, .fallback = "1"),                    \
         {.key = "groups",                                                                                              \
          .type = SCHEMA_INT,                                                                                           \
          .offset = offsetof(struct convolution_config, groups),                                                        \
@@ -55,6 +54,20 @@ struct window convolution_window(const struct convolution_config *c, int dims);
 
 /* Declares weight, of the shape that [c] has, and bias (biases) as the layer's parameters. */
 void convolution_declare(struct layer *layer, struct planning *planning, const struct convolution *c, size_t biases);
+
+/* Images of a row, one after another: the depth of a volume, else 1. */
+size_t convolution_images(const struct layer *layer);
+
+/* alloc of struct layer_type, for a layer whose images [c] describes. */
+status convolution_alloc(struct layer *layer, struct device *device, const struct convolution *c, size_t batch);
+
+/* Functions of struct layer_type. */
+bool convolution_runs_on(const struct device_ops *ops);
+void convolution_release(struct layer *layer, struct device *device);
+status convolution_prepare(struct layer *layer, struct device *device, size_t batch, bool is_training);
+void convolution_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y);
+void convolution_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                          const float *dy, float *dx);
 
 size_t convolution_multiply_adds(const struct convolution *c);
 

@@ -10,33 +10,7 @@
 
 #define SIZES " one number, or [depth, height, width]."
 
-static const struct schema_row rows[] = {
-    {.key = "out",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct convolution_config, out),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
-     .max = 1 << 20,
-     .doc = "Output channels (PyTorch's out_channels); the number of inputs is inferred."},
-    CONVOLUTION_SIZES(kernel_size, 1, "Size of the kernel:" SIZES, .flags = SCHEMA_REQUIRED),
-    CONVOLUTION_SIZES(stride, 1, "Step of the kernel:" SIZES, .fallback = "1"),
-    CONVOLUTION_SIZES(padding, 0, "Zeros around the input:" SIZES, .fallback = "0"),
-    CONVOLUTION_SIZES(dilation, 1, "Distance between kernel elements:" SIZES, .fallback = "1"),
-    {.key = "groups",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct convolution_config, groups),
-     .fallback = "1",
-     .min = 1,
-     .max = 1 << 20,
-     .doc = "Number of groups of channels; outputs of a group depend on its inputs only. Must divide the input's and "
-            "the output's channels."},
-    {.key = "bias",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct convolution_config, bias),
-     .fallback = "true",
-     .doc = "Whether a bias is added."},
-    {0},
-};
+static const struct schema_row rows[] = {CONVOLUTION_ROWS(SIZES, "Zeros around the input:" SIZES, ), {0}};
 
 static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct convolution_config *c = config;
@@ -135,7 +109,6 @@ static const struct layer_type unfold_depth = {
 /* ---- the convolution ---- */
 
 static size_t depth_kernel(const struct layer *layer) { return triple_at(&config_of(layer)->kernel_size, 0); }
-static size_t images_of(const struct layer *layer) { return (size_t)layer->in.size[1]; }
 
 static status plan(struct layer *layer, struct planning *planning) {
     const struct convolution_config *c = config_of(layer);
@@ -143,7 +116,7 @@ static status plan(struct layer *layer, struct planning *planning) {
     if (v.out.height == 0 || v.out.width == 0)
         return status_new(STATUS_USAGE, "the kernel is larger than the padded input (%zu x %zu)",
                           v.in.height + 2 * v.window.padding[0], v.in.width + 2 * v.window.padding[1]);
-    layer->out = volume_shape(v.out.channels, images_of(layer), v.out.height, v.out.width);
+    layer->out = volume_shape(v.out.channels, convolution_images(layer), v.out.height, v.out.width);
     size_t channels = v.in.channels / depth_kernel(layer) / v.groups;
     const int64_t shape[] = {c->out, (int64_t)channels, (int64_t)depth_kernel(layer), (int64_t)v.window.kernel[0],
                              (int64_t)v.window.kernel[1]};
@@ -157,17 +130,7 @@ static status plan(struct layer *layer, struct planning *planning) {
 
 static status alloc(struct layer *layer, struct device *device, size_t batch) {
     struct convolution c = convolution_of(layer);
-    return device_ops(device)->convolution->create(device, &c, batch * images_of(layer),
-                                                   (struct device_convolution **)&layer->runtime);
-}
-
-static void release(struct layer *layer, struct device *device) {
-    device_ops(device)->convolution->destroy(layer->runtime);
-}
-
-static status prepare(struct layer *layer, struct device *device, size_t batch, bool is_training) {
-    const struct convolution_ops *ops = device_ops(device)->convolution;
-    return ops->prepare ? ops->prepare(layer->runtime, batch * images_of(layer), is_training) : OK;
+    return convolution_alloc(layer, device, &c, batch);
 }
 
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
@@ -175,34 +138,16 @@ static void init(const struct layer *layer, const struct params *params, struct 
     convolution_init(layer, params, rng, &c);
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
-    size_t first = layer->first_param;
-    device_ops(pass->device)
-        ->convolution->forward(layer->runtime, x, params_value(pass->params, first),
-                               config_of(layer)->bias ? params_value(pass->params, first + 1) : NULL, y,
-                               pass->rows * images_of(layer));
-}
-
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
-    size_t first = layer->first_param;
-    (void)y;
-    device_ops(pass->device)
-        ->convolution->backward(
-            layer->runtime, x, params_value(pass->params, first), dy, dx, params_gradient(pass->params, first),
-            config_of(layer)->bias ? params_gradient(pass->params, first + 1) : NULL, pass->rows * images_of(layer));
-}
-
 static size_t multiply_adds(const struct layer *layer) {
     struct convolution c = convolution_of(layer);
-    return images_of(layer) * convolution_multiply_adds(&c);
+    return convolution_images(layer) * convolution_multiply_adds(&c);
 }
 
 static void describe(const struct layer *layer, struct operation *to) {
     const struct convolution_config *c = config_of(layer);
     to->kind = OPERATION_CONVOLUTION;
     to->convolution = convolution_of(layer);
-    to->images = images_of(layer);
+    to->images = convolution_images(layer);
     to->depth = (struct depth_window){.kernel = depth_kernel(layer),
                                       .stride = triple_at(&c->stride, 0),
                                       .padding = triple_at(&c->padding, 0),
@@ -211,23 +156,21 @@ static void describe(const struct layer *layer, struct operation *to) {
     if (c->bias) to->bias = layer->first_param + 1;
 }
 
-static bool runs_on(const struct device_ops *ops) { return ops->convolution != NULL; }
-
 static const struct layer_type convolution_of_images = {
     .variant = {"conv3d", NULL, "The convolution over images whose channels are those of a window."},
     .order = ORDER_CHANNELS_LAST,
     .depends_on_threads = true,
     .relu = RELU_AFTER,
     .ignores = IGNORES_Y,
-    .runs_on = runs_on,
+    .runs_on = convolution_runs_on,
     .plan = plan,
     .alloc = alloc,
-    .release = release,
-    .prepare = prepare,
+    .release = convolution_release,
+    .prepare = convolution_prepare,
     .init = init,
     .autocast = AUTOCAST_PRODUCT,
-    .forward = forward,
-    .backward = backward,
+    .forward = convolution_forward,
+    .backward = convolution_backward,
     .half = HALF_ALL,
     .multiply_adds = multiply_adds,
     .describe = describe,

@@ -6,6 +6,7 @@
 
 static const struct schema_row rows[] = {
     CONVOLUTION_ROWS(
+        " one number, or [height, width].",
         "dilation * (kernel_size - 1) - padding zeros are around the input: one number, or [height, width].", ),
     CONVOLUTION_SIZES(output_padding, 0,
                       "Added to the size of the output, which a stride leaves open: one number, or [height, width]. "
@@ -66,18 +67,13 @@ static status plan(struct layer *layer, struct planning *planning) {
 
 static status alloc(struct layer *layer, struct device *device, size_t batch) {
     struct convolution c = convolution_of(layer);
-    return device_ops(device)->convolution->create(device, &c, batch, (struct device_convolution **)&layer->runtime);
-}
-
-static void release(struct layer *layer, struct device *device) {
-    device_ops(device)->convolution->destroy(layer->runtime);
+    return convolution_alloc(layer, device, &c, batch);
 }
 
 /* The convolution runs backward in either case. */
 static status prepare(struct layer *layer, struct device *device, size_t batch, bool is_training) {
-    const struct convolution_ops *ops = device_ops(device)->convolution;
     (void)is_training;
-    return ops->prepare ? ops->prepare(layer->runtime, batch, true) : OK;
+    return convolution_prepare(layer, device, batch, true);
 }
 
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
@@ -121,18 +117,16 @@ static void describe(const struct layer *layer, struct operation *to) {
     if (config_of(layer)->bias) to->bias = layer->first_param + 1;
 }
 
-static bool runs_on(const struct device_ops *ops) { return ops->convolution != NULL; }
-
 const struct layer_type layer_conv_transpose2d = {
     .variant = {"conv_transpose2d", &schema,
                 "Transposed convolution over (channels, height, width) (torch.nn.ConvTranspose2d)."},
     .order = ORDER_CHANNELS_LAST,
     .depends_on_threads = true,
     .ignores = IGNORES_Y,
-    .runs_on = runs_on,
+    .runs_on = convolution_runs_on,
     .plan = plan,
     .alloc = alloc,
-    .release = release,
+    .release = convolution_release,
     .prepare = prepare,
     .init = init,
     .autocast = AUTOCAST_PRODUCT,
