@@ -1,64 +1,14 @@
 /* Maxima and averages of windows over images and signals, as in torch.nn. A signal is an image of height 1. A maximum
  * stores its position for backward. */
+#include "model/layers/pooling.h"
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
 
-struct pool_config {
-    struct int_list kernel_size, stride, padding;
-    bool ceil_mode, count_include_pad;
-    int64_t divisor_override; /* at most 0: none */
-};
-
-struct adaptive_config {
-    struct int_list output_size;
-};
-
-#define SIZES(key_, min_, doc_, ...)                                                                                   \
-    {                                                                                                                  \
-        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct pool_config, key_), .min = min_, .max = 4096, \
-        .doc = doc_, __VA_ARGS__                                                                                       \
-    }
-#define WINDOW_ROWS                                                                                                    \
-    SIZES(kernel_size, 1, "Size of the window: one number, or [height, width].", .flags = SCHEMA_REQUIRED),            \
-        SIZES(stride, 1, "Step of the window; null: its size.", .fallback = "null"),                                   \
-        SIZES(padding, 0, "Padding around the input, at most half the window.", .fallback = "0"), {                    \
-        .key = "ceil_mode", .type = SCHEMA_BOOL, .offset = offsetof(struct pool_config, ceil_mode),                    \
-        .fallback = "false",                                                                                           \
-        .doc =                                                                                                         \
-            "Whether the size of the output is rounded up: a last window may exceed the padded input, if it starts "   \
-            "in the input or the padding before it."                                                                   \
-    }
-
-static const struct schema_row max_rows[] = {WINDOW_ROWS, {0}};
-#define COUNT_ROW                                                                                                      \
-    {                                                                                                                  \
-        .key = "count_include_pad", .type = SCHEMA_BOOL, .offset = offsetof(struct pool_config, count_include_pad),    \
-        .fallback = "true",                                                                                            \
-        .doc = "Whether padded zeros count in the average; elements beyond the padding (ceil_mode) never count."       \
-    }
-static const struct schema_row avg1d_rows[] = {WINDOW_ROWS, COUNT_ROW, {0}};
+static const struct schema_row max_rows[] = {POOL_WINDOW_ROWS("[height, width]"), {0}};
+static const struct schema_row avg1d_rows[] = {POOL_WINDOW_ROWS("[height, width]"), POOL_COUNT_ROW, {0}};
 static const struct schema_row avg_rows[] = {
-    WINDOW_ROWS,
-    COUNT_ROW,
-    {.key = "divisor_override",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct pool_config, divisor_override),
-     .fallback = "null",
-     .min = 1,
-     .max = 1 << 24,
-     .doc = "Divisor of the sum of a window; null: the number of its elements."},
-    {0},
-};
-static const struct schema_row adaptive_rows[] = {
-    {.key = "output_size",
-     .type = SCHEMA_INT_LIST,
-     .offset = offsetof(struct adaptive_config, output_size),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
-     .max = 4096,
-     .doc = "Size of the output: one number, or [height, width]."},
-    {0},
-};
+    POOL_WINDOW_ROWS("[height, width]"), POOL_COUNT_ROW, POOL_DIVISOR_ROW, {0}};
+static const struct schema_row adaptive_rows[] = {POOL_OUTPUT_ROW("[height, width]"), {0}};
 
 static void check_window(const struct pool_config *c, int max, const struct node *where, const char *path,
                          struct problems *problems) {
@@ -75,32 +25,20 @@ static void check_window2d(void *config, const struct node *where, const char *p
 }
 
 static void check_output1d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    pair_check(&((const struct adaptive_config *)config)->output_size, "output_size", 1, where, path, problems);
+    pair_check(&((const struct pool_config *)config)->output_size, "output_size", 1, where, path, problems);
 }
 static void check_output2d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    pair_check(&((const struct adaptive_config *)config)->output_size, "output_size", 2, where, path, problems);
+    pair_check(&((const struct pool_config *)config)->output_size, "output_size", 2, where, path, problems);
 }
 
-#define WINDOW_SCHEMA(name_, rows_, check_)                                                                            \
-    static const struct schema name_##_schema = {.name = "model.layers." #name_,                                       \
-                                                 .size = sizeof(struct pool_config),                                   \
-                                                 .rows = rows_,                                                        \
-                                                 .shorthand = "kernel_size",                                           \
-                                                 .check = check_}
-#define ADAPTIVE_SCHEMA(name_, check_)                                                                                 \
-    static const struct schema name_##_schema = {.name = "model.layers." #name_,                                       \
-                                                 .size = sizeof(struct adaptive_config),                               \
-                                                 .rows = adaptive_rows,                                                \
-                                                 .shorthand = "output_size",                                           \
-                                                 .check = check_}
-WINDOW_SCHEMA(max_pool1d, max_rows, check_window1d);
-WINDOW_SCHEMA(max_pool2d, max_rows, check_window2d);
-WINDOW_SCHEMA(avg_pool1d, avg1d_rows, check_window1d);
-WINDOW_SCHEMA(avg_pool2d, avg_rows, check_window2d);
-ADAPTIVE_SCHEMA(adaptive_avg_pool1d, check_output1d);
-ADAPTIVE_SCHEMA(adaptive_avg_pool2d, check_output2d);
-ADAPTIVE_SCHEMA(adaptive_max_pool1d, check_output1d);
-ADAPTIVE_SCHEMA(adaptive_max_pool2d, check_output2d);
+POOL_SCHEMA(max_pool1d, max_rows, "kernel_size", check_window1d);
+POOL_SCHEMA(max_pool2d, max_rows, "kernel_size", check_window2d);
+POOL_SCHEMA(avg_pool1d, avg1d_rows, "kernel_size", check_window1d);
+POOL_SCHEMA(avg_pool2d, avg_rows, "kernel_size", check_window2d);
+POOL_SCHEMA(adaptive_avg_pool1d, adaptive_rows, "output_size", check_output1d);
+POOL_SCHEMA(adaptive_avg_pool2d, adaptive_rows, "output_size", check_output2d);
+POOL_SCHEMA(adaptive_max_pool1d, adaptive_rows, "output_size", check_output1d);
+POOL_SCHEMA(adaptive_max_pool2d, adaptive_rows, "output_size", check_output2d);
 
 static bool is_adaptive(const struct layer *layer) {
     const struct layer_type *type = layer->type;
@@ -127,7 +65,7 @@ static struct pooling pooling_of(const struct layer *layer) {
     int dims = dims_of(layer);
     if (is_adaptive(layer)) {
         p.is_adaptive = true;
-        pair_of(&((const struct adaptive_config *)layer->config)->output_size, dims, 1, out);
+        pair_of(&((const struct pool_config *)layer->config)->output_size, dims, 1, out);
         p.window.kernel[0] = adaptive_window(p.in.height, out[0]);
         p.window.kernel[1] = adaptive_window(p.in.width, out[1]);
     } else {

@@ -4,73 +4,30 @@
 #include "model/build.h"
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
+#include "model/layers/pooling.h"
 #include "model/layers/volumes.h"
 
-struct pool3d_config {
-    struct int_list kernel_size, stride, padding, output_size; /* output_size: adaptive */
-    bool ceil_mode, count_include_pad;
-    int64_t divisor_override; /* at most 0: none */
-};
+#define SIZES "[depth, height, width]"
 
-#define TRIPLE(key_, min_, doc_, ...)                                                                                  \
-    {                                                                                                                  \
-        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct pool3d_config, key_), .min = min_,            \
-        .max = 4096, .doc = doc_, __VA_ARGS__                                                                          \
-    }
-#define WINDOW_ROWS                                                                                                    \
-    TRIPLE(kernel_size, 1, "Size of the window: one number, or [depth, height, width].", .flags = SCHEMA_REQUIRED),    \
-        TRIPLE(stride, 1, "Step of the window; null: its size.", .fallback = "null"),                                  \
-        TRIPLE(padding, 0, "Padding around the input, at most half the window.", .fallback = "0"), {                   \
-        .key = "ceil_mode", .type = SCHEMA_BOOL, .offset = offsetof(struct pool3d_config, ceil_mode),                  \
-        .fallback = "false",                                                                                           \
-        .doc =                                                                                                         \
-            "Whether the size of the output is rounded up: a last window may exceed the padded input, if it starts "   \
-            "in the input or the padding before it."                                                                   \
-    }
-
-static const struct schema_row max_rows[] = {WINDOW_ROWS, {0}};
-static const struct schema_row avg_rows[] = {
-    WINDOW_ROWS,
-    {.key = "count_include_pad",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct pool3d_config, count_include_pad),
-     .fallback = "true",
-     .doc = "Whether padded zeros count in the average; elements beyond the padding (ceil_mode) never count."},
-    {.key = "divisor_override",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct pool3d_config, divisor_override),
-     .fallback = "null",
-     .min = 1,
-     .max = 1 << 24,
-     .doc = "Divisor of the sum of a window; null: the number of its elements."},
-    {0},
-};
-static const struct schema_row adaptive_rows[] = {
-    TRIPLE(output_size, 1, "Size of the output: one number, or [depth, height, width].", .flags = SCHEMA_REQUIRED),
-    {0},
-};
+static const struct schema_row max_rows[] = {POOL_WINDOW_ROWS(SIZES), {0}};
+static const struct schema_row avg_rows[] = {POOL_WINDOW_ROWS(SIZES), POOL_COUNT_ROW, POOL_DIVISOR_ROW, {0}};
+static const struct schema_row adaptive_rows[] = {POOL_OUTPUT_ROW(SIZES), {0}};
 
 static void check_window(void *config, const struct node *where, const char *path, struct problems *problems) {
-    const struct pool3d_config *c = config;
+    const struct pool_config *c = config;
     triple_check(&c->kernel_size, "kernel_size", where, path, problems);
     triple_check(&c->stride, "stride", where, path, problems);
     triple_check(&c->padding, "padding", where, path, problems);
 }
 
 static void check_output(void *config, const struct node *where, const char *path, struct problems *problems) {
-    triple_check(&((const struct pool3d_config *)config)->output_size, "output_size", where, path, problems);
+    triple_check(&((const struct pool_config *)config)->output_size, "output_size", where, path, problems);
 }
 
-#define SCHEMA(name_, rows_, shorthand_, check_)                                                                       \
-    static const struct schema name_##_schema = {.name = "model.layers." #name_,                                       \
-                                                 .size = sizeof(struct pool3d_config),                                 \
-                                                 .rows = rows_,                                                        \
-                                                 .shorthand = shorthand_,                                              \
-                                                 .check = check_}
-SCHEMA(max_pool3d, max_rows, "kernel_size", check_window);
-SCHEMA(avg_pool3d, avg_rows, "kernel_size", check_window);
-SCHEMA(adaptive_avg_pool3d, adaptive_rows, "output_size", check_output);
-SCHEMA(adaptive_max_pool3d, adaptive_rows, "output_size", check_output);
+POOL_SCHEMA(max_pool3d, max_rows, "kernel_size", check_window);
+POOL_SCHEMA(avg_pool3d, avg_rows, "kernel_size", check_window);
+POOL_SCHEMA(adaptive_avg_pool3d, adaptive_rows, "output_size", check_output);
+POOL_SCHEMA(adaptive_max_pool3d, adaptive_rows, "output_size", check_output);
 
 /* The steps; the index has these bits. */
 enum { ALONG_DEPTH = 1, AVERAGES = 2, STEPS = 4 };
@@ -79,10 +36,10 @@ static const struct layer_type steps[STEPS];
 static bool is_along_depth(const struct layer *layer) { return (layer->type - steps) & ALONG_DEPTH; }
 static bool is_average(const struct layer *layer) { return (layer->type - steps) & AVERAGES; }
 
-static const struct pool3d_config *config_of(const struct layer *layer) { return layer->config; }
+static const struct pool_config *config_of(const struct layer *layer) { return layer->config; }
 
 /* Sets the window [to] of a pooling to dimension [d] of the volume, of [in] elements, and returns the output's size. */
-static size_t set_window(const struct pool3d_config *c, struct window *w, int to, int d, size_t in) {
+static size_t set_window(const struct pool_config *c, struct window *w, int to, int d, size_t in) {
     w->dilation[to] = 1;
     if (c->output_size.items) {
         size_t out = triple_at(&c->output_size, d);
@@ -97,7 +54,7 @@ static size_t set_window(const struct pool3d_config *c, struct window *w, int to
 
 /* Of one image, or of a volume as an image whose height is the depth and whose channels are all other elements. */
 static struct pooling pooling_of(const struct layer *layer) {
-    const struct pool3d_config *c = config_of(layer);
+    const struct pool_config *c = config_of(layer);
     bool is_adaptive = c->output_size.items != NULL;
     struct pooling p = {.in = volume_image(&layer->in),
                         .is_adaptive = is_adaptive,
