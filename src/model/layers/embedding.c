@@ -4,40 +4,18 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "model/layers/embedding.h"
 #include "model/layers/layers.h"
-
-struct embedding_config {
-    int64_t embedding_dim, num_embeddings, padding_idx;
-};
 
 struct positional_config {
     int64_t num_embeddings;
 };
 
 static const struct schema_row embedding_rows[] = {
-    {.key = "embedding_dim",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct embedding_config, embedding_dim),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
-     .max = 1 << 24,
-     .doc = "Elements of a vector."},
-    {.key = "num_embeddings",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct embedding_config, num_embeddings),
-     .fallback = "null",
-     .min = 1,
-     .max = 1 << 30,
-     .doc = "Number of vectors, one for each token from 0 on; null: the dataset's vocabulary."},
-    {.key = "padding_idx",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct embedding_config, padding_idx),
-     .fallback = "null",
-     .min = 0,
-     .max = 1 << 30,
-     .doc = "The token that fills rows up behind their last real token: its vector starts at 0 and does not learn, and "
-            "attention, recurrent layers, means over positions, losses and metrics leave such positions out. null: "
-            "none."},
+    EMBEDDING_ROWS(", one for each token from 0 on", 0,
+                   "The token that fills rows up behind their last real token: its vector starts at 0 and does not "
+                   "learn, and attention, recurrent layers, means over positions, losses and metrics leave such "
+                   "positions out. null: none."),
     {0},
 };
 static const struct schema_row positional_rows[] = {
@@ -66,22 +44,35 @@ static void declare(const struct layer *layer, struct planning *planning, int64_
                    shape);
 }
 
-static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
-    rng_normal(rng, params_drawn(params, layer->first_param), params->items[layer->first_param].count, 0, 1);
-}
-
 static int64_t padding_of(const struct layer *layer) {
     return ((const struct embedding_config *)layer->config)->padding_idx;
 }
 
 static bool has_padding(const struct layer *layer) { return padding_of(layer) != SCHEMA_NO_INT; }
 
-/* torch.nn.Embedding: normal(0, 1), and 0 for padding_idx */
-static void embedding_init(const struct layer *layer, const struct params *params, struct rng *rng) {
-    init(layer, params, rng);
+void embedding_draw(const struct layer *layer, const struct params *params, struct rng *rng, int64_t padding) {
     float *drawn = params_drawn(params, layer->first_param);
-    if (has_padding(layer) && drawn)
-        memset(drawn + (size_t)padding_of(layer) * width(layer), 0, width(layer) * sizeof *drawn);
+    rng_normal(rng, drawn, params->items[layer->first_param].count, 0, 1);
+    if (padding >= 0 && drawn) memset(drawn + (size_t)padding * width(layer), 0, width(layer) * sizeof *drawn);
+}
+
+static void embedding_init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    embedding_draw(layer, params, rng, has_padding(layer) ? padding_of(layer) : -1);
+}
+
+static void positional_init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    embedding_draw(layer, params, rng, -1);
+}
+
+int64_t embedding_count(const struct layer *layer) {
+    const struct embedding_config *c = layer->config;
+    return c->num_embeddings == SCHEMA_NO_INT ? layer->in.vocabulary : c->num_embeddings;
+}
+
+status embedding_check_count(const struct layer *layer) {
+    if (embedding_count(layer) >= layer->in.vocabulary) return OK;
+    return status_new(STATUS_USAGE, "num_embeddings is %lld, but the dataset's vocabulary has %lld tokens",
+                      (long long)embedding_count(layer), (long long)layer->in.vocabulary);
 }
 
 static status check_input(const struct layer *layer) {
@@ -98,10 +89,8 @@ static status check_input(const struct layer *layer) {
 static status embedding_plan(struct layer *layer, struct planning *planning) {
     const struct embedding_config *c = layer->config;
     TRY(check_input(layer));
-    int64_t count = c->num_embeddings == SCHEMA_NO_INT ? layer->in.vocabulary : c->num_embeddings;
-    if (count < layer->in.vocabulary)
-        return status_new(STATUS_USAGE, "num_embeddings is %lld, but the dataset's vocabulary has %lld tokens",
-                          (long long)count, (long long)layer->in.vocabulary);
+    int64_t count = embedding_count(layer);
+    TRY(embedding_check_count(layer));
     if (layer->in.dims >= MAX_DIMS) return status_new(STATUS_USAGE, "its input has too many dimensions");
     if (has_padding(layer) && c->padding_idx >= count)
         return status_new(STATUS_USAGE, "padding_idx is %lld, but the tokens are 0 to %lld", (long long)c->padding_idx,
@@ -256,7 +245,7 @@ const struct layer_type layer_positional_embedding = {
     .ignores = IGNORES_X_AND_Y,
     .is_by_position = true,
     .plan = positional_plan,
-    .init = init,
+    .init = positional_init,
     .forward = positional_forward,
     .backward = positional_backward,
     .describe = describe_positional,

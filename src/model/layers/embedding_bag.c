@@ -1,73 +1,43 @@
 /* embedding_bag: the mean, sum or maximum of the learned vectors of a row's tokens (torch.nn.EmbeddingBag of rows of
  * the same length). */
 #include "base/text.h"
+#include "model/layers/embedding.h"
 #include "model/layers/layers.h"
-
-struct bag_config {
-    int64_t embedding_dim, num_embeddings, padding_idx;
-    int mode; /* enum bag_mode */
-};
 
 static const char *const modes[] = {"mean", "sum", "max", NULL};
 
 static const struct schema_row rows[] = {
-    {.key = "embedding_dim",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct bag_config, embedding_dim),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
-     .max = 1 << 24,
-     .doc = "Elements of a vector."},
-    {.key = "num_embeddings",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct bag_config, num_embeddings),
-     .fallback = "null",
-     .min = 1,
-     .max = 1 << 30,
-     .doc = "Number of vectors; null: the dataset's vocabulary."},
-    {.key = "padding_idx",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct bag_config, padding_idx),
-     .fallback = "null",
-     .min = -(1 << 30),
-     .max = 1 << 30,
-     .doc = "A token that is left out of the mean, sum or maximum, whose vector is 0 at first; below 0: counted from "
-            "the end; null: none."},
+    EMBEDDING_ROWS("", -(1 << 30),
+                   "A token that is left out of the mean, sum or maximum, whose vector is 0 at first; below 0: counted "
+                   "from the end; null: none."),
     {.key = "mode",
      .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct bag_config, mode),
+     .offset = offsetof(struct embedding_config, mode),
      .fallback = "mean",
      .choices = modes,
      .doc = "How the vectors of a row's tokens become one."},
     {0},
 };
 static const struct schema schema = {.name = "model.layers.embedding_bag",
-                                     .size = sizeof(struct bag_config),
+                                     .size = sizeof(struct embedding_config),
                                      .rows = rows,
                                      .shorthand = "embedding_dim"};
 
-static const struct bag_config *config_of(const struct layer *layer) { return layer->config; }
+static const struct embedding_config *config_of(const struct layer *layer) { return layer->config; }
 static size_t width(const struct layer *layer) { return (size_t)config_of(layer)->embedding_dim; }
-
-static int64_t count_of(const struct layer *layer) {
-    const struct bag_config *c = config_of(layer);
-    return c->num_embeddings == SCHEMA_NO_INT ? layer->in.vocabulary : c->num_embeddings;
-}
 
 /* The token of padding_idx; -1: none. */
 static int32_t padding_of(const struct layer *layer) {
     int64_t index = config_of(layer)->padding_idx;
-    return index == SCHEMA_NO_INT ? -1 : (int32_t)(index < 0 ? index + count_of(layer) : index);
+    return index == SCHEMA_NO_INT ? -1 : (int32_t)(index < 0 ? index + embedding_count(layer) : index);
 }
 
 static status plan(struct layer *layer, struct planning *planning) {
-    const struct bag_config *c = config_of(layer);
-    int64_t shape[2] = {count_of(layer), c->embedding_dim};
+    const struct embedding_config *c = config_of(layer);
+    int64_t shape[2] = {embedding_count(layer), c->embedding_dim};
     if (!layer->in.is_tokens || layer->in.dims != 1)
         return status_new(STATUS_USAGE, "its input must be a row of the dataset's tokens (text, or a file of tokens)");
-    if (shape[0] < layer->in.vocabulary)
-        return status_new(STATUS_USAGE, "num_embeddings is %lld, but the dataset's vocabulary has %lld tokens",
-                          (long long)shape[0], (long long)layer->in.vocabulary);
+    TRY(embedding_check_count(layer));
     if (c->padding_idx != SCHEMA_NO_INT && (c->padding_idx >= shape[0] || c->padding_idx < -shape[0]))
         return status_new(STATUS_USAGE, "padding_idx must be from %lld to %lld, got %lld", -(long long)shape[0],
                           (long long)shape[0] - 1, (long long)c->padding_idx);
@@ -78,19 +48,15 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-/* normal(0, 1), and zeros for the padding */
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
-    int32_t padding = padding_of(layer);
-    float *values = params_drawn(params, layer->first_param);
-    rng_normal(rng, values, params->items[layer->first_param].count, 0, 1);
-    if (padding >= 0 && values) memset(values + (size_t)padding * width(layer), 0, width(layer) * sizeof *values);
+    embedding_draw(layer, params, rng, padding_of(layer));
 }
 
 static struct embedding_bag bag_of(const struct layer *layer, const struct pass *pass) {
     return (struct embedding_bag){.mode = (enum bag_mode)config_of(layer)->mode,
                                   .rows = pass->rows,
                                   .tokens = layer->in_size,
-                                  .vocabulary = (size_t)count_of(layer),
+                                  .vocabulary = (size_t)embedding_count(layer),
                                   .size = width(layer),
                                   .padding = padding_of(layer)};
 }
