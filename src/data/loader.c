@@ -19,7 +19,7 @@ struct loader {
     struct sampler_config sampler; /* training */
     int rank, world_size;
     size_t part_rows, length;                  /* rows of the part; rows this rank draws in an epoch */
-    size_t first_row;                          /* evaluation: of this rank's range */
+    size_t first_row, row_stride;              /* evaluation: of this rank's rows */
     size_t batch_rows, n_batches, own_batches; /* own_batches: of this rank; n_batches: maximum over all ranks */
     int64_t *indices, *scratch;                /* (length) the epoch's rows; (part_rows) */
     size_t announced;                          /* batches of this epoch, to dataset_will_read */
@@ -259,13 +259,16 @@ status loader_create(struct dataset *dataset, const struct sampler_config *sampl
     return finish(loader, prefetch, out);
 }
 
-status loader_create_evaluation(struct dataset *dataset, size_t batch, int rank, int world_size, struct loader **out) {
+status loader_create_evaluation(struct dataset *dataset, size_t batch, int rank, int world_size, bool is_interleaved,
+                                struct loader **out) {
     *out = NULL;
     struct loader *loader = new_loader(dataset, DATASET_VALIDATION, batch, rank, world_size);
     if (!loader) return status_memory("the batches of the loader");
     size_t first, max;
     sampler_evaluation_range(loader->part_rows, 0, world_size, &first, &max);
     sampler_evaluation_range(loader->part_rows, rank, world_size, &loader->first_row, &loader->length);
+    if (is_interleaved) loader->first_row = (size_t)rank;
+    loader->row_stride = is_interleaved ? (size_t)world_size : 1;
     loader->n_batches = count_batches(loader, max, batch);
     loader->own_batches = count_batches(loader, loader->length, batch);
     limit_batch(loader, max);
@@ -328,7 +331,8 @@ static void draw_order(struct loader *loader, int64_t epoch) {
         sampler_indices(&loader->sampler, loader->part_rows, epoch, loader->sampler.shards ? 0 : loader->rank,
                         loader->sampler.shards ? 1 : loader->world_size, loader->scratch, loader->indices);
     else
-        for (size_t i = 0; i < loader->length; i++) loader->indices[i] = (int64_t)(loader->first_row + i);
+        for (size_t i = 0; i < loader->length; i++)
+            loader->indices[i] = (int64_t)(loader->first_row + i * loader->row_stride);
     if (orders) orders_put(orders, seed, loader->length, loader->indices);
 }
 

@@ -40,7 +40,7 @@ static status open_loaders(struct run *run) {
     TRY(loader_create(t->dataset, &sampler, t->batch, run->env->rank, run->env->world_size, c->dataset.prefetch,
                       &t->loader));
     if (run->plan->info.validation_rows == 0) return OK;
-    return loader_create_evaluation(t->dataset, t->batch, evaluates.rank, evaluates.world_size, &t->validation);
+    return loader_create_evaluation(t->dataset, t->batch, evaluates.rank, evaluates.world_size, false, &t->validation);
 }
 
 /* Creates the parts that need no other rank. */

@@ -166,7 +166,7 @@ START_TEST(evaluates_each_row_once) {
             size_t at = 0;
             for (int rank = 0; rank < world; rank++) {
                 struct loader *loader;
-                ck_ok(loader_create_evaluation(dataset, 4, rank, world, &loader));
+                ck_ok(loader_create_evaluation(dataset, 4, rank, world, false, &loader));
                 if (rank == 0) batches = loader_batches(loader);
                 ck_assert_uint_eq(loader_batches(loader), batches);
                 size_t before = at, read = 0;
@@ -189,6 +189,35 @@ START_TEST(evaluates_each_row_once) {
 }
 END_TEST
 
+/* A batch of all ranks together is a range of the rows, whatever their number. */
+START_TEST(interleaves_an_evaluation) {
+    setup();
+    struct dataset *dataset = open_rows(true, "split: {test: 0.3, shuffle: false}");
+    size_t rows = dataset_info(dataset)->validation_rows, first = ROWS - rows;
+    for (size_t world = 1; world <= 5; world++) {
+        size_t all = 0;
+        for (size_t rank = 0; rank < world; rank++) {
+            struct loader *loader;
+            struct batch batch;
+            size_t row = rank;
+            ck_ok(loader_create_evaluation(dataset, 4, (int)rank, (int)world, true, &loader));
+            for (;;) {
+                int64_t expected[4];
+                ck_ok(loader_next(loader, &batch));
+                if (batch.rows == 0) break;
+                for (size_t i = 0; i < batch.rows; i++, row += world) expected[i] = (int64_t)(first + row);
+                check_batch(&batch, expected, batch.rows);
+                all += batch.rows;
+            }
+            loader_destroy(loader);
+        }
+        ck_assert_uint_eq(all, rows);
+    }
+    dataset_close(dataset);
+    teardown();
+}
+END_TEST
+
 /* More ranks than validation rows: some ranks have none. */
 START_TEST(evaluation_without_rows) {
     setup();
@@ -196,7 +225,7 @@ START_TEST(evaluation_without_rows) {
     ck_assert_uint_eq(dataset_info(dataset)->validation_rows, 2);
     struct loader *loader;
     struct batch batch;
-    ck_ok(loader_create_evaluation(dataset, 4, 3, 4, &loader));
+    ck_ok(loader_create_evaluation(dataset, 4, 3, 4, false, &loader));
     ck_assert_uint_eq(loader_batches(loader), 1);
     ck_ok(loader_next(loader, &batch));
     ck_assert_uint_eq(batch.rows, 0);
@@ -275,5 +304,5 @@ START_TEST(rejects_empty_epochs) {
 }
 END_TEST
 
-TESTS("loader", follows_the_sampler, seeks, ends_at_any_moment, evaluates_each_row_once, evaluation_without_rows,
-      failures_come_out, rejects_empty_epochs)
+TESTS("loader", follows_the_sampler, seeks, ends_at_any_moment, evaluates_each_row_once, interleaves_an_evaluation,
+      evaluation_without_rows, failures_come_out, rejects_empty_epochs)
