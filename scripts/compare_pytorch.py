@@ -30,7 +30,7 @@ import numpy as np
 import torch
 import yaml
 
-from pytorch_model import Model, load_config, loss_function, parse_layer, read_safetensors, real_positions, weighted_sum
+from pytorch_model import WITHOUT_TARGET, Model, load_config, loss_function, parse_layer, read_safetensors, real_positions, weighted_sum
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # train.device: auto is the CPU, where bits are the same everywhere
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -207,6 +207,9 @@ class Comparison:
             for name, values in inputs.items():
                 f["x_" + name] = values
             for keys, shape in zip(self.losses, model.out_shapes):
+                if keys["type"] in WITHOUT_TARGET:
+                    self.columns.append(slice(0, 0))
+                    continue
                 names = self.config["dataset"].get("targets")
                 target = keys.get("target") or (next(iter(names)) if isinstance(names, dict) else "target")
                 if target in inputs:
@@ -236,7 +239,7 @@ class Comparison:
         x = torch.tensor(np.concatenate([values.reshape(rows, -1) for values in inputs.values()], 1)).double()
         if len(inputs) == 1:
             x = x.reshape(rows, *self.shape)
-        return x, torch.tensor(np.concatenate([values for _, values in targets.values()], 1)).double(), dataset
+        return x, torch.tensor(np.concatenate([np.zeros((rows, 0)), *(values for _, values in targets.values())], 1)).double(), dataset
 
     def train(self, name, optimizer, steps, clip):
         """Trains in ddptrain; returns the losses and the folder."""

@@ -585,6 +585,9 @@ class Model(nn.Module):
         return (sum(math.prod(s) for s in self.out_shapes),) if outputs else shape, run_all
 
 
+WITHOUT_TARGET = ("contrastive", "triplet_margin")
+
+
 def weighted_sum(losses, shapes, columns):
     """The `losses:` of a config, as a function of rows of all outputs (of these shapes) and of all targets; [columns]: those of
     each loss's target."""
@@ -596,7 +599,7 @@ def weighted_sum(losses, shapes, columns):
             at += math.prod(shape)
             if keys["type"] == "cross_entropy":
                 target = target.long().reshape(len(y), *shape[:-1])
-            elif keys["type"] != "cosine_embedding":  # whose target is a single value
+            elif keys["type"] not in ("cosine_embedding", *WITHOUT_TARGET):  # whose target is a single value, or none
                 target = target.reshape(own.shape)
             total = total + keys.get("loss_weight", 1) * loss_function(keys)(own, target)
         return total
@@ -615,6 +618,14 @@ def dice_loss(y, t, smooth):
     p = torch.sigmoid(y).flatten(2 if y.dim() > 2 else 1)
     t = t.reshape(p.shape)
     return (1 - (2 * (p * t).sum(-1) + smooth) / (p.sum(-1) + t.sum(-1) + smooth)).mean()
+
+
+def contrastive_loss(a, b, temperature, symmetric):
+    """open_clip's ClipLoss of features that are divided by their norms; not symmetric: its first term."""
+    logits = functional.normalize(a) @ functional.normalize(b).T / temperature
+    labels = torch.arange(len(logits))
+    one = functional.cross_entropy(logits, labels)
+    return (one + functional.cross_entropy(logits.T, labels)) / 2 if symmetric else one
 
 
 def loss_function(config):
@@ -657,6 +668,8 @@ def loss_function(config):
     if kind == "cosine_embedding":
         module = nn.CosineEmbeddingLoss(margin=keys.get("margin", 0))
         return lambda y, t: module(*y.flatten(1).chunk(2, 1), t.flatten())
+    if kind == "contrastive":
+        return lambda y, t: contrastive_loss(*y.flatten(1).chunk(2, 1), keys.get("temperature", 0.07), keys.get("symmetric", True))
     if kind == "triplet_margin":
         module = nn.TripletMarginLoss(keys.get("margin", 1), eps=keys.get("eps", 1e-6), swap=keys.get("swap", False))
         return lambda y, t: module(*y.flatten(1).chunk(3, 1))

@@ -20,6 +20,18 @@ struct loss_sums {
     double scored;  /* both weighted by rows */
 };
 
+/* The rows of a batch on all processes, for a loss that compares rows with each other. All processes make the same
+ * calls of gather, those without rows, too. */
+struct all_rows {
+    size_t processes, process; /* number; this one */
+    const size_t *rows;        /* (processes) of each */
+    size_t max;                /* of them */
+    /* all (processes, bytes), on the host: each process has set its part, and gets those of all. [user] keeps a
+     * failure; then the other parts are not set. */
+    void (*gather)(void *user, void *all, size_t bytes);
+    void *user;
+};
+
 /* Weights of the rows of a batch: each loss, and each derivative, is multiplied by that of its row. */
 struct row_weights {
     const float *values; /* (rows), in device memory; NULL: all 1 */
@@ -28,7 +40,8 @@ struct row_weights {
      * no loss, no derivative. NULL: all count. Only of losses whose type masks_positions. */
     const int32_t *lengths;
     size_t positions;
-    size_t target_size; /* values of a row of targets, for losses whose targets are of any number */
+    size_t target_size;         /* values of a row of targets, for losses whose targets are of any number */
+    const struct all_rows *all; /* for losses whose type compares_rows; NULL: there are no other processes */
 };
 
 struct cross_entropy_options {
@@ -89,6 +102,13 @@ struct ctc_options {
     struct row_weights rows;
 };
 
+struct contrastive_options {
+    float temperature;
+    bool is_symmetric;          /* the mean of both directions; else a is classified only */
+    size_t size;                /* values of an embedding */
+    const struct all_rows *all; /* NULL: there are no other processes */
+};
+
 struct loss_ops {
     bool masks_positions; /* row_weights.lengths is supported */
     /* logits (positions, classes), targets (positions). Adds the positions to *sums, count by the weights of the
@@ -116,6 +136,14 @@ struct loss_ops {
                 size_t rows, float factor, float *dx, struct loss_sums *sums);
     /* Allocates the workspace of ctc for [rows] rows. */
     status (*ctc_prepare)(struct device *, size_t rows, size_t steps, size_t classes, size_t target_size);
+    /* outputs (rows, 2, size) = a and b, which are divided by their norms. The loss of row i is the cross entropy of
+     * the logits a_i b_j / temperature over the rows j of all processes, with the class i; in the other direction b_i
+     * a_j. Adds the loss of this process's rows, and rows to the count; doutputs, unless NULL, = d(sum of the losses of
+     * all processes' rows)/d(outputs) * factor. NULL: not on this device. */
+    void (*contrastive)(struct device *, const struct contrastive_options *, const float *outputs, size_t rows,
+                        float factor, float *doutputs, struct loss_sums *sums);
+    /* Allocates the workspace of contrastive for [rows] rows on each of [processes] processes. */
+    status (*contrastive_prepare)(struct device *, size_t rows, size_t processes, size_t size);
     /* classes (rows, count) = x (rows, count), whose values are integers; a row of x is [stride] values long */
     void (*to_classes)(struct device *, const float *x, size_t stride, int64_t *classes, size_t rows, size_t count);
     /* Adds the weighted sum of the means of parts (count), as if it were the mean of [rows] rows; a part that counted

@@ -1,6 +1,7 @@
 /* The code that all losses share. */
 #include "model/half_storage.h"
 #include "model/losses/losses.h"
+#include "model/objective.h"
 
 static const struct loss_type *const types[] = {
 #define X(name) &loss_##name,
@@ -27,14 +28,24 @@ struct row_weights loss_weights(const struct model *model, const struct shape *o
 }
 
 status loss_prepare(const struct loss_type *loss, const void *config, struct device *device, const struct shape *output,
-                    size_t target_size, size_t rows) {
-    return loss->prepare ? loss->prepare(config, device, output, target_size, rows) : OK;
+                    size_t target_size, size_t rows, size_t processes) {
+    return loss->prepare ? loss->prepare(config, device, output, target_size, rows, processes) : OK;
+}
+
+bool loss_compares_rows(const struct loss_type *loss, const void *config) {
+    const struct objective *objective = loss->is_objective ? config : NULL;
+    bool compares = loss->compares_rows;
+    for (size_t i = 0; objective && i < objective->count; i++)
+        compares = compares || objective->terms[i].loss->compares_rows;
+    return compares;
 }
 
 void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
-              const void *targets, const float *weights, size_t rows, float scale, struct loss_sums *sums) {
+              const void *targets, const float *weights, const struct all_rows *all, size_t rows, float scale,
+              struct loss_sums *sums) {
     struct row_weights of_rows = loss_weights(model, &model->out, weights, false);
     of_rows.target_size = model->target_size;
+    of_rows.all = all;
     half_set(model, half_loss(model));
     loss->run(config, model->device, &model->out, output, targets, &of_rows, rows, scale, model_output_gradient(model),
               sums);

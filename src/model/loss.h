@@ -31,15 +31,18 @@ struct loss_type {
     /* Checks that the model's output matches the targets: [target_size] values, or as many positions of [classes]
      * classes. */
     status (*check)(const void *config, const struct shape *output, size_t target_size, int64_t classes);
-    /* Allocates what run needs for [rows] rows; STATUS_USAGE for a device that cannot compute the loss. NULL: nothing.
-     */
+    /* Allocates what run needs for [rows] rows on each of [processes] processes; STATUS_USAGE for a device that cannot
+     * compute the loss. NULL: nothing. */
     status (*prepare)(const void *config, struct device *device, const struct shape *output, size_t target_size,
-                      size_t rows);
+                      size_t rows, size_t processes);
     /* [weights]: of the rows. sums += this batch; gradient (rows, output), unless NULL, = d(mean loss of this
      * batch)/d(output) * scale */
     void (*run)(const void *config, struct device *device, const struct shape *output_shape, const float *output,
                 const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
                 struct loss_sums *sums);
+    /* The loss of a row depends on the other rows of the batch, on all processes: each of them calls run for every
+     * batch, also without rows, with the weights' [all]. The mean is that of all rows. */
+    bool compares_rows;
     /* run leaves out positions that are padding (struct row_weights's lengths). */
     bool masks_positions;
     /* The output and its gradient may be 16 bits, as set on the device (struct half_operands). */
@@ -70,12 +73,17 @@ struct row_weights loss_weights(const struct model *model, const struct shape *o
 
 /* type->prepare, if there is one; before the first run with so many rows. */
 status loss_prepare(const struct loss_type *loss, const void *config, struct device *device, const struct shape *output,
-                    size_t target_size, size_t rows);
+                    size_t target_size, size_t rows, size_t processes);
+
+/* type->compares_rows; of several losses, whether one of them does. */
+bool loss_compares_rows(const struct loss_type *loss, const void *config);
 
 /* Computes the loss of a batch from [output] of model_forward, with the mean of loss times weight (rows; NULL: all 1)
- * over the rows, and its gradient where model_backward reads it. */
+ * over the rows, and its gradient where model_backward reads it. [all]: for a loss that compares rows; NULL: without
+ * those of other processes. */
 void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
-              const void *targets, const float *weights, size_t rows, float scale, struct loss_sums *sums);
+              const void *targets, const float *weights, const struct all_rows *all, size_t rows, float scale,
+              struct loss_sums *sums);
 
 /* Adds a sentence with the layer's position in the config if the model ends in a softmax or sigmoid that the loss
  * applies itself: gradients are then small, and training is slow or does not progress. After model_plan. */

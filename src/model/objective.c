@@ -15,7 +15,7 @@ static const struct schema_row key_rows[] = {
      .offset = offsetof(struct objective_keys, target),
      .fallback = "null",
      .doc = "A name of dataset.targets, or of an input, which is then also the target (`input` where inputs have no "
-            "names). Null: the only target. triplet_margin has none."},
+            "names). Null: the only target. contrastive and triplet_margin have none."},
     {.key = "loss_weight",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct objective_keys, weight),
@@ -171,12 +171,12 @@ void objective_host_targets(const struct objective *o, size_t term, const void *
 }
 
 static status prepare(const void *config, struct device *device, const struct shape *output, size_t target_size,
-                      size_t rows) {
+                      size_t rows, size_t processes) {
     const struct objective *o = config;
     (void)output, (void)target_size;
     for (size_t i = 0; i < o->count; i++) {
         const struct objective_term *t = &o->terms[i];
-        TRY(loss_prepare(t->loss, t->config, device, &t->output.shape, t->target.size, rows));
+        TRY(at_place(t, loss_prepare(t->loss, t->config, device, &t->output.shape, t->target.size, rows, processes)));
     }
     return OK;
 }
@@ -191,8 +191,10 @@ static void run(const void *config, struct device *device, const struct shape *o
     device_zero(device, o->sums, o->count * sizeof *o->sums);
     for (size_t i = 0; i < o->count; i++) {
         const struct objective_term *t = &o->terms[i];
+        if (rows == 0 && !t->loss->compares_rows) continue;
         struct row_weights own = loss_weights(o->model, &t->output.shape, weights->values, weights->is_counted);
         own.target_size = t->target.size;
+        own.all = weights->all;
         t->loss->run(t->config, device, &t->output.shape, t->outputs, t->targets, &own, rows, scale * (float)t->weight,
                      gradient ? t->gradient : NULL, &o->sums[i]);
         if (gradient)

@@ -100,6 +100,21 @@ static void check_target(const struct config *c, const struct variant *entry, st
     text_free(&known);
 }
 
+/* Losses of rows that depend on the other rows of the batch. */
+static void check_comparison(const struct config *c, const struct variant *entry, struct problems *problems) {
+    if (!loss_type_at((size_t)entry->index)->compares_rows) return;
+    if (c->dataset.weights)
+        problems_add(problems, entry->place, "losses",
+                     "'%s' compares the rows of a batch with each other, so they cannot have weights; remove "
+                     "dataset.weights",
+                     entry->name);
+    if (c->determinism.mode == DETERMINISM_ELASTIC)
+        problems_add(problems, entry->place, "losses",
+                     "'%s' compares the rows of a batch with each other, which determinism: elastic computes in "
+                     "separate shards; use determinism: torch",
+                     entry->name);
+}
+
 static void check_targets_used(const struct config *c, const struct node *root, struct problems *problems) {
     const struct string_groups *groups = &c->dataset.target_groups;
     for (size_t g = 0; g < groups->count; g++) {
@@ -142,6 +157,7 @@ void config_check_losses(const struct config *c, const struct node *root, struct
         const struct variant *entry = &c->losses.items[i];
         const char *name = objective_name(entry);
         check_target(c, entry, problems);
+        check_comparison(c, entry, problems);
         if (!*name || strpbrk(name, "./"))
             problems_add(problems, entry->place, "losses", "a name must not be empty or contain '.' or '/', got '%s'",
                          name);

@@ -19,7 +19,7 @@ static void run_pass(const struct trainer *t, size_t rows, bool is_training) {
             rows, 1, NULL, &t->memory.results->sums);
         return;
     }
-    loss_run(t->loss, config, t->model, output, batch.targets, batch.weights, rows, 1, &t->memory.results->sums);
+    loss_run(t->loss, config, t->model, output, batch.targets, batch.weights, NULL, rows, 1, &t->memory.results->sums);
     model_backward(t->model, &pass, batch.inputs, NULL, NULL);
 }
 

@@ -29,7 +29,7 @@ static status run_pass(void *user) {
 static status evaluate_batch(struct trainer *t) {
     struct batch batch, fed;
     TRY(feed_next(t->feed, t->validation, &batch, &fed));
-    if (batch.rows == 0) return OK;
+    if (batch.rows == 0) return evaluation_add_no_rows(t->evaluation);
     struct work work = {t, parts_pass(t, batch.rows, false), fed};
     TRY(recordings_run(t->evaluations, &(struct recording_key){.rows = batch.rows}, run_pass, &work));
     return evaluation_add_metrics(t->evaluation, model_output(t->model, fed.inputs), &batch);

@@ -43,12 +43,28 @@ static void sum_over_ranks(void *trainer, double *values, size_t count) {
         t->micro_batches.all_sum_failure = comm_all_reduce(t->comm, values, count, COMM_FLOAT64, COMM_SUM);
 }
 
-void micro_batches_open(struct trainer *t) { t->micro_batches.all_sum = (struct all_sum){sum_over_ranks, t}; }
+status micro_batches_open(struct trainer *t) {
+    size_t rows = dataset_info(t->dataset)->train_rows;
+    int world = comm_world_size(t->comm);
+    t->micro_batches.all_sum = (struct all_sum){sum_over_ranks, t};
+    if (world == 1 || !loss_compares_rows(t->loss, t->loss_config)) return OK;
+    TRY(row_gather_create(t->comm, t->batch, &t->micro_batches.gather));
+    for (int r = 0; r < world; r++)
+        row_gather_set_rows(t->micro_batches.gather, r, sampler_own_length(&t->config->sampler, rows, r, world));
+    return OK;
+}
+
+void micro_batches_close(struct trainer *t) { row_gather_destroy(t->micro_batches.gather); }
+
+/* The rows of the current micro-batch on all ranks; NULL: the loss does not compare them. */
+static const struct all_rows *all_rows(const struct trainer *t) {
+    return row_gather_batch(t->micro_batches.gather, (size_t)t->state->counters.batch);
+}
 
 static status take_failure(struct trainer *t) {
     status failure = t->micro_batches.all_sum_failure;
     t->micro_batches.all_sum_failure = OK;
-    return failure;
+    return status_first(failure, row_gather_take_failure(t->micro_batches.gather));
 }
 
 /* The argument of run_pass: a micro-batch on the device. */
@@ -68,8 +84,9 @@ static status run_pass(void *user) {
     activity_phase(t->activity, ACTIVITY_FORWARD);
     const float *output = model_forward(t->model, &w->pass, w->batch.inputs);
     TRY(take_failure(t));
-    loss_run(t->loss, t->loss_config, t->model, output, w->batch.targets, w->batch.weights, w->batch.rows, w->key.scale,
-             &t->memory.results->sums);
+    loss_run(t->loss, t->loss_config, t->model, output, w->batch.targets, w->batch.weights, all_rows(t), w->batch.rows,
+             w->key.scale, &t->memory.results->sums);
+    TRY(take_failure(t));
     if (w->key.is_update) device_update_check(t);
     activity_phase(t->activity, ACTIVITY_BACKWARD);
     method->backward(t, &w->pass, w->batch.inputs, w->key.is_last);
@@ -98,6 +115,9 @@ static status run_rows(struct trainer *t, const struct update *update, const str
 /* On a rank without rows of this batch. */
 static status run_no_rows(struct trainer *t, bool is_last) {
     const struct averaging *method = t->averaging.method;
+    if (t->micro_batches.gather)
+        loss_run(t->loss, t->loss_config, t->model, NULL, NULL, NULL, all_rows(t), 0, 0, &t->memory.results->sums);
+    TRY(take_failure(t));
     return is_last && method->contribute_zeros ? method->contribute_zeros(t) : OK;
 }
 

@@ -7,7 +7,8 @@
 #include "train/update.h"
 
 /* Before the first step. */
-void micro_batches_open(struct trainer *trainer);
+status micro_batches_open(struct trainer *trainer);
+void micro_batches_close(struct trainer *trainer);
 
 /* The number of micro-batches of the next update: train.accumulate, fewer at the end of an epoch. */
 size_t micro_batches_of_update(const struct trainer *trainer);

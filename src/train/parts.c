@@ -68,7 +68,8 @@ status parts_create(struct trainer *t, const struct plan *plan) {
     TRY(model_alloc(t->model, t->device, t->batch));
     if (plan->objective) TRY(objective_alloc(plan->objective, t->device, t->batch));
     TRY(prepare_model(t->model, &plan->rows));
-    TRY(loss_prepare(t->loss, t->loss_config, t->device, &t->model->out, plan->info.target_size, t->batch));
+    TRY(loss_prepare(t->loss, t->loss_config, t->device, &t->model->out, plan->info.target_size, t->batch,
+                     (size_t)plan->env.world_size));
     TRY(zero_create(&c->dist, params, plan->env.rank, plan->env.world_size, &t->averaging.zero));
     TRY(optimizer_create_shard(&c->optimizer, params, t->device, zero_shard(t->averaging.zero), &t->optimizer));
     TRY(ema_create(&c->train.ema, params, t->device, &t->ema));

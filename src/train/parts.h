@@ -23,6 +23,7 @@
 #include "train/parallel/agreement.h"
 #include "train/parallel/elastic.h"
 #include "train/parallel/ranges.h"
+#include "train/parallel/row_gather.h"
 #include "train/parallel/zero.h"
 #include "train/recording.h"
 #include "train/run_folder.h"
@@ -76,9 +77,10 @@ struct outputs {
 
 /* Of micro_batch.c. */
 struct micro_batch_state {
-    struct all_sum all_sum;  /* for layers that sum over ranks */
-    status all_sum_failure;  /* of the current pass */
-    bool has_zero_gradients; /* no backward since the last update */
+    struct all_sum all_sum;    /* for layers that sum over ranks */
+    status all_sum_failure;    /* of the current pass */
+    struct row_gather *gather; /* for a loss that compares the rows of all ranks; NULL: none, or one rank */
+    bool has_zero_gradients;   /* no backward since the last update */
 };
 
 /* A step that was enqueued and whose results the host has not read yet. */

@@ -79,6 +79,21 @@ static status check_loss_and_metrics(const struct plan *p) {
     return evaluation_check_size(&options);
 }
 
+/* A single row has nothing to be compared with: its loss is always 0. */
+static status check_compared_rows(const struct plan *p) {
+    if (p->batch * (size_t)p->env.world_size > 1 || !p->objective) return OK;
+    for (size_t i = 0; i < p->objective->count; i++) {
+        const struct objective_term *t = &p->objective->terms[i];
+        if (t->loss->compares_rows)
+            return status_new(
+                STATUS_USAGE,
+                "%s:%d:%d: losses: %s: compares the rows of a batch, and a batch is a single row; increase "
+                "sampler.batch_size",
+                t->place.file, t->place.line, t->place.column, t->name);
+    }
+    return OK;
+}
+
 /* Computes the batches and steps of an epoch. */
 static status plan_batches(struct plan *p) {
     const struct config *c = p->config;
@@ -86,6 +101,7 @@ static status plan_batches(struct plan *p) {
     int world = p->env.world_size;
     TRY(sampler_batch(sampler, world, &p->batch));
     TRY(loader_check(&p->info, sampler, p->batch, world));
+    TRY(check_compared_rows(p));
     TRY(passes_check(c, p->model, p->info.train_rows, world));
     struct dist_env evaluates = plan_evaluation_env(p);
     p->rows = passes_rows(c, &p->info, &p->env, &evaluates, p->batch);

@@ -11,6 +11,7 @@
 #include "dist/process/launcher_channel.h"
 #include "train/dry_run.h"
 #include "train/metrics/metrics_read.h"
+#include "train/micro_batch.h"
 #include "train/progress.h"
 #include "train/save.h"
 #include "train/trainer.h"
@@ -40,7 +41,8 @@ static status open_loaders(struct run *run) {
     TRY(loader_create(t->dataset, &sampler, t->batch, run->env->rank, run->env->world_size, c->dataset.prefetch,
                       &t->loader));
     if (run->plan->info.validation_rows == 0) return OK;
-    return loader_create_evaluation(t->dataset, t->batch, evaluates.rank, evaluates.world_size, false, &t->validation);
+    return loader_create_evaluation(t->dataset, t->batch, evaluates.rank, evaluates.world_size,
+                                    loss_compares_rows(t->loss, t->loss_config), &t->validation);
 }
 
 /* Creates the parts that need no other rank. */
@@ -166,6 +168,7 @@ static void destroy(struct run *run, status *result) {
     loader_destroy(t->loader);
     loader_destroy(t->validation);
     evaluation_destroy(t->evaluation);
+    micro_batches_close(t);
     plan_destroy(run->plan);
     run_folder_close(run->folder);
     text_free(&run->config_text);

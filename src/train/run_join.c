@@ -38,6 +38,7 @@ static status open_evaluation(struct run *run) {
                                          .output = &t->model->out,
                                          .model = t->model,
                                          .rows = rows,
+                                         .all_rows = info->validation_rows,
                                          .batch = t->batch};
     return evaluation_create(&options, &t->evaluation);
 }

@@ -22,7 +22,7 @@ static bool can_enqueue_ahead(const struct trainer *t) {
 status step_open(struct trainer *t) {
     if (!fault_flip_read(&t->steps.flip))
         return status_new(STATUS_USAGE, "DDPTRAIN_FAULT_FLIP: expected RANK:STEP:BIT");
-    micro_batches_open(t);
+    TRY(micro_batches_open(t));
     t->steps.enqueues_ahead = can_enqueue_ahead(t);
     return OK;
 }

@@ -494,6 +494,8 @@ static const struct {
     {"{type: cosine_embedding, margin: -0.3}", "{linear: {out: 4}}"},
     {"triplet_margin", "{linear: {out: 9}}"},
     {"{type: triplet_margin, margin: 0.5, eps: 0.1, swap: true}", "{linear: {out: 6}}"},
+    {"{type: contrastive, temperature: 0.3}", "{linear: {out: 6}}"},
+    {"{type: contrastive, symmetric: false, temperature: 2}", "{linear: {out: 10}}"},
     {"{type: ctc, blank: 2}", "{linear: {out: 20}}, {reshape: [5, 4]}, log_softmax"},
     {"{type: ctc, blank: 3, padding: 1, zero_infinity: true}", "{linear: {out: 12}}, {reshape: [3, 4]}, log_softmax"},
 };

@@ -131,7 +131,7 @@ static inline double loss_of(struct fixture *f, bool gradient) {
     const void *targets = f->loss->wants_classes ? (const void *)f->classes : (const void *)f->values;
     struct row_weights weights = loss_weights(f->model, &f->model->out, NULL, false);
     weights.target_size = 2; /* of ctc; other losses have as many targets as outputs */
-    ck_assert(!loss_prepare(f->loss, f->loss_config, f->device, &f->model->out, weights.target_size, f->rows));
+    ck_assert(!loss_prepare(f->loss, f->loss_config, f->device, &f->model->out, weights.target_size, f->rows, 1));
     f->loss->run(f->loss_config, f->device, &f->model->out, output, targets, &weights, f->rows, 1,
                  gradient ? model_output_gradient(f->model) : NULL, &sums);
     if (gradient) {

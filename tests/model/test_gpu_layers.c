@@ -16,12 +16,13 @@ static const struct refusal {
     {"{cross_attention", "is not supported on"},
     {"dropout: 0.", "dropout of attention is not supported: use train.device: cpu"},
     {"{type: ctc", "loss: ctc is computed on the CPU only; use train.device: cpu"},
+    {"{type: contrastive", "contrastive is computed on the CPU only; use train.device: cpu"},
 };
 
 /* Whether the GPU has rejected the model or its loss, which must be one of the refusals, with their reason. */
 static bool is_refused(struct fixture *f, const char *layers, const char *loss) {
     status s = model_adapt_to_device(f->model, f->device);
-    if (!s) s = loss_prepare(f->loss, f->loss_config, f->device, &f->model->out, 2, ROWS);
+    if (!s) s = loss_prepare(f->loss, f->loss_config, f->device, &f->model->out, 2, ROWS, 1);
     bool is_known = false;
     for (size_t i = 0; s && i < sizeof refusals / sizeof *refusals; i++)
         is_known = is_known || ((strstr(layers, refusals[i].part) || strstr(loss, refusals[i].part)) &&

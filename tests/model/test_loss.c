@@ -48,7 +48,7 @@ static void run_case(const json_t *vector) {
     ck_assert(!device_create("cpu", &device));
     size_t n = count / shape_elements(&shape);
     struct row_weights weights = {.target_size = target_count / n};
-    ck_assert(!loss_prepare(type, loss.config, device, &shape, weights.target_size, n));
+    ck_assert(!loss_prepare(type, loss.config, device, &shape, weights.target_size, n, 1));
     type->run(loss.config, device, &shape, x, t, &weights, n, 0.5f, gradient, &sums);
     double mean = json_number_value(json_object_get(vector, "loss"));
     ck_assert_msg(fabs(sums.loss / sums.count - mean) < 2e-7 * (1 + fabs(mean)), "%s: expected %.9g, got %.9g", config,
@@ -137,7 +137,7 @@ START_TEST(ctc_of_too_many_labels) {
     struct row_weights weights = {.target_size = 2};
     float gradient[4], x[] = {-0.1f, -2.4f, -0.1f, -2.4f};
     ck_assert(!device_create("cpu", &device));
-    ck_assert(!loss_prepare(type, loss.config, device, &shape, 2, 1));
+    ck_assert(!loss_prepare(type, loss.config, device, &shape, 2, 1, 1));
     type->run(loss.config, device, &shape, x, (int64_t[]){1, 1}, &weights, 1, 1, gradient, &sums);
     ck_assert(isinf(sums.loss) && sums.loss > 0);
     for (size_t i = 0; i < 4; i++) ck_assert(isnan(gradient[i]));
@@ -162,7 +162,7 @@ START_TEST(ctc_of_lengths) {
     with_lengths.positions = 5;
     for (size_t i = 0; i < 30; i++) x[i] = -0.5f - 0.1f * (float)(i * 7 % 11);
     ck_assert(!device_create("cpu", &device));
-    ck_assert(!loss_prepare(type, loss.config, device, &whole, 2, 2));
+    ck_assert(!loss_prepare(type, loss.config, device, &whole, 2, 2, 1));
     type->run(loss.config, device, &whole, x, targets, &with_lengths, 2, 2, gradient, &sums);
     type->run(loss.config, device, &first, x, targets, &weights, 1, 1, expected, &sums_of_first);
     ck_assert(isfinite(sums.loss) && sums.loss == sums_of_first.loss); /* no steps and no targets: probability 1 */

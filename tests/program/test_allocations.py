@@ -36,6 +36,9 @@ schedule: {type: cosine, interval: step, t_max: 3000}
 train: {steps: 50, clip_grad_norm: 1.0, accumulate: 1}
 """
 
+# a loss that exchanges rows between ranks
+PAIRS = CONFIG.replace("loss: cross_entropy", "losses: [{type: contrastive}]")
+
 # a last batch of 16 rows of 32, and validation in batches of 32 and 12; one convolution that goes to oneDNN and one that does not
 IMAGES = """
 dataset: {format: synthetic, synthetic: {kind: classes, rows: 220, inputs: [3, 16, 16], classes: 4, seed: 3}, split: {test: 0.2}}
@@ -61,9 +64,9 @@ class Allocations(program.Case):
     def test_steps_allocate_nothing(self):
         self.write("counter.c", COUNTER)
         subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-fno-builtin", "-o", self.path("counter.so"), self.path("counter.c"), "-ldl"], check=True)
-        self.write("test.yaml", CONFIG)
-        for extra in ([], ["train.accumulate=3"], ["dataset.prefetch=2"]):
-            with self.subTest(extra):
+        for config, extra in ((CONFIG, []), (CONFIG, ["train.accumulate=3"]), (CONFIG, ["dataset.prefetch=2"]), (PAIRS, [])):
+            with self.subTest(extra, loss=config[config.index("loss"):].splitlines()[0]):
+                self.write("test.yaml", config)
                 few, many = self.count("train.steps=50", *extra), self.count("train.steps=1000", *extra)
                 self.assertGreater(few[0], 20)
                 # metrics.jsonl's buffer grows a few times by doubling, then is reused

@@ -56,6 +56,18 @@ loss: %s
 optimizer: {type: sgd, lr: 0.05}
 train: {steps: 3}
 """
+# Losses without a target.
+CODES = """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 16, inputs: 6, classes: 3}}
+sampler: {batch_size: 16}
+model: {layers: [{linear: 8}, tanh, {linear: {out: 12, name: codes}}]}
+losses:
+  - {type: contrastive, output: codes, temperature: 0.2, name: pairs}
+  - {type: contrastive, output: codes, symmetric: false, loss_weight: 0.5, name: one_way}
+  - {type: triplet_margin, output: codes, swap: true, name: triplets}
+optimizer: {type: sgd, lr: 0.05}
+train: {steps: 3}
+"""
 # The loss falls to about 0, where only rounding is left of it.
 EXACT = """
 dataset: {format: synthetic, synthetic: {kind: linear, rows: 8, inputs: 32, targets: 2, noise: 0}}
@@ -93,6 +105,11 @@ class ComparePyTorch(program.Case):
             self.write("weighed.yaml", WEIGHED % (kind, count, loss))
             out = self.compare("weighed.yaml", "--rows", "6")
             self.assertEqual(out.count("  good"), 5, out)
+
+    def test_losses_without_a_target(self):
+        self.write("codes.yaml", CODES)
+        out = self.compare("codes.yaml", "--rows", "9")
+        self.assertEqual(out.count("  good"), 5, out)
 
     def test_losses_near_0(self):
         """A hundred-millionth of the first loss is much for one of 0, and nothing beside all that was learnt."""

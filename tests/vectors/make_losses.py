@@ -94,6 +94,16 @@ long[1, 9:] = 0
 impossible = torch.tensor([[1, 1, 1, 1], [3, 2, -100, -100], [4, 4, 4, 4], [1, -100, -100, -100]])
 
 
+def contrastive(temperature, symmetric):
+    """open_clip's ClipLoss of one process, whose features CLIP normalises; not symmetric: one of its two terms."""
+    def loss(inputs, targets):
+        a, b = (nn.functional.normalize(part) for part in inputs.chunk(2, 1))
+        logits, labels = a @ b.T / temperature, torch.arange(len(inputs))
+        one = nn.functional.cross_entropy(logits, labels)
+        return (one + nn.functional.cross_entropy(logits.T, labels)) / 2 if symmetric else one
+    return loss
+
+
 def ctc(padding=-100, **options):
     """Log-probabilities (rows, classes, steps) and targets that end before the first padding."""
     def loss(inputs, targets):
@@ -148,6 +158,10 @@ cases = [
     case("triplet_margin", triplet(nn.TripletMarginLoss()), pairs, torch.zeros(0)),
     case("{type: triplet_margin, margin: 0.1, eps: 0.01, swap: true}",
          triplet(nn.TripletMarginLoss(0.1, eps=0.01, swap=True)), pairs, torch.zeros(0)),
+    case("{type: contrastive, temperature: 0.5}", contrastive(0.5, True), pairs, torch.zeros(0)),
+    case("{type: contrastive, temperature: 0.5, symmetric: false}", contrastive(0.5, False), pairs, torch.zeros(0)),
+    case("contrastive", contrastive(0.07, True), pairs, torch.zeros(0)),
+    case("{type: contrastive, temperature: 0.2}", contrastive(0.2, True), pairs[:1], torch.zeros(0)),
     case("ctc", ctc(), steps, labels),
     case("{type: ctc, padding: 0}", ctc(padding=0), many, long),
     case("{type: ctc, blank: 4}", ctc(blank=4), steps, labels % 4 - 100 * (labels < 0)),

@@ -273,4 +273,6 @@ const struct loss_ops cpu_losses = {.masks_positions = true,
                                     .to_classes = to_classes,
                                     .combine = combine,
                                     .ctc = cpu_ctc,
-                                    .ctc_prepare = cpu_ctc_prepare};
+                                    .ctc_prepare = cpu_ctc_prepare,
+                                    .contrastive = cpu_contrastive,
+                                    .contrastive_prepare = cpu_contrastive_prepare};

@@ -10,4 +10,8 @@ void cpu_ctc(struct device *device, const struct ctc_options *o, const float *x,
              float factor, float *dx, struct loss_sums *sums);
 status cpu_ctc_prepare(struct device *device, size_t rows, size_t steps, size_t classes, size_t target_size);
 
+void cpu_contrastive(struct device *device, const struct contrastive_options *o, const float *outputs, size_t rows,
+                     float factor, float *doutputs, struct loss_sums *sums);
+status cpu_contrastive_prepare(struct device *device, size_t rows, size_t processes, size_t size);
+
 #endif

@@ -12,7 +12,8 @@
     X(smooth_l1)                                                                                                       \
     X(bce_with_logits)                                                                                                 \
     X(kl_div)                                                                                                          \
-    X(nll) X(huber) X(poisson_nll) X(focal) X(dice) X(gaussian_nll) X(cosine_embedding) X(triplet_margin) X(ctc)
+    X(nll)                                                                                                             \
+    X(huber) X(poisson_nll) X(focal) X(dice) X(gaussian_nll) X(cosine_embedding) X(triplet_margin) X(contrastive) X(ctc)
 #define X(name) extern const struct loss_type loss_##name;
 LOSS_TYPES(X)
 #undef X

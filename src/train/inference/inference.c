@@ -260,11 +260,10 @@ static void set_phase(const struct inference *inf, enum activity_phase phase) {
     activity_phase(inf->store ? store_activity(inf->store) : NULL, phase);
 }
 
-/* Computes *output, on the device, for [rows] rows from position [at] of the part. *host is the batch, *fed the same on
+/* Computes *output, on the device, for [rows] rows of the part, at [positions]. *host is the batch, *fed the same on
  * the device. */
-static status forward(struct inference *inf, size_t at, size_t rows, int64_t *positions, struct batch *host,
+static status forward(struct inference *inf, size_t rows, const int64_t *positions, struct batch *host,
                       struct batch *fed, const float **output) {
-    for (size_t i = 0; i < rows; i++) positions[i] = (int64_t)(at + i);
     TRY(dataset_read(inf->dataset, inf->part, positions, rows, inf->inputs, inf->targets));
     struct pass pass = {.device = inf->device, .rows = rows};
     if (inf->weights) dataset_read_weights(inf->dataset, inf->part, positions, rows, false, inf->weights);
@@ -311,6 +310,35 @@ static void add_json(const struct inference *inf, const struct evaluation_result
     text_add(out, "}\n");
 }
 
+/* positions (rows) = those of this rank after the first [done]; [is_interleaved] as in loader_create_evaluation. */
+static void set_positions(const struct inference *inf, size_t done, size_t rows, bool is_interleaved,
+                          int64_t *positions) {
+    size_t first = is_interleaved ? (size_t)inf->env->rank : inf->first;
+    size_t stride = is_interleaved ? (size_t)inf->env->world_size : 1;
+    for (size_t i = 0; i < rows; i++) positions[i] = (int64_t)(first + (done + i) * stride);
+}
+
+/* Adds batch number [index]; other ranks may have rows of it although this one has none. */
+static status evaluate_batch(struct inference *inf, struct evaluation *evaluation, size_t index, int64_t *positions) {
+    size_t done = index * inf->batch, left = inf->count > done ? inf->count - done : 0;
+    size_t rows = min_size(inf->batch, left);
+    const float *output;
+    struct batch host, fed;
+    set_phase(inf, ACTIVITY_EVALUATING);
+    TRY(check_stop(inf));
+    if (rows == 0) return evaluation_add_no_rows(evaluation);
+    set_positions(inf, done, rows, loss_compares_rows(inf->loss, inf->plan->loss_config), positions);
+    TRY(forward(inf, rows, positions, &host, &fed, &output));
+    return evaluation_add(evaluation, output, &fed, &host);
+}
+
+/* The batches of the rank with the most rows. */
+static size_t batches_of(const struct inference *inf) {
+    size_t first, rows;
+    sampler_evaluation_range(inf->rows, 0, inf->env->world_size, &first, &rows);
+    return (rows + inf->batch - 1) / inf->batch;
+}
+
 static status evaluate(struct inference *inf, struct text *out) {
     struct evaluation_options options = {.metrics = &inf->config->train.metrics,
                                          .loss = inf->loss,
@@ -321,6 +349,7 @@ static status evaluate(struct inference *inf, struct text *out) {
                                          .output = &inf->model->out,
                                          .model = inf->model,
                                          .rows = inf->count,
+                                         .all_rows = inf->rows,
                                          .batch = inf->batch};
     struct evaluation *evaluation;
     struct evaluation_result result;
@@ -328,16 +357,7 @@ static status evaluate(struct inference *inf, struct text *out) {
     TRY(evaluation_create(&options, &evaluation));
     status s = OK;
     evaluation_start(evaluation);
-    for (size_t done = 0; !s && done < inf->count;) {
-        size_t rows = min_size(inf->batch, inf->count - done);
-        const float *output;
-        struct batch host, fed;
-        set_phase(inf, ACTIVITY_EVALUATING);
-        s = check_stop(inf);
-        if (!s) s = forward(inf, inf->first + done, rows, positions, &host, &fed, &output);
-        if (!s) s = evaluation_add(evaluation, output, &fed, &host);
-        done += rows;
-    }
+    for (size_t i = 0; !s && i < batches_of(inf); i++) s = evaluate_batch(inf, evaluation, i, positions);
     if (!s) s = evaluation_finish(evaluation, &result);
     if (!s) add_json(inf, &result, out);
     evaluation_destroy(evaluation);
@@ -410,7 +430,8 @@ static status predict(struct inference *inf, struct text *text) {
         struct batch host, fed;
         set_phase(inf, ACTIVITY_PREDICTING);
         s = check_stop(inf);
-        if (!s) s = forward(inf, inf->first + done, rows, positions, &host, &fed, &output);
+        set_positions(inf, done, rows, false, positions);
+        if (!s) s = forward(inf, rows, positions, &host, &fed, &output);
         if (!s) s = device_download(inf->device, own + done * out_size, output, rows * out_size * sizeof *own);
         done += rows;
     }

@@ -7,14 +7,17 @@
 
 #include "base/buffer.h"
 #include "train/metrics/tally.h"
+#include "train/parallel/row_gather.h"
 
 struct evaluation {
     struct evaluation_options options;
-    struct tally *tally;    /* NULL: the sums of the loss are enough */
-    struct loss_sums *sums; /* on the device until evaluation_finish */
-    float *outputs;         /* (batch, out_size) copy on the host; NULL: not needed, or the device is the host */
-    int32_t *lengths;       /* (batch) copy of the lengths of rows; NULL likewise */
+    struct tally *tally;       /* NULL: the sums of the loss are enough */
+    struct loss_sums *sums;    /* on the device until evaluation_finish */
+    float *outputs;            /* (batch, out_size) copy on the host; NULL: not needed, or the device is the host */
+    int32_t *lengths;          /* (batch) copy of the lengths of rows; NULL likewise */
+    struct row_gather *gather; /* for a loss that compares the rows of all ranks; NULL: none, or one rank */
     double rows;
+    size_t batches;  /* so far */
     size_t out_size; /* of a row */
 
     /* With several losses: an evaluation of each, and nothing of the above but options and rows. */
@@ -394,6 +397,18 @@ status evaluation_check_size(const struct evaluation_options *options) {
     return tally_check(&tally);
 }
 
+static status create_gather(const struct evaluation_options *options, struct row_gather **out) {
+    int world = comm_world_size(options->comm);
+    if (world == 1) return OK;
+    TRY(row_gather_create(options->comm, options->batch, out));
+    for (int r = 0; r < world; r++) {
+        size_t first, rows;
+        sampler_evaluation_range(options->all_rows, r, world, &first, &rows);
+        row_gather_set_rows(*out, r, rows);
+    }
+    return OK;
+}
+
 status evaluation_create(const struct evaluation_options *options, struct evaluation **out) {
     struct evaluation *e = calloc(1, sizeof *e);
     if (!e) return status_memory("an evaluation");
@@ -412,7 +427,8 @@ status evaluation_create(const struct evaluation_options *options, struct evalua
     status s = device_alloc(options->device, sizeof *e->sums, "the sums of a loss", (void **)&e->sums);
     if (!s)
         s = loss_prepare(options->loss, options->loss_config, options->device, options->output,
-                         options->info->target_size, options->batch);
+                         options->info->target_size, options->batch, (size_t)comm_world_size(options->comm));
+    if (!s && options->loss->compares_rows) s = create_gather(options, &e->gather);
     if (!s && tally.needs) s = tally_create(&tally, &e->tally);
     if (!s && e->tally && !device_is_host(options->device))
         s = buffer_new(options->batch * e->out_size * sizeof *e->outputs, "the outputs", (void **)&e->outputs);
@@ -430,6 +446,7 @@ void evaluation_destroy(struct evaluation *evaluation) {
     if (!evaluation) return;
     destroy_terms(evaluation);
     tally_destroy(evaluation->tally);
+    row_gather_destroy(evaluation->gather);
     buffer_free(evaluation->outputs);
     buffer_free(evaluation->lengths);
     device_free(evaluation->options.device, evaluation->sums);
@@ -442,16 +459,19 @@ void evaluation_start(struct evaluation *evaluation) {
     if (evaluation->objective) return;
     device_zero(evaluation->options.device, evaluation->sums, sizeof *evaluation->sums);
     evaluation->rows = 0;
+    evaluation->batches = 0;
     if (evaluation->tally) tally_start(evaluation->tally);
 }
 
 void evaluation_add_loss(const struct evaluation *evaluation, const float *outputs, const struct batch *batch) {
     const struct evaluation_options *o = &evaluation->options;
     const struct objective *objective = evaluation->objective;
+    if (batch->rows == 0 && !loss_compares_rows(o->loss, o->loss_config)) return;
     struct row_weights weights = loss_weights(o->model, o->output, batch->weights, true);
     weights.target_size = o->info->target_size;
+    weights.all = row_gather_batch(evaluation->gather, evaluation->batches);
     struct batch own = *batch;
-    if (objective) objective_split(objective, o->device, outputs, batch->targets, batch->rows);
+    if (objective && batch->rows) objective_split(objective, o->device, outputs, batch->targets, batch->rows);
     for (size_t i = 0; objective && i < objective->count; i++) {
         own.targets = objective->terms[i].targets;
         evaluation_add_loss(evaluation->terms[i], objective->terms[i].outputs, &own);
@@ -464,7 +484,9 @@ void evaluation_add_loss(const struct evaluation *evaluation, const float *outpu
 status evaluation_add_metrics(struct evaluation *evaluation, const float *outputs, const struct batch *host) {
     const struct evaluation_options *o = &evaluation->options;
     if (evaluation->objective) return add_term_metrics(evaluation, host);
+    TRY(row_gather_take_failure(evaluation->gather));
     evaluation->rows += (double)host->rows;
+    evaluation->batches++;
     if (!evaluation->tally) return OK;
     if (evaluation->outputs) {
         size_t bytes = host->rows * evaluation->out_size * sizeof *outputs;
@@ -484,6 +506,12 @@ status evaluation_add(struct evaluation *evaluation, const float *outputs, const
                       const struct batch *host) {
     evaluation_add_loss(evaluation, outputs, batch);
     return evaluation_add_metrics(evaluation, outputs, host);
+}
+
+status evaluation_add_no_rows(struct evaluation *evaluation) {
+    static const struct batch none = {0};
+    evaluation_add_loss(evaluation, NULL, &none);
+    return evaluation_add_metrics(evaluation, NULL, &none);
 }
 
 static status add_metrics(const struct evaluation *e, struct evaluation_result *out) {

@@ -49,7 +49,7 @@ struct evaluation_result {
 
 struct evaluation;
 
-/* [rows]: maximum rows of this rank in an evaluation; [batch]: in a batch. */
+/* [rows]: maximum rows of this rank in an evaluation; [all_rows]: of all ranks; [batch]: in a batch. */
 struct evaluation_options {
     const struct string_list *metrics;
     const struct loss_type *loss;
@@ -59,7 +59,7 @@ struct evaluation_options {
     struct comm *comm;
     const struct shape *output; /* of the model */
     const struct model *model;  /* evaluation_check_size: may be NULL */
-    size_t rows, batch;
+    size_t rows, all_rows, batch;
 };
 /* STATUS_USAGE when a metric needs too much memory for the number of classes. Device and comm may be NULL. */
 status evaluation_check_size(const struct evaluation_options *options);
@@ -76,6 +76,8 @@ status evaluation_add(struct evaluation *evaluation, const float *outputs, const
  * evaluation_add_metrics does that of the host. */
 void evaluation_add_loss(const struct evaluation *evaluation, const float *outputs, const struct batch *batch);
 status evaluation_add_metrics(struct evaluation *evaluation, const float *outputs, const struct batch *host);
+/* Instead of evaluation_add, on a rank without rows in a batch of which other ranks have some. */
+status evaluation_add_no_rows(struct evaluation *evaluation);
 /* The result over the rows of all ranks, the same on all ranks. All ranks. */
 status evaluation_finish(struct evaluation *evaluation, struct evaluation_result *out);
 

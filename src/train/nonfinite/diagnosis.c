@@ -92,8 +92,8 @@ static void run_loss_of_row(const struct search *s, const float *outputs, size_t
     const struct diagnosis *d = s->diagnosis;
     size_t target_bytes = dataset_target_bytes(dataset_info(d->dataset));
     device_zero(s->pass->device, d->sums, sizeof *d->sums);
-    loss_run(d->loss, d->loss_config, d->model, outputs, (const char *)s->batch->targets + row * target_bytes, NULL, 1,
-             1, d->sums);
+    loss_run(d->loss, d->loss_config, d->model, outputs, (const char *)s->batch->targets + row * target_bytes, NULL,
+             NULL, 1, 1, d->sums);
 }
 
 /* A failure of the device is ignored here; the next device_status returns it. */
@@ -113,7 +113,7 @@ static bool has_nonfinite_loss(const struct search *s, const void *outputs, size
 static bool find_in_loss(struct search *s, const float *outputs) {
     const struct diagnosis *d = s->diagnosis;
     device_zero(s->pass->device, d->sums, sizeof *d->sums);
-    loss_run(d->loss, d->loss_config, d->model, outputs, s->batch->targets, s->batch->weights, s->batch->rows, 1,
+    loss_run(d->loss, d->loss_config, d->model, outputs, s->batch->targets, s->batch->weights, NULL, s->batch->rows, 1,
              d->sums);
     if (is_loss_finite(s)) return false;
     text_add(&s->found, "the loss");

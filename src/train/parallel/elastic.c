@@ -98,7 +98,7 @@ static void run_part(const struct elastic *e, const struct elastic_part *part, f
     own.draws.first_row = part->first;
     own.draws.row_stride = 1;
     const float *output = model_forward(model, &own, part->batch.inputs);
-    loss_run(e->o.loss, e->o.loss_config, model, output, part->batch.targets, part->batch.weights, own.rows,
+    loss_run(e->o.loss, e->o.loss_config, model, output, part->batch.targets, part->batch.weights, NULL, own.rows,
              part->weight * weight, sums);
     model_backward(model, &own, part->batch.inputs, NULL, NULL);
 }

@@ -1,0 +1,65 @@
+/* contrastive: InfoNCE, as in CLIP: the row of b that belongs to a row of a is found among the rows of
+ * all processes. An output row holds both embeddings, one after the other. */
+#include "model/losses/losses.h"
+
+struct contrastive_config {
+    double temperature;
+    bool symmetric;
+};
+
+static const struct schema_row keys[] = {
+    {.key = "temperature",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct contrastive_config, temperature),
+     .fallback = "0.07",
+     .min = 1e-3,
+     .max = 1e3,
+     .doc = "Divides the cosines; a smaller one weights the most similar of the other rows more."},
+    {.key = "symmetric",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct contrastive_config, symmetric),
+     .fallback = "true",
+     .doc = "The mean of both directions, as in CLIP. False: only the second embedding of each first one is found."},
+    {0},
+};
+static const struct schema schema = {
+    .name = "loss.contrastive", .size = sizeof(struct contrastive_config), .rows = keys, .shorthand = "temperature"};
+
+static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
+    (void)config, (void)classes, (void)target_size;
+    return loss_check_parts("contrastive", 2, "an embedding, then the one that belongs to it", output, 0);
+}
+
+static status prepare(const void *config, struct device *device, const struct shape *output, size_t target_size,
+                      size_t rows, size_t processes) {
+    const struct loss_ops *ops = device_ops(device)->losses;
+    (void)config, (void)target_size;
+    if (!ops->contrastive)
+        return status_new(STATUS_USAGE, "contrastive is computed on the CPU only; use train.device: cpu");
+    return ops->contrastive_prepare(device, rows, processes, shape_elements(output) / 2);
+}
+
+static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
+                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
+                struct loss_sums *sums) {
+    const struct contrastive_config *c = config;
+    struct contrastive_options options = {.temperature = (float)c->temperature,
+                                          .is_symmetric = c->symmetric,
+                                          .size = shape_elements(output_shape) / 2,
+                                          .all = weights->all};
+    (void)targets;
+    device_ops(device)->losses->contrastive(device, &options, output, rows, rows ? scale / (float)rows : 0, gradient,
+                                            sums);
+}
+
+const struct loss_type loss_contrastive = {
+    .variant = {"contrastive", &schema,
+                "InfoNCE, of two embeddings in an output: each of a row is classified by its cosines to those of all "
+                "rows of a batch, on all ranks; without a target, in `losses` (open_clip's ClipLoss)."},
+    .has_no_target = true,
+    .compares_rows = true,
+    .parts = 2,
+    .check = check,
+    .prepare = prepare,
+    .run = run,
+};
