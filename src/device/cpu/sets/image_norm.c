@@ -12,57 +12,17 @@
 #define BLOCK 32 /* channels at a time: their sums stay in registers */
 #define RUN 32   /* positions that are summed in float */
 
-/* sums[0] += x - origin, sums[1] += (x - origin)^2 over [count] positions of [size] <= BLOCK channels */
-INLINE void moments_run(const float *restrict x, const float *restrict origin, size_t count, size_t stride, size_t size,
-                        double *restrict sums) {
-    float first[BLOCK] = {0}, second[BLOCK] = {0};
-    for (size_t i = 0; i < count; i++, x += stride)
-        for (size_t c = 0; c < size; c++) {
-            float d = x[c] - origin[c];
-            first[c] += d;
-            second[c] = fmaf(d, d, second[c]);
-        }
-    for (size_t c = 0; c < size; c++) {
-        sums[c] += (double)first[c];
-        sums[BLOCK + c] += (double)second[c];
-    }
-}
-
-/* The sums of moments_run over all [count] positions, of [size] <= BLOCK channels. */
-static void moments_block(const float *x, size_t count, size_t channels, size_t size, double *sums) {
-    memset(sums, 0, 2 * BLOCK * sizeof *sums);
-    for (size_t i = 0; i < count; i += RUN) {
-        const float *run = x + i * channels;
-        size_t length = count - i < RUN ? count - i : RUN;
-        if (size == BLOCK)
-            moments_run(run, x, length, channels, BLOCK, sums);
-        else
-            moments_run(run, x, length, channels, size, sums);
-    }
-}
-
-struct moments {
-    const float *x; /* (count, channels) */
-    size_t count, channels;
-    float *mean, *variance; /* (channels) */
-};
-
-/* For some blocks of channels. */
-static void moments_part(void *context, size_t first, size_t last) {
-    const struct moments *m = context;
-    for (size_t c = first * BLOCK; c < last * BLOCK && c < m->channels; c += BLOCK) {
-        size_t size = m->channels - c < BLOCK ? m->channels - c : BLOCK;
-        double sums[2 * BLOCK], count = (double)m->count;
-        moments_block(m->x + c, m->count, m->channels, size, sums);
-        for (size_t j = 0; j < size; j++) {
-            double shift = sums[j] / count, spread = sums[BLOCK + j] / count - shift * shift;
-            m->mean[c + j] = (float)((double)m->x[c + j] + shift);
-            m->variance[c + j] = (float)(spread > 0 ? spread : 0);
-        }
-    }
-}
-
-static size_t blocks_of(size_t channels) { return (channels + BLOCK - 1) / BLOCK; }
+/* Calls function(..., channel, size) for the channels from [first] to [last], [size] of them at a time: a constant, so
+ * that their sums stay in registers, but for the last few. */
+#define FOR_CHANNELS(first, last, function, ...)                                                                       \
+    do {                                                                                                               \
+        size_t c_ = first;                                                                                             \
+        for (; last - c_ >= BLOCK; c_ += BLOCK) function(__VA_ARGS__, c_, BLOCK);                                      \
+        if (last - c_ >= 16) function(__VA_ARGS__, c_, 16), c_ += 16;                                                  \
+        if (last - c_ >= 8) function(__VA_ARGS__, c_, 8), c_ += 8;                                                     \
+        if (last - c_ >= 4) function(__VA_ARGS__, c_, 4), c_ += 4;                                                     \
+        if (last > c_) function(__VA_ARGS__, c_, last - c_);                                                           \
+    } while (0)
 
 /* A batch norm's workspace. */
 struct work {
@@ -78,19 +38,83 @@ static struct work work_of(float *work, size_t channels) {
         sums, sums + 2 * channels};
 }
 
+/* What sums over positions are made of. */
+struct positions {
+    const struct batch_norm *norm;
+    const struct work *w;
+    const float *x, *dy; /* (count, channels) */
+    size_t count;
+};
+
+static void clear_sums(const struct positions *p, size_t first, size_t last) {
+    memset(p->w->sums + first, 0, (last - first) * sizeof *p->w->sums);
+    memset(p->w->sums + p->norm->channels + first, 0, (last - first) * sizeof *p->w->sums);
+}
+
+static void add_sums(const struct positions *p, size_t channel, size_t size, const float *first, const float *second) {
+    double *sums = p->w->sums + channel;
+    for (size_t c = 0; c < size; c++) {
+        sums[c] += (double)first[c];
+        sums[p->norm->channels + c] += (double)second[c];
+    }
+}
+
+static size_t run_at(const struct positions *p, size_t position) {
+    return p->count - position < RUN ? p->count - position : RUN;
+}
+
+/* sums[0] += x - origin, sums[1] += (x - origin)^2 over a run of positions, of [size] <= BLOCK channels; origin: the
+ * first position's values */
+INLINE void moments_run(const struct positions *p, size_t position, size_t channel, size_t size) {
+    float first[BLOCK] = {0}, second[BLOCK] = {0};
+    size_t channels = p->norm->channels, count = run_at(p, position);
+    const float *restrict x = p->x + position * channels + channel, *restrict origin = p->x + channel;
+    for (size_t i = 0; i < count; i++, x += channels)
+        for (size_t c = 0; c < size; c++) {
+            float d = x[c] - origin[c];
+            first[c] += d;
+            second[c] = fmaf(d, d, second[c]);
+        }
+    add_sums(p, channel, size, first, second);
+}
+
+/* Writes the sums of moments_run over all positions to w->sums, for some blocks of channels: position after position,
+ * as they are in memory. */
+static void moments_part(void *context, size_t first, size_t last) {
+    const struct positions *p = context;
+    size_t begin = first * BLOCK, end = last * BLOCK < p->norm->channels ? last * BLOCK : p->norm->channels;
+    clear_sums(p, begin, end);
+    for (size_t i = 0; i < p->count; i += RUN) FOR_CHANNELS(begin, end, moments_run, p, i);
+}
+
+static size_t blocks_of(size_t channels) { return (channels + BLOCK - 1) / BLOCK; }
+
+static void sum_positions(void (*part)(void *, size_t, size_t), struct positions *p) {
+    parallel_for(blocks_of(p->norm->channels), parallel_items(BLOCK * p->count), part, p);
+}
+
+/* Mean and variance over this process's positions. */
+static void own_moments(const struct batch_norm *norm, const struct work *w, const float *x, size_t count,
+                        float *variance) {
+    size_t channels = norm->channels;
+    sum_positions(moments_part, &(struct positions){norm, w, x, NULL, count});
+    for (size_t c = 0; c < channels; c++) {
+        double shift = w->sums[c] / (double)count;
+        double spread = w->sums[channels + c] / (double)count - shift * shift;
+        w->mean[c] = (float)((double)x[c] + shift);
+        variance[c] = (float)(spread > 0 ? spread : 0);
+    }
+}
+
 /* The moments over the positions of all processes: sums of x and x^2 in double. A process may have no positions. */
 static void moments_of_all(const struct batch_norm *norm, const struct work *w, const float *x, size_t count,
                            float *variance) {
     size_t channels = norm->channels;
-    for (size_t c = 0; c < channels; c += BLOCK) {
-        size_t size = channels - c < BLOCK ? channels - c : BLOCK;
-        double sums[2 * BLOCK] = {0};
-        if (count) moments_block(x + c, count, channels, size, sums);
-        for (size_t j = 0; j < size; j++) {
-            double origin = count ? (double)x[c + j] : 0;
-            w->sums[c + j] = sums[j] + (double)count * origin;
-            w->sums[channels + c + j] = sums[BLOCK + j] + origin * (2 * sums[j] + (double)count * origin);
-        }
+    sum_positions(moments_part, &(struct positions){norm, w, x, NULL, count});
+    for (size_t c = 0; c < channels; c++) {
+        double origin = count ? (double)x[c] : 0, sum = w->sums[c];
+        w->sums[c] = sum + (double)count * origin;
+        w->sums[channels + c] += origin * (2 * sum + (double)count * origin);
     }
     *w->count = (double)count;
     norm->sync->sum(norm->sync->user, w->sums, 2 * channels + 1);
@@ -149,8 +173,7 @@ void IN_SET(batch_norm_forward)(struct device *device, const struct batch_norm *
         if (norm->sync)
             moments_of_all(norm, &w, x, count, variance);
         else
-            parallel_for(blocks_of(norm->channels), parallel_items(BLOCK * count), moments_part,
-                         &(struct moments){x, count, norm->channels, w.mean, variance});
+            own_moments(norm, &w, x, count, variance);
         if (running_mean) update_running(norm, &w, variance, *w.count, running_mean, running_var);
     } else {
         memcpy(w.mean, running_mean, norm->channels * sizeof *w.mean);
@@ -171,28 +194,31 @@ void IN_SET(batch_norm_recompute)(struct device *device, const struct batch_norm
     parallel_for(count, parallel_items(norm->channels), apply_part, &(struct application){norm, &w, x, NULL, y});
 }
 
-/* sums[0] += g, sums[1] += g (x - mean); with a relu g is dy where y > 0 */
-INLINE void gradients_run(const float *restrict x, const float *restrict dy, const struct work *w, size_t at,
-                          size_t count, size_t stride, size_t size, bool has_relu, double *restrict sums) {
+/* sums[0] += g, sums[1] += g (x - mean) over a run of positions; with a relu g is dy where y > 0 */
+INLINE void gradients_run(const struct positions *p, size_t position, bool has_relu, size_t channel, size_t size) {
     float first[BLOCK] = {0}, second[BLOCK] = {0};
-    const float *restrict mean = w->mean + at, *restrict scale = w->scale + at, *restrict shift = w->shift + at;
-    for (size_t i = 0; i < count; i++, x += stride, dy += stride)
+    size_t channels = p->norm->channels, at = position * channels + channel, count = run_at(p, position);
+    const float *restrict x = p->x + at, *restrict dy = p->dy + at, *restrict mean = p->w->mean + channel;
+    const float *restrict scale = p->w->scale + channel, *restrict shift = p->w->shift + channel;
+    for (size_t i = 0; i < count; i++, x += channels, dy += channels)
         for (size_t c = 0; c < size; c++) {
             float g = has_relu && fmaf(x[c], scale[c], shift[c]) <= 0 ? 0 : dy[c];
             first[c] += g;
             second[c] = fmaf(g, x[c] - mean[c], second[c]);
         }
-    for (size_t c = 0; c < size; c++) {
-        sums[c] += (double)first[c];
-        sums[BLOCK + c] += (double)second[c];
-    }
+    add_sums(p, channel, size, first, second);
 }
 
-INLINE void gradients_block(const float *x, const float *dy, const struct work *w, size_t at, size_t count,
-                            size_t stride, size_t size, bool has_relu, double *sums) {
-    for (size_t i = 0; i < count; i += RUN)
-        gradients_run(x + i * stride + at, dy + i * stride + at, w, at, count - i < RUN ? count - i : RUN, stride, size,
-                      has_relu, sums);
+/* As moments_part. */
+static void gradients_part(void *context, size_t first, size_t last) {
+    const struct positions *p = context;
+    size_t begin = first * BLOCK, end = last * BLOCK < p->norm->channels ? last * BLOCK : p->norm->channels;
+    clear_sums(p, begin, end);
+    for (size_t i = 0; i < p->count; i += RUN)
+        if (p->norm->has_relu)
+            FOR_CHANNELS(begin, end, gradients_run, p, i, true);
+        else
+            FOR_CHANNELS(begin, end, gradients_run, p, i, false);
 }
 
 /* dx = scale (g - mean(g) - (x - mean) inverse^2 mean(g (x - mean))) */
@@ -216,38 +242,12 @@ static void apply_back_part(void *context, size_t first, size_t last) {
         apply_back(a->x + at, a->dy + at, a->w, a->to + at, last - first, channels, false);
 }
 
-struct gradients {
-    const struct batch_norm *norm;
-    const struct work *w;
-    const float *x, *dy; /* (count, channels) */
-    size_t count;
-};
-
-/* The sums over positions, for some blocks of channels. */
-static void gradients_part(void *context, size_t first, size_t last) {
-    const struct gradients *g = context;
-    size_t channels = g->norm->channels;
-    for (size_t c = first * BLOCK; c < last * BLOCK && c < channels; c += BLOCK) {
-        size_t size = channels - c < BLOCK ? channels - c : BLOCK;
-        double sums[2 * BLOCK] = {0};
-        if (size == BLOCK && g->norm->has_relu)
-            gradients_block(g->x, g->dy, g->w, c, g->count, channels, BLOCK, true, sums);
-        else if (size == BLOCK)
-            gradients_block(g->x, g->dy, g->w, c, g->count, channels, BLOCK, false, sums);
-        else
-            gradients_block(g->x, g->dy, g->w, c, g->count, channels, size, g->norm->has_relu, sums);
-        memcpy(g->w->sums + c, sums, size * sizeof *sums);
-        memcpy(g->w->sums + channels + c, sums + BLOCK, size * sizeof *sums);
-    }
-}
-
 void IN_SET(batch_norm_backward)(struct device *device, const struct batch_norm *norm, const float *x, const float *dy,
                                  float *work, float *dx, float *dweight, float *dbias, size_t count) {
     (void)device;
     size_t channels = norm->channels;
     struct work w = work_of(work, channels);
-    parallel_for(blocks_of(channels), parallel_items(BLOCK * count), gradients_part,
-                 &(struct gradients){norm, &w, x, dy, count});
+    sum_positions(gradients_part, &(struct positions){norm, &w, x, dy, count});
     for (size_t c = 0; c < channels; c++) { /* of this process's rows, as all gradients */
         if (dweight) dweight[c] += (float)(w.sums[channels + c] * (double)w.inverse[c]);
         if (dbias) dbias[c] += (float)w.sums[c];
