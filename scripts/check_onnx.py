@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Compares exported ONNX files with predict: onnx.checker accepts each, and ONNX Runtime's outputs agree with those of
 ddptrain to 1e-5 of the largest output: for every model of tests/program/test_export_c.py, also with rows of different
-lengths, the tables with prepared columns of tests/vectors/columns.json and every shipped config, made small; or for a file.
+lengths, the tables with prepared columns of tests/vectors/columns.json and every shipped config, made small, two of them
+also with all their layers; or for a file.
 
-    scripts/check_onnx.py [--binary build/release/bin/ddptrain] [--only layers|tables|configs]
+    scripts/check_onnx.py [--binary build/release/bin/ddptrain] [--only layers|tables|configs|deep]
     scripts/check_onnx.py MODEL.onnx INPUTS.npy OUTPUTS.npy              one file
 
 Needs the packages onnx, onnxruntime, numpy and h5py; without them it says so and ends with 77.
@@ -217,6 +218,15 @@ def configs():
             yield file, test_configs.OVERRIDES.get(os.path.splitext(os.path.basename(file))[0], ["train.epochs=2"])
 
 
+def deep_configs():
+    """mobilenet_v2 and resnet50 with all their layers, on small images of which something is left at the end, after two steps."""
+    for file, overrides in configs():
+        if os.path.basename(file) not in ("mobilenet_v2.yaml", "resnet50.yaml"):
+            continue
+        kept = [word for word in overrides if ".repeat.times=" not in word and not word.startswith("train.steps=")]
+        yield file, [*(word.replace("size=32", "size=64").replace("resize=36", "resize=72") for word in kept), "train.steps=2"]
+
+
 # ---- all of them ----
 
 def check_model(call, config, compute):
@@ -237,14 +247,15 @@ def checks(binary, call):
         yield "layers", name, lambda: check_model(call, config, lambda rows: run("m.onnx", x[:rows]))
     for name, config in tables():
         yield "tables", name, lambda: check_model(call, config, lambda rows: run_table("m.onnx", "table.csv", "runs/test"))
-    for file, overrides in configs():
-        yield "configs", os.path.basename(file), lambda: check_config(call, file, overrides)
+    for group, files in ("configs", configs), ("deep", deep_configs):
+        for file, overrides in files():
+            yield group, f"{os.path.basename(file)}{' (all layers)' if group == 'deep' else ''}", lambda: check_config(call, file, overrides)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default=os.path.join(ROOT, "build", "release", "bin", "ddptrain"))
-    parser.add_argument("--only", choices=["layers", "tables", "configs"])
+    parser.add_argument("--only", choices=["layers", "tables", "configs", "deep"])
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
     if options.files:
