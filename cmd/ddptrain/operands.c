@@ -77,11 +77,14 @@ static status store_stdin(const struct command_line *line) {
     return status_first(s, io_close(file, STDIN_PATH));
 }
 
+static void add_default_override(struct command_line *line, const char *key, const char *value) {
+    if (!has_override(line, key)) add_override(line, key, value);
+}
+
 /* The query and the table of the training's database are none of another file's. */
 static void use_no_query(struct command_line *line) {
-    static const char *const keys[] = {"dataset.query=", "dataset.table="};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!has_override(line, keys[i])) add_override(line, keys[i], "null");
+    add_default_override(line, "dataset.query=", "null");
+    add_default_override(line, "dataset.table=", "null");
 }
 
 status command_use_data(struct command_line *line) {
@@ -96,6 +99,7 @@ status command_use_data(struct command_line *line) {
     add_override(line, "dataset.path=", text_string(&path));
     text_free(&path);
     if (!has_override(line, "dataset.validation")) add_override(line, "dataset.validation=", "null");
+    add_default_override(line, "dataset.text.truncate=", "1"); /* of the training's text */
     if (!has_override(line, "dataset.format=")) {
         if (is_stdin)
             add_override(line, "dataset.format=", "csv");

@@ -189,13 +189,13 @@ class Predict(program.Case):
         self.assertEqual(list(found[0]), ["row", "prediction", "0", "1", "2"])
 
     def test_another_text(self):
-        """Characters have the tokens of the training text, and so have the tokens of a .bin file."""
+        """Characters have the tokens of the training text, and so have the tokens of a .bin file. All of the text is used."""
         import h5py
         self.write("train.txt", "the quick brown fox jumps over the lazy dog. " * 9)
         self.write("other.txt", "the dog and the fox, " .replace(",", ".") * 4)
         self.write("foreign.txt", "the dog! " * 9)
         model = "model: {layers: [{embedding: {embedding_dim: 4}}, {linear: SIZE}]}\nloss: cross_entropy\nsampler: {batch_size: 4}\ntrain: {steps: 9}\n"
-        self.write("test.yaml", "dataset: {path: train.txt, text: {block_size: 8}}\n" + model.replace("SIZE", "28"))
+        self.write("test.yaml", "dataset: {path: train.txt, text: {block_size: 8, truncate: 0.5}}\n" + model.replace("SIZE", "28"))
         self.run_program("test.yaml")
         known = sorted(set(self.read("train.txt")))
         with h5py.File(self.path("runs/test/checkpoints/step-00000009.h5")) as f:
