@@ -17,6 +17,8 @@
 
 struct verb;
 
+#define OWN_OVERRIDES_MAX 6 /* one for each key that command_use_data sets */
+
 struct command_line {
     const char *program;
     char *const *argv;  /* of main, for starting ranks */
@@ -33,7 +35,7 @@ struct command_line {
     const char *run_dir, *out, *checkpoint, *weights, *part; /* --run-dir, ...; NULL: not given */
     char *own_folder;                                        /* set by command_find_folder; NULL: none */
     char *own_config;                                        /* set by command_find_run; NULL: none */
-    char *own_overrides[5];                                  /* of [overrides], set by command_use_data */
+    char *own_overrides[OWN_OVERRIDES_MAX];                  /* of [overrides], set by command_use_data */
     size_t own_override_count;
     bool wants_probabilities, wants_inputs, wants_outputs; /* predict: --probabilities, ... */
     const char *backend, *sizes;                           /* comm */

@@ -1,4 +1,5 @@
 /* operands: a run folder in place of a config, and a data file after it: `predict runs/a new.csv`. */
+#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,7 @@ static bool has_override(const struct command_line *line, const char *key) {
 
 static void add_override(struct command_line *line, const char *key, const char *value) {
     struct text word = {0};
+    assert(line->own_override_count < OWN_OVERRIDES_MAX);
     text_add(&word, key);
     text_add(&word, value);
     char *copy = strdup(text_string(&word));
