@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "check_main.h"
+#include "device/cpu/parallel.h"
 #include "model/loss.h"
 
 #define PROCESSES 3
@@ -149,6 +150,26 @@ START_TEST(other_processes_count) {
 }
 END_TEST
 
+/* The same bits on three threads and on one. */
+START_TEST(threads) {
+    enum { ROWS = 300, SIZE = 64 };
+    float *outputs = random_rows(ROWS, SIZE), *three = calloc(2 * ROWS * SIZE, sizeof *three);
+    float *one = calloc(2 * ROWS * SIZE, sizeof *one);
+    struct process p = {
+        .rows = ROWS, .size = SIZE, .is_symmetric = true, .has_gradient = true, .outputs = outputs, .gradient = three};
+    setenv("OMP_NUM_THREADS", "3", 1);
+    run(&p);
+    struct loss_sums sums = p.sums;
+    parallel_limit(1);
+    p.gradient = one;
+    p.sums = (struct loss_sums){0};
+    run(&p);
+    ck_assert(p.sums.loss == sums.loss && sums.loss > 0);
+    ck_assert_mem_eq(one, three, 2 * ROWS * SIZE * sizeof *one);
+    free(outputs), free(three), free(one);
+}
+END_TEST
+
 static void fail_to_gather(void *user, void *all, size_t bytes) { (void)user, (void)all, (void)bytes; }
 
 /* After a failure of the communication the other rows are not set: results are of no use, but nothing else happens. And
@@ -177,4 +198,4 @@ START_TEST(without_values) {
 }
 END_TEST
 
-TESTS("contrastive", uneven_rows, other_processes_count, without_values)
+TESTS("contrastive", uneven_rows, other_processes_count, threads, without_values)

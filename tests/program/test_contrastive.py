@@ -177,6 +177,28 @@ class Numbers(Case):
         self.train(text, "--nproc", 3)
         np.testing.assert_allclose(self.losses("test"), expected, rtol=5e-6)
 
+    def test_a_rank_without_rows_and_a_loss_of_padded_rows(self):
+        """On three ranks the last batch has 1, 1 and 0 rows; the other loss leaves out padding."""
+        r = np.random.default_rng(2)
+        tokens = np.where(np.arange(4) < r.integers(1, 5, (TRAIN, 1)), r.integers(1, 6, (TRAIN, 4)), 0)
+        with h5py.File(self.path("tokens.h5"), "w") as f:
+            f["x"], f["y"] = tokens, r.normal(size=(TRAIN, 4)).astype("<f4")
+        self.write("test.yaml", """
+dataset: {path: tokens.h5}
+sampler: {global_batch_size: 12, uneven: true}
+model:
+  layers:
+    - embedding: {num_embeddings: 6, embedding_dim: 4, padding_idx: 0, name: words}
+    - linear: {out: 1, name: steps}
+    - mean: {dim: 1, from: words}
+    - linear: {out: 6, name: codes}
+losses: [{type: contrastive, output: codes, temperature: 0.3}, {type: mse, output: steps, target: target}]
+optimizer: {type: sgd, lr: 0.1}
+train: {epochs: 2, log_every: 1}
+""")
+        self.run_program("test.yaml", "--nproc", 3, "--run-dir", "test")
+        self.assertTrue(np.isfinite(self.losses("test")).all())
+
     def test_resume_has_the_same_bits(self):
         for world in (1, 3):
             self.train(CONFIG, "train={steps: 12}", "--nproc", world)
