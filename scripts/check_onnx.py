@@ -113,17 +113,15 @@ def preparation_of(run_folder):
 
 
 def run_table(path, file, run_folder):
-    """The outputs for the rows of a CSV file: an input for each column, or one for all if they are numbers."""
+    """The outputs for the rows of a CSV file: an input for each column, or if they are numbers inputs of several columns."""
     session, prepared = session_of(path), preparation_of(run_folder)
     with open(file, newline="", encoding="utf-8") as f:
         rows = list(csv.DictReader(f))
+    if not prepared:
+        names = json.loads(session.get_modelmeta().custom_metadata_map["columns"])
+        return run(path, np.array([[float(row[n]) for n in names] for row in rows], "f4"))
     feeds = {}
     for value in session.get_inputs():
-        if not prepared:
-            names = json.loads(session.get_modelmeta().custom_metadata_map["columns"])
-            names = names["inputs"] if isinstance(names, dict) else names
-            feeds[value.name] = np.array([[float(row[n]) for n in names] for row in rows], "f4")
-            continue
         name = value.name if value.name in prepared else value.name.removeprefix("column/")
         cells, entry = [row[name] for row in rows], prepared[name]
         if value.type == "tensor(string)":
