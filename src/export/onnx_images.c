@@ -182,10 +182,11 @@ static const char *averages_along_depth(const struct onnx_call *c, const char *m
 static const char *average_by_matrices(const struct onnx_call *c) {
     const struct pooling *p = &c->op->pooling;
     struct text attributes = {0};
-    const char *rows = average_tensor(c->g, p, 0, p->in.height, p->out.height);
+    bool has_rows = c->layer->in.dims >= 3;
+    const char *rows = has_rows ? average_tensor(c->g, p, 0, p->in.height, p->out.height) : NULL;
     if (c->op->is_along_depth) return averages_along_depth(c, rows);
     const char *columns = average_tensor(c->g, p, 1, p->in.width, p->out.width);
-    const char *x = c->layer->in.dims >= 3 ? onnx_node2(c->g, "MatMul", rows, c->x) : c->x;
+    const char *x = has_rows ? onnx_node2(c->g, "MatMul", rows, c->x) : c->x;
     onnx_ints(&attributes, "perm", (const int64_t[]){1, 0}, 2);
     return onnx_node2(c->g, "MatMul", x, onnx_node1(c->g, "Transpose", columns, &attributes));
 }

@@ -36,8 +36,10 @@ static const char *add_pad(const struct onnx_call *c) {
     pads[dims - 1] = (int64_t)sides[0], pads[2 * dims - 1] = (int64_t)sides[1];
     if (dims > 2) pads[dims - 2] = (int64_t)sides[2], pads[2 * dims - 2] = (int64_t)sides[3];
     onnx_string(&attributes, "mode", modes[c->op->pad.mode]);
-    const char *inputs[] = {c->x, onnx_numbers(c->g, pads, 2 * dims), onnx_scalar(c->g, c->op->pad.value)};
-    return onnx_node(c->g, "Pad", inputs, c->op->pad.mode == PAD_CONSTANT ? 3 : 2, &attributes);
+    const char *inputs[3] = {c->x, onnx_numbers(c->g, pads, 2 * dims)};
+    bool is_constant = c->op->pad.mode == PAD_CONSTANT;
+    if (is_constant) inputs[2] = onnx_scalar(c->g, c->op->pad.value);
+    return onnx_node(c->g, "Pad", inputs, is_constant ? 3 : 2, &attributes);
 }
 
 static const char *reduction(const struct onnx_call *c, const char *type) {

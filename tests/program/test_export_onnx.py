@@ -1,159 +1,13 @@
-"""The ONNX file of export, read with the standard library: its structure and weights. scripts/check_onnx.py compares its
-outputs with predict. ctest-labels: unit"""
-import json, os, re, struct
+"""The ONNX file of export, read with the standard library: its structure, weights and values. scripts/check_onnx.py compares the
+values of a runtime. ctest-labels: unit"""
+import os, re
 
 import numpy as np
 
 import program
 import test_export_c
+from onnx_graph import Graph
 from program import USAGE
-
-
-def fields(message):
-    """A message of Protocol Buffers as {field: [values]}; messages and texts stay bytes."""
-    found, at = {}, 0
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte, at = message[at], at + 1
-            value, shift = value | (byte & 127) << shift, shift + 7
-            if byte < 128:
-                return value
-
-    while at < len(message):
-        tag = varint()
-        if tag & 7 == 0:
-            value = varint()
-        elif tag & 7 == 5:
-            value, at = struct.unpack("<f", message[at:at + 4])[0], at + 4
-        else:
-            assert tag & 7 == 2, tag
-            size = varint()
-            value, at = message[at:at + size], at + size
-            assert len(value) == size
-        found.setdefault(tag >> 3, []).append(value)
-    return found
-
-
-def texts(node, field):
-    return [value.decode() for value in node.get(field, [])]
-
-
-class Graph:
-    """nodes: (operator, inputs, outputs); tensors: name -> array; inputs, outputs: name -> (type, dimensions)."""
-    def __init__(self, path):
-        with open(path, "rb") as f:
-            model = fields(f.read())
-        self.ir_version, self.opset = model[1][0], fields(model[8][0])[2][0]
-        self.metadata = {fields(p)[1][0].decode(): json.loads(fields(p)[2][0]) for p in model.get(14, [])}
-        graph = fields(model[7][0])
-        self.nodes = [(texts(n, 4)[0], texts(n, 1), texts(n, 2)) for n in map(fields, graph[1])]
-        self.options = [dict(map(attribute, fields(n).get(5, []))) for n in graph[1]]
-        types = {1: "<f4", 7: "<i8", 11: "<f8"}
-        self.tensors = {}
-        for t in map(fields, graph.get(5, [])):
-            assert texts(t, 8)[0] not in self.tensors, "two tensors have one name"
-            if t[2][0] == 8:
-                self.tensors[texts(t, 8)[0]] = np.array(texts(t, 6)).reshape(t[1])
-                continue
-            self.tensors[texts(t, 8)[0]] = np.frombuffer(t[9][0], types[t[2][0]]).reshape(t.get(1, []))
-        self.inputs, self.outputs = ({texts(v, 1)[0]: self.value(v) for v in map(fields, graph[k])} for k in (11, 12))
-
-    def run(self, rows):
-        """The value of `outputs`, for the operators that compute() has. Several inputs: parts of a row, one after another."""
-        values, at, rows = {**self.tensors, "": None}, 0, rows.reshape(len(rows), -1)
-        for name, (kind, (_, *shape)) in self.inputs.items():
-            part = rows[:, at:at + int(np.prod(shape))]
-            values[name], at = part.reshape(-1, *shape).astype({1: float, 7: int}[kind]), at + part.shape[1]
-        for (operator, names, results), options in zip(self.nodes, self.options):
-            values.update(zip(results, compute(operator, options, [values[name] for name in names])))
-        return values["outputs"]
-
-    @staticmethod
-    def value(info):
-        tensor = fields(fields(info[2][0])[1][0])
-        dims = [fields(d) for d in fields(tensor[2][0])[1]]
-        return tensor[1][0], [d[1][0] if 1 in d else d[2][0].decode() for d in dims]
-
-
-def attribute(message):
-    """Name and value of an attribute: a number, a text, or a list."""
-    a = fields(message)
-    values = {1: a.get(2), 2: a.get(3), 3: a.get(4), 7: a.get(8), 8: a.get(9)}[a[20][0]]
-    values = [v.decode() if isinstance(v, bytes) else v - (v >= 1 << 63) * (1 << 64) for v in values or [0]]
-    return a[1][0].decode(), values if a[20][0] > 3 else values[0]
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def recurrent(operator, options, x, w, r, b=None, lengths=None):
-    """ONNX's LSTM, GRU (linear_before_reset) and RNN, from their definitions: the outputs and the last states. A row of fewer
-    steps than the others is computed by itself."""
-    directions, hidden = len(w), r.shape[2]
-    if lengths is not None:
-        outputs, last = np.zeros((len(x), directions, x.shape[1], hidden)), np.zeros((directions, x.shape[1], hidden))
-        for i, n in enumerate(lengths):
-            outputs[:n, :, i:i + 1], last[:, i:i + 1] = recurrent(operator, options, x[:n, i:i + 1], w, r, b)
-        return outputs, last
-    b = np.zeros((directions, 2 * w.shape[1])) if b is None else b
-    outputs, last = np.zeros((len(x), directions, x.shape[1], hidden)), []
-    for d in range(directions):
-        h, c = (np.zeros((x.shape[1], hidden)) for _ in range(2))
-        wb, rb = np.split(b[d], 2)
-        for t in reversed(range(len(x))) if d else range(len(x)):
-            a, s = x[t] @ w[d].T + wb, h @ r[d].T + rb
-            if operator == "LSTM":
-                i, o, f, g = np.split(a + s, 4, 1)
-                c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-                h = sigmoid(o) * np.tanh(c)
-            elif operator == "GRU":
-                (az, ar, an), (sz, sr, sn) = np.split(a, 3, 1), np.split(s, 3, 1)
-                z = sigmoid(az + sz)
-                h = (1 - z) * np.tanh(an + sigmoid(ar + sr) * sn) + z * h
-            else:
-                h = {"Tanh": np.tanh, "Relu": lambda v: np.maximum(v, 0)}[options["activations"][d]](a + s)
-            outputs[t, d] = h
-        last.append(h)
-    return outputs, np.stack(last)
-
-
-def compute(operator, options, x):
-    """The outputs of a node in float64."""
-    if operator in ("LSTM", "GRU", "RNN"):
-        return recurrent(operator, options, *x)
-    if operator == "Slice":
-        starts, ends, axes = (v.tolist() for v in x[1:])
-        index = [slice(None)] * x[0].ndim
-        for start, end, axis in zip(starts, ends, axes):
-            index[axis] = slice(start, end)
-        return [x[0][tuple(index)]]
-    if operator == "Reshape":
-        return [x[0].reshape([x[0].shape[i] if n == 0 else n for i, n in enumerate(x[1].tolist())])]
-    if operator in ("ReduceMean", "ReduceMax", "ReduceSum"):
-        reduce = {"ReduceMean": np.mean, "ReduceMax": np.max, "ReduceSum": np.sum}[operator]
-        return [reduce(x[0], tuple(x[1].tolist()), keepdims=bool(options.get("keepdims", 1)))]
-    if operator == "Pad":
-        before, after = np.split(x[1], 2)
-        mode = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}[options["mode"]]
-        return [np.pad(x[0], list(zip(before, after)), mode, **({"constant_values": x[2].item()} if mode == "constant" else {}))]
-    if operator == "LayerNormalization":
-        centered = x[0] - x[0].mean(-1, keepdims=True)
-        return [centered / np.sqrt((centered ** 2).mean(-1, keepdims=True) + options["epsilon"]) * x[1] + x[2]]
-    if operator == "Softmax":
-        e = np.exp(x[0] - x[0].max(-1, keepdims=True))
-        return [e / e.sum(-1, keepdims=True)]
-    return [{"Gemm": lambda: x[0] @ x[1].T + (x[2] if len(x) > 2 else 0), "MatMul": lambda: x[0] @ x[1],
-             "Add": lambda: x[0] + x[1], "Sub": lambda: x[0] - x[1], "Mul": lambda: x[0] * x[1],
-             "Exp": lambda: np.exp(x[0]), "Tanh": lambda: np.tanh(x[0]), "Cast": lambda: x[0].astype({1: float, 6: int, 7: int, 11: float}[options["to"]]), "Identity": lambda: x[0],
-             "Concat": lambda: np.concatenate(x, options["axis"]), "Transpose": lambda: x[0].transpose(options["perm"]),
-             "Div": lambda: x[0] / x[1], "Max": lambda: np.maximum(x[0], x[1]), "Min": lambda: np.minimum(x[0], x[1]),
-             "Equal": lambda: x[0] == x[1], "Less": lambda: x[0] < x[1], "Where": lambda: np.where(*x),
-             "Unsqueeze": lambda: np.expand_dims(x[0], tuple(x[1])),
-             "Gather": lambda: np.take(x[0], x[1], options.get("axis", 0))}[operator]()]
 
 
 class ExportOnnx(program.Case):
@@ -183,15 +37,10 @@ class ExportOnnx(program.Case):
                         np.testing.assert_array_equal(graph.tensors[tensor], f["model"][tensor][:])
 
     def test_values(self):
-        """The graph, computed by NumPy, gives what predict gives: joins, rotations, attention, the gates of recurrent layers."""
-        import h5py
-        for name in "joins", "mean", "parts", "products", "rotary", "interleaved", "grouped", "lstm", "gru", "rnn":
+        """The graph of every layer, computed by NumPy, gives what predict gives."""
+        for name, model in test_export_c.LAYERS.items():
             with self.subTest(name):
-                x = self.train(*test_export_c.LAYERS[name])
-                self.run_program("export", "runs/test", "--out", "m.onnx")
-                self.run_program("predict", "test.yaml", "--part", "all", "--out", "p.h5")
-                with h5py.File(self.path("p.h5")) as f:
-                    np.testing.assert_allclose(Graph(self.path("m.onnx")).run(x), f["outputs"][:], rtol=1e-4, atol=1e-5)
+                self.compare(self.train(*model))
 
     def compare(self, rows):
         """The graph of the newest run, computed by NumPy, with predict."""
