@@ -127,6 +127,12 @@ def gelu(options, x):
     return 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
 
 
+def gemm(options, a, b, c=0.0):
+    """Of matrices only."""
+    assert a.ndim == b.ndim == 2 and not options.get("transA")
+    return a @ (b.T if options.get("transB") else b) + c
+
+
 def layer_norm(options, x, scale, bias=0.0):
     centred = x - x.mean(-1, keepdims=True)
     return centred / np.sqrt((centred ** 2).mean(-1, keepdims=True) + options["epsilon"]) * scale + bias
@@ -218,7 +224,7 @@ OPERATORS = {
     "MaxPool": lambda o, x: Window(o, -np.inf).views(x).max(0), "AveragePool": average_pool, "Resize": resize,
     "GlobalAveragePool": lambda o, x: x.mean(tuple(range(2, x.ndim)), keepdims=True),
     "LogSoftmax": lambda o, x: x - x.max(-1, keepdims=True) - np.log(np.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True)),
-    "Gemm": lambda o, a, b, c=0.0: a @ b.T + c, "MatMul": lambda o, a, b: a @ b, "Add": lambda o, a, b: a + b, "Sub": lambda o, a, b: a - b,
+    "Gemm": gemm, "MatMul": lambda o, a, b: a @ b, "Add": lambda o, a, b: a + b, "Sub": lambda o, a, b: a - b,
     "Mul": lambda o, a, b: a * b, "Div": lambda o, a, b: a / b, "Sqrt": lambda o, x: np.sqrt(x), "Exp": lambda o, x: np.exp(x), "Cast": lambda o, x: x.astype({1: float, 6: int, 7: int, 11: float}[o["to"]]),
     "Identity": lambda o, x: x, "Concat": lambda o, *x: np.concatenate(x, o["axis"]), "Transpose": lambda o, x: x.transpose(o["perm"]),
     "Max": lambda o, a, b: np.maximum(a, b), "Min": lambda o, a, b: np.minimum(a, b), "Equal": lambda o, a, b: a == b, "Less": lambda o, a, b: a < b,
