@@ -1,0 +1,90 @@
+/* The job's secret comes from the launcher's file, else from the user's variable, else from the job's name.
+ * ctest-labels: unit */
+#include "dist/store/store_secret.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "check_main.h"
+#include "dist/process/variables.h"
+#include "files.h"
+
+struct secret {
+    uint8_t bytes[32];
+};
+
+/* A file with 32 bytes of [value], as the launcher passes it, named in the environment. */
+static int pass_file(uint8_t value) {
+    uint8_t bytes[32];
+    char text[16];
+    int fd = memfd_create("secret", 0);
+    memset(bytes, value, sizeof bytes);
+    ck_assert_int_eq(pwrite(fd, bytes, sizeof bytes, 0), sizeof bytes);
+    snprintf(text, sizeof text, "%d", fd);
+    setenv(SECRET_FD_VARIABLE, text, 1);
+    return fd;
+}
+
+static struct secret find(enum dist_launcher launcher, const char *job) {
+    struct dist_env env = {.launcher = launcher};
+    struct secret secret;
+    snprintf(env.job_id, sizeof env.job_id, "%s", job);
+    ck_ok(store_secret_find(&env, secret.bytes));
+    return secret;
+}
+
+static bool is_same(struct secret a, struct secret b) { return memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0; }
+
+/* Nobody can guess it from the job's name, and processes that a rank starts do not get the file. */
+START_TEST(the_launchers_file_comes_first) {
+    struct secret expected;
+    memset(expected.bytes, 0xa5, sizeof expected.bytes);
+    setenv(SECRET_VARIABLE, "of the user", 1);
+    int fd = pass_file(0xa5);
+    ck_assert(is_same(find(LAUNCHER_OWN, "job"), expected));
+    ck_assert_int_eq(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    ck_assert(is_same(find(LAUNCHER_OWN, "another job"), expected));
+}
+END_TEST
+
+START_TEST(other_launchers_pass_no_file) {
+    pass_file(0xa5);
+    setenv(SECRET_VARIABLE, "of the user", 1);
+    struct secret with_file = find(LAUNCHER_TORCHRUN, "job");
+    unsetenv(SECRET_FD_VARIABLE);
+    ck_assert(is_same(with_file, find(LAUNCHER_TORCHRUN, "job")));
+    ck_assert(is_same(with_file, find(LAUNCHER_OWN, "another job")));
+}
+END_TEST
+
+START_TEST(secrets_differ) {
+    unsetenv(SECRET_FD_VARIABLE);
+    unsetenv(SECRET_VARIABLE);
+    struct secret of_a = find(LAUNCHER_SLURM, "a");
+    ck_assert(!is_same(of_a, find(LAUNCHER_SLURM, "b")));
+    setenv(SECRET_VARIABLE, "", 1); /* as if it was not set */
+    ck_assert(is_same(of_a, find(LAUNCHER_SLURM, "a")));
+    setenv(SECRET_VARIABLE, "a", 1);
+    struct secret of_user = find(LAUNCHER_SLURM, "a");
+    ck_assert(!is_same(of_user, of_a));
+    setenv(SECRET_VARIABLE, "b", 1);
+    ck_assert(!is_same(of_user, find(LAUNCHER_SLURM, "a")));
+}
+END_TEST
+
+/* A standard stream, or a descriptor that is not open, is not the launcher's file. */
+START_TEST(descriptors_that_are_none) {
+    const char *const texts[] = {"", "2", "-1", "x", "9999"};
+    unsetenv(SECRET_FD_VARIABLE);
+    struct secret expected = find(LAUNCHER_OWN, "job");
+    setenv(SECRET_FD_VARIABLE, texts[_i], 1);
+    ck_assert(is_same(find(LAUNCHER_OWN, "job"), expected));
+}
+END_TEST
+
+LOOP_TESTS("store_secret", ONCE(the_launchers_file_comes_first), ONCE(other_launchers_pass_no_file),
+           ONCE(secrets_differ), LOOP(descriptors_that_are_none, 0, 5))
