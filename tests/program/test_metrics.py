@@ -60,13 +60,19 @@ class Metrics(program.Case):
     def check(self, config, metrics, expected):
         """Trains, evaluates on 1, 2 and 3 ranks and compares with [expected](outputs)."""
         self.write("test.yaml", config % ", ".join(metrics))
-        self.run_program("test.yaml")
+        _, log = self.run_program("test.yaml")
         self.run_program("predict", "test.yaml", "--outputs", "--out", "p.csv")
         with open(self.path("p.csv")) as f:
             rows = list(csv.reader(f))
         first = rows[0].index("output_0")
         wanted = expected([[float(v) for v in row[first:]] for row in rows[1:]])
         last = self.events("epoch")[-1]
+        values = [f"{name} {last['val_' + name]:.4f}" for name in metrics
+                  if name != "confusion_matrix" and not (name == "accuracy" and "cross_entropy" in config)]  # has it beside the loss
+        self.assertIn(f"\nmetrics: {', '.join(values)}\n", log)
+        if "confusion_matrix" in metrics:
+            rows = "".join("".join(f" {count:7g}" for count in row) + "\n" for row in last["val_confusion_matrix"])
+            self.assertIn(f"\nconfusion matrix (rows: targets, columns: predictions):\n{rows}", log)
         for world in (1, 2, 3):
             out, _ = self.run_program("eval", "test.yaml", "--nproc", world)
             result = json.loads(out)
