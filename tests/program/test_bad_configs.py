@@ -1,6 +1,5 @@
 """A table of bad configs, arguments and files, each with its exit code and the sentence it must get. ctest-labels: unit"""
-import os
-import unittest
+import os, re, unittest
 
 import program
 from program import DATA, IO, NOT_FINITE, USAGE
@@ -346,6 +345,19 @@ class CommandLine(program.Case):
         for arguments in (["--help"], ["--version"], ["--help-config"], ["--help-config", "optimizer"], ["eval", "--help"], ["train", "test.yaml", "-h"], ["--schema"], ["--reference"]):
             out, err = self.run_program(*arguments)
             self.assertTrue(out and not err)
+
+    def test_help_is_in_columns(self):
+        """The second column begins two spaces after the longest name, and no line has more than 100 characters."""
+        for topic in ("train", "dataset", "checkpoint", "sampler", "dist"):
+            with self.subTest(topic):
+                out, _ = self.run_program("--help-config", topic)
+                names = [name for line in out.splitlines() for name in re.findall(r"^  (\S+)  ", line)]
+                self.assertGreater(len(names), 3)
+                start = max(map(len, names)) + 4
+                for line in out.split("\n\n", 1)[1].splitlines():
+                    if line.startswith("  "):
+                        self.assertRegex(line, rf"^(  \S+ +| +)(?<=^.{{{start}}})\S")
+                    self.assertLessEqual(len(line), 100)
 
     def test_a_fault_that_cannot_be_read(self):
         self.write("test.yaml", program.WINE)

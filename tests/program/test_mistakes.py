@@ -36,6 +36,7 @@ class Mistakes(program.Case):
         self.write("test.yaml", program.WINE)
         for override, sentence in (("lr=0.1", "argument 'lr=0.1': lr: unknown key; did you mean 'optimizer.lr' (optimizer.lr: line 6, column 25)?"),
                                    ("train.device=gpu", "got 'gpu'; did you mean 'cuda'?"),
+                                   ("optimizer={type: sgd, lr: 1, lr: 2}", "argument 'optimizer={type: sgd, lr: 1, lr: 2}': duplicate key 'lr'\n"),
                                    ("loss=MSELoss", "unknown loss 'MSELoss'; did you mean 'mse'?"),
                                    ("model.layers.1=Dropout(0.5)", "did you mean 'dropout: {p: 0.5}'?")):
             with self.subTest(override):

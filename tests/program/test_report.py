@@ -463,6 +463,24 @@ class Report(program.Case):
         self.assertEqual(sum("pruned" in e.get("@class", "").split() for e in lr),
                          sum(r["state"] == "pruned" and r["value"] is not None for r in runs))
 
+    def test_trials_beyond_the_axis(self):
+        """A few that are far worse than the others are at the edge, and the page says how many."""
+        folder = self.sweep(SWEEP, "trials=12")
+        with open(self.path(folder, "history.jsonl")) as f:
+            lines = [json.loads(line) for line in f]
+        runs = [line for line in lines if line["event"] == "run"]
+        self.assertEqual(len(runs), 12)
+        for outliers, words in ((0, None), (1, "1 trial beyond the axis is at its edge."), (2, "2 trials beyond the axis are at its edge.")):
+            for i, run in enumerate(runs):
+                run["value"] = 1 + 0.01 * i if i >= outliers else 50
+            with open(self.path(folder, "history.jsonl"), "w") as f:
+                f.writelines(json.dumps(line) + "\n" for line in lines)
+            source = self.page(folder).source
+            if words:
+                self.assertIn(words, source)
+            else:
+                self.assertNotIn("beyond the axis", source)
+
     def test_damaged_histories(self):
         folder = self.sweep(SWEEP)
         path = self.path(folder, "history.jsonl")

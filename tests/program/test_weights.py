@@ -227,6 +227,9 @@ train: {{epochs: 1}}
             f.truncate(100)
         self.run_program("inspect", "w.safetensors", code=DATA)
         self.run_program("inspect", "none.safetensors", code=DATA)
+        write_safetensors(self.path("w.safetensors"), {})
+        self.assertIn("\n0 tensors, 0 values\n", self.run_program("inspect", "w.safetensors")[0])
+        self.assertIn("\n  0.weight: (64, 13) in the model, not in the file\n", self.start_from("w.safetensors", code=DATA))
 
     def test_a_resume_keeps_its_own_weights(self):
         self.run_program("test.yaml", "train.epochs=5")
