@@ -145,12 +145,6 @@ static bool read_rollback(struct run_data *r, const struct json_line *line) {
     return true;
 }
 
-static bool read_checkpoint(struct run_data *r, const struct json_line *line) {
-    (void)line;
-    r->checkpoints++;
-    return true;
-}
-
 static bool read_failed_checkpoint(struct run_data *r, const struct json_line *line) {
     (void)line;
     r->failed_checkpoints++;
@@ -184,7 +178,6 @@ static bool read_line(void *user, const char *bytes, size_t size) {
         {"resume", read_resume},
         {"skipped", read_skipped},
         {"rollback", read_rollback},
-        {"checkpoint", read_checkpoint},
         {"checkpoint_failed", read_failed_checkpoint},
         {"stopped", read_end},
         {"end", read_end},
@@ -197,7 +190,7 @@ static bool read_line(void *user, const char *bytes, size_t size) {
     r->has_ended = r->has_stopped = false;
     for (size_t i = 0; i < sizeof events / sizeof *events; i++)
         if (json_line_is(&line, "event", events[i].name)) return events[i].read(r, &line);
-    return true; /* of another version */
+    return true; /* a checkpoint, or of another version */
 }
 
 /* ---- config.yaml ---- */

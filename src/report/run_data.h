@@ -39,7 +39,7 @@ struct run_data {
     double best_epoch, best_value;                                   /* NAN: none yet */
     const char *best_metric;                                         /* which: best_value is one of its curve */
     double peak_memory;                                              /* bytes; NAN: unknown */
-    uint64_t resumes, skipped, rollbacks, checkpoints, failed_checkpoints;
+    uint64_t resumes, skipped, rollbacks, failed_checkpoints;
     bool has_begun, has_ended, has_stopped; /* the last line is `end` or `stopped` */
     char sha256[65];                        /* "": none */
     double *confusion;                      /* (classes, classes): rows are targets; of the newest epoch with one */

@@ -225,6 +225,14 @@ class Report(program.Case):
         page = self.page(self.fake([], "b"))
         self.assertEqual(self.facts(page)["State"], "empty")
 
+    def test_what_happened_to_a_run_is_noted(self):
+        steps = [{"event": "step", "epoch": 0, "step": i, "loss": 1 / i, "lr": 0.1} for i in (1, 2, 3)]
+        others = [{"event": event, "epoch": 0, "step": 3} for event, count in (("skipped", 2), ("rollback", 3), ("checkpoint", 4), ("checkpoint_failed", 5))
+                  for _ in range(count)]
+        page = self.page(self.fake([START, *steps, *others, {**START, "event": "resume"}]))
+        self.assertIn("a: 1 resumed, 2 batches skipped for numbers that are not finite, 3 returns to a checkpoint, 5 checkpoints that did not reach the disk.", page.source)
+        self.assertNotIn("damaged", page.source)
+
     def test_a_killed_run(self):
         steps = [{"event": "step", "epoch": 0, "step": i, "loss": 1 / i, "lr": 0.1} for i in range(1, 9)]
         run = self.fake([START, *steps])
