@@ -473,6 +473,7 @@ def run_all(options):
     chosen = [(p, m) for p, m in drawn(options) if len(objects[p]) in range(1, MAX_OBJECTS + 1)]
     counted, tried = 0, 0
     path_of_results = os.path.join(WORK, f"results-{options.seed}.jsonl")
+    tried_before = results_by_mutant(path_of_results) if getattr(options, "continue") else {}
     if options.again:
         results, chosen = survivors_of(path_of_results)
         options.count = len(results) + len(chosen)
@@ -485,6 +486,12 @@ def run_all(options):
             tried += len(block)
             for path, m in block:
                 at = time.monotonic()
+                if (path, m.line, m.after) in tried_before:
+                    result = tried_before[path, m.line, m.after]
+                    results.append(result)
+                    counted += result["outcome"] in ("noticed", "timed out", "survived")
+                    log.write(json.dumps(result) + "\n")
+                    continue
                 outcome, test, words = try_mutant(path, m, objects[path], unchanged[path], tests, options)
                 result = {"path": path, "line": m.line, "kind": m.kind, "outcome": outcome, "before": m.before, "after": m.after, "test": test,
                           "words": words, "seconds": round(time.monotonic() - at, 1)}
@@ -496,6 +503,11 @@ def run_all(options):
     summary(results, listed)
     print(f"seed {options.seed}: {len(results)} mutants in {time.monotonic() - begin:.0f} s")
     return 1 if any(r["outcome"] == "survived" and key(r) not in listed for r in results) else 0
+
+
+def results_by_mutant(path):
+    with open(path, encoding="utf-8") as f:
+        return {(r["path"], r["line"], r["after"]): r for r in map(json.loads, f)}
 
 
 def survivors_of(path):
@@ -541,6 +553,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="tests that run at once")
     parser.add_argument("--max-seconds", type=float, default=float("inf"), help="leave out tests that take longer on the unchanged code, except those that know the file")
     parser.add_argument("--again", action="store_true", help="try the survivors of the last run of this seed once more")
+    parser.add_argument("--continue", action="store_true", help="keep the results of an interrupted run of this seed")
     parser.add_argument("--list", action="store_true", help="print the first mutants, build nothing")
     options = parser.parse_args()
     if options.list:
