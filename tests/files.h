@@ -84,7 +84,8 @@ static inline void spill(const char *path, const void *bytes, size_t size) {
     fclose(file);
 }
 
-/* A write beyond [bytes] of a file writes up to there and fails with EFBIG; RLIM_INFINITY: as far as this process may. */
+/* A write beyond [bytes] of a file writes up to there and fails with EFBIG; RLIM_INFINITY: as far as this process may.
+ */
 static inline void limit_file_size(rlim_t bytes) {
     struct rlimit limit;
     signal(SIGXFSZ, SIG_IGN);
