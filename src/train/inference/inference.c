@@ -159,6 +159,9 @@ static status open_model(struct inference *inf) {
     inf->batch = inf->plan->batch;
     TRY(model_alloc(inf->model, inf->device, inf->batch));
     if (inf->plan->objective) TRY(objective_alloc(inf->plan->objective, inf->device, inf->batch));
+    if (!inf->predicts)
+        TRY(loss_prepare(inf->loss, inf->plan->loss_config, inf->device, &inf->model->out, info->target_size,
+                         inf->batch, (size_t)inf->env->world_size));
     TRY(feed_create(inf->device, info, inf->batch, &inf->feed));
     size_t target_bytes = info->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float);
     TRY(buffer_new(inf->batch * info->input_size * sizeof(float), "a batch", (void **)&inf->inputs));
@@ -195,14 +198,15 @@ static status explain_columns(struct inference *inf, struct checkpoint *checkpoi
     return unread ? failure : dataset_explain_columns(&dataset, failure);
 }
 
-/* Allocates the workspace of a GPU's operators, for whole batches and the last one. */
+/* Allocates the workspace of a GPU's operators, for whole batches and the last one. predict computes no loss. */
 static status reserve_memory(const struct inference *inf) {
     struct batch batch = feed_put(inf->feed, &(struct batch){0}); /* only their addresses */
+    const struct loss_type *loss = inf->predicts ? NULL : inf->loss;
     const void *loss_config = inf->plan->loss_config;
     batch.rows = inf->count < inf->batch ? inf->count : inf->batch;
-    TRY(dry_run_forward(inf->model, inf->device, inf->loss, loss_config, &batch));
+    TRY(dry_run_forward(inf->model, inf->device, loss, loss_config, &batch));
     batch.rows = inf->count % inf->batch;
-    return dry_run_forward(inf->model, inf->device, inf->loss, loss_config, &batch);
+    return dry_run_forward(inf->model, inf->device, loss, loss_config, &batch);
 }
 
 static struct prediction_meaning meaning_of(const struct inference *inf) {
