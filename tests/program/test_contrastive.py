@@ -207,6 +207,17 @@ train: {epochs: 2, log_every: 1}
             self.assertEqual(self.sha("half"), self.sha("test"))
 
 
+class Example(program.Case):
+    def test_the_shipped_config(self):
+        losses = []
+        for world in (1, 3):
+            self.run_program(program.SOURCE + "/configs/wine_views.yaml", f"dataset.path={program.SOURCE}/datasets/wine.csv", "--nproc", world,
+                             "--run-dir", f"ranks{world}")
+            losses.append(self.events("epoch", f"ranks{world}")[-1]["val_loss"])
+        self.assertLess(losses[0], 3.1)  # chance is ln(36) = 3.58
+        self.assertAlmostEqual(losses[0], losses[1], 4)
+
+
 class LostRanks(Case):
     LONG = CONFIG.replace("epochs: 3, log_every: 1", "epochs: 1000000, log_every: 0") + "dist: {timeout: 4}\n"
 
