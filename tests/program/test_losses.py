@@ -364,6 +364,15 @@ class Wrong(Case):
                 _, err = self.run_program("check", "test.yaml", code=USAGE)
                 self.assertIn(sentence, err)
 
+    def test_the_metrics_of_all_losses_have_a_limit(self):
+        """Six metrics, a loss and an accuracy of each classification; a loss and its weighted part of the values."""
+        for count, words in ((7, None), (8, "at most 64 metrics of all losses, got 66")):
+            losses = "".join(f"  - {{type: cross_entropy, name: c{i}, output: head, target: kind}}\n" for i in range(count))
+            self.write("test.yaml", CONFIG.replace("  - {type: cross_entropy, output: head, target: kind}\n", losses)
+                       .replace("metrics: [f1, r2]", "metrics: [f1, precision, recall, mean_iou, top2, perplexity]"))
+            _, err = self.run_program("check", "test.yaml", code=USAGE if words else 0)
+            self.assertIn(words or "", err)
+
     def test_values_that_are_no_classes(self):
         self.rows[4] = self.rows[4].replace(f",{self.kind[3]},", ",1.5,", 1)
         self.write("rows.csv", "\n".join(self.rows) + "\n")
