@@ -110,7 +110,6 @@ struct contrastive_options {
 };
 
 struct loss_ops {
-    bool masks_positions; /* row_weights.lengths is supported */
     /* logits (positions, classes), targets (positions). Adds the positions to *sums, count by the weights of the
      * targets; dlogits, unless NULL, = d(mean loss)/dlogits * scale, 0 for ignored targets */
     void (*cross_entropy)(struct device *, const struct cross_entropy_options *, const float *logits,

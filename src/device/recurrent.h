@@ -24,7 +24,7 @@ struct recurrent_shape {
     size_t rows, steps, hidden;
     bool is_reverse;        /* from the last step to the first */
     const int32_t *lengths; /* (rows), each 1 to steps: a row ends there (pack_padded_sequence): its later states and
-                               outputs are 0, as are their gradients; NULL: all have all steps. Only with take_last */
+                               outputs are 0, as are their gradients; NULL: all have all steps */
 };
 
 static inline size_t recurrent_gates(enum recurrent_cell cell) {
@@ -58,8 +58,7 @@ struct recurrent_ops {
     /* States start at 0. */
     void (*forward)(struct device *, const struct recurrent_shape *, const struct recurrent_arrays *);
     void (*backward)(struct device *, const struct recurrent_shape *, const struct recurrent_arrays *);
-    /* y (rows, y_stride), the first hidden columns: the outputs of each row's last step, of h (steps, rows, hidden).
-     * NULL: rows of different lengths are not supported. */
+    /* y (rows, y_stride), the first hidden columns: the outputs of each row's last step, of h (steps, rows, hidden). */
     void (*take_last)(struct device *, const struct recurrent_shape *, const float *h, float *y, size_t y_stride);
     /* The inverse, into zeros. */
     void (*put_last)(struct device *, const struct recurrent_shape *, const float *dy, size_t dy_stride, float *dh);

@@ -19,7 +19,7 @@ struct attention_shape {
     size_t keys;    /* of cross_attention_*: positions of keys and values, which are not causal; else not used */
     bool is_causal; /* token t attends to tokens 0 to t */
     const int32_t *lengths; /* (rows), each 1 to tokens: a row's later tokens are padding, to which none attends; NULL:
-                               there is none. Only with sequence_ops.masks_attention, as the next two */
+                               there is none */
     const struct draw_key *dropout; /* of the softmaxes (torch.nn.functional.scaled_dot_product_attention's dropout_p);
                                        NULL: none. Number of an element: (head, query, key) */
     float dropout_p;
@@ -57,9 +57,8 @@ HOST_DEVICE static inline size_t bag_count(const struct embedding_bag *bag, cons
 
 struct sequence_ops {
     size_t max_head_size; /* of attention; 0: any */
-    bool masks_attention; /* attention accepts lengths and dropout */
     /* lengths (rows): the positions of each row up to the last one that is not [padding], at least 1; tokens (rows,
-     * positions). NULL: rows of different lengths are not supported. */
+     * positions). */
     void (*padding_lengths)(struct device *, const int32_t *tokens, int32_t padding, int32_t *lengths, size_t rows,
                             size_t positions);
     /* lengths (rows) = x (rows), whose values are integers, at least 1 and at most [positions] */
@@ -110,7 +109,7 @@ struct sequence_ops {
     /* dqkv (rows, tokens, 3C) = ; scores are recomputed block by block */
     void (*attention_backward)(struct device *, const struct attention_shape *, const float *qkv, const float *y,
                                const float *softmaxes, const float *dy, float *dqkv);
-    /* The same of q (rows, tokens, C) and kv (rows, keys, 2C), whose lengths are those of kv; NULL: not supported. */
+    /* The same of q (rows, tokens, C) and kv (rows, keys, 2C), whose lengths are those of kv. */
     void (*cross_attention_forward)(struct device *, const struct attention_shape *, const float *q, const float *kv,
                                     float *y, float *softmaxes);
     void (*cross_attention_backward)(struct device *, const struct attention_shape *, const float *q, const float *kv,

@@ -2,9 +2,13 @@
  * and softmax of short and long rows, gradients of embeddings, cross entropy with few and many classes. Skipped where
  * there is no GPU. ctest-labels: gpu */
 #include "gpu_work.h"
+#include "length_cases.h"
 #include "sequence_cases.h"
 
 START_TEST(every_operator) { agrees_with_the_cpu(&sequence_cases[_i]); }
+END_TEST
+
+START_TEST(rows_of_different_lengths) { agrees_with_the_cpu(&length_cases[_i]); }
 END_TEST
 
 /* Rounded factors give other results than float32, and bfloat16 others than float16. */
@@ -84,7 +88,8 @@ START_TEST(products_use_the_16_bit_copy) {
 END_TEST
 
 int main(void) {
-    const struct check_loop loops[] = {EACH(every_operator, sequence_cases), ONCE(precision_is_used),
+    const struct check_loop loops[] = {EACH(every_operator, sequence_cases),
+                                       EACH(rows_of_different_lengths, length_cases), ONCE(precision_is_used),
                                        ONCE(products_use_the_16_bit_copy)};
     return gpu_run("gpu_sequence", loops, sizeof loops / sizeof *loops);
 }

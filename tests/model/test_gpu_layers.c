@@ -10,11 +10,6 @@
 static const struct refusal {
     const char *part, *reason;
 } refusals[] = {
-    {"padding_idx: 0}}", "padding_idx is not supported: use train.device: cpu"},
-    {"padding_idx: 0, name: memory}}", "padding_idx is not supported: use train.device: cpu"},
-    {"{sequence_lengths", "is not supported on"},
-    {"{cross_attention", "is not supported on"},
-    {"dropout: 0.", "dropout of attention is not supported: use train.device: cpu"},
     {"{type: ctc", "loss: ctc is computed on the CPU only; use train.device: cpu"},
     {"{type: contrastive", "contrastive is computed on the CPU only; use train.device: cpu"},
 };

@@ -47,6 +47,24 @@ train: {steps: 6}
 checkpoint: {save_every: {steps: 3}}
 """
 
+PADDED = """
+dataset: {path: datasets/reviews.npz, split: {test: 0.02, seed: 42, stratify: true}}
+sampler: {batch_size: 8}
+model:
+  layers:
+    - embedding: {embedding_dim: 16, num_embeddings: 45, padding_idx: 0, name: memory}
+    - positional_embedding
+    - residual: [{attention: {heads: 2, dropout: 0.2}}]
+    - residual: [{gru: 16}]
+    - cross_attention: {heads: 2, dropout: 0.1, from: memory}
+    - mean: 1
+    - linear: {out: 2}
+loss: cross_entropy
+optimizer: {type: adamw, lr: 0.003}
+train: {steps: 6}
+checkpoint: {save_every: {steps: 3}}
+"""
+
 
 @unittest.skipUnless(os.path.exists(FOLDER), "this build has no emulated GPU")
 class Emulated(program.Case):
@@ -328,6 +346,12 @@ class Gpt(Wine):
             gpu = self.on_gpu(*words, "--temperature", bold, "train.device=cuda")[0]
             self.assertEqual(gpu, self.run_program(*words, "--temperature", bold, "train.device=cpu")[0])
             self.assertGreater(len(gpu), 30)
+
+
+class Padded(Wine):
+    """Rows of different lengths, and dropout of attention."""
+    config = PADDED
+    tolerance = 1e-4
 
 
 @unittest.skipUnless(os.path.exists(os.path.join(FOLDER, "ddptrain_cudnn.so")), "no convolutions yet")

@@ -265,8 +265,7 @@ static void combine(struct device *device, const struct loss_sums *parts, const 
     sums->count += rows;
 }
 
-const struct loss_ops cpu_losses = {.masks_positions = true,
-                                    .cross_entropy = cross_entropy,
+const struct loss_ops cpu_losses = {.cross_entropy = cross_entropy,
                                     .nll = nll,
                                     .rowwise = rowwise,
                                     .elementwise = elementwise,

@@ -4,13 +4,35 @@
 
 #define WARPS (GPU_THREADS / 32)
 
-static struct attention_job job_of(const struct attention_shape *s) {
-    struct attention_job job = {};
+/* Where queries, and keys and values, are: side by side in one matrix, or with [kv] in two. */
+struct sources {
+    const float *q, *kv; /* kv NULL: q is qkv */
+    size_t q_values, kv_values, keys;
+
+    sources(const struct attention_shape *s, const float *q, const float *kv) : q(q), kv(kv) {
+        size_t width = s->heads * s->head_size;
+        keys = kv ? s->keys : s->tokens;
+        q_values = s->rows * s->tokens * width * (kv ? 1 : 3);
+        kv_values = s->rows * keys * width * 2;
+    }
+};
+
+static struct attention_masked_job job_of(operator_call *c, const struct attention_shape *s,
+                                          const struct sources *from) {
+    struct attention_masked_job job = {};
     job.tokens = (unsigned)s->tokens;
+    job.keys = (unsigned)from->keys;
     job.heads = (unsigned)s->heads;
     job.head_size = (unsigned)s->head_size;
     job.is_causal = s->is_causal;
     job.scale = 1 / sqrtf((float)s->head_size);
+    job.q_parts = from->kv ? 1 : 3;
+    job.kv_parts = from->kv ? 2 : 3;
+    job.k_part = from->kv ? 0 : 1;
+    job.lengths = c->in(s->lengths, s->rows);
+    job.drops = s->dropout != nullptr;
+    job.is_masked = from->kv || s->lengths || job.drops;
+    if (job.drops) job.draws = mask_draws_of(c, s->dropout, s->dropout_p);
     return job;
 }
 
@@ -27,12 +49,14 @@ static void check_half(operator_call *c, const struct attention_shape *s) {
     c->reject_half((n.x || n.y || n.dy || n.dx) && (!is_half(c, s) || s->head_size % 8 != 0));
 }
 
-static void start(operator_call *c, struct attention_job *job, const struct attention_shape *s) {
+static void start(operator_call *c, struct attention_masked_job *job, const struct attention_shape *s) {
     size_t heads = s->rows * s->heads;
     if (heads * s->tokens == 0) return;
-    job->is_aligned = s->head_size % 4 == 0 && is_aligned(job->qkv) && is_aligned(job->y) && is_aligned(job->dy) &&
-                      is_aligned(job->dqkv);
-    if (!is_half(c, s))
+    job->is_aligned = s->head_size % 4 == 0 && is_aligned(job->qkv) && is_aligned(job->kv) && is_aligned(job->y) &&
+                      is_aligned(job->dy) && is_aligned(job->dqkv) && is_aligned(job->dkv);
+    if (!is_half(c, s) && job->is_masked)
+        gpu_attention_float_masked(c, job, heads);
+    else if (!is_half(c, s))
         gpu_attention_float(c, job, heads);
     else if (c->gpu->precision == PRECISION_BFLOAT16)
         gpu_attention_bfloat16(c, job, heads);
@@ -42,11 +66,12 @@ static void start(operator_call *c, struct attention_job *job, const struct atte
 
 static unsigned padded_size(size_t head_size) { return (unsigned)((head_size + 7) / 8 * 8); }
 
-/* qkv (rows, tokens, 3, heads, head_size) in 16 bits, heads padded with zeros. */
-static const uint16_t *half_heads(operator_call *c, struct gpu_numbers given, const struct attention_shape *s) {
+/* [values] numbers of heads, each of head_size numbers, in 16 bits, heads padded with zeros. */
+static const uint16_t *half_heads(operator_call *c, struct gpu_numbers given, size_t values,
+                                  const struct attention_shape *s) {
     if (given.is_half()) return (const uint16_t *)given.at;
     const float *qkv = given.floats();
-    size_t size = s->head_size, eights = padded_size(size) / 8, count = 3 * s->rows * s->tokens * s->heads * eights;
+    size_t size = s->head_size, eights = padded_size(size) / 8, count = values / size * eights;
     uint16_t *to = c->scratch<uint16_t>(count * 8);
     bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16, is_whole = size % 8 == 0 && is_aligned(qkv);
     c->each(count, [=] __device__(size_t i) {
@@ -65,25 +90,49 @@ static const uint16_t *half_heads(operator_call *c, struct gpu_numbers given, co
     return to;
 }
 
+/* Sets the operands that forward and backward read. */
+static void set_sources(operator_call *c, struct attention_masked_job *job, const struct attention_shape *s,
+                        const struct sources *from) {
+    struct gpu_numbers q = c->in(from->q, from->q_values, c->half().x), kv = q;
+    if (from->kv) kv = c->in(from->kv, from->kv_values, false);
+    if (!is_half(c, s)) {
+        job->qkv = q.floats();
+        job->kv = kv.floats();
+        return;
+    }
+    job->padded = padded_size(s->head_size);
+    job->half_kv = job->half_qkv = half_heads(c, q, from->q_values, s);
+    if (from->kv) job->half_kv = half_heads(c, kv, from->kv_values, s);
+}
+
+static void forward(operator_call *c, const struct attention_shape *shape, const struct sources *from, float *y,
+                    float *softmaxes) {
+    check_half(c, shape);
+    struct attention_masked_job job = job_of(c, shape, from);
+    size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
+    struct gpu_result to = c->out(y, values, c->half().y);
+    job.y = to.to;
+    job.out_softmaxes = (float2 *)c->out(softmaxes, 2 * shape->rows * shape->heads * shape->tokens);
+    if (is_half(c, shape)) {
+        if (job.y) to.half_output = gpu_half_output_rows(c, y, job.y, shape->rows * shape->tokens, width);
+        job.half_output = to.half_output.to;
+    }
+    set_sources(c, &job, shape, from);
+    start(c, &job, shape);
+}
+
 void gpu_attention_forward(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
                            float *softmaxes) {
     operator_call c(device, "attention_forward");
-    check_half(&c, shape);
-    struct attention_job job = job_of(shape);
-    size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
-    struct gpu_numbers given = c.in(qkv, 3 * values, c.half().x);
-    struct gpu_result to = c.out(y, values, c.half().y);
-    job.y = to.to;
-    job.out_softmaxes = (float2 *)c.out(softmaxes, 2 * shape->rows * shape->heads * shape->tokens);
-    if (is_half(&c, shape)) {
-        if (job.y) to.half_output = gpu_half_output_rows(&c, y, job.y, shape->rows * shape->tokens, width);
-        job.padded = padded_size(shape->head_size);
-        job.half_qkv = half_heads(&c, given, shape);
-        job.half_output = to.half_output.to;
-    } else {
-        job.qkv = given.floats();
-    }
-    start(&c, &job, shape);
+    struct sources from(shape, qkv, nullptr);
+    forward(&c, shape, &from, y, softmaxes);
+}
+
+void gpu_cross_attention_forward(struct device *device, const struct attention_shape *shape, const float *q,
+                                 const float *kv, float *y, float *softmaxes) {
+    operator_call c(device, "cross_attention_forward");
+    struct sources from(shape, q, kv);
+    forward(&c, shape, &from, y, softmaxes);
 }
 
 /* The numbers of a head for one token, computed by a warp: their offset in y and their index in softmaxes. */
@@ -137,39 +186,68 @@ __global__ void attention_statistics_kernel(struct attention_shape s, struct gpu
     if (threadIdx.x % 32 == 0) statistics[at.i] = {softmaxes[at.i].x, softmaxes[at.i].y, sum, 0};
 }
 
+/* Operands of backward: the results of forward, and gradients; dkv NULL: dq is dqkv. */
+struct gradients {
+    const float *y, *softmaxes, *dy;
+    float *dq, *dkv;
+};
+
+/* Prepares the kernels with 16-bit factors. */
+static void start_half(operator_call *c, struct attention_masked_job *job, const struct attention_shape *shape,
+                       const struct gradients *g, struct gpu_numbers output, struct gpu_numbers slope,
+                       struct gpu_half_output half_output) {
+    size_t counts = shape->rows * shape->heads * shape->tokens, width = shape->heads * shape->head_size;
+    float4 *statistics = c->scratch<float4>(counts);
+    uint16_t *half_dy = slope.is_half() ? nullptr : c->scratch<uint16_t>(counts * job->padded);
+    bool is_even = shape->head_size % 2 == 0 && is_aligned(output.at) && is_aligned(slope.at);
+    if (job->dqkv && !g->dkv)
+        half_output = gpu_half_output_rows(c, g->dq, job->dqkv, shape->rows * shape->tokens, 3 * width);
+    unsigned grid = (unsigned)((counts + WARPS - 1) / WARPS);
+    c->launch(attention_statistics_kernel, grid, GPU_THREADS, 0, *shape, output, slope, job->softmaxes, statistics,
+              job->padded, is_even, c->gpu->precision == PRECISION_BFLOAT16, half_dy);
+    job->statistics = statistics;
+    job->half_dy = half_dy ? half_dy : (const uint16_t *)slope.at;
+    job->half_output = half_output.to;
+}
+
+static void backward(operator_call *c, const struct attention_shape *shape, const struct sources *from,
+                     const struct gradients *g) {
+    check_half(c, shape);
+    struct attention_masked_job job = job_of(c, shape, from);
+    const struct half_operands &half = c->half();
+    size_t counts = shape->rows * shape->heads * shape->tokens, values = counts * shape->head_size;
+    struct gpu_numbers output = c->in(g->y, values, half.y), slope = c->in(g->dy, values, half.dy);
+    struct gpu_result to = c->out(g->dq, from->q_values, half.dx);
+    job.softmaxes = (const float2 *)c->in(g->softmaxes, 2 * counts);
+    job.dqkv = job.dkv = to.to;
+    if (g->dkv) job.dkv = c->out(g->dkv, from->kv_values);
+    if (counts == 0) return;
+    set_sources(c, &job, shape, from);
+    if (is_half(c, shape)) {
+        start_half(c, &job, shape, g, output, slope, to.half_output);
+    } else {
+        float *totals = c->scratch<float>(counts);
+        job.dy = slope.floats();
+        c->launch(attention_totals, (unsigned)((counts + WARPS - 1) / WARPS), GPU_THREADS, 0, *shape, output.floats(),
+                  job.dy, totals);
+        job.totals = totals;
+    }
+    start(c, &job, shape);
+}
+
 void gpu_attention_backward(struct device *device, const struct attention_shape *shape, const float *qkv,
                             const float *y, const float *softmaxes, const float *dy, float *dqkv) {
     operator_call c(device, "attention_backward");
-    check_half(&c, shape);
-    struct attention_job job = job_of(shape);
-    size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
-    size_t counts = shape->rows * shape->heads * shape->tokens;
-    const struct half_operands &half = c.half();
-    struct gpu_numbers output = c.in(y, values, half.y), given = c.in(qkv, 3 * values, half.x);
-    struct gpu_numbers slope = c.in(dy, values, half.dy);
-    struct gpu_result to = c.out(dqkv, 3 * values, half.dx);
-    job.softmaxes = (const float2 *)c.in(softmaxes, 2 * counts);
-    job.dqkv = to.to;
-    if (counts == 0) return;
-    unsigned grid = (unsigned)((counts + WARPS - 1) / WARPS);
-    if (is_half(&c, shape)) {
-        job.padded = padded_size(shape->head_size);
-        float4 *statistics = c.scratch<float4>(counts);
-        uint16_t *half_dy = slope.is_half() ? nullptr : c.scratch<uint16_t>(counts * job.padded);
-        bool is_even = shape->head_size % 2 == 0 && is_aligned(output.at) && is_aligned(slope.at);
-        if (job.dqkv) to.half_output = gpu_half_output_rows(&c, dqkv, job.dqkv, shape->rows * shape->tokens, 3 * width);
-        job.half_qkv = half_heads(&c, given, shape);
-        c.launch(attention_statistics_kernel, grid, GPU_THREADS, 0, *shape, output, slope, job.softmaxes, statistics,
-                 job.padded, is_even, c.gpu->precision == PRECISION_BFLOAT16, half_dy);
-        job.statistics = statistics;
-        job.half_dy = half_dy ? half_dy : (const uint16_t *)slope.at;
-        job.half_output = to.half_output.to;
-    } else {
-        float *totals = c.scratch<float>(counts);
-        job.qkv = given.floats();
-        job.dy = slope.floats();
-        c.launch(attention_totals, grid, GPU_THREADS, 0, *shape, output.floats(), job.dy, totals);
-        job.totals = totals;
-    }
-    start(&c, &job, shape);
+    struct sources from(shape, qkv, nullptr);
+    struct gradients g = {y, softmaxes, dy, dqkv, nullptr};
+    backward(&c, shape, &from, &g);
+}
+
+void gpu_cross_attention_backward(struct device *device, const struct attention_shape *shape, const float *q,
+                                  const float *kv, const float *y, const float *softmaxes, const float *dy, float *dq,
+                                  float *dkv) {
+    operator_call c(device, "cross_attention_backward");
+    struct sources from(shape, q, kv);
+    struct gradients g = {y, softmaxes, dy, dq, dkv};
+    backward(&c, shape, &from, &g);
 }

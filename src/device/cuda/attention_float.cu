@@ -1,13 +1,6 @@
-/* Attention in float32: tiles are sized so that shared memory suffices on every GPU (99 KiB per block). */
+/* Attention in float32. */
 #include "device/cuda/attention_float.cuh"
 
-void gpu_attention_float(operator_call *c, const struct attention_job *job, size_t heads) {
-    if (job->head_size <= 32)
-        attention_start<attention_float<32, 64, 64>>(c, *job, heads);
-    else if (job->head_size <= 64)
-        attention_start<attention_float<64, 64, 64>>(c, *job, heads);
-    else if (job->head_size <= 128)
-        attention_start<attention_float<128, 32, 32>>(c, *job, heads);
-    else
-        attention_start<attention_float<256, 16, 16>>(c, *job, heads);
+void gpu_attention_float(operator_call *c, const struct attention_masked_job *job, size_t heads) {
+    attention_float_start<attention_plain>(c, job, heads);
 }

@@ -76,4 +76,16 @@ template <unsigned SIZE, unsigned ROWS_, unsigned COLUMNS_> struct attention_flo
     }
 };
 
+/* Tiles are sized so that shared memory suffices on every GPU (99 KiB per block). */
+template <class V> void attention_float_start(operator_call *c, const struct attention_masked_job *job, size_t heads) {
+    if (job->head_size <= 32)
+        attention_start<attention_float<32, 64, 64>, V>(c, *job, heads);
+    else if (job->head_size <= 64)
+        attention_start<attention_float<64, 64, 64>, V>(c, *job, heads);
+    else if (job->head_size <= 128)
+        attention_start<attention_float<128, 32, 32>, V>(c, *job, heads);
+    else
+        attention_start<attention_float<256, 16, 16>, V>(c, *job, heads);
+}
+
 #endif

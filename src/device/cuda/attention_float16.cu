@@ -1,6 +1,6 @@
 /* Attention on tensor cores with factors in float16. */
 #include "device/cuda/attention_tensor.cuh"
 
-void gpu_attention_float16(operator_call *c, const struct attention_job *job, size_t heads) {
+void gpu_attention_float16(operator_call *c, const struct attention_masked_job *job, size_t heads) {
     attention_tensor_start<float16_factors>(c, *job, heads);
 }

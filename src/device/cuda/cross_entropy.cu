@@ -175,7 +175,7 @@ static void run(operator_call &c, const struct cross_entropy_options *o, const f
     bool is_weighted = o->rows.values && o->rows.is_counted;
     double *weighted = is_weighted ? c.scratch<double>(1) : count;
     struct cross_entropy_rows<IS_FAST> f = {
-        .logits = c.in(logits, positions *classes, IS_FAST), .targets = c.in(targets, positions),
+        .logits = c.in(logits, positions *classes, IS_FAST), .targets = gpu_real_targets(&c, o, targets, positions),
         .weight = c.constant(o->weight, o->weight ? classes : 0), .count = count,
         .row_weights = c.in(o->rows.values, o->rows.values ? positions / o->row_positions : 0),
         .row_positions = o->rows.values ? o->row_positions : 1, .smoothing = o->label_smoothing, .scale = scale,

@@ -5,6 +5,7 @@
 
 #include "device/activations.h"
 #include "device/cuda/columns.cuh"
+#include "device/cuda/draws.cuh"
 #include "device/cuda/elements.cuh"
 #include "device/cuda/rows.cuh"
 
@@ -127,28 +128,6 @@ static void scale_backward(struct device *device, const float *x, const float *s
     if (dx) c.each(count, [=] __device__(size_t i) { to[i] = slope[i] * a[i % channels]; });
 }
 
-/* Random numbers of four elements of local row i, as on the CPU (cpu/sets/kernels.c). */
-struct mask_draws {
-    struct draw_key key;
-    const uint64_t *number;
-    float p, scale;
-    uint32_t threshold; /* an element is kept if its random number is not below it */
-
-    mask_draws(operator_call *c, const struct draw_key *k, float probability)
-        : key(*k), number(c->in(k->step, 1)), p(probability), scale(1 / (1 - probability)),
-          threshold(probability >= 1 ? 0xffffffffu : (uint32_t)((double)probability * 0x1p32)) {}
-
-    __device__ void of(size_t i, size_t block, uint32_t word[4]) const {
-        uint64_t row = key.first_row + i * key.row_stride, step = *number;
-        word[0] = (uint32_t)block;
-        word[1] = (uint32_t)row;
-        word[2] = (uint32_t)step;
-        word[3] = (uint32_t)(step >> 32) ^ (uint32_t)(row >> 32) << 16;
-        philox(word, (uint32_t)key.seed ^ (uint32_t)(key.seed >> 32) * 0x85ebca6bu, key.stream);
-    }
-    __device__ float drop(uint32_t word, float v) const { return word >= threshold && p < 1 ? v * scale : 0; }
-};
-
 /* Four elements of a row from one counter. */
 static void dropout(struct device *device, const struct draw_key *key, float p, const float *x, float *y, size_t rows,
                     size_t size) {
@@ -156,7 +135,7 @@ static void dropout(struct device *device, const struct draw_key *key, float p, 
     struct gpu_numbers from = c.in(x, rows * size, c.half().x);
     struct gpu_result to = c.out(y, rows * size, c.half().y);
     bool has_fours = size % 4 == 0 && from.has_fours() && to.has_fours();
-    struct mask_draws draws(&c, key, p);
+    struct mask_draws draws = mask_draws_of(&c, key, p);
     size_t blocks = (size + 3) / 4;
     c.each(rows * blocks, [=] __device__(size_t n) {
         size_t i = n / blocks, j = n % blocks * 4;
@@ -178,7 +157,7 @@ static void dropout_channels(struct device *device, const struct draw_key *key, 
     operator_call c(device, "dropout_channels");
     struct gpu_numbers from = c.in(x, rows * size, c.half().x);
     struct gpu_result to = c.out(y, rows * size, c.half().y);
-    struct mask_draws draws(&c, key, p);
+    struct mask_draws draws = mask_draws_of(&c, key, p);
     c.each(rows * size, [=] __device__(size_t n) {
         size_t channel = n % size % channels;
         uint32_t word[4];

@@ -219,6 +219,10 @@ void gpu_attention_forward(struct device *, const struct attention_shape *, cons
                            float *softmaxes);
 void gpu_attention_backward(struct device *, const struct attention_shape *, const float *qkv, const float *y,
                             const float *softmaxes, const float *dy, float *dqkv);
+void gpu_cross_attention_forward(struct device *, const struct attention_shape *, const float *q, const float *kv,
+                                 float *y, float *softmaxes);
+void gpu_cross_attention_backward(struct device *, const struct attention_shape *, const float *q, const float *kv,
+                                  const float *y, const float *softmaxes, const float *dy, float *dq, float *dkv);
 void gpu_round_parameters(struct device *, const float *values, size_t count);
 /* Updates the parameters' copy as [recorded] requires. */
 void gpu_parameters_refresh(struct gpu_device *gpu, const struct gpu_parameters *recorded);
@@ -410,6 +414,9 @@ class operator_call {
     size_t home_bytes[GPU_OPERANDS];
 };
 
+/* The targets of a loss with classes: those of padding (struct row_weights) are o->ignored; takes scratch memory. */
+const int64_t *gpu_real_targets(operator_call *c, const struct cross_entropy_options *o, const int64_t *targets,
+                                size_t positions);
 /* embedding_backward within an operator, of its addresses; takes scratch memory. */
 void gpu_embedding_gather(operator_call *c, const int32_t *tokens, const float *dy, float *dweight, size_t count,
                           size_t vocabulary, size_t size);

@@ -5,32 +5,97 @@
 #include "device/cuda/rows.cuh"
 #include "device/loss_formulas.h"
 
+/* Whether a position is padding (struct row_weights). */
+struct loss_padding {
+    const int32_t *lengths; /* NULL: none is */
+    size_t positions;
+
+    loss_padding(operator_call *c, const struct row_weights *rows, size_t count)
+        : lengths(c->in(rows->lengths, rows->lengths ? count / rows->positions : 0)), positions(rows->positions) {}
+    __device__ bool is_at(size_t i) const { return lengths && i % positions >= (size_t)lengths[i / positions]; }
+};
+
+const int64_t *gpu_real_targets(operator_call *c, const struct cross_entropy_options *o, const int64_t *targets,
+                                size_t positions) {
+    const int64_t *from = c->in(targets, positions);
+    if (!o->rows.lengths) return from;
+    struct loss_padding padding(c, &o->rows, positions);
+    int64_t *to = c->scratch<int64_t>(positions), ignored = o->ignored;
+    c->each(positions, [=] __device__(size_t i) { to[i] = padding.is_at(i) ? ignored : from[i]; });
+    return to;
+}
+
+/* The elements of an elementwise loss. */
+struct loss_elements {
+    const float *x, *t, *rows;
+    const double *weights;
+    size_t row_elements, period;
+    struct elementwise_options options;
+    float *dx;
+
+    __device__ float row_weight(size_t i) const { return rows ? rows[i / row_elements] : 1; }
+    /* Writes the derivative and returns the loss of element [i]. */
+    __device__ double run(size_t i, float factor) const {
+        struct slope s = slope_of(&options, period ? (float)weights[i % period] : 1, x[i], t[i]);
+        float w = row_weight(i);
+        if (dx) dx[i] = s.derivative * (factor * w);
+        return (double)s.loss * (double)w;
+    }
+};
+
+/* Rows of different lengths: the mean is over the elements that are not padding. */
+static void elementwise_real(operator_call *c, const struct loss_elements &f, size_t count, float factor,
+                             double counted, struct loss_sums *to) {
+    const struct elementwise_options *o = &f.options;
+    size_t of_position = o->row_elements / o->rows.positions;
+    struct loss_padding padding(c, &o->rows, count / of_position);
+    double *real = c->scratch<double>(1), share = counted / (double)count;
+    bool is_weighted = f.rows && o->rows.is_counted;
+    c->each(1, [=] __device__(size_t) { *real = 0; });
+    c->sum(
+        count / o->row_elements,
+        [=] __device__(size_t r) { return (double)((size_t)padding.lengths[r] * of_position); }, real);
+    c->sum(
+        count,
+        [=] __device__(size_t i) {
+            if (!padding.is_at(i / of_position)) return f.run(i, factor * (float)((double)count / *real));
+            if (f.dx) f.dx[i] = 0;
+            return 0.0;
+        },
+        &to->loss);
+    c->sum(
+        count,
+        [=] __device__(size_t i) {
+            if (padding.is_at(i / of_position)) return 0.0;
+            return is_weighted ? share * (double)f.row_weight(i) : share;
+        },
+        &to->count);
+}
+
 static void elementwise(struct device *device, const struct elementwise_options *o, const float *outputs,
                         const float *targets, size_t count, float factor, double counted, float *doutputs,
                         struct loss_sums *sums) {
     operator_call c(device, "an elementwise loss");
-    const float *x = c.in(outputs, count), *t = c.in(targets, count);
-    const double *weights = c.constant(o->pos_weight, o->pos_weights);
-    const float *rows = c.in(o->rows.values, o->rows.values ? count / o->row_elements : 0);
-    float *dx = c.out(doutputs, count);
-    size_t row_elements = rows ? o->row_elements : 1;
+    struct loss_elements f = {.x = c.in(outputs, count),
+                              .t = c.in(targets, count),
+                              .rows = c.in(o->rows.values, o->rows.values ? count / o->row_elements : 0),
+                              .weights = c.constant(o->pos_weight, o->pos_weights),
+                              .row_elements = o->rows.values ? o->row_elements : 1,
+                              .period = o->pos_weights,
+                              .options = *o,
+                              .dx = c.out(doutputs, count)};
     double share = counted / (double)count; /* of an element in the count */
-    size_t period = o->pos_weights;
-    struct elementwise_options options = *o;
     struct loss_sums *to = c.inout(sums, 1);
     if (!c.is_ok()) return;
+    if (o->rows.lengths) {
+        elementwise_real(&c, f, count, factor, counted, to);
+        return;
+    }
     c.sum(
-        count,
-        [=] __device__(size_t i) {
-            struct slope s = slope_of(&options, period ? (float)weights[i % period] : 1, x[i], t[i]);
-            float w = rows ? rows[i / row_elements] : 1;
-            if (dx) dx[i] = s.derivative * (factor * w);
-            return (double)s.loss * (double)w;
-        },
-        &to->loss);
-    if (rows && o->rows.is_counted)
+        count, [=] __device__(size_t i) { return f.run(i, factor); }, &to->loss);
+    if (f.rows && o->rows.is_counted)
         c.sum(
-            count, [=] __device__(size_t i) { return share * (double)rows[i / row_elements]; }, &to->count);
+            count, [=] __device__(size_t i) { return share * (double)f.row_weight(i); }, &to->count);
     else
         c.each(1, [=] __device__(size_t) { to->count += counted; });
 }
@@ -90,7 +155,7 @@ static void nll(struct device *device, const struct cross_entropy_options *o, co
     operator_call c(device, "nll");
     double *count = c.scratch<double>(1);
     struct nll_rows f = {.x = c.in(log_probabilities, positions * classes),
-                         .targets = c.in(targets, positions),
+                         .targets = gpu_real_targets(&c, o, targets, positions),
                          .weight = c.constant(o->weight, o->weight ? classes : 0),
                          .count = count,
                          .ignored = o->ignored,

@@ -32,6 +32,17 @@ struct moment moment_of(const struct recurrent_shape *s, size_t step) {
 
 size_t scratch_floats(const struct recurrent_shape *s) { return (recurrent_gates(s->cell) + 1) * s->rows * s->hidden; }
 
+/* Which rows have ended before a step. */
+struct row_ends {
+    const int32_t *lengths; /* NULL: none */
+    size_t step, hidden;
+
+    row_ends(operator_call *c, const struct recurrent_shape *s, size_t step)
+        : lengths(c->in(s->lengths, s->rows)), step(step), hidden(s->hidden) {}
+    /* Of element [i] of (rows, hidden). */
+    __device__ bool are_before(size_t i) const { return lengths && step >= (size_t)lengths[i / hidden]; }
+};
+
 __device__ inline float or_zero(const float *from, size_t i) { return from ? from[i] : 0; }
 
 /* ---- forward ---- */
@@ -43,12 +54,17 @@ void lstm_forward(struct device *device, const struct passage *w, const struct m
     const float *product = c.in(p->has_other ? w->product : NULL, 4 * n);
     const float *before = c.in(p->has_other ? w->arrays->states + p->other * n : NULL, n);
     float *state = c.out(w->arrays->states + p->at * n, n), *h = c.out(w->arrays->h + p->at * n, n);
+    struct row_ends ends(&c, w->shape, p->at);
     c.each(n, [=] __device__(size_t i) {
         size_t k = i / hidden * 4 * hidden + i % hidden;
         struct lstm_gates g = {gates[k] + or_zero(product, k), gates[k + hidden] + or_zero(product, k + hidden),
                                gates[k + 2 * hidden] + or_zero(product, k + 2 * hidden),
                                gates[k + 3 * hidden] + or_zero(product, k + 3 * hidden)};
-        lstm_step(&g, or_zero(before, i), &state[i], &h[i]);
+        float now, output;
+        lstm_step(&g, or_zero(before, i), &now, &output);
+        bool has_ended = ends.are_before(i);
+        state[i] = has_ended ? 0 : now;
+        h[i] = has_ended ? 0 : output;
         gates[k] = g.i, gates[k + hidden] = g.f, gates[k + 2 * hidden] = g.g, gates[k + 3 * hidden] = g.o;
     });
 }
@@ -63,6 +79,7 @@ void gru_forward(struct device *device, const struct passage *w, const struct mo
     const float *bias = c.in(w->arrays->bias, 3 * hidden);
     const float *before = c.in(has_before ? w->arrays->h + p->other * n : NULL, n);
     float *h = c.out(w->arrays->h + p->at * n, n);
+    struct row_ends ends(&c, w->shape, p->at);
     c.each(n, [=] __device__(size_t i) {
         size_t j = i % hidden, k = i / hidden * 3 * hidden + j;
         struct gru_gates g = {gates[k], gates[k + hidden], gates[k + 2 * hidden]};
@@ -71,7 +88,8 @@ void gru_forward(struct device *device, const struct passage *w, const struct mo
             s = {states[k], states[k + hidden], states[k + 2 * hidden]};
         else
             states[k] = s.r, states[k + hidden] = s.z, states[k + 2 * hidden] = s.n;
-        h[i] = gru_step(&g, &s, or_zero(before, i));
+        float output = gru_step(&g, &s, or_zero(before, i));
+        h[i] = ends.are_before(i) ? 0 : output;
         gates[k] = g.r, gates[k + hidden] = g.z, gates[k + 2 * hidden] = g.n;
     });
 }
@@ -83,9 +101,10 @@ void rnn_forward(struct device *device, const struct passage *w, const struct mo
     const float *gates = c.in(w->arrays->gates + p->at * n, n);
     const float *product = c.in(p->has_other ? w->product : NULL, n);
     float *h = c.out(w->arrays->h + p->at * n, n);
+    struct row_ends ends(&c, w->shape, p->at);
     c.each(n, [=] __device__(size_t i) {
         float x = gates[i] + or_zero(product, i);
-        h[i] = is_relu ? relu_value(x) : tanh_value(x);
+        h[i] = ends.are_before(i) ? 0 : is_relu ? relu_value(x) : tanh_value(x);
     });
 }
 
@@ -116,11 +135,13 @@ void lstm_backward(struct device *device, const struct passage *w, const struct 
     const float *dh = c.in(w->arrays->dh + p->at * n, n), *product = c.in(is_last ? NULL : w->product, n);
     const float *state = c.in(w->arrays->states + p->at * n, n);
     const float *before = c.in(p->has_other ? w->arrays->states + p->other * n : NULL, n);
+    struct row_ends ends(&c, w->shape, p->at);
     c.each(n, [=] __device__(size_t i) {
         size_t k = i / hidden * 4 * hidden + i % hidden;
-        float dc = is_last ? 0 : carry[i];
+        bool has_ended = ends.are_before(i);
+        float dc = is_last || has_ended ? 0 : carry[i], slope = has_ended ? 0 : dh[i] + or_zero(product, i);
         struct lstm_gates g = {gates[k], gates[k + hidden], gates[k + 2 * hidden], gates[k + 3 * hidden]};
-        lstm_step_backward(&g, or_zero(before, i), state[i], dh[i] + or_zero(product, i), &dc);
+        lstm_step_backward(&g, or_zero(before, i), state[i], slope, &dc);
         carry[i] = dc;
         gates[k] = g.i, gates[k + hidden] = g.f, gates[k + 2 * hidden] = g.g, gates[k + 3 * hidden] = g.o;
     });
@@ -134,9 +155,10 @@ void gru_backward(struct device *device, const struct passage *w, const struct m
     float *states = c.inout(w->arrays->states + p->at * 3 * n, 3 * n);
     const float *dh = c.in(w->arrays->dh + p->at * n, n), *product = c.in(is_last ? NULL : w->product, n);
     const float *before = c.in(p->has_other ? w->arrays->h + p->other * n : NULL, n);
+    struct row_ends ends(&c, w->shape, p->at);
     c.each(n, [=] __device__(size_t i) {
         size_t k = i / hidden * 3 * hidden + i % hidden;
-        float slope = dh[i] + (is_last ? 0 : carry[i]) + or_zero(product, i);
+        float slope = ends.are_before(i) ? 0 : dh[i] + (is_last ? 0 : carry[i]) + or_zero(product, i);
         struct gru_gates g = {gates[k], gates[k + hidden], gates[k + 2 * hidden]};
         struct gru_gates s = {states[k], states[k + hidden], states[k + 2 * hidden]};
         carry[i] = gru_step_backward(&g, &s, or_zero(before, i), slope);
@@ -152,8 +174,9 @@ void rnn_backward(struct device *device, const struct passage *w, const struct m
     const float *dh = c.in(w->arrays->dh + p->at * n, n), *product = c.in(p->is_last ? NULL : w->product, n);
     const float *h = c.in(w->arrays->h + p->at * n, n);
     float *gates = c.out(w->arrays->gates + p->at * n, n);
+    struct row_ends ends(&c, w->shape, p->at);
     c.each(n, [=] __device__(size_t i) {
-        float slope = dh[i] + or_zero(product, i);
+        float slope = ends.are_before(i) ? 0 : dh[i] + or_zero(product, i);
         gates[i] = is_relu ? relu_gradient(0, h[i], slope) : tanh_gradient(0, h[i], slope);
     });
 }
@@ -173,6 +196,41 @@ void backward(struct device *device, const struct recurrent_shape *s, const stru
     }
 }
 
+/* ---- the last step of each row ---- */
+
+/* The index in h of element [i] of (rows, hidden) of the last steps. */
+__device__ inline size_t last_at(const struct recurrent_shape &s, const int32_t *lengths, size_t i) {
+    size_t row = i / s.hidden, length = lengths ? (size_t)lengths[row] : s.steps;
+    return (s.is_reverse ? 0 : length - 1) * s.rows * s.hidden + i;
+}
+
+void take_last(struct device *device, const struct recurrent_shape *shape, const float *h, float *y, size_t y_stride) {
+    operator_call c(device, "take_last");
+    struct recurrent_shape s = *shape;
+    if (s.rows == 0) return;
+    const float *from = c.in(h, s.steps * s.rows * s.hidden);
+    const int32_t *lengths = c.in(s.lengths, s.rows);
+    float *to = c.inout(y, (s.rows - 1) * y_stride + s.hidden);
+    c.each(s.rows * s.hidden,
+           [=] __device__(size_t i) { to[i / s.hidden * y_stride + i % s.hidden] = from[last_at(s, lengths, i)]; });
+}
+
+void put_last(struct device *device, const struct recurrent_shape *shape, const float *dy, size_t dy_stride,
+              float *dh) {
+    operator_call c(device, "put_last");
+    struct recurrent_shape s = *shape;
+    if (s.rows == 0) return;
+    const float *from = c.in(dy, (s.rows - 1) * dy_stride + s.hidden);
+    const int32_t *lengths = c.in(s.lengths, s.rows);
+    float *to = c.inout(dh, s.steps * s.rows * s.hidden);
+    c.each(s.rows * s.hidden,
+           [=] __device__(size_t i) { to[last_at(s, lengths, i)] = from[i / s.hidden * dy_stride + i % s.hidden]; });
+}
+
 } // namespace
 
-const struct recurrent_ops gpu_recurrent = {.scratch_floats = scratch_floats, .forward = forward, .backward = backward};
+const struct recurrent_ops gpu_recurrent = {.scratch_floats = scratch_floats,
+                                            .forward = forward,
+                                            .backward = backward,
+                                            .take_last = take_last,
+                                            .put_last = put_last};

@@ -1,4 +1,5 @@
-/* Embedding, softmax and sums of rows. Attention is in attention.cu, the gradient of embedding in embedding.cu. */
+/* Embedding, softmax, sums of rows and their lengths. Attention is in attention.cu, the gradient of embedding in
+ * embedding.cu. */
 #include <cmath>
 
 #include "device/cuda/columns.cuh"
@@ -260,7 +261,86 @@ static void sum_heads(struct device *device, const struct head_groups *groups, c
     c.each(g.positions * in, [=] __device__(size_t i) { to[i] = summed_head(&g, from + i / in * out, i % in); });
 }
 
+/* ---- rows of different lengths ---- */
+
+struct largest_size {
+    __device__ size_t operator()(size_t a, size_t b) const { return a > b ? a : b; }
+};
+
+/* A block for each row. */
+static void padding_lengths(struct device *device, const int32_t *tokens, int32_t padding, int32_t *lengths,
+                            size_t rows, size_t positions) {
+    operator_call c(device, "padding_lengths");
+    const int32_t *from = c.in(tokens, rows * positions);
+    int32_t *to = c.out(lengths, rows);
+    c.rows(rows, [=] __device__(size_t r) {
+        size_t length = 1;
+        for (size_t t = threadIdx.x; t < positions; t += GPU_THREADS)
+            if (from[r * positions + t] != padding) length = t + 1;
+        length = gpu_reduce(length, largest_size());
+        if (threadIdx.x == 0) to[r] = (int32_t)length;
+    });
+}
+
+static void given_lengths(struct device *device, const float *x, int32_t *lengths, size_t rows, size_t positions) {
+    operator_call c(device, "given_lengths");
+    const float *from = c.in(x, rows);
+    int32_t *to = c.out(lengths, rows);
+    c.each(rows, [=] __device__(size_t r) {
+        float v = from[r];
+        to[r] = !(v >= 1) ? 1 : v < (float)positions ? (int32_t)v : (int32_t)positions;
+    });
+}
+
+static void to_tokens(struct device *device, const float *x, int32_t *tokens, size_t count, size_t vocabulary) {
+    operator_call c(device, "to_tokens");
+    const float *from = c.in(x, count);
+    int32_t *to = c.out(tokens, count);
+    c.each(count, [=] __device__(size_t i) {
+        float v = from[i];
+        to[i] = v >= 0 && v < (float)vocabulary ? (int32_t)v : 0;
+    });
+}
+
+/* A thread for each element of y; its sum has the CPU's order. */
+static void mean_forward(struct device *device, const float *x, const int32_t *lengths, float *y, size_t rows,
+                         size_t size, size_t inner) {
+    operator_call c(device, "mean_forward");
+    const float *from = c.in(x, rows * size * inner);
+    const int32_t *ends = c.in(lengths, rows);
+    float *to = c.out(y, rows * inner);
+    c.each(rows * inner, [=] __device__(size_t i) {
+        const float *at = from + i / inner * size * inner + i % inner;
+        size_t length = ends ? (size_t)ends[i / inner] : size, t = 1;
+        float sum = at[0];
+        for (; t + GPU_AHEAD <= length; t += GPU_AHEAD) {
+            float v[GPU_AHEAD];
+            UNROLL for (size_t k = 0; k < GPU_AHEAD; k++) v[k] = at[(t + k) * inner];
+            UNROLL for (size_t k = 0; k < GPU_AHEAD; k++) sum += v[k];
+        }
+        for (; t < length; t++) sum += at[t * inner];
+        to[i] = sum / (float)length;
+    });
+}
+
+static void mean_backward(struct device *device, const float *dy, const int32_t *lengths, float *dx, size_t rows,
+                          size_t size, size_t inner) {
+    operator_call c(device, "mean_backward");
+    const float *from = c.in(dy, rows * inner);
+    const int32_t *ends = c.in(lengths, rows);
+    float *to = c.out(dx, rows * size * inner);
+    c.each(rows * size * inner, [=] __device__(size_t i) {
+        size_t row = i / inner / size, length = ends ? (size_t)ends[row] : size;
+        to[i] = i / inner % size < length ? from[row * inner + i % inner] / (float)length : 0;
+    });
+}
+
 const struct sequence_ops gpu_sequences = {.max_head_size = 256,
+                                           .padding_lengths = padding_lengths,
+                                           .given_lengths = given_lengths,
+                                           .to_tokens = to_tokens,
+                                           .mean_forward = mean_forward,
+                                           .mean_backward = mean_backward,
                                            .embedding_forward = embedding_forward,
                                            .embedding_backward = gpu_embedding_backward,
                                            .embedding_bag_forward = embedding_bag_forward,
@@ -275,4 +355,6 @@ const struct sequence_ops gpu_sequences = {.max_head_size = 256,
                                            .repeat_heads = repeat_heads,
                                            .sum_heads = sum_heads,
                                            .attention_forward = gpu_attention_forward,
-                                           .attention_backward = gpu_attention_backward};
+                                           .attention_backward = gpu_attention_backward,
+                                           .cross_attention_forward = gpu_cross_attention_forward,
+                                           .cross_attention_backward = gpu_cross_attention_backward};

@@ -99,10 +99,8 @@ static status plan_shape(struct layer *layer, int64_t parts) {
     return OK;
 }
 
-static status check_device(const struct layer *layer, const struct device_ops *ops) {
-    size_t size = plain_shape(layer, 1).head_size, max = ops->sequence->max_head_size;
-    if (config_of(layer)->dropout > 0 && !ops->sequence->masks_attention)
-        return status_new(STATUS_USAGE, "dropout of attention is not supported: use train.device: cpu");
+status attention_check_device(const struct layer *layer, const struct device_ops *ops) {
+    size_t size = features_of(layer) / (size_t)config_of(layer)->heads, max = ops->sequence->max_head_size;
     if (max == 0 || size <= max) return OK;
     return status_new(STATUS_USAGE, "a head has at most %zu features, got %zu: use more heads, or train.device: cpu",
                       max, size);
@@ -350,7 +348,7 @@ const struct layer_type layer_attention = {
     .variant = {"attention", &attention_schema,
                 "Multi-head self-attention over (positions, features) (torch.nn.MultiheadAttention)."},
     .ignores = IGNORES_Y,
-    .check_device = check_device,
+    .check_device = attention_check_device,
     .is_by_position = true,
     .plan = attention_plan,
     .init = attention_init,
@@ -367,7 +365,7 @@ const struct layer_type layer_scaled_dot_product_attention = {
         {"scaled_dot_product_attention", &core_schema,
          "Attention without projections: (positions, 3C), which are queries, keys and values, to (positions, C); with "
          "num_kv_heads keys and values are narrower than queries."},
-    .check_device = check_device,
+    .check_device = attention_check_device,
     .is_by_position = true,
     .plan = core_plan,
     .half = HALF_ALL,

@@ -20,6 +20,8 @@ void attention_init(const struct layer *layer, const struct params *params, stru
 
 /* struct layer_type's describe, of an attention to its own input. */
 void attention_describe(const struct layer *layer, struct operation *to);
+/* struct layer_type's check_device: limits the size of heads. */
+status attention_check_device(const struct layer *layer, const struct device_ops *ops);
 
 /* Index in params; without biases the two weights are adjacent. */
 size_t attention_param(const struct layer *layer, int which);

@@ -141,8 +141,6 @@ static void join_backward(const struct layer *layer, const struct pass *pass, co
     if (dx[1]) ops->linear_backward_input(pass->device, s.dkv, w + c * c, dx[1], m, c, 2 * c);
 }
 
-static bool runs_on(const struct device_ops *ops) { return ops->sequence->cross_attention_forward != NULL; }
-
 static size_t multiply_adds(const struct layer *layer) {
     size_t c = features_of(layer), t = tokens_of(layer), k = keys_of(layer);
     return 2 * t * c * c + 2 * k * c * c + 2 * t * k * c;
@@ -162,7 +160,7 @@ const struct layer_type layer_cross_attention = {
     .joins = true,
     .ignores = IGNORES_Y,
     .keeps_positions = true,
-    .runs_on = runs_on,
+    .check_device = attention_check_device,
     .plan = plan,
     .init = attention_init,
     .autocast = AUTOCAST_PRODUCT,

@@ -166,15 +166,6 @@ static void embedding_backward(const struct layer *layer, const struct pass *pas
     if (has_padding(layer)) ops->copy(pass->device, layer->runtime, padding, width(layer));
 }
 
-static status embedding_check_device(const struct layer *layer, const struct device_ops *ops) {
-    if (layer->out.lengths && !ops->sequence->padding_lengths)
-        return status_new(STATUS_USAGE, "padding_idx is not supported: use train.device: cpu");
-    if (!layer->in.is_tokens && !ops->sequence->to_tokens)
-        return status_new(STATUS_USAGE,
-                          "tokens of a dataset that is not text are not supported: use train.device: cpu");
-    return OK;
-}
-
 static status positional_plan(struct layer *layer, struct planning *planning) {
     const struct positional_config *c = layer->config;
     if (layer->in.dims != 2) {
@@ -229,7 +220,6 @@ const struct layer_type layer_embedding = {
     .takes_tokens = true,
     .ignores = IGNORES_Y,
     .is_by_position = true,
-    .check_device = embedding_check_device,
     .check_row = embedding_check_row,
     .plan = embedding_plan,
     .alloc = embedding_alloc,

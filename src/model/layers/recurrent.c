@@ -421,11 +421,6 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
 
 static bool runs_on(const struct device_ops *ops) { return ops->recurrent != NULL; }
 
-static status check_device(const struct layer *layer, const struct device_ops *ops) {
-    if (!layer->in.lengths || ops->recurrent->take_last) return OK;
-    return status_new(STATUS_USAGE, "rows of different lengths are not supported: use train.device: cpu");
-}
-
 static size_t multiply_adds(const struct layer *layer) {
     size_t inputs = 0;
     for (size_t l = 0; l < layers_of(layer); l++) inputs += inputs_of(layer, l) + hidden_of(layer);
@@ -445,9 +440,9 @@ static void describe(const struct layer *layer, struct operation *to) {
 }
 
 #define RECURRENT                                                                                                      \
-    .ignores = IGNORES_X_AND_Y, .keeps_positions = true, .runs_on = runs_on, .check_device = check_device,             \
-    .plan = plan, .alloc = alloc, .release = release, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = forward,  \
-    .backward = backward, .multiply_adds = multiply_adds, .describe = describe
+    .ignores = IGNORES_X_AND_Y, .keeps_positions = true, .runs_on = runs_on, .plan = plan, .alloc = alloc,             \
+    .release = release, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward,          \
+    .multiply_adds = multiply_adds, .describe = describe
 const struct layer_type layer_lstm = {
     .variant = {"lstm", &lstm_schema, "Long short-term memory over (length, features) (torch.nn.LSTM, batch_first)."},
     RECURRENT,

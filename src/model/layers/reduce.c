@@ -91,44 +91,21 @@ static const int32_t *lengths_of(const struct layer *layer, const struct pass *p
     return dimension_of(layer) == 0 ? pass_lengths(pass, &layer->in) : NULL;
 }
 
-/* The dimension as the window of a pooling, for devices that have no mean. */
-static struct pooling pooling_of(size_t count, size_t inner) {
-    return (struct pooling){.in = {count, 1, inner},
-                            .out = {1, 1, inner},
-                            .window = {.kernel = {count, 1}, .stride = {count, 1}, .dilation = {1, 1}}};
-}
-
 static void mean_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
-    const struct device_ops *ops = device_ops(pass->device);
     size_t outer, count, inner;
     blocks_of(layer, &outer, &count, &inner);
-    struct pooling p = pooling_of(count, inner);
-    if (ops->sequence->mean_forward)
-        ops->sequence->mean_forward(pass->device, x, lengths_of(layer, pass), y, pass->rows * outer, count, inner);
-    else
-        ops->image->avg_pool_forward(pass->device, &p, x, y, pass->rows * outer);
+    device_ops(pass->device)
+        ->sequence->mean_forward(pass->device, x, lengths_of(layer, pass), y, pass->rows * outer, count, inner);
 }
 
 static void mean_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                           const float *dy, float *dx) {
-    const struct device_ops *ops = device_ops(pass->device);
     size_t outer, count, inner;
     (void)x, (void)y;
     if (!dx) return;
     blocks_of(layer, &outer, &count, &inner);
-    struct pooling p = pooling_of(count, inner);
-    if (ops->sequence->mean_backward)
-        ops->sequence->mean_backward(pass->device, dy, lengths_of(layer, pass), dx, pass->rows * outer, count, inner);
-    else
-        ops->image->avg_pool_backward(pass->device, &p, dy, dx, pass->rows * outer);
-}
-
-/* Without lengths any device that has poolings can compute it. */
-static status check_mean(const struct layer *layer, const struct device_ops *ops) {
-    bool has_lengths = layer->in.lengths && dimension_of(layer) == 0;
-    if (ops->sequence->mean_forward || (!has_lengths && ops->image->avg_pool_forward)) return OK;
-    return status_new(STATUS_USAGE, has_lengths ? "a mean without padding is not supported: use train.device: cpu"
-                                                : "it is not supported: use train.device: cpu");
+    device_ops(pass->device)
+        ->sequence->mean_backward(pass->device, dy, lengths_of(layer, pass), dx, pass->rows * outer, count, inner);
 }
 
 static void describe_mean(const struct layer *layer, struct operation *to) {
@@ -142,7 +119,6 @@ static const struct layer_type mean_along = {
     .variant = {"mean", NULL, "The mean along one dimension."},
     .order = ORDER_ANY,
     .ignores = IGNORES_X_AND_Y,
-    .check_device = check_mean,
     .plan = plan,
     .forward = mean_forward,
     .backward = mean_backward,

@@ -50,8 +50,6 @@ static void describe(const struct layer *layer, struct operation *to) {
     to->sets_lengths = layer->out.lengths;
 }
 
-static bool runs_on(const struct device_ops *ops) { return ops->sequence->given_lengths != NULL; }
-
 const struct layer_type layer_sequence_lengths = {
     .variant =
         {"sequence_lengths", NULL,
@@ -60,7 +58,6 @@ const struct layer_type layer_sequence_lengths = {
          "notice (pack_padded_sequence)."},
     .joins = true,
     .ignores = IGNORES_X_AND_Y,
-    .runs_on = runs_on,
     .plan = plan,
     .check_row = check_row,
     .join = join,

@@ -274,7 +274,6 @@ static void mean_backward(struct device *device, const float *restrict dy, const
 }
 
 const struct sequence_ops IN_SET(sequence_ops) = {
-    .masks_attention = true,
     .padding_lengths = padding_lengths,
     .given_lengths = given_lengths,
     .to_tokens = to_tokens,
