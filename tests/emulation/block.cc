@@ -141,6 +141,19 @@ void spoil_shared(const std::vector<piece> &pieces) {
     memset(b->shared_end - b->shared_bytes, GARBAGE, b->shared_bytes);
 }
 
+/* Bytes of static shared memory that a block has written: those that are not garbage, in words. */
+size_t written_static(const std::vector<piece> &pieces) {
+    size_t words = 0;
+    uint32_t word, garbage;
+    memset(&garbage, GARBAGE, sizeof garbage);
+    for (const piece &p : pieces)
+        for (size_t i = 0; i + sizeof word <= p.bytes; i += sizeof word) {
+            memcpy(&word, p.start + i, sizeof word);
+            words += word != garbage;
+        }
+    return words * sizeof word;
+}
+
 /* ---- threads ---- */
 
 void set_indices(unsigned thread) {
@@ -272,19 +285,22 @@ void run_block() {
     emulated_switch(&b->outside, b->contexts[fiber]);
 }
 
-/* In the order of the settings. */
-void run_blocks(const launch &l, const std::vector<piece> &pieces) {
+/* In the order of the settings. Returns the bytes of static shared memory that the first block has written. */
+size_t run_blocks(const launch &l, const std::vector<piece> &pieces) {
     size_t count = (size_t)l.grid.x * l.grid.y * l.grid.z;
     std::vector<size_t> order(get_settings().blocks == settings::FORWARD ? 0 : count);
     for (size_t i = 0; i < order.size(); i++) order[i] = i;
     arrange(get_settings().blocks, order.data(), order.size());
+    size_t written = 0;
     for (size_t i = 0; i < count; i++) {
         size_t at = order.empty() ? i : order[i];
         blockIdx = {(unsigned)(at % l.grid.x), (unsigned)(at / l.grid.x % l.grid.y),
                     (unsigned)(at / l.grid.x / l.grid.y)};
         run_block();
+        if (i == 0) written = written_static(pieces);
         if (b->has_waited) spoil_shared(pieces);
     }
+    return written;
 }
 
 } // namespace
@@ -314,8 +330,7 @@ void run_kernel(const launch &l) {
     races_begin_kernel();
     for (const piece &p : pieces) races_add(p.start, p.bytes, true);
     races_add(b->shared_end - b->shared_bytes, b->shared_bytes, false);
-    run_blocks(l, pieces);
-    size_t all = races_end_kernel() + l.shared;
+    size_t written = run_blocks(l, pieces), accessed = races_end_kernel(), all = std::max(written, accessed) + l.shared;
     if (all > max_shared()) die("%s: %zu bytes of shared memory, of at most %zu", l.name, all, max_shared());
     kernel_name = nullptr;
 }

@@ -3,7 +3,7 @@
  * memory they keep the last writer and the last reader, with the number of the block's barriers and of the warp's
  * __syncwarp so far. Two accesses of different threads, one of them a write, without either between them end the
  * process: on a GPU their order is undefined, even if the emulation, which runs threads one by one, computes the right
- * numbers. Static shared memory is counted by the bytes that a kernel accesses. */
+ * numbers. Bytes of static shared memory that a kernel accesses are counted. */
 #include <dlfcn.h>
 
 #include "emulation.h"
