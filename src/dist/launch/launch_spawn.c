@@ -179,7 +179,8 @@ static _Noreturn void exec_rank(const struct launch_job *job, int local_rank, pi
     bool is_bound = !part || sched_setaffinity(0, sizeof *part, part) == 0;
     if (is_bound) execv("/proc/self/exe", job->argv);
     status failure = status_errno(STATUS_IO, errno, "cannot %s",
-                                  is_bound ? "start the program again" : "bind this rank to its processors");
+                                  is_bound ? "start the program again by /proc/self/exe; is /proc mounted?"
+                                           : "bind this rank to its processors");
     launcher_report(failure);
     _exit(STATUS_IO);
 }
