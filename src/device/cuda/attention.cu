@@ -54,14 +54,11 @@ static void start(operator_call *c, struct attention_masked_job *job, const stru
     if (heads * s->tokens == 0) return;
     job->is_aligned = s->head_size % 4 == 0 && is_aligned(job->qkv) && is_aligned(job->kv) && is_aligned(job->y) &&
                       is_aligned(job->dy) && is_aligned(job->dqkv) && is_aligned(job->dkv);
-    if (!is_half(c, s) && job->is_masked)
-        gpu_attention_float_masked(c, job, heads);
-    else if (!is_half(c, s))
-        gpu_attention_float(c, job, heads);
-    else if (c->gpu->precision == PRECISION_BFLOAT16)
-        gpu_attention_bfloat16(c, job, heads);
-    else
-        gpu_attention_float16(c, job, heads);
+    static gpu_attention *const kernels[3][2] = {{gpu_attention_float, gpu_attention_float_masked},
+                                                 {gpu_attention_bfloat16, gpu_attention_bfloat16_masked},
+                                                 {gpu_attention_float16, gpu_attention_float16_masked}};
+    int factors = !is_half(c, s) ? 0 : c->gpu->precision == PRECISION_BFLOAT16 ? 1 : 2;
+    kernels[factors][job->is_masked](c, job, heads);
 }
 
 static unsigned padded_size(size_t head_size) { return (unsigned)((head_size + 7) / 8 * 8); }

@@ -479,10 +479,9 @@ template <class E, class V> void attention_start(operator_call *c, struct attent
 }
 
 /* attention_float.cu, attention_bfloat16.cu, attention_float16.cu: job->heads heads of all rows are [heads]. */
-void gpu_attention_float(operator_call *c, const struct attention_masked_job *job, size_t heads);
-/* attention_float_masked.cu */
-void gpu_attention_float_masked(operator_call *c, const struct attention_masked_job *job, size_t heads);
-void gpu_attention_bfloat16(operator_call *c, const struct attention_masked_job *job, size_t heads);
-void gpu_attention_float16(operator_call *c, const struct attention_masked_job *job, size_t heads);
+typedef void gpu_attention(operator_call *c, const struct attention_masked_job *job, size_t heads);
+gpu_attention gpu_attention_float, gpu_attention_bfloat16, gpu_attention_float16;
+/* attention_*_masked.cu: with job->is_masked */
+gpu_attention gpu_attention_float_masked, gpu_attention_bfloat16_masked, gpu_attention_float16_masked;
 
 #endif

@@ -2,5 +2,5 @@
 #include "device/cuda/attention_tensor.cuh"
 
 void gpu_attention_float16(operator_call *c, const struct attention_masked_job *job, size_t heads) {
-    attention_tensor_start<float16_factors>(c, *job, heads);
+    attention_tensor_start<float16_factors, attention_plain>(c, *job, heads);
 }

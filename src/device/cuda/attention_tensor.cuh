@@ -391,7 +391,7 @@ void attention_tensor_launch(operator_call *c, struct attention_masked_job job, 
 /* Head sizes up to 128. Sized so that 16 warps share a processor (12 and 8 with larger heads), and its shared memory
  * suffices from compute capability 8.0 on. */
 template <class F, class V>
-void attention_tensor_sizes(operator_call *c, const struct attention_masked_job &job, size_t heads) {
+void attention_tensor_start(operator_call *c, const struct attention_masked_job &job, size_t heads) {
     if (job.head_size <= 32) {
         using forward = attention_tensor<F, 32, 128, 64, 2>;
         using backward = attention_tensor<F, 32, 64, 32, 4>;
@@ -405,15 +405,6 @@ void attention_tensor_sizes(operator_call *c, const struct attention_masked_job 
         using backward = attention_tensor<F, 128, 64, 32, 2>;
         attention_tensor_launch<forward, backward, V>(c, job, heads);
     }
-}
-
-template <class F> void attention_tensor_start(operator_call *c, const struct attention_masked_job &job, size_t heads) {
-    if (job.drops)
-        attention_tensor_sizes<F, attention_dropped>(c, job, heads);
-    else if (job.is_masked)
-        attention_tensor_sizes<F, attention_masked>(c, job, heads);
-    else
-        attention_tensor_sizes<F, attention_plain>(c, job, heads);
 }
 
 #endif
