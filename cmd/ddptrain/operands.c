@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "command.h"
+#include "train/config.h"
 
 #define STDIN_PATH "/dev/stdin"
 #define CHUNK ((size_t)1 << 16)
@@ -89,6 +90,26 @@ static void use_no_query(struct command_line *line) {
     add_default_override(line, "dataset.table=", "null");
 }
 
+static bool has_validation_file(const struct command_line *line) {
+    struct config_file *config = NULL;
+    status s = config_load(line->config, line->overrides, line->override_count, &config);
+    bool has = !s && config_of(config)->dataset.validation.path;
+    status_free(s); /* a config that is wrong is reported later */
+    config_free(config);
+    return has;
+}
+
+/* The training's validation file has other rows. [data], as JSON, stands for it where all rows are used, and none of
+ * it, because a config may need validation rows (checkpoint.best: val_loss). */
+static void use_validation(struct command_line *line, const char *data) {
+    bool is_all = !line->part || strcmp(line->part, "all") == 0;
+    if (has_override(line, "dataset.validation")) return;
+    if (!is_all)
+        add_override(line, "dataset.validation=", "null");
+    else if (has_validation_file(line))
+        add_override(line, "dataset.validation=", data);
+}
+
 status command_use_data(struct command_line *line) {
     if (!line->verb->accepts_data || line->operand_count < 2) return OK;
     const char *data = line->operands[1];
@@ -98,9 +119,8 @@ status command_use_data(struct command_line *line) {
     if (is_stdin) TRY(store_stdin(line));
     struct text path = {0};
     text_add_json(&path, is_stdin ? STDIN_PATH : data);
+    use_validation(line, text_string(&path));
     add_override(line, "dataset.path=", text_string(&path));
-    text_free(&path);
-    if (!has_override(line, "dataset.validation")) add_override(line, "dataset.validation=", "null");
     add_default_override(line, "dataset.text.truncate=", "1"); /* of the training's text */
     if (!has_override(line, "dataset.format=")) {
         if (is_stdin)
@@ -109,6 +129,7 @@ status command_use_data(struct command_line *line) {
             add_override(line, "dataset.format=", "auto");
         if (is_stdin || (dataset_knows_extension(data) && !dataset_has_queries(data))) use_no_query(line);
     }
+    text_free(&path);
     if (!line->part) line->part = "all";
     return OK;
 }

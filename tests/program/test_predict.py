@@ -188,6 +188,30 @@ class Predict(program.Case):
         self.assertEqual(found, wanted)
         self.assertEqual(list(found[0]), ["row", "prediction", "0", "1", "2"])
 
+    def test_another_file_where_a_monitor_needs_validation_rows(self):
+        """Also one of another format than the validation file."""
+        import sqlite3
+        rows = [(i / 10, i % 7, i / 5) for i in range(60)]
+        for name, part in ("train.csv", rows[:40]), ("val.csv", rows[40:]), ("new.csv", rows):
+            self.write(name, "u,v,w\n" + "".join(f"{a},{b},{c}\n" for a, b, c in part))
+        with sqlite3.connect(self.path("new.db")) as db:
+            db.execute("create table t (u real, v real, w real)")
+            db.executemany("insert into t values (?, ?, ?)", rows)
+        db.close()
+        self.write("test.yaml", """dataset: {path: train.csv, validation: val.csv, targets: [w]}
+model: {layers: [{linear: 1}]}
+loss: mse
+sampler: {batch_size: 8}
+train: {epochs: 3, early_stop: {metric: val_loss, patience: 9}}
+checkpoint: {best: val_loss}
+""")
+        self.run_program("test.yaml")
+        wanted = self.run_program("predict", "runs/test", "new.csv")[0]
+        self.assertEqual(len(wanted.splitlines()), 61)
+        self.assertEqual(self.run_program("predict", "runs/test", "new.db")[0], wanted)
+        self.assertEqual(json.loads(self.run_program("eval", "runs/test", "new.csv")[0])["rows"], 60)
+        self.assertEqual(json.loads(self.run_program("eval", "runs/test")[0])["rows"], 20)
+
     def test_another_text(self):
         """Characters have the tokens of the training text, and so have the tokens of a .bin file. All of the text is used."""
         import h5py
