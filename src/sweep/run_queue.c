@@ -48,7 +48,7 @@ static void observe_pruned(const struct run_queue *q, int64_t trial, struct obse
     }
 }
 
-/* TPE's point of a trial, from the trials that have ended, in the order of their numbers. */
+/* TPE's point of a trial, from the trials that have ended or run, in the order of their numbers. */
 static void suggest(const struct run_queue *q, int64_t trial, struct point *out) {
     struct observation *observations = calloc((size_t)q->config->trials, sizeof *observations);
     size_t count = 0;
@@ -57,10 +57,11 @@ static void suggest(const struct run_queue *q, int64_t trial, struct point *out)
     for (int64_t i = 0; i < q->config->trials; i++) {
         struct trial_summary summary = trials_summary(q->trials, i);
         struct observation *o = &observations[count];
-        if (summary.state == TRIAL_PENDING || !trials_point(q->trials, i, &o->point)) continue;
+        if (!trials_point(q->trials, i, &o->point)) continue;
+        o->is_running = summary.state == TRIAL_PENDING;
         o->is_complete = summary.state == TRIAL_COMPLETE;
         o->value = summary.mean;
-        if (!o->is_complete) observe_pruned(q, i, o);
+        if (summary.state == TRIAL_PRUNED) observe_pruned(q, i, o);
         if (summary.state == TRIAL_FAILED) o->value = NAN;
         if (q->config->metric.goal == SWEEP_MAXIMIZE) o->value = -o->value;
         count++;

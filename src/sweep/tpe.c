@@ -180,7 +180,7 @@ static double density_log(const struct density *density, const struct space *spa
 
 /* ---- suggestions ---- */
 
-static bool is_usable(const struct observation *o) { return isfinite(o->value); }
+static bool is_usable(const struct observation *o) { return !o->is_running && isfinite(o->value); }
 
 /* Best first. */
 static int by_rank(const void *left, const void *right) {
@@ -227,18 +227,20 @@ static bool suggest(struct arena *arena, const struct space *space, const struct
     const struct observation **ranked = arena_alloc(arena, count * sizeof *ranked);
     double *weights = arena_alloc(arena, count * sizeof *weights),
            *terms = arena_alloc(arena, (count + 1) * sizeof *terms);
+    size_t ended = 0;
     size_t best = (3 * usable + 19) / 20; /* ceil(0.15 usable) */
     if (best > TPE_MAX_BEST) best = TPE_MAX_BEST;
     for (size_t i = 0; i < count; i++) {
-        ranked[i] = &observations[i];
-        weights[i] = 1;
+        if (observations[i].is_running) continue;
+        ranked[ended] = &observations[i];
+        weights[ended++] = 1;
     }
-    qsort(ranked, count, sizeof *ranked, by_rank);
+    qsort(ranked, ended, sizeof *ranked, by_rank);
     rank_weights(weights, best);
     struct axes axes = {.space = space, .deviation = 2 * portable_exp(-0.9 * portable_log((double)usable))};
     for (size_t j = 0; j < space->count; j++) axes.extents[j] = extent_of(&space->items[j]);
     struct density good = density_new(arena, &axes, ranked, weights, best);
-    struct density rest = density_new(arena, &axes, ranked + best, weights + best, count - best);
+    struct density rest = density_new(arena, &axes, ranked + best, weights + best, ended - best);
 
     double highest = -INFINITY;
     for (int i = 0; i < TPE_CANDIDATES; i++) {

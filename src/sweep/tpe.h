@@ -28,10 +28,12 @@
 #define TPE_CANDIDATES 24 /* points of which the best is suggested */
 #define TPE_MAX_BEST 25
 
-/* A trial that has ended. Those that still run are left out: counted as failed ("constant liar"), eight at a time, they
- * kept suggestions away from the best points, and the best values were worse. */
+/* A trial that has ended, or one that still runs: that has only a point, which is not suggested again. Counted as
+ * failed ("constant liar"), eight at a time, those kept suggestions away from the best points, and the best values were
+ * worse. */
 struct observation {
     struct point point;
+    bool is_running;  /* the rest is not set */
     double value;     /* smaller is better; not finite: it failed */
     bool is_complete; /* false: it was pruned, and has the value that it had then */
     int64_t epochs;   /* of a pruned one: how far it came */

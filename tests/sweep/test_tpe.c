@@ -257,6 +257,25 @@ START_TEST(points_come_once) {
 }
 END_TEST
 
+/* Of 12 values ten have ended and one runs: the last one is left. */
+START_TEST(running_trials_are_not_suggested_again) {
+    struct parameter numbers[] = {{.path = "n", .kind = PARAMETER_INT_UNIFORM, .min = 0, .max = 11}};
+    struct space space = {.items = numbers, .count = 1};
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        struct rng rng;
+        struct point point;
+        for (size_t i = 0; i < 11; i++)
+            observations[i] = (struct observation){.point = {.values = {(double)((seed + i) % 12)}},
+                                                   .value = (double)i,
+                                                   .is_complete = true,
+                                                   .is_running = i == 10};
+        rng_seed(&rng, seed);
+        tpe_suggest(&space, observations, 11, &rng, &point);
+        ck_assert_double_eq(point.values[0], (double)((seed + 11) % 12));
+    }
+}
+END_TEST
+
 START_TEST(the_largest_space_and_many_observations) {
     static struct parameter items[SPACE_MAX_PARAMETERS];
     struct space space = {.items = items, .count = SPACE_MAX_PARAMETERS};
@@ -301,4 +320,5 @@ END_TEST
 TESTS("tpe", suggestions_stay_within_the_space, suggestions_come_near_the_best, is_better_than_random_search,
       parameters_that_belong_together_stay_together, the_first_are_random, any_values_will_do,
       complete_trials_are_better_than_pruned_ones, pruned_trials_are_ranked_by_epochs_then_by_value,
-      failed_trials_are_kept_away_from, points_come_once, the_largest_space_and_many_observations, the_same_everywhere)
+      failed_trials_are_kept_away_from, points_come_once, running_trials_are_not_suggested_again,
+      the_largest_space_and_many_observations, the_same_everywhere)
