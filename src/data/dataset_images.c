@@ -2,6 +2,7 @@
  * the same. Images are decoded by several threads when they are read. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/arena.h"
 #include "base/io.h"
@@ -73,6 +74,22 @@ static status no_images(const char *path, const char *class) {
     return status_new(STATUS_DATA, "%s: the folder of class '%s' has no images (.jpg, .jpeg, .png)", path, class);
 }
 
+/* Folders of a dataset that is divided already, which would be taken for classes. */
+static status check_parts(const struct images *images) {
+    static const char *const parts[] = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"};
+    for (size_t i = 0; i < images->n_classes; i++) {
+        size_t part = 0, count = sizeof parts / sizeof *parts;
+        while (part < count && strcasecmp(images->classes[i], parts[part]) != 0) part++;
+        if (part == count) return OK;
+    }
+    if (images->n_classes < 2) return OK;
+    const char *path = images->path, *last = images->classes[images->n_classes - 1];
+    return status_new(STATUS_DATA,
+                      "%s: the folders '%s' to '%s' are parts of a dataset, not classes; give each part by itself, as "
+                      "dataset.path: %s/train and dataset.validation: %s/val",
+                      path, images->classes[0], last, path, path);
+}
+
 /* Each folder in the folder of the dataset is a class. */
 static status list_classes(struct images *images) {
     struct io_names names = {0};
@@ -93,7 +110,7 @@ static status list_classes(struct images *images) {
         images->classes[images->n_classes++] = class;
     }
     io_names_free(&names);
-    return s;
+    return s ? s : check_parts(images);
 }
 
 /* The order of torchvision: classes, then the paths of the folders, then names. */

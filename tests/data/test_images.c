@@ -156,6 +156,8 @@ START_TEST(validation_classes) {
     ck_assert_int_eq(*(int64_t *)y, 1);
     free(x), free(y);
     dataset_close(dataset);
+    ck_failure(open_yaml(&dataset, true, "{path: %s, image: 4}", folder), STATUS_DATA,
+               "the folders 'train' to 'val' are parts of a dataset, not classes; give each part by itself");
     copy("png-rgb.png", "val/c/1.png");
     ck_failure(open_yaml(&dataset, true, "{path: %s/train, validation: %s/val, image: 4}", folder, folder), STATUS_DATA,
                "val: class 'c' is not in the data that the model was trained with");
