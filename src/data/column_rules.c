@@ -88,8 +88,8 @@ static void check_category_keys(const struct column_rule *rule, struct place pla
     bool may_be_category = rule->type == COLUMN_AUTO || rule->type == COLUMN_CATEGORY;
     if (rule->encoding == ENCODING_EMBEDDING)
         problems_add(problems, place, path,
-                     "encoding: embedding needs a model with several inputs, which there is not yet; use one_hot or "
-                     "ordinal");
+                     "encoding: embedding is not known here; use one_hot, or make the column an input of its own "
+                     "(dataset.inputs) with encoding: ordinal and scale: none, and an embedding layer in the model");
     else if (!may_be_category && (rule->encoding != ENCODING_ONE_HOT || rule->unknown != UNKNOWN_IGNORE))
         problems_add(problems, place, path, "encoding and unknown are for categories, and the type is %s",
                      column_types[rule->type]);

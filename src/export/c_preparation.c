@@ -20,7 +20,7 @@ static bool is_used(const char *const *fields, size_t count, const char *identif
         "delete",    "this",     "private",  "public",   "protected", "template", "typename", "using",  "virtual",
         "namespace", "operator", "friend",   "bool",     "true",      "false",    "try",      "catch",  "throw",
         "and",       "or",       "not",      "xor",      "errno",     "asm",      "explicit", "export", "mutable",
-        "typeid",    "wchar_t"};
+        "typeid",    "wchar_t",  "unix",     "linux",    "i386"}; /* the last ones: macros of gcc on some systems */
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(words[i], identifier) == 0) return true;
     for (size_t i = 0; i < count; i++)
