@@ -60,10 +60,10 @@ static void add_positions(const struct c_call *call) {
 
 static void add_class_token(const struct c_call *call) {
     size_t size = c_last(&call->layer->in);
-    text_printf(&call->c->steps, "    memcpy(%s, %s, %zu * sizeof *%s);\n", call->y, c_plain(call, call->op->weight),
-                size, call->y);
-    text_printf(&call->c->steps, "    memcpy(%s + %zu, %s, %zu * sizeof *%s);\n", call->y, size, call->x,
-                call->layer->in_size, call->y);
+    text_printf(&call->c->steps, "    memcpy(%s, %s, %zu * sizeof(float));\n", call->y, c_plain(call, call->op->weight),
+                size);
+    text_printf(&call->c->steps, "    memcpy(%s + %zu, %s, %zu * sizeof(float));\n", call->y, size, call->x,
+                call->layer->in_size);
 }
 
 /* ---- attention ---- */

@@ -91,7 +91,12 @@ static const char *value_of(struct onnx_graph *g, const char **values, size_t te
     return values[tensor] = value;
 }
 
-static bool has_named_inputs(const struct export_model *m) { return m->config->dataset.input_groups.count > 0; }
+/* The name of the only input; NULL: there are several, which operations of the model read. */
+static const char *only_input(struct onnx_graph *g) {
+    const struct string_groups *groups = &g->m->config->dataset.input_groups;
+    if (groups->count > 1) return NULL;
+    return groups->count ? onnx_input_name(g, "input", groups->items[0].name) : "inputs";
+}
 
 /* The value of each tensor. */
 static const char **add_steps(struct onnx_graph *g, struct text *columns) {
@@ -99,8 +104,8 @@ static const char **add_steps(struct onnx_graph *g, struct text *columns) {
     const char **values = arena_alloc(g->arena, model->tensor_count * sizeof *values);
     if (g->m->preparation)
         values[0] = add_preparation(g, onnx_preparation(g, columns), &model->in, 0);
-    else if (!has_named_inputs(g->m))
-        values[0] = add_preparation(g, "inputs", &model->in, 0);
+    else if (only_input(g))
+        values[0] = add_preparation(g, only_input(g), &model->in, 0);
     for (size_t i = 0; i < model->step_count; i++) {
         const struct step *step = &model->steps[i];
         const char **inputs = arena_alloc(g->arena, step->in_count * sizeof *inputs);
@@ -110,7 +115,8 @@ static const char **add_steps(struct onnx_graph *g, struct text *columns) {
             if (op.kind == OPERATION_INPUT && g->m->preparation)
                 values[step->out] = onnx_slice(g, values[0], 1, (int64_t)op.start, (int64_t)op.end);
             else if (op.kind == OPERATION_INPUT)
-                values[step->out] = add_preparation(g, op.name, &step->layer->out, op.start);
+                values[step->out] =
+                    add_preparation(g, onnx_input_name(g, "input", op.name), &step->layer->out, op.start);
             else if (op.kind != OPERATION_OUTPUTS)
                 values[step->out] = onnx_operation(g, step->layer, &op, inputs);
             continue;
@@ -174,29 +180,40 @@ static bool is_input(const struct export_model *m, const char *name) {
     return found;
 }
 
+static bool is_earlier_output(const char *const *names, size_t count, const char *name) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
 static void add_outputs(struct onnx_graph *g, const char **values, struct text *outputs) {
     const struct model *model = g->m->model;
+    const char **names = arena_alloc(g->arena, (model->output_count + 1) * sizeof *names);
     if (model->output_count == 0)
         add_output(g, add_target_scale(g, value_of(g, values, model->output)), "outputs",
                    &model->tensors[model->output].shape, outputs);
     for (size_t i = 0; i < model->output_count; i++) {
         const char *name = g->m->outputs.items[i];
-        if (is_input(g->m, name)) name = arena_printf(g->arena, "%s_output", name);
+        while ((strcmp(name, "outputs") != 0 && onnx_is_taken(g, name)) || is_input(g->m, name) ||
+               is_earlier_output(names, i, name))
+            name = arena_printf(g->arena, "%s_output", name);
+        names[i] = name;
         add_output(g, value_of(g, values, model->outputs[i].tensor), name, &model->outputs[i].shape, outputs);
     }
 }
 
-static void add_inputs(const struct export_model *m, struct text *graph) {
-    const struct model *model = m->model;
+static void add_inputs(struct onnx_graph *g, struct text *graph) {
+    const struct model *model = g->m->model;
     const struct shape *in = &model->in;
-    if (m->preparation) return;
-    if (!has_named_inputs(m))
-        onnx_value(graph, 11, "inputs", in->is_tokens ? ONNX_INT64 : ONNX_FLOAT, in->dims, in->size);
+    if (g->m->preparation) return;
+    if (only_input(g))
+        onnx_value(graph, 11, only_input(g), in->is_tokens ? ONNX_INT64 : ONNX_FLOAT, in->dims, in->size);
     for (size_t i = 0; i < model->step_count; i++) {
         const struct layer *layer = model->steps[i].layer;
         if (!layer) continue;
         struct operation op = operation_of(layer);
-        if (op.kind == OPERATION_INPUT) onnx_value(graph, 11, op.name, ONNX_FLOAT, layer->out.dims, layer->out.size);
+        if (op.kind == OPERATION_INPUT)
+            onnx_value(graph, 11, onnx_input_name(g, "input", op.name), ONNX_FLOAT, layer->out.dims, layer->out.size);
     }
 }
 
@@ -207,7 +224,7 @@ static void add_model(struct onnx_graph *g, struct text *out) {
     text_add_bytes(&graph, g->nodes.data, g->nodes.length);
     protobuf_string(&graph, 2, g->m->name);
     if (g->tensors.length) text_add_bytes(&graph, g->tensors.data, g->tensors.length);
-    add_inputs(g->m, &graph);
+    add_inputs(g, &graph);
     if (columns.length) text_add_bytes(&graph, columns.data, columns.length);
     text_free(&columns);
     text_add_bytes(&graph, outputs.data, outputs.length);

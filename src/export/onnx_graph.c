@@ -48,6 +48,21 @@ void onnx_strings(struct text *attributes, const char *name, const char *const *
     protobuf_message(attributes, 5, &a);
 }
 
+bool onnx_is_taken(const struct onnx_graph *g, const char *name) {
+    static const char *const prefixes[] = {"/", "input_", "target_"};
+    const struct params *all[] = {&g->m->model->params, &g->m->model->buffers};
+    bool is_taken = strcmp(name, "outputs") == 0;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        is_taken = is_taken || strncmp(name, prefixes[i], strlen(prefixes[i])) == 0;
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < all[k]->count; i++) is_taken = is_taken || strcmp(all[k]->items[i].name, name) == 0;
+    return is_taken;
+}
+
+const char *onnx_input_name(struct onnx_graph *g, const char *kind, const char *name) {
+    return onnx_is_taken(g, name) ? arena_printf(g->arena, "%s/%s", kind, name) : name;
+}
+
 static const char *new_name(struct onnx_graph *g) { return arena_printf(g->arena, "/%zu", g->names++); }
 
 const char *onnx_node_output(struct onnx_graph *g, const char *op, size_t output, const char *const *inputs,

@@ -49,6 +49,10 @@ const char *onnx_cast(struct onnx_graph *g, const char *x, enum onnx_type type);
 /* Adds an input (field 11) or output (12) of the graph: (batch, [count] sizes). */
 void onnx_value(struct text *graph, unsigned field, const char *name, enum onnx_type type, int count,
                 const int64_t *sizes);
+/* Whether a weight or another value of the graph may have this name. */
+bool onnx_is_taken(const struct onnx_graph *g, const char *name);
+/* The name of an input: [name], or if that is taken, [kind]/[name]. */
+const char *onnx_input_name(struct onnx_graph *g, const char *kind, const char *name);
 /* The features of g->m->preparation as doubles (batch, features), of an input for each column, which [inputs] gets. */
 const char *onnx_preparation(struct onnx_graph *g, struct text *inputs);
 /* A parameter of the model, once. */

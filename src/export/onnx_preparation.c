@@ -40,22 +40,12 @@ static const char *category(struct onnx_graph *g, const struct prepared_column *
     return onnx_node2(g, "Sub", y, onnx_tensor(g, NULL, ONNX_DOUBLE, &one, 0, NULL));
 }
 
-/* The column's name, or if a weight or another value may have it, column/ and that. */
-static const char *input_name(struct onnx_graph *g, const char *name) {
-    const struct params *all[] = {&g->m->model->params, &g->m->model->buffers};
-    bool is_taken = strcmp(name, "outputs") == 0 || strncmp(name, "value_", 6) == 0 ||
-                    strncmp(name, "input_", 6) == 0 || strncmp(name, "target_", 7) == 0;
-    for (size_t k = 0; k < 2; k++)
-        for (size_t i = 0; i < all[k]->count; i++) is_taken = is_taken || strcmp(all[k]->items[i].name, name) == 0;
-    return is_taken ? arena_printf(g->arena, "column/%s", name) : name;
-}
-
 static const char *column_features(struct onnx_graph *g, const struct prepared_column *column, struct text *inputs) {
     static const char *nothing[] = {""};
     bool is_text = column->type == COLUMN_CATEGORY && !column->are_numbers;
     size_t width = column->type == COLUMN_DATE ? column->part_count : 1;
     const int64_t size = (int64_t)width;
-    const char *x = input_name(g, column->name);
+    const char *x = onnx_input_name(g, "column", column->name);
     onnx_value(inputs, 11, x, is_text ? ONNX_STRING : ONNX_DOUBLE, 1, &size);
     const char *is_missing = is_text
                                  ? onnx_node2(g, "Equal", x, onnx_string_tensor(g, &(struct string_list){nothing, 1}))

@@ -21,6 +21,7 @@ LAYERS = {
     "softmax": ((6,), 21, "[{linear: 21}, softmax]"),
     "patches": ((3, 6, 4), 3, "[{patch_embedding: {embed_dim: 8, patch_size: [3, 2]}}, class_token, positional_embedding, {residual: [layer_norm, "
                               "{attention: {heads: 2}}]}, {slice: {end: 1}}, flatten, {linear: 3}]"),
+    "class_token": ((6, 4), 2, "[class_token, {attention: {heads: 2}}, {slice: {end: 1}}, flatten, {linear: 2}]"),
     "same_padding": ((2, 6, 5), 3, "[{conv2d: {out: 5, kernel_size: [2, 4], padding: same}}, relu, {conv2d: {out: 6, kernel_size: 4, padding: same, dilation: 2, "
                                    "bias: false}}, {layer_scale2d: 0.4}, {dropout2d: 0.2}, {conv2d: {out: 6, kernel_size: 3, padding: valid, groups: 6}}, flatten, {linear: 3}]"),
     "layer_scale": ((4, 6), 8, "[{residual: [{linear: 6}, {layer_scale: 0.3}, {drop_path: 0.2}]}, {linear: 2}, flatten]"),
@@ -283,6 +284,7 @@ class ExportC(program.Case):
             with self.subTest(name):
                 x = self.train(*model)
                 self.run_program("export", "runs/test", "--out", "m.c")
+                self.assertNotRegex(self.read("m.c"), r"sizeof \*\w+ [+-]")  # bytes, not floats
                 expected = self.predictions()
                 for compiler, flags in (("gcc", ("-O1",)), ("clang", ("-O1",))):
                     got = self.run_library(self.compile("m", compiler, flags), x, expected.shape[1])

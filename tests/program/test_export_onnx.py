@@ -156,6 +156,34 @@ class ExportOnnx(program.Case):
         results = [r for n in graph.nodes for r in n[2]]
         self.assertEqual(len(set(results)), len(results))
 
+    def test_one_named_input(self):
+        rows = self.train((2, 3), 2, "[flatten, {linear: 2}]")
+        config = self.read("test.yaml").replace("data.h5", "data.h5, inputs: {seq: x}, targets: y").replace("[flatten", "[{flatten: {from: seq}}")
+        self.write("test.yaml", config)
+        self.run_program("test.yaml", "--fresh")
+        self.compare(rows)
+        self.assertEqual(Graph(self.path("m.onnx")).inputs, {"seq": (1, ["batch", 2, 3])})
+
+    def test_names_that_occur_twice(self):
+        """Inputs with the names of a weight and of the output; outputs with the names of inputs."""
+        self.write("data.csv", "a,b,c,t,u\n" + "".join(f"{i},{i * i % 7},{i % 3},{i % 5},{i % 2}\n" for i in range(20)))
+        layers = "[{linear: {out: 1, from: outputs, name: q}}, {linear: {out: 1, from: q.weight, name: r}}, {add: {from: [q, r]}}, {linear: {out: 1, name: z}}]"
+        config = "dataset: {{path: data.csv, inputs: {}, targets: {}}}\nsampler: {{batch_size: 8}}\nmodel: {{layers: {}}}\n{}\noptimizer: sgd\ntrain: {{epochs: 1}}\n"
+        self.write("test.yaml", config.format("{outputs: [a, b], q.weight: [c]}", "t", layers, "loss: mse"))
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.onnx")
+        graph = Graph(self.path("m.onnx"))
+        self.assertEqual(list(graph.inputs), ["input/outputs", "input/q.weight"])
+        self.assertEqual(list(graph.outputs), ["outputs"])
+        layers = "[{linear: {out: 1, from: a, name: a_output}}, {linear: {out: 1, from: x, name: n}}, {add: {from: [a_output, n], name: m}}, {linear: {out: 1, name: s}}]"
+        losses = "losses: [{output: a_output, type: mse, target: p, name: a_output}, {output: s, type: mse, target: q, name: a}]"
+        self.write("test.yaml", config.format("{a: [a, b], x: [c]}", "{p: t, q: u}", layers, losses))
+        self.run_program("test.yaml", "--fresh")
+        self.run_program("export", "runs/test", "--out", "m.onnx")
+        graph = Graph(self.path("m.onnx"))
+        self.assertEqual(len(graph.outputs), 2)
+        self.assertFalse(set(graph.outputs) & set(graph.inputs))
+
     def test_refused(self):
         self.train((4,), 3, "[{linear: 3}, {batch_norm: {track_running_stats: false}}]")
         _, err = self.run_program("export", "runs/test", "--out", "m.onnx", code=USAGE)
