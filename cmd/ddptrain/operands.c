@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -110,6 +111,11 @@ static void use_validation(struct command_line *line, const char *data) {
         add_override(line, "dataset.validation=", data);
 }
 
+static bool has_extension(const char *path, const char *extension) {
+    size_t length = strlen(path), own = strlen(extension);
+    return length > own && strcasecmp(path + length - own, extension) == 0;
+}
+
 status command_use_data(struct command_line *line) {
     if (!line->verb->accepts_data || line->operand_count < 2) return OK;
     const char *data = line->operands[1];
@@ -121,7 +127,8 @@ status command_use_data(struct command_line *line) {
     text_add_json(&path, is_stdin ? STDIN_PATH : data);
     use_validation(line, text_string(&path));
     add_override(line, "dataset.path=", text_string(&path));
-    add_default_override(line, "dataset.text.truncate=", "1"); /* of the training's text */
+    add_default_override(line, "dataset.text.truncate=", "1");                             /* of the training's text */
+    if (has_extension(data, ".npy")) add_default_override(line, "dataset.targets=", "[]"); /* by the name, or missing */
     if (!has_override(line, "dataset.format=")) {
         if (is_stdin)
             add_override(line, "dataset.format=", "csv");

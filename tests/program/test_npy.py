@@ -26,6 +26,20 @@ class Npy(program.Case):
         self.run_program("test.yaml", "--run-dir", run, *arguments)
         return self.sha(run)
 
+    def test_targets_of_another_file(self):
+        """Never those of the training: another file has its own by its name, or needs dataset.targets."""
+        for name, rows in (("train", self.x), ("answers", self.y), ("new_x", self.x), ("new_y", (self.y + 1) % 3), ("other", self.x)):
+            np.save(self.path(name + ".npy"), rows)
+        self.write("test.yaml", CONFIG % "train.npy, targets: answers.npy")
+        self.run_program("test.yaml")
+        losses = [self.run_program("eval", "runs/test", *words)[0] for words in
+                  (["new_x.npy"], ["other.npy", "dataset.targets=new_y.npy"], ["train.npy", "dataset.targets=answers.npy"])]
+        self.assertEqual(losses[0], losses[1])
+        self.assertNotEqual(losses[0], losses[2])
+        _, err = self.run_program("eval", "runs/test", "other.npy", code=program.USAGE)
+        self.assertIn("dataset.targets is missing: give the .npy file of the targets of 'other.npy'", err)
+        self.run_program("predict", "runs/test", "other.npy")
+
     def test_same_state_as_hdf5(self):
         with h5py.File(self.path("a.h5"), "w") as f:
             f["x"], f["y"] = self.x, self.y

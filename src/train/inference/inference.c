@@ -361,6 +361,9 @@ static status evaluate(struct inference *inf, struct text *out) {
     TRY(evaluation_create(&options, &evaluation));
     status s = OK;
     evaluation_start(evaluation);
+    if (loss_compares_rows(inf->loss, inf->plan->loss_config) && inf->env->rank == 0)
+        log_line(inf->log, "the loss compares the rows of a batch, here of %zu rows of all processes",
+                 inf->batch * (size_t)inf->env->world_size);
     for (size_t i = 0; !s && i < batches_of(inf); i++) s = evaluate_batch(inf, evaluation, i, positions);
     if (!s) s = evaluation_finish(evaluation, &result);
     if (!s) add_json(inf, &result, out);
