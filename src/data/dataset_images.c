@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "base/processors.h"
 #include "base/utf8.h"
+#include "data/csv_texts.h"
 #include "data/internal.h"
 
 #define MAX_DEPTH 32 /* of folders in a class; symbolic links may form a circle */
@@ -288,6 +289,22 @@ static void describe_images(const struct source *source, bool is_target, size_t 
     text_printf(out, "%s/%s", images->files[row].folder, images->files[row].name);
 }
 
+/* One column: the files, in the order of the rows. */
+static status add_records(const struct dataset_config *config, bool is_validation, struct text *out) {
+    struct images images = {.arena = arena_create()};
+    images.path = without_slash(images.arena, is_validation ? config->validation.path : config->path);
+    status s = find_files(&images, config->without_targets, &(const struct string_list){0});
+    text_add(out, "file\n");
+    for (size_t i = 0; !s && i < images.base.rows; i++) {
+        const struct image_file *file = &images.files[i];
+        csv_add_field(out, arena_printf(images.arena, "%s/%s", file->folder, file->name));
+        text_add(out, "\n");
+    }
+    free(images.files);
+    arena_destroy(images.arena);
+    return s;
+}
+
 /* ---- inspect ---- */
 
 #define MAX_SHOWN 50 /* classes */
@@ -337,4 +354,5 @@ const struct dataset_format dataset_images = {.name = "images",
                                               .labels = labels_of,
                                               .describe = describe_images,
                                               .close = close_images,
+                                              .add_records = add_records,
                                               .inspect = inspect};

@@ -1,6 +1,8 @@
 /* The emulated GPU: its settings (from the environment), errors, and the operations of a stream that copy bytes or
  * start a kernel. */
 #include <cstdarg>
+#include <string>
+#include <unistd.h>
 
 #include "emulation.h"
 
@@ -48,10 +50,12 @@ int physical(int device) {
 
 namespace {
 
-/* Writes the counts of the process as JSON to the file DDPTRAIN_EMULATED_COUNTS. */
+/* Writes the counts of the process as JSON to the file DDPTRAIN_EMULATED_COUNTS, which is whole at any time: that of
+ * the last of several processes. */
 void write_counts() {
     const char *path = getenv("DDPTRAIN_EMULATED_COUNTS");
-    FILE *file = path && allocations_made ? fopen(path, "w") : nullptr;
+    std::string own = std::string(path ? path : "") + "." + std::to_string(getpid());
+    FILE *file = path && allocations_made ? fopen(own.c_str(), "w") : nullptr;
     if (!file) return;
     fprintf(file,
             "{\"peak_bytes\": %zu, \"pinned_bytes\": %zu, \"allocations\": %ld, \"late_allocations\": %ld, "
@@ -65,7 +69,7 @@ void write_counts() {
         comma = ",";
     }
     fprintf(file, "}}\n");
-    fclose(file);
+    if (fclose(file) == 0) rename(own.c_str(), path);
 }
 
 enum settings::order order_of(const char *word) {

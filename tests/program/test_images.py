@@ -36,6 +36,16 @@ class Images(program.Case):
         self.run_program("predict", "test.yaml", "dataset.path=flat", "--part", "all", "--out", "flat.csv")
         self.assertEqual(self.read("new.csv"), self.read("flat.csv"))
         self.assertEqual(len(self.read("new.csv").splitlines()), 41)
+        out, _ = self.run_program("predict", "test.yaml", "flat", "--with-inputs")
+        lines = out.splitlines()
+        self.assertEqual(lines[0], "file,row,prediction")
+        self.assertEqual([line.split(",")[0] for line in lines[1:]], [f"flat/{name}" for name in sorted(os.listdir(self.path("flat")))])
+        out, _ = self.run_program("predict", "test.yaml", "--with-inputs")  # the validation rows of the split
+        files = [line.split(",")[:2] for line in out.splitlines()[1:]]
+        every = self.run_program("predict", "test.yaml", "--with-inputs", "--part", "all")[0].splitlines()[1:]
+        self.assertEqual(len(files), 24)
+        for name, row in files:
+            self.assertEqual(every[int(row)].split(",")[0], name)
         out, _ = self.run_program("eval", "test.yaml", "dataset.path=new", "--part", "all")
         self.assertIn('"rows":40', out)
         os.rename(self.path("new/square"), self.path("new/star"))

@@ -191,7 +191,7 @@ train: {epochs: 1}
             with self.subTest(arguments):
                 self.assertIn(sentence, self.evaluate(*arguments, code=code))
         for arguments, sentence in ((["predict", "test.yaml", "--out", "p.npz"], "the formats are .csv and .h5"),
-                                    (["predict", "test.yaml", "--with-inputs"], "--with-inputs copies the columns of a CSV file or an SQLite table, and datasets/wine.h5 is none")):
+                                    (["predict", "test.yaml", "--with-inputs"], "--with-inputs copies the columns of a CSV file or an SQLite table, or the names of images, and datasets/wine.h5 has none")):
             _, err = self.run_program(*arguments, code=USAGE)
             self.assertIn(sentence, err)
         self.run_program("predict", "test.yaml", "--out", "/proc/none/p.csv", code=program.IO)

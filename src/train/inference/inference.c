@@ -110,6 +110,11 @@ static void log_columns(const struct inference *inf, const struct column_list *t
     text_free(&names);
 }
 
+/* A stratified split reads the classes. */
+static bool needs_targets(const struct inference *inf) {
+    return !inf->predicts || (!inf->is_all && inf->config->dataset.split.stratify);
+}
+
 static status open_dataset(struct inference *inf, struct checkpoint *checkpoint) {
     struct dataset_config dataset = inf->config->dataset;
     inf->loss = config_loss(inf->config);
@@ -119,7 +124,7 @@ static status open_dataset(struct inference *inf, struct checkpoint *checkpoint)
     }
     dataset.local_ranks = inf->env->local_world_size;
     if (inf->predicts) {
-        dataset.without_targets = !dataset.split.stratify; /* stratify reads the classes */
+        dataset.without_targets = !needs_targets(inf);
         dataset.input_targets.count = 0;
     }
     TRY(trained_read(inf->arena, checkpoint, &dataset, &inf->trained));
@@ -224,7 +229,8 @@ static status check_options(const struct inference *inf) {
     struct prediction_meaning meaning = meaning_of(inf);
     if (inf->options->wants_inputs && !dataset_has_texts(&inf->config->dataset))
         return status_new(STATUS_USAGE,
-                          "--with-inputs copies the columns of a CSV file or an SQLite table, and %s is none",
+                          "--with-inputs copies the columns of a CSV file or an SQLite table, or the names of images, "
+                          "and %s has none",
                           inf->config->dataset.path ? inf->config->dataset.path : "a synthetic dataset");
     return predictions_check(&meaning);
 }
@@ -393,11 +399,12 @@ static status gather(struct inference *inf, const float *own, float **all) {
 /* Reads the rows of the files again, as texts. */
 static status read_texts(const struct inference *inf, struct csv_texts **texts) {
     const struct dataset_info *info = dataset_info(inf->dataset);
-    const struct dataset_config *dataset = &inf->config->dataset;
-    const struct validation_config *validation = &dataset->validation;
+    struct dataset_config dataset = inf->config->dataset;
+    const struct validation_config *validation = &dataset.validation;
+    dataset.without_targets = !needs_targets(inf);
     bool is_own = inf->part == DATASET_VALIDATION && validation->path, is_whole = inf->is_all || validation->path;
     size_t rows = is_whole ? inf->rows : info->train_rows + info->validation_rows;
-    return csv_texts_of(dataset, is_own, rows, texts);
+    return csv_texts_of(&dataset, is_own, rows, texts);
 }
 
 /* outputs (inf->rows, outputs). Rank 0. */
