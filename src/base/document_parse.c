@@ -220,7 +220,8 @@ static const char *anchor_of(const yaml_event_t *event) {
                                                                      : NULL);
 }
 
-/* Counts the node; reports a limit that it exceeds and a feature of YAML that is not accepted. False: stop. */
+/* Counts the node; reports a limit that it exceeds, or a feature of YAML that is not accepted. False: a limit, after
+ * which parsing ends. */
 static bool check_node(struct reader *reader, const yaml_event_t *event) {
     bool is_nested = event->type == YAML_SEQUENCE_START_EVENT || event->type == YAML_MAPPING_START_EVENT;
     if (is_nested && reader->depth >= DOCUMENT_MAX_DEPTH) {

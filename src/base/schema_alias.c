@@ -124,7 +124,12 @@ struct argument {
     const char *written;      /* as in the config */
 };
 
-/* Splits "(13, out_features=64)" at the commas outside of brackets, in a copy in [arena]; () become []. */
+static void trim_end(char *text) {
+    for (size_t length = strlen(text); length > 0 && text[length - 1] == ' '; length--) text[length - 1] = 0;
+}
+
+/* Splits "(13, out_features=64)" at the commas outside of brackets, in a copy in [arena]; () inside become [], for
+ * YAML. Those after the first ARGUMENTS_MAX are left out. */
 static size_t split_arguments(const char *word, struct argument *arguments, struct arena *arena) {
     const char *open = strchr(word, '(');
     char *text = arena_copy(arena, open ? open + 1 : ""), *whole = arena_copy(arena, text);
@@ -138,7 +143,8 @@ static size_t split_arguments(const char *word, struct argument *arguments, stru
             char *equals = strchr(start, '=');
             if (equals) *equals = 0;
             if (equals) start[strcspn(start, " ")] = 0;
-            const char *value = equals ? equals + 1 + strspn(equals + 1, " ") : start;
+            char *value = equals ? equals + 1 + strspn(equals + 1, " ") : start;
+            trim_end(value);
             if (*start) arguments[count++] = (struct argument){equals ? start : NULL, value, whole + (start - text)};
             if (is_end) return count;
             start = c + 1;

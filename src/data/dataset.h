@@ -149,7 +149,8 @@ struct dataset_config {
 };
 extern const struct schema dataset_schema;
 
-/* Replaces file names by the paths that find_file finds, for a config read from the file [config_path]. */
+/* Replaces names of files and folders by the paths that find_file finds, in [arena], for a config read from the file
+ * [config_path]; a name without a match stays, and is reported when the dataset is opened. */
 status dataset_find_files(struct dataset_config *config, const char *config_path, struct arena *arena);
 
 /* [failure], of a model that does not fit its rows to predict: adds what helps where the last column of a CSV file was

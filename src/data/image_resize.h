@@ -17,7 +17,7 @@ struct resize_range {
 struct resize_axis {
     size_t count, taps;   /* kept pixels; the maximum number of weights of one */
     size_t *first, *used; /* (count): the first input pixel, the number of weights */
-    int32_t *weights;     /* (count, taps), in 2^-22 */
+    int32_t *weights;     /* (count, taps), in units of 2^-22 */
     double *exact;        /* (taps): workspace */
     size_t capacity, weight_capacity, exact_capacity;
 };
@@ -26,9 +26,9 @@ struct resizer {
     struct resize_axis x, y;
     size_t channels; /* bytes of a pixel: 1 or 4 */
     size_t row;      /* the next input row */
-    size_t top;      /* the first output row that is not complete */
+    size_t top;      /* output rows before it are complete */
     uint8_t *line;   /* (x.count * channels): an input row after the horizontal pass */
-    int32_t *sums;   /* (y.count, x.count * channels) */
+    int32_t *sums;   /* (y.count, x.count * channels), in units of 2^-22, rounded */
     size_t line_capacity, sums_capacity;
 };
 
@@ -37,7 +37,7 @@ status resizer_start(struct resizer *resizer, const struct resize_range *x, cons
                      size_t channels);
 void resizer_free(struct resizer *resizer);
 
-/* Adds the next input row, (x.in, channels). */
+/* Adds the next input row: (in, channels), of the range [x] of resizer_start. */
 void resizer_add(struct resizer *resizer, const uint8_t *row);
 
 /* Whether no more rows are needed. */

@@ -22,7 +22,10 @@ status vocabulary_create(const char *characters, struct vocabulary **out) {
     for (size_t at = 0, length; at < size; at += length) {
         length = utf8_decode(characters + at, size - at, &v->codes[v->count]);
         if (length == 0 || (v->count > 0 && v->codes[v->count] <= v->codes[v->count - 1])) {
-            status s = status_new(STATUS_DATA, "the vocabulary is damaged: byte %zu is not a valid character", at);
+            status s = status_new(
+                STATUS_DATA,
+                "the vocabulary is damaged: byte %zu begins no valid character, or one that is not above the last",
+                at + 1);
             free(v);
             return s;
         }

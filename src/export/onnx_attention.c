@@ -1,19 +1,16 @@
 /* Attention and rotary positions as nodes of ONNX. Keys that are padding get no part of a softmax. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "device/sequence.h"
 #include "export/onnx_operations.h"
 
 /* -infinity for the keys after each query: (tokens, tokens) */
 static const char *causal_mask(struct onnx_graph *g, size_t tokens) {
-    float *mask = calloc(tokens * tokens, sizeof *mask);
-    for (size_t i = 0; mask && i < tokens; i++)
+    float *mask = arena_alloc(g->arena, tokens * tokens * sizeof *mask);
+    for (size_t i = 0; i < tokens; i++)
         for (size_t j = i + 1; j < tokens; j++) mask[i * tokens + j] = -INFINITY;
     const int64_t shape[] = {(int64_t)tokens, (int64_t)tokens};
-    const char *name = onnx_tensor(g, NULL, ONNX_FLOAT, mask, 2, shape);
-    free(mask);
-    return name;
+    return onnx_tensor(g, NULL, ONNX_FLOAT, mask, 2, shape);
 }
 
 static const char *gather(struct onnx_graph *g, const char *x, const char *indices, int64_t axis) {
@@ -89,7 +86,8 @@ static const char *add_cross_attention(const struct onnx_call *c) {
     return onnx_linear(c->g, y, c->op->out_weight, c->op->out_bias, 2);
 }
 
-/* y = x * cosines + (the other element of each pair) * sines, with sines of both signs; 1 and 0 for other features */
+/* y = x * cosines + (the other one of its pair) * sines, both (tokens, features); the sines of the first of a pair are
+ * negative; features that are not rotated have cosine 1 and sine 0 */
 static const char *add_rotation(const struct onnx_call *c) {
     struct onnx_graph *g = c->g;
     const int64_t *shape = c->layer->in.size;

@@ -181,6 +181,7 @@ static status parse(struct arena *arena, const char *text, struct preparation *o
     for (size_t i = 0; is_valid && i < count; i++) {
         struct prepared_column *column = &out->items[i];
         is_valid = read_column(arena, json_array_get(items, i), column);
+        /* at most: its value and indicator, categories, parts of a date */
         features += column->categories.count + column->part_count + 2;
     }
     json_decref(whole);

@@ -197,9 +197,10 @@ START_TEST(vocabularies) {
     ck_failure(vocabulary_encode(vocabulary, "a\xff", &ids, &count), STATUS_USAGE,
                "byte 2 of the text is not valid UTF-8");
     vocabulary_destroy(vocabulary);
-    ck_failure(vocabulary_create("ba", &vocabulary), STATUS_DATA, "the vocabulary is damaged: byte 1");
-    ck_failure(vocabulary_create("aa", &vocabulary), STATUS_DATA, "the vocabulary is damaged: byte 1");
-    ck_failure(vocabulary_create("a\xff", &vocabulary), STATUS_DATA, "the vocabulary is damaged: byte 1");
+    ck_failure(vocabulary_create("ba", &vocabulary), STATUS_DATA,
+               "the vocabulary is damaged: byte 2 begins no valid character");
+    ck_failure(vocabulary_create("aa", &vocabulary), STATUS_DATA, "the vocabulary is damaged: byte 2 ");
+    ck_failure(vocabulary_create("a\xff", &vocabulary), STATUS_DATA, "the vocabulary is damaged: byte 2 ");
 }
 END_TEST
 

@@ -293,7 +293,8 @@ static status check_pairs(struct check *c, struct call call) {
     return expect_data(c, call, c->b, call.count, previous, 0);
 }
 
-/* Rank r sends r * 13 % 29 times [count] bytes with the value r + 1; some send none. */
+/* Rank r sends r * 13 % 29 times ([count] % 1024) bytes with the value r + 1; some send none. [root] -1:
+ * all_gather_bytes. */
 static status check_bytes(struct check *c, struct call call, int root) {
     call.name = root < 0 ? "all_gather_bytes" : "gather_bytes";
     size_t unit = call.count % 1024, own = unit * (size_t)(c->rank * 13 % 29);

@@ -226,7 +226,7 @@ static void describe(const struct layer *layer, struct operation *to) {
 
 bool convolution_runs_on(const struct device_ops *ops) { return ops->convolution != NULL; }
 
-/* What both rows have. */
+/* What all three types have. */
 #define CONVOLUTION                                                                                                    \
     .order = ORDER_CHANNELS_LAST, .depends_on_threads = true, .relu = RELU_AFTER, .ignores = IGNORES_Y,                \
     .runs_on = convolution_runs_on, .plan = plan, .alloc = alloc, .release = convolution_release,                      \
