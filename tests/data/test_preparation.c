@@ -225,7 +225,7 @@ static const struct {
     {"a,y\n1,2\n", "divide: 2, columns: {a: number}", "dataset.divide is for inputs that are all numbers"},
     {"a,y\nu,2\nu,2\n", "scale: {mean: 1, std: 2}", "dataset.scale: mean and std are for tables whose columns are all"},
     {"a,y\nu,2\n", "columns: {a: {type: category, encoding: embedding}}",
-     "encoding: embedding needs a model with several"},
+     "encoding: embedding is not known here"},
     {"a,y\nu,2\n", "columns: {a: {type: ignore, missing: mean}}",
      "the column is ignored, so other keys have no effect"},
     {"a,y\nu,2\n", "columns: {a: {indicator: true}}", "indicator needs a rule for missing values"},
