@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -111,11 +110,6 @@ static void use_validation(struct command_line *line, const char *data) {
         add_override(line, "dataset.validation=", data);
 }
 
-static bool has_extension(const char *path, const char *extension) {
-    size_t length = strlen(path), own = strlen(extension);
-    return length > own && strcasecmp(path + length - own, extension) == 0;
-}
-
 status command_use_data(struct command_line *line) {
     if (!line->verb->accepts_data || line->operand_count < 2) return OK;
     const char *data = line->operands[1];
@@ -127,8 +121,9 @@ status command_use_data(struct command_line *line) {
     text_add_json(&path, is_stdin ? STDIN_PATH : data);
     use_validation(line, text_string(&path));
     add_override(line, "dataset.path=", text_string(&path));
-    add_default_override(line, "dataset.text.truncate=", "1");                             /* of the training's text */
-    if (has_extension(data, ".npy")) add_default_override(line, "dataset.targets=", "[]"); /* by the name, or missing */
+    /* those of the training are of its files */
+    add_default_override(line, "dataset.text.truncate=", "1");
+    if (dataset_has_target_file(data)) add_default_override(line, "dataset.targets=", "[]");
     if (!has_override(line, "dataset.format=")) {
         if (is_stdin)
             add_override(line, "dataset.format=", "csv");

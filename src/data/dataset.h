@@ -166,6 +166,8 @@ status dataset_inspect(const char *path, struct text *out);
 bool dataset_knows_extension(const char *path);
 /* Whether the file with this extension is a database, with tables and queries. */
 bool dataset_has_queries(const char *path);
+/* Whether the targets of the file with this extension are in a file of their own. */
+bool dataset_has_target_file(const char *path);
 
 /* Whether the rows have columns of texts: csv_texts_of. */
 bool dataset_has_texts(const struct dataset_config *config);

@@ -46,13 +46,20 @@ bool dataset_has_texts(const struct dataset_config *config) {
     return format && (format == &dataset_csv || format->add_records);
 }
 
-bool dataset_knows_extension(const char *path) {
+/* NULL: unknown. */
+static const struct dataset_format *format_of_extension(const char *path) {
     static const struct dataset_config automatic;
-    return dataset_format_of(&automatic, path) != NULL;
+    return dataset_format_of(&automatic, path);
 }
 
+bool dataset_knows_extension(const char *path) { return format_of_extension(path) != NULL; }
+
 bool dataset_has_queries(const char *path) {
-    static const struct dataset_config automatic;
-    const struct dataset_format *format = dataset_format_of(&automatic, path);
+    const struct dataset_format *format = format_of_extension(path);
     return format && format->has_queries;
+}
+
+bool dataset_has_target_file(const char *path) {
+    const struct dataset_format *format = format_of_extension(path);
+    return format && format->has_target_file;
 }

@@ -115,7 +115,8 @@ class Case(program.Case):
         return self.weights("initial")
 
     def evaluate(self, name, nproc, *words):
-        out, _ = self.run_program("eval", f"{name}.yaml", "--run-dir", name, "--nproc", nproc, *words)
+        out, err = self.run_program("eval", f"{name}.yaml", "--run-dir", name, "--nproc", nproc, *words)
+        self.assertRegex(err, r"the loss compares the rows of a batch, here of \d+ rows of all processes")
         return json.loads(out)
 
 

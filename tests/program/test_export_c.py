@@ -399,6 +399,15 @@ class ExportC(program.Case):
             codes.append(library.model_predict(ctypes.byref(values), outputs[i:].ctypes.data_as(ctypes.c_void_p)))
         return outputs, codes
 
+    def test_columns_with_names_of_macros(self):
+        """gcc defines unix and linux unless it is asked for standard C."""
+        self.write("table.csv", "unix,linux,kind,y\n" + "".join(f"{i},{i % 5},{'ab'[i % 2]},{i / 9}\n" for i in range(20)))
+        self.write("test.yaml", "dataset: {path: table.csv, targets: [y], columns: {kind: {}}}\nmodel: {layers: [{linear: 1}]}\nloss: mse\n"
+                                "optimizer: sgd\ntrain: {epochs: 1}\n")
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.c")
+        self.compile(flags=("-std=gnu17",))
+
     def test_prepared_columns(self):
         """A struct of raw columns; the features of predict, bit by bit, without the table."""
         write_table(self.path("table.csv"))

@@ -40,6 +40,19 @@ class Npy(program.Case):
         self.assertIn("dataset.targets is missing: give the .npy file of the targets of 'other.npy'", err)
         self.run_program("predict", "runs/test", "other.npy")
 
+    def test_targets_of_another_idx_file(self):
+        import struct
+        for name, values in (("train", self.x > 0), ("answers", self.y), ("new", self.x > 0)):
+            values = np.ascontiguousarray(values, "u1")
+            with open(self.path(name + ".idx"), "wb") as f:
+                f.write(bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes())
+        self.write("test.yaml", CONFIG % "train.idx, targets: answers.idx")
+        self.run_program("test.yaml")
+        _, err = self.run_program("eval", "runs/test", "new.idx", code=program.USAGE)
+        self.assertIn("targets", err)
+        self.assertIn("new.idx", err)
+        self.run_program("eval", "runs/test", "new.idx", "dataset.targets=answers.idx")
+
     def test_same_state_as_hdf5(self):
         with h5py.File(self.path("a.h5"), "w") as f:
             f["x"], f["y"] = self.x, self.y
