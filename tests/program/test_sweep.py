@@ -141,6 +141,21 @@ class Sweep(SweepCase):
         self.assertEqual(self.sha("alone"), row["state_sha256"])
         self.assertEqual(self.sha(f"sweeps/test/runs/{int(best):04d}/seed-1-fold-2"), row["state_sha256"])
 
+    def test_tpe_draws_no_point_that_is_running(self):
+        text = """config: base.yaml
+method: tpe
+trials: 40
+seed: 3
+parameters:
+  optimizer.lr: {values: [0.001, 0.01, 0.1]}
+  sampler.batch_size: {values: [8, 16, 32]}
+  model.layers.0.linear.out: {distribution: int_uniform, min: 1, max: 6}
+"""
+        self.sweep(text, "--nproc", 4)
+        rows = self.rows("test")
+        points = {tuple(v for k, v in row.items() if k.startswith(("optimizer", "sampler", "model"))) for row in rows}
+        self.assertEqual((len(rows), len(points)), (40, 40))
+
     def test_tpe_finds_better_values_than_its_first_draws(self):
         self.sweep(SWEEP.replace("random", "tpe"), "trials=40", "train.epochs=1", "--nproc", 1)
         values = [float(r["val_loss"]) for r in self.rows()]

@@ -276,6 +276,23 @@ START_TEST(running_trials_are_not_suggested_again) {
 }
 END_TEST
 
+START_TEST(running_trials_have_no_value) {
+    draw_observations(&plane, 30);
+    for (size_t i = 0; i < 30; i++) observations[i].value = (double)i;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct rng rng;
+        struct point points[2];
+        for (int is_best = 0; is_best < 2; is_best++) {
+            observations[29].is_running = true;
+            observations[29].value = is_best ? -1e9 : 1e9;
+            rng_seed(&rng, seed);
+            tpe_suggest(&plane, observations, 30, &rng, &points[is_best]);
+        }
+        ck_assert_mem_eq(&points[0], &points[1], sizeof points[0]);
+    }
+}
+END_TEST
+
 START_TEST(the_largest_space_and_many_observations) {
     static struct parameter items[SPACE_MAX_PARAMETERS];
     struct space space = {.items = items, .count = SPACE_MAX_PARAMETERS};
@@ -320,5 +337,5 @@ END_TEST
 TESTS("tpe", suggestions_stay_within_the_space, suggestions_come_near_the_best, is_better_than_random_search,
       parameters_that_belong_together_stay_together, the_first_are_random, any_values_will_do,
       complete_trials_are_better_than_pruned_ones, pruned_trials_are_ranked_by_epochs_then_by_value,
-      failed_trials_are_kept_away_from, points_come_once, running_trials_are_not_suggested_again,
-      the_largest_space_and_many_observations, the_same_everywhere)
+      failed_trials_are_kept_away_from, points_come_once, running_trials_have_no_value,
+      running_trials_are_not_suggested_again, the_largest_space_and_many_observations, the_same_everywhere)
