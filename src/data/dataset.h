@@ -11,13 +11,13 @@
 #include "base/dims.h"
 #include "base/schema.h"
 #include "base/status.h"
-#include "data/augment.h"
-#include "data/cells.h"
-#include "data/columns.h"
-#include "data/csv_dialect.h"
-#include "data/image.h"
-#include "data/preparation.h"
-#include "data/target_scale.h"
+#include "data/columns/columns.h"
+#include "data/columns/preparation.h"
+#include "data/csv/csv_dialect.h"
+#include "data/images/augment.h"
+#include "data/images/image.h"
+#include "data/rows/target_scale.h"
+#include "data/tables/cells.h"
 
 /* `scale:`. When [mean] and [std] are given, [type] is SCALE_NONE. */
 struct scale_config {

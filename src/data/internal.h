@@ -8,7 +8,7 @@
 #include "base/digest.h"
 #include "base/text.h"
 #include "data/dataset.h"
-#include "data/orders.h"
+#include "data/sampling/orders.h"
 
 #define MAX_DIGESTED 1073741824.0 /* bytes of rows; the fingerprint of larger datasets uses a sample */
 

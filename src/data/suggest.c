@@ -6,13 +6,13 @@
 #include <string.h>
 
 #include "base/io.h"
-#include "data/csv.h"
-#include "data/csv_dialect.h"
+#include "data/arrays/hdf5_names.h"
+#include "data/csv/csv.h"
+#include "data/csv/csv_dialect.h"
 #include "data/file_pattern.h"
-#include "data/hdf5_names.h"
 #include "data/internal.h"
-#include "data/sqlite_rows.h"
-#include "data/suggest_columns.h"
+#include "data/tables/sqlite_rows.h"
+#include "data/tables/suggest_columns.h"
 
 /* ---- CSV files ---- */
 

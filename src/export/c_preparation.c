@@ -2,7 +2,7 @@
  * preparation_encode does. */
 #include <string.h>
 
-#include "data/csv.h"
+#include "data/csv/csv.h"
 #include "export/c_file.h"
 
 static bool is_text(const struct prepared_column *column) {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/vocabulary.h"
+#include "data/text/vocabulary.h"
 #include "train/column_names.h"
 #include "train/input_layout_json.h"
 #include "train/labels.h"

@@ -3,8 +3,8 @@
 #ifndef EXPORT_MODEL_H
 #define EXPORT_MODEL_H
 
-#include "data/preparation.h"
-#include "data/target_scale.h"
+#include "data/columns/preparation.h"
+#include "data/rows/target_scale.h"
 #include "export/formats.h"
 #include "model/model.h"
 #include "train/config.h"

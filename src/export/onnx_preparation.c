@@ -2,7 +2,7 @@
  * others; dates are given as their parts, because ONNX cannot read texts. */
 #include <string.h>
 
-#include "data/csv.h"
+#include "data/csv/csv.h"
 #include "export/onnx_graph.h"
 
 static const char *doubles(struct onnx_graph *g, const double *values, size_t count) {

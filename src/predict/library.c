@@ -8,7 +8,7 @@
 
 #include "base/hdf5.h"
 #include "base/stack.h"
-#include "data/vocabulary.h"
+#include "data/text/vocabulary.h"
 #include "predict/ddptrain.h"
 #include "train/inference/predictor.h"
 

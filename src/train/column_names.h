@@ -5,7 +5,7 @@
 #define TRAIN_COLUMN_NAMES_H
 
 #include "checkpoint/checkpoint.h"
-#include "data/columns.h"
+#include "data/columns/columns.h"
 
 /* [list] as JSON, allocated in [arena]. */
 char *column_names_write(struct arena *arena, const struct column_list *list);

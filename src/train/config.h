@@ -5,7 +5,7 @@
 
 #include "base/schema.h"
 #include "data/dataset.h"
-#include "data/sampler.h"
+#include "data/sampling/sampler.h"
 #include "dist/dist_config.h"
 #include "dist/process/env.h"
 #include "model/model.h"

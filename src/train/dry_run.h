@@ -4,7 +4,7 @@
 #ifndef TRAIN_DRY_RUN_H
 #define TRAIN_DRY_RUN_H
 
-#include "data/loader.h"
+#include "data/sampling/loader.h"
 #include "train/passes.h"
 
 struct loss_type;

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "data/sampler.h"
+#include "data/sampling/sampler.h"
 
 /* The batches of an epoch. */
 struct epoch {

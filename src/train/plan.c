@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/loader.h"
+#include "data/sampling/loader.h"
 #include "dist/reducer.h"
 #include "train/input_check.h"
 #include "train/metrics/evaluation.h"

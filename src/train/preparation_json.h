@@ -13,7 +13,7 @@
 #define TRAIN_PREPARATION_JSON_H
 
 #include "checkpoint/checkpoint.h"
-#include "data/preparation.h"
+#include "data/columns/preparation.h"
 
 /* [preparation] as JSON, allocated in [arena]. */
 char *preparation_write(struct arena *arena, const struct preparation *preparation);

@@ -5,7 +5,7 @@
 #define TRAIN_TARGET_SCALE_JSON_H
 
 #include "checkpoint/checkpoint.h"
-#include "data/target_scale.h"
+#include "data/rows/target_scale.h"
 
 /* As JSON, allocated in [arena]. */
 char *target_scale_write(struct arena *arena, const struct target_scale *scale);

@@ -6,8 +6,8 @@
 
 #include "check_main.h"
 #include "data/dataset.h"
-#include "data/loader.h"
-#include "data/sampler.h"
+#include "data/sampling/loader.h"
+#include "data/sampling/sampler.h"
 #include "files.h"
 #include "vectors.h"
 

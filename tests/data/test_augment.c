@@ -1,5 +1,5 @@
 /* Augmented images and the weighted sampler, through the loader. ctest-labels: unit */
-#include "data/augment.h"
+#include "data/images/augment.h"
 
 #include "hdf5_files.h"
 #include "open.h"

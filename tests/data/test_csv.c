@@ -2,7 +2,7 @@
 #include <ctype.h>
 #include <sys/stat.h>
 
-#include "data/csv.h"
+#include "data/csv/csv.h"
 #include "open.h"
 
 static char *folder, *path;

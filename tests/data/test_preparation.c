@@ -1,6 +1,6 @@
 /* Columns of a table become features: types, missing values, categories, dates, and the message for each wrong column.
  * ctest-labels: unit */
-#include "data/date.h"
+#include "data/columns/date.h"
 #include "open.h"
 
 static char *folder, *path, *second;

@@ -1,6 +1,6 @@
 /* The sampler against PyTorch's DistributedSampler, and each row exactly once. ctest-labels: unit */
 #include "base/digest.h"
-#include "data/sampler.h"
+#include "data/sampling/sampler.h"
 
 #include "open.h"
 

@@ -1,5 +1,5 @@
 /* Text and token files: rows, vocabularies, and the message for each rejected file. ctest-labels: unit */
-#include "data/vocabulary.h"
+#include "data/text/vocabulary.h"
 #include "open.h"
 
 static char *folder, *path, *second;

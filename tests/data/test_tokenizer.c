@@ -1,10 +1,10 @@
 /* Tokenizers: ids and texts of Hugging Face's tokenizers package, refused files, texts as datasets. ctest-labels: unit
  */
-#include "data/tokenizer.h"
+#include "data/text/tokenizer.h"
 
 #include "base/unicode.h"
 #include "base/utf8.h"
-#include "data/vocabulary.h"
+#include "data/text/vocabulary.h"
 #include "open.h"
 
 static struct tokenizer *parse(const char *json) {

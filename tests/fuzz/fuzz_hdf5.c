@@ -7,7 +7,7 @@
 
 #include "base/sealed.h"
 #include "checkpoint/checkpoint.h"
-#include "data/vocabulary.h"
+#include "data/text/vocabulary.h"
 #include "fuzz/hdf5_file.h"
 #include "fuzz/hdf5_mutator.h"
 #include "hdf5_in_process.h"

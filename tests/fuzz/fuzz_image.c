@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "data/image.h"
+#include "data/images/image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer.h"
+#include "data/text/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -36,6 +36,17 @@ BELOW_DIST = {
     "comm": {"process", "store"},
     "": {"process", "store", "comm"},
 }
+# The same for src/data, whose files beside the folders are its common headers and what puts the folders together.
+BELOW_DATA = {
+    "csv": set(),
+    "columns": {"csv"},
+    "tables": {"csv", "columns"},
+    "images": {"csv"},
+    "arrays": set(),
+    "text": set(),
+    "rows": set(),
+    "sampling": set(),
+}
 MAX_LINES = 700
 CPP_FILES = re.compile(r"^src/dist/comm/comm_gloo\.cc$|^src/dist/comm/(?:gloo|nccl)/|^src/device/cuda/|^tests/emulation/")
 # Of a home folder, or of this checkout; a short one ("/src") would fit too much.
@@ -116,18 +127,30 @@ class Layout(unittest.TestCase):
         self.assertGreater(includes, 100)
         self.fail_with(problems)
 
-    def test_folders_of_dist_include_only_what_is_below(self):
-        problems, includes = [], 0
-        for name in c_files("src/dist/"):
+    def check_folders(self, layer, below):
+        """Returns how many headers of [layer] its folders include, by folder and target; "" are the files beside them."""
+        problems, found = [], {}
+        for name in c_files(f"src/{layer}/"):
             folder = "/".join(name.split("/")[2:-1]).split("/")[0]
-            for match in re.finditer(r'^\s*#\s*include\s+"dist/(?:(\w+)/)?[\w/]+\.h"', read(name), re.M):
-                includes += 1
+            for match in re.finditer(rf'^\s*#\s*include\s+"{layer}/(?:(\w+)/)?[\w/]+\.h"', read(name), re.M):
                 target = match.group(1) or ""
-                if target != folder and target not in BELOW_DIST[folder]:
+                found[folder, target] = found.get((folder, target), 0) + 1
+                if target != folder and target not in below[folder]:
                     line = read(name).count("\n", 0, match.start()) + 1
-                    problems.append(f"{name}:{line}: src/dist/{folder} must not include {match.group(0).strip()}")
-        self.assertGreater(includes, 50)
+                    problems.append(f"{name}:{line}: src/{layer}/{folder} must not include {match.group(0).strip()}")
+        self.assertEqual([], sorted(set(below) - {folder for folder, _ in found}), f"folders of src/{layer} that are not there")
         self.fail_with(problems)
+        return found
+
+    def test_folders_of_dist_include_only_what_is_below(self):
+        self.assertGreater(sum(self.check_folders("dist", BELOW_DIST).values()), 50)
+
+    def test_folders_of_data_include_only_common_headers_and_what_is_below(self):
+        below = {folder: targets | {""} for folder, targets in BELOW_DATA.items()}
+        found = self.check_folders("data", {**below, "": set(below)})
+        self.assertGreater(sum(found.values()), 100)
+        unused = [f"{folder}: {target}" for folder, targets in BELOW_DATA.items() for target in sorted(targets) if (folder, target) not in found]
+        self.assertEqual(unused, [], "no longer included; take it from BELOW_DATA")
 
     def test_train_has_no_include_circle(self):
         """A module is a .c file and its header; src/train/parts.h says in which order the loop's modules include each other."""

@@ -7,7 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/io.h"
-#include "data/loader.h"
+#include "data/sampling/loader.h"
 #include "dist/comm/comm.h"
 #include "dist/comm/comm_processors.h"
 #include "train/column_names.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/io.h"
-#include "data/vocabulary.h"
+#include "data/text/vocabulary.h"
 #include "train/inference/predictor_internal.h"
 #include "train/inference/trained.h"
 #include "train/input_layout_json.h"

@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "checkpoint/checkpoint.h"
 #include "data/dataset.h"
-#include "data/vocabulary.h"
+#include "data/text/vocabulary.h"
 
 struct trained {
     struct string_list labels;         /* of the classes; count 0: numbers */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/schema.h"
-#include "data/loader.h"
+#include "data/sampling/loader.h"
 #include "dist/comm/comm.h"
 #include "model/objective.h"
 

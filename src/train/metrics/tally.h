@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "data/target_scale.h"
+#include "data/rows/target_scale.h"
 #include "device/losses.h"
 #include "dist/comm/comm.h"
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "data/dataset.h"
-#include "data/loader.h"
+#include "data/sampling/loader.h"
 #include "model/model.h"
 
 #define DIAGNOSIS_SIZE 256

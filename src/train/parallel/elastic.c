@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "data/sampler.h"
+#include "data/sampling/sampler.h"
 #include "dist/shard_tree.h"
 
 #define SUMS (sizeof(struct loss_sums) / sizeof(double))

@@ -1,0 +1,149 @@
+/* The `dataset.columns` section of the config. */
+#include "data/columns/column_rules.h"
+
+#include <string.h>
+
+#include "data/columns/date.h"
+
+const char *const column_types[] = {"auto", "number", "boolean", "category", "date", "ignore", NULL};
+const char *const missing_rules[] = {"error", "mean", "median", "most_frequent", "constant", "indicator", NULL};
+const char *const column_encodings[] = {"one_hot", "ordinal", "embedding", NULL};
+const char *const unknown_rules[] = {"ignore", "error", NULL};
+static const char *const scales[] = {"none", "standard", "minmax", NULL};
+
+static const struct schema_row rows[] = {
+    {.key = "type",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct column_rule, type),
+     .present_offset = FIELD(struct column_rule, is_given.type),
+     .fallback = "auto",
+     .choices = column_types,
+     .doc = "What the column holds. auto: the first value decides between numbers and texts; texts are true/false or "
+            "yes/no (boolean), ISO dates, or a category if each occurs twice or more on average; ignore: not used."},
+    {.key = "missing",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct column_rule, missing),
+     .present_offset = FIELD(struct column_rule, is_given.missing),
+     .fallback = "error",
+     .choices = missing_rules,
+     .doc = "What replaces a missing value, fitted on the training rows as scikit-learn's SimpleImputer: mean, median, "
+            "most_frequent, or constant (see fill). indicator: mean with indicator: true; for one-hot categories "
+            "missing is a category of its own."},
+    {.key = "fill",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct column_rule, fill),
+     .present_offset = FIELD(struct column_rule, is_given.fill),
+     .fallback = "null",
+     .doc = "With missing: constant, the value; null: 0, for categories missing_value."},
+    {.key = "indicator",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct column_rule, indicator),
+     .present_offset = FIELD(struct column_rule, is_given.indicator),
+     .fallback = "false",
+     .doc = "SimpleImputer's add_indicator: one more feature, 1 where the value is missing, if values are missing in "
+            "the training rows. It is not scaled."},
+    {.key = "encoding",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct column_rule, encoding),
+     .present_offset = FIELD(struct column_rule, is_given.encoding),
+     .fallback = "one_hot",
+     .choices = column_encodings,
+     .doc = "Of a category: one_hot (one feature for each category, OneHotEncoder) or ordinal (its index among the "
+            "sorted categories, OrdinalEncoder)."},
+    {.key = "unknown",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct column_rule, unknown),
+     .present_offset = FIELD(struct column_rule, is_given.unknown),
+     .fallback = "ignore",
+     .choices = unknown_rules,
+     .doc = "A category that no training row has: ignore gives zeros (one_hot) or -1 (ordinal)."},
+    {.key = "scale",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct column_rule, scale),
+     .present_offset = FIELD(struct column_rule, is_given.scale),
+     .fallback = "null",
+     .choices = scales,
+     .doc = "Scaling after missing values were replaced, as dataset.scale; null: dataset.scale for numbers, booleans, "
+            "dates and ordinal categories, none for one_hot."},
+    {.key = "parts",
+     .type = SCHEMA_STRING_LIST,
+     .offset = FIELD(struct column_rule, parts),
+     .present_offset = FIELD(struct column_rule, is_given.parts),
+     .fallback = "[]",
+     .doc = "Of a date: year, month, day, weekday (Monday is 0), dayofyear, quarter, hour, minute, second, epoch (days "
+            "since 1970-01-01), each one feature; []: year, month, day, weekday, and hour if a training row has a time "
+            "of day."},
+    {.key = "format",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct column_rule, format),
+     .present_offset = FIELD(struct column_rule, is_given.format),
+     .fallback = "null",
+     .doc = "Of a date: as strptime's, of %Y %y %m %d %H %M %S, such as '%d.%m.%Y'; null: ISO 8601, "
+            "2024-05-31T14:30:00 with - or / or no separators, and a blank instead of T."},
+    {0},
+};
+
+static void check_category_keys(const struct column_rule *rule, struct place place, const char *path,
+                                struct problems *problems) {
+    bool may_be_category = rule->type == COLUMN_AUTO || rule->type == COLUMN_CATEGORY;
+    if (rule->encoding == ENCODING_EMBEDDING)
+        problems_add(problems, place, path,
+                     "encoding: embedding is not known here; use one_hot, or make the column an input of its own "
+                     "(dataset.inputs) with encoding: ordinal and scale: none, and an embedding layer in the model");
+    else if (!may_be_category && (rule->encoding != ENCODING_ONE_HOT || rule->unknown != UNKNOWN_IGNORE))
+        problems_add(problems, place, path, "encoding and unknown are for categories, and the type is %s",
+                     column_types[rule->type]);
+    if (rule->type == COLUMN_CATEGORY && (rule->missing == MISSING_MEAN || rule->missing == MISSING_MEDIAN))
+        problems_add(problems, place, path,
+                     "missing: %s is for numbers; a category has most_frequent, constant or "
+                     "indicator",
+                     missing_rules[rule->missing]);
+    bool is_one_hot = rule->type == COLUMN_CATEGORY && rule->encoding == ENCODING_ONE_HOT;
+    if (is_one_hot && rule->scale > 0)
+        problems_add(problems, place, path, "one-hot features are 0 and 1 and are not scaled; remove scale");
+}
+
+static void check_date_keys(const struct column_rule *rule, struct place place, const char *path,
+                            struct problems *problems) {
+    if (rule->type != COLUMN_DATE && (rule->parts.count || rule->format)) {
+        problems_add(problems, place, path, "parts and format are for type: date");
+        return;
+    }
+    for (size_t i = 0; i < rule->parts.count; i++) {
+        enum date_part part;
+        bool is_repeated = false;
+        for (size_t k = 0; k < i; k++)
+            is_repeated = is_repeated || strcmp(rule->parts.items[i], rule->parts.items[k]) == 0;
+        if (!date_part_find(rule->parts.items[i], &part))
+            problems_add(problems, place, path, "unknown part of a date '%s' (known: %s)", rule->parts.items[i],
+                         DATE_PARTS_TEXT);
+        else if (is_repeated)
+            problems_add(problems, place, path, "the part '%s' is listed twice", rule->parts.items[i]);
+    }
+    const char *wrong = rule->format ? date_check_format(rule->format) : NULL;
+    if (wrong) problems_add(problems, place, path, "format '%s': %s", rule->format, wrong);
+}
+
+static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct column_rule *rule = config;
+    struct place place = where ? where->place : (struct place){0};
+    bool has_rule = rule->missing != MISSING_ERROR;
+    if (rule->type == COLUMN_IGNORED && (has_rule || rule->indicator || rule->fill || rule->parts.count))
+        problems_add(problems, place, path, "the column is ignored, so other keys have no effect; remove them");
+    if (rule->indicator && !has_rule)
+        problems_add(problems, place, path, "indicator needs a rule for missing values, such as missing: median");
+    if (rule->fill && rule->missing != MISSING_CONSTANT)
+        problems_add(problems, place, path, "fill is the value of missing: constant");
+    check_category_keys(rule, place, path, problems);
+    check_date_keys(rule, place, path, problems);
+}
+
+const struct schema column_rule_schema = {
+    .name = "dataset.columns", .size = sizeof(struct column_rule), .rows = rows, .shorthand = "type", .check = check};
+
+const struct column_rule *column_rule_find(const struct section_list *rules, const char *name) {
+    const struct column_rule *items = rules->items;
+    for (size_t i = 0; i < rules->count; i++)
+        if (strcmp(items[i].name, name) == 0) return &items[i];
+    return NULL;
+}

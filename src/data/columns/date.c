@@ -1,0 +1,174 @@
+/* Days are counted with the algorithm of Howard Hinnant's days_from_civil: years begin in March, so that the leap day
+ * is the last of a year. */
+#include "data/columns/date.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define DAY 86400.0
+
+const char *const date_parts[] = {"year", "month",  "day",    "weekday", "dayofyear", "quarter",
+                                  "hour", "minute", "second", "epoch",   NULL};
+
+bool date_part_find(const char *name, enum date_part *out) {
+    for (int i = 0; i < DATE_PARTS; i++)
+        if (strcmp(date_parts[i], name) == 0) {
+            *out = (enum date_part)i;
+            return true;
+        }
+    return false;
+}
+
+struct fields {
+    int year, month, day, hour, minute;
+    double second;
+};
+
+static int64_t days_of(int year, int month, int day) {
+    int y = month <= 2 ? year - 1 : year, era = (y >= 0 ? y : y - 399) / 400;
+    int of_era = y - era * 400, of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
+    return (int64_t)era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
+}
+
+static void civil_of(int64_t days, int *year, int *month, int *day) {
+    days += 719468;
+    int64_t era = (days >= 0 ? days : days - 146096) / 146097, of_era = days - era * 146097;
+    int64_t y = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+    int64_t of_year = of_era - (365 * y + y / 4 - y / 100), m = (5 * of_year + 2) / 153;
+    *day = (int)(of_year - (153 * m + 2) / 5 + 1);
+    *month = (int)(m < 10 ? m + 3 : m - 9);
+    *year = (int)(y + era * 400 + (*month <= 2));
+}
+
+static bool is_leap(int year) { return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0); }
+
+static bool is_valid(const struct fields *f) {
+    static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    if (f->year < 1 || f->year > 9999 || f->month < 1 || f->month > 12 || f->day < 1) return false;
+    if (f->day > lengths[f->month - 1] + (f->month == 2 && is_leap(f->year))) return false;
+    return f->hour >= 0 && f->hour < 24 && f->minute >= 0 && f->minute < 60 && f->second >= 0 && f->second < 60;
+}
+
+/* Reads [min] to [max] digits. */
+static bool digits(const char **at, int min, int max, int *out) {
+    int count = 0;
+    *out = 0;
+    for (; count < max && **at >= '0' && **at <= '9'; count++) *out = *out * 10 + (*(*at)++ - '0');
+    return count >= min;
+}
+
+static bool skip(const char **at, char c) {
+    if (**at != c) return false;
+    ++*at;
+    return true;
+}
+
+/* ":30", ":30:05", ":30:05.25" after the hour */
+static bool read_time(const char **at, struct fields *f) {
+    int second;
+    if (!digits(at, 2, 2, &f->hour) || !skip(at, ':') || !digits(at, 2, 2, &f->minute)) return false;
+    if (!skip(at, ':')) return true;
+    if (!digits(at, 2, 2, &second)) return false;
+    f->second = second;
+    if (!skip(at, '.')) return true;
+    const char *first = *at;
+    for (double unit = 0.1; **at >= '0' && **at <= '9'; unit /= 10) f->second += unit * (*(*at)++ - '0');
+    return *at > first;
+}
+
+static bool read_iso(const char *at, struct fields *f) {
+    char separator;
+    if (!digits(&at, 4, 4, &f->year)) return false;
+    separator = *at;
+    bool has_separator = separator == '-' || separator == '/';
+    if (has_separator) at++;
+    if (!digits(&at, 2, 2, &f->month) || (has_separator && !skip(&at, separator)) || !digits(&at, 2, 2, &f->day))
+        return false;
+    if ((skip(&at, 'T') || skip(&at, ' ')) && !read_time(&at, f)) return false;
+    skip(&at, 'Z');
+    return *at == 0;
+}
+
+static bool read_directive(char directive, const char **at, struct fields *f) {
+    int value;
+    switch (directive) {
+    case 'Y':
+        return digits(at, 4, 4, &f->year);
+    case 'y':
+        if (!digits(at, 2, 2, &value)) return false;
+        f->year = value < 69 ? 2000 + value : 1900 + value; /* as POSIX */
+        return true;
+    case 'm':
+        return digits(at, 1, 2, &f->month);
+    case 'd':
+        return digits(at, 1, 2, &f->day);
+    case 'H':
+        return digits(at, 1, 2, &f->hour);
+    case 'M':
+        return digits(at, 1, 2, &f->minute);
+    case 'S':
+        if (!digits(at, 1, 2, &value)) return false;
+        f->second = value;
+        return true;
+    default:
+        return skip(at, directive);
+    }
+}
+
+static bool read_format(const char *at, const char *format, struct fields *f) {
+    for (; *format; format++) {
+        bool is_directive = *format == '%';
+        if (is_directive ? !read_directive(*++format, &at, f) : !skip(&at, *format)) return false;
+    }
+    return *at == 0;
+}
+
+const char *date_check_format(const char *format) {
+    bool has_year = false, has_month = false, has_day = false;
+    for (; *format; format++) {
+        if (*format != '%') continue;
+        format++;
+        if (!*format || !strchr("YymdHMS%", *format)) return "it may contain %Y %y %m %d %H %M %S only";
+        has_year = has_year || *format == 'Y' || *format == 'y';
+        has_month = has_month || *format == 'm';
+        has_day = has_day || *format == 'd';
+    }
+    return has_year && has_month && has_day ? NULL : "it needs the year, the month and the day (%Y or %y, %m, %d)";
+}
+
+bool date_parse(const char *text, const char *format, double *seconds) {
+    struct fields f = {0};
+    if (!(format ? read_format(text, format, &f) : read_iso(text, &f)) || !is_valid(&f)) return false;
+    *seconds = (double)days_of(f.year, f.month, f.day) * DAY + f.hour * 3600 + f.minute * 60 + f.second;
+    return true;
+}
+
+double date_part_of(double seconds, enum date_part part) {
+    int year, month, day;
+    double days = floor(seconds / DAY), rest = seconds - days * DAY;
+    int64_t count = (int64_t)days;
+    civil_of(count, &year, &month, &day);
+    switch (part) {
+    case DATE_YEAR:
+        return year;
+    case DATE_MONTH:
+        return month;
+    case DATE_DAY:
+        return day;
+    case DATE_WEEKDAY:
+        return (double)(((count + 3) % 7 + 7) % 7); /* 1970-01-01 was a Thursday */
+    case DATE_DAYOFYEAR:
+        return (double)(count - days_of(year, 1, 1) + 1);
+    case DATE_QUARTER:
+        return (month + 2) / 3; /* NOLINT(bugprone-integer-division): whole quarters */
+    case DATE_HOUR:
+        return floor(rest / 3600);
+    case DATE_MINUTE:
+        return floor(fmod(rest, 3600) / 60);
+    case DATE_SECOND:
+        return floor(fmod(rest, 60));
+    default:
+        return seconds / DAY;
+    }
+}

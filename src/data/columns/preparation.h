@@ -1,0 +1,89 @@
+/* preparation: how the raw columns of a table (raw_columns.h) become the features of a model: missing values are
+ * replaced, categories and dates encoded, in the order of scikit-learn's ColumnTransformer with SimpleImputer,
+ * OneHotEncoder(handle_unknown="ignore") and OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1). It
+ * is fitted to the training rows and stored in a checkpoint (train/preparation_json.h). Its struct is plain data, so
+ * that exporters can walk it. All values are doubles; the scaler of the dataset (dataset_scaler: StandardScaler or
+ * MinMaxScaler, mean 0 and scale 1 for features that are not scaled) is applied to its features, and the result is
+ * rounded to float32 once:
+ *
+ *     raw columns --preparation_encode--> features --(x - mean) / scale--> float32
+ */
+#ifndef DATA_PREPARATION_H
+#define DATA_PREPARATION_H
+
+#include <stdint.h>
+
+#include "data/columns/columns.h"
+#include "data/columns/date.h"
+#include "data/columns/raw_columns.h"
+
+/* `scale:` of a column or of all inputs. */
+enum scale_type { SCALE_NONE, SCALE_STANDARD, SCALE_MINMAX };
+
+/* The features of a column are, in this order,
+ *
+ *   number, boolean    its value
+ *   date               each of its parts
+ *   one_hot            for each category 1 if the value is this category, else 0; all 0 for an unknown category
+ *   ordinal            the index of the category; -1 for an unknown category
+ *
+ * and then, with has_indicator, 1 if the value is missing, else 0. */
+struct prepared_column {
+    const char *name;
+    enum column_type type;     /* NUMBER, BOOLEAN, CATEGORY or DATE */
+    enum missing_rule missing; /* MISSING_ERROR: a missing value is an error; else it becomes fill */
+    double *fill;              /* (parts.count of a date, else 1); a category: its index, or -1 for an unknown one */
+    bool has_indicator;        /* its last feature is 1 where the value is missing */
+    enum column_encoding encoding; /* CATEGORY */
+    enum unknown_rule unknown;     /* CATEGORY: UNKNOWN_ERROR: an unknown category is an error */
+    struct string_list categories; /* CATEGORY: sorted; count > 0 */
+    bool are_numbers;              /* CATEGORY: compared as numbers, see raw_columns.h */
+    enum date_part *parts;         /* DATE: (part_count), part_count > 0 */
+    size_t part_count;
+    const char *date_format; /* DATE: of date_parse; NULL: ISO 8601 */
+    enum scale_type scale;   /* of its features but the indicator and one_hot */
+    size_t first, width;     /* its features: first .. first + width - 1 of a row, with the indicator */
+};
+
+struct source;
+
+struct preparation {
+    struct prepared_column *items; /* (count): the inputs, in their order */
+    size_t count, features;
+};
+
+/* Fits the preparation of [columns] (count) to raw values (rows, count), of which the training rows are
+ * order[0 .. n - 1] (NULL: 0 .. n - 1), with the entries of [rules]; [scale] is dataset.scale. All memory is in
+ * [arena]. STATUS_USAGE for a rule that does not fit its column, STATUS_DATA for columns without values. */
+struct fit_rows {
+    const double *raw;     /* (rows, columns); NULL: read from [source] for each column, in the order of the file */
+    struct source *source; /* its rows have the columns */
+    const int64_t *order;
+    size_t first, count;
+};
+status preparation_fit(const struct raw_column *columns, size_t count, const struct fit_rows *rows,
+                       const struct section_list *rules, enum scale_type scale, struct arena *arena,
+                       struct preparation *out);
+
+/* Sets first, width and features from the other members. */
+void preparation_number_features(struct preparation *preparation);
+
+/* A copy of everything in [arena]. */
+struct preparation preparation_copy(const struct preparation *preparation, struct arena *arena);
+
+/* For each column NULL, or for a category the index in prepared_column.categories of each of the texts of a file's
+ * column, -1: none. In [arena]. */
+int64_t **preparation_map(const struct preparation *preparation, const struct raw_column *columns, struct arena *arena);
+
+/* One row: raw (count), in the order of items, to features (features). [maps]: of preparation_map; NULL: a raw category
+ * is the index in prepared_column.categories, or -1. */
+void preparation_encode(const struct preparation *preparation, int64_t *const *maps, const double *raw,
+                        double *features);
+
+/* The type of scaling of each feature: (features) in [out]. False: no feature is scaled. */
+bool preparation_scales(const struct preparation *preparation, enum scale_type *out);
+
+/* The column of a feature. */
+size_t preparation_column_of(const struct preparation *preparation, size_t feature);
+
+#endif

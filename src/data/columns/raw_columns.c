@@ -1,0 +1,230 @@
+/* The type of a column of texts is decided when all of them are known; each different text is examined once. */
+#include "data/columns/raw_columns.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "data/columns/date.h"
+#include "data/csv/csv.h"
+
+#define MAX_CATEGORIES 100 /* of a column whose type is inferred */
+
+/* ---- categories ---- */
+
+int category_compare(bool are_numbers, const char *a, const char *b) {
+    double x, y;
+    if (!are_numbers || !csv_number(a, &x) || !csv_number(b, &y)) return strcmp(a, b);
+    return (x > y) - (x < y);
+}
+
+size_t category_find(const struct string_list *texts, bool are_numbers, const char *text) {
+    double number;
+    size_t first = 0, end = texts->count;
+    if (are_numbers && !csv_number(text, &number)) return SIZE_MAX;
+    while (first < end) {
+        size_t middle = first + (end - first) / 2;
+        int order = category_compare(are_numbers, texts->items[middle], text);
+        if (order == 0) return middle;
+        if (order < 0)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return SIZE_MAX;
+}
+
+static int by_bytes(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+/* Equal numbers by their bytes, so that the first of them does not depend on the sort. */
+static int by_number(const void *a, const void *b) {
+    int order = category_compare(true, *(const char *const *)a, *(const char *const *)b);
+    return order ? order : by_bytes(a, b);
+}
+
+static bool are_all_numbers(const struct text_pool *pool) {
+    double number;
+    for (size_t i = 0; i < pool->count; i++)
+        if (!csv_number(pool->items[i].text, &number) || !isfinite(number)) return false;
+    return pool->count > 0;
+}
+
+size_t category_sort(const char **texts, size_t count, bool are_numbers) {
+    size_t kept = 0;
+    qsort(texts, count, sizeof *texts, are_numbers ? by_number : by_bytes);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || category_compare(are_numbers, texts[i], texts[kept - 1]) != 0) texts[kept++] = texts[i];
+    return kept;
+}
+
+static void sort_categories(const struct text_pool *pool, struct arena *arena, struct raw_column *out, double *map) {
+    const char **texts = arena_alloc(arena, (pool->count + 1) * sizeof *texts);
+    out->are_numbers = are_all_numbers(pool);
+    for (size_t i = 0; i < pool->count; i++) texts[i] = pool->items[i].text;
+    out->texts = (struct string_list){texts, category_sort(texts, pool->count, out->are_numbers)};
+    for (size_t i = 0; i < pool->count; i++)
+        map[i] = (double)category_find(&out->texts, out->are_numbers, pool->items[i].text);
+}
+
+/* ---- booleans ---- */
+
+static const char *const pairs[][2] = {{"false", "true"}, {"no", "yes"}, {"0", "1"}};
+enum { INFERRED_PAIRS = 2, PAIRS = 3 };
+
+static bool read_boolean(const char *text, size_t pair, double *value) {
+    for (int i = 0; i < 2; i++)
+        if (strcasecmp(text, pairs[pair][i]) == 0) {
+            *value = i;
+            return true;
+        }
+    return false;
+}
+
+static bool are_booleans(const struct text_pool *pool) {
+    double value;
+    for (size_t pair = 0; pair < INFERRED_PAIRS; pair++) {
+        size_t count = 0;
+        while (count < pool->count && read_boolean(pool->items[count].text, pair, &value)) count++;
+        if (count == pool->count) return true;
+    }
+    return false;
+}
+
+/* ---- the builder ---- */
+
+void column_builder_start(struct column_builder *builder, const char *name, const struct column_rule *rule,
+                          const struct raw_column *known, struct arena *arena) {
+    *builder = (struct column_builder){.name = name, .pool.arena = arena};
+    if (known) {
+        builder->type = known->type;
+        builder->date_format = known->date_format;
+    } else if (rule) {
+        builder->type = (enum column_type)rule->type;
+        builder->date_format = rule->format;
+    }
+    builder->is_given = builder->type != COLUMN_AUTO;
+    builder->holds_texts = builder->is_given && builder->type != COLUMN_NUMBER;
+}
+
+void column_builder_free(struct column_builder *builder) { text_pool_free(&builder->pool); }
+
+status column_builder_add_text(struct column_builder *builder, const char *text, size_t row, double *value,
+                               bool *fits) {
+    *fits = builder->holds_texts || (!builder->is_given && builder->values == 0);
+    if (!*fits) return OK;
+    size_t index;
+    builder->holds_texts = true;
+    builder->values++;
+    TRY(text_pool_add(&builder->pool, text, row, &index));
+    *value = (double)index;
+    return OK;
+}
+
+/* Adds "dataset.columns: {name: <what>}". */
+static void add_advice(const char *name, const char *what, struct text *out) {
+    text_add(out, "dataset.columns: {");
+    text_add_value(out, name, TEXT_MAX_NAME);
+    text_printf(out, ": %s}", what);
+}
+
+void column_builder_explain_text(const struct column_builder *builder, struct text *out) {
+    if (builder->is_given) return;
+    text_add(out, "; its values before are numbers. Write ");
+    add_advice(builder->name, "category", out);
+    text_add(out, " or ignore, or list the text in dataset.missing if it means a missing value");
+}
+
+static status wrong_text(const struct column_builder *builder, size_t index, const char *sentence, size_t *row) {
+    struct text value = {0}, name = {0};
+    *row = builder->pool.items[index].first_row;
+    text_add_value(&value, builder->pool.items[index].text, TEXT_MAX_NAME);
+    text_add_value(&name, builder->name, TEXT_MAX_NAME);
+    status s = status_new(STATUS_DATA, "column '%s': '%s' %s", text_string(&name), text_string(&value), sentence);
+    text_free(&value);
+    text_free(&name);
+    return s;
+}
+
+static status map_booleans(const struct column_builder *builder, double *map, size_t *row) {
+    for (size_t i = 0; i < builder->pool.count; i++) {
+        bool is_boolean = false;
+        for (size_t pair = 0; !is_boolean && pair < PAIRS; pair++)
+            is_boolean = read_boolean(builder->pool.items[i].text, pair, &map[i]);
+        if (!is_boolean) return wrong_text(builder, i, "is not true, false, yes, no, 1 or 0", row);
+    }
+    return OK;
+}
+
+static status map_dates(const struct column_builder *builder, double *map, size_t *row) {
+    for (size_t i = 0; i < builder->pool.count; i++)
+        if (!date_parse(builder->pool.items[i].text, builder->date_format, &map[i]))
+            return wrong_text(builder, i,
+                              builder->date_format ? "is not a date of this format"
+                                                   : "is not a date such as 2024-05-31 or 2024-05-31 14:30:00; give "
+                                                     "its format, such as format: '%d.%m.%Y'",
+                              row);
+    return OK;
+}
+
+static bool are_dates(const struct text_pool *pool) {
+    double seconds;
+    for (size_t i = 0; i < pool->count; i++)
+        if (!date_parse(pool->items[i].text, NULL, &seconds)) return false;
+    return true;
+}
+
+/* Texts that are few and occur twice or more on average; others are probably names or identifiers. */
+static bool are_categories(const struct column_builder *builder) {
+    return builder->pool.count <= MAX_CATEGORIES && builder->pool.count * 2 <= builder->values;
+}
+
+static status reject_texts(const struct column_builder *builder) {
+    struct text advice = {0}, name = {0};
+    text_add_value(&name, builder->name, TEXT_MAX_NAME);
+    add_advice(builder->name, "ignore", &advice);
+    status s = status_new(STATUS_DATA,
+                          "column '%s': it has %zu different texts in %zu rows, such as names or identifiers; write "
+                          "%s, or category if they are categories",
+                          text_string(&name), builder->pool.count, builder->values, text_string(&advice));
+    text_free(&advice);
+    text_free(&name);
+    return s;
+}
+
+static status infer(struct column_builder *builder) {
+    if (builder->is_given) return OK;
+    if (!builder->holds_texts)
+        builder->type = COLUMN_NUMBER;
+    else if (are_booleans(&builder->pool))
+        builder->type = COLUMN_BOOLEAN;
+    else if (are_dates(&builder->pool))
+        builder->type = COLUMN_DATE;
+    else if (are_categories(builder))
+        builder->type = COLUMN_CATEGORY;
+    else
+        return reject_texts(builder);
+    return OK;
+}
+
+status column_builder_finish(struct column_builder *builder, struct arena *arena, struct raw_column *out, double **map,
+                             size_t *row) {
+    *map = NULL;
+    *row = SIZE_MAX;
+    TRY(infer(builder));
+    *out = (struct raw_column){
+        .name = builder->name, .type = builder->type, .date_format = builder->date_format, .missing = builder->missing};
+    if (!builder->holds_texts) return OK;
+    double *values = calloc(builder->pool.count + 1, sizeof *values);
+    if (!values) return status_memory("the texts of a column");
+    status s = OK;
+    if (builder->type == COLUMN_CATEGORY)
+        sort_categories(&builder->pool, arena, out, values);
+    else
+        s = builder->type == COLUMN_DATE ? map_dates(builder, values, row) : map_booleans(builder, values, row);
+    if (s)
+        free(values);
+    else
+        *map = values;
+    return s;
+}

@@ -1,0 +1,68 @@
+/* raw_columns: the input columns of a table as its file has them, before a preparation (preparation.h) makes features
+ * of them. A format with named columns (CSV, SQLite) passes each value to a column_builder and gives the result to the
+ * code above as source.columns; its read() then yields
+ *
+ *   number, boolean    the number; true and yes are 1, false and no are 0
+ *   category           the index into texts, the sorted unique texts of the file
+ *   date               seconds since 1970-01-01
+ *
+ * and NaN for a missing value. */
+#ifndef DATA_RAW_COLUMNS_H
+#define DATA_RAW_COLUMNS_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "data/columns/column_rules.h"
+#include "data/columns/text_pool.h"
+
+struct raw_column {
+    const char *name;
+    enum column_type type;    /* NUMBER, BOOLEAN, CATEGORY or DATE */
+    struct string_list texts; /* CATEGORY: sorted by category_compare */
+    bool are_numbers; /* CATEGORY: every text is a number, and they are compared as numbers: 1, 1.0 and 01 are one
+                         category */
+    const char *date_format; /* DATE: of date_parse */
+    size_t missing;          /* number of rows without value */
+};
+
+/* Numbers by value, texts by their bytes, which is the order of code points. */
+int category_compare(bool are_numbers, const char *a, const char *b);
+/* Sorts texts (count) and removes repetitions: the new count. */
+size_t category_sort(const char **texts, size_t count, bool are_numbers);
+/* The index of [text] in sorted texts; SIZE_MAX: it is none of them. */
+size_t category_find(const struct string_list *texts, bool are_numbers, const char *text);
+
+struct column_builder {
+    const char *name;
+    enum column_type type;   /* COLUMN_AUTO: not decided yet, except by holds_texts */
+    const char *date_format; /* of date_parse */
+    bool is_given;           /* the type is given: by the config, the training file or a checkpoint */
+    bool holds_texts;        /* values are texts of the pool */
+    size_t missing, values;
+    struct text_pool pool;
+};
+
+/* Starts a column whose type is that of [known] (the training file), else of [rule], else inferred; both may be NULL.
+ * Its texts are copied to [arena]. */
+void column_builder_start(struct column_builder *builder, const char *name, const struct column_rule *rule,
+                          const struct raw_column *known, struct arena *arena);
+void column_builder_free(struct column_builder *builder);
+
+/* Whether the next value must be passed as text, also if it is a number. */
+static inline bool column_builder_wants_text(const struct column_builder *builder) { return builder->holds_texts; }
+/* Adds a number, where text is not wanted. */
+static inline void column_builder_add_number(struct column_builder *builder) { builder->values++; }
+static inline void column_builder_add_missing(struct column_builder *builder) { builder->missing++; }
+/* Adds a text of [row]; *value: a number for column_builder_finish. False: the column holds
+ * numbers, so that a text is an error (column_builder_explain_text). */
+status column_builder_add_text(struct column_builder *builder, const char *text, size_t row, double *value, bool *fits);
+/* Adds what to do about a text in a column of numbers: "; write ...". */
+void column_builder_explain_text(const struct column_builder *builder, struct text *out);
+
+/* Decides the type and sorts the categories: *out in [arena]. The value of each row must then be replaced:
+ * value = map[(size_t)value] unless it is missing; *map NULL: values are numbers; free it with free. A failure is
+ * STATUS_DATA with "column 'a': ..." and the *row of its value, or SIZE_MAX. */
+status column_builder_finish(struct column_builder *builder, struct arena *arena, struct raw_column *out, double **map,
+                             size_t *row);
+
+#endif

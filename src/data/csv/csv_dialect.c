@@ -1,0 +1,253 @@
+/* Files are converted to UTF-8 before they are parsed, so that the parser sees bytes only. */
+#include "data/csv/csv_dialect.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/gzip.h"
+#include "base/utf8.h"
+#include "data/csv/csv.h"
+#include "data/internal.h"
+
+/* ---- config ---- */
+
+static const char *const encodings[] = {"auto", "utf-8", "utf-16", "latin-1", "windows-1252", NULL};
+
+static const struct schema_row rows[] = {
+    {.key = "delimiter",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct csv_config, delimiter),
+     .fallback = "null",
+     .doc = "One character, or tab; null: the one of , ; | and tab that the first lines have equally often."},
+    {.key = "quote",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct csv_config, quote),
+     .fallback = "'\"'",
+     .doc =
+         "The character around fields with delimiters or line ends; written twice inside of them. '': there is none."},
+    {.key = "decimal",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct csv_config, decimal),
+     .fallback = "null",
+     .doc =
+         "The decimal separator, '.' or ','; null: '.', or with the delimiter ; the one of the first number with one."},
+    {.key = "encoding",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct csv_config, encoding),
+     .fallback = "auto",
+     .choices = encodings,
+     .doc = "auto: by the byte order mark, else UTF-8, or Windows-1252 if the file is not UTF-8."},
+    {.key = "no_header",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct csv_config, has_no_header),
+     .fallback = "false",
+     .doc = "true: the first line is a row; the columns are named 0, 1, 2, ... as with pandas' header=None."},
+    {0},
+};
+
+char csv_config_char(const char *text) {
+    if (!text) return 0;
+    return strcmp(text, "tab") == 0 ? '\t' : *text;
+}
+
+/* A character that may stand in a number or end a line cannot be a delimiter or quote. */
+static bool is_special(const char *text) {
+    bool is_char = strlen(text) == 1 || strcmp(text, "tab") == 0;
+    return is_char && (unsigned char)*text < 0x80 && !strchr("\r\n 0123456789+-.", csv_config_char(text));
+}
+
+static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct csv_config *csv = config;
+    struct place place = where ? where->place : (struct place){0};
+    char delimiter = csv_config_char(csv->delimiter), quote = csv_config_char(csv->quote);
+    bool has_letter = csv->delimiter && strlen(csv->delimiter) == 1 && strchr("eE", *csv->delimiter);
+    if (csv->delimiter && (!is_special(csv->delimiter) || has_letter))
+        problems_add(problems, place, path, "delimiter must be one character such as ',' ';' '|', or tab");
+    if (*csv->quote && !is_special(csv->quote))
+        problems_add(problems, place, path, "quote must be one character such as '\"', or '' for none");
+    if (csv->decimal && strcmp(csv->decimal, ".") != 0 && strcmp(csv->decimal, ",") != 0)
+        problems_add(problems, place, path, "decimal must be '.' or ','");
+    else if (csv->delimiter && (delimiter == quote || (csv->decimal && delimiter == *csv->decimal)))
+        problems_add(problems, place, path, "delimiter, quote and decimal must be different characters");
+}
+
+const struct schema csv_schema = {
+    .name = "dataset.csv", .size = sizeof(struct csv_config), .rows = rows, .check = check};
+
+/* ---- encodings ---- */
+
+/* Runs of ASCII are skipped by words. */
+size_t csv_utf8_prefix(const char *bytes, size_t size) {
+    uint32_t code;
+    size_t i = 0;
+    while (i < size) {
+        uint64_t word;
+        if (size - i >= sizeof word) {
+            memcpy(&word, bytes + i, sizeof word);
+            if (!(word & 0x8080808080808080u)) {
+                i += sizeof word;
+                continue;
+            }
+        }
+        size_t length = utf8_decode(bytes + i, size - i, &code);
+        if (length == 0) return i;
+        i += length;
+    }
+    return size;
+}
+
+static bool is_utf8(const char *bytes, size_t size) { return csv_utf8_prefix(bytes, size) == size; }
+
+/* The characters of 0x80 to 0x9f; 0: undefined, which stays a control character as in the WHATWG's Encoding Standard.
+ */
+static const uint16_t windows1252[32] = {0x20ac, 0,      0x201a, 0x0192, 0x201e, 0x2026, 0x2020, 0x2021,
+                                         0x02c6, 0x2030, 0x0160, 0x2039, 0x0152, 0,      0x017d, 0,
+                                         0,      0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014,
+                                         0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0,      0x017e, 0x0178};
+
+static uint32_t code_of_byte(uint8_t byte, bool is_windows) {
+    bool is_mapped = is_windows && byte >= 0x80 && byte < 0xa0 && windows1252[byte - 0x80];
+    return is_mapped ? windows1252[byte - 0x80] : byte;
+}
+
+/* Replaces *text by its conversion. */
+static status replace(char *converted, size_t length, char **text, size_t *size) {
+    buffer_free(*text);
+    *text = converted;
+    *size = length;
+    return OK;
+}
+
+static status from_bytes(const char *path, bool is_windows, char **text, size_t *size) {
+    void *memory;
+    size_t length = 0;
+    TRY(rows_alloc(*size + CSV_PADDING, 3, path, &memory));
+    char *out = memory;
+    for (size_t i = 0; i < *size; i++)
+        length += utf8_encode(code_of_byte((uint8_t)(*text)[i], is_windows), out + length);
+    return replace(out, length, text, size);
+}
+
+static status from_utf16(const char *path, bool is_big, char **text, size_t *size) {
+    void *memory;
+    size_t length = 0;
+    const uint8_t *in = (const uint8_t *)*text;
+    if (*size % 2)
+        return status_new(STATUS_DATA, "%s: UTF-16 text has an even number of bytes, this has %zu", path, *size);
+    TRY(rows_alloc(*size + CSV_PADDING, 2, path, &memory));
+    char *out = memory;
+    for (size_t i = 0; i < *size; i += 2) {
+        uint32_t code = (uint32_t)(is_big ? in[i] << 8 | in[i + 1] : in[i + 1] << 8 | in[i]);
+        if (code >= 0xd800 && code < 0xdc00 && i + 3 < *size) {
+            uint32_t low = (uint32_t)(is_big ? in[i + 2] << 8 | in[i + 3] : in[i + 3] << 8 | in[i + 2]);
+            if (low >= 0xdc00 && low < 0xe000) {
+                code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+                i += 2;
+            }
+        }
+        if (code >= 0xd800 && code < 0xe000) {
+            buffer_free(memory);
+            return status_new(STATUS_DATA, "%s: this is not UTF-16 text (byte %zu)", path, i);
+        }
+        length += utf8_encode(code, out + length);
+    }
+    return replace(out, length, text, size);
+}
+
+static bool starts_with(const char *text, size_t size, const char *mark, size_t length) {
+    return size >= length && memcmp(text, mark, length) == 0;
+}
+
+static status decode(const char *path, enum csv_encoding encoding, char **text, size_t *size, const char **note) {
+    bool is_little = starts_with(*text, *size, "\xff\xfe", 2), is_big = starts_with(*text, *size, "\xfe\xff", 2);
+    if (is_little || is_big || encoding == CSV_UTF16) return from_utf16(path, is_big, text, size);
+    if (starts_with(*text, *size, "\xef\xbb\xbf", 3)) return OK;
+    if (encoding == CSV_LATIN1 || encoding == CSV_WINDOWS1252)
+        return from_bytes(path, encoding == CSV_WINDOWS1252, text, size);
+    if (encoding == CSV_UTF8 || is_utf8(*text, *size) || memchr(*text, 0, *size)) return OK;
+    *note = "it is not UTF-8 and is read as Windows-1252 (Latin-1); see dataset.csv.encoding";
+    return from_bytes(path, true, text, size);
+}
+
+/* ---- files ---- */
+
+status csv_read_file(const char *path, enum csv_encoding encoding, char **text, size_t *size, const char **note) {
+    *note = NULL;
+    TRY(file_read(path, text, size));
+    if (gzip_is(*text, *size)) {
+        char *packed = *text;
+        *text = NULL;
+        status s = gzip_read_all(path, packed, *size, text, size);
+        buffer_free(packed);
+        TRY(s);
+    }
+    return decode(path, encoding, text, size, note);
+}
+
+/* ---- delimiters ---- */
+
+static const char delimiters[] = "\t;|,";
+enum { DELIMITERS = sizeof delimiters - 1, SAMPLED_LINES = 5 };
+
+/* Counts the delimiters of the line from *at on, outside of quotes, and advances behind its end. */
+static void count_line(const char **at, const char *end, char quote, size_t counts[DELIMITERS]) {
+    bool is_quoted = false;
+    memset(counts, 0, DELIMITERS * sizeof *counts);
+    for (; *at < end; ++*at) {
+        char c = **at;
+        if (quote && c == quote) is_quoted = !is_quoted;
+        if (is_quoted) continue;
+        if (c == '\n' || c == '\r') break;
+        for (size_t d = 0; d < DELIMITERS; d++) counts[d] += c == delimiters[d];
+    }
+    if (*at == end) return;
+    bool is_pair = **at == '\r' && *at + 1 < end && (*at)[1] == '\n';
+    *at += is_pair ? 2 : 1;
+}
+
+/* Advances behind lines of blanks. */
+static void skip_empty_lines(const char **at, const char *end) {
+    for (const char *c = *at; c < end && strchr(" \t\r\n", *c); c++)
+        if (*c == '\r' || *c == '\n') *at = c + 1;
+}
+
+char csv_find_delimiter(const char *text, size_t size, char quote) {
+    const char *at = text, *end = text + size;
+    size_t first[DELIMITERS], counts[DELIMITERS], best = DELIMITERS - 1;
+    bool is_equal[DELIMITERS] = {0};
+    skip_empty_lines(&at, end);
+    count_line(&at, end, quote, first);
+    for (size_t d = 0; d < DELIMITERS; d++) is_equal[d] = first[d] > 0;
+    for (int line = 1; line < SAMPLED_LINES; line++) {
+        skip_empty_lines(&at, end);
+        if (at == end) break;
+        count_line(&at, end, quote, counts);
+        for (size_t d = 0; d < DELIMITERS; d++) is_equal[d] = is_equal[d] && counts[d] == first[d];
+    }
+    for (size_t d = 0; d < DELIMITERS; d++)
+        if (is_equal[d]) return delimiters[d];
+    for (size_t d = 0; d < DELIMITERS; d++)
+        if (first[d] > first[best]) best = d;
+    return delimiters[best];
+}
+
+void csv_set_dialect(struct csv_reader *reader, const struct csv_config *dialect) {
+    char delimiter = csv_config_char(dialect->delimiter);
+    reader->quote = dialect->quote ? csv_config_char(dialect->quote) : '"';
+    reader->delimiter =
+        delimiter ? delimiter : csv_find_delimiter(reader->at, (size_t)(reader->end - reader->at), reader->quote);
+}
+
+status csv_open_file(const char *path, const struct csv_config *dialect, struct csv_reader *reader, char **text,
+                     const char **note) {
+    static const struct csv_config recognised;
+    size_t size;
+    if (!dialect) dialect = &recognised;
+    *text = NULL;
+    TRY(csv_read_file(path, (enum csv_encoding)dialect->encoding, text, &size, note));
+    TRY(csv_start(reader, path, *text, size));
+    csv_set_dialect(reader, dialect);
+    return OK;
+}

@@ -1,0 +1,358 @@
+/* A folder of images, as torchvision's ImageFolder: each sub-folder is a class, and the order of classes and files is
+ * the same. Images are decoded by several threads when they are read. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/arena.h"
+#include "base/io.h"
+#include "base/processors.h"
+#include "base/utf8.h"
+#include "data/csv/csv_texts.h"
+#include "data/internal.h"
+
+#define MAX_DEPTH 32 /* of folders in a class; symbolic links may form a circle */
+
+struct image_file {
+    const char *class, *folder, *name; /* the folder with the path of the dataset */
+    size_t label;                      /* index of the class */
+};
+
+struct images {
+    struct source base;
+    struct arena *arena;
+    const char *path;
+    struct image_config config;
+    struct image_file *files; /* (base.rows) */
+    size_t capacity;
+    const char **classes; /* (n_classes), sorted */
+    size_t n_classes;
+    struct image_decoder **decoders; /* (base.threads) */
+};
+
+/* ---- the list of files ---- */
+
+static status add_file(struct images *images, const char *class, const char *folder, const char *name) {
+    if (images->base.rows == images->capacity) {
+        size_t capacity = images->capacity ? images->capacity * 2 : 1024;
+        struct image_file *files = realloc(images->files, capacity * sizeof *files);
+        if (!files) return status_memory("the names of %zu images", capacity);
+        images->files = files;
+        images->capacity = capacity;
+    }
+    images->files[images->base.rows++] = (struct image_file){.class = class, .folder = folder, .name = name};
+    return OK;
+}
+
+/* Adds the images of [folder] and of the folders in it. */
+static status list_files(struct images *images, const char *class, const char *folder, int depth) {
+    struct io_names names = {0};
+    if (depth > MAX_DEPTH)
+        return status_new(STATUS_DATA, "%s: the folders are more than %d deep; is there a link to a folder above?",
+                          folder, MAX_DEPTH);
+    status s = io_list(folder, &names);
+    for (size_t i = 0; !s && i < names.count; i++) {
+        const char *name = names.items[i];
+        struct io_info info = {0};
+        if (image_is_foreign(name)) {
+            s = status_new(STATUS_DATA, "%s/%s: only JPEG and PNG images are read; convert or remove the file", folder,
+                           name);
+        } else if (image_is_named(name)) {
+            s = add_file(images, class, folder, arena_copy(images->arena, name));
+        } else {
+            const char *path = arena_printf(images->arena, "%s/%s", folder, name);
+            s = io_stat(path, &info);
+            if (!s && info.is_folder) s = list_files(images, class, path, depth + 1);
+        }
+    }
+    io_names_free(&names);
+    return s;
+}
+
+static status no_images(const char *path, const char *class) {
+    if (!class)
+        return status_new(STATUS_DATA, "%s: there are no images (.jpg, .jpeg, .png) in this folder or below", path);
+    return status_new(STATUS_DATA, "%s: the folder of class '%s' has no images (.jpg, .jpeg, .png)", path, class);
+}
+
+/* Folders of a dataset that is divided already, which would be taken for classes. */
+static status check_parts(const struct images *images) {
+    static const char *const parts[] = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"};
+    for (size_t i = 0; i < images->n_classes; i++) {
+        size_t part = 0, count = sizeof parts / sizeof *parts;
+        while (part < count && strcasecmp(images->classes[i], parts[part]) != 0) part++;
+        if (part == count) return OK;
+    }
+    if (images->n_classes < 2) return OK;
+    const char *path = images->path, *last = images->classes[images->n_classes - 1];
+    return status_new(STATUS_DATA,
+                      "%s: the folders '%s' to '%s' are parts of a dataset, not classes; give each part by itself, as "
+                      "dataset.path: %s/train and dataset.validation: %s/val",
+                      path, images->classes[0], last, path, path);
+}
+
+/* Each folder in the folder of the dataset is a class. */
+static status list_classes(struct images *images) {
+    struct io_names names = {0};
+    TRY(io_list(images->path, &names));
+    images->classes = arena_alloc(images->arena, (names.count + 1) * sizeof *images->classes);
+    status s = OK;
+    for (size_t i = 0; !s && i < names.count; i++) {
+        struct io_info info;
+        const char *class = arena_copy(images->arena, names.items[i]);
+        const char *folder = arena_printf(images->arena, "%s/%s", images->path, class);
+        size_t before = images->base.rows;
+        s = io_stat(folder, &info);
+        if (s || !info.is_folder) continue;
+        if (!utf8_is_valid(class))
+            s = status_new(STATUS_DATA, "%s: the name of the folder is not UTF-8 text; rename it", folder);
+        if (!s) s = list_files(images, class, folder, 1);
+        if (!s && images->base.rows == before) s = no_images(images->path, class);
+        images->classes[images->n_classes++] = class;
+    }
+    io_names_free(&names);
+    return s ? s : check_parts(images);
+}
+
+/* The order of torchvision: classes, then the paths of the folders, then names. */
+static int compare_files(const void *left, const void *right) {
+    const struct image_file *a = left, *b = right;
+    int order = strcmp(a->class, b->class);
+    if (order == 0) order = strcmp(a->folder, b->folder);
+    return order != 0 ? order : strcmp(a->name, b->name);
+}
+
+static int compare_names(const void *left, const void *right) {
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* The classes of a model or of the training files; those of this folder must be among them. */
+static void use_classes(struct images *images, const struct string_list *known) {
+    images->classes = arena_alloc(images->arena, (known->count + 1) * sizeof *images->classes);
+    for (size_t i = 0; i < known->count; i++) images->classes[i] = arena_copy(images->arena, known->items[i]);
+    images->n_classes = known->count;
+}
+
+static status number_classes(struct images *images) {
+    for (size_t i = 0; i < images->base.rows; i++) {
+        struct image_file *file = &images->files[i];
+        const char **found = bsearch(&file->class, images->classes, images->n_classes, sizeof *found, compare_names);
+        if (!found)
+            return status_new(STATUS_DATA, "%s: class '%s' is not in the data that the model was trained with",
+                              images->path, file->class);
+        file->label = (size_t)(found - images->classes);
+    }
+    images->base.classes = (int64_t)images->n_classes;
+    return OK;
+}
+
+/* [known]: the classes of the training; count 0: the folders are the classes. */
+static status find_files(struct images *images, bool without_targets, const struct string_list *known) {
+    if (without_targets)
+        TRY(list_files(images, "", images->path, 0));
+    else
+        TRY(list_classes(images));
+    if (images->base.rows == 0 && images->n_classes == 0 && !without_targets)
+        return status_new(STATUS_DATA,
+                          "%s: there are no sub-folders; the images of each class belong in one of its own",
+                          images->path);
+    if (images->base.rows == 0) return no_images(images->path, NULL);
+    qsort(images->files, images->base.rows, sizeof *images->files, compare_files);
+    if (without_targets) return OK;
+    if (known->count) use_classes(images, known);
+    return number_classes(images);
+}
+
+/* ---- the source ---- */
+
+/* The fingerprint of a dataset that is too large to be digested has the names of the files. */
+static uint64_t hash_names(const struct images *images) {
+    struct digest digest;
+    uint8_t hash[DIGEST_SIZE];
+    uint64_t number;
+    digest_start(&digest);
+    for (size_t i = 0; i < images->base.rows; i++) {
+        const struct image_file *file = &images->files[i];
+        digest_add(&digest, file->folder + strlen(images->path), strlen(file->folder) - strlen(images->path) + 1);
+        digest_add(&digest, file->name, strlen(file->name) + 1);
+    }
+    digest_finish(&digest, hash);
+    memcpy(&number, hash, sizeof number);
+    return number;
+}
+
+static size_t choose_threads(const struct dataset_config *config) {
+    if (config->image.threads != SCHEMA_NO_INT) return (size_t)config->image.threads;
+    int ranks = config->local_ranks > 0 ? config->local_ranks : 1;
+    int share = (processors_online() + ranks - 1) / ranks, allowed = processors_allowed();
+    return (size_t)(share < allowed ? share : allowed);
+}
+
+static struct int_list copy_list(struct arena *arena, const struct int_list *list) {
+    struct int_list copy = {.items = arena_alloc(arena, (list->count + 1) * sizeof *copy.items), .count = list->count};
+    for (size_t i = 0; i < list->count; i++) copy.items[i] = list->items[i];
+    return copy;
+}
+
+static status set_shape(struct images *images, const struct dataset_config *config) {
+    struct source *base = &images->base;
+    size_t height, width;
+    images->config = config->image;
+    images->config.size = copy_list(images->arena, &config->image.size);
+    images->config.resize = copy_list(images->arena, &config->image.resize);
+    image_rows(&images->config, &height, &width);
+    base->input_dims = 3;
+    base->input_shape[0] = images->config.channels;
+    base->input_shape[1] = (int64_t)height;
+    base->input_shape[2] = (int64_t)width;
+    base->input_size = (size_t)images->config.channels * height * width;
+    base->target_size = config->without_targets ? 0 : 1;
+    base->is_float32 = base->is_bytes = true;
+    base->divide = 255; /* as torchvision's ToTensor */
+    base->threads = choose_threads(config);
+    images->decoders = arena_alloc(images->arena, base->threads * sizeof *images->decoders);
+    for (size_t i = 0; i < base->threads; i++) TRY(image_decoder_create(&images->config, &images->decoders[i]));
+    return OK;
+}
+
+static void close_images(struct source *source) {
+    struct images *images = (struct images *)source;
+    for (size_t i = 0; images->decoders && i < source->threads; i++) image_decoder_destroy(images->decoders[i]);
+    free(images->files);
+    arena_destroy(images->arena);
+    free(images);
+}
+
+static struct string_list labels_of(const struct source *source) {
+    const struct images *images = (const struct images *)source;
+    return (struct string_list){.items = images->classes, .count = images->n_classes};
+}
+
+static const char *without_slash(struct arena *arena, const char *path) {
+    char *copy = arena_copy(arena, path);
+    for (size_t length = strlen(copy); length > 1 && copy[length - 1] == '/'; length--) copy[length - 1] = 0;
+    return copy;
+}
+
+static status open_images(const struct dataset_config *config, const char *path, bool wants_classes,
+                          const struct source *train, struct source **out) {
+    if (config->image.size.count == 0)
+        return status_new(STATUS_USAGE,
+                          "dataset.image.size is missing: give [height, width] of the rows of the images in '%s'",
+                          path);
+    if (!wants_classes && !config->without_targets)
+        return status_new(STATUS_USAGE,
+                          "%s: the target of an image is the class of its folder; use loss: cross_entropy", path);
+    struct images *images = calloc(1, sizeof *images);
+    if (!images) return status_memory("a dataset");
+    struct string_list known = train && train->format == &dataset_images ? labels_of(train) : config->classes;
+    images->base.format = &dataset_images;
+    images->arena = arena_create();
+    images->path = without_slash(images->arena, path);
+    status s = find_files(images, config->without_targets, &known);
+    if (!s) s = set_shape(images, config);
+    images->base.file_bytes = s ? 0 : hash_names(images);
+    if (s)
+        close_images(&images->base);
+    else
+        *out = &images->base;
+    return s;
+}
+
+static status decode_image(struct source *source, size_t row, size_t thread, uint8_t *inputs) {
+    const struct images *images = (struct images *)source;
+    const struct image_file *file = &images->files[row];
+    struct text path = {0};
+    text_printf(&path, "%s/%s", file->folder, file->name);
+    status s = image_decode_file(images->decoders[thread], text_string(&path), inputs);
+    text_free(&path);
+    return s;
+}
+
+/* The bytes of a row are decoded to the end of its doubles. */
+static status read_images(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
+    const struct images *images = (struct images *)source;
+    size_t size = source->input_size;
+    for (size_t i = 0; i < count && targets; i++) targets[i] = (double)images->files[first + i].label;
+    for (size_t i = 0; i < count && inputs; i++) {
+        double *values = inputs + i * size;
+        uint8_t *bytes = (uint8_t *)values + size * (sizeof *values - 1);
+        TRY(decode_image(source, first + i, 0, bytes));
+        for (size_t k = 0; k < size; k++) values[k] = (double)bytes[k];
+    }
+    return OK;
+}
+
+static void describe_images(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
+    const struct images *images = (const struct images *)source;
+    (void)is_target, (void)element;
+    text_printf(out, "%s/%s", images->files[row].folder, images->files[row].name);
+}
+
+/* One column: the files, in the order of the rows. */
+static status add_records(const struct dataset_config *config, bool is_validation, struct text *out) {
+    struct images images = {.arena = arena_create()};
+    images.path = without_slash(images.arena, is_validation ? config->validation.path : config->path);
+    status s = find_files(&images, config->without_targets, &(const struct string_list){0});
+    text_add(out, "file\n");
+    for (size_t i = 0; !s && i < images.base.rows; i++) {
+        const struct image_file *file = &images.files[i];
+        csv_add_field(out, arena_printf(images.arena, "%s/%s", file->folder, file->name));
+        text_add(out, "\n");
+    }
+    free(images.files);
+    arena_destroy(images.arena);
+    return s;
+}
+
+/* ---- inspect ---- */
+
+#define MAX_SHOWN 50 /* classes */
+
+static status describe_class(const struct images *images, size_t first, size_t count, struct text *out) {
+    struct image_config config = {.channels = 3};
+    struct image_decoder *decoder;
+    struct text path = {0}, name = {0};
+    text_add_value(&name, images->files[first].class, TEXT_MAX_NAME);
+    text_printf(out, "  %-28s %zu image%s, the first: ", text_string(&name), count, text_plural(count, "s"));
+    text_printf(&path, "%s/%s", images->files[first].folder, images->files[first].name);
+    status s = image_decoder_create(&config, &decoder);
+    if (!s) s = image_describe_file(decoder, text_string(&path), out);
+    image_decoder_destroy(decoder);
+    text_add(out, "\n");
+    text_free(&path);
+    text_free(&name);
+    return s;
+}
+
+static status inspect(const char *path, struct text *out) {
+    struct images images = {.arena = arena_create()};
+    const struct string_list none = {0};
+    images.path = without_slash(images.arena, path);
+    status s = find_files(&images, false, &none);
+    if (!s)
+        text_printf(out, "folder  %s\nformat  images, %zu image%s, %zu class%s\n\n", images.path, images.base.rows,
+                    text_plural(images.base.rows, "s"), images.n_classes, text_plural(images.n_classes, "es"));
+    for (size_t i = 0, count, shown = 0; !s && i < images.base.rows; i += count) {
+        for (count = 1; i + count < images.base.rows && images.files[i + count].label == images.files[i].label;)
+            count++;
+        if (shown++ < MAX_SHOWN) s = describe_class(&images, i, count, out);
+    }
+    if (!s && images.n_classes > MAX_SHOWN) text_add(out, "  ...\n");
+    free(images.files);
+    arena_destroy(images.arena);
+    return s;
+}
+
+static const char *const extensions[] = {"/", NULL};
+const struct dataset_format dataset_images = {.name = "images",
+                                              .extensions = extensions,
+                                              .is_folder = true,
+                                              .open = open_images,
+                                              .read = read_images,
+                                              .decode = decode_image,
+                                              .labels = labels_of,
+                                              .describe = describe_images,
+                                              .close = close_images,
+                                              .add_records = add_records,
+                                              .inspect = inspect};

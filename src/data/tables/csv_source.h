@@ -1,0 +1,151 @@
+/* csv_source: the parts of the CSV format that its files share. */
+#ifndef DATA_CSV_SOURCE_H
+#define DATA_CSV_SOURCE_H
+
+#include "base/arena.h"
+#include "data/columns/raw_columns.h"
+#include "data/csv/csv.h"
+#include "data/internal.h"
+#include "data/tables/row_store.h"
+
+#define NOT_USED SIZE_MAX
+
+struct role {
+    bool is_target, is_weight; /* neither: an input */
+    bool has_no_name;          /* in the file: it is used only where the config names it */
+    size_t at;                 /* index among the inputs or the targets; NOT_USED */
+};
+
+/* One of the files of a path. */
+struct csv_part {
+    const char *path;
+    size_t first_row;
+    char *text; /* of a file that is read as a whole */
+};
+
+struct csv;
+
+/* Records of another kind of file, which is read as a CSV file is. */
+struct csv_input {
+    const char *unit; /* of lines (rows): "line" */
+    status (*start)(struct csv *csv, const struct dataset_config *config, bool is_validation);
+    /* The next record, the names of the columns first: csv->reader.fields (count) and record_line. Its texts stay until
+     * the next call. */
+    status (*next)(struct csv *csv, bool *has_record);
+    void (*close)(struct csv *csv);
+};
+
+struct csv {
+    struct source base;
+    struct arena *arena;
+    const char *path;        /* while rows are read: the current file; then as given, perhaps a pattern */
+    struct csv_part *parts;  /* (part_count): the files that the path names */
+    size_t part_count, part; /* part: the current one */
+    struct csv_reader reader;
+    bool is_whole;                 /* files are read as a whole, because one is not UTF-8 */
+    const struct csv_input *input; /* how records are read */
+    void *records;                 /* of another kind of file; owned by [input] */
+    char decimal;                  /* '.' or ','; 0: not known yet */
+
+    size_t n_columns;                       /* of the first file */
+    size_t n_fields;                        /* of a record of the current file */
+    size_t *fields;                         /* (n_columns): the field of each column in the current file */
+    const char **names;                     /* (n_columns) */
+    struct role *roles;                     /* (n_columns) */
+    size_t *input_columns, *target_columns; /* (input_size), (target_size): column of each value */
+
+    struct column_builder *builders; /* (input_size) */
+    struct raw_column *raw;          /* (input_size), when all rows were read */
+    const char *const *missing;      /* texts of inputs that mean a missing value, NULL-terminated */
+    bool starts_missing[256];        /* by the first byte of a text: one of them starts with it */
+    bool has_missing_number;         /* one of them is a number */
+
+    struct row_store store; /* inputs, targets, the weight with weight_column, the line */
+    size_t weight_column;   /* NOT_USED: none */
+    double **maps; /* (input_size + target_size), when all rows were read: value = maps[i][(size_t)value] unless
+                      it is NaN; NULL: the value is a number */
+    struct field_plan *plans; /* (n_fields), with has_plans: how plain rows are read */
+    bool has_plans;
+    struct text_pool labels; /* of the class column, whose values are indexes into it */
+    bool has_labels;
+    const char **classes; /* (n_classes) sorted, unique labels */
+    size_t n_classes;
+    bool has_given_classes; /* [classes] are those of a checkpoint, in the arena */
+    bool is_kind_known;     /* another file decides whether the class column has labels */
+    bool has_no_header;     /* the first record is a row */
+};
+
+/* Opens a source of [format] with records of [input]; [records] is owned by it then, also after a failure. */
+status csv_open(const struct dataset_format *format, const struct csv_input *input, void *records,
+                const struct dataset_config *config, const char *path, bool wants_classes, const struct source *train,
+                struct source **out);
+
+/* The functions of a format whose source is a struct csv. */
+status csv_read_rows(struct source *source, size_t first, size_t count, double *inputs, double *targets);
+void csv_will_read(const struct source *source, size_t row);
+status csv_read_weights(struct source *source, size_t first, size_t count, double *weights);
+void csv_describe_weight(const struct source *source, size_t row, struct text *out);
+struct string_list csv_labels(const struct source *source);
+struct column_list csv_columns(const struct source *source, struct arena *arena);
+void csv_describe(const struct source *source, bool is_target, size_t row, size_t element, struct text *out);
+void csv_close(struct source *source);
+
+/* Finds the files that the paths of the config name. */
+status csv_find_files(struct csv *csv, const struct dataset_config *config, bool is_validation);
+
+/* Reads the current file and starts the reader. */
+status csv_read_text(struct csv *csv, const struct dataset_config *config);
+
+/* After the last record of a file: reads the first record of the next file with rows; *has_record false: there is
+ * none. Its columns are found by name. */
+status csv_next_file(struct csv *csv, const struct dataset_config *config, bool *has_record);
+
+/* Reads the row at the reader to row (store.width) if it is plain and csv_plan_rows was called. */
+status csv_add_plain_row(struct csv *csv, double *row, bool *is_added);
+
+/* Call it after each row that is not plain, and before the first of a file. [is_text]: the target is a label. */
+status csv_plan_rows(struct csv *csv, bool is_text);
+
+/* Adds a value of the current record. */
+status csv_add_input(struct csv *csv, size_t column, const char *text, double *value);
+status csv_add_label(struct csv *csv, const char *text, double *value);
+
+/* The name of column [index], from 0, whose header is [text]: that, or if it is empty "Unnamed: 0", as pandas'. In
+ * [arena]. */
+const char *csv_name(const char *text, size_t index, struct arena *arena);
+
+/* Whether [text] means a missing value. */
+bool csv_is_missing(const struct csv *csv, const char *text);
+
+/* The file of a row. */
+const char *csv_path_of(const struct csv *csv, size_t row);
+
+/* A text of the file, escaped for messages; in the arena of [csv]. */
+const char *csv_printable(const struct csv *csv, const char *text);
+
+/* `inspect` of a file. */
+status csv_inspect(const char *path, struct text *out);
+
+/* Adds a clause to the note about the file. */
+void csv_add_note(struct csv *csv, const char *clause);
+
+bool csv_is_utf8(const char *text);
+
+/* Whether pandas' read_csv takes the text for a missing value. */
+bool csv_means_missing(const char *text);
+
+/* strcmp for qsort and bsearch of strings. */
+int csv_compare_names(const void *left, const void *right);
+
+/* Reads the header, or names the columns of a file without one by those of the model, and chooses the inputs and
+ * targets: from [train], the training file, NULL: from the checkpoint or the config. */
+status csv_read_header(struct csv *csv, const struct dataset_config *config, const struct csv *train);
+status csv_choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train);
+
+/* Whether the columns of a model that was trained with a CSV file are known. */
+bool csv_has_trained_columns(const struct dataset_config *config);
+
+/* The columns of [csv] in the model's order. */
+struct column_list csv_columns_of(const struct csv *csv, struct arena *arena);
+
+#endif

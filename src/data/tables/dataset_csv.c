@@ -1,0 +1,450 @@
+/* CSV files: a header line with column names, then one row of values per line; the class column may be text. The file
+ * is read once and stored as doubles until the rows are scaled; texts of a column become numbers when all are known. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "data/tables/csv_source.h"
+
+/* ---- rows ---- */
+
+static size_t values_of(const struct csv *csv) { return csv->base.input_size + csv->base.target_size; }
+
+/* The line number is the last value of a row; 0: it cannot be read again. */
+static size_t line_of(const struct csv *csv, size_t row) {
+    const double *values;
+    size_t got;
+    status s = row_store_read((struct row_store *)&csv->store, row, 1, &values, &got);
+    bool is_lost = s != OK;
+    status_free(s);
+    return is_lost ? 0 : (size_t)values[csv->store.width - 1];
+}
+
+static status reject_value(const struct csv *csv, size_t column, const char *text, const char *advice) {
+    size_t line = csv->reader.record_line;
+    if (*text == 0)
+        return status_new(STATUS_DATA, "%s:%s %zu: column '%s': missing value", csv->path, csv->input->unit, line,
+                          csv_printable(csv, csv->names[column]));
+    return status_new(STATUS_DATA, "%s:%s %zu: column '%s': '%s' is not a number%s", csv->path, csv->input->unit, line,
+                      csv_printable(csv, csv->names[column]), csv_printable(csv, text), advice);
+}
+
+bool csv_is_missing(const struct csv *csv, const char *text) {
+    if (!csv->starts_missing[(unsigned char)*text]) return false;
+    for (size_t i = 0; csv->missing[i]; i++)
+        if (strcmp(csv->missing[i], text) == 0) return true;
+    return false;
+}
+
+static status add_text(struct csv *csv, size_t column, struct column_builder *builder, const char *text,
+                       double *value) {
+    bool fits;
+    TRY(column_builder_add_text(builder, text, csv->base.rows, value, &fits));
+    if (fits) return OK;
+    struct text advice = {0};
+    column_builder_explain_text(builder, &advice);
+    status s = reject_value(csv, column, text, text_string(&advice));
+    text_free(&advice);
+    return s;
+}
+
+status csv_add_input(struct csv *csv, size_t column, const char *text, double *value) {
+    struct column_builder *builder = &csv->builders[csv->roles[column].at];
+    bool is_number = !column_builder_wants_text(builder) && csv_decimal(text, &csv->decimal, value);
+    if ((!is_number || csv->has_missing_number) && csv_is_missing(csv, text)) {
+        *value = NAN;
+        column_builder_add_missing(builder);
+        return OK;
+    }
+    if (!is_number) return add_text(csv, column, builder, text, value);
+    column_builder_add_number(builder);
+    return OK;
+}
+
+status csv_add_label(struct csv *csv, const char *text, double *value) {
+    size_t index;
+    TRY(text_pool_add(&csv->labels, text, csv->base.rows, &index));
+    *value = (double)index;
+    return OK;
+}
+
+static status add_target(struct csv *csv, size_t column, const char *text, double *value) {
+    bool may_be_label = csv->has_labels && *text, is_number = csv_decimal(text, &csv->decimal, value);
+    if (csv->base.rows == 0 && !csv->is_kind_known) csv->has_labels = may_be_label = may_be_label && !is_number;
+    if (may_be_label) return csv_add_label(csv, text, value);
+    return is_number ? OK : reject_value(csv, column, text, "");
+}
+
+static status add_weight(struct csv *csv, size_t column, const char *text, double *value) {
+    bool is_number = csv_decimal(text, &csv->decimal, value);
+    return is_number ? OK : reject_value(csv, column, text, ", and dataset.weights names this column");
+}
+
+/* Adds the current record as a row. */
+static status add_record(struct csv *csv, double *row) {
+    size_t size = csv->base.input_size;
+    if (csv->reader.count != csv->n_fields)
+        return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", csv->path,
+                          csv->reader.record_line, csv->reader.count, csv->n_fields);
+    for (size_t i = 0; i < csv->n_columns; i++) {
+        const struct role *role = &csv->roles[i];
+        if (role->at == NOT_USED) continue;
+        const char *text = csv->reader.fields[csv->fields[i]].text;
+        TRY(role->is_weight   ? add_weight(csv, i, text, &row[values_of(csv)])
+            : role->is_target ? add_target(csv, i, text, &row[size + role->at])
+                              : csv_add_input(csv, i, text, &row[role->at]));
+    }
+    return OK;
+}
+
+/* Adds the next row; *is_row false: there is none. [has_record]: it is the current record. */
+static status add_row(struct csv *csv, const struct dataset_config *config, bool has_record, bool *is_row) {
+    double *row;
+    bool is_plain = false;
+    *is_row = true;
+    TRY(row_store_next(&csv->store, csv->path, &row));
+    if (!has_record) TRY(csv_add_plain_row(csv, row, &is_plain));
+    if (!is_plain) {
+        if (!has_record) TRY(csv->input->next(csv, &has_record));
+        if (!has_record) TRY(csv_next_file(csv, config, &has_record));
+        *is_row = has_record;
+        if (!has_record) return OK;
+        TRY(add_record(csv, row));
+    }
+    row[csv->store.width - 1] = (double)csv->reader.record_line;
+    csv->base.rows = ++csv->store.rows;
+    return is_plain ? OK : csv_plan_rows(csv, csv->has_labels);
+}
+
+/* [may_be_text]: the target is one class column. Its first value, or the training file, decides whether it has labels
+ * or numbers. */
+static status read_rows(struct csv *csv, const struct dataset_config *config, bool may_be_text,
+                        const struct csv *train) {
+    bool is_row = true;
+    csv->store.width = values_of(csv) + (csv->weight_column != NOT_USED) + 1;
+    csv->store.max_bytes = config->cells ? SIZE_MAX : (size_t)config->cache_mb << 20;
+    csv->has_labels = train ? train->n_classes > 0 : csv->has_given_classes || may_be_text;
+    for (bool has_record = csv->has_no_header; is_row; has_record = false)
+        TRY(add_row(csv, config, has_record, &is_row));
+    csv->has_labels = csv->has_labels && csv->base.rows > 0;
+    TRY(row_store_finish(&csv->store, csv->path));
+    csv->base.is_small = !csv->store.is_in_file;
+    return OK;
+}
+
+/* ---- columns ---- */
+
+/* What pandas' read_csv takes for a missing value. */
+static const char *const usual_missing[] = {"",     "#N/A",   "#N/A N/A", "#NA",  "-1.#IND", "-1.#QNAN", "-NaN",
+                                            "-nan", "1.#IND", "1.#QNAN",  "<NA>", "N/A",     "NA",       "NULL",
+                                            "NaN",  "None",   "n/a",      "nan",  "null",    NULL};
+
+bool csv_means_missing(const char *text) {
+    for (size_t i = 0; usual_missing[i]; i++)
+        if (strcmp(usual_missing[i], text) == 0) return true;
+    return false;
+}
+
+static void set_missing(struct csv *csv, const struct dataset_config *config) {
+    const char **texts = arena_alloc(csv->arena, (config->missing.count + 1) * sizeof *texts);
+    double number;
+    for (size_t i = 0; i < config->missing.count; i++) {
+        texts[i] = arena_copy(csv->arena, config->missing.items[i]);
+        csv->has_missing_number = csv->has_missing_number || csv_number(texts[i], &number);
+    }
+    csv->missing = config->missing.count ? texts : usual_missing;
+    for (size_t i = 0; csv->missing[i]; i++) csv->starts_missing[(unsigned char)*csv->missing[i]] = true;
+}
+
+/* The type of a column that another file decides: the training file or a checkpoint; false: none does. */
+static bool known_type(const struct csv *csv, const struct dataset_config *config, const struct csv *train,
+                       size_t input, struct raw_column *known) {
+    const struct preparation *p = config->preparation;
+    const char *name = csv->names[csv->input_columns[input]];
+    *known = (struct raw_column){.type = COLUMN_NUMBER};
+    if (train) *known = train->raw[input]; /* its columns have the same order */
+    bool is_prepared = !train && p && input < p->count && strcmp(p->items[input].name, name) == 0;
+    if (is_prepared)
+        *known = (struct raw_column){.type = p->items[input].type, .date_format = p->items[input].date_format};
+    return train || config->is_trained;
+}
+
+static void start_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
+    size_t count = csv->base.input_size;
+    csv->builders = arena_alloc(csv->arena, (count + 1) * sizeof *csv->builders);
+    csv->raw = arena_alloc(csv->arena, (count + 1) * sizeof *csv->raw);
+    set_missing(csv, config);
+    for (size_t i = 0; i < count; i++) {
+        struct raw_column known;
+        const char *name = csv->names[csv->input_columns[i]];
+        bool is_known = known_type(csv, config, train, i, &known);
+        column_builder_start(&csv->builders[i], name, column_rule_find(&config->rules, name), is_known ? &known : NULL,
+                             csv->arena);
+    }
+}
+
+static status check_texts(const struct csv *csv, size_t column, const struct raw_column *raw) {
+    for (size_t i = 0; i < raw->texts.count; i++)
+        if (!csv_is_utf8(raw->texts.items[i]))
+            return status_new(STATUS_DATA, "%s: column '%s': the text '%s' is not UTF-8", csv->path,
+                              csv_printable(csv, csv->names[column]), csv_printable(csv, raw->texts.items[i]));
+    return OK;
+}
+
+static status finish_column(struct csv *csv, size_t input) {
+    size_t row;
+    status s = column_builder_finish(&csv->builders[input], csv->arena, &csv->raw[input], &csv->maps[input], &row);
+    if (s && row != SIZE_MAX)
+        return status_prefix(s, "%s:%s %zu", csv_path_of(csv, row), csv->input->unit, line_of(csv, row));
+    if (s) return status_prefix(s, "%s", csv->path);
+    return check_texts(csv, csv->input_columns[input], &csv->raw[input]);
+}
+
+static status finish_columns(struct csv *csv) {
+    csv->maps = arena_alloc(csv->arena, (values_of(csv) + 1) * sizeof *csv->maps);
+    for (size_t i = 0; i < csv->base.input_size; i++) TRY(finish_column(csv, i));
+    csv->base.columns = csv->raw;
+    return OK;
+}
+
+/* ---- labels ---- */
+
+/* "<place>: column 'a': " of a label. */
+static void describe_label(const struct csv *csv, size_t label, struct text *out) {
+    size_t row = csv->labels.items[label].first_row;
+    text_printf(out, "%s:%s %zu: column '%s'", csv_path_of(csv, row), csv->input->unit, line_of(csv, row),
+                csv_printable(csv, csv->names[csv->target_columns[0]]));
+}
+
+static status check_labels(const struct csv *csv) {
+    struct text place = {0};
+    size_t wrong = 0;
+    while (wrong < csv->labels.count && csv_is_utf8(csv->labels.items[wrong].text)) wrong++;
+    if (wrong == csv->labels.count) return OK;
+    describe_label(csv, wrong, &place);
+    status s = status_new(STATUS_DATA, "%s: the label is not UTF-8 text", text_string(&place));
+    text_free(&place);
+    return s;
+}
+
+static void copy_classes(struct csv *csv, const struct string_list *classes) {
+    csv->classes = arena_alloc(csv->arena, classes->count * sizeof *csv->classes);
+    for (size_t i = 0; i < classes->count; i++) csv->classes[i] = arena_copy(csv->arena, classes->items[i]);
+    csv->n_classes = classes->count;
+    csv->has_given_classes = true;
+}
+
+static void collect_classes(struct csv *csv) {
+    csv->n_classes = csv->labels.count;
+    csv->classes = arena_alloc(csv->arena, (csv->n_classes + 1) * sizeof *csv->classes);
+    for (size_t i = 0; i < csv->n_classes; i++) csv->classes[i] = csv->labels.items[i].text;
+    qsort(csv->classes, csv->n_classes, sizeof *csv->classes, csv_compare_names);
+}
+
+static status reject_class(const struct csv *csv, const struct csv *known, size_t label) {
+    struct text place = {0};
+    bool is_given = known->has_given_classes;
+    describe_label(csv, label, &place);
+    status s = status_new(STATUS_DATA, "%s: class '%s' is not in %s%s%s", text_string(&place),
+                          csv_printable(csv, csv->labels.items[label].text),
+                          is_given ? "the data that the model was trained with" : "'", is_given ? "" : known->path,
+                          is_given ? "" : "'");
+    text_free(&place);
+    return s;
+}
+
+/* Labels become their index in the sorted labels of the training file. The pool has them in the order of the file. */
+static status number_labels(struct csv *csv, const struct csv *train) {
+    if (!csv->has_labels) return OK;
+    TRY(check_labels(csv));
+    if (!train && !csv->has_given_classes) collect_classes(csv);
+    const struct csv *known = train ? train : csv;
+    double *map = csv->maps[csv->base.input_size] = calloc(csv->labels.count + 1, sizeof *map);
+    if (!map) return status_memory("%zu labels", csv->labels.count);
+    for (size_t i = 0; i < csv->labels.count; i++) {
+        const char **found = bsearch(&csv->labels.items[i].text, known->classes, known->n_classes,
+                                     sizeof *known->classes, csv_compare_names);
+        if (!found) return reject_class(csv, known, i);
+        map[i] = (double)(found - known->classes);
+    }
+    csv->base.classes = (int64_t)known->n_classes;
+    return OK;
+}
+
+/* ---- the source ---- */
+
+status csv_read_text(struct csv *csv, const struct dataset_config *config) {
+    struct csv_part *part = &csv->parts[csv->part];
+    const struct csv_config *dialect = &config->csv;
+    uint64_t bytes;
+    const char *note = NULL;
+    bool is_started = false;
+    TRY(file_check(part->path, &bytes));
+    csv->base.file_bytes += bytes;
+    status s = csv->is_whole ? OK : csv_open_pieces(part->path, dialect, &csv->reader, &is_started);
+    if (!s && !is_started) s = csv_open_file(part->path, dialect, &csv->reader, &part->text, &note);
+    if (!s && note) csv_add_note(csv, note);
+    csv->decimal = dialect->decimal ? *dialect->decimal : csv_usual_decimal(&csv->reader);
+    return s;
+}
+
+static status open_all(struct csv *csv, const struct dataset_config *config, bool wants_classes,
+                       const struct csv *train, bool is_validation) {
+    const char *path = csv->path;
+    TRY(csv_find_files(csv, config, is_validation));
+    csv->path = csv->parts[0].path;
+    TRY(csv->input->start(csv, config, is_validation));
+    TRY(csv_read_header(csv, config, train));
+    TRY(csv_choose_columns(csv, config, train));
+    start_columns(csv, config, train);
+    bool may_be_text = wants_classes && csv->base.target_size == 1;
+    if (!train && may_be_text && config->classes.count) copy_classes(csv, &config->classes);
+    csv->is_kind_known = train || csv->has_given_classes;
+    TRY(read_rows(csv, config, may_be_text, train));
+    csv->path = path;
+    if (csv->decimal == ',' && !config->csv.decimal) csv_add_note(csv, "numbers have a decimal comma");
+    TRY(finish_columns(csv));
+    TRY(number_labels(csv, train));
+    csv->base.input_dims = 1;
+    csv->base.input_shape[0] = (int64_t)csv->base.input_size;
+    return OK;
+}
+
+void csv_close(struct source *source) {
+    struct csv *csv = (struct csv *)source;
+    for (size_t i = 0; csv->builders && i < csv->base.input_size; i++) column_builder_free(&csv->builders[i]);
+    if (csv->input->close) csv->input->close(csv);
+    csv_free(&csv->reader);
+    for (size_t i = 0; i < csv->part_count; i++) buffer_free(csv->parts[i].text);
+    for (size_t i = 0; csv->maps && i < values_of(csv); i++) free(csv->maps[i]);
+    row_store_free(&csv->store);
+    text_pool_free(&csv->labels);
+    free(csv->plans);
+    arena_destroy(csv->arena);
+    free(csv);
+}
+
+static status open_source(const struct dataset_format *format, const struct csv_input *input, void *records,
+                          const struct dataset_config *config, const char *path, bool wants_classes,
+                          const struct source *train, bool *is_whole, struct source **out) {
+    struct csv *csv = calloc(1, sizeof *csv);
+    if (!csv) return status_memory("a dataset");
+    csv->base.format = format;
+    csv->base.is_small = true;
+    csv->input = input;
+    csv->records = records;
+    csv->decimal = '.';
+    csv->weight_column = NOT_USED;
+    csv->is_whole = *is_whole;
+    csv->arena = csv->labels.arena = arena_create();
+    csv->path = arena_copy(csv->arena, path);
+    bool is_table = train && train->format == format;
+    status s = open_all(csv, config, wants_classes, is_table ? (const struct csv *)train : NULL, train != NULL);
+    *is_whole = csv->reader.is_not_utf8;
+    if (s == OK)
+        *out = &csv->base;
+    else
+        csv_close(&csv->base);
+    return s;
+}
+
+status csv_open(const struct dataset_format *format, const struct csv_input *input, void *records,
+                const struct dataset_config *config, const char *path, bool wants_classes, const struct source *train,
+                struct source **out) {
+    bool is_whole = false;
+    status s = open_source(format, input, records, config, path, wants_classes, train, &is_whole, out);
+    if (!s || !is_whole) return s;
+    status_free(s); /* a file is not UTF-8: its encoding is recognised by all of it */
+    return open_source(format, input, NULL, config, path, wants_classes, train, &is_whole, out);
+}
+
+static status start_file(struct csv *csv, const struct dataset_config *config, bool is_validation) {
+    (void)is_validation;
+    return csv_read_text(csv, config);
+}
+
+static status next_record(struct csv *csv, bool *has_record) { return csv_next(&csv->reader, has_record); }
+
+static status open_csv(const struct dataset_config *config, const char *path, bool wants_classes,
+                       const struct source *train, struct source **out) {
+    static const struct csv_input input = {.unit = "line", .start = start_file, .next = next_record};
+    return csv_open(&dataset_csv, &input, NULL, config, path, wants_classes, train, out);
+}
+
+static void copy_values(const double *values, double *const *maps, size_t count, double *out) {
+    memcpy(out, values, count * sizeof *out);
+    for (size_t i = 0; i < count; i++)
+        if (maps[i] && !isnan(values[i])) out[i] = maps[i][(size_t)values[i]];
+}
+
+status csv_read_rows(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
+    struct csv *csv = (struct csv *)source;
+    size_t size = source->input_size, target_size = source->target_size;
+    for (size_t done = 0, got; done < count; done += got) {
+        const double *rows;
+        TRY(row_store_read(&csv->store, first + done, count - done, &rows, &got));
+        for (size_t i = done; i < done + got; i++, rows += csv->store.width) {
+            if (inputs) copy_values(rows, csv->maps, size, inputs + i * size);
+            if (targets) copy_values(rows + size, csv->maps + size, target_size, targets + i * target_size);
+        }
+    }
+    return OK;
+}
+
+void csv_will_read(const struct source *source, size_t row) {
+    row_store_will_read(&((const struct csv *)source)->store, row);
+}
+
+status csv_read_weights(struct source *source, size_t first, size_t count, double *weights) {
+    struct csv *csv = (struct csv *)source;
+    for (size_t done = 0, got; done < count; done += got) {
+        const double *rows;
+        TRY(row_store_read(&csv->store, first + done, count - done, &rows, &got));
+        for (size_t i = done; i < done + got; i++, rows += csv->store.width) weights[i] = rows[values_of(csv)];
+    }
+    return OK;
+}
+
+static void describe_value(const struct csv *csv, size_t row, size_t column, struct text *out) {
+    text_printf(out, "%s:%s %zu: column '%s'", csv_path_of(csv, row), csv->input->unit, line_of(csv, row),
+                csv_printable(csv, csv->names[column]));
+}
+
+void csv_describe_weight(const struct source *source, size_t row, struct text *out) {
+    const struct csv *csv = (const struct csv *)source;
+    describe_value(csv, row, csv->weight_column, out);
+}
+
+void csv_describe(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
+    const struct csv *csv = (const struct csv *)source;
+    describe_value(csv, row, (is_target ? csv->target_columns : csv->input_columns)[element], out);
+}
+
+struct string_list csv_labels(const struct source *source) {
+    const struct csv *csv = (const struct csv *)source;
+    return (struct string_list){.items = csv->classes, .count = csv->n_classes};
+}
+
+/* The columns for the checkpoint, which stores UTF-8 only. */
+struct column_list csv_columns(const struct source *source, struct arena *arena) {
+    struct column_list list = csv_columns_of((const struct csv *)source, arena);
+    for (size_t i = 0; i < list.count; i++)
+        if (!csv_is_utf8(list.items[i].name)) return (struct column_list){0};
+    return list;
+}
+
+static const char *const extensions[] = {".csv", ".tsv", ".csv.gz", ".tsv.gz", NULL};
+const struct dataset_format dataset_csv = {.name = "csv",
+                                           .extensions = extensions,
+                                           .reads_patterns = true,
+                                           .open = open_csv,
+                                           .read = csv_read_rows,
+                                           .will_read = csv_will_read,
+                                           .read_weights = csv_read_weights,
+                                           .describe_weight = csv_describe_weight,
+                                           .inspect = csv_inspect,
+                                           .describe = csv_describe,
+                                           .labels = csv_labels,
+                                           .columns = csv_columns,
+                                           .close = csv_close};

@@ -1,0 +1,27 @@
+/* suggest_columns: looks at the rows of a table whose columns have names: which column is the target, which columns
+ * need rules of `columns:`. */
+#ifndef DATA_SUGGEST_COLUMNS_H
+#define DATA_SUGGEST_COLUMNS_H
+
+#include "data/csv/csv.h"
+#include "data/suggest.h"
+
+#define SUGGESTED_NUMBER_CLASSES 20 /* different whole numbers that are taken for classes */
+
+/* Reads records: the names of the columns first, then the rows. */
+struct record_reader {
+    const char *path;
+    const char *header, *advice; /* for messages: where the names are; what to do if there is only one */
+    char decimal;                /* '.' or ','; 0: not known yet */
+    void *state;
+    /* Sets *record, valid until the next call; NULL: there are no more. */
+    status (*next)(void *state, const struct csv_reader **record);
+};
+
+/* The text of a value that is bytes, which only databases have; compared by its address. */
+extern const char suggest_blob[];
+
+/* Reads all rows. [target] and the failures: as for suggest. */
+status suggest_columns(struct record_reader *reader, const char *target, struct arena *arena, struct suggestion *out);
+
+#endif

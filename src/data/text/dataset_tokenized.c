@@ -1,0 +1,150 @@
+/* Text files that a tokenizer makes tokens of, when the file is opened. The tokens are stored as ids of 1, 2 or 4
+ * bytes; rows overlap in them. For a text that does not fit into memory, a file of ids (format tokens) is read row by
+ * row. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/utf8.h"
+#include "data/internal.h"
+#include "data/text/token_array.h"
+#include "data/text/tokenizer.h"
+
+struct tokenized {
+    struct source base;
+    char *path;
+    char *json;                  /* of the tokenizer; NULL for a validation file, whose tokenizer is that of training */
+    struct tokenizer *tokenizer; /* the same */
+    struct token_array tokens;
+};
+
+static status read_json(const char *path, char **json, size_t *size) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    if (!info.is_file)
+        return status_new(STATUS_DATA, "cannot read the tokenizer '%s' (dataset.tokens.tokenizer): %s", path,
+                          info.exists ? "it is not a regular file" : strerror(ENOENT));
+    if (info.size > TOKENIZER_MAX_BYTES)
+        return status_new(STATUS_DATA, "%s: a tokenizer has at most %zu bytes, this file has %llu", path,
+                          TOKENIZER_MAX_BYTES, (unsigned long long)info.size);
+    return file_read(path, json, size);
+}
+
+static status copy_trained(const char *text, char **json, size_t *size) {
+    void *copy;
+    *size = strlen(text);
+    TRY(buffer_new(*size + 1, "the tokenizer", &copy));
+    memcpy(copy, text, *size);
+    *json = copy;
+    return OK;
+}
+
+status tokenizer_open(const struct dataset_config *config, char **json, struct tokenizer **out) {
+    const char *path = config->tokens.tokenizer, *trained = config->trained_tokenizer;
+    size_t size;
+    *json = NULL;
+    *out = NULL;
+    TRY(trained ? copy_trained(trained, json, &size) : read_json(path, json, &size));
+    return tokenizer_parse(trained ? "the model's tokenizer" : path, *json, size, out);
+}
+
+/* Whether the file is UTF-8 without NUL. */
+static status check_text(const struct tokenized *t, const char *text, size_t size) {
+    uint32_t code;
+    size_t line = 1;
+    for (size_t at = 0, length; at < size; at += length) {
+        length = utf8_decode(text + at, size - at, &code);
+        if (length == 0)
+            return status_new(
+                STATUS_DATA,
+                "%s: line %zu: byte %zu of the file is not valid UTF-8; convert the file (iconv -f latin1 "
+                "-t utf-8)",
+                t->path, line, at + 1);
+        if (code == 0)
+            return status_new(STATUS_DATA, "%s: line %zu: byte %zu of the file is 0; this is not text", t->path, line,
+                              at + 1);
+        line += code == '\n';
+    }
+    return OK;
+}
+
+static status keep_tokens(struct tokenized *t, const struct token_list *list) {
+    TRY(token_array_alloc(&t->tokens, list->count, (size_t)t->base.vocabulary));
+    for (size_t i = 0; i < list->count; i++) token_array_set(&t->tokens, i, (uint32_t)list->ids[i]);
+    return OK;
+}
+
+static status read_text(struct tokenized *t, const struct tokenizer *tokenizer) {
+    char *text;
+    size_t size;
+    struct token_list list = {0};
+    status s = file_read(t->path, &text, &size);
+    if (!s) s = check_text(t, text, size);
+    if (!s) s = status_prefix(tokenizer_encode(tokenizer, text, size, &list), "%s", t->path);
+    buffer_free(text);
+    if (!s) s = keep_tokens(t, &list);
+    free(list.ids);
+    return s;
+}
+
+static status open_all(struct tokenized *t, const struct dataset_config *config, const struct tokenized *train) {
+    int64_t block = config->tokens.block_size, stride = config->tokens.stride;
+    if (!train) TRY(tokenizer_open(config, &t->json, &t->tokenizer));
+    const struct tokenizer *tokenizer = train ? train->tokenizer : t->tokenizer;
+    TRY(tokens_check_vocabulary(config, tokenizer, &t->base.vocabulary));
+    t->base.classes = t->base.vocabulary;
+    TRY(read_text(t, tokenizer));
+    return tokens_shape(&t->base, t->tokens.count, block, stride == SCHEMA_NO_INT ? block : stride, t->path, "tokens");
+}
+
+static void close_tokenized(struct source *source) {
+    struct tokenized *t = (struct tokenized *)source;
+    token_array_free(&t->tokens);
+    tokenizer_destroy(t->tokenizer);
+    buffer_free(t->json);
+    free(t->path);
+    free(t);
+}
+
+static status open_tokenized(const struct dataset_config *config, const char *path, bool wants_classes,
+                             const struct source *train, struct source **out) {
+    (void)wants_classes;
+    struct tokenized *t = calloc(1, sizeof *t);
+    if (!t) return status_memory("the tokens of a text");
+    t->base.format = &dataset_tokenized;
+    t->base.is_small = true;
+    t->path = strdup(path);
+    status s = t->path ? open_all(t, config, (const struct tokenized *)train) : status_memory("the tokens of a text");
+    if (s == OK)
+        *out = &t->base;
+    else
+        close_tokenized(&t->base);
+    return s;
+}
+
+static status read_tokenized(const struct source *source, size_t row, int32_t *inputs, int64_t *targets) {
+    const struct tokenized *t = (const struct tokenized *)source;
+    token_array_read(&t->tokens, row * source->stride, source->input_size, inputs, targets);
+    return OK;
+}
+
+static status digest_tokenized(const struct source *source, struct digest *digest) {
+    const struct tokenized *t = (const struct tokenized *)source;
+    uint64_t shape[] = {source->stride, (uint64_t)source->vocabulary, t->tokens.count};
+    digest_add(digest, shape, sizeof shape);
+    if (t->json) digest_add(digest, t->json, strlen(t->json));
+    token_array_digest(&t->tokens, digest);
+    return OK;
+}
+
+static const char *tokenizer_of(const struct source *source) { return ((const struct tokenized *)source)->json; }
+
+static const char *const extensions[] = {".txt", NULL};
+const struct dataset_format dataset_tokenized = {.name = "tokens",
+                                                 .extensions = extensions,
+                                                 .open = open_tokenized,
+                                                 .read_tokens = read_tokenized,
+                                                 .digest = digest_tokenized,
+                                                 .tokenizer = tokenizer_of,
+                                                 .close = close_tokenized};
