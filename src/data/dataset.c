@@ -10,6 +10,7 @@
 #include "data/file_pattern.h"
 #include "data/joined.h"
 #include "data/open_dataset.h"
+#include "data/sampling/split.h"
 
 #define MAX_BYTE_FEATURES 4096 /* with more scaled features the lookup tables of bytes would be large */
 

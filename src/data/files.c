@@ -56,3 +56,10 @@ status file_read(const char *path, char **text, size_t *size) {
     *text = bytes;
     return status_first(s, io_close(fd, path));
 }
+
+status rows_alloc(size_t count, size_t size, const char *what, void **out) {
+    *out = NULL;
+    if (size != 0 && count > PTRDIFF_MAX / size)
+        return status_memory("%s: %zu times %zu bytes are more than any machine has", what, count, size);
+    return buffer_new(count * size, what, out);
+}

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "data/internal.h"
+#include "data/open_dataset.h"
 
 #define MAX_CLASS 16777215 /* targets are float32, and integers above are not all exact */
 

@@ -4,7 +4,8 @@
 
 #include <pthread.h>
 
-#include "data/internal.h"
+#include "data/rows/table.h"
+#include "data/sampling/orders.h"
 
 struct dataset_rows {
     struct table *table;
@@ -31,5 +32,18 @@ struct dataset {
     int owners;
     struct orders orders; /* of the training rows, where there are several owners */
 };
+
+/* Reads dataset.weights, if it is given, and sets the weights of the tables and those of [info]. STATUS_DATA with the
+ * place of the first weight that is negative or not finite, or if all of a part are 0. */
+status weights_read(const struct dataset_config *config, struct table *tables, int n_tables,
+                    const struct selection *train, const struct selection *validation, struct dataset_info *info);
+
+/* Sets inputs and targets of [info], whose sizes are set, and checks the values of the targets: STATUS_DATA with the
+ * place of the first that does not fit its loss. [preparation]: NULL: none. */
+status dataset_name_parts(const struct dataset_config *config, struct table *tables, int n_tables,
+                          const struct preparation *preparation, struct dataset_info *info, struct arena *arena);
+
+/* The orders of training rows that were drawn; NULL: [dataset] has one owner. */
+struct orders *dataset_orders(struct dataset *dataset);
 
 #endif

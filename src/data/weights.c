@@ -1,7 +1,7 @@
 /* dataset.weights: a weight for each row, read once and kept in memory. */
 #include <math.h>
 
-#include "data/internal.h"
+#include "data/open_dataset.h"
 
 #define CHUNK_ROWS ((size_t)1 << 16)
 

@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "check_main.h"
-#include "data/internal.h"
+#include "data/rows/table.h"
 #include "files.h"
 
 static void close_nothing(struct source *source) { (void)source; }

@@ -86,4 +86,8 @@ bool preparation_scales(const struct preparation *preparation, enum scale_type *
 /* The column of a feature. */
 size_t preparation_column_of(const struct preparation *preparation, size_t feature);
 
+/* Adds a line for each column: its type, missing values, features. [raw]: the columns of the training file. */
+void columns_describe(const struct preparation *preparation, const struct raw_column *raw,
+                      const struct section_list *rules, struct text *out);
+
 #endif

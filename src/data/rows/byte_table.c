@@ -1,7 +1,7 @@
 /* Lookup tables of 256 float32 values per channel, so that images can be stored as bytes in memory. */
 #include <math.h>
 
-#include "data/internal.h"
+#include "data/rows/table.h"
 
 /* Numbers of the config are applied in float32, as torchvision's ToTensor and Normalize; fitted numbers in double and
  * rounded once, as scikit-learn. */

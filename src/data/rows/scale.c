@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "data/internal.h"
+#include "data/rows/table.h"
 
 static status copy_numbers(const struct real_list *list, const char *name, const char *what, double *out,
                            size_t features) {

@@ -1,7 +1,7 @@
 /* Inputs that are float32 in the file and are not scaled are read to the batch directly. */
 #include <string.h>
 
-#include "data/internal.h"
+#include "data/rows/table.h"
 
 #define MIN_ROW 1024 /* values; shorter rows are read together */
 

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "data/internal.h"
+#include "data/rows/table.h"
 
 /* "<place>: <sentence>" */
 static status reject(const struct table *table, size_t row, size_t column, const char *sentence) {

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "data/internal.h"
+#include "data/rows/table.h"
 
 const char *const target_scale_names[] = {"none", "standard", "minmax", "log1p", NULL};
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/thread.h"
-#include "data/internal.h"
+#include "data/open_dataset.h"
 
 #define AUTOMATIC_PREFETCH 2
 #define ANNOUNCED 2 /* batches after the one that is being read, which the operating system reads meanwhile */

@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "data/internal.h"
+#include "data/sampling/split.h"
 
 bool dataset_has_validation(const struct dataset_config *config) {
     return split_is_given(&config->split) || config->validation.path;

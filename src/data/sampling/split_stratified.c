@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "data/internal.h"
+#include "data/sampling/split.h"
 
 /* The rows of each class, in their order. */
 struct strata {

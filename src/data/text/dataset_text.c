@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "data/internal.h"
 #include "data/text/token_array.h"
+#include "data/text/tokens.h"
 #include "data/text/vocabulary.h"
 
 struct text_source {

@@ -7,9 +7,9 @@
 
 #include "base/io.h"
 #include "base/utf8.h"
-#include "data/internal.h"
 #include "data/text/token_array.h"
 #include "data/text/tokenizer.h"
+#include "data/text/tokens.h"
 
 struct tokenized {
     struct source base;

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/io.h"
-#include "data/internal.h"
 #include "data/text/tokenizer.h"
+#include "data/text/tokens.h"
 
 #define CHUNK ((size_t)1 << 20) /* bytes */
 #define SAMPLES 64

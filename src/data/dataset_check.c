@@ -1,0 +1,104 @@
+/* dataset_check: which keys of `dataset:` fit together, and the format. */
+#include <stdio.h>
+
+#include "data/dataset_sections.h"
+#include "data/internal.h"
+#include "data/sampling/split.h"
+
+struct place dataset_place(const struct node *where, const char *key) {
+    const struct node *value = node_get(where, key);
+    return value ? value->place : where ? where->place : (struct place){0};
+}
+
+static void check_format(const struct dataset_config *dataset, const char *path, struct place place, const char *key,
+                         struct problems *problems) {
+    if (!path || dataset_format_of(dataset, path)) return;
+    struct text names = {0};
+    dataset_format_names(&names);
+    problems_add(problems, place, key, "'%s': unknown file extension; set dataset.format to one of: %s", path,
+                 text_string(&names));
+    text_free(&names);
+}
+
+/* The format of all files of a list, that of the first. */
+static void check_others(const struct dataset_config *dataset, const char *path, const struct string_list *others,
+                         struct place place, const char *key, struct problems *problems) {
+    const struct dataset_format *format = dataset_format_of(dataset, path);
+    for (size_t i = 0; format && i < others->count; i++) {
+        const char *file = others->items[i];
+        const struct dataset_format *other = dataset_format_of(dataset, file);
+        check_format(dataset, file, place, key, problems);
+        if (other && other != format)
+            problems_add(problems, place, key, "'%s' has format %s, but '%s' has format %s; all must have the same",
+                         path, format->name, file, other->name);
+    }
+}
+
+static void check_validation(const struct dataset_config *dataset, bool is_synthetic, const struct node *where,
+                             const char *path, struct problems *problems) {
+    const char *file = dataset->validation.path;
+    if (!file) return;
+    char key[256];
+    snprintf(key, sizeof key, "%s.validation", path);
+    struct place place = dataset_place(where, "validation");
+    if (is_synthetic) {
+        problems_add(problems, place, key, "format synthetic has no validation file; use split");
+        return;
+    }
+    check_format(dataset, file, place, key, problems);
+    check_others(dataset, file, &dataset->validation.others, place, key, problems);
+    const struct dataset_format *format = dataset_format_of(dataset, dataset->path);
+    const struct dataset_format *other = dataset_format_of(dataset, file);
+    if (format && other && format != other)
+        problems_add(problems, place, key, "'%s' has format %s, but '%s' has format %s; both must have the same",
+                     dataset->path, format->name, file, other->name);
+    if (split_is_given(&dataset->split))
+        problems_add(problems, place, key, "split and validation exclude each other; give one");
+}
+
+static void check_query(const struct dataset_config *dataset, const struct dataset_format *format,
+                        const struct node *where, const char *path, struct problems *problems) {
+    bool is_given = dataset->query || dataset->table || dataset->validation.query;
+    if (dataset->query && dataset->table)
+        problems_add(problems, dataset_place(where, "query"), path, "query and table exclude each other; give one");
+    if (is_given && format && !format->has_queries)
+        problems_add(problems, dataset_place(where, dataset->query ? "query" : "table"), path,
+                     "query and table need a database (format sqlite), not %s", format->name);
+}
+
+static void check_tokenizer(const struct dataset_config *dataset, const struct dataset_format *format,
+                            const struct node *where, const char *path, struct problems *problems) {
+    if (!dataset->tokens.tokenizer || !format) return;
+    struct place place = dataset_place(node_get(where, "tokens"), "tokenizer");
+    if (format != &dataset_tokens && format != &dataset_tokenized)
+        problems_add(problems, place, path, "tokens.tokenizer needs a text or tokens, not format %s", format->name);
+    else if (format == &dataset_tokenized && text_config_is_given(&dataset->text))
+        problems_add(problems, dataset_place(where, "text"), path,
+                     "text describes rows of characters; with tokens.tokenizer give block_size and stride in tokens");
+}
+
+void dataset_check_config(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct dataset_config *dataset = config;
+    char key[256];
+    snprintf(key, sizeof key, "%s.path", path);
+    bool is_synthetic = dataset->format > 0 && !dataset_format_of(dataset, NULL)->extensions;
+    if (is_synthetic && dataset->path)
+        problems_add(problems, dataset_place(where, "path"), key,
+                     "format synthetic generates its rows; remove the path");
+    else if (!is_synthetic && !dataset->path)
+        problems_add(problems, where ? where->place : (struct place){0}, key,
+                     "is missing: give the file of the rows, or format: synthetic");
+    check_format(dataset, dataset->path, dataset_place(where, "path"), key, problems);
+    check_others(dataset, dataset->path, &dataset->others, dataset_place(where, "path"), key, problems);
+    check_validation(dataset, is_synthetic, where, path, problems);
+    const struct dataset_format *format = dataset_format_of(dataset, dataset->path);
+    check_query(dataset, format, where, path, problems);
+    check_tokenizer(dataset, format, where, path, problems);
+    if (format && format->is_folder && !dataset->image.size.count)
+        problems_add(problems, dataset_place(where, "path"), key,
+                     "a folder of images needs dataset.image.size: [height, width] of the rows");
+    snprintf(key, sizeof key, "%s.layout", path);
+    if (format && dataset->layout == LAYOUT_NHWC && !format->has_layout)
+        problems_add(problems, dataset_place(where, "layout"), key, "nhwc needs format hdf5, npy or npz, not %s",
+                     format->name);
+}

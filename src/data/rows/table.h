@@ -1,0 +1,125 @@
+/* table: the rows of a source, in memory or read on demand, checked, prepared and scaled. */
+#ifndef DATA_TABLE_H
+#define DATA_TABLE_H
+
+#include "data/rows/scaler.h"
+
+/* A part of the rows of a table: from order[first] on; order NULL: the order of the table. */
+struct selection {
+    const int64_t *order;
+    size_t first;
+};
+static inline size_t selection_row(const struct selection *rows, size_t position) {
+    return rows->order ? (size_t)rows->order[rows->first + position] : rows->first + position;
+}
+
+/* The rows of one source, in memory or read on demand. Rows of tokens are always read on demand. */
+struct table {
+    struct source *source;                   /* NULL after table_finish when the rows are in memory */
+    const struct scaler *scaler;             /* not owned */
+    const struct target_scale *target_scale; /* NULL: targets are not scaled; not owned */
+    size_t rows, input_size, target_size;    /* input_size: with a preparation its features, else that of the source */
+    const struct preparation *preparation;   /* NULL: none; not owned */
+    int64_t **maps;                          /* of preparation_map; not owned */
+    const char *note;                        /* about unknown categories; NULL: there are none */
+    double *raw;                             /* (chunk_rows, source->input_size) with a preparation: read buffer */
+    enum target_kind target_kind;
+    bool has_ignored_class;
+    int64_t ignored_class;    /* of targets that are classes: it is valid and not counted */
+    float *inputs;            /* (rows, input_size), scaled after table_finish; NULL: not in memory */
+    double *exact;            /* (rows, input_size): instead, before scaler_fit, if float32 is not exact */
+    uint8_t *bytes;           /* (rows, input_size): instead, for inputs that are bytes */
+    struct byte_table values; /* of the bytes, after table_finish */
+    void *targets;            /* (rows, target_size) int64_t or float; NULL: not in memory */
+    bool is_raw;              /* in memory and not yet scaled */
+    double *weights;          /* (rows) of dataset.weights; NULL: none */
+
+    double *chunk; /* (chunk_rows, max of input_size and target_size): read buffer */
+    size_t chunk_rows;
+    struct workers *workers; /* with decode; else NULL */
+    uint8_t *decoded;        /* (threads, input_size), with workers */
+    struct pick *order;      /* (order_capacity): the rows of a batch in the order of the file */
+    size_t order_capacity;
+};
+
+/* The table owns [source] then, also after a failure. */
+status table_create(struct source *source, enum target_kind target_kind, const struct scaler *scaler,
+                    struct table *table);
+void table_free(struct table *table); /* takes a zeroed table */
+
+/* Allocates the read buffers for the input_size, the target_size and the preparation of the table. */
+status table_alloc_chunk(struct table *table);
+
+/* Reads raw values of all rows: (rows, source->input_size) in *raw, for buffer_free, also after a failure; NULL: they
+ * are only checked, because the source is not small. STATUS_DATA with the place of an infinite one. */
+status table_read_raw(struct table *table, double **raw);
+
+/* Before any other rows are read: from now on inputs are the features of [preparation], which is not owned. STATUS_DATA
+ * with the place of the first value that is missing, unknown or not finite and must not be. [is_trained]: the rules are
+ * those of a checkpoint, for the message. [path]: of the file, for the note. [arena]: for the maps of categories and
+ * the note. */
+status table_prepare(struct table *table, const struct preparation *preparation, bool is_trained, const char *path,
+                     struct arena *arena);
+
+/* Bytes of memory that the rows need after table_finish. */
+double table_bytes(const struct table *table);
+
+/* Reads all targets and gets the largest class + 1 and the smallest class of their elements [begin, begin + size).
+ * STATUS_DATA with the place of a value that is not a class. */
+status table_count_classes(struct table *table, size_t begin, size_t size, int64_t *classes, int64_t *first);
+
+/* Calls visit(context, row, targets (target_size)) with the targets of each row of the file, unscaled, in its order. */
+typedef void target_visitor(void *context, size_t row, const double *targets);
+status table_each_target(struct table *table, target_visitor *visit, void *context);
+
+/* Reads all targets; STATUS_DATA with the place of the first that cannot be scaled by log1p. */
+status table_check_log1p(struct table *table);
+
+/* Sets mean and scale to the targets of the training rows, as StandardScaler or MinMaxScaler does; log1p: nothing. */
+status target_scale_fit(struct target_scale *scale, struct table *table, const struct selection *rows, size_t count);
+
+/* Reads all targets; STATUS_DATA with the place of the first of the values first .. first + size - 1 of a row that
+ * is_wrong; [why]: the end of the sentence. */
+status table_check_targets(struct table *table, size_t first, size_t size, bool (*is_wrong)(double), const char *why);
+
+/* The same for those that are not in [range]. */
+status table_check_range(struct table *table, enum target_range range, size_t first, size_t size);
+
+/* Reads all rows into memory. [needs_fit]: the scaler is not fitted yet. [digest]: NULL, or as for table_digest. */
+status table_load(struct table *table, bool needs_fit, struct digest *digest);
+
+/* Gets the classes (rows) of all rows. */
+status table_classes(struct table *table, int64_t *classes);
+
+/* Adds all rows to [digest] in the order of the file, each value with the precision of the file. */
+status table_digest(struct table *table, struct digest *digest);
+
+/* Adds the size of the file and some rows at equal distances. */
+status table_sample(struct table *table, struct digest *digest);
+
+/* Calls visit(context, row (input_size)) with each of the given rows, unscaled; in the given order when in memory, else
+ * in the order of the file. */
+status table_each(struct table *table, const struct selection *rows, size_t count,
+                  void (*visit)(void *, const double *), void *context);
+
+/* Call it after scaler_fit: scales rows in memory and closes their source. */
+status table_finish(struct table *table);
+
+/* Reads the rows at positions[i] of [rows]. Thread-safe for rows in memory and tokens. */
+status table_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count,
+                  void *inputs, void *targets);
+
+/* Tells the operating system that table_read will be called for these rows soon. Not thread-safe. */
+void table_will_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count);
+
+/* Whether table_read_floats may be called. */
+bool table_has_floats(const struct table *table);
+
+/* Reads the inputs of a row of the file. */
+status table_read_floats(const struct table *table, size_t row, float *inputs, bool *is_finite);
+
+/* Fits mean and scale to the training rows: StandardScaler (population variance, constant feature: 1) or
+ * MinMaxScaler. */
+status scaler_fit(struct scaler *scaler, struct table *table, const struct selection *rows, size_t count);
+
+#endif

@@ -1,0 +1,77 @@
+/* table_targets: passes over the targets of all rows: their classes, and whether a loss can take them. */
+#include <string.h>
+
+#include "data/rows/table_internal.h"
+
+status table_count_classes(struct table *table, size_t begin, size_t size, int64_t *classes, int64_t *first) {
+    *classes = 0;
+    *first = INT64_MAX;
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = table_chunk_at(table, row);
+        TRY(table_read_targets(table, row, count));
+        for (size_t i = 0; i < count * size; i++) {
+            size_t element = begin + i % size;
+            double value = table->chunk[i / size * table->target_size + element];
+            TRY(table_check_class(table, row + i / size, element, value));
+            if (table_is_ignored(table, value)) continue;
+            if ((int64_t)value < *first) *first = (int64_t)value;
+            if ((int64_t)value >= *classes) *classes = (int64_t)value + 1;
+        }
+    }
+    return OK;
+}
+
+status table_each_target(struct table *table, target_visitor *visit, void *context) {
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = table_chunk_at(table, row);
+        TRY(table_read_targets(table, row, count));
+        for (size_t i = 0; i < count; i++) visit(context, row + i, table->chunk + i * table->target_size);
+    }
+    return OK;
+}
+
+status table_check_targets(struct table *table, size_t first, size_t size, bool (*is_wrong)(double), const char *why) {
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = table_chunk_at(table, row);
+        TRY(table_read_targets(table, row, count));
+        for (size_t i = 0; i < count * size; i++) {
+            size_t element = first + i % size;
+            double value = table->chunk[i / size * table->target_size + element];
+            if (is_wrong(value)) return table_reject(table, true, row + i / size, element, value, why);
+        }
+    }
+    return OK;
+}
+
+static bool has_no_log1p(double target) { return target <= -1; }
+static bool is_no_probability(double target) { return target < 0 || target > 1; }
+static bool is_no_sign(double target) { return target != 1 && target != -1; }
+
+status table_check_log1p(struct table *table) {
+    return table_check_targets(table, 0, table->target_size, has_no_log1p,
+                               "has no log1p; dataset.target_scale: log1p needs targets above -1");
+}
+
+status table_check_range(struct table *table, enum target_range range, size_t first, size_t size) {
+    if (range == TARGETS_ARE_SIGNS)
+        return table_check_targets(table, first, size, is_no_sign,
+                                   "is neither 1 nor -1; the loss needs 1 for equal pairs, -1 for different ones");
+    if (range == TARGETS_ARE_PROBABILITIES)
+        return table_check_targets(
+            table, first, size, is_no_probability,
+            "is not a probability; the loss needs targets from 0 to 1 (for classes use cross_entropy)");
+    return OK;
+}
+
+status table_classes(struct table *table, int64_t *classes) {
+    if (table->targets) {
+        memcpy(classes, table->targets, table->rows * sizeof *classes);
+        return OK;
+    }
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = table_chunk_at(table, row);
+        TRY(table_read_targets(table, row, count));
+        TRY(table_convert_targets(table, row, table->chunk, count, classes + row));
+    }
+    return OK;
+}

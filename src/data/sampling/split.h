@@ -1,0 +1,28 @@
+/* split: which rows are training rows and which are validation rows. */
+#ifndef DATA_SPLIT_H
+#define DATA_SPLIT_H
+
+#include "data/dataset.h"
+
+/* Whether the config has a split. */
+bool split_is_given(const struct split_config *config);
+
+/* scikit-learn's train_test_split(range(rows), test_size=test, random_state=seed, shuffle=shuffle), or torch's
+ * random_split(range(rows), [int(train * rows), rest], torch.Generator().manual_seed(seed)): the sizes of the parts,
+ * and their rows in order (rows) from *first_train and *first_validation on. With shuffle false the first rows are the
+ * training rows, and order is not used. */
+void split_sizes(const struct split_config *config, size_t rows, size_t *n_train, size_t *n_validation);
+void split_rows(const struct split_config *config, size_t rows, int64_t *order, size_t *first_train,
+                size_t *first_validation);
+
+/* The same with train_test_split's stratify=classes (rows), which must be >= 0: order (rows) gets the validation rows
+ * and then the training rows. STATUS_DATA for classes of one row, or more classes than a part has rows. */
+status split_rows_stratified(const struct split_config *config, const int64_t *classes, size_t rows, int64_t *order);
+
+/* The rows of scikit-learn's KFold(folds, shuffle=shuffle, random_state=seed), or with [classes] (rows, each >= 0) of
+ * StratifiedKFold: order (rows) holds the *n_validation rows of fold number [fold], ascending, and then the training
+ * rows. STATUS_DATA for fewer rows than folds, or classes that are all smaller. */
+status split_rows_folds(const struct split_config *config, const int64_t *classes, size_t rows, int64_t *order,
+                        size_t *n_validation);
+
+#endif

@@ -1,0 +1,90 @@
+/* split_config: `dataset.split`. */
+#include "data/dataset_sections.h"
+
+static const struct schema_row split_rows_table[] = {
+    {.key = "test",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct split_config, test),
+     .fallback = "0",
+     .min = 0,
+     .max = 1,
+     .excludes_max = true,
+     .doc = "Fraction of the rows used for validation (train_test_split's test_size), rounded up; 0: no split."},
+    {.key = "train",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct split_config, train),
+     .fallback = "0",
+     .min = 0,
+     .max = 1,
+     .excludes_max = true,
+     .doc = "Instead of test: fraction of the rows used for training, rounded down, chosen as torch's "
+            "random_split([int(train * rows), rest], torch.Generator().manual_seed(seed)); 0: not used."},
+    {.key = "folds",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct split_config, folds),
+     .fallback = "0",
+     .min = 0,
+     .max = 1000000,
+     .doc = "Instead of test: number of folds of a cross-validation, at least 2; the rows of scikit-learn's "
+            "KFold(n_splits=folds, shuffle=shuffle, random_state=seed), with stratify StratifiedKFold; 0: not used."},
+    {.key = "fold",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct split_config, fold),
+     .fallback = "null",
+     .min = 0,
+     .max = 999999,
+     .doc = "With folds: the index of the validation fold, from 0, in the order of KFold.split."},
+    {.key = "seed",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct split_config, seed),
+     .fallback = "0",
+     .min = 0,
+     .max = 4294967295.0,
+     .doc = "scikit-learn's random_state; with train the seed of random_split's generator."},
+    {.key = "shuffle",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct split_config, shuffle),
+     .fallback = "true",
+     .doc = "false: the last rows of the file are the validation rows, or with folds each fold has adjacent rows."},
+    {.key = "stratify",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct split_config, stratify),
+     .fallback = "false",
+     .doc = "Keep the proportion of each class in both parts (train_test_split's stratify=y), for targets that are "
+            "classes; with test and shuffle, or with folds (StratifiedKFold)."},
+    {0},
+};
+
+static void check_folds(const struct split_config *split, const struct node *where, const char *path,
+                        struct problems *problems) {
+    bool has_fold = split->fold != SCHEMA_NO_INT;
+    if (split->folds == 1)
+        problems_add(problems, dataset_place(where, "folds"), path, "folds must be at least 2");
+    else if (split->folds == 0 && has_fold)
+        problems_add(problems, dataset_place(where, "fold"), path, "fold needs folds, the number of folds");
+    else if (split->folds > 0 && !has_fold)
+        problems_add(problems, dataset_place(where, "folds"), path,
+                     "fold is missing: give the index of the validation fold, 0 to %lld", (long long)split->folds - 1);
+    else if (has_fold && split->fold >= split->folds)
+        problems_add(problems, dataset_place(where, "fold"), path,
+                     "there is no fold %lld; the %lld folds have the indices 0 to %lld", (long long)split->fold,
+                     (long long)split->folds, (long long)split->folds - 1);
+}
+
+static void check_split(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct split_config *split = config;
+    int ways = (split->test > 0) + (split->train > 0) + (split->folds > 0);
+    if (ways > 1)
+        problems_add(problems, where ? where->place : (struct place){0}, path,
+                     "test (as scikit-learn), train (as torch) and folds exclude each other; give one");
+    if (split->stratify && !split->folds && (split->test <= 0 || !split->shuffle))
+        problems_add(problems, dataset_place(where, "stratify"), path,
+                     "stratify needs test and shuffle, as in train_test_split, or folds");
+    check_folds(split, where, path, problems);
+}
+
+const struct schema split_section = {.name = "dataset.split",
+                                     .size = sizeof(struct split_config),
+                                     .rows = split_rows_table,
+                                     .shorthand = "test",
+                                     .check = check_split};
