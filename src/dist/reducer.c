@@ -1,7 +1,7 @@
 /* Each gradient that becomes ready decrements the pending count of its bucket. A bucket that is complete, and whose
  * predecessors are, is queued for the communication thread, which reduces buckets in order on lane 1; so the order is
  * the same on all ranks, whatever the order in which their gradients become ready. The caller reduces the last bucket
- * on lane 0, at the same time. */
+ * on lane 0, at the same time. Without a thread the caller reduces all buckets at the end, on lane 0. */
 #include "dist/reducer.h"
 
 #include <math.h>
@@ -101,8 +101,9 @@ static status average(const struct reducer *r, const struct bucket *b, int lane)
     size_t count = b->end - b->begin;
     float *g = r->gradients + b->begin; /* (count) */
     uint16_t *halves = r->halves[lane]; /* (count) */
+    if (!halves && !r->is_scattered) return comm_average(comm_lane(r->comm, lane), g, count);
     for (size_t i = 0; i < count; i++) g[i] *= factor;
-    if (!halves) return sum(r, b, g, COMM_FLOAT32, lane);
+    if (!halves) return scatter(comm_lane(r->comm, lane), b, g, COMM_FLOAT32);
     combine_narrow(halves, g, count, COMM_BFLOAT16);
     TRY(sum(r, b, halves, COMM_BFLOAT16, lane));
     combine_widen(g, halves, count, COMM_BFLOAT16);
@@ -190,11 +191,12 @@ status reducer_cuts(const struct reducer_range *ranges, size_t count, const stru
     return is_allocated ? OK : status_memory("the reducer");
 }
 
-/* The last bucket uses lane 0, the others lane 1. */
-static status allocate_halves(struct reducer *r) {
+/* With a thread the last bucket uses lane 0, the others lane 1. */
+static status allocate_halves(struct reducer *r, bool needs_thread) {
     size_t largest[COMM_LANES] = {0};
     for (size_t i = 0; i < r->bucket_count; i++) {
-        size_t *lane = &largest[i + 1 < r->bucket_count], count = r->buckets[i].end - r->buckets[i].begin;
+        size_t *lane = &largest[needs_thread && i + 1 < r->bucket_count],
+               count = r->buckets[i].end - r->buckets[i].begin;
         if (count > *lane) *lane = count;
     }
     for (int lane = 0; lane < COMM_LANES; lane++) {
@@ -209,6 +211,13 @@ static status start_thread(struct reducer *r) {
     TRY(thread_start(&r->thread, "reducer", "the communication thread", communicate, r));
     r->has_thread = true;
     return OK;
+}
+
+/* What a group for host memory needs. */
+static status prepare_host(struct reducer *r, bool is_overlapped) {
+    bool needs_thread = is_overlapped && r->bucket_count > 1;
+    if (r->is_compressed) TRY(allocate_halves(r, needs_thread));
+    return needs_thread ? start_thread(r) : OK;
 }
 
 status reducer_create(const struct reducer_config *config, const struct reducer_range *ranges, size_t count,
@@ -237,10 +246,8 @@ status reducer_create(const struct reducer_config *config, const struct reducer_
         if (count) memcpy(r->ranges, ranges, count * sizeof *ranges);
         r->bucket_count = reducer_plan(ranges, count, config, r->bucket_of);
         fill_buckets(r->ranges, count, r->bucket_of, r->buckets);
-        bool is_shared = comm_world_size(comm) > 1 && !r->gpu;
         if (r->gpu && config->is_compressed) failure = reserve(r);
-        if (is_shared && config->is_compressed) failure = allocate_halves(r);
-        if (!failure && is_shared && r->bucket_count > 1) failure = start_thread(r);
+        if (comm_world_size(comm) > 1 && !r->gpu) failure = prepare_host(r, config->is_overlapped);
     }
     if (failure) {
         reducer_destroy(r);
@@ -318,6 +325,14 @@ static status finish_on_gpu(struct reducer *r) {
     return failure ? failure : comm_gpu_before(r->gpu, r->stream);
 }
 
+/* The buckets that are left to the caller: the last, or all of them. */
+static status average_rest(struct reducer *r) {
+    status failure = OK;
+    for (size_t b = r->has_thread ? r->bucket_count - 1 : 0; b < r->bucket_count && !failure; b++)
+        failure = average(r, &r->buckets[b], 0);
+    return failure;
+}
+
 status reducer_wait(struct reducer *r, void *stream) { return r->gpu ? comm_gpu_wait(r->gpu, stream) : OK; }
 
 status reducer_finish(struct reducer *r) {
@@ -330,7 +345,7 @@ status reducer_finish(struct reducer *r) {
     pthread_mutex_lock(&r->mutex);
     begin(r, start);
     pthread_mutex_unlock(&r->mutex);
-    status failure = average(r, &r->buckets[r->bucket_count - 1], 0);
+    status failure = average_rest(r);
     double now = clock_seconds();
     pthread_mutex_lock(&r->mutex);
     end(r, now);

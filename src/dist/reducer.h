@@ -3,7 +3,7 @@
  * order. Buckets are filled in reverse order (PyTorch's rule: a bucket is closed when a parameter has made it reach its
  * limit; limits: first 1 MiB, then bucket_cap_mb), so a bucket is a contiguous range of the buffer and nothing is
  * copied. A communication thread reduces complete buckets; the caller reduces the last one, which cannot overlap with
- * backward, in reducer_finish.
+ * backward, in reducer_finish. Without is_overlapped there is no thread, and reducer_finish reduces all buckets.
  *
  * Each gradient is multiplied by (float)(1.0 / world_size) and then summed, which is DDP's arithmetic. With
  * is_scattered a bucket is reduce-scattered: a rank's own cut has the bits of an all-reduce, the rest of the bucket is
@@ -34,7 +34,8 @@ struct reducer_config {
     double first_bucket_mb; /* MiB */
     bool is_scattered;      /* each rank gets only its cut of every bucket (reducer_cuts) */
     bool is_compressed;     /* gradients are sent as bfloat16 */
-    void *stream;           /* with comm_gpu: the device's stream (device_stream), else NULL */
+    bool is_overlapped; /* buckets are reduced by a thread while backward runs (comm_overlaps); equal on all ranks */
+    void *stream;       /* with comm_gpu: the device's stream (device_stream), else NULL */
 };
 
 /* The cuts of a bucket, in elements of the flat buffer: rank r owns [begin + r * share, begin + (r + 1) * share). All

@@ -135,6 +135,7 @@ static status open_reducer(struct trainer *t) {
                                      .is_scattered = a->zero != NULL,
                                      .is_compressed = d->gradient_compression == COMPRESSION_BFLOAT16,
                                      .stream = device_stream(t->device)};
+    TRY(comm_overlaps(t->comm, &buckets.is_overlapped));
     float *gradients = a->host_gradients ? a->host_gradients : t->model->params.gradients;
     return reducer_create(&buckets, a->ranges.ranges, a->ranges.count, gradients, t->comm, &a->reducer);
 }

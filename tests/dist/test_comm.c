@@ -216,6 +216,41 @@ START_TEST(two_senders_have_two_channels) {
 }
 END_TEST
 
+static float value_to_average(int rank, size_t i) { return sinf((float)i * 0.1f + (float)rank); }
+
+/* Each value is multiplied, rounded and added in order of rank: in memory of the group and elsewhere, at every size. */
+static void average_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    static const size_t counts[] = {5, 1024, 1030, 70001};
+    enum { COUNT = 70001 };
+    static float plain[COUNT];
+    struct rank_group g = rank_join(env, 20);
+    void *shared;
+    rank_must(comm_alloc(g.comm, COUNT * sizeof(float), &shared));
+    float factor = (float)(1.0 / env->world_size);
+    for (size_t c = 0; c < 2 * sizeof counts / sizeof *counts; c++) {
+        size_t count = counts[c / 2];
+        float *data = c % 2 ? plain : shared;
+        for (size_t i = 0; i < count; i++) data[i] = value_to_average(env->rank, i);
+        rank_must(comm_average(g.comm, data, count));
+        for (size_t i = 0; i < count; i++) {
+            volatile float sum = value_to_average(0, i) * factor; /* no fused multiply-add */
+            for (int r = 1; r < env->world_size; r++) {
+                volatile float term = value_to_average(r, i) * factor;
+                sum = sum + term;
+            }
+            RANK_CHECK(data[i] == sum);
+        }
+    }
+    rank_leave(&g);
+}
+
+START_TEST(average_is_the_scaled_sum) {
+    set_backend(_i % 2);
+    ranks_run(2 + _i / 2, average_body, NULL);
+}
+END_TEST
+
 /* A NaN of any rank gives NaN. */
 START_TEST(nan_gives_nan) {
     static const enum comm_op ops[] = {COMM_SUM, COMM_AVG, COMM_MIN, COMM_MAX, COMM_PRODUCT};
@@ -253,5 +288,5 @@ END_TEST
 
 LOOP_TESTS("comm", LOOP(every_collective, 0, CASES), LOOP(same_bits_on_all_ranks, 0, 6), LOOP(barrier_waits, 0, 2),
            LOOP(reported_failure_is_in_the_message, 0, 2), LOOP(calls_time_out, 0, 2), LOOP(mismatch_is_detected, 0, 2),
-           ONCE(messages_in_a_row), LOOP(two_senders_have_two_channels, 0, 2), ONCE(nan_gives_nan),
-           ONCE(unknown_backend))
+           ONCE(messages_in_a_row), LOOP(two_senders_have_two_channels, 0, 2), LOOP(average_is_the_scaled_sum, 0, 4),
+           ONCE(nan_gives_nan), ONCE(unknown_backend))

@@ -59,7 +59,8 @@ static float gradient_of(int rank, int step, size_t i) {
 
 struct reducer_case {
     double first_kib, cap_kib;
-    bool is_permuted; /* gradients become ready in another order on every rank */
+    bool is_permuted;   /* gradients become ready in another order on every rank */
+    bool is_overlapped; /* with the communication thread */
 };
 
 /* With gaps between ranges, as an aligned flat buffer has. */
@@ -78,7 +79,8 @@ static void average_body(const struct dist_env *env, void *argument) {
     struct reducer_range ranges[PARAMETERS];
     size_t total = lay_out(ranges);
     float *gradients = calloc(total, sizeof *gradients);
-    struct reducer_config config = {.first_bucket_mb = c->first_kib / 1024, .bucket_cap_mb = c->cap_kib / 1024};
+    struct reducer_config config = {
+        .first_bucket_mb = c->first_kib / 1024, .bucket_cap_mb = c->cap_kib / 1024, .is_overlapped = c->is_overlapped};
     struct reducer *reducer;
     rank_must(reducer_create(&config, ranges, PARAMETERS, gradients, g.comm, &reducer));
     int world = env->world_size;
@@ -108,17 +110,17 @@ static void average_body(const struct dist_env *env, void *argument) {
     RANK_CHECK(world == 1 ? times.communication == 0 : times.communication > 0 && times.waited > 0);
     double hidden = reducer_hidden((struct reducer_times){0}, times);
     RANK_CHECK(world == 1 ? isnan(hidden) : hidden >= 0 && hidden < 1);
-    if (world > 1 && c->first_kib == 1024) RANK_CHECK(hidden == 0);
+    if (world > 1 && (c->first_kib == 1024 || !c->is_overlapped)) RANK_CHECK(hidden == 0);
     reducer_destroy(reducer);
     free(gradients);
     rank_leave(&g);
 }
 
 static const struct reducer_case cases[] = {
-    {1024, 25600, false}, /* one bucket */
-    {1, 4, false},        /* about one bucket for each parameter */
-    {0.001, 0.001, true}, /* one bucket for each parameter, ready in any order */
-    {16, 100, true},      {300, 1, false},
+    {1024, 25600, false, true}, /* one bucket */
+    {1, 4, false, true},        /* about one bucket for each parameter */
+    {0.001, 0.001, true, true}, /* one bucket for each parameter, ready in any order */
+    {16, 100, true, true},      {300, 1, false, true}, {1, 4, true, false}, /* no thread: all buckets at the end */
 };
 #define CASES ((int)(sizeof cases / sizeof *cases))
 
@@ -156,7 +158,7 @@ static float compressed_average(int hosts, int world, size_t i) {
 struct compressed_case {
     const char *backend;
     int hosts, world;
-    bool is_scattered;
+    bool is_scattered, is_overlapped;
 };
 
 static void compressed_body(const struct dist_env *env, void *argument) {
@@ -166,8 +168,11 @@ static void compressed_body(const struct dist_env *env, void *argument) {
     struct reducer_cut cuts[PARAMETERS];
     size_t total = lay_out(ranges), cut_count;
     float *gradients = calloc(total, sizeof *gradients);
-    struct reducer_config config = {
-        .first_bucket_mb = 0.01, .bucket_cap_mb = 0.1, .is_scattered = c->is_scattered, .is_compressed = true};
+    struct reducer_config config = {.first_bucket_mb = 0.01,
+                                    .bucket_cap_mb = 0.1,
+                                    .is_scattered = c->is_scattered,
+                                    .is_compressed = true,
+                                    .is_overlapped = c->is_overlapped};
     struct reducer *reducer;
     rank_must(reducer_create(&config, ranges, PARAMETERS, gradients, g.comm, &reducer));
     rank_must(reducer_cuts(ranges, PARAMETERS, &config, c->world, cuts, &cut_count));
@@ -191,8 +196,9 @@ static void compressed_body(const struct dist_env *env, void *argument) {
 }
 
 static const struct compressed_case compressed_cases[] = {
-    {"shm", 0, 2, false}, {"shm", 0, 3, true},   {"gloo", 0, 2, false}, {"gloo", 0, 3, false},
-    {"gloo", 0, 2, true}, {"auto", 2, 4, false}, {"auto", 2, 4, true}};
+    {"shm", 0, 2, false, false}, {"shm", 0, 2, false, true},  {"shm", 0, 3, true, true},
+    {"shm", 0, 3, true, false},  {"gloo", 0, 2, false, true}, {"gloo", 0, 3, false, true},
+    {"gloo", 0, 2, true, true},  {"auto", 2, 4, false, true}, {"auto", 2, 4, true, true}};
 
 START_TEST(compressed_is_rounded_twice) {
     struct compressed_case c = compressed_cases[_i];
@@ -215,7 +221,7 @@ static void overlap_body(const struct dist_env *env, void *argument) {
     struct rank_group g = rank_join(env, 20);
     static float gradients[64];
     struct reducer_range ranges[] = {{"a", 0, 32}, {"b", 32, 32}};
-    struct reducer_config config = {.first_bucket_mb = 1e-6, .bucket_cap_mb = 1e-6};
+    struct reducer_config config = {.first_bucket_mb = 1e-6, .bucket_cap_mb = 1e-6, .is_overlapped = true};
     struct reducer *reducer;
     rank_must(reducer_create(&config, ranges, 2, gradients, g.comm, &reducer));
     rank_must(comm_barrier(g.comm));
@@ -249,7 +255,7 @@ static void missing_body(const struct dist_env *env, void *argument) {
     struct rank_group g = rank_join(env, 5);
     static float gradients[20];
     struct reducer_range ranges[] = {{"0.weight", 0, 10}, {"0.bias", 10, 10}};
-    struct reducer_config config = {.first_bucket_mb = 1e-6, .bucket_cap_mb = 1e-6};
+    struct reducer_config config = {.first_bucket_mb = 1e-6, .bucket_cap_mb = 1e-6, .is_overlapped = true};
     struct reducer *reducer;
     rank_must(reducer_create(&config, ranges, 2, gradients, g.comm, &reducer));
     reducer_start(reducer);
@@ -268,11 +274,11 @@ END_TEST
 
 /* A rank is killed during a step: reducer_finish of the other fails, and reducer_destroy does not hang. */
 static void killed_body(const struct dist_env *env, void *argument) {
-    (void)argument;
+    const bool *is_overlapped = argument;
     struct rank_group g = rank_join(env, 60);
     static float gradients[400000];
     struct reducer_range ranges[] = {{"a", 0, 100000}, {"b", 100000, 100000}, {"c", 200000, 200000}};
-    struct reducer_config config = {.first_bucket_mb = 0.1, .bucket_cap_mb = 0.1};
+    struct reducer_config config = {.first_bucket_mb = 0.1, .bucket_cap_mb = 0.1, .is_overlapped = *is_overlapped};
     struct reducer *reducer;
     rank_must(reducer_create(&config, ranges, 3, gradients, g.comm, &reducer));
     double start = clock_seconds();
@@ -295,7 +301,8 @@ static void killed_body(const struct dist_env *env, void *argument) {
 START_TEST(rank_is_killed_in_a_step) {
     struct ranks ranks;
     ranks_prepare(&ranks, 2);
-    ranks_start(&ranks, killed_body, NULL);
+    bool is_overlapped = _i;
+    ranks_start(&ranks, killed_body, &is_overlapped);
     ranks_wait(&ranks);
     ck_assert_int_eq(ranks.codes[0], 0);
     ck_assert_int_eq(ranks.codes[1], 128 + SIGKILL);
@@ -304,4 +311,4 @@ END_TEST
 
 LOOP_TESTS("reducer", ONCE(buckets_as_pytorch), LOOP(average_is_serial, 0, 4 * CASES), ONCE(overlap_is_measured),
            ONCE(hidden_share_is_computed), EACH(compressed_is_rounded_twice, compressed_cases),
-           LOOP(missing_gradient_is_reported, 1, 3), ONCE(rank_is_killed_in_a_step))
+           LOOP(missing_gradient_is_reported, 1, 3), LOOP(rank_is_killed_in_a_step, 0, 2))

@@ -1,5 +1,5 @@
 /* Blocks of a few KiB are accumulated in the first-level cache, so each array is read once for any number of ranks.
- * Sums of two float32 arrays, the most frequent case, are also compiled for wider vectors; the rounding is the same. */
+ * Sums of float32 arrays, the most frequent case, are also compiled for wider vectors; the rounding is the same. */
 #include "dist/comm/combine.h"
 
 #include <math.h>
@@ -81,25 +81,54 @@ static bool is_half(enum comm_type type) { return type == COMM_BFLOAT16 || type 
 
 /* ---- sums for wider vectors ---- */
 
-typedef void sum_function(float *out, const float *a, const float *b, size_t count);
+/* The functions that are compiled once per instruction set. */
+struct sums {
+    void (*two)(float *out, const float *a, const float *b, size_t count); /* out = a + b */
+    void (*scaled_two)(float *out, const float *a, const float *b, size_t count, float factor);
+    void (*scale)(float *out, const float *a, size_t count, float factor);
+    void (*add_scaled)(float *out, const float *a, size_t count, float factor); /* out += a * factor */
+};
 
-#define SUM_TWO(name, attribute)                                                                                       \
-    attribute static void name(float *out, const float *a, const float *b, size_t count) {                             \
+#define SUMS(set, attribute)                                                                                           \
+    attribute static void two_##set(float *out, const float *a, const float *b, size_t count) {                        \
         for (size_t i = 0; i < count; i++) out[i] = a[i] + b[i];                                                       \
-    }
-SUM_TWO(sum_two_plain, )
+    }                                                                                                                  \
+    attribute static void scaled_two_##set(float *out, const float *a, const float *b, size_t count, float factor) {   \
+        for (size_t i = 0; i < count; i++) out[i] = a[i] * factor + b[i] * factor;                                     \
+    }                                                                                                                  \
+    attribute static void scale_##set(float *out, const float *a, size_t count, float factor) {                        \
+        for (size_t i = 0; i < count; i++) out[i] = a[i] * factor;                                                     \
+    }                                                                                                                  \
+    attribute static void add_scaled_##set(float *out, const float *a, size_t count, float factor) {                   \
+        for (size_t i = 0; i < count; i++) out[i] += a[i] * factor;                                                    \
+    }                                                                                                                  \
+    static const struct sums sums_##set = {two_##set, scaled_two_##set, scale_##set, add_scaled_##set};
+SUMS(plain, )
 #if defined __x86_64__
-SUM_TWO(sum_two_avx2, __attribute__((target("avx2"))))
-SUM_TWO(sum_two_avx512, __attribute__((target("avx512f"))))
+SUMS(avx2, __attribute__((target("avx2"))))
+SUMS(avx512, __attribute__((target("avx512f"))))
 
-static sum_function *sum_two(void) {
-    return __builtin_cpu_supports("avx512f") ? sum_two_avx512
-           : __builtin_cpu_supports("avx2")  ? sum_two_avx2
-                                             : sum_two_plain;
+static const struct sums *sums(void) {
+    return __builtin_cpu_supports("avx512f") ? &sums_avx512 : __builtin_cpu_supports("avx2") ? &sums_avx2 : &sums_plain;
 }
 #else
-static sum_function *sum_two(void) { return sum_two_plain; }
+static const struct sums *sums(void) { return &sums_plain; }
 #endif
+
+void combine_scaled(float *out, const float *const *in, int ranks, size_t count, float factor) {
+    const struct sums *s = sums();
+    if (ranks == 2) {
+        s->scaled_two(out, in[0], in[1], count, factor);
+        return;
+    }
+    for (size_t i = 0; i < count; i += BLOCK) {
+        _Alignas(64) float acc[BLOCK];
+        size_t n = count - i < BLOCK ? count - i : BLOCK;
+        s->scale(acc, in[0] + i, n, factor);
+        for (int r = 1; r < ranks; r++) s->add_scaled(acc, in[r] + i, n, factor);
+        memcpy(out + i, acc, n * sizeof *acc);
+    }
+}
 
 /* ---- all ranks ---- */
 
@@ -141,7 +170,7 @@ void combine(void *out, const void *const *in, int ranks, size_t count, enum com
     size_t size = types[type].size;
     step_function *step = types[type].steps[op];
     if (type == COMM_FLOAT32 && op == COMM_SUM && ranks == 2) {
-        sum_two()(out, in[0], in[1], count);
+        sums()->two(out, in[0], in[1], count);
         return;
     }
     for (size_t i = 0; i < count; i += BLOCK) {

@@ -14,6 +14,10 @@
  */
 void combine(void *out, const void *const *in, int ranks, size_t count, enum comm_type type, enum comm_op op);
 
+/* out[i] = in[0][i] * factor + in[1][i] * factor + ..., (count) each; products and sums are rounded one by one. [out]
+ * may be one of the inputs. */
+void combine_scaled(float *out, const float *const *in, int ranks, size_t count, float factor);
+
 /* data[i] /= divisor, (count): for an average whose sum was computed in several parts. */
 void combine_divide(void *data, int divisor, size_t count, enum comm_type type);
 

@@ -64,6 +64,18 @@ status comm_all_reduce(struct comm *comm, void *data, size_t count, enum comm_ty
     return comm_finish(comm, "all_reduce", g->backend->reduce(g->group, comm->lane, data, count, type, op, COMM_ALL));
 }
 
+status comm_average(struct comm *comm, float *data, size_t count) {
+    if (is_alone(comm) || count == 0) return OK;
+    struct comm_group *g = comm->shared;
+    float factor = (float)(1.0 / comm->world_size);
+    if (!g->backend->average) {
+        for (size_t i = 0; i < count; i++) data[i] *= factor;
+        return comm_all_reduce(comm, data, count, COMM_FLOAT32, COMM_SUM);
+    }
+    TRY(comm_begin(comm, "all_reduce"));
+    return comm_finish(comm, "all_reduce", g->backend->average(g->group, comm->lane, data, count, factor));
+}
+
 status comm_reduce(struct comm *comm, void *data, size_t count, enum comm_type type, enum comm_op op, int root) {
     TRY(check_rank(comm, "reduce", root));
     if (is_alone(comm) || count == 0) return OK;

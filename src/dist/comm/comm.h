@@ -69,6 +69,9 @@ status comm_alloc(struct comm *comm, size_t size, void **out);
 
 /* data (count): in place, the element-wise result on every rank. */
 status comm_all_reduce(struct comm *comm, void *data, size_t count, enum comm_type type, enum comm_op op);
+/* data (count): in place, the sum of each rank's value * (float)(1.0 / world_size) on every rank, the arithmetic of
+ * PyTorch's DDP and of NCCL's PreMulSum: the same bits as multiplying and then calling comm_all_reduce. */
+status comm_average(struct comm *comm, float *data, size_t count);
 /* data (world, count), out (count): rank r gets the result of part r, the same bits as from comm_all_reduce. [out] may
  * be rank r's own part of [data]; the rest of [data] is not changed. */
 status comm_reduce_scatter(struct comm *comm, const void *data, size_t count, enum comm_type type, enum comm_op op,

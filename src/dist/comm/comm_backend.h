@@ -41,6 +41,8 @@ struct comm_backend {
     void (*abort)(void *group);
     /* in place on [root]; the data of other ranks is not changed. COMM_ALL: all-reduce */
     status (*reduce)(void *group, int lane, void *data, size_t count, enum comm_type type, enum comm_op op, int root);
+    /* comm_average, with [factor] 1 / world_size; NULL: comm.c multiplies, and calls [reduce] */
+    status (*average)(void *group, int lane, float *data, size_t count, float factor);
     status (*reduce_scatter)(void *group, int lane, const void *data, size_t count, enum comm_type type,
                              enum comm_op op, void *out);
     /* sizes (world): bytes of each rank, equal on all ranks; out: the bytes of rank 0, then of rank 1, ... COMM_ALL:

@@ -9,4 +9,9 @@
  * loop over threads, and before anything is allocated for one. Does nothing for world_size 1. All ranks. */
 status comm_limit_threads(struct comm *comm);
 
+/* *overlaps: whether communication by a thread of its own can run at the same time as computation: yes over a network,
+ * where it mostly waits; in shared memory, where it is computation too, if the ranks of the host compute with fewer
+ * threads than there are processors. The same answer on all ranks. All ranks. */
+status comm_overlaps(struct comm *comm, bool *overlaps);
+
 #endif

@@ -149,7 +149,17 @@ struct reduction {
     enum comm_type type;
     enum comm_op op;
     bool is_receiver; /* whether this rank gets the result */
+    float factor;     /* of values before their sum; 0: none */
 };
+
+/* data (count): the result of lane->in. */
+static void combine_ranks(const struct shm_group *g, struct shm_lane *lane, void *data, size_t count,
+                          const struct reduction *r) {
+    if (r->factor != 0)
+        combine_scaled(data, (const float *const *)lane->in, g->world, count, r->factor);
+    else
+        combine(data, lane->in, g->world, count, r->type, r->op);
+}
 
 static status reduce_in_one_step(struct shm_group *g, struct shm_lane *lane, char *data, const struct reduction *r,
                                  const struct shm_call *call) {
@@ -158,7 +168,7 @@ static status reduce_in_one_step(struct shm_group *g, struct shm_lane *lane, cha
     if (!r->is_receiver) return OK;
     for (int i = 0; i < g->world; i++) lane->in[i] = area_now(lane, i)->data;
     lane->in[g->rank] = data;
-    combine(data, lane->in, g->world, r->count, r->type, r->op);
+    combine_ranks(g, lane, data, r->count, r);
     return OK;
 }
 
@@ -187,7 +197,7 @@ static void sum_own_slice(struct shm_group *g, struct shm_lane *lane, char *data
     char *result = area_next(lane, g->rank)->result + own.begin * r->size;
     for (int i = 0; i < g->world; i++) lane->in[i] = area_now(lane, i)->data + own.begin * r->size;
     lane->in[g->rank] = mine;
-    combine(result, lane->in, g->world, own.count, r->type, r->op);
+    combine_ranks(g, lane, result, own.count, r);
     if (r->is_receiver) memcpy(mine, result, own.count * r->size);
 }
 
@@ -246,7 +256,7 @@ static status reduce_in_place(struct shm_group *g, struct shm_lane *lane, const 
         size_t count = min(limit, own.begin + own.count - at);
         for (int i = 0; i < g->world; i++) lane->in[i] = shared_data(g, lane, i) + at * r->size;
         char *mine = shared_data(g, lane, g->rank) + at * r->size;
-        combine(mine, lane->in, g->world, count, r->type, r->op);
+        combine_ranks(g, lane, mine, count, r);
         for (int i = 0; i < g->world; i++)
             if (i != g->rank) memcpy(shared_data(g, lane, i) + at * r->size, mine, count * r->size);
     }
@@ -274,22 +284,35 @@ static struct shm_lane *lane_of(struct shm_group *g, int lane) {
     return &g->lanes[lane];
 }
 
-static status reduce(void *group, int lane_number, void *data, size_t count, enum comm_type type, enum comm_op op,
-                     int root) {
+static status reduce_by(struct shm_group *g, struct shm_lane *lane, void *data, const struct reduction *r, int root) {
+    size_t bytes = r->count * r->size;
+    struct shm_call call = {.what = what_of(REDUCE, r->type, r->op, root), .size = bytes};
+    if (bytes <= ONE_STEP) return reduce_in_one_step(g, lane, data, r, &call);
+    if (root == COMM_ALL) find_region(g, data, bytes, &call);
+    TRY(begin(g, lane, &call));
+    return root == COMM_ALL && are_all_shared(g, lane) ? reduce_in_place(g, lane, r)
+                                                       : reduce_in_chunks(g, lane, data, r);
+}
+
+static status reduce(void *group, int lane, void *data, size_t count, enum comm_type type, enum comm_op op, int root) {
     struct shm_group *g = group;
-    struct shm_lane *lane = lane_of(g, lane_number);
     struct reduction r = {.count = count,
                           .size = comm_type_size(type),
                           .type = type,
                           .op = op,
                           .is_receiver = root == COMM_ALL || root == g->rank};
-    size_t bytes = count * r.size;
-    struct shm_call call = {.what = what_of(REDUCE, type, op, root), .size = bytes};
-    if (bytes <= ONE_STEP) return reduce_in_one_step(g, lane, data, &r, &call);
-    if (root == COMM_ALL) find_region(g, data, bytes, &call);
-    TRY(begin(g, lane, &call));
-    return root == COMM_ALL && are_all_shared(g, lane) ? reduce_in_place(g, lane, &r)
-                                                       : reduce_in_chunks(g, lane, data, &r);
+    return reduce_by(g, lane_of(g, lane), data, &r, root);
+}
+
+static status average(void *group, int lane, float *data, size_t count, float factor) {
+    struct shm_group *g = group;
+    struct reduction r = {.count = count,
+                          .size = sizeof *data,
+                          .type = COMM_FLOAT32,
+                          .op = COMM_SUM,
+                          .is_receiver = true,
+                          .factor = factor};
+    return reduce_by(g, lane_of(g, lane), data, &r, COMM_ALL);
 }
 
 /* data (world, count): a chunk has a piece of each rank's part. */
@@ -459,6 +482,7 @@ const struct comm_backend comm_shm = {.name = "shm",
                                       .destroy = destroy,
                                       .abort = abort_calls,
                                       .reduce = reduce,
+                                      .average = average,
                                       .reduce_scatter = reduce_scatter,
                                       .gather = gather,
                                       .scatter = scatter,

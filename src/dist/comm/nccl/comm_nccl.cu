@@ -430,6 +430,6 @@ const struct comm_enqueued enqueued = {after, before, average, average_scatter, 
 
 } // namespace
 
-const struct comm_backend ddptrain_comm_nccl = {"nccl",         create, destroy, abort_calls, reduce,
-                                                reduce_scatter, gather, scatter, broadcast,   barrier,
-                                                send,           recv,   alloc,   &enqueued,   "NCCL"};
+const struct comm_backend ddptrain_comm_nccl = {"nccl",         create, destroy,   abort_calls, reduce,  nullptr,
+                                                reduce_scatter, gather, scatter,   broadcast,   barrier, send,
+                                                recv,           alloc,  &enqueued, "NCCL"};
