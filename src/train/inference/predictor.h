@@ -9,8 +9,8 @@
 
 #include "base/schema.h"
 #include "base/status.h"
-#include "data/tables/cells.h"
 #include "data/input_layout.h"
+#include "data/tables/cells.h"
 
 struct predictor_options {
     const char *checkpoint; /* "best": the best checkpoint of a run folder; NULL: the newest */
