@@ -76,7 +76,7 @@ FIRST = [
     ("train/metrics/report*", ["train_report", "program_metrics", "program_processes"]), ("tables/csv_inspect*", ["program_inspect"]), ("tables/csv*", ["data_csv", "corpus_csv", "program_columns", "program_inspect", "program_init", "program_predict"]),
     ("data/csv/*", ["data_csv", "corpus_csv", "program_columns", "program_inspect", "program_init", "program_predict"]),
     ("tables/dataset_csv*", ["data_csv", "corpus_csv", "program_columns", "program_labels", "program_preparation"]),
-    ("tables/dataset_cells*", ["program_sqlite", "program_inference", "program_predict"]), ("tables/suggest*", ["program_init"]), ("data/suggest*", ["program_init"]), ("first_config*", ["program_init"]),
+    ("tables/dataset_cells*", ["program_sqlite", "program_inference", "program_predict"]), ("tables/suggest*", ["program_init"]), ("tables/column_view*", ["program_init"]), ("data/suggest*", ["program_init"]), ("first_config*", ["program_init"]),
     ("preparation*", ["data_preparation", "program_preparation"]), ("data/rows/table*", ["data_table", "data_csv", "data_preparation", "program_preparation", "program_data"]),
     ("columns/date*", ["data_preparation", "program_preparation"]), ("dataset_sqlite*", ["program_sqlite", "corpus_sqlite"]),
     ("arrays/hdf5*", ["data_hdf5", "data_hdf5_piece", "corpus_hdf5_data", "program_untrusted_files"]),

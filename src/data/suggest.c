@@ -33,6 +33,7 @@ static status suggest_csv(const char *path, const char *target, struct arena *ar
     struct record_reader records = {.path = path,
                                     .header = "line 1",
                                     .advice = ", separated by , ; | or tabs",
+                                    .has_lines = true,
                                     .decimal = csv_usual_decimal(&reader),
                                     .state = &reader,
                                     .next = next_record};

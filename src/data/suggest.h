@@ -20,10 +20,12 @@ struct column_suggestion {
 struct suggestion {
     const char *format; /* "csv" */
     bool is_image_folder;
-    const char *table, *other_tables;  /* of a database with several; else NULL */
-    const char *inputs;                /* the name, where it is not the default of the format; else NULL */
-    const char *target;                /* the name; NULL: the default of the format */
-    struct column_suggestion *columns; /* (column_count): the inputs of a table; 0: the format has no columns */
+    const char *table, *other_tables;          /* of a database with several; else NULL */
+    const char *inputs;                        /* the name, where it is not the default of the format; else NULL */
+    struct string_list missing;                /* for dataset.missing; count 0: the default */
+    const char *missing_mark, *missing_column; /* a text of missing that is no default, and a column that has it */
+    const char *target;                        /* the name; NULL: the default of the format */
+    struct column_suggestion *columns;         /* (column_count): the inputs of a table; 0: the format has no columns */
     size_t column_count;
     size_t rows, features; /* of a row, about, for a CSV file with categories */
     enum input_kind input_kind;

@@ -63,6 +63,20 @@ static void add_columns(const struct suggestion *s, struct text *out) {
     }
 }
 
+static void add_missing(const struct suggestion *s, struct text *out) {
+    if (!s->missing.count) return;
+    text_add(out, "  missing: [");
+    for (size_t i = 0; i < s->missing.count; i++) {
+        text_add(out, i ? ", " : "");
+        add_scalar(out, s->missing.items[i]);
+    }
+    text_add(out, "]   # texts that mean a missing value, such as '");
+    add_shown(out, s->missing_mark);
+    text_add(out, "' in column '");
+    add_shown(out, s->missing_column);
+    text_add(out, "'\n");
+}
+
 static bool can_stratify(const struct suggestion *s) {
     double validation = (double)s->rows * 0.2;
     return s->target_kind == TARGET_CLASS && s->input_kind == INPUT_VALUES && s->smallest_class >= 2 &&
@@ -117,6 +131,7 @@ static void add_dataset(const struct suggestion *s, const char *path, struct tex
         add_target_note(s, out);
         text_add(out, "\n");
     }
+    add_missing(s, out);
     add_columns(s, out);
     if (strcmp(s->format, "text") == 0)
         text_add(out, "  text: {block_size: 64, stride: 32}   # a row is 64 characters, one starts at every 32nd\n");

@@ -72,6 +72,41 @@ class Init(program.Case):
         self.assertIn("targets: price   # a number is predicted", text)
         self.assertNotIn("columns:", text)
 
+    def test_marks_of_missing_numbers(self):
+        """In a column of numbers or dates such a text means a missing value, for all columns; pandas' own texts stay."""
+        self.rows("t.csv", ["q", "dash", "na", "when", "kind", "y"], [["?" if i % 9 == 4 else i * 0.7, "-" if i % 7 == 0 else i % 13 / 2, "#N/A" if i % 8 == 0 else i * 3 % 17,
+                                                                     "n.a." if i == 3 else f"2024-01-{i % 28 + 1:02}", "?ab"[i % 3], i % 2] for i in range(60)])
+        text = self.train("t.csv")
+        for line in ("missing: [\"\", \"#N/A\", N/A, NA, NaN, None, \"null\", \"?\", \"-\", n.a.]   # texts that mean a missing value, such as '?' in column 'q'\n",
+                     "q: {missing: median}   # 7 values are missing", "dash: {missing: median}   # 9 values are missing", "na: {missing: median}   # 8 values are missing",
+                     "when: {missing: most_frequent}   # 1 value is missing", "kind: {missing: most_frequent}   # 20 values are missing"):
+            self.assertIn(line, text)
+        self.rows("t.csv", ["kind", "v", "y"], [["?ab"[i % 3], i * 0.7, i % 2] for i in range(60)])
+        text = self.train("t.csv")  # a category like the others
+        self.assertNotIn("missing", text)
+        self.rows("t.csv", ["v", "w", "kind"], [["-" if i == 5 else i * 0.7, i % 7, "-ab"[i % 3]] for i in range(60)])
+        self.assertIn("targets: kind   # 3 classes: -, a, b", self.train("t.csv"))  # labels are never missing
+
+    def test_numbers_in_other_writing(self):
+        rows = [[f"{i * 7 % 60}.{i}%", f"${1000 + i * 371:,}", f"{1000 + i * 3371:,}", f"{i * 40 % 59 + 0.5} kg", "-inf" if i == 5 else i * 0.7, "x" if i == 11 else i * 0.3,
+                 "5%" if i % 2 else "10%", i % 7, i % 2] for i in range(60)]
+        self.rows("t.csv", ["percent", "price", "people", "mass", "infinite", "typo", "few", "v", "y"], rows)
+        text = self.train("t.csv")
+        plain = "only plain numbers are read as numbers\n"
+        for line in (f"percent: ignore   # numbers with percent signs, such as '0.0%' in line 2; {plain}",
+                     f"price: ignore   # numbers with currency signs and thousands separators, such as '$1,000' in line 2; {plain}",
+                     f"people: ignore   # numbers with thousands separators, such as '1,000' in line 2; {plain}",
+                     f"mass: ignore   # numbers with units, such as '0.5 kg' in line 2; {plain}",
+                     "infinite: ignore   # numbers with infinite values, such as '-inf' in line 7; remove these rows, or list the text in dataset.missing\n",
+                     "typo: ignore   # 59 numbers and 1 text, such as 'x' in line 13; list texts that mean missing values in dataset.missing\n",
+                     f"few: category   # numbers with percent signs, such as '10%' in line 2; {plain}"):
+            self.assertIn(line, text)
+        self.assertIn(f"the target 'price' has numbers with currency signs and thousands separators, such as '$1,000' in line 2; {plain.strip()}; write plain numbers",
+                      self.init("t.csv", "--target", "price", code=USAGE))
+        self.assertIn("the target 'typo' has numbers and texts, such as 'x' in line 13; remove these rows", self.init("t.csv", "--target", "typo", code=USAGE))
+        self.rows("t.csv", ["price", "y"], [["$1", 1], ["$2", 2], ["$3", 1]])
+        self.assertIn("t.csv: no column is left for the inputs: 'price': numbers with currency signs, such as '$1' in line 2", self.init("t.csv", code=USAGE))
+
     def test_the_kind_of_target(self):
         r = random.Random(2)
         for values, kind in (([i % 3 for i in range(60)], "cross_entropy"), ([i % 2 for i in range(60)], "cross_entropy"), ([i * 0.5 for i in range(60)], "mse"),

@@ -133,6 +133,8 @@ bool csv_is_utf8(const char *text);
 
 /* Whether pandas' read_csv takes the text for a missing value. */
 bool csv_means_missing(const char *text);
+/* These texts; NULL past the last. */
+const char *csv_missing_text(size_t index);
 
 /* strcmp for qsort and bsearch of strings. */
 int csv_compare_names(const void *left, const void *right);

@@ -146,6 +146,10 @@ bool csv_means_missing(const char *text) {
     return false;
 }
 
+const char *csv_missing_text(size_t index) {
+    return index < sizeof usual_missing / sizeof *usual_missing ? usual_missing[index] : NULL;
+}
+
 static void set_missing(struct csv *csv, const struct dataset_config *config) {
     const char **texts = arena_alloc(csv->arena, (config->missing.count + 1) * sizeof *texts);
     double number;

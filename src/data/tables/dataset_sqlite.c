@@ -8,9 +8,9 @@
 
 #include "base/io.h"
 #include "data/csv/csv_texts.h"
+#include "data/tables/column_view.h"
 #include "data/tables/csv_source.h"
 #include "data/tables/sqlite_rows.h"
-#include "data/tables/suggest_columns.h"
 
 #define MAX_VALUE (16 << 20) /* bytes of a text, as of a record of CSV */
 #define NUMBER 32            /* bytes of a number as text */

@@ -1,4 +1,4 @@
-/* Rows are read once; of each column its kinds of values and up to MAX_POOLED different texts are counted. */
+/* From the views of all columns: the target, and the rule of each input. */
 #include "data/tables/suggest_columns.h"
 
 #include <math.h>
@@ -6,69 +6,16 @@
 #include <string.h>
 #include <strings.h>
 
-#include "data/columns/date.h"
-#include "data/columns/text_pool.h"
 #include "data/internal.h"
+#include "data/tables/column_view.h"
 #include "data/tables/csv_source.h"
+#include "data/tables/suggest_numbers.h"
 
 #define MAX_CATEGORIES 100 /* of a column whose type is inferred, see raw_columns.c */
-#define MAX_POOLED 1000    /* different texts that are counted */
 #define MAX_COMPARED 10000 /* names; a run finds duplicates among more */
 #define MAX_NUMBER_CLASSES SUGGESTED_NUMBER_CLASSES
 
-const char suggest_blob[] = "(blob)";
-
 /* ---- columns ---- */
-
-/* Formats of dates that are not ISO's. */
-static const char *const date_formats[] = {"%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%m-%d-%Y"};
-#define DATE_FORMATS (sizeof date_formats / sizeof *date_formats)
-
-struct column_view {
-    const char *name;
-    bool has_no_name;      /* in the file; then it is no input */
-    struct text_pool pool; /* of its values but the missing ones */
-    size_t values, missing, blobs, numbers, whole;
-    unsigned formats;                  /* bit i: each value is a date of date_formats[i] */
-    double first, last, min, max;      /* numbers */
-    bool has_dates;                    /* each value is a date */
-    bool starts_with_text, is_counted; /* is_counted: each value is 1 more than the one before */
-};
-
-static status add_value(struct column_view *c, const char *text, char *decimal, size_t row) {
-    double number;
-    size_t index;
-    if (text == suggest_blob) {
-        c->blobs++;
-        return OK;
-    }
-    bool is_number = csv_decimal(text, decimal, &number);
-    if (!is_number && csv_means_missing(text)) {
-        c->missing++;
-        return OK;
-    }
-    if (c->values++ == 0) {
-        c->starts_with_text = !is_number;
-        c->is_counted = is_number && (number == 0 || number == 1);
-        c->has_dates = true;
-        c->formats = (1u << DATE_FORMATS) - 1;
-        c->min = c->max = number;
-    } else if (is_number) {
-        c->is_counted = c->is_counted && number == c->last + 1;
-    }
-    double seconds;
-    c->has_dates = c->has_dates && date_parse(text, NULL, &seconds);
-    for (size_t i = 0; i < DATE_FORMATS; i++)
-        if (c->formats >> i & 1 && !date_parse(text, date_formats[i], &seconds)) c->formats &= ~(1u << i);
-    if (c->pool.count <= MAX_POOLED) TRY(text_pool_add(&c->pool, text, row, &index));
-    if (!is_number) return OK;
-    c->numbers++;
-    c->whole += number == floor(number);
-    c->min = c->numbers == 1 ? number : fmin(c->min, number);
-    c->max = c->numbers == 1 ? number : fmax(c->max, number);
-    c->last = number;
-    return OK;
-}
 
 static bool holds_texts(const struct column_view *c) { return c->numbers < c->values; }
 
@@ -83,18 +30,61 @@ static void choose_format(const struct column_view *c, struct arena *arena, stru
     while (!(c->formats >> last & 1)) last--;
     out->texts = 0;
     if (first == last) {
-        out->rule = arena_printf(arena, "{type: date, format: \"%s\"%s}", date_formats[first],
+        out->rule = arena_printf(arena, "{type: date, format: \"%s\"%s}", column_date_formats[first],
                                  c->missing ? ", missing: mean" : "");
         out->reason = c->missing ? arena_printf(arena, "dates; %zu missing", c->missing) : "dates";
         return;
     }
     out->rule = "ignore";
     out->reason = arena_printf(arena, "dates, either {type: date, format: \"%s\"} or {type: date, format: \"%s\"}",
-                               date_formats[first], date_formats[last]);
+                               column_date_formats[first], column_date_formats[last]);
+}
+
+/* "numbers with percent signs, such as '5 %' in line 2; ..." */
+static const char *explain_styles(const struct column_view *c, const char *unit, struct arena *arena) {
+    struct text out = {0};
+    text_add(&out, "numbers with ");
+    suggest_add_styles(c->styles, &out);
+    text_add(&out, ", such as '");
+    text_add_value(&out, c->styled_text, TEXT_MAX_NAME);
+    text_printf(&out, "' in %s %zu; %s", unit, c->styled_line,
+                c->styles == NUMBER_INFINITE ? "remove these rows, or list the text in dataset.missing"
+                                             : "only plain numbers are read as numbers");
+    const char *copy = arena_copy(arena, text_string(&out));
+    text_free(&out);
+    return copy;
+}
+
+static const char *explain_text(const struct column_view *c, const char *unit, struct arena *arena) {
+    struct text out = {0};
+    text_add_value(&out, c->text, TEXT_MAX_NAME);
+    const char *copy = arena_printf(arena, "'%s' in %s %zu", text_string(&out), unit, c->text_line);
+    text_free(&out);
+    return copy;
+}
+
+static bool are_styled(const struct column_view *c) { return c->styled > 0 && c->styled + c->numbers == c->values; }
+
+/* The rule of a column of texts that are neither dates nor few. */
+static void ignore_texts(const struct column_view *c, const char *unit, struct arena *arena,
+                         struct column_suggestion *out) {
+    out->rule = "ignore";
+    if (are_styled(c))
+        out->reason = explain_styles(c, unit, arena);
+    else if (c->numbers * 2 > c->values)
+        out->reason = arena_printf(arena,
+                                   "%zu numbers and %zu text%s, such as %s; list texts that mean missing values in "
+                                   "dataset.missing",
+                                   c->numbers, c->values - c->numbers, text_plural(c->values - c->numbers, "s"),
+                                   explain_text(c, unit, arena));
+    else
+        out->reason =
+            arena_printf(arena, "%s%zu different texts in %zu rows", c->pool.count > MAX_POOLED ? "more than " : "",
+                         c->pool.count > MAX_POOLED ? MAX_POOLED : c->pool.count, c->values);
 }
 
 /* What `columns:` needs for an input. [may_count]: a column that counts the rows is used. */
-static void choose_rule(const struct column_view *c, bool may_count, struct arena *arena,
+static void choose_rule(const struct column_view *c, const char *unit, bool may_count, struct arena *arena,
                         struct column_suggestion *out) {
     bool has_texts = holds_texts(c), is_date = has_texts && c->has_dates && c->starts_with_text;
     const char *missing = has_texts ? "most_frequent" : "median";
@@ -112,13 +102,14 @@ static void choose_rule(const struct column_view *c, bool may_count, struct aren
     } else if (has_texts && !is_date && c->formats) {
         choose_format(c, arena, out);
     } else if (has_texts && !is_date && !are_categories(c)) {
-        out->rule = "ignore";
-        out->reason =
-            arena_printf(arena, "%s%zu different texts in %zu rows", c->pool.count > MAX_POOLED ? "more than " : "",
-                         c->pool.count > MAX_POOLED ? MAX_POOLED : c->pool.count, c->values);
+        ignore_texts(c, unit, arena, out);
+    } else if (has_texts && are_styled(c)) {
+        out->rule = c->missing ? "{type: category, missing: most_frequent}" : "category";
+        out->reason = explain_styles(c, unit, arena);
     } else if (has_texts && !c->starts_with_text) {
         out->rule = c->missing ? "{type: category, missing: most_frequent}" : "category";
-        out->reason = arena_printf(arena, "%zu texts among numbers", c->values - c->numbers);
+        out->reason = arena_printf(arena, "%zu text%s among numbers, such as %s", c->values - c->numbers,
+                                   text_plural(c->values - c->numbers, "s"), explain_text(c, unit, arena));
     } else if (c->missing) {
         out->rule = arena_printf(arena, "{missing: %s}", missing);
         out->reason = arena_printf(arena, "%zu value%s missing", c->missing, c->missing == 1 ? " is" : "s are");
@@ -164,7 +155,7 @@ static void count_classes(const struct column_view *c, bool are_labels, struct a
     if (are_labels) out->names.count = category_sort(out->names.items, out->names.count, false);
 }
 
-static status choose_target(const char *path, const struct column_view *c, struct arena *arena,
+static status choose_target(const char *path, const struct column_view *c, const char *unit, struct arena *arena,
                             struct suggestion *out) {
     struct text name = {0};
     text_add_value(&name, c->name, TEXT_MAX_NAME);
@@ -179,17 +170,21 @@ static status choose_target(const char *path, const struct column_view *c, struc
                           "%s: the target '%s' has no value in %zu row%s; name another column by --target COLUMN, or "
                           "remove these rows",
                           path, shown, c->missing, text_plural(c->missing, "s"));
-    if (holds_texts(c) && !are_categories(c))
+    if (holds_texts(c) && !are_categories(c) && are_styled(c))
+        return status_new(STATUS_USAGE,
+                          "%s: the target '%s' has %s; write plain numbers, or name another column by --target COLUMN",
+                          path, shown, explain_styles(c, unit, arena));
+    if (holds_texts(c) && !are_categories(c) && c->numbers == 0)
         return status_new(
             STATUS_USAGE,
             "%s: the target '%s' has too many different texts (%zu or more in %zu rows) for classes; name another "
             "column by --target COLUMN",
             path, shown, c->pool.count, c->values);
-    if (holds_texts(c) && !c->starts_with_text)
+    if (holds_texts(c) && (!c->starts_with_text || !are_categories(c)))
         return status_new(STATUS_USAGE,
-                          "%s: the target '%s' has numbers and texts, such as '%s'; name another column by --target "
-                          "COLUMN, or write texts only",
-                          path, shown, c->pool.items[0].text);
+                          "%s: the target '%s' has numbers and texts, such as %s; remove these rows, write texts only, "
+                          "or name another column by --target COLUMN",
+                          path, shown, explain_text(c, unit, arena));
     bool are_numbers = !holds_texts(c) && c->whole == c->values && c->min >= 0 && c->max < 2 * MAX_NUMBER_CLASSES &&
                        c->pool.count > 1 && c->pool.count <= MAX_NUMBER_CLASSES && c->pool.count * 3 <= c->values;
     out->target_size = 1;
@@ -211,7 +206,7 @@ static status read_names(struct record_reader *reader, struct column_view **colu
     *count = record->count;
     *columns = arena_alloc(arena, *count * sizeof **columns);
     for (size_t i = 0; i < *count; i++) {
-        (*columns)[i].pool.arena = arena; /* the texts of SQLite are valid until the next row */
+        (*columns)[i].pool.arena = (*columns)[i].marks.arena = arena; /* SQLite's are valid until the next row */
         (*columns)[i].has_no_name = record->fields[i].text[0] == 0;
         (*columns)[i].name = csv_name(record->fields[i].text, i, arena);
         numbers += csv_number(record->fields[i].text, &number);
@@ -237,41 +232,94 @@ static status read_rows(struct record_reader *reader, struct column_view *column
         TRY(reader->next(reader->state, &record));
         if (!record && *rows == 0) return status_new(STATUS_DATA, "%s: there are no rows", reader->path);
         if (!record) return OK;
+        size_t line = reader->has_lines ? record->record_line : *rows;
         if (record->count != count)
             return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", reader->path,
                               record->record_line, record->count, count);
-        for (size_t i = 0; i < count; i++) TRY(add_value(&columns[i], record->fields[i].text, &reader->decimal, *rows));
+        for (size_t i = 0; i < count; i++)
+            TRY(column_view_add(&columns[i], record->fields[i].text, &reader->decimal, line));
     }
 }
 
 /* Adds the inputs: all columns but [target]. */
-static void add_inputs(const struct column_view *columns, size_t count, size_t target, bool may_count,
+static void add_inputs(const struct column_view *columns, size_t count, size_t target, const char *unit, bool may_count,
                        struct arena *arena, struct suggestion *out) {
     out->column_count = 0;
     for (size_t i = 0; i < count; i++) {
         struct column_suggestion *column = &out->columns[out->column_count];
         if (i == target || columns[i].has_no_name) continue;
-        choose_rule(&columns[i], may_count, arena, column);
+        choose_rule(&columns[i], unit, may_count, arena, column);
         bool is_ignored = column->rule && strcmp(column->rule, "ignore") == 0;
         if (!is_ignored) out->features += column->texts ? column->texts : 1;
         out->column_count++;
     }
 }
 
-static status view_columns(const char *path, const char *target, struct column_view *columns, size_t count,
-                           struct arena *arena, struct suggestion *out) {
+/* Gets the marks that mean missing values in an input, and decides about those of all columns. */
+static status find_marks(struct column_view *columns, size_t count, size_t target, struct text_pool *missing) {
+    size_t index;
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; i != target && !columns[i].has_no_name && column_view_marks_missing(&columns[i]) &&
+                           k < columns[i].marks.count;
+             k++)
+            TRY(text_pool_add(missing, columns[i].marks.items[k].text, i, &index));
+    for (size_t i = 0; i < count; i++) {
+        static const struct text_pool none;
+        TRY(column_view_decide_marks(&columns[i], i == target ? &none : missing));
+    }
+    return OK;
+}
+
+/* The value of `missing:`, which replaces pandas' texts: the most usual ones, those of the file, and the marks. */
+static void list_missing(const struct column_view *columns, size_t count, const struct text_pool *marks,
+                         struct arena *arena, struct suggestion *out) {
+    static const char *const usual[] = {"", "NA", "N/A", "NaN", "null", "None"};
+    unsigned found = 0;
+    size_t texts = 0;
+    if (marks->count == 0) return;
+    for (size_t i = 0; i < count; i++) found |= columns[i].missing_texts;
+    while (csv_missing_text(texts)) texts++;
+    out->missing.items = arena_alloc(arena, (texts + marks->count) * sizeof *out->missing.items);
+    for (size_t i = 0; i < texts; i++) {
+        bool is_usual = found >> i & 1;
+        for (size_t k = 0; k < sizeof usual / sizeof *usual; k++)
+            is_usual = is_usual || strcmp(usual[k], csv_missing_text(i)) == 0;
+        if (is_usual) out->missing.items[out->missing.count++] = csv_missing_text(i);
+    }
+    for (size_t i = 0; i < marks->count; i++) out->missing.items[out->missing.count++] = marks->items[i].text;
+    out->missing_mark = marks->items[0].text;
+    out->missing_column = columns[marks->items[0].first_row].name;
+}
+
+/* "'a': it is empty; 'b': ..." */
+static status reject_inputs(const char *path, const struct suggestion *s) {
+    struct text why = {0};
+    for (size_t i = 0; i < s->column_count && i < 3; i++) {
+        text_add(&why, i ? "; '" : ": '");
+        text_add_value(&why, s->columns[i].name, TEXT_MAX_NAME);
+        text_printf(&why, "': %s", s->columns[i].reason);
+    }
+    status failure = status_new(STATUS_USAGE, "%s: no column is left for the inputs%s; see ddptrain inspect %s", path,
+                                text_string(&why), path);
+    text_free(&why);
+    return failure;
+}
+
+static status view_columns(const struct record_reader *reader, const char *target, struct column_view *columns,
+                           size_t count, struct arena *arena, struct suggestion *out) {
     size_t at = 0;
+    const char *path = reader->path, *unit = reader->has_lines ? "line" : "row";
+    struct text_pool marks = {.arena = arena};
     TRY(find_target(path, target, columns, count, &at));
-    TRY(choose_target(path, &columns[at], arena, out));
+    status s = find_marks(columns, count, at, &marks);
+    if (!s) list_missing(columns, count, &marks, arena, out);
+    text_pool_free(&marks);
+    if (!s) s = choose_target(path, &columns[at], unit, arena, out);
+    if (s) return s;
     out->columns = arena_alloc(arena, count * sizeof *out->columns);
-    add_inputs(columns, count, at, false, arena, out);
-    if (out->features == 0) add_inputs(columns, count, at, true, arena, out);
-    if (out->features > 0) return OK;
-    return status_new(
-        STATUS_USAGE,
-        "%s: no column is left for the inputs, because each is empty or has too many different texts; see "
-        "ddptrain inspect %s",
-        path, path);
+    add_inputs(columns, count, at, unit, false, arena, out);
+    if (out->features == 0) add_inputs(columns, count, at, unit, true, arena, out);
+    return out->features > 0 ? OK : reject_inputs(path, out);
 }
 
 status suggest_columns(struct record_reader *reader, const char *target, struct arena *arena, struct suggestion *out) {
@@ -279,8 +327,11 @@ status suggest_columns(struct record_reader *reader, const char *target, struct 
     size_t count = 0;
     status s = read_names(reader, &columns, &count, arena);
     if (!s) s = read_rows(reader, columns, count, &out->rows);
-    if (!s) s = view_columns(reader->path, target, columns, count, arena, out);
-    for (size_t i = 0; columns && i < count; i++) text_pool_free(&columns[i].pool);
+    if (!s) s = view_columns(reader, target, columns, count, arena, out);
+    for (size_t i = 0; columns && i < count; i++) {
+        text_pool_free(&columns[i].pool);
+        text_pool_free(&columns[i].marks);
+    }
     out->input_dims = 1;
     out->input_shape[0] = (int64_t)out->features;
     return s;

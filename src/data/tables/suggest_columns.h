@@ -12,14 +12,12 @@
 struct record_reader {
     const char *path;
     const char *header, *advice; /* for messages: where the names are; what to do if there is only one */
+    bool has_lines;              /* records are in lines of a text; else they are counted from 0 */
     char decimal;                /* '.' or ','; 0: not known yet */
     void *state;
     /* Sets *record, valid until the next call; NULL: there are no more. */
     status (*next)(void *state, const struct csv_reader **record);
 };
-
-/* The text of a value that is bytes, which only databases have; compared by its address. */
-extern const char suggest_blob[];
 
 /* Reads all rows. [target] and the failures: as for suggest. */
 status suggest_columns(struct record_reader *reader, const char *target, struct arena *arena, struct suggestion *out);

@@ -1,0 +1,117 @@
+/* A mark is kept apart until all rows are read, because what it means depends on the other values of the file. */
+#include "data/tables/column_view.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "data/columns/date.h"
+#include "data/csv/csv.h"
+#include "data/tables/csv_source.h"
+#include "data/tables/suggest_numbers.h"
+
+const char suggest_blob[] = "(blob)";
+
+const char *const column_date_formats[DATE_FORMATS] = {"%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%m-%d-%Y"};
+
+static void add_missing(struct column_view *c, const char *text) {
+    size_t i = 0;
+    while (csv_missing_text(i) && strcmp(csv_missing_text(i), text) != 0) i++;
+    c->missing_texts |= 1u << i;
+    c->missing++;
+}
+
+/* Of a value that is no number: how it is written, and whether it is a date. */
+static void examine_text(struct column_view *c, const char *text, size_t line) {
+    unsigned styles = suggest_number_style(text);
+    c->styles |= styles;
+    c->styled += styles != 0;
+    if (!c->text) {
+        c->text = arena_copy(c->pool.arena, text);
+        c->text_line = line;
+    }
+    if (styles && !c->styled_text) {
+        c->styled_text = arena_copy(c->pool.arena, text);
+        c->styled_line = line;
+    }
+}
+
+static void examine_dates(struct column_view *c, const char *text) {
+    double seconds;
+    c->has_dates = c->has_dates && date_parse(text, NULL, &seconds);
+    for (size_t i = 0; i < DATE_FORMATS; i++)
+        if (c->formats >> i & 1 && !date_parse(text, column_date_formats[i], &seconds)) c->formats &= ~(1u << i);
+}
+
+static void add_number(struct column_view *c, double number) {
+    c->numbers++;
+    c->whole += number == floor(number);
+    c->min = c->numbers == 1 ? number : fmin(c->min, number);
+    c->max = c->numbers == 1 ? number : fmax(c->max, number);
+    c->last = number;
+}
+
+status column_view_add(struct column_view *c, const char *text, char *decimal, size_t line) {
+    double number;
+    size_t index;
+    if (text == suggest_blob) {
+        c->blobs++;
+        return OK;
+    }
+    bool is_number = csv_decimal(text, decimal, &number);
+    if (!is_number && csv_means_missing(text)) {
+        add_missing(c, text);
+        return OK;
+    }
+    if (!is_number && suggest_is_mark(text)) return text_pool_add(&c->marks, text, line, &index);
+    if (c->values++ == 0) {
+        c->starts_with_text = !is_number;
+        c->is_counted = is_number && (number == 0 || number == 1);
+        c->has_dates = true;
+        c->formats = (1u << DATE_FORMATS) - 1;
+        c->first_line = line;
+    } else if (is_number) {
+        c->is_counted = c->is_counted && number == c->last + 1;
+    }
+    examine_dates(c, text);
+    if (c->pool.count <= MAX_POOLED) TRY(text_pool_add(&c->pool, text, line, &index));
+    if (is_number)
+        add_number(c, number);
+    else
+        examine_text(c, text, line);
+    return OK;
+}
+
+bool column_view_marks_missing(const struct column_view *c) {
+    bool are_known = c->numbers == c->values || (c->numbers == 0 && (c->has_dates || c->formats));
+    return c->marks.count > 0 && c->values > 0 && are_known;
+}
+
+/* Takes a mark for a text like others. */
+static status add_mark(struct column_view *c, const struct pooled_text *mark) {
+    size_t index;
+    bool is_first = c->values == 0 || mark->first_row < c->first_line;
+    c->starts_with_text = c->starts_with_text || is_first;
+    c->values += mark->count;
+    c->has_dates = false;
+    c->formats = 0;
+    if (!c->text || mark->first_row < c->text_line) {
+        c->text = mark->text;
+        c->text_line = mark->first_row;
+    }
+    if (c->pool.count > MAX_POOLED) return OK;
+    for (size_t i = 0; i < mark->count; i++) TRY(text_pool_add(&c->pool, mark->text, mark->first_row, &index));
+    return OK;
+}
+
+status column_view_decide_marks(struct column_view *c, const struct text_pool *missing) {
+    for (size_t i = 0; i < c->marks.count; i++) {
+        bool is_missing = false;
+        for (size_t k = 0; k < missing->count; k++)
+            is_missing = is_missing || strcmp(missing->items[k].text, c->marks.items[i].text) == 0;
+        if (is_missing)
+            c->missing += c->marks.items[i].count;
+        else
+            TRY(add_mark(c, &c->marks.items[i]));
+    }
+    return OK;
+}

@@ -1,0 +1,47 @@
+/* column_view: what is known of a column when its rows were read once: the kinds of its values, and up to MAX_POOLED
+ * different texts. */
+#ifndef DATA_COLUMN_VIEW_H
+#define DATA_COLUMN_VIEW_H
+
+#include <stdbool.h>
+
+#include "data/columns/text_pool.h"
+
+#define MAX_POOLED 1000 /* different texts that are counted */
+
+/* Formats of dates that are not ISO's. */
+#define DATE_FORMATS 5
+extern const char *const column_date_formats[DATE_FORMATS];
+
+/* The text of a value that is bytes, which only databases have; compared by its address. */
+extern const char suggest_blob[];
+
+/* Zero-initialise, but the arena of the pools. */
+struct column_view {
+    const char *name;
+    bool has_no_name;       /* in the file; then it is no input */
+    struct text_pool pool;  /* of its values but the missing ones and [marks] */
+    struct text_pool marks; /* suggest_is_mark; first_row is a line of the file */
+    size_t values, missing, blobs, numbers, whole;
+    unsigned missing_texts; /* bit i: some are csv_missing_text(i) */
+    size_t styled;          /* values that are numbers in one of [styles], enum number_style */
+    unsigned styles;
+    const char *text, *styled_text; /* the first that is no number, and that is styled; in which line */
+    size_t text_line, styled_line;
+    unsigned formats;                  /* bit i: each value is a date of column_date_formats[i] */
+    size_t first_line;                 /* of its first value */
+    double first, last, min, max;      /* numbers */
+    bool has_dates;                    /* each value is a date */
+    bool starts_with_text, is_counted; /* is_counted: each value is 1 more than the one before */
+};
+
+/* Adds a value. *decimal as for csv_decimal. [line]: of the file, for messages. */
+status column_view_add(struct column_view *c, const char *text, char *decimal, size_t line);
+
+/* Whether the marks of the column mean missing values, as they do beside numbers and dates. */
+bool column_view_marks_missing(const struct column_view *c);
+
+/* Call it after all values: the marks of the column that are in [missing] are missing values, others texts. */
+status column_view_decide_marks(struct column_view *c, const struct text_pool *missing);
+
+#endif

@@ -1,0 +1,106 @@
+/* What a person or a spreadsheet writes into a column of numbers. */
+#include "data/tables/suggest_numbers.h"
+
+#include <string.h>
+#include <strings.h>
+
+#define MAX_UNIT 12 /* bytes */
+
+bool suggest_is_mark(const char *text) {
+    static const char *const marks[] = {"?",      "??",   "-",    "--",      "---",           ".",       "..",
+                                        "*",      "na",   "n.a.", "n.a",     "n/a",           "#n/a",    "nan",
+                                        "none",   "null", "nil",  "missing", "not available", "unknown", "\u2013",
+                                        "\u2014", NULL};
+    for (size_t i = 0; marks[i]; i++)
+        if (strcasecmp(marks[i], text) == 0) return true;
+    return false;
+}
+
+/* The bytes of the first of [words] that [text] starts with; 0: of none. */
+static size_t starts_with(const char *text, const char *const *words) {
+    for (size_t i = 0; words[i]; i++)
+        if (strncmp(text, words[i], strlen(words[i])) == 0) return strlen(words[i]);
+    return 0;
+}
+
+static const char *const blanks[] = {" ", "\u00a0", "\u202f", NULL};
+static const char *const currencies[] = {"$", "\u20ac", "\u00a3", "\u00a5", "\u20b9", NULL};
+static const char *const separators[] = {",", ".", "'", " ", "\u2019", "\u00a0", "\u202f", NULL};
+
+static void skip_blanks(const char **at) {
+    for (size_t n; (n = starts_with(*at, blanks));) *at += n;
+}
+
+static bool skip_currency(const char **at) {
+    size_t n = starts_with(*at, currencies);
+    *at += n;
+    skip_blanks(at);
+    return n > 0;
+}
+
+static size_t count_digits(const char *text) { return strspn(text, "0123456789"); }
+
+/* Groups of three digits behind the first one to three, all with the same separator: its bytes; 0: there are none. */
+static size_t skip_groups(const char **at) {
+    size_t first = starts_with(*at, separators), n = first;
+    const char *separator = *at;
+    if (!n || count_digits(*at + n) != 3) return 0;
+    while (n == first && memcmp(*at, separator, n) == 0 && count_digits(*at + n) == 3) {
+        *at += n + 3;
+        n = starts_with(*at, separators);
+    }
+    return first;
+}
+
+/* Digits with separators of thousands or decimals. False: there is no number. */
+static bool skip_number(const char **at, unsigned *styles) {
+    size_t digits = count_digits(*at);
+    if (digits == 0 && **at != '.') return false;
+    *at += digits;
+    char separator = **at;
+    bool has_groups = digits > 0 && digits <= 3 && separator != '.' && skip_groups(at) > 0;
+    if (has_groups) *styles |= NUMBER_SEPARATORS;
+    /* 1.234.567 */
+    if (digits > 0 && digits <= 3 && separator == '.' && count_digits(*at + 1) == 3 && (*at)[4] == '.' &&
+        skip_groups(at) > 0)
+        *styles |= NUMBER_SEPARATORS;
+    bool is_comma = **at == ',' && count_digits(*at + 1) > 0;
+    if (is_comma && !(*styles & NUMBER_SEPARATORS)) *styles |= NUMBER_COMMA;
+    if (**at == '.' || is_comma) *at += 1 + count_digits(*at + 1);
+    return true;
+}
+
+static bool is_unit(const char *text) {
+    if (strlen(text) > MAX_UNIT) return false;
+    for (; *text; text++)
+        if (*text > 0 && !strchr(" /abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", *text)) return false;
+    return true;
+}
+
+unsigned suggest_number_style(const char *text) {
+    unsigned styles = 0;
+    skip_blanks(&text);
+    if (*text == '-' || *text == '+') text++;
+    if (strcasecmp(text, "inf") == 0 || strcasecmp(text, "infinity") == 0) return NUMBER_INFINITE;
+    if (skip_currency(&text)) styles |= NUMBER_CURRENCY;
+    if (*text == '-' || *text == '+') text++;
+    if (!skip_number(&text, &styles)) return 0;
+    skip_blanks(&text);
+    if (skip_currency(&text)) styles |= NUMBER_CURRENCY;
+    if (*text == '%') {
+        styles |= NUMBER_PERCENT;
+        text++;
+    }
+    if (*text == 0) return styles;
+    return styles & (NUMBER_CURRENCY | NUMBER_PERCENT) || !is_unit(text) ? 0 : styles | NUMBER_UNIT;
+}
+
+void suggest_add_styles(unsigned styles, struct text *out) {
+    static const char *const names[] = {"percent signs",  "currency signs", "thousands separators",
+                                        "decimal commas", "units",          "infinite values"};
+    size_t count = 0, last = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (styles >> i & 1) last = i;
+    for (size_t i = 0; i <= last; i++)
+        if (styles >> i & 1) text_printf(out, "%s%s", count++ == 0 ? "" : i == last ? " and " : ", ", names[i]);
+}
