@@ -29,6 +29,8 @@ struct all_rows {
     /* all (processes, bytes), on the host: each process has set its part, and gets those of all. [user] keeps a
      * failure; then the other parts are not set. */
     void (*gather)(void *user, void *all, size_t bytes);
+    /* The same in the memory of a GPU, enqueued on [stream], a multiple of 4 bytes; NULL: gather is used. */
+    void (*enqueue)(void *user, void *all, size_t bytes, void *stream);
     void *user;
 };
 
@@ -130,7 +132,7 @@ struct loss_ops {
     /* log_probabilities (rows, steps, classes), targets (rows, options->rows.target_size): adds the loss of each row,
      * of its first rows.lengths steps, divided by its number of targets, and rows to the count; correct are rows whose
      * largest outputs, without repetitions and blanks, are the targets. dx, unless NULL, = (exp(log_probabilities) -
-     * probability of each class given the targets) * factor / targets, PyTorch's gradient. NULL: not on this device. */
+     * probability of each class given the targets) * factor / targets, PyTorch's gradient. */
     void (*ctc)(struct device *, const struct ctc_options *, const float *log_probabilities, const int64_t *targets,
                 size_t rows, float factor, float *dx, struct loss_sums *sums);
     /* Allocates the workspace of ctc for [rows] rows. */
@@ -138,7 +140,7 @@ struct loss_ops {
     /* outputs (rows, 2, size) = a and b, which are divided by their norms. The loss of row i is the cross entropy of
      * the logits a_i b_j / temperature over the rows j of all processes, with the class i; in the other direction b_i
      * a_j. Adds the loss of this process's rows, and rows to the count; doutputs, unless NULL, = d(sum of the losses of
-     * all processes' rows)/d(outputs) * factor. NULL: not on this device. */
+     * all processes' rows)/d(outputs) * factor. */
     void (*contrastive)(struct device *, const struct contrastive_options *, const float *outputs, size_t rows,
                         float factor, float *doutputs, struct loss_sums *sums);
     /* Allocates the workspace of contrastive for [rows] rows on each of [processes] processes. */

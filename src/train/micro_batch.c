@@ -1,6 +1,7 @@
 /* A pass over a micro-batch may be recorded: its work depends only on its key and on values in device memory. */
 #include "train/micro_batch.h"
 
+#include "dist/comm/comm_gpu.h"
 #include "train/device_update.h"
 #include "train/parallel/averaging.h"
 
@@ -48,7 +49,7 @@ status micro_batches_open(struct trainer *t) {
     int world = comm_world_size(t->comm);
     t->micro_batches.all_sum = (struct all_sum){sum_over_ranks, t};
     if (world == 1 || !loss_compares_rows(t->loss, t->loss_config)) return OK;
-    TRY(row_gather_create(t->comm, t->batch, &t->micro_batches.gather));
+    TRY(row_gather_create(t->comm, comm_gpu(t->comm), t->batch, &t->micro_batches.gather));
     for (int r = 0; r < world; r++)
         row_gather_set_rows(t->micro_batches.gather, r, sampler_own_length(&t->config->sampler, rows, r, world));
     return OK;

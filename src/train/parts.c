@@ -19,10 +19,15 @@ struct pass parts_pass(struct trainer *t, size_t rows, bool is_training) {
                                    .row_stride = (uint64_t)comm_world_size(t->comm)}};
 }
 
+/* Whether the loss gathers rows of other ranks, in evaluations always through the host. */
+static bool gathers_rows(const struct trainer *t) {
+    return comm_world_size(t->comm) > 1 && loss_compares_rows(t->loss, t->loss_config);
+}
+
 /* A pass without work on the host can be recorded. NCCL calls must be recorded on all ranks or on none, so no rank may
  * be without rows. */
 static bool is_recordable(const struct trainer *t) {
-    if (comm_gpu(t->comm) && t->config->sampler.uneven) return false;
+    if (comm_gpu(t->comm) ? t->config->sampler.uneven : gathers_rows(t)) return false;
     status shared = comm_world_size(t->comm) > 1 ? model_check_independent(t->model, "a CUDA graph") : OK;
     bool is_independent = !shared;
     status_free(shared);
@@ -95,7 +100,7 @@ status parts_open_recordings(struct trainer *t, struct log *log) {
     feed_pin_loader(t->feed, t->loader);
     feed_pin_loader(t->feed, t->validation);
     TRY(recordings_create(t->device, t->comm, is_recordable(t), log, &t->recordings));
-    return recordings_create(t->device, NULL, t->config->train.cuda_graph, NULL, &t->evaluations);
+    return recordings_create(t->device, NULL, t->config->train.cuda_graph && !gathers_rows(t), NULL, &t->evaluations);
 }
 
 void parts_close_recordings(struct trainer *t) {

@@ -1,6 +1,6 @@
 """Several processes, each on its own emulated GPU (tests/emulation), with NCCL between them: the same bits as through the host,
 who gets which GPU under which launcher, what is refused, and how a lost rank ends the others. ctest-labels: dist fault gpu-emulated"""
-import os, re, shutil, signal, subprocess, time, unittest
+import json, os, re, shutil, signal, subprocess, time, unittest
 
 import program
 from program import DIVERGED, OK, PEER, USAGE
@@ -92,6 +92,56 @@ class Bits(Ranks):
         self.train("--nproc", 2, "train.epochs=3", "checkpoint.save_every=3", run="runs/part")
         self.train("--nproc", 2, "train.epochs=6", "checkpoint.save_every=3", run="runs/part")
         self.assertEqual(self.sha("runs/part"), self.sha())
+
+
+class Contrastive(Ranks):
+    """A loss over the rows of all ranks: they are gathered by NCCL, and the steps are recorded."""
+    CONFIG = """
+dataset: {path: datasets/wine.h5, scale: standard, split: {test: 0.2, seed: 42}}
+sampler: {batch_size: 16}
+model: {layers: [{linear: {out: 16}}, tanh, {linear: {out: 8, name: codes}}]}
+losses: [{type: contrastive, output: codes, temperature: 0.3}]
+optimizer: {type: adam, lr: 0.003}
+train: {epochs: 3, log_every: 1}
+"""
+
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", self.CONFIG)
+
+    def counted(self, *words, **more):
+        path = self.path("counts.json")
+        self.train(*words, DDPTRAIN_EMULATED_COUNTS=path, **more)
+        with open(path) as file:
+            return json.load(file)
+
+    def agrees(self, run, other, tolerance=1e-5):
+        self.assert_close(self.losses(run), self.losses(other), tolerance, "losses")
+        values = [[e["val_loss"] for e in self.events("epoch", of)] for of in (run, other)]
+        self.assertEqual(len(values[0]), 3)
+        self.assert_close(*values, tolerance, "val_loss")
+
+    def test_the_same_numbers(self):
+        """By NCCL in recorded steps, the same bits without recordings, through the host, and on the CPU."""
+        counts = self.counted("--nproc", 2)
+        self.assertGreater(counts["graphs"], 4)
+        self.assertEqual(counts["late_allocations"], 0)
+        self.train("--nproc", 2, "train.cuda_graph=false", run="runs/plain", DDPTRAIN_EMULATED_STREAMS="random")
+        self.assertEqual(self.sha("runs/plain"), self.sha())
+        self.assertEqual(self.counted("--nproc", 2, "dist.backend=gloo", run="runs/host")["graphs"], 0)
+        self.agrees("runs/host", "runs/test")
+        self.run_program("test.yaml", "train.device=cpu", "--nproc", 2, "--run-dir", "runs/cpu")
+        self.agrees("runs/cpu", "runs/test")
+
+    def test_uneven_rows(self):
+        """On three ranks the last batch of an epoch has 14, 14 and 13 or fewer rows; or a rank has none."""
+        for batch in (17, 47):
+            words = (f"sampler={{batch_size: {batch}, uneven: true, seed: 42}}", "--nproc", 3)
+            for run, more in (("nccl", ()), ("host", ("dist.backend=gloo",))):
+                self.train(*words, *more, gpus=3, run=f"runs/{run}{batch}")
+            self.run_program("test.yaml", "train.device=cpu", *words, "--run-dir", f"runs/cpu{batch}")
+            self.agrees(f"runs/nccl{batch}", f"runs/cpu{batch}")
+            self.agrees(f"runs/host{batch}", f"runs/cpu{batch}")
 
 
 class Collectives(Ranks):

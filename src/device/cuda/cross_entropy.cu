@@ -144,30 +144,6 @@ template <bool IS_FAST> struct cross_entropy_rows {
     }
 };
 
-struct add_sums {
-    __device__ struct loss_sums operator()(struct loss_sums a, struct loss_sums b) const {
-        return {a.loss + b.loss, a.count + b.count, a.correct + b.correct, a.scored + b.scored};
-    }
-};
-
-/* to[block] (adds: +)= the block's share of [count] sums */
-__global__ static void sums_kernel(const struct loss_sums *from, size_t count, bool adds, struct loss_sums *to) {
-    struct loss_sums sum = {0, 0, 0, 0};
-    size_t step = (size_t)gridDim.x * GPU_THREADS;
-    for (size_t i = (size_t)blockIdx.x * GPU_THREADS + threadIdx.x; i < count; i += step)
-        sum = add_sums()(sum, from[i]);
-    sum = gpu_reduce(sum, add_sums());
-    if (threadIdx.x == 0) to[blockIdx.x] = adds ? add_sums()(to[blockIdx.x], sum) : sum;
-}
-
-static void add_up(operator_call *c, const struct loss_sums *rows, size_t positions, struct loss_sums *to) {
-    size_t blocks = (positions + GPU_THREADS - 1) / GPU_THREADS;
-    if (blocks > GPU_PARTS) blocks = GPU_PARTS;
-    struct loss_sums *parts = c->scratch<struct loss_sums>(blocks);
-    c->launch(sums_kernel, (unsigned)blocks, GPU_THREADS, 0, rows, positions, false, parts);
-    c->launch(sums_kernel, 1, GPU_THREADS, 0, parts, blocks, true, to);
-}
-
 template <bool IS_FAST>
 static void run(operator_call &c, const struct cross_entropy_options *o, const float *logits, const int64_t *targets,
                 size_t positions, size_t classes, float scale, float *dlogits, struct loss_sums *sums) {
@@ -208,7 +184,7 @@ static void run(operator_call &c, const struct cross_entropy_options *o, const f
                  positions, f);
     else
         rows_start(&c, positions, classes, f);
-    add_up(&c, f.sums, positions, to);
+    gpu_add_loss_sums(&c, f.sums, positions, to);
     c.each(1, [=] __device__(size_t) { to->count += *weighted; });
 }
 

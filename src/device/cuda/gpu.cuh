@@ -131,7 +131,8 @@ struct gpu_device {
     bool is_recording;
     bool accepts_host_operands; /* for tests of operators: operator_call::in and the like copy operands from host memory
                                  */
-    double *staging;            /* pinned host memory: sums of a batch norm */
+    size_t processes;           /* of a loss that compares rows: gpu_contrastive_prepare; 0: none */
+    double *staging;            /* pinned host memory: sums of a batch norm, rows of a loss */
     size_t staged;              /* doubles */
     const struct cudnn_module *cudnn_module; /* NULL until the first convolution */
     struct cudnn *cudnn;
@@ -213,6 +214,12 @@ void gpu_linear_backward_weight(struct device *, const float *dy, const float *x
 void gpu_cross_entropy(struct device *, const struct cross_entropy_options *, const float *logits,
                        const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
                        struct loss_sums *sums);
+void gpu_ctc(struct device *, const struct ctc_options *o, const float *log_probabilities, const int64_t *targets,
+             size_t rows, float factor, float *dx, struct loss_sums *sums);
+status gpu_ctc_prepare(struct device *, size_t rows, size_t steps, size_t classes, size_t target_size);
+void gpu_contrastive(struct device *, const struct contrastive_options *o, const float *outputs, size_t rows,
+                     float factor, float *doutputs, struct loss_sums *sums);
+status gpu_contrastive_prepare(struct device *, size_t rows, size_t processes, size_t size);
 void gpu_embedding_backward(struct device *, const int32_t *tokens, const float *dy, float *dweight, size_t count,
                             size_t vocabulary, size_t size);
 void gpu_attention_forward(struct device *, const struct attention_shape *, const float *qkv, float *y,
@@ -417,6 +424,8 @@ class operator_call {
 /* The targets of a loss with classes: those of padding (struct row_weights) are o->ignored; takes scratch memory. */
 const int64_t *gpu_real_targets(operator_call *c, const struct cross_entropy_options *o, const int64_t *targets,
                                 size_t positions);
+/* to += the sum of rows (count); takes scratch memory. */
+void gpu_add_loss_sums(operator_call *c, const struct loss_sums *rows, size_t count, struct loss_sums *to);
 /* embedding_backward within an operator, of its addresses; takes scratch memory. */
 void gpu_embedding_gather(operator_call *c, const int32_t *tokens, const float *dy, float *dweight, size_t count,
                           size_t vocabulary, size_t size);

@@ -1,9 +1,33 @@
-/* Losses without a softmax; cross entropy is in cross_entropy.cu. Sums are in double, in the order of
- * operator_call::sum. */
+/* Losses of elements and rows; cross entropy, ctc and contrastive have files of their own. Sums are in double, in the
+ * order of operator_call::sum. */
 #include <cmath>
 
 #include "device/cuda/rows.cuh"
 #include "device/loss_formulas.h"
+
+struct add_sums {
+    __device__ struct loss_sums operator()(struct loss_sums a, struct loss_sums b) const {
+        return {a.loss + b.loss, a.count + b.count, a.correct + b.correct, a.scored + b.scored};
+    }
+};
+
+/* to[block] (adds: +)= the block's share of [count] sums */
+__global__ static void sums_kernel(const struct loss_sums *from, size_t count, bool adds, struct loss_sums *to) {
+    struct loss_sums sum = {0, 0, 0, 0};
+    size_t step = (size_t)gridDim.x * GPU_THREADS;
+    for (size_t i = (size_t)blockIdx.x * GPU_THREADS + threadIdx.x; i < count; i += step)
+        sum = add_sums()(sum, from[i]);
+    sum = gpu_reduce(sum, add_sums());
+    if (threadIdx.x == 0) to[blockIdx.x] = adds ? add_sums()(to[blockIdx.x], sum) : sum;
+}
+
+void gpu_add_loss_sums(operator_call *c, const struct loss_sums *rows, size_t count, struct loss_sums *to) {
+    size_t blocks = (count + GPU_THREADS - 1) / GPU_THREADS;
+    if (blocks > GPU_PARTS) blocks = GPU_PARTS;
+    struct loss_sums *parts = c->scratch<struct loss_sums>(blocks);
+    c->launch(sums_kernel, (unsigned)blocks, GPU_THREADS, 0, rows, count, false, parts);
+    c->launch(sums_kernel, 1, GPU_THREADS, 0, parts, blocks, true, to);
+}
 
 /* Whether a position is padding (struct row_weights). */
 struct loss_padding {
@@ -275,7 +299,9 @@ const struct loss_ops gpu_losses = {.cross_entropy = gpu_cross_entropy,
                                     .nll = nll,
                                     .rowwise = rowwise,
                                     .elementwise = elementwise,
-                                    .ctc = nullptr, /* on the CPU only */
-                                    .ctc_prepare = nullptr,
+                                    .ctc = gpu_ctc,
+                                    .ctc_prepare = gpu_ctc_prepare,
+                                    .contrastive = gpu_contrastive,
+                                    .contrastive_prepare = gpu_contrastive_prepare,
                                     .to_classes = to_classes,
                                     .combine = combine};

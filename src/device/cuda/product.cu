@@ -33,12 +33,17 @@ static cudaDataType_t type_of(enum precision precision) {
     return precision == PRECISION_BFLOAT16 ? CUDA_R_16BF : precision == PRECISION_FLOAT16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
+static enum precision precision_of(const struct gpu_device *gpu, const struct gpu_product *p) {
+    return p->is_float32 ? PRECISION_FLOAT32 : gpu->precision;
+}
+
 static cublasStatus_t describe(const struct gpu_device *gpu, const struct gpu_product *p, struct gpu_plan *plan) {
     cublasLtMatmulDescOpaque_t *d = &plan->product;
-    cudaDataType_t type = type_of(gpu->precision);
+    enum precision precision = precision_of(gpu, p);
+    cudaDataType_t type = type_of(precision);
     bool is_a_turned = p->transpose_a == CUBLAS_OP_T, is_b_turned = p->transpose_b == CUBLAS_OP_T;
-    CHECK(cublasLtMatmulDescInit(
-        d, gpu->precision == PRECISION_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    CHECK(cublasLtMatmulDescInit(d, precision == PRECISION_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                 CUDA_R_32F));
     CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSA, &p->transpose_a, sizeof p->transpose_a));
     CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSB, &p->transpose_b, sizeof p->transpose_b));
     CHECK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue));
@@ -111,7 +116,7 @@ static cublasStatus_t plan_for(struct gpu_device *gpu, const struct gpu_product 
                              alignment(p->b.at),
                              alignment(p->c),
                              p->adds,
-                             (size_t)gpu->precision,
+                             (size_t)precision_of(gpu, p),
                              p->is_half,
                              alignment(p->bias),
                              alignment(p->aux)};

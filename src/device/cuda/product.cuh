@@ -23,6 +23,7 @@ struct gpu_product {
     void *c;
     bool is_half; /* c is of the factors' type, else float */
     bool adds;
+    bool is_float32; /* the factors are float32 in any precision, and not rounded */
 };
 
 void gpu_multiply(operator_call *c, const struct gpu_product *p);

@@ -34,8 +34,6 @@ static status prepare(const void *config, struct device *device, const struct sh
                       size_t rows, size_t processes) {
     const struct loss_ops *ops = device_ops(device)->losses;
     (void)config, (void)target_size;
-    if (!ops->contrastive)
-        return status_new(STATUS_USAGE, "contrastive is computed on the CPU only; use train.device: cpu");
     return ops->contrastive_prepare(device, rows, processes, shape_elements(output) / 2);
 }
 

@@ -56,7 +56,6 @@ static status prepare(const void *config, struct device *device, const struct sh
                       size_t rows, size_t processes) {
     const struct loss_ops *ops = device_ops(device)->losses;
     (void)config, (void)processes;
-    if (!ops->ctc) return status_new(STATUS_USAGE, "loss: ctc is computed on the CPU only; use train.device: cpu");
     return ops->ctc_prepare(device, rows, (size_t)output->size[0], (size_t)output->size[1], target_size);
 }
 

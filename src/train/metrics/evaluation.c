@@ -400,7 +400,8 @@ status evaluation_check_size(const struct evaluation_options *options) {
 static status create_gather(const struct evaluation_options *options, struct row_gather **out) {
     int world = comm_world_size(options->comm);
     if (world == 1) return OK;
-    TRY(row_gather_create(options->comm, options->batch, out));
+    /* through the host: nothing else limits the wait for a rank that is lost in an evaluation */
+    TRY(row_gather_create(options->comm, NULL, options->batch, out));
     for (int r = 0; r < world; r++) {
         size_t first, rows;
         sampler_evaluation_range(options->all_rows, r, world, &first, &rows);

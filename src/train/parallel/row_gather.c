@@ -3,8 +3,10 @@
 
 #include <stdlib.h>
 
+#include "dist/comm/comm_gpu.h"
+
 struct row_gather {
-    struct comm *comm;
+    struct comm *comm, *gpus;
     size_t batch;
     size_t *epoch_rows, *rows; /* (world) of an epoch, of the current batch */
     struct all_rows all;
@@ -18,17 +20,33 @@ static void gather(void *user, void *all, size_t bytes) {
     if (!g->failure) g->failure = comm_all_gather(g->comm, own, bytes, COMM_UINT8, all);
 }
 
-status row_gather_create(struct comm *comm, size_t batch, struct row_gather **out) {
+static status enqueue_calls(struct comm *gpus, float *all, size_t count, void *stream) {
+    TRY(comm_gpu_after(gpus, stream));
+    TRY(comm_gpu_all_gather(gpus, all, count));
+    return comm_gpu_before(gpus, stream);
+}
+
+static void enqueue(void *user, void *all, size_t bytes, void *stream) {
+    struct row_gather *g = user;
+    if (!g->failure) g->failure = enqueue_calls(g->gpus, all, bytes / sizeof(float), stream);
+}
+
+status row_gather_create(struct comm *comm, struct comm *gpus, size_t batch, struct row_gather **out) {
     size_t world = (size_t)comm_world_size(comm);
     struct row_gather *g = calloc(1, sizeof *g);
     *out = g;
     if (!g) return status_memory("the rows of all ranks");
     g->comm = comm;
+    g->gpus = gpus;
     g->batch = batch;
     g->epoch_rows = calloc(world, sizeof *g->epoch_rows);
     g->rows = calloc(world, sizeof *g->rows);
-    g->all = (struct all_rows){
-        .processes = world, .process = (size_t)comm_rank(comm), .rows = g->rows, .gather = gather, .user = g};
+    g->all = (struct all_rows){.processes = world,
+                               .process = (size_t)comm_rank(comm),
+                               .rows = g->rows,
+                               .gather = gather,
+                               .enqueue = gpus ? enqueue : NULL,
+                               .user = g};
     if (g->epoch_rows && g->rows) return OK;
     row_gather_destroy(g);
     *out = NULL;

@@ -10,8 +10,9 @@
 
 struct row_gather;
 
-/* [batch]: rows of a whole batch of a rank. [comm] is not owned. */
-status row_gather_create(struct comm *comm, size_t batch, struct row_gather **out);
+/* [batch]: rows of a whole batch of a rank. [comm] is not owned. [gpus]: comm_gpu's group, which then gathers in the
+ * memory of GPUs; NULL: all rows go through the host. */
+status row_gather_create(struct comm *comm, struct comm *gpus, size_t batch, struct row_gather **out);
 void row_gather_destroy(struct row_gather *gather); /* takes NULL */
 
 /* Sets the rows that [rank] has in an epoch or evaluation; 0 before. */
