@@ -129,7 +129,7 @@ static status suggest_rows(const char *path, const char *target, struct arena *a
     schema_bind(&dataset_schema, NULL, "dataset", &dataset_schema, &config, arena, &problems); /* the defaults */
     problems_free(&problems);
     config.path = path;
-    if (is_hdf5) TRY(hdf5_names_find(path, target, arena, &out->inputs, &out->target));
+    if (is_hdf5) TRY(hdf5_names_find(path, target, arena, &out->inputs, &out->target, &out->unused));
     const char *targets = out->target ? out->target : target;
     if (out->inputs) config.inputs = (struct string_list){&out->inputs, 1};
     if (targets) config.targets = (struct string_list){&targets, 1};

@@ -63,6 +63,16 @@ static void add_columns(const struct suggestion *s, struct text *out) {
     }
 }
 
+static void add_unused(const struct suggestion *s, struct text *out) {
+    if (!s->unused.count) return;
+    text_add(out, "  # not used, though with as many rows: ");
+    for (size_t i = 0; i < s->unused.count; i++) {
+        text_add(out, i ? ", " : "");
+        add_shown(out, s->unused.items[i]);
+    }
+    text_add(out, "; a mapping in inputs takes several, by name: docs/models.md\n");
+}
+
 static void add_missing(const struct suggestion *s, struct text *out) {
     if (!s->missing.count) return;
     text_add(out, "  missing: [");
@@ -131,6 +141,7 @@ static void add_dataset(const struct suggestion *s, const char *path, struct tex
         add_target_note(s, out);
         text_add(out, "\n");
     }
+    add_unused(s, out);
     add_missing(s, out);
     add_columns(s, out);
     if (strcmp(s->format, "text") == 0)

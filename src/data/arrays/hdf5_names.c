@@ -117,24 +117,38 @@ static status not_clear(const struct search *search) {
     return s;
 }
 
+/* The other datasets with as many rows. */
+static void list_unused(const struct search *search, const struct found *x, const struct found *y, struct arena *arena,
+                        struct string_list *unused) {
+    unused->items = arena_alloc(arena, (search->count + 1) * sizeof *unused->items);
+    for (size_t i = 0; i < search->count; i++) {
+        const struct found *found = &search->items[i];
+        if (found != x && found != y && found->rows == y->rows)
+            unused->items[unused->count++] = arena_copy(arena, found->name);
+    }
+}
+
 static status choose(const struct search *search, const char *target, struct arena *arena, const char **inputs,
-                     const char **targets) {
+                     const char **targets, struct string_list *unused) {
     const struct found *x = find(search, "x"), *y = find(search, target ? target : "y");
-    if (x && y) return OK;
+    bool have_usual_names = x && y;
     if (target && !y) return OK; /* opening the dataset says that it does not exist */
     if (!y) y = find_targets(search);
     if (y && !x) x = find_inputs(search, y);
     if (!x || !y) return not_clear(search);
+    list_unused(search, x, y, arena, unused);
+    if (have_usual_names) return OK;
     *inputs = arena_copy(arena, x->name);
     *targets = arena_copy(arena, y->name);
     return OK;
 }
 
 status hdf5_names_find(const char *path, const char *target, struct arena *arena, const char **inputs,
-                       const char **targets) {
+                       const char **targets, struct string_list *unused) {
     struct search *search = arena_alloc(arena, sizeof *search);
     uint64_t bytes;
     *inputs = *targets = NULL;
+    *unused = (struct string_list){0};
     TRY(file_check(path, &bytes));
     search->path = path;
     struct hdf5_silence silence;
@@ -143,5 +157,5 @@ status hdf5_names_find(const char *path, const char *target, struct arena *arena
     status s = is_hdf5 ? hdf5_try_in_child(path, look, search) : OK;
     if (is_hdf5 && !s) s = look(search);
     hdf5_leave(&silence);
-    return s || !is_hdf5 ? s : choose(search, target, arena, inputs, targets);
+    return s || !is_hdf5 ? s : choose(search, target, arena, inputs, targets, unused);
 }

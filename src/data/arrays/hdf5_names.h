@@ -7,8 +7,9 @@
 #include "data/dataset.h"
 
 /* Sets *inputs and *targets to names of datasets; NULL: "x" and "y", the defaults. [target]: the targets, NULL: the
- * file is searched. STATUS_DATA when it is not clear, with the names that the file has. Memory in [arena]. */
+ * file is searched. *unused: other datasets with as many rows. STATUS_DATA when it is not clear, with the names that
+ * the file has. Memory in [arena]. */
 status hdf5_names_find(const char *path, const char *target, struct arena *arena, const char **inputs,
-                       const char **targets);
+                       const char **targets, struct string_list *unused);
 
 #endif
