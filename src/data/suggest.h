@@ -22,6 +22,7 @@ struct suggestion {
     bool is_image_folder;
     const char *table, *other_tables;          /* of a database with several; else NULL */
     const char *inputs;                        /* the name, where it is not the default of the format; else NULL */
+    const char *time;                          /* a column whose dates rise from row to row; NULL: none */
     struct string_list unused;                 /* HDF5: other datasets with as many rows */
     struct string_list missing;                /* for dataset.missing; count 0: the default */
     const char *missing_mark, *missing_column; /* a text of missing that is no default, and a column that has it */

@@ -102,6 +102,11 @@ static void add_split(const struct suggestion *s, struct text *out) {
         text_printf(out, "  split: {test: 0.2, seed: 42%s}   # a fifth of the rows validates%s\n",
                     can_stratify(s) ? ", stratify: true" : "",
                     can_stratify(s) ? ", with the same share of each class" : "");
+    if (!s->time) return;
+    text_add(out, "  # the dates in column '");
+    add_shown(out, s->time);
+    text_add(out, "' rise: to predict later rows from earlier ones, take split: {test: 0.2, shuffle: false}, whose\n"
+                  "  # validation rows are the last ones\n");
 }
 
 static void add_target_note(const struct suggestion *s, struct text *out) {

@@ -218,6 +218,21 @@ class Init(program.Case):
         self.assertIn('short: ignore   # dates, either {type: date, format: "%m/%d/%Y"} or {type: date, format: "%d/%m/%Y"}', text)
         self.assertNotIn("Unnamed", text)
 
+    def test_rows_in_the_order_of_time(self):
+        """A comment offers a split by order where the dates of a column never fall."""
+        def text(dates):
+            self.rows("t.csv", ["v", "when", "y"], [[i * 7 % 60 / 7, date, i % 2] for i, date in enumerate(dates)])
+            return self.init("t.csv")
+        hint = "  # the dates in column 'when' rise: to predict later rows from earlier ones, take split: {test: 0.2, shuffle: false}, whose\n"
+        rising = [f"2024-{1 + i // 28:02}-{1 + i % 28:02}" for i in range(60)]
+        german = [f"{1 + i % 28:02}.{1 + i // 28:02}.2024" for i in range(60)]
+        for dates in (rising, [rising[i // 2] for i in range(60)], german, ["-" if i == 30 else date for i, date in enumerate(rising)]):
+            self.assertIn(hint, text(dates))
+        self.assertIn("shuffle: false", text(rising))
+        for dates in (rising[::-1], rising[:30] + rising[:30], [rising[0]] * 60, german[:30] + german[:30]):
+            self.assertNotIn("rise", text(dates))
+        self.train("t.csv")
+
     def test_names_that_yaml_would_read_as_something_else(self):
         os.mkdir(self.path("a b"))
         names = ["true", "1", "a: b", "#c", '"q"', "\u00e9t\u00e9", "- x", "x\ty", "~"]

@@ -35,11 +35,33 @@ static void examine_text(struct column_view *c, const char *text, size_t line) {
     }
 }
 
-static void examine_dates(struct column_view *c, const char *text) {
+static void order_date(struct date_order *order, double seconds, bool is_first) {
+    if (is_first) order->first = order->last = seconds;
+    order->falls = order->falls || seconds < order->last;
+    order->last = seconds;
+}
+
+static void examine_dates(struct column_view *c, const char *text, bool is_first) {
     double seconds;
     c->has_dates = c->has_dates && date_parse(text, NULL, &seconds);
+    if (c->has_dates) order_date(&c->iso, seconds, is_first);
+    for (size_t i = 0; i < DATE_FORMATS; i++) {
+        if (!(c->formats >> i & 1)) continue;
+        if (date_parse(text, column_date_formats[i], &seconds))
+            order_date(&c->others[i], seconds, is_first);
+        else
+            c->formats &= ~(1u << i);
+    }
+}
+
+static bool rises(const struct date_order *order) { return !order->falls && order->last > order->first; }
+
+bool column_view_dates_rise(const struct column_view *c) {
+    if (c->numbers == c->values) return false;
+    if (c->has_dates) return rises(&c->iso);
     for (size_t i = 0; i < DATE_FORMATS; i++)
-        if (c->formats >> i & 1 && !date_parse(text, column_date_formats[i], &seconds)) c->formats &= ~(1u << i);
+        if (c->formats >> i & 1 && rises(&c->others[i])) return true;
+    return false;
 }
 
 static void add_number(struct column_view *c, double number) {
@@ -63,7 +85,8 @@ status column_view_add(struct column_view *c, const char *text, char *decimal, s
         return OK;
     }
     if (!is_number && suggest_is_mark(text)) return text_pool_add(&c->marks, text, line, &index);
-    if (c->values++ == 0) {
+    bool is_first = c->values++ == 0;
+    if (is_first) {
         c->starts_with_text = !is_number;
         c->is_counted = is_number && (number == 0 || number == 1);
         c->has_dates = true;
@@ -72,7 +95,7 @@ status column_view_add(struct column_view *c, const char *text, char *decimal, s
     } else if (is_number) {
         c->is_counted = c->is_counted && number == c->last + 1;
     }
-    examine_dates(c, text);
+    examine_dates(c, text, is_first);
     if (c->pool.count <= MAX_POOLED) TRY(text_pool_add(&c->pool, text, line, &index));
     if (is_number)
         add_number(c, number);

@@ -16,6 +16,12 @@ extern const char *const column_date_formats[DATE_FORMATS];
 /* The text of a value that is bytes, which only databases have; compared by its address. */
 extern const char suggest_blob[];
 
+/* Whether dates never fall from row to row, and are not all the same. */
+struct date_order {
+    double first, last;
+    bool falls;
+};
+
 /* Zero-initialise, but the arena of the pools. */
 struct column_view {
     const char *name;
@@ -28,7 +34,8 @@ struct column_view {
     unsigned styles;
     const char *text, *styled_text; /* the first that is no number, and that is styled; in which line */
     size_t text_line, styled_line;
-    unsigned formats;                  /* bit i: each value is a date of column_date_formats[i] */
+    unsigned formats; /* bit i: each value is a date of column_date_formats[i] */
+    struct date_order iso, others[DATE_FORMATS];
     size_t first_line;                 /* of its first value */
     double first, last, min, max;      /* numbers */
     bool has_dates;                    /* each value is a date */
@@ -40,6 +47,9 @@ status column_view_add(struct column_view *c, const char *text, char *decimal, s
 
 /* Whether the marks of the column mean missing values, as they do beside numbers and dates. */
 bool column_view_marks_missing(const struct column_view *c);
+
+/* Whether each value is a date, none earlier than the one before. */
+bool column_view_dates_rise(const struct column_view *c);
 
 /* Call it after all values: the marks of the column that are in [missing] are missing values, others texts. */
 status column_view_decide_marks(struct column_view *c, const struct text_pool *missing);

@@ -251,6 +251,7 @@ static void add_inputs(const struct column_view *columns, size_t count, size_t t
         choose_rule(&columns[i], unit, may_count, arena, column);
         bool is_ignored = column->rule && strcmp(column->rule, "ignore") == 0;
         if (!is_ignored) out->features += column->texts ? column->texts : 1;
+        if (!out->time && column_view_dates_rise(&columns[i])) out->time = columns[i].name;
         out->column_count++;
     }
 }
