@@ -10,7 +10,11 @@ static status run(const struct command_line *line) {
     status s = first_config_write(line->config, line->target, &out);
     if (!s) fputs(text_string(&out), stdout);
     text_free(&out);
-    return s;
+    if (!s) return OK;
+    /* The shell has created the file of `> CONFIG` already. */
+    status failure = status_new(status_code(s), "%s; no config was written", status_message(s));
+    status_free(s);
+    return failure;
 }
 
 const struct verb verb_init = {
