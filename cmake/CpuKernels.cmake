@@ -6,7 +6,7 @@ endif()
 
 # src/device/cpu/sets: every file there is compiled once per instruction set and the set is chosen at start. Element-wise loops write
 # their fused multiply-adds as fmaf, so each set gives the same bits; only products (gemm.c, direct.c, winograd.c,
-# depthwise.c) let the compiler fuse.
+# depthwise.c, unit_stride.c) let the compiler fuse.
 file(GLOB cpu_sources CONFIGURE_DEPENDS src/device/cpu/*.c src/device/cpu/bf16/support.c)
 file(GLOB set_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/*.c)
 target_sources(device PRIVATE ${cpu_sources})
@@ -17,6 +17,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64" AND CMAKE_C_COMPILER_ID STREQU
 endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/gemm.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/direct.c
                             ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/winograd.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/depthwise.c
+                            ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/unit_stride.c
                             PROPERTIES COMPILE_OPTIONS "${product_options}")
 
 # With traps in mind the compiler would make a branch of a choice between two results (tanh), and would not vectorise the loop. Numbers

@@ -45,6 +45,22 @@ static const struct convolution cases[] = {
     {.in = {14, 12, 32}, .out = {10, 10, 32}, .window = {{3, 3}, {1, 1}, {0, 0}, {2, 1}}, .groups = 1},
     {.in = {12, 14, 32}, .out = {10, 10, 32}, .window = {{3, 3}, {1, 1}, {0, 0}, {1, 2}}, .groups = 1},
     {.in = {7, 5, 144}, .out = {9, 7, 48}, .window = {{3, 3}, {1, 1}, {2, 2}, {1, 1}}, .groups = 1},
+    /* unit stride: outputs of two pixels in one vector, lines of 13, 7 and 1 pixels; panels that are not whole */
+    {.in = {9, 13, 48}, .out = {9, 13, 12}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1, .has_bias = true},
+    {.in = {4, 9, 24},
+     .out = {5, 7, 11},
+     .window = {{2, 3}, {1, 1}, {1, 0}, {1, 1}},
+     .groups = 1,
+     .has_bias = true,
+     .has_relu = true},
+    {.in = {6, 1, 10}, .out = {6, 1, 9}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1},
+    {.in = {8, 11, 21},
+     .out = {8, 11, 44},
+     .window = {{1, 1}, {1, 1}, {0, 0}, {1, 1}},
+     .groups = 1,
+     .has_bias = true,
+     .has_relu = true},
+    {.in = {3, 34, 8}, .out = {5, 35, 6}, .window = {{3, 4}, {1, 1}, {2, 2}, {1, 1}}, .groups = 1},
     {.in = {4, 5, 208}, .out = {4, 5, 176}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1, .has_bias = true},
 };
 
@@ -111,11 +127,23 @@ static void equal(const float *a, const float *b, size_t count, const char *what
     ck_assert_msg(worst <= 5e-6 * largest, "case %zu, %s: %g of %g", which, what, worst, largest);
 }
 
-static void compare(const struct tensors *a, const struct tensors *b, const struct convolution *c, size_t which) {
+static void compare_products(const struct tensors *a, const struct tensors *b, size_t which) {
     equal(a->y, b->y, a->out, "y", which);
     equal(a->dx, b->dx, a->in, "dx", which);
     equal(a->dw, b->dw, a->weights, "dw", which);
+}
+
+static void compare(const struct tensors *a, const struct tensors *b, const struct convolution *c, size_t which) {
+    compare_products(a, b, which);
     equal(a->dbias, b->dbias, c->out.channels, "dbias", which);
+}
+
+static bool has_unit_stride(const struct convolution *c) {
+    bool has = c->groups == 1;
+    for (int d = 0; d < 2; d++)
+        has =
+            has && c->window.stride[d] == 1 && c->window.dilation[d] == 1 && c->window.padding[d] < c->window.kernel[d];
+    return has;
 }
 
 START_TEST(every_implementation) {
@@ -139,6 +167,12 @@ START_TEST(every_implementation) {
                 run(device, cpu_kernels_of(device)->convolution, &cases[i], rows_of(&cases[i]), rows_of(&cases[i]));
             compare(&own, &expected, &cases[i], i);
             free_tensors(&own);
+            if (has_unit_stride(&cases[i])) {
+                own =
+                    run(device, cpu_kernels_of(device)->unit_stride, &cases[i], rows_of(&cases[i]), rows_of(&cases[i]));
+                compare_products(&own, &expected, i);
+                free_tensors(&own);
+            }
             device_destroy(device);
         }
         free_tensors(&expected);
@@ -158,9 +192,17 @@ START_TEST(fewer_rows) {
 }
 END_TEST
 
-static void run_winograd(struct device *device, const void *convolution, struct digest *digest) {
-    const struct convolution *c = convolution;
-    struct tensors t = run(device, cpu_kernels_of(device)->winograd, c, rows_of(c), rows_of(c));
+struct bits_case {
+    const struct convolution *c;
+    bool is_winograd;
+};
+
+static void add_bits(struct device *device, const void *context, struct digest *digest) {
+    const struct bits_case *of = context;
+    const struct convolution *c = of->c;
+    const struct cpu_kernels *kernels = cpu_kernels_of(device);
+    struct tensors t =
+        run(device, of->is_winograd ? kernels->winograd : kernels->unit_stride, c, rows_of(c), rows_of(c));
     digest_add(digest, t.y, t.out * sizeof *t.y);
     digest_add(digest, t.dx, t.in * sizeof *t.dx);
     digest_add(digest, t.dw, t.weights * sizeof *t.dw);
@@ -169,10 +211,39 @@ static void run_winograd(struct device *device, const void *convolution, struct 
 
 START_TEST(the_same_bits_on_any_number_of_threads) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (cases[i].in.channels < 32 || cases[i].window.kernel[0] != 3) continue;
-        threads_agree(run_winograd, &cases[i]);
+        const struct convolution *c = &cases[i];
+        if (c->in.channels >= 32 && c->out.channels >= 32 && c->window.kernel[0] == 3)
+            threads_agree(add_bits, &(struct bits_case){c, true});
+        if (has_unit_stride(c)) threads_agree(add_bits, &(struct bits_case){c, false});
     }
 }
 END_TEST
 
-TESTS("convolution", every_implementation, fewer_rows, the_same_bits_on_any_number_of_threads)
+/* Vectors of any width with fused multiply-adds give the same bits. */
+START_TEST(the_same_bits_in_every_set) {
+    static const char *const sets[] = {"avx2", "avx512"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tensors both[2];
+        size_t count = 0;
+        for (size_t s = 0; has_unit_stride(&cases[i]) && s < 2; s++) {
+            struct device *device;
+            status refused = cpu_device_create(sets[s], &device);
+            bool is_missing = refused != OK;
+            status_free(refused);
+            if (is_missing) continue;
+            both[count++] =
+                run(device, cpu_kernels_of(device)->unit_stride, &cases[i], rows_of(&cases[i]), rows_of(&cases[i]));
+            device_destroy(device);
+        }
+        if (count == 2) {
+            ck_assert_mem_eq(both[0].y, both[1].y, both[0].out * sizeof(float));
+            ck_assert_mem_eq(both[0].dx, both[1].dx, both[0].in * sizeof(float));
+            ck_assert_mem_eq(both[0].dw, both[1].dw, both[0].weights * sizeof(float));
+        }
+        while (count > 0) free_tensors(&both[--count]);
+    }
+}
+END_TEST
+
+TESTS("convolution", every_implementation, fewer_rows, the_same_bits_on_any_number_of_threads,
+      the_same_bits_in_every_set)

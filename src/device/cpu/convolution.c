@@ -11,7 +11,7 @@
 struct device_convolution {
     const struct convolution_ops *ops;
     struct device_convolution *inner; /* of ops */
-    /* Of the bias, if ops does not compute its gradient (depthwise, Winograd, and oneDNN, whose own is slow on
+    /* Of the bias, if ops does not compute its gradient (all but the project's general one; oneDNN's own is slow on
      * channels-last memory). NULL: it does. */
     void (*bias_gradient)(const float *dy, float *dbias, size_t rows, size_t positions, size_t channels);
     size_t positions, channels;
@@ -36,6 +36,18 @@ static bool is_for_winograd(const struct convolution *c) {
            c->in.channels >= 32 && c->out.channels >= 32 && 2 * c->out.height * c->out.width > covered;
 }
 
+#define MAX_DEPTH 1024 /* numbers of a sum for which a panel of weights stays in the second-level cache */
+
+/* Where oneDNN's kernels for AVX2 reach a third to two thirds of the speed. */
+static bool is_for_unit_stride(const struct cpu_kernels *kernels, const struct convolution *c) {
+    const struct window *w = &c->window;
+    size_t taps = w->kernel[0] * w->kernel[1];
+    for (int d = 0; d < 2; d++)
+        if (w->stride[d] != 1 || w->dilation[d] != 1 || w->padding[d] >= w->kernel[d]) return false;
+    return !kernels->is_avx512 && c->groups == 1 && c->in.channels >= 8 && taps * c->in.channels <= MAX_DEPTH &&
+           taps * c->out.channels <= MAX_DEPTH;
+}
+
 static bool is_depthwise(const struct convolution *c) {
     return c->groups == c->in.channels && c->groups == c->out.channels && c->groups > 1 && c->window.kernel[0] <= 16 &&
            c->window.kernel[1] <= 16;
@@ -51,17 +63,25 @@ static const struct convolution_ops *onednn_ops(void) {
     return NULL;
 }
 
+/* NULL as onednn_ops. */
+static const struct convolution_ops *large_ops(const struct cpu_kernels *kernels, const struct convolution *c,
+                                               bool *is_library) {
+    if (is_for_winograd(c)) return kernels->winograd;
+    if (is_for_unit_stride(kernels, c)) return kernels->unit_stride;
+    *is_library = true;
+    return onednn_ops();
+}
+
 static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
     struct device_convolution *d = calloc(1, sizeof *d);
     if (!d) return status_memory("a convolution");
     const struct cpu_kernels *kernels = cpu_kernels_of(device);
-    bool is_large = multiply_adds(c, rows) >= LARGE_CONVOLUTION;
+    bool is_large = multiply_adds(c, rows) >= LARGE_CONVOLUTION, is_library = false;
     status s = OK;
     if (is_depthwise(c))
         d->ops = kernels->depthwise;
     else if (is_large)
-        d->ops = is_for_winograd(c) ? kernels->winograd : onednn_ops();
-    bool is_library = d->ops && d->ops != kernels->depthwise && d->ops != kernels->winograd;
+        d->ops = large_ops(kernels, c, &is_library);
     if (d->ops) {
         d->bias_gradient = kernels->bias_gradient;
         d->positions = c->out.height * c->out.width;

@@ -78,6 +78,8 @@ struct cpu_kernels {
     /* For one input and one output channel in each group, kernels of up to 16 x 16; the caller computes the bias'
      * gradient. */
     const struct convolution_ops *depthwise;
+    /* For stride and dilation 1, one group, padding less than the kernel; the caller computes the bias' gradient. */
+    const struct convolution_ops *unit_stride;
     /* dbias (channels) += sums of dy (rows, positions, channels) */
     void (*bias_gradient)(const float *dy, float *dbias, size_t rows, size_t positions, size_t channels);
     float (*norm)(const float *x, size_t count);

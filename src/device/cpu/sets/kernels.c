@@ -119,6 +119,7 @@ const struct cpu_kernels IN_SET(cpu_kernels) = {
     .convolution = &IN_SET(convolution_ops),
     .winograd = &IN_SET(winograd_ops),
     .depthwise = &IN_SET(depthwise_ops),
+    .unit_stride = &IN_SET(unit_stride_ops),
     .bias_gradient = IN_SET(bias_gradient),
     .norm = norm,
     .is_finite = is_finite,

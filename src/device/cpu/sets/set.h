@@ -13,9 +13,10 @@
 /* optimizers.c */
 extern const struct optimizer_kernels IN_SET(optimizer_kernels);
 
-/* image.c, image_norm.c, convolution.c, winograd.c, depthwise.c */
+/* image.c, image_norm.c, convolution.c, winograd.c, depthwise.c, unit_stride.c */
 extern const struct image_ops IN_SET(image_ops);
-extern const struct convolution_ops IN_SET(convolution_ops), IN_SET(winograd_ops), IN_SET(depthwise_ops);
+extern const struct convolution_ops IN_SET(convolution_ops), IN_SET(winograd_ops), IN_SET(depthwise_ops),
+    IN_SET(unit_stride_ops);
 void IN_SET(bias_gradient)(const float *dy, float *dbias, size_t rows, size_t positions, size_t channels);
 void IN_SET(batch_norm_forward)(struct device *device, const struct batch_norm *norm, const float *x,
                                 const float *weight, const float *bias, float *running_mean, float *running_var,
