@@ -1,7 +1,8 @@
 /* Each gradient that becomes ready decrements the pending count of its bucket. A bucket that is complete, and whose
- * predecessors are, is queued for the communication thread, which reduces buckets in order on lane 1; so the order is
- * the same on all ranks, whatever the order in which their gradients become ready. The caller reduces the last bucket
- * on lane 0, at the same time. Without a thread the caller reduces all buckets at the end, on lane 0. */
+ * predecessors are, is queued for the communication thread, which reduces buckets in order on its own lane; so the
+ * order is the same on all ranks, whatever the order in which their gradients become ready. The caller reduces the last
+ * bucket on the main lane, at the same time. Without a thread the caller reduces all buckets at the end, on the main
+ * lane. */
 #include "dist/reducer.h"
 
 #include <math.h>
@@ -130,7 +131,7 @@ static void *communicate(void *argument) {
         begin(r, clock_seconds());
         pthread_mutex_unlock(&r->mutex);
 
-        status failure = has_failed ? OK : average(r, &r->buckets[index], 1);
+        status failure = has_failed ? OK : average(r, &r->buckets[index], COMM_THREAD_LANE);
 
         pthread_mutex_lock(&r->mutex);
         end(r, clock_seconds());
@@ -191,13 +192,13 @@ status reducer_cuts(const struct reducer_range *ranges, size_t count, const stru
     return is_allocated ? OK : status_memory("the reducer");
 }
 
-/* With a thread the last bucket uses lane 0, the others lane 1. */
+/* With a thread the last bucket uses the main lane, the others its lane. */
 static status allocate_halves(struct reducer *r, bool needs_thread) {
     size_t largest[COMM_LANES] = {0};
     for (size_t i = 0; i < r->bucket_count; i++) {
-        size_t *lane = &largest[needs_thread && i + 1 < r->bucket_count],
-               count = r->buckets[i].end - r->buckets[i].begin;
-        if (count > *lane) *lane = count;
+        size_t count = r->buckets[i].end - r->buckets[i].begin;
+        size_t *of_lane = &largest[needs_thread && i + 1 < r->bucket_count ? COMM_THREAD_LANE : COMM_MAIN_LANE];
+        if (count > *of_lane) *of_lane = count;
     }
     for (int lane = 0; lane < COMM_LANES; lane++) {
         void *halves = NULL;
@@ -329,7 +330,7 @@ static status finish_on_gpu(struct reducer *r) {
 static status average_rest(struct reducer *r) {
     status failure = OK;
     for (size_t b = r->has_thread ? r->bucket_count - 1 : 0; b < r->bucket_count && !failure; b++)
-        failure = average(r, &r->buckets[b], 0);
+        failure = average(r, &r->buckets[b], COMM_MAIN_LANE);
     return failure;
 }
 

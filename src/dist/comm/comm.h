@@ -55,10 +55,11 @@ const char *comm_describe(const struct comm *comm); /* for messages; with the re
  * before the store is closed; it may be split again. Like MPI_Comm_split; torch.distributed.new_group. All ranks. */
 status comm_split(struct comm *comm, int color, int key, struct comm **out);
 
-/* Two independent sequences of calls may run at once, each in its own thread: the group itself is lane 0; lane 1 is for
- * a communication thread. The calls of a lane are ordered; calls of different lanes are independent. Not owned: valid
- * as long as the group; only the group itself is passed to comm_destroy. NULL for lane 1 of comm_gpu's groups. */
-#define COMM_LANES 2
+/* Two independent sequences of calls (lanes) may run at once, each in its own thread: that of the group itself, and one
+ * for a communication thread. The calls of a lane are ordered; calls of different lanes are independent. Not owned:
+ * valid as long as the group; only the group itself is passed to comm_destroy. NULL for COMM_THREAD_LANE of comm_gpu's
+ * groups. */
+enum { COMM_MAIN_LANE, COMM_THREAD_LANE, COMM_LANES };
 struct comm *comm_lane(struct comm *comm, int lane);
 
 /* Zeroed memory for data that is reduced often: with shared memory, comm_all_reduce does not copy it. Owned by the

@@ -376,8 +376,8 @@ static void *call_on_lane(void *argument) {
 static status check_lanes(struct check *c) {
     struct lane_call calls[COMM_LANES] = {{.check = *c, .count = 1000}, {.check = *c, .count = 100001}};
     pthread_t thread;
-    if (!comm_lane(c->comm, 1)) return OK; /* a group on GPUs */
-    calls[1].check.comm = comm_lane(c->comm, 1);
+    if (!comm_lane(c->comm, COMM_THREAD_LANE)) return OK; /* a group on GPUs */
+    calls[1].check.comm = comm_lane(c->comm, COMM_THREAD_LANE);
     calls[1].check.a = c->b;
     TRY(thread_start(&thread, "lane", "a thread for the second lane", call_on_lane, &calls[1]));
     call_on_lane(&calls[0]);

@@ -30,7 +30,7 @@ void comm_gpu_variables(struct text *out);
 status comm_check_gpus(struct comm *comm, const char *identity);
 
 /* The group for GPU memory, for the calls of comm.h. Data in host memory is copied to the GPU and back, for checks. It
- * has lane 0 only. NULL before comm_open_gpu. Not owned. */
+ * has the main lane only. NULL before comm_open_gpu. Not owned. */
 struct comm *comm_gpu(struct comm *comm);
 
 /* ---- enqueued: [gpu] is comm_gpu's group, [stream] a cudaStream_t of its GPU ---- */

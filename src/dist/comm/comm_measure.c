@@ -57,7 +57,7 @@ status comm_measurer_create(struct comm *comm, size_t max_bytes, struct comm_mea
     *out = NULL;
     if (!m) return status_memory("the measurement");
     size_t size = max_bytes + (size_t)comm_world_size(comm) * sizeof(float); /* at least one element for each rank */
-    *m = (struct comm_measurer){.comm = comm, .is_on_gpus = !comm_lane(comm, 1)};
+    *m = (struct comm_measurer){.comm = comm, .is_on_gpus = !comm_lane(comm, COMM_THREAD_LANE)};
     void *shared = NULL;
     status failure = m->is_on_gpus ? alloc_on_gpus(m, size) : alloc_on_host(m, size);
     if (!failure) failure = comm_alloc(comm, max_bytes, &shared);

@@ -15,11 +15,11 @@
 #include "base/clock.h"
 #include "base/processors.h"
 
-/* Lane 0, and lane 1: its communication thread shares the cores with computation. */
+/* Of the main lane, and of the other: its communication thread shares the cores with computation. */
 #define SPIN_SECONDS 5e-6
-#define SPIN_SECONDS_LANE_1 1e-6
+#define THREAD_SPIN_SECONDS 1e-6
 #define YIELD_SECONDS 3e-3
-#define YIELD_SECONDS_LANE_1 2e-4
+#define THREAD_YIELD_SECONDS 2e-4
 #define YIELDS 16 /* between two reads of the clock */
 #define SLEEP_NANOSECONDS 10000000
 
@@ -70,13 +70,14 @@ static int count_cores(const struct shm_map *map, int ranks) {
 struct shm_wait_policy shm_wait_policy(const struct shm_map *map, const atomic_bool *is_aborted, double timeout,
                                        int ranks, int lane) {
     bool has_own_core = ranks <= count_cores(map, ranks);
-    int spins = has_own_core ? count_spins(lane ? SPIN_SECONDS_LANE_1 : SPIN_SECONDS) : 1;
+    int spins = has_own_core ? count_spins(lane == COMM_THREAD_LANE ? THREAD_SPIN_SECONDS : SPIN_SECONDS) : 1;
     return (struct shm_wait_policy){.map = map,
                                     .is_aborted = is_aborted,
                                     .timeout = timeout,
                                     .spins = spins,
                                     .max_spins = spins,
-                                    .yield_seconds = lane || !has_own_core ? YIELD_SECONDS_LANE_1 : YIELD_SECONDS};
+                                    .yield_seconds = lane == COMM_THREAD_LANE || !has_own_core ? THREAD_YIELD_SECONDS
+                                                                                               : YIELD_SECONDS};
 }
 
 void shm_signal_raise(struct shm_signal *signal, uint32_t number) {
