@@ -114,8 +114,9 @@ static void add_category(const struct prepared_column *column, const char *field
     text_printf(out, "    found = is_missing ? %d : find_%s(row->%s, categories_%zu, %zu);\n", (int)column->fill[0],
                 column->are_numbers ? "number" : "text", field, index, count);
     if (column->unknown == UNKNOWN_ERROR) text_add(out, "    if (!is_missing && found < 0) return 4;\n");
-    if (column->encoding == ENCODING_ORDINAL)
-        text_printf(out, "    features[%zu] = (%s)found;\n", column->first, type);
+    if (column->encoding != ENCODING_ONE_HOT)
+        text_printf(out, "    features[%zu] = (%s)%s;\n", column->first, type,
+                    column->encoding == ENCODING_EMBEDDING ? "(found + 1)" : "found");
     else
         text_printf(out, "    for (i = 0; i < %zu; i++) features[%zu + i] = found == i;\n", count, column->first);
 }

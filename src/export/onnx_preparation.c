@@ -37,6 +37,7 @@ static const char *category(struct onnx_graph *g, const struct prepared_column *
     for (size_t i = 0; i < count; i++) values[i] = (double)i + 1;
     y = onnx_node2(g, "Mul", y, doubles(g, values, count));
     y = onnx_node2(g, "ReduceSum", y, onnx_numbers(g, (const int64_t[]){1}, 1));
+    if (column->encoding == ENCODING_EMBEDDING) return y;
     return onnx_node2(g, "Sub", y, onnx_tensor(g, NULL, ONNX_DOUBLE, &one, 0, NULL));
 }
 

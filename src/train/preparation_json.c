@@ -117,7 +117,7 @@ static bool are_sorted(const struct prepared_column *column) {
 
 static bool read_category(struct arena *arena, const json_t *item, struct prepared_column *out) {
     int encoding, unknown;
-    if (!read_choice(item, "encoding", column_encodings, &encoding) || encoding == ENCODING_EMBEDDING) return false;
+    if (!read_choice(item, "encoding", column_encodings, &encoding)) return false;
     if (!read_choice(item, "unknown", unknown_rules, &unknown)) return false;
     out->encoding = (enum column_encoding)encoding;
     out->unknown = (enum unknown_rule)unknown;

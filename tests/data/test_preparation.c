@@ -78,6 +78,10 @@ START_TEST(categories) {
     /* numbers are sorted as numbers, and equal ones are one category */
     check("c,y\n10,0\n9,0\n1.0,0\n01,0\n", "columns: {c: {type: category, encoding: ordinal}}", 1, 4,
           FEATURES(2, 1, 0, 0));
+    check("c,y\n10,0\n9,0\n1.0,0\n01,0\n", "scale: standard, columns: {c: {type: category, encoding: embedding}}", 1, 4,
+          FEATURES(3, 2, 1, 1));
+    check(text, "columns: {c: {missing: indicator, encoding: embedding}, a: ignore}", 2, 6,
+          FEATURES(2, 0, 1, 0, 2, 0, 2, 1, 1, 0, 2, 0));
     check("c,y\n10,0\n9,0\nx,0\n9,0\n", "columns: {c: {type: category, encoding: ordinal}}", 1, 4,
           FEATURES(0, 1, 2, 1));
     teardown();
@@ -109,6 +113,8 @@ START_TEST(fitted_to_training_rows) {
     check_features(text, keys, DATASET_VALIDATION, 3, 2, FEATURES((float)(98 / sqrt(0.5)), 0, 0, 0, 0, 0));
     check_features(text, "split: {test: 0.33, shuffle: false}, columns: {n: {missing: mean}, c: {encoding: ordinal}}",
                    DATASET_VALIDATION, 2, 2, FEATURES(100, -1, 2, -1));
+    check_features(text, "split: {test: 0.33, shuffle: false}, columns: {n: {missing: mean}, c: {encoding: embedding}}",
+                   DATASET_VALIDATION, 2, 2, FEATURES(100, 0, 2, 0));
     teardown();
 }
 END_TEST
@@ -224,7 +230,9 @@ static const struct {
     {"a,b,y\n,1,2\n1,1e39,4\n", "columns: {a: {missing: mean}}", "t.csv:line 3: column 'b': 1e+39 is too large"},
     {"a,y\n1,2\n", "divide: 2, columns: {a: number}", "dataset.divide is for inputs that are all numbers"},
     {"a,y\nu,2\nu,2\n", "scale: {mean: 1, std: 2}", "dataset.scale: mean and std are for tables whose columns are all"},
-    {"a,y\nu,2\n", "columns: {a: {type: category, encoding: embedding}}", "encoding: embedding is not known here"},
+    {"a,y\nu,2\n", "columns: {a: {type: category, encoding: embedding, scale: standard}}",
+     "tokens of an embedding are not scaled; remove scale"},
+    {"a,y\n1,2\n", "columns: {a: {type: number, encoding: embedding}}", "encoding and unknown are for categories, and"},
     {"a,y\nu,2\n", "columns: {a: {type: ignore, missing: mean}}",
      "the column is ignored, so other keys have no effect"},
     {"a,y\nu,2\n", "columns: {a: {indicator: true}}", "indicator needs a rule for missing values"},

@@ -104,7 +104,7 @@ TABLE = """dataset:
   columns:
     a: {type: number, missing: mean, indicator: true, scale: minmax}
     b c: {type: category, encoding: ordinal, unknown: UNKNOWN}
-    double: {type: category, missing: most_frequent}
+    double: {type: category, missing: most_frequent, encoding: embedding}
     EOF: {type: category, missing: constant}
     When: {type: date, parts: [year, month, day, weekday, dayofyear, quarter, hour, minute, second, epoch], missing: median}
     0.weight: {missing: median}

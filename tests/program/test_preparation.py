@@ -66,6 +66,35 @@ class Preparation(program.Case):
         out, _ = self.run_program("eval", "test.yaml")
         self.assertGreater(json.loads(out)["accuracy"], 0.8)
 
+    def test_embedding(self):
+        """A column as tokens for an embedding layer; a category that no training row has is token 0."""
+        self.write("embedding.yaml", CONFIG.replace("name: test", "name: embedding").replace("port: {missing: most_frequent}", "port: {encoding: embedding, missing: most_frequent}")
+                   .replace("  split:", "  inputs: {port: [port], rest: [age, member]}\n  split:").replace("    name: ignore\n", "").replace("    when: {type: date, parts: [month, weekday]}\n", "")
+                   .replace("{linear: 8}, tanh,", "{embedding: {embedding_dim: 3, num_embeddings: 4, from: port}}, flatten, {concat: {from: rest}}, {linear: 8}, tanh,"))
+        out, _ = self.run_program("check", "embedding.yaml")
+        self.assertRegex(out, r"port +category .* 1 embedding of 3 categories, num_embeddings: 4\n")
+        self.run_program("embedding.yaml")
+        self.assertGreater(json.loads(self.run_program("eval", "embedding.yaml")[0])["accuracy"], 0.8)
+        rows = make_rows(6, 5)
+        for row, port in zip(rows, ["C", "Q", "S", "new", "other", "C"]):
+            row.update(port=port, age=30, member="yes")
+        self.csv("new.csv", rows)
+        out, err = self.run_program("predict", "runs/embedding", "new.csv", "--outputs")
+        self.assertIn("column 'port': 2 values are no category of the training rows, such as 'new'", err)
+        logits = [line.split(",")[2:] for line in out.splitlines()[1:]]
+        self.assertEqual(logits[3], logits[4])
+        self.assertEqual(logits[0], logits[5])
+        self.assertEqual(len({tuple(x) for x in logits}), 4)
+        text = self.read("embedding.yaml")
+        self.write("embedding.yaml", text.replace("encoding: embedding,", "encoding: ordinal, scale: none,"))
+        self.run_program("embedding.yaml", "--fresh")
+        self.assertIn("; an unknown category of a column with encoding: ordinal is -1, with encoding: embedding 0",
+                      self.run_program("predict", "runs/embedding", "new.csv", code=DATA)[1])
+        self.write("embedding.yaml", text.replace("encoding: embedding,", "encoding: embedding, unknown: error,"))
+        self.run_program("embedding.yaml", "--fresh")
+        self.assertIn("column 'port': 'new' is not a category of the training rows, and the column has unknown: error",
+                      self.run_program("predict", "runs/embedding", "new.csv", code=DATA)[1])
+
     def test_checkpoint(self):
         """The preparation is that of the training rows."""
         with h5py.File(self.path("runs/test/checkpoints/epoch-0020.h5")) as f:
@@ -142,7 +171,7 @@ class Preparation(program.Case):
                          ('"C", "Q"', '"C", 7'), ('"categories": ["C", "Q", "S"]', '"categories": []'), ('"fill": [2]', '"fill": [3]'),
                          ('"fill": [2]', '"fill": [0.5]'), ('"month"', '"moon"'), ('"parts": [', '"parts": [[], '),
                          ('"indicator": false', '"indicator": 0'), ('"scale": "standard"', '"scale": "x"'), ('"columns"', '"colums"'),
-                         ('"median"', '"middle"'), ('"one_hot"', '"embedding"'), ('"numeric": false', '"numeric": null'), ("{", "[")):
+                         ('"median"', '"middle"'), ('"one_hot"', '"bedding"'), ('"numeric": false', '"numeric": null'), ("{", "[")):
             self.assertIn(old, text)
             damaged = text.replace(old, new, 1)
 

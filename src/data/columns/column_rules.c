@@ -48,15 +48,16 @@ static const struct schema_row rows[] = {
      .present_offset = FIELD(struct column_rule, is_given.encoding),
      .fallback = "one_hot",
      .choices = column_encodings,
-     .doc = "Of a category: one_hot (one feature for each category, OneHotEncoder) or ordinal (its index among the "
-            "sorted categories, OrdinalEncoder)."},
+     .doc = "Of a category: one_hot (one feature for each category, OneHotEncoder), ordinal (its index among the "
+            "sorted categories, OrdinalEncoder) or embedding (that index + 1, for an embedding layer with "
+            "num_embeddings: categories + 1; 0 is an unknown category)."},
     {.key = "unknown",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct column_rule, unknown),
      .present_offset = FIELD(struct column_rule, is_given.unknown),
      .fallback = "ignore",
      .choices = unknown_rules,
-     .doc = "A category that no training row has: ignore gives zeros (one_hot) or -1 (ordinal)."},
+     .doc = "A category that no training row has: ignore gives zeros (one_hot), -1 (ordinal) or 0 (embedding)."},
     {.key = "scale",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct column_rule, scale),
@@ -64,7 +65,7 @@ static const struct schema_row rows[] = {
      .fallback = "null",
      .choices = scales,
      .doc = "Scaling after missing values were replaced, as dataset.scale; null: dataset.scale for numbers, booleans, "
-            "dates and ordinal categories, none for one_hot."},
+            "dates and ordinal categories, none for one_hot and embedding."},
     {.key = "parts",
      .type = SCHEMA_STRING_LIST,
      .offset = FIELD(struct column_rule, parts),
@@ -86,11 +87,7 @@ static const struct schema_row rows[] = {
 static void check_category_keys(const struct column_rule *rule, struct place place, const char *path,
                                 struct problems *problems) {
     bool may_be_category = rule->type == COLUMN_AUTO || rule->type == COLUMN_CATEGORY;
-    if (rule->encoding == ENCODING_EMBEDDING)
-        problems_add(problems, place, path,
-                     "encoding: embedding is not known here; use one_hot, or make the column an input of its own "
-                     "(dataset.inputs) with encoding: ordinal and scale: none, and an embedding layer in the model");
-    else if (!may_be_category && (rule->encoding != ENCODING_ONE_HOT || rule->unknown != UNKNOWN_IGNORE))
+    if (!may_be_category && (rule->encoding != ENCODING_ONE_HOT || rule->unknown != UNKNOWN_IGNORE))
         problems_add(problems, place, path, "encoding and unknown are for categories, and the type is %s",
                      column_types[rule->type]);
     if (rule->type == COLUMN_CATEGORY && (rule->missing == MISSING_MEAN || rule->missing == MISSING_MEDIAN))
@@ -101,6 +98,8 @@ static void check_category_keys(const struct column_rule *rule, struct place pla
     bool is_one_hot = rule->type == COLUMN_CATEGORY && rule->encoding == ENCODING_ONE_HOT;
     if (is_one_hot && rule->scale > 0)
         problems_add(problems, place, path, "one-hot features are 0 and 1 and are not scaled; remove scale");
+    if (rule->encoding == ENCODING_EMBEDDING && rule->scale > 0)
+        problems_add(problems, place, path, "tokens of an embedding are not scaled; remove scale");
 }
 
 static void check_date_keys(const struct column_rule *rule, struct place place, const char *path,

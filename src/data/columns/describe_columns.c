@@ -21,6 +21,8 @@ static void add_features(const struct prepared_column *column, struct text *out)
     if (column->type == COLUMN_CATEGORY)
         text_printf(out, " %s of %zu categor%s", column_encodings[column->encoding], column->categories.count,
                     column->categories.count == 1 ? "y" : "ies");
+    if (column->type == COLUMN_CATEGORY && column->encoding == ENCODING_EMBEDDING)
+        text_printf(out, ", num_embeddings: %zu", column->categories.count + 1);
     for (size_t i = 0; column->type == COLUMN_DATE && i < column->part_count; i++)
         text_printf(out, " %s", date_parts[column->parts[i]]);
     text_add(out, scales[column->scale]);

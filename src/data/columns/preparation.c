@@ -62,8 +62,8 @@ int64_t **preparation_map(const struct preparation *preparation, const struct ra
 
 static void encode_category(const struct prepared_column *column, const int64_t *map, double raw, double *out) {
     double index = isnan(raw) ? column->fill[0] : map ? (double)map[(size_t)raw] : raw;
-    if (column->encoding == ENCODING_ORDINAL) {
-        out[0] = index;
+    if (column->encoding != ENCODING_ONE_HOT) {
+        out[0] = column->encoding == ENCODING_EMBEDDING ? index + 1 : index;
         return;
     }
     for (size_t i = 0; i < column->categories.count; i++) out[i] = index == (double)i ? 1 : 0;

@@ -26,6 +26,7 @@ enum scale_type { SCALE_NONE, SCALE_STANDARD, SCALE_MINMAX };
  *   date               each of its parts
  *   one_hot            for each category 1 if the value is this category, else 0; all 0 for an unknown category
  *   ordinal            the index of the category; -1 for an unknown category
+ *   embedding          the index of the category + 1, a token; 0 for an unknown category
  *
  * and then, with has_indicator, 1 if the value is missing, else 0. */
 struct prepared_column {
@@ -41,7 +42,7 @@ struct prepared_column {
     enum date_part *parts;         /* DATE: (part_count), part_count > 0 */
     size_t part_count;
     const char *date_format; /* DATE: of date_parse; NULL: ISO 8601 */
-    enum scale_type scale;   /* of its features but the indicator and one_hot */
+    enum scale_type scale;   /* of its features but the indicator, one_hot and embedding */
     size_t first, width;     /* its features: first .. first + width - 1 of a row, with the indicator */
 };
 

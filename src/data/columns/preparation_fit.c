@@ -216,7 +216,7 @@ static status fit_category(struct fitter *fitter, const struct column_rule *rule
         fill = raw->texts.items[most_frequent_text(fitter, raw->texts.count)];
     size_t index = fill ? category_find(&out->categories, out->are_numbers, fill) : SIZE_MAX;
     if (index != SIZE_MAX) *out->fill = (double)index;
-    if (out->encoding == ENCODING_ONE_HOT) out->scale = SCALE_NONE;
+    if (out->encoding != ENCODING_ORDINAL) out->scale = SCALE_NONE;
     if (out->encoding == ENCODING_ONE_HOT && rule->scale > 0)
         return fail(STATUS_USAGE, out->name, "one-hot features are 0 and 1 and are not scaled; remove scale");
     return OK;

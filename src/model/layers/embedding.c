@@ -117,8 +117,10 @@ static status embedding_check_row(const struct layer *layer, const struct params
         return status_new(
             STATUS_DATA,
             "value %zu is %g, but %s takes tokens, whole numbers from 0 to %zu (num_embeddings), that are "
-            "not scaled",
-            i, (double)row[i], layer->path, count - 1);
+            "not scaled%s",
+            i, (double)row[i], layer->path, count - 1,
+            row[i] == -1 ? "; an unknown category of a column with encoding: ordinal is -1, with encoding: embedding 0"
+                         : "");
     }
     if (padding == layer->in_size)
         return status_new(STATUS_DATA, "all tokens of %s are padding (padding_idx: %lld); remove the row", layer->path,
