@@ -8,12 +8,14 @@
     scripts/mutate.py --list --count 10                 which ones these are; nothing is built
 
 A mutant is one changed line of a C file (scripts/mutations.py). It is built in a copy of the working tree (build/mutate); then the tests of
-its layer run, unit tests first, until one fails. Code whose object files stay the same is another spelling of the same program and is not
-counted, nor is what does not compile. The same seed on the same code gives the same mutants.
+its layer run until one fails: those that know the file first, then those that noticed most mutants of the layer in their time. Layers are
+shared libraries there, so that no test is linked for a mutant; base_module, which expects the program's own folder, does not run. Code whose object files stay
+the same is another spelling of the same program and is not counted, nor is what does not compile. The same seed on the same code gives the
+same mutants.
 
 tests/accepted_mutants.txt lists survivors with a reason; the exit code is 1 if one survives that is not listed there.
 Tests run in separate namespaces (unshare), because a mutant may send a signal to every process that it can reach."""
-import argparse, collections, concurrent.futures, fnmatch, hashlib, json, os, random, re, resource, select, shutil, signal, subprocess, sys, threading, time
+import argparse, collections, concurrent.futures, fnmatch, glob, hashlib, json, os, random, re, resource, select, shutil, signal, subprocess, sys, threading, time
 
 import mutations
 
@@ -25,6 +27,10 @@ LAYERS = ("base", "device", "model", "data", "dist", "optim", "checkpoint", "tra
 OTHER_LAYERS = {"predict": "its tests link a library without a sanitizer"}
 MAX_OBJECTS = 12  # a header in more objects than these costs too much to build
 BLOCK = 75  # mutants that are sorted by their path, since neighbours share what is linked; a run that is cut short is a fair sample
+BUILD_CHANGES = [  # ninja does not look for new files each time; layers are shared libraries, so that no test is linked for a mutant
+    (b" CONFIGURE_DEPENDS", b""),
+    (b"add_library(${name} STATIC ${sources})", b"add_library(${name} SHARED ${sources})\n  set_target_properties(${name} PROPERTIES DEFINE_SYMBOL \"\" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)"),
+]
 MAX_BYTES = 64 << 30  # of a file that a mutant writes; tests make sparse ones of many GiB
 
 # Files whose tests need hardware or tools that a machine may not have, or that are not part of the product.
@@ -218,7 +224,10 @@ def copy_tree():
                 os.unlink(os.path.join(folder, name))
     for name in wanted:
         here, there = os.path.join(ROOT, name), os.path.join(SOURCE, name)
-        text = read_bytes(here).replace(b" CONFIGURE_DEPENDS", b"")  # or ninja looks for new files each time
+        text = read_bytes(here)
+        if name.endswith("CMakeLists.txt") or name.endswith(".cmake"):
+            for before, after in BUILD_CHANGES:
+                text = text.replace(before, after)
         if not os.path.exists(there) or read_bytes(there) != text:
             os.makedirs(os.path.dirname(there), exist_ok=True)
             with open(there, "wb") as f:
@@ -242,7 +251,8 @@ def prepare():
     launcher = ["-DCMAKE_C_COMPILER_LAUNCHER=ccache", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
     linker = "-fuse-ld=lld" if shutil.which("ld.lld") else ""
     done = subprocess.run(["cmake", "-S", SOURCE, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_C_FLAGS_RELEASE=-O1 -g0 -w -fsanitize=leak",
-                           "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -g0 -fsanitize=leak", f"-DCMAKE_EXE_LINKER_FLAGS={linker}", "-DDDPTRAIN_CUDA=OFF",
+                           "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -g0 -fsanitize=leak", f"-DCMAKE_EXE_LINKER_FLAGS={linker}", f"-DCMAKE_SHARED_LINKER_FLAGS={linker}",
+                           "-DCMAKE_LINK_DEPENDS_NO_SHARED=ON", "-DHDF5_ARCHIVE=OFF", "-DDDPTRAIN_SHARED_LIBRARIES=ON", "-DDDPTRAIN_CUDA=OFF",
                            "-DDDPTRAIN_EMULATION=OFF", *launcher],
                           capture_output=True, text=True)
     if done.returncode == 0:
@@ -275,22 +285,23 @@ class Test:
         self.is_check = self.name.split("_")[0] in LAYERS
         self.is_timed = bool({"dist", "fault"} & set(properties.get("LABELS", [])))  # may fail for the machine's load
         self.target = None if self.name.startswith("program_") else self.name
-        self.seconds = 60.0  # until the unchanged code has run
+        self.seconds, self.has_passed = 10.0, False  # until it has passed once
 
-    def start(self):
+    def start(self, cases):
         environment = {**os.environ, **self.environment, "TMPDIR": TEMPORARY}
         command = self.command
         if self.is_check:  # each test is reported when it ends
             environment["CK_TAP_LOG_FILE_NAME"] = "-"
             command = ["stdbuf", "-oL", *command]
         elif self.name.startswith("program_"):
-            command = [*command, "--failfast", *quick_tests(command[-1])]
+            command = [*command, "--failfast", *(cases or quick_tests(command[-1]))]
         return subprocess.Popen(command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, start_new_session=True)
 
-    def run(self, stop):
-        """'passed', 'failed' with the last line that says so, 'timed out', or 'stopped' when [stop] is set."""
-        process, limit, said = self.start(), time.monotonic() + 15 + 4 * self.seconds, b""
+    def run(self, stop, cases=()):
+        """'passed', 'failed' with the last line that says so, 'timed out', or 'stopped' when [stop] is set. [cases]: only these of a program."""
+        begin, limit = time.monotonic(), 15 + 4 * self.seconds if self.has_passed else 250
+        process, said = self.start(cases), b""
         os.set_blocking(process.stdout.fileno(), False)
         outcome = None
         while outcome is None:
@@ -302,7 +313,7 @@ class Test:
             elif process.poll() is not None:
                 good = process.returncode in (0, 77)
                 outcome = ("passed", "") if good else ("failed", self.last_words(said))
-            elif time.monotonic() > limit:
+            elif time.monotonic() > begin + limit:
                 outcome = "timed out", self.name
             elif stop.is_set():
                 outcome = "stopped", ""
@@ -310,6 +321,8 @@ class Test:
             os.killpg(process.pid, signal.SIGKILL)
         process.stdout.close()
         process.wait()
+        if outcome[0] == "passed" and not self.has_passed:
+            self.seconds, self.has_passed = self.seconds if cases else round(time.monotonic() - begin, 2), True
         return outcome
 
     @staticmethod
@@ -335,14 +348,24 @@ def all_tests():
     return {entry["name"]: Test(entry) for entry in json.loads(listed)["tests"] if "command" in entry}
 
 
-def tests_of(path, tests, max_seconds):
-    """The tests of a file's layer: those that know the file, other unit tests by their time, then programs."""
+def noticed_before():
+    """How often each test was the one that noticed a mutant of a layer, in earlier runs here: (layer, test) -> count."""
+    found = collections.Counter()
+    for path in glob.glob(os.path.join(WORK, "results-*.jsonl")):
+        found.update((layer_of(r["path"]), r["test"]) for r in results_of(path) if r["outcome"] == "noticed")
+    return found
+
+
+def tests_of(path, tests, max_seconds, noticed):
+    """The tests of a file's layer: those that know the file, then all others, those first that noticed most in their time."""
     layer, stem = layer_of(path), os.path.splitext(os.path.basename(path))[0]
     words = [w for w in re.split(r"_", stem) if w not in ("dataset", "comm")]
     unit = sorted((n for n in tests if n.startswith(layer + "_")), key=lambda n: tests[n].seconds)
     near = [n for n in unit if any(len(w) > 2 and w in n for w in words)]
     first = next((names for pattern, names in FIRST if fnmatch.fnmatch(path, "*" + pattern)), [])
-    ordered = dict.fromkeys([*first, *near, *(n for n in [*unit, *PROGRAMS[layer]] if n in tests and tests[n].seconds <= max_seconds)])
+    others = sorted((n for n in [*unit, *PROGRAMS[layer]] if n in tests and tests[n].seconds <= max_seconds),
+                    key=lambda n: tests[n].seconds / (0.5 + noticed[layer, n]))
+    ordered = dict.fromkeys([*first, *near, *others])
     return [tests[n] for n in ordered if n in tests], len(dict.fromkeys(n for n in [*first, *near] if n in tests))
 
 
@@ -379,8 +402,8 @@ def first_failure(tests, jobs):
     return found[0] if found else None
 
 
-def run_tests(path, tests, jobs, max_seconds):
-    ordered, near = tests_of(path, tests, max_seconds)
+def run_tests(path, tests, jobs, max_seconds, noticed):
+    ordered, near = tests_of(path, tests, max_seconds, noticed)
     for group in (ordered[:near], ordered[near:]):
         targets = {t.target or "ddptrain" for t in group}
         if group and ninja(*targets).returncode:
@@ -391,31 +414,30 @@ def run_tests(path, tests, jobs, max_seconds):
     return None
 
 
-def measure_tests(tests, jobs):
-    """Runs what any layer asks for on the unchanged code: everything must pass, and its time is the measure for mutants."""
+def load_seconds(tests):
+    """Of the tests that have passed in earlier runs here."""
     path = os.path.join(WORK, "seconds.json")
-    known = json.loads(read_bytes(path)) if os.path.exists(path) else {}
-    names = {n for n in tests if n.split("_")[0] in LAYERS} | {n for names in PROGRAMS.values() for n in names} | {n for _, names in FIRST for n in names}
+    for name, seconds in (json.loads(read_bytes(path)) if os.path.exists(path) else {}).items():
+        if name in tests:
+            tests[name].seconds, tests[name].has_passed = seconds, True
 
-    def measure(name):
-        begin = time.monotonic()
-        outcome, words = tests[name].run(threading.Event())
-        if outcome != "passed":
-            outcome, words = tests[name].run(threading.Event())
-        return name, outcome, words, time.monotonic() - begin
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for name, outcome, words, seconds in pool.map(measure, sorted(n for n in names if n in tests and n not in known)):
-            print(f"unchanged: {name} {outcome} in {seconds:.1f} s {words}", flush=True)
-            if outcome == "passed":
-                known[name] = round(seconds, 2)
-            else:
-                print(f"mutate: {name} is left out: it fails on the unchanged code", flush=True)
-                del tests[name]
-    with open(path, "w", encoding="utf-8") as f:
-        json.dump(known, f)
-    clean()
-    for name, test in tests.items():
-        test.seconds = known.get(name, test.seconds)
+
+def save_seconds(tests):
+    with open(os.path.join(WORK, "seconds.json"), "w", encoding="utf-8") as f:
+        json.dump({name: test.seconds for name, test in tests.items() if test.has_passed}, f)
+
+
+def is_sound(test, words, objects):
+    """Whether a test that failed with [words] and never passed before passes on the unchanged code, which is in SOURCE again."""
+    if not test.has_passed:
+        ninja(*objects, test.target or "ddptrain")
+        cases = re.findall(r"^(?:FAIL|ERROR): .*\(__main__\.([\w.]+)\)", words)
+        for _ in range(2):
+            if test.run(threading.Event(), cases)[0] == "passed":
+                break
+        clean()
+        print(f"unchanged: {test.name} {f'passes' if test.has_passed else 'fails: it is left out'}", flush=True)
+    return test.has_passed
 
 
 # ---- one mutant ----
@@ -424,7 +446,7 @@ def digest(objects):
     return [hashlib.sha256(read_bytes(os.path.join(BUILD, o))).digest() for o in objects]
 
 
-def try_mutant(path, mutation, objects, unchanged, tests, options):
+def try_mutant(path, mutation, objects, unchanged, tests, noticed, options):
     """(outcome, test, words); outcome: does not compile, same code, noticed, timed out, survived. [unchanged]: the objects' digests. The
     objects stay changed until the next build."""
     there = os.path.join(SOURCE, path)
@@ -439,7 +461,7 @@ def try_mutant(path, mutation, objects, unchanged, tests, options):
             return "does not compile", "", ""
         if digest(objects) == unchanged:
             return "same code", "", ""
-        failure = run_tests(path, tests, options.jobs, options.max_seconds)
+        failure = run_tests(path, tests, options.jobs, options.max_seconds, noticed)
         clean()
         if not failure:
             return "survived", "", ""
@@ -469,8 +491,9 @@ def run_all(options):
     prepare()
     os.makedirs(TEMPORARY, exist_ok=True)
     tests, objects, listed, results = all_tests(), objects_by_source(), accepted(), []
-    measure_tests(tests, options.jobs)
-    begin = time.monotonic()
+    load_seconds(tests)
+    begin, noticed = time.monotonic(), noticed_before()
+    clean()
     chosen = [(p, m) for p, m in drawn(options) if len(objects[p]) in range(1, MAX_OBJECTS + 1)]
     counted, tried = 0, 0
     path_of_results = os.path.join(WORK, f"results-{options.seed}.jsonl")
@@ -493,11 +516,16 @@ def run_all(options):
                     counted += result["outcome"] in ("noticed", "timed out", "survived")
                     log.write(json.dumps(result) + "\n")
                     continue
-                outcome, test, words = try_mutant(path, m, objects[path], unchanged[path], tests, options)
+                outcome, test, words = try_mutant(path, m, objects[path], unchanged[path], tests, noticed, options)
+                while test in tests and not is_sound(tests[test], words, objects[path]):
+                    del tests[test]
+                    outcome, test, words = try_mutant(path, m, objects[path], unchanged[path], tests, noticed, options)
+                save_seconds(tests)
                 result = {"path": path, "line": m.line, "kind": m.kind, "outcome": outcome, "before": m.before, "after": m.after, "test": test,
                           "words": words, "seconds": round(time.monotonic() - at, 1)}
                 results.append(result)
                 counted += outcome in ("noticed", "timed out", "survived")
+                noticed[layer_of(path), test] += outcome == "noticed"
                 log.write(json.dumps(result) + "\n")
                 log.flush()
                 show(result, listed)
@@ -506,15 +534,18 @@ def run_all(options):
     return 1 if any(r["outcome"] == "survived" and key(r) not in listed for r in results) else 0
 
 
-def results_by_mutant(path):
+def results_of(path):
     with open(path, encoding="utf-8") as f:
-        return {(r["path"], r["line"], r["after"]): r for r in map(json.loads, f)}
+        return [json.loads(line) for line in f]
+
+
+def results_by_mutant(path):
+    return {(r["path"], r["line"], r["after"]): r for r in results_of(path)}
 
 
 def survivors_of(path):
     """The results of a run that need no second try, and the mutants that survived it and are still possible."""
-    with open(path, encoding="utf-8") as f:
-        results = [json.loads(line) for line in f]
+    results = results_of(path)
     lines = {p: read_bytes(os.path.join(ROOT, p)).decode().split("\n") for p in {r["path"] for r in results}
              if os.path.exists(os.path.join(ROOT, p))}
     kept, again = [], []
@@ -552,7 +583,7 @@ def main():
     parser.add_argument("--files", action="append", metavar="PATTERN", help="paths as in 'src/dist/*'")
     parser.add_argument("--since", metavar="REV", help="only lines that differ from this revision")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="tests that run at once")
-    parser.add_argument("--max-seconds", type=float, default=float("inf"), help="leave out tests that take longer on the unchanged code, except those that know the file")
+    parser.add_argument("--max-seconds", type=float, default=float("inf"), help="leave out tests that took longer when they passed first, except those that know the file")
     parser.add_argument("--again", action="store_true", help="try the survivors of the last run of this seed once more")
     parser.add_argument("--continue", action="store_true", help="keep the results of an interrupted run of this seed")
     parser.add_argument("--list", action="store_true", help="print the first mutants, build nothing")
