@@ -55,4 +55,28 @@ START_TEST(what_does_not_end_the_program) {
 }
 END_TEST
 
-TESTS("signals", every_stop_has_its_own_stack, what_does_not_end_the_program)
+START_TEST(blocked_stops_wait) {
+    signals_on_stop(handle);
+    signals_block_stops();
+    raise(SIGTERM);
+    raise(SIGUSR1);
+    ck_assert_int_eq(calls, 0);
+    signals_unblock_stops();
+    ck_assert_int_eq(calls, 2);
+}
+END_TEST
+
+START_TEST(only_stops_are_blocked) {
+    sigset_t before, now;
+    signals_block_all(&before);
+    signals_block_only_stops();
+    sigprocmask(SIG_SETMASK, NULL, &now);
+    static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGALRM, SIGHUP}, others[] = {SIGCHLD, SIGQUIT, SIGUSR2};
+    for (int i = 0; i < 5; i++) ck_assert_int_eq(sigismember(&now, stops[i]), 1);
+    for (int i = 0; i < 3; i++) ck_assert_int_eq(sigismember(&now, others[i]), 0);
+    signals_restore(&before);
+}
+END_TEST
+
+TESTS("signals", every_stop_has_its_own_stack, what_does_not_end_the_program, blocked_stops_wait,
+      only_stops_are_blocked)
