@@ -103,6 +103,13 @@ class Pickler(pickle._Pickler):
         self.write(pickle.REDUCE)
 
 
+class WidePickler(Pickler):
+    """Writes every integer with eight bytes."""
+    def save_int(self, value):
+        self.write(pickle.LONG1 + b"\x08" + struct.pack("<q", value))
+    dispatch = {**Pickler.dispatch, int: save_int}
+
+
 class Call:
     def __init__(self, function, *args):
         self.call = (Global(*function.rsplit(" ", 1)), args)
@@ -120,9 +127,9 @@ def tensor(key, array, offset=0, strides=None, elements=None, storage=None, shap
                 strides, False, {})
 
 
-def write_pt(path, root, members, protocol=2, compression=zipfile.ZIP_STORED, **more):
+def write_pt(path, root, members, protocol=2, compression=zipfile.ZIP_STORED, pickler=Pickler, **more):
     pickled = io.BytesIO()
-    Pickler(pickled, protocol).dump(root)
+    pickler(pickled, protocol).dump(root)
     with zipfile.ZipFile(path, "w", compression) as archive:
         archive.writestr("x/data.pkl", pickled.getvalue())
         for name, content in {**more, **{f"data/{key}": array.tobytes() for key, array in members.items()}}.items():
@@ -163,6 +170,8 @@ class InitFrom(program.Case):
         for protocol in (2, 3, 4, 5):
             write_pt(self.path("w.pt"), *self.dictionary(self.values), protocol=protocol)
             np.testing.assert_array_equal(self.begin()["0.weight"], self.values["0.weight"])
+        write_pt(self.path("w.pt"), *self.dictionary(self.values), pickler=WidePickler)
+        np.testing.assert_array_equal(self.begin()["0.weight"], self.values["0.weight"])
         for dtype in ("<f8", "<f2"):
             arrays = {n: v.astype(dtype) for n, v in self.values.items()}
             write_pt(self.path("w.pt"), *self.dictionary(arrays))
