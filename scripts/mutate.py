@@ -120,7 +120,7 @@ FIRST = [
     ("src/data/inspect*", ["program_inspect"]), ("src/device/cpu/losses*", ["device_sets", "model_loss"]),
     ("src/device/cpu/sets/norm*", ["device_sets_sequence", "model_layers"]), ("src/device/cpu/sets/image*", ["device_sets_image", "model_layers"]),
     ("data/*_config*", ["program_bad_configs", "data_csv", "data_hdf5", "program_places"]),
-    ("ema*", ["program_metrics"]),
+    ("columns/raw_columns*", ["program_preparation", "program_columns", "program_init"]), ("ema*", ["program_metrics"]),
     ("optimizer*", ["optim_optimizer", "optim_optimizer_groups"]),
     ("elastic*", ["program_elastic"]), ("zero*", ["program_zero"]), ("in_backward*", ["program_in_backward"]),
     ("agreement*", ["train_agreement", "program_agreement"]), ("tally*", ["program_metrics"]),
@@ -362,9 +362,9 @@ def tests_of(path, tests, max_seconds, noticed):
     layer, stem = layer_of(path), os.path.splitext(os.path.basename(path))[0]
     words = [w for w in re.split(r"_", stem) if w not in ("dataset", "comm")]
     unit = sorted((n for n in tests if n.startswith(layer + "_")), key=lambda n: tests[n].seconds)
-    near = [n for n in unit if any(len(w) > 2 and w in n for w in words)]
+    near = [n for n in [*unit, *PROGRAMS[layer]] if any(len(w) > 2 and w in n for w in words)]
     first = next((names for pattern, names in FIRST if fnmatch.fnmatch(path, "*" + pattern)), [])
-    others = sorted((n for n in [*unit, *PROGRAMS[layer]] if n in tests and tests[n].seconds <= max_seconds),
+    others = sorted((n for n in [*unit, *PROGRAMS[layer]] if n in tests and (tests[n].seconds <= max_seconds or not tests[n].has_passed)),
                     key=lambda n: tests[n].seconds / (0.5 + noticed[layer, n]))
     ordered = dict.fromkeys([*first, *near, *others])
     return [tests[n] for n in ordered if n in tests], len(dict.fromkeys(n for n in [*first, *near] if n in tests))
