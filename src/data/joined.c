@@ -86,7 +86,6 @@ static status open_one(struct joined *j, const struct dataset_format *format, co
     base->is_small = base->is_small && source->is_small;
     base->classes = source->classes > base->classes ? source->classes : base->classes;
     base->file_bytes += bytes;
-    if (!base->note) base->note = source->note;
     return OK;
 }
 

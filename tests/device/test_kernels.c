@@ -277,6 +277,23 @@ START_TEST(finite_or_not) {
 }
 END_TEST
 
+/* Every element counts, in whole groups of lanes and in the rest. */
+START_TEST(norms) {
+    static const size_t counts[] = {1, 2, 15, 16, 17, 40, 1000};
+    for (size_t n = 0; n < 3 * 7; n++) {
+        struct device *device = open_set(sets[n % 3]);
+        if (!device) continue;
+        size_t count = counts[n / 3];
+        float *x = random_values(count, n + 1);
+        double sum = 0;
+        for (size_t i = 0; i < count; i++) sum += (double)x[i] * (double)x[i];
+        ck_assert_float_eq_tol(device_ops(device)->norm(device, x, count), (float)sqrt(sum), 1e-6f * (float)sqrt(sum));
+        guarded_free(x);
+        device_destroy(device);
+    }
+}
+END_TEST
+
 START_TEST(errors) {
     struct device *device = NULL;
     status s = cpu_device_create("mmx", &device);
@@ -335,4 +352,4 @@ START_TEST(short_rows_of_cross_entropy) {
 END_TEST
 
 TESTS("kernels", products, rows_are_independent, short_rows_of_cross_entropy, sets_give_equal_bits,
-      lion_of_zero_and_nan, dropout_depends_on_the_row_only, finite_or_not, errors, the_workspace_never_shrinks)
+      lion_of_zero_and_nan, dropout_depends_on_the_row_only, finite_or_not, norms, errors, the_workspace_never_shrinks)
