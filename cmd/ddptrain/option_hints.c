@@ -20,6 +20,7 @@ static const struct {
     {"--proba --probs --predict-proba --softmax", "did you mean '--probabilities'?"},
     {"--logits --raw", "did you mean '--outputs'?"},
     {"-q --silent", "did you mean '--quiet'?"},
+    {"--best --best-model", "did you mean '--checkpoint best'?"},
     {"-v -V", "did you mean '--version'?"},
     {"--verbose --debug", "there is none; --quiet prints less"},
     {"--overwrite --force --restart --no-resume", "did you mean '--fresh'? It renames the folder of an earlier run"},

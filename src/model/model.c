@@ -35,8 +35,9 @@ static const struct schema_row rows[] = {
      .present_offset = offsetof(struct model_config, has_init_from),
      .flags = SCHEMA_NULLABLE,
      .section = &weight_source_schema,
-     .doc = "Start from the weights of a file instead of new ones: its path, or a mapping with the keys below. Unless "
-            "there is a map or `partial`, every name and shape must match."},
+     .doc = "Start from the weights of a file instead of new ones: its path, or a mapping with the keys below. A run "
+            "folder gives its best checkpoint, else its newest. Unless there is a map or `partial`, every name and "
+            "shape must match."},
     {0},
 };
 

@@ -2,19 +2,24 @@
  * matrices of linear layers have other shapes. */
 #include "train/init_from.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/io.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/mapped.h"
 #include "checkpoint/safetensors.h"
 #include "train/weights.h"
 
-static status from_checkpoint(struct model *model, const char *path) {
+static status from_checkpoint(struct model *model, const char *path, struct text *report) {
     struct checkpoint *checkpoint;
-    TRY(checkpoint_open(path, &checkpoint));
-    status s = weights_load(model, checkpoint, false);
+    char *found;
+    status s = weights_open_start(path, &checkpoint, &found);
+    if (!s) s = weights_load(model, checkpoint, false);
+    if (!s && found) text_add(report, found);
     checkpoint_close(checkpoint);
+    free(found);
     return s;
 }
 
@@ -58,8 +63,13 @@ static bool ends_with(const char *path, const char *extension) {
 status init_from(struct model *model, const struct weight_source *source, struct text *report) {
     const char *path = source->file;
     if (!path) return OK;
-    bool is_torch = ends_with(path, ".pt") || ends_with(path, ".pth") || foreign_is_torch(path);
-    bool is_safetensors = ends_with(path, ".safetensors") || foreign_is_safetensors(path);
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    if (info.is_folder && weight_source_is_mapped(source))
+        return status_new(STATUS_USAGE, "model.init_from: map, skip and partial are for files, and %s is a folder",
+                          path);
+    bool is_torch = !info.is_folder && (ends_with(path, ".pt") || ends_with(path, ".pth") || foreign_is_torch(path));
+    bool is_safetensors = !info.is_folder && (ends_with(path, ".safetensors") || foreign_is_safetensors(path));
     bool is_checkpoint = !is_safetensors && !is_torch;
     if (is_checkpoint && weight_source_is_mapped(source))
         return status_new(
@@ -68,6 +78,7 @@ status init_from(struct model *model, const struct weight_source *source, struct
             "%s is neither; a checkpoint becomes one with ddptrain export",
             path);
     TRY(model_map(model));
-    status s = is_checkpoint ? from_checkpoint(model, path) : from_tensors(model, source, !is_safetensors, report);
+    status s =
+        is_checkpoint ? from_checkpoint(model, path, report) : from_tensors(model, source, !is_safetensors, report);
     return status_prefix(status_first(s, model_unmap(model, true)), "model.init_from");
 }

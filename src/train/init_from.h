@@ -1,4 +1,4 @@
-/* init_from: initial weights from a file (model.init_from): a checkpoint, or a file from PyTorch (safetensors,
+/* init_from: initial weights (model.init_from) from a checkpoint, a run folder, or a file from PyTorch (safetensors,
  * torch.save). */
 #ifndef TRAIN_INIT_FROM_H
 #define TRAIN_INIT_FROM_H
@@ -6,7 +6,7 @@
 #include "model/model.h"
 
 /* Loads the parameters and buffers of [model], which has memory, from source->file, if set, or changes nothing: the
- * STATUS_DATA failure has a line for every name or shape that differs. With a map, adds lines to [report] about what
+ * STATUS_DATA failure has a line for every name or shape that differs. With a map or a folder, adds to [report] what
  * was used. */
 status init_from(struct model *model, const struct weight_source *source, struct text *report);
 

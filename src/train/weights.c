@@ -7,16 +7,61 @@
 #include "base/io.h"
 #include "base/sealed.h"
 
-/* Opens the newest checkpoint of a run folder or of a folder of checkpoints. */
-static status open_folder(const char *folder, struct log *log, struct checkpoint **out, char **path) {
-    struct text inside = {0};
+/* Sets [out] to the folder of checkpoints of a run folder, or to [folder], if it is that. */
+static status find_checkpoints(const char *folder, struct text *out) {
     struct io_info info;
-    text_printf(&inside, "%s/checkpoints", folder);
-    status s = io_stat(text_string(&inside), &info);
-    if (!s) s = checkpoint_open_newest(info.is_folder ? text_string(&inside) : folder, log, out, path);
+    text_printf(out, "%s/checkpoints", folder);
+    TRY(io_stat(text_string(out), &info));
+    if (info.is_folder) return OK;
+    text_free(out);
+    text_add(out, folder);
+    return OK;
+}
+
+/* Opens the newest checkpoint of a run folder or of a folder of checkpoints. [advice]: what to do if there is none. */
+static status open_folder(const char *folder, const char *advice, struct log *log, struct checkpoint **out,
+                          char **path) {
+    struct text inside = {0};
+    status s = find_checkpoints(folder, &inside);
+    if (!s) s = checkpoint_open_newest(text_string(&inside), log, out, path);
     text_free(&inside);
     if (s || *out) return s;
-    return status_new(STATUS_DATA, "%s has no checkpoint; train first, or give --checkpoint FILE", folder);
+    return status_new(STATUS_DATA, "%s has no checkpoint; train first%s", folder, advice);
+}
+
+#define GIVE_FILE ", or give --checkpoint FILE"
+
+/* Whether there is a best.h5 beside the checkpoint [path] of another name. */
+static bool has_best_beside(const char *path) {
+    struct text best = {0};
+    struct io_info info;
+    const char *name = strrchr(path, '/');
+    text_add_bytes(&best, path, name ? (size_t)(name - path) + 1 : 0);
+    text_add(&best, CHECKPOINT_BEST ".h5");
+    status s = io_stat(text_string(&best), &info);
+    bool has_best = !s && info.is_file && strcmp(text_string(&best), path) != 0;
+    status_free(s);
+    text_free(&best);
+    return has_best;
+}
+
+status weights_open_start(const char *path, struct checkpoint **out, char **found) {
+    struct io_info info;
+    struct text best = {0};
+    *out = NULL;
+    *found = NULL;
+    TRY(io_stat(path, &info));
+    if (!info.is_folder) return checkpoint_open(path, out);
+    status s = find_checkpoints(path, &best);
+    text_add(&best, "/" CHECKPOINT_BEST ".h5");
+    if (!s) s = io_stat(text_string(&best), &info);
+    if (!s && info.exists) {
+        s = checkpoint_open(text_string(&best), out);
+        *found = best.data;
+        return s;
+    }
+    text_free(&best);
+    return s ? s : open_folder(path, "", NULL, out, found);
 }
 
 /* Opens best.h5 of a run folder. */
@@ -35,7 +80,7 @@ static status open_best(const char *folder, struct checkpoint **out, char **foun
 static status open_path(const char *path, struct log *log, struct checkpoint **out, char **found) {
     struct io_info info;
     TRY(io_stat(path, &info));
-    if (info.is_folder) return open_folder(path, log, out, found);
+    if (info.is_folder) return open_folder(path, GIVE_FILE, log, out, found);
     TRY(checkpoint_open(path, out));
     *found = strdup(path);
     return OK;
@@ -52,8 +97,8 @@ static status open_run(const struct config *config, const struct weights_options
         text_add(&run, options->folder);
     else
         text_printf(&run, "runs/%s", config->name);
-    status s =
-        is_best(options) ? open_best(text_string(&run), out, found) : open_folder(text_string(&run), log, out, found);
+    status s = is_best(options) ? open_best(text_string(&run), out, found)
+                                : open_folder(text_string(&run), GIVE_FILE, log, out, found);
     text_free(&run);
     return s;
 }
@@ -92,17 +137,21 @@ static status choose(const struct weights_options *options, const char *path, st
 static status open_and_choose(const struct config *config, const struct weights_options *options, struct log *log,
                               struct checkpoint **out, bool *average) {
     int64_t epoch = 0, step = 0;
-    bool has_average = false;
+    bool has_average = false, was_searched = false;
     char *path = NULL;
     *out = NULL;
     status s = options->checkpoint && !is_best(options) ? open_path(options->checkpoint, log, out, &path)
                                                         : open_run(config, options, log, out, &path);
+    was_searched = !s && !is_best(options) && !(options->checkpoint && strcmp(options->checkpoint, path) == 0);
     struct entry counters[] = {{.path = "state/epoch", .type = ENTRY_INT64, .data = &epoch},
                                {.path = "state/step", .type = ENTRY_INT64, .data = &step}};
     if (!s) s = checkpoint_read(*out, counters, 2, NULL);
     if (!s) s = choose(options, path, *out, &has_average, average);
     if (!s)
-        log_line(log, "%s: epoch %lld, step %lld%s", path, (long long)epoch, (long long)step,
+        log_line(log, "%s: epoch %lld, step %lld%s%s", path, (long long)epoch, (long long)step,
+                 was_searched && has_best_beside(path) ? ", the newest; --checkpoint " CHECKPOINT_BEST
+                                                         " takes that of the best epoch"
+                                                       : "",
                  !has_average ? ""
                  : *average   ? "; the moving average of the weights (--weights trained: as trained)"
                               : "; the weights as trained (--weights average: their moving average)");

@@ -25,6 +25,10 @@ status weights_open(const struct config *config, const struct weights_options *o
 status weights_open_alone(const struct weights_options *options, struct log *log, struct checkpoint **out,
                           bool *average);
 
+/* Opens a checkpoint to start from: the file [path], or of a run folder the best checkpoint, else the newest. *found:
+ * its path, for free; NULL: [path]. */
+status weights_open_start(const char *path, struct checkpoint **out, char **found);
+
 /* STATUS_USAGE when [out] is a checkpoint, which a command must not overwrite. OK when it does not exist. */
 status weights_check_out(const char *out);
 

@@ -115,7 +115,12 @@ class Best(program.Case):
         self.assertEqual([os.path.basename(c) for c in self.checkpoints()], ["best.h5", "epoch-0008.h5"])  # pruning leaves it alone
         best = self.events("end")[-1]["best_epoch"]
         _, err = self.run_program("predict", "test.yaml", "--checkpoint", "best", "--out", "p.csv")
-        self.assertIn(f"best.h5: epoch {best},", err)
+        self.assertRegex(err, f"best.h5: epoch {best}, step \\d+\\n")
+        newest = r"epoch-0008.h5: epoch 8, step \d+, the newest; --checkpoint best takes that of the best epoch\n"
+        for words in (["predict", "test.yaml", "--out", "p.csv"], ["predict", "runs/test", "--out", "p.csv"], ["eval", "test.yaml"], ["export", "runs/test", "--out", "x.pt"]):
+            self.assertRegex(self.run_program(*words)[1], newest)
+        self.assertNotIn("newest", self.run_program("predict", "test.yaml", "--checkpoint", self.checkpoints()[-1], "--out", "p.csv")[1])
+        self.assertIn("unknown option '--best'; did you mean '--checkpoint best'?", self.run_program("predict", "runs/test", "--best", code=USAGE)[1])
         self.run_program("export", "runs/test", "--checkpoint", "best", "--out", "best.safetensors")
         self.run_program("export", self.path("runs/test/checkpoints/best.h5"), "--out", "file.safetensors")
         with open(self.path("best.safetensors"), "rb") as a, open(self.path("file.safetensors"), "rb") as b:
@@ -125,6 +130,7 @@ class Best(program.Case):
 
     def test_a_run_without_one(self):
         self.run_program("test.yaml", "train.epochs=1")
+        self.assertNotIn("newest", self.run_program("eval", "test.yaml")[1])
         _, err = self.run_program("eval", "test.yaml", "--checkpoint", "best", code=DATA)
         self.assertIn("runs/test/checkpoints/best.h5 does not exist; a run saves it with checkpoint.best", err)
 

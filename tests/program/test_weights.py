@@ -1,6 +1,7 @@
 """Weights move both ways between ddptrain and PyTorch: export, init_from. ctest-labels: unit"""
 import json, os, struct
 
+import h5py
 import numpy as np
 
 import program
@@ -35,7 +36,6 @@ class Weights(program.Case):
         self.write("test.yaml", program.WINE)
 
     def weights(self, run):
-        import h5py
         with h5py.File(self.checkpoints(run)[-1]) as f:
             return {name: f["model"][name][:] for name in f["model"]}
 
@@ -56,6 +56,26 @@ class Weights(program.Case):
             begun = self.start_from(file)
             for name in saved:
                 np.testing.assert_array_equal(begun[name], saved[name])
+
+    def test_from_a_run_folder(self):
+        """Its best checkpoint, else the newest; a folder beside the config, too."""
+        os.mkdir(self.path("configs"))
+        for best, words in (("newest", []), ("best", ["checkpoint.best=train_loss", "optimizer.lr=0.1"])):
+            self.run_program("test.yaml", "--fresh", "--run-dir", "configs/runs/a", *words)
+            path = self.checkpoints("configs/runs/a")[-1] if best == "newest" else self.path("configs/runs/a/checkpoints/best.h5")
+            with h5py.File(path) as f:
+                saved = {name: f["model"][name][:] for name in f["model"]}
+            self.write("configs/other.yaml", self.read("test.yaml"))
+            for folder in ("configs/runs/a", "configs/runs/a/checkpoints"):
+                for name, begun in self.start_from(folder).items():
+                    np.testing.assert_array_equal(begun, saved[name])
+            _, err = self.run_program("configs/other.yaml", "model.init_from=runs/a", "--run-dir", "runs/c", "--fresh")
+            self.assertIn(f"model.init_from: {os.path.realpath(path)}\n", err)
+        self.assertIn("model.init_from: configs/runs/a/checkpoints/best.h5\n", self.run_program("check", "test.yaml", "model.init_from=configs/runs/a")[0])
+        os.mkdir(self.path("empty"))
+        self.assertIn("model.init_from: empty has no checkpoint; train first\n", self.start_from("empty", code=DATA))
+        self.assertIn("model.init_from: map, skip and partial are for files, and empty is a folder",
+                      self.start_from("{file: empty, partial: true}", code=USAGE))
 
     def test_other_types_and_module(self):
         r = np.random.default_rng(0)
