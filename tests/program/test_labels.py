@@ -45,6 +45,30 @@ class Labels(program.Case):
         with open(self.path("out.csv"), newline="") as f:
             self.assertEqual([row["prediction"] for row in csv.DictReader(f)], NAMES * 3)
 
+    def test_binary_losses(self):
+        """Two texts are 0 and 1 in the order of the alphabet: the model is that of the numbers, predictions are the texts."""
+        words = ["dataset.split=0.25", "train.epochs=10", "train.metrics=[auc]", "model.layers=[{linear: 8}, tanh, {linear: 1}]"]
+        def write(name, labels):
+            rows = [(i % 5 / 5 + i % 2, -i % 7 / 9) for i in range(48)]
+            self.write(name, "u,v,kind\n" + "".join(f"{u},{v},{labels[i % 2]}\n" for i, (u, v) in enumerate(rows)))
+        write("numbers.csv", [1, 0])
+        write("train.csv", ["yes", "no"])
+        for loss in ("bce_with_logits", "focal"):
+            self.run_program("test.yaml", f"loss={loss}", *words, "--run-dir", "runs/texts", "--fresh")
+            self.run_program("test.yaml", f"loss={loss}", *words, "dataset.path=numbers.csv", "--run-dir", "runs/numbers", "--fresh")
+            self.assertEqual([e["train_loss"] for e in self.events("epoch", "runs/texts")], [e["train_loss"] for e in self.events("epoch", "runs/numbers")])
+            texts, numbers = (list(csv.reader(self.run_program("predict", run, "train.csv", "--probabilities")[0].splitlines())) for run in ("runs/texts", "runs/numbers"))
+            self.assertEqual((texts[0], numbers[0]), (["row", "prediction", "no", "yes"], ["row", "prediction", "0", "1"]))
+            self.assertEqual([[r[0], {"no": "0", "yes": "1"}[r[1]], *r[2:]] for r in texts[1:]], numbers[1:])
+        self.write("some.csv", "u,v,kind\n1,2,yes\n0,1,yes\n")
+        self.assertEqual(json.loads(self.run_program("eval", "runs/texts", "some.csv")[0])["rows"], 2)
+        self.run_program("export", "runs/texts", "--out", "model.c")
+        self.write("train.csv", "u,v,kind\n" + "1,2,a\n2,3,b\n3,1,c\n" * 4)
+        _, err = self.run_program("test.yaml", "loss=bce_with_logits", *words, "--fresh", code=DATA)
+        self.assertIn("train.csv: the target has 3 labels ('a', 'b', 'c'), and the loss takes two, or numbers from 0 to 1; for more classes write loss: cross_entropy", err)
+        self.write("train.csv", "u,v,kind\n" + "1,2,a\n2,3,a\n" * 4)
+        self.assertIn("train.csv: the target has 1 label ('a')", self.run_program("test.yaml", "loss=bce_with_logits", *words, "--fresh", code=DATA)[1])
+
     def test_unknown_label(self):
         self.rows("other.csv", ["red", "violet"], 2)
         _, err = self.run_program("eval", "test.yaml", "dataset.path=other.csv", code=DATA)

@@ -258,11 +258,28 @@ static status reject_class(const struct csv *csv, const struct csv *known, size_
     return s;
 }
 
+/* A binary loss takes two labels: the first in the order of the alphabet is 0, the second 1, as scikit-learn's
+ * LabelBinarizer. */
+static status check_binary(const struct csv *csv) {
+    if (csv->n_classes == 2) return OK;
+    struct text some = {0};
+    for (size_t i = 0; i < csv->n_classes && i < 3; i++)
+        text_printf(&some, "%s'%s'", i ? ", " : "", csv_printable(csv, csv->classes[i]));
+    status s = status_new(STATUS_DATA,
+                          "%s: the target has %zu label%s (%s%s), and the loss takes two, or numbers from 0 to 1; for "
+                          "more classes write loss: cross_entropy, with an output of the model for each",
+                          csv->path, csv->n_classes, text_plural(csv->n_classes, "s"), text_string(&some),
+                          csv->n_classes > 3 ? ", ..." : "");
+    text_free(&some);
+    return s;
+}
+
 /* Labels become their index in the sorted labels of the training file. The pool has them in the order of the file. */
-static status number_labels(struct csv *csv, const struct csv *train) {
+static status number_labels(struct csv *csv, bool is_binary, const struct csv *train) {
     if (!csv->has_labels) return OK;
     TRY(check_labels(csv));
     if (!train && !csv->has_given_classes) collect_classes(csv);
+    if (!train && is_binary) TRY(check_binary(csv));
     const struct csv *known = train ? train : csv;
     double *map = csv->maps[csv->base.input_size] = calloc(csv->labels.count + 1, sizeof *map);
     if (!map) return status_memory("%zu labels", csv->labels.count);
@@ -302,14 +319,15 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     TRY(csv_read_header(csv, config, train));
     TRY(csv_choose_columns(csv, config, train));
     start_columns(csv, config, train);
-    bool may_be_text = wants_classes && csv->base.target_size == 1;
+    bool is_binary = !wants_classes && !config->has_losses && config->target_range == TARGETS_ARE_PROBABILITIES;
+    bool may_be_text = (wants_classes || is_binary) && csv->base.target_size == 1;
     if (!train && may_be_text && config->classes.count) copy_classes(csv, &config->classes);
     csv->is_kind_known = train || csv->has_given_classes;
     TRY(read_rows(csv, config, may_be_text, train));
     csv->path = path;
     if (csv->decimal == ',' && !config->csv.decimal) csv_add_note(csv, "numbers have a decimal comma");
     TRY(finish_columns(csv));
-    TRY(number_labels(csv, train));
+    TRY(number_labels(csv, is_binary, train));
     csv->base.input_dims = 1;
     csv->base.input_shape[0] = (int64_t)csv->base.input_size;
     return OK;

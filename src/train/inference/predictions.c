@@ -113,7 +113,7 @@ static status make_part(struct predictions *p, const struct prediction_meaning *
     p->count = m->loss->wants_classes ? p->size / classes_of(m) : p->size;
     name_predictions(p, m, arena);
     if (!m->loss->wants_classes && !m->loss->is_binary) return unscale(p, m->target_scale);
-    if (m->loss->wants_classes) p->labels = m->labels;
+    if (m->loss->wants_classes || p->size == 1) p->labels = m->labels;
     TRY(buffer_new(p->rows * p->count * sizeof *p->classes, "the predictions", (void **)&p->classes));
     choose_classes(p, m);
     if (!m->wants_probabilities) return OK;
