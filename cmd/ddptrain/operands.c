@@ -15,6 +15,57 @@
 #define STDIN_PATH "/dev/stdin"
 #define CHUNK ((size_t)1 << 16)
 
+static status is_file(const char *folder, const char *name, bool *out) {
+    struct text path = {0};
+    struct io_info info;
+    text_printf(&path, "%s/%s", folder, name);
+    status s = io_stat(text_string(&path), &info);
+    *out = !s && info.is_file;
+    text_free(&path);
+    return s;
+}
+
+/* Sets [run] to the path of the first run in [folder], or in the folders in it down to [depth] levels below, as those
+ * of a trial with folds; "": there is none. */
+static status find_first_run(const char *folder, int depth, struct text *run) {
+    struct io_info info;
+    struct io_names names;
+    text_clear(run);
+    TRY(io_stat(folder, &info));
+    if (!info.is_folder) return OK;
+    TRY(io_list(folder, &names));
+    status s = OK;
+    for (size_t i = 0; i < names.count && !s && !run->length; i++) {
+        struct text inner = {0};
+        bool is_run;
+        text_printf(&inner, "%s/%s", folder, names.items[i]);
+        s = is_file(text_string(&inner), "config.yaml", &is_run);
+        if (!s && is_run) text_add(run, text_string(&inner));
+        if (!s && !is_run && depth > 0) s = find_first_run(text_string(&inner), depth - 1, run);
+        text_free(&inner);
+    }
+    io_names_free(&names);
+    return s;
+}
+
+/* A folder without config.yaml: a sweep, a folder of runs, or another one. */
+static status reject_folder(const char *folder) {
+    struct text inside = {0}, run = {0};
+    bool is_sweep;
+    TRY(is_file(folder, "sweep.yaml", &is_sweep));
+    text_printf(&inside, "%s%s", folder, is_sweep ? "/runs" : "");
+    status s = find_first_run(text_string(&inside), 1, &run);
+    if (!s && run.length)
+        s = status_new(STATUS_USAGE, "%s: this folder is %s; give one of its runs, such as %s", folder,
+                       is_sweep ? "a sweep, whose trials.csv has the value of each trial" : "not a run, but has runs",
+                       text_string(&run));
+    else if (!s)
+        s = status_new(STATUS_USAGE, "%s: this folder is not a run, because it has no config.yaml", folder);
+    text_free(&inside);
+    text_free(&run);
+    return s;
+}
+
 status command_find_run(struct command_line *line) {
     struct io_info info;
     if (!line->verb->accepts_run || !line->config) return OK;
@@ -24,8 +75,7 @@ status command_find_run(struct command_line *line) {
     size_t length = strlen(line->config);
     text_printf(&path, "%s%sconfig.yaml", line->config, line->config[length - 1] == '/' ? "" : "/");
     status s = io_stat(text_string(&path), &info);
-    if (!s && !info.is_file)
-        s = status_new(STATUS_USAGE, "%s: this folder is not a run, because it has no config.yaml", line->config);
+    if (!s && !info.is_file) s = reject_folder(line->config);
     if (!s) line->config = line->own_config = strdup(text_string(&path));
     text_free(&path);
     return !s && !line->config ? status_memory("a path") : s;

@@ -37,21 +37,58 @@ static status check_out(const char *path) {
 }
 
 struct folders {
-    struct run_data **runs;
-    struct sweep_data **sweeps;
+    struct run_data **runs;     /* (REPORT_MAX_FOLDERS) */
+    struct sweep_data **sweeps; /* (REPORT_MAX_FOLDERS) */
     size_t run_count, sweep_count;
 };
 
-static status read_folder(const char *path, struct folders *f) {
-    bool is_sweep;
+/* [is_named]: by the user, so that a folder that is neither a run nor a sweep is a failure; else it is left out. */
+static status read_folder(const char *path, bool is_named, struct folders *f, bool *is_read) {
+    bool is_sweep, is_run = true;
+    *is_read = false;
     TRY(sweep_data_is_sweep(path, &is_sweep));
+    if (!is_sweep && !is_named) TRY(run_data_is_run(path, &is_run));
+    if (!is_sweep && !is_run) return OK;
+    if (f->run_count + f->sweep_count == REPORT_MAX_FOLDERS)
+        return status_new(STATUS_USAGE, "more than %d folders of runs and sweeps; name those that you need",
+                          REPORT_MAX_FOLDERS);
     if (is_sweep)
         TRY(sweep_data_read(path, &f->sweeps[f->sweep_count]));
     else
         TRY(run_data_read(path, &f->runs[f->run_count]));
     f->sweep_count += is_sweep;
     f->run_count += !is_sweep;
+    *is_read = true;
     return OK;
+}
+
+/* Reads the runs and sweeps in [path], such as `runs`; *is_read false: there are none. */
+static status read_inside(const char *path, struct folders *f, bool *is_read) {
+    struct io_names names;
+    *is_read = false;
+    TRY(io_list(path, &names));
+    status s = OK;
+    for (size_t i = 0; i < names.count && !s; i++) {
+        struct text inner = {0};
+        bool is_one;
+        text_printf(&inner, "%s/%s", path, names.items[i]);
+        s = read_folder(text_string(&inner), false, f, &is_one);
+        *is_read = *is_read || (!s && is_one);
+        text_free(&inner);
+    }
+    io_names_free(&names);
+    return s;
+}
+
+/* A run, a sweep, or a folder of them. */
+static status read_named(const char *path, struct folders *f) {
+    struct io_info info;
+    bool is_run, is_sweep, is_read = false;
+    TRY(io_stat(path, &info));
+    TRY(run_data_is_run(path, &is_run));
+    TRY(sweep_data_is_sweep(path, &is_sweep));
+    if (info.is_folder && !is_run && !is_sweep) TRY(read_inside(path, f, &is_read));
+    return is_read ? OK : read_folder(path, true, f, &is_read);
 }
 
 static void set_label(struct run_data *run) {
@@ -124,10 +161,10 @@ static status write_page(struct folders *f, const char *path, struct report_summ
 }
 
 status report_page_write(char *const *paths, size_t count, const char *out, struct report_summary *summary) {
-    struct folders f = {calloc(count, sizeof *f.runs), calloc(count, sizeof *f.sweeps), 0, 0};
+    struct folders f = {calloc(REPORT_MAX_FOLDERS, sizeof *f.runs), calloc(REPORT_MAX_FOLDERS, sizeof *f.sweeps), 0, 0};
     if (!f.runs || !f.sweeps) status_exit_without_memory();
     status s = check_out(out);
-    for (size_t i = 0; i < count && !s; i++) s = read_folder(paths[i], &f);
+    for (size_t i = 0; i < count && !s; i++) s = read_named(paths[i], &f);
     if (!s) s = write_page(&f, out, summary);
     for (size_t i = 0; i < f.run_count; i++) run_data_free(f.runs[i]);
     for (size_t i = 0; i < f.sweep_count; i++) sweep_data_free(f.sweeps[i]);

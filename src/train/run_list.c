@@ -46,14 +46,18 @@ static void add_number(const json_t *event, const char *name, const char *format
     text_printf(out, "  %*s", width, number);
 }
 
-/* "0.972 at epoch 9" */
+/* "val_accuracy 0.972 at epoch 9"; runs of earlier versions have no name. */
 static void add_best(const json_t *end, struct text *out) {
-    char best[64] = "-";
+    char best[TEXT_MAX_NAME + 64] = "-";
+    struct text name = {0};
+    const char *metric = json_string_value(json_object_get(end, "best_metric"));
+    if (metric) text_add_value(&name, metric, TEXT_MAX_NAME);
     const json_t *epoch = json_object_get(end, "best_epoch"), *value = json_object_get(end, "best_value");
     if (json_is_integer(epoch) && json_is_number(value))
-        snprintf(best, sizeof best, "%.6g at epoch %lld", json_number_value(value),
-                 (long long)json_integer_value(epoch));
-    text_printf(out, "  %-24s", best);
+        snprintf(best, sizeof best, "%s%s%.6g at epoch %lld", name.length ? text_string(&name) : "",
+                 name.length ? " " : "", json_number_value(value), (long long)json_integer_value(epoch));
+    text_printf(out, "  %-32s", best);
+    text_free(&name);
 }
 
 static void add_time(const json_t *end, struct text *out) {
@@ -128,7 +132,7 @@ static status list_run(const char *folder, const char *name, struct text *out) {
 }
 
 static void add_head(struct text *out) {
-    text_printf(out, "%-24s  %-8s  %6s  %9s  %10s  %10s  %-24s  %9s  %11s\n", "run", "state", "epochs", "steps",
+    text_printf(out, "%-24s  %-8s  %6s  %9s  %10s  %10s  %-32s  %9s  %11s\n", "run", "state", "epochs", "steps",
                 "train_loss", "val_loss", "best", "time", "size");
 }
 

@@ -96,6 +96,14 @@ status run_log_start(struct run *run) {
     return log_start_metrics(run);
 }
 
+/* Whose best value counters.best_value is. */
+static const char *best_metric(const struct run *run) {
+    const struct trainer *t = &run->trainer;
+    if (run->config->checkpoint.best.metric) return run->config->checkpoint.best.metric;
+    if (!run->plan->info.validation_rows) return "train_loss";
+    return t->loss->wants_classes ? "val_accuracy" : "val_loss";
+}
+
 status run_log_end(struct run *run, bool is_stopped) {
     struct trainer *t = &run->trainer;
     const struct counters *c = &t->state->counters;
@@ -111,6 +119,7 @@ status run_log_end(struct run *run, bool is_stopped) {
     metrics_int(t->outputs.metrics, "best_epoch_index",
                 c->best_epoch - 1); /* from 0, as in the event of the epoch; -1: none */
     metrics_real(t->outputs.metrics, "best_value", c->best_value);
+    metrics_text(t->outputs.metrics, "best_metric", best_metric(run));
     if (progress_stops_early(run->config, c)) metrics_int(t->outputs.metrics, "early_stop_wait", c->early_stop_wait);
     metrics_int(t->outputs.metrics, "peak_memory_bytes", (int64_t)memory_peak());
     metrics_text(t->outputs.metrics, "state_sha256", hex);

@@ -91,7 +91,7 @@ class Mistakes(program.Case):
         checkpoint = os.path.relpath(self.checkpoints()[0], self.folder)
         for arguments, said in (
                 ("check runs/test", "cannot read config 'runs/test': Is a directory; did you mean 'runs/test/config.yaml'?"),
-                ("eval runs", "runs: this folder is not a run, because it has no config.yaml\n"),
+                ("eval runs", "runs: this folder is not a run, but has runs; give one of its runs, such as runs/test\n"),
                 ("./runs", "cannot read config './runs': Is a directory\n"),
                 ("test.yml", "cannot read config 'test.yml': No such file or directory; did you mean 'test.yaml'?"),
                 ("./test", "cannot read config './test': No such file or directory; did you mean './test.yaml'?"),

@@ -203,6 +203,17 @@ class Report(program.Case):
         hashes = [e["@title"] for e in page.all("td", class_="hash")]
         self.assertEqual(hashes, [self.sha("runs/wine"), self.sha("runs/fast")])
 
+    def test_a_folder_of_runs(self):
+        """All runs in it; what is no run is left out."""
+        self.train()
+        self.train("train.epochs=7", name="fast")
+        os.mkdir(self.path("runs/no-run"))
+        self.write("runs/notes.txt", "")
+        out, _ = self.run_program("report", "runs")
+        self.assertIn("runs/report.html: 2 runs, ", out)
+        out, _ = self.run_program("report", "runs", "runs/fast", "--out", "all.html")
+        self.assertIn("all.html: 3 runs, ", out)
+
     def test_runs_of_the_same_name_have_their_paths(self):
         for folder in ("x", "y"):
             self.fake([START, *({"event": "step", "step": i, "loss": i, "lr": 1} for i in range(1, 5))], f"{folder}/same")

@@ -2,7 +2,7 @@
 import os, shutil, signal
 
 import program
-from program import DATA, LONG, STOPPED, WINE
+from program import DATA, LONG, STOPPED, USAGE, WINE
 
 
 class Runs(program.Case):
@@ -31,9 +31,13 @@ class Runs(program.Case):
         rows = self.rows()
         self.assertEqual({name: row[0] for name, row in rows.items()}, {"killed": "failed", "stopped": "stopped", "test": "complete"})
         row = rows["test"]
-        self.assertEqual(row[1:9], ["10", "50", f"{epoch['train_loss']:.4g}", f"{epoch['val_loss']:.4g}", f"{end['best_value']:.6g}", "at", "epoch",
-                                    str(end["best_epoch"])])
+        self.assertEqual(row[1:10], ["10", "50", f"{epoch['train_loss']:.4g}", f"{epoch['val_loss']:.4g}", "val_accuracy", f"{end['best_value']:.6g}", "at",
+                                    "epoch", str(end["best_epoch"])])
         self.assertGreater(float(row[-2]), 0)
+        for words, metric in ((["dataset.split=0"], "train_loss"), (["checkpoint.best=val_loss"], "val_loss"), (["checkpoint.best=train_loss"], "train_loss")):
+            self.run_program("test.yaml", "train.epochs=1", *words, "--run-dir", "runs/metric", "--fresh")
+            self.assertEqual(self.rows()["metric"][5], metric)
+            shutil.rmtree(self.path("runs/metric"))
         self.assertEqual(self.rows("runs"), rows)
 
     def test_continued_run_is_not_complete_until_its_end(self):
@@ -75,6 +79,11 @@ class Runs(program.Case):
         rows = self.rows("sweeps/sweep/runs")
         self.assertEqual(list(rows), ["0000/fold-0", "0000/fold-1", "0001/fold-0", "0001/fold-1"])
         self.assertEqual({row[0] for row in rows.values()}, {"complete"})
+        for folder, run in (("sweeps/sweep", "a sweep, whose trials.csv has the value of each trial"), ("sweeps/sweep/runs", "not a run, but has runs")):
+            _, err = self.run_program("predict", folder, "datasets/wine.csv", code=USAGE)
+            self.assertEqual(err, f"ddptrain: {folder}: this folder is {run}; give one of its runs, such as sweeps/sweep/runs/0000/fold-0\n")
+        os.mkdir(self.path("empty"))
+        self.assertIn("empty: this folder is not a run, because it has no config.yaml", self.run_program("predict", "empty", code=USAGE)[1])
 
     def test_what_is_no_run(self):
         _, err = self.run_program("runs", code=DATA)
