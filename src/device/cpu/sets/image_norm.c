@@ -11,6 +11,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define BLOCK 32 /* channels at a time: their sums stay in registers */
 #define RUN 32   /* positions that are summed in float */
+#define LINE 16  /* floats of a line of the cache */
 
 /* Calls function(..., channel, size) for the channels from [first] to [last], [size] of them at a time: a constant, so
  * that their sums stay in registers, but for the last few. */
@@ -63,18 +64,26 @@ static size_t run_at(const struct positions *p, size_t position) {
     return p->count - position < RUN ? p->count - position : RUN;
 }
 
+/* Prefetches the [size] channels at [x] of the position a run later: positions are far apart, which the processor does
+ * not expect. Rests of channels are in the lines of others. */
+INLINE void prefetch_run(const float *x, size_t channels, size_t size) {
+    for (size_t c = 0; size >= LINE && c < size; c += LINE) __builtin_prefetch(x + RUN * channels + c);
+}
+
 /* sums[0] += x - origin, sums[1] += (x - origin)^2 over a run of positions, of [size] <= BLOCK channels; origin: the
  * first position's values */
 INLINE void moments_run(const struct positions *p, size_t position, size_t channel, size_t size) {
     float first[BLOCK] = {0}, second[BLOCK] = {0};
     size_t channels = p->norm->channels, count = run_at(p, position);
     const float *restrict x = p->x + position * channels + channel, *restrict origin = p->x + channel;
-    for (size_t i = 0; i < count; i++, x += channels)
+    for (size_t i = 0; i < count; i++, x += channels) {
+        prefetch_run(x, channels, size);
         for (size_t c = 0; c < size; c++) {
             float d = x[c] - origin[c];
             first[c] += d;
             second[c] = fmaf(d, d, second[c]);
         }
+    }
     add_sums(p, channel, size, first, second);
 }
 
@@ -200,12 +209,15 @@ INLINE void gradients_run(const struct positions *p, size_t position, bool has_r
     size_t channels = p->norm->channels, at = position * channels + channel, count = run_at(p, position);
     const float *restrict x = p->x + at, *restrict dy = p->dy + at, *restrict mean = p->w->mean + channel;
     const float *restrict scale = p->w->scale + channel, *restrict shift = p->w->shift + channel;
-    for (size_t i = 0; i < count; i++, x += channels, dy += channels)
+    for (size_t i = 0; i < count; i++, x += channels, dy += channels) {
+        prefetch_run(x, channels, size);
+        prefetch_run(dy, channels, size);
         for (size_t c = 0; c < size; c++) {
             float g = has_relu && fmaf(x[c], scale[c], shift[c]) <= 0 ? 0 : dy[c];
             first[c] += g;
             second[c] = fmaf(g, x[c] - mean[c], second[c]);
         }
+    }
     add_sums(p, channel, size, first, second);
 }
 
