@@ -53,6 +53,22 @@ class Sqlite(program.Case):
                                "dataset.validation={path: b.sqlite3, query: select * from flowers where n >= 45}")[0]
         self.assertIn("45 training rows, 45 validation rows", out)
 
+    def test_numbers_for_two_labels(self):
+        """A database has 0 and 1 for what a CSV file calls False and True, or no and yes."""
+        for false, true in (("False", "True"), ("yes", "NO")[::-1], ("false", "TRUE")):
+            rows = [(i, x, colour, i % 3 == 0) for i, x, colour, _ in self.rows]
+            self.write("b.csv", "n,x,colour,y\n" + "".join(f"{n},{x},{colour or ''},{true if y else false}\n" for n, x, colour, y in rows))
+            connection = sqlite3.connect(self.path("b.db"))
+            connection.execute("drop table if exists flowers")
+            connection.execute("create table flowers (n integer, x real, colour text, y boolean)")
+            connection.executemany("insert into flowers values (?, ?, ?, ?)", rows)
+            connection.commit()
+            connection.close()
+            self.run_program("test.yaml", "dataset.path=b.csv", self.rules, "--run-dir", "runs/labels", "--fresh")
+            self.assertEqual(self.run_program("eval", "runs/labels", "b.db")[0], self.run_program("eval", "runs/labels", "b.csv")[0])
+        self.write("c.csv", "n,x,colour,y\n1,2,red,2\n")
+        self.assertIn("class '2' is not in the data that the model was trained with", self.run_program("eval", "runs/labels", "c.csv", code=program.DATA)[1])
+
     def test_predictions_of_either_kind(self):
         self.state("run")
         for path, out in (("a.csv", "csv.csv"), ("a.db", "db.csv")):

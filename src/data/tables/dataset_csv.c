@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/io.h"
 #include "data/tables/csv_source.h"
@@ -258,6 +259,21 @@ static status reject_class(const struct csv *csv, const struct csv *known, size_
     return s;
 }
 
+/* The class of a label; SIZE_MAX: none. 0 and 1 are those of two labels such as no and yes, because databases and
+ * spreadsheets have numbers for them. */
+static size_t class_of(const struct csv *known, const char *label) {
+    static const char *const booleans[][2] = {{"false", "true"}, {"no", "yes"}};
+    const char **found = bsearch(&label, known->classes, known->n_classes, sizeof *known->classes, csv_compare_names);
+    if (found) return (size_t)(found - known->classes);
+    if (known->n_classes != 2 || (strcmp(label, "0") != 0 && strcmp(label, "1") != 0)) return SIZE_MAX;
+    for (size_t i = 0; i < sizeof booleans / sizeof *booleans; i++)
+        for (size_t first = 0; first < 2; first++)
+            if (strcasecmp(known->classes[first], booleans[i][0]) == 0 &&
+                strcasecmp(known->classes[1 - first], booleans[i][1]) == 0)
+                return *label == '0' ? first : 1 - first;
+    return SIZE_MAX;
+}
+
 /* A binary loss takes two labels: the first in the order of the alphabet is 0, the second 1, as scikit-learn's
  * LabelBinarizer. */
 static status check_binary(const struct csv *csv) {
@@ -284,10 +300,9 @@ static status number_labels(struct csv *csv, bool is_binary, const struct csv *t
     double *map = csv->maps[csv->base.input_size] = calloc(csv->labels.count + 1, sizeof *map);
     if (!map) return status_memory("%zu labels", csv->labels.count);
     for (size_t i = 0; i < csv->labels.count; i++) {
-        const char **found = bsearch(&csv->labels.items[i].text, known->classes, known->n_classes,
-                                     sizeof *known->classes, csv_compare_names);
-        if (!found) return reject_class(csv, known, i);
-        map[i] = (double)(found - known->classes);
+        size_t class = class_of(known, csv->labels.items[i].text);
+        if (class == SIZE_MAX) return reject_class(csv, known, i);
+        map[i] = (double)class;
     }
     csv->base.classes = (int64_t)known->n_classes;
     return OK;
