@@ -504,9 +504,27 @@ START_TEST(stop_of_another_node_ends_the_wait) {
 }
 END_TEST
 
+START_TEST(links_of_unknown_nodes_are_closed) {
+    struct launch_nodes *nodes = nodes_create(2, 1), *none = NULL;
+    static const int numbers[] = {-1, 1, 2, 70000}; /* 1: its own */
+    struct store_session session, unused;
+    make_sessions(&session, &unused);
+    for (int i = 0; i < 5; i++) {
+        int own, other;
+        char byte;
+        connect_ends(&own, &other);
+        nodes_set_link(i < 4 ? nodes : none, i < 4 ? numbers[i] : 0, own, &session);
+        ck_assert_int_eq(read(other, &byte, 1), 0); /* closed */
+        close(other);
+    }
+    nodes_destroy(nodes);
+}
+END_TEST
+
 LOOP_TESTS("launch_nodes", LOOP(closed_link_is_a_loss_until_a_new_link, 0, 2), ONCE(reset_after_silence_is_no_loss),
            ONCE(loss_is_forwarded), ONCE(stop_is_no_loss), ONCE(node_may_end_after_done), ONCE(message_in_two_parts),
            ONCE(silent_link_is_no_loss), ONCE(nodes_that_joined_need_no_report), ONCE(invalid_messages_are_ignored),
            ONCE(stop_of_another_node_ends_the_wait), ONCE(node_0_waits_for_the_same_incarnation_of_all),
            ONCE(others_wait_for_node_0), LOOP(closed_link_ends_the_wait, 0, 2), ONCE(signal_ends_the_wait),
-           LOOP(wrong_tag_closes_the_link, 0, TAMPERINGS), ONCE(message_without_space_is_the_last))
+           LOOP(wrong_tag_closes_the_link, 0, TAMPERINGS), ONCE(message_without_space_is_the_last),
+           ONCE(links_of_unknown_nodes_are_closed))
