@@ -75,6 +75,8 @@ UNUSED = {
 
 # The tests most related to a file, by the end of its path: they run before all others.
 FIRST = [
+    ("export/onnx*", ["program_export_onnx"]), ("export/protobuf*", ["program_export_onnx"]), ("export/[cf]*", ["program_export_c"]),
+    ("src/export/*", ["program_export", "program_export_c", "program_export_onnx"]),
     ("checkpoint/mapped*", ["program_pretrained", "program_weights"]), ("checkpoint/loading*", ["program_weights", "program_pretrained"]),
     ("checkpoint/range*", ["program_weights", "program_inspect"]), ("checkpoint_inspect*", ["program_inspect"]),
     ("checkpoint/pickle*", ["corpus_torch", "program_export", "program_pretrained"]), ("checkpoint/torch*", ["corpus_torch", "program_export", "program_pretrained"]),
@@ -104,8 +106,6 @@ FIRST = [
     ("train/feed*", ["program_worlds", "program_sample_weights"]), ("train/labels*", ["program_labels"]),
     ("train/state*", ["program_resume", "program_readers"]), ("parts.c", ["program_metrics", "program_worlds"]),
     ("report/watch*", ["program_watch"]), ("src/report/*", ["program_report", "program_watch"]), ("src/sweep/*", ["program_sweep", "program_sweep_ends"]),
-    ("export/onnx*", ["program_export_onnx"]), ("export/protobuf*", ["program_export_onnx"]), ("export/[cf]*", ["program_export_c"]),
-    ("src/export/*", ["program_export", "program_export_c", "program_export_onnx"]),
     ("schema_suggest*", ["program_mistakes", "program_bad_configs", "program_typos", "train_config_aliases"]),
     ("schema_alias*", ["base_schema_alias", "train_config_aliases", "program_mistakes"]),
     ("find_file*", ["program_places"]), ("model/gradients*", ["program_in_backward"]), 
