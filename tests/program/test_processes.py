@@ -151,6 +151,7 @@ class Processes(Started):
                                    ([], self.environment_of(0, 2, free_port()))):
                 with self.subTest(signal=sent, arguments=arguments):
                     p = self.start("test.yaml", *arguments, env=env)
+                    self.wait_for(lambda: self.catches(p.pid, sent), what="the handlers of stop requests")
                     time.sleep(0.5 * program.SLOW)
                     begin = time.monotonic()
                     p.send_signal(sent)
