@@ -504,7 +504,7 @@ def run_all(options):
         options.count = len(results) + len(chosen)
         counted = len(results)
     unchanged = {p: digest(objects[p]) for p in {p for p, _ in chosen}}
-    with open(path_of_results, "w", encoding="utf-8") as log:
+    with open(path_of_results, "a" if tried_before else "w", encoding="utf-8") as log:
         log.writelines(json.dumps(r) + "\n" for r in results)
         while counted < options.count and tried < len(chosen):
             block = sorted(chosen[tried:tried + min(BLOCK, options.count - counted)], key=lambda c: c[0])
@@ -515,7 +515,6 @@ def run_all(options):
                     result = tried_before[path, m.line, m.after]
                     results.append(result)
                     counted += result["outcome"] in ("noticed", "timed out", "survived")
-                    log.write(json.dumps(result) + "\n")
                     continue
                 if (path, m.before.strip(), m.after.strip()) in listed and not options.again:
                     outcome, test, words = "survived", "", ""
