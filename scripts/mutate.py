@@ -301,7 +301,7 @@ class Test:
 
     def run(self, stop, cases=()):
         """'passed', 'failed' with the last line that says so, 'timed out', or 'stopped' when [stop] is set. [cases]: only these of a program."""
-        begin, limit = time.monotonic(), 15 + 4 * self.seconds if self.has_passed else 250
+        begin, limit = time.monotonic(), 60 + 4 * self.seconds if self.has_passed else 250
         process, said = self.start(cases), b""
         os.set_blocking(process.stdout.fileno(), False)
         outcome = None

@@ -145,6 +145,18 @@ class Numbers(Case):
     def test_uneven_rows(self):
         self.compare(CONFIG)
 
+    def test_shared_statistics(self):
+        """A batch norm that both towers share has one set of statistics, updated by each tower in the order of the layers."""
+        text = CONFIG.replace("tanh]", "{batch_norm: {name: bn}}, tanh]").replace(", uneven: true", "")
+        weights = self.initial(text)
+        self.assertEqual({name for name in weights if "running" in name}, {"one.bn.running_mean", "one.bn.running_var"})
+        mean, variance = np.zeros(4), np.ones(4)
+        for x in self.part(0, BATCH)[:2]:
+            codes = x @ weights["one.fc.weight"].T + weights["one.fc.bias"]
+            mean, variance = 0.9 * mean + 0.1 * codes.mean(0), 0.9 * variance + 0.1 * codes.var(0, ddof=1)
+        np.testing.assert_allclose(weights["one.bn.running_mean"], mean, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(weights["one.bn.running_var"], variance, rtol=1e-5)
+
     def test_one_direction(self):
         self.compare(CONFIG.replace("temperature: 0.5", "temperature: 0.1, symmetric: false"), temperature=0.1, symmetric=False)
 
