@@ -34,7 +34,7 @@ TRAINING = [
     ([("batch_size: 32", "batch_size: 1000, drop_last_batch: true")], USAGE),
     ([("batch_size: 32", "batch_size: 32, type: weighted"), ("loss: cross_entropy", "loss: mse"), ("{linear: {out: 3}}", "{linear: {out: 1}}")], USAGE),
     ([("model: {", "model: {init_from: none.h5, ")], DATA),
-    ([("model: {", "model: {init_from: good, ")], DATA),
+    ([("model: {", "model: {init_from: datasets, ")], DATA),
     ([("model: {", "model: {init_from: none.safetensors, ")], DATA),
     ([("checkpoint: {save_every: 5}", "checkpoint: {resume: none.h5}")], DATA),
     ([("checkpoint: {save_every: 5}", "checkpoint: {resume: test.yaml}")], DATA),
@@ -134,7 +134,7 @@ class Verdicts(program.Case):
     def test_weights_that_do_not_fit(self):
         """check compares the file that a run starts from, as the run does."""
         self.run_program("export", "good", "--out", "good.safetensors")
-        for path in "good/checkpoints/epoch-0010.h5", "good.safetensors":
+        for path in "good", "good/checkpoints/epoch-0010.h5", "good.safetensors":
             with self.subTest(path):
                 self.replaced(("model: {", f"model: {{init_from: {path}, "), ("out: 64", "out: 65"))
                 self.assert_same(("train", "check"), DATA)
