@@ -79,7 +79,8 @@ static const char *add_scale(const struct onnx_call *c) {
 static const char *add_prelu(const struct onnx_call *c) {
     const char *slopes = onnx_param(c->g, c->op->weight);
     if (c->layer->in.dims > 1) {
-        int64_t shape[3] = {-1, 1, 1};
+        int64_t shape[MAX_DIMS];
+        for (int d = 0; d < c->layer->in.dims; d++) shape[d] = d ? 1 : -1;
         slopes = onnx_node2(c->g, "Reshape", slopes, onnx_numbers(c->g, shape, (size_t)c->layer->in.dims));
     }
     return onnx_node2(c->g, "PRelu", c->x, slopes);

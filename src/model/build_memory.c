@@ -44,14 +44,15 @@ static bool is_exclusive(const struct pool *pool, const struct tensor *tensor, s
     return pool->references[tensor->slot] - (tensor->slot == dy) == 1;
 }
 
-/* The backward of out = a + b for one side: a side without a gradient shares the slot of out's, else it is added. */
+/* The backward of out = a + b for one side: a side without a gradient shares the slot of out's, else it is added. A
+ * side that shares it already must not be added in place while another side is still to read it. */
 static void plan_sum_side(struct pool *pool, struct model *m, struct step *s, size_t input) {
     struct tensor *side = owner(m, s->in[input]);
     if (!side->needs_gradient) return;
     if (side->slot == SIZE_MAX) {
         side->slot = s->dy;
         pool->references[s->dy]++;
-    } else if (is_exclusive(pool, side, s->dy)) {
+    } else if (is_exclusive(pool, side, s->dy) && (side->slot != s->dy || input + 1 == s->in_count)) {
         plan_add(s, s->in[input], side->slot, side->slot, s->dy);
     } else {
         size_t own = allocate_slot(pool, side->size);

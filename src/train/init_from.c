@@ -23,13 +23,18 @@ static status from_checkpoint(struct model *model, const char *path, struct text
     return s;
 }
 
-/* Fills [names] with the parameters of the layers that compute matrix products; returns their number. */
-static size_t find_products(const struct model *model, const char **names) {
+/* Fills [names] (model->params.count) with the parameters of the layers that compute matrix products, each once, though
+ * layers may share it; returns their number. */
+static size_t find_products(const struct model *model, const char **names, struct arena *arena) {
     size_t count = 0;
+    bool *is_found = arena_alloc(arena, model->params.count + 1);
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];
-        for (size_t p = 0; layer->type->multiply_adds && p < layer->param_count; p++)
-            names[count++] = model->params.items[layer->first_param + p].name;
+        for (size_t p = 0; layer->type->multiply_adds && p < layer->param_count; p++) {
+            size_t param = layer->first_param + p;
+            if (!is_found[param]) names[count++] = model->params.items[param].name;
+            is_found[param] = true;
+        }
     }
     return count;
 }
@@ -47,7 +52,7 @@ static status from_tensors(struct model *model, const struct weight_source *sour
                 (struct safetensors_alias){arena_printf(arena, "%s.weight", model->layers[i].name),
                                            model->params.items[model->layers[i].tied].name};
     const char **products = arena_alloc(arena, (model->params.count + 1) * sizeof *products);
-    target.product_count = find_products(model, products);
+    target.product_count = find_products(model, products, arena);
     target.products = products;
     status s = weight_source_is_mapped(source) ? mapped_load(source->file, &target, source, report)
                                                : safetensors_load(source->file, &target);

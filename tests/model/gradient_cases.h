@@ -65,6 +65,22 @@ static const struct {
      "{add: {from: [s, s]}}, {add: {from: a}}, {linear: 3}]",
      1,
      {6}},
+    {"add", /* one side of a sum has the gradient of the sum already, the other has none */
+     "[{linear: {out: 5, name: a}}, tanh, {linear: {out: 5, name: b}}, {linear: {out: 5, name: c, from: a}}, {sigmoid: "
+     "{name: d}}, "
+     "{add: {from: b, name: s}}, {add: {from: [b, s]}}, {linear: 3}]",
+     1,
+     {6}},
+    {"add",
+     "[{linear: {out: 5, name: a}}, tanh, {linear: {out: 5, name: b}}, {linear: {out: 5, name: c, from: a}}, {sigmoid: "
+     "{name: d}}, "
+     "{add: {from: [b, d, b]}}, {linear: 3}]",
+     1,
+     {6}},
+    {"residual",
+     "[{linear: {out: 5}}, {residual: [{parallel: {branches: [[], [{linear: 5}]], join: add}}]}, {linear: 3}]",
+     1,
+     {6}},
     {"multiply",
      "[{linear: {out: 5, name: a}}, tanh, {linear: {out: 5, name: b}}, {multiply: {from: [a, b], name: m}}, {multiply: "
      "{from: [m, m]}}, {multiply: {from: a}}, {linear: 3}]",

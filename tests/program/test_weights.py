@@ -57,6 +57,18 @@ class Weights(program.Case):
             for name in saved:
                 np.testing.assert_array_equal(begun[name], saved[name])
 
+    def test_shared_layers(self):
+        """The weights of one layer, which many others share, are in the file once."""
+        many = "".join(", {linear: {out: 4, share: a}}" for _ in range(60))
+        self.write("test.yaml", "dataset: {format: synthetic, synthetic: {kind: uniform, inputs: 4, rows: 8, targets: 4}}\nsampler: {batch_size: 8}\n"
+                                f"model: {{layers: [{{linear: {{out: 4, name: a}}}}{many}]}}\nloss: mse\noptimizer: sgd\ntrain: {{steps: 1}}\n")
+        self.run_program("test.yaml")
+        for file in ("w.safetensors", "w.pt"):
+            self.run_program("export", "runs/test", "--out", file)
+            self.run_program("test.yaml", f"model.init_from={file}", "optimizer.lr=0", "--fresh", "--run-dir", "runs/b")
+            for name, saved in self.weights("runs/test").items():
+                np.testing.assert_array_equal(self.weights("runs/b")[name], saved)
+
     def test_from_a_run_folder(self):
         """Its best checkpoint, else the newest; a folder beside the config, too."""
         os.mkdir(self.path("configs"))
