@@ -141,6 +141,7 @@ class Report(program.Case):
         self.assertEqual(facts["Epochs"], "10 of 10")
         self.assertEqual(facts["Updates"], str(end["step"]))
         self.assertEqual(facts["State SHA-256"], end["state_sha256"])
+        self.assertNotIn("State SHA-256", [e["text"] for e in page.elements if e["tag"] == "th"], "a table of one run")
         self.assertTrue(1 << 20 < end["peak_memory_bytes"] < 1 << 32)
         self.assertEqual(facts["Memory"], "%.1f MiB at most, rank 0" % (end["peak_memory_bytes"] / (1 << 20)))
         start = self.events("start", run)[0]
