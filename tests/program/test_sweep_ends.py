@@ -44,7 +44,8 @@ class Parallel(SweepCase):
             p = self.start("sweep", f"{name}.yaml", *words)
             time.sleep(0.3 * program.SLOW)
             p.send_signal(number)
-            p.communicate(timeout=60 * program.SLOW)
+            _, err = p.communicate(timeout=60 * program.SLOW)
+            self.assertNotIn("the budget", err)
             deadline = time.monotonic() + 5 * program.SLOW
             while self.leftovers() and time.monotonic() < deadline:
                 time.sleep(0.02)
