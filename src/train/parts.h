@@ -117,6 +117,7 @@ struct save_state {
     bool is_requested;          /* a save is due by the clock of rank 0; the same on all ranks */
     double saved_at, seconds;   /* time of the last save, and how long training waited for it */
     bool has_failed;            /* the newest save failed */
+    char why[512];              /* with has_failed: the message of the failure */
     struct guard_place best;    /* position of the newest state of save_best; rank 0 */
     int64_t best_step;          /* and its step */
     double best_written_at;     /* time of the last write of best.h5; rank 0 */

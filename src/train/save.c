@@ -13,6 +13,7 @@ static status report_failed_save(struct trainer *t, status failure) {
     if (!failure) return OK;
     if (!status_is_system(failure)) return failure;
     t->saves.has_failed = true;
+    snprintf(t->saves.why, sizeof t->saves.why, "%s", status_message(failure));
     log_warning(t->outputs.log, "a checkpoint could not be saved; the run continues: %s", status_message(failure));
     metrics_begin(t->outputs.metrics, METRICS_CHECKPOINT_FAILED);
     metrics_text(t->outputs.metrics, "error", status_message(failure));
@@ -278,7 +279,7 @@ status save_last(struct trainer *t, const char **nonfinite) {
     TRY(save(t, write_state, true));
     if (!t->outputs.saver) return OK;
     TRY(explain_last(saver_wait(t->outputs.saver)));
-    return t->saves.has_failed ? explain_last(status_new(STATUS_IO, "the checkpoint could not be written")) : OK;
+    return t->saves.has_failed ? explain_last(status_new(STATUS_IO, "%s", t->saves.why)) : OK;
 }
 
 status save_first(struct trainer *t, const char **nonfinite) {

@@ -219,6 +219,8 @@ class Best(program.Case):
         both = [self.state(self.path(run, "checkpoints/best.h5")) for run in ("runs/test", "runs/reference")]
         for name in both[0]:
             numpy.testing.assert_array_equal(both[0][name], both[1][name], name)
+        _, err = self.run_program("test.yaml", *arguments, "--fresh", "--quiet", code=program.IO, env={"DDPTRAIN_FAULT": "1:enospc:ever", "DDPTRAIN_FAULT_FILTER": "best.h5", "DDPTRAIN_FAULT_CLOCK": "0.001"})
+        self.assertRegex(err, r"^ddptrain: cannot create 'runs/test/checkpoints/best\.h5\S*': No space left on device\nthe last state is not saved; ")
 
     def test_early_stop(self):
         self.run_program("test.yaml", "--run-dir", "runs/all")
