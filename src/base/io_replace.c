@@ -115,8 +115,9 @@ status io_replace(const char *path, const struct io_part *parts, size_t count) {
     struct text temporary = {0};
     text_printf(&temporary, "%s%s%ld", path, TEMPORARY_MARK, (long)getpid());
     int fd = -1;
-    status s = io_remove(temporary.data); /* a killed process with the same pid may have left it */
-    if (s == OK) s = io_create(temporary.data, &fd);
+    /* a killed process with the same pid may have left it; what prevents the removal is said by io_create */
+    status_free(io_remove(temporary.data));
+    status s = io_create(temporary.data, &fd);
     if (s == OK) {
         s = write_temporary(fd, temporary.data, parts, count);
         s = status_first(s, io_close(fd, temporary.data));
