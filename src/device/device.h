@@ -134,11 +134,12 @@ struct device_ops {
     bool (*is_finite)(struct device *, const float *x, size_t count);
     /* *nonfinite += 1 unless every element is finite. */
     void (*check_finite)(struct device *, const float *x, size_t count, double *nonfinite);
-    /* Decides on the device whether the next update is applied, so that the host need not wait: *found_inf += 1 when
-     * *loss or *norm is not finite or one of nonfinite (nonfinite_count) is above 0; while *found_inf is above 0, *clip
-     * becomes NaN and updates are skipped (optimizers.h). */
-    void (*skip_if_nonfinite)(struct device *, const double *loss, const float *norm, const double *nonfinite,
-                              size_t nonfinite_count, double *found_inf, float *clip);
+    /* Decides on the device whether the next update is applied, so that the host need not wait: first checks x
+     * (count), as check_finite into nonfinite[0]; count 0: nothing. Then *found_inf += 1 when *loss or *norm is not
+     * finite or one of nonfinite (nonfinite_count) is above 0; while *found_inf is above 0, *clip becomes NaN and
+     * updates are skipped (optimizers.h). */
+    void (*skip_if_nonfinite)(struct device *, const float *x, size_t count, const double *loss, const float *norm,
+                              double *nonfinite, size_t nonfinite_count, double *found_inf, float *clip);
     /* *x = NaN when *loss is not finite or *nonfinite is above 0; after the sum over ranks it is NaN on all of them. */
     void (*propagate_nonfinite)(struct device *, const double *loss, const double *nonfinite, float *x);
 

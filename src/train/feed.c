@@ -5,42 +5,33 @@
 #include <stdlib.h>
 
 #define MAX_LOADERS 2 /* of training, of evaluation */
+#define MAX_GAP 4096  /* bytes between two parts that are copied, too */
 
 struct feed {
     struct device *device;
     size_t input_bytes, target_bytes; /* of a row */
-    float *inputs, *next_inputs;      /* (rows, input_size); NULL: batches are used where they are */
-    void *targets, *next_targets;     /* (rows, target_size); NULL also when target_size is 0 */
-    float *weights, *next_weights;    /* (rows); NULL also when the rows have none */
+    char *batch, *next;               /* as loader_layout; NULL: batches are used where they are */
+    struct batch_layout layout;
+    bool has_weights;
     const struct loader *pinned[MAX_LOADERS];
     size_t pinned_count;
 };
 
-static size_t weight_bytes(const struct dataset_info *info) { return info->has_weights ? sizeof(float) : 0; }
-
-static size_t input_bytes(const struct dataset_info *info) { return info->input_size * sizeof(float); }
-
-size_t feed_memory(const struct dataset_info *info, size_t rows) {
-    return 2 * rows * (input_bytes(info) + dataset_target_bytes(info) + weight_bytes(info));
-}
+size_t feed_memory(const struct dataset_info *info, size_t rows) { return 2 * loader_layout(info, rows).bytes; }
 
 status feed_create(struct device *device, const struct dataset_info *info, size_t rows, struct feed **out) {
     *out = NULL;
     struct feed *feed = calloc(1, sizeof *feed);
     if (!feed) return status_memory("the feed of batches");
-    *feed =
-        (struct feed){.device = device, .input_bytes = input_bytes(info), .target_bytes = dataset_target_bytes(info)};
+    *feed = (struct feed){.device = device,
+                          .input_bytes = info->input_size * sizeof(float),
+                          .target_bytes = dataset_target_bytes(info),
+                          .layout = loader_layout(info, rows),
+                          .has_weights = info->has_weights};
     status s = OK;
     if (!device_is_host(device)) {
-        s = device_alloc(device, rows * feed->input_bytes, "a batch", (void **)&feed->inputs);
-        if (!s && feed->target_bytes) s = device_alloc(device, rows * feed->target_bytes, "a batch", &feed->targets);
-        if (!s) s = device_alloc(device, rows * feed->input_bytes, "a batch", (void **)&feed->next_inputs);
-        if (!s && feed->target_bytes)
-            s = device_alloc(device, rows * feed->target_bytes, "a batch", &feed->next_targets);
-    }
-    if (!s && !device_is_host(device) && info->has_weights) {
-        s = device_alloc(device, rows * sizeof(float), "a batch", (void **)&feed->weights);
-        if (!s) s = device_alloc(device, rows * sizeof(float), "a batch", (void **)&feed->next_weights);
+        s = device_alloc(device, feed->layout.bytes, "a batch", (void **)&feed->batch);
+        if (!s) s = device_alloc(device, feed->layout.bytes, "a batch", (void **)&feed->next);
     }
     if (s) {
         feed_destroy(feed);
@@ -59,7 +50,7 @@ static void unpin(void *feed, void *memory, size_t bytes) {
 }
 
 void feed_pin_loader(struct feed *feed, const struct loader *loader) {
-    if (!feed->inputs || !loader || feed->pinned_count == MAX_LOADERS) return;
+    if (!feed->batch || !loader || feed->pinned_count == MAX_LOADERS) return;
     loader_visit(loader, pin, feed);
     feed->pinned[feed->pinned_count++] = loader;
 }
@@ -67,37 +58,45 @@ void feed_pin_loader(struct feed *feed, const struct loader *loader) {
 void feed_destroy(struct feed *feed) {
     if (!feed) return;
     for (size_t i = 0; i < feed->pinned_count; i++) loader_visit(feed->pinned[i], unpin, feed);
-    device_free(feed->device, feed->inputs);
-    device_free(feed->device, feed->targets);
-    device_free(feed->device, feed->next_inputs);
-    device_free(feed->device, feed->next_targets);
-    device_free(feed->device, feed->weights);
-    device_free(feed->device, feed->next_weights);
+    device_free(feed->device, feed->batch);
+    device_free(feed->device, feed->next);
     free(feed);
 }
 
 status feed_next(struct feed *feed, struct loader *loader, struct batch *host, struct batch *fed) {
-    if (feed->inputs) TRY(device_upload_wait(feed->device)); /* the loader overwrites the last batch */
+    if (feed->batch) TRY(device_upload_wait(feed->device)); /* the loader overwrites the last batch */
     TRY(loader_next(loader, host));
     *fed = host->rows > 0 ? feed_put(feed, host) : *host;
     return OK;
 }
 
+/* The part of a batch that is [at] bytes from its start. */
+static struct device_transfer part(const struct feed *feed, size_t at, const void *from, size_t bytes) {
+    return (struct device_transfer){feed->batch + at, feed->next + at, from, bytes};
+}
+
+/* Adds [next] to the last piece if a loader has both at the same distance as the device, and if little is between them.
+ */
+static bool join(struct device_transfer *last, const struct device_transfer *next) {
+    size_t distance = (size_t)((char *)next->to - (char *)last->to);
+    if (distance > last->bytes + MAX_GAP || (const char *)last->from + distance != next->from) return false;
+    last->bytes = distance + next->bytes;
+    return true;
+}
+
 struct batch feed_put(struct feed *feed, const struct batch *batch) {
     struct batch own = *batch;
-    if (!feed->inputs) return own;
-    struct device_transfer pieces[3] = {
-        {feed->inputs, feed->next_inputs, batch->inputs, batch->rows * feed->input_bytes}};
+    if (!feed->batch) return own;
+    struct device_transfer pieces[] = {
+        part(feed, 0, batch->inputs, batch->rows * feed->input_bytes),
+        part(feed, feed->layout.targets, batch->targets, batch->rows * feed->target_bytes),
+        part(feed, feed->layout.weights, batch->weights, feed->has_weights ? batch->rows * sizeof(float) : 0)};
     size_t count = 1;
-    if (feed->target_bytes)
-        pieces[count++] = (struct device_transfer){feed->targets, feed->next_targets, batch->targets,
-                                                   batch->rows * feed->target_bytes};
-    if (feed->weights)
-        pieces[count++] = (struct device_transfer){feed->weights, feed->next_weights, batch->weights,
-                                                   batch->rows * sizeof *batch->weights};
+    for (size_t i = 1; i < sizeof pieces / sizeof *pieces; i++)
+        if (pieces[i].bytes && !join(&pieces[count - 1], &pieces[i])) pieces[count++] = pieces[i];
     device_upload_async(feed->device, pieces, count);
-    own.inputs = feed->inputs;
-    own.targets = feed->targets;
-    own.weights = feed->weights;
+    own.inputs = (const float *)(const void *)feed->batch;
+    own.targets = feed->target_bytes ? feed->batch + feed->layout.targets : NULL;
+    own.weights = feed->has_weights ? (const float *)(const void *)(feed->batch + feed->layout.weights) : NULL;
     return own;
 }

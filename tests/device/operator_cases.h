@@ -142,19 +142,41 @@ static void newer_rules(struct device *d, struct results *r) {
     guarded_free(g);
 }
 
+/* The gradients that decide about an update, of one block and of more. */
+static void decide_by_gradients(struct device *d) {
+    static const size_t counts[] = {1, 7, 4096, 32768, 40000};
+    const double loss = 1;
+    const float norm = 0;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        float *x = random_values(counts[i], 1);
+        for (size_t k = 0; k < 3; k++) {
+            double nonfinite[2] = {0}, found_inf = 0, also = 0;
+            float clip = 0.5f;
+            if (k > 0) x[k == 1 ? counts[i] - 1 : counts[i] / 2] = k == 1 ? NAN : -INFINITY;
+            device_ops(d)->check_finite(d, x, counts[i], &also);
+            device_ops(d)->skip_if_nonfinite(d, x, counts[i], &loss, &norm, nonfinite, 2, &found_inf, &clip);
+            ck_assert(nonfinite[0] == (k > 0) && nonfinite[1] == 0 && found_inf == (k > 0) && also == (k > 0));
+            ck_assert(k > 0 ? isnan(clip) : clip == 0.5f);
+        }
+        guarded_free(x);
+    }
+}
+
 /* After a non-finite number all updates are skipped until the host resets found_inf. */
 static void decisions(struct device *d, struct results *r) {
     const struct device_ops *ops = device_ops(d);
-    const double losses[] = {1, INFINITY, NAN, 1, 1, 1, 1}, nonfinite[][2] = {{0}, {0}, {0}, {0}, {1, 0}, {0, 2}, {0}};
+    const double losses[] = {1, INFINITY, NAN, 1, 1, 1, 1};
+    decide_by_gradients(d);
+    double nonfinite[][2] = {{0}, {0}, {0}, {0}, {1, 0}, {0, 2}, {0}};
     const float norms[] = {2, 2, 2, INFINITY, 2, 2, 2};
     for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
         bool is_nonfinite = i > 0 && i < 6;
         double found_inf = 0;
         float clip = 0.5f, x = 3;
-        ops->skip_if_nonfinite(d, &losses[i], &norms[i], nonfinite[i], 2, &found_inf, &clip);
+        ops->skip_if_nonfinite(d, NULL, 0, &losses[i], &norms[i], nonfinite[i], 2, &found_inf, &clip);
         ck_assert(is_nonfinite ? found_inf == 1 && isnan(clip) : found_inf == 0 && clip == 0.5f);
         clip = 0.5f;
-        ops->skip_if_nonfinite(d, &losses[0], &norms[0], nonfinite[0], 2, &found_inf, &clip);
+        ops->skip_if_nonfinite(d, NULL, 0, &losses[0], &norms[0], nonfinite[0], 2, &found_inf, &clip);
         ck_assert(is_nonfinite ? found_inf == 1 && isnan(clip) : found_inf == 0 && clip == 0.5f);
         ops->propagate_nonfinite(d, &losses[i], &nonfinite[i][0], &x);
         ck_assert(i == 1 || i == 2 || i == 4 ? isnan(x) : x == 3);

@@ -315,5 +315,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, const
         if (algorithm->data[i] && (uintptr_t)addresses[i] % algorithm->data[i] && !(i == 2 && p.beta == 0))
             die("cublasLtMatmul: an address is less aligned than its algorithm requires");
     check_places(p);
-    return enqueue(stream, [p]() { run(p); }) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+    return enqueue(stream, [p]() { run(p), products_done++; }) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
+                                                                              : CUBLAS_STATUS_EXECUTION_FAILED;
 }

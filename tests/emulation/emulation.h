@@ -38,7 +38,8 @@ struct settings {
 const settings &get_settings();
 /* What this process did, for DDPTRAIN_EMULATED_COUNTS. */
 extern long idle_waits; /* waits of the host after which all streams were empty */
-extern long allocations_made, late_allocations, kernels_started, graphs_launched, memsets_done;
+extern long allocations_made, late_allocations, kernels_started, graphs_launched, memsets_done, copies_done,
+    products_done;                              /* copies and products: also those of graphs */
 extern std::map<std::string, long> kernels_run; /* by type name: the types of their parameters */
 
 /* Whether this call of [what] fails; counts the call. */

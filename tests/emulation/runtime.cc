@@ -60,9 +60,10 @@ void write_counts() {
     fprintf(file,
             "{\"peak_bytes\": %zu, \"pinned_bytes\": %zu, \"allocations\": %ld, \"late_allocations\": %ld, "
             "\"idle_waits\": %ld, \"graphs\": "
-            "%ld, \"memsets\": %ld, "
+            "%ld, \"memsets\": %ld, \"copies\": %ld, \"products\": %ld, "
             "\"kernels\": {",
-            max_used(), max_pinned(), allocations_made, late_allocations, idle_waits, graphs_launched, memsets_done);
+            max_used(), max_pinned(), allocations_made, late_allocations, idle_waits, graphs_launched, memsets_done,
+            copies_done, products_done);
     const char *comma = "";
     for (const auto &[name, count] : kernels_run) {
         fprintf(file, "%s\n\"%s\": %ld", comma, name.c_str(), count);
@@ -152,7 +153,8 @@ cudaError_t result(cudaError_t error) {
     return error;
 }
 
-long idle_waits, allocations_made, late_allocations, kernels_started, graphs_launched, memsets_done;
+long idle_waits, allocations_made, late_allocations, kernels_started, graphs_launched, memsets_done, copies_done,
+    products_done;
 std::map<std::string, long> kernels_run;
 
 const settings &get_settings() {
@@ -206,7 +208,10 @@ cudaError_t copy(rectangle r, cudaMemcpyKind kind, cudaStream_t stream) {
     if (!is_possible(kind, to, from)) die("a copy of kind %d from %d to %d", kind, from, to);
     if ((to == PAGEABLE || from == PAGEABLE) && is_capturing(stream)) die("a copy of pageable host memory in a graph");
     if (from != PAGEABLE) {
-        cudaError_t error = enqueue(stream, [r]() { copy_rows(r); });
+        cudaError_t error = enqueue(stream, [r]() {
+            copy_rows(r);
+            copies_done++;
+        });
         return error == cudaSuccess && to == PAGEABLE ? cudaStreamSynchronize(stream) : error;
     }
     auto staged = std::make_shared<std::vector<unsigned char>>(r.width * r.height);
@@ -214,6 +219,7 @@ cudaError_t copy(rectangle r, cudaMemcpyKind kind, cudaStream_t stream) {
     copy_rows(in);
     return enqueue(stream, [r, staged]() {
         copy_rows({r.to, staged->data(), r.to_pitch, r.width, r.width, r.height});
+        copies_done++;
     });
 }
 

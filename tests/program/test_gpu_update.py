@@ -57,6 +57,14 @@ class Update(program.Case):
             self.assertEqual(many["memsets"], few["memsets"])
             self.assertGreaterEqual(self.launches(few, "rounding"), 1)
 
+    def test_operations_of_a_small_step(self):
+        """Kernels, products and copies of a step of the wine MLP (docs/gpu.md), with and without a norm."""
+        self.write("test.yaml", program.WINE.replace("epochs: 10", "steps: 20, evaluate_every: 0, log_every: 50").replace("save_every: 5", "save_every: {steps: 1000}"))
+        for clip, kernels in (("0", 8), ("1", 9)):
+            few, many = (self.counts(f"train.steps={steps}", f"train.clip_grad_norm={clip}", run=f"runs/{clip}-{steps}") for steps in (20, 40))
+            self.assertEqual(self.launches(many, "") - self.launches(few, ""), kernels * 20)
+            self.assertEqual([many[key] - few[key] for key in ("products", "copies", "memsets", "graphs")], [5 * 20, 2 * 20, 0, 20])
+
     def test_recorded_or_not(self):
         """Checkpoints, evaluations of averaged weights and resumes: the 16-bit copy is created in different ways."""
         words = ["optimizer.decay=matrices", "model.freeze=['2.bias']", "checkpoint.save_every={steps: 5}", "train.ema=0.9", "train.evaluate_every=1"]

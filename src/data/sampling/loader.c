@@ -125,9 +125,30 @@ static status start_thread(struct loader *loader) {
 
 /* ---- creation ---- */
 
+struct batch_layout loader_layout(const struct dataset_info *info, size_t rows) {
+    size_t inputs = rows * info->input_size * sizeof(float), targets = rows * dataset_target_bytes(info);
+    struct batch_layout l = {.targets = (inputs + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT};
+    l.weights = l.targets + (targets + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
+    l.bytes = l.weights + (info->has_weights ? rows * sizeof(float) : 0);
+    return l;
+}
+
+/* A block for a batch. */
+static status allocate_slot(struct loader *loader, size_t slot) {
+    const struct dataset_info *info = dataset_info(loader->dataset);
+    size_t row = info->input_size * sizeof(float) + dataset_target_bytes(info) + sizeof(float) + 2 * BUFFER_ALIGNMENT;
+    void *block;
+    if (loader->batch_rows > SIZE_MAX / row) return status_memory("a batch of %zu rows", loader->batch_rows);
+    struct batch_layout layout = loader_layout(info, loader->batch_rows);
+    TRY(buffer_new(layout.bytes, "a batch", &block));
+    loader->inputs[slot] = block;
+    loader->targets[slot] = (char *)block + layout.targets;
+    if (loader->weights) loader->weights[slot] = (float *)(void *)((char *)block + layout.weights);
+    return OK;
+}
+
 static status allocate(struct loader *loader, size_t slots) {
     const struct dataset_info *info = dataset_info(loader->dataset);
-    size_t target_bytes = dataset_target_bytes(info);
     void *block;
     TRY(rows_alloc(loader->length, sizeof(int64_t), "the order of the rows", &block));
     loader->indices = block;
@@ -146,15 +167,7 @@ static status allocate(struct loader *loader, size_t slots) {
     bool has_all = loader->inputs && loader->targets && (loader->weights || !info->has_weights);
     if (!has_all) return status_memory("the batches of the loader");
     loader->slots = slots;
-    for (size_t i = 0; i < slots; i++) {
-        TRY(rows_alloc(loader->batch_rows, info->input_size * sizeof(float), "the inputs of a batch", &block));
-        loader->inputs[i] = block;
-        TRY(rows_alloc(loader->batch_rows, target_bytes, "the targets of a batch", &block));
-        loader->targets[i] = block;
-        if (!loader->weights) continue;
-        TRY(rows_alloc(loader->batch_rows, sizeof(float), "the weights of a batch", &block));
-        loader->weights[i] = block;
-    }
+    for (size_t i = 0; i < slots; i++) TRY(allocate_slot(loader, i));
     return OK;
 }
 
@@ -284,11 +297,7 @@ void loader_destroy(struct loader *loader) {
         pthread_mutex_unlock(&loader->mutex);
         pthread_join(loader->thread, NULL);
     }
-    for (size_t i = 0; i < loader->slots; i++) {
-        buffer_free(loader->inputs[i]);
-        buffer_free(loader->targets[i]);
-        if (loader->weights) buffer_free(loader->weights[i]);
-    }
+    for (size_t i = 0; i < loader->slots; i++) buffer_free(loader->inputs[i]); /* the other parts are in its block */
     free(loader->inputs);
     free(loader->targets);
     free(loader->weights);
@@ -307,12 +316,8 @@ void loader_destroy(struct loader *loader) {
 size_t loader_batches(const struct loader *loader) { return loader->n_batches; }
 
 void loader_visit(const struct loader *loader, loader_visitor *visit, void *user) {
-    const struct dataset_info *info = dataset_info(loader->dataset);
-    for (size_t i = 0; i < loader->slots; i++) {
-        visit(user, loader->inputs[i], loader->batch_rows * info->input_size * sizeof(float));
-        visit(user, loader->targets[i], loader->batch_rows * dataset_target_bytes(info));
-        if (loader->weights) visit(user, loader->weights[i], loader->batch_rows * sizeof(float));
-    }
+    struct batch_layout layout = loader_layout(dataset_info(loader->dataset), loader->batch_rows);
+    for (size_t i = 0; i < loader->slots; i++) visit(user, loader->inputs[i], layout.bytes);
 }
 
 /* The stored orders, where the order of an epoch depends on the seed alone; else NULL. */

@@ -40,6 +40,12 @@ status loader_seek(struct loader *loader, int64_t epoch, size_t first);
  * of this batch (uneven, shards); loader_batches has the number of batches. */
 status loader_next(struct loader *loader, struct batch *out);
 
+/* The parts of a batch of up to [rows] rows are in one block, inputs first; bytes from its start. */
+struct batch_layout {
+    size_t targets, weights, bytes; /* bytes: of the block */
+};
+struct batch_layout loader_layout(const struct dataset_info *info, size_t rows);
+
 /* Calls [visit] with each block of memory that batches are in; the blocks stay valid until loader_destroy. */
 typedef void loader_visitor(void *user, void *memory, size_t bytes);
 void loader_visit(const struct loader *loader, loader_visitor *visit, void *user);

@@ -82,10 +82,11 @@ static void check_finite(struct device *device, const float *x, size_t count, do
     *nonfinite += is_finite(device, x, count) ? 0 : 1;
 }
 
-static void skip_if_nonfinite(struct device *device, const double *loss, const float *norm, const double *nonfinite,
-                              size_t nonfinite_count, double *found_inf, float *clip) {
+static void skip_if_nonfinite(struct device *device, const float *x, size_t count, const double *loss,
+                              const float *norm, double *nonfinite, size_t nonfinite_count, double *found_inf,
+                              float *clip) {
     bool is_nonfinite = !isfinite(*loss) || !isfinite(*norm);
-    (void)device;
+    if (count) check_finite(device, x, count, nonfinite);
     for (size_t i = 0; i < nonfinite_count; i++) is_nonfinite = is_nonfinite || nonfinite[i] > 0;
     if (is_nonfinite) *found_inf += 1;
     if (*found_inf > 0) *clip = NAN;

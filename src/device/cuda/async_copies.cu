@@ -42,15 +42,35 @@ void gpu_async_copies_close(struct gpu_device *gpu) {
 
 /* ---- batches ---- */
 
+#define SMALL (64u << 10) /* bytes of a batch that is copied without staging memory */
+
+static const char operation[] = "the copy of a batch";
+
+/* A small batch is copied to its place at once: nothing that could overlap takes as long as another copy. */
+static void upload_small(struct gpu_device *gpu, const struct device_transfer *transfers, size_t count) {
+    struct gpu_async_copies *b = &gpu->async;
+    for (size_t i = 0; i < count; i++)
+        if (transfers[i].bytes)
+            check(gpu, operation,
+                  cudaMemcpyAsync(transfers[i].to, transfers[i].from, transfers[i].bytes, cudaMemcpyHostToDevice,
+                                  gpu->stream));
+    check(gpu, operation, cudaEventRecord(b->is_uploaded, gpu->stream));
+}
+
 /* The copies wait until the previous batch has left the staging memory, not for the operators that use it. */
 void gpu_upload_async(struct device *device, const struct device_transfer *transfers, size_t count) {
-    static const char operation[] = "the copy of a batch";
     struct gpu_device *gpu = gpu_of(device);
     struct gpu_async_copies *b = &gpu->async;
     cudaSetDevice(gpu->gpu);
     gpu->calls++;
-    if (gpu->is_dry_run) return;
-    if (gpu->failure[0] || !check(gpu, operation, cudaStreamWaitEvent(b->copies, b->is_consumed, 0))) return;
+    if (gpu->is_dry_run || gpu->failure[0]) return;
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) bytes += transfers[i].bytes;
+    if (bytes <= SMALL) {
+        upload_small(gpu, transfers, count);
+        return;
+    }
+    if (!check(gpu, operation, cudaStreamWaitEvent(b->copies, b->is_consumed, 0))) return;
     for (size_t i = 0; i < count; i++)
         if (transfers[i].bytes)
             check(gpu, operation,
@@ -69,7 +89,7 @@ void gpu_upload_async(struct device *device, const struct device_transfer *trans
 status gpu_upload_wait(struct device *device) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
-    if (!gpu->failure[0]) check(gpu, "the copy of a batch", cudaEventSynchronize(gpu->async.is_uploaded));
+    if (!gpu->failure[0]) check(gpu, operation, cudaEventSynchronize(gpu->async.is_uploaded));
     return device_status(device);
 }
 
@@ -91,6 +111,7 @@ void gpu_download_begin(struct device *device, int slot, const void *from, size_
     struct gpu_device *gpu = gpu_of(device);
     struct gpu_download *a = &gpu->async.downloads[slot];
     cudaSetDevice(gpu->gpu);
+    gpu_flush_values(gpu);
     if (gpu->failure[0]) return;
     check(gpu, operation, cudaMemcpyAsync(a->memory, from, bytes, cudaMemcpyDeviceToHost, gpu->stream));
     check(gpu, operation, cudaEventRecord(a->is_complete, gpu->stream));

@@ -10,7 +10,9 @@
 
 #define LONG 16384 /* logits of a row for a large block */
 #define LONG_THREADS 1024
-#define GROUP 4 /* loads of a thread without a test between them */
+#define GROUP 4               /* loads of a thread without a test between them */
+#define FEW GPU_THREADS       /* positions for one block */
+#define FEW_LOGITS (32 << 10) /* of them */
 
 /* State of a thread for a row: its softmax, and the first position of the largest logit. */
 struct row_state {
@@ -144,6 +146,41 @@ template <bool IS_FAST> struct cross_entropy_rows {
     }
 };
 
+/* The sum of values (FEW), in the order of gpu_reduce; at values[0]. */
+template <typename T, typename Op> __device__ void few_reduce(T *values, Op op) {
+    __syncthreads();
+    for (unsigned half = FEW / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) values[threadIdx.x] = op(values[threadIdx.x], values[threadIdx.x + half]);
+        __syncthreads();
+    }
+}
+
+/* All of a few positions in one block, a warp for each at a time: the bits of the kernels for many. [is_weighted]: the
+ * count is weighted by rows, too. */
+template <bool IS_FAST>
+__global__ void __launch_bounds__(LONG_THREADS)
+    few_positions(size_t positions, struct cross_entropy_rows<IS_FAST> f, bool is_weighted, struct loss_sums *to) {
+    __shared__ double counts[FEW], weighted[FEW];
+    __shared__ struct loss_sums sums[FEW];
+    size_t i = threadIdx.x;
+    if (i < FEW) {
+        bool is_counted = i < positions && f.targets[i] != f.ignored;
+        counts[i] = is_counted ? (double)f.weight_of((size_t)f.targets[i]) : 0;
+        weighted[i] = is_counted && is_weighted ? counts[i] * (double)f.row_weight(i) : counts[i];
+        sums[i] = {0, 0, 0, 0};
+    }
+    few_reduce(counts, gpu_add());
+    few_reduce(weighted, gpu_add());
+    f.count = counts;
+    f.sums = sums;
+    for (size_t row = threadIdx.x / 32; row < positions; row += LONG_THREADS / 32)
+        f.template run<32>(row, threadIdx.x % 32 * 4);
+    few_reduce(sums, gpu_add_sums());
+    if (threadIdx.x > 0) return;
+    *to = gpu_add_sums()(*to, sums[0]);
+    to->count += weighted[0];
+}
+
 template <bool IS_FAST>
 static void run(operator_call &c, const struct cross_entropy_options *o, const float *logits, const int64_t *targets,
                 size_t positions, size_t classes, float scale, float *dlogits, struct loss_sums *sums) {
@@ -162,6 +199,10 @@ static void run(operator_call &c, const struct cross_entropy_options *o, const f
     f.is_aligned = rows_are_aligned(f.logits, classes) && f.dlogits.has_fours();
     if (f.dlogits.to) f.dlogits.half_output = gpu_half_output_rows(&c, dlogits, f.dlogits.to, positions, classes);
     if (positions == 0 || !c.is_ok()) return;
+    if (positions <= FEW && classes <= ROWS_LONG && positions * classes <= FEW_LOGITS) {
+        c.launch(few_positions<IS_FAST>, 1, LONG_THREADS, 0, positions, f, is_weighted, to);
+        return;
+    }
     c.each(1, [=] __device__(size_t) { *count = 0; });
     c.sum(
         positions,

@@ -41,6 +41,7 @@ operator_call::operator_call(struct device *device, const char *name)
     : gpu(gpu_of(device)), operation(name), supports_half(false), start(gpu_of(device)->next_scratch), used(0) {
     gpu->calls++;
     check(cudaSetDevice(gpu->gpu));
+    gpu_flush_values(gpu);
     gpu_merge_scratch(gpu);
 }
 

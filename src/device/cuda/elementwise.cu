@@ -172,6 +172,9 @@ static float norm(struct device *device, const float *x, size_t count) {
     return (float)sqrt(c.read_sum(count, [=] __device__(size_t i) { return (double)from[i] * (double)from[i]; }));
 }
 
+#define FEW_NUMBERS (32 << 10) /* for one block */
+#define FEW_RANGES 16
+#define FEW_THREADS 1024
 #define NORM_PIECE ((size_t)1 << 14) /* maximum numbers of a block */
 #define NORM_AHEAD 4                 /* fours that a thread reads before it adds the first */
 
@@ -201,9 +204,8 @@ __device__ static double square(float x) { return (double)x * (double)x; }
 
 __device__ static double squares(float4 v) { return (square(v.x) + square(v.y)) + (square(v.z) + square(v.w)); }
 
-/* parts[piece] = the sum of its squares */
-__global__ static void add_squares(const float *x, const struct device_range *pieces, double *parts) {
-    struct device_range piece = pieces[blockIdx.x];
+/* The sum of the squares of a piece; by a block, whose threads all get it. */
+__device__ static double piece_squares(const float *x, struct device_range piece) {
     const float *from = x + piece.begin;
     size_t count = piece.end - piece.begin, fours = (uintptr_t)from % sizeof(float4) == 0 ? count / 4 : 0;
     double sum = 0;
@@ -215,7 +217,12 @@ __global__ static void add_squares(const float *x, const struct device_range *pi
     }
     for (; i < fours; i += GPU_THREADS) sum += squares(((const float4 *)from)[i]);
     for (i = 4 * fours + threadIdx.x; i < count; i += GPU_THREADS) sum += square(from[i]);
-    sum = gpu_reduce(sum, gpu_add());
+    return gpu_reduce(sum, gpu_add());
+}
+
+/* parts[piece] = the sum of its squares */
+__global__ static void add_squares(const float *x, const struct device_range *pieces, double *parts) {
+    double sum = piece_squares(x, pieces[blockIdx.x]);
     if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
@@ -230,16 +237,31 @@ __global__ static void range_norms(size_t count, const size_t *first, const doub
     if (threadIdx.x % 32 == 0) norms[range] = norm * norm;
 }
 
-/* One block. */
-__global__ static void finish_norm(const double *norms, size_t count, float limit, float scale, struct clip_norm *out) {
-    double squares = 0;
-    for (size_t r = threadIdx.x; r < count; r += GPU_THREADS) squares += norms[r];
+/* [squares]: of each thread; one block. */
+__device__ static void put_norm(double squares, float limit, float scale, struct clip_norm *out) {
     squares = gpu_reduce(squares, gpu_add());
     if (threadIdx.x > 0) return;
     float norm = (float)(sqrt(squares) / (double)scale), coefficient = limit / (norm + 1e-6f);
     out->norm = norm;
     out->clip = 1 / scale;
     if (limit > 0 && coefficient < 1) out->clip *= coefficient;
+}
+
+__global__ static void finish_norm(const double *norms, size_t count, float limit, float scale, struct clip_norm *out) {
+    double squares = 0;
+    for (size_t r = threadIdx.x; r < count; r += GPU_THREADS) squares += norms[r];
+    put_norm(squares, limit, scale, out);
+}
+
+/* A few small ranges of one piece each, in one block: the bits of the three kernels for many. */
+__global__ static void few_norms(const float *x, size_t count, const struct device_range *pieces, float limit,
+                                 float scale, struct clip_norm *out) {
+    double own = 0;
+    for (size_t r = 0; r < count; r++) {
+        double norm = (double)(float)sqrt(piece_squares(x, pieces[r]));
+        if (r == threadIdx.x) own = norm * norm;
+    }
+    put_norm(own, limit, scale, out);
 }
 
 static void clip_norm(struct device *device, const float *x, const struct device_range *ranges, size_t count,
@@ -251,6 +273,11 @@ static void clip_norm(struct device *device, const float *x, const struct device
     const size_t *first = c.constant<size_t>(ranges, count, create_pieces);
     double *parts = c.scratch<double>(pieces), *norms = c.scratch<double>(count);
     struct clip_norm *to = c.inout(out, 1);
+    if (pieces == count && count <= FEW_RANGES && count > 0 && ranges[count - 1].end - ranges[0].begin <= FEW_NUMBERS) {
+        c.launch(few_norms, 1, GPU_THREADS, 0, from, count, (const struct device_range *)(first + count + 1), limit,
+                 scale, to);
+        return;
+    }
     if (pieces > 0)
         c.launch(add_squares, (unsigned)pieces, GPU_THREADS, 0, from, (const struct device_range *)(first + count + 1),
                  parts);
@@ -268,30 +295,76 @@ static bool is_finite(struct device *device, const float *x, size_t count) {
     return c.read_sum(count, [=] __device__(size_t i) { return is_nonfinite(from.one(i)) ? 1.0 : 0.0; }) == 0;
 }
 
+/* Whether one of x (count) is; by a block of FEW_THREADS, whose threads all get it. */
+__device__ static bool has_nonfinite(const float *x, size_t count) {
+    size_t fours = (uintptr_t)x % sizeof(float4) == 0 ? count / 4 : 0;
+    bool is_found = false;
+    for (size_t i = threadIdx.x; i < fours; i += FEW_THREADS) {
+        float4 v = ((const float4 *)x)[i];
+        is_found = is_found || is_nonfinite(v.x) || is_nonfinite(v.y) || is_nonfinite(v.z) || is_nonfinite(v.w);
+    }
+    for (size_t i = 4 * fours + threadIdx.x; i < count; i += FEW_THREADS) is_found = is_found || is_nonfinite(x[i]);
+    return row_join<FEW_THREADS>(is_found ? 1.0f : 0.0f, row_add()) > 0;
+}
+
+/* *nonfinite += 1 if one of x (count) is; one block. */
+__global__ static void few_finite(const float *x, size_t count, double *nonfinite) {
+    bool is_found = has_nonfinite(x, count);
+    if (threadIdx.x == 0 && is_found) *nonfinite += 1;
+}
+
 static void check_finite(struct device *device, const float *x, size_t count, double *nonfinite) {
     operator_call c(device, "check_finite");
     const float *from = c.in(x, count);
     double *found = c.scratch<double>(1), *to = c.inout(nonfinite, 1);
     if (count == 0) return;
+    if (count <= FEW_NUMBERS) {
+        c.launch(few_finite, 1, FEW_THREADS, 0, from, count, to);
+        return;
+    }
     c.each(1, [=] __device__(size_t) { *found = 0; });
     c.sum(
         count, [=] __device__(size_t i) { return is_nonfinite(from[i]) ? 1.0 : 0.0; }, found);
     c.each(1, [=] __device__(size_t) { *to += *found > 0 ? 1 : 0; });
 }
 
-static void skip_if_nonfinite(struct device *device, const double *loss, const float *norm, const double *nonfinite,
-                              size_t nonfinite_count, double *found_inf, float *clip) {
+/* The numbers that decide about an update. */
+struct decision {
+    const double *loss;
+    const float *norm;
+    const double *nonfinite;
+    size_t nonfinite_count;
+    double *found_inf;
+    float *clip;
+
+    __device__ void make() const {
+        bool is_found = is_nonfinite(*loss) || is_nonfinite(*norm);
+        for (size_t i = 0; i < nonfinite_count; i++) is_found = is_found || nonfinite[i] > 0;
+        if (is_found) *found_inf += 1;
+        if (*found_inf > 0) *clip = bits_to_float(0x7fc00000u);
+    }
+};
+
+/* few_finite and the decision; one block. */
+__global__ static void few_decide(const float *x, size_t count, double *nonfinite, struct decision d) {
+    bool is_found = has_nonfinite(x, count);
+    if (threadIdx.x > 0) return;
+    if (is_found) *nonfinite += 1;
+    d.make();
+}
+
+static void skip_if_nonfinite(struct device *device, const float *x, size_t count, const double *loss,
+                              const float *norm, double *nonfinite, size_t nonfinite_count, double *found_inf,
+                              float *clip) {
+    if (count > FEW_NUMBERS) check_finite(device, x, count, nonfinite);
     operator_call c(device, "skip_if_nonfinite");
-    const double *sum = c.in(loss, 1), *found = c.in(nonfinite, nonfinite_count);
-    const float *measured = c.in(norm, 1);
-    double *count = c.inout(found_inf, 1);
-    float *factor = c.inout(clip, 1);
-    c.each(1, [=] __device__(size_t) {
-        bool is_found = is_nonfinite(*sum) || is_nonfinite(*measured);
-        for (size_t i = 0; i < nonfinite_count; i++) is_found = is_found || found[i] > 0;
-        if (is_found) *count += 1;
-        if (*count > 0) *factor = bits_to_float(0x7fc00000u);
-    });
+    double *found = c.inout(nonfinite, nonfinite_count);
+    const float *from = c.in(x, count);
+    struct decision d = {c.in(loss, 1), c.in(norm, 1), found, nonfinite_count, c.inout(found_inf, 1), c.inout(clip, 1)};
+    if (count > 0 && count <= FEW_NUMBERS)
+        c.launch(few_decide, 1, FEW_THREADS, 0, from, count, found, d);
+    else
+        c.each(1, [=] __device__(size_t) { d.make(); });
 }
 
 static void propagate_nonfinite(struct device *device, const double *loss, const double *nonfinite, float *x) {

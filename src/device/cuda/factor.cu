@@ -8,7 +8,8 @@
 #define COLUMNS 128 /* of a block: 32 threads of a warp x 4 */
 #define BLOCKS 1024 /* about as many as a GPU runs at once */
 #define MIN_ROWS 32
-#define AHEAD 4 /* rows that a thread reads before it writes the first */
+#define FEW_ROWS 128 /* for one block over all rows, which needs no second kernel */
+#define AHEAD 4      /* rows that a thread reads before it writes the first */
 
 struct columns_job {
     const float *from; /* (rows, columns) */
@@ -19,6 +20,7 @@ struct columns_job {
     bool is_bfloat16; /* else float16 */
     size_t tile;      /* rows of a block */
     float *parts;     /* (tiles, columns) sums; NULL: none */
+    float *total;     /* (columns), to which the sums of the only tile are added; NULL: there are others */
 };
 
 __device__ static float4 load(const struct columns_job *j, size_t row, size_t column) {
@@ -51,7 +53,7 @@ __global__ static void columns_kernel(struct columns_job j) {
         for (int k = 0; k < AHEAD; k++) take(row + k * WARPS, v[k]);
     }
     for (; row < last; row += WARPS) take(row, load(&j, row, column));
-    if (!j.parts) return;
+    if (!j.parts && !j.total) return;
     float *own = sums[warp] + 4 * lane;
     own[0] = sum.x, own[1] = sum.y, own[2] = sum.z, own[3] = sum.w;
     __syncthreads();
@@ -59,7 +61,10 @@ __global__ static void columns_kernel(struct columns_job j) {
     if (threadIdx.x >= COLUMNS || column >= j.columns) return;
     float total = 0;
     for (int w = 0; w < WARPS; w++) total += sums[w][threadIdx.x];
-    j.parts[blockIdx.y * j.columns + column] = total;
+    if (j.total)
+        j.total[column] += total;
+    else
+        j.parts[blockIdx.y * j.columns + column] = total;
 }
 
 static size_t ceiling(size_t count, size_t of) { return (count + of - 1) / of; }
@@ -69,13 +74,14 @@ static size_t stride_of(size_t columns) { return ceiling(columns, 8) * 8; }
 static void run(operator_call *c, struct columns_job j, float *sums) {
     if (j.rows == 0 || j.columns == 0) return;
     size_t across = ceiling(j.to ? j.stride : j.columns, COLUMNS), limit = ceiling(j.rows, MIN_ROWS);
-    size_t tiles = across < BLOCKS ? BLOCKS / across : 1, columns = j.columns;
+    size_t tiles = across < BLOCKS && (j.rows > FEW_ROWS || !sums) ? BLOCKS / across : 1, columns = j.columns;
     j.tile = ceiling(ceiling(j.rows, tiles < limit ? tiles : limit), WARPS) * WARPS;
     tiles = ceiling(j.rows, j.tile);
     j.is_aligned = j.columns % 4 == 0 && alignment(j.from) >= sizeof(float4);
-    const float *parts = j.parts = sums ? c->scratch<float>(tiles * columns) : nullptr;
+    const float *parts = j.parts = sums && tiles > 1 ? c->scratch<float>(tiles * columns) : nullptr;
+    j.total = tiles > 1 ? nullptr : sums;
     c->launch(columns_kernel, dim3((unsigned)across, (unsigned)tiles), WARPS * 32, 0, j);
-    if (!sums) return;
+    if (!parts) return;
     column_add<1>(c, (unsigned)tiles, columns, parts,
                   [=] __device__(size_t k, const double *total) { sums[k] += (float)*total; });
 }
@@ -91,7 +97,8 @@ static struct columns_job job_of(const operator_call *c, const float *x, size_t 
             .stride = stride_of(columns),
             .is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16,
             .tile = 0,
-            .parts = nullptr};
+            .parts = nullptr,
+            .total = nullptr};
 }
 
 struct factor gpu_factor(operator_call *c, const float *x, size_t rows, size_t columns) {

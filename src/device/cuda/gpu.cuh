@@ -85,6 +85,21 @@ struct gpu_pinned_buffer {
     cudaEvent_t is_copied[2];
 };
 
+#define GPU_VALUES 8          /* small uploads at the same time */
+#define GPU_VALUE_BYTES 256   /* of one */
+#define GPU_VALUES_BYTES 1024 /* of all */
+
+/* Small uploads that no operator has needed yet: one kernel writes all of them before the next work on the stream. */
+struct gpu_values {
+    unsigned count;
+    struct {
+        uint32_t *to;
+        unsigned at, words; /* in [data] */
+    } values[GPU_VALUES];
+    unsigned used; /* words of data */
+    uint32_t data[GPU_VALUES_BYTES / sizeof(uint32_t)];
+};
+
 /* Asynchronous copies (async_copies.cu). */
 struct gpu_download {
     cudaStream_t stream; /* idle once the download is complete */
@@ -126,6 +141,7 @@ struct gpu_device {
     struct gpu_constant *constants; /* (constant_count) */
     size_t constant_count;
     struct gpu_pinned_buffer pinned_buffer;
+    struct gpu_values values;
     struct gpu_async_copies async;
     void *readback; /* (GPU_READBACK) bytes of pinned host memory */
     bool is_recording;
@@ -177,6 +193,8 @@ void gpu_recording_destroy(struct device *device, struct device_recording *recor
 /* Allocates the buffers of device_alloc and other functions, and frees them. */
 cudaError_t gpu_memory_open(struct gpu_device *gpu);
 void gpu_memory_close(struct gpu_device *gpu);
+/* Writes the small uploads that are not yet on the stream; before any other work on it. */
+void gpu_flush_values(struct gpu_device *gpu);
 /* [bytes] of scratch memory at gpu->next_scratch; NULL after a failure. */
 void *gpu_scratch(struct gpu_device *gpu, const char *operation, size_t bytes);
 /* Merges several chunks into one; at the start of an operator. */
@@ -294,6 +312,11 @@ template <typename T, typename Op> __device__ T gpu_reduce(T value, Op op) {
 
 struct gpu_add {
     template <typename T> __device__ T operator()(T a, T b) const { return a + b; }
+};
+struct gpu_add_sums {
+    __device__ struct loss_sums operator()(struct loss_sums a, struct loss_sums b) const {
+        return {a.loss + b.loss, a.count + b.count, a.correct + b.correct, a.scored + b.scored};
+    }
 };
 struct gpu_max {
     __device__ float operator()(float a, float b) const { return a > b ? a : b; }

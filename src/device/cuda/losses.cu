@@ -5,20 +5,14 @@
 #include "device/cuda/rows.cuh"
 #include "device/loss_formulas.h"
 
-struct add_sums {
-    __device__ struct loss_sums operator()(struct loss_sums a, struct loss_sums b) const {
-        return {a.loss + b.loss, a.count + b.count, a.correct + b.correct, a.scored + b.scored};
-    }
-};
-
 /* to[block] (adds: +)= the block's share of [count] sums */
 __global__ static void sums_kernel(const struct loss_sums *from, size_t count, bool adds, struct loss_sums *to) {
     struct loss_sums sum = {0, 0, 0, 0};
     size_t step = (size_t)gridDim.x * GPU_THREADS;
     for (size_t i = (size_t)blockIdx.x * GPU_THREADS + threadIdx.x; i < count; i += step)
-        sum = add_sums()(sum, from[i]);
-    sum = gpu_reduce(sum, add_sums());
-    if (threadIdx.x == 0) to[blockIdx.x] = adds ? add_sums()(to[blockIdx.x], sum) : sum;
+        sum = gpu_add_sums()(sum, from[i]);
+    sum = gpu_reduce(sum, gpu_add_sums());
+    if (threadIdx.x == 0) to[blockIdx.x] = adds ? gpu_add_sums()(to[blockIdx.x], sum) : sum;
 }
 
 void gpu_add_loss_sums(operator_call *c, const struct loss_sums *rows, size_t count, struct loss_sums *to) {

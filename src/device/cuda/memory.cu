@@ -91,6 +91,7 @@ static void release(struct device *device, void *memory) {
     cudaSetDevice(gpu->gpu);
     if (!array) return;
     if (gpu->parameters.copy.source == memory) gpu->parameters.copy.source = nullptr;
+    gpu_flush_values(gpu);
     cudaFree(array->memory); /* waits for its users */
     buffer_free(array->view);
     *array = gpu->arrays[--gpu->array_count];
@@ -104,6 +105,7 @@ static status state(const struct device *device) {
 static status wait(struct device *device) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
+    gpu_flush_values(gpu);
     if (!has_failed(gpu)) check(gpu, "an operator", cudaStreamSynchronize(gpu->stream));
     return state(device);
 }
@@ -134,6 +136,40 @@ static cudaError_t switch_half(struct gpu_device *gpu) {
     return error == cudaSuccess ? cudaEventSynchronize(s->is_copied[s->current]) : error;
 }
 
+__global__ static void put_values(struct gpu_values v) {
+    for (unsigned i = 0; i < v.count; i++)
+        if (threadIdx.x < v.values[i].words) v.values[i].to[threadIdx.x] = v.data[v.values[i].at + threadIdx.x];
+}
+
+void gpu_flush_values(struct gpu_device *gpu) {
+    struct gpu_values *v = &gpu->values;
+    if (v->count == 0) return;
+    if (!is_inactive(gpu))
+        check(gpu, "a copy from the host",
+              gpu_launch_on(gpu->stream, put_values, 1, GPU_VALUE_BYTES / sizeof(uint32_t), 0, *v));
+    v->count = v->used = 0;
+}
+
+/* Keeps a small upload for gpu_flush_values; false: it must be copied. A later one to the same address is written by
+ * the same threads, or by a later kernel. */
+static bool keep_value(struct gpu_device *gpu, void *to, const void *from, size_t bytes) {
+    struct gpu_values *v = &gpu->values;
+    size_t words = bytes / sizeof(uint32_t);
+    if (bytes > GPU_VALUE_BYTES || bytes % sizeof(uint32_t) || (uintptr_t)to % sizeof(uint32_t) || gpu->is_recording)
+        return false;
+    bool overlaps = false;
+    for (unsigned i = 0; i < v->count; i++) {
+        const uint32_t *begin = v->values[i].to, *end = begin + v->values[i].words;
+        overlaps = overlaps || ((const uint32_t *)to < end && begin < (const uint32_t *)to + words);
+    }
+    if (overlaps || v->count == GPU_VALUES || v->used + words > GPU_VALUES_BYTES / sizeof(uint32_t))
+        gpu_flush_values(gpu);
+    v->values[v->count++] = {(uint32_t *)to, v->used, (unsigned)words};
+    memcpy(v->data + v->used, from, bytes);
+    v->used += (unsigned)words;
+    return true;
+}
+
 static void upload_piece(struct gpu_device *gpu, void *to, const void *from, size_t bytes) {
     struct gpu_pinned_buffer *s = &gpu->pinned_buffer;
     if (has_failed(gpu)) return;
@@ -153,6 +189,7 @@ static void upload_piece(struct gpu_device *gpu, void *to, const void *from, siz
 }
 
 static void upload_pieces(struct gpu_device *gpu, void *to, const void *from, size_t bytes) {
+    gpu_flush_values(gpu);
     for (size_t at = 0; at < bytes; at += PIECE)
         upload_piece(gpu, (char *)to + at, (const char *)from + at, bytes - at < PIECE ? bytes - at : PIECE);
 }
@@ -169,6 +206,7 @@ static void download_piece(struct gpu_device *gpu, int i, const void *from, size
 /* Copies to host memory that is not pinned, and waits. One half is copied from the GPU while the host copies the other
  * one; uploads that still read the halves are earlier in the stream. */
 static void download_pieces(struct gpu_device *gpu, void *to, const void *from, size_t bytes) {
+    gpu_flush_values(gpu);
     struct gpu_pinned_buffer *s = &gpu->pinned_buffer;
     size_t piece = bytes < PIECE ? bytes : PIECE;
     if (!has_failed(gpu) && piece > s->half)
@@ -224,7 +262,7 @@ static void upload(struct device *device, void *to, const void *from, size_t byt
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
     mark_written(device, to, bytes);
-    if (!gpu->is_dry_run) upload_pieces(gpu, to, from, bytes);
+    if (!gpu->is_dry_run && !keep_value(gpu, to, from, bytes)) upload_pieces(gpu, to, from, bytes);
 }
 
 static status download(struct device *device, void *to, const void *from, size_t bytes) {
@@ -234,6 +272,7 @@ static status download(struct device *device, void *to, const void *from, size_t
         download_pieces(gpu, to, from, bytes);
         return wait(device);
     }
+    gpu_flush_values(gpu);
     if (!has_failed(gpu))
         check(gpu, "a copy to the host",
               cudaMemcpyAsync(gpu->readback, from, bytes, cudaMemcpyDeviceToHost, gpu->stream));
@@ -246,6 +285,7 @@ static void zero(struct device *device, void *memory, size_t bytes) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
     mark_written(device, memory, bytes);
+    gpu_flush_values(gpu);
     if (!is_inactive(gpu)) check(gpu, "zeros", cudaMemsetAsync(memory, 0, bytes, gpu->stream));
 }
 

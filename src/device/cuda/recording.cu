@@ -38,6 +38,7 @@ status gpu_record_begin(struct device *device, status *why) {
     *why = OK;
     TRY(device_status(device));
     check(gpu, cudaSetDevice(gpu->gpu));
+    gpu_flush_values(gpu);
     check(gpu, cudaStreamBeginCapture(gpu->stream, cudaStreamCaptureModeThreadLocal));
     gpu->calls++;
     gpu->is_recording = gpu->failure[0] == 0;
@@ -83,6 +84,7 @@ bool gpu_replay(struct device *device, const struct device_recording *recording)
     if (recording->moves != gpu->moves) return false;
     cudaSetDevice(gpu->gpu);
     gpu_parameters_refresh(gpu, &recording->parameters);
+    gpu_flush_values(gpu);
     if (recording->moves != gpu->moves) return false;
     gpu->calls++;
     if (!gpu->failure[0]) check(gpu, cudaGraphLaunch(recording->work, gpu->stream));
