@@ -12,9 +12,9 @@ struct report_summary {
 
 #define REPORT_MAX_FOLDERS 256
 
-/* Reads the folders [paths] (count, at least 1), each of a run, of a sweep or with runs and sweeps in it, and replaces the file [out] by a page about
- * them. The folders are only read. STATUS_DATA for a folder that is absent or neither; STATUS_USAGE when [out] is a
- * file of another kind. */
+/* Reads the folders [paths] (count, at least 1), each of a run, of a sweep or with runs and sweeps in it, and replaces
+ * the file [out] by a page about them. The folders are only read. STATUS_DATA for a folder that is absent or neither;
+ * STATUS_USAGE when [out] is a file of another kind. */
 status report_page_write(char *const *paths, size_t count, const char *out, struct report_summary *summary);
 
 #endif
