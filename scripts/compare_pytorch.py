@@ -114,9 +114,10 @@ class Comparison:
             self.losses = [{"type": loss} if isinstance(loss, str) else loss]
         kind, keys, name = first_leaf(self.config["model"]["layers"])
         # tokens of a dataset of whole numbers: padding is None if all positions are real
-        self.has_values = kind == "embedding" and bool(keys.get("num_embeddings")) and not self.is_text()
-        self.padding = keys.get("padding_idx") if self.has_values else None
-        self.vocabulary = self.initial[name + ".weight"].shape[0] if kind in ("embedding", "embedding_bag") else None
+        takes_tokens = kind in ("embedding", "embedding_bag")
+        self.has_values = takes_tokens and bool(keys.get("num_embeddings")) and not self.is_text()
+        self.padding = keys.get("padding_idx") if self.has_values and kind == "embedding" else None
+        self.vocabulary = self.initial[name + ".weight"].shape[0] if takes_tokens else None
 
     def is_text(self):
         dataset = self.config["dataset"]

@@ -119,6 +119,11 @@ class Embedding(nn.Embedding):
         return y
 
 
+class EmbeddingBag(nn.EmbeddingBag):
+    def forward(self, x):
+        return super().forward(x.long())
+
+
 class Mean(nn.Module):
     def __init__(self, dims, keepdim):
         super().__init__()
@@ -368,8 +373,8 @@ LEAVES = {
                                              c.get("bias", True)), None),
     "rms_norm": (lambda s, c, v: RMSNorm(s[-1], c.get("eps"), c.get("elementwise_affine", True)), None),
     "embedding": (lambda s, c, v: Embedding(c.get("num_embeddings") or v, c["embedding_dim"], c.get("padding_idx")), "embedding_dim"),
-    "embedding_bag": (lambda s, c, v: nn.EmbeddingBag(c.get("num_embeddings") or v, c["embedding_dim"], mode=c.get("mode", "mean"),
-                                                      padding_idx=c.get("padding_idx")), "embedding_dim"),
+    "embedding_bag": (lambda s, c, v: EmbeddingBag(c.get("num_embeddings") or v, c["embedding_dim"], mode=c.get("mode", "mean"),
+                                                   padding_idx=c.get("padding_idx")), "embedding_dim"),
     "positional_embedding": (lambda s, c, v: Positions(c.get("num_embeddings") or s[0], s[1]), None),
     "attention": (lambda s, c, v: Attention(s[1], c["heads"], c.get("causal", False), c.get("bias", True), c.get("dropout", 0)), None),
     "scaled_dot_product_attention": (lambda s, c, v: DotProductAttention(c["heads"], c.get("causal", False), c.get("num_kv_heads"),

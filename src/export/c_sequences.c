@@ -48,9 +48,12 @@ static void add_embedding(const struct c_call *call) {
 
 static void add_embedding_bag(const struct c_call *call) {
     const struct param *param = &call->c->m->model->params.items[call->op->weight];
-    text_printf(c_use(call, C_embedding_bag), "    if (embedding_bag(%s, %s, %s, %zu, %lld, %lld, %d, %d)) return 2;\n",
-                call->x, c_plain(call, call->op->weight), call->y, call->layer->in_size, (long long)param->shape[0],
-                (long long)param->shape[1], (int)call->op->padding, (int)call->op->bag);
+    bool are_tokens = call->layer->in.is_tokens;
+    text_printf(c_use(call, C_embedding_bag),
+                "    if (embedding_bag(%s, %s, %s, %s, %zu, %lld, %lld, %d, %d)) return 2;\n",
+                are_tokens ? call->x : "NULL", are_tokens ? "NULL" : call->x, c_plain(call, call->op->weight), call->y,
+                call->layer->in_size, (long long)param->shape[0], (long long)param->shape[1], (int)call->op->padding,
+                (int)call->op->bag);
 }
 
 static void add_positions(const struct c_call *call) {

@@ -60,8 +60,12 @@ const char *onnx_real_positions(struct onnx_graph *g, size_t number, int64_t pos
 
 /* ---- tokens ---- */
 
+static const char *tokens_of(const struct onnx_call *c) {
+    return c->layer->in.is_tokens ? c->x : onnx_cast(c->g, c->x, ONNX_INT64);
+}
+
 static const char *add_embedding(const struct onnx_call *c) {
-    const char *tokens = c->layer->in.is_tokens ? c->x : onnx_cast(c->g, c->x, ONNX_INT64);
+    const char *tokens = tokens_of(c);
     if (are_lengths_read(c)) set_lengths(c, lengths_of_tokens(c, tokens));
     return onnx_node2(c->g, "Gather", onnx_param(c->g, c->op->weight), tokens);
 }
@@ -78,9 +82,10 @@ static const char *add_embedding_bag(const struct onnx_call *c) {
         [BAG_MEAN] = "ReduceMean", [BAG_SUM] = "ReduceSum", [BAG_MAX] = "ReduceMax"};
     struct onnx_graph *g = c->g;
     const int64_t padding = c->op->padding, axis = 2;
-    const char *x = add_embedding(c), *reduction = reductions[c->op->bag];
+    const char *tokens = tokens_of(c), *reduction = reductions[c->op->bag];
+    const char *x = onnx_node2(g, "Gather", onnx_param(g, c->op->weight), tokens);
     if (padding < 0) return reduce(g, reduction, x);
-    const char *is_padding = onnx_node2(g, "Equal", c->x, onnx_numbers(g, &padding, 1));
+    const char *is_padding = onnx_node2(g, "Equal", tokens, onnx_numbers(g, &padding, 1));
     is_padding = onnx_node2(g, "Unsqueeze", is_padding, onnx_numbers(g, &axis, 1));
     x = onnx_where(g, is_padding, onnx_scalar(g, c->op->bag == BAG_MAX ? -INFINITY : 0), x);
     if (c->op->bag == BAG_SUM) return reduce(g, reduction, x);

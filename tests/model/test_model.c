@@ -243,7 +243,11 @@ START_TEST(bad_models) {
     rejected("[drop_path]", "p: missing; Probability that the branch of a row is zeroed.");
     rejected("[{drop_path: 1.5}]", "p: must be >= 0 and <= 1, got 1.5");
     rejected("[layer_scale2d]", "needs an input of shape (channels, height, width), got 4");
-    rejected("[{embedding_bag: 3}]", "its input must be a row of the dataset's tokens");
+    rejected("[{embedding_bag: 3}]", "its input is not text or a file of tokens, so num_embeddings is needed");
+    rejected("[relu, {embedding_bag: {embedding_dim: 3, num_embeddings: 5}}]",
+             "its input must be tokens of the dataset, but it is the output of a layer");
+    rejected_on((struct shape){.dims = 2, .size = {4, 2}, .is_tokens = true, .vocabulary = 7}, "[{embedding_bag: 3}]",
+                "its input must be rows of one dimension, (tokens)");
     rejected_on((struct shape){.dims = 1, .size = {4}, .is_tokens = true, .vocabulary = 7},
                 "[{embedding_bag: {embedding_dim: 3, padding_idx: -8}}]", "padding_idx must be from -7 to 6, got -8");
     rejected("[{max_pool1d: 2}]", "needs an input of shape (channels, length), got 4");

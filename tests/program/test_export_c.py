@@ -168,6 +168,8 @@ PADDED = {
                            "{gru: {hidden_size: 5, bias: false}}, {gru: {hidden_size: 3, num_layers: 2, bidirectional: true, output: last}}]"),
     "padded_rnn": ("t", (75, 3), "[{embedding: {embedding_dim: 5, num_embeddings: 9, padding_idx: 0}}, {rnn: {hidden_size: 4, bidirectional: true}}, "
                                  "{rnn: {hidden_size: 3, nonlinearity: relu, bias: false}}]"),
+    "bag": ("t", 4, "[{embedding_bag: {embedding_dim: 5, num_embeddings: 9}}, {linear: 4}]"),
+    "padded_bag": ("t", 4, "[{embedding_bag: {embedding_dim: 5, num_embeddings: 9, padding_idx: 0, mode: max}}, {linear: 4}]"),
     "padded_without_reader": ("t", 3, "[{embedding: {embedding_dim: 2, num_embeddings: 9, padding_idx: 0}}, flatten, {linear: 3}]"),
     "series": ("{series: x, steps: n}", 2, "[{sequence_lengths: {from: [series, steps]}}, {lstm: {hidden_size: 6, output: all}}, {mean: {dim: [1, 2], keepdim: true}}, {flatten: {name: a}}, "
                                            "{sequence_lengths: {from: [series, steps]}}, {linear: 4}, {mean: {dim: 1, keepdim: true}}, flatten, {concat: {from: a}}, {linear: 2}]"),

@@ -75,7 +75,7 @@ status embedding_check_count(const struct layer *layer) {
                       (long long)embedding_count(layer), (long long)layer->in.vocabulary);
 }
 
-static status check_input(const struct layer *layer) {
+status embedding_check_input(const struct layer *layer) {
     const struct embedding_config *c = layer->config;
     if (layer->in.is_tokens) return OK;
     if (!layer->in.input)
@@ -88,7 +88,7 @@ static status check_input(const struct layer *layer) {
 
 static status embedding_plan(struct layer *layer, struct planning *planning) {
     const struct embedding_config *c = layer->config;
-    TRY(check_input(layer));
+    TRY(embedding_check_input(layer));
     int64_t count = embedding_count(layer);
     TRY(embedding_check_count(layer));
     if (layer->in.dims >= MAX_DIMS) return status_new(STATUS_USAGE, "its input has too many dimensions");
@@ -109,10 +109,9 @@ static size_t vocabulary(const struct layer *layer, const struct params *params)
     return (size_t)params->items[layer->first_param].shape[0];
 }
 
-static status embedding_check_row(const struct layer *layer, const struct params *params, const float *row) {
-    size_t first = layer->in.input - 1, count = vocabulary(layer, params), padding = 0;
+status embedding_check_values(const struct layer *layer, const struct params *params, const float *row) {
+    size_t first = layer->in.input - 1, count = vocabulary(layer, params);
     for (size_t i = first; i < first + layer->in_size; i++) {
-        padding += has_padding(layer) && row[i] == (float)padding_of(layer);
         if (row[i] >= 0 && row[i] < (float)count && row[i] == floorf(row[i])) continue;
         return status_new(
             STATUS_DATA,
@@ -122,6 +121,14 @@ static status embedding_check_row(const struct layer *layer, const struct params
             row[i] == -1 ? "; an unknown category of a column with encoding: ordinal is -1, with encoding: embedding 0"
                          : "");
     }
+    return OK;
+}
+
+static status embedding_check_row(const struct layer *layer, const struct params *params, const float *row) {
+    TRY(embedding_check_values(layer, params, row));
+    size_t first = layer->in.input - 1, padding = 0;
+    for (size_t i = first; has_padding(layer) && i < first + layer->in_size; i++)
+        padding += row[i] == (float)padding_of(layer);
     if (padding == layer->in_size)
         return status_new(STATUS_DATA, "all tokens of %s are padding (padding_idx: %lld); remove the row", layer->path,
                           (long long)padding_of(layer));
@@ -142,11 +149,18 @@ static int32_t *tokens_of(const struct layer *layer) {
     return (int32_t *)(void *)((float *)layer->runtime + params_padded(width(layer)));
 }
 
+const int32_t *embedding_tokens(const struct layer *layer, const struct pass *pass, const float *x,
+                                int32_t *converted) {
+    if (layer->in.is_tokens) return (const int32_t *)(const void *)x;
+    device_ops(pass->device)
+        ->sequence->to_tokens(pass->device, x, converted, pass->rows * layer->in_size, vocabulary(layer, pass->params));
+    return converted;
+}
+
 static void embedding_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
     const struct sequence_ops *ops = device_ops(pass->device)->sequence;
     size_t count = pass->rows * layer->in_size, size = vocabulary(layer, pass->params);
-    const int32_t *tokens = layer->in.is_tokens ? (const int32_t *)(const void *)x : tokens_of(layer);
-    if (!layer->in.is_tokens) ops->to_tokens(pass->device, x, tokens_of(layer), count, size);
+    const int32_t *tokens = embedding_tokens(layer, pass, x, tokens_of(layer));
     if (layer->out.lengths)
         ops->padding_lengths(pass->device, tokens, (int32_t)padding_of(layer), pass_lengths(pass, &layer->out),
                              pass->rows, layer->in_size);

@@ -35,6 +35,12 @@ struct embedding_config {
 int64_t embedding_count(const struct layer *layer);
 /* They must be enough for the vocabulary of the input. */
 status embedding_check_count(const struct layer *layer);
+/* The input must be tokens of the dataset, or its values with num_embeddings. */
+status embedding_check_input(const struct layer *layer);
+/* An input of values must be tokens. [row]: the row of the dataset. */
+status embedding_check_values(const struct layer *layer, const struct params *params, const float *row);
+/* The tokens (rows, positions) of a pass: x, or x converted into [converted] if it has values. */
+const int32_t *embedding_tokens(const struct layer *layer, const struct pass *pass, const float *x, int32_t *converted);
 /* Draws all from normal(0, 1), and sets that of the token [padding] to 0; -1: none. */
 void embedding_draw(const struct layer *layer, const struct params *params, struct rng *rng, int64_t padding);
 

@@ -35,8 +35,8 @@ static int32_t padding_of(const struct layer *layer) {
 static status plan(struct layer *layer, struct planning *planning) {
     const struct embedding_config *c = config_of(layer);
     int64_t shape[2] = {embedding_count(layer), c->embedding_dim};
-    if (!layer->in.is_tokens || layer->in.dims != 1)
-        return status_new(STATUS_USAGE, "its input must be a row of the dataset's tokens (text, or a file of tokens)");
+    TRY(embedding_check_input(layer));
+    if (layer->in.dims != 1) return status_new(STATUS_USAGE, "its input must be rows of one dimension, (tokens)");
     TRY(embedding_check_count(layer));
     if (c->padding_idx != SCHEMA_NO_INT && (c->padding_idx >= shape[0] || c->padding_idx < -shape[0]))
         return status_new(STATUS_USAGE, "padding_idx must be from %lld to %lld, got %lld", -(long long)shape[0],
@@ -47,6 +47,14 @@ static status plan(struct layer *layer, struct planning *planning) {
                    shape);
     return OK;
 }
+
+/* layer->runtime: the tokens (batch, tokens) of an input of values. */
+static status alloc(struct layer *layer, struct device *device, size_t batch) {
+    if (layer->in.is_tokens) return OK;
+    return device_alloc(device, batch * layer->in_size * sizeof(int32_t), "an embedding_bag", &layer->runtime);
+}
+
+static void release(struct layer *layer, struct device *device) { device_free(device, layer->runtime); }
 
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
     embedding_draw(layer, params, rng, padding_of(layer));
@@ -64,7 +72,7 @@ static struct embedding_bag bag_of(const struct layer *layer, const struct pass 
 static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
     struct embedding_bag bag = bag_of(layer, pass);
     device_ops(pass->device)
-        ->sequence->embedding_bag_forward(pass->device, &bag, (const int32_t *)(const void *)x,
+        ->sequence->embedding_bag_forward(pass->device, &bag, embedding_tokens(layer, pass, x, layer->runtime),
                                           params_value(pass->params, layer->first_param), y,
                                           (int32_t *)(void *)layer->saved);
 }
@@ -72,11 +80,11 @@ static void forward(const struct layer *layer, const struct pass *pass, const fl
 static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                      const float *dy, float *dx) {
     struct embedding_bag bag = bag_of(layer, pass);
+    const int32_t *tokens = layer->in.is_tokens ? (const int32_t *)(const void *)x : layer->runtime;
     (void)y;
     (void)dx; /* tokens have no gradient */
     device_ops(pass->device)
-        ->sequence->embedding_bag_backward(pass->device, &bag, (const int32_t *)(const void *)x,
-                                           (const int32_t *)(const void *)layer->saved, dy,
+        ->sequence->embedding_bag_backward(pass->device, &bag, tokens, (const int32_t *)(const void *)layer->saved, dy,
                                            params_gradient(pass->params, layer->first_param));
 }
 
@@ -92,7 +100,10 @@ const struct layer_type layer_embedding_bag = {
                 "The mean, sum or maximum of the learned vectors of a row's tokens (torch.nn.EmbeddingBag)."},
     .takes_tokens = true,
     .ignores = IGNORES_Y,
+    .check_row = embedding_check_values,
     .plan = plan,
+    .alloc = alloc,
+    .release = release,
     .init = init,
     .forward = forward,
     .backward = backward,
