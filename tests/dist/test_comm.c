@@ -221,8 +221,8 @@ static float value_to_average(int rank, size_t i) { return sinf((float)i * 0.1f 
 /* Each value is multiplied, rounded and added in order of rank: in memory of the group and elsewhere, at every size. */
 static void average_body(const struct dist_env *env, void *argument) {
     (void)argument;
-    static const size_t counts[] = {5, 1024, 1030, 70001};
-    enum { COUNT = 70001 };
+    static const size_t counts[] = {5, 1024, 1030, 9001};
+    enum { COUNT = 9001 };
     static float plain[COUNT];
     struct rank_group g = rank_join(env, 20);
     void *shared;
