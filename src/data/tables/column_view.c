@@ -20,7 +20,7 @@ static void add_missing(struct column_view *c, const char *text) {
     c->missing++;
 }
 
-/* Of a value that is no number: how it is written, and whether it is a date. */
+/* Of a value that is not a number: how it is written, and whether it is a date. */
 static void examine_text(struct column_view *c, const char *text, size_t line) {
     unsigned styles = suggest_number_style(text);
     c->styles |= styles;

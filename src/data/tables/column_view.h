@@ -32,7 +32,7 @@ struct column_view {
     unsigned missing_texts; /* bit i: some are csv_missing_text(i) */
     size_t styled;          /* values that are numbers in one of [styles], enum number_style */
     unsigned styles;
-    const char *text, *styled_text; /* the first that is no number, and that is styled; in which line */
+    const char *text, *styled_text; /* the first that is not a number, the first in one of [styles]; their lines */
     size_t text_line, styled_line;
     unsigned formats; /* bit i: each value is a date of column_date_formats[i] */
     struct date_order iso, others[DATE_FORMATS];

@@ -52,7 +52,7 @@ static size_t skip_groups(const char **at) {
     return first;
 }
 
-/* Digits with separators of thousands or decimals. False: there is no number. */
+/* Skips digits with separators of thousands or decimals; false: there are none. */
 static bool skip_number(const char **at, unsigned *styles) {
     size_t digits = count_digits(*at);
     if (digits == 0 && **at != '.') return false;
@@ -73,7 +73,8 @@ static bool skip_number(const char **at, unsigned *styles) {
 static bool is_unit(const char *text) {
     if (strlen(text) > MAX_UNIT) return false;
     for (; *text; text++)
-        if (*text > 0 && !strchr(" /abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", *text)) return false;
+        if ((unsigned char)*text < 0x80 && !strchr(" /abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", *text))
+            return false;
     return true;
 }
 
