@@ -9,6 +9,7 @@
 #include "check_main.h"
 #include "dist/comm/combine.h"
 #include "dist/comm/comm_check.h"
+#include "dist/comm/comm_processors.h"
 
 /* Sets the backend: 0 gloo, 1 shm, 2 and 3 both, on 2 and 3 simulated hosts. */
 #define CASES 11
@@ -251,6 +252,24 @@ START_TEST(average_is_the_scaled_sum) {
 }
 END_TEST
 
+/* Over a network always; in shared memory if the ranks, of one thread each, leave a processor. */
+static void overlap_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct rank_group g = rank_join(env, 20);
+    bool overlaps, is_shm = strcmp(comm_backend(g.comm), "shm") == 0;
+    rank_must(comm_overlaps(g.comm, &overlaps));
+    rank_must(comm_barrier(g.comm));
+    RANK_CHECK(overlaps == (!is_shm || env->world_size < processors_allowed()));
+    rank_leave(&g);
+}
+
+START_TEST(communication_overlaps) {
+    setenv("OMP_NUM_THREADS", "1", 1);
+    set_backend(_i % 2);
+    ranks_run(2 + _i / 2, overlap_body, NULL);
+}
+END_TEST
+
 /* A NaN of any rank gives NaN. */
 START_TEST(nan_gives_nan) {
     static const enum comm_op ops[] = {COMM_SUM, COMM_AVG, COMM_MIN, COMM_MAX, COMM_PRODUCT};
@@ -289,4 +308,4 @@ END_TEST
 LOOP_TESTS("comm", LOOP(every_collective, 0, CASES), LOOP(same_bits_on_all_ranks, 0, 6), LOOP(barrier_waits, 0, 2),
            LOOP(reported_failure_is_in_the_message, 0, 2), LOOP(calls_time_out, 0, 2), LOOP(mismatch_is_detected, 0, 2),
            ONCE(messages_in_a_row), LOOP(two_senders_have_two_channels, 0, 2), LOOP(average_is_the_scaled_sum, 0, 4),
-           ONCE(nan_gives_nan), ONCE(unknown_backend))
+           LOOP(communication_overlaps, 0, 4), ONCE(nan_gives_nan), ONCE(unknown_backend))
