@@ -5,6 +5,7 @@
  * (../convolution.c). */
 #include <dnnl.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,10 @@
 #define MAX_PLANS 4 /* numbers of rows: full and last batches of training and evaluation */
 
 static const struct onednn_host *_Atomic host;
+
+/* Held while primitives are created: threads that predict with one model create the same ones at the same time, and
+ * oneDNN's cache of primitives then compares what another thread is still changing (ThreadSanitizer, oneDNN 2.6). */
+static pthread_mutex_t creation = PTHREAD_MUTEX_INITIALIZER;
 
 struct primitive {
     dnnl_primitive_t primitive;
@@ -212,10 +217,12 @@ static bool create_plan(struct device_convolution *d, size_t rows, bool has_back
     struct descriptions m;
     dnnl_primitive_desc_t hint = NULL;
     plan_destroy(plan);
+    pthread_mutex_lock(&creation);
     bool is_created =
         describe(&d->c, rows, &m) && create_forward(d, &m, plan, &hint) &&
         (!has_backward || (create_backward_data(d, &m, plan, hint) && create_backward_weights(d, &m, plan, hint)));
     if (hint) dnnl_primitive_desc_destroy(hint);
+    pthread_mutex_unlock(&creation);
     if (is_created) {
         plan->rows = rows;
         plan->has_backward = has_backward;
