@@ -273,6 +273,10 @@ const struct preparation *dataset_preparation(const struct dataset *dataset);
  * its missing values and its features; nothing without a preparation. */
 void dataset_describe_columns(const struct dataset *dataset, const struct dataset_config *config, struct text *out);
 
+/* Appends the key of `dataset:` at [index] that the format of its rows does not use, with the formats that do. False:
+ * there are no more. */
+bool dataset_ignored_key(const struct dataset_config *config, size_t index, struct text *out);
+
 /* Notes for the user about how columns were found, one for each file ("a.csv: ..."). Owned by the dataset. */
 struct string_list dataset_notes(const struct dataset *dataset);
 

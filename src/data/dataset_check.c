@@ -77,6 +77,64 @@ static void check_tokenizer(const struct dataset_config *dataset, const struct d
                      "text describes rows of characters; with tokens.tokenizer give block_size and stride in tokens");
 }
 
+/* A list of names, a section that is written only if it was given, or one that differs from its defaults. */
+static const struct {
+    const char *key;
+    enum format_key bit;
+    size_t count_offset, present_offset, offset; /* one of the first two, else [section] and offset; 0: none */
+    const struct schema *section;
+} format_keys[] = {
+    {"inputs", KEY_INPUTS, .count_offset = FIELD(struct dataset_config, inputs.count)},
+    {"targets", KEY_TARGETS, .count_offset = FIELD(struct dataset_config, targets.count)},
+    {"columns", KEY_COLUMNS, .present_offset = FIELD(struct dataset_config, has_rules)},
+    {"missing", KEY_COLUMNS, .present_offset = FIELD(struct dataset_config, has_missing)},
+    {"csv", KEY_CSV, .present_offset = FIELD(struct dataset_config, has_csv)},
+    {"image", KEY_IMAGE, .offset = FIELD(struct dataset_config, image), .section = &image_schema},
+    {"text", KEY_TEXT, .offset = FIELD(struct dataset_config, text), .section = &text_section},
+    {"tokens", KEY_TOKENS, .offset = FIELD(struct dataset_config, tokens), .section = &tokens_section},
+    {"synthetic", KEY_SYNTHETIC, .offset = FIELD(struct dataset_config, synthetic), .section = &synthetic_section},
+};
+#define FORMAT_KEYS (sizeof format_keys / sizeof *format_keys)
+
+/* Keys with SCHEMA_EXTENDS have checks of their own. */
+static bool differs_from_defaults(const struct schema *section, const void *config) {
+    struct arena *arena = arena_create();
+    struct problems problems = {0};
+    struct text differences = {0};
+    void *defaults = arena_alloc(arena, section->size);
+    schema_bind(section, NULL, "", section, defaults, arena, &problems);
+    bool differs = schema_diff(section, defaults, config, &differences) > 0;
+    text_free(&differences);
+    problems_free(&problems);
+    arena_destroy(arena);
+    return differs;
+}
+
+static bool is_given(const struct dataset_config *dataset, size_t index) {
+    const char *base = (const char *)dataset;
+    if (format_keys[index].section)
+        return differs_from_defaults(format_keys[index].section, base + format_keys[index].offset);
+    if (format_keys[index].count_offset) return *(const size_t *)(base + format_keys[index].count_offset) > 0;
+    return *(const bool *)(base + format_keys[index].present_offset);
+}
+
+bool dataset_ignored_key(const struct dataset_config *dataset, size_t index, struct text *out) {
+    const struct dataset_format *format = dataset_format_of(dataset, dataset->path);
+    for (size_t i = 0; format && i < FORMAT_KEYS; i++) {
+        if (format->keys & format_keys[i].bit || !is_given(dataset, i) || index-- > 0) continue;
+        text_printf(out, "dataset.%s, which format %s does not use (for", format_keys[i].key, format->name);
+        const char *before = " ";
+        for (size_t k = 0; dataset_format_at(k); k++) {
+            if (!(dataset_format_at(k)->keys & format_keys[i].bit)) continue;
+            text_printf(out, "%s%s", before, dataset_format_at(k)->name);
+            before = ", ";
+        }
+        text_add(out, ")");
+        return true;
+    }
+    return false;
+}
+
 void dataset_check_config(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct dataset_config *dataset = config;
     char key[256];

@@ -37,8 +37,22 @@ struct source {
                      yields raw values, see raw_columns.h. NULL: inputs are numbers. Owned by the format. */
 };
 
+/* Keys of the config that only some formats have. */
+enum format_key {
+    KEY_INPUTS = 1 << 0,
+    KEY_TARGETS = 1 << 1,
+    KEY_COLUMNS = 1 << 2, /* columns and missing */
+    KEY_CSV = 1 << 3,
+    KEY_IMAGE = 1 << 4,
+    KEY_TEXT = 1 << 5,
+    KEY_TOKENS = 1 << 6,
+    KEY_SYNTHETIC = 1 << 7
+};
+#define KEYS_OF_NAMES (KEY_INPUTS | KEY_TARGETS)
+
 struct dataset_format {
     const char *name;
+    unsigned keys;                 /* enum format_key */
     const char *const *extensions; /* ".h5", NULL-terminated; NULL: the format has no file */
     bool has_layout;               /* supports dataset.layout */
     bool is_folder;                /* the path is a folder, not a file */

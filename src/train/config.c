@@ -196,7 +196,7 @@ bool config_updates_in_backward(const struct config *config, int world_size) {
     return world_size == 1 && optimizer_is_in_backward(&config->optimizer);
 }
 
-const char *config_ignored(const struct config *config, size_t index) {
+bool config_ignored(const struct config *config, size_t index, struct text *out) {
     const struct train_config *c = &config->train;
     bool is_on_gpu = config->device == DEVICE_CUDA;
     const struct {
@@ -214,8 +214,11 @@ const char *config_ignored(const struct config *config, size_t index) {
          "train.metrics are measured on validation rows, and there are none (dataset.split or dataset.validation)"},
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-        if (lines[i].is_ignored && index-- == 0) return lines[i].line;
-    return NULL;
+        if (lines[i].is_ignored && index-- == 0) {
+            text_add(out, lines[i].line);
+            return true;
+        }
+    return dataset_ignored_key(&config->dataset, index, out);
 }
 
 status config_create_device(const struct config *config, const struct dist_env *env, struct device **out) {

@@ -143,8 +143,9 @@ enum precision config_precision(const struct config *config);
  * first. */
 bool config_updates_in_backward(const struct config *config, int world_size);
 
-/* Sentence [index] about a given key that has no effect ("train.cuda_graph is for GPUs"); NULL after the last. */
-const char *config_ignored(const struct config *config, size_t index);
+/* Appends sentence [index] about a given key that has no effect ("train.cuda_graph is for GPUs"). False: there are no
+ * more. */
+bool config_ignored(const struct config *config, size_t index, struct text *out);
 
 /* Creates the device of the config with its precision, for this process of its host ([env] NULL: the only one). Destroy
  * *out also after a failure, unless it is NULL. */

@@ -199,6 +199,13 @@ static void describe_columns(const struct plan *p, struct text *out) {
     text_free(&columns);
 }
 
+static void describe_ignored(const struct config *config, struct text *out) {
+    struct text key = {0};
+    for (size_t i = 0; config_ignored(config, i, &key); i++, text_clear(&key))
+        text_printf(out, "\nignored        %s", text_string(&key));
+    text_free(&key);
+}
+
 static void describe_processes(const struct plan *p, struct text *out) {
     const struct config *c = p->config;
     text_printf(out, "\nprocesses      %d, %zu row%s per %s", p->env.world_size, p->batch, text_plural(p->batch, "s"),
@@ -208,7 +215,7 @@ static void describe_processes(const struct plan *p, struct text *out) {
         text_add(out, "\ndevice         train.device: auto is the GPU");
     if (c->device_reason) text_printf(out, "\ndevice         train.device: auto is the CPU: %s", c->device_reason);
     describe_precision(c, out);
-    for (size_t i = 0; config_ignored(c, i); i++) text_printf(out, "\nignored        %s", config_ignored(c, i));
+    describe_ignored(c, out);
     warn_of_activation(p, out);
 }
 

@@ -27,6 +27,13 @@ static void log_variables(const struct run *run) {
     text_free(&variables);
 }
 
+static void log_ignored(const struct run *run) {
+    struct text key = {0};
+    for (size_t i = 0; config_ignored(run->config, i, &key); i++, text_clear(&key))
+        log_line(run->log, "ignored: %s", text_string(&key));
+    text_free(&key);
+}
+
 static void log_start(struct run *run) {
     const struct trainer *t = &run->trainer;
     const struct dataset_info *info = &run->plan->info;
@@ -58,8 +65,7 @@ static void log_start(struct run *run) {
     text_free(&saves);
     const struct string_list notes = dataset_notes(t->dataset);
     for (size_t i = 0; i < notes.count; i++) log_line(run->log, "%s", notes.items[i]);
-    for (size_t i = 0; config_ignored(run->config, i); i++)
-        log_line(run->log, "ignored: %s", config_ignored(run->config, i));
+    log_ignored(run);
     warn_of_activation(run);
     if (run->config->train.device == DEVICE_AUTO && run->config->device == DEVICE_CUDA)
         log_line(run->log, "train.device: auto is the GPU, which has been tested on emulated GPUs only "

@@ -36,7 +36,14 @@ class Precision(program.Case):
         """Once for each key, by `check` and at the start of a run; a resolved config says nothing new."""
         lines = {"train.grad_scaler={init_scale: 1024}": "train.grad_scaler is for precision: float16; the loss is not scaled",
                  "train.cuda_graph=true": "train.cuda_graph is for GPUs",
-                 "train.float32_matmul_precision=high": "train.float32_matmul_precision: high is for GPUs; the CPU has no TF32"}
+                 "train.float32_matmul_precision=high": "train.float32_matmul_precision: high is for GPUs; the CPU has no TF32",
+                 "dataset.columns={x: {missing: mean}}": "dataset.columns, which format synthetic does not use (for csv, sqlite)",
+                 "dataset.missing=['?']": "dataset.missing, which format synthetic does not use (for csv, sqlite)",
+                 "dataset.csv={delimiter: ';'}": "dataset.csv, which format synthetic does not use (for csv)",
+                 "dataset.image={size: [8, 8]}": "dataset.image, which format synthetic does not use (for images)",
+                 "dataset.text={block_size: 8}": "dataset.text, which format synthetic does not use (for text)",
+                 "dataset.tokens={block_size: 8}": "dataset.tokens, which format synthetic does not use (for tokens)",
+                 "dataset.inputs=x": "dataset.inputs, which format synthetic does not use (for hdf5, csv, sqlite, npy, npz)"}
         for i, words in enumerate([[], *[[key] for key in lines], list(lines)]):
             expected = [lines[key] for key in words]
             out, _ = self.run_program("check", "mlp.yaml", *words)

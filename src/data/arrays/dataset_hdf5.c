@@ -482,6 +482,7 @@ static void describe_hdf5(const struct source *source, bool is_target, size_t ro
 
 static const char *const extensions[] = {".h5", ".hdf5", ".hdf", NULL};
 const struct dataset_format dataset_hdf5 = {.name = "hdf5",
+                                            .keys = KEYS_OF_NAMES,
                                             .extensions = extensions,
                                             .has_layout = true,
                                             .open = open_hdf5,

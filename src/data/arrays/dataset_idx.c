@@ -297,6 +297,7 @@ static void describe_idx(const struct source *source, bool is_target, size_t row
 
 static const char *const extensions[] = {".idx", ".idx.gz", "-ubyte", "-ubyte.gz", NULL};
 const struct dataset_format dataset_idx = {.name = "idx",
+                                           .keys = KEY_TARGETS,
                                            .extensions = extensions,
                                            .has_target_file = true,
                                            .open = open_idx,

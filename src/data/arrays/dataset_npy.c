@@ -382,6 +382,7 @@ static status inspect_npz(const char *path, struct text *out) { return inspect(p
 
 static const char *const npy_extensions[] = {".npy", NULL};
 const struct dataset_format dataset_npy = {.name = "npy",
+                                           .keys = KEYS_OF_NAMES,
                                            .extensions = npy_extensions,
                                            .has_layout = true,
                                            .has_target_file = true,
@@ -396,6 +397,7 @@ const struct dataset_format dataset_npy = {.name = "npy",
 
 static const char *const npz_extensions[] = {".npz", NULL};
 const struct dataset_format dataset_npz = {.name = "npz",
+                                           .keys = KEYS_OF_NAMES,
                                            .extensions = npz_extensions,
                                            .has_layout = true,
                                            .open = open_npz,

@@ -138,6 +138,7 @@ static void describe_synthetic(const struct source *source, bool is_target, size
 }
 
 const struct dataset_format dataset_synthetic = {.name = "synthetic",
+                                                 .keys = KEY_SYNTHETIC,
                                                  .open = open_synthetic,
                                                  .read = read_synthetic,
                                                  .describe = describe_synthetic,

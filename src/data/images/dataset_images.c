@@ -346,6 +346,7 @@ static status inspect(const char *path, struct text *out) {
 
 static const char *const extensions[] = {"/", NULL};
 const struct dataset_format dataset_images = {.name = "images",
+                                              .keys = KEY_IMAGE,
                                               .extensions = extensions,
                                               .is_folder = true,
                                               .open = open_images,

@@ -473,6 +473,7 @@ struct column_list csv_columns(const struct source *source, struct arena *arena)
 
 static const char *const extensions[] = {".csv", ".tsv", ".csv.gz", ".tsv.gz", NULL};
 const struct dataset_format dataset_csv = {.name = "csv",
+                                           .keys = KEYS_OF_NAMES | KEY_COLUMNS | KEY_CSV,
                                            .extensions = extensions,
                                            .reads_patterns = true,
                                            .open = open_csv,

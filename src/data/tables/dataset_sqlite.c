@@ -464,6 +464,7 @@ static status inspect(const char *path, struct text *out) {
 
 static const char *const extensions[] = {".db", ".sqlite", ".sqlite3", NULL};
 const struct dataset_format dataset_sqlite = {.name = "sqlite",
+                                              .keys = KEYS_OF_NAMES | KEY_COLUMNS,
                                               .extensions = extensions,
                                               .reads_patterns = true,
                                               .has_queries = true,

@@ -161,6 +161,7 @@ static const char *vocabulary_of(const struct source *source) {
 
 static const char *const extensions[] = {".txt", NULL};
 const struct dataset_format dataset_text = {.name = "text",
+                                            .keys = KEY_TEXT,
                                             .extensions = extensions,
                                             .open = open_text,
                                             .read_tokens = read_text,

@@ -142,6 +142,7 @@ static const char *tokenizer_of(const struct source *source) { return ((const st
 
 static const char *const extensions[] = {".txt", NULL};
 const struct dataset_format dataset_tokenized = {.name = "tokens",
+                                                 .keys = KEY_TOKENS | KEY_TEXT,
                                                  .extensions = extensions,
                                                  .open = open_tokenized,
                                                  .read_tokens = read_tokenized,

@@ -207,6 +207,7 @@ static const char *tokenizer_of(const struct source *source) { return ((const st
 
 static const char *const extensions[] = {".bin", NULL};
 const struct dataset_format dataset_tokens = {.name = "tokens",
+                                              .keys = KEY_TOKENS,
                                               .extensions = extensions,
                                               .open = open_tokens,
                                               .read_tokens = read_tokens,
