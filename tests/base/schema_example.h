@@ -188,8 +188,8 @@ static const struct schema example_normal_schema = {
     .name = "init.normal", .size = sizeof(struct example_normal), .rows = example_normal_rows, .shorthand = "std"};
 
 static inline const struct schema_variant *example_init_at(size_t index) {
-    static const struct schema_variant table[] = {{"zeros", NULL, "All 0."},
-                                                  {"normal", &example_normal_schema, "Gauss."}};
+    static const struct schema_variant table[] = {{"normal", &example_normal_schema, "Gauss."},
+                                                  {"zeros", NULL, "All 0."}};
     return index < sizeof table / sizeof *table ? &table[index] : NULL;
 }
 static const struct schema_variants example_inits = {.what = "initialisation", .at = example_init_at, .is_keyed = true};

@@ -152,6 +152,25 @@ START_TEST(a_lock_that_was_left_behind_is_released) {
 }
 END_TEST
 
+static void *leave_all(void *unused) {
+    hdf5_leave_all();
+    return unused;
+}
+
+/* What another thread has is not released: what it releases itself would be counted twice, and the last call not end.
+ */
+START_TEST(the_lock_of_another_thread_stays) {
+    struct hdf5_silence silence;
+    pthread_t other;
+    hdf5_enter(&silence);
+    ck_assert_int_eq(pthread_create(&other, NULL, leave_all, NULL), 0);
+    ck_assert_int_eq(pthread_join(other, NULL), 0);
+    hdf5_leave(&silence);
+    hdf5_leave_all();
+}
+END_TEST
+
 TESTS("hdf5", the_child_contains_a_crash, the_child_is_a_copy, the_child_ignores_stop_requests,
       an_unknown_exit_status_is_a_failure, a_failure_of_the_child_is_returned, a_child_that_hangs_is_killed,
-      the_child_has_a_limit_of_memory, the_child_is_killed_first, a_lock_that_was_left_behind_is_released)
+      the_child_has_a_limit_of_memory, the_child_is_killed_first, a_lock_that_was_left_behind_is_released,
+      the_lock_of_another_thread_stays)

@@ -575,6 +575,16 @@ START_TEST(libhdf5_is_free_after_every_call) {
 }
 END_TEST
 
+START_TEST(what_is_no_dataset_is_a_failure) {
+    struct hdf5_silence silence;
+    struct hdf5_shape shape;
+    hdf5_enter(&silence);
+    status s = hdf5_describe(-1, "a.h5", &shape);
+    hdf5_leave(&silence);
+    ck_failure(s, STATUS_DATA, "a.h5: a dataset cannot be read");
+}
+END_TEST
+
 /* h5dump, the reader that comes with HDF5, sees the file as an ordinary one. */
 START_TEST(h5dump_reads_it) {
     char *folder = make_folder(), *command;
@@ -597,4 +607,4 @@ TESTS("checkpoint", round_trip_of_all_types, odd_states, equal_states_are_equal_
       a_newer_format_is_rejected, the_newest_is_found_by_its_step, damaged_ones_are_skipped_with_a_warning,
       the_folder_is_listed_again_when_a_file_went_away, links_to_nothing, prune_keeps_the_newest,
       a_save_removes_what_a_killed_one_left, inspect_shows_what_is_inside, libhdf5_is_free_after_every_call,
-      h5dump_reads_it)
+      what_is_no_dataset_is_a_failure, h5dump_reads_it)
