@@ -370,18 +370,25 @@ static void pass_back(const struct layer *layer, const struct pass *pass, const 
 }
 
 /* The products of all steps of one direction: each step's state before it is that of the step before, and 0 for the
- * first one. */
+ * first one. Both biases of an LSTM or an RNN have the same gradient. */
 static void add_weight_gradients(const struct layer *layer, const struct pass *pass, const struct saved *s, size_t l,
                                  size_t d) {
     const struct device_ops *ops = device_ops(pass->device);
     struct recurrent_arrays a = arrays_of(layer, pass, s, l, d);
     size_t hidden = hidden_of(layer), n = s->values, later = n - pass->rows;
-    float *dbias = gradient_of(layer, pass->params, l, d, BIAS_HH);
-    const float *change = cell_of(layer) == RECURRENT_GRU ? a.states : a.gates;
+    float *input_bias = gradient_of(layer, pass->params, l, d, BIAS_IH), *sum = layer->runtime;
+    float *state_bias = gradient_of(layer, pass->params, l, d, BIAS_HH);
+    bool is_gru = cell_of(layer) == RECURRENT_GRU, has_one_sum = !is_gru && input_bias && state_bias;
+    const float *change = is_gru ? a.states : a.gates;
+    if (has_one_sum) device_zero(pass->device, sum, s->width * sizeof *sum);
     ops->linear_backward_weight(pass->device, a.gates, input_of(layer, s, l),
-                                gradient_of(layer, pass->params, l, d, WEIGHT_IH),
-                                gradient_of(layer, pass->params, l, d, BIAS_IH), n, inputs_of(layer, l), s->width);
-    if (dbias) ops->sequence->sum_rows(pass->device, change, dbias, n, s->width);
+                                gradient_of(layer, pass->params, l, d, WEIGHT_IH), has_one_sum ? sum : input_bias, n,
+                                inputs_of(layer, l), s->width);
+    if (has_one_sum) {
+        ops->add(pass->device, input_bias, sum, input_bias, s->width);
+        ops->add(pass->device, state_bias, sum, state_bias, s->width);
+    } else if (state_bias)
+        ops->sequence->sum_rows(pass->device, change, state_bias, n, s->width);
     if (later > 0)
         ops->linear_backward_weight(pass->device, change + (d == 0 ? pass->rows * s->width : 0),
                                     a.h + (d == 0 ? 0 : pass->rows * hidden),
