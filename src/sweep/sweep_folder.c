@@ -125,7 +125,7 @@ static void set_path(struct sweep_folder *f, const char *path) {
 /* Whether the folder has the lock of a sweep, or nothing at all. */
 static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
     struct io_info info;
-    struct io_names names = {0};
+    struct io_names names;
     enum folder_lock_state lock;
     *has_sweep = false;
     TRY(io_stat(f->path, &info));
@@ -213,7 +213,7 @@ void sweep_run_path(const char *folder, const struct sweep_config *sweep, int64_
 /* The files of [folder], but no folders, and then the folder itself where nothing else is in it. */
 static status remove_files(const char *folder) {
     struct io_info info;
-    struct io_names names = {0};
+    struct io_names names;
     TRY(io_stat(folder, &info));
     if (!info.is_folder) return OK;
     TRY(io_list(folder, &names));
@@ -258,7 +258,7 @@ status sweep_folder_remove_trial(const struct sweep_folder *f, const struct swee
 }
 
 status sweep_folder_visit(const struct sweep_folder *f, status (*visit)(void *user, int64_t trial), void *user) {
-    struct io_names names = {0};
+    struct io_names names;
     TRY(io_list(f->runs, &names));
     status s = OK;
     for (size_t i = 0; !s && i < names.count; i++) {

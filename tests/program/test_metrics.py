@@ -1,6 +1,6 @@
 """Metrics of the validation rows against their definitions, computed here from the outputs of `predict`, and the same on
 any number of ranks; the moving average of the weights. ctest-labels: dist"""
-import csv, json, math, random
+import csv, json, math, random, re
 
 import program
 from program import DATA, USAGE
@@ -116,6 +116,7 @@ train: {epochs: 3, metrics: [%s]}
             for epoch in self.events("epoch"):
                 self.assertGreater(epoch["val_accuracy"], 0)
                 self.assertAlmostEqual(epoch["train_accuracy"], epoch["val_accuracy"], places=12)
+            self.assertEqual(set(re.findall(r"\((\d+) rows\)", self.read("runs/test/log.txt"))), {"200"})
 
     def test_two_classes(self):
         targets = [int(row[0]) for row in self.data(40, 3, lambda x, g: [int(x[0] + g.gauss(0, 1) > 0)])]

@@ -191,6 +191,14 @@ class SampleWeights(program.Case):
             _, err = self.run_program("test.yaml", "--fresh", code=DATA)
             self.assertIn("rows.csv:line 5: column 'weight'", err)
             self.assertIn(why if value != "inf" else "weight", err)
+        for row in (0, 70000):  # more rows than are read at once
+            weight = np.ones(70001)
+            weight[row] = -1
+            np.savez(self.path("rows.npz"), x=np.ones((70001, 3)), weight=weight, price=np.ones((70001, 2)))
+            self.config(case, "rows.npz")
+            _, err = self.run_program("test.yaml", "--fresh", code=DATA)
+            self.assertIn(f"rows.npz: array 'weight': row {row}: the weight -1 is negative", err)
+        self.config(case)
         for rows, name in ((slice(0, 45), "training"), (slice(45, 60), "validation")):
             table = self.table.copy()
             table[rows, 0] = 0
