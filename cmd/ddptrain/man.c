@@ -75,6 +75,7 @@ static const char description[] =
     ".I KEY=VALUE\n"
     "overrides a key of the config by its dotted path:\n"
     ".B optimizer.lr=0.01 train.epochs=5\n"
+    "(\n.I KEY=null\nremoves one that cannot be null: its default holds).\n"
     ".PP\n"
     "Under\n"
     ".BR srun (1),\n"

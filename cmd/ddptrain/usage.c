@@ -56,6 +56,7 @@ void usage_write(struct text *out) {
     text_add(out, "       ddptrain --help | --version\n\noptions\n");
     for (size_t i = 0; option_at(i);) i = add_options(out, i);
     text_add(out, "\nKEY=VALUE overrides a key of the config by its dotted path: optimizer.lr=0.01 train.epochs=5\n"
+                  "KEY=null removes one that cannot be null: its default holds.\n"
                   "Running the same command again continues an unfinished run.\n\nexit codes\n");
 #define X(name, code, meaning) text_printf(out, "  %2d  %s\n", code, meaning);
     STATUS_CODES(X)

@@ -342,8 +342,15 @@ static void set_null(const struct schema_row *row, void *field, struct place pla
     if (row->type == SCHEMA_VARIANT) *(struct variant *)field = (struct variant){.index = -1, .place = place};
 }
 
+/* The value of a row's key. NULL: none, also where an argument KEY=null takes back a key that cannot be null. */
+static const struct node *given_value(const struct schema_row *row, const struct node *mapping) {
+    const struct node *node = node_get(mapping, row->key);
+    bool is_removed = node && node_is_null(node) && node->place.line == 0 && !row_is_nullable(row);
+    return is_removed ? NULL : node;
+}
+
 static void bind_row(struct binder *b, const struct schema_row *row, const struct target *target, void *config) {
-    const struct node *node = node_get(target->mapping, row->key);
+    const struct node *node = given_value(row, target->mapping);
     struct path path = {target->path, row->key, 0};
     void *field = (char *)config + row->offset;
     bool is_section = row->type == SCHEMA_SECTION;

@@ -2,7 +2,7 @@
 import re
 
 import program
-from program import WINE
+from program import USAGE, WINE
 
 MIB = 2**20
 WIDE = WINE.replace("[{linear: {out: 64}}, relu, {linear: {out: 3}}]", "[{linear: {out: 1000}}, relu, {linear: {out: 1000}}, batch_norm, {linear: {out: 3}}]")
@@ -37,6 +37,14 @@ class Check(program.Case):
         self.assertEqual(lines["gradients"], f"{4 * sum(LAYERS) / MIB:.2f} MiB in 2 buckets")  # as DistributedDataParallel: the first holds 1 MiB
         self.assertNotIn("frozen", lines)
         self.assertEqual(self.lines("train={steps: 7, accumulate: 2}")["run"], "7 steps")
+
+    def test_null_removes_a_key(self):
+        """One that cannot be null."""
+        self.assertIn("sgd: lr 0.5,", self.lines("optimizer={type: sgd, lr: 0.5}")["optimizer"])
+        self.assertIn("sgd: lr 0.001,", self.lines("optimizer={type: sgd, lr: 0.5}", "optimizer.lr=null")["optimizer"])
+        self.assertIn("adam: lr 0.001,", self.lines("optimizer={type: sgd, lr: 0.5}", "optimizer=null")["optimizer"])
+        _, err = self.run_program("check", "test.yaml", "model=null", code=USAGE)
+        self.assertIn("model.layers: missing", err)
 
     def test_several_processes(self):
         lines = self.lines("--nproc", 3, "model.freeze=['0.*', 4.bias]", "dist.gradient_compression=bfloat16")

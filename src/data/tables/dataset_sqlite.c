@@ -244,7 +244,6 @@ static status next_record(struct csv *csv, bool *has_record) {
 
 static void close_records(struct csv *csv) {
     struct records *records = csv->records;
-    if (!records) return;
     sqlite3_finalize(records->statement);
     sqlite3_close(records->database);
     free(records);
