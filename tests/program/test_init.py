@@ -32,11 +32,13 @@ class Init(program.Case):
                 text = self.train(f"datasets/{name}", words=())
                 self.assertIn("name: " + name.split(".")[0], text)
                 self.assertIn("stratify: true", text)
+                self.assertNotIn("conv2d", text)
                 self.assertGreaterEqual(self.events("epoch")[-1][metric], minimum)
-        for name, words in (("mnist/t10k-images-idx3-ubyte.gz", ["train.epochs=null", "train.steps=3", "dataset.split.test=0.1"]), ("shapes", ["train.epochs=1"]),
-                            ("tinyshakespeare.txt", ["train.epochs=null", "train.steps=2", "dataset.text.truncate=0.002"])):
+        for name, layer, words in (("mnist/t10k-images-idx3-ubyte.gz", "conv2d", ["train.epochs=null", "train.steps=3", "dataset.split.test=0.1"]),
+                                   ("shapes", "conv2d", ["train.epochs=1"]),
+                                   ("tinyshakespeare.txt", "attention", ["train.epochs=null", "train.steps=2", "dataset.text.truncate=0.002"])):
             with self.subTest(name):
-                self.train(f"datasets/{name}", words=words)
+                self.assertIn(layer, self.train(f"datasets/{name}", words=words))
 
     def test_a_table_as_users_have_it(self):
         r = random.Random(1)
