@@ -95,7 +95,7 @@ FIRST = [
     ("data/text/dataset_t*", ["data_text", "data_tokenizer", "program_padding"]), ("text/vocabulary*", ["data_text", "program_inference"]),
     ("target_scale*", ["program_target_scale"]), ("rows/scale*", ["program_scaling"]), ("npy*", ["data_npy", "program_npy", "corpus_npy"]),
     ("data/named*", ["program_losses", "program_data"]), ("data/dataset.c", ["data_csv", "data_hdf5", "program_data", "program_inference"]),
-    ("model/layers/recurrent*", ["model_layers", "model_gradients", "program_recurrent"]), ("model/layers/*", ["model_layers", "model_gradients", "program_check"]),
+    ("model/layers/recurrent*", ["model_layers", "model_gradients", "program_recurrent"]), ("model/layers/*", ["model_layers", "model_gradients", "program_check", "program_export_onnx"]),
     ("model/losses/*", ["model_loss", "program_losses", "program_ctc", "program_contrastive"]), ("model/build*", ["model_model", "program_check", "program_bad_configs", "program_losses"]),
     ("model/model*", ["model_model", "model_gradients", "program_check", "program_weights"]), ("model/init*", ["model_model", "program_parity", "program_bad_configs"]),
     ("device/cpu/shapes*", ["model_layers", "model_gradients"]), ("device/cpu/ctc*", ["model_gradients", "program_ctc"]),
