@@ -230,7 +230,7 @@ static bool read_event(struct trials *t, const json_t *event, struct pruner *pru
     return is_epoch;
 }
 
-/* The lines of [text], which ends with a line end. */
+/* The lines of [text]; what follows the last line end was not written whole. */
 static status read_lines(struct trials *t, const char *text, struct pruner *pruner) {
     size_t number = 1;
     for (const char *end; *text && (end = strchr(text, '\n')); text = end + 1, number++) {
@@ -265,7 +265,6 @@ static status read_history(struct trials *t, struct pruner *pruner) {
         s = status_new(STATUS_DATA, "%s: not the history of a sweep: it has a zero byte", t->history);
     char *last = strrchr(text, '\n');
     size_t whole = last ? (size_t)(last - text) + 1 : 0;
-    text[whole] = 0;
     if (!s) s = read_lines(t, text, pruner);
     if (!s && whole < info.size) s = io_truncate(t->fd, t->history, whole);
     free(text);
