@@ -167,6 +167,11 @@ class Report(program.Case):
         counts = epochs[-1]["val_confusion_matrix"]
         self.assertEqual([int(e["text"]) for e in figures["Counts of validation rows"] if "count" in e.get("@class", "").split()],
                          [n for row in counts for n in row if n])
+        cells = [e for e in figures["Counts of validation rows"] if "cell" in e.get("@class", "").split()]
+        self.assertEqual(len(cells), len(counts)**2)
+        for i, e in enumerate(cells):
+            for name, n in (("@x", i % len(counts)), ("@y", i // len(counts))):
+                self.assertAlmostEqual(float(e[name]) - float(cells[0][name]), n * float(e["@width"]), delta=0.1)
         for row in (["optimizer.lr", "0.001"], ["model.layers.0.linear.out", "64"], ["dataset.split.test", "0.2"]):
             self.assertIn(row, self.rows(page))
 
