@@ -121,6 +121,9 @@ class Predictions(Embed):
             with self.subTest(name=name, cell=cell):
                 changed = dict(columns, **{name: [columns[name][0], cell, columns[name][2]]})
                 self.assertIn(message, self.embed("runs/titanic", "table", *self.table(changed), code=DATA))
+        first = {name: cells for name, cells in columns.items() if name != "Pclass"}
+        self.assertIn("there is no column 'Pclass', which the model was trained with",
+                      self.embed("runs/titanic", "table", *self.table(first), code=DATA))
         del columns["Fare"]
         self.assertIn("there is no column 'Fare'", self.embed("runs/titanic", "table", *self.table(columns), code=DATA))
         self.assertIn("pass them by name", self.embed("runs/titanic", "floats", bytes(4000), 1, code=USAGE))
