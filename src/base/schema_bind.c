@@ -342,7 +342,7 @@ static void set_null(const struct schema_row *row, void *field, struct place pla
     if (row->type == SCHEMA_VARIANT) *(struct variant *)field = (struct variant){.index = -1, .place = place};
 }
 
-/* The value of a row's key. NULL: none, also where an argument KEY=null takes back a key that cannot be null. */
+/* The value of a row's key. NULL: none, also where an argument KEY=null removes a key that cannot be null. */
 static const struct node *given_value(const struct schema_row *row, const struct node *mapping) {
     const struct node *node = node_get(mapping, row->key);
     bool is_removed = node && node_is_null(node) && node->place.line == 0 && !row_is_nullable(row);

@@ -77,11 +77,12 @@ static void check_tokenizer(const struct dataset_config *dataset, const struct d
                      "text describes rows of characters; with tokens.tokenizer give block_size and stride in tokens");
 }
 
-/* A list of names, a section that is written only if it was given, or one that differs from its defaults. */
+/* Keys that only some formats use, and how it is known that one was given: the length of its list, a flag of the
+ * schema, or a section that differs from its defaults. */
 static const struct {
     const char *key;
     enum format_key bit;
-    size_t count_offset, present_offset, offset; /* one of the first two, else [section] and offset; 0: none */
+    size_t count_offset, present_offset, offset; /* offset: of [section]; 0: not this way */
     const struct schema *section;
 } format_keys[] = {
     {"inputs", KEY_INPUTS, .count_offset = FIELD(struct dataset_config, inputs.count)},
@@ -96,7 +97,7 @@ static const struct {
 };
 #define FORMAT_KEYS (sizeof format_keys / sizeof *format_keys)
 
-/* Keys with SCHEMA_EXTENDS have checks of their own. */
+/* Whether [config], a section of the schema, was given as something else than its defaults. */
 static bool differs_from_defaults(const struct schema *section, const void *config) {
     struct arena *arena = arena_create();
     struct problems problems = {0};
