@@ -24,14 +24,15 @@ struct bench {
 static void copy(const struct bench *b) { device_ops(b->device)->copy(b->device, b->gradients, b->first, b->count); }
 
 static void adamw(const struct bench *b) {
-    struct optimizer_update update = {.steps = b->steps,
+    struct optimizer_update update = {.rule = RULE_ADAM,
+                                      .steps = b->steps,
                                       .clip = b->clip,
                                       .values = b->values,
                                       .gradients = b->gradients,
                                       .states = {b->first, b->second},
                                       .runs = b->runs,
                                       .run_count = b->run_count};
-    device_ops(b->device)->optimizers->adam(b->device, &update);
+    device_ops(b->device)->optimizers->update(b->device, &update);
 }
 
 /* GB/s of [run], which moves [bytes] */
