@@ -1,6 +1,8 @@
 /* GPU operators of models over sequences against the CPU's: attention of many shapes and in every precision, norms
  * and softmax of short and long rows, gradients of embeddings, cross entropy with few and many classes. Skipped where
  * there is no GPU. ctest-labels: gpu */
+#include <math.h>
+
 #include "gpu_work.h"
 #include "length_cases.h"
 #include "sequence_cases.h"
@@ -69,11 +71,11 @@ static void products_follow(size_t heads, size_t head_size, enum precision preci
         ck_assert(!device_download(d, found[is_apart], to, all * sizeof(float)));
         device_free(d, to);
     }
-    for (size_t i = 3 * c * (n + c); i < 3 * c * (n + c + 1); i++) { /* db may be of what was rounded */
-        ck_assert_float_eq_tol(found[0][i], found[1][i], 0.02f);
-        found[0][i] = found[1][i];
+    /* The copy may have longer rows, for which cuBLASLt may add in another order; db may be of what was rounded. */
+    for (size_t i = 0; i < all; i++) {
+        bool is_db = i >= 3 * c * (n + c) && i < 3 * c * (n + c + 1);
+        ck_assert_float_eq_tol(found[0][i], found[1][i], is_db ? 0.02f : 2e-5f * (1 + fabsf(found[1][i])));
     }
-    ck_assert_mem_eq(found[0], found[1], all * sizeof(float));
     float *const own[] = {qkv, dy, w, y, softmaxes, dqkv, x, spare};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) device_free(d, own[i]);
     device_destroy(d);
