@@ -64,13 +64,17 @@ static const struct {
 
 static const struct cudnn_module *module;
 
-/* The plan's workspace, or -1: none. */
+/* The plan's workspace, or -1: none. With 16 bits and without groups it uses tensor cores if channels allow it. */
 static long long workspace_of(struct cudnn *cudnn, const struct plan_request *request) {
     struct convolution_plan *plan;
     status s = module->plan(cudnn, request, &plan);
     ck_assert_msg(!s, "%s", status_message(s));
     long long bytes = plan ? (long long)module->workspace(plan) : -1;
     ck_assert_msg(!plan || module->compilations(plan) == 0, "an engine was compiled");
+    const struct convolution *c = request->convolution;
+    bool is_half = request->precision == PRECISION_BFLOAT16 || request->precision == PRECISION_FLOAT16;
+    if (plan && is_half && c->groups == 1 && c->in.channels % 8 == 0 && c->out.channels % 8 == 0)
+        ck_assert_msg(module->uses_tensor_cores(plan), "pass %d: no tensor cores", (int)request->pass);
     module->destroy(plan);
     return bytes;
 }

@@ -6,8 +6,10 @@
  * weights with their channels innermost, too; with PyTorch's order cuDNN would transpose them in each product.
  *
  * Heuristics return engines in the order of expected speed. The first that meets the request and can be finalised is
- * used; engines that are compiled at run time, which takes 0.3 to 4 s for each, only if no other one does. The order
- * does not depend on the load of the machine, so the same run uses the same engines. */
+ * used, with two exceptions. Engines that are compiled at run time, which takes 0.3 to 4 s for each, are used only if
+ * no other one does. With 16 bits and without groups one that uses tensor cores is preferred: for a kernel of 1 x 1
+ * with a stride of 2 the heuristics name one first that copies its images to another layout and back, ten times slower
+ * on an H200. The order does not depend on the load of the machine, so the same run uses the same engines. */
 #include "device/cuda/cudnn/plans.h"
 
 #include <cudnn.h>
@@ -29,6 +31,7 @@ struct cudnn {
 struct convolution_plan {
     cudnnBackendDescriptor_t plan;
     bool adds_bias;
+    bool uses_tensor_cores;
     int compilations; /* engines that were compiled in the search for it */
     size_t workspace;
     /* Of the last run: a model's addresses do not change. */
@@ -227,8 +230,14 @@ static bool is_compiled_at_run_time(cudnnBackendDescriptor_t engine) {
     return false;
 }
 
+/* What an engine does. */
+struct engine_traits {
+    bool is_compiled, uses_tensor_cores;
+};
+
 /* Whether an engine rounds as requested and sums in the same order each time. */
-static bool meets_request(cudnnBackendDescriptor_t choice, const struct plan_request *request, bool *is_compiled) {
+static bool meets_request(cudnnBackendDescriptor_t choice, const struct plan_request *request,
+                          struct engine_traits *traits) {
     cudnnBackendDescriptor_t engine = NULL;
     cudnnBackendNumericalNote_t notes[MAX_NOTES];
     int64_t count = 0;
@@ -237,14 +246,17 @@ static bool meets_request(cudnnBackendDescriptor_t choice, const struct plan_req
                                              &count, &engine) == CUDNN_STATUS_SUCCESS &&
                     cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                              MAX_NOTES, &count, notes) == CUDNN_STATUS_SUCCESS;
-    *is_compiled = is_known && is_compiled_at_run_time(engine);
+    *traits = (struct engine_traits){.is_compiled = is_known && is_compiled_at_run_time(engine)};
     cudnnBackendDestroyDescriptor(engine);
-    for (int64_t i = 0; is_known && i < count; i++)
+    for (int64_t i = 0; is_known && i < count; i++) {
+        bool is_core = notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+        traits->uses_tensor_cores |= is_core;
         if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC ||
             notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
             (request->precision == PRECISION_FLOAT32 &&
-             (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)))
+             (is_core || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)))
             return false;
+    }
     return is_known;
 }
 
@@ -296,13 +308,16 @@ static cudnnStatus_t get_choices(struct cudnn *cudnn, cudnnBackendDescriptor_t g
     return descriptors.code;
 }
 
-/* The first of the choices whose engine is compiled at run time or not, as [is_compiled]. */
+/* The first of the choices whose engine is compiled at run time or not, as [is_compiled]; with [needs_cores] of those
+ * that use tensor cores. */
 static bool choose_among(struct cudnn *cudnn, const cudnnBackendDescriptor_t *choices, int64_t count, bool is_compiled,
-                         const struct plan_request *request, struct convolution_plan *p) {
+                         bool needs_cores, const struct plan_request *request, struct convolution_plan *p) {
     for (int64_t i = 0; i < count; i++) {
-        bool needs_compilation;
-        if (!meets_request(choices[i], request, &needs_compilation) || needs_compilation != is_compiled) continue;
-        p->compilations += needs_compilation;
+        struct engine_traits traits;
+        if (!meets_request(choices[i], request, &traits) || traits.is_compiled != is_compiled) continue;
+        if (needs_cores && !traits.uses_tensor_cores) continue;
+        p->uses_tensor_cores = traits.uses_tensor_cores;
+        p->compilations += traits.is_compiled;
         if (create_plan(cudnn, choices[i], request->workspace, p)) return true;
     }
     return false;
@@ -318,8 +333,10 @@ static bool choose(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cudnnBac
                                    CUDNN_STATUS_SUCCESS;
     if (is_there && get_choices(cudnn, graph, mode, choices, &count) == CUDNN_STATUS_SUCCESS) {
         if (count > MAX_CHOICES) count = MAX_CHOICES;
-        is_found = choose_among(cudnn, choices, count, false, request, p) ||
-                   choose_among(cudnn, choices, count, true, request, p);
+        bool prefers_cores = is_half(request->precision) && request->convolution->groups == 1;
+        is_found = (prefers_cores && choose_among(cudnn, choices, count, false, true, request, p)) ||
+                   choose_among(cudnn, choices, count, false, false, request, p) ||
+                   choose_among(cudnn, choices, count, true, false, request, p);
     }
     for (int i = 0; i < MAX_CHOICES; i++)
         if (choices[i]) cudnnBackendDestroyDescriptor(choices[i]);
@@ -348,6 +365,8 @@ static status plan(struct cudnn *cudnn, const struct plan_request *request, stru
 static size_t workspace_of(const struct convolution_plan *p) { return p->workspace; }
 
 static int compilations_of(const struct convolution_plan *p) { return p->compilations; }
+
+static bool uses_tensor_cores(const struct convolution_plan *p) { return p->uses_tensor_cores; }
 
 /* Sets the addresses of the plan's operands. */
 static cudnnStatus_t set_operands(struct convolution_plan *p, const struct plan_operands *o) {
@@ -424,5 +443,6 @@ const struct cudnn_module ddptrain_cudnn_plans = {.open = open_cudnn,
                                                   .plan = plan,
                                                   .workspace = workspace_of,
                                                   .compilations = compilations_of,
+                                                  .uses_tensor_cores = uses_tensor_cores,
                                                   .run = run,
                                                   .destroy = destroy};

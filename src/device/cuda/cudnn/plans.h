@@ -39,11 +39,13 @@ struct cudnn_module {
     status (*open_for)(const char *properties, struct cudnn **out);
     void (*close)(struct cudnn *); /* takes NULL */
     /* The first choice of cuDNN's heuristics that is deterministic and meets the request, if possible one that is not
-     * compiled at run time; [out] NULL without a failure: there is none. */
+     * compiled at run time, and with 16 bits and without groups one that uses tensor cores; [out] NULL without a
+     * failure: there is none. */
     status (*plan)(struct cudnn *, const struct plan_request *, struct convolution_plan **out);
     size_t (*workspace)(const struct convolution_plan *); /* bytes */
     /* Number of engines that were compiled in the search for it, each of which takes up to seconds; for tests. */
     int (*compilations)(const struct convolution_plan *);
+    bool (*uses_tensor_cores)(const struct convolution_plan *);
     /* Enqueues it on the stream. Returns the failure, or NULL. */
     const char *(*run)(struct cudnn *, struct convolution_plan *, const struct plan_operands *);
     void (*destroy)(struct convolution_plan *); /* takes NULL */
