@@ -1,5 +1,6 @@
 """The workloads of bench/gpu.py in PyTorch, written for speed. Prints one JSON line: seconds of a step, and when the first one ended
-(time.time()). `memory`: GB/s of a copy and of fused AdamW instead. --cpu runs the same code on the CPU, in float32."""
+(time.time()). `memory`: GB/s of a copy and of fused AdamW instead. --mode: eager, or a mode of torch.compile; reduce-overhead uses
+CUDA graphs. --cpu runs the same code on the CPU, in float32 and eager."""
 import argparse, json, time
 
 import torch
@@ -64,7 +65,7 @@ def table(o):
     return draw
 
 
-# model, optimizer, draw of a batch, largest norm of the gradient, whether products are bfloat16 and the model compiled
+# model, optimizer, draw of a batch, largest norm of the gradient, whether products are bfloat16
 MODELS = {
     "gpt2_124m": (gpt2, lambda o, m: adamw(o, m, (0.9, 0.95)), lambda o: tokens(o, o.tokens or 1024, o.batch or 64, o.vocabulary or 50257), 1.0, True),
     "char_gpt": (lambda o: GPT(o.layers or 6, 6, 384, o.tokens or 256), lambda o, m: adamw(o, m, (0.9, 0.99)),
@@ -82,16 +83,16 @@ def wait(o):
 
 
 def train(o):
-    build, make_optimizer, data, clip, is_fast = MODELS[o.model]
+    build, make_optimizer, data, clip, is_half = MODELS[o.model]
     torch.manual_seed(42)
     module = build(o).to(o.device)
-    model = torch.compile(module) if is_fast and not o.cpu and hasattr(torch, "compile") else module
+    model = module if o.cpu or o.mode == "eager" else torch.compile(module, mode=o.mode)
     optimizer, draw = make_optimizer(o, module), data(o)
 
     def step():
         inputs, targets = draw()
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(o.device, dtype=torch.bfloat16, enabled=is_fast and not o.cpu):
+        with torch.autocast(o.device, dtype=torch.bfloat16, enabled=is_half and not o.cpu):
             loss = F.cross_entropy(model(inputs), targets)
         loss.backward()
         if clip:
@@ -141,6 +142,7 @@ if __name__ == "__main__":
     parser.add_argument("--tokens", type=int)
     parser.add_argument("--vocabulary", type=int)
     parser.add_argument("--batch", type=int, help="rows; of memory: elements")
+    parser.add_argument("--mode", default="default", choices=["eager", "default", "reduce-overhead"])
     parser.add_argument("--cpu", action="store_true")
     options = parser.parse_args()
     options.device = "cpu" if options.cpu else "cuda"
