@@ -109,8 +109,13 @@ static void activate(struct device *d, float *const p[]) {
         device_ops(d)->activation_forward(d, (enum activation)f, p[0], p[1], ROWS * IN);
 }
 static void activate_back(struct device *d, float *const p[]) {
-    device_ops(d)->activation_backward(d, ACTIVATION_GELU, p[0], p[1], p[2], p[3], ROWS * IN);
+    device_ops(d)->activation_backward(d, ACTIVATION_GELU_TANH, p[0], p[1], p[2], p[3], ROWS * IN);
     device_ops(d)->activation_backward(d, ACTIVATION_TANH, p[0], p[1], p[2], p[4], ROWS * IN);
+}
+/* y is gelu(x): with 16 bits backward does not read it */
+static void exact_gelu(struct device *d, float *const p[]) {
+    device_ops(d)->activation_forward(d, ACTIVATION_GELU, p[0], p[1], ROWS * IN);
+    device_ops(d)->activation_backward(d, ACTIVATION_GELU, p[0], p[1], p[2], p[3], ROWS * IN);
 }
 static void leak(struct device *d, float *const p[]) {
     device_ops(d)->leaky_relu_forward(d, 0.1f, p[0], p[1], ROWS * IN);
@@ -305,6 +310,7 @@ static const struct work works[] = {
     {"activation_backward",
      {READS(ROWS * IN, X), READS(ROWS *IN, Y), READS(ROWS *IN, DY), WRITES(ROWS *IN, DX), WRITES(ROWS *IN, DX)},
      activate_back},
+    {"exact gelu", {READS(ROWS * IN, X), WRITES(ROWS *IN, Y), READS(ROWS *IN, DY), WRITES(ROWS *IN, DX)}, exact_gelu},
     {"leaky_relu", {READS(ROWS * IN, X), WRITES(ROWS *IN, Y), READS(ROWS *IN, DY), WRITES(ROWS *IN, DX)}, leak},
     {"dropout", {READS(ROWS * IN, X), WRITES(ROWS *IN, Y)}, drop},
     {"cross_entropy", {READS(ROWS * CLASSES, X), WRITES(ROWS *CLASSES, DX), WRITES(2, 0)}, cross_entropy},
@@ -496,6 +502,53 @@ START_TEST(logits_that_overflow) {
 }
 END_TEST
 
+/* Rows that a block keeps in shared memory: an ignored one; targets that are the first of the largest logits, a later
+ * one of them, and none; masked logits. Its gradient may replace the logits. */
+START_TEST(long_rows) {
+    enum { LONG_ROWS = 5, LONG = 17412, ALL = LONG_ROWS * LONG };
+    static const int64_t targets[LONG_ROWS] = {-100, 9000, 17411, 3, 5000};
+    struct cross_entropy_options o = {.ignored = -100};
+    enum precision precision = _i ? PRECISION_FLOAT16 : PRECISION_BFLOAT16;
+    struct loss_sums sums[3] = {{.loss = 0}};
+    struct device *d;
+    ck_assert(!device_create("cuda", &d));
+    ck_assert(!device_set_precision(d, precision));
+    float *x = random_values(ALL, 1), *dx = random_values(ALL, 2);
+    uint16_t *bits = guarded_malloc(ALL * sizeof *bits), *dbits = guarded_malloc(ALL * sizeof *dbits);
+    x[LONG + 9000] = x[LONG + 9001] = x[LONG + 17000] = 4;
+    x[2 * LONG + 17411] = x[2 * LONG + 40] = 4;
+    for (size_t i = 0; i < 8000; i++) x[4 * LONG + i * 2] = -INFINITY;
+    x[4 * LONG + 5000] = 0.5f;
+    for (size_t i = 0; i < ALL; i++) {
+        bits[i] = to_bits(precision, x[i]);
+        x[i] = from_bits(precision, bits[i]);
+    }
+    const struct device_ops *ops = device_ops(d);
+    ops->losses->cross_entropy(d, &o, x, targets, LONG_ROWS, LONG, 1, dx, &sums[0]);
+    for (int in_place = 0; in_place < 2; in_place++) {
+        ops->half->set(d, (struct half_operands){.x = true, .dx = true});
+        ops->losses->cross_entropy(d, &o, (float *)(void *)bits, targets, LONG_ROWS, LONG, 1,
+                                   (float *)(void *)(in_place ? bits : dbits), &sums[1 + in_place]);
+        ops->half->set(d, (struct half_operands){0});
+        ck_assert(!device_wait(d));
+    }
+    ck_assert(sums[0].correct == 1 && sums[0].count == 4 && isfinite(sums[0].loss));
+    for (int i = 1; i < 3; i++) {
+        ck_assert(sums[i].correct == 1 && sums[i].count == 4);
+        ck_assert(fabs(sums[i].loss - sums[0].loss) <= 1e-5 * sums[0].loss);
+    }
+    double step = precision == PRECISION_FLOAT16 ? 0x1p-10 : 0x1p-7, min = precision == PRECISION_FLOAT16 ? 0x1p-24 : 0;
+    for (size_t i = 0; i < ALL; i++) {
+        double found = (double)from_bits(precision, dbits[i]);
+        ck_assert_msg(fabs(found - (double)dx[i]) <= step * fabs((double)dx[i]) + min, "%zu: %g and %g", i,
+                      (double)dx[i], found);
+    }
+    ck_assert_mem_eq(bits, dbits, ALL * sizeof *bits);
+    guarded_free(x), guarded_free(dx), guarded_free(bits), guarded_free(dbits);
+    device_destroy(d);
+}
+END_TEST
+
 /* [run] with operands of zeros in these forms fails. */
 static void check_refused(const char *operation, struct half_operands forms,
                           void (*run)(struct device *, float *p[8])) {
@@ -552,6 +605,6 @@ END_TEST
 int main(void) {
     const struct check_loop loops[] = {LOOP(operands_of_16_bits, 0, 2 * (int)(sizeof works / sizeof *works)),
                                        EACH(a_nan_is_propagated, works), ONCE(logits_that_overflow),
-                                       ONCE(other_operators_reject_them)};
+                                       LOOP(long_rows, 0, 2), ONCE(other_operators_reject_them)};
     return gpu_run("gpu_to_half", loops, sizeof loops / sizeof *loops);
 }

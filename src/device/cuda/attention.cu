@@ -158,29 +158,38 @@ __global__ void attention_totals(struct attention_shape s, const float *y, const
     if (threadIdx.x % 32 == 0) totals[at.i] = sum;
 }
 
-/* The same with the softmaxes next to them; the same pass rounds dy, with padded heads, unless half_dy is NULL. */
+/* The same with the softmaxes next to them; the same pass rounds dy, with padded heads, unless half_dy is NULL. [lanes]
+ * threads for a head, a power of two, process 8 numbers each. [has_fours]: heads are a multiple of 8 numbers, and
+ * gpu_numbers::four may be used. */
 __global__ void attention_statistics_kernel(struct attention_shape s, struct gpu_numbers y, struct gpu_numbers dy,
-                                            const float2 *softmaxes, float4 *statistics, unsigned padded, bool is_even,
-                                            bool is_bfloat16, uint16_t *half_dy) {
-    struct head_place at(s);
-    if (at.i >= s.rows * s.heads * s.tokens) return;
-    struct gpu_numbers output = y.from(at.first * s.head_size), slope = dy.from(at.first * s.head_size);
-    float sum = 0;
-    for (size_t d = threadIdx.x % 32 * 2; d < padded; d += 64) {
-        float2 a = {0, 0}, b = {0, 0};
-        if (is_even && d < s.head_size) {
-            uint2 fetched = output.fetch_two(d), other = slope.fetch_two(d);
-            a = output.widen(fetched);
-            b = slope.widen(other);
-        } else {
-            if (d < s.head_size) a.x = output.one(d), b.x = slope.one(d);
-            if (d + 1 < s.head_size) a.y = output.one(d + 1), b.y = slope.one(d + 1);
+                                            const float2 *softmaxes, float4 *statistics, unsigned padded,
+                                            unsigned lanes, bool has_fours, bool is_bfloat16, uint16_t *half_dy) {
+    size_t place = (size_t)blockIdx.x * (GPU_THREADS / lanes) + threadIdx.x / lanes; /* row, token, head */
+    unsigned d = threadIdx.x % lanes * 8, size = (unsigned)s.head_size;
+    bool is_counted = place < s.rows * s.tokens * s.heads;
+    float a[8] = {}, b[8] = {}, sum = 0;
+    if (is_counted && has_fours && d < size) {
+        size_t at = place * size + d;
+        uint4 fetched[4] = {y.fetch(at), y.fetch(at + 4), dy.fetch(at), dy.fetch(at + 4)};
+        for (int k = 0; k < 2; k++) {
+            float4 u = y.widen(fetched[k]), v = dy.widen(fetched[2 + k]);
+            a[4 * k] = u.x, a[4 * k + 1] = u.y, a[4 * k + 2] = u.z, a[4 * k + 3] = u.w;
+            b[4 * k] = v.x, b[4 * k + 1] = v.y, b[4 * k + 2] = v.z, b[4 * k + 3] = v.w;
         }
-        sum = fmaf(a.y, b.y, fmaf(a.x, b.x, sum));
-        if (half_dy) *(uint32_t *)(half_dy + at.first * padded + d) = gpu_to_half(is_bfloat16, b.x, b.y);
+    } else if (is_counted) {
+        for (unsigned k = 0; k < 8; k++)
+            if (d + k < size) a[k] = y.one(place * size + d + k), b[k] = dy.one(place * size + d + k);
     }
-    sum = sum_of_warp(sum);
-    if (threadIdx.x % 32 == 0) statistics[at.i] = {softmaxes[at.i].x, softmaxes[at.i].y, sum, 0};
+    for (int k = 0; k < 8; k++) sum = fmaf(a[k], b[k], sum);
+    if (is_counted && half_dy && d < padded)
+        *(uint4 *)(half_dy + place * padded +
+                   d) = {gpu_to_half(is_bfloat16, b[0], b[1]), gpu_to_half(is_bfloat16, b[2], b[3]),
+                         gpu_to_half(is_bfloat16, b[4], b[5]), gpu_to_half(is_bfloat16, b[6], b[7])};
+    for (unsigned way = lanes / 2; way > 0; way /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, way);
+    if (!is_counted || d > 0) return;
+    size_t row = place / s.heads / s.tokens, token = place / s.heads % s.tokens, head = place % s.heads;
+    size_t i = (row * s.heads + head) * s.tokens + token;
+    statistics[i] = {softmaxes[i].x, softmaxes[i].y, sum, 0};
 }
 
 /* Operands of backward: the results of forward, and gradients; dkv NULL: dq is dqkv. */
@@ -196,12 +205,14 @@ static void start_half(operator_call *c, struct attention_masked_job *job, const
     size_t counts = shape->rows * shape->heads * shape->tokens, width = shape->heads * shape->head_size;
     float4 *statistics = c->scratch<float4>(counts);
     uint16_t *half_dy = slope.is_half() ? nullptr : c->scratch<uint16_t>(counts * job->padded);
-    bool is_even = shape->head_size % 2 == 0 && is_aligned(output.at) && is_aligned(slope.at);
+    bool has_fours = shape->head_size % 8 == 0 && output.has_fours() && slope.has_fours();
+    unsigned lanes = 1;
+    while (lanes * 8 < job->padded) lanes *= 2;
     if (job->dqkv && !g->dkv)
         half_output = gpu_half_output_rows(c, g->dq, job->dqkv, shape->rows * shape->tokens, 3 * width);
-    unsigned grid = (unsigned)((counts + WARPS - 1) / WARPS);
-    c->launch(attention_statistics_kernel, grid, GPU_THREADS, 0, *shape, output, slope, job->softmaxes, statistics,
-              job->padded, is_even, c->gpu->precision == PRECISION_BFLOAT16, half_dy);
+    c->launch(attention_statistics_kernel, (unsigned)((counts * lanes + GPU_THREADS - 1) / GPU_THREADS), GPU_THREADS, 0,
+              *shape, output, slope, job->softmaxes, statistics, job->padded, lanes, has_fours,
+              c->gpu->precision == PRECISION_BFLOAT16, half_dy);
     job->statistics = statistics;
     job->half_dy = half_dy ? half_dy : (const uint16_t *)slope.at;
     job->half_output = half_output.to;

@@ -10,22 +10,24 @@
 
 #include "device/cuda/gpu.cuh"
 
-#define COLUMN_RUN 32      /* rows that a thread sums in float */
-#define COLUMN_GROUP 8     /* rows read without a branch between them, so that all loads are in flight together */
-#define COLUMN_RESIDENT 3  /* minimum blocks of the first stage per multiprocessor */
-#define COLUMN_WIDTH 32    /* maximum channels of a block, or groups of four */
-#define COLUMN_BLOCKS 1024 /* approximate number in the first stage */
-#define COLUMN_PASSES 8    /* rows of a thread that does not sum */
-#define COLUMN_AHEAD 4     /* of these, rows that it reads before it writes the first; parts that it adds, likewise */
+#define COLUMN_RUN 32     /* rows that a thread sums in float */
+#define COLUMN_GROUP 8    /* rows read without a branch between them, so that all loads are in flight together */
+#define COLUMN_RESIDENT 3 /* minimum blocks of the first stage per multiprocessor */
+#define COLUMN_WIDTH 32   /* maximum channels of a block, or groups of four */
+#define COLUMN_NARROW 8   /* the same in the second stage, whose blocks have few channels and many parts */
+#define COLUMN_BLOCKS 384 /* approximate number in the first stage: COLUMN_RESIDENT on each multiprocessor of an H100  \
+                           */
+#define COLUMN_PASSES 8   /* rows of a thread that does not sum */
+#define COLUMN_AHEAD 4    /* of these, rows that it reads before it writes the first; parts that it adds, likewise */
 
 /* A block is (width channels, GPU_THREADS / width rows); blocks are (tiles of channels, parts of the rows). */
 struct column_shape {
     unsigned width, lanes, tiles;
 };
 
-static inline struct column_shape column_shape_of(size_t channels) {
+static inline struct column_shape column_shape_of(size_t channels, unsigned width = COLUMN_WIDTH) {
     struct column_shape s = {1, GPU_THREADS, 0};
-    while (s.width < COLUMN_WIDTH && s.width < channels) s.width *= 2, s.lanes /= 2;
+    while (s.width < width && s.width < channels) s.width *= 2, s.lanes /= 2;
     s.tiles = (unsigned)((channels + s.width - 1) / s.width);
     return s;
 }
@@ -36,19 +38,17 @@ static inline unsigned column_parts(size_t count, size_t smallest, size_t limit)
     return (unsigned)(parts < 1 ? 1 : parts > limit ? limit : parts);
 }
 
-/* The sum over a block's lanes of each of its channels, in every thread of lane 0. */
-static __device__ inline double column_reduce(double value) {
-    __shared__ double values[GPU_THREADS];
+/* Replaces each of M values by its sum over the block's lanes, in the threads of lane 0; once per kernel. */
+template <int M> static __device__ inline void column_reduce(double *values) {
+    __shared__ double shared[M][GPU_THREADS];
     unsigned own = threadIdx.y * blockDim.x + threadIdx.x;
-    values[own] = value;
+    for (int m = 0; m < M; m++) shared[m][own] = values[m];
     __syncthreads();
     for (unsigned half = GPU_THREADS / 2; half >= blockDim.x; half /= 2) {
-        if (own < half) values[own] += values[own + half];
+        for (int m = 0; own < half && m < M; m++) shared[m][own] += shared[m][own + half];
         __syncthreads();
     }
-    double result = values[threadIdx.x];
-    __syncthreads();
-    return result;
+    for (int m = 0; m < M; m++) values[m] = shared[m][threadIdx.x];
 }
 
 /* Rows that a thread of V channels sums in float, and how many of them are loaded at once. */
@@ -84,10 +84,9 @@ __global__ void __launch_bounds__(GPU_THREADS, COLUMN_RESIDENT)
             for (int n = 0; n < N * V; n++) sums[n] += (double)run[n];
         }
     }
-    for (int n = 0; n < N * V; n++) {
-        double sum = column_reduce(sums[n]);
-        if (threadIdx.y == 0 && channel < channels) parts[(blockIdx.y * N + n / V) * channels + channel + n % V] = sum;
-    }
+    column_reduce<N * V>(sums);
+    if (threadIdx.y > 0 || channel >= channels) return;
+    for (int n = 0; n < N * V; n++) parts[(blockIdx.y * N + n / V) * channels + channel + n % V] = sums[n];
 }
 
 /* finish(channel, sums (N)) for each channel, with the sums over all parts. */
@@ -105,14 +104,14 @@ __global__ void column_second(unsigned parts, size_t channels, const T *partial,
             for (int k = 0; k < COLUMN_AHEAD; k++) take(part + k * lanes);
         for (; part < parts; part += lanes) take(part);
     }
-    for (int n = 0; n < N; n++) sums[n] = column_reduce(sums[n]);
+    column_reduce<N>(sums);
     if (threadIdx.y == 0 && channel < channels) finish(channel, sums);
 }
 
 /* The second stage alone, of parts (parts, N, channels). */
 template <int N, typename T, typename Finish>
 void column_add(operator_call *c, unsigned parts, size_t channels, const T *partial, Finish finish) {
-    struct column_shape s = column_shape_of(channels);
+    struct column_shape s = column_shape_of(channels, COLUMN_NARROW);
     c->launch(column_second<N, T, Finish>, dim3(s.tiles), dim3(s.width, s.lanes), 0, parts, channels, partial, finish);
 }
 

@@ -218,33 +218,40 @@ struct weight_part {
     }
 };
 
+/* POSITIONS: o.positions, so that divisions by it are cheap; 0: any number. */
+template <unsigned POSITIONS>
 __global__ void round_part(struct weight_order o, const float *w, uint16_t *to, bool is_bfloat16) {
     float *tile = gpu_shared<float>(); /* (channels, stride) */
     struct weight_part part(o);
-    unsigned positions = (unsigned)o.positions;
+    unsigned positions = POSITIONS ? POSITIONS : (unsigned)o.positions;
+#pragma unroll 4
     for (unsigned i = threadIdx.x; i < part.count * positions; i += GPU_THREADS)
         tile[i / positions * o.stride + i % positions] = w[part.at + i];
     __syncthreads();
+#pragma unroll 4
     for (unsigned i = threadIdx.x; i < part.count * positions; i += GPU_THREADS)
         to[part.at_inner + i / part.count * o.in + i % part.count] =
             gpu_to_half(is_bfloat16, tile[i % part.count * o.stride + i / part.count]);
 }
 
+template <unsigned POSITIONS>
 __global__ void add_part(struct weight_order o, const uint16_t *from, bool is_bfloat16, float *dw) {
     float *tile = gpu_shared<float>();
     struct weight_part part(o);
-    unsigned positions = (unsigned)o.positions;
+    unsigned positions = POSITIONS ? POSITIONS : (unsigned)o.positions;
+#pragma unroll 4
     for (unsigned i = threadIdx.x; i < part.count * positions; i += GPU_THREADS)
         tile[i % part.count * o.stride + i / part.count] =
             gpu_from_half(is_bfloat16, from[part.at_inner + i / part.count * o.in + i % part.count]);
     __syncthreads();
+#pragma unroll 4
     for (unsigned i = threadIdx.x; i < part.count * positions; i += GPU_THREADS)
         dw[part.at + i] += tile[i / positions * o.stride + i % positions];
 }
 
 } // namespace
 
-#define PART_CHANNELS 64 /* 128 bytes of 16-bit numbers */
+#define PART_CHANNELS 256 /* of a block, at most */
 
 /* channels 0: both orders are the same, or a channel does not fit into shared memory; then elements are accessed one by
  * one. */
@@ -268,7 +275,7 @@ static void round_weights(operator_call *c, const struct convolution *of, const 
     struct weight_order order = order_of(of);
     bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16;
     if (order.channels > 0)
-        start_parts(c, order, round_part, w, to, is_bfloat16);
+        start_parts(c, order, order.positions == 9 ? round_part<9> : round_part<0>, w, to, is_bfloat16);
     else
         c->each(weights(of), [=] __device__(size_t i) { to[i] = gpu_to_half(is_bfloat16, w[order(i)]); });
 }
@@ -278,7 +285,7 @@ static void add_weights(operator_call *c, const struct convolution *of, const ui
     struct weight_order order = order_of(of);
     bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16;
     if (order.channels > 0)
-        start_parts(c, order, add_part, from, is_bfloat16, dw);
+        start_parts(c, order, order.positions == 9 ? add_part<9> : add_part<0>, from, is_bfloat16, dw);
     else
         c->each(weights(of), [=] __device__(size_t i) { dw[order(i)] += gpu_from_half(is_bfloat16, from[i]); });
 }

@@ -1,8 +1,10 @@
 /* Cross entropy: the loss and its gradient in one kernel, a warp or a block for each position (rows.cuh). The largest
  * logit and the denominator are computed in one pass over the row, the gradient in a second one. The second pass goes
  * backwards, and long rows use large blocks, of which a multiprocessor runs one or two at a time, so that it mostly
- * hits the cache (50304 logits are 101 KB in 16 bits, or 201; an H200 has 132 multiprocessors and 50 MB). The formulas
- * are those of cpu/losses.c; sums over positions are in double. */
+ * hits the cache (50304 logits are 101 KB in 16 bits, or 201; an H200 has 132 multiprocessors and 50 MB). Long rows of
+ * 16-bit logits that fit into shared memory are read once and kept there (held_rows). The formulas are those of
+ * cpu/losses.c; sums over positions are in double. */
+#include <climits>
 #include <cmath>
 
 #include "device/cuda/product.cuh"
@@ -10,8 +12,9 @@
 
 #define LONG 16384 /* logits of a row for a large block */
 #define LONG_THREADS 1024
+#define HELD_STATIC 1024      /* bytes of shared memory of held_rows beside the logits, at most */
 #define GROUP 4               /* loads of a thread without a test between them */
-#define FEW GPU_THREADS       /* positions for one block */
+#define FEW 128               /* positions for one block */
 #define FEW_LOGITS (32 << 10) /* of them */
 
 /* State of a thread for a row: its softmax, and the first position of the largest logit. */
@@ -146,6 +149,92 @@ template <bool IS_FAST> struct cross_entropy_rows {
     }
 };
 
+struct row_max {
+    __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+    __device__ float from_lane(float a, int way) const { return __shfl_xor_sync(0xffffffffu, a, way); }
+};
+struct row_min {
+    __device__ unsigned operator()(unsigned a, unsigned b) const { return a < b ? a : b; }
+    __device__ unsigned from_lane(unsigned a, int way) const { return __shfl_xor_sync(0xffffffffu, a, way); }
+};
+
+/* A block for each position, whose 16-bit logits stay in shared memory; without smoothing and weights of classes. The
+ * passes after the first read no memory of the GPU: the largest logit is known before the first exponential, which the
+ * general kernel corrects as it proceeds. Each thread reads only what it has written there. */
+__global__ void __launch_bounds__(LONG_THREADS, 2) held_rows(struct cross_entropy_rows<true> f) {
+    uint2 *held = gpu_shared<uint2>() + threadIdx.x; /* (fours of a thread), LONG_THREADS apart */
+    size_t i = blockIdx.x;
+    unsigned first = 4 * threadIdx.x, classes = (unsigned)f.classes, step = 4 * LONG_THREADS;
+    if (f.targets[i] == f.ignored) {
+        for (unsigned j = first; f.dlogits.is_wanted() && j < classes; j += step)
+            f.template store<LONG_THREADS>(i, j, {0, 0, 0, 0});
+        if (threadIdx.x == 0) f.sums[i] = {0, 0, 0, 0};
+        return;
+    }
+    struct gpu_numbers z = f.logits.from(i * f.classes);
+    unsigned target = (unsigned)f.targets[i], j = first, at = 0;
+    float largest = -INFINITY, sum = 0;
+    auto larger = [&](uint2 bits) {
+        float4 v = z.widen(uint4{bits.x, bits.y, 0, 0});
+        largest = fmaxf(largest, fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w)));
+    };
+    for (; j + (GROUP - 1) * step < classes; j += GROUP * step, at += GROUP * LONG_THREADS) {
+        uint2 bits[GROUP];
+#pragma unroll
+        for (unsigned k = 0; k < GROUP; k++) bits[k] = __ldcs((const uint2 *)((const uint16_t *)z.at + j + k * step));
+#pragma unroll
+        for (unsigned k = 0; k < GROUP; k++) larger(bits[k]), held[at + k * LONG_THREADS] = bits[k];
+    }
+    for (; j < classes; j += step, at += LONG_THREADS) {
+        uint2 bits = __ldcs((const uint2 *)((const uint16_t *)z.at + j));
+        larger(bits);
+        held[at] = bits;
+    }
+    largest = row_join<LONG_THREADS>(largest, row_max());
+    float base = largest == -INFINITY ? 0 : largest;
+    for (j = first, at = 0; j < classes; j += step, at += LONG_THREADS) {
+        float4 v = z.widen(uint4{held[at].x, held[at].y, 0, 0});
+        sum += (row_exp<true>(v.x - base) + row_exp<true>(v.y - base)) +
+               (row_exp<true>(v.z - base) + row_exp<true>(v.w - base));
+    }
+    float own = z.one(target); /* before the threads meet: results may replace the logits */
+    sum = row_join<LONG_THREADS>(sum, row_add());
+    float weight = f.row_weight(i);
+    unsigned best = UINT_MAX;
+    if (own == largest) { /* else the target is not the first of the largest logits */
+        for (j = first, at = 0; best == UINT_MAX && j < classes; j += step, at += LONG_THREADS) {
+            float4 v = z.widen(uint4{held[at].x, held[at].y, 0, 0});
+            if (v.x == largest || v.y == largest || v.z == largest || v.w == largest)
+                best = j + (v.x == largest ? 0 : v.y == largest ? 1 : v.z == largest ? 2 : 3);
+        }
+        best = row_join<LONG_THREADS>(best, row_min());
+    }
+    double w = weight, counted = *f.count;
+    if (threadIdx.x == 0) f.sums[i] = {-(double)(own - largest - logf(sum)) * w, 0, best == target ? w : 0.0, w};
+    if (!f.dlogits.is_wanted()) return;
+    float share = 1 / sum, factor = counted > 0 ? f.scale / (float)counted * weight : 0;
+    for (j = first, at = 0; j < classes; j += step, at += LONG_THREADS) {
+        float4 v = z.widen(uint4{held[at].x, held[at].y, 0, 0});
+        v = {row_exp<true>(v.x - largest) * share, row_exp<true>(v.y - largest) * share,
+             row_exp<true>(v.z - largest) * share, row_exp<true>(v.w - largest) * share};
+        if (j / 4 == target / 4) {
+            unsigned k = target % 4;
+            v.x -= k == 0, v.y -= k == 1, v.z -= k == 2, v.w -= k == 3;
+        }
+        f.template store<LONG_THREADS>(i, j, {v.x * factor, v.y * factor, v.z * factor, v.w * factor});
+    }
+}
+
+/* Starts held_rows, if it can compute [f]. */
+static bool start_held(operator_call *c, size_t positions, const struct cross_entropy_rows<true> &f) {
+    size_t bytes = (f.classes + 4 * LONG_THREADS - 1) / (4 * LONG_THREADS) * LONG_THREADS * sizeof(uint2);
+    bool is_plain = f.logits.is_half() && f.is_aligned && f.smoothing == 0 && !f.weight && f.classes >= LONG;
+    if (!is_plain || bytes + HELD_STATIC > c->gpu->max_shared) return false;
+    c->launch(held_rows, (unsigned)positions, LONG_THREADS, bytes, f);
+    return true;
+}
+static bool start_held(operator_call *, size_t, const struct cross_entropy_rows<false> &) { return false; }
+
 /* The sum of values (FEW), in the order of gpu_reduce; at values[0]. */
 template <typename T, typename Op> __device__ void few_reduce(T *values, Op op) {
     __syncthreads();
@@ -220,10 +309,11 @@ static void run(operator_call &c, const struct cross_entropy_options *o, const f
             },
             weighted);
     }
-    if (classes >= LONG)
+    bool is_started = start_held(&c, positions, f);
+    if (!is_started && classes >= LONG)
         c.launch(rows_kernel<LONG_THREADS, struct cross_entropy_rows<IS_FAST>>, (unsigned)positions, LONG_THREADS, 0,
                  positions, f);
-    else
+    else if (!is_started)
         rows_start(&c, positions, classes, f);
     gpu_add_loss_sums(&c, f.sums, positions, to);
     c.each(1, [=] __device__(size_t) { to->count += *weighted; });

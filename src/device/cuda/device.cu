@@ -152,6 +152,7 @@ static status open(struct gpu_device *gpu) {
     cudaError_t error = cudaGetDeviceProperties(&properties, gpu->gpu);
     if (error != cudaSuccess) return failed(error, "the GPU cannot be queried");
     memcpy(gpu->name, properties.name, sizeof gpu->name);
+    gpu->max_shared = properties.sharedMemPerBlockOptin;
     describe(gpu);
     const char *operands = getenv("DDPTRAIN_GPU_OPERANDS");
     gpu->accepts_host_operands = operands && strcmp(operands, "host") == 0;

@@ -51,13 +51,32 @@ static void activation_elements(operator_call *c, enum activation f, size_t coun
     }
 }
 
+/* The exact GELU from or to 16-bit numbers, in half the time of the CPU's formula: formula 7.1.26 of Abramowitz and
+ * Stegun, whose error (1.5e-7) is far below their rounding, with the GPU's exponential and division. */
+struct normal {
+    float density, below; /* e^(-x^2 / 2), and the share of a normal distribution below x */
+    __device__ normal(float x) {
+        float t = __fdividef(1, fmaf(0.231641888f, fabsf(x), 1)), p = fmaf(1.061405429f, t, -1.453152027f);
+        p = fmaf(p, t, 1.421413741f);
+        p = fmaf(p, t, -0.284496736f);
+        p = fmaf(p, t, 0.254829592f);
+        density = exp2_fast(-0.72134752f * x * x);
+        float tail = 0.5f * p * t * density;
+        below = x > 0 ? 1 - tail : tail;
+    }
+};
+
 static void activation_forward(struct device *device, enum activation f, const float *x, float *y, size_t count) {
     operator_call c(device, "activation_forward");
     struct gpu_numbers from = c.in(x, count, c.half().x);
     struct gpu_result to = c.out(y, count, c.half().y);
     bool is_before_product = activation_has(f, ACTIVATION_BEFORE_PRODUCT);
     if (to.to) to.half_output = gpu_half_output_of(&c, is_before_product && to.to == y ? y : nullptr, count);
-    activation_elements<activated>(&c, f, count, to, from);
+    if (f == ACTIVATION_GELU && (from.is_half() || to.is_half()))
+        elements(
+            &c, count, to, [] __device__(float v) { return v * normal(v).below; }, from);
+    else
+        activation_elements<activated>(&c, f, count, to, from);
 }
 
 static void activation_backward(struct device *device, enum activation f, const float *x, const float *y,
@@ -66,7 +85,17 @@ static void activation_backward(struct device *device, enum activation f, const 
     const struct half_operands &half = c.half();
     struct gpu_numbers input = c.in(x, count, half.x), output = c.in(y, count, half.y);
     struct gpu_numbers from = c.in(dy, count, half.dy);
-    activation_elements<activated_back>(&c, f, count, c.out(dx, count, half.dx), input, output, from);
+    struct gpu_result to = c.out(dx, count, half.dx);
+    if (f == ACTIVATION_GELU && (input.is_half() || output.is_half())) /* y is rounded: of x alone */
+        elements(
+            &c, count, to,
+            [] __device__(float v, float d) {
+                normal n(v);
+                return d * fmaf(v * 0.398942280f, n.density, n.below);
+            },
+            input, from);
+    else
+        activation_elements<activated_back>(&c, f, count, to, input, output, from);
 }
 
 static void leaky_relu_forward(struct device *device, float slope, const float *x, float *y, size_t count) {

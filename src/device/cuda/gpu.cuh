@@ -119,6 +119,7 @@ struct gpu_device {
     char name[256];
     char description[320];
     char code[64];     /* device_code */
+    size_t max_shared; /* bytes of shared memory that a block can have */
     char failure[512]; /* the first failure; "": none */
     enum status_code failure_code;
     cudaStream_t stream;

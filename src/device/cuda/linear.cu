@@ -90,19 +90,12 @@ struct gpu_product weight_product(struct factor dy, struct factor x, float *dw, 
             .adds = true};
 }
 
-/* dw (out, in) += dy^T x and dbias (out), unless NULL, += its columns, in one product: the gradient is already 16
- * bits, so no other pass reads it. */
+/* dw (out, in) += dy^T x and dbias (out), unless NULL, += dy's columns. cuBLASLt's BGRADB is not used for them: it is a
+ * separate pass over dy, too, and on an H200 a slower one. */
 void add_to_weight(operator_call *c, struct gpu_numbers dy, struct factor x, float *dw, float *dbias, size_t rows,
                    size_t in, size_t out) {
     struct gpu_product p = weight_product({dy.at, out}, x, dw, rows, in, out);
-    float *sums = dbias ? c->scratch<float>(out) : nullptr;
-    if (dbias) p.epilogue = CUBLASLT_EPILOGUE_BGRADB, p.bias = sums;
-    if (gpu_try_multiply(c, &p)) {
-        if (dbias) c->each(out, [=] __device__(size_t i) { dbias[i] += sums[i]; });
-        return;
-    }
     if (dbias) column_add_to(c, dy, dbias, rows, out);
-    p = weight_product({dy.at, out}, x, dw, rows, in, out);
     gpu_multiply(c, &p);
 }
 

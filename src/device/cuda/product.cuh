@@ -18,7 +18,7 @@ struct gpu_product {
     size_t m, n, k;
     struct factor a, b;
     cublasLtEpilogue_t epilogue;
-    const void *bias; /* NULL, or (m) in the type of c, aligned to 16 bytes; with BGRADB (n), where the sums of b go */
+    const void *bias; /* NULL, or (m) in the type of c, aligned to 16 bytes */
     const void *aux;  /* of GELU's epilogues: (n, m) in the type of c; m is a multiple of 8 */
     void *c;
     bool is_half; /* c is of the factors' type, else float */

@@ -145,5 +145,6 @@ static inline int __ffs(int x) { return x ? std::countr_zero((unsigned)x) + 1 : 
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
 template <typename T> T __ldg(const T *p) { return *p; }
 template <typename T> void __stcs(T *p, T value) { *p = value; }
+template <typename T> T __ldcs(const T *p) { return *p; }
 
 #endif
