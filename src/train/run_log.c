@@ -67,9 +67,6 @@ static void log_start(struct run *run) {
     for (size_t i = 0; i < notes.count; i++) log_line(run->log, "%s", notes.items[i]);
     log_ignored(run);
     warn_of_activation(run);
-    if (run->config->train.device == DEVICE_AUTO && run->config->device == DEVICE_CUDA)
-        log_line(run->log, "train.device: auto is the GPU, which has been tested on emulated GPUs only "
-                           "(docs/gpu.md); use train.device: cpu for the CPU");
     if (run->config->device_reason && gpus_are_expected())
         log_line(run->log, "train.device: auto is the CPU: %s", run->config->device_reason);
 }
