@@ -184,17 +184,25 @@ START_TEST(a_lock_has_one_owner) {
     char *folder = make_folder(), path[512];
     snprintf(path, sizeof path, "%s/lock", folder);
     int first, second;
-    bool is_mine;
+    bool is_mine, is_locked;
+    ck_ok(io_is_locked(path, &is_locked));
+    ck_assert(!is_locked);
     ck_ok(io_open_append(path, &first));
     ck_ok(io_open_append(path, &second));
     ck_ok(io_lock(first, path, &is_mine));
     ck_assert(is_mine);
     ck_ok(io_lock(second, path, &is_mine));
     ck_assert(!is_mine);
+    ck_ok(io_is_locked(path, &is_locked));
+    ck_assert(is_locked);
     ck_ok(io_close(first, path));
+    ck_ok(io_is_locked(path, &is_locked));
+    ck_assert(!is_locked);
     ck_ok(io_lock(second, path, &is_mine));
     ck_assert(is_mine);
     ck_ok(io_close(second, path));
+    ck_ok(io_is_locked(folder, &is_locked));
+    ck_assert(!is_locked);
     remove_folder(folder);
 }
 END_TEST

@@ -298,6 +298,10 @@ START_TEST(bad_models) {
     rejected("[{linear: 3}]\ninit: [orthogonal]", "'0.bias' has fewer than two dimensions: exclude it with match");
     rejected("[{linear: 3}]\ninit: [{trunc_normal: {a: 1, b: 1}}]", "a must be less than b");
     rejected("[{linear: 3}]\ninit: [{trunc_normal: {a: 2, b: 1.0e9}}]", "nearly every draw would be rejected");
+    struct fixture f = open_fixture("[{linear: 3}]\ninit: [{trunc_normal: {mean: 5, std: 0.1, a: -2, b: 10}}]",
+                                    (struct shape){.dims = 1, .size = {4}}, 1, "mse");
+    for (size_t i = 0; i < 12; i++) ck_assert_float_eq_tol(f.model->params.values[i], 5, 0.6f);
+    close_fixture(&f);
     rejected("[{linear: 3}]\ninit: [gpt2]", "`residual` matches no parameter");
     rejected("[{linear: 3}]\ninit: [{gpt2: {match: '*'}}]", "gpt2 selects its parameters itself");
     rejected("[liner]", "unknown layer 'liner'; did you mean 'linear'");

@@ -177,6 +177,7 @@ SHAPES = [
     ("relu", "{chunk: {chunks: 2, names: [a, b.c]}}", "names: a name must not be empty or contain '.' or '/', got 'b.c'"),
     ("relu", "{chunk: {chunks: 2, dim: 2, names: [a, b]}}", "chunk: dim 2: the input has the dimensions 1 to 1 (0 is the batch)"),
     ("relu", "{chunk: {chunks: 2, names: [a, b]}}", "model.layers.1.chunk.a: no layer takes its output"),
+    ("relu", "{split: {split_size: 21, names: [a, b, c]}}", "model.layers.1.split: names: expected 4, one for each part of the 64 elements along dim 1, got 3"),
     ("relu", "{split: {split_size: [60, 5], names: [a, b]}}", "model.layers.1.split: split_size: the sizes do not add up to the 64 elements along dim 1"),
     ("relu", "{split: {split_size: [60, 4, 1], names: [a, b, c]}}", "the sizes do not add up to the 64 elements"),
     ("relu", "{split: {split_size: [], names: [a]}}", "model.layers.1.split: split_size: the list is empty"),

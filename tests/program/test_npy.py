@@ -1,4 +1,6 @@
 """NumPy's files: the run of the same numbers in HDF5 has the same state; validation, predictions, inspect. ctest-labels: unit"""
+import struct, zipfile, zlib
+
 import h5py
 import numpy as np
 
@@ -97,6 +99,25 @@ class Npy(program.Case):
         self.assertEqual(len(self.read("test.csv").splitlines()), 8)
         self.run_program("predict", "test.yaml", "dataset.path=new.npz", "--part", "all", "--out", "new.csv")
         self.assertEqual(len(self.read("new.csv").splitlines()), 5)
+
+    def test_a_member_longer_than_its_size(self):
+        """Its size and its checksum are those of its first bytes."""
+        np.savez_compressed(self.path("a.npz"), x=self.x, y=self.y)
+        with zipfile.ZipFile(self.path("a.npz")) as z:
+            contents, targets = z.read("x.npy"), z.read("y.npy")
+        with zipfile.ZipFile(self.path("b.npz"), "w", zipfile.ZIP_DEFLATED) as z:
+            z.writestr("x.npy", contents + b"more")
+            z.writestr("y.npy", targets)
+        with open(self.path("b.npz"), "rb") as f:
+            data = f.read()
+        size, crc = struct.pack("<I", len(contents)), struct.pack("<I", zlib.crc32(contents))
+        wrong, wrong_crc = struct.pack("<I", len(contents) + 4), struct.pack("<I", zlib.crc32(contents + b"more"))
+        self.assertEqual((data.count(wrong_crc), data.count(wrong)), (2, 2))
+        with open(self.path("b.npz"), "wb") as f:
+            f.write(data.replace(wrong_crc, crc).replace(wrong, size))
+        self.write("test.yaml", CONFIG % "b.npz, inputs: x, targets: y")
+        _, err = self.run_program("test.yaml", code=program.DATA)
+        self.assertIn("b.npz: 'x.npy': the file is longer than its header says", err)
 
     def test_inspect(self):
         np.save(self.path("x.npy"), np.asfortranarray(self.x))

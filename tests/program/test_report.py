@@ -154,9 +154,12 @@ class Report(program.Case):
         self.assertEqual(float(facts["Validation loss"]), float("%.6g" % epochs[-1]["val_loss"]))
         self.assertEqual(facts["Best epoch"], "val_accuracy %.6g in epoch %d" % (end["best_value"], end["best_epoch"]))
         figures = page.figures()
-        for title in ("Loss", "Accuracy", "Validation: f1", "Validation: auc", "Loss of each update", "Gradient norm", "Learning rate",
-                      "Samples per second", "Counts of validation rows"):
-            self.assertIn(title, figures)
+        self.assertEqual(set(figures), {"Loss", "Accuracy", "Validation: f1", "Validation: auc", "Loss of each update", "Gradient norm",
+                                        "Learning rate", "Samples per second", "Counts of validation rows"})
+        ticks = [e for e in figures["Loss"] if "tick mid" == e.get("@class")]
+        lines = [e for e in figures["Loss"] if e.get("@class") == "grid" and "V" in e["@d"]]
+        self.assertEqual(len(ticks), len(lines))
+        self.assertGreater(len(lines), 2)
         loss = paths(figures["Loss"])
         self.assertEqual({k: len(v) for k, v in loss.items()}, {"training": 10, "validation": 10})
         self.assertEqual(len(paths(figures["Loss of each update"])["wine"]), len(steps))

@@ -99,7 +99,6 @@ void launch_report_before_joining(const struct launch_config *config, struct log
 void launch_release(struct launch_job *job) {
     if (job->listener >= 0) close(job->listener);
     if (job->secret >= 0) close(job->secret);
-    job->listener = job->secret = -1;
 }
 
 /* ---- the child ---- */
