@@ -32,6 +32,10 @@ static const struct {
     {"a: {b: 1, c: 2, b: 3}\n", "a.yaml:1:17: duplicate key 'b'; it is also in line 1", true},
     {"a: &x 1\n", "a.yaml:1:4: an anchor ('&'), which is not accepted; put a text that starts with '&' in quotes",
      true},
+    {"a: &x [1]\nb: &y {c: 1}\n",
+     "a.yaml:1:4: an anchor ('&'), which is not accepted; put a text that starts with '&' in quotes\n"
+     "a.yaml:2:4: an anchor ('&'), which is not accepted; put a text that starts with '&' in quotes",
+     true},
     {"a: 1\nb: *x\n", "a.yaml:2:4: an alias ('*'), which is not accepted; write the value out", false},
     {"a: !!int 3\n", "a.yaml:1:4: a tag ('!'), which is not accepted; put a text that starts with '!' in quotes",
      false},

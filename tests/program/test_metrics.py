@@ -168,6 +168,17 @@ train: {epochs: 3, metrics: [%s]}
         last = self.check(config, ["mae", "r2"], expected)
         self.assertGreater(last["val_r2"], 0.5)
 
+    def test_the_norm_of_the_logged_steps(self):
+        """It is computed for these steps only: the same numbers as with one line for each step."""
+        self.write("test.yaml", program.WINE)
+        norms = {}
+        for every in (1, 3):
+            self.run_program("test.yaml", "--fresh", "train.epochs=2", f"train.log_every={every}")
+            norms[every] = {e["step"]: e["grad_norm"] for e in self.events("step")}
+        self.assertEqual(list(norms[3]), [3, 6, 9])
+        self.assertEqual(norms[3], {step: norms[1][step] for step in norms[3]})
+        self.assertGreater(min(norms[3].values()), 0)
+
     def test_mistakes(self):
         self.data(5, 3, lambda x, g: [0])
         for metrics, loss, sentence in (
