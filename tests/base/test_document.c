@@ -109,6 +109,22 @@ START_TEST(an_empty_file_is_an_empty_mapping) {
 }
 END_TEST
 
+START_TEST(trees_are_written_in_one_line) {
+    static const char yaml[] = "a:\n  b: [1, 'x y', {}]\n  c d: 'x: y'\n  e: []\n";
+    struct problems problems = {0};
+    struct document *document, *again;
+    struct text line = {0}, second = {0};
+    ck_assert_ptr_null(document_parse("a.yaml", yaml, sizeof yaml - 1, &problems, &document));
+    node_write(document_root(document), &line);
+    ck_assert_str_eq(line.data, "{a: {b: [1, \"x y\", {}], \"c d\": \"x: y\", e: []}}");
+    ck_assert_ptr_null(document_parse("a.yaml", line.data, line.length, &problems, &again));
+    node_write(document_root(again), &second);
+    ck_assert_str_eq(second.data, line.data);
+    text_free(&line), text_free(&second);
+    document_destroy(document), document_destroy(again);
+}
+END_TEST
+
 START_TEST(nodes_know_their_place) {
     static const char yaml[] =
         "\xef\xbb\xbf# \xc3\xa4\na: 1\nb:\n  - \"2\"\n  - {c: ~, \xc3\xa4: |\n      text\n    }\r\nd: null\n";
@@ -493,7 +509,7 @@ START_TEST(random_bytes_do_no_harm) {
 END_TEST
 
 LOOP_TESTS("document", EACH(mistakes_are_named_at_their_place, mistakes), ONCE(nul_bytes_are_rejected),
-           ONCE(an_empty_file_is_an_empty_mapping), ONCE(nodes_know_their_place),
+           ONCE(an_empty_file_is_an_empty_mapping), ONCE(trees_are_written_in_one_line), ONCE(nodes_know_their_place),
            EACH(overrides_change_the_tree, overrides), ONCE(overrides_are_read_as_files_are),
            ONCE(overridden_nodes_have_the_arguments_place), ONCE(problems_are_sorted_and_bounded), ONCE(files_are_read),
            EACH(a_megabyte_of_anything_is_handled_at_once, monsters), ONCE(more_than_a_megabyte_is_not_parsed),
