@@ -137,6 +137,7 @@ static void cross_entropy_of(struct device *d, float *const p[], float smoothing
 }
 static void cross_entropy(struct device *d, float *const p[]) { cross_entropy_of(d, p, 0, ROWS, CLASSES); }
 static void cross_entropy_smoothed(struct device *d, float *const p[]) { cross_entropy_of(d, p, 0.1f, ROWS, CLASSES); }
+static void cross_entropy_full(struct device *d, float *const p[]) { cross_entropy_of(d, p, 0, 1, 21128); }
 static void cross_entropy_long(struct device *d, float *const p[]) { cross_entropy_of(d, p, 0, 2, ROWS * CLASSES / 2); }
 
 /* ---- images ---- */
@@ -317,6 +318,9 @@ static const struct work works[] = {
     {"cross_entropy, smoothed",
      {READS(ROWS * CLASSES, X), WRITES(ROWS *CLASSES, DX), WRITES(2, 0)},
      cross_entropy_smoothed},
+    {"cross_entropy, rows of as much shared memory as needs no attribute",
+     {READS(21128, X), WRITES(21128, DX), WRITES(2, 0)},
+     cross_entropy_full},
     {"cross_entropy, long rows",
      {READS(ROWS * CLASSES, X), WRITES(ROWS *CLASSES, DX), WRITES(2, 0)},
      cross_entropy_long},

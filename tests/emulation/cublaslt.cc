@@ -67,15 +67,6 @@ std::vector<float> multiply(const matrix &a_columns, const matrix &b_columns, si
     return y;
 }
 
-/* bias[i] = the sum of row i, over [count] columns of [m] */
-void sum_rows(const std::vector<float> &columns, size_t m, size_t count, cudaDataType type, void *bias) {
-    for (size_t i = 0; i < m; i++) {
-        float sum = 0;
-        for (size_t j = 0; j < count; j++) sum += columns[j * m + i];
-        store(type, bias, i, sum);
-    }
-}
-
 void run_batch(const product &p, size_t batch) {
     const auto &w = p.what;
     auto at = [batch](const cublasLtMatrixLayoutOpaque_t &l, const char *first) {
@@ -92,21 +83,16 @@ void run_batch(const product &p, size_t batch) {
         for (size_t i = 0; i < m; i++) {
             float value = p.alpha * y[j * m + i];
             if (p.beta != 0) value += p.beta * load(p.lc.type, at(p.lc, p.c), j * (size_t)p.lc.ld + i);
-            bool is_back = w.epilogue == CUBLASLT_EPILOGUE_DGELU || w.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
-            bool is_plain = w.epilogue == CUBLASLT_EPILOGUE_BGRADA || w.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+            bool is_back = w.epilogue == CUBLASLT_EPILOGUE_DGELU;
             size_t aux_at = j * (size_t)w.aux_ld + i;
             if (is_back) value *= gelu_slope(load(aux_type, w.aux, aux_at));
-            if (!is_back && !is_plain) {
+            if (!is_back) {
                 if (w.epilogue & BIAS) value += load(bias_type, w.bias, i);
                 if (w.epilogue & AUX) store(aux_type, w.aux, aux_at, value);
                 if (w.epilogue & GELU) value = gelu(value);
             }
             y[j * m + i] = value;
         }
-    if (w.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD) sum_rows(y, m, n, bias_type, w.bias);
-    if (w.epilogue == CUBLASLT_EPILOGUE_BGRADA) sum_rows(a.values, m, k, bias_type, w.bias);
-    if (w.epilogue == CUBLASLT_EPILOGUE_BGRADB)
-        sum_rows(read(p.lb, at(p.lb, p.b), w.transpose_b == CUBLAS_OP_T, is_tf32).values, n, k, bias_type, w.bias);
     char *d = p.d + batch * (size_t)p.ld.batch_stride * size_of(p.ld.type);
     for (size_t j = 0; j < n; j++)
         for (size_t i = 0; i < m; i++) store(p.ld.type, d, j * (size_t)p.ld.ld + i, y[j * m + i]);
@@ -117,7 +103,7 @@ void run(const product &p) {
     for (int batch = 0; batch < p.ld.batches; batch++) run_batch(p, (size_t)batch);
 }
 
-bool has_aux(const product &p) { return p.what.epilogue < CUBLASLT_EPILOGUE_BGRADA && p.what.epilogue & AUX; }
+bool has_aux(const product &p) { return p.what.epilogue & AUX; }
 
 bool is_plain(const product &p) {
     return p.what.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.what.epilogue == CUBLASLT_EPILOGUE_BIAS;
@@ -126,8 +112,7 @@ bool is_plain(const product &p) {
 /* Checks the operands of an epilogue as the documentation requires. */
 bool has_right_operands(const product &p) {
     const auto &w = p.what;
-    bool wants_bias = w.epilogue >= CUBLASLT_EPILOGUE_BGRADA || w.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD ||
-                      (w.epilogue != CUBLASLT_EPILOGUE_DGELU && w.epilogue & BIAS);
+    bool wants_bias = w.epilogue != CUBLASLT_EPILOGUE_DGELU && w.epilogue & BIAS;
     if (wants_bias && (!w.bias || (uintptr_t)w.bias % AUX_ALIGNMENT)) return false;
     if (wants_bias && w.has_bias_type && w.bias_type != p.ld.type) return false;
     if (!has_aux(p)) return true;
@@ -151,8 +136,7 @@ void check_places(const product &p) {
     if (p.beta != 0) check_place(p.c, bytes_of(p.lc), "cublasLtMatmul: c");
     check_place(p.d, bytes_of(p.ld), "cublasLtMatmul: d");
     check_place(p.workspace, p.workspace_bytes, "cublasLtMatmul: the workspace");
-    size_t bias = p.what.epilogue == CUBLASLT_EPILOGUE_BGRADB ? n : m;
-    check_place(p.what.bias, bias * size_of(p.what.has_bias_type ? p.what.bias_type : p.ld.type),
+    check_place(p.what.bias, m * size_of(p.what.has_bias_type ? p.what.bias_type : p.ld.type),
                 "cublasLtMatmul: the bias");
     if (has_aux(p))
         check_place(p.what.aux, ((n - 1) * (size_t)p.what.aux_ld + m) * size_of(p.ld.type),

@@ -51,7 +51,8 @@ extern cudaError_t sticky;
 /* ---- block.cc ---- */
 struct launch {
     dim3 grid, block;
-    size_t shared;
+    size_t shared;      /* dynamic */
+    bool has_attribute; /* for more dynamic shared memory: else static and dynamic together have at most 48 KB */
     const char *name;
     std::function<void()> thread;
 };

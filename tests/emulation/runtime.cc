@@ -395,7 +395,8 @@ cudaError_t emulated_launch(const cudaLaunchConfig_t *config, const void *kernel
     guard g(lock);
     dim3 grid = config->gridDim, block = config->blockDim;
     auto allowed = shared_allowed.find(kernel);
-    size_t limit = allowed == shared_allowed.end() ? 48 << 10 : std::max(allowed->second, (size_t)48 << 10);
+    bool has_attribute = allowed != shared_allowed.end();
+    size_t limit = has_attribute ? std::max(allowed->second, (size_t)48 << 10) : (size_t)48 << 10;
     if (sticky != cudaSuccess) return sticky;
     if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
         return result(cudaErrorInvalidConfiguration);
@@ -403,7 +404,7 @@ cudaError_t emulated_launch(const cudaLaunchConfig_t *config, const void *kernel
         return result(cudaErrorInvalidConfiguration);
     if (config->dynamicSmemBytes > limit) return result(cudaErrorInvalidValue);
     kernels_started++;
-    auto l = std::make_shared<launch>(launch{grid, block, config->dynamicSmemBytes, name, std::move(thread)});
+    auto l = std::make_shared<launch>(launch{grid, block, config->dynamicSmemBytes, has_attribute, name, std::move(thread)});
     return enqueue(config->stream, [l]() {
         if (is_to_fail("kernel"))
             sticky = cudaErrorLaunchFailure;

@@ -259,6 +259,7 @@ static struct weight_order order_of(const struct convolution *c) {
     size_t positions = c->window.kernel[0] * c->window.kernel[1], stride = positions | 1;
     size_t channels = GPU_SHARED / sizeof(float) / stride;
     if (channels > PART_CHANNELS) channels = PART_CHANNELS;
+    if (channels > c->in.channels / c->groups) channels = c->in.channels / c->groups;
     if (positions == 1) channels = 0;
     return {c->out.channels, c->in.channels / c->groups, positions, (unsigned)channels, (unsigned)stride};
 }

@@ -2,8 +2,8 @@
  * logit and the denominator are computed in one pass over the row, the gradient in a second one. The second pass goes
  * backwards, and long rows use large blocks, of which a multiprocessor runs one or two at a time, so that it mostly
  * hits the cache (50304 logits are 101 KB in 16 bits, or 201; an H200 has 132 multiprocessors and 50 MB). Long rows of
- * 16-bit logits that fit into shared memory are read once and kept there (held_rows). The formulas are those of
- * cpu/losses.c; sums over positions are in double. */
+ * 16-bit logits, of which two fit into the shared memory of a multiprocessor, are read once and kept there (held_rows).
+ * The formulas are those of cpu/losses.c; sums over positions are in double. */
 #include <climits>
 #include <cmath>
 
@@ -12,6 +12,12 @@
 
 #define LONG 16384 /* logits of a row for a large block */
 #define LONG_THREADS 1024
+/* Blocks of held_rows on a multiprocessor; those of 8.6, 8.9 and 12.x have 1536 threads. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900 && __CUDA_ARCH__ / 10 != 100
+#define HELD_BLOCKS 1
+#else
+#define HELD_BLOCKS 2
+#endif
 #define HELD_STATIC 1024      /* bytes of shared memory of held_rows beside the logits, at most */
 #define GROUP 4               /* loads of a thread without a test between them */
 #define FEW 128               /* positions for one block */
@@ -161,7 +167,7 @@ struct row_min {
 /* A block for each position, whose 16-bit logits stay in shared memory; without smoothing and weights of classes. The
  * passes after the first read no memory of the GPU: the largest logit is known before the first exponential, which the
  * general kernel corrects as it proceeds. Each thread reads only what it has written there. */
-__global__ void __launch_bounds__(LONG_THREADS, 2) held_rows(struct cross_entropy_rows<true> f) {
+__global__ void __launch_bounds__(LONG_THREADS, HELD_BLOCKS) held_rows(struct cross_entropy_rows<true> f) {
     uint2 *held = gpu_shared<uint2>() + threadIdx.x; /* (fours of a thread), LONG_THREADS apart */
     size_t i = blockIdx.x;
     unsigned first = 4 * threadIdx.x, classes = (unsigned)f.classes, step = 4 * LONG_THREADS;
@@ -201,7 +207,7 @@ __global__ void __launch_bounds__(LONG_THREADS, 2) held_rows(struct cross_entrop
     sum = row_join<LONG_THREADS>(sum, row_add());
     float weight = f.row_weight(i);
     unsigned best = UINT_MAX;
-    if (own == largest) { /* else the target is not the first of the largest logits */
+    if (own == largest && own > -INFINITY) { /* else the target is not the first of the largest logits */
         for (j = first, at = 0; best == UINT_MAX && j < classes; j += step, at += LONG_THREADS) {
             float4 v = z.widen(uint4{held[at].x, held[at].y, 0, 0});
             if (v.x == largest || v.y == largest || v.z == largest || v.w == largest)
@@ -229,7 +235,7 @@ __global__ void __launch_bounds__(LONG_THREADS, 2) held_rows(struct cross_entrop
 static bool start_held(operator_call *c, size_t positions, const struct cross_entropy_rows<true> &f) {
     size_t bytes = (f.classes + 4 * LONG_THREADS - 1) / (4 * LONG_THREADS) * LONG_THREADS * sizeof(uint2);
     bool is_plain = f.logits.is_half() && f.is_aligned && f.smoothing == 0 && !f.weight && f.classes >= LONG;
-    if (!is_plain || bytes + HELD_STATIC > c->gpu->max_shared) return false;
+    if (!is_plain || HELD_BLOCKS * (bytes + HELD_STATIC) > c->gpu->max_shared) return false;
     c->launch(held_rows, (unsigned)positions, LONG_THREADS, bytes, f);
     return true;
 }

@@ -262,7 +262,9 @@ static inline void gpu_mark_written(struct gpu_device *gpu, const void *memory, 
 
 extern const struct device_ops gpu_elementwise; /* add to copy of struct device_ops; the rest is 0 */
 
-#define GPU_SHARED (48u << 10) /* bytes of dynamic shared memory available to a kernel without an attribute */
+/* Bytes of shared memory available to a kernel without an attribute, static and dynamic together. */
+#define GPU_SHARED (48u << 10)
+#define GPU_SHARED_STATIC (16u << 10) /* static ones of a kernel that also has dynamic ones, at most */
 
 /* Launches [kernel] on a stream with [shared] bytes of dynamic shared memory. All kernels are launched here. */
 template <typename... Parameters, typename... Arguments>
@@ -274,7 +276,7 @@ cudaError_t gpu_launch_on(cudaStream_t stream, void (*kernel)(Parameters...), di
     config.dynamicSmemBytes = shared;
     config.stream = stream;
     cudaError_t error = cudaSuccess;
-    if (shared > GPU_SHARED)
+    if (shared > GPU_SHARED - GPU_SHARED_STATIC)
         error = cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     return error == cudaSuccess ? cudaLaunchKernelEx(&config, kernel, (Parameters)arguments...) : error;
 }

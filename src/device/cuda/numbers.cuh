@@ -69,16 +69,6 @@ struct gpu_numbers {
         return {gpu_from_half(false, (uint16_t)v.x), gpu_from_half(false, (uint16_t)(v.x >> 16)),
                 gpu_from_half(false, (uint16_t)v.y), gpu_from_half(false, (uint16_t)(v.y >> 16))};
     }
-    /* The same of numbers i and i + 1, i even. */
-    __device__ uint2 fetch_two(size_t i) const {
-        if (form == GPU_FLOAT32) return *(const uint2 *)((const float *)at + i);
-        return {*(const uint32_t *)((const uint16_t *)at + i), 0};
-    }
-    __device__ float2 widen(uint2 v) const {
-        if (form == GPU_FLOAT32) return {bits_to_float(v.x), bits_to_float(v.y)};
-        bool is_bfloat16 = form == GPU_BFLOAT16;
-        return {gpu_from_half(is_bfloat16, (uint16_t)v.x), gpu_from_half(is_bfloat16, (uint16_t)(v.x >> 16))};
-    }
     __device__ float4 four(size_t i) const { return widen(fetch(i)); }
     /* The same of V numbers, 1 or 4. */
     template <int V> __device__ gpu_fetched<V> fetch_some(size_t i) const {

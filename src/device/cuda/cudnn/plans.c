@@ -7,9 +7,10 @@
  *
  * Heuristics return engines in the order of expected speed. The first that meets the request and can be finalised is
  * used, with two exceptions. Engines that are compiled at run time, which takes 0.3 to 4 s for each, are used only if
- * no other one does. With 16 bits and without groups one that uses tensor cores is preferred: for a kernel of 1 x 1
- * with a stride of 2 the heuristics name one first that copies its images to another layout and back, ten times slower
- * on an H200. The order does not depend on the load of the machine, so the same run uses the same engines. */
+ * no other one does. With 16 bits, without groups and with multiples of 8 channels one that uses tensor cores is
+ * preferred: for a kernel of 1 x 1 with a stride of 2 the heuristics name one first that copies its images to another
+ * layout and back, ten times slower on an H200. The order does not depend on the load of the machine, so the same run
+ * uses the same engines. */
 #include "device/cuda/cudnn/plans.h"
 
 #include <cudnn.h>
@@ -333,7 +334,9 @@ static bool choose(struct cudnn *cudnn, cudnnBackendDescriptor_t graph, cudnnBac
                                    CUDNN_STATUS_SUCCESS;
     if (is_there && get_choices(cudnn, graph, mode, choices, &count) == CUDNN_STATUS_SUCCESS) {
         if (count > MAX_CHOICES) count = MAX_CHOICES;
-        bool prefers_cores = is_half(request->precision) && request->convolution->groups == 1;
+        const struct convolution *c = request->convolution;
+        bool prefers_cores = is_half(request->precision) && c->groups == 1 && c->in.channels % 8 == 0 &&
+                             c->out.channels % 8 == 0; /* other channels would be padded in each run */
         is_found = (prefers_cores && choose_among(cudnn, choices, count, false, true, request, p)) ||
                    choose_among(cudnn, choices, count, false, false, request, p) ||
                    choose_among(cudnn, choices, count, true, false, request, p);

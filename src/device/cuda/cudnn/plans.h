@@ -39,8 +39,8 @@ struct cudnn_module {
     status (*open_for)(const char *properties, struct cudnn **out);
     void (*close)(struct cudnn *); /* takes NULL */
     /* The first choice of cuDNN's heuristics that is deterministic and meets the request, if possible one that is not
-     * compiled at run time, and with 16 bits and without groups one that uses tensor cores; [out] NULL without a
-     * failure: there is none. */
+     * compiled at run time, and with 16 bits, without groups and with multiples of 8 channels one that uses tensor
+     * cores; [out] NULL without a failure: there is none. */
     status (*plan)(struct cudnn *, const struct plan_request *, struct convolution_plan **out);
     size_t (*workspace)(const struct convolution_plan *); /* bytes */
     /* Number of engines that were compiled in the search for it, each of which takes up to seconds; for tests. */
