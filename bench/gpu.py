@@ -49,7 +49,7 @@ train: {steps: STEPS}
     batch, tokens = (2, 16) if is_small else (64, 1024)
     rows = 8 if is_small else 256
     return {
-        "gpt2_124m": Workload(f"GPT-2 124M, bfloat16, {batch} x {tokens}", "tokens/s", batch, tokens, 4 if is_small else 30, "gpt2_124m.yaml",
+        "gpt2_124m": Workload(f"GPT-2 124M (`configs/gpt2_124m.yaml`), bfloat16, {batch} x {tokens}", "tokens/s", batch, tokens, 4 if is_small else 30, "gpt2_124m.yaml",
                               gpt2 + (small if is_small else []) + [f"sampler.batch_size={batch}", "train.steps=STEPS"],
                               ["--layers", "1", "--tokens", "16", "--vocabulary", "512", "--batch", "2"] if is_small else []),
         "char_gpt": Workload("character GPT 6 x 384, bfloat16, 64 x 256", "tokens/s", 4 if is_small else 64, 8 if is_small else 256, 4 if is_small else 200,
@@ -111,17 +111,25 @@ class Bench:
         p = subprocess.run([self.options.python, PYTORCH, *arguments, *(["--cpu"] if self.options.smoke_test else [])], stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, text=True)
         if p.returncode:
-            sys.exit(f"failed: {PYTORCH} {' '.join(arguments)}\n{p.stdout}{p.stderr}")
+            raise RuntimeError(f"failed: {PYTORCH} {' '.join(arguments)}\n{p.stdout}{p.stderr}")
         return start, json.loads([line for line in p.stdout.splitlines() if line.startswith("{")][-1])
 
     def theirs(self, name, workload):
-        results = {}
+        """(seconds of a step of the fastest mode, the shortest time to a first step)"""
+        results, failure = {}, None
         for mode in [self.modes[name]] if name in self.modes else self.options.mode:
-            start, out = self.python(name, "--steps", str(workload.steps), "--mode", mode, *workload.peer)
+            try:
+                start, out = self.python(name, "--steps", str(workload.steps), "--mode", mode, *workload.peer)
+            except RuntimeError as e:
+                failure = e
+                print(e, file=sys.stderr)
+                continue
             results[mode] = out["seconds"], out["first_step_at"] - start
             print(f"{name}, PyTorch {mode}: {1e3 * out['seconds']:.3f} ms", file=sys.stderr)
+        if not results:
+            raise failure
         self.modes[name] = min(results, key=results.get)
-        return results[self.modes[name]]
+        return results[self.modes[name]][0], min(start for _, start in results.values())
 
     def memory(self):
         """(GB/s of a copy, of AdamW), ours."""
@@ -181,7 +189,7 @@ def main():
     parser.add_argument("--smoke-test", "--rehearse", action="store_true", dest="smoke_test")
     parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
     options = parser.parse_args()
-    options.mode = options.mode or (MODES[:1] if options.smoke_test else MODES)
+    options.mode = ["eager"] if options.smoke_test else options.mode or MODES
     all_of_them = workloads(options.smoke_test)
     names = options.only.split(",") if options.only else [*all_of_them, "memory"]
     if unknown := set(names) - {*all_of_them, "memory"}:
@@ -191,7 +199,17 @@ def main():
         sys.exit(SKIPPED)
     if alone := why_no_torch(options):
         print(f"without PyTorch: {alone}", file=sys.stderr)
-    b, rates, starts, memory = Bench(options), {}, ([], []), ([], [])
+    b = Bench(options)
+    try:
+        measure(options, b, all_of_them, names, alone)
+    except RuntimeError as e:
+        sys.exit(str(e))
+    finally:
+        b.close()
+
+
+def measure(options, b, all_of_them, names, alone):
+    rates, starts, memory = {}, ([], []), ([], [])
     for r in range(options.rounds):
         for name in names:
             if name == "memory":
@@ -208,7 +226,6 @@ def main():
                 if name == "gpt2_124m":
                     starts[i].append(start)
         print(f"round {r + 1} of {options.rounds}", file=sys.stderr)
-    b.close()
     if b.modes:
         print(f"PyTorch's modes: {', '.join(f'{name} {mode}' for name, mode in b.modes.items())}", file=sys.stderr)
     print(f"{b.device or ''}; {'PyTorch left out' if alone else version(options)}; medians of {options.rounds} interleaved rounds [min - max]\n")

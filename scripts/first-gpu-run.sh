@@ -160,11 +160,13 @@ describe_machine() {
     env | grep -E '^(NCCL|CUDA|CUBLAS|CUDNN)' || true
 }
 
-# docs/gpu.md with the rows of the benchmark's tables.
+# The benchmark's tables as one, for docs/gpu.md.
 fill_table() {
-    cat "$out"/bench-*.log >"$out/bench.log"
-    awk 'FNR == NR { if (/^\| [^|]+ \|/) { split($0, c, "|"); row[c[2]] = $0 } next }
-         { split($0, c, "|"); print (c[2] in row && !(/^\| *\|/)) ? row[c[2]] : $0 }' "$out/bench.log" "$root/docs/gpu.md" >"$out/gpu.md"
+    {
+        grep -h 'medians of' "$out"/bench-*.log | sort -u
+        printf '\n| | ddptrain | PyTorch | ratio |\n|---|---|---|---|\n'
+        grep -hE '^\| [^|]+ \|' "$out"/bench-*.log | grep -v '^| | '
+    } >"$out/gpu.md"
 }
 
 do_machine() { step machine describe_machine; }

@@ -86,14 +86,18 @@ def train(o):
     build, make_optimizer, data, clip, is_half = MODELS[o.model]
     torch.manual_seed(42)
     module = build(o).to(o.device)
-    model = module if o.cpu or o.mode == "eager" else torch.compile(module, mode=o.mode)
+
+    def loss_of(inputs, targets):
+        return F.cross_entropy(module(inputs), targets)
+    if not o.cpu and o.mode != "eager":
+        loss_of = torch.compile(loss_of, mode=o.mode)  # with the loss: else its logits are converted and copied
     optimizer, draw = make_optimizer(o, module), data(o)
 
     def step():
         inputs, targets = draw()
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(o.device, dtype=torch.bfloat16, enabled=is_half and not o.cpu):
-            loss = F.cross_entropy(model(inputs), targets)
+            loss = loss_of(inputs, targets)
         loss.backward()
         if clip:
             nn.utils.clip_grad_norm_(module.parameters(), clip)
