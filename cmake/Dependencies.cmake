@@ -36,7 +36,7 @@ add_library(hdf5::hdf5 ALIAS hdf5_imported)
 
 # Libraries of data formats: the static archives where there are any, so that a start loads nothing for them. A Debian
 # package must use the shared ones, which get security updates of their own.
-option(DDPTRAIN_SHARED_LIBRARIES "link libjpeg, libpng and libsqlite3 dynamically" OFF)
+option(DDPTRAIN_SHARED_LIBRARIES "link libjpeg, libpng, libsqlite3 and libutf8proc dynamically" OFF)
 function(data_library name header library)
   if(DDPTRAIN_SHARED_LIBRARIES)
     find_library(${name}_LIBRARY NAMES ${library} REQUIRED)
@@ -53,6 +53,8 @@ endfunction()
 data_library(JPEG jpeglib.h jpeg)
 data_library(PNG png.h png16)
 data_library(SQLITE sqlite3.h sqlite3)
+data_library(UTF8PROC utf8proc.h utf8proc)
+target_compile_definitions(utf8proc_imported INTERFACE $<$<NOT:$<BOOL:${DDPTRAIN_SHARED_LIBRARIES}>>:UTF8PROC_STATIC>)
 
 find_package(Gloo CONFIG QUIET)
 find_path(GLOO_INCLUDE gloo/context.h)

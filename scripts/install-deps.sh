@@ -23,6 +23,7 @@ build_packages=(
     "libjpeg62-turbo-dev" # images
     "libpng-dev"
     "libsqlite3-dev"  # databases
+    "libutf8proc-dev" # texts in the form NFC
     "libjansson-dev"  # JSON
     "nettle-dev"      # SHA-256
     "libgloo-dev"     # several processes on CPUs; the program runs without it, in one process

@@ -26,7 +26,7 @@ jobs=$(nproc)
 program=build/aarch64/bin/ddptrain
 emulator=(qemu-aarch64-static -L "$DDPTRAIN_SYSROOT")
 
-libraries=libc6-dev,libstdc++-12-dev,libyaml-dev,libhdf5-dev,zlib1g-dev,libjpeg62-turbo-dev,libpng-dev,libsqlite3-dev,libjansson-dev,nettle-dev,libgloo-dev,check
+libraries=libc6-dev,libstdc++-12-dev,libyaml-dev,libhdf5-dev,zlib1g-dev,libjpeg62-turbo-dev,libpng-dev,libsqlite3-dev,libutf8proc-dev,libjansson-dev,nettle-dev,libgloo-dev,check
 
 # Of kernels, random numbers, readers of bytes, shared memory: what is different on another processor.
 quick_tests=(base_rng base_text device_kernels data_npy dist_shard_tree dist_shm_wait)

@@ -133,8 +133,11 @@ static const struct {
              "{\"Regex\": \"x\"}, \"behavior\": \"Isolated\"}, {\"type\": \"ByteLevel\", \"use_regex\": false, "
              "\"add_prefix_space\": false}]}}",
      "t.json: pre_tokenizer: the regular expression of Split is not supported; those of GPT-2, Llama 3 and Qwen 2 are"},
-    {"{" MODEL("") ", " WORDS ", \"normalizer\": {\"type\": \"NFC\"}}",
-     "t.json: the normalizer 'NFC' is not supported; it must be null"},
+    {"{" MODEL("") ", " WORDS ", \"normalizer\": {\"type\": \"NFKC\"}}",
+     "t.json: the normalizer 'NFKC' is not supported; it must be null or NFC"},
+    {"{" MODEL("") ", " WORDS ", \"normalizer\": {\"type\": \"NFC\"}, \"added_tokens\": [{\"id\": 9000, \"content\": "
+                   "\"\u00e9\", \"normalized\": true}]}",
+     "t.json: added token '\u00e9': normalized by NFC and not ASCII, which is not supported"},
     {"{" MODEL("") ", " WORDS ", \"decoder\": {\"type\": \"Metaspace\"}}",
      "t.json: the decoder is not supported; it must be ByteLevel"},
     {"{\"model\": {\"vocab\": {\"a\": 1048576}, \"merges\": []}, " WORDS "}",

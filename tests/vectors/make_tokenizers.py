@@ -5,7 +5,7 @@ import os
 import random
 
 import tokenizers
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -17,6 +17,8 @@ TEXTS = [
     "你好，世界。 привет мир; مرحبا بالعالم हिन्दी ไทย 日本語テキスト 한국어", "😀😃 👨‍👩‍👧‍👦 🇩🇪 e\u0301 ß Ǆ \U00016130\U0001e5d0 \U0001f9ff",
     "a<|endoftext|>b <|im start|>c<|im d <|im star", "x  <mask> y <r>  z \n<b>\t w   é€  v<b><r><mask>  ", "!!!\n\n???\r\n...\n x", "a" * 300,
     "ab" * 100 + " " * 40 + "\n" * 30, "\u0378\ue000\U0010ffff\u200b\ufeff", "'", "''s", " 's", "s'", "1'll2", "\r\n\r\n a", " \n", "\u3000a",
+    "\u1112\u1161\u11ab\u1100\u116e\u11a8\u110b\u1165 \u212b \u2126 \u1e9b\u0323", "a\u0302\u0323 a\u0323\u0302 \u0344 q\u0307\u0323", "\n\u0301e\n\u0301\r\u0301 \u0958",
+    "e\u0301<|endoftext|>\u0301x e<|endoftext|>\u0301", "e" + "\u0301" * 40 + "\u0323" * 40,
 ]
 
 
@@ -27,8 +29,10 @@ def random_text(draw):
     return "".join(draw.choice(draw.choice(pools)) for _ in range(draw.randint(1, 60)))
 
 
-def train(words, added=(), **model):
+def train(words, added=(), normalizer=None, **model):
     tokenizer = Tokenizer(models.BPE(**model))
+    if normalizer:
+        tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer, tokenizer.decoder = words, decoders.ByteLevel()
     with open(os.path.join(HERE, "../../datasets/tinyshakespeare.txt"), encoding="utf-8") as file:
         lines = file.read()[:100000].split("\n") + TEXTS
@@ -46,7 +50,7 @@ def main():
     split = [pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), byte_level(add_prefix_space=False, use_regex=False)])
              for pattern in (LLAMA3, LLAMA3.replace("{1,3}", ""))]
     made = {"gpt2": train(byte_level(add_prefix_space=False)), "prefix": train(byte_level(add_prefix_space=True), ADDED),
-            "llama3": train(split[0], ADDED, ignore_merges=True), "qwen2": train(split[1])}
+            "llama3": train(split[0], ADDED, ignore_merges=True), "qwen2": train(split[1], normalizer=normalizers.NFC())}
     draw = random.Random(7)
     texts = TEXTS + [random_text(draw) for _ in range(40)]
     cases = []

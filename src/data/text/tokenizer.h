@@ -1,8 +1,8 @@
 /* tokenizer: byte-level BPE as in Hugging Face's tokenizer.json (GPT-2, Llama 3, Qwen 2): the same ids as
  * tokenizers.Tokenizer.encode(text, add_special_tokens=False). Immutable, so that threads may share it.
  *
- * A text is cut at the added tokens; the rest is cut into words by a regular expression; a word is its bytes, of which
- * the pair of adjacent tokens with the lowest rank is merged until no pair has a rank. */
+ * A text is cut at the added tokens; the rest is normalized (NFC or not) and cut into words by a regular expression; a
+ * word is its bytes, of which the pair of adjacent tokens with the lowest rank is merged until no pair has a rank. */
 #ifndef DATA_TOKENIZER_H
 #define DATA_TOKENIZER_H
 

@@ -47,6 +47,18 @@ typedef size_t word_end(const char *text, size_t size);
 word_end *words_of_pattern(const char *pattern);
 word_end words_gpt2; /* that of ByteLevel's use_regex */
 
+/* ---- normalization ---- */
+
+/* Zero-initialise; free text. */
+struct normalized {
+    char *text; /* (size) */
+    size_t size, capacity;
+};
+
+bool tokenizer_is_ascii(const char *text, size_t size);
+/* The form NFC of text (size), which is valid UTF-8. After a failure, too, the caller frees out->text. */
+status tokenizer_normalize(const char *text, size_t size, struct normalized *out);
+
 /* ---- the tokenizer ---- */
 
 /* A pair of tokens that becomes one. */
@@ -76,7 +88,8 @@ struct tokenizer {
     uint32_t bytes[256];  /* ids of the single bytes; TOKEN_NONE: no token */
     struct merge *merges; /* (merge_slots) hash table by left and right, a power of two */
     size_t merge_slots;
-    struct added_set added[2]; /* the second is searched in what the first leaves: normalized */
+    struct added_set added[2]; /* the second is searched in what the first leaves, normalized */
+    bool is_nfc;               /* that part of a text is brought to the form NFC */
     word_end *word_end;
     bool has_prefix_space; /* add_prefix_space */
     bool ignores_merges;   /* a word that is a token needs no merges */

@@ -163,6 +163,8 @@ static status add_added(struct reader *r, const json_t *value) {
     struct added_set *set = &t->added[flag_of(value, "normalized", !flag_of(value, "special", false))];
     struct added_token *token = &set->items[set->count++];
     if (flag_of(value, "single_word", false)) return bad("added token '%s': single_word is not supported", content);
+    if (t->is_nfc && set == &t->added[1] && !tokenizer_is_ascii(content, strlen(content)))
+        return bad("added token '%s': normalized by NFC and not ASCII, which is not supported", content);
     if ((known && json_integer_value(known) != id) || (!known && t->tokens[id].length > 0))
         return bad("added token '%s' has the id %u, but the vocabulary has another token of this id", content, id);
     TRY(byte_map_keep(&t->vocabulary, content, strlen(content), &token->content));
@@ -294,7 +296,9 @@ static status read_words(const struct reader *r) {
     const json_t *pre = json_object_get(r->root, "pre_tokenizer"), *normalizer = json_object_get(r->root, "normalizer");
     const json_t *decoder = json_object_get(r->root, "decoder");
     const char *name = json_string_value(json_object_get(normalizer, "type"));
-    if (!is_absent(normalizer)) return bad("the normalizer '%s' is not supported; it must be null", name ? name : "?");
+    t->is_nfc = is_type(normalizer, "NFC");
+    if (!is_absent(normalizer) && !t->is_nfc)
+        return bad("the normalizer '%s' is not supported; it must be null or NFC", name ? name : "?");
     if (!is_absent(decoder) && !is_type(decoder, "ByteLevel"))
         return bad("the decoder is not supported; it must be ByteLevel");
     t->ignores_merges = flag_of(r->model, "ignore_merges", false);

@@ -26,6 +26,7 @@ class Ddptrain(CMakePackage):
     depends_on("jpeg")
     depends_on("libpng")
     depends_on("sqlite")
+    depends_on("utf8proc")
     depends_on("jansson")
     depends_on("nettle")
     depends_on("gloo", when="+gloo")
