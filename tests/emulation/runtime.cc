@@ -404,7 +404,8 @@ cudaError_t emulated_launch(const cudaLaunchConfig_t *config, const void *kernel
         return result(cudaErrorInvalidConfiguration);
     if (config->dynamicSmemBytes > limit) return result(cudaErrorInvalidValue);
     kernels_started++;
-    auto l = std::make_shared<launch>(launch{grid, block, config->dynamicSmemBytes, has_attribute, name, std::move(thread)});
+    auto l =
+        std::make_shared<launch>(launch{grid, block, config->dynamicSmemBytes, has_attribute, name, std::move(thread)});
     return enqueue(config->stream, [l]() {
         if (is_to_fail("kernel"))
             sticky = cudaErrorLaunchFailure;
