@@ -181,10 +181,11 @@ __global__ void attention_statistics_kernel(struct attention_shape s, struct gpu
             if (d + k < size) a[k] = y.one(place * size + d + k), b[k] = dy.one(place * size + d + k);
     }
     for (int k = 0; k < 8; k++) sum = fmaf(a[k], b[k], sum);
-    if (is_counted && half_dy && d < padded)
-        *(uint4 *)(half_dy + place * padded +
-                   d) = {gpu_to_half(is_bfloat16, b[0], b[1]), gpu_to_half(is_bfloat16, b[2], b[3]),
+    if (is_counted && half_dy && d < padded) {
+        uint4 rounded = {gpu_to_half(is_bfloat16, b[0], b[1]), gpu_to_half(is_bfloat16, b[2], b[3]),
                          gpu_to_half(is_bfloat16, b[4], b[5]), gpu_to_half(is_bfloat16, b[6], b[7])};
+        *(uint4 *)(half_dy + place * padded + d) = rounded;
+    }
     for (unsigned way = lanes / 2; way > 0; way /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, way);
     if (!is_counted || d > 0) return;
     size_t row = place / s.heads / s.tokens, token = place / s.heads % s.tokens, head = place % s.heads;

@@ -15,11 +15,9 @@
 #define COLUMN_RESIDENT 3 /* minimum blocks of the first stage per multiprocessor */
 #define COLUMN_WIDTH 32   /* maximum channels of a block, or groups of four */
 #define COLUMN_NARROW 8   /* the same in the second stage, whose blocks have few channels and many parts */
-#define COLUMN_BLOCKS                                                                                                  \
-    384                 /* approximate number in the first stage: COLUMN_RESIDENT on each multiprocessor of an H100    \
-                         */
-#define COLUMN_PASSES 8 /* rows of a thread that does not sum */
-#define COLUMN_AHEAD 4  /* of these, rows that it reads before it writes the first; parts that it adds, likewise */
+#define COLUMN_BLOCKS 384 /* approximate number in the first stage: 3 for a multiprocessor of an H100 */
+#define COLUMN_PASSES 8   /* rows of a thread that does not sum */
+#define COLUMN_AHEAD 4    /* of these, rows that it reads before it writes the first; parts that it adds, likewise */
 
 /* A block is (width channels, GPU_THREADS / width rows); blocks are (tiles of channels, parts of the rows). */
 struct column_shape {
