@@ -54,7 +54,6 @@ data_library(JPEG jpeglib.h jpeg)
 data_library(PNG png.h png16)
 data_library(SQLITE sqlite3.h sqlite3)
 data_library(UTF8PROC utf8proc.h utf8proc)
-target_compile_definitions(utf8proc_imported INTERFACE $<$<NOT:$<BOOL:${DDPTRAIN_SHARED_LIBRARIES}>>:UTF8PROC_STATIC>)
 
 find_package(Gloo CONFIG QUIET)
 find_path(GLOO_INCLUDE gloo/context.h)

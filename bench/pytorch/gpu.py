@@ -90,7 +90,7 @@ def train(o):
     def loss_of(inputs, targets):
         return F.cross_entropy(module(inputs), targets)
     if not o.cpu and o.mode != "eager":
-        loss_of = torch.compile(loss_of, mode=o.mode)  # with the loss: else its logits are converted and copied
+        loss_of = torch.compile(loss_of, mode=o.mode)  # with the loss: otherwise its logits are converted and copied
     optimizer, draw = make_optimizer(o, module), data(o)
 
     def step():

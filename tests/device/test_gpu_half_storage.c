@@ -318,7 +318,7 @@ static const struct work works[] = {
     {"cross_entropy, smoothed",
      {READS(ROWS * CLASSES, X), WRITES(ROWS *CLASSES, DX), WRITES(2, 0)},
      cross_entropy_smoothed},
-    {"cross_entropy, rows of as much shared memory as needs no attribute",
+    {"cross_entropy, 48 KB of dynamic shared memory",
      {READS(21128, X), WRITES(21128, DX), WRITES(2, 0)},
      cross_entropy_full},
     {"cross_entropy, long rows",

@@ -264,19 +264,19 @@ static status encode_around(struct encoder *e, size_t index, const char *text, s
     return done < size ? encode_between(e, index + 1, text + done, size - done) : OK;
 }
 
-static status encode_normalized(struct encoder *e, size_t set, const char *text, size_t size) {
+static status encode_from(struct encoder *e, size_t set, const char *text, size_t size) {
     if (set == sizeof e->tokenizer->added / sizeof *e->tokenizer->added) return encode_plain(e, text, size);
     if (e->tokenizer->added[set].count == 0) return encode_between(e, set + 1, text, size);
     return encode_around(e, set, text, size);
 }
 
+/* A text between the added tokens of the sets before [set]. It is normalized before the second set is searched. */
 static status encode_between(struct encoder *e, size_t set, const char *text, size_t size) {
-    if (set != 1 || !e->tokenizer->is_nfc || tokenizer_is_ascii(text, size))
-        return encode_normalized(e, set, text, size);
-    struct normalized line;
-    status s = tokenizer_normalize(text, size, &line);
-    if (!s) s = encode_normalized(e, set, line.text, line.size);
-    free(line.text);
+    if (set != 1 || !e->tokenizer->is_nfc || tokenizer_is_ascii(text, size)) return encode_from(e, set, text, size);
+    struct normalized normalized;
+    status s = tokenizer_normalize(text, size, &normalized);
+    if (!s) s = encode_from(e, set, normalized.text, normalized.size);
+    free(normalized.text);
     return s;
 }
 

@@ -49,14 +49,14 @@ word_end words_gpt2; /* that of ByteLevel's use_regex */
 
 /* ---- normalization ---- */
 
-/* Zero-initialise; free text. */
 struct normalized {
-    char *text; /* (size) */
+    char *text; /* (size); the caller frees it */
     size_t size, capacity;
 };
 
 bool tokenizer_is_ascii(const char *text, size_t size);
-/* The form NFC of text (size), which is valid UTF-8. After a failure, too, the caller frees out->text. */
+/* The form NFC of text (size), which is valid UTF-8; sets out, whose text must be freed also after a failure.
+ * STATUS_MEMORY. */
 status tokenizer_normalize(const char *text, size_t size, struct normalized *out);
 
 /* ---- the tokenizer ---- */

@@ -30,8 +30,8 @@ static status add_line(struct normalized *to, const char *line, size_t size) {
     utf8proc_ssize_t length =
         utf8proc_map((const uint8_t *)line, (utf8proc_ssize_t)size, &composed, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
     if (length == UTF8PROC_ERROR_NOMEM || length == UTF8PROC_ERROR_OVERFLOW)
-        return status_memory("a text in the form NFC");
-    if (length < 0) return status_new(STATUS_DATA, "a text cannot be normalized: %s", utf8proc_errmsg(length));
+        return status_memory("the form NFC of a line of text");
+    if (length < 0) return status_new(STATUS_BUG, "a text cannot be normalized: %s", utf8proc_errmsg(length));
     status s = add(to, composed, (size_t)length);
     free(composed);
     return s;

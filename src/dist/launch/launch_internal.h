@@ -54,7 +54,7 @@ struct launch_job {
 status launch_prepare(struct launch_job *job);
 /* As launch_report_before_joining; [informed] and [stop] as in store_report_before_joining. */
 void launch_report(const struct launch_job *job, const bool *informed, int stop, struct log *log, status failure);
-void launch_release(struct launch_job *job); /* closes the launcher's copies of descriptors that the ranks inherited */
+void launch_release(struct launch_job *job); /* once after launch_prepare: closes what the ranks inherited */
 status launch_spawn(const struct launch_job *job, int local_rank, struct launched_rank *rank);
 
 /* launch_output.c: the output of ranks. */
