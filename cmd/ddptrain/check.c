@@ -33,7 +33,8 @@ static status run(const struct command_line *line) {
     }
     status missing = OK, no_device = s ? OK : command_choose_device(line, config, &alone, &nproc);
     const struct dist_env env = {.world_size = nproc * line->nnodes, .local_world_size = nproc};
-    if (!s) s = check_run(config_of(config), &env, line->is_graph, &out, &missing);
+    const struct check_options options = {.is_graph = line->is_graph, .reads_all = line->reads_all};
+    if (!s) s = check_run(config_of(config), &env, &options, &out, &missing);
     if (!s && !line->is_graph) s = add_parts(line, nproc, &out);
     text_add_printable(&printable, text_string(&out));
     if (!s) fputs(text_string(&printable), stdout);
@@ -49,6 +50,6 @@ const struct verb verb_check = {
     .arguments = "CONFIG [KEY=VALUE ...]",
     .help = "check the config; print shapes, memory and buckets",
     .run = run,
-    .options = OPTION_CPU_BIND | OPTION_DOT,
+    .options = OPTION_CPU_BIND | OPTION_CHECK,
     .operand = "config",
 };

@@ -41,7 +41,7 @@ struct command_line {
     const char *backend, *sizes;                           /* comm */
     const char *format;                                    /* export */
     const char *target;                                    /* init */
-    bool is_graph;                                         /* check: --dot */
+    bool is_graph, reads_all;                              /* check: --dot, --data */
     const char *prompt;                                    /* generate */
     int characters, top_k, seed;
     const char *metric; /* compare */
@@ -79,7 +79,7 @@ enum verb_option {
     OPTION_FORMAT = 1 << 16,
     OPTION_PREDICTIONS = 1 << 17, /* --probabilities, --with-inputs, --outputs */
     OPTION_TARGET = 1 << 18,
-    OPTION_DOT = 1 << 19
+    OPTION_CHECK = 1 << 19 /* --dot, --data */
 };
 
 struct verb {

@@ -57,21 +57,21 @@ static status record_missing(struct plan *plan, status failure) {
     return OK;
 }
 
-status check_run(const struct config *config, const struct dist_env *env, bool is_graph, struct text *out,
-                 status *missing) {
-    struct plan_options options = {.purpose = PLAN_CHECK, .env = env};
+status check_run(const struct config *config, const struct dist_env *env, const struct check_options *options,
+                 struct text *out, status *missing) {
+    struct plan_options plan_options = {.purpose = PLAN_CHECK, .reads_all = options->reads_all, .env = env};
     struct plan *plan;
     struct text report = {0};
     *missing = OK;
-    TRY(plan_create(config, &options, &plan));
+    TRY(plan_create(config, &plan_options, &plan));
     status s = check_resume(config);
     if (!s && !plan->missing) s = record_missing(plan, try_parts(plan, &report));
     if (!s) {
-        if (is_graph)
+        if (options->is_graph)
             plan_graph(plan->model, config->name, out);
         else
             plan_describe(plan, out);
-        if (report.length && !is_graph) text_printf(out, "\nmodel.init_from: %s\n", text_string(&report));
+        if (report.length && !options->is_graph) text_printf(out, "\nmodel.init_from: %s\n", text_string(&report));
         *missing = plan->missing;
         plan->missing = OK;
     }

@@ -29,11 +29,12 @@ static status check_part(struct checked *c, enum dataset_part part, size_t rows)
     return OK;
 }
 
-status input_check(const struct model *model, struct dataset *dataset, const struct dataset_config *config) {
+status input_check(const struct model *model, struct dataset *dataset, const struct dataset_config *config,
+                   bool reads_all) {
     const struct dataset_info *info = dataset_info(dataset);
     struct checked c = {
         .model = model, .dataset = dataset, .path = config->path, .validation_path = config->validation.path};
-    if (!model_checks_rows(model)) return OK;
+    if (!reads_all && !model_checks_rows(model)) return OK;
     TRY(buffer_new(ROWS * info->input_size * sizeof *c.inputs, "rows of the dataset", (void **)&c.inputs));
     status s = buffer_new(ROWS * dataset_target_bytes(info) + 1, "rows of the dataset", &c.targets);
     if (!s) s = check_part(&c, DATASET_TRAIN, info->train_rows);

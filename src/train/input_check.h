@@ -6,7 +6,9 @@
 #include "data/dataset.h"
 #include "model/model.h"
 
-/* Reads all rows of [dataset], unless any values are valid. STATUS_DATA with the file and the row. */
-status input_check(const struct model *model, struct dataset *dataset, const struct dataset_config *config);
+/* Reads all rows of [dataset]; without [reads_all] only if the model restricts values. STATUS_DATA with the file and
+ * the row. */
+status input_check(const struct model *model, struct dataset *dataset, const struct dataset_config *config,
+                   bool reads_all);
 
 #endif

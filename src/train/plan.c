@@ -44,7 +44,8 @@ static status open_data(struct plan *p, const struct plan_options *options) {
     }
     struct dataset_config dataset = p->config->dataset;
     dataset.local_ranks = p->env.local_world_size;
-    if (!p->dataset) TRY(dataset_open(&dataset, p->loss->wants_classes, p->purpose == PLAN_CHECK, &p->dataset));
+    bool reads_rows = p->purpose != PLAN_CHECK || p->reads_all;
+    if (!p->dataset) TRY(dataset_open(&dataset, p->loss->wants_classes, !reads_rows, &p->dataset));
     p->info = *dataset_info(p->dataset);
     return OK;
 }
@@ -59,7 +60,8 @@ static status plan_objective(struct plan *p) {
 static status plan_layers(struct plan *p, size_t cached_positions) {
     TRY(config_plan_model(p->config, &p->info, cached_positions, true, &p->model));
     TRY(model_check_used(p->model));
-    if (p->dataset && p->purpose != PLAN_CHECK) TRY(input_check(p->model, p->dataset, &p->config->dataset));
+    if (p->dataset && (p->purpose != PLAN_CHECK || p->reads_all))
+        TRY(input_check(p->model, p->dataset, &p->config->dataset, p->reads_all));
     p->model->target_size = p->info.target_size;
     p->loss_config = p->config->loss.config;
     if (p->config->losses.count) TRY(plan_objective(p));
@@ -161,6 +163,7 @@ status plan_create(const struct config *config, const struct plan_options *optio
     *p = (struct plan){.config = config,
                        .env = *options->env,
                        .purpose = options->purpose,
+                       .reads_all = options->reads_all,
                        .loss = config_loss(config),
                        .dataset = options->dataset};
     status s = plan_explain_memory(fill(p, options));

@@ -19,12 +19,13 @@
 
 enum plan_purpose {
     PLAN_TRAINING,
-    PLAN_CHECK, /* of training: rows are not read, and a GPU or memory that this machine lacks is no error (missing) */
+    PLAN_CHECK,    /* of training: a GPU or memory that this machine lacks is no error (missing) */
     PLAN_INFERENCE /* eval, predict, generate */
 };
 
 struct plan_options {
     enum plan_purpose purpose;
+    bool reads_all; /* check: read all rows; else only the metadata of the dataset */
     const struct dist_env *env;
     struct dataset *dataset; /* inference: opened with the columns of its checkpoint; owned by the plan from now on,
                                 also after a failure. NULL: opens the dataset of the config */
@@ -37,6 +38,7 @@ struct plan {
     const struct config *config; /* not owned */
     struct dist_env env;
     enum plan_purpose purpose;
+    bool reads_all; /* as in struct plan_options */
     const struct loss_type *loss;
     const void *loss_config;     /* of [loss] */
     struct objective *objective; /* of `losses`; NULL: `loss` */

@@ -278,5 +278,6 @@ void plan_describe(const struct plan *p, struct text *out) {
     describe_work(p, out);
     describe_optimizer(p, out);
     describe_gradients(p, out);
+    if (p->reads_all) text_add(out, "data           all rows were read, their values are valid\n");
     if (p->missing) text_printf(out, "not here       %s\n", status_message(p->missing));
 }

@@ -62,8 +62,13 @@ class Images(program.Case):
         with open(self.path("photos/square/07.png"), "r+b") as f:
             f.truncate(100)
         self.write("test.yaml", CONFIG.replace("datasets/shapes", "photos"))
+        message = "photos/square/07.png: the image is damaged: the file is truncated; replace or remove the file"
         _, err = self.run_program("test.yaml", code=program.DATA)
-        self.assertIn("photos/square/07.png: the image is damaged: the file is truncated; replace or remove the file", err)
+        self.assertIn(message, err)
+        self.run_program("check", "test.yaml")  # reads no image
+        for cached in ((), ("dataset.cache_mb=0",)):
+            _, err = self.run_program("check", "test.yaml", "--data", *cached, code=program.DATA)
+            self.assertIn(message, err)
 
 
 if __name__ == "__main__":
