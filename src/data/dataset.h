@@ -237,6 +237,8 @@ struct dataset;
  * dataset_read is not allowed. STATUS_DATA with the file, the dataset or column, and the row; for a missing file with
  * path and working directory. */
 status dataset_open(const struct dataset_config *config, bool wants_classes, bool metadata_only, struct dataset **out);
+/* Whether both configs split the same rows into the same parts. */
+bool dataset_has_same_split(const struct dataset_config *a, const struct dataset_config *b);
 /* One more owner, for runs one after another over the same rows: each calls dataset_close. Returns [dataset]. */
 struct dataset *dataset_share(struct dataset *dataset);
 void dataset_close(struct dataset *dataset); /* takes NULL; the last owner's call frees it */

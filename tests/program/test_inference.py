@@ -100,6 +100,26 @@ class Inference(program.Case):
         out, _ = self.run_program("eval", "own.yaml", "--run-dir", "runs/test", "--part", "all")
         self.assertEqual(json.loads(out), whole)
 
+    def test_another_split_is_a_warning(self):
+        import h5py
+        warning = "the model may have been trained on rows for validation"
+        shutil.copy(os.path.join(program.SOURCE, "datasets/wine.h5"), self.path("more.h5"))
+        with h5py.File(self.path("more.h5"), "a") as f:
+            x, y = (np.concatenate([f[name][:], f[name][:40]]) for name in "xy")
+            del f["x"], f["y"]
+            f["x"], f["y"] = x, y
+        data = "warning: more.h5: the data are not those of the training, so the split is another one: " + warning
+        split = "wine.h5: dataset.split is not that of the training: " + warning
+        for verb, arguments, message in (("eval", ["dataset.path=more.h5"], data), ("eval", ["dataset.path=more.h5", "--part", "train"], data),
+                                         ("eval", ["dataset.split.seed=9"], split), ("predict", ["dataset.split.test=0.3"], split)):
+            for ranks in (1, 2):
+                _, err = self.run_program(verb, "test.yaml", *arguments, "--nproc", ranks)
+                self.assertEqual(err.count(message), 1, err)
+        for arguments in ([], ["dataset.path=more.h5", "--part", "all"], ["dataset.split.seed=9", "--part", "all"]):
+            for verb in ("eval", "predict"):
+                _, err = self.run_program(verb, "test.yaml", *arguments)
+                self.assertNotIn("warning", err)
+
     def test_tables_without_targets(self):
         """A CSV file without the class column, with an empty one, with other labels; images of IDX without labels."""
         import h5py

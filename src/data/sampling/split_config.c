@@ -83,6 +83,13 @@ static void check_split(void *config, const struct node *where, const char *path
     check_folds(split, where, path, problems);
 }
 
+bool dataset_has_same_split(const struct dataset_config *a, const struct dataset_config *b) {
+    struct text differences = {0};
+    size_t count = schema_diff(&split_section, &a->split, &b->split, &differences);
+    text_free(&differences);
+    return count == 0;
+}
+
 const struct schema split_section = {.name = "dataset.split",
                                      .size = sizeof(struct split_config),
                                      .rows = split_rows_table,

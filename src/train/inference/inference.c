@@ -153,6 +153,24 @@ static void log_rows(const struct inference *inf, struct log *log) {
                  text_plural(rows, "s"), inf->part == DATASET_VALIDATION ? "validation" : "training");
 }
 
+/* Whether the part is made by dataset.split. */
+static bool uses_split(const struct inference *inf) {
+    return !inf->is_all && !inf->config->dataset.validation.path && dataset_info(inf->dataset)->validation_rows > 0;
+}
+
+/* Logs that the rows of the part are not those of the same part of the training. Rows without targets cannot be
+ * compared. */
+static status compare_split(const struct inference *inf, struct checkpoint *checkpoint, struct log *log) {
+    const struct dataset_config *dataset = &inf->config->dataset;
+    const char *fingerprint = needs_targets(inf) ? dataset_info(inf->dataset)->fingerprint : NULL, *why;
+    if (inf->env->rank != 0 || !uses_split(inf)) return OK;
+    TRY(trained_compare_split(checkpoint, dataset, fingerprint, &why));
+    if (why)
+        log_line(log, "warning: %s: %s: the model may have been trained on rows for validation",
+                 dataset->path ? dataset->path : "synthetic dataset", why);
+    return OK;
+}
+
 static status open_model(struct inference *inf) {
     const struct dataset_info *info = dataset_info(inf->dataset);
     struct plan_options options = {.purpose = PLAN_INFERENCE, .env = inf->env, .dataset = inf->dataset};
@@ -246,6 +264,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     if (!s) s = explain_columns(inf, checkpoint, load_weights(inf, checkpoint, average));
     if (!s) s = reserve_memory(inf);
     if (!s && inf->predicts) s = check_options(inf);
+    if (!s) s = compare_split(inf, checkpoint, log);
     checkpoint_close(checkpoint);
     s = plan_explain_memory(s);
     if (!s) log_rows(inf, log);

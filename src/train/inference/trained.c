@@ -4,8 +4,10 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "train/column_names.h"
+#include "train/config.h"
 #include "train/input_layout_json.h"
 #include "train/labels.h"
 #include "train/preparation_json.h"
@@ -76,6 +78,30 @@ static status use_tokenizer(struct arena *arena, struct checkpoint *checkpoint, 
     TRY(checkpoint_read_text(checkpoint, "data/tokenizer", &json));
     if (json) dataset->trained_tokenizer = arena_copy(arena, json);
     free(json);
+    return OK;
+}
+
+/* Without a difference where this version cannot read the config of the checkpoint. */
+static bool has_same_split(const char *config, const struct dataset_config *dataset) {
+    struct config_file *trained;
+    status s = config_parse("the checkpoint's config", config, &trained);
+    bool is_same = s || dataset_has_same_split(&config_of(trained)->dataset, dataset);
+    if (!s) config_free(trained);
+    status_free(s);
+    return is_same;
+}
+
+status trained_compare_split(struct checkpoint *checkpoint, const struct dataset_config *dataset,
+                             const char *fingerprint, const char **why) {
+    char *config, *trained;
+    *why = NULL;
+    TRY(checkpoint_read_text(checkpoint, "config", &config));
+    if (config && !has_same_split(config, dataset)) *why = "dataset.split is not that of the training";
+    free(config);
+    TRY(checkpoint_read_text(checkpoint, "data/fingerprint", &trained));
+    if (fingerprint && trained && strcmp(trained, fingerprint) != 0)
+        *why = "the data are not those of the training, so the split is another one";
+    free(trained);
     return OK;
 }
 

@@ -19,6 +19,11 @@ struct trained {
 status trained_read(struct arena *arena, struct checkpoint *checkpoint, struct dataset_config *dataset,
                     struct trained *out);
 
+/* *why = why dataset.split gives other rows than in the training, "the data are not those ..."; NULL: it gives the same,
+ * or the checkpoint does not say. [fingerprint]: of the rows; NULL: unknown. */
+status trained_compare_split(struct checkpoint *checkpoint, const struct dataset_config *dataset,
+                             const char *fingerprint, const char **why);
+
 /* The vocabulary of a model of texts; *out NULL: its inputs are no texts. */
 status trained_vocabulary(struct checkpoint *checkpoint, struct vocabulary **out);
 
