@@ -13,9 +13,9 @@ struct check_options {
     bool reads_all; /* read all rows of the dataset; else only its metadata */
 };
 
-/* Adds the description to [out]. [env]: the ranks of the run; this process is rank 0. Returns the failures that training would return before its first step, except that a GPU
- * or memory that this machine lacks is *missing (STATUS_USAGE; NULL: nothing): everything else is checked and
- * described. */
+/* Adds the description to [out]. [env]: the ranks of the run; this process is rank 0. Returns the failures that
+ * training would return before its first step, except that a GPU or memory that this machine lacks is *missing
+ * (STATUS_USAGE; NULL: nothing): everything else is checked and described. */
 status check_run(const struct config *config, const struct dist_env *env, const struct check_options *options,
                  struct text *out, status *missing);
 

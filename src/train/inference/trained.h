@@ -19,8 +19,8 @@ struct trained {
 status trained_read(struct arena *arena, struct checkpoint *checkpoint, struct dataset_config *dataset,
                     struct trained *out);
 
-/* *why = why dataset.split gives other rows than in the training, "the data are not those ..."; NULL: it gives the same,
- * or the checkpoint does not say. [fingerprint]: of the rows; NULL: unknown. */
+/* *why = why dataset.split gives other rows than in the training, "the data are not those ..."; NULL: it gives the
+ * same, or the checkpoint does not say. [fingerprint]: of the rows; NULL: unknown. */
 status trained_compare_split(struct checkpoint *checkpoint, const struct dataset_config *dataset,
                              const char *fingerprint, const char **why);
 
