@@ -124,6 +124,11 @@ class EmbeddingBag(nn.EmbeddingBag):
         return super().forward(x.long())
 
 
+def without_padding(x, value):
+    """[x] with [value] where its positions are padding."""
+    return x.masked_fill(is_padding(x.shape[1], x.lengths).reshape(*x.shape[:2], *[1] * (x.dim() - 2)), value)
+
+
 class Mean(nn.Module):
     def __init__(self, dims, keepdim):
         super().__init__()
@@ -131,9 +136,19 @@ class Mean(nn.Module):
 
     def forward(self, x):
         if 1 in [dim % x.dim() for dim in self.dims] and lengths_of(x) is not None:
-            padding = is_padding(x.shape[1], x.lengths).reshape(*x.shape[:2], *[1] * (x.dim() - 2))
-            x = x.masked_fill(padding, 0).sum(1, True) / x.lengths.reshape(-1, *[1] * (x.dim() - 1))
+            x = without_padding(x, 0).sum(1, True) / x.lengths.reshape(-1, *[1] * (x.dim() - 1))
         return x.mean(self.dims, self.keepdim)
+
+
+class Max(nn.Module):
+    def __init__(self, dim, keepdim):
+        super().__init__()
+        self.dim, self.keepdim = dim, keepdim
+
+    def forward(self, x):
+        if self.dim % x.dim() == 1 and lengths_of(x) is not None:
+            x = without_padding(x, float("-inf"))
+        return x.max(self.dim, self.keepdim)[0]
 
 
 class Attention(nn.MultiheadAttention):  # not batch_first: its other arithmetic for that in eval() fails without biases
@@ -414,7 +429,7 @@ LEAVES = {
     "upsample": (lambda s, c, v: _upsample(c), "scale_factor"),
     # contiguous: PyTorch 2.15 computes a wrong gradient of batch_norm after a permutation of a tensor with a size of 1
     "permute": (lambda s, c, v: Function(lambda x: x.permute(c["dims"]).contiguous()), "dims"),
-    "max": (lambda s, c, v: Function(lambda x: x.max(c["dim"], c.get("keepdim", False))[0]), "dim"),
+    "max": (lambda s, c, v: Max(c["dim"], c.get("keepdim", False)), "dim"),
     "pixel_shuffle": (lambda s, c, v: nn.PixelShuffle(c["upscale_factor"]), "upscale_factor"),
     "pixel_unshuffle": (lambda s, c, v: nn.PixelUnshuffle(c["downscale_factor"]), "downscale_factor"),
     "pad": (lambda s, c, v: _pad(s, c), "padding"),

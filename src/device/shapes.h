@@ -58,10 +58,10 @@ struct shape_ops {
     void (*pad_backward)(struct device *, const struct pad *, const float *dy, float *dx, size_t rows);
     void (*resize_forward)(struct device *, const struct resize *, const float *x, float *y, size_t rows);
     void (*resize_backward)(struct device *, const struct resize *, const float *dy, float *dx, size_t rows);
-    /* y (outer, inner) = the largest of x (outer, count, inner), index: which one; the first, NaN is the largest.
-     * dx = dy there, else 0 */
-    void (*max_forward)(struct device *, const float *x, float *y, int32_t *index, size_t outer, size_t count,
-                        size_t inner);
+    /* y (outer, inner) = the largest of x (outer, count, inner), of the first lengths[outer] (NULL: all), index: which
+     * one; the first, NaN is the largest. dx = dy there, else 0 */
+    void (*max_forward)(struct device *, const float *x, const int32_t *lengths, float *y, int32_t *index, size_t outer,
+                        size_t count, size_t inner);
     void (*max_backward)(struct device *, const int32_t *index, const float *dy, float *dx, size_t outer, size_t count,
                          size_t inner);
     /* y (rows, out, positions, channels, kernel): the elements of each window, 0 in the padding; dx = their sums */

@@ -136,7 +136,14 @@ static struct pooling pooling_along(const struct c_call *call, size_t *outer) {
 static void add_maximum(const struct c_call *call) {
     size_t outer;
     struct pooling p = pooling_along(call, &outer);
-    pool_maxima(call, &p, outer);
+    if (!call->op->lengths) {
+        pool_maxima(call, &p, outer);
+        return;
+    }
+    text_printf(c_use(call, C_max_pool),
+                "    max_pool(%s, (struct model_image){%s, 1, %zu}, %s, %s,\n             %s, 0);\n", call->x,
+                c_length(call, p.in.height), p.in.channels, call->y, image_of_shape(call, &p.out),
+                window_of(call, &p.window));
 }
 
 static size_t channels_of(const struct c_call *call) { return (size_t)call->layer->in.size[0]; }

@@ -57,14 +57,18 @@ static const char *with_dims(const struct onnx_call *c, const char *x, int64_t p
     return onnx_reshape(c->g, x, shape, (size_t)dims);
 }
 
-/* Of the positions before the end of each row: their sum over the length. */
+/* The reduction of the positions before the end of each row; the others count as [padding]. */
+static const char *reduction_of_real(const struct onnx_call *c, const char *type, float padding) {
+    const struct shape *in = &c->layer->in;
+    const char *are_real = onnx_real_positions(c->g, c->op->lengths, in->size[0]);
+    struct onnx_call real = *c;
+    real.x = onnx_where(c->g, with_dims(c, are_real, in->size[0], in->dims), c->x, onnx_scalar(c->g, padding));
+    return reduction(&real, type);
+}
+
 static const char *mean_of_real(const struct onnx_call *c) {
     struct onnx_graph *g = c->g;
-    const struct shape *in = &c->layer->in;
-    const char *are_real = with_dims(c, onnx_real_positions(g, c->op->lengths, in->size[0]), in->size[0], in->dims);
-    struct onnx_call sum = *c;
-    sum.x = onnx_where(g, are_real, c->x, onnx_scalar(g, 0));
-    const char *total = reduction(&sum, "ReduceSum");
+    const char *total = reduction_of_real(c, "ReduceSum", 0);
     const char *lengths = onnx_cast(g, onnx_lengths(g, c->op->lengths), ONNX_FLOAT);
     return onnx_node2(g, "Div", total, with_dims(c, lengths, 1, c->layer->out.dims));
 }
@@ -73,7 +77,9 @@ static const char *add_mean(const struct onnx_call *c) {
     return c->op->lengths ? mean_of_real(c) : reduction(c, "ReduceMean");
 }
 
-static const char *add_maximum(const struct onnx_call *c) { return reduction(c, "ReduceMax"); }
+static const char *add_maximum(const struct onnx_call *c) {
+    return c->op->lengths ? reduction_of_real(c, "ReduceMax", -INFINITY) : reduction(c, "ReduceMax");
+}
 
 static const char *add_matrix_product(const struct onnx_call *c) {
     return onnx_node2(c->g, "MatMul", c->inputs[0], c->inputs[1]);

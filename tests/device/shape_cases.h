@@ -74,9 +74,14 @@ static void maxima(struct device *d, struct results *r) {
         for (size_t k = 0; k < in; k++) x[k] = roundf(x[k] * 4) / 4;
         x[in / 2] = x[in - 1] = NAN;
         int32_t *index = (int32_t *)(void *)next_bytes(r, outer * inner * sizeof(int32_t));
-        ops->max_forward(d, x, next(r, outer * inner), index, outer, count, inner);
+        ops->max_forward(d, x, NULL, next(r, outer * inner), index, outer, count, inner);
         ops->max_backward(d, index, dy, next(r, in), outer, count, inner);
-        guarded_free(x), guarded_free(dy);
+        int32_t *lengths = guarded_malloc(outer * sizeof *lengths);
+        for (size_t k = 0; k < outer; k++) lengths[k] = (int32_t)(1 + (count - 1) * k / (outer > 1 ? outer - 1 : 1));
+        index = (int32_t *)(void *)next_bytes(r, outer * inner * sizeof(int32_t));
+        ops->max_forward(d, x, lengths, next(r, outer * inner), index, outer, count, inner);
+        ops->max_backward(d, index, dy, next(r, in), outer, count, inner);
+        guarded_free(x), guarded_free(dy), guarded_free(lengths);
     }
 }
 

@@ -166,13 +166,13 @@ losses:
         self.assertEqual(self.hash_of("ranks", config, "--nproc", "2", *words), self.hash_of("rank", config, *words))
 
     def test_series_with_lengths(self):
-        """What stands behind the end of a series has no effect, on the last state or on a mean."""
+        """What stands behind the end of a series has no effect, on the last state, a mean or a maximum."""
         series = self.random.normal(size=(80, LENGTH, 2)).astype("f4")
         y = self.random.integers(0, 3, 80)
-        for out, rest in ("last", "tanh"), ("all", "mean: 1"):
+        for out, rest in ("last", "tanh"), ("all", "mean: 1"), ("all", "max: 1"):
             hashes = []
             for i, behind in enumerate((0, 7)):
-                name = f"{out}{i}"
+                name = f"{out}-{rest[:3]}{i}"
                 self.series(name, np.where(self.real[..., None], series, behind), y, self.lengths, out, rest)
                 self.run_program(name + ".yaml", "--run-dir", name)
                 hashes.append(self.run_program("predict", name, name + ".h5")[0])

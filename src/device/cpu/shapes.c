@@ -12,7 +12,7 @@ struct job {
     float *y;
     size_t in, out;
     int32_t *new_index;
-    const int32_t *index;
+    const int32_t *index, *lengths; /* lengths: NULL: none */
     size_t count, inner;
 };
 
@@ -196,7 +196,8 @@ static void max_part(void *context, size_t first, size_t last) {
         int32_t *restrict index = j->new_index + r * j->out;
         memcpy(y, x, j->inner * sizeof *y);
         memset(index, 0, j->inner * sizeof *index);
-        for (size_t k = 1; k < j->count; k++)
+        size_t count = j->lengths ? (size_t)j->lengths[r] : j->count;
+        for (size_t k = 1; k < count; k++)
             for (size_t i = 0; i < j->inner; i++) {
                 float v = x[k * j->inner + i];
                 bool is_larger = v > y[i] || (v != v && y[i] == y[i]);
@@ -214,12 +215,18 @@ static void max_back_part(void *context, size_t first, size_t last) {
             j->y[r * j->out + (size_t)j->index[r * j->in + i] * j->inner + i] = j->x[r * j->in + i];
 }
 
-static void max_forward(struct device *device, const float *x, float *y, int32_t *index, size_t outer, size_t count,
-                        size_t inner) {
+static void max_forward(struct device *device, const float *x, const int32_t *lengths, float *y, int32_t *index,
+                        size_t outer, size_t count, size_t inner) {
     (void)device;
     run(outer, max_part,
-        &(struct job){
-            .x = x, .y = y, .new_index = index, .in = count * inner, .out = inner, .count = count, .inner = inner});
+        &(struct job){.x = x,
+                      .lengths = lengths,
+                      .y = y,
+                      .new_index = index,
+                      .in = count * inner,
+                      .out = inner,
+                      .count = count,
+                      .inner = inner});
 }
 
 static void max_backward(struct device *device, const int32_t *index, const float *dy, float *dx, size_t outer,

@@ -114,17 +114,18 @@ static void resize_backward(struct device *device, const struct resize *resize, 
     });
 }
 
-static void max_forward(struct device *device, const float *x, float *y, int32_t *index, size_t outer, size_t count,
-                        size_t inner) {
+static void max_forward(struct device *device, const float *x, const int32_t *lengths, float *y, int32_t *index,
+                        size_t outer, size_t count, size_t inner) {
     operator_call c(device, "max_forward");
     const float *from = c.in(x, outer * count * inner);
+    const int32_t *ends = c.in(lengths, outer);
     float *to = c.out(y, outer * inner);
     int32_t *at = c.out(index, outer * inner);
     c.each(outer * inner, [=] __device__(size_t i) {
         const float *values = from + i / inner * count * inner + i % inner;
         float best = *values;
-        size_t found = 0;
-        for (size_t k = 1; k < count; k++) {
+        size_t found = 0, end = ends ? (size_t)ends[i / inner] : count;
+        for (size_t k = 1; k < end; k++) {
             float v = values[k * inner];
             if (v > best || (v != v && best == best)) best = v, found = k;
         }

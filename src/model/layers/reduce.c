@@ -84,12 +84,18 @@ static void blocks_of(const struct layer *layer, size_t *outer, size_t *count, s
     *count = (size_t)layer->in.size[dimension];
 }
 
-/* ---- mean ---- */
-
 /* The lengths of the positions along which it is. */
 static const int32_t *lengths_of(const struct layer *layer, const struct pass *pass) {
     return dimension_of(layer) == 0 ? pass_lengths(pass, &layer->in) : NULL;
 }
+
+static void describe(const struct layer *layer, struct operation *to, enum operation_kind kind) {
+    to->kind = kind;
+    to->dimension = dimension_of(layer);
+    if (to->dimension == 0) to->lengths = layer->in.lengths;
+}
+
+/* ---- mean ---- */
 
 static void mean_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
     size_t outer, count, inner;
@@ -108,11 +114,7 @@ static void mean_backward(const struct layer *layer, const struct pass *pass, co
         ->sequence->mean_backward(pass->device, dy, lengths_of(layer, pass), dx, pass->rows * outer, count, inner);
 }
 
-static void describe_mean(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_MEAN;
-    to->dimension = dimension_of(layer);
-    if (to->dimension == 0) to->lengths = layer->in.lengths;
-}
+static void describe_mean(const struct layer *layer, struct operation *to) { describe(layer, to, OPERATION_MEAN); }
 
 /* Along one dimension. */
 static const struct layer_type mean_along = {
@@ -191,8 +193,6 @@ const struct layer_type layer_mean = {
 
 static status plan_max(struct layer *layer, struct planning *planning) {
     TRY(plan(layer, planning));
-    if (layer->in.lengths && dimension_of(layer) == 0)
-        return status_new(STATUS_USAGE, "a maximum over positions of which some are padding is not supported");
     if (layer->in.size[dimension_of(layer)] > INT32_MAX) return status_new(STATUS_USAGE, "the dimension is too large");
     layer->saved_size = shape_elements(&layer->out);
     return OK;
@@ -202,7 +202,8 @@ static void max_forward(const struct layer *layer, const struct pass *pass, cons
     size_t outer, count, inner;
     blocks_of(layer, &outer, &count, &inner);
     device_ops(pass->device)
-        ->shapes->max_forward(pass->device, x, y, (int32_t *)layer->saved, pass->rows * outer, count, inner);
+        ->shapes->max_forward(pass->device, x, lengths_of(layer, pass), y, (int32_t *)layer->saved, pass->rows * outer,
+                              count, inner);
 }
 
 static void max_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
@@ -215,16 +216,14 @@ static void max_backward(const struct layer *layer, const struct pass *pass, con
         ->shapes->max_backward(pass->device, (const int32_t *)layer->saved, dy, dx, pass->rows * outer, count, inner);
 }
 
-static void describe_max(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_MAXIMUM;
-    to->dimension = dimension_of(layer);
-}
+static void describe_max(const struct layer *layer, struct operation *to) { describe(layer, to, OPERATION_MAXIMUM); }
 
 static bool max_runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
 
 const struct layer_type layer_max = {
     .variant = {"max", &max_schema,
-                "The maximum along a dimension (the values of torch.max); the gradient goes to the first of several."},
+                "The maximum along a dimension (the values of torch.max); the gradient goes to the first of several. Over "
+                "positions, padding is left out (padding_idx)."},
     .order = ORDER_ANY,
     .ignores = IGNORES_X_AND_Y,
     .runs_on = max_runs_on,
