@@ -221,9 +221,10 @@ static void describe_max(const struct layer *layer, struct operation *to) { desc
 static bool max_runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
 
 const struct layer_type layer_max = {
-    .variant = {"max", &max_schema,
-                "The maximum along a dimension (the values of torch.max); the gradient goes to the first of several. Over "
-                "positions, padding is left out (padding_idx)."},
+    .variant =
+        {"max", &max_schema,
+         "The maximum along a dimension (the values of torch.max); the gradient goes to the first of several. Over "
+         "positions, padding is left out (padding_idx)."},
     .order = ORDER_ANY,
     .ignores = IGNORES_X_AND_Y,
     .runs_on = max_runs_on,
