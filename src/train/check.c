@@ -45,7 +45,7 @@ static status try_parts(struct plan *plan, struct text *report) {
     }
     status s = parts_create(&t, plan);
     if (!s) s = measure_memory(&t, plan);
-    if (!s) s = init_from(plan->model, &plan->config->model.init_from, report);
+    if (!s) s = init_from(plan->model, &plan->config->model.init_from, plan->dataset, report);
     parts_destroy(&t);
     return s;
 }

@@ -10,14 +10,29 @@
 #include "checkpoint/foreign.h"
 #include "checkpoint/mapped.h"
 #include "checkpoint/safetensors.h"
+#include "train/start_data.h"
 #include "train/weights.h"
 
-static status from_checkpoint(struct model *model, const char *path, struct text *report) {
+/* Adds a warning to the report. */
+static status compare_data(struct checkpoint *checkpoint, const struct dataset *dataset, struct text *report) {
+    struct text differences = {0};
+    status s = dataset ? start_data_compare(checkpoint, dataset, &differences) : OK;
+    if (!s && differences.length)
+        text_printf(report, "; warning: weights are taken by position, but %s", text_string(&differences));
+    text_free(&differences);
+    return s;
+}
+
+static status from_checkpoint(struct model *model, const char *path, const struct dataset *dataset,
+                              struct text *report) {
     struct checkpoint *checkpoint;
+    struct text warning = {0};
     char *found;
     status s = weights_open_start(path, &checkpoint, &found);
+    if (!s) s = compare_data(checkpoint, dataset, &warning);
     if (!s) s = weights_load(model, checkpoint, false);
-    if (!s && found) text_add(report, found);
+    if (!s && (found || warning.length)) text_printf(report, "%s%s", found ? found : path, text_string(&warning));
+    text_free(&warning);
     checkpoint_close(checkpoint);
     free(found);
     return s;
@@ -65,7 +80,8 @@ static bool ends_with(const char *path, const char *extension) {
     return dot && strcmp(dot, extension) == 0;
 }
 
-status init_from(struct model *model, const struct weight_source *source, struct text *report) {
+status init_from(struct model *model, const struct weight_source *source, const struct dataset *dataset,
+                 struct text *report) {
     const char *path = source->file;
     if (!path) return OK;
     struct io_info info;
@@ -83,7 +99,7 @@ status init_from(struct model *model, const struct weight_source *source, struct
             "%s is neither; a checkpoint becomes one with ddptrain export",
             path);
     TRY(model_map(model));
-    status s =
-        is_checkpoint ? from_checkpoint(model, path, report) : from_tensors(model, source, !is_safetensors, report);
+    status s = is_checkpoint ? from_checkpoint(model, path, dataset, report)
+                             : from_tensors(model, source, !is_safetensors, report);
     return status_prefix(status_first(s, model_unmap(model, true)), "model.init_from");
 }

@@ -3,11 +3,13 @@
 #ifndef TRAIN_INIT_FROM_H
 #define TRAIN_INIT_FROM_H
 
+#include "data/dataset.h"
 #include "model/model.h"
 
 /* Loads the parameters and buffers of [model], which has memory, from source->file, if set, or changes nothing: the
  * STATUS_DATA failure has a line for every name or shape that differs. With a map or a folder, adds to [report] what
- * was used. */
-status init_from(struct model *model, const struct weight_source *source, struct text *report);
+ * was used; of a checkpoint, too, that columns or classes of [dataset] (NULL: not compared) are at other places. */
+status init_from(struct model *model, const struct weight_source *source, const struct dataset *dataset,
+                 struct text *report);
 
 #endif

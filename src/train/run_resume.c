@@ -80,7 +80,7 @@ static status find_and_load(struct run *run) {
 /* Loads model.init_from, if set, and logs what was used. */
 static status load_initial_weights(const struct run *run) {
     struct text report = {0};
-    status s = init_from(run->trainer.model, &run->config->model.init_from, &report);
+    status s = init_from(run->trainer.model, &run->config->model.init_from, run->plan->dataset, &report);
     if (!s && report.length) log_line(run->log, "model.init_from: %s", text_string(&report));
     text_free(&report);
     return s;

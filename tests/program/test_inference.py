@@ -100,6 +100,18 @@ class Inference(program.Case):
         out, _ = self.run_program("eval", "own.yaml", "--run-dir", "runs/test", "--part", "all")
         self.assertEqual(json.loads(out), whole)
 
+    def test_another_model_is_a_warning(self):
+        """Layers of the same shapes take the weights."""
+        other, first = ["model.layers.1=tanh"], self.checkpoints()[0]
+        for verb in ("eval", "predict"):
+            for arguments in (other, other + ["--checkpoint", first], other + ["--nproc", "2"]):
+                _, err = self.run_program(verb, "test.yaml", *arguments)
+                self.assertEqual(err.count("warning: this is not the model that was trained (training -> now):\n  layers.1: relu -> tanh\n"
+                                           "to use that of the training, give the run folder in place of the config\n"), 1, err)
+            for arguments in (["runs/test"], ["test.yaml", "model.freeze=['0.*']", f"model.init_from={first}"]):
+                _, err = self.run_program(verb, *arguments)
+                self.assertNotIn("warning", err)
+
     def test_another_split_is_a_warning(self):
         import h5py
         warning = "the model may have been trained on rows for validation"

@@ -62,6 +62,24 @@ class TargetScale(program.Case):
                 self.assertEqual(json.loads(header["__metadata__"]["target_scale"])["type"], name)
                 self.run_program("export", "runs/test", "--out", "m.c")  # test_export_c.py compares its outputs
 
+    def test_predictions_have_all_digits(self):
+        """Of targets that differ after their twelfth digit, a CSV file has the same predictions as an HDF5 file."""
+        import h5py
+        r = np.random.default_rng(0)
+        x = r.normal(size=(40, 2))
+        self.write_rows("train.csv", [[a, b, 1.7e13 + 10 * a, -a / 7] for a, b in x.tolist()])
+        self.write("test.yaml", CONFIG % ("standard", 0.1))
+        self.run_program("test.yaml")
+        for out in ("p.csv", "p.h5"):
+            self.run_program("predict", "test.yaml", "--out", out)
+        with open(self.path("p.csv")) as f:
+            rows = list(csv.DictReader(f))
+        with h5py.File(self.path("p.h5")) as f:
+            values = f["prediction"][:]
+        names = [name for name in rows[0] if name != "row"]
+        self.assertEqual([[float(row[name]) for name in names] for row in rows], values.tolist())
+        self.assertEqual(len(set(values[:, 0])), len(rows))
+
     def test_resume_and_files_that_are_read_in_parts(self):
         import h5py
         with h5py.File(self.path("rows.h5"), "w") as f:

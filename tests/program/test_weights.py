@@ -89,6 +89,34 @@ class Weights(program.Case):
         self.assertIn("model.init_from: map, skip and partial are for files, and empty is a folder",
                       self.start_from("{file: empty, partial: true}", code=USAGE))
 
+    def test_other_columns_and_classes_are_a_warning(self):
+        """Weights are taken by position."""
+        text = ("name: test\ndataset: {path: a.csv, targets: y}\nsampler: {batch_size: 8}\nmodel: {layers: [{linear: 2}]}\n"
+                "loss: cross_entropy\noptimizer: sgd\ntrain: {epochs: 1}\n")
+        rows = [(i % 7, i % 3, "pqr"[i % 3], "no" if i % 2 else "yes") for i in range(24)]
+
+        def table(name, columns, rows):
+            self.write(name, "\n".join([columns, *(",".join(map(str, row)) for row in rows)]) + "\n")
+        table("a.csv", "u,v,c,y", rows)
+        table("b.csv", "v,u,c,y", [(v, u, c, y) for u, v, c, y in rows])
+        table("c.csv", "u,v,c,y", [(u, v, chr(ord(c) + 1), y) for u, v, c, y in rows])
+        table("d.csv", "u,v,c,y", [(u, v, c, {"no": "Z", "yes": "A"}[y]) for u, v, c, y in rows])
+        self.write("a.yaml", text)
+        self.run_program("a.yaml", "--run-dir", "runs/a")
+        start = "; warning: weights are taken by position, but "
+        for data, message in (("b.csv", "input 0 was 'u' in its training and is 'v' now\n"),
+                              ("c.csv", "category of 'c' 0 was 'p' in its training and is 'q' now\n"),
+                              ("d.csv", "class 0 was 'no' in its training and is 'A' now\n"), ("a.csv", None)):
+            words = ("a.yaml", f"dataset.path={data}", "model.init_from=runs/a")
+            for text in (self.run_program(*words, "--run-dir", "runs/b", "--fresh")[1], self.run_program("check", *words)[0]):
+                if message:
+                    self.assertIn("h5" + start + message, text)
+                else:
+                    self.assertNotIn("warning", text)
+        file = self.checkpoints("runs/a")[-1]
+        _, err = self.run_program("a.yaml", "dataset.path=d.csv", f"model.init_from={file}", "--run-dir", "runs/c")
+        self.assertIn(file + start + "class 0", err)
+
     def test_other_types_and_module(self):
         r = np.random.default_rng(0)
         shapes = {"0.weight": (64, 13), "0.bias": (64,), "2.weight": (3, 64), "2.bias": (3,)}

@@ -258,6 +258,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     bool average;
     status s = weights_open(inf->config, &options->weights, log, &checkpoint, &average);
     inf->is_all = options->part && strcmp(options->part, "all") == 0;
+    if (!s && inf->env->rank == 0) s = trained_warn_of_model(checkpoint, inf->config, log);
     if (!s) s = open_dataset(inf, checkpoint);
     if (!s) s = choose_part(inf, options);
     if (!s) s = open_model(inf);

@@ -1,5 +1,6 @@
 /* Both formats are built in memory and written by io_replace, so that a reader never finds an incomplete file. */
 #include <hdf5.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,15 @@ static void add_numbers(struct text *out, const float *numbers, size_t count) {
     }
 }
 
+/* A value in the unit of the file, whose digits may be far from its first one (years, sums of money). */
+static void add_value(struct text *out, double value) {
+    text_add(out, ",");
+    if (isfinite(value))
+        text_add_double(out, value);
+    else
+        text_printf(out, "%g", value);
+}
+
 /* The label of a class; the number of one without label. */
 static void add_class(struct text *out, const struct predictions *p, int64_t class) {
     text_add(out, ",");
@@ -110,7 +120,7 @@ static void add_class(struct text *out, const struct predictions *p, int64_t cla
 
 static void add_part(struct text *out, const struct predictions *p, size_t row) {
     for (size_t i = 0; i < p->count && p->classes; i++) add_class(out, p, p->classes[row * p->count + i]);
-    for (size_t i = 0; i < p->count && p->values; i++) text_printf(out, ",%.12g", p->values[row * p->count + i]);
+    for (size_t i = 0; i < p->count && p->values; i++) add_value(out, p->values[row * p->count + i]);
     if (!p->classes && !p->values) add_numbers(out, p->outputs + row * p->size, p->size);
     if (p->probabilities) add_numbers(out, p->probabilities + row * p->n_probabilities, p->n_probabilities);
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "train/column_names.h"
-#include "train/config.h"
 #include "train/input_layout_json.h"
 #include "train/labels.h"
 #include "train/preparation_json.h"
@@ -81,27 +80,47 @@ static status use_tokenizer(struct arena *arena, struct checkpoint *checkpoint, 
     return OK;
 }
 
-/* Without a difference where this version cannot read the config of the checkpoint. */
-static bool has_same_split(const char *config, const struct dataset_config *dataset) {
+/* The config of the training; *out NULL: the checkpoint has none that this version can read. */
+static status read_config(struct checkpoint *checkpoint, struct config_file **out) {
+    char *text;
+    *out = NULL;
+    TRY(checkpoint_read_text(checkpoint, "config", &text));
+    if (text) status_free(config_parse("the checkpoint's config", text, out));
+    free(text);
+    return OK;
+}
+
+status trained_warn_of_model(struct checkpoint *checkpoint, const struct config *config, struct log *log) {
     struct config_file *trained;
-    status s = config_parse("the checkpoint's config", config, &trained);
-    bool is_same = s || dataset_has_same_split(&config_of(trained)->dataset, dataset);
-    if (!s) config_free(trained);
-    status_free(s);
-    return is_same;
+    struct text differences = {0};
+    TRY(read_config(checkpoint, &trained));
+    if (!trained) return OK;
+    struct model_config before = config_of(trained)->model, now = config->model;
+    before.init = now.init, before.freeze = now.freeze; /* of no effect on outputs */
+    before.init_from = now.init_from, before.has_init_from = now.has_init_from;
+    if (schema_diff(&model_schema, &before, &now, &differences))
+        log_line(log,
+                 "warning: this is not the model that was trained (training -> now):\n%s"
+                 "to use that of the training, give the run folder in place of the config",
+                 text_string(&differences));
+    text_free(&differences);
+    config_free(trained);
+    return OK;
 }
 
 status trained_compare_split(struct checkpoint *checkpoint, const struct dataset_config *dataset,
                              const char *fingerprint, const char **why) {
-    char *config, *trained;
+    struct config_file *trained;
+    char *before;
     *why = NULL;
-    TRY(checkpoint_read_text(checkpoint, "config", &config));
-    if (config && !has_same_split(config, dataset)) *why = "dataset.split is not that of the training";
-    free(config);
-    TRY(checkpoint_read_text(checkpoint, "data/fingerprint", &trained));
-    if (fingerprint && trained && strcmp(trained, fingerprint) != 0)
+    TRY(read_config(checkpoint, &trained));
+    if (trained && !dataset_has_same_split(&config_of(trained)->dataset, dataset))
+        *why = "dataset.split is not that of the training";
+    config_free(trained);
+    TRY(checkpoint_read_text(checkpoint, "data/fingerprint", &before));
+    if (fingerprint && before && strcmp(before, fingerprint) != 0)
         *why = "the data are not those of the training, so the split is another one";
-    free(trained);
+    free(before);
     return OK;
 }
 

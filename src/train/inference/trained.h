@@ -4,9 +4,11 @@
 #define TRAIN_TRAINED_H
 
 #include "base/arena.h"
+#include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "data/dataset.h"
 #include "data/text/vocabulary.h"
+#include "train/config.h"
 
 struct trained {
     struct string_list labels;         /* of the classes; count 0: numbers */
@@ -18,6 +20,10 @@ struct trained {
  * tokenizer of the checkpoint, which are not fitted to the new rows. */
 status trained_read(struct arena *arena, struct checkpoint *checkpoint, struct dataset_config *dataset,
                     struct trained *out);
+
+/* Logs the keys in which the model of [config] is not the one that was trained: other layers of the same shapes take
+ * its weights without a failure. Nothing where the checkpoint does not say. */
+status trained_warn_of_model(struct checkpoint *checkpoint, const struct config *config, struct log *log);
 
 /* *why = why dataset.split gives other rows than in the training, "the data are not those ..."; NULL: it gives the
  * same, or the checkpoint does not say. [fingerprint]: of the rows; NULL: unknown. */

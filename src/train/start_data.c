@@ -1,0 +1,71 @@
+#include "train/start_data.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "data/columns/preparation.h"
+#include "train/column_names.h"
+#include "train/labels.h"
+#include "train/preparation_json.h"
+
+/* Adds "[what] [index] was ... and is ... now". */
+static void add_difference(const char *what, size_t index, const char *before, const char *now, struct text *out) {
+    text_printf(out, "%s%s %zu was '", out->length ? ", " : "", what, index);
+    text_add_value(out, before, TEXT_MAX_NAME);
+    text_add(out, "' in its training and is '");
+    text_add_value(out, now, TEXT_MAX_NAME);
+    text_add(out, "' now");
+}
+
+/* The first position with another text is a difference; the end of the shorter list is not. */
+static void compare_texts(const char *what, const struct string_list *before, const struct string_list *now,
+                          struct text *out) {
+    for (size_t i = 0; i < before->count && i < now->count; i++) {
+        if (strcmp(before->items[i], now->items[i]) == 0) continue;
+        add_difference(what, i, before->items[i], now->items[i], out);
+        return;
+    }
+}
+
+static struct string_list names_of_inputs(struct arena *arena, const struct column_list *columns) {
+    struct string_list names = {.items = arena_alloc(arena, (columns->count + 1) * sizeof *names.items)};
+    for (size_t i = 0; i < columns->count; i++)
+        if (columns->items[i].role == COLUMN_INPUT) names.items[names.count++] = columns->items[i].name;
+    return names;
+}
+
+static void compare_categories(struct arena *arena, const struct preparation *before, const struct preparation *now,
+                               struct text *out) {
+    for (size_t i = 0; before && now && i < before->count && i < now->count; i++) {
+        const struct prepared_column *old = &before->items[i], *new = &now->items[i];
+        if (strcmp(old->name, new->name) != 0) return;
+        struct text what = {0};
+        text_add(&what, "category of '");
+        text_add_value(&what, new->name, TEXT_MAX_NAME);
+        text_add(&what, "'");
+        compare_texts(arena_copy(arena, text_string(&what)), &old->categories, &new->categories, out);
+        text_free(&what);
+    }
+}
+
+static status compare_all(struct arena *arena, struct checkpoint *checkpoint, const struct dataset *dataset,
+                          struct text *out) {
+    struct column_list columns, columns_now = dataset_columns(dataset);
+    struct string_list labels, labels_now = dataset_labels(dataset);
+    struct preparation *preparation;
+    TRY(column_names_read(arena, checkpoint, &columns));
+    TRY(preparation_read(arena, checkpoint, &preparation));
+    TRY(labels_load(arena, checkpoint, &labels));
+    struct string_list inputs = names_of_inputs(arena, &columns), inputs_now = names_of_inputs(arena, &columns_now);
+    compare_texts("input", &inputs, &inputs_now, out);
+    compare_categories(arena, preparation, dataset_preparation(dataset), out);
+    compare_texts("class", &labels, &labels_now, out);
+    return OK;
+}
+
+status start_data_compare(struct checkpoint *checkpoint, const struct dataset *dataset, struct text *out) {
+    struct arena *arena = arena_create();
+    status s = compare_all(arena, checkpoint, dataset, out);
+    arena_destroy(arena);
+    return s;
+}
