@@ -48,6 +48,7 @@ static status run(const struct command_line *line) {
 const struct verb verb_check = {
     .name = "check",
     .arguments = "CONFIG [KEY=VALUE ...]",
+    .takes_overrides = true,
     .help = "check the config; print shapes, memory and buckets",
     .run = run,
     .options = OPTION_CPU_BIND | OPTION_CHECK,

@@ -92,6 +92,7 @@ struct verb {
     bool needs_no_operand; /* the operand is optional */
     bool saves;            /* it saves before it stops */
     bool accepts_run;      /* the config may be a run folder: its config.yaml */
+    bool takes_overrides;  /* KEY=VALUE; of other verbs such a word is an operand */
     bool accepts_data;     /* a data file may follow the config; max_operands is 2 */
 };
 

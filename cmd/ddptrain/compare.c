@@ -54,6 +54,7 @@ static status run(const struct command_line *line) {
 const struct verb verb_compare = {
     .name = "compare",
     .arguments = "A B [KEY=VALUE ...]",
+    .takes_overrides = true,
     .help = "train two configs with the same seeds and test whether one is better",
     .run = run,
     .options = OPTION_FRESH | OPTION_SEEDS | OPTION_METRIC,

@@ -19,6 +19,7 @@ static status run(const struct command_line *line) { return command_on_ranks(lin
 const struct verb verb_eval = {
     .name = "eval",
     .arguments = "CONFIG|RUN [DATA|-]",
+    .takes_overrides = true,
     .help = "loss and metrics of the newest checkpoint",
     .run = run,
     .options = OPTION_CPU_BIND | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PART,

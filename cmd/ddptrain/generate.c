@@ -37,6 +37,7 @@ static status run(const struct command_line *line) {
 const struct verb verb_generate = {
     .name = "generate",
     .arguments = "CONFIG|RUN --prompt TEXT",
+    .takes_overrides = true,
     .help = "text from a trained model of texts",
     .run = run,
     .options = OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PROMPT | OPTION_CHARACTERS | OPTION_TEMPERATURE |

@@ -291,6 +291,17 @@ static status parse_option(char **argv, int argc, int *at, const struct verb *ve
     return parse_value(option, name, argv[++*at], to);
 }
 
+/* "did you mean '--checkpoint best'?" for checkpoint=best, if the verb has the option. */
+static void suggest_option(const char *word, const struct verb *verb, struct text *hint) {
+    const char *equals = strchr(word, '='), *name;
+    struct text option_name = {0};
+    text_add(&option_name, "--");
+    text_add_bytes(&option_name, word, equals ? (size_t)(equals - word) : 0);
+    const struct option *option = find(text_string(&option_name), option_name.length, &name);
+    if (option && option_is_for(option, verb)) text_printf(hint, "did you mean '%s %s'?", name, equals + 1);
+    text_free(&option_name);
+}
+
 /* The failure for a second operand, probably a key without '=' or a data file. */
 static status unexpected(char **words, int count, const struct verb *verb, const struct command_line *line) {
     bool has_config = verb->operand && strcmp(verb->operand, "config") == 0;
@@ -300,8 +311,11 @@ static status unexpected(char **words, int count, const struct verb *verb, const
         text_printf(&hint, "did you mean 'dataset.path=%s'?", words[0]);
     else if (has_config)
         schema_suggest_override(&config_schema, words[0], next < count ? words[next] : NULL, &hint);
-    status s = status_new(STATUS_USAGE, "unexpected argument '%s' after '%s'; overrides are KEY=VALUE%s%s", words[0],
-                          line->config, hint.length ? "; " : "", text_string(&hint));
+    else
+        suggest_option(words[0], verb, &hint);
+    status s = status_new(STATUS_USAGE, "unexpected argument '%s' after '%s'%s%s%s", words[0], line->config,
+                          verb->takes_overrides ? "; overrides are KEY=VALUE" : "", hint.length ? "; " : "",
+                          text_string(&hint));
     text_free(&hint);
     return s;
 }
@@ -311,7 +325,7 @@ status options_parse(int argc, char **argv, int first, const struct verb *verb, 
     for (int i = first; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1])
             TRY(parse_option(argv, argc, &i, verb, given, line));
-        else if (strchr(argv[i], '='))
+        else if (verb->takes_overrides && strchr(argv[i], '='))
             line->overrides[line->override_count++] = argv[i];
         else if (line->operand_count < (verb->max_operands ? verb->max_operands : 1))
             line->operands[line->operand_count++] = argv[i];

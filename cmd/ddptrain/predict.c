@@ -30,6 +30,7 @@ static status run(const struct command_line *line) { return command_on_ranks(lin
 const struct verb verb_predict = {
     .name = "predict",
     .arguments = "CONFIG|RUN [DATA|-] [--out FILE]",
+    .takes_overrides = true,
     .help = "labels or values of rows, as CSV or HDF5",
     .run = run,
     .options = OPTION_CPU_BIND | OPTION_OUT | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PART | OPTION_PREDICTIONS,

@@ -87,6 +87,7 @@ static status run(const struct command_line *line) {
 const struct verb verb_sweep = {
     .name = "sweep",
     .arguments = "SWEEP [KEY=VALUE ...]",
+    .takes_overrides = true,
     .help = "train a config with many values of its keys; write a table of trials",
     .run = run,
     .options = OPTION_FRESH | OPTION_TENSORBOARD,

@@ -37,6 +37,7 @@ static status run(const struct command_line *line) { return command_on_ranks(lin
 const struct verb verb_train = {
     .name = "train",
     .arguments = "CONFIG [KEY=VALUE ...] [options]",
+    .takes_overrides = true,
     .help = "train (ddptrain train CONFIG is the same)",
     .run = run,
     .options = OPTION_CPU_BIND | OPTION_FRESH | OPTION_TENSORBOARD,

@@ -97,6 +97,10 @@ struct io_part {
  * only the last fsync failed. */
 status io_replace(const char *path, const struct io_part *parts, size_t count);
 
+/* What prevents io_replace from creating its temporary file, such as a folder that does not exist: for a file that is
+ * written after long work. */
+status io_check_replace(const char *path);
+
 /* Whether [name] is a temporary file of io_replace, which a killed process leaves. */
 bool io_is_temporary(const char *name);
 

@@ -111,13 +111,26 @@ static status write_temporary(int fd, const char *path, const struct io_part *pa
     return read_back(fd, path, parts, count);
 }
 
+static status create_temporary(const char *path, struct text *temporary, int *fd) {
+    text_printf(temporary, "%s%s%ld", path, TEMPORARY_MARK, (long)getpid());
+    /* a killed process with the same pid may have left it; what prevents the removal is said by io_create */
+    status_free(io_remove(temporary->data));
+    return io_create(temporary->data, fd);
+}
+
+status io_check_replace(const char *path) {
+    struct text temporary = {0};
+    int fd = -1;
+    status s = create_temporary(path, &temporary, &fd);
+    if (s == OK) s = status_first(io_close(fd, temporary.data), io_remove(temporary.data));
+    text_free(&temporary);
+    return s;
+}
+
 status io_replace(const char *path, const struct io_part *parts, size_t count) {
     struct text temporary = {0};
-    text_printf(&temporary, "%s%s%ld", path, TEMPORARY_MARK, (long)getpid());
     int fd = -1;
-    /* a killed process with the same pid may have left it; what prevents the removal is said by io_create */
-    status_free(io_remove(temporary.data));
-    status s = io_create(temporary.data, &fd);
+    status s = create_temporary(path, &temporary, &fd);
     if (s == OK) {
         s = write_temporary(fd, temporary.data, parts, count);
         s = status_first(s, io_close(fd, temporary.data));

@@ -226,6 +226,9 @@ train: {epochs: 1}
                                     (["predict", "test.yaml", "--with-inputs"], "--with-inputs copies the columns of a CSV file or an SQLite table, or the names of images, and datasets/wine.h5 has none")):
             _, err = self.run_program(*arguments, code=USAGE)
             self.assertIn(sentence, err)
+        for ranks in (1, 2):  # before anything is read
+            _, err = self.run_program("predict", "test.yaml", "--out", "none/p.csv", "dataset.path=none.h5", "--nproc", ranks, code=program.IO)
+            self.assertIn("cannot create 'none/p.csv.tmp-", err)
         self.run_program("predict", "test.yaml", "--out", "/proc/none/p.csv", code=program.IO)
 
 

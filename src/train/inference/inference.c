@@ -256,7 +256,9 @@ static status check_options(const struct inference *inf) {
 static status set_up(struct inference *inf, const struct inference_options *options, struct log *log) {
     struct checkpoint *checkpoint = NULL;
     bool average;
-    status s = weights_open(inf->config, &options->weights, log, &checkpoint, &average);
+    bool writes = inf->predicts && inf->env->rank == 0 && !predictions_is_stdout(options->out);
+    status s = writes ? io_check_replace(options->out) : OK;
+    if (!s) s = weights_open(inf->config, &options->weights, log, &checkpoint, &average);
     inf->is_all = options->part && strcmp(options->part, "all") == 0;
     if (!s && inf->env->rank == 0) s = trained_warn_of_model(checkpoint, inf->config, log);
     if (!s) s = open_dataset(inf, checkpoint);
