@@ -26,11 +26,20 @@ static void add_piece(struct tensor_mapping *m, struct param_slot *slot, const s
     *end = copy;
 }
 
-static bool is_skipped(const struct tensor_mapping *m, const char *own, const char *stripped) {
+/* The name without the prefix of the map. */
+static const char *stripped_name(const struct tensor_mapping *m, const char *own) {
+    size_t prefix = strlen(m->map.prefix);
+    return strncmp(own, m->map.prefix, prefix) == 0 ? own + prefix : own;
+}
+
+static bool matches(const struct tensor_mapping *m, const char *pattern, const char *own) {
+    return weight_pattern_matches(pattern, own) || weight_pattern_matches(pattern, stripped_name(m, own));
+}
+
+static bool is_skipped(const struct tensor_mapping *m, const char *own) {
     const struct string_list *skip = &m->source->skip;
     for (size_t i = 0; i < skip->count; i++)
-        if (weight_pattern_matches(skip->items[i], own) || weight_pattern_matches(skip->items[i], stripped))
-            return true;
+        if (matches(m, skip->items[i], own)) return true;
     return false;
 }
 
@@ -70,10 +79,9 @@ static void add_target(struct tensor_mapping *m, struct tensor_use *use, const c
 /* Adds the pieces of the tensor [name] of the file, which is [own] without prefixes of wrappers. */
 static status add_tensor(struct tensor_mapping *m, const char *name, const char *own, const json_t *entry) {
     struct tensor_use *use = &m->uses[m->use_count++];
-    size_t prefix = strlen(m->map.prefix);
-    const char *stripped = strncmp(own, m->map.prefix, prefix) == 0 ? own + prefix : own;
+    const char *stripped = stripped_name(m, own);
     use->name = own;
-    use->is_skipped = is_skipped(m, own, stripped);
+    use->is_skipped = is_skipped(m, own);
     const struct weight_rule *rule = use->rule = use->is_skipped ? NULL : find_rule(m, stripped);
     if (use->is_skipped || (rule && rule->target_count == 0)) return OK;
     struct tensor_piece piece = {.tensor = own, .row_to_add = rule ? rule->row_to_add : -1};
@@ -210,10 +218,24 @@ static void compare_squares(struct tensor_mapping *m) {
     }
 }
 
+static void compare_pattern(struct tensor_mapping *m, const char *key, const char *pattern) {
+    for (size_t i = 0; i < m->use_count; i++)
+        if (matches(m, pattern, m->uses[i].name)) return;
+    text_printf(&m->differences, "\n  %s: the pattern '%s' matches no tensor of the file", key, pattern);
+}
+
+/* A pattern without a tensor is a typo; not in a ready map, nor in a map of several models (partial). */
+static void compare_patterns(struct tensor_mapping *m) {
+    for (size_t i = 0; i < m->source->skip.count; i++) compare_pattern(m, "skip", m->source->skip.items[i]);
+    for (size_t i = 0; m->source->rules.count && !m->source->is_partial && i < m->map.count; i++)
+        compare_pattern(m, "map", m->map.rules[i].pattern);
+}
+
 static status compare(struct tensor_mapping *m) {
     for (size_t i = 0; i < m->slot_count; i++) compare_slot(m, &m->slots[i]);
     compare_divided(m);
     compare_squares(m);
+    compare_patterns(m);
     if (!m->source->is_partial) mapped_add_unused(m, &m->differences);
     if (!m->differences.length) return OK;
     return status_new(STATUS_DATA, "%s: does not match the model:%s", m->loading.file.path,

@@ -329,10 +329,19 @@ class Rules(program.Case):
         self.assertIn("whose rows cannot be added to row 1", self.load(bad, "other: [a.weight, add row 1]", code=DATA).replace("other of the file is (1, 4); a.weight of the model is (6, 4), ", ""))
 
     def test_checkpoints_have_no_map(self):
-        self.load(self.model, "x: y")
+        self.load(self.model, "a.bias: a.bias")
         self.write("test.yaml", self.read("test.yaml").replace("w.safetensors", self.checkpoints()[-1]))
         _, err = self.run_program("test.yaml", "--run-dir", "runs/b", code=USAGE)
         self.assertIn("map, skip and partial are for safetensors files and those of torch.save", err)
+
+    def test_patterns_without_a_tensor(self):
+        """A typo in `skip` would load the head that is to be left out."""
+        for rules, options, what in (("'hed.**': c.bias", "", "map: the pattern 'hed.**'"), ("a.bias: a.bias", ", skip: ['d.*']", "skip: the pattern 'd.*'"),
+                                     ("a.bias: a.bias", ", skip: ['d.*'], partial: true", "skip: the pattern 'd.*'")):
+            err = self.load(self.model, rules, options, code=DATA)
+            self.assertIn(f"w.safetensors: does not match the model:\n  {what} matches no tensor of the file\n", err)
+        self.load(self.model, "'hed.**': c.bias", ", partial: true")
+        self.load({f"h.{n}": t for n, t in self.model.items()}, "'h.**': '**'", ", skip: ['h.c.*'], partial: true")
 
     def test_wrong_rules(self):
         for rules, sentence in (("a: [b, transposed now]", "the rule of 'a' has an operation that does not exist; they are transpose, as is,"),
