@@ -99,10 +99,23 @@ static void add_name(const char *name, struct text *out) {
     text_free(&printable);
 }
 
+/* Complete epochs: an event counts its own epoch from 0. */
+static void add_epochs(const struct events *events, struct text *out) {
+    const json_t *step = json_object_get(events->step, "epoch"), *epoch = json_object_get(events->epoch, "epoch");
+    json_int_t complete = json_is_integer(step) ? json_integer_value(step) : -1;
+    if (json_is_integer(epoch) && json_integer_value(epoch) + 1 > complete) complete = json_integer_value(epoch) + 1;
+    if (events->end)
+        add_number(events->end, "epoch", "%.0f", 6, out);
+    else if (complete < 0)
+        text_printf(out, "  %6s", "-");
+    else
+        text_printf(out, "  %6lld", (long long)complete);
+}
+
 static void add_row(const char *name, const struct events *events, bool is_running, uint64_t bytes, struct text *out) {
     add_name(name, out);
     text_printf(out, "  %-8s", state_of(events, is_running));
-    add_number(events->end ? events->end : events->step, "epoch", "%.0f", 6, out);
+    add_epochs(events, out);
     add_number(events->end ? events->end : events->step, "step", "%.0f", 9, out);
     add_number(events->epoch, "train_loss", "%.4g", 10, out);
     add_number(events->epoch, "val_loss", "%.4g", 10, out);

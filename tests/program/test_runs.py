@@ -47,6 +47,18 @@ class Runs(program.Case):
         with open(self.path("runs/test/metrics.jsonl"), "a") as f:
             f.write('{"event":"start","epoch":10}\n{"event":"step","epoch":10,"step":51}\n{"event":"st')
         self.assertEqual(self.rows()["test"][:3], ["failed", "10", "51"])
+        with open(self.path("runs/test/metrics.jsonl"), "a") as f:
+            f.write('\n{"event":"epoch","epoch":11,"train_loss":0.5}\n')
+        self.assertEqual(self.rows()["test"][:4], ["failed", "12", "51", "0.5"])
+
+    def test_progress_without_steps_in_the_metrics(self):
+        self.write("test.yaml", WINE)
+        self.run_program("test.yaml", "train.log_every=0", "train.epochs=3")
+        lines = self.read("runs/test/metrics.jsonl").splitlines(True)
+        self.write("runs/test/metrics.jsonl", "".join(lines[:-1]))  # as if killed after the last epoch
+        self.assertEqual(self.rows()["test"][:3], ["failed", "3", "-"])
+        self.write("runs/test/metrics.jsonl", lines[0])
+        self.assertEqual(self.rows()["test"][:3], ["failed", "-", "-"])
 
     def test_times_and_sizes(self):
         """The size is that of the files of the run folder and of its checkpoints."""
