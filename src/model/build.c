@@ -400,7 +400,10 @@ static status join_outputs(struct builder *b, size_t last, size_t *output) {
     m->output_count = names->output_count;
     for (size_t i = 0; i < names->output_count; i++) {
         in[i] = last;
-        if (names->outputs[i]) TRY(status_prefix(build_find(b, names->outputs[i], &in[i]), "losses: output"));
+        const struct place *place = &names->output_places[i];
+        if (names->outputs[i])
+            TRY(status_prefix(build_find(b, names->outputs[i], &in[i]), "%s:%d:%d: losses: output",
+                              place->file ? place->file : "config", place->line, place->column));
         if (names->targets) in[i] = by_position(b, in[i], &names->targets[i], "losses");
         const struct tensor *t = &m->tensors[in[i]];
         if (!t->needs_gradient)

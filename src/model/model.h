@@ -128,6 +128,7 @@ struct model_names {
     const struct model_input *inputs; /* (input_count) count 0: one input without a name */
     size_t input_count;
     const char *const *outputs; /* (output_count) names of layers; NULL: the last one; count 0: one output, the last */
+    const struct place *output_places; /* (output_count), for messages */
     size_t output_count;
     /* (output_count, at least 1) An output (classes, ...) that the targets classify position by position is computed as
      * (positions, classes), which is its order in memory. NULL: every output keeps its shape. */

@@ -404,7 +404,8 @@ static const struct schema_row common_rows[] = {
      .fallback = "0",
      .min = 0,
      .max = INFINITY,
-     .doc = "Intervals in which the rate rises linearly before the schedule begins (SequentialLR with LinearLR)."},
+     .doc = "Intervals in which the rate rises linearly before the schedule begins (SequentialLR with LinearLR), to "
+            "lr; of one_cycle, as PyTorch, to its first rate."},
     {.key = "warmup_start_factor",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct schedule_common, warmup_start_factor),
@@ -443,9 +444,11 @@ double schedule_lr(const struct variant *schedule, double base_lr, const struct 
     const struct schedule_common *c = schedule->common;
     int64_t t, total;
     count(c, progress, &t, &total);
-    if (t < c->warmup)
-        return base_lr * (c->warmup_start_factor + (1 - c->warmup_start_factor) * (double)t / (double)c->warmup);
     const struct schedule_type *type = &types[schedule->index];
+    if (t < c->warmup) { /* OneCycleLR makes its first rate the initial one of the optimizer, where the warm-up ends */
+        double end = type->at == one_cycle ? type->at(schedule->config, base_lr, 0, total) : base_lr;
+        return end * (c->warmup_start_factor + (1 - c->warmup_start_factor) * (double)t / (double)c->warmup);
+    }
     if (is_plateau(schedule)) return reduced(schedule->config, base_lr, progress->reductions);
     return type->at ? type->at(schedule->config, base_lr, t - c->warmup, total) : base_lr;
 }

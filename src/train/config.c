@@ -256,9 +256,11 @@ status config_plan_model(const struct config *config, const struct dataset_info 
     struct model_input *inputs = arena_alloc(arena, (info->input_count + 1) * sizeof *inputs);
     const char **outputs = arena_alloc(arena, (config->losses.count + 1) * sizeof *outputs);
     struct class_targets *targets = arena_alloc(arena, (config->losses.count + 1) * sizeof *targets);
+    struct place *places = arena_alloc(arena, (config->losses.count + 1) * sizeof *places);
     struct model_names names = {.inputs = inputs,
                                 .input_count = info->input_count,
                                 .outputs = outputs,
+                                .output_places = places,
                                 .output_count = config->losses.count,
                                 .targets = by_position ? targets : NULL,
                                 .cached_positions = cached_positions};
@@ -271,6 +273,7 @@ status config_plan_model(const struct config *config, const struct dataset_info 
     for (size_t i = 0; i < config->losses.count; i++) {
         const struct objective_keys *keys = config->losses.items[i].common;
         outputs[i] = keys->output;
+        places[i] = config->losses.items[i].place;
         targets[i] = targets_of((size_t)config->losses.items[i].index, target_size(info, keys->target));
     }
     if (config->losses.count == 0) targets[0] = targets_of((size_t)config->loss.index, info->target_size);

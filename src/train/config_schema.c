@@ -162,8 +162,11 @@ static void check_train(void *config, const struct node *where, const char *path
         problems_add(problems, config_place(own ? own : where), "train.precision",
                      "float16 needs a GPU (train.device: cuda or auto): use bfloat16 or float32");
     }
-    if (c->clip_grad_norm > 0 && c->clip_grad_value > 0)
-        problems_add(problems, config_place(where), path, "give clip_grad_norm or clip_grad_value, not both");
+    if (c->clip_grad_norm > 0 && c->clip_grad_value > 0) {
+        const struct node *own = where ? node_get(where, "clip_grad_value") : NULL;
+        problems_add(problems, config_place(own ? own : where), path,
+                     "give clip_grad_norm or clip_grad_value, not both");
+    }
 }
 
 static const struct schema train_schema = {
