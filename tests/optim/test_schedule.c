@@ -88,8 +88,8 @@ START_TEST(cycles_and_tables_are_pytorchs) {
         for (size_t t = 0; t < json_array_size(rates); t++) {
             struct schedule_progress at = {.epoch = (int64_t)t, .total_epochs = 100, .total_steps = 1000};
             double expected = json_number_value(json_array_get(rates, t)), got = schedule_lr(s, 0.1, &at);
-            ck_assert_msg(fabs(got - expected) < 1e-15 + 1e-14 * expected, "%s at %zu: expected %.17g, got %.17g", config, t, expected,
-                          got);
+            ck_assert_msg(fabs(got - expected) < 1e-15 + 1e-14 * expected, "%s at %zu: expected %.17g, got %.17g",
+                          config, t, expected, got);
             double momentum = schedule_momentum(s, &at);
             ck_assert(momenta ? fabs(momentum - json_number_value(json_array_get(momenta, t))) < 1e-15
                               : isnan(momentum));
