@@ -75,6 +75,7 @@ struct elementwise_options {
     float alpha, gamma;       /* LOSS_FOCAL: a = alpha t + (1 - alpha) (1 - t); negative: 1 */
     const double *pos_weight; /* LOSS_BCE_WITH_LOGITS: (pos_weights), repeated over the elements; in host memory */
     size_t pos_weights;       /* 0: all 1 */
+    size_t pos_weight_run;    /* consecutive elements of one weight, at least 1; with pos_weights */
     struct row_weights rows;
     size_t row_elements; /* elements of a row; with rows.values */
 };

@@ -127,6 +127,7 @@ static void losses_of_rows(struct device *d, struct results *r) {
         struct elementwise_options o = {.loss = i & 4 ? LOSS_MSE : LOSS_BCE_WITH_LOGITS,
                                         .pos_weight = pos_weight,
                                         .pos_weights = i & 4 ? 0 : 2,
+                                        .pos_weight_run = 1 + i % 3,
                                         .rows = rows,
                                         .row_elements = LOSS_POSITIONS * LOSS_CLASSES};
         struct loss_sums sums = {0};

@@ -214,6 +214,7 @@ static void losses(struct device *d, struct results *r) {
                                         .beta = 0.5f,
                                         .pos_weight = pos_weight,
                                         .pos_weights = 3,
+                                        .pos_weight_run = 1,
                                         .eps = 4,
                                         .is_full = loss != LOSS_POISSON,
                                         .alpha = 0.25f,

@@ -195,7 +195,7 @@ static void elementwise(struct device *device, const struct elementwise_options 
             if (doutputs) doutputs[i] = 0;
             continue;
         }
-        float pos_weight = o->pos_weights ? (float)o->pos_weight[i % o->pos_weights] : 1;
+        float pos_weight = o->pos_weights ? (float)o->pos_weight[i / o->pos_weight_run % o->pos_weights] : 1;
         struct slope s = slope_of(o, pos_weight, outputs[i], targets[i]);
         float weight = row_weight(&o->rows, i / row_elements);
         sums->loss += (double)s.loss * (double)weight;

@@ -12,27 +12,44 @@ static const struct schema_row keys[] = {
      .fallback = "null",
      .min = 0,
      .max = INFINITY,
-     .doc = "Weight of the positive targets: one for all outputs or one for each. null: 1."},
+     .doc = "Weight of the positive targets: one for all outputs or one for each; of an output (positions, classes) or "
+            "(classes, height, width) one for each class. null: 1."},
     {0},
 };
 static const struct schema schema = {.name = "loss.bce_with_logits", .size = sizeof(struct bce_config), .rows = keys};
 
+/* Classes of an output of several positions or of images; 0: none. */
+static size_t classes_of(const struct shape *output) {
+    return output->dims < 2 ? 0 : (size_t)output->size[output->dims == 2 ? 1 : 0];
+}
+
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     const struct bce_config *c = config;
+    size_t count = c->pos_weight.count;
     (void)classes;
     TRY(loss_check_values(config, output, target_size, classes));
-    if (c->pos_weight.count > 1 && c->pos_weight.count != target_size)
-        return status_new(STATUS_USAGE, "pos_weight has %zu numbers, but the model has %zu outputs",
-                          c->pos_weight.count, target_size);
-    return OK;
+    if (count <= 1 || count == target_size || count == classes_of(output)) return OK;
+    if (classes_of(output))
+        return status_new(STATUS_USAGE, "pos_weight has %zu numbers, but the model has %zu classes and %zu outputs",
+                          count, classes_of(output), target_size);
+    return status_new(STATUS_USAGE, "pos_weight has %zu numbers, but the model has %zu outputs", count, target_size);
+}
+
+/* Consecutive elements with one weight: of images, whose classes are the first dimension, all pixels. */
+static size_t run_of(const struct bce_config *c, const struct shape *output) {
+    size_t elements = shape_elements(output), count = c->pos_weight.count;
+    bool is_by_class = output->dims > 2 && count > 1 && count != elements;
+    return is_by_class ? elements / count : 1;
 }
 
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
                 const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
                 struct loss_sums *sums) {
     const struct bce_config *c = config;
-    struct elementwise_options options = {
-        .loss = LOSS_BCE_WITH_LOGITS, .pos_weight = c->pos_weight.items, .pos_weights = c->pos_weight.count};
+    struct elementwise_options options = {.loss = LOSS_BCE_WITH_LOGITS,
+                                          .pos_weight = c->pos_weight.items,
+                                          .pos_weights = c->pos_weight.count,
+                                          .pos_weight_run = run_of(c, output_shape)};
     loss_mean_of_elements(&options, device, output_shape, output, targets, weights, rows, scale, gradient, sums);
 }
 
