@@ -78,22 +78,24 @@ static status add_table(struct dataset *dataset, const struct dataset_config *co
     return OK;
 }
 
-static void add_shape(const struct source *source, struct text *out) {
-    for (int i = 0; i < source->input_dims; i++)
-        text_printf(out, "%s%lld", i ? "x" : "", (long long)source->input_shape[i]);
+static void add_target_shape(const struct source *source, struct text *out) {
+    text_add(out, " of shape ");
+    source_add_shape(source->target_dims, source->target_shape, out);
 }
 
 static status check_same_shape(const struct dataset_config *config, const struct source *train,
                                const struct source *validation) {
-    if (train->input_dims == validation->input_dims && train->target_size == validation->target_size &&
-        memcmp(train->input_shape, validation->input_shape, sizeof train->input_shape) == 0)
-        return OK;
+    if (source_is_like(train, validation)) return OK;
+    bool has_shapes = train->target_size == validation->target_size && train->target_dims;
     struct text shapes = {0};
-    add_shape(train, &shapes);
-    text_printf(&shapes, " and %zu target values, those of '%s' ", train->target_size, config->validation.path);
-    add_shape(validation, &shapes);
-    status s = status_new(STATUS_DATA, "rows of '%s' have shape %s and %zu", config->path, text_string(&shapes),
-                          validation->target_size);
+    source_add_shape(train->input_dims, train->input_shape, &shapes);
+    text_printf(&shapes, " and %zu target values", train->target_size);
+    if (has_shapes) add_target_shape(train, &shapes);
+    text_printf(&shapes, ", those of '%s' ", config->validation.path);
+    source_add_shape(validation->input_dims, validation->input_shape, &shapes);
+    text_printf(&shapes, " and %zu", validation->target_size);
+    if (has_shapes) add_target_shape(validation, &shapes);
+    status s = status_new(STATUS_DATA, "rows of '%s' have shape %s", config->path, text_string(&shapes));
     text_free(&shapes);
     return s;
 }
@@ -269,6 +271,8 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
     info->input_size = dataset->tables[0].input_size;
     if (dataset->preparation.count) info->input_shape[0] = (int64_t)info->input_size;
     info->target_size = source->target_size;
+    info->target_dims = source->target_dims;
+    memcpy(info->target_shape, source->target_shape, sizeof info->target_shape);
     info->target_kind = wants_classes ? TARGET_CLASS : TARGET_VALUES;
     for (int i = 0; i < dataset->n_tables && wants_classes; i++) {
         int64_t classes = dataset->tables[i].source->classes, first = 0;
@@ -316,7 +320,7 @@ static status prepare_augment(struct dataset *dataset, const struct augment_conf
     if (!augment_is_on(config)) return OK;
     if (source->input_dims != 3 || source->input_kind == INPUT_TOKENS) {
         struct text shape = {0};
-        add_shape(source, &shape);
+        source_add_shape(source->input_dims, source->input_shape, &shape);
         status s = status_new(STATUS_USAGE, "dataset.augment needs images, (channels, height, width), but a row is %s",
                               text_string(&shape));
         text_free(&shape);

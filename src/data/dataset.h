@@ -197,6 +197,8 @@ struct dataset_input {
 struct dataset_target {
     const char *name;
     size_t first, size;
+    int dims; /* 0: a list of values, or not known */
+    int64_t shape[MAX_DIMS];
     int64_t classes, first_class; /* of config.class_targets, over all rows; else 0 */
     bool is_input;                /* a copy of the input from [input_first] on, after augmentation */
     size_t input_first;
@@ -218,6 +220,8 @@ struct dataset_info {
     int64_t classes;     /* TARGET_CLASS: largest class + 1 over all rows, for tokens the vocabulary; else 0 */
     int64_t first_class; /* TARGET_CLASS: the smallest class of all rows, if they were counted; else 0 */
     size_t target_size;  /* values of one target row; TARGET_CLASS: 1, for tokens block_size; 0: without_targets */
+    int target_dims;     /* of one target row; 0: a list of values, or not known */
+    int64_t target_shape[MAX_DIMS];
     const struct dataset_input *inputs; /* (input_count) named inputs; count 0: they have no names */
     size_t input_count;
     const struct dataset_target

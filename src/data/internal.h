@@ -23,6 +23,8 @@ struct source {
     int input_dims;                 /* of one row, at least 1 */
     int64_t input_shape[MAX_DIMS];  /* (input_dims) */
     size_t input_size, target_size; /* values of one row; target_size 0: dataset_config.without_targets */
+    int target_dims; /* of one row of a single array of targets; 0: each name is a value, or there are several arrays */
+    int64_t target_shape[MAX_DIMS]; /* (target_dims) */
     int64_t classes;                /* number of classes, if known without reading all rows; else 0 */
     bool is_float32;                /* each input is exact in float32 (float, half, 8 and 16 bit integers) */
     bool has_floats;                /* read_floats may be called */
@@ -141,6 +143,12 @@ const struct dataset_format *dataset_format_of(const struct dataset_config *conf
 void dataset_format_names(struct text *out);
 
 /* ---- helpers ---- */
+
+/* Whether rows of both have the same shape; a list of target values fits any shape of as many. */
+bool source_is_like(const struct source *a, const struct source *b);
+
+/* Adds "3x8x8", or "1" for no dimensions. */
+void source_add_shape(int dims, const int64_t *shape, struct text *out);
 
 /* The files of a list of paths after the first. */
 static inline const struct string_list *dataset_others(const struct dataset_config *config, bool is_validation) {

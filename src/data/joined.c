@@ -28,16 +28,16 @@ const struct source *joined_first(const struct source *source) {
 
 static status check_shape(const struct source *first, const struct source *source, const struct string_list *files,
                           size_t index) {
-    if (first->input_dims == source->input_dims && first->target_size == source->target_size &&
-        memcmp(first->input_shape, source->input_shape, sizeof first->input_shape) == 0)
-        return OK;
+    if (source_is_like(first, source)) return OK;
     struct text shapes = {0};
     for (int k = 0; k < 2; k++) {
         const struct source *one = k ? first : source;
         text_add(&shapes, k ? "; those of the first file have " : "rows have ");
-        for (int i = 0; i < one->input_dims; i++)
-            text_printf(&shapes, "%s%lld", i ? "x" : "", (long long)one->input_shape[i]);
+        source_add_shape(one->input_dims, one->input_shape, &shapes);
         text_printf(&shapes, " inputs and %zu target value%s", one->target_size, text_plural(one->target_size, "s"));
+        if (first->target_size != source->target_size || !one->target_dims) continue;
+        text_add(&shapes, " of shape ");
+        source_add_shape(one->target_dims, one->target_shape, &shapes);
     }
     status s = status_new(STATUS_DATA, "%s: %s, '%s'", files->items[index], text_string(&shapes), files->items[0]);
     text_free(&shapes);

@@ -73,6 +73,13 @@ static status check_target(const struct dataset_config *config, struct table *ta
     return OK;
 }
 
+/* The target of a dataset without names of targets. */
+static void set_whole_target(const struct source *source, struct dataset_target *target) {
+    target->size = source->target_size;
+    target->dims = source->target_dims;
+    memcpy(target->shape, source->target_shape, sizeof target->shape);
+}
+
 static status name_targets(const struct dataset_config *config, struct table *tables, int n_tables,
                            struct dataset_info *info, struct arena *arena) {
     struct string_group whole = {DATASET_TARGET_NAME, config->targets.count};
@@ -87,11 +94,10 @@ static status name_targets(const struct dataset_config *config, struct table *ta
         struct dataset_target *target = &targets[g];
         *target = (struct dataset_target){
             .name = arena_copy(arena, groups.items[g].name), .first = first, .first_class = INT64_MAX};
-        int dims;
-        int64_t shape[MAX_DIMS];
         for (size_t i = 0; i < groups.items[g].count; i++, index++)
-            target->size += shape_of(source, true, index, &dims, shape);
-        if (groups.items == &whole) target->size = source->target_size;
+            target->size += shape_of(source, true, index, &target->dims, target->shape);
+        if (groups.items[g].count != 1) target->dims = 0;
+        if (groups.items == &whole) set_whole_target(source, target);
         first += target->size;
     }
     if (groups.count && first != source->target_size) return differs(config, "targets", first, source->target_size);
@@ -109,18 +115,22 @@ static status add_input_targets(const struct dataset_config *config, struct data
     struct dataset_target *targets = (struct dataset_target *)info->targets;
     for (size_t i = 0; i < config->input_targets.count; i++) {
         const char *name = config->input_targets.items[i];
-        struct dataset_input whole = {.name = DATASET_INPUT_NAME, .size = info->input_size};
+        struct dataset_input whole = {.name = DATASET_INPUT_NAME, .size = info->input_size, .dims = info->input_dims};
+        memcpy(whole.shape, info->input_shape, sizeof whole.shape);
         const struct dataset_input *input = info->input_count == 0 ? &whole : NULL;
         for (size_t n = 0; n < info->input_count; n++)
             if (strcmp(info->inputs[n].name, name) == 0) input = &info->inputs[n];
         if (!input || strcmp(input->name, name) != 0)
             return status_new(STATUS_USAGE, "losses: the target '%s' is neither a target nor an input of the dataset",
                               name);
-        targets[info->target_count++] = (struct dataset_target){.name = name,
-                                                                .first = info->target_size,
-                                                                .size = input->size,
-                                                                .is_input = true,
-                                                                .input_first = input->first};
+        struct dataset_target *target = &targets[info->target_count++];
+        *target = (struct dataset_target){.name = name,
+                                          .first = info->target_size,
+                                          .size = input->size,
+                                          .dims = input->dims,
+                                          .is_input = true,
+                                          .input_first = input->first};
+        memcpy(target->shape, input->shape, sizeof target->shape);
         info->target_size += input->size;
     }
     return OK;

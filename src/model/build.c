@@ -129,6 +129,9 @@ static size_t by_position(struct builder *b, size_t in, const struct class_targe
     size_t last = ordered(b, in, true, path), root = model_root(m, last);
     size_t view = add_tensor(b, &(struct shape){.dims = 2, .size = {(int64_t)positions, shape.size[0]}}, root,
                              m->tensors[last].needs_gradient);
+    struct shape *scores = arena_alloc(m->arena, sizeof *scores);
+    *scores = shape;
+    m->tensors[view].scores = scores;
     m->tensors[view].is_read = true;
     return view;
 }

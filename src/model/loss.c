@@ -1,4 +1,6 @@
 /* The code that all losses share. */
+#include <string.h>
+
 #include "model/half_storage.h"
 #include "model/losses/losses.h"
 #include "model/objective.h"
@@ -82,18 +84,59 @@ static const struct layer *layer_without_flatten(const struct model *model) {
 
 status loss_check(const struct loss_type *loss, const void *config, const struct model *model,
                   const struct loss_targets *targets) {
-    return loss_check_output(loss, config, model, &model->out, targets);
+    return loss_check_output(loss, config, model, model->output, targets);
 }
 
-status loss_check_output(const struct loss_type *loss, const void *config, const struct model *model,
-                         const struct shape *output, const struct loss_targets *targets) {
+/* Without dimensions of size 1. */
+static struct shape squeezed(const struct shape *shape) {
+    struct shape out = {0};
+    for (int i = 0; i < shape->dims; i++)
+        if (shape->size[i] != 1) out.size[out.dims++] = shape->size[i];
+    return out;
+}
+
+/* The shape of the values that have a target each, of an output that has as many as there are targets. */
+static struct shape shape_of_values(const struct loss_type *loss, const struct model *model, size_t tensor) {
+    const struct tensor *t = &model->tensors[tensor];
+    struct shape shape = t->scores ? *t->scores : t->shape;
+    if (loss->wants_classes && t->scores) {
+        shape.dims--;
+        memmove(shape.size, shape.size + 1, (size_t)shape.dims * sizeof *shape.size);
+    } else if (loss->wants_classes && shape.dims > 0) {
+        shape.dims--;
+    } else if (loss->parts && shape.dims > 1) {
+        shape.size[0] /= (int64_t)loss->parts;
+    }
+    return shape;
+}
+
+/* Whether each value has the place of its target. */
+static status check_shape(const struct loss_type *loss, const struct model *model, size_t tensor,
+                          const struct loss_targets *targets) {
+    const struct tensor *t = &model->tensors[tensor];
+    struct shape values = shape_of_values(loss, model, tensor), a = squeezed(&values), b = squeezed(&targets->shape);
+    bool is_aligned = loss->aligns_targets || targets->size <= 1;
+    if (is_aligned || a.dims < 2 || b.dims < 2 || shape_is_equal(&a, &b)) return OK;
+    struct text output = {0}, target = {0};
+    shape_print(t->scores ? t->scores : &t->shape, &output);
+    shape_print(&targets->shape, &target);
+    status s = status_new(STATUS_USAGE, "the model's output is %s, but a target is %s", text_string(&output),
+                          text_string(&target));
+    text_free(&output);
+    text_free(&target);
+    return s;
+}
+
+status loss_check_output(const struct loss_type *loss, const void *config, const struct model *model, size_t tensor,
+                         const struct loss_targets *targets) {
+    const struct shape *output = &model->tensors[tensor].shape;
     status s = loss->check(config, output, targets->size, targets->classes);
     if (!s && output->lengths && !loss->masks_positions)
         return status_new(STATUS_USAGE,
                           "%s cannot leave out the padding of rows (padding_idx) in an output for each "
                           "position",
                           loss->variant.name);
-    if (!s) return OK;
+    if (!s) return check_shape(loss, model, tensor, targets);
     const struct layer *linear = layer_without_flatten(model);
     struct text hint = {0};
     if (linear) {
@@ -128,6 +171,7 @@ status loss_check_classes(const char *name, const struct real_list *weight, cons
                           size_t target_size, int64_t classes) {
     bool is_sequence = output->dims == 2, fits = output->dims == 1 ? target_size == 1 : is_sequence;
     int64_t outputs = output->dims > 0 ? output->size[output->dims - 1] : 0;
+    bool is_turned = is_sequence && (size_t)output->size[1] == target_size && output->size[0] >= classes;
     if (is_sequence) fits = (size_t)output->size[0] == target_size;
     bool has_weight = weight->count == 0;
     for (size_t i = 0; i < weight->count; i++) has_weight = has_weight || weight->items[i] > 0;
@@ -150,7 +194,9 @@ status loss_check_classes(const char *name, const struct real_list *weight, cons
                        "(%lld, height, width) with %zu pixels%s",
                        text_string(&shape), target_size, name, target_size, (long long)classes, (long long)classes,
                        target_size,
-                       output->dims == 1 ? " (for one-hot targets store the index of the 1, one class per row)" : "");
+                       output->dims == 1 ? " (for one-hot targets store the index of the 1, one class per row)"
+                       : is_turned ? "; insert '- permute: [0, 2, 1]' after the last layer, for (positions, classes)"
+                                   : "");
     text_free(&shape);
     return s;
 }

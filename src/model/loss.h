@@ -55,16 +55,19 @@ struct loss_type {
 struct loss_targets {
     size_t size;
     int64_t classes, first_class;
+    struct shape shape; /* of a row; 0 dimensions: a list of values, or not known */
 };
 
-/* type->check for the output of [model], after model_plan; a failure also says which change of the model or of the
+/* type->check for the output of [model], after model_plan, and whether each value has the place of its target: without
+ * dimensions of size 1, the shapes of output and target are equal (of classes the output without its classes; of
+ * several parts that of a part), or one of them is a list. A failure also says which change of the model or of the
  * labels would help, where that is known. */
 status loss_check(const struct loss_type *loss, const void *config, const struct model *model,
                   const struct loss_targets *targets);
 
-/* The same for one of several outputs of [model]. */
-status loss_check_output(const struct loss_type *loss, const void *config, const struct model *model,
-                         const struct shape *output, const struct loss_targets *targets);
+/* The same for one of several outputs of [model], a tensor. */
+status loss_check_output(const struct loss_type *loss, const void *config, const struct model *model, size_t tensor,
+                         const struct loss_targets *targets);
 
 /* The weights of a batch for the loss of [output], one of the outputs of [model], whose last pass was over the batch:
  * [values] (rows; NULL: all 1), and the lengths of its rows. */

@@ -30,6 +30,7 @@ struct tensor {
     struct shape shape;
     size_t size;                   /* elements of one row */
     size_t alias;                  /* a view: the tensor whose memory it shares; NO_TENSOR: its own */
+    const struct shape *scores;    /* where it shows (classes, ...) as (positions, classes): the former; else NULL */
     bool needs_gradient;           /* a step before it has trainable parameters */
     const struct layer *producer;  /* while building: the layer whose output it is; NULL: an input or a sum */
     bool is_read;                  /* while building: a layer takes it, or it is the model's output */

@@ -67,8 +67,8 @@ static status find_target(const struct objective_keys *k, const struct objective
 }
 
 static status check_term(const struct objective_term *t, const struct model *model) {
-    struct loss_targets targets = {t->target.size, t->target.classes, t->target.first_class};
-    return loss_check_output(t->loss, t->config, model, &t->output.shape, &targets);
+    struct loss_targets targets = {t->target.size, t->target.classes, t->target.first_class, t->target.shape};
+    return loss_check_output(t->loss, t->config, model, t->output.tensor, &targets);
 }
 
 status objective_plan(const struct variant_list *entries, const struct model *model,

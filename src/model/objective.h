@@ -20,11 +20,13 @@ extern const struct schema_variants objective_variants;
 /* The name of an entry's metrics. */
 const char *objective_name(const struct variant *entry);
 
-/* Values first .. first + size - 1 of a target row; [classes]: their number, [first_class] the smallest. */
+/* Values first .. first + size - 1 of a target row; [classes]: their number, [first_class] the smallest; [shape]: 0
+ * dimensions: a list of values, or not known. */
 struct objective_target {
     const char *name;
     size_t first, size;
     int64_t classes, first_class;
+    struct shape shape;
 };
 
 /* One loss. The workspaces are in device memory, for [batch] rows. */

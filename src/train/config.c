@@ -159,6 +159,8 @@ status config_check_model(const struct config *config, const struct model *model
 status config_check_loss(const struct config *config, const struct model *model, const struct dataset_info *info) {
     struct loss_targets targets = {
         .size = info->target_size, .classes = info->classes, .first_class = info->first_class};
+    targets.shape.dims = info->target_dims;
+    memcpy(targets.shape.size, info->target_shape, sizeof info->target_shape);
     struct place place = config->loss.place;
     if (config->losses.count) return OK; /* config_plan_objective */
     status s = loss_check(config_loss(config), config->loss.config, model, &targets);
@@ -290,7 +292,9 @@ status config_plan_objective(const struct config *config, const struct model *mo
     if (config->losses.count == 0) return OK;
     for (; count < info->target_count && count < OBJECTIVE_MAX_TERMS * 2; count++) {
         const struct dataset_target *t = &info->targets[count];
-        targets[count] = (struct objective_target){t->name, t->first, t->size, t->classes, t->first_class};
+        targets[count] = (struct objective_target){t->name, t->first, t->size, t->classes, t->first_class, {0}};
+        targets[count].shape.dims = t->dims;
+        memcpy(targets[count].shape.size, t->shape, sizeof t->shape);
     }
     return objective_plan(&config->losses, model, targets, count, info->target_size, objective);
 }

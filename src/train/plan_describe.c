@@ -172,9 +172,12 @@ static void describe_rows(const struct plan *p, struct text *out) {
     text_printf(out, "%s: %zu training row%s, %zu validation row%s, ", p->config->name, info->train_rows,
                 text_plural(info->train_rows, "s"), info->validation_rows, text_plural(info->validation_rows, "s"));
     if (info->target_kind == TARGET_CLASS)
-        text_printf(out, "%lld class%s\n", (long long)info->classes, text_plural((uint64_t)info->classes, "es"));
+        text_printf(out, "%lld class%s", (long long)info->classes, text_plural((uint64_t)info->classes, "es"));
     else
-        text_printf(out, "%zu target value%s a row\n", info->target_size, text_plural(info->target_size, "s"));
+        text_printf(out, "%zu target value%s a row", info->target_size, text_plural(info->target_size, "s"));
+    for (int i = 0; i < info->target_dims && info->target_dims > 1; i++)
+        text_printf(out, "%s%lld", i ? ", " : ", targets (", (long long)info->target_shape[i]);
+    text_add(out, info->target_dims > 1 ? ")\n" : "\n");
 }
 
 /* How targets are scaled and rows weighted, fitted to the training rows. */

@@ -339,6 +339,12 @@ static status look(void *context) {
     return try_rows(h, h->targets, h->n_targets);
 }
 
+/* The shape of a row. */
+static void set_shape(const struct hdf5_rows *of, int *dims, int64_t *shape) {
+    *dims = of->dims - 1;
+    for (int i = 0; i < *dims; i++) shape[i] = (int64_t)of->shape[i + 1];
+}
+
 static status open_all(struct hdf5 *h, const struct dataset_config *config, bool wants_classes) {
     struct source *base = &h->base;
     struct string_list inputs = config->inputs, targets = config->targets;
@@ -359,9 +365,9 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     base->is_float32 = true;
     for (size_t i = 0; i < h->n_inputs; i++) base->is_float32 = base->is_float32 && h->inputs[i].of.is_float32;
     base->has_floats = h->n_inputs == 1 && base->is_float32;
+    if (h->n_targets == 1) set_shape(&h->targets->of, &base->target_dims, base->target_shape);
     if (h->n_inputs > 1 || h->inputs[0].of.dims == 1) return OK;
-    base->input_dims = h->inputs[0].of.dims - 1;
-    for (int i = 0; i < base->input_dims; i++) base->input_shape[i] = (int64_t)h->inputs[0].of.shape[i + 1];
+    set_shape(&h->inputs->of, &base->input_dims, base->input_shape);
     base->is_bytes = h->inputs[0].of.is_bytes;
     return OK;
 }

@@ -251,6 +251,8 @@ static void set_shape(struct idx *idx) {
     base->input_dims = file->dims - 1 + missing;
     base->input_shape[0] = 1;
     for (int i = 1; i < file->dims; i++) base->input_shape[i - 1 + missing] = file->shape[i];
+    base->target_dims = idx->targets.dims ? idx->targets.dims - 1 : 0;
+    for (int i = 0; i < base->target_dims; i++) base->target_shape[i] = idx->targets.shape[i + 1];
     base->is_float32 = file->type->is_float32;
     base->is_bytes = file->type->value == of_uint8;
     base->divide = base->is_bytes && file->dims >= 3 ? 255 : 1; /* as torchvision's ToTensor */

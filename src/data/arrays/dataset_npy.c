@@ -240,6 +240,8 @@ static void set_shape(struct npy *npy) {
     base->input_dims = of->dims > 1 ? of->dims - 1 : 1;
     base->input_shape[0] = 1;
     for (int i = 1; i < of->dims; i++) base->input_shape[i - 1] = (int64_t)of->shape[i];
+    base->target_dims = npy->targets.name ? npy->targets.of.dims - 1 : 0;
+    for (int i = 0; i < base->target_dims; i++) base->target_shape[i] = (int64_t)npy->targets.of.shape[i + 1];
     base->is_float32 = of->type->is_float32;
     base->has_floats = npy_array_has_floats(&npy->inputs);
     base->is_bytes = strcmp(of->type->name, "uint8") == 0;
