@@ -117,5 +117,59 @@ train: {epochs: 1}
                       "target values of shape 2x3", err)
 
 
+class ChannelsLast(Shapes):
+    """dataset.layout: nhwc reads what is in another file as (channels, height, width)."""
+    CONV = "[{conv2d: {out: 2, kernel_size: 1}}]"
+
+    def outputs(self, config, path):
+        self.write("test.yaml", config)
+        self.run_program("test.yaml", "--fresh", f"dataset.path={path}")
+        self.run_program("predict", "test.yaml", f"dataset.path={path}", "--part", "all", "--out", "out.h5", "--outputs")
+        with h5py.File(self.path("out.h5")) as f:
+            return f["outputs"][()], self.losses("runs/test")
+
+    def assert_same(self, config, *paths):
+        expected = self.outputs(config, paths[0])
+        for path in paths[1:]:
+            outputs, losses = self.outputs(config.replace("rows.h5", "rows.h5, layout: nhwc"), path)
+            np.testing.assert_array_equal(outputs, expected[0], path)
+            self.assertEqual(losses, expected[1], path)
+
+    def test_images_as_targets(self):
+        x = self.values(3, 4, 5)
+        y = x[:, :2] * 2
+        self.write_rows("first.h5", x=x, y=y)
+        last = {"x": x.transpose(0, 2, 3, 1), "y": y.transpose(0, 2, 3, 1)}
+        self.write_rows("last.h5", **last)
+        np.savez(self.path("last.npz"), **last)
+        for name, value in last.items():
+            np.save(self.path(name + "_last.npy"), value)
+        self.assert_same(CONFIG % ("", self.CONV, "mse"), "first.h5", "last.h5", "last.npz", "x_last.npy")
+        self.assertIn("targets (2, 4, 5)", self.run_program("check", "test.yaml", "dataset.path=last.npz")[0])
+        last["y"][7, 3, 1, 0] = np.nan
+        np.savez(self.path("last.npz"), **last)
+        self.write_rows("last.h5", **last)
+        for path in ("last.h5", "last.npz"):
+            _, err = self.run_program("test.yaml", "--fresh", f"dataset.path={path}", code=program.DATA)
+            self.assertIn("row 7, element [3, 1, 0]: NaN", err)
+
+    def test_masks_stay(self):
+        x, y = self.values(3, 4, 5), self.classes(2, 4, 5)
+        self.write_rows("first.h5", x=x, y=y)
+        self.write_rows("last.h5", x=x.transpose(0, 2, 3, 1), y=y)
+        self.assert_same(CONFIG % ("", self.CONV, "cross_entropy"), "first.h5", "last.h5")
+
+    def test_several_inputs(self):
+        a, b, c, y = self.values(3, 4, 5), self.values(2, 6, 5), self.values(4), self.values(3, 4, 5)
+        self.write_rows("first.h5", a=a, b=b, c=c, y=y)
+        self.write_rows("last.h5", a=a.transpose(0, 2, 3, 1), b=b.transpose(0, 2, 3, 1), c=c, y=y.transpose(0, 2, 3, 1))
+        layers = ("[{conv2d: {out: 2, kernel_size: 3, from: a}}, {flatten: {name: fa}}, {conv2d: {out: 2, kernel_size: 3, from: b}}, {flatten: {name: fb}}, "
+                  "{concat: {from: [fa, fb, c]}}, {linear: 60}, {reshape: [3, 4, 5]}]")
+        self.assert_same(CONFIG % (", inputs: {a: a, b: b, c: c}", layers, "mse"), "first.h5", "last.h5")
+        self.write("test.yaml", CONFIG % (", inputs: {c: c}, targets: c, layout: nhwc", "[{linear: {out: 4, from: c}}]", "mse"))
+        _, err = self.run_program("test.yaml", "dataset.path=first.h5", "--fresh", code=program.USAGE)
+        self.assertIn("dataset.layout: nhwc needs images, (rows, height, width, channels), but dataset 'c' of first.h5 has 2 dimensions", err)
+
+
 if __name__ == "__main__":
     program.main()

@@ -11,14 +11,19 @@ struct channels_last {
     void *image; /* (pixels * channels) doubles: workspace; NULL: rows stay as they are */
 };
 
-/* With layout nhwc: changes the shape of [source] to (channels, height, width). [name]: of the array, for the message
- * STATUS_USAGE when a row is not an image. */
-status channels_last_create(const struct dataset_config *config, const char *name, struct source *source,
-                            struct channels_last *out);
+/* STATUS_USAGE: layout nhwc is given, but the rows of [name], an array, have [dims] dimensions and are no images. */
+status channels_last_reject(const char *name, int dims);
+
+/* Whether rows of targets of this shape are images as those of the inputs, [image] (height, width, channels): they have
+ * three dimensions, and the same height and width. */
+bool channels_last_fits(int dims, const int64_t *shape, const int64_t *image);
+
+/* For rows of the shape (height, width, channels), which becomes (channels, height, width). */
+status channels_last_create(int64_t shape[3], struct channels_last *out);
 void channels_last_free(struct channels_last *layout);
 
-/* Transposes rows (count) of values of [bytes] bytes, at most 8. */
-void channels_last_apply(const struct channels_last *layout, void *rows, size_t count, size_t bytes);
+/* Transposes rows (count) of values of [bytes] bytes, at most 8; a row starts [stride] bytes after the one before. */
+void channels_last_apply(const struct channels_last *layout, void *rows, size_t count, size_t stride, size_t bytes);
 
 /* The index in the file of element [element] of a row (channels, height, width). */
 size_t channels_last_element(const struct channels_last *layout, size_t element);

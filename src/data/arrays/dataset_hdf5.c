@@ -27,6 +27,9 @@ struct column {
     struct hdf5_rows of;
     struct hdf5_chunks *chunks; /* NULL: nothing is compressed */
     struct hdf5_piece piece;
+    int dims; /* of a row as it is read */
+    int64_t shape[MAX_DIMS];
+    struct channels_last layout;
 };
 
 struct hdf5 {
@@ -38,7 +41,6 @@ struct hdf5 {
     uint64_t bytes; /* of the file when it was opened */
     size_t n_inputs, n_targets, n_weights;
     struct column *inputs, *targets, *weights;
-    struct channels_last layout;
 };
 
 /* ---- opening ---- */
@@ -147,6 +149,8 @@ static status open_dataset(const struct hdf5 *h, struct column *column) {
 static status open_column(const struct hdf5 *h, struct column *column) {
     TRY(open_dataset(h, column));
     TRY(hdf5_check(column->dataset, h->path, column->name, h->bytes, &column->of));
+    column->dims = column->of.dims - 1;
+    for (int i = 0; i < column->dims; i++) column->shape[i] = (int64_t)column->of.shape[i + 1];
     hdf5_piece_find(column->dataset, &column->of, h->descriptor, h->path, &column->piece);
     return hdf5_chunks_open(column->dataset, h->path, column->name, &column->of, &column->chunks);
 }
@@ -154,6 +158,7 @@ static status open_column(const struct hdf5 *h, struct column *column) {
 static void close_columns(struct column *columns, size_t count) {
     for (size_t i = 0; i < count; i++) {
         hdf5_chunks_close(columns[i].chunks);
+        channels_last_free(&columns[i].layout);
         if (columns[i].dataset >= 0) H5Dclose(columns[i].dataset);
     }
 }
@@ -207,8 +212,8 @@ static status read_piece(const struct hdf5 *h, const struct column *column, size
     return length;
 }
 
-/* Reads rows of one dataset to columns offset .. offset + size - 1 of out (count, total). */
-static status read_column(const struct hdf5 *h, const struct column *column, size_t first, size_t count, enum values as,
+/* Reads rows of one dataset, as they are in the file, to columns offset .. offset + size - 1 of out (count, total). */
+static status read_stored(const struct hdf5 *h, const struct column *column, size_t first, size_t count, enum values as,
                           void *out, size_t offset, size_t total) {
     if (is_in_piece(column, as, total)) return read_piece(h, column, first, count, as, out);
     struct hdf5_silence silence;
@@ -217,6 +222,15 @@ static status read_column(const struct hdf5 *h, const struct column *column, siz
     if (s == OK) s = read_with_library(h, column, first, count, as, out, offset, total);
     hdf5_leave(&silence);
     return s;
+}
+
+static status read_column(const struct hdf5 *h, const struct column *column, size_t first, size_t count, enum values as,
+                          void *out, size_t offset, size_t total) {
+    static const size_t sizes[] = {[DOUBLES] = sizeof(double), [FLOATS] = sizeof(float), [BYTES] = 1};
+    size_t bytes = sizes[as];
+    TRY(read_stored(h, column, first, count, as, out, offset, total));
+    channels_last_apply(&column->layout, (char *)out + offset * bytes, count, total * bytes, bytes);
+    return OK;
 }
 
 /* ---- the source ---- */
@@ -339,10 +353,26 @@ static status look(void *context) {
     return try_rows(h, h->targets, h->n_targets);
 }
 
-/* The shape of a row. */
-static void set_shape(const struct hdf5_rows *of, int *dims, int64_t *shape) {
-    *dims = of->dims - 1;
-    for (int i = 0; i < *dims; i++) shape[i] = (int64_t)of->shape[i + 1];
+/* Transposes the inputs that are images, and targets of their height and width. */
+static status set_layout(struct hdf5 *h) {
+    int64_t image[3] = {0};
+    for (size_t i = 0; i < h->n_inputs; i++) {
+        struct column *input = &h->inputs[i];
+        if (input->dims != 3) continue;
+        if (!image[0]) memcpy(image, input->shape, sizeof image);
+        TRY(channels_last_create(input->shape, &input->layout));
+    }
+    const char *name = arena_printf(h->arena, "dataset '%s' of %s", h->inputs->name, h->path);
+    if (!image[0]) return channels_last_reject(name, h->inputs->dims);
+    for (size_t i = 0; i < h->n_targets; i++)
+        if (channels_last_fits(h->targets[i].dims, h->targets[i].shape, image))
+            TRY(channels_last_create(h->targets[i].shape, &h->targets[i].layout));
+    return OK;
+}
+
+static void set_shape(const struct column *column, int *dims, int64_t *shape) {
+    *dims = column->dims;
+    memcpy(shape, column->shape, sizeof column->shape);
 }
 
 static status open_all(struct hdf5 *h, const struct dataset_config *config, bool wants_classes) {
@@ -359,30 +389,26 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     TRY(check_names(h, wants_classes));
     TRY(hdf5_try_in_child(h->path, look, h));
     TRY(open_and_check(h));
+    if (config->layout == LAYOUT_NHWC) TRY(set_layout(h));
     base->rows = (size_t)h->inputs[0].of.shape[0];
     base->input_dims = 1;
     base->input_shape[0] = (int64_t)base->input_size;
     base->is_float32 = true;
     for (size_t i = 0; i < h->n_inputs; i++) base->is_float32 = base->is_float32 && h->inputs[i].of.is_float32;
     base->has_floats = h->n_inputs == 1 && base->is_float32;
-    if (h->n_targets == 1) set_shape(&h->targets->of, &base->target_dims, base->target_shape);
+    if (h->n_targets == 1) set_shape(h->targets, &base->target_dims, base->target_shape);
     if (h->n_inputs > 1 || h->inputs[0].of.dims == 1) return OK;
-    set_shape(&h->inputs->of, &base->input_dims, base->input_shape);
+    set_shape(h->inputs, &base->input_dims, base->input_shape);
     base->is_bytes = h->inputs[0].of.is_bytes;
     return OK;
 }
 
-static status set_layout(struct hdf5 *h, const struct dataset_config *config) {
-    const char *name = arena_printf(h->arena, "dataset '%s' of %s", h->inputs[0].name, h->path);
-    return channels_last_create(config, name, &h->base, &h->layout);
-}
-
 static void shape_of_name(const struct source *source, bool is_target, size_t index, int *dims, int64_t *shape) {
     const struct hdf5 *h = (const struct hdf5 *)source;
-    const struct hdf5_rows *of = is_target ? &h->targets[index].of : &h->inputs[index].of;
-    *dims = of->dims > 1 ? of->dims - 1 : 1;
+    set_shape(is_target ? &h->targets[index] : &h->inputs[index], dims, shape);
+    if (*dims > 0) return;
+    *dims = 1;
     shape[0] = 1;
-    for (int i = 1; i < of->dims; i++) shape[i - 1] = (int64_t)of->shape[i];
 }
 
 static void close_hdf5(struct source *source) {
@@ -394,7 +420,6 @@ static void close_hdf5(struct source *source) {
     close_columns(h->weights, h->n_weights);
     if (h->file >= 0) H5Fclose(h->file);
     hdf5_leave(&silence);
-    channels_last_free(&h->layout);
     arena_destroy(h->arena);
     free(h);
 }
@@ -412,7 +437,6 @@ static status open_hdf5(const struct dataset_config *config, const char *path, b
     hdf5_enter(&silence);
     status s = open_all(h, config, wants_classes);
     hdf5_leave(&silence);
-    if (s == OK) s = set_layout(h, config);
     if (s == OK)
         *out = &h->base;
     else
@@ -436,15 +460,12 @@ static status read_hdf5(struct source *source, size_t first, size_t count, doubl
     const struct hdf5 *h = (struct hdf5 *)source;
     if (inputs) TRY(read_columns(h, h->inputs, h->n_inputs, first, count, inputs, source->input_size));
     if (targets) TRY(read_columns(h, h->targets, h->n_targets, first, count, targets, source->target_size));
-    if (inputs) channels_last_apply(&h->layout, inputs, count, sizeof *inputs);
     return OK;
 }
 
 static status read_floats(struct source *source, size_t first, size_t count, float *inputs) {
     const struct hdf5 *h = (struct hdf5 *)source;
-    TRY(read_column(h, h->inputs, first, count, FLOATS, inputs, 0, source->input_size));
-    channels_last_apply(&h->layout, inputs, count, sizeof *inputs);
-    return OK;
+    return read_column(h, h->inputs, first, count, FLOATS, inputs, 0, source->input_size);
 }
 
 static void will_read(const struct source *source, size_t row) {
@@ -464,16 +485,14 @@ static void describe_weight(const struct source *source, size_t row, struct text
 
 static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
     const struct hdf5 *h = (struct hdf5 *)source;
-    TRY(read_column(h, h->inputs, first, count, BYTES, inputs, 0, source->input_size));
-    channels_last_apply(&h->layout, inputs, count, 1);
-    return OK;
+    return read_column(h, h->inputs, first, count, BYTES, inputs, 0, source->input_size);
 }
 
 static void describe_hdf5(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
     const struct hdf5 *h = (const struct hdf5 *)source;
     const struct column *column = is_target ? h->targets : h->inputs;
-    if (!is_target) element = channels_last_element(&h->layout, element);
     for (; element >= column->of.size; column++) element -= column->of.size;
+    element = channels_last_element(&column->layout, element);
     text_printf(out, "%s: dataset '%s', row %zu", h->path, column->name, row);
     if (column->of.dims == 2) text_printf(out, ", column %zu", element);
     if (column->of.dims <= 2) return;

@@ -24,7 +24,7 @@ struct npy {
     struct zip zip;
     struct npy_array inputs, targets, weights; /* weights: .npz */
     const char *names[2];                      /* .npz: of the arrays */
-    struct channels_last layout;
+    struct channels_last layout, target_layout;
 };
 
 static const char *const words[][2] = {
@@ -248,6 +248,20 @@ static void set_shape(struct npy *npy) {
     base->is_small = npy->inputs.member && npy->inputs.member->is_deflated;
 }
 
+/* Transposes the inputs, and targets of their height and width. */
+static status set_layout(struct npy *npy) {
+    struct source *base = &npy->base;
+    if (base->input_dims != 3) return channels_last_reject(npy->inputs.name, base->input_dims);
+    bool fits = channels_last_fits(base->target_dims, base->target_shape, base->input_shape);
+    TRY(channels_last_create(base->input_shape, &npy->layout));
+    return fits ? channels_last_create(base->target_shape, &npy->target_layout) : OK;
+}
+
+/* Rows (count) of [size] values of [bytes] bytes, as they were read. */
+static void apply_layout(const struct channels_last *layout, void *rows, size_t count, size_t size, size_t bytes) {
+    channels_last_apply(layout, rows, count, size * bytes, bytes);
+}
+
 static void close_npy(struct source *source) {
     struct npy *npy = (struct npy *)source;
     npy_array_free(&npy->inputs);
@@ -256,6 +270,7 @@ static void close_npy(struct source *source) {
     for (int i = 0; i < 2; i++) /* nothing was written that could be lost */
         if (npy->files[i].fd >= 0) status_free(io_close(npy->files[i].fd, npy->files[i].path));
     channels_last_free(&npy->layout);
+    channels_last_free(&npy->target_layout);
     arena_destroy(npy->arena);
     free(npy);
 }
@@ -272,7 +287,7 @@ static status open_any(const struct dataset_format *format, const struct dataset
     if (!s) s = check_rows(npy);
     if (!s) {
         set_shape(npy);
-        s = channels_last_create(config, npy->inputs.name, &npy->base, &npy->layout);
+        if (config->layout == LAYOUT_NHWC) s = set_layout(npy);
     }
     if (s)
         close_npy(&npy->base);
@@ -297,15 +312,18 @@ static status read_npy(struct source *source, size_t first, size_t count, double
     struct npy *npy = (struct npy *)source;
     if (inputs) {
         TRY(npy_array_read(&npy->inputs, first, count, inputs));
-        channels_last_apply(&npy->layout, inputs, count, sizeof *inputs);
+        apply_layout(&npy->layout, inputs, count, source->input_size, sizeof *inputs);
     }
-    return targets ? npy_array_read(&npy->targets, first, count, targets) : OK;
+    if (!targets) return OK;
+    TRY(npy_array_read(&npy->targets, first, count, targets));
+    apply_layout(&npy->target_layout, targets, count, source->target_size, sizeof *targets);
+    return OK;
 }
 
 static status read_floats(struct source *source, size_t first, size_t count, float *inputs) {
     struct npy *npy = (struct npy *)source;
     TRY(npy_array_read_floats(&npy->inputs, first, count, inputs));
-    channels_last_apply(&npy->layout, inputs, count, sizeof *inputs);
+    apply_layout(&npy->layout, inputs, count, source->input_size, sizeof *inputs);
     return OK;
 }
 
@@ -324,14 +342,14 @@ static void describe_weight(const struct source *source, size_t row, struct text
 static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
     struct npy *npy = (struct npy *)source;
     TRY(npy_array_read_bytes(&npy->inputs, first, count, inputs));
-    channels_last_apply(&npy->layout, inputs, count, 1);
+    apply_layout(&npy->layout, inputs, count, source->input_size, 1);
     return OK;
 }
 
 static void describe_npy(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
     const struct npy *npy = (const struct npy *)source;
     if (is_target)
-        npy_array_describe(&npy->targets, row, element, out);
+        npy_array_describe(&npy->targets, row, channels_last_element(&npy->target_layout, element), out);
     else
         npy_array_describe(&npy->inputs, row, channels_last_element(&npy->layout, element), out);
 }
