@@ -12,7 +12,7 @@
 #define MAX_TRIALS 10000000
 
 static const char *const methods[] = {"grid", "random", "tpe", "list", NULL};
-static const char *const goals[] = {"minimize", "maximize", NULL};
+static const char *const goals[] = {"auto", "minimize", "maximize", NULL};
 static const char *const prunes[] = {"none", "asha", "median", NULL};
 
 static const struct schema_row metric_rows[] = {
@@ -24,9 +24,9 @@ static const struct schema_row metric_rows[] = {
     {.key = "goal",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct sweep_metric, goal),
-     .fallback = "minimize",
+     .fallback = "auto",
      .choices = goals,
-     .doc = "Which values are better."},
+     .doc = "Which values are better; `auto`: as `mode: auto` of checkpoint.best."},
     {0},
 };
 static const struct schema metric_schema = {
@@ -395,6 +395,12 @@ static void check_method(const struct sweep_config *sweep, const struct node *ro
                      "missing: the keys of the config to change (parameters: {optimizer.lr: {values: [0.1, 0.01]}})");
 }
 
+enum sweep_goal sweep_goal_of(const char *metric) {
+    return monitor_is_maximized(&(struct monitor){.metric = metric}) ? SWEEP_MAXIMIZE : SWEEP_MINIMIZE;
+}
+
+const char *sweep_goal_name(enum sweep_goal goal) { return goals[goal]; }
+
 static void read_root(struct sweep_file *file, struct problems *problems) {
     struct sweep_config *sweep = &file->sweep;
     struct arena *arena = document_arena(file->document);
@@ -402,6 +408,7 @@ static void read_root(struct sweep_file *file, struct problems *problems) {
     const struct node *trials = node_get(root, "trials"), *parameters = node_get(root, "parameters");
     schema_bind(&sweep_schema, fixed_keys(root, arena), "", &sweep_schema, sweep, arena, problems);
     if (problems->count) return;
+    if (sweep->metric.goal == SWEEP_AUTO) sweep->metric.goal = (int)sweep_goal_of(sweep->metric.name);
     check_method(sweep, root, problems);
     if (parameters && sweep->method != SWEEP_LIST) read_parameters(parameters, sweep, arena, problems);
     if (trials && trials->kind == NODE_SEQUENCE) read_list(trials, sweep, arena, problems);
@@ -486,22 +493,21 @@ status sweep_pair(const char *a, const char *b, char *const *overrides, size_t c
     struct sweep_file *file = calloc(1, sizeof *file);
     *out = NULL;
     if (!file) return status_memory("the comparison");
-    const struct monitor monitor = {.metric = metric};
-    file->sweep = (struct sweep_config){
-        .config = a,
-        .other = b,
-        .method = SWEEP_LIST,
-        .metric = {metric, monitor_is_better(&monitor, 1, 0, 0) ? SWEEP_MAXIMIZE : SWEEP_MINIMIZE},
-        .repeat = {.seeds = seeds, .folds = SCHEMA_NO_INT},
-        .early_terminate = {.min_epochs = 1, .reduction_factor = 3, .startup_trials = 5},
-        .nproc_per_trial = 1,
-        .trials = 2,
-        .budget = {NAN},
-        .keep = {"none"},
-        .list = list,
-        .overrides = {(const char **)overrides, count},
-        .runs = seeds,
-        .folds = 1};
+    file->sweep =
+        (struct sweep_config){.config = a,
+                              .other = b,
+                              .method = SWEEP_LIST,
+                              .metric = {metric, (int)sweep_goal_of(metric)},
+                              .repeat = {.seeds = seeds, .folds = SCHEMA_NO_INT},
+                              .early_terminate = {.min_epochs = 1, .reduction_factor = 3, .startup_trials = 5},
+                              .nproc_per_trial = 1,
+                              .trials = 2,
+                              .budget = {NAN},
+                              .keep = {"none"},
+                              .list = list,
+                              .overrides = {(const char **)overrides, count},
+                              .runs = seeds,
+                              .folds = 1};
     status s = config_load(a, overrides, count, &file->base);
     if (!s) s = config_load(b, overrides, count, &file->other);
     if (!s) s = config_source_open(a, &file->sweep.source);

@@ -7,12 +7,12 @@
 #include "train/config.h"
 
 enum sweep_method { SWEEP_GRID, SWEEP_RANDOM, SWEEP_TPE, SWEEP_LIST };
-enum sweep_goal { SWEEP_MINIMIZE, SWEEP_MAXIMIZE };
+enum sweep_goal { SWEEP_AUTO, SWEEP_MINIMIZE, SWEEP_MAXIMIZE };
 enum sweep_prune { PRUNE_NONE, PRUNE_ASHA, PRUNE_MEDIAN };
 
 struct sweep_metric {
     const char *name; /* of a number of the epochs, as in checkpoint.best */
-    int goal;         /* enum sweep_goal */
+    int goal;         /* enum sweep_goal; of a sweep that was read never SWEEP_AUTO */
 };
 
 /* Runs of a trial: every combination of seed and fold. */
@@ -62,6 +62,11 @@ struct sweep_config {
 
 /* The keys but `parameters` and the list of `trials`. */
 extern const struct schema sweep_schema;
+
+/* The direction of a metric of that name, as `mode: auto` of checkpoint.best has it. */
+enum sweep_goal sweep_goal_of(const char *metric);
+/* "minimize" or "maximize". */
+const char *sweep_goal_name(enum sweep_goal goal);
 
 struct sweep_file;
 

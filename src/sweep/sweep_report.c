@@ -51,6 +51,14 @@ static void add_point(const struct sweep_report *r, int64_t trial, struct text *
     }
 }
 
+static void warn_of_goal(const struct sweep_report *r) {
+    const struct sweep_metric *metric = &r->sweep->metric;
+    const char *usual = sweep_goal_name(sweep_goal_of(metric->name));
+    if (metric->goal != (int)sweep_goal_of(metric->name))
+        log_warning(r->log, "metric.goal is %s, although the usual goal of %s is %s; leave goal out to %s it",
+                    sweep_goal_name((enum sweep_goal)metric->goal), metric->name, usual, usual);
+}
+
 void sweep_report_start(struct sweep_report *r) {
     static const char *const methods[] = {"grid", "random", "tpe", "list"};
     r->started = r->shown = r->printed = clock_seconds();
@@ -65,6 +73,7 @@ void sweep_report_start(struct sweep_report *r) {
     log_line(r->log, "%s: %" PRId64 " trial%s%s (%s), %d worker%s", r->folder, r->sweep->trials,
              text_plural((uint64_t)r->sweep->trials, "s"), r->sweep->runs > 1 ? " of several runs" : "",
              methods[r->sweep->method], r->workers, text_plural((uint64_t)r->workers, "s"));
+    warn_of_goal(r);
     if (r->before > 0)
         log_line(r->log, "continuing: %" PRId64 " of %" PRId64 " %ss have ended", r->before, runs_of(r), noun(r));
 }

@@ -124,6 +124,23 @@ class Sweep(SweepCase):
         values = [e["val_accuracy"] for e in self.events("epoch", "sweeps/test/runs/0001")]
         self.assertEqual(float(rows[1]["val_accuracy"]), max(values))
 
+    def test_the_goal_is_that_of_the_metric_unless_one_is_given(self):
+        text = GRID.replace("[0.1, 0.01]", "[0.1, 0.00001]").replace("[sgd, adam, adamw]", "[adam]") + "metric: val_accuracy\n"
+        _, err = self.sweep(text, "keep=best 1")
+        good, bad = (float(r["val_accuracy"]) for r in self.rows())
+        self.assertGreater(good, bad)
+        self.assertEqual(self.kept(), ["0000"])
+        self.assertIn("  goal: maximize\n", self.read("sweeps/test/sweep.yaml"))
+        self.assertNotIn("metric.goal", err)
+        _, err = self.sweep(text, "keep=best 1", "metric={name: val_accuracy, goal: minimize}", name="other")
+        self.assertEqual(self.kept("other"), ["0001"])
+        self.assertIn("metric.goal is minimize, although the usual goal of val_accuracy is maximize; leave goal out to maximize it", err)
+        self.sweep(text, "keep=best 1", "metric={name: val_accuracy, goal: minimize}", name="other")  # as a sweep of an earlier version has it
+        _, err = self.sweep(text, "keep=best 1", name="other", code=USAGE)
+        self.assertIn("folder:   goal: minimize\n  now:      goal: maximize", err)
+        self.sweep(text, "metric={name: val_loss, goal: auto}", name="loss")
+        self.assertIn("  goal: minimize\n", self.read("sweeps/loss/sweep.yaml"))
+
     def test_repeats_are_seeds_and_folds_and_a_trial_is_their_mean(self):
         self.sweep(GRID + "repeat: {seeds: 2, folds: 3}\n", "keep=best 1", "dataset.split.seed=7")
         rows, summary = self.rows(), self.rows(table="summary.csv")

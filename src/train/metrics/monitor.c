@@ -132,7 +132,7 @@ double monitor_value(const char *metric, const struct epoch_report *epoch, const
     return epoch->validation_accuracy;
 }
 
-static bool is_maximized(const struct monitor *monitor) {
+bool monitor_is_maximized(const struct monitor *monitor) {
     if (monitor->mode != MONITOR_AUTO) return monitor->mode == MONITOR_MAX;
     if (strcmp(monitor->metric, "train_loss") == 0 || strcmp(monitor->metric, "val_loss") == 0) return false;
     return strncmp(monitor->metric, "val_", PREFIX) != 0 || !evaluation_is_error(monitor->metric + PREFIX);
@@ -140,5 +140,5 @@ static bool is_maximized(const struct monitor *monitor) {
 
 bool monitor_is_better(const struct monitor *monitor, double value, double best, double min_delta) {
     if (isnan(value) || isnan(best)) return !isnan(value);
-    return is_maximized(monitor) ? value > best + min_delta : value < best - min_delta;
+    return monitor_is_maximized(monitor) ? value > best + min_delta : value < best - min_delta;
 }

@@ -39,6 +39,9 @@ status monitor_check(const struct monitor *monitor, const struct string_list *me
  */
 double monitor_value(const char *metric, const struct epoch_report *epoch, const struct evaluation_result *result);
 
+/* Whether larger values of monitor->metric are better: what `mode` says, with auto what the metric is. */
+bool monitor_is_maximized(const struct monitor *monitor);
+
 /* Whether [value] is better than [best] by more than [min_delta]. NAN is never better; anything else is better than a
  * best of NAN. */
 bool monitor_is_better(const struct monitor *monitor, double value, double best, double min_delta);
