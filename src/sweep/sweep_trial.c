@@ -93,17 +93,16 @@ static status load(const struct sweep_config *sweep, int64_t trial, const struct
     return config_source_load(source, words->items, words->count, out);
 }
 
-/* Loads the config with [words], and once more with the seeds and the fold, which depend on what the config has. */
-static status load_repeat(const struct sweep_config *sweep, int64_t trial, int64_t repeat, struct words *words,
-                          struct config_file **out) {
+/* Adds the seeds and the fold, which depend on what the config has. */
+static status add_repeat(const struct sweep_config *sweep, int64_t trial, int64_t repeat, struct words *words) {
     int64_t seed = sweep_seed_of(sweep, repeat), fold = sweep_fold_of(sweep, repeat);
-    TRY(load(sweep, trial, words, out));
+    struct config_file *file;
     if (seed <= 0 && fold < 0) return OK;
-    status s = add_seed(config_of(*out), seed, words);
-    add_fold(sweep, config_of(*out), fold, words);
-    config_free(*out);
-    *out = NULL;
-    return s ? s : load(sweep, trial, words, out);
+    TRY(load(sweep, trial, words, &file));
+    status s = add_seed(config_of(file), seed, words);
+    add_fold(sweep, config_of(file), fold, words);
+    config_free(file);
+    return s;
 }
 
 status sweep_fixed_config(const struct sweep_config *sweep, int64_t trial, struct config_file **out) {
@@ -115,8 +114,9 @@ status sweep_trial_config(const struct sweep_config *sweep, int64_t trial, const
     struct words words = {.arena = arena_create()};
     for (size_t i = 0; i < sweep->overrides.count; i++) add_word(&words, sweep->overrides.items[i]);
     if (point) add_point(sweep, trial, point, &words);
-    add_metric(sweep, &words);
-    status s = load_repeat(sweep, trial, repeat, &words, out);
+    status s = add_repeat(sweep, trial, repeat, &words);
+    add_metric(sweep, &words); /* after the fold: without it the config may have no validation rows */
+    if (!s) s = load(sweep, trial, &words, out);
     arena_destroy(words.arena);
     return s;
 }

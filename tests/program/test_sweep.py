@@ -284,6 +284,15 @@ train: {epochs: 10}
         self.assertEqual(self.rows("short")[2]["state_sha256"], self.sha("alone"))
         self.assertNotEqual(self.rows("short"), self.rows())  # of another seed
 
+    def test_folds_of_a_config_without_a_split(self):
+        self.write("base.yaml", CONFIG.replace(", split: {test: 0.25, seed: 1}", ""))
+        self.sweep("config: base.yaml\nmethod: grid\nrepeat: {seeds: 2, folds: 3}\nparameters: {optimizer.lr: [0.01]}\n")
+        self.assertEqual({r["state"] for r in self.rows()}, {"complete"})
+        self.run_program("base.yaml", "dataset.split={folds: 3, fold: 2}", "seed=43", "sampler.seed=1", "--run-dir", "alone")
+        self.assertEqual(self.rows()[5]["state_sha256"], self.sha("alone"))
+        _, err = self.sweep("config: base.yaml\nmethod: grid\nrepeat: {seeds: 2}\nparameters: {optimizer.lr: [0.01]}\n", name="seeds", code=USAGE)
+        self.assertIn("val_loss needs validation rows", err)
+
     def test_a_seed_that_has_no_next_one(self):
         self.sweep("config: base.yaml\nmethod: grid\nrepeat: {seeds: 2}\nparameters: {seed: [9223372036854775807]}\n")
         rows = self.rows()
