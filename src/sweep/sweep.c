@@ -18,6 +18,7 @@
 #include "sweep/sweep_folder.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_tensorboard.h"
+#include "sweep/trial_folder.h"
 
 #define MAX_ATTEMPTS 3     /* of a run whose worker was lost */
 #define LATE_SECONDS 10    /* for ranks that have not come when the sweep ends */
@@ -40,6 +41,7 @@ struct sweep {
     int64_t *kept, kept_count;        /* the best trials so far; (config->kept, or with keep: all the trials) */
     bool is_ending;                   /* every run has ended: the best ones get their folders */
     bool is_stopping, is_over_budget; /* no more runs are handed out */
+    int64_t beyond;                   /* folders of trials that [config] has no more */
     double started, written, stop_at; /* stop_at: when workers that still run are killed */
     struct sweep_report report;
 };
@@ -63,6 +65,11 @@ static bool is_in_progress(const struct sweep *s, int64_t trial) {
     return false;
 }
 
+/* [log] NULL: without a line for a folder that is left. */
+static status remove_trial(struct sweep *s, int64_t trial, struct log *log) {
+    return sweep_folder_remove_trial(s->folder, s->config, trial, trials_run(s->trials, trial * s->config->runs), log);
+}
+
 /* [result] of [run] is in the table from now on. Takes result->message. */
 static status record(struct sweep *s, int64_t run, struct trial_run *result) {
     int64_t trial = run / s->config->runs;
@@ -74,7 +81,7 @@ static status record(struct sweep *s, int64_t run, struct trial_run *result) {
     bool has_ended = summary.state != TRIAL_PENDING && !is_in_progress(s, trial);
     if (!has_ended || s->config->kept == INT64_MAX) return OK;
     /* run folders are those of the best trials only */
-    if (!may_be_kept(s, &summary)) return sweep_folder_remove_trial(s->folder, s->config, trial);
+    if (!may_be_kept(s, &summary)) return remove_trial(s, trial, NULL);
     int64_t last = s->kept_count == s->config->kept && s->kept_count ? s->kept[s->kept_count - 1] : -1;
     s->kept_count = trials_best(s->trials, s->config->kept, s->kept);
     bool is_kept = false;
@@ -82,8 +89,8 @@ static status record(struct sweep *s, int64_t run, struct trial_run *result) {
         is_kept = is_kept || s->kept[i] == trial;
         if (s->kept[i] == last) last = -1;
     }
-    if (last >= 0) TRY(sweep_folder_remove_trial(s->folder, s->config, last));
-    return is_kept ? OK : sweep_folder_remove_trial(s->folder, s->config, trial);
+    if (last >= 0) TRY(remove_trial(s, last, NULL));
+    return is_kept ? OK : remove_trial(s, trial, NULL);
 }
 
 /* The worker of a run has ended without a result; [how]: "was ended by ...". */
@@ -268,7 +275,45 @@ static status remove_unless_kept(void *user, int64_t trial) {
     struct sweep *s = user;
     for (int64_t i = 0; i < s->kept_count; i++)
         if (s->kept[i] == trial) return OK;
-    return sweep_folder_remove_trial(s->folder, s->config, trial);
+    s->beyond += trial >= s->config->trials;
+    return trial >= s->config->trials ? OK : remove_trial(s, trial, s->log);
+}
+
+/* Removes the folders of other trials than those to keep. */
+static status remove_others(struct sweep *s) {
+    s->beyond = 0;
+    TRY(sweep_folder_visit(s->folder, remove_unless_kept, s));
+    if (s->beyond)
+        log_line(s->log,
+                 "%s/runs has %" PRId64 " folder%s of trials from number %" PRId64 " on, which trials: %" PRId64
+                 " leaves out; nothing is removed there",
+                 sweep_folder_path(s->folder), s->beyond, text_plural((uint64_t)s->beyond, "s"), s->config->trials,
+                 s->config->trials);
+    return OK;
+}
+
+/* The user trains the run of a kept trial further: its folder is not that of the table any more. */
+static status skip_extended(struct sweep *s) {
+    struct text path = {0};
+    status failure = OK;
+    int64_t count = 0;
+    for (int64_t i = 0; !failure && i < s->kept_count; i++) {
+        bool is_extended = false;
+        for (int64_t k = 0; !failure && !is_extended && k < s->config->runs; k++) {
+            int64_t run = s->kept[i] * s->config->runs + k;
+            text_clear(&path);
+            sweep_run_path(sweep_folder_path(s->folder), s->config, run, &path);
+            failure = trial_folder_is_extended(text_string(&path), trials_run(s->trials, run), &is_extended);
+        }
+        if (is_extended)
+            log_line(s->log, "%s: its run was trained further than the sweep's; the folder is left as it is",
+                     text_string(&path));
+        else
+            s->kept[count++] = s->kept[i];
+    }
+    s->kept_count = count;
+    text_free(&path);
+    return failure;
 }
 
 /* With keep: all, the complete trials of an earlier start that kept fewer. */
@@ -301,8 +346,9 @@ static status keep_best(struct sweep *s) {
         TRY(list_without_folder(s));
     } else {
         s->kept_count = trials_best(s->trials, s->config->kept, s->kept);
-        TRY(sweep_folder_visit(s->folder, remove_unless_kept, s));
+        TRY(remove_others(s));
     }
+    TRY(skip_extended(s));
     run_queue_keep(&s->queue, s->kept, s->kept_count);
     return run_until_idle(s);
 }

@@ -7,6 +7,7 @@
 
 #include "base/folder_lock.h"
 #include "base/io.h"
+#include "sweep/trial_folder.h"
 
 #define MARK "The lock of a sweep of ddptrain.\n"
 
@@ -242,9 +243,45 @@ static status remove_run(const char *path) {
     return s ? s : remove_files(path);
 }
 
-status sweep_folder_remove_trial(const struct sweep_folder *f, const struct sweep_config *sweep, int64_t trial) {
-    struct text path = {0};
+/* Adds to [why] what has become of the folder since, a clause; nothing: it is as the sweep has left it. */
+static status check_run(const char *path, const struct trial_run *result, struct text *why) {
+    struct text other = {0};
+    bool is_extended;
+    TRY(trial_folder_is_extended(path, result, &is_extended));
+    status s = trial_folder_find_other(path, &other);
+    if (is_extended)
+        text_add(why, "its run was trained further than the sweep's");
+    else if (other.length)
+        text_printf(why, "it has %s, which is no file of a run", text_string(&other));
+    text_free(&other);
+    return s;
+}
+
+/* *is_left: one of the run folders has become the user's. */
+static status check_trial(const struct sweep_folder *f, const struct sweep_config *sweep, int64_t trial,
+                          const struct trial_run *results, struct log *log, bool *is_left) {
+    struct text path = {0}, why = {0};
     status s = OK;
+    for (int64_t repeat = 0; !s && repeat < sweep->runs && !why.length; repeat++) {
+        text_clear(&path);
+        sweep_run_path(f->path, sweep, trial * sweep->runs + repeat, &path);
+        s = check_run(text_string(&path), &results[repeat], &why);
+    }
+    *is_left = why.length > 0;
+    if (*is_left && log)
+        log_line(log, "%s is not among the trials to keep, but %s; the folder is left as it is", text_string(&path),
+                 text_string(&why));
+    text_free(&path);
+    text_free(&why);
+    return s;
+}
+
+status sweep_folder_remove_trial(const struct sweep_folder *f, const struct sweep_config *sweep, int64_t trial,
+                                 const struct trial_run *results, struct log *log) {
+    struct text path = {0};
+    bool is_left;
+    status s = check_trial(f, sweep, trial, results, log, &is_left);
+    if (s || is_left) return s;
     for (int64_t repeat = 0; !s && repeat < sweep->runs; repeat++) {
         text_clear(&path);
         sweep_run_path(f->path, sweep, trial * sweep->runs + repeat, &path);

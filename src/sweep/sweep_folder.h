@@ -5,7 +5,7 @@
 #define SWEEP_SWEEP_FOLDER_H
 
 #include "base/log.h"
-#include "sweep/sweep_config.h"
+#include "sweep/trials.h"
 
 struct sweep_folder;
 
@@ -22,9 +22,10 @@ const char *sweep_folder_path(const struct sweep_folder *folder);
 /* "<path>/runs/0042", with repeats "<path>/runs/0042/seed-1-fold-2". */
 void sweep_run_path(const char *folder, const struct sweep_config *sweep, int64_t run, struct text *out);
 
-/* Removes the run folders of trial [trial]: the files that runs write, and what is then empty. OK when there are none.
- */
-status sweep_folder_remove_trial(const struct sweep_folder *folder, const struct sweep_config *sweep, int64_t trial);
+/* Removes the run folders of trial [trial], whose runs are [results] (sweep->runs). OK when there are none. Where one
+ * was trained further, or has files that no run writes, all are left, and [log] gets a line (NULL: not wanted). */
+status sweep_folder_remove_trial(const struct sweep_folder *folder, const struct sweep_config *sweep, int64_t trial,
+                                 const struct trial_run *results, struct log *log);
 
 /* The numbers of the trials that have a folder: calls [visit] for each until it fails. */
 status sweep_folder_visit(const struct sweep_folder *folder, status (*visit)(void *user, int64_t trial), void *user);

@@ -130,6 +130,23 @@ static status train_with_or_without_folder(struct worker *w, const struct config
     return s;
 }
 
+/* A run folder may be that of an earlier start, and the user may have trained its run further: its values are not the
+ * trial's. */
+static status check_length(const struct worker *w, const struct config *c, const struct run_summary *summary) {
+    bool counts_steps = c->train.steps != SCHEMA_NO_INT;
+    int64_t wanted = counts_steps ? c->train.steps : c->train.epochs,
+            got = counts_steps ? summary->steps : summary->epochs;
+    struct text folder = {0};
+    if (got <= wanted) return OK;
+    sweep_run_path(w->options->folder, w->options->sweep, w->run, &folder);
+    status s = status_new(STATUS_IO,
+                          "the run in %s was trained for %lld %s, the trial has %lld; move the folder "
+                          "elsewhere and run the same command again",
+                          text_string(&folder), (long long)got, counts_steps ? "steps" : "epochs", (long long)wanted);
+    text_free(&folder);
+    return s;
+}
+
 static status run_job(struct worker *w, const struct worker_job *job, struct run_summary *summary) {
     const struct sweep_config *sweep = w->options->sweep;
     struct config_file *file;
@@ -139,6 +156,7 @@ static status run_job(struct worker *w, const struct worker_job *job, struct run
     TRY(sweep_trial_config(sweep, job->run / sweep->runs, &job->point, job->run % sweep->runs, &file));
     status s = config_device_is_auto(config_of(file)) ? config_set_auto_device(file, w->options->no_gpu) : OK;
     if (!s) s = train_with_or_without_folder(w, config_of(file), job->is_kept, summary);
+    if (!s) s = check_length(w, config_of(file), summary);
     config_free(file);
     return s;
 }

@@ -210,8 +210,63 @@ parameters:
         self.assertEqual(self.rows()[:12], rows)
         self.assert_every_trial_once(20)
         self.assertEqual(len(self.kept()), 2)
-        self.sweep(SWEEP, "trials=5", "keep=none")
+        self.sweep(SWEEP, "keep=none", "trials=20")
         self.assertEqual(self.kept(), [])
+        self.sweep(SWEEP, "trials=5", "keep=none")
+        self.assertEqual(len(self.rows()), 5)
+
+
+class Folders(SweepCase):
+    """Run folders of trials that have become the user's."""
+    def extend(self, trial):
+        self.run_program(f"sweeps/test/runs/{trial:04d}/config.yaml", "train.epochs=6", "--run-dir", f"sweeps/test/runs/{trial:04d}")
+        return self.sha(f"sweeps/test/runs/{trial:04d}")
+
+    def best(self):
+        return [int(r["trial"]) for r in sorted(self.rows(), key=lambda r: float(r["val_loss"]))]
+
+    def test_a_run_that_was_trained_further_is_not_removed(self):
+        self.sweep(SWEEP, "keep=all")
+        best = self.best()
+        states = {trial: self.extend(trial) for trial in (best[0], best[-1])}
+        rows = self.rows()
+        _, err = self.sweep(SWEEP, "keep=best 2")
+        self.assertEqual(self.kept(), sorted(f"{t:04d}" for t in (*best[:2], best[-1])))
+        self.assertIn(f"sweeps/test/runs/{best[0]:04d}: its run was trained further than the sweep's; the folder is left as it is", err)
+        self.assertIn(f"sweeps/test/runs/{best[-1]:04d} is not among the trials to keep, but its run was trained further than the sweep's; the folder is left as it is", err)
+        self.assertEqual({trial: self.sha(f"sweeps/test/runs/{trial:04d}") for trial in states}, states)
+        self.assertEqual(self.rows(), rows)
+        self.sweep(SWEEP, "keep=best 2", "trials=20")
+        self.assertEqual({trial: self.sha(f"sweeps/test/runs/{trial:04d}") for trial in states}, states)
+
+    def test_files_of_the_user_are_not_removed(self):
+        self.sweep(SWEEP, "keep=all", "trials=4")
+        for i, name in enumerate(("notes.txt", "checkpoints/mine.h5", "logs/a", "plots/a.png")):
+            path = f"sweeps/test/runs/{i:04d}/{name}"
+            os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)
+            self.write(path, "mine")
+        _, err = self.sweep(SWEEP, "keep=none", "trials=4")
+        self.assertEqual(self.kept(), [f"{i:04d}" for i in range(4)])
+        for i, name in enumerate(("notes.txt", "checkpoints/mine.h5", "logs/a", "plots")):
+            self.assertIn(f"runs/{i:04d} is not among the trials to keep, but it has {name}, which is no file of a run; the folder is left as it is", err)
+            self.run_program("eval", f"sweeps/test/runs/{i:04d}/config.yaml")
+
+    def test_fewer_trials_remove_no_folder_of_the_others(self):
+        self.sweep(SWEEP, "keep=all")
+        _, err = self.sweep(SWEEP, "keep=best 2", "trials=4")
+        self.assertEqual(self.kept()[2:], [f"{i:04d}" for i in range(4, 12)])
+        self.assertEqual(len(self.kept()), 10)
+        self.assertIn("sweeps/test/runs has 8 folders of trials from number 4 on, which trials: 4 leaves out; nothing is removed there", err)
+
+    def test_the_values_of_a_longer_run_are_not_those_of_a_trial(self):
+        self.sweep(SWEEP, "keep=all")
+        self.extend(11)
+        self.write("sweeps/test/history.jsonl", "".join(line + "\n" for line in self.read("sweeps/test/history.jsonl").splitlines() if '"trial":11,' not in line))
+        _, err = self.sweep(SWEEP, "keep=all", code=program.IO)
+        self.assertIn("trial 11: the run in sweeps/test/runs/0011 was trained for 6 epochs, the trial has 3; move the folder elsewhere and run the same command again", err)
+        os.rename(self.path("sweeps/test/runs/0011"), self.path("mine"))
+        self.sweep(SWEEP, "keep=all")
+        self.assert_every_trial_once(12)
 
 
 class Edges(SweepCase):
