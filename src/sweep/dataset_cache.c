@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/digest.h"
+
 struct cached {
     char *key;
     struct dataset *dataset;
@@ -58,6 +60,16 @@ static char *key_of(const struct config *c) {
     add_names(&c->dataset.input_targets, &key);
     schema_write_yaml(&dataset_schema, &c->dataset, &key);
     return key.data;
+}
+
+void dataset_cache_key(const struct config *config, char key[DATASET_KEY_SIZE]) {
+    char *text = key_of(config), hex[DIGEST_HEX_SIZE];
+    uint8_t hash[DIGEST_SIZE];
+    digest_of(text, strlen(text), hash);
+    digest_hex(hash, hex);
+    memcpy(key, hex, DATASET_KEY_SIZE - 1);
+    key[DATASET_KEY_SIZE - 1] = 0;
+    free(text);
 }
 
 static void trim(struct dataset_cache *cache) {

@@ -139,6 +139,7 @@ static status take_report(struct sweep *s, struct worker_slot *slot, const struc
         if (!slot->link) slot_end(slot, false); /* it takes no more jobs */
         return OK;
     }
+    if (r->event != WORKER_FAILED) TRY(trials_check_data(s->trials, r->dataset, r->fingerprint));
     if (s->is_ending) return check_kept(s, r);
     if (r->event == WORKER_FAILED && r->code == STATUS_IO) /* not because of its values: it is to be done again */
         return status_new(STATUS_IO, "trial %" PRId64 ": %s", r->run / s->config->runs, r->message);
@@ -362,12 +363,22 @@ static status train_all(struct sweep *s) {
 
 /* ---- start and end ---- */
 
-/* What workers share is opened before they start. A dataset that cannot be opened may be right in trials. */
-static void open_base_dataset(struct sweep *s) {
+/* What workers share is opened before they start. A dataset that cannot be opened may be right in trials. STATUS_DATA:
+ * an earlier start has trained on other rows. */
+static status open_base_dataset(struct sweep *s) {
+    char key[DATASET_KEY_SIZE];
     struct dataset *dataset;
     status failure = dataset_cache_open(s->cache, sweep_base(s->file), &dataset);
-    if (!failure) dataset_close(dataset);
     status_free(failure);
+    if (failure) return OK;
+    dataset_cache_key(sweep_base(s->file), key);
+    /* workers whose runs have several processes do not open the dataset, and do not report its fingerprint */
+    bool is_first = s->config->nproc_per_trial > 1 && trials_count(s->trials, TRIAL_PENDING) == runs_of(s);
+    const char *fingerprint = dataset_info(dataset)->fingerprint;
+    failure =
+        is_first ? trials_check_data(s->trials, key, fingerprint) : trials_compare_data(s->trials, key, fingerprint);
+    dataset_close(dataset);
+    return failure;
 }
 
 static void prepare_slots(struct sweep *s) {
@@ -471,8 +482,8 @@ status sweep_run(const struct sweep_file *file, const struct sweep_options *opti
     struct sweep s = {.file = file, .config = sweep_of(file), .options = options, .log = log};
     status failure = open_all(&s);
     bool is_open = !failure;
-    if (is_open) open_base_dataset(&s);
-    if (is_open) failure = train_all(&s);
+    if (is_open) failure = open_base_dataset(&s);
+    if (is_open && !failure) failure = train_all(&s);
     if (is_open) failure = status_first(failure, trials_write(s.trials));
     log_progress(log, NULL);
     if (!failure) failure = conclude(&s);

@@ -12,6 +12,12 @@
 
 const char *const trial_states[] = {"pending", "complete", "pruned", "failed", NULL};
 
+#define MAX_DATA 256 /* datasets whose fingerprints are compared */
+
+struct data_seen {
+    char dataset[DATASET_KEY_SIZE], fingerprint[65];
+};
+
 struct trials {
     const struct sweep_config *sweep;
     struct trial_run *runs; /* (trials * sweep->runs) */
@@ -21,6 +27,8 @@ struct trials {
     char *history, *table, *summary;
     int fd;
     struct text line;
+    struct data_seen data[MAX_DATA]; /* (data_count): the first [data_written] are in the history */
+    size_t data_count, data_written;
 };
 
 /* ---- in memory ---- */
@@ -124,6 +132,57 @@ static void add_parameters(const struct trials *t, int64_t trial, struct text *o
     text_free(&value);
 }
 
+/* ---- the data ---- */
+
+static void see_data(struct trials *t, const char *dataset, const char *fingerprint) {
+    struct data_seen *seen = &t->data[t->data_count];
+    for (size_t i = 0; i < t->data_count; i++)
+        if (strcmp(t->data[i].dataset, dataset) == 0) return;
+    if (t->data_count == MAX_DATA || strlen(dataset) >= sizeof seen->dataset ||
+        strlen(fingerprint) >= sizeof seen->fingerprint || !*dataset)
+        return;
+    strcpy(seen->dataset, dataset);
+    strcpy(seen->fingerprint, fingerprint);
+    t->data_count++;
+}
+
+status trials_compare_data(const struct trials *t, const char *dataset, const char *fingerprint) {
+    for (size_t i = 0; i < t->data_count; i++)
+        if (strcmp(t->data[i].dataset, dataset) == 0 && strcmp(t->data[i].fingerprint, fingerprint) != 0)
+            return status_new(STATUS_DATA,
+                              "%s: its runs were trained on other data (fingerprint %.12s..., now %.12s...); use the "
+                              "same dataset, or "
+                              "--fresh to start over",
+                              t->history, t->data[i].fingerprint, fingerprint);
+    return OK;
+}
+
+status trials_check_data(struct trials *t, const char *dataset, const char *fingerprint) {
+    TRY(trials_compare_data(t, dataset, fingerprint));
+    see_data(t, dataset, fingerprint);
+    return OK;
+}
+
+/* What no line has yet. */
+static void add_data(struct trials *t, struct text *out) {
+    if (t->data_written == t->data_count) return;
+    for (size_t i = t->data_written; i < t->data_count; i++)
+        text_printf(out, "%s\"%s\":\"%s\"", i == t->data_written ? ",\"data\":{" : ",", t->data[i].dataset,
+                    t->data[i].fingerprint);
+    text_add(out, "}");
+    t->data_written = t->data_count;
+}
+
+static void read_data(struct trials *t, const json_t *event) {
+    const char *dataset;
+    json_t *fingerprint;
+    json_object_foreach(json_object_get(event, "data"), dataset, fingerprint) if (json_is_string(fingerprint))
+        see_data(t, dataset, json_string_value(fingerprint));
+    t->data_written = t->data_count;
+}
+
+/* ---- lines ---- */
+
 static status append(struct trials *t) {
     text_add(&t->line, "\n");
     return io_write(t->fd, t->history, t->line.data, t->line.length);
@@ -140,6 +199,7 @@ status trials_add(struct trials *t, int64_t run, const struct trial_run *r) {
     text_printf(&t->line, ",\"best_epoch\":%" PRId64 ",\"epochs\":%" PRId64 ",\"seconds\":", r->best_epoch, r->epochs);
     text_add_double(&t->line, r->seconds);
     text_printf(&t->line, ",\"state_sha256\":\"%s\"", r->state_sha256);
+    add_data(t, &t->line);
     if (r->message) {
         text_printf(&t->line, ",\"code\":%d,\"message\":", r->code);
         text_add_json(&t->line, r->message);
@@ -220,6 +280,7 @@ static bool read_event(struct trials *t, const json_t *event, struct pruner *pru
     const char *name = json_string_value(json_object_get(event, "event"));
     int64_t run = get_run(t, event), epoch;
     double value;
+    read_data(t, event);
     if (get_int(event, "trial", t->sweep->trials, INT64_MAX - 1, &epoch) ||
         get_int(event, "repeat", t->sweep->runs, INT64_MAX - 1, &epoch))
         return true; /* of a time of more trials or seeds */

@@ -5,6 +5,7 @@
 #define SWEEP_TRIALS_H
 
 #include "base/log.h"
+#include "sweep/dataset_cache.h"
 #include "sweep/prune.h"
 
 enum trial_state { TRIAL_PENDING, TRIAL_COMPLETE, TRIAL_PRUNED, TRIAL_FAILED };
@@ -49,6 +50,12 @@ status trials_add(struct trials *trials, int64_t run, const struct trial_run *re
 status trials_add_epoch(struct trials *trials, int64_t run, int64_t epoch, double value);
 /* History on disk, and trials.csv as of now; with repeats also summary.csv, one row for each trial. */
 status trials_write(struct trials *trials);
+
+/* The rows of the dataset with key [dataset] (dataset_cache_key) have this fingerprint. STATUS_DATA: before, or at an
+ * earlier start, they had another. The next line of the history has what is new. "": nothing is known. */
+status trials_check_data(struct trials *trials, const char *dataset, const char *fingerprint);
+/* The same, but what is new is not kept. */
+status trials_compare_data(const struct trials *trials, const char *dataset, const char *fingerprint);
 
 /* How many runs have ended, and in which state. */
 int64_t trials_count(const struct trials *trials, int state);

@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "base/signals.h"
 #include "device/cpu/parallel.h"
-#include "sweep/dataset_cache.h"
 #include "sweep/parallel_trial.h"
 #include "sweep/sweep_folder.h"
 #include "train/run.h"
@@ -49,6 +48,7 @@ struct worker {
     struct dataset_cache *cache;
     int fd;
     int64_t run;
+    char dataset[DATASET_KEY_SIZE], fingerprint[65]; /* of the run's rows */
     bool is_pruned;
     double last_seconds; /* of the last run, or half of that before it; INFINITY: there was none */
 };
@@ -91,7 +91,11 @@ static status train(struct worker *w, const struct config *config, const char *f
                                   .user = w,
                                   .summary = summary};
     status s = dataset_cache_open(w->cache, config, &options.dataset);
-    if (!s) s = run_train(config, w->options->env, &options, log);
+    if (!s) {
+        dataset_cache_key(config, w->dataset);
+        memcpy(w->fingerprint, dataset_info(options.dataset)->fingerprint, sizeof w->fingerprint);
+        s = run_train(config, w->options->env, &options, log);
+    }
     log_destroy(log);
     return s;
 }
@@ -152,6 +156,7 @@ static status run_job(struct worker *w, const struct worker_job *job, struct run
     struct config_file *file;
     w->run = job->run;
     w->is_pruned = false;
+    w->dataset[0] = w->fingerprint[0] = 0;
     stop_run = stop_self;
     TRY(sweep_trial_config(sweep, job->run / sweep->runs, &job->point, job->run % sweep->runs, &file));
     status s = config_device_is_auto(config_of(file)) ? config_set_auto_device(file, w->options->no_gpu) : OK;
@@ -185,6 +190,8 @@ static struct worker_report report_of(const struct worker *w, status s, const st
               : w->is_pruned                     ? WORKER_PRUNED
                                                  : WORKER_STOPPED;
     memcpy(r.state_sha256, summary->state_sha256, sizeof r.state_sha256);
+    memcpy(r.dataset, w->dataset, sizeof r.dataset);
+    memcpy(r.fingerprint, w->fingerprint, sizeof r.fingerprint);
     copy_message(r.message, r.event == WORKER_FAILED ? status_message(s) : "");
     return r;
 }

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "dist/process/env.h"
+#include "sweep/dataset_cache.h"
 #include "sweep/sweep_config.h"
 
 /* To the worker. */
@@ -35,6 +36,7 @@ struct worker_report {
     int64_t run, epoch, best_epoch, epochs;
     double value, seconds;
     char state_sha256[65];
+    char dataset[DATASET_KEY_SIZE], fingerprint[65]; /* of the run's rows; "": unknown, it did not open them itself */
     char message[WORKER_MESSAGE];
 };
 
@@ -54,7 +56,6 @@ struct sweep_options;
 struct worker_options worker_options(const struct sweep_file *file, const struct sweep_options *options,
                                      const struct dist_env *env);
 
-struct dataset_cache;
 /* Starts a worker; *fd: a socket for its jobs and reports, which ends it when it is closed. The worker ends with its
  * parent process. Call it while the process has one thread. */
 status worker_start(const struct worker_options *options, struct dataset_cache *cache, pid_t *pid, int *fd);

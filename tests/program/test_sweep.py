@@ -1,6 +1,6 @@
 """Sweeps: which trials there are, what the table says of each, and that every trial is an ordinary run; comparisons.
 ctest-labels: dist"""
-import csv, itertools, json, math, os, random, statistics, subprocess, time
+import csv, itertools, json, math, os, random, re, statistics, subprocess, time
 
 import program
 from program import DATA, NOT_FINITE, USAGE
@@ -386,6 +386,76 @@ train: {epochs: 10}
                 self.sweep(GRID, "keep=best 2", name="killed")
                 self.assertEqual((self.rows("killed"), self.kept("killed")), (self.rows(), self.kept()))
                 subprocess.run(["rm", "-r", self.path("sweeps", "killed")], check=True)
+
+
+class Data(SweepCase):
+    """A sweep or comparison is not continued with other rows."""
+    OTHER = "trained on other data (fingerprint "
+
+    def setUp(self):
+        super().setUp()
+        self.write_rows("t.csv", 0)
+        self.write("base.yaml", CONFIG[:1] + "dataset: {path: t.csv, targets: y, split: {test: 0.25, seed: 1}}\n" + CONFIG[CONFIG.index("sampler"):])
+
+    def write_rows(self, name, seed):
+        draw = random.Random(seed)
+        self.write(name, "a,b,y\n" + "".join(f"{draw.gauss(0, 1):.3f},{draw.gauss(0, 1):.3f},{i % 3}\n" for i in range(60)))
+
+    def assert_only_the_same_rows_continue(self, *words, file="t.csv", text=SWEEP):
+        self.sweep(text, "trials=4", *words)
+        rows, whole = self.rows(), self.read(f"{file}")
+        self.write_rows(file, 7)
+        _, err = self.sweep(text, "trials=8", *words, code=DATA)
+        self.assertIn(self.OTHER, err)
+        self.assertIn("use the same dataset, or --fresh to start over", err)
+        self.write(file, whole)
+        self.sweep(text, "trials=8", *words)
+        self.assertEqual(self.rows()[:len(rows)], rows)
+        self.assertEqual(len(self.rows()), 2 * len(rows))
+
+    def test_rows_that_have_changed(self):
+        self.assert_only_the_same_rows_continue()
+        rows = self.rows()
+        self.write_rows("t.csv", 7)
+        _, err = self.sweep(SWEEP, "trials=8", code=DATA)
+        self.assertIn(self.OTHER, err)
+        self.sweep(SWEEP, "trials=4", code=DATA)
+        self.assertEqual(self.rows("test")[:4], rows[:4])
+        self.sweep(SWEEP, "trials=4", "--fresh")
+
+    def test_rows_of_trials_of_several_processes(self):
+        self.write_rows("t.csv", 0)
+        self.sweep(SWEEP, "trials=1", "nproc_per_trial=2", "--nproc", 2)
+        self.write_rows("t.csv", 7)
+        _, err = self.sweep(SWEEP, "trials=2", "nproc_per_trial=2", "--nproc", 2, code=DATA)
+        self.assertIn(self.OTHER, err)
+
+    def test_rows_of_folds(self):
+        self.assert_only_the_same_rows_continue("repeat.folds=3")
+
+    def test_rows_of_a_parameter(self):
+        self.write_rows("u.csv", 1)
+        self.assert_only_the_same_rows_continue(file="u.csv", text="config: base.yaml\nmethod: random\ntrials: 4\nparameters: {dataset.path: [u.csv], optimizer.lr: [0.1, 0.2, 0.3]}\n")
+
+    def test_a_history_without_fingerprints(self):
+        self.sweep(SWEEP, "trials=4", "keep=none")
+        history = self.read("sweeps/test/history.jsonl")
+        before, count = re.subn(',"data":{"[0-9a-f]{16}":"[0-9a-f]{64}"}', "", history)
+        self.assertEqual((count, before.count("data")), (1, 0))
+        self.write("sweeps/test/history.jsonl", before)
+        self.write_rows("t.csv", 7)
+        self.sweep(SWEEP, "trials=5", "keep=none")
+
+    def test_a_comparison(self):
+        self.write("other.yaml", self.read("base.yaml").replace("t.csv", "u.csv"))
+        self.write_rows("u.csv", 0)
+        self.run_program("compare", "base.yaml", "other.yaml", "--seeds", 2)
+        for name in ("t.csv", "u.csv"):
+            self.write_rows(name, 7)
+            _, err = self.run_program("compare", "base.yaml", "other.yaml", "--seeds", 4, code=DATA)
+            self.assertIn(self.OTHER, err)
+            self.write_rows(name, 0)
+        self.run_program("compare", "base.yaml", "other.yaml", "--seeds", 4)
 
 
 class Pruning(SweepCase):
