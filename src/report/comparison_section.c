@@ -68,12 +68,12 @@ void comparison_section_add(struct text *out, const struct sweep_data *s) {
     struct comparison_result c = comparison_make(values[0], values[1], (size_t)count);
     text_printf(out, "<h3>A and B: %zu pair%s of runs</h3>\n", c.pairs, text_plural(c.pairs, "s"));
     if (c.left_out)
-        page_notice(out, "%zu pair%s left out, of which a run has failed or not ended.", c.left_out,
+        page_notice(out, "%zu pair%s left out, of which a run has failed, has not ended or has no value.", c.left_out,
                     c.left_out == 1 ? " is" : "s are");
     if (c.pairs >= 2)
         add_tests(out, s, &c);
     else
-        page_notice(out, "A test needs two pairs of complete runs.");
+        page_notice(out, "A test needs two pairs of complete runs with values.");
     free(values[0]);
     free(values[1]);
 }

@@ -25,12 +25,22 @@ static status read_pairs(const struct sweep_config *sweep, const struct trials *
     return s;
 }
 
+static status too_few(const struct trials *trials, const char *folder) {
+    struct text why = {0};
+    trials_explain_values(trials, &why);
+    status s = status_new(STATUS_DATA, "fewer than two pairs of runs %s%s: see %s/trials.csv",
+                          why.length ? "have values: " : "are complete", text_string(&why), folder);
+    text_free(&why);
+    return s;
+}
+
 static void add_result(const struct sweep_config *sweep, const struct comparison_result *c, struct text *out) {
     const char *const paths[] = {sweep->config, sweep->other};
     const struct t_test *t = &c->t;
     text_printf(out, "%s over %zu seed%s\n", sweep->metric.name, c->pairs, text_plural(c->pairs, "s"));
     if (c->left_out)
-        text_printf(out, "%zu pair%s left out, of which a run failed\n", c->left_out, text_plural(c->left_out, "s"));
+        text_printf(out, "%zu pair%s left out, of which a run failed or has no value\n", c->left_out,
+                    text_plural(c->left_out, "s"));
     for (int side = 0; side < 2; side++)
         text_printf(out, "%c: %-40s mean %.6g, standard error %.2g\n", "AB"[side], paths[side], c -> mean[side],
                     c -> error[side]);
@@ -48,8 +58,7 @@ status compare_run(const struct sweep_file *file, const struct sweep_options *op
     TRY(sweep_run(file, options, log));
     TRY(trials_open(options->folder, sweep, NULL, &trials));
     status s = read_pairs(sweep, trials, &comparison);
-    if (!s && comparison.pairs < 2)
-        s = status_new(STATUS_DATA, "fewer than two pairs of runs are complete: see %s/trials.csv", options->folder);
+    if (!s && comparison.pairs < 2) s = too_few(trials, options->folder);
     if (!s) add_result(sweep, &comparison, out);
     return status_first(s, trials_close(trials));
 }

@@ -143,6 +143,9 @@ void sweep_report_end(struct sweep_report *r) {
     add_counts(r, &counts);
     log_line(r->log, "%s%" PRId64 " of %" PRId64 " %ss%s in %s; table: %s/trials.csv", r->is_done ? "done: " : "",
              ended(r), runs_of(r), noun(r), text_string(&counts), duration, r->folder);
+    text_clear(&counts);
+    trials_explain_values(r->trials, &counts);
+    if (counts.length) log_warning(r->log, "%s", text_string(&counts));
     text_free(&counts);
     list_best(r);
 }

@@ -112,6 +112,23 @@ int64_t trials_best(const struct trials *t, int64_t wanted, int64_t *out) {
     return found;
 }
 
+int64_t trials_without_value(const struct trials *t) {
+    int64_t count = 0;
+    for (int64_t run = 0; run < t->sweep->trials * t->sweep->runs; run++)
+        count += t->runs[run].state == TRIAL_COMPLETE && isnan(t->runs[run].value);
+    return count;
+}
+
+void trials_explain_values(const struct trials *t, struct text *out) {
+    int64_t count = trials_without_value(t), complete = trials_count(t, TRIAL_COMPLETE);
+    if (count == 0) return;
+    text_printf(out,
+                "%s is not a finite number in %" PRId64 " of %" PRId64
+                " complete runs; it may not be defined for their validation rows (auc needs rows of two classes, r2 "
+                "targets that differ), or the training has diverged",
+                t->sweep->metric.name, count, complete);
+}
+
 /* ---- history.jsonl ---- */
 
 static void add_parameters(const struct trials *t, int64_t trial, struct text *out) {

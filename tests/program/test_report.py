@@ -568,7 +568,7 @@ class Report(program.Case):
         self.run_program("compare", "a.yaml", "b.yaml", "--seeds", 3)
         with open(self.path("sweeps/a-or-b/history.jsonl")) as f:
             lines = f.readlines()
-        for ended, notice in ((5, "1 pair is left out, of which a run has failed or not ended."), (4, "A test needs two pairs of complete runs.")):
+        for ended, notice in ((5, "1 pair is left out, of which a run has failed, has not ended or has no value."), (4, "A test needs two pairs of complete runs with values.")):
             kept = [line for line in lines if json.loads(line)["trial"] == 0 or json.loads(line)["repeat"] < ended - 3]
             self.write("sweeps/a-or-b/history.jsonl", "".join(kept))
             self.assertIn(notice, self.page("sweeps/a-or-b").source)

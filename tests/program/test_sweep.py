@@ -363,6 +363,20 @@ train: {epochs: 10}
         self.sweep(text)
         self.assertEqual((self.rows(), self.kept()), (rows, ["0001"]))
 
+    def test_a_metric_that_is_not_defined(self):
+        """The validation rows are all of one class."""
+        self.write("t.csv", "a,y\n" + "".join(f"{i % 7},{int(i % 3 == 0 and i < 40)}\n" for i in range(60)))
+        self.write("base.yaml", "dataset: {path: t.csv, targets: y, split: {test: 0.2, shuffle: false}}\nsampler: {batch_size: 16}\n"
+                   "model: {layers: [{linear: 2}]}\nloss: cross_entropy\noptimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 2, metrics: [auc]}\n")
+        sentence = ("val_auc is not a finite number in %s complete runs; it may not be defined for their validation rows (auc needs rows of two classes, "
+                    "r2 targets that differ), or the training has diverged")
+        _, err = self.sweep(GRID + "metric: val_auc\n")
+        self.assertIn("warning: " + sentence % "6 of 6", err)
+        self.assertNotIn("best of", err)
+        self.write("other.yaml", self.read("base.yaml").replace("0.01", "0.02"))
+        _, err = self.run_program("compare", "base.yaml", "other.yaml", "--metric", "val_auc", "--seeds", 3, code=DATA)
+        self.assertIn("fewer than two pairs of runs have values: " + sentence % "6 of 6" + ": see sweeps/base-or-other-val_auc/trials.csv", err)
+
     def test_a_message_that_is_cut(self):
         """Not within a character, also where the name before has an even or odd length."""
         for start in ("x", "xy"):
