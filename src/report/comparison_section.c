@@ -4,10 +4,13 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "report/html.h"
 #include "report/page.h"
+#include "sweep/comparable.h"
 #include "sweep/comparison.h"
+#include "sweep/sweep_folder.h"
 
 #define MAX_PAIRS 1000000 /* a larger number in a damaged file is not believed */
 
@@ -56,6 +59,29 @@ static void add_tests(struct text *out, const struct sweep_data *s, const struct
     text_free(&t);
 }
 
+static status load(const struct sweep_data *s, const char *name, struct config_file **out) {
+    struct text path = {0};
+    text_printf(&path, "%s/%s", s->path, name);
+    status r = config_load(text_string(&path), NULL, 0, out);
+    text_free(&path);
+    return r;
+}
+
+/* Nothing for configs that cannot be read; the page says that elsewhere. */
+static void add_doubts(struct text *out, const struct sweep_data *s) {
+    struct config_file *a = NULL, *b = NULL;
+    struct text doubts = {0};
+    status r = load(s, SWEEP_BASE_CONFIG, &a);
+    if (!r) r = load(s, SWEEP_OTHER_CONFIG, &b);
+    if (!r) comparable_explain(config_of(a), config_of(b), s->metric, &doubts);
+    for (const char *line = text_string(&doubts); *line; line += strcspn(line, "\n") + 1)
+        page_notice(out, "%.*s.", (int)strcspn(line, "\n"), line);
+    text_free(&doubts);
+    config_free(a);
+    config_free(b);
+    status_free(r);
+}
+
 void comparison_section_add(struct text *out, const struct sweep_data *s) {
     int64_t count = sweep_data_repeats(s);
     if (!s->other || count > MAX_PAIRS) return;
@@ -70,6 +96,7 @@ void comparison_section_add(struct text *out, const struct sweep_data *s) {
     if (c.left_out)
         page_notice(out, "%zu pair%s left out, of which a run has failed, has not ended or has no value.", c.left_out,
                     c.left_out == 1 ? " is" : "s are");
+    add_doubts(out, s);
     if (c.pairs >= 2)
         add_tests(out, s, &c);
     else

@@ -3,7 +3,9 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "sweep/comparable.h"
 #include "sweep/comparison.h"
 
 static double value_of(const struct trials *trials, int64_t run) {
@@ -50,15 +52,31 @@ static void add_result(const struct sweep_config *sweep, const struct comparison
     text_add(out, "\n");
 }
 
+/* [log] NULL: adds the warnings to [out]. */
+static void warn(const struct sweep_file *file, struct log *log, struct text *out) {
+    struct text doubts = {0};
+    comparable_explain(sweep_base(file), sweep_other(file), sweep_of(file)->metric.name, &doubts);
+    for (const char *line = text_string(&doubts); *line; line += strcspn(line, "\n") + 1) {
+        int length = (int)strcspn(line, "\n");
+        if (log)
+            log_warning(log, "%.*s", length, line);
+        else
+            text_printf(out, "warning: %.*s\n", length, line);
+    }
+    text_free(&doubts);
+}
+
 status compare_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log,
                    struct text *out) {
     const struct sweep_config *sweep = sweep_of(file);
     struct trials *trials;
     struct comparison_result comparison = {0};
+    warn(file, log, NULL);
     TRY(sweep_run(file, options, log));
     TRY(trials_open(options->folder, sweep, NULL, &trials));
     status s = read_pairs(sweep, trials, &comparison);
     if (!s && comparison.pairs < 2) s = too_few(trials, options->folder);
     if (!s) add_result(sweep, &comparison, out);
+    if (!s) warn(file, NULL, out);
     return status_first(s, trials_close(trials));
 }

@@ -486,6 +486,8 @@ const struct sweep_config *sweep_of(const struct sweep_file *file) { return &fil
 
 const struct config *sweep_base(const struct sweep_file *file) { return config_of(file->base); }
 
+const struct config *sweep_other(const struct sweep_file *file) { return file->other ? config_of(file->other) : NULL; }
+
 status sweep_pair(const char *a, const char *b, char *const *overrides, size_t count, int64_t seeds, const char *metric,
                   struct sweep_file **out) {
     static const char *const no_words[] = {NULL};

@@ -82,8 +82,9 @@ const struct sweep_config *sweep_of(const struct sweep_file *file);
 status sweep_pair(const char *a, const char *b, char *const *overrides, size_t count, int64_t seeds, const char *metric,
                   struct sweep_file **out);
 
-/* The config of the trials, without parameters. */
+/* The config of the trials, without parameters; of the second one of a comparison, NULL: there is none. */
 const struct config *sweep_base(const struct sweep_file *file);
+const struct config *sweep_other(const struct sweep_file *file);
 /* The resolved config of the trials, and the second one of a comparison; false: there is none. */
 void sweep_write_base(const struct sweep_file *file, struct text *out);
 bool sweep_write_other(const struct sweep_file *file, struct text *out);

@@ -665,6 +665,25 @@ class Compare(SweepCase):
         out, _ = self.run_program("compare", "a.yaml", "c.yaml", "--seeds", 4)
         self.assertRegex(out, "No difference is shown: with 4 pairs|Undecided: one test")
 
+    def test_a_metric_that_means_something_else(self):
+        """A warning, and a notice in the report."""
+        smooth = "val_loss is not comparable, the losses are defined differently (loss.label_smoothing: 0 in A, 0.1 in B); --metric names another metric"
+        split = "is not comparable, it is of other rows or targets (dataset.split.test: 0.25 in A, 0.5 in B)"
+        self.write("a.yaml", CONFIG)
+        self.write("smooth.yaml", CONFIG.replace("loss: cross_entropy", "loss: {type: cross_entropy, label_smoothing: 0.1}"))
+        self.write("split.yaml", CONFIG.replace("0.25", "0.5"))
+        self.write("slow.yaml", CONFIG.replace("lr: 0.01", "lr: 0.001"))
+        for other, metric, sentence in (("smooth", "val_loss", smooth), ("smooth", "train_loss", smooth.replace("val", "train")), ("smooth", "val_accuracy", None),
+                                        ("split", "val_loss", "val_loss " + split), ("split", "val_accuracy", "val_accuracy " + split), ("slow", "val_loss", None)):
+            with self.subTest(other=other, metric=metric):
+                folder = f"sweeps/{other}-{metric}"
+                out, err = self.run_program("compare", "a.yaml", f"{other}.yaml", "--seeds", 2, "--metric", metric, "--run-dir", folder)
+                self.assertIn("A - B: ", out)
+                self.run_program("report", folder, "--out", "page.html")
+                for text in (out, err, self.read("page.html")):
+                    self.assertEqual("not comparable" in text, sentence is not None)
+                    self.assertIn(sentence or "", text)
+
     def test_wrong_comparisons(self):
         self.write("a.yaml", CONFIG)
         self.write("b.yaml", CONFIG.replace("lr: 0.01", "lr: 1e30").replace("adam", "sgd"))

@@ -1,0 +1,58 @@
+/* Keys that differ are those of schema_diff, and paths of data, which it leaves to the fingerprints. */
+#include "sweep/comparable.h"
+
+#include <string.h>
+
+static const char *const of_loss[] = {"loss", "losses", "dataset.weights", "dataset.target_scale", NULL};
+static const char *const of_rows[] = {
+    "dataset.path",       "dataset.query", "dataset.table",  "dataset.targets",   "dataset.split",
+    "dataset.validation", "dataset.text",  "dataset.tokens", "dataset.synthetic", NULL};
+
+/* Whether the line "  key: old -> new" is about a key of [keys] or one below it. */
+static bool is_about(const char *line, const char *const *keys) {
+    for (size_t i = 0; keys[i]; i++) {
+        size_t length = strlen(keys[i]);
+        if (strncmp(line + 2, keys[i], length) == 0 && strchr(".:", line[2 + length])) return true;
+    }
+    return false;
+}
+
+static void add_path(const char *key, const char *a, const char *b, struct text *out) {
+    a = a ? a : "null";
+    b = b ? b : "null";
+    if (strcmp(a, b) != 0) text_printf(out, "  %s: %s -> %s\n", key, a, b);
+}
+
+/* Adds the differences of [keys]: "loss.label_smoothing: 0 in A, 0.1 in B; ...". */
+static void add_differences(const char *lines, const char *const *keys, struct text *out) {
+    for (const char *line = lines; *line; line += strcspn(line, "\n") + 1) {
+        const char *arrow = strstr(line, " -> ");
+        if (!arrow || !is_about(line, keys)) continue;
+        int before = (int)(arrow - line - 2), after = (int)strcspn(arrow + 4, "\n");
+        text_printf(out, "%s%.*s in A, %.*s in B", out->length ? "; " : "", before, line + 2, after, arrow + 4);
+    }
+}
+
+static bool is_loss(const char *metric) {
+    size_t length = strlen(metric);
+    return length >= 4 && strcmp(metric + length - 4, "loss") == 0;
+}
+
+void comparable_explain(const struct config *a, const struct config *b, const char *metric, struct text *out) {
+    struct text lines = {0}, loss = {0}, rows = {0};
+    schema_diff(&config_schema, a, b, &lines);
+    add_path("dataset.path", a->dataset.path, b->dataset.path, &lines);
+    add_path("dataset.validation.path", a->dataset.validation.path, b->dataset.validation.path, &lines);
+    add_path("dataset.validation.query", a->dataset.validation.query, b->dataset.validation.query, &lines);
+    if (is_loss(metric)) add_differences(text_string(&lines), of_loss, &loss);
+    add_differences(text_string(&lines), of_rows, &rows);
+    if (loss.length)
+        text_printf(out,
+                    "%s is not comparable, the losses are defined differently (%s); --metric names another metric\n",
+                    metric, text_string(&loss));
+    if (rows.length)
+        text_printf(out, "%s is not comparable, it is of other rows or targets (%s)\n", metric, text_string(&rows));
+    text_free(&lines);
+    text_free(&loss);
+    text_free(&rows);
+}
