@@ -78,11 +78,13 @@ static status compare(const struct sweep_folder *f, const char *path, const char
         b = next_line(&now, &b_length);
         bool is_same = a_length == b_length && (!a || memcmp(a, b, a_length) == 0);
         if (is_same) continue;
+        bool is_goal = a && strncmp(a, "  goal: ", strlen("  goal: ")) == 0; /* that of a metric was once minimize */
         return status_new(
             STATUS_USAGE,
             "%s: this sweep folder belongs to another sweep; %s differs first in\n  folder: %.*s\n  now:    "
-            "%.*s\nuse --fresh to start over (the old folder is kept), or another --run-dir",
-            f->path, strrchr(path, '/') + 1, (int)a_length, a ? a : "", (int)b_length, b ? b : "");
+            "%.*s\nuse --fresh to start over (the old folder is kept), or another --run-dir%s",
+            f->path, strrchr(path, '/') + 1, (int)a_length, a ? a : "", (int)b_length, b ? b : "",
+            is_goal ? "; to continue it, give its metric the goal of the folder" : "");
     } while (a || b);
     return OK;
 }

@@ -138,6 +138,7 @@ class Sweep(SweepCase):
         self.sweep(text, "keep=best 1", "metric={name: val_accuracy, goal: minimize}", name="other")  # as a sweep of an earlier version has it
         _, err = self.sweep(text, "keep=best 1", name="other", code=USAGE)
         self.assertIn("folder:   goal: minimize\n  now:      goal: maximize", err)
+        self.assertIn("to continue it, give its metric the goal of the folder", err)
         self.sweep(text, "metric={name: val_loss, goal: auto}", name="loss")
         self.assertIn("  goal: minimize\n", self.read("sweeps/loss/sweep.yaml"))
 
