@@ -240,6 +240,26 @@ class Folders(SweepCase):
         self.sweep(SWEEP, "keep=best 2", "trials=20")
         self.assertEqual({trial: self.sha(f"sweeps/test/runs/{trial:04d}") for trial in states}, states)
 
+    def test_a_run_that_is_being_trained_further_is_not_removed(self):
+        """Its metrics.jsonl has later epochs, but no end yet."""
+        self.sweep(SWEEP, "keep=all", "trials=3")
+        self.extend(1)
+        lines = self.read("sweeps/test/runs/0001/metrics.jsonl").splitlines()
+        self.assertIn('"event":"end"', lines[-1])
+        self.write("sweeps/test/runs/0001/metrics.jsonl", "\n".join(lines[:-1]) + "\n")
+        _, err = self.sweep(SWEEP, "keep=none", "trials=3")
+        self.assertEqual(self.kept(), ["0001"])
+        self.assertIn("runs/0001 is not among the trials to keep, but its run was trained further", err)
+
+    def test_all_files_of_runs_are_removed(self):
+        for words in (("train.tensorboard=true",), ("nproc_per_trial=2", "--nproc", 2), ("repeat.seeds=2",), ("checkpoint.keep=0",)):
+            with self.subTest(words=words):
+                self.sweep(SWEEP, "keep=all", "trials=3", *words)
+                self.assertEqual(len(self.kept()), 3)
+                self.sweep(SWEEP, "keep=none", "trials=3", *words)
+                self.assertEqual(self.kept(), [])
+                os.rename(self.path("sweeps/test"), self.path(words[0]))
+
     def test_files_of_the_user_are_not_removed(self):
         self.sweep(SWEEP, "keep=all", "trials=4")
         for i, name in enumerate(("notes.txt", "checkpoints/mine.h5", "logs/a", "plots/a.png")):
