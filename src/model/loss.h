@@ -26,6 +26,7 @@ struct loss_type {
                             each target */
     /* The function that the loss itself applies to the model's output: "softmax". NULL: none. */
     const char *own_activation;
+    bool takes_logarithms; /* outputs are logarithms of probabilities */
     /* The target that is ignored (ignore_index). NULL: none. */
     int64_t (*ignored)(const void *config);
     /* Checks that the model's output matches the targets: [target_size] values, or as many positions of [classes]
@@ -89,7 +90,8 @@ void loss_run(const struct loss_type *loss, const void *config, struct model *mo
               struct loss_sums *sums);
 
 /* Adds a sentence with the layer's position in the config if the model ends in a softmax or sigmoid that the loss
- * applies itself: gradients are then small, and training is slow or does not progress. After model_plan. */
+ * applies itself: gradients are then small, and training is slow or does not progress; or if it does not end in
+ * logarithms that the loss takes. After model_plan. */
 void loss_warn_of_activation(const struct loss_type *loss, const struct model *model, struct text *out);
 
 /* The same for one of several outputs of [model], a tensor. */

@@ -174,6 +174,43 @@ START_TEST(ctc_of_lengths) {
 }
 END_TEST
 
+static void run_bce(const char *config, const struct shape *shape, const float *x, const float *t, float *gradient,
+                    struct loss_sums *sums) {
+    struct device *device;
+    struct variant loss;
+    struct document *document = bind(config, &loss);
+    const struct loss_type *type = loss_type_at((size_t)loss.index);
+    struct row_weights weights = {0};
+    ck_assert(!device_create("cpu", &device));
+    ck_assert(!type->check(loss.config, shape, 12, 0));
+    type->run(loss.config, device, shape, x, t, &weights, 2, 1, gradient, sums);
+    device_destroy(device);
+    document_destroy(document);
+}
+
+/* A weight for each class is that of all its positions or pixels. */
+START_TEST(positives_are_weighted_by_class) {
+    static const struct {
+        struct shape shape;
+        const char *of_all;
+    } cases[] = {{{.dims = 2, .size = {4, 3}}, "1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3"},
+                 {{.dims = 3, .size = {3, 2, 2}}, "1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3"}};
+    float x[24], t[24], gradients[2][24];
+    char config[128];
+    for (size_t i = 0; i < 24; i++) x[i] = 0.3f * (float)(i % 7) - 1, t[i] = (float)(i % 3 == 0);
+    for (size_t i = 0; i < 2; i++) {
+        struct loss_sums sums[2];
+        memset(sums, 0, sizeof sums);
+        struct shape flat = {.dims = 1, .size = {12}};
+        snprintf(config, sizeof config, "{type: bce_with_logits, pos_weight: [%s]}", cases[i].of_all);
+        run_bce("{type: bce_with_logits, pos_weight: [1, 2, 3]}", &cases[i].shape, x, t, gradients[0], &sums[0]);
+        run_bce(config, &flat, x, t, gradients[1], &sums[1]);
+        ck_assert(sums[0].loss == sums[1].loss && sums[0].count == sums[1].count);
+        ck_assert_mem_eq(gradients[0], gradients[1], sizeof gradients[0]);
+    }
+}
+END_TEST
+
 static void rejected(const char *config, struct shape output, size_t target_size, int64_t classes,
                      const char *sentence) {
     struct variant loss;
@@ -230,8 +267,11 @@ START_TEST(shapes_are_checked) {
     rejected("kl_div", three, 2, 0, "the model's output is 3, but a target row has 2 values");
     rejected("{type: bce_with_logits, pos_weight: [1, 2]}", three, 3, 0,
              "pos_weight has 2 numbers, but the model has 3 outputs");
+    rejected("{type: bce_with_logits, pos_weight: [1, 2, 3]}", sequence, 12, 0, NULL);
+    rejected("{type: bce_with_logits, pos_weight: [1, 2, 3, 4]}", sequence, 12, 0,
+             "pos_weight has 4 numbers, but the model has 3 classes and 12 outputs");
 }
 END_TEST
 
 TESTS("loss", losses_are_pytorchs, sums_add_up, many_classes, ctc_of_too_many_labels, ctc_of_lengths,
-      shapes_are_checked)
+      positives_are_weighted_by_class, shapes_are_checked)

@@ -334,6 +334,29 @@ train: {steps: 1}
                 self.assertIn(sentence, err)
 
 
+class LastLayer(program.Case):
+    def test_warnings(self):
+        """Of a function that the loss applies itself, and of outputs that are not the logarithms that it takes."""
+        text = ("dataset: {format: synthetic, synthetic: {kind: KIND, inputs: 4, rows: 8, CLASSES}}\nsampler: {batch_size: 8}\n"
+                "model: {layers: [{linear: 4}LAST]}\nloss: LOSS\noptimizer: sgd\ntrain: {steps: 1}\n")
+        takes = "takes log-probabilities, which it does not compute; "
+        for loss, last, sentence in (("nll", "", takes + "add the layer log_softmax"), ("nll", ", softmax", takes + "replace it by the layer log_softmax"),
+                                     ("nll", ", log_softmax", None), ("kl_div", "", takes), ("kl_div", ", log_softmax", None),
+                                     ("cross_entropy", ", softmax", "which applies softmax itself; remove the layer"), ("cross_entropy", "", None),
+                                     ("bce_with_logits", ", sigmoid", "which applies sigmoid itself; remove the layer"), ("mse", ", softmax", None)):
+            is_class = loss in ("nll", "cross_entropy")
+            self.write("test.yaml", text.replace("KIND", "classes" if is_class else "uniform").replace("CLASSES", "classes: 4" if is_class else "targets: 4")
+                       .replace("LAST", last).replace("LOSS", loss))
+            out, _ = self.run_program("check", "test.yaml")
+            _, err = self.run_program("test.yaml", "--fresh")
+            place = "test.yaml:3:" + ("31: model.layers.1." if last else "19: model.layers.0.")
+            for text_of in (out, err):
+                with self.subTest(loss=loss, last=last):
+                    self.assertEqual("warning" in text_of, sentence is not None, text_of)
+                    if sentence:
+                        self.assertRegex(text_of, f"{place}.*{sentence}")
+
+
 class Wrong(Case):
     def test_configs(self):
         for what, by, sentence in (

@@ -80,6 +80,7 @@ const struct loss_type loss_ctc = {
     .aligns_targets = true,
     .masks_positions = true,
     .ignored = padding_of,
+    .takes_logarithms = true,
     .check = check,
     .prepare = prepare,
     .run = run,

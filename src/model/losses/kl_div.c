@@ -39,6 +39,7 @@ static void run(const void *config, struct device *device, const struct shape *o
 
 const struct loss_type loss_kl_div = {
     .variant = {"kl_div", &schema, "Kullback-Leibler divergence of log-probabilities (torch.nn.KLDivLoss)."},
+    .takes_logarithms = true,
     .check = loss_check_values,
     .run = run,
 };

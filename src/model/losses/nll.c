@@ -33,6 +33,7 @@ const struct loss_type loss_nll = {
                 "positions (torch.nn.NLLLoss)."},
     .wants_classes = true,
     .ignored = ignored,
+    .takes_logarithms = true,
     .check = check,
     .run = run,
     .masks_positions = true,
