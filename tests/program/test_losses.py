@@ -349,7 +349,7 @@ class LastLayer(program.Case):
                        .replace("LAST", last).replace("LOSS", loss))
             out, _ = self.run_program("check", "test.yaml")
             _, err = self.run_program("test.yaml", "--fresh")
-            place = "test.yaml:3:" + ("31: model.layers.1." if last else "19: model.layers.0.")
+            place = "test.yaml:3:" + ("31: model.layers.1." if last else "18: model.layers.0.")
             for text_of in (out, err):
                 with self.subTest(loss=loss, last=last):
                     self.assertEqual("warning" in text_of, sentence is not None, text_of)

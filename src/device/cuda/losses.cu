@@ -54,7 +54,8 @@ struct loss_elements {
     __device__ float row_weight(size_t i) const { return rows ? rows[i / row_elements] : 1; }
     /* Writes the derivative and returns the loss of element [i]. */
     __device__ double run(size_t i, float factor) const {
-        struct slope s = slope_of(&options, period ? (float)weights[i / options.pos_weight_run % period] : 1, x[i], t[i]);
+        struct slope s =
+            slope_of(&options, period ? (float)weights[i / options.pos_weight_run % period] : 1, x[i], t[i]);
         float w = row_weight(i);
         if (dx) dx[i] = s.derivative * (factor * w);
         return (double)s.loss * (double)w;
