@@ -66,14 +66,6 @@ status dataset_train_classes(struct dataset *dataset, int64_t *classes) {
     return s;
 }
 
-bool dataset_augments(const struct dataset *dataset) { return dataset->augment.fill != NULL; }
-
-void dataset_augment(const struct dataset *dataset, int64_t epoch, const int64_t *positions, size_t count,
-                     float *inputs, float *scratch) {
-    for (size_t i = 0; i < count; i++)
-        augment_image(&dataset->augment, epoch, positions[i], inputs + i * dataset->info.input_size, scratch);
-}
-
 size_t dataset_target_bytes(const struct dataset_info *info) {
     return info->target_size * (info->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float));
 }

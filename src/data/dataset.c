@@ -307,42 +307,6 @@ static status scale_targets(struct dataset *dataset, const struct dataset_config
     return OK;
 }
 
-static float scaled_black(const struct source *source, const struct scaler *scaler, size_t channel) {
-    size_t feature = scaler->features > 1 ? channel : 0;
-    if (source->is_bytes) return byte_table_value(scaler, feature, source->divide, 0);
-    return scaler->features ? (float)((0 - scaler->mean[feature]) / scaler->scale[feature]) : 0;
-}
-
-/* Call it after the scaler was fitted and before the source is closed. */
-static status prepare_augment(struct dataset *dataset, const struct augment_config *config) {
-    const struct source *source = dataset->tables[0].source;
-    struct augment *augment = &dataset->augment;
-    if (!augment_is_on(config)) return OK;
-    if (source->input_dims != 3 || source->input_kind == INPUT_TOKENS) {
-        struct text shape = {0};
-        source_add_shape(source->input_dims, source->input_shape, &shape);
-        status s = status_new(STATUS_USAGE, "dataset.augment needs images, (channels, height, width), but a row is %s",
-                              text_string(&shape));
-        text_free(&shape);
-        return s;
-    }
-    void *fill;
-    TRY(rows_alloc((size_t)source->input_shape[0], sizeof(float), "the augmentation", &fill));
-    *augment = (struct augment){.config = *config,
-                                .channels = (size_t)source->input_shape[0],
-                                .height = (size_t)source->input_shape[1],
-                                .width = (size_t)source->input_shape[2],
-                                .fill = fill};
-    const struct random_resized_crop_config *crop = &config->random_resized_crop;
-    augment->is_resized = crop->scale.count == 2;
-    for (size_t i = 0; i < 2 && augment->is_resized; i++) {
-        augment->scale[i] = crop->scale.items[i];
-        augment->ratio[i] = crop->ratio.items[i];
-    }
-    for (size_t c = 0; c < augment->channels; c++) augment->fill[c] = scaled_black(source, &dataset->scaler, c);
-    return OK;
-}
-
 /* ---- rows ---- */
 
 static bool fits_in_memory(const struct dataset *dataset, const struct dataset_config *config) {
@@ -386,7 +350,7 @@ static status load(struct dataset *dataset, const struct dataset_config *config)
     if (needs_fit)
         TRY(status_prefix(scaler_fit(&dataset->scaler, train->table, &train->rows, info->train_rows), "%s",
                           config->path ? config->path : "synthetic dataset"));
-    TRY(prepare_augment(dataset, &config->augment));
+    TRY(dataset_prepare_augment(dataset, config));
     for (int i = 0; i < dataset->n_tables; i++) TRY(table_finish(&dataset->tables[i]));
     return OK;
 }
@@ -406,7 +370,7 @@ static status open_all(struct dataset *dataset, const struct dataset_config *con
         if (dataset->scaler.features > MAX_BYTE_FEATURES) dataset->tables[i].source->is_bytes = false;
     dataset->divide = dataset->tables[0].source->divide;
     dataset->is_bytes = dataset->tables[0].source->is_bytes;
-    return dataset->is_metadata ? prepare_augment(dataset, &config->augment) : load(dataset, config);
+    return dataset->is_metadata ? dataset_prepare_augment(dataset, config) : load(dataset, config);
 }
 
 status dataset_open(const struct dataset_config *config, bool wants_classes, bool metadata_only, struct dataset **out) {

@@ -297,10 +297,11 @@ status dataset_train_classes(struct dataset *dataset, int64_t *classes);
 
 /* Whether training images are augmented. */
 bool dataset_augments(const struct dataset *dataset);
-/* Augments rows that dataset_read has read, for [epoch]: inputs (count, input_size); [scratch] (input_size) is a
- * workspace. */
+/* Augments rows that dataset_read has read, for [epoch]: inputs (count, input_size), and the pixels of targets (count,
+ * target_size) that are images alike. [scratch] (dataset_augment_bytes) is a workspace, for values of 8 bytes. */
 void dataset_augment(const struct dataset *dataset, int64_t epoch, const int64_t *positions, size_t count,
-                     float *inputs, float *scratch);
+                     float *inputs, void *targets, void *scratch);
+size_t dataset_augment_bytes(const struct dataset *dataset);
 
 /* Sets the targets (count, target_size) that are inputs; dataset_read does it, and dataset_augment's caller again. */
 void dataset_copy_inputs(const struct dataset_info *info, const float *inputs, size_t count, float *targets);

@@ -12,6 +12,12 @@ struct dataset_rows {
     struct selection rows;
 };
 
+/* Targets first .. first + channels * height * width - 1 of a row: images of the height and width of the inputs. */
+struct moved_target {
+    size_t first, channels;
+    int64_t fill; /* of pixels from outside the image */
+};
+
 struct dataset {
     struct dataset_info info;
     struct table tables[2]; /* the rows; with validation.path, those of the validation file */
@@ -21,8 +27,10 @@ struct dataset {
     struct preparation preparation; /* count 0: none */
     struct scaler scaler;
     struct target_scale target_scale;
-    struct augment augment; /* fill NULL: none */
-    struct arena *arena;    /* of the labels, columns, notes and the preparation */
+    struct augment augment;           /* fill NULL: none */
+    const struct moved_target *moved; /* (moved_count) the targets that change with the images */
+    size_t moved_count;
+    struct arena *arena; /* of the labels, columns, notes and the preparation */
     struct string_list labels, notes;
     struct column_list columns;
     pthread_mutex_t reading; /* held while a file is read */
@@ -42,6 +50,10 @@ status weights_read(const struct dataset_config *config, struct table *tables, i
  * place of the first that does not fit its loss. [preparation]: NULL: none. */
 status dataset_name_parts(const struct dataset_config *config, struct table *tables, int n_tables,
                           const struct preparation *preparation, struct dataset_info *info, struct arena *arena);
+
+/* Prepares dataset_augment, for dataset.augment; after the scaler was fitted and before the source is closed.
+ * STATUS_USAGE for rows that are no images, and for targets with positions that cannot be moved. */
+status dataset_prepare_augment(struct dataset *dataset, const struct dataset_config *config);
 
 /* The orders of training rows that were drawn; NULL: [dataset] has one owner. */
 struct orders *dataset_orders(struct dataset *dataset);

@@ -338,6 +338,144 @@ START_TEST(weighted_rows) {
 }
 END_TEST
 
-TESTS("augment", draws_every_change, flip_alone_and_nothing, resizes_as_torchvision, draws_windows_as_torchvision,
-      crops_and_flips, depends_on_epoch_and_row_only, validation_rows_stay, is_for_images,
-      a_window_may_be_the_whole_image, weighted_rows)
+/* x[n] as in setup; "mask" (rows, height, width) is its first channel, "image" (rows, 2, height, width) all of it, and
+ * other targets. */
+static void setup_targets(void) {
+    setup();
+    int64_t image[ROWS * SIZE], mask[ROWS * SIZE / 2], zeros[ROWS * SIZE] = {0};
+    for (int i = 0; i < ROWS * SIZE; i++) {
+        int n = i / SIZE, pixel = i % SIZE;
+        image[i] = 1 + n + 50 * (pixel / 20) + 4 * (pixel % 20);
+        if (pixel < SIZE / 2) mask[n * SIZE / 2 + pixel] = image[i];
+    }
+    hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+    write_integers(file, "mask", 3, (hsize_t[]){ROWS, HEIGHT, WIDTH}, mask);
+    write_integers(file, "image", 4, (hsize_t[]){ROWS, 2, HEIGHT, WIDTH}, image);
+    write_integers(file, "small", 3, (hsize_t[]){ROWS, 2, 2}, zeros);
+    write_integers(file, "list", 2, (hsize_t[]){ROWS, HEIGHT * WIDTH}, zeros);
+    write_integers(file, "labels", 2, (hsize_t[]){ROWS, 7}, zeros);
+    H5Fclose(file);
+}
+
+/* [ignored]: of the loss; 0: none. */
+static status open_targets(const char *keys, bool wants_classes, int64_t ignored, struct dataset **out) {
+    struct dataset_config config;
+    struct document *document;
+    char yaml[512];
+    snprintf(yaml, sizeof yaml, "{path: %s, %s}", path, keys);
+    ck_ok(bind_yaml(&dataset_schema, yaml, &config, &document));
+    config.has_ignored_class = ignored != 0;
+    config.ignored_class = ignored;
+    status s = dataset_open(&config, wants_classes, false, out);
+    document_destroy(document);
+    return s;
+}
+
+/* Each pixel of the target is that of the image at its place, and [fill] where this is black; *moved: rows that
+ * changed. */
+static void check_targets(struct dataset *dataset, int channels, int64_t fill, int *moved) {
+    struct loader *loader;
+    struct batch batch;
+    bool is_class = dataset_info(dataset)->target_kind == TARGET_CLASS;
+    *moved = 0;
+    ck_ok(loader_create(dataset, &shuffled, 4, 0, 1, 0, &loader));
+    ck_ok(loader_seek(loader, 3, 0));
+    for (;;) {
+        ck_ok(loader_next(loader, &batch));
+        if (batch.rows == 0) break;
+        for (size_t n = 0; n < batch.rows; n++) {
+            *moved += batch.inputs[n * SIZE + 1] != batch.inputs[n * SIZE] + 4;
+            for (int i = 0; i < channels * SIZE / 2; i++) {
+                int64_t pixel = (int64_t)batch.inputs[n * SIZE + (size_t)i], at = (int64_t)n * channels * SIZE / 2 + i;
+                int64_t target =
+                    is_class ? ((const int64_t *)batch.targets)[at] : (int64_t)((const float *)batch.targets)[at];
+                ck_assert_int_eq(target, pixel ? pixel : fill);
+            }
+        }
+    }
+    loader_destroy(loader);
+}
+
+START_TEST(targets_move_with_images) {
+    static const struct {
+        const char *keys;
+        bool are_classes;
+        int64_t ignored, fill;
+        int channels;
+    } cases[] = {{"targets: mask", true, -100, -100, 1},
+                 {"targets: mask", true, 255, 255, 1},
+                 {"targets: mask", false, 0, 0, 1},
+                 {"targets: image", false, 0, 0, 2},
+                 {"targets: image", true, -100, -100, 2}};
+    setup_targets();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct dataset *dataset;
+        char keys[200];
+        int moved;
+        snprintf(keys, sizeof keys, "%s, augment: {random_crop: {padding: 2}, horizontal_flip: 0.5}", cases[i].keys);
+        ck_ok(open_targets(keys, cases[i].are_classes, cases[i].ignored, &dataset));
+        check_targets(dataset, cases[i].channels, cases[i].fill, &moved);
+        ck_assert_int_gt(moved, ROWS / 3);
+        dataset_close(dataset);
+    }
+    teardown();
+}
+END_TEST
+
+/* The pixel whose centre is the nearest in the window. */
+START_TEST(resized_targets_are_of_the_nearest_pixel) {
+    float fill[CHANNELS] = {0};
+    struct augment augment = {.config = {.horizontal_flip = 1, .seed = 3}, CHANNELS, HEIGHT, WIDTH, fill};
+    augment.is_resized = true;
+    augment.scale[0] = 0.1, augment.scale[1] = augment.ratio[0] = 0.9, augment.ratio[1] = 1.5;
+    for (int64_t row = 0; row < 100; row++) {
+        int64_t from[HEIGHT * WIDTH];
+        struct augment_window window = augment_draw_window(&augment, 2, row);
+        augment_pixels(&augment, 2, row, from);
+        for (int i = 0; i < HEIGHT * WIDTH; i++) {
+            double y = (i / WIDTH + 0.5) * (double)window.height / HEIGHT;
+            double x = (WIDTH - 1 - i % WIDTH + 0.5) * (double)window.width / WIDTH;
+            ck_assert_int_eq(from[i] / WIDTH, (int64_t)window.top + (int64_t)floor(y + 1e-9));
+            ck_assert_int_eq(from[i] % WIDTH, (int64_t)window.left + (int64_t)floor(x + 1e-9));
+        }
+    }
+}
+END_TEST
+
+START_TEST(targets_that_cannot_move) {
+    static const struct {
+        const char *keys, *sentence;
+    } cases[] = {{"targets: small",
+                  "dataset.augment moves the pixels of the inputs, but cannot move those of the targets (2x2); "
+                  "remove dataset.augment; or, if the targets have no place in the image, store them as lists "
+                  "(rows, values)"},
+                 {"targets: list",
+                  "dataset.augment moves the pixels of the inputs, but cannot move targets that are lists of as "
+                  "many values (20); store them as (rows, 1, 4, 5)"},
+                 {"targets: mask, target_scale: standard",
+                  "dataset.augment moves the pixels of the inputs, but cannot move those of the targets (4x5); "
+                  "dataset.target_scale scales each pixel for itself; remove one of the two"},
+                 {"targets: labels", NULL},
+                 {"targets: mask, target_scale: log1p", NULL}};
+    setup_targets();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct dataset *dataset = NULL;
+        char keys[200];
+        snprintf(keys, sizeof keys, "%s, augment: {horizontal_flip: 0.5}", cases[i].keys);
+        status s = open_targets(keys, false, 0, &dataset);
+        if (cases[i].sentence)
+            ck_assert_str_eq(status_message(s), cases[i].sentence);
+        else
+            ck_ok(s);
+        if (s) ck_assert_int_eq(status_code(s), STATUS_USAGE);
+        if (cases[i].sentence) status_free(s);
+        dataset_close(dataset);
+    }
+    teardown();
+}
+END_TEST
+
+TESTS("augment", targets_move_with_images, resized_targets_are_of_the_nearest_pixel, targets_that_cannot_move,
+      draws_every_change, flip_alone_and_nothing, resizes_as_torchvision, draws_windows_as_torchvision, crops_and_flips,
+      depends_on_epoch_and_row_only, validation_rows_stay, is_for_images, a_window_may_be_the_whole_image,
+      weighted_rows)

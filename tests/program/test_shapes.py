@@ -171,5 +171,32 @@ class ChannelsLast(Shapes):
         self.assertIn("dataset.layout: nhwc needs images, (rows, height, width, channels), but dataset 'c' of first.h5 has 2 dimensions", err)
 
 
+class Augmentation(Shapes):
+    def test_masks_move_with_images(self):
+        """A class for each pixel that is visible in the pixel is learnt, whatever moves; with one or several losses."""
+        x = self.random.random((ROWS, 1, 8, 8)).astype("f4")
+        self.write_rows(x=x, y=(x[:, 0] > 0.5).astype("i8"))
+        for changes in ("horizontal_flip: 1", "random_crop: 2, horizontal_flip: 0.5"):
+            for loss in ("loss: cross_entropy", "losses: [{type: cross_entropy, output: scores}]"):
+                self.write("test.yaml", f"""
+dataset: {{path: rows.h5, augment: {{{changes}}}}}
+model: {{layers: [{{conv2d: {{out: 2, kernel_size: 1, name: scores}}}}]}}
+{loss}
+optimizer: {{type: adam, lr: 0.1}}
+sampler: {{batch_size: 8}}
+train: {{epochs: 60}}
+""")
+                self.run_program("test.yaml", "--fresh")
+                self.assertLess(self.losses()[-1], 0.2, (changes, loss))
+
+    def test_targets_that_cannot_move(self):
+        x = self.values(1, 8, 8)
+        flip = ", augment: {horizontal_flip: 0.5}"
+        layers = "[{conv2d: {out: 2, kernel_size: 3, stride: 2, padding: 1}}]"
+        self.refused("dataset.augment moves the pixels of the inputs, but cannot move those of the targets (4x4); remove dataset.augment",
+                     layers, "cross_entropy", flip, x=x, y=self.classes(2, 4, 4))
+        self.run_rows("[flatten, linear: 5]", "bce_with_logits", flip, x=x, y=self.classes(2, 5))
+
+
 if __name__ == "__main__":
     program.main()

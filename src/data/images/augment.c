@@ -244,3 +244,21 @@ void augment_image(const struct augment *augment, int64_t epoch, int64_t row, fl
             if (change.is_flipped) flip_line(line, width);
         }
 }
+
+/* The pixel of [count], resized to [resized], whose centre is the nearest to that of pixel [at]. */
+static size_t nearest(size_t at, size_t count, size_t resized) { return (2 * at + 1) * count / (2 * resized); }
+
+void augment_pixels(const struct augment *augment, int64_t epoch, int64_t row, int64_t *from) {
+    struct change change = draw(&augment->config, epoch, row);
+    size_t height = augment->height, width = augment->width;
+    struct augment_window window = {.height = height, .width = width};
+    if (augment->is_resized) window = augment_draw_window(augment, epoch, row);
+    for (size_t y = 0; y < height; y++)
+        for (size_t x = 0; x < width; x++) {
+            size_t column = change.is_flipped ? width - 1 - x : x;
+            int64_t down = (int64_t)(window.top + nearest(y, window.height, height)) + change.down;
+            int64_t across = (int64_t)(window.left + nearest(column, window.width, width)) + change.across;
+            bool is_inside = down >= 0 && down < (int64_t)height && across >= 0 && across < (int64_t)width;
+            from[y * width + x] = is_inside ? down * (int64_t)width + across : -1;
+        }
+}

@@ -42,6 +42,10 @@ bool augment_is_on(const struct augment_config *config);
  * RandomHorizontalFlip(p), with other random numbers. */
 void augment_image(const struct augment *augment, int64_t epoch, int64_t row, float *image, float *scratch);
 
+/* The same change of another image of this size, whose pixels are not mixed: sets from (height, width) to the pixel
+ * that each pixel is then, the nearest one with random_resized_crop, or to -1 outside of the image. */
+void augment_pixels(const struct augment *augment, int64_t epoch, int64_t row, int64_t *from);
+
 /* The window that random_resized_crop cuts out of the image of [row] in [epoch]. */
 struct augment_window {
     size_t top, left, height, width;

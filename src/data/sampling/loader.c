@@ -25,7 +25,7 @@ struct loader {
     size_t announced;                          /* batches of this epoch, to dataset_will_read */
     double *cumulative;                        /* (part_rows) for a weighted sampler */
     int64_t epoch;
-    float *image; /* (input_size) for dataset_augment; NULL: nothing is augmented */
+    void *scratch_image; /* of dataset_augment; NULL: nothing is augmented */
 
     size_t slots;
     char **inputs, **targets; /* (slots): a batch each */
@@ -83,9 +83,10 @@ static status read_batch(struct loader *loader, size_t batch) {
     if (loader->weights)
         dataset_read_weights(loader->dataset, loader->part, positions, rows, loader->part == DATASET_TRAIN,
                              loader->weights[slot]);
-    if (!loader->image) return OK;
+    if (!loader->scratch_image) return OK;
     float *inputs = (float *)(void *)loader->inputs[slot];
-    dataset_augment(loader->dataset, loader->epoch, positions, rows, inputs, loader->image);
+    dataset_augment(loader->dataset, loader->epoch, positions, rows, inputs, loader->targets[slot],
+                    loader->scratch_image);
     dataset_copy_inputs(dataset_info(loader->dataset), inputs, rows, (float *)(void *)loader->targets[slot]);
     return OK;
 }
@@ -154,8 +155,8 @@ static status allocate(struct loader *loader, size_t slots) {
     loader->indices = block;
     bool is_weighted = loader->sampler.type == SAMPLER_WEIGHTED, is_training = loader->part == DATASET_TRAIN;
     if (is_training && dataset_augments(loader->dataset)) {
-        TRY(rows_alloc(info->input_size, sizeof(float), "an image", &block));
-        loader->image = block;
+        TRY(buffer_new(dataset_augment_bytes(loader->dataset), "an image", &block));
+        loader->scratch_image = block;
     }
     if (is_training && (loader->sampler.shuffle || is_weighted)) {
         TRY(rows_alloc(loader->part_rows, sizeof(int64_t), "the order of the rows", &block));
@@ -304,7 +305,7 @@ void loader_destroy(struct loader *loader) {
     buffer_free(loader->indices);
     buffer_free(loader->scratch);
     buffer_free(loader->cumulative);
-    buffer_free(loader->image);
+    buffer_free(loader->scratch_image);
     status_free(loader->failure);
     pthread_cond_destroy(&loader->changed);
     pthread_mutex_destroy(&loader->mutex);
