@@ -116,6 +116,26 @@ static struct shape shape_of_values(const struct loss_type *loss, const struct m
     return shape;
 }
 
+/* Whether the parts of an output with two dimensions lie one after the other, as run needs them: of (positions,
+ * features) that were joined along the last dimension they do not, and only targets can tell it from (channels,
+ * length). */
+static status check_parts(const struct loss_type *loss, const struct shape *output,
+                          const struct loss_targets *targets) {
+    const struct shape *target = &targets->shape;
+    int64_t parts = (int64_t)loss->parts;
+    if (!loss->parts || output->dims != 2 || output->size[0] == 1 || output->size[1] == 1) return OK;
+    if (target->dims == 2 && output->size[0] == parts * target->size[0] && output->size[1] == target->size[1])
+        return OK;
+    struct text shape = {0};
+    shape_print(output, &shape);
+    status s = status_new(STATUS_USAGE,
+                          "the model's output is %s: %s needs its %zu parts one after the other; insert '- flatten' "
+                          "after each part, before concat joins them",
+                          text_string(&shape), loss->variant.name, loss->parts);
+    text_free(&shape);
+    return s;
+}
+
 /* Whether each value has the place of its target. */
 static status check_shape(const struct loss_type *loss, const struct model *model, size_t tensor,
                           const struct loss_targets *targets) {
@@ -142,7 +162,10 @@ status loss_check_output(const struct loss_type *loss, const void *config, const
                           "%s cannot leave out the padding of rows (padding_idx) in an output for each "
                           "position",
                           loss->variant.name);
-    if (!s) return check_shape(loss, model, tensor, targets);
+    if (!s) {
+        TRY(check_parts(loss, output, targets));
+        return check_shape(loss, model, tensor, targets);
+    }
     const struct layer *linear = layer_without_flatten(model);
     struct text hint = {0};
     if (linear) {

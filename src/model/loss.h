@@ -61,8 +61,8 @@ struct loss_targets {
 
 /* type->check for the output of [model], after model_plan, and whether each value has the place of its target: without
  * dimensions of size 1, the shapes of output and target are equal (of classes the output without its classes; of
- * several parts that of a part), or one of them is a list. A failure also says which change of the model or of the
- * labels would help, where that is known. */
+ * several parts that of a part), or one of them is a list. Parts must lie one after the other. A failure also says
+ * which change of the model or of the labels would help, where that is known. */
 status loss_check(const struct loss_type *loss, const void *config, const struct model *model,
                   const struct loss_targets *targets);
 

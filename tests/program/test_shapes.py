@@ -73,6 +73,27 @@ class Losses(Shapes):
         self.refused("insert '- permute: [0, 2, 1]' after the last layer", f"[{conv}]", "cross_entropy", x=series, y=y)
         self.run_rows(f"[{conv}, {{permute: [0, 2, 1]}}]", "cross_entropy", x=series, y=y)
 
+    def test_parts(self):
+        """Means and variances of positions are not one after the other, unless they were flattened before."""
+        x, y = self.values(7, 4), self.values(7, 2)
+        advice = "needs its 2 parts one after the other; insert '- flatten' after each part, before concat joins them"
+        for targets in (y, y.reshape(ROWS, 14)):
+            self.refused("the model's output is (7, 4): gaussian_nll " + advice, "[{linear: 4}, softplus]", "gaussian_nll", x=x, y=targets)
+        self.refused("is (2, 2): gaussian_nll " + advice, "[{linear: 2}, softplus]", "gaussian_nll", x=self.values(2, 3), y=self.values(2, 1))
+        self.refused("is (7, 4): cosine_embedding " + advice, "[{linear: 4}]", "cosine_embedding", x=x, y=np.ones(ROWS))
+        self.run_rows("[{linear: 2}, {flatten: {name: mean}}, {linear: {out: 2, from: input}}, softplus, {flatten: {name: variance}}, "
+                      "{concat: {from: [mean, variance]}}]", "gaussian_nll", x=x, y=y)
+        self.run_rows("[{conv1d: {out: 4, kernel_size: 1}}, softplus]", "gaussian_nll", x=self.values(2, 7), y=self.values(2, 7))
+        self.write("test.yaml", """
+dataset: {path: rows.h5}
+model: {layers: [{linear: {out: 4, name: codes}}]}
+losses: [{type: contrastive, output: codes}, {type: mse, output: codes, target: target, name: other}]
+train: {epochs: 1}
+""")
+        self.write_rows(x=x, y=self.values(7, 4))
+        _, err = self.run_program("test.yaml", "--fresh", code=program.USAGE)
+        self.assertIn("losses: codes: the model's output is (7, 4): contrastive " + advice, err)
+
     def test_several_losses(self):
         self.write_rows(x=self.values(2, 4, 5), mask=self.classes(3, 5, 4), image=self.values(4, 5))
         text = """
