@@ -142,6 +142,7 @@ struct dataset_config {
     /* Not keys: of targets that are classes, the one that the loss ignores, if any. */
     bool has_ignored_class;
     int64_t ignored_class;
+    const char *ignored_key; /* of the loss, whose value it is: "ignore_index" */
     /* Not keys: with `losses:`, the names of targets that are classes, of those with a range, and of inputs that are
      * targets, too. */
     bool has_losses;

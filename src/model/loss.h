@@ -29,6 +29,7 @@ struct loss_type {
     bool takes_logarithms; /* outputs are logarithms of probabilities */
     /* The target that is ignored (ignore_index). NULL: none. */
     int64_t (*ignored)(const void *config);
+    const char *ignored_key; /* its key */
     /* Checks that the model's output matches the targets: [target_size] values, or as many positions of [classes]
      * classes. */
     status (*check)(const void *config, const struct shape *output, size_t target_size, int64_t classes);

@@ -39,7 +39,9 @@ static enum target_range range_of(const struct loss_type *loss) {
 
 static void set_ignored(struct dataset_config *d, const struct loss_type *loss, const void *config) {
     d->has_ignored_class = loss && loss->ignored;
-    if (d->has_ignored_class) d->ignored_class = loss->ignored(config);
+    if (!d->has_ignored_class) return;
+    d->ignored_class = loss->ignored(config);
+    d->ignored_key = loss->ignored_key;
 }
 
 void config_set_targets(struct config *c, struct arena *arena) {

@@ -109,7 +109,8 @@ class Pixels(program.Case):
         self.assertIn("the targets have 256 classes (0 to 255)", err)
         np.savez(self.path("pixels.npz"), x=self.x, y=np.where(known, self.y, -1))
         _, err = self.run_program("test.yaml", "--fresh", code=DATA)
-        self.assertIn("-1 is not a class; classes are integers from 0", err)
+        self.assertIn("-1 is not a class; classes are integers from 0, and targets that do not count, such as those of padding, are -100 "
+                      "(ignore_index of the loss)", err)
 
     def test_sequences(self):
         """A class for each step of a series."""

@@ -26,6 +26,7 @@ struct table {
     enum target_kind target_kind;
     bool has_ignored_class;
     int64_t ignored_class;    /* of targets that are classes: it is valid and not counted */
+    const char *ignored_key;  /* the loss's key for it; NULL: not known */
     float *inputs;            /* (rows, input_size), scaled after table_finish; NULL: not in memory */
     double *exact;            /* (rows, input_size): instead, before scaler_fit, if float32 is not exact */
     uint8_t *bytes;           /* (rows, input_size): instead, for inputs that are bytes */

@@ -70,7 +70,14 @@ bool table_is_ignored(const struct table *table, double value) {
 
 status table_check_class(const struct table *table, size_t row, size_t element, double value) {
     if (table_is_ignored(table, value) || (value >= 0 && value == floor(value) && value <= MAX_CLASSES)) return OK;
-    return table_reject(table, true, row, element, value, "is not a class; classes are integers from 0");
+    struct text sentence = {0};
+    text_add(&sentence, "is not a class; classes are integers from 0");
+    if (value < 0 && table->has_ignored_class && table->ignored_key)
+        text_printf(&sentence, ", and targets that do not count, such as those of padding, are %lld (%s of the loss)",
+                    (long long)table->ignored_class, table->ignored_key);
+    status s = table_reject(table, true, row, element, value, text_string(&sentence));
+    text_free(&sentence);
+    return s;
 }
 
 status table_convert_targets(const struct table *table, size_t first, const double *targets, size_t count, void *out) {

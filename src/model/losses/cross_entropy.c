@@ -52,6 +52,7 @@ const struct loss_type loss_cross_entropy = {
     .wants_classes = true,
     .own_activation = "softmax",
     .ignored = ignored,
+    .ignored_key = "ignore_index",
     .check = check,
     .run = run,
     .masks_positions = true,

@@ -81,6 +81,7 @@ const struct loss_type loss_ctc = {
     .masks_positions = true,
     .ignored = padding_of,
     .takes_logarithms = true,
+    .ignored_key = "padding",
     .check = check,
     .prepare = prepare,
     .run = run,

@@ -34,6 +34,7 @@ const struct loss_type loss_nll = {
     .wants_classes = true,
     .ignored = ignored,
     .takes_logarithms = true,
+    .ignored_key = "ignore_index",
     .check = check,
     .run = run,
     .masks_positions = true,
