@@ -122,8 +122,8 @@ static const struct schema_row dataset_rows[] = {
      .fallback = "nchw",
      .choices = layouts,
      .doc = "HDF5, NPY, NPZ: order of the dimensions of images in the file: nchw is (rows, channels, height, width), "
-            "nhwc (rows, "
-            "height, width, channels). The model always gets (channels, height, width)."},
+            "nhwc (rows, height, width, channels), also of targets of the same height and width. The model always gets "
+            "(channels, height, width)."},
     {.key = "divide",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct dataset_config, divide),
@@ -152,7 +152,7 @@ static const struct schema_row dataset_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, augment),
      .section = &augment_schema,
-     .doc = "Random changes of the training images, drawn again in each epoch."},
+     .doc = "Random changes of the training images and of their targets for each pixel, drawn again in each epoch."},
     {.key = "split",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, split),
