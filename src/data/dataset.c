@@ -108,7 +108,9 @@ static status open_tables(struct dataset *dataset, const struct dataset_config *
     if (!config->validation.path) return OK;
     TRY(open_source(config, config->validation.path, wants_classes, train, &validation));
     TRY(add_table(dataset, config, validation, wants_classes));
-    return check_same_shape(config, train, validation);
+    TRY(check_same_shape(config, train, validation));
+    TRY(source_compare_names(train, validation, false, &config->inputs));
+    return config->without_targets ? OK : source_compare_names(train, validation, true, &config->targets);
 }
 
 /* Reads the classes (rows) for a stratified split; the caller frees them with buffer_free. */

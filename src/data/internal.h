@@ -147,6 +147,11 @@ void dataset_format_names(struct text *out);
 /* Whether rows of both have the same shape; a list of target values fits any shape of as many. */
 bool source_is_like(const struct source *a, const struct source *b);
 
+/* STATUS_DATA: an array of [names], dataset.inputs or dataset.targets, has rows of another shape in [b]; only for
+ * several names, where both formats know their shapes; source_is_like compares a single one. */
+status source_compare_names(const struct source *a, const struct source *b, bool is_target,
+                            const struct string_list *names);
+
 /* Adds "3x8x8", or "1" for no dimensions. */
 void source_add_shape(int dims, const int64_t *shape, struct text *out);
 

@@ -31,3 +31,24 @@ void source_add_shape(int dims, const int64_t *shape, struct text *out) {
     for (int i = 0; i < dims; i++) text_printf(out, "%s%lld", i ? "x" : "", (long long)shape[i]);
     if (dims == 0) text_add(out, "1");
 }
+
+status source_compare_names(const struct source *a, const struct source *b, bool is_target,
+                            const struct string_list *names) {
+    if (names->count < 2 || !a->format->shape_of_name || !b->format->shape_of_name) return OK;
+    for (size_t i = 0; i < names->count; i++) {
+        int dims[2];
+        int64_t shapes[2][MAX_DIMS] = {{0}};
+        a->format->shape_of_name(a, is_target, i, &dims[0], shapes[0]);
+        b->format->shape_of_name(b, is_target, i, &dims[1], shapes[1]);
+        if (dims[0] == dims[1] && memcmp(shapes[0], shapes[1], sizeof shapes[0]) == 0) continue;
+        struct text both = {0};
+        source_add_shape(dims[0], shapes[0], &both);
+        text_add(&both, ", but in the validation file ");
+        source_add_shape(dims[1], shapes[1], &both);
+        status s = status_new(STATUS_DATA, "dataset.validation: rows of '%s' have shape %s", names->items[i],
+                              text_string(&both));
+        text_free(&both);
+        return s;
+    }
+    return OK;
+}

@@ -117,6 +117,26 @@ train: {epochs: 1}
                                   "{reshape: {shape: [2, 5, 4], name: grey}}]", "--fresh", code=program.USAGE)
         self.assertIn("losses: grey: the model's output is (2, 5, 4), but a target is (2, 4, 5)", err)
 
+    def test_names_of_a_validation_file(self):
+        """As many values in all, but not of each name."""
+        x, y = self.values(2, 3), self.values(4)
+        self.write_rows(a=x, b=y, c=self.values(2, 3), d=self.values(2))
+        config = """
+dataset: {path: rows.h5, validation: other.h5, inputs: {a: a, b: b}, targets: {c: c, d: d}}
+model: {layers: [{flatten: {from: a, name: flat}}, {concat: {from: [flat, b]}}, {linear: {out: 6, name: first}}, {linear: {out: 2, name: second}}]}
+losses: [{type: mse, output: first, target: c}, {type: mse, output: second, target: d}]
+train: {epochs: 1}
+"""
+        self.write("test.yaml", config)
+        good = {"a": x, "b": y, "c": self.values(2, 3), "d": self.values(2)}
+        for name, shape, sentence in (("a", (3, 2), "'a' have shape 2x3, but in the validation file 3x2"), ("c", (3, 2), "'c' have shape 2x3, but in the validation file 3x2"),
+                                      ("c", (6,), "'c' have shape 2x3, but in the validation file 6")):
+            self.write_rows("other.h5", **{**good, name: self.values(*shape)})
+            _, err = self.run_program("test.yaml", "--fresh", code=program.DATA)
+            self.assertIn("dataset.validation: rows of " + sentence, err)
+        self.write_rows("other.h5", **good)
+        self.run_program("test.yaml", "--fresh")
+
     def test_other_files(self):
         """Files of NumPy have shapes, too; those of a dataset agree."""
         x, layers = self.values(4), "[{linear: 6}, {reshape: [2, 3]}]"
