@@ -283,6 +283,35 @@ START_TEST(the_json_schema_accepts_what_binding_accepts) {
 }
 END_TEST
 
+/* *count: alternatives below [node] that are the name of a type. */
+static void check_described(const json_t *node, size_t *count) {
+    const char *key;
+    json_t *member;
+    size_t i;
+    json_array_foreach(node, i, member) check_described(member, count);
+    json_object_foreach((json_t *)(uintptr_t)node, key, member) check_described(member, count);
+    json_array_foreach(json_object_get(node, "anyOf"), i, member) {
+        const char *name = json_string_value(json_object_get(member, "const"));
+        if (!name) continue;
+        ck_assert_msg(json_string_length(json_object_get(member, "description")) > 0, "%s", name);
+        ++*count;
+    }
+}
+
+/* Editors show the description of a type beside its name. */
+START_TEST(the_json_schema_describes_types) {
+    struct text text = {0};
+    size_t count = 0;
+    schema_write_json(&example_schema, &text);
+    json_t *schema = json_loads(text_string(&text), 0, NULL);
+    check_described(schema, &count);
+    ck_assert_uint_ge(count, 2);
+    json_decref(schema);
+    text_free(&text);
+}
+END_TEST
+
 LOOP_TESTS("schema_reference", EACH(help_explains_every_section, helps), ONCE(help_is_wrapped),
            ONCE(help_for_nothing_known_lists_the_sections), ONCE(the_reference_page_is_complete),
-           ONCE(the_reference_page_shows_text_as_it_is), ONCE(the_json_schema_accepts_what_binding_accepts))
+           ONCE(the_reference_page_shows_text_as_it_is), ONCE(the_json_schema_accepts_what_binding_accepts),
+           ONCE(the_json_schema_describes_types))

@@ -221,6 +221,23 @@ START_TEST(pause_of_the_server_loses_no_rank) {
 }
 END_TEST
 
+/* Rank 0 waits for rank 1, which hangs, before and after the pause. */
+START_TEST(pause_of_the_server_is_no_time_of_a_hang) {
+    struct members *m = all_joined(2, 10);
+    double found = 0;
+    for (int i = 1; i < 100 && found == 0; i++) {
+        double now = i <= 25 ? i * 0.2 : 60 + i * 0.2;
+        if (i != 26) /* the heartbeats are read after the check */
+            for (int r = 0; r < 2; r++) send_heartbeat(m, r, ACTIVITY_FORWARD, 5, r == 0, 0.01, now);
+        members_check(m, now, link_age, NULL);
+        if (members_cause(m, now) >= 0) found = now;
+    }
+    ck_assert_msg(found > 60 + 10 && found < 60 + 11, "found at %g", found);
+    ck_assert_int_eq(members_cause(m, found), 1);
+    members_destroy(m);
+}
+END_TEST
+
 START_TEST(first_cause_is_final) {
     struct members *m = all_joined(4, 10);
     members_leave(m, 0, MEMBER_LOST_PEER, STATUS_PEER, ": lost a peer", 1.0);
@@ -342,6 +359,6 @@ END_TEST
 LOOP_TESTS("store_members", EACH(hang_is_detected_at_its_limit, hangs), ONCE(phases_without_steps),
            ONCE(last_heartbeat_is_in_the_message), ONCE(progress_is_no_hang), ONCE(rank_that_is_behind_hangs),
            ONCE(all_wait_for_each_other), ONCE(unreachable_and_stopped_ranks_differ),
-           ONCE(pause_of_the_server_loses_no_rank), ONCE(first_cause_is_final), ONCE(failure_precedes_request_to_stop),
-           ONCE(rank_without_heartbeat_is_lost), ONCE(missing_ranks_are_listed),
-           ONCE(rank_that_ended_before_it_joined_is_the_cause))
+           ONCE(pause_of_the_server_loses_no_rank), ONCE(pause_of_the_server_is_no_time_of_a_hang),
+           ONCE(first_cause_is_final), ONCE(failure_precedes_request_to_stop), ONCE(rank_without_heartbeat_is_lost),
+           ONCE(missing_ranks_are_listed), ONCE(rank_that_ended_before_it_joined_is_the_cause))
