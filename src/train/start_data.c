@@ -1,3 +1,4 @@
+/* Names are compared position by position, because weights are taken by position. */
 #include "train/start_data.h"
 
 #include <string.h>
