@@ -11,6 +11,7 @@
 #include "base/folder_lock.h"
 #include "base/io.h"
 #include "report/json_line.h"
+#include "train/metrics/monitor.h"
 
 const char *const run_states[] = {"empty", "running", "complete", "stopped", "failed"};
 
@@ -286,8 +287,9 @@ static const char *best_metric(const struct run_data *r, bool *is_max) {
                          : run_data_curve(r, "val_accuracy", false) ? "val_accuracy"
                          : run_data_curve(r, "val_loss", false)     ? "val_loss"
                                                                     : "train_loss";
-    bool is_small = strstr(metric, "loss") || strcmp(metric, "val_mae") == 0 || strcmp(metric, "val_perplexity") == 0;
-    *is_max = is_named && mode && strcmp(mode, "auto") != 0 ? strcmp(mode, "max") == 0 : !is_small;
+    bool is_given = is_named && mode && strcmp(mode, "auto") != 0;
+    const struct monitor monitor = {.metric = metric, .mode = MONITOR_AUTO};
+    *is_max = is_given ? strcmp(mode, "max") == 0 : monitor_is_maximized(&monitor);
     return metric;
 }
 

@@ -132,6 +132,15 @@ class Report(program.Case):
         self.run_program(f"{name}.yaml", "--run-dir", f"runs/{name}", *words)
         return f"runs/{name}"
 
+    def test_the_best_epoch_of_a_run_in_progress(self):
+        """Its direction is that of checkpoint.best."""
+        events = [{"event": "start", "world_size": 1}] + [{"event": "epoch", "epoch": i, "train_loss": 1, "val_rmse": v, "val_f1": v} for i, v in enumerate((3, 2, 4))]
+        cases = (("{metric: val_rmse, mode: auto}", "val_rmse 2 in epoch 2"), ("{metric: val_f1, mode: auto}", "val_f1 4 in epoch 3"),
+                 ("{metric: val_rmse, mode: max}", "val_rmse 4 in epoch 3"))
+        for i, (best, text) in enumerate(cases):
+            run = self.fake(events, f"run-{i}", f"name: a\ncheckpoint: {{best: {best}}}\n")
+            self.assertEqual(self.facts(self.page(run))["Best epoch"], text)
+
     def test_a_run(self):
         run = self.train("train.metrics=[f1, auc, confusion_matrix]", "schedule.type=cosine")
         page = self.page(run)
