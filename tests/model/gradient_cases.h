@@ -81,6 +81,11 @@ static const struct {
      "[{linear: {out: 5}}, {residual: [{parallel: {branches: [[], [{linear: 5}]], join: add}}]}, {linear: 3}]",
      1,
      {6}},
+    {"multiply channels",
+     "[{conv2d: {out: 4, kernel_size: 3, name: a}}, {adaptive_avg_pool2d: 1}, sigmoid, {multiply: {from: a}}, "
+     "flatten, {linear: 3}]",
+     3,
+     {2, 5, 4}},
     {"multiply",
      "[{linear: {out: 5, name: a}}, tanh, {linear: {out: 5, name: b}}, {multiply: {from: [a, b], name: m}}, {multiply: "
      "{from: [m, m]}}, {multiply: {from: a}}, {linear: 3}]",

@@ -65,6 +65,8 @@ LAYERS = {
                                     "align_corners: true}}, {upsample: {size: 5}}, flatten, {linear: 3}]"),
     "permuted": ((4, 5, 2), 3, "[{permute: [0, 3, 1, 2]}, {conv2d: {out: 3, kernel_size: 2}}, {permute: [0, 3, 1, 2]}, {linear: 4}, {permute: [0, 2, 3, 1]}, {linear: 5}, "
                                "{permute: [0, 3, 2, 1]}, flatten, {linear: 6}, {reshape: [2, 3]}, {permute: [0, 2, 1]}, {linear: 3}, {permute: [0, 2, 1]}, flatten, {linear: 3}]"),
+    "excitation": ((3, 6, 5), 3, "[{conv2d: {out: 4, kernel_size: 2, name: a}}, {adaptive_avg_pool2d: 1}, {conv2d: {out: 4, kernel_size: 1}}, "
+                                 "{sigmoid: {name: gate}}, {multiply: {from: a}}, {add: {from: gate}}, flatten, {linear: 3}]"),
     "reduced": ((3, 6, 5), 3, "[{conv2d: {out: 4, kernel_size: 2, name: a}}, {mean: {dim: [2, 3], name: m}}, {max: {dim: 3, from: a}}, {mean: {dim: 1, keepdim: true}}, flatten, "
                               "{concat: {from: m}}, {linear: 7}, {reshape: [7, 1]}, {max: {dim: -1, keepdim: true}}, {max: 2}, {linear: 3}]"),
     "shuffled": ((2, 4, 5), 3, "[{conv2d: {out: 8, kernel_size: 2}}, {pixel_shuffle: 2}, {pad: [0, 1, 0, 0]}, {pixel_unshuffle: 3}, {conv2d: {out: 9, kernel_size: 1}}, "

@@ -79,6 +79,8 @@ CASES = [
      "{pad: {padding: [1, 0], value: 0.5}}]", [2, 4, 5]),
     ("[{conv1d: {out: 3, kernel_size: 2}}, {pad: {padding: [2, 1], mode: reflect}}, {conv1d: {out: 2, kernel_size: 2}}, tanh, "
      "{pad: {padding: 2, mode: circular}}, {linear: 4}, {pad: {padding: [1, 0, 0, 2], value: -1, mode: constant}}, {linear: 2}]", [2, 6]),
+    ("[{conv2d: {out: 4, kernel_size: 3, name: a}}, {adaptive_avg_pool2d: 1}, {conv2d: {out: 4, kernel_size: 1}}, sigmoid, {multiply: {from: a}}, "
+     "{conv2d: {out: 3, kernel_size: 1}}, {tanh: {name: b}}, {adaptive_avg_pool2d: 1}, {add: {from: b}}, {adaptive_avg_pool2d: 2}, flatten, {linear: 3}]", [2, 6, 5]),
     ("[{linear: {out: 9, name: a}}, {chunk: {chunks: 3, names: [q, k, v]}}, {multiply: {from: [q, k], name: m}}, {concat: {from: [m, v]}}, "
      "{chunk: {chunks: 4, dim: 1, names: [p, r, s]}}, {add: {from: [p, s]}}, {concat: {from: r}}, {linear: 3}]", [6]),
     ("[{conv2d: {out: 5, kernel_size: 2}}, {split: {split_size: [2, 3], names: [a, b]}}, {split: {split_size: 2, dim: -1, from: a, names: [c, d]}}, "

@@ -14,6 +14,9 @@ struct shape channels_last_shape(int dims, size_t channels, size_t height, size_
 /* The input must be (channels, height, width), or for [dims] 2 (channels, length). */
 status image_check(const struct layer *layer, int dims);
 
+/* The config, in [arena], of an upsample layer that repeats pixels up to (height, width). */
+void *upsample_to(struct arena *arena, int64_t height, int64_t width);
+
 /* Checks that the list has one or [max] numbers, else adds a problem. */
 void pair_check(const struct int_list *list, const char *key, int max, const struct node *where, const char *path,
                 struct problems *problems);

@@ -2,6 +2,7 @@
 #include "model/layers/joins.h"
 
 #include "model/build.h"
+#include "model/layers/images.h"
 #include "model/layers/layers.h"
 
 int join_dimension(const struct shape *shape, int64_t dim) {
@@ -29,17 +30,50 @@ static status differ(const struct layer *layer, size_t input, const char *why) {
     return s;
 }
 
+static bool is_image(const struct shape *shape) {
+    return shape->dims == 3 && !shape->is_tokens && shape->size[1] * shape->size[2] > 1;
+}
+
+/* *shape: of the first image among the inputs; dims 0: there is none. */
+static struct shape find_image(const struct builder *builder, const size_t *in, size_t count) {
+    const struct tensor *tensors = builder->model->tensors;
+    for (size_t i = 0; i < count; i++)
+        if (is_image(&tensors[in[i]].shape)) return tensors[in[i]].shape;
+    return (struct shape){0};
+}
+
+/* Sets [own] (count) to the inputs, where one of (channels, 1, 1) becomes an image as large as the others: the factor
+ * of each channel in squeeze and excitation. */
+static status enlarge(struct builder *builder, const struct variant *variant, const char *path, const char *name,
+                      const size_t *in, size_t count, size_t *own) {
+    struct arena *arena = builder->model->arena;
+    struct shape image = find_image(builder, in, count);
+    for (size_t i = 0; i < count; i++) {
+        const struct shape *shape = &builder->model->tensors[in[i]].shape;
+        own[i] = in[i];
+        if (image.dims == 0 || shape->dims != 3 || is_image(shape) || shape->size[0] != image.size[0]) continue;
+        struct variant of_size = {.config = upsample_to(arena, image.size[1], image.size[2]), .place = variant->place};
+        TRY(build_layer(builder, &layer_upsample, &of_size, path, arena_printf(arena, "%s/%zu", name, i), &in[i], 1,
+                        &own[i]));
+    }
+    return OK;
+}
+
 /* ---- add ---- */
 
 static status expand_add(struct builder *builder, const struct variant *variant, const char *path, const char *name,
                          const size_t *in, size_t count, size_t *out) {
-    (void)name;
-    return status_prefix(build_sum(builder, in, count, out), "%s:%d:%d: %s", variant->place.file, variant->place.line,
+    size_t own[BUILD_MAX_INPUTS];
+    TRY(enlarge(builder, variant, path, name, in, count, own));
+    return status_prefix(build_sum(builder, own, count, out), "%s:%d:%d: %s", variant->place.file, variant->place.line,
                          variant->place.column, path);
 }
 
 const struct layer_type layer_add = {
-    .variant = {"add", NULL, "The sum of several outputs of the same shape: `add: {from: [a, b]}` (a + b)."},
+    .variant =
+        {"add", NULL,
+         "The sum of several outputs of the same shape: `add: {from: [a, b]}` (a + b). One of (channels, 1, 1) is "
+         "added to each pixel of an image."},
     .joins = true,
     .expand = expand_add,
 };
@@ -146,9 +180,8 @@ static void describe_multiply(const struct layer *layer, struct operation *to) {
     to->kind = OPERATION_MULTIPLY;
 }
 
-const struct layer_type layer_multiply = {
-    .variant = {"multiply", NULL,
-                "The product of two outputs, element by element: `multiply: {from: [gate, value]}` (a * b)."},
+static const struct layer_type product = {
+    .variant = {"multiply", NULL, "The product of two outputs of the same shape."},
     .joins = true,
     .order = ORDER_ANY,
     .ignores = IGNORES_Y,
@@ -157,4 +190,19 @@ const struct layer_type layer_multiply = {
     .join = join_multiply,
     .join_backward = multiply_backward,
     .describe = describe_multiply,
+};
+
+static status expand_multiply(struct builder *builder, const struct variant *variant, const char *path,
+                              const char *name, const size_t *in, size_t count, size_t *out) {
+    size_t own[BUILD_MAX_INPUTS];
+    TRY(enlarge(builder, variant, path, name, in, count, own));
+    return build_layer(builder, &product, variant, path, name, own, count, out);
+}
+
+const struct layer_type layer_multiply = {
+    .variant = {"multiply", NULL,
+                "The product of two outputs, element by element: `multiply: {from: [gate, value]}` (a * b). One of "
+                "(channels, 1, 1) multiplies each pixel of an image."},
+    .joins = true,
+    .expand = expand_multiply,
 };

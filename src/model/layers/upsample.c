@@ -71,6 +71,14 @@ static const struct schema schema = {.name = "model.layers.upsample",
                                      .shorthand = "scale_factor",
                                      .check = check};
 
+void *upsample_to(struct arena *arena, int64_t height, int64_t width) {
+    struct upsample_config *c = arena_alloc(arena, sizeof *c);
+    int64_t *size = arena_alloc(arena, 2 * sizeof *size);
+    size[0] = height, size[1] = width;
+    *c = (struct upsample_config){.size = {size, 2}, .mode = MODE_NEAREST};
+    return c;
+}
+
 /* Along the height [0] or the width [1], of an input of [in] pixels. PyTorch computes with the scale that is given, not
  * with that of the rounded size. */
 static struct resize_side side_of(const struct upsample_config *c, int d, size_t in) {
