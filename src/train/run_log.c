@@ -107,6 +107,17 @@ static const char *best_metric(const struct run *run) {
     return t->loss->wants_classes ? "val_accuracy" : "val_loss";
 }
 
+/* A metric may be undefined, such as auc where all rows are of one class. */
+static void warn_of_no_best(const struct run *run) {
+    const char *metric = run->config->checkpoint.best.metric;
+    if (metric && run->trainer.state->counters.best_epoch == 0)
+        log_warning(
+            run->log,
+            "checkpoint.best: %s was not a number in any epoch, so no checkpoint is the best one; is it defined "
+            "for these validation rows?",
+            metric);
+}
+
 status run_log_end(struct run *run, bool is_stopped) {
     struct trainer *t = &run->trainer;
     const struct counters *c = &t->state->counters;
@@ -138,8 +149,10 @@ status run_log_end(struct run *run, bool is_stopped) {
              duration, (double)c->samples / (c->seconds > 0 ? c->seconds : 1e-9));
     struct early_stop early = early_stop_of(&run->config->train.early_stop);
     if (progress_stops_early(run->config, c))
-        log_line(run->log, "stopped early: %s has not improved in %lld evaluation%s", early.monitor.metric,
-                 (long long)c->early_stop_wait, text_plural((uint64_t)c->early_stop_wait, "s"));
+        log_line(run->log, "stopped early: %s has not %s in %lld evaluation%s", early.monitor.metric,
+                 isnan(c->early_stop_best) ? "been a number" : "improved", (long long)c->early_stop_wait,
+                 text_plural((uint64_t)c->early_stop_wait, "s"));
+    warn_of_no_best(run);
     if (t->epoch.result.rows > 0) {
         struct text line = {0};
         text_printf(&line, "validation: loss %.4f", t->epoch.result.loss);

@@ -464,6 +464,9 @@ static const struct wrong wrongs[] = {
     {true, "a,y\r1,\"two\rlines\"\rx,red\r", "", "t.csv:line 4: column 'a': 'x' is not a number"},
     {true, "a,y\r\n1,\"two\r\nlines\"\r\nx,red\r\n", "", "t.csv:line 4: column 'a': 'x' is not a number"},
     {true, "a,y\n1,red\n2,\n", "", "t.csv:line 3: column 'y': missing value"},
+    {true, "a,y\n1,0\n2,0.25\n", "",
+     "t.csv:line 3: column 'y': 0.25 is not a class; classes are integers from 0; for targets that are probabilities "
+     "of classes, let the model end in log_softmax and use the loss {type: kl_div, reduction: batchmean}"},
     {true, "a,y\n1,0\n2,1.5\n", "", "t.csv:line 3: column 'y': 1.5 is not a class; classes are integers from 0"},
     {true, "a,y\n1,0\n2,-1\n", "", "t.csv:line 3: column 'y': -1 is not a class"},
     {true, "a,y\n1,0\n2,1e12\n", "", "t.csv:line 3: column 'y': 1e+12 is not a class"},

@@ -222,6 +222,19 @@ class Best(program.Case):
         _, err = self.run_program("test.yaml", *arguments, "--fresh", "--quiet", code=program.IO, env={"DDPTRAIN_FAULT": "1:enospc:ever", "DDPTRAIN_FAULT_FILTER": "best.h5", "DDPTRAIN_FAULT_CLOCK": "0.001"})
         self.assertRegex(err, r"^ddptrain: cannot create 'runs/test/checkpoints/best\.h5\S*': No space left on device\nthe last state is not saved; ")
 
+    def test_a_metric_that_is_never_a_number(self):
+        """auc, where all validation rows are of one class."""
+        rows = "".join(f"{i % 7},{i % 2 if i < 32 else 0}\n" for i in range(40))
+        self.write("rows.csv", "a,y\n" + rows)
+        self.write("test.yaml", "dataset: {path: rows.csv, split: {test: 0.2, shuffle: false}}\nsampler: {batch_size: 8}\nmodel: {layers: [{linear: 2}]}\n"
+                                "loss: cross_entropy\noptimizer: sgd\ncheckpoint: {best: val_auc}\n"
+                                "train: {epochs: 9, metrics: [auc], early_stop: {metric: val_auc, patience: 3}}\n")
+        _, err = self.run_program("test.yaml")
+        self.assertIn("stopped early: val_auc has not been a number in 3 evaluations\n", err)
+        self.assertIn("warning: checkpoint.best: val_auc was not a number in any epoch, so no checkpoint is the best one", err)
+        _, err = self.run_program("test.yaml", "--fresh", "train.metrics=[f1]", "train.early_stop=null", "checkpoint.best=val_f1")
+        self.assertNotIn("warning", err)
+
     def test_early_stop(self):
         self.run_program("test.yaml", "--run-dir", "runs/all")
         values, f1 = self.values("val_loss", "runs/all"), self.values("val_f1", "runs/all")

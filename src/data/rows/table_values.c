@@ -72,6 +72,9 @@ status table_check_class(const struct table *table, size_t row, size_t element, 
     if (table_is_ignored(table, value) || (value >= 0 && value == floor(value) && value <= MAX_CLASSES)) return OK;
     struct text sentence = {0};
     text_add(&sentence, "is not a class; classes are integers from 0");
+    if (value > 0 && value < 1)
+        text_add(&sentence, "; for targets that are probabilities of classes, let the model end in log_softmax and use "
+                            "the loss {type: kl_div, reduction: batchmean}");
     if (value < 0 && table->has_ignored_class && table->ignored_key)
         text_printf(&sentence, ", and targets that do not count, such as those of padding, are %lld (%s of the loss)",
                     (long long)table->ignored_class, table->ignored_key);
