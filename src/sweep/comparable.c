@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/io.h"
+
 static const char *const of_loss[] = {"loss", "losses", "dataset.weights", "dataset.target_scale", NULL};
 static const char *const of_rows[] = {
     "dataset.path",       "dataset.query", "dataset.table",  "dataset.targets",   "dataset.split",
@@ -17,10 +19,19 @@ static bool is_about(const char *line, const char *const *keys) {
     return false;
 }
 
-static void add_path(const char *key, const char *a, const char *b, struct text *out) {
+static bool is_same_file(const char *a, const char *b) {
+    struct io_info one, other;
+    status s = io_stat(a, &one);
+    if (!s) s = io_stat(b, &other);
+    bool is_same = !s && one.exists && io_is_same(&one, &other);
+    status_free(s);
+    return is_same;
+}
+
+static void add_text(const char *key, const char *a, const char *b, struct text *out) {
     a = a ? a : "null";
     b = b ? b : "null";
-    if (strcmp(a, b) != 0) text_printf(out, "  %s: %s -> %s\n", key, a, b);
+    if (strcmp(a, b) != 0 && !is_same_file(a, b)) text_printf(out, "  %s: %s -> %s\n", key, a, b);
 }
 
 /* Adds the differences of [keys]: "loss.label_smoothing: 0 in A, 0.1 in B; ...". */
@@ -41,9 +52,9 @@ static bool is_loss(const char *metric) {
 void comparable_explain(const struct config *a, const struct config *b, const char *metric, struct text *out) {
     struct text lines = {0}, loss = {0}, rows = {0};
     schema_diff(&config_schema, a, b, &lines);
-    add_path("dataset.path", a->dataset.path, b->dataset.path, &lines);
-    add_path("dataset.validation.path", a->dataset.validation.path, b->dataset.validation.path, &lines);
-    add_path("dataset.validation.query", a->dataset.validation.query, b->dataset.validation.query, &lines);
+    add_text("dataset.path", a->dataset.path, b->dataset.path, &lines);
+    add_text("dataset.validation.path", a->dataset.validation.path, b->dataset.validation.path, &lines);
+    add_text("dataset.validation.query", a->dataset.validation.query, b->dataset.validation.query, &lines);
     if (is_loss(metric)) add_differences(text_string(&lines), of_loss, &loss);
     add_differences(text_string(&lines), of_rows, &rows);
     if (loss.length)
@@ -51,7 +62,8 @@ void comparable_explain(const struct config *a, const struct config *b, const ch
                     "%s is not comparable, the losses are defined differently (%s); --metric names another metric\n",
                     metric, text_string(&loss));
     if (rows.length)
-        text_printf(out, "%s is not comparable, it is of other rows or targets (%s)\n", metric, text_string(&rows));
+        text_printf(out, "%s may not be comparable, it may be of other rows or targets (%s)\n", metric,
+                    text_string(&rows));
     text_free(&lines);
     text_free(&loss);
     text_free(&rows);

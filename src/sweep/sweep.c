@@ -299,14 +299,14 @@ static status skip_extended(struct sweep *s) {
     status failure = OK;
     int64_t count = 0;
     for (int64_t i = 0; !failure && i < s->kept_count; i++) {
-        bool is_extended = false;
-        for (int64_t k = 0; !failure && !is_extended && k < s->config->runs; k++) {
+        enum trial_folder_state state = TRIAL_FOLDER_AS_LEFT;
+        for (int64_t k = 0; !failure && state != TRIAL_FOLDER_EXTENDED && k < s->config->runs; k++) {
             int64_t run = s->kept[i] * s->config->runs + k;
             text_clear(&path);
             sweep_run_path(sweep_folder_path(s->folder), s->config, run, &path);
-            failure = trial_folder_is_extended(text_string(&path), trials_run(s->trials, run), &is_extended);
+            failure = trial_folder_compare(text_string(&path), trials_run(s->trials, run), &state);
         }
-        if (is_extended)
+        if (state == TRIAL_FOLDER_EXTENDED)
             log_line(s->log, "%s: its run was trained further than the sweep's; the folder is left as it is",
                      text_string(&path));
         else

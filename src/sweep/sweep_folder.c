@@ -248,11 +248,13 @@ static status remove_run(const char *path) {
 /* Adds to [why] what has become of the folder since, a clause; nothing: it is as the sweep has left it. */
 static status check_run(const char *path, const struct trial_run *result, struct text *why) {
     struct text other = {0};
-    bool is_extended;
-    TRY(trial_folder_is_extended(path, result, &is_extended));
+    enum trial_folder_state state;
+    TRY(trial_folder_compare(path, result, &state));
     status s = trial_folder_find_other(path, &other);
-    if (is_extended)
+    if (state == TRIAL_FOLDER_EXTENDED)
         text_add(why, "its run was trained further than the sweep's");
+    else if (state == TRIAL_FOLDER_DIFFERS)
+        text_add(why, "its run has ended with another state than the sweep's");
     else if (other.length)
         text_printf(why, "it has %s, which is no file of a run", text_string(&other));
     text_free(&other);

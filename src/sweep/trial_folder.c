@@ -14,25 +14,40 @@
 /* ---- how far its run has come ---- */
 
 struct progress {
-    bool has_ended;
-    int64_t epochs;
+    bool has_ended;      /* its last event */
+    bool is_at_rest;     /* its last event is that of a start or a stop */
+    int64_t epochs;      /* complete ones */
+    int64_t step_epochs; /* complete epochs before its newest step */
     char state_sha256[65];
 };
 
+static int64_t epoch_of(const char *line, int64_t missing) {
+    json_t *event = line ? json_loads(line, 0, NULL) : NULL;
+    const json_t *epoch = json_object_get(event, "epoch");
+    int64_t number = json_is_integer(epoch) ? json_integer_value(epoch) : missing;
+    json_decref(event);
+    return number;
+}
+
+static void read_hash(const char *line, struct progress *out) {
+    json_t *event = json_loads(line, 0, NULL);
+    const char *hash = json_string_value(json_object_get(event, "state_sha256"));
+    if (hash && strlen(hash) < sizeof out->state_sha256) memcpy(out->state_sha256, hash, strlen(hash) + 1);
+    json_decref(event);
+}
+
 static void read_lines(const struct metrics_lines *lines, struct progress *out) {
-    bool has_ended = metrics_line_is(lines->other, METRICS_END);
-    bool has_epoch = has_ended || metrics_line_is(lines->other, METRICS_STOPPED);
-    json_t *last = has_epoch ? json_loads(lines->other, 0, NULL) : NULL;
-    json_t *epoch = lines->epoch ? json_loads(lines->epoch, 0, NULL) : NULL;
-    const json_t *number = json_object_get(epoch, "epoch");
-    const char *hash = json_string_value(json_object_get(last, "state_sha256"));
-    *out = (struct progress){.has_ended = has_ended && hash && strlen(hash) < sizeof out->state_sha256,
-                             .epochs = json_integer_value(json_object_get(last, "epoch"))};
-    if (json_is_integer(number) && json_integer_value(number) >= out->epochs)
-        out->epochs = json_integer_value(number) + 1;
-    if (out->has_ended) memcpy(out->state_sha256, hash, strlen(hash) + 1);
-    json_decref(last);
-    json_decref(epoch);
+    static const enum metrics_event events[] = {METRICS_END, METRICS_STOPPED, METRICS_START, METRICS_RESUME};
+    int64_t after = epoch_of(lines->epoch, -1) + 1; /* the line of an epoch has its index */
+    *out = (struct progress){.step_epochs = epoch_of(lines->step, 0)};
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        if (!metrics_line_is(lines->other, events[i])) continue;
+        out->has_ended = events[i] == METRICS_END && lines->is_other_last;
+        out->is_at_rest = events[i] != METRICS_END;
+        out->epochs = epoch_of(lines->other, 0);
+    }
+    if (out->has_ended) read_hash(lines->other, out);
+    if (after > out->epochs) out->epochs = after;
 }
 
 /* Zeros for a folder without a run. */
@@ -49,26 +64,42 @@ static status read_progress(const char *path, struct progress *out) {
     return OK;
 }
 
-/* The folder of a complete run may be that of a worker that was lost before: such a run has not come as far. */
-status trial_folder_is_extended(const char *path, const struct trial_run *result, bool *out) {
+static status is_in_use(const char *path, bool *out) {
+    struct text lock = {0};
+    text_printf(&lock, "%s/" FOLDER_LOCK_FILE, path);
+    status s = io_is_locked(text_string(&lock), out);
+    text_free(&lock);
+    return s;
+}
+
+/* The folder of a complete run may be that of a worker that was lost before: such a run has not come as far. A pruned
+ * run has stopped at the end of its last epoch. */
+status trial_folder_compare(const char *path, const struct trial_run *result, enum trial_folder_state *out) {
     struct progress now;
-    *out = false;
+    bool is_used, is_complete = result->state == TRIAL_COMPLETE;
+    *out = TRIAL_FOLDER_AS_LEFT;
+    TRY(is_in_use(path, &is_used));
     TRY(read_progress(path, &now));
-    if (now.has_ended)
-        *out = result->state != TRIAL_COMPLETE || strcmp(now.state_sha256, result->state_sha256) != 0;
-    else if (result->state == TRIAL_COMPLETE || result->state == TRIAL_PRUNED)
-        *out = now.epochs > result->epochs;
+    bool is_same = now.has_ended && is_complete && strcmp(now.state_sha256, result->state_sha256) == 0;
+    bool is_beyond =
+        is_complete && (now.step_epochs >= result->epochs || (now.is_at_rest && now.epochs >= result->epochs));
+    bool has_more = (is_complete || result->state == TRIAL_PRUNED) && now.epochs > result->epochs;
+    if (is_used || has_more || (now.has_ended && !is_complete) || (!now.has_ended && is_beyond))
+        *out = TRIAL_FOLDER_EXTENDED;
+    else if (now.has_ended && !is_same)
+        *out = TRIAL_FOLDER_DIFFERS;
     return OK;
 }
 
 /* ---- what is in it ---- */
 
 static bool is_of_run(const char *name) {
-    static const char *const names[] = {"config.yaml", "metrics.jsonl", "metrics.jsonl.part", "log.txt", "log.txt.part",
-                                        "checkpoints", "logs",          FOLDER_LOCK_FILE};
+    static const char *const names[] = {
+        "config.yaml", "metrics.jsonl", "metrics.jsonl.part", "log.txt",        "log.txt.part",
+        "checkpoints", "logs",          "report.html",        FOLDER_LOCK_FILE, ".DS_Store"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
-    return strncmp(name, EVENTS, strlen(EVENTS)) == 0 || io_is_temporary(name);
+    return strncmp(name, EVENTS, strlen(EVENTS)) == 0 || strncmp(name, ".nfs", 4) == 0 || io_is_temporary(name);
 }
 
 static bool is_of_saver(const char *name) {

@@ -5,9 +5,14 @@
 
 #include "sweep/trials.h"
 
-/* Whether the run in folder [path] was trained further than [result], which the table has of it. false also when the
- * folder has no run. */
-status trial_folder_is_extended(const char *path, const struct trial_run *result, bool *out);
+enum trial_folder_state {
+    TRIAL_FOLDER_AS_LEFT, /* of the run in the table, of a part of it, or without a run */
+    TRIAL_FOLDER_DIFFERS, /* of a run as long, which has ended with another state */
+    TRIAL_FOLDER_EXTENDED /* trained further than the table says, or being trained now */
+};
+
+/* What the folder [path] has of the run that is [result] in the table. */
+status trial_folder_compare(const char *path, const struct trial_run *result, enum trial_folder_state *out);
 
 /* Adds the name of a file or folder in run folder [path] that no run writes to [name]; nothing: there is none. */
 status trial_folder_find_other(const char *path, struct text *name);
