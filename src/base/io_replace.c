@@ -120,7 +120,10 @@ static status create_temporary(const char *path, struct text *temporary, int *fd
 
 status io_check_replace(const char *path) {
     struct text temporary = {0};
+    struct io_info info;
     int fd = -1;
+    TRY(io_stat(path, &info));
+    if (info.is_folder) return status_new(STATUS_IO, "'%s' is a folder", path);
     status s = create_temporary(path, &temporary, &fd);
     if (s == OK) s = status_first(io_close(fd, temporary.data), io_remove(temporary.data));
     text_free(&temporary);

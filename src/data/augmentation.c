@@ -37,10 +37,12 @@ static bool is_image(const struct augment *augment, const struct dataset_target 
            target->shape[target->dims - 1] == (int64_t)augment->width;
 }
 
-/* A list of as many values as pixels is an image, too; but a single row or column of pixels is not looked for. */
+#define MIN_LISTED_PIXELS 256 /* lists of fewer values may be labels */
+
+/* A list of as many values as pixels is an image, too. */
 static status check_list(const struct augment *augment, const struct dataset_target *target) {
     size_t pixels = augment->height * augment->width;
-    if (augment->height == 1 || augment->width == 1 || target->size % pixels) return OK;
+    if (pixels < MIN_LISTED_PIXELS || target->size % pixels) return OK;
     return status_new(STATUS_USAGE,
                       "dataset.augment moves the pixels of the inputs, but cannot move targets that are lists of as "
                       "many values (%zu); store them as (rows, %zu, %zu, %zu)",

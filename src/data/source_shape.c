@@ -4,27 +4,34 @@
 #include "data/internal.h"
 
 /* The next dimension that is not 1; 0: there are no more. */
-static int64_t next(const struct source *source, int *at) {
-    while (*at < source->target_dims && source->target_shape[*at] == 1) ++*at;
-    return *at < source->target_dims ? source->target_shape[(*at)++] : 0;
+static int64_t next(int dims, const int64_t *shape, int *at) {
+    while (*at < dims && shape[*at] == 1) ++*at;
+    return *at < dims ? shape[(*at)++] : 0;
 }
 
 /* Whether a row has more than a list of target values. */
-static bool has_shape(const struct source *source) {
+static bool has_shape(int dims, const int64_t *shape) {
     int at = 0;
-    return next(source, &at) && next(source, &at);
+    return next(dims, shape, &at) && next(dims, shape, &at);
 }
 
-static bool has_like_targets(const struct source *a, const struct source *b) {
-    if (a->target_size != b->target_size) return false;
+static int64_t elements(int dims, const int64_t *shape) {
+    int64_t count = 1;
+    for (int i = 0; i < dims; i++) count *= shape[i];
+    return count;
+}
+
+/* Dimensions of 1 may be missing, and a list of as many values fits any shape. */
+static bool are_like_targets(int a_dims, const int64_t *a, int b_dims, const int64_t *b) {
     bool is_equal = true;
-    for (int i = 0, j = 0, k = 0; k < MAX_DIMS; k++) is_equal = is_equal && next(a, &i) == next(b, &j);
-    return is_equal || !has_shape(a) || !has_shape(b);
+    for (int i = 0, j = 0, k = 0; k < MAX_DIMS; k++) is_equal = is_equal && next(a_dims, a, &i) == next(b_dims, b, &j);
+    return is_equal || !has_shape(a_dims, a) || !has_shape(b_dims, b);
 }
 
 bool source_is_like(const struct source *a, const struct source *b) {
     return a->input_dims == b->input_dims && memcmp(a->input_shape, b->input_shape, sizeof a->input_shape) == 0 &&
-           has_like_targets(a, b);
+           a->target_size == b->target_size &&
+           are_like_targets(a->target_dims, a->target_shape, b->target_dims, b->target_shape);
 }
 
 void source_add_shape(int dims, const int64_t *shape, struct text *out) {
@@ -40,7 +47,10 @@ status source_compare_names(const struct source *a, const struct source *b, bool
         int64_t shapes[2][MAX_DIMS] = {{0}};
         a->format->shape_of_name(a, is_target, i, &dims[0], shapes[0]);
         b->format->shape_of_name(b, is_target, i, &dims[1], shapes[1]);
-        if (dims[0] == dims[1] && memcmp(shapes[0], shapes[1], sizeof shapes[0]) == 0) continue;
+        bool is_same = dims[0] == dims[1] && memcmp(shapes[0], shapes[1], sizeof shapes[0]) == 0;
+        bool is_like = is_target && elements(dims[0], shapes[0]) == elements(dims[1], shapes[1]) &&
+                       are_like_targets(dims[0], shapes[0], dims[1], shapes[1]);
+        if (is_same || is_like) continue;
         struct text both = {0};
         source_add_shape(dims[0], shapes[0], &both);
         text_add(&both, ", but in the validation file ");

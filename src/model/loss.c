@@ -124,16 +124,36 @@ static status check_parts(const struct loss_type *loss, const struct shape *outp
     const struct shape *target = &targets->shape;
     int64_t parts = (int64_t)loss->parts;
     if (!loss->parts || output->dims != 2 || output->size[0] == 1 || output->size[1] == 1) return OK;
+    bool is_by_position = target->dims == 2 && target->size[0] == output->size[0];
+    if (output->size[0] == parts && !is_by_position) return OK; /* each part is a row, as of conv1d */
     if (target->dims == 2 && output->size[0] == parts * target->size[0] && output->size[1] == target->size[1])
         return OK;
     struct text shape = {0};
     shape_print(output, &shape);
     status s = status_new(STATUS_USAGE,
                           "the model's output is %s: %s needs its %zu parts one after the other; insert '- flatten' "
-                          "after each part, before concat joins them",
+                          "after each part, before concat joins them; or after the last layer, if the parts are its "
+                          "channels",
                           text_string(&shape), loss->variant.name, loss->parts);
     text_free(&shape);
     return s;
+}
+
+/* Whether one shape is the other with neighbouring dimensions merged, so that values have the same order in memory. */
+static bool is_merged(const struct shape *a, const struct shape *b) {
+    for (int i = 0, j = 0; i < a->dims && j < b->dims;) {
+        int first_i = i, first_j = j;
+        int64_t left = a->size[i++], right = b->size[j++];
+        while (left != right) {
+            if (left < right ? i == a->dims : j == b->dims) return false;
+            if (left < right)
+                left *= a->size[i++];
+            else
+                right *= b->size[j++];
+        }
+        if (i - first_i > 1 && j - first_j > 1) return false;
+    }
+    return true;
 }
 
 /* Whether each value has the place of its target. */
@@ -142,7 +162,7 @@ static status check_shape(const struct loss_type *loss, const struct model *mode
     const struct tensor *t = &model->tensors[tensor];
     struct shape values = shape_of_values(loss, model, tensor), a = squeezed(&values), b = squeezed(&targets->shape);
     bool is_aligned = loss->aligns_targets || targets->size <= 1;
-    if (is_aligned || a.dims < 2 || b.dims < 2 || shape_is_equal(&a, &b)) return OK;
+    if (is_aligned || a.dims < 2 || b.dims < 2 || is_merged(&a, &b)) return OK;
     struct text output = {0}, target = {0};
     shape_print(t->scores ? t->scores : &t->shape, &output);
     shape_print(&targets->shape, &target);

@@ -2,6 +2,7 @@
 #include "train/start_data.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "base/arena.h"
 #include "data/columns/preparation.h"
@@ -22,7 +23,7 @@ static void add_difference(const char *what, size_t index, const char *before, c
 static void compare_texts(const char *what, const struct string_list *before, const struct string_list *now,
                           struct text *out) {
     for (size_t i = 0; i < before->count && i < now->count; i++) {
-        if (strcmp(before->items[i], now->items[i]) == 0) continue;
+        if (strcasecmp(before->items[i], now->items[i]) == 0) continue;
         add_difference(what, i, before->items[i], now->items[i], out);
         return;
     }

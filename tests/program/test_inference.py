@@ -229,6 +229,9 @@ train: {epochs: 1}
         for ranks in (1, 2):  # before anything is read
             _, err = self.run_program("predict", "test.yaml", "--out", "none/p.csv", "dataset.path=none.h5", "--nproc", ranks, code=program.IO)
             self.assertIn("cannot create 'none/p.csv.tmp-", err)
+        os.mkdir(self.path("folder.csv"))
+        _, err = self.run_program("predict", "test.yaml", "--out", "folder.csv", "dataset.path=none.h5", code=program.IO)
+        self.assertIn("'folder.csv' is a folder", err)
         self.run_program("predict", "test.yaml", "--out", "/proc/none/p.csv", code=program.IO)
 
 

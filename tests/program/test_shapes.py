@@ -45,6 +45,15 @@ class Shapes(program.Case):
 
 
 class Losses(Shapes):
+    def test_merged_dimensions(self):
+        """Neighbouring dimensions that are merged have the same order in memory."""
+        x = self.values(20)
+        self.run_rows("[{linear: 20}, {reshape: [5, 4]}]", "mse", x=x, y=self.values(5, 2, 2))
+        self.run_rows("[{linear: 20}, {reshape: [5, 2, 2]}]", "mse", x=x, y=self.values(5, 4))
+        self.run_rows("[{linear: 24}, {reshape: [6, 4]}]", "mse", x=x, y=self.values(2, 3, 1, 2, 2))
+        self.refused("is (5, 4), but a target is (2, 5, 2)", "[{linear: 20}, {reshape: [5, 4]}]", "mse", x=x, y=self.values(2, 5, 2))
+        self.refused("is (6, 4), but a target is (4, 6)", "[{linear: 24}, {reshape: [6, 4]}]", "mse", x=x, y=self.values(4, 6))
+
     def test_values(self):
         x = self.values(4)
         layers = "[{linear: 6}, {reshape: [2, 3]}]"
@@ -84,6 +93,8 @@ class Losses(Shapes):
         self.run_rows("[{linear: 2}, {flatten: {name: mean}}, {linear: {out: 2, from: input}}, softplus, {flatten: {name: variance}}, "
                       "{concat: {from: [mean, variance]}}]", "gaussian_nll", x=x, y=y)
         self.run_rows("[{conv1d: {out: 4, kernel_size: 1}}, softplus]", "gaussian_nll", x=self.values(2, 7), y=self.values(2, 7))
+        self.run_rows("[{conv1d: {out: 2, kernel_size: 1}}, softplus]", "gaussian_nll", x=self.values(2, 7), y=self.values(7))
+        self.run_rows("[{linear: 4}]", "cosine_embedding", x=self.values(2, 4), y=np.ones(ROWS))
         self.write("test.yaml", """
 dataset: {path: rows.h5}
 model: {layers: [{linear: {out: 4, name: codes}}]}
@@ -130,12 +141,13 @@ train: {epochs: 1}
         self.write("test.yaml", config)
         good = {"a": x, "b": y, "c": self.values(2, 3), "d": self.values(2)}
         for name, shape, sentence in (("a", (3, 2), "'a' have shape 2x3, but in the validation file 3x2"), ("c", (3, 2), "'c' have shape 2x3, but in the validation file 3x2"),
-                                      ("c", (6,), "'c' have shape 2x3, but in the validation file 6")):
+                                      ("a", (6,), "'a' have shape 2x3, but in the validation file 6")):
             self.write_rows("other.h5", **{**good, name: self.values(*shape)})
             _, err = self.run_program("test.yaml", "--fresh", code=program.DATA)
             self.assertIn("dataset.validation: rows of " + sentence, err)
-        self.write_rows("other.h5", **good)
-        self.run_program("test.yaml", "--fresh")
+        for shape in ((2, 3), (1, 2, 3), (6,)):  # of targets, dimensions of 1 may be missing, and a list fits any shape
+            self.write_rows("other.h5", **{**good, "c": self.values(*shape)})
+            self.run_program("test.yaml", "--fresh")
 
     def test_other_files(self):
         """Files of NumPy have shapes, too; those of a dataset agree."""
@@ -237,6 +249,9 @@ train: {{epochs: 60}}
         self.refused("dataset.augment moves the pixels of the inputs, but cannot move those of the targets (4x4); remove dataset.augment",
                      layers, "cross_entropy", flip, x=x, y=self.classes(2, 4, 4))
         self.run_rows("[flatten, linear: 5]", "bce_with_logits", flip, x=x, y=self.classes(2, 5))
+        self.run_rows("[flatten, linear: 64]", "bce_with_logits", flip, x=x, y=self.classes(2, 64))  # may be labels
+        self.refused("cannot move targets that are lists of as many values (256); store them as (rows, 1, 16, 16)",
+                     "[flatten, linear: 256]", "bce_with_logits", flip, x=self.values(1, 16, 16), y=self.classes(2, 256))
 
 
 if __name__ == "__main__":

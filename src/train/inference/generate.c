@@ -203,9 +203,9 @@ status generate_text(const struct config *config, const struct generate_options 
     struct generator g = {.options = options, .config = config};
     rng_seed(&g.rng, (uint64_t)options->seed);
     status s = weights_open(config, &options->weights, log, &g.checkpoint, &g.average);
-    if (!s) s = trained_warn_of_model(g.checkpoint, config, log);
     if (!s) s = read_vocabulary(&g, g.checkpoint);
     if (!s) s = plan_explain_memory(open_all(&g));
+    if (!s) s = trained_warn_of_model(g.checkpoint, config, log);
     if (!s) s = encode_prompt(&g);
     if (!s) s = write_text(&g, sink, context);
     checkpoint_close(g.checkpoint);

@@ -90,20 +90,34 @@ static status read_config(struct checkpoint *checkpoint, struct config_file **ou
     return OK;
 }
 
+/* The lines of [differences] without names of layers, by which weights are found. */
+static void leave_out_names(const struct text *differences, struct text *out) {
+    for (const char *line = text_string(differences); *line;) {
+        size_t length = strcspn(line, "\n") + 1;
+        const char *colon = strchr(line, ':');
+        bool is_name = colon && colon - line > 5 && strncmp(colon - 5, ".name", 5) == 0;
+        if (!is_name) text_add_bytes(out, line, length);
+        line += length;
+    }
+}
+
 status trained_warn_of_model(struct checkpoint *checkpoint, const struct config *config, struct log *log) {
     struct config_file *trained;
-    struct text differences = {0};
+    struct text differences = {0}, layers = {0};
     TRY(read_config(checkpoint, &trained));
     if (!trained) return OK;
     struct model_config before = config_of(trained)->model, now = config->model;
     before.init = now.init, before.freeze = now.freeze; /* of no effect on outputs */
     before.init_from = now.init_from, before.has_init_from = now.has_init_from;
-    if (schema_diff(&model_schema, &before, &now, &differences))
+    schema_diff(&model_schema, &before, &now, &differences);
+    leave_out_names(&differences, &layers);
+    if (layers.length)
         log_line(log,
                  "warning: this is not the model that was trained (training -> now):\n%s"
                  "to use that of the training, give the run folder in place of the config",
-                 text_string(&differences));
+                 text_string(&layers));
     text_free(&differences);
+    text_free(&layers);
     config_free(trained);
     return OK;
 }
