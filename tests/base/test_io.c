@@ -139,6 +139,27 @@ START_TEST(removes_empty_folders_only) {
 }
 END_TEST
 
+/* A killed process may have had the pid of this one. The check changes nothing. */
+START_TEST(a_temporary_of_the_same_pid_is_replaced) {
+    char *folder = make_folder(), *file = path_in(folder, "a"), name[300];
+    struct io_part part = {"new", 3};
+    struct io_names names;
+    snprintf(name, sizeof name, "a.tmp-%ld", (long)getpid());
+    char *temporary = path_in(folder, name), *below = path_in(folder, "none/a");
+    spill(temporary, "old", 3);
+    ck_ok(io_replace(file, &part, 1));
+    spill(temporary, "old", 3);
+    ck_ok(io_check_replace(file));
+    ck_ok(io_list(folder, &names));
+    ck_assert_uint_eq(names.count, 1);
+    io_names_free(&names);
+    ck_failure(io_check_replace(folder), STATUS_IO, "is a folder");
+    ck_failure(io_check_replace(below), STATUS_IO, below);
+    free(file), free(temporary), free(below);
+    remove_folder(folder);
+}
+END_TEST
+
 /* Removes those of processes that have ended, for relative and absolute paths; no other files. */
 START_TEST(abandoned_temporaries_are_removed) {
     char *folder = make_folder(), name[300], here[4096];
@@ -398,7 +419,8 @@ END_TEST
 
 LOOP_TESTS("io", ONCE(buffers_are_aligned_and_zeroed), ONCE(a_too_large_buffer_is_a_failure), ONCE(writes_and_reads),
            ONCE(failures_have_the_path), ONCE(makes_and_lists_folders), ONCE(removes_empty_folders_only),
-           ONCE(abandoned_temporaries_are_removed), ONCE(a_lock_has_one_owner), ONCE(names_of_files),
-           ONCE(replaces_a_file), ONCE(written_bytes_are_read_back), ONCE(new_folders_are_synced),
-           ONCE(any_failing_call_leaves_old_or_new), ONCE(a_kill_at_any_call_leaves_old_or_new),
-           ONCE(the_environment_sets_a_fault), LOOP(a_malformed_environment_fails_every_call, 0, 7))
+           ONCE(a_temporary_of_the_same_pid_is_replaced), ONCE(abandoned_temporaries_are_removed),
+           ONCE(a_lock_has_one_owner), ONCE(names_of_files), ONCE(replaces_a_file), ONCE(written_bytes_are_read_back),
+           ONCE(new_folders_are_synced), ONCE(any_failing_call_leaves_old_or_new),
+           ONCE(a_kill_at_any_call_leaves_old_or_new), ONCE(the_environment_sets_a_fault),
+           LOOP(a_malformed_environment_fails_every_call, 0, 7))
