@@ -75,7 +75,9 @@ void *upsample_to(struct arena *arena, int64_t height, int64_t width) {
     struct upsample_config *c = arena_alloc(arena, sizeof *c);
     int64_t *size = arena_alloc(arena, 2 * sizeof *size);
     size[0] = height, size[1] = width;
-    *c = (struct upsample_config){.size = {size, 2}, .mode = MODE_NEAREST};
+    c->size.items = size;
+    c->size.count = 2;
+    c->mode = MODE_NEAREST;
     return c;
 }
 

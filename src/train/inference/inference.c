@@ -166,8 +166,8 @@ static status compare_split(const struct inference *inf, struct checkpoint *chec
     if (inf->env->rank != 0 || !uses_split(inf)) return OK;
     TRY(trained_compare_split(checkpoint, dataset, fingerprint, &why));
     if (why)
-        log_line(log, "warning: %s: %s: the model may have been trained on rows for validation",
-                 dataset->path ? dataset->path : "synthetic dataset", why);
+        log_warning(log, "%s: %s: the model may have been trained on rows for validation",
+                    dataset->path ? dataset->path : "synthetic dataset", why);
     return OK;
 }
 

@@ -112,10 +112,10 @@ status trained_warn_of_model(struct checkpoint *checkpoint, const struct config 
     schema_diff(&model_schema, &before, &now, &differences);
     leave_out_names(&differences, &layers);
     if (layers.length)
-        log_line(log,
-                 "warning: this is not the model that was trained (training -> now):\n%s"
-                 "to use that of the training, give the run folder in place of the config",
-                 text_string(&layers));
+        log_warning(log,
+                    "this is not the model that was trained (training -> now):\n%s"
+                    "to use that of the training, give the run folder in place of the config",
+                    text_string(&layers));
     text_free(&differences);
     text_free(&layers);
     config_free(trained);
