@@ -158,8 +158,8 @@ static void see_data(struct trials *t, const char *dataset, const char *fingerpr
     if (t->data_count == MAX_DATA || strlen(dataset) >= sizeof seen->dataset ||
         strlen(fingerprint) >= sizeof seen->fingerprint || !*dataset)
         return;
-    strcpy(seen->dataset, dataset);
-    strcpy(seen->fingerprint, fingerprint);
+    memcpy(seen->dataset, dataset, strlen(dataset) + 1);
+    memcpy(seen->fingerprint, fingerprint, strlen(fingerprint) + 1);
     t->data_count++;
 }
 
