@@ -61,6 +61,14 @@ status folder_lock_write_text(const struct folder_lock *lock) {
     return io_write(lock->fd, lock->path, lock->text + size, length - size);
 }
 
+status folder_lock_is_held(const char *folder, bool *out) {
+    struct text path = {0};
+    text_printf(&path, "%s/" FOLDER_LOCK_FILE, folder);
+    status s = io_is_locked(text_string(&path), out);
+    text_free(&path);
+    return s;
+}
+
 status folder_lock_release(struct folder_lock *lock) {
     int fd = lock->fd;
     lock->fd = -1;

@@ -39,6 +39,9 @@ status folder_lock_wait(struct folder_lock *lock, double seconds, struct log *lo
 /* Completes the text of the file, which this process has locked. */
 status folder_lock_write_text(const struct folder_lock *lock);
 
+/* Whether a process has locked [folder]; false when it has no such file. */
+status folder_lock_is_held(const char *folder, bool *out);
+
 status folder_lock_release(struct folder_lock *lock); /* if it is open */
 
 /* The first of "<path>.1", ".2" ... that does not exist, malloc'ed. */

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/document.h"
 
@@ -50,6 +51,12 @@ struct string_list {
     const char **items;
     size_t count;
 };
+
+static inline bool string_list_has(const struct string_list *list, const char *text) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], text) == 0) return true;
+    return false;
+}
 
 /* The names that the items of a string_list were given under: the first group has the first [count] items. */
 struct string_group {

@@ -24,13 +24,6 @@ static status refuse(const struct dataset_target *target, const char *advice) {
     return s;
 }
 
-/* Whether [target] is more than a list of values. */
-static bool has_shape(const struct dataset_target *target) {
-    int dims = 0;
-    for (int i = 0; i < target->dims; i++) dims += target->shape[i] != 1;
-    return dims > 1;
-}
-
 /* Whether the height and the width of [target] are those of the inputs. */
 static bool is_image(const struct augment *augment, const struct dataset_target *target) {
     return target->dims >= 2 && target->shape[target->dims - 2] == (int64_t)augment->height &&
@@ -54,7 +47,7 @@ static status plan_target(const struct dataset *dataset, const struct dataset_co
                           const struct dataset_target *target, struct moved_target *moved, size_t *count) {
     const struct augment *augment = &dataset->augment;
     const struct target_scale *scale = dataset->info.target_scale;
-    if (!is_image(augment, target) && has_shape(target))
+    if (!is_image(augment, target) && source_has_shape(target->dims, target->shape))
         return refuse(target, "remove dataset.augment; or, if the targets have no place in the image, store them as "
                               "lists (rows, values)");
     if (!is_image(augment, target)) return check_list(augment, target);
@@ -65,12 +58,6 @@ static status plan_target(const struct dataset *dataset, const struct dataset_co
                                               .channels = target->size / (augment->height * augment->width),
                                               .fill = is_ignored ? config->ignored_class : 0};
     return OK;
-}
-
-static bool has_name(const struct string_list *names, const char *name) {
-    for (size_t i = 0; i < names->count; i++)
-        if (strcmp(names->items[i], name) == 0) return true;
-    return false;
 }
 
 static status plan_targets(struct dataset *dataset, const struct dataset_config *config) {
@@ -85,7 +72,7 @@ static status plan_targets(struct dataset *dataset, const struct dataset_config 
     for (size_t i = 0; i < info->target_count; i++) {
         const struct dataset_target *target = &info->targets[i];
         if (target->is_input) continue;
-        TRY(plan_target(dataset, config, has_name(&config->class_targets, target->name), target, moved,
+        TRY(plan_target(dataset, config, string_list_has(&config->class_targets, target->name), target, moved,
                         &dataset->moved_count));
     }
     return OK;

@@ -144,6 +144,9 @@ void dataset_format_names(struct text *out);
 
 /* ---- helpers ---- */
 
+/* Whether targets of this shape are more than a list of values: two dimensions are not 1. */
+bool source_has_shape(int dims, const int64_t *shape);
+
 /* Whether rows of both have the same shape; a list of target values fits any shape of as many. */
 bool source_is_like(const struct source *a, const struct source *b);
 

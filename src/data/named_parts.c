@@ -7,12 +7,6 @@
 
 #define MAX_CLASS 16777215 /* targets are float32, and integers above are not all exact */
 
-static bool has_name(const struct string_list *names, const char *name) {
-    for (size_t i = 0; i < names->count; i++)
-        if (strcmp(names->items[i], name) == 0) return true;
-    return false;
-}
-
 /* Values of a row of name [index] of the config's list, and their shape. */
 static size_t shape_of(const struct source *source, bool is_target, size_t index, int *dims, int64_t *shape) {
     *dims = 1;
@@ -58,11 +52,11 @@ static status name_inputs(const struct dataset_config *config, const struct sour
 
 /* Checks the values of a target in all rows, and counts its classes. */
 static status check_target(const struct dataset_config *config, struct table *table, struct dataset_target *target) {
-    if (has_name(&config->probability_targets, target->name))
+    if (string_list_has(&config->probability_targets, target->name))
         TRY(table_check_range(table, TARGETS_ARE_PROBABILITIES, target->first, target->size));
-    if (has_name(&config->sign_targets, target->name))
+    if (string_list_has(&config->sign_targets, target->name))
         TRY(table_check_range(table, TARGETS_ARE_SIGNS, target->first, target->size));
-    if (!has_name(&config->class_targets, target->name)) return OK;
+    if (!string_list_has(&config->class_targets, target->name)) return OK;
     int64_t classes, first;
     TRY(table_count_classes(table, target->first, target->size, &classes, &first));
     if (classes > MAX_CLASS)

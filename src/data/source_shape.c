@@ -9,8 +9,7 @@ static int64_t next(int dims, const int64_t *shape, int *at) {
     return *at < dims ? shape[(*at)++] : 0;
 }
 
-/* Whether a row has more than a list of target values. */
-static bool has_shape(int dims, const int64_t *shape) {
+bool source_has_shape(int dims, const int64_t *shape) {
     int at = 0;
     return next(dims, shape, &at) && next(dims, shape, &at);
 }
@@ -25,7 +24,7 @@ static int64_t elements(int dims, const int64_t *shape) {
 static bool are_like_targets(int a_dims, const int64_t *a, int b_dims, const int64_t *b) {
     bool is_equal = true;
     for (int i = 0, j = 0, k = 0; k < MAX_DIMS; k++) is_equal = is_equal && next(a_dims, a, &i) == next(b_dims, b, &j);
-    return is_equal || !has_shape(a_dims, a) || !has_shape(b_dims, b);
+    return is_equal || !source_has_shape(a_dims, a) || !source_has_shape(b_dims, b);
 }
 
 bool source_is_like(const struct source *a, const struct source *b) {

@@ -282,12 +282,6 @@ static const struct schema_variant *variant_at(size_t index) {
 const struct schema_variants init_variants = {
     .what = "init", .at = variant_at, .common = &target_schema, .is_keyed = true};
 
-static bool contains(const struct string_list *list, const char *name) {
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->items[i], name) == 0) return true;
-    return false;
-}
-
 static bool matches(const struct string_list *patterns, const char *name) {
     for (size_t i = 0; i < patterns->count; i++)
         if (fnmatch(patterns->items[i], name, 0) == 0) return true;
@@ -302,7 +296,7 @@ static void visit(const struct model *model, const struct target *target, visito
     for (size_t l = 0; l < model->layer_count; l++) {
         const struct layer *layer = &model->layers[l];
         if (layer->is_sharing) continue;
-        if (target->layers.count && !contains(&target->layers, layer->type->variant.name)) continue;
+        if (target->layers.count && !string_list_has(&target->layers, layer->type->variant.name)) continue;
         if (target->layers.count && layer->tied_count) {
             struct text own = {0};
             text_printf(&own, "%s.weight", layer->name);

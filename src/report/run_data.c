@@ -329,10 +329,10 @@ static void clear(struct run_data *r) {
     if (!r->curves) status_exit_without_memory();
 }
 
-static status read_files(struct run_data *r, const char *metrics, const char *config, const char *lock) {
+static status read_files(struct run_data *r, const char *metrics, const char *config) {
     struct io_info info;
     bool has_restarted, is_locked;
-    TRY(io_is_locked(lock, &is_locked)); /* before the lines: a run that ends meanwhile is not taken for a failed one */
+    TRY(folder_lock_is_held(r->path, &is_locked)); /* before the lines: a run that ends meanwhile has not failed */
     TRY(line_file_read(&r->file, metrics, read_line, r, &has_restarted));
     if (has_restarted) {
         clear(r);
@@ -348,11 +348,9 @@ static status read_files(struct run_data *r, const char *metrics, const char *co
 
 status run_data_update(struct run_data *r) {
     char *metrics = path_in(r->path, "metrics.jsonl"), *config = path_in(r->path, "config.yaml");
-    char *lock = path_in(r->path, FOLDER_LOCK_FILE);
-    status s = read_files(r, metrics, config, lock);
+    status s = read_files(r, metrics, config);
     free(metrics);
     free(config);
-    free(lock);
     return s;
 }
 

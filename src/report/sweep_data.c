@@ -462,9 +462,9 @@ static bool read_other(void *user, const char *line, size_t size) {
     return true;
 }
 
-static status read_files(struct sweep_data *s, const char *yaml, const char *history, const char *lock) {
+static status read_files(struct sweep_data *s, const char *yaml, const char *history) {
     struct document *document = NULL;
-    TRY(io_is_locked(lock, &s->is_locked));
+    TRY(folder_lock_is_held(s->path, &s->is_locked));
     status r = read_yaml(s, yaml, &document);
     if (!r) {
         clear_sweep(s);
@@ -487,16 +487,14 @@ static status read_files(struct sweep_data *s, const char *yaml, const char *his
 
 status sweep_data_update(struct sweep_data *s) {
     char *yaml = path_in(s->path, "sweep.yaml"), *history = path_in(s->path, "history.jsonl");
-    char *lock = path_in(s->path, FOLDER_LOCK_FILE);
     size_t before = s->parameter_count;
-    status r = read_files(s, yaml, history, lock);
+    status r = read_files(s, yaml, history);
     if (!r && before != s->parameter_count && s->run_count) { /* another sweep: points have other columns */
         clear_runs(s);
-        r = read_files(s, yaml, history, lock);
+        r = read_files(s, yaml, history);
     }
     free(yaml);
     free(history);
-    free(lock);
     return r;
 }
 

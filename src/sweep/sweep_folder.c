@@ -256,7 +256,7 @@ static status check_run(const char *path, const struct trial_run *result, struct
     else if (state == TRIAL_FOLDER_DIFFERS)
         text_add(why, "its run has ended with another state than the sweep's");
     else if (other.length)
-        text_printf(why, "it has %s, which is no file of a run", text_string(&other));
+        text_printf(why, "it contains %s, which no run writes", text_string(&other));
     text_free(&other);
     return s;
 }

@@ -23,7 +23,8 @@ const char *sweep_folder_path(const struct sweep_folder *folder);
 void sweep_run_path(const char *folder, const struct sweep_config *sweep, int64_t run, struct text *out);
 
 /* Removes the run folders of trial [trial], whose runs are [results] (sweep->runs). OK when there are none. Where one
- * was trained further, or has files that no run writes, all are left, and [log] gets a line (NULL: not wanted). */
+ * was trained further, has another state or contains files that no run writes, all are left, and [log] gets a line
+ * (NULL: not wanted). */
 status sweep_folder_remove_trial(const struct sweep_folder *folder, const struct sweep_config *sweep, int64_t trial,
                                  const struct trial_run *results, struct log *log);
 

@@ -64,21 +64,13 @@ static status read_progress(const char *path, struct progress *out) {
     return OK;
 }
 
-static status is_in_use(const char *path, bool *out) {
-    struct text lock = {0};
-    text_printf(&lock, "%s/" FOLDER_LOCK_FILE, path);
-    status s = io_is_locked(text_string(&lock), out);
-    text_free(&lock);
-    return s;
-}
-
 /* The folder of a complete run may be that of a worker that was lost before: such a run has not come as far. A pruned
  * run has stopped at the end of its last epoch. */
 status trial_folder_compare(const char *path, const struct trial_run *result, enum trial_folder_state *out) {
     struct progress now;
     bool is_used, is_complete = result->state == TRIAL_COMPLETE;
     *out = TRIAL_FOLDER_AS_LEFT;
-    TRY(is_in_use(path, &is_used));
+    TRY(folder_lock_is_held(path, &is_used));
     TRY(read_progress(path, &now));
     bool is_same = now.has_ended && is_complete && strcmp(now.state_sha256, result->state_sha256) == 0;
     bool is_beyond =

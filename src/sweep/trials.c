@@ -112,7 +112,7 @@ int64_t trials_best(const struct trials *t, int64_t wanted, int64_t *out) {
     return found;
 }
 
-int64_t trials_without_value(const struct trials *t) {
+static int64_t runs_without_value(const struct trials *t) {
     int64_t count = 0;
     for (int64_t run = 0; run < t->sweep->trials * t->sweep->runs; run++)
         count += t->runs[run].state == TRIAL_COMPLETE && isnan(t->runs[run].value);
@@ -120,7 +120,7 @@ int64_t trials_without_value(const struct trials *t) {
 }
 
 void trials_explain_values(const struct trials *t, struct text *out) {
-    int64_t count = trials_without_value(t), complete = trials_count(t, TRIAL_COMPLETE);
+    int64_t count = runs_without_value(t), complete = trials_count(t, TRIAL_COMPLETE);
     if (count == 0) return;
     text_printf(out,
                 "%s is not a finite number in %" PRId64 " of %" PRId64
@@ -168,8 +168,7 @@ status trials_compare_data(const struct trials *t, const char *dataset, const ch
         if (strcmp(t->data[i].dataset, dataset) == 0 && strcmp(t->data[i].fingerprint, fingerprint) != 0)
             return status_new(STATUS_DATA,
                               "%s: its runs were trained on other data (fingerprint %.12s..., now %.12s...); use the "
-                              "same dataset, or "
-                              "--fresh to start over",
+                              "same dataset, or --fresh to start over",
                               t->history, t->data[i].fingerprint, fingerprint);
     return OK;
 }

@@ -60,9 +60,8 @@ status trials_compare_data(const struct trials *trials, const char *dataset, con
 /* How many runs have ended, and in which state. */
 int64_t trials_count(const struct trials *trials, int state);
 
-/* How many complete runs have no value of the metric. */
-int64_t trials_without_value(const struct trials *trials);
-/* Adds a sentence about them: how many they are, and the likely reason; nothing where every run has a value. */
+/* Adds a sentence about complete runs without a value of the metric: how many they are, and the likely reason; nothing
+ * where every run has a value. */
 void trials_explain_values(const struct trials *trials, struct text *out);
 
 /* Whether value [a] is better than [b]; NAN is worse than all. */

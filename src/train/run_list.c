@@ -129,10 +129,8 @@ static status list_run(const char *folder, const char *name, struct text *out) {
     struct events events = {0};
     uint64_t bytes = 0;
     bool is_running;
-    text_printf(&path, "%s/" FOLDER_LOCK_FILE, folder);
-    status s = io_is_locked(text_string(&path), &is_running);
+    status s = folder_lock_is_held(folder, &is_running);
     if (!s) s = add_sizes(folder, &bytes);
-    text_clear(&path);
     text_printf(&path, "%s/checkpoints", folder);
     if (!s) s = add_sizes(text_string(&path), &bytes);
     text_clear(&path);

@@ -309,7 +309,7 @@ class Folders(SweepCase):
         _, err = self.sweep(SWEEP, "keep=none", "trials=5")
         self.assertEqual(self.kept(), [f"{i:04d}" for i in range(4)])
         for i, name in enumerate(("notes.txt", "checkpoints/mine.h5", "logs/a", "plots")):
-            self.assertIn(f"runs/{i:04d} is not among the trials to keep, but it has {name}, which is no file of a run; the folder is left as it is", err)
+            self.assertIn(f"runs/{i:04d} is not among the trials to keep, but it contains {name}, which no run writes; the folder is left as it is", err)
             self.run_program("eval", f"sweeps/test/runs/{i:04d}/config.yaml")
 
     def test_fewer_trials_remove_no_folder_of_the_others(self):

@@ -55,12 +55,6 @@ const char *columns_nearest(const struct column_list *list, const char *name) {
     return nearest;
 }
 
-static bool contains(const struct string_list *names, const char *name) {
-    for (size_t i = 0; i < names->count; i++)
-        if (strcmp(names->items[i], name) == 0) return true;
-    return false;
-}
-
 static status reject_key(const struct column_list *trained, enum column_role role, const char *what, const char *name) {
     struct text expected = {0};
     columns_add_names(trained, role, &expected);
@@ -76,7 +70,7 @@ status columns_check_key(const struct column_list *trained, enum column_role rol
         if (!columns_have(trained, role, names->items[i]))
             return reject_key(trained, role, "unknown column", names->items[i]);
     for (size_t i = 0; i < trained->count; i++)
-        if (trained->items[i].role == role && !contains(names, trained->items[i].name))
+        if (trained->items[i].role == role && !string_list_has(names, trained->items[i].name))
             return reject_key(trained, role, "missing column", trained->items[i].name);
     return OK;
 }

@@ -59,19 +59,13 @@ struct early_stop early_stop_of(const struct early_stop *config) {
     return stop;
 }
 
-static bool is_listed(const struct string_list *metrics, const char *name) {
-    for (size_t i = 0; i < metrics->count; i++)
-        if (strcmp(metrics->items[i], name) == 0) return true;
-    return false;
-}
-
 /* Whether the epochs of a run with [loss] have [metric]. */
 static bool is_known(const char *metric, const struct string_list *metrics, const struct loss_type *loss) {
     if (strcmp(metric, "train_loss") == 0 || strcmp(metric, "val_loss") == 0) return true;
     if (strcmp(metric, "train_accuracy") == 0 || strcmp(metric, "val_accuracy") == 0)
         if (loss->wants_classes) return true;
     return strncmp(metric, "val_", PREFIX) == 0 && strcmp(metric + PREFIX, "confusion_matrix") != 0 &&
-           !loss->is_objective && is_listed(metrics, metric + PREFIX);
+           !loss->is_objective && string_list_has(metrics, metric + PREFIX);
 }
 
 /* Whether [metric] is that of one of several losses: "val_<name>_loss". */
@@ -81,7 +75,7 @@ static bool is_of_term(const char *metric, const struct string_list *metrics, co
         if (strncmp(metric + PREFIX, name, strlen(name)) != 0 || rest[-1] != '_') continue;
         const struct loss_type *loss = loss_type_at((size_t)losses->items[i].index);
         if (strcmp(rest, "loss") == 0 || (loss->wants_classes && strcmp(rest, "accuracy") == 0)) return true;
-        if (is_listed(metrics, rest) && evaluation_fits(rest, loss)) return true;
+        if (string_list_has(metrics, rest) && evaluation_fits(rest, loss)) return true;
     }
     return false;
 }
