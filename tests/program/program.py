@@ -98,8 +98,10 @@ class Case(unittest.TestCase):
         return out, err
 
     def metrics(self, run="runs/test"):
-        with open(self.path(run, "metrics.jsonl")) as f:  # a run may be writing its last line
-            return [json.loads(line) for line in f if line.endswith("\n")]
+        """The lines that are there now: a run may be writing its last line, and more lines than this reads in the same time."""
+        with open(self.path(run, "metrics.jsonl"), "rb") as f:
+            whole = f.read(os.fstat(f.fileno()).st_size)
+        return [json.loads(line) for line in whole[:whole.rfind(b"\n") + 1].splitlines()]
 
     def events(self, event, run="runs/test"):
         return [m for m in self.metrics(run) if m["event"] == event]
