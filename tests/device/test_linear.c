@@ -68,9 +68,10 @@ static void check_all(const struct results *r, size_t rows, size_t in, size_t ou
 }
 
 static const size_t shapes[][3] = {
-    {1, 1, 1},      {40, 1024, 101}, {33, 401, 270},   {300, 17, 49},
-    {2, 2048, 5},   {65, 130, 1000}, {600, 1024, 230}, {560, 401, 205}, /* several groups of columns, packed once */
-    {450, 101, 700}};                                                   /* the inputs packed once for dw */
+    {1, 1, 1},         {40, 1024, 101}, {33, 401, 270},   {300, 17, 49},
+    {2, 2048, 5},      {65, 130, 1000}, {600, 1024, 230}, {560, 401, 205}, /* several groups of columns, packed once */
+    {450, 101, 700},                                                       /* the inputs packed once for dw */
+    {4100, 1024, 512}, {520, 530, 1024}};                                  /* rows copied before the product */
 
 START_TEST(products_agree) {
     for (size_t s = 0; s < 3; s++) {
