@@ -20,10 +20,18 @@
 #define DOCUMENT_MAX_BLANKS 1024     /* consecutive spaces and empty lines; libyaml's time is quadratic in them */
 #define PROBLEMS_MAX 100             /* messages that are stored; further ones are only counted */
 
+#define PLACE_FILE 4096 /* bytes of a file's name in a message */
+
 struct place {
     const char *file; /* as the user wrote it; "argument 'a.b=VALUE'" for an override */
     int line, column; /* from 1; 0: no position (an override, a missing key of an empty file) */
 };
+
+/* How a message begins: "FILE:LINE:COLUMN"; the file alone without a position, "config" without a file. */
+struct place_text {
+    char s[PLACE_FILE + 32];
+};
+struct place_text place_text(struct place place);
 
 enum node_kind { NODE_SCALAR, NODE_SEQUENCE, NODE_MAPPING };
 

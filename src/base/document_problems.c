@@ -28,6 +28,16 @@ struct short_text short_text(const char *text) {
     return result;
 }
 
+struct place_text place_text(struct place place) {
+    struct place_text t;
+    const char *file = place.file ? place.file : "config";
+    if (place.line > 0)
+        snprintf(t.s, sizeof t.s, "%.*s:%d:%d", PLACE_FILE, file, place.line, place.column);
+    else
+        snprintf(t.s, sizeof t.s, "%.*s", PLACE_FILE, file);
+    return t;
+}
+
 /* Escapes C0, C1 and DEL, which a terminal would interpret. */
 static void add_escaped(struct text *out, const char *text) {
     for (size_t left = strlen(text); left > 0;) {

@@ -178,9 +178,7 @@ static status check_layers(const struct model *model) {
     for (size_t i = 0; i < model->step_count; i++) {
         const struct layer *layer = model->steps[i].layer;
         const char *reason = layer ? refusal(layer) : NULL;
-        if (reason)
-            return status_new(STATUS_USAGE, "%s:%d:%d: %s %s", layer->place.file, layer->place.line,
-                              layer->place.column, layer->path, reason);
+        if (reason) return status_new(STATUS_USAGE, "%s: %s %s", place_text(layer->place).s, layer->path, reason);
     }
     return OK;
 }

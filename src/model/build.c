@@ -41,7 +41,7 @@ static void add_step(struct builder *b, struct layer *layer, const size_t *in, s
 }
 
 static status at_place(struct place place, const char *path, status inner) {
-    return status_prefix(inner, "%s:%d:%d: %s", place.file, place.line, place.column, path);
+    return status_prefix(inner, "%s: %s", place_text(place).s, path);
 }
 
 /* Names must differ, so that no two parameters have the same name. */
@@ -229,7 +229,7 @@ status build_layer(struct builder *builder, const struct layer_type *type, const
     struct place place = variant->place;
     size_t own[BUILD_MAX_INPUTS];
     memcpy(own, in, count * sizeof *own);
-    place.file = arena_copy(arena, place.file ? place.file : "config");
+    if (place.file) place.file = arena_copy(arena, place.file);
     struct layer *layer = arena_alloc(arena, sizeof *layer);
     *layer = (struct layer){.type = type, .config = variant->config, .place = place, .path = path, .name = name};
     const struct layer_common *common = variant->common;
@@ -244,7 +244,7 @@ static status build_one(struct builder *b, const struct variant *variant, const 
     const struct layer_type *type = layer_type_at((size_t)variant->index);
     const char *own = common && common->name ? common->name : arena_printf(arena, "%zu", index);
     struct place place = variant->place;
-    place.file = arena_copy(arena, place.file ? place.file : "config");
+    if (place.file) place.file = arena_copy(arena, place.file);
     const char *own_path = arena_printf(arena, "%s.%zu.%s", path, index, variant->name);
     size_t in[BUILD_MAX_INPUTS], count;
     if (strchr(own, '.') || strchr(own, '/') || (!*own && !type->expand))
@@ -405,8 +405,7 @@ static status join_outputs(struct builder *b, size_t last, size_t *output) {
         in[i] = last;
         const struct place *place = &names->output_places[i];
         if (names->outputs[i])
-            TRY(status_prefix(build_find(b, names->outputs[i], &in[i]), "%s:%d:%d: losses: output",
-                              place->file ? place->file : "config", place->line, place->column));
+            TRY(status_prefix(build_find(b, names->outputs[i], &in[i]), "%s: losses: output", place_text(*place).s));
         if (names->targets) in[i] = by_position(b, in[i], &names->targets[i], "losses");
         const struct tensor *t = &m->tensors[in[i]];
         if (!t->needs_gradient)

@@ -142,8 +142,7 @@ status build_check_read(const struct model *model) {
     for (size_t t = 1; t < model->tensor_count; t++) {
         const struct layer *layer = model->tensors[t].producer;
         if (!layer || model->tensors[t].is_read) continue;
-        return status_new(STATUS_USAGE, "%s:%d:%d: %s: no layer takes its output", layer->place.file, layer->place.line,
-                          layer->place.column, layer->path);
+        return status_new(STATUS_USAGE, "%s: %s: no layer takes its output", place_text(layer->place).s, layer->path);
     }
     return OK;
 }

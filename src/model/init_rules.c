@@ -421,9 +421,7 @@ static status check_rule(const struct model *model, const struct variant *rule) 
 status init_rules_check(const struct model *model, const struct variant_list *rules) {
     for (size_t i = 0; i < rules->count; i++) {
         const struct variant *rule = &rules->items[i];
-        TRY(status_prefix(check_rule(model, rule), "%s:%d:%d: model.init.%zu.%s",
-                          rule->place.file ? rule->place.file : "config", rule->place.line, rule->place.column, i,
-                          rule->name));
+        TRY(status_prefix(check_rule(model, rule), "%s: model.init.%zu.%s", place_text(rule->place).s, i, rule->name));
     }
     apply(model, rules, NULL);
     return OK;

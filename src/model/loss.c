@@ -70,14 +70,13 @@ void loss_warn_of_output(const struct loss_type *loss, const struct model *model
     const struct layer *layer = producer_of(model, tensor);
     if (layer && loss->takes_logarithms && (layer->type->gives_probabilities || layer->type->multiply_adds))
         text_printf(out,
-                    "%s:%d:%d: %s: the loss %s takes log-probabilities, which it does not compute; %s the layer "
+                    "%s: %s: the loss %s takes log-probabilities, which it does not compute; %s the layer "
                     "log_softmax",
-                    layer->place.file, layer->place.line, layer->place.column, layer->path, loss->variant.name,
+                    place_text(layer->place).s, layer->path, loss->variant.name,
                     layer->type->gives_probabilities ? "replace it by" : "add");
     if (!loss->own_activation || !layer || !layer->type->gives_probabilities) return;
-    text_printf(out, "%s:%d:%d: %s: it is before the loss %s, which applies %s itself; remove the layer",
-                layer->place.file, layer->place.line, layer->place.column, layer->path, loss->variant.name,
-                loss->own_activation);
+    text_printf(out, "%s: %s: it is before the loss %s, which applies %s itself; remove the layer",
+                place_text(layer->place).s, layer->path, loss->variant.name, loss->own_activation);
 }
 
 /* The first layer whose input is an image and that uses only the last dimension, so that a flatten is missing. NULL:

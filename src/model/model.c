@@ -147,11 +147,11 @@ status model_adapt_to_device(struct model *model, const struct device *device) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *l = &model->layers[i];
         if (l->type->runs_on && !l->type->runs_on(device_ops(device)))
-            return status_new(STATUS_USAGE, "%s:%d:%d: %s: is not supported on %s: use train.device: cpu",
-                              l->place.file, l->place.line, l->place.column, l->path, device_describe(device));
+            return status_new(STATUS_USAGE, "%s: %s: is not supported on %s: use train.device: cpu",
+                              place_text(l->place).s, l->path, device_describe(device));
         if (l->type->check_device)
-            TRY(status_prefix(l->type->check_device(l, device_ops(device)), "%s:%d:%d: %s: on %s", l->place.file,
-                              l->place.line, l->place.column, l->path, device_describe(device)));
+            TRY(status_prefix(l->type->check_device(l, device_ops(device)), "%s: %s: on %s", place_text(l->place).s,
+                              l->path, device_describe(device)));
     }
     if (half_storage_plan(model, device)) build_place(model);
     return OK;

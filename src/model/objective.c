@@ -45,8 +45,7 @@ const char *objective_name(const struct variant *entry) {
 }
 
 static status at_place(const struct objective_term *term, status s) {
-    return status_prefix(s, "%s:%d:%d: losses: %s", term->place.file ? term->place.file : "config", term->place.line,
-                         term->place.column, term->name);
+    return status_prefix(s, "%s: losses: %s", place_text(term->place).s, term->name);
 }
 
 static status find_target(const struct objective_keys *k, const struct objective_target *targets, size_t count,

@@ -148,8 +148,7 @@ static bool matches(const struct group *g, const struct param *p) {
 
 static status no_match(const struct group *g, size_t index, const struct params *params, const char *pattern) {
     struct text what = {0};
-    if (g->place.line > 0) text_printf(&what, "%s:%d:%d: ", g->place.file, g->place.line, g->place.column);
-    text_printf(&what, "optimizer.groups.%zu: no parameter ", index);
+    text_printf(&what, "%s: optimizer.groups.%zu: no parameter ", place_text(g->place).s, index);
     if (pattern)
         text_printf(&what, "matches '%s'", pattern);
     else
@@ -204,8 +203,8 @@ static status replace_keys(const struct variant *config, const struct group *g, 
         const struct schema_row *from = row_of(group_rows, replacing[i]), *to = row_of(schema->rows, replacing[i]);
         if (!is_given(from, g)) continue;
         if (!to)
-            return status_new(STATUS_USAGE, "%s:%d:%d: optimizer.groups.%zu: %s has no key '%s'", g->place.file,
-                              g->place.line, g->place.column, index, config->name, replacing[i]);
+            return status_new(STATUS_USAGE, "%s: optimizer.groups.%zu: %s has no key '%s'", place_text(g->place).s,
+                              index, config->name, replacing[i]);
         memcpy((char *)out + to->offset, (const char *)g + from->offset, value_bytes(from));
     }
     return OK;

@@ -161,11 +161,9 @@ status config_check_loss(const struct config *config, const struct model *model,
         .size = info->target_size, .classes = info->classes, .first_class = info->first_class};
     targets.shape.dims = info->target_dims;
     memcpy(targets.shape.size, info->target_shape, sizeof info->target_shape);
-    struct place place = config->loss.place;
     if (config->losses.count) return OK; /* config_plan_objective */
     status s = loss_check(config_loss(config), config->loss.config, model, &targets);
-    return place.line > 0 ? status_prefix(s, "%s:%d:%d: loss", place.file, place.line, place.column)
-                          : status_prefix(s, "loss");
+    return status_prefix(s, "%s: loss", place_text(config->loss.place).s);
 }
 
 bool config_device_is_auto(const struct config *config) {

@@ -14,10 +14,9 @@ struct epoch {
 };
 
 static status too_few(const struct layer *layer, const char *where, const char *hint) {
-    struct place place = layer->place;
     return status_new(STATUS_USAGE,
-                      "%s:%d:%d: %s: training needs more than one value per channel (as in PyTorch), but %s; %s",
-                      place.file, place.line, place.column, layer->path, where, hint);
+                      "%s: %s: training needs more than one value per channel (as in PyTorch), but %s; %s",
+                      place_text(layer->place).s, layer->path, where, hint);
 }
 
 /* Checks a batch of [rows] rows of a rank. */

@@ -87,11 +87,10 @@ static status check_compared_rows(const struct plan *p) {
     for (size_t i = 0; i < p->objective->count; i++) {
         const struct objective_term *t = &p->objective->terms[i];
         if (t->loss->compares_rows)
-            return status_new(
-                STATUS_USAGE,
-                "%s:%d:%d: losses: %s: compares the rows of a batch, and a batch is a single row; increase "
-                "sampler.batch_size",
-                t->place.file, t->place.line, t->place.column, t->name);
+            return status_new(STATUS_USAGE,
+                              "%s: losses: %s: compares the rows of a batch, and a batch is a single row; increase "
+                              "sampler.batch_size",
+                              place_text(t->place).s, t->name);
     }
     return OK;
 }

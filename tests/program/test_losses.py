@@ -356,6 +356,14 @@ class LastLayer(program.Case):
                     if sentence:
                         self.assertRegex(text_of, f"{place}.*{sentence}")
 
+    def test_a_warning_of_an_argument(self):
+        """Which has no line and no column."""
+        self.write("test.yaml", "dataset: {format: synthetic, synthetic: {kind: classes, inputs: 4, rows: 8, classes: 4}}\nsampler: {batch_size: 8}\n"
+                                "model: {layers: [{linear: 4}]}\nloss: cross_entropy\noptimizer: sgd\ntrain: {steps: 1}\n")
+        argument = "model={layers: [{linear: 4}, softmax]}"
+        out, _ = self.run_program("check", "test.yaml", argument)
+        self.assertIn(f"argument '{argument}': model.layers.1.softmax: it is before the loss cross_entropy", out)
+
 
 class Wrong(Case):
     def test_configs(self):

@@ -124,9 +124,8 @@ static status expand_sequential(struct builder *builder, const struct variant *v
     const struct sequential_config *c = variant->config;
     struct arena *arena = builder->model->arena;
     if (!c->has_layers)
-        return status_new(STATUS_USAGE, "%s:%d:%d: %s.layers: missing; the layers in order",
-                          variant->place.file ? variant->place.file : "config", variant->place.line,
-                          variant->place.column, path);
+        return status_new(STATUS_USAGE, "%s: %s.layers: missing; the layers in order", place_text(variant->place).s,
+                          path);
     return build_list(builder, &c->layers, arena_printf(arena, "%s.layers", path), prefix_of(arena, name), *in, out);
 }
 
@@ -156,8 +155,7 @@ static status expand_residual(struct builder *builder, const struct variant *var
                    &sides[0]));
     TRY(build_list(builder, &c->shortcut, arena_printf(arena, "%s.shortcut", path),
                    arena_printf(arena, "%sshortcut.", prefix_of(arena, name)), *in, &sides[1]));
-    return status_prefix(build_sum(builder, sides, 2, out), "%s:%d:%d: %s", variant->place.file, variant->place.line,
-                         variant->place.column, path);
+    return status_prefix(build_sum(builder, sides, 2, out), "%s: %s", place_text(variant->place).s, path);
 }
 
 static const struct schema parallel_schema = {
@@ -171,15 +169,14 @@ static status expand_parallel(struct builder *builder, const struct variant *var
     size_t outputs[BUILD_MAX_INPUTS];
     (void)count;
     if (c->branches.count < 1 || c->branches.count > BUILD_MAX_INPUTS)
-        return status_new(STATUS_USAGE, "%s:%d:%d: %s: branches: expected 1 to %d lists of layers, got %zu",
-                          variant->place.file, variant->place.line, variant->place.column, path, BUILD_MAX_INPUTS,
-                          c->branches.count);
+        return status_new(STATUS_USAGE, "%s: %s: branches: expected 1 to %d lists of layers, got %zu",
+                          place_text(variant->place).s, path, BUILD_MAX_INPUTS, c->branches.count);
     for (size_t i = 0; i < c->branches.count; i++)
         TRY(build_list(builder, &branches[i].layers, arena_printf(arena, "%s.branches.%zu", path, i),
                        arena_printf(arena, "%s%zu.", prefix_of(arena, name), i), *in, &outputs[i]));
     if (c->join == JOIN_ADD)
-        return status_prefix(build_sum(builder, outputs, c->branches.count, out), "%s:%d:%d: %s", variant->place.file,
-                             variant->place.line, variant->place.column, path);
+        return status_prefix(build_sum(builder, outputs, c->branches.count, out), "%s: %s",
+                             place_text(variant->place).s, path);
     struct variant concat = {.config = (void *)&c->concat, .place = variant->place};
     return build_layer(builder, &layer_concat, &concat, path, name, outputs, c->branches.count, out);
 }

@@ -65,8 +65,7 @@ static status expand_add(struct builder *builder, const struct variant *variant,
                          const size_t *in, size_t count, size_t *out) {
     size_t own[BUILD_MAX_INPUTS];
     TRY(enlarge(builder, variant, path, name, in, count, own));
-    return status_prefix(build_sum(builder, own, count, out), "%s:%d:%d: %s", variant->place.file, variant->place.line,
-                         variant->place.column, path);
+    return status_prefix(build_sum(builder, own, count, out), "%s: %s", place_text(variant->place).s, path);
 }
 
 const struct layer_type layer_add = {

@@ -128,8 +128,7 @@ static const struct layer_type mean_along = {
 };
 
 static status at_layer(const struct variant *variant, const char *path, status s) {
-    return status_prefix(s, "%s:%d:%d: %s", variant->place.file ? variant->place.file : "config", variant->place.line,
-                         variant->place.column, path);
+    return status_prefix(s, "%s: %s", place_text(variant->place).s, path);
 }
 
 /* The dimensions of the input as a set of bits of its indices. */

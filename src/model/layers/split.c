@@ -100,13 +100,11 @@ static status expand(struct builder *builder, const struct variant *variant, con
     const struct parts_config *c = variant->config;
     struct arena *arena = builder->model->arena;
     struct shape shape = builder->model->tensors[*in].shape;
-    const char *file = variant->place.file ? variant->place.file : "config";
     int dimension = join_dimension(&shape, c->dim);
     size_t count = 0;
     int64_t start = 0;
     (void)inputs;
-    TRY(status_prefix(check(c, &shape, dimension, &count), "%s:%d:%d: %s", file, variant->place.line,
-                      variant->place.column, path));
+    TRY(status_prefix(check(c, &shape, dimension, &count), "%s: %s", place_text(variant->place).s, path));
     for (size_t i = 0; i < count; i++) {
         const char *part = arena_copy(arena, c->names.items[i]);
         struct slice_config *slice = arena_alloc(arena, sizeof *slice);
@@ -116,8 +114,8 @@ static status expand(struct builder *builder, const struct variant *variant, con
         struct variant one = {.config = slice, .common = variant->common, .place = variant->place};
         const char *own = arena_printf(arena, "%s/%s", name, part);
         TRY(build_layer(builder, &layer_slice, &one, arena_printf(arena, "%s.%s", path, part), own, in, 1, out));
-        TRY(status_prefix(build_add_name(builder, part, *out, own, variant), "%s:%d:%d: %s", file, variant->place.line,
-                          variant->place.column, path));
+        TRY(status_prefix(build_add_name(builder, part, *out, own, variant), "%s: %s", place_text(variant->place).s,
+                          path));
     }
     return OK;
 }
