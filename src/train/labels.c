@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 
@@ -51,4 +52,14 @@ status labels_load_newest(struct arena *arena, const char *folder, struct string
     checkpoint_close(checkpoint);
     free(path);
     return s;
+}
+
+status labels_compare(const struct string_list *trained, const struct string_list *now, const char *path) {
+    for (size_t i = 0; i < trained->count && i < now->count; i++)
+        if (strcmp(trained->items[i], now->items[i]) != 0)
+            return status_new(STATUS_DATA,
+                              "%s: class %zu was '%.60s' in the training and is '%.60s' in the dataset now; use the "
+                              "same labels, or --fresh to start over",
+                              path, i, trained->items[i], now->items[i]);
+    return OK;
 }

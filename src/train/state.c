@@ -167,8 +167,8 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     if (tokenizer) add_text(s, "data/tokenizer", arena_copy(arena, tokenizer), true);
     struct input_layout layout = dataset_input_layout(dataset);
     add_text(s, "data/inputs", input_layout_write(arena, &layout), true);
-    struct string_list labels = dataset_labels(dataset);
-    if (labels.count) add_text(s, "data/labels", labels_write(arena, &labels), true);
+    s->labels = dataset_labels(dataset);
+    if (s->labels.count) add_text(s, "data/labels", labels_write(arena, &s->labels), true);
     s->columns = dataset_columns(dataset);
     if (s->columns.count) add_text(s, "data/columns", column_names_write(arena, &s->columns), true);
     s->preparation = dataset_preparation(dataset);
@@ -253,6 +253,16 @@ static status check_columns(const struct state *state, struct checkpoint *checkp
     return s;
 }
 
+/* The fingerprint has the numbers of the classes, not their labels. */
+static status check_labels(const struct state *state, struct checkpoint *checkpoint, const char *path) {
+    struct arena *arena = arena_create();
+    struct string_list trained;
+    status s = status_prefix(labels_load(arena, checkpoint, &trained), "%s", path);
+    if (!s) s = labels_compare(&trained, &state->labels, path);
+    arena_destroy(arena);
+    return s;
+}
+
 /* Counters are used as sizes and positions, so each must be in a valid range. */
 static status check_counters(const struct state *state, struct checkpoint *checkpoint, const char *path) {
     for (size_t i = 0; i < state->counter_count; i++) {
@@ -273,6 +283,7 @@ status state_load(struct state *state, struct checkpoint *checkpoint, const char
     static const char *const complete[] = {"model", "optimizer", "ema", "state", NULL};
     TRY(check_columns(state, checkpoint, path));
     TRY(preparation_compare(checkpoint, state->preparation, path));
+    TRY(check_labels(state, checkpoint, path));
     TRY(check_fingerprint(state, checkpoint, path));
     TRY(check_counters(state, checkpoint, path));
     free_loaded(state);

@@ -60,6 +60,7 @@ struct state {
     size_t text_count;
     const char *fingerprint;               /* of the dataset */
     struct column_list columns;            /* of the dataset, not owned */
+    struct string_list labels;             /* of its classes, not owned */
     const struct preparation *preparation; /* of the dataset, not owned; NULL: none */
     struct arena *arena;
 };

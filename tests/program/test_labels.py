@@ -69,6 +69,18 @@ class Labels(program.Case):
         self.write("train.csv", "u,v,kind\n" + "1,2,a\n2,3,a\n" * 4)
         self.assertIn("train.csv: the target has 1 label ('a')", self.run_program("test.yaml", "loss=bce_with_logits", *words, "--fresh", code=DATA)[1])
 
+    def test_resume_needs_the_same_labels(self):
+        """The same numbers of classes with other labels are another dataset."""
+        self.rows("train.csv", ["green", "red"] * 24, 1)
+        self.run_program("test.yaml", "--fresh", "train.epochs=2")
+        text = self.read("train.csv")
+        self.write("train.csv", text.replace("green", "blue"))
+        _, err = self.run_program("test.yaml", code=DATA)
+        self.assertRegex(err, r"runs/test/checkpoints/\S+: class 0 was 'green' in the training and is 'blue' in the dataset now; "
+                              "use the same labels, or --fresh to start over")
+        self.write("train.csv", text)
+        self.run_program("test.yaml")
+
     def test_unknown_label(self):
         self.rows("other.csv", ["red", "violet"], 2)
         _, err = self.run_program("eval", "test.yaml", "dataset.path=other.csv", code=DATA)
