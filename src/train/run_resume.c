@@ -3,6 +3,7 @@
 #include "train/run.h"
 #include "train/run_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +46,10 @@ static status load_named(struct run *run) {
     TRY(status_prefix(checkpoint_open(path, &checkpoint), "checkpoint.resume"));
     status s = load(run, checkpoint, path);
     checkpoint_close(checkpoint);
-    run->trainer.state->counters.metrics_bytes = 0; /* of the file in another folder */
+    struct counters *c = &run->trainer.state->counters;
+    c->metrics_bytes = 0;                     /* of the file in another folder */
+    c->best_value = c->early_stop_best = NAN; /* best.h5 is there, too, and the metrics may be others */
+    c->best_epoch = c->early_stop_wait = 0;
     return s;
 }
 

@@ -222,6 +222,16 @@ class Best(program.Case):
         _, err = self.run_program("test.yaml", *arguments, "--fresh", "--quiet", code=program.IO, env={"DDPTRAIN_FAULT": "1:enospc:ever", "DDPTRAIN_FAULT_FILTER": "best.h5", "DDPTRAIN_FAULT_CLOCK": "0.001"})
         self.assertRegex(err, r"^ddptrain: cannot create 'runs/test/checkpoints/best\.h5\S*': No space left on device\nthe last state is not saved; ")
 
+    def test_a_run_from_a_file_of_another_folder_counts_anew(self):
+        """Its best state is not in this folder, and its metric may be another."""
+        self.run_program("test.yaml", "train.epochs=6", "checkpoint.best=val_loss")
+        more = ["train.epochs=12", "checkpoint={save_every: 1, keep: 0, best: val_f1, resume: runs/test/checkpoints/epoch-0004.h5}", "--run-dir", "runs/more"]
+        self.run_program("test.yaml", *more, "train.early_stop={metric: val_f1, patience: 50}")
+        values, end = self.values("val_f1", "runs/more"), self.events("end", "runs/more")[-1]
+        self.assertEqual(len(values), 8)
+        self.assertEqual((end["best_epoch"], end["best_value"]), (5 + best_of(values, True), max(values)))
+        self.assertEqual(self.state(self.path("runs/more/checkpoints/best.h5"))["state/epoch"], end["best_epoch"])
+
     def test_a_metric_that_is_never_a_number(self):
         """auc, where all validation rows are of one class."""
         rows = "".join(f"{i % 7},{i % 2 if i < 32 else 0}\n" for i in range(40))
