@@ -50,10 +50,14 @@ void loading_find_prefix(struct loading *l) {
 
 /* ---- values ---- */
 
+status loading_check_type(const struct loading *l, const char *name, const struct safetensors_entry *entry) {
+    if (entry->dtype->convert) return OK;
+    return safetensors_bad(&l->file, name, "its dtype must be F32, F64, F16 or BF16");
+}
+
 status loading_entry(const struct loading *l, const char *name, const json_t *entry, struct safetensors_entry *out) {
     TRY(safetensors_entry(&l->file, name, entry, out));
-    if (!out->dtype->convert) return safetensors_bad(&l->file, name, "its dtype must be F32, F64, F16 or BF16");
-    return OK;
+    return loading_check_type(l, name, out);
 }
 
 void loading_add_shape(struct text *out, int dims, const int64_t *shape) {

@@ -23,7 +23,10 @@ bool loading_is_batch_counter(const char *name);
 /* Sets l->prefix. */
 void loading_find_prefix(struct loading *l);
 
-/* The description of a tensor of numbers; STATUS_DATA for one of integers. */
+/* STATUS_DATA for a tensor of integers. */
+status loading_check_type(const struct loading *l, const char *name, const struct safetensors_entry *entry);
+
+/* The description of a tensor of floating-point numbers; STATUS_DATA for one of integers. */
 status loading_entry(const struct loading *l, const char *name, const json_t *entry, struct safetensors_entry *out);
 
 /* "(3, 64)" */

@@ -88,13 +88,13 @@ static status add_tensor(struct tensor_mapping *m, const char *name, const char 
     piece.layout = rule ? rule->layout : LAYOUT_UNSTATED;
     piece.part = rule ? rule->part : 0;
     piece.parts = rule ? rule->parts : 0;
-    TRY(loading_entry(&m->loading, name, entry, &piece.entry));
+    TRY(safetensors_entry(&m->loading.file, name, entry, &piece.entry));
     apply_layout(&piece);
     for (size_t i = 0; rule && i < rule->target_count; i++)
         add_target(m, use, weight_pattern_replace(rule->pattern, stripped, rule->targets[i], m->arena), &piece,
                    rule->target_count > 1);
     if (!rule) add_target(m, use, own, &piece, false);
-    return OK;
+    return use->is_used ? loading_check_type(&m->loading, name, &piece.entry) : OK;
 }
 
 static status add_tensors(struct tensor_mapping *m) {
@@ -160,7 +160,7 @@ static void compare_slot(struct tensor_mapping *m, struct param_slot *slot) {
     for (const struct tensor_piece *p = slot->pieces; p; p = p->next) {
         if (p->row_to_add >= 0 || !whole) {
             if (p->row_to_add < 0) whole = p;
-            if (!p->parts && !piece_matches(p, param)) mapped_add_mismatch(slot, p, &m->differences);
+            if (!p->parts && !piece_matches(p, param)) mapped_add_mismatch(m, slot, p, &m->differences);
         } else if (p->parts ? !whole->parts : !is_same(m, whole, p)) {
             text_printf(&m->differences, "\n  %s and %s of the file are both for %s and differ", whole->tensor,
                         p->tensor, param->name);
@@ -186,7 +186,7 @@ static void compare_divided(struct tensor_mapping *m) {
         }
 }
 
-static bool is_product(const struct tensor_mapping *m, const struct param *param) {
+bool mapped_is_product(const struct tensor_mapping *m, const struct param *param) {
     const struct safetensors_target *target = m->loading.target;
     for (size_t i = 0; i < target->product_count; i++)
         if (strcmp(target->products[i], param->name) == 0) return true;
@@ -209,7 +209,8 @@ static void compare_squares(struct tensor_mapping *m) {
     for (size_t i = 0; is_any_transposed && i < m->slot_count; i++) {
         const struct param *param = slot_param(&m->slots[i]);
         for (const struct tensor_piece *p = m->slots[i].pieces; p; p = p->next)
-            if (p->layout == LAYOUT_UNSTATED && p->dims == 2 && p->shape[0] == p->shape[1] && is_product(m, param))
+            if (p->layout == LAYOUT_UNSTATED && p->dims == 2 && p->shape[0] == p->shape[1] &&
+                mapped_is_product(m, param))
                 text_printf(
                     &m->differences,
                     "\n  %s of the file is square, so its shape does not show whether it must be transposed like "

@@ -50,8 +50,12 @@ struct tensor_mapping {
 
 static inline const struct param *slot_param(const struct param_slot *slot) { return &slot->set->items[slot->index]; }
 
+/* Whether a layer multiplies by the parameter. */
+bool mapped_is_product(const struct tensor_mapping *m, const struct param *param);
+
 /* Add lines "\n  ..." about what does not match: one tensor; the parts of a parameter; names without a counterpart. */
-void mapped_add_mismatch(const struct param_slot *slot, const struct tensor_piece *piece, struct text *out);
+void mapped_add_mismatch(const struct tensor_mapping *m, const struct param_slot *slot,
+                         const struct tensor_piece *piece, struct text *out);
 void mapped_add_parts(const struct param_slot *slot, struct text *out);
 void mapped_add_unused(const struct tensor_mapping *m, struct text *out);
 

@@ -19,7 +19,15 @@ static void add_param(const struct param *param, struct text *out) {
     loading_add_shape(out, param->dims, param->shape);
 }
 
-void mapped_add_mismatch(const struct param_slot *slot, const struct tensor_piece *piece, struct text *out) {
+/* Whether the tensor has more rows than the table of an embedding. */
+static bool is_longer_table(const struct tensor_mapping *m, const struct tensor_piece *piece,
+                            const struct param *param) {
+    return piece->dims == 2 && param->dims == 2 && piece->shape[1] == param->shape[1] &&
+           piece->shape[0] > param->shape[0] && !mapped_is_product(m, param);
+}
+
+void mapped_add_mismatch(const struct tensor_mapping *m, const struct param_slot *slot,
+                         const struct tensor_piece *piece, struct text *out) {
     const struct param *param = slot_param(slot);
     text_add(out, "\n  ");
     add_tensor(piece, out);
@@ -30,6 +38,8 @@ void mapped_add_mismatch(const struct param_slot *slot, const struct tensor_piec
     else if (piece->layout == LAYOUT_UNSTATED && piece->dims == 2 && param->dims == 2 &&
              piece->shape[0] == param->shape[1] && piece->shape[1] == param->shape[0])
         text_add(out, "; it matches with `transpose` in its rule");
+    else if (is_longer_table(m, piece, param))
+        text_printf(out, "; it matches with `num_embeddings: %lld` of the layer", (long long)piece->shape[0]);
 }
 
 void mapped_add_parts(const struct param_slot *slot, struct text *out) {

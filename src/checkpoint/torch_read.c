@@ -135,13 +135,17 @@ static bool has_tensors(const struct pickle_value *dict) {
     return false;
 }
 
-static status not_a_tensor(const struct reading *r, const struct pickle_value *key, const struct pickle_value *value) {
-    const char *name = key->kind == PICKLE_TEXT ? key->text : "?";
-    if (has_tensors(value))
-        return status_new(STATUS_DATA,
-                          "%s: '%s' is a dictionary of tensors inside of the file's; save that state_dict alone",
-                          r->path, name);
-    return bad(r, name, "it is not a tensor; the file must be the state_dict alone");
+static const char *key_text(const struct pickle_value *key) { return key->kind == PICKLE_TEXT ? key->text : "?"; }
+
+/* Of the value at [first] of the dictionary. The state_dict may be another of its values, beside the number of the
+ * epoch or the state of the optimizer. */
+static status not_a_tensor(const struct reading *r, const struct pickle_value *dict, size_t first) {
+    for (size_t i = first; i < dict->count; i += 2)
+        if (has_tensors(dict->items[i + 1]))
+            return status_new(STATUS_DATA,
+                              "%s: '%s' is a dictionary of tensors inside of the file's; save that state_dict alone",
+                              r->path, key_text(dict->items[i]));
+    return bad(r, key_text(dict->items[first]), "it is not a tensor; the file must be the state_dict alone");
 }
 
 static status read_dict(const struct reading *r, const char *root, const struct pickle_value *dict) {
@@ -151,7 +155,7 @@ static status read_dict(const struct reading *r, const char *root, const struct 
                           r->path);
     for (size_t i = 0; i < dict->count; i += 2) {
         const struct pickle_value *key = dict->items[i], *args = tensor_of(dict->items[i + 1]);
-        if (!args || key->kind != PICKLE_TEXT) return not_a_tensor(r, key, dict->items[i + 1]);
+        if (!args || key->kind != PICKLE_TEXT) return not_a_tensor(r, dict, i);
         if (json_object_get(r->file->header, key->text)) return bad(r, key->text, "it is in the file twice");
         TRY(add_tensor(r, root, key->text, args));
     }

@@ -80,15 +80,56 @@ static bool ends_with(const char *path, const char *extension) {
     return dot && strcmp(dot, extension) == 0;
 }
 
+static bool is_file_in(const char *folder, const char *name, struct arena *arena) {
+    struct io_info info;
+    status s = io_stat(arena_printf(arena, "%s/%s", folder, name), &info);
+    bool is_file = !s && info.is_file;
+    status_free(s);
+    return is_file;
+}
+
+/* A folder is one of a run, whose checkpoints have the names of the model, or one of transformers' save_pretrained. */
+static status check_folder(const struct weight_source *source) {
+    static const char *const files[] = {"model.safetensors", "pytorch_model.bin"};
+    static const char *const parts[] = {"model.safetensors.index.json", "pytorch_model.bin.index.json"};
+    struct arena *arena = arena_create();
+    status s = OK;
+    for (size_t i = 0; i < 2 && !s; i++) {
+        if (is_file_in(source->file, files[i], arena))
+            s = status_new(STATUS_USAGE, "model.init_from: %s is a folder; the weights are in its file: %s/%s",
+                           source->file, source->file, files[i]);
+        else if (is_file_in(source->file, parts[i], arena))
+            s = status_new(STATUS_USAGE,
+                           "model.init_from: the weights in %s are divided among several files; save them in one "
+                           "(max_shard_size of save_pretrained)",
+                           source->file);
+    }
+    if (!s && weight_source_is_mapped(source))
+        s = status_new(STATUS_USAGE,
+                       "model.init_from: map, skip and partial are for files, and %s is a folder; the weights of a run "
+                       "become a file with: ddptrain export %s --out weights.safetensors",
+                       source->file, source->file);
+    arena_destroy(arena);
+    return s;
+}
+
+static status check_index(const char *path) {
+    const char *end = ".index.json";
+    size_t length = strlen(path), size = strlen(end);
+    if (length < size || strcmp(path + length - size, end) != 0) return OK;
+    return status_new(STATUS_USAGE,
+                      "model.init_from: %s lists several files among which the weights are divided; save them in one "
+                      "(max_shard_size of save_pretrained)",
+                      path);
+}
+
 status init_from(struct model *model, const struct weight_source *source, const struct dataset *dataset,
                  struct text *report) {
     const char *path = source->file;
     if (!path) return OK;
     struct io_info info;
     TRY(io_stat(path, &info));
-    if (info.is_folder && weight_source_is_mapped(source))
-        return status_new(STATUS_USAGE, "model.init_from: map, skip and partial are for files, and %s is a folder",
-                          path);
+    TRY(info.is_folder ? check_folder(source) : check_index(path));
     bool is_torch = !info.is_folder && (ends_with(path, ".pt") || ends_with(path, ".pth") || foreign_is_torch(path));
     bool is_safetensors = !info.is_folder && (ends_with(path, ".safetensors") || foreign_is_safetensors(path));
     bool is_checkpoint = !is_safetensors && !is_torch;

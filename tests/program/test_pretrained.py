@@ -1,6 +1,6 @@
 """model.init_from with a map: weights as transformers and torchvision save them give the logits of their models.
 ctest-labels: unit"""
-import csv, io, json, os, subprocess
+import csv, io, json, os, shutil, subprocess
 
 import numpy as np
 
@@ -312,6 +312,47 @@ class Rules(program.Case):
             self.assertIn(line, err)
         self.assert_loaded({n: m[n] for n in ("a.weight", "a.bias", "b.weight", "b.bias")})
         self.assertIn("keep their initial values", self.run_program("check", "test.yaml")[0])
+
+    def test_tensors_of_integers(self):
+        """Buffers such as position_ids do not matter where the model has nothing of their name."""
+        m = self.model
+        self.load(m, "x: y", ", partial: true")
+        whole = {**{n: ("F32", t) for n, t in m.items()}, "position_ids": ("I64", np.arange(4)), "seen": ("BOOL", np.ones(3, bool))}
+        write_safetensors(self.path("w.safetensors"), whole)
+        _, err = self.run_program("test.yaml", "--fresh")
+        self.assertIn("not used, as the model has no such parameters: position_ids, seen", err)
+        self.assert_loaded(m)
+        write_safetensors(self.path("w.safetensors"), dict(whole, **{"a.bias": ("I64", np.arange(6))}))
+        _, err = self.run_program("test.yaml", "--fresh", code=DATA)
+        self.assertIn("tensor 'a.bias': its dtype must be F32, F64, F16 or BF16", err)
+
+    def test_folders(self):
+        """As transformers saves them, or of a run."""
+        self.load(self.model, "x: y", ", partial: true")
+        text = self.read("test.yaml")
+        for files, path, sentence in ((["model.safetensors"], "hf", "model.init_from: hf is a folder; the weights are in its file: hf/model.safetensors"),
+                                      (["pytorch_model.bin"], "hf", "the weights are in its file: hf/pytorch_model.bin"),
+                                      (["model.safetensors.index.json"], "hf", "the weights in hf are divided among several files; save them in one"),
+                                      (["model.safetensors.index.json"], "hf/model.safetensors.index.json", "lists several files among which the weights are divided"),
+                                      ([], "runs/test", "map, skip and partial are for files, and runs/test is a folder; the weights of a run become a file with: "
+                                                        "ddptrain export runs/test --out weights.safetensors")):
+            with self.subTest(files=files, path=path):
+                shutil.rmtree(self.path("hf"), ignore_errors=True)
+                os.mkdir(self.path("hf"))
+                for name in files:
+                    self.write(f"hf/{name}", "{}")
+                self.write("test.yaml", text.replace("w.safetensors", path))
+                self.assertIn(sentence, self.run_program("test.yaml", "--run-dir", "runs/b", code=USAGE)[1])
+
+    def test_a_table_with_more_rows(self):
+        self.write("test.yaml", "dataset: {format: synthetic, synthetic: {kind: classes, rows: 8, inputs: 4, classes: 2}}\nsampler: {batch_size: 4}\n"
+                                "model: {init_from: {file: w.safetensors, partial: true}, layers: [{linear: {name: a, out: 6}}, {reshape: [2, 3]}, "
+                                "{positional_embedding: {name: wpe, num_embeddings: 2}}, flatten, {linear: {name: b, out: 2}}]}\n"
+                                "loss: cross_entropy\noptimizer: sgd\ntrain: {steps: 1}\n")
+        write_safetensors(self.path("w.safetensors"), {"wpe.weight": ("F32", np.zeros((5, 3), "<f4")), "a.weight": ("F32", np.zeros((7, 4), "<f4"))})
+        _, err = self.run_program("test.yaml", "--fresh", code=DATA)
+        self.assertIn("wpe.weight of the file is (5, 3); wpe.weight of the model is (2, 3); it matches with `num_embeddings: 5` of the layer\n", err)
+        self.assertRegex(err, r"a.weight of the model is \(6, 4\)\n")
 
     def test_conflicts(self):
         m = self.model
