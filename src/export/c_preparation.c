@@ -24,14 +24,14 @@ static bool is_used(const char *const *fields, size_t count, const char *identif
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(words[i], identifier) == 0) return true;
     for (size_t i = 0; i < count; i++)
-        if (strcmp(fields[i], identifier) == 0) return true;
+        if (fields[i] && strcmp(fields[i], identifier) == 0) return true;
     return false;
 }
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/* A column's name with underscores for what an identifier cannot have, and a suffix if another one has that. Names in
- * capitals may be macros of the C library, so they end in an underscore, too. */
+/* A column's name with underscores for what an identifier cannot have, and a suffix if one of the fields (count; NULL:
+ * not named yet) has that. Names in capitals may be macros of the C library, so they end in an underscore, too. */
 static const char *identifier_of(struct c_file *c, const char *name, const char *const *fields, size_t count) {
     char *identifier = arena_copy(c->arena, arena_printf(c->arena, "%s%s", is_letter(*name) ? "" : "x", name));
     bool has_small = false;
@@ -48,9 +48,13 @@ void c_preparation_plan(struct c_file *c) {
     const struct preparation *p = c->m->preparation;
     if (!p) return;
     c->fields = arena_alloc(c->arena, (p->count + 1) * sizeof *c->fields);
+    for (size_t i = 0; i < p->count; i++) { /* names that need no change, so that no other column gets them */
+        const char *name = p->items[i].name, *identifier = identifier_of(c, name, c->fields, p->count);
+        if (strcmp(identifier, name) == 0) c->fields[i] = identifier;
+    }
     for (size_t i = 0; i < p->count; i++) {
         const struct prepared_column *column = &p->items[i];
-        c->fields[i] = identifier_of(c, column->name, c->fields, i);
+        if (!c->fields[i]) c->fields[i] = identifier_of(c, column->name, c->fields, p->count);
         if (column->type == COLUMN_DATE) c_code_use(C_date, &c->used);
         if (column->type == COLUMN_CATEGORY) c_code_use(column->are_numbers ? C_find_number : C_find_text, &c->used);
     }

@@ -199,6 +199,7 @@ class InitFrom(program.Case):
                 ({"epoch": 3}, "tensor 'epoch': it is not a tensor; the file must be the state_dict alone"),
                 ({"x": Call("os system", "touch executed")}, "tensor 'x': it is not a tensor"),
                 ({"model": root}, "'model' is a dictionary of tensors inside of the file's; save that state_dict alone"),
+                ({"epoch": 3, "net": root}, "'net' is a dictionary of tensors inside of the file's; save that state_dict alone"),
                 ({3: tensor("0", weight)}, "tensor '?': it is not a tensor"),
                 ({"extra": tensor("0", weight)}, "extra: in the file, not in the model")):
             with self.subTest(sentence):

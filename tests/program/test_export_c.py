@@ -414,6 +414,16 @@ class ExportC(program.Case):
         self.run_program("export", "runs/test", "--out", "m.c")
         self.compile(flags=("-std=gnu17",))
 
+    def test_columns_whose_names_become_equal(self):
+        """A column never gets the name that another one has in the table."""
+        self.write("t.csv", "a b,a_b,a_b_,y\n" + "1,2,3,0\n4,2,,1\n" * 4)
+        self.write("test.yaml", "dataset: {path: t.csv, columns: {a b: {missing: median}, a_b: {missing: median}, a_b_: {missing: median}}}\nsampler: {batch_size: 4}\nmodel: {layers: [{linear: 2}]}\n"
+                                "loss: cross_entropy\noptimizer: sgd\ntrain: {epochs: 1}\n")
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "model.c")
+        fields = re.findall(r"double (\w+);.*?/\* *'?([^:,*']+)", self.read("model.h"))
+        self.assertEqual([name for name, _ in fields], ["a_b__", "a_b", "a_b_"], self.read("model.h"))
+
     def test_prepared_columns(self):
         """A struct of raw columns; the features of predict, bit by bit, without the table."""
         write_table(self.path("table.csv"))
