@@ -96,6 +96,16 @@ void log_warning(struct log *log, const char *format, ...) {
     va_end(arguments);
 }
 
+void log_file_line(struct log *log, const char *line) {
+    if (!log) return;
+    pthread_mutex_lock(&log->mutex);
+    if (log->file) {
+        fprintf(log->file, "%s\n", line);
+        fflush(log->file);
+    }
+    pthread_mutex_unlock(&log->mutex);
+}
+
 bool log_has_progress(const struct log *log) { return log && log->has_progress; }
 
 size_t log_width(void) {

@@ -21,6 +21,9 @@ void log_line(struct log *log, const char *format, ...) __attribute__((format(pr
 /* Logs "warning: " and the line. */
 void log_warning(struct log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Adds one line to log.txt only: what another part of the program prints. Without a file it does nothing. */
+void log_file_line(struct log *log, const char *line);
+
 /* Whether progress lines are shown: a terminal, not quiet, not --no-progress. */
 bool log_has_progress(const struct log *log);
 

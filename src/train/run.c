@@ -211,5 +211,7 @@ status run_train(const struct config *config, const struct dist_env *env, const 
     status s = prepare(&run);
     if (!s) s = run.is_complete ? report_complete(&run) : train(&run);
     destroy(&run, &s);
+    if (s && env->launcher != LAUNCHER_OWN)
+        log_file_line(run.log, status_message(s)); /* the launcher knows the cause */
     return s;
 }

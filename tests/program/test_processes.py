@@ -79,6 +79,20 @@ class Processes(Started):
                     self.assertNotRegex(err, rf"ddptrain: rank {other} ")
                 self.assert_no_leftovers()
 
+    def test_the_log_of_a_run_says_why_it_failed(self):
+        p = self.start_endless("--nproc", 2)
+        os.kill(self.ranks(p)[1], signal.SIGKILL)
+        p.communicate(timeout=20 * program.SLOW)
+        self.assertRegex(self.read("runs/endless/log.txt"), r"\nrank 1 \(host \S+, pid \d+\) was killed by SIGKILL.*\n$")
+        p = self.start_endless("--nproc", 2, "--max-restarts", 1, "--fresh")
+        os.kill(self.ranks(p)[1], signal.SIGKILL)
+        self.wait_for(lambda: "resuming" in self.read("runs/endless/log.txt") or "starting all ranks again" in self.read("runs/endless/log.txt"), what="a restart")
+        p.send_signal(signal.SIGTERM)
+        p.communicate(timeout=20 * program.SLOW)
+        text = self.read("runs/endless/log.txt")
+        self.assertRegex(text, r"was killed by SIGKILL.*\nstarting all ranks again in ")
+        self.assertRegex(text, r"\nstopped on request .*\n$")
+
     def test_nothing_is_left_after_the_launcher_is_killed(self):
         p = self.start_endless("--nproc", 3)
         self.assertEqual(len(self.leftovers()), 4)
@@ -101,6 +115,7 @@ class Processes(Started):
             _, err = p.communicate(timeout=20 * program.SLOW)
             self.assertEqual(p.returncode, STOPPED, err)
             self.assertEqual(err.count("stopped on request"), 1, err)
+            self.assertRegex(self.read("runs/endless/log.txt"), r"\nstopped on request after step \d+.*; the state is saved, .*\n$")
             self.assertTrue(self.checkpoints("runs/endless"))
             self.assert_no_leftovers()
 

@@ -159,5 +159,6 @@ status launch_run(const struct launch_config *config, char *const argv[], struct
     nodes_destroy(start.nodes);
     free(job.parts);
     sigprocmask(SIG_SETMASK, &before, NULL);
+    if (failure) log_file_line(log, status_message(failure));
     return failure;
 }

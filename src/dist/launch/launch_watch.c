@@ -62,6 +62,15 @@ static void on_job_failure(struct launcher *l, const struct launcher_packet *pac
     memcpy(l->job_failure.text, packet->text, sizeof l->job_failure.text);
 }
 
+/* The launcher prints restarts and the cause of a failure: they are added to what rank 0 logs. */
+static void open_log(struct log *log, const char *folder) {
+    struct text path = {0};
+    if (!log) return;
+    text_printf(&path, "%s/log.txt", folder);
+    status_free(log_open_file(log, text_string(&path))); /* the terminal has it all */
+    text_free(&path);
+}
+
 static void on_packet(struct launcher *l, struct launched_rank *r, struct launcher_packet *packet) {
     struct launch_start *start = l->start;
     packet->text[sizeof packet->text - 1] = 0;
@@ -82,6 +91,7 @@ static void on_packet(struct launcher *l, struct launched_rank *r, struct launch
     case MESSAGE_RESUMED:
         start->has_begun = true;
         output_open(r, packet->text);
+        if (r->rank == 0) open_log(start->log, packet->text);
         if (packet->number > start->checkpoint) start->checkpoint = packet->number;
         break;
     case MESSAGE_SAVED:
