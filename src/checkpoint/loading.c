@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "checkpoint/torch_file.h"
+
 /* ---- names ---- */
 
 static bool starts_with(const char *name, const char *start) { return strncmp(name, start, strlen(start)) == 0; }
@@ -42,10 +44,33 @@ static bool is_common_prefix(const struct loading *l, const char *more) {
 }
 
 /* Finds the prefixes of wrappers: DistributedDataParallel's "module.", torch.compile's "_orig_mod.". */
-void loading_find_prefix(struct loading *l) {
+static void find_prefix(struct loading *l) {
     static const char *const wrappers[] = {"module.", "_orig_mod."};
     for (size_t i = 0; i < 2 * sizeof wrappers / sizeof *wrappers; i++)
         if (is_common_prefix(l, wrappers[i % 2])) text_add(&l->prefix, wrappers[i % 2]);
+}
+
+/* ---- the file ---- */
+
+static void copy_wanted(const struct loading *l) {
+    const json_t *metadata = json_object_get(l->file.header, "__metadata__");
+    for (size_t i = 0; i < l->target->wanted_count; i++) {
+        struct safetensors_wanted *wanted = &l->target->wanted[i];
+        const char *text = json_string_value(json_object_get(metadata, wanted->key));
+        wanted->value = text ? strdup(text) : NULL;
+    }
+}
+
+status loading_open(struct loading *l, const char *path) {
+    TRY(l->target->is_torch ? torch_file_read(path, &l->file) : safetensors_read(path, &l->file));
+    copy_wanted(l);
+    find_prefix(l);
+    return OK;
+}
+
+void loading_close(struct loading *l) {
+    text_free(&l->prefix);
+    safetensors_close(&l->file);
 }
 
 /* ---- values ---- */

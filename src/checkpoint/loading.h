@@ -20,8 +20,9 @@ const struct safetensors_alias *loading_find_alias(const struct loading *l, cons
 /* PyTorch's num_batches_tracked, which is not loaded. */
 bool loading_is_batch_counter(const char *name);
 
-/* Sets l->prefix. */
-void loading_find_prefix(struct loading *l);
+/* Reads the file and sets l->prefix and the texts of l->target->wanted. Call loading_close also after a failure. */
+status loading_open(struct loading *l, const char *path);
+void loading_close(struct loading *l);
 
 /* STATUS_DATA for a tensor of integers. */
 status loading_check_type(const struct loading *l, const char *name, const struct safetensors_entry *entry);

@@ -6,7 +6,6 @@
 
 #include "base/buffer.h"
 #include "checkpoint/mapped_internal.h"
-#include "checkpoint/torch_file.h"
 
 /* ---- tensors to pieces ---- */
 
@@ -298,7 +297,6 @@ static void add_slots(struct tensor_mapping *m) {
 }
 
 static status load(struct tensor_mapping *m, struct text *report) {
-    loading_find_prefix(&m->loading);
     add_slots(m);
     TRY(add_tensors(m));
     TRY(compare(m));
@@ -311,11 +309,10 @@ status mapped_load(const char *path, const struct safetensors_target *target, co
                    struct text *report) {
     struct tensor_mapping m = {.loading = {.target = target}, .source = source, .arena = arena_create()};
     weight_map_create(source, m.arena, &m.map);
-    status s = target->is_torch ? torch_file_read(path, &m.loading.file) : safetensors_read(path, &m.loading.file);
+    status s = loading_open(&m.loading, path);
     if (!s) s = load(&m, report);
     text_free(&m.differences);
-    text_free(&m.loading.prefix);
-    safetensors_close(&m.loading.file);
+    loading_close(&m.loading);
     arena_destroy(m.arena);
     return s;
 }

@@ -9,7 +9,6 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "checkpoint/loading.h"
-#include "checkpoint/torch_file.h"
 
 status safetensors_check(const char *name, const void *bytes, size_t size) {
     struct safetensors file;
@@ -150,12 +149,10 @@ static status fill(const struct loading *l, const struct params *params) {
 
 status safetensors_load(const char *path, const struct safetensors_target *target) {
     struct loading l = {.target = target};
-    status s = target->is_torch ? torch_file_read(path, &l.file) : safetensors_read(path, &l.file);
-    if (!s) loading_find_prefix(&l);
+    status s = loading_open(&l, path);
     if (!s) s = compare(&l);
     for (size_t i = 0; !s && i < target->set_count; i++) s = fill(&l, target->sets[i]);
-    text_free(&l.prefix);
-    safetensors_close(&l.file);
+    loading_close(&l);
     return s;
 }
 

@@ -27,6 +27,12 @@ struct safetensors_alias {
     const char *name, *of;
 };
 
+/* A text of the header's "__metadata__" that the caller asks for. */
+struct safetensors_wanted {
+    const char *key;
+    char *value; /* freed by the caller; NULL: the file does not have it */
+};
+
 /* The parameters that a file is loaded into. */
 struct safetensors_target {
     const struct params *const *sets; /* (set_count) */
@@ -35,6 +41,8 @@ struct safetensors_target {
     size_t alias_count;
     const char *const *products; /* (product_count): names of parameters that are factors of matrix products */
     size_t product_count;
+    struct safetensors_wanted *wanted; /* (wanted_count) */
+    size_t wanted_count;
     bool is_torch; /* the file is one of torch.save */
 };
 

@@ -48,7 +48,7 @@ static bool has_repetition(struct arena *arena, const struct column_list *list) 
     return false;
 }
 
-static status parse(struct arena *arena, const char *text, struct column_list *out) {
+status column_names_parse(struct arena *arena, const char *text, struct column_list *out) {
     json_t *whole = json_loads(text, 0, NULL), *items = json_object_get(whole, "columns");
     const char *format = json_string_value(json_object_get(whole, "format"));
     size_t count = json_array_size(items);
@@ -70,7 +70,7 @@ status column_names_read(struct arena *arena, struct checkpoint *checkpoint, str
     char *text;
     *out = (struct column_list){0};
     status s = checkpoint_read_text(checkpoint, "data/columns", &text);
-    if (!s && text) s = parse(arena, text, out);
+    if (!s && text) s = column_names_parse(arena, text, out);
     free(text);
     return s;
 }

@@ -14,6 +14,9 @@ char *column_names_write(struct arena *arena, const struct column_list *list);
  * is repeated. */
 status column_names_read(struct arena *arena, struct checkpoint *checkpoint, struct column_list *out);
 
+/* Parses such a text into [arena]. STATUS_DATA as above. */
+status column_names_parse(struct arena *arena, const char *text, struct column_list *out);
+
 /* For a resume, which needs the same columns in the same order: STATUS_DATA with the first difference. Nothing is
  * compared when one list is empty or the formats differ. [path]: of the checkpoint, for the message. */
 status column_names_compare(const struct column_list *trained, const struct column_list *now, const char *path);

@@ -13,12 +13,15 @@
 #include "train/start_data.h"
 #include "train/weights.h"
 
+static void add_warning(const struct text *differences, struct text *report) {
+    if (differences->length) text_printf(report, "; warning: weights are taken by position, but %s", differences->data);
+}
+
 /* Adds a warning to the report. */
 static status compare_data(struct checkpoint *checkpoint, const struct dataset *dataset, struct text *report) {
     struct text differences = {0};
     status s = dataset ? start_data_compare(checkpoint, dataset, &differences) : OK;
-    if (!s && differences.length)
-        text_printf(report, "; warning: weights are taken by position, but %s", text_string(&differences));
+    if (!s) add_warning(&differences, report);
     text_free(&differences);
     return s;
 }
@@ -56,11 +59,13 @@ static size_t find_products(const struct model *model, const char **names, struc
 
 /* A tied weight has a name in each layer that uses it. */
 static status from_tensors(struct model *model, const struct weight_source *source, bool is_torch,
-                           struct text *report) {
+                           const struct dataset *dataset, struct text *report) {
     struct arena *arena = arena_create();
     const struct params *sets[] = {&model->params, &model->buffers};
     struct safetensors_alias *aliases = arena_alloc(arena, (model->layer_count + 1) * sizeof *aliases);
-    struct safetensors_target target = {.sets = sets, .set_count = 2, .aliases = aliases, .is_torch = is_torch};
+    struct safetensors_wanted wanted[] = {{.key = "columns"}, {.key = "labels"}};
+    struct safetensors_target target = {
+        .sets = sets, .set_count = 2, .aliases = aliases, .wanted = wanted, .wanted_count = 2, .is_torch = is_torch};
     for (size_t i = 0; i < model->layer_count; i++)
         if (model->layers[i].tied_count)
             aliases[target.alias_count++] =
@@ -71,6 +76,12 @@ static status from_tensors(struct model *model, const struct weight_source *sour
     target.products = products;
     status s = weight_source_is_mapped(source) ? mapped_load(source->file, &target, source, report)
                                                : safetensors_load(source->file, &target);
+    struct text differences = {0};
+    if (!s && dataset) start_data_compare_texts(wanted[0].value, wanted[1].value, dataset, &differences);
+    if (differences.length && !report->length) text_add(report, source->file);
+    add_warning(&differences, report);
+    text_free(&differences);
+    for (size_t i = 0; i < 2; i++) free(wanted[i].value);
     arena_destroy(arena);
     return s;
 }
@@ -141,6 +152,6 @@ status init_from(struct model *model, const struct weight_source *source, const 
             path);
     TRY(model_map(model));
     status s = is_checkpoint ? from_checkpoint(model, path, dataset, report)
-                             : from_tensors(model, source, !is_safetensors, report);
+                             : from_tensors(model, source, !is_safetensors, dataset, report);
     return status_prefix(status_first(s, model_unmap(model, true)), "model.init_from");
 }

@@ -50,18 +50,29 @@ static void compare_categories(struct arena *arena, const struct preparation *be
     }
 }
 
+static void compare_inputs(struct arena *arena, const struct column_list *before, const struct dataset *dataset,
+                           struct text *out) {
+    struct column_list now = dataset_columns(dataset);
+    struct string_list inputs = names_of_inputs(arena, before), inputs_now = names_of_inputs(arena, &now);
+    compare_texts("input", &inputs, &inputs_now, out);
+}
+
+static void compare_labels(const struct string_list *before, const struct dataset *dataset, struct text *out) {
+    struct string_list now = dataset_labels(dataset);
+    compare_texts("class", before, &now, out);
+}
+
 static status compare_all(struct arena *arena, struct checkpoint *checkpoint, const struct dataset *dataset,
                           struct text *out) {
-    struct column_list columns, columns_now = dataset_columns(dataset);
-    struct string_list labels, labels_now = dataset_labels(dataset);
+    struct column_list columns;
+    struct string_list labels;
     struct preparation *preparation;
     TRY(column_names_read(arena, checkpoint, &columns));
     TRY(preparation_read(arena, checkpoint, &preparation));
     TRY(labels_load(arena, checkpoint, &labels));
-    struct string_list inputs = names_of_inputs(arena, &columns), inputs_now = names_of_inputs(arena, &columns_now);
-    compare_texts("input", &inputs, &inputs_now, out);
+    compare_inputs(arena, &columns, dataset, out);
     compare_categories(arena, preparation, dataset_preparation(dataset), out);
-    compare_texts("class", &labels, &labels_now, out);
+    compare_labels(&labels, dataset, out);
     return OK;
 }
 
@@ -70,4 +81,18 @@ status start_data_compare(struct checkpoint *checkpoint, const struct dataset *d
     status s = compare_all(arena, checkpoint, dataset, out);
     arena_destroy(arena);
     return s;
+}
+
+void start_data_compare_texts(const char *columns, const char *labels, const struct dataset *dataset,
+                              struct text *out) {
+    struct arena *arena = arena_create();
+    struct column_list before;
+    struct string_list labels_before;
+    status s = columns ? column_names_parse(arena, columns, &before) : OK;
+    if (columns && !s) compare_inputs(arena, &before, dataset, out);
+    status_free(s);
+    s = labels ? labels_read(arena, labels, &labels_before) : OK;
+    if (labels && !s) compare_labels(&labels_before, dataset, out);
+    status_free(s);
+    arena_destroy(arena);
 }

@@ -13,4 +13,8 @@
  * checkpoint are damaged. */
 status start_data_compare(struct checkpoint *checkpoint, const struct dataset *dataset, struct text *out);
 
+/* The same for a file of `ddptrain export`, which has no categories: the texts of its columns and labels. A text that
+ * is NULL or of another program is not compared. */
+void start_data_compare_texts(const char *columns, const char *labels, const struct dataset *dataset, struct text *out);
+
 #endif

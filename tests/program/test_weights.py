@@ -116,6 +116,15 @@ class Weights(program.Case):
         file = self.checkpoints("runs/a")[-1]
         _, err = self.run_program("a.yaml", "dataset.path=d.csv", f"model.init_from={file}", "--run-dir", "runs/c")
         self.assertIn(file + start + "class 0", err)
+        self.run_program("export", "runs/a", "--out", "w.safetensors")  # which has no categories
+        for source in ("w.safetensors", "{file: w.safetensors, partial: true}"):
+            for data, message in (("b.csv", "input 0 was 'u'"), ("d.csv", "class 0 was 'no'"), ("a.csv", None)):
+                _, err = self.run_program("a.yaml", f"dataset.path={data}", f"model.init_from={source}", "--run-dir", "runs/b", "--fresh")
+                if message:
+                    self.assertIn(start + message, err)
+                    self.assertIn("model.init_from: w.safetensors", err)
+                else:
+                    self.assertNotIn("warning", err)
 
     def test_other_types_and_module(self):
         r = np.random.default_rng(0)
