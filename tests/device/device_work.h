@@ -3,6 +3,7 @@
 #define TESTS_DEVICE_WORK_H
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -13,6 +14,18 @@
 #include "base/rng.h"
 #include "device/internal.h"
 #include "guarded.h"
+
+static const char *const sets[] = {"baseline", "avx2", "avx512"};
+#define SETS (sizeof sets / sizeof *sets)
+
+/* The device of an instruction set; NULL, with a line, if this machine does not have it. */
+static inline struct device *open_set(const char *set) {
+    struct device *device = NULL;
+    status s = cpu_device_create(set, &device);
+    if (s) printf("skipped on this machine: %s\n", status_message(s));
+    status_free(s);
+    return device;
+}
 
 /* (count), of a normal distribution, for guarded_free. */
 static inline float *random_values(size_t count, uint64_t seed) {

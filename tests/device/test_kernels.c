@@ -10,17 +10,6 @@
 #include "device/internal.h"
 #include "device_work.h"
 
-static const char *const sets[] = {"baseline", "avx2", "avx512"};
-
-/* The device of the set; NULL if this machine does not support it. */
-static struct device *open_set(const char *set) {
-    struct device *device = NULL;
-    status s = cpu_device_create(set, &device);
-    if (s) printf("not on this machine: %s\n", status_message(s));
-    status_free(s);
-    return device;
-}
-
 static void product_agrees(struct device *device, size_t rows, size_t in, size_t out) {
     const struct device_ops *ops = device_ops(device);
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);

@@ -8,15 +8,6 @@
 #include "device/internal.h"
 #include "device_work.h"
 
-static const char *const sets[] = {"baseline", "avx2", "avx512"};
-
-/* The device of the set; NULL if this machine does not support it. */
-static struct device *open_set(const char *set) {
-    struct device *device = NULL;
-    status_free(cpu_device_create(set, &device));
-    return device;
-}
-
 #define SHAPE(rows_, tokens_, heads_, size_, causal_)                                                                  \
     { .rows = rows_, .tokens = tokens_, .heads = heads_, .head_size = size_, .is_causal = causal_ }
 
@@ -214,7 +205,7 @@ END_TEST
 static struct device *open_bfloat16(void) {
     struct device *device = open_set("avx512");
     status s = device ? device_set_precision(device, PRECISION_BFLOAT16) : NULL;
-    if (s) device_destroy(device), device = NULL;
+    if (s) printf("skipped on this machine: %s\n", status_message(s)), device_destroy(device), device = NULL;
     status_free(s);
     return device;
 }
