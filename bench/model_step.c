@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "model/model.h"
 #include "optim/optimizer.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 struct sizes {
     const char *name;

@@ -11,9 +11,9 @@
 #include "base/status.h"
 #include "dist/process/env.h"
 #include "sweep/sweep.h"
-#include "train/config.h"
+#include "train/config/config.h"
 #include "train/inference/inference.h"
-#include "train/weights.h"
+#include "train/weights/weights.h"
 
 struct verb;
 

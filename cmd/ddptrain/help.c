@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "options.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 static status print_section(const struct schema *schema, const char *section) {
     struct text out = {0};

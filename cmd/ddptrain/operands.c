@@ -10,7 +10,7 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "command.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 #define STDIN_PATH "/dev/stdin"
 #define CHUNK ((size_t)1 << 16)

@@ -17,7 +17,7 @@
 #include "dist/launch/launch.h"
 #include "dist/process/launcher_channel.h"
 #include "dist/store/store.h"
-#include "train/run_folder.h"
+#include "train/folder/run_folder.h"
 
 static status count_gpus(const char *user, int *nproc) {
     status s = gpus_count(nproc);

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "command.h"
-#include "train/run_list.h"
+#include "train/folder/run_list.h"
 
 static status run(const struct command_line *line) {
     struct text out = {0};

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "command.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 /* Sets an alarm for a stop request before the end of the Slurm allocation, in time to save. */
 void command_stop_before(double ends_at, double grace, struct log *log) {

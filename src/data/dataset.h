@@ -85,7 +85,7 @@ struct synthetic_config {
 /* Values that a loss takes: any; 0 to 1; 1 and -1. */
 enum target_range { TARGETS_ARE_ANY, TARGETS_ARE_PROBABILITIES, TARGETS_ARE_SIGNS };
 
-/* `dataset:`, embedded in train/config.c. Its pointers must stay valid until dataset_open returns. */
+/* `dataset:`, embedded in train/config/config.c. Its pointers must stay valid until dataset_open returns. */
 struct dataset_config {
     const char *path;                   /* NULL only for synthetic */
     struct string_list others;          /* of a list of paths, all but the first */

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "train/weights.h"
+#include "train/weights/weights.h"
 
 struct export_options {
     struct weights_options weights;

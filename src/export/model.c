@@ -9,11 +9,11 @@
 #include <string.h>
 
 #include "data/text/vocabulary.h"
-#include "train/column_names.h"
-#include "train/input_layout_json.h"
-#include "train/labels.h"
-#include "train/preparation_json.h"
-#include "train/target_scale_json.h"
+#include "train/state/column_names.h"
+#include "train/state/input_layout_json.h"
+#include "train/state/labels.h"
+#include "train/state/preparation_json.h"
+#include "train/state/target_scale_json.h"
 
 /* ---- texts ---- */
 

@@ -7,7 +7,7 @@
 #include "data/rows/target_scale.h"
 #include "export/formats.h"
 #include "model/model.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 struct export_model {
     struct config_file *file;

@@ -1,7 +1,7 @@
 /* The labels are in the checkpoints only, so the newest one is read. A page is made also if that fails. */
 #include "report/class_labels.h"
 
-#include "train/labels.h"
+#include "train/state/labels.h"
 
 struct string_list class_labels_read(const struct run_data *run, struct arena *arena) {
     struct string_list labels;

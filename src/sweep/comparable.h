@@ -2,7 +2,7 @@
 #ifndef SWEEP_COMPARABLE_H
 #define SWEEP_COMPARABLE_H
 
-#include "train/config.h"
+#include "train/config/config.h"
 
 /* Adds a sentence for each reason why values of [metric] of [a] and [b] are not comparable, each with "\n": another
  * definition of the loss, if it is a loss, and other validation rows or targets. Nothing: none is known. */

@@ -4,7 +4,7 @@
 #define SWEEP_DATASET_CACHE_H
 
 #include "data/dataset.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 struct dataset_cache;
 struct dataset_cache *dataset_cache_create(void);

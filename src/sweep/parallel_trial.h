@@ -3,7 +3,7 @@
 #ifndef SWEEP_PARALLEL_TRIAL_H
 #define SWEEP_PARALLEL_TRIAL_H
 
-#include "train/run.h"
+#include "train/run/run.h"
 
 struct parallel_trial {
     const struct config *config;

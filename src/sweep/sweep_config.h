@@ -4,7 +4,7 @@
 #define SWEEP_SWEEP_CONFIG_H
 
 #include "sweep/space.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 enum sweep_method { SWEEP_GRID, SWEEP_RANDOM, SWEEP_TPE, SWEEP_LIST };
 enum sweep_goal { SWEEP_AUTO, SWEEP_MINIMIZE, SWEEP_MAXIMIZE };

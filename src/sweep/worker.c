@@ -17,7 +17,7 @@
 #include "device/cpu/parallel.h"
 #include "sweep/parallel_trial.h"
 #include "sweep/sweep_folder.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #define MAX_CACHED                                                                                                     \
     ((uint64_t)512 << 20)        /* bytes of datasets that the workers of a machine open, besides shared ones          \

@@ -11,8 +11,8 @@
 #include "fuzz/hdf5_file.h"
 #include "fuzz/hdf5_mutator.h"
 #include "hdf5_in_process.h"
-#include "train/column_names.h"
-#include "train/labels.h"
+#include "train/state/column_names.h"
+#include "train/state/labels.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -3,7 +3,7 @@
 
 #include "check_main.h"
 #include "optim/optimizer.h"
-#include "train/config.h"
+#include "train/config/config.h"
 #include "vectors.h"
 
 /* Binds "{type: ...}" with the rows of [key] ("optimizer", "schedule"). */

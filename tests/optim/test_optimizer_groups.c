@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "check_main.h"
 #include "optim/optimizer_groups.h"
-#include "train/config.h"
+#include "train/config/config.h"
 #include "train/parallel/ranges.h"
 
 static char text[2048];

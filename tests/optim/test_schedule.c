@@ -4,7 +4,7 @@
 
 #include "check_main.h"
 #include "optim/schedule.h"
-#include "train/config.h"
+#include "train/config/config.h"
 #include "vectors.h"
 
 /* A config with [rest] added. */

@@ -47,6 +47,20 @@ BELOW_DATA = {
     "rows": set(),
     "sampling": set(),
 }
+# The same for src/train, which has no files beside its folders; loop/averaging is a part of loop.
+BELOW_TRAIN = {
+    "state": set(),
+    "parallel": {"state"},
+    "nonfinite": set(),
+    "metrics": {"parallel"},
+    "config": {"metrics", "nonfinite"},
+    "plan": {"config", "metrics", "parallel"},
+    "weights": {"config", "state"},
+    "folder": {"config", "metrics"},
+    "loop": {"config", "folder", "metrics", "nonfinite", "parallel", "plan", "state"},
+    "run": {"config", "folder", "loop", "metrics", "parallel", "plan", "weights"},
+    "inference": {"config", "loop", "metrics", "plan", "state", "weights"},
+}
 MAX_LINES = 700
 CPP_FILES = re.compile(r"^src/dist/comm/comm_gloo\.cc$|^src/dist/comm/(?:gloo|nccl)/|^src/device/cuda/|^tests/emulation/")
 # Of a home folder, or of this checkout; a short one ("/src") would fit too much.
@@ -152,8 +166,14 @@ class Layout(unittest.TestCase):
         unused = [f"{folder}: {target}" for folder, targets in BELOW_DATA.items() for target in sorted(targets) if (folder, target) not in found]
         self.assertEqual(unused, [], "no longer included; take it from BELOW_DATA")
 
+    def test_folders_of_train_include_only_what_is_below(self):
+        found = self.check_folders("train", BELOW_TRAIN)
+        self.assertGreater(sum(found.values()), 200)
+        unused = [f"{folder}: {target}" for folder, targets in BELOW_TRAIN.items() for target in sorted(targets) if (folder, target) not in found]
+        self.assertEqual(unused, [], "no longer included; take it from BELOW_TRAIN")
+
     def test_train_has_no_include_circle(self):
-        """A module is a .c file and its header; src/train/parts.h says in which order the loop's modules include each other."""
+        """A module is a .c file and its header; src/train/loop/trainer.h says in which order the loop's modules include each other."""
         includes = {}
         for name in c_files("src/train/"):
             module = os.path.splitext(name[len("src/"):])[0]

@@ -1,5 +1,5 @@
 /* The calls of run_train to the control plane: load, join, compare, connect, resume, steps with an all-reduce, saves by
- * rank 0, the end. Their order is that of src/train/run.c and trainer.c. */
+ * rank 0, the end. Their order is that of src/train/run/run.c and src/train/loop/loop.c. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -7,7 +7,7 @@
 #include "dist/process/launcher_channel.h"
 #include "dist/store/store.h"
 #include "simulation.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 #define TIMEOUT 120.0 /* dist.timeout */
 #define HANG 8.0      /* dist.hang_timeout */

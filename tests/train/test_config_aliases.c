@@ -8,8 +8,8 @@
 
 #include "../check_main.h"
 #include "base/schema_internal.h"
-#include "train/config.h"
-#include "train/config_aliases.h"
+#include "train/config/config.h"
+#include "train/config/config_aliases.h"
 
 static void assert_known(const char *path, const struct schema_alias *alias) {
     struct text out = {0};

@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "check_main.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 #define PATH SOURCE_DIR "/configs/wine_mlp.yaml"
 

@@ -6,7 +6,7 @@
 #include "check_main.h"
 #include "model/model.h"
 #include "optim/optimizer.h"
-#include "train/config.h"
+#include "train/config/config.h"
 #include "vectors.h"
 
 #define BATCH 4

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/plan.h"
-#include "train/weights.h"
+#include "train/plan/plan.h"
+#include "train/weights/weights.h"
 
 struct decoder {
     struct plan *plan;

@@ -4,7 +4,7 @@
 #define TRAIN_DECODER_H
 
 #include "checkpoint/checkpoint.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 struct decoder;
 

@@ -9,10 +9,10 @@
 
 #include "base/buffer.h"
 #include "base/utf8.h"
-#include "train/dry_run.h"
 #include "train/inference/decoder.h"
 #include "train/inference/trained.h"
-#include "train/plan.h"
+#include "train/loop/dry_run.h"
+#include "train/plan/plan.h"
 
 struct generator {
     const struct generate_options *options;

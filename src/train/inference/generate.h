@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "train/config.h"
-#include "train/weights.h"
+#include "train/config/config.h"
+#include "train/weights/weights.h"
 
 struct generate_options {
     struct weights_options weights;

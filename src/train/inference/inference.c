@@ -10,13 +10,13 @@
 #include "data/sampling/loader.h"
 #include "dist/comm/comm.h"
 #include "dist/comm/comm_processors.h"
-#include "train/column_names.h"
-#include "train/dry_run.h"
-#include "train/feed.h"
 #include "train/inference/predictions.h"
 #include "train/inference/trained.h"
+#include "train/loop/dry_run.h"
 #include "train/metrics/evaluation.h"
-#include "train/plan.h"
+#include "train/plan/feed.h"
+#include "train/plan/plan.h"
+#include "train/state/column_names.h"
 
 struct inference {
     const struct config *config;

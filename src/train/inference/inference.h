@@ -13,8 +13,8 @@
 #include "base/text.h"
 #include "dist/process/env.h"
 #include "dist/store/store.h"
-#include "train/config.h"
-#include "train/weights.h"
+#include "train/config/config.h"
+#include "train/weights/weights.h"
 
 struct inference_options {
     struct weights_options weights;

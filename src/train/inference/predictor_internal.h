@@ -6,7 +6,7 @@
 
 #include "train/inference/predictions.h"
 #include "train/inference/predictor.h"
-#include "train/plan.h"
+#include "train/plan/plan.h"
 
 /* A set of activations: what one thread needs for a prediction. */
 struct predictor_worker {

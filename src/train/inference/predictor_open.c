@@ -6,8 +6,8 @@
 #include "data/text/vocabulary.h"
 #include "train/inference/predictor_internal.h"
 #include "train/inference/trained.h"
-#include "train/input_layout_json.h"
-#include "train/weights.h"
+#include "train/state/input_layout_json.h"
+#include "train/weights/weights.h"
 
 /* ---- the checkpoint ---- */
 

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/column_names.h"
-#include "train/input_layout_json.h"
-#include "train/labels.h"
-#include "train/preparation_json.h"
-#include "train/target_scale_json.h"
+#include "train/state/column_names.h"
+#include "train/state/input_layout_json.h"
+#include "train/state/labels.h"
+#include "train/state/preparation_json.h"
+#include "train/state/target_scale_json.h"
 
 static bool is_vector(const struct entry *entry) { return entry->type == ENTRY_FLOAT64 && entry->dims == 1; }
 

@@ -8,7 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "data/dataset.h"
 #include "data/text/vocabulary.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 struct trained {
     struct string_list labels;         /* of the classes; count 0: numbers */

@@ -9,7 +9,7 @@
 
 #include "base/fault.h"
 #include "dist/comm/comm.h"
-#include "train/state.h"
+#include "train/state/state.h"
 
 /* Numbers by which a hash is compared in an all-reduce. */
 #define AGREEMENT_NUMBERS 6

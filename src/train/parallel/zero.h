@@ -10,7 +10,7 @@
 #include "dist/comm/comm.h"
 #include "dist/dist_config.h"
 #include "optim/optimizer.h"
-#include "train/state.h"
+#include "train/state/state.h"
 
 struct zero;
 

@@ -1,0 +1,283 @@
+/* The YAML is written as text, because of its comments. */
+#include "train/config/first_config.h"
+
+#include <string.h>
+
+#include "data/suggest.h"
+
+/* ---- scalars ---- */
+
+/* Whether YAML reads [word] as this text without quotes. */
+static bool is_plain(const char *word) {
+    static const char *const other[] = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", NULL};
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    if (!*word || !strchr(letters, word[0])) return false;
+    if (word[strspn(word, "_-./0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")]) return false;
+    struct text lower = {0};
+    for (const char *c = word; *c; c++) text_add_bytes(&lower, (const char[]){(char)(*c | 32)}, 1);
+    bool is_text = true;
+    for (size_t i = 0; other[i]; i++) is_text = is_text && strcmp(text_string(&lower), other[i]) != 0;
+    text_free(&lower);
+    return is_text;
+}
+
+static void add_scalar(struct text *out, const char *word) {
+    if (is_plain(word))
+        text_add(out, word);
+    else
+        text_add_json(out, word);
+}
+
+/* The name of the run folder: that of the file without its extensions. */
+static void add_name(struct text *out, const char *path) {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--;
+    size_t first = length;
+    while (first > 0 && path[first - 1] != '/') first--;
+    size_t start = out->length;
+    for (size_t i = first; i < length && path[i] != '.'; i++) {
+        char c = path[i];
+        bool is_usual =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+        text_add_bytes(out, is_usual ? &c : "_", 1);
+    }
+    if (out->length == start) text_add(out, "first");
+}
+
+/* A comment shows one line of a file's text. */
+static void add_shown(struct text *out, const char *word) { text_add_value(out, word, TEXT_MAX_NAME); }
+
+/* ---- data ---- */
+
+static void add_columns(const struct suggestion *s, struct text *out) {
+    bool has_rule = false;
+    for (size_t i = 0; i < s->column_count; i++) {
+        const struct column_suggestion *c = &s->columns[i];
+        if (!c->rule) continue;
+        if (!has_rule)
+            text_add(out, "  columns:               # other columns are used as they are; see docs/data.md\n");
+        has_rule = true;
+        text_add(out, "    ");
+        add_scalar(out, c->name);
+        text_printf(out, ": %s   # %s\n", c->rule, c->reason);
+    }
+}
+
+static void add_unused(const struct suggestion *s, struct text *out) {
+    if (!s->unused.count) return;
+    text_add(out, "  # not used, though with as many rows: ");
+    for (size_t i = 0; i < s->unused.count; i++) {
+        text_add(out, i ? ", " : "");
+        add_shown(out, s->unused.items[i]);
+    }
+    text_add(out, "; a mapping in inputs takes several, by name: docs/models.md\n");
+}
+
+static void add_missing(const struct suggestion *s, struct text *out) {
+    if (!s->missing.count) return;
+    text_add(out, "  missing: [");
+    for (size_t i = 0; i < s->missing.count; i++) {
+        text_add(out, i ? ", " : "");
+        add_scalar(out, s->missing.items[i]);
+    }
+    text_add(out, "]   # texts that mean a missing value, such as '");
+    add_shown(out, s->missing_mark);
+    text_add(out, "' in column '");
+    add_shown(out, s->missing_column);
+    text_add(out, "'\n");
+}
+
+static bool can_stratify(const struct suggestion *s) {
+    double validation = (double)s->rows * 0.2;
+    return s->target_kind == TARGET_CLASS && s->input_kind == INPUT_VALUES && s->smallest_class >= 2 &&
+           validation >= (double)s->classes;
+}
+
+static void add_split(const struct suggestion *s, struct text *out) {
+    if (s->rows < 5)
+        text_add(out, "  # split: 0.2           # too few rows for validation\n");
+    else if (s->input_kind == INPUT_TOKENS)
+        text_add(out, "  split: {test: 0.1, shuffle: false}   # the end of the file validates\n");
+    else
+        text_printf(out, "  split: {test: 0.2, seed: 42%s}   # a fifth of the rows validates%s\n",
+                    can_stratify(s) ? ", stratify: true" : "",
+                    can_stratify(s) ? ", with the same share of each class" : "");
+    if (!s->time) return;
+    text_add(out, "  # the dates in column '");
+    add_shown(out, s->time);
+    text_add(out, "' rise: to predict later rows from earlier ones, take split: {test: 0.2, shuffle: false}, whose\n"
+                  "  # validation rows are the last ones\n");
+}
+
+static void add_target_note(const struct suggestion *s, struct text *out) {
+    if (s->target_kind == TARGET_VALUES) {
+        text_add(out, "a number is predicted");
+        return;
+    }
+    text_printf(out, "%lld class%s", (long long)s->classes, text_plural((size_t)s->classes, "es"));
+    for (size_t i = 0; i < s->names.count && i < 5; i++) {
+        text_add(out, i ? ", " : ": ");
+        add_shown(out, s->names.items[i]);
+    }
+    if (s->names.count > 5) text_add(out, ", ...");
+}
+
+static void add_dataset(const struct suggestion *s, const char *path, struct text *out) {
+    text_add(out, "dataset:\n  path: ");
+    add_scalar(out, path);
+    text_add(out, "\n");
+    if (s->table) {
+        text_add(out, "  table: ");
+        add_scalar(out, s->table);
+        text_printf(out, "   # the others are: %s\n", s->other_tables);
+    }
+    if (s->is_image_folder)
+        text_printf(out, "  image: {size: [%d, %d]}  # each image is resized, and its middle cut out\n",
+                    SUGGESTED_IMAGE_SIZE, SUGGESTED_IMAGE_SIZE);
+    if (s->inputs) {
+        text_add(out, "  inputs: ");
+        add_scalar(out, s->inputs);
+        text_add(out, "\n");
+    }
+    if (s->target) {
+        text_add(out, "  targets: ");
+        add_scalar(out, s->target);
+        text_add(out, "   # ");
+        add_target_note(s, out);
+        text_add(out, "\n");
+    }
+    add_unused(s, out);
+    add_missing(s, out);
+    add_columns(s, out);
+    if (strcmp(s->format, "text") == 0)
+        text_add(out, "  text: {block_size: 64, stride: 32}   # a row is 64 characters, one starts at every 32nd\n");
+    if (strcmp(s->format, "tokens") == 0) text_add(out, "  tokens: {block_size: 128}   # uint16 by default\n");
+    if (s->input_kind == INPUT_VALUES) text_add(out, "  scale: standard        # inputs get mean 0 and deviation 1\n");
+    if (s->target_kind == TARGET_VALUES)
+        text_add(out, "  target_scale: standard # targets, too; predictions are in the unit of the file\n");
+    add_split(s, out);
+}
+
+/* ---- model ---- */
+
+static int64_t outputs_of(const struct suggestion *s) {
+    int64_t classes = s->classes > 2 ? s->classes : 2;
+    return s->target_kind == TARGET_CLASS ? classes : (int64_t)s->target_size;
+}
+
+static void add_head(const struct suggestion *s, struct text *out) {
+    text_printf(out, "    - linear: {out: %lld}   # %s\n", (long long)outputs_of(s),
+                s->target_kind == TARGET_CLASS ? "one for each class" : "one for each target");
+}
+
+/* The width: the next power of two from the number of inputs on, 32 to 256. */
+static void add_mlp(const struct suggestion *s, struct text *out) {
+    size_t width = 32;
+    while (width < 256 && width < s->features) width *= 2;
+    text_add(out, "model:\n  layers:\n");
+    if (s->input_dims > 1) text_add(out, "    - flatten\n");
+    text_printf(out, "    - linear: {out: %zu}   # the number of inputs comes from the data\n    - relu\n", width);
+    if (s->rows >= 500) text_printf(out, "    - linear: {out: %zu}\n    - relu\n", width);
+    add_head(s, out);
+}
+
+static bool is_image(const struct suggestion *s) {
+    return s->input_kind == INPUT_VALUES && s->input_dims == 3 && s->input_shape[1] >= 8 && s->input_shape[2] >= 8;
+}
+
+/* Convolutions and poolings until an image is about 7 wide. */
+static void add_cnn(const struct suggestion *s, struct text *out) {
+    int64_t height = s->input_shape[1], width = s->input_shape[2], channels = 16;
+    text_printf(out, "model:                   # images are (%lld, %lld, %lld)\n  layers:\n",
+                (long long)s->input_shape[0], (long long)height, (long long)width);
+    for (int i = 0; i < 6 && height >= 8 && width >= 8; i++) {
+        height /= 2;
+        width /= 2;
+        text_printf(out,
+                    "    - conv2d: {out: %lld, kernel_size: 3, padding: 1}\n    - relu\n"
+                    "    - max_pool2d: 2      # (%lld, %lld, %lld)\n",
+                    (long long)channels, (long long)channels, (long long)height, (long long)width);
+        if (channels < 128) channels *= 2;
+    }
+    text_add(out, "    - flatten\n    - linear: {out: 64}\n    - relu\n");
+    add_head(s, out);
+}
+
+static void add_gpt(const struct suggestion *s, struct text *out) {
+    text_printf(out,
+                "model:                   # a small GPT\n"
+                "  layers:\n"
+                "    - embedding: {embedding_dim: 64}\n"
+                "    - positional_embedding\n"
+                "    - repeat:\n"
+                "        times: 2\n"
+                "        layers:\n"
+                "          - residual:\n"
+                "              layers: [layer_norm, {linear: {out: 192}}, "
+                "{scaled_dot_product_attention: {heads: 4, causal: true}}, {linear: {out: 64}}]\n"
+                "          - residual:\n"
+                "              layers: [layer_norm, {linear: {out: 256}}, gelu, {linear: {out: 64}}]\n"
+                "    - layer_norm\n"
+                "    - linear: {out: %lld}   # one for each of the vocabulary\n",
+                (long long)s->classes);
+}
+
+/* ---- training ---- */
+
+static int batch_size(const struct suggestion *s) {
+    if (s->input_kind == INPUT_TOKENS) return 32;
+    return s->rows < 500 ? 16 : s->rows < 5000 ? 32 : s->rows < 50000 ? 64 : 128;
+}
+
+static int epochs(const struct suggestion *s) {
+    if (s->input_kind == INPUT_TOKENS) return 1;
+    if (is_image(s)) return s->rows < 1000 ? 30 : 5;
+    return s->rows < 1000 ? 100 : s->rows < 20000 ? 30 : 10;
+}
+
+static void add_training(const struct suggestion *s, struct text *out) {
+    bool has_classes = s->target_kind == TARGET_CLASS, has_validation = s->rows >= 5;
+    text_printf(out, "\nloss: %s\n\noptimizer: {type: adam, lr: 0.001}\n\ntrain:\n  epochs: %d\n",
+                has_classes ? "cross_entropy" : "mse", epochs(s));
+    if (!has_classes)
+        text_add(out, "  metrics: [mae, r2]     # in the unit of the file; the loss is of scaled targets\n");
+    const char *metric = has_classes && s->input_kind == INPUT_VALUES ? "val_accuracy" : "val_loss";
+    if (has_validation)
+        text_printf(
+            out, "\ncheckpoint:\n  best: %s   # kept as checkpoints/best.h5; predict takes it by --checkpoint best\n",
+            metric);
+}
+
+static void add_head_comment(const struct suggestion *s, const char *path, struct text *out) {
+    text_add(out, "# Written by ddptrain init for ");
+    add_shown(out, path);
+    text_printf(out, ": %s, %zu row%s. Every key: ddptrain --help-config\n#\n", s->format, s->rows,
+                text_plural(s->rows, "s"));
+    text_add(out, "#     ddptrain check CONFIG           shapes, memory\n"
+                  "#     ddptrain CONFIG                 train\n"
+                  "#     ddptrain predict CONFIG NEW     new rows\n\n");
+}
+
+status first_config_write(const char *path, const char *target, struct text *out) {
+    struct arena *arena = arena_create();
+    struct suggestion s;
+    status failure = suggest(path, target, arena, &s);
+    if (!failure && target && !s.target) s.target = target;
+    if (!failure) {
+        add_head_comment(&s, path, out);
+        text_add(out, "name: ");
+        add_name(out, path);
+        text_add(out, "\nseed: 42\n\n");
+        add_dataset(&s, path, out);
+        text_printf(out, "\nsampler: {batch_size: %d, shuffle: true}\n\n", batch_size(&s));
+        if (s.input_kind == INPUT_TOKENS)
+            add_gpt(&s, out);
+        else if (is_image(&s))
+            add_cnn(&s, out);
+        else
+            add_mlp(&s, out);
+        add_training(&s, out);
+    }
+    arena_destroy(arena);
+    return failure;
+}

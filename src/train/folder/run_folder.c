@@ -1,0 +1,384 @@
+/* The lock (base/folder_lock.h) is that of a file, not of its path, so each save verifies that the path is still this
+ * file. */
+#include "train/folder/run_folder.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/folder_lock.h"
+#include "base/io.h"
+#include "base/sealed.h"
+#include "checkpoint/checkpoint.h"
+
+struct run_folder {
+    struct arena *arena;
+    const char *path, *config, *metrics, *log, *checkpoints, *checkpoints_by_fd;
+    struct folder_lock lock;
+    int fd;                            /* of the folder; -1: not open */
+    struct io_info folder_id, lock_id; /* device and inode */
+    bool is_new;                       /* not the folder of an earlier run; not written to yet */
+    bool is_created;                   /* the folder did not exist */
+    bool had_lock, had_checkpoints;    /* existed before: not removed when the start fails */
+    char *config_text;                 /* content of config.yaml; NULL: no such file */
+};
+
+/* A killed process keeps its lock until the kernel has freed its memory, and the same command may be started before. */
+#define LOCK_WAIT_SECONDS 2.0
+
+/* Content of the lock file, which distinguishes it from a user's file of that name. */
+#define LOCK_TEXT "a run of ddptrain\n"
+
+static void set_path(struct run_folder *f, const char *path) {
+    f->path = arena_copy(f->arena, path);
+    f->config = arena_printf(f->arena, "%s/config.yaml", path);
+    f->metrics = arena_printf(f->arena, "%s/metrics.jsonl", path);
+    f->log = arena_printf(f->arena, "%s/log.txt", path);
+    f->checkpoints = arena_printf(f->arena, "%s/checkpoints", path);
+    f->checkpoints_by_fd = f->checkpoints;
+    f->lock.path = arena_printf(f->arena, "%s/" FOLDER_LOCK_FILE, path);
+    f->lock.text = LOCK_TEXT;
+}
+
+static status acquire_lock(struct run_folder *f, struct log *log) {
+    bool is_mine;
+    TRY(folder_lock_wait(&f->lock, LOCK_WAIT_SECONDS, log, &is_mine));
+    if (is_mine) return folder_lock_write_text(&f->lock);
+    return status_new(
+        STATUS_USAGE,
+        "%s: another ddptrain is training in this folder; wait for it, or give this run its own --run-dir", f->path);
+}
+
+/* Uses the path of the open descriptor in /proc (Linux); without /proc the plain path remains. */
+static void set_checkpoints_by_fd(struct run_folder *f) {
+    struct io_info info;
+    const char *link = arena_printf(f->arena, "/proc/self/fd/%d", f->fd);
+    status s = io_stat(link, &info);
+    if (!s && io_is_same(&info, &f->folder_id)) f->checkpoints_by_fd = arena_printf(f->arena, "%s/checkpoints", link);
+    status_free(s);
+}
+
+/* Records the identity of the locked folder and of its lock file. */
+static status record_identity(struct run_folder *f) {
+    if (f->fd < 0) TRY(io_open(f->path, &f->fd));
+    TRY(io_stat_fd(f->fd, f->path, &f->folder_id));
+    set_checkpoints_by_fd(f);
+    return io_stat_fd(f->lock.fd, f->lock.path, &f->lock_id);
+}
+
+static status close_descriptors(struct run_folder *f) {
+    int fd = f->fd;
+    f->fd = -1;
+    status s = folder_lock_release(&f->lock);
+    return status_first(s, fd >= 0 ? io_close(fd, f->path) : OK);
+}
+
+/* Renames the folder to the first free "<path>.N". It is locked meanwhile, so that the folder of a running job is not
+ * renamed. */
+static status rename_earlier(struct run_folder *f, struct log *log) {
+    char *target;
+    TRY(folder_free_name(f->path, &target));
+    status s = acquire_lock(f, log);
+    if (!s) s = io_rename(f->path, target);
+    if (!s) log_line(log, "renamed the folder of the earlier run: %s", target);
+    free(target);
+    return s ? s : folder_lock_release(&f->lock);
+}
+
+static status read_config(struct run_folder *f) {
+    struct io_info info;
+    int fd;
+    TRY(io_stat(f->config, &info));
+    if (!info.exists) return OK;
+    if (info.size > DOCUMENT_MAX_BYTES)
+        return status_new(STATUS_DATA, "%s: not a config of ddptrain (larger than 1 MiB)", f->config);
+    f->config_text = calloc(1, info.size + 1);
+    if (!f->config_text) return status_memory("the config of the run folder");
+    TRY(io_open(f->config, &fd));
+    status s = io_read(fd, f->config, f->config_text, info.size, NULL);
+    return status_first(s, io_close(fd, f->config));
+}
+
+static status compare_config(struct run_folder *f, const struct config *config) {
+    if (!f->config_text) return OK;
+    struct config_file *before;
+    status s = config_parse(f->config, f->config_text, &before);
+    if (s)
+        return status_prefix(
+            s,
+            "%s: the run folder's config cannot be read by this version; use --fresh to start over, or "
+            "another --run-dir",
+            f->path);
+    struct text diff = {0};
+    size_t count = schema_diff(&config_schema, config_of(before), config, &diff);
+    if (count)
+        s = status_new(
+            STATUS_USAGE,
+            "%s: this run folder belongs to another config; it differs in %zu key%s (run folder -> now):\n%s"
+            "use --fresh to start over (the old folder is kept), or give this run another 'name' or --run-dir",
+            f->path, count, text_plural(count, "s"), text_string(&diff));
+    text_free(&diff);
+    config_free(before);
+    return s;
+}
+
+/* *has_checkpoint: the folder has a checkpoint of a run. *other: the first file with the name of a checkpoint that is
+ * none; NULL: none. */
+static status find_checkpoints(const struct run_folder *f, bool *has_checkpoint, char **other) {
+    struct io_info folder;
+    struct io_names names = {0};
+    *has_checkpoint = false;
+    *other = NULL;
+    TRY(io_stat(f->checkpoints, &folder));
+    if (!folder.is_folder) return OK;
+    status s = io_list(f->checkpoints, &names);
+    for (size_t i = 0; !s && i < names.count; i++) {
+        if (!checkpoint_has_ending(names.items[i])) continue;
+        char *path = arena_printf(f->arena, "%s/%s", f->checkpoints, names.items[i]);
+        bool is_sealed = false;
+        status_free(sealed_has_trailer(path, &is_sealed)); /* a file that cannot be read is no checkpoint of a run */
+        *has_checkpoint = *has_checkpoint || (is_sealed && checkpoint_is_name(names.items[i]));
+        if (!is_sealed && !*other) *other = path;
+    }
+    io_names_free(&names);
+    return s;
+}
+
+/* Whether the folder is that of a run: its lock file has LOCK_TEXT, or it has a sealed checkpoint.
+ * If not, *other is the first file of another origin that a run would overwrite; NULL: none. */
+static status has_run(const struct run_folder *f, bool *out, const char **other) {
+    const char *const names[] = {f->config, f->metrics, f->log};
+    char *file;
+    enum folder_lock_state lock;
+    TRY(folder_lock_read(&f->lock, &lock));
+    *out = lock == FOLDER_LOCK_COMPLETE;
+    if (*out) return OK;
+    TRY(find_checkpoints(f, out, &file));
+    *other = lock == FOLDER_LOCK_OTHER ? f->lock.path : file;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !*other; i++) {
+        struct io_info info;
+        TRY(io_stat(names[i], &info));
+        if (info.exists) *other = names[i];
+    }
+    return OK;
+}
+
+status run_folder_is_run(const char *path, bool *out) {
+    struct arena *arena = arena_create();
+    struct run_folder f = {.arena = arena};
+    const char *other;
+    set_path(&f, path);
+    status s = has_run(&f, out, &other);
+    arena_destroy(arena);
+    return s;
+}
+
+static status record_existing(struct run_folder *f) {
+    struct io_info lock, checkpoints;
+    TRY(io_stat(f->lock.path, &lock));
+    TRY(io_stat(f->checkpoints, &checkpoints));
+    f->had_lock = lock.exists;
+    f->had_checkpoints = checkpoints.exists;
+    return OK;
+}
+
+static status check_start(struct run_folder *f, enum run_folder_start start, struct log *log) {
+    struct io_info info;
+    bool is_run = false;
+    TRY(io_stat(f->path, &info));
+    if (!info.exists && start == RUN_FOLDER_REQUIRED)
+        return status_new(
+            STATUS_USAGE,
+            "%s: the run folder has disappeared since this job began (moved or deleted?); move it back, or name "
+            "it with --run-dir, and run the same command again",
+            f->path);
+    if (info.exists && !info.is_folder)
+        return status_new(STATUS_USAGE, "%s: is not a folder; choose another --run-dir", f->path);
+    const char *other = NULL;
+    if (info.exists) TRY(has_run(f, &is_run, &other));
+    if (!is_run && other && start != RUN_FOLDER_REQUIRED)
+        return status_new(STATUS_USAGE,
+                          "%s: a run here would overwrite this file, which does not belong to a run; choose "
+                          "another --run-dir",
+                          other);
+    TRY(record_existing(f));
+    bool is_moved = is_run && start == RUN_FOLDER_FRESH;
+    f->is_new = !is_run || is_moved;
+    f->is_created = !info.exists || is_moved;
+    f->had_lock = f->had_lock && !is_moved;
+    f->had_checkpoints = f->had_checkpoints && !is_moved;
+    return is_moved ? rename_earlier(f, log) : OK;
+}
+
+status run_folder_open(const char *path, enum run_folder_start start, const struct config *config, struct log *log,
+                       struct run_folder **out) {
+    struct arena *arena = arena_create();
+    struct run_folder *f = arena_alloc(arena, sizeof *f);
+    *f = (struct run_folder){.arena = arena, .fd = -1, .lock = {.fd = -1}};
+    set_path(f, path);
+    status s = check_start(f, start, log);
+    if (!s) s = io_make_folders(f->checkpoints);
+    if (!s) s = acquire_lock(f, log);
+    if (s) f->is_new = false; /* it may belong to another run */
+    if (!s) s = record_identity(f);
+    if (!s) s = read_config(f);
+    if (!s) s = compare_config(f, config);
+    if (s) {
+        run_folder_close(f);
+        return s;
+    }
+    *out = f;
+    return OK;
+}
+
+/* Removes what this run created, after a start that failed; the folders are empty. */
+static void remove_created(const struct run_folder *f) {
+    if (!f->had_lock) status_free(io_remove(f->lock.path));
+    if (!f->had_checkpoints) status_free(io_remove_folder(f->checkpoints));
+    if (f->is_created) status_free(io_remove_folder(f->path));
+}
+
+void run_folder_close(struct run_folder *folder) {
+    if (!folder) return;
+    if (folder->is_new && folder->lock.fd >= 0) remove_created(folder);
+    status_free(close_descriptors(folder));
+    free(folder->config_text);
+    arena_destroy(folder->arena);
+}
+
+const char *run_folder_metrics(const struct run_folder *folder) { return folder->metrics; }
+const char *run_folder_log(const struct run_folder *folder) { return folder->log; }
+const char *run_folder_checkpoints(const struct run_folder *folder) { return folder->checkpoints; }
+const char *run_folder_checkpoints_by_fd(const struct run_folder *folder) { return folder->checkpoints_by_fd; }
+
+static status write_config(struct run_folder *folder) {
+    struct io_part part = {folder->config_text, strlen(folder->config_text)};
+    status_free(io_remove_temporaries(folder->config)); /* of a killed process; ignoring a failure is harmless */
+    return io_replace(folder->config, &part, 1);
+}
+
+status run_folder_write_config(struct run_folder *folder, const char *text) {
+    folder->is_new = false;
+    if (folder->config_text && strcmp(folder->config_text, text) == 0) return OK;
+    free(folder->config_text);
+    folder->config_text = strdup(text);
+    if (!folder->config_text) return status_memory("the config of the run folder");
+    return write_config(folder);
+}
+
+/* ---- a folder that is moved or deleted during the run ---- */
+
+/* Locks this run's folder again if its lock file was removed or replaced. *is_mine false: another run has the lock. */
+static status reacquire_lock(struct run_folder *f, bool *is_mine) {
+    struct io_info info;
+    *is_mine = true;
+    TRY(io_stat(f->lock.path, &info));
+    if (io_is_same(&info, &f->lock_id)) return OK;
+    TRY(folder_lock_release(&f->lock));
+    TRY(folder_lock_try(&f->lock, is_mine));
+    if (!*is_mine) return folder_lock_release(&f->lock);
+    status_free(folder_lock_write_text(&f->lock)); /* if it fails, the checkpoints identify the folder */
+    return record_identity(f);
+}
+
+static status is_own_folder(const struct run_folder *f, const char *path, bool *out) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    *out = io_is_same(&info, &f->folder_id);
+    return OK;
+}
+
+/* If the folder was moved within its file system, continues with the new path. */
+static status follow_move(struct run_folder *f, struct log *log, bool *is_mine) {
+    char *now = io_path_of(f->fd);
+    bool is_found = false;
+    status s = now ? is_own_folder(f, now, &is_found) : OK;
+    if (!s && is_found) {
+        const char *before = f->path;
+        set_path(f, now);
+        set_checkpoints_by_fd(f);
+        s = reacquire_lock(f, is_mine);
+        if (!s && *is_mine)
+            log_warning(log,
+                        "%s was moved to %s during this run; the run continues there. For the next command move it "
+                        "back, or give --run-dir %s",
+                        before, now, now);
+        if (!*is_mine) set_path(f, before);
+    }
+    free(now);
+    return s;
+}
+
+/* Creates and locks a new folder with the first free name of [base], "<base>.1" ... */
+static status create_new(struct run_folder *f, const char *base) {
+    bool is_mine = false;
+    TRY(close_descriptors(f));
+    for (int n = 0; n < 100000 && !is_mine; n++) {
+        struct io_info info;
+        set_path(f, n ? arena_printf(f->arena, "%s.%d", base, n) : base);
+        TRY(io_stat(f->path, &info));
+        if (info.exists) continue;
+        f->is_created = true;
+        f->had_lock = f->had_checkpoints = false;
+        TRY(io_make_folders(f->checkpoints));
+        TRY(folder_lock_try(&f->lock, &is_mine));
+        if (!is_mine) TRY(folder_lock_release(&f->lock));
+    }
+    if (!is_mine) return status_new(STATUS_IO, "%s: cannot find a free name for a new run folder", base);
+    status_free(folder_lock_write_text(&f->lock));
+    return record_identity(f);
+}
+
+static status replace_folder(struct run_folder *f, struct log *log) {
+    const char *before = f->path;
+    status s = create_new(f, before);
+    if (!s) s = write_config(f);
+    if (!s) s = log_open_file(log, f->log);
+    if (s) { /* the next save retries */
+        if (f->lock.fd >= 0) remove_created(f);
+        status_free(close_descriptors(f));
+        set_path(f, before);
+        return s;
+    }
+    if (strcmp(before, f->path) == 0)
+        log_warning(log, "%s was deleted, or moved out of reach, during this run; the run saves into a new folder %s",
+                    before, f->path);
+    else
+        log_warning(log,
+                    "%s is no longer this run's folder (it was deleted or moved, and another run began there); this "
+                    "run saves into a new folder %s from now on. For the next command give --run-dir %s",
+                    before, f->path, f->path);
+    return OK;
+}
+
+/* Writes deleted files of the run folder again; the folder of checkpoints is created by each save. */
+static status restore_files(struct run_folder *f, struct log *log, bool *is_new) {
+    struct io_info config, file, metrics;
+    TRY(io_stat(f->config, &config));
+    TRY(io_stat(f->log, &file));
+    TRY(io_stat(f->metrics, &metrics));
+    if (config.exists && file.exists && metrics.exists) return OK;
+    if (!config.exists) TRY(write_config(f));
+    if (!file.exists) TRY(log_open_file(log, f->log));
+    *is_new = !metrics.exists;
+    log_warning(log, "%s: files of this run were deleted during the run; they are written again", f->path);
+    return OK;
+}
+
+status run_folder_follow(struct run_folder *f, struct log *log, bool *has_changed, bool *is_new) {
+    struct io_info info;
+    bool is_same, is_mine = false;
+    const char *before = f->path;
+    *is_new = *has_changed = false;
+    if (f->lock.fd >= 0) TRY(io_stat(f->lock.path, &info));
+    if (f->lock.fd >= 0 && io_is_same(&info, &f->lock_id)) return restore_files(f, log, is_new);
+    if (f->fd >= 0) {
+        TRY(is_own_folder(f, f->path, &is_same));
+        TRY(is_same ? reacquire_lock(f, &is_mine) : follow_move(f, log, &is_mine));
+    }
+    *is_new = !is_mine;
+    TRY(is_mine ? restore_files(f, log, is_new) : replace_folder(f, log));
+    *has_changed = f->path != before;
+    return OK;
+}

@@ -1,0 +1,199 @@
+/* The values of a row are those of the newest events in metrics.jsonl. */
+#include "train/folder/run_list.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/folder_lock.h"
+#include "base/io.h"
+#include "train/folder/run_folder.h"
+#include "train/metrics/metrics_read.h"
+#include "train/metrics/report.h"
+
+/* The newest events of a run; NULL: none. */
+struct events {
+    json_t *step, *epoch;
+    json_t *end; /* `end` or `stopped`, if it is the last event */
+};
+
+/* NULL for a line that is damaged or incomplete. */
+static json_t *parse(const char *line) { return line ? json_loads(line, 0, NULL) : NULL; }
+
+static status read_events(const char *path, struct events *events) {
+    struct metrics_lines lines;
+    TRY(metrics_read(path, &lines));
+    bool is_end = metrics_line_is(lines.other, METRICS_END) || metrics_line_is(lines.other, METRICS_STOPPED);
+    *events = (struct events){.step = parse(lines.step),
+                              .epoch = parse(lines.epoch),
+                              .end = is_end && lines.is_other_last ? parse(lines.other) : NULL};
+    metrics_lines_free(&lines);
+    return OK;
+}
+
+static void events_free(struct events *events) {
+    json_decref(events->step);
+    json_decref(events->epoch);
+    json_decref(events->end);
+}
+
+/* Adds a column: the number [name] of [event] by [format], or "-". */
+static void add_number(const json_t *event, const char *name, const char *format, int width, struct text *out) {
+    const json_t *value = json_object_get(event, name);
+    char number[64] = "-";
+    if (json_is_number(value)) snprintf(number, sizeof number, format, json_number_value(value));
+    text_printf(out, "  %*s", width, number);
+}
+
+/* "val_accuracy 0.972 at epoch 9"; runs of earlier versions have no name. */
+static void add_best(const json_t *end, struct text *out) {
+    char best[TEXT_MAX_NAME + 64] = "-";
+    struct text name = {0};
+    const char *metric = json_string_value(json_object_get(end, "best_metric"));
+    if (metric) text_add_value(&name, metric, TEXT_MAX_NAME);
+    const json_t *epoch = json_object_get(end, "best_epoch"), *value = json_object_get(end, "best_value");
+    if (json_is_integer(epoch) && json_is_number(value))
+        snprintf(best, sizeof best, "%s%s%.6g at epoch %lld", name.length ? text_string(&name) : "",
+                 name.length ? " " : "", json_number_value(value), (long long)json_integer_value(epoch));
+    text_printf(out, "  %-32s", best);
+    text_free(&name);
+}
+
+static void add_time(const json_t *end, struct text *out) {
+    char duration[32] = "-";
+    const json_t *seconds = json_object_get(end, "seconds");
+    if (json_is_number(seconds)) report_duration(json_number_value(seconds), duration);
+    text_printf(out, "  %9s", duration);
+}
+
+/* Sum of the sizes of the files in [folder]. */
+static status add_sizes(const char *folder, uint64_t *bytes) {
+    struct io_names names;
+    struct io_info info;
+    status s = io_stat(folder, &info);
+    if (s || !info.is_folder) return s;
+    TRY(io_list(folder, &names));
+    for (size_t i = 0; i < names.count && !s; i++) {
+        struct text path = {0};
+        text_printf(&path, "%s/%s", folder, names.items[i]);
+        s = io_stat(text_string(&path), &info);
+        if (!s && info.is_file) *bytes += info.size;
+        text_free(&path);
+    }
+    io_names_free(&names);
+    return s;
+}
+
+static const char *state_of(const struct events *events, bool is_running) {
+    if (is_running) return "running";
+    if (!events->end) return "failed";
+    const char *event = json_string_value(json_object_get(events->end, "event"));
+    return event && strcmp(event, "end") == 0 ? "complete" : "stopped";
+}
+
+static void add_name(const char *name, struct text *out) {
+    struct text printable = {0};
+    text_add_value(&printable, name, TEXT_MAX_NAME);
+    text_printf(out, "%-24s", text_string(&printable));
+    text_free(&printable);
+}
+
+/* Complete epochs: an event counts its own epoch from 0. */
+static void add_epochs(const struct events *events, struct text *out) {
+    const json_t *step = json_object_get(events->step, "epoch"), *epoch = json_object_get(events->epoch, "epoch");
+    json_int_t complete = json_is_integer(step) ? json_integer_value(step) : -1;
+    if (json_is_integer(epoch) && json_integer_value(epoch) + 1 > complete) complete = json_integer_value(epoch) + 1;
+    if (events->end)
+        add_number(events->end, "epoch", "%.0f", 6, out);
+    else if (complete < 0)
+        text_printf(out, "  %6s", "-");
+    else
+        text_printf(out, "  %6lld", (long long)complete);
+}
+
+static void add_row(const char *name, const struct events *events, bool is_running, uint64_t bytes, struct text *out) {
+    add_name(name, out);
+    text_printf(out, "  %-8s", state_of(events, is_running));
+    add_epochs(events, out);
+    add_number(events->end ? events->end : events->step, "step", "%.0f", 9, out);
+    add_number(events->epoch, "train_loss", "%.4g", 10, out);
+    add_number(events->epoch, "val_loss", "%.4g", 10, out);
+    add_best(events->end, out);
+    add_time(events->end, out);
+    text_printf(out, "  %8.1f MB\n", (double)bytes / 1e6);
+}
+
+static status list_run(const char *folder, const char *name, struct text *out) {
+    struct text path = {0};
+    struct events events = {0};
+    uint64_t bytes = 0;
+    bool is_running;
+    status s = folder_lock_is_held(folder, &is_running);
+    if (!s) s = add_sizes(folder, &bytes);
+    text_printf(&path, "%s/checkpoints", folder);
+    if (!s) s = add_sizes(text_string(&path), &bytes);
+    text_clear(&path);
+    text_printf(&path, "%s/metrics.jsonl", folder);
+    if (!s) s = read_events(text_string(&path), &events);
+    if (!s) add_row(name, &events, is_running, bytes, out);
+    events_free(&events);
+    text_free(&path);
+    return s;
+}
+
+static void add_head(struct text *out) {
+    text_printf(out, "%-24s  %-8s  %6s  %9s  %10s  %10s  %-32s  %9s  %11s\n", "run", "state", "epochs", "steps",
+                "train_loss", "val_loss", "best", "time", "size");
+}
+
+static void add_run(const char *folder, const char *name, size_t *count, struct text *out) {
+    struct text row = {0};
+    status s = list_run(folder, name, &row);
+    if (s) {
+        text_clear(&row);
+        add_name(name, &row);
+        text_printf(&row, "  %s\n", status_message(s));
+    }
+    if ((*count)++ == 0) add_head(out);
+    text_add(out, text_string(&row));
+    status_free(s);
+    text_free(&row);
+}
+
+/* Adds the run [name] of [folder]; of a folder that is not a run, such as a trial with folds, the runs in it, down to
+ * [depth] levels below. The row of a run that cannot be read contains the reason. */
+static void list_entry(const char *folder, const char *name, size_t depth, size_t *count, struct text *out) {
+    struct text path = {0};
+    struct io_info info;
+    struct io_names names = {0};
+    bool is_run = false;
+    text_printf(&path, "%s/%s", folder, name);
+    status s = run_folder_is_run(text_string(&path), &is_run);
+    if (s || is_run) {
+        add_run(text_string(&path), name, count, out);
+    } else if (depth > 0 && !(s = io_stat(text_string(&path), &info)) && info.is_folder) {
+        s = io_list(text_string(&path), &names);
+        for (size_t i = 0; !s && i < names.count; i++) {
+            struct text inner = {0};
+            text_printf(&inner, "%s/%s", name, names.items[i]);
+            list_entry(folder, text_string(&inner), depth - 1, count, out);
+            text_free(&inner);
+        }
+    }
+    io_names_free(&names);
+    status_free(s);
+    text_free(&path);
+}
+
+status run_list(const char *folder, struct text *out) {
+    struct io_info info;
+    struct io_names names;
+    TRY(io_stat(folder, &info));
+    if (!info.is_folder) return status_new(STATUS_DATA, "%s: there is no such folder", folder);
+    TRY(io_list(folder, &names));
+    size_t count = 0;
+    for (size_t i = 0; i < names.count; i++) list_entry(folder, names.items[i], 1, &count, out);
+    io_names_free(&names);
+    return count ? OK : status_new(STATUS_DATA, "%s: there is no run folder in it", folder);
+}

@@ -1,0 +1,194 @@
+/* The metrics of an epoch are computed from the counters; an evaluation adds its own. */
+#include "train/loop/epoch.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "optim/schedule.h"
+#include "train/loop/progress.h"
+#include "train/loop/share.h"
+
+static bool is_accuracy_known(const struct trainer *t) { return t->loss->wants_classes; }
+
+struct work {
+    const struct trainer *trainer;
+    struct pass pass;
+    struct batch batch; /* on the device */
+};
+
+static status run_pass(void *user) {
+    const struct work *w = user;
+    const struct trainer *t = w->trainer;
+    const float *outputs = model_forward(t->model, &w->pass, w->batch.inputs);
+    evaluation_add_loss(t->evaluation, outputs, &w->batch);
+    return OK;
+}
+
+/* Evaluates this rank's next batch of the validation rows; the rank may have none left. */
+static status evaluate_batch(struct trainer *t) {
+    struct batch batch, fed;
+    TRY(feed_next(t->feed, t->validation, &batch, &fed));
+    if (batch.rows == 0) return evaluation_add_no_rows(t->evaluation);
+    struct work work = {t, trainer_pass(t, batch.rows, false), fed};
+    TRY(recordings_run(t->evaluations, &(struct recording_key){.rows = batch.rows}, run_pass, &work));
+    return evaluation_add_metrics(t->evaluation, model_output(t->model, fed.inputs), &batch);
+}
+
+/* Before each batch the ranks exchange whether one of them received a stop request. All ranks do it equally often,
+ * although some may have one batch less. */
+static status evaluate_batches(struct trainer *t, bool *must_stop) {
+    size_t batches = loader_batches(t->validation);
+    for (size_t i = 0; i < batches; i++) {
+        activity_phase(t->activity, ACTIVITY_EVALUATING);
+        TRY(share_stop(t, must_stop));
+        if (*must_stop) return OK;
+        report_evaluation(&t->outputs.report, progress_fraction(t), t->state->counters.epoch + 1, i, batches);
+        TRY(evaluate_batch(t));
+    }
+    return OK;
+}
+
+/* Evaluates each validation row once over all ranks, with the moving average of the weights if the config has one. */
+static status evaluate(struct trainer *t, bool *must_stop) {
+    activity_phase(t->activity, ACTIVITY_EVALUATING);
+    TRY(share_buffers(t));
+    status s = loader_seek(t->validation, 0, 0);
+    evaluation_start(t->evaluation);
+    ema_swap(t->ema, &t->model->params);
+    if (!s) s = evaluate_batches(t, must_stop);
+    ema_swap(t->ema, &t->model->params);
+    if (!s) s = device_status(t->device);
+    if (!s) s = recordings_agree(t->recordings);
+    return s || *must_stop ? s : evaluation_finish(t->evaluation, &t->epoch.result);
+}
+
+status epoch_evaluate(struct trainer *t, bool *must_stop) {
+    double start = clock_seconds();
+    TRY(evaluate(t, must_stop));
+    if (*must_stop) return OK;
+    t->epoch.evaluation_seconds = clock_seconds() - start;
+    if (isfinite(t->epoch.result.loss)) return OK;
+    return status_new(STATUS_NOT_FINITE,
+                      "the validation loss is not finite after epoch %lld; nothing was saved after the evaluation. Try "
+                      "a smaller optimizer.lr or train.clip_grad_norm",
+                      (long long)t->state->counters.epoch + 1);
+}
+
+/* The metric of checkpoint.best; default: validation accuracy, else validation loss, else training loss. */
+static struct monitor monitor_of_best(const struct trainer *t, const struct epoch_report *e) {
+    if (t->config->checkpoint.best.metric) return t->config->checkpoint.best;
+    bool by_accuracy = e->has_validation && is_accuracy_known(t);
+    return (struct monitor){.metric = by_accuracy ? "val_accuracy" : e->has_validation ? "val_loss" : "train_loss"};
+}
+
+static void update_best(struct trainer *t, const struct epoch_report *e) {
+    struct counters *c = &t->state->counters;
+    struct monitor monitor = monitor_of_best(t, e);
+    double value = monitor_value(monitor.metric, e, &t->epoch.result);
+    t->epoch.value = value;
+    t->epoch.is_best = monitor_is_better(&monitor, value, c->best_value, 0);
+    if (!t->epoch.is_best) return;
+    c->best_value = value;
+    c->best_epoch = e->epoch;
+}
+
+static void update_early_stop(struct trainer *t, const struct epoch_report *e) {
+    struct counters *c = &t->state->counters;
+    struct early_stop stop = early_stop_of(&t->config->train.early_stop);
+    if (!stop.monitor.metric) return;
+    double value = monitor_value(stop.monitor.metric, e, &t->epoch.result);
+    bool is_better = monitor_is_better(&stop.monitor, value, c->early_stop_best, stop.min_delta);
+    if (is_better) c->early_stop_best = value;
+    c->early_stop_wait = is_better ? 0 : c->early_stop_wait + 1;
+}
+
+/* Passes the monitored value to the schedule, if this epoch has it. The same on all ranks. An evaluation that is done
+ * only because the run ends does not count, so that a longer run is identical up to here. */
+static void update_schedule(struct trainer *t, const struct epoch_report *e, bool is_whole) {
+    const struct variant *schedule = &t->config->schedule;
+    struct plateau *plateau = &t->state->counters.plateau;
+    enum schedule_monitor monitor = schedule_monitor(schedule);
+    int64_t every = t->config->train.evaluate_every;
+    if (!is_whole || isnan(e->train_loss)) return; /* NAN: every step of the epoch was skipped */
+    if (monitor == MONITOR_TRAIN_LOSS) schedule_update_plateau(schedule, plateau, e->train_loss);
+    if (!e->has_validation || every == 0 || e->epoch % every != 0) return;
+    if (monitor == MONITOR_VAL_LOSS) schedule_update_plateau(schedule, plateau, e->validation_loss);
+    if (monitor == MONITOR_VAL_ACCURACY) schedule_update_plateau(schedule, plateau, e->validation_accuracy);
+}
+
+/* val_f1, ... */
+static void log_evaluation(struct trainer *t) {
+    const struct evaluation_result *r = &t->epoch.result;
+    char name[64];
+    for (size_t i = 0; i < r->metric_count; i++) {
+        snprintf(name, sizeof name, "val_%s", r->metrics[i].name);
+        metrics_real(t->outputs.metrics, name, r->metrics[i].value);
+    }
+    if (r->confusion) metrics_matrix(t->outputs.metrics, "val_confusion_matrix", r->confusion, r->classes, r->classes);
+}
+
+static status log_epoch(struct trainer *t, const struct epoch_report *e) {
+    if (!t->outputs.metrics) return OK;
+    activity_phase(t->activity, ACTIVITY_LOGGING);
+    metrics_begin(t->outputs.metrics, METRICS_EPOCH);
+    metrics_int(t->outputs.metrics, "epoch", e->epoch - 1);
+    metrics_real(t->outputs.metrics, "train_loss", e->train_loss);
+    if (e->has_train_accuracy) metrics_real(t->outputs.metrics, "train_accuracy", e->train_accuracy);
+    if (e->has_validation) {
+        metrics_real(t->outputs.metrics, "val_loss", e->validation_loss);
+        if (is_accuracy_known(t)) metrics_real(t->outputs.metrics, "val_accuracy", e->validation_accuracy);
+        metrics_int(t->outputs.metrics, "val_rows", e->validation_rows);
+        log_evaluation(t);
+    }
+    metrics_rate(t->outputs.metrics, "lr", e->lr);
+    metrics_real(t->outputs.metrics, "samples_per_second", e->samples_per_second);
+    if (!isnan(e->comm_hidden)) metrics_real(t->outputs.metrics, "comm_hidden", e->comm_hidden);
+    return metrics_end(t->outputs.metrics);
+}
+
+bool epoch_evaluates(const struct trainer *t, bool is_last) {
+    int64_t every = t->config->train.evaluate_every;
+    return t->validation && (is_last || (every > 0 && (t->state->counters.epoch + 1) % every == 0));
+}
+
+/* Of the epoch, or the part of it since the start of this process. NAN: no communication, or elastic mode, which sums
+ * after backward. */
+static double hidden_comm_fraction(struct trainer *t) {
+    if (!t->averaging.reducer) return NAN;
+    struct reducer_times before = t->epoch.times;
+    t->epoch.times = reducer_times(t->averaging.reducer);
+    return reducer_hidden(before, t->epoch.times);
+}
+
+status epoch_finish(struct trainer *t, bool is_whole, bool is_last) {
+    struct counters *c = &t->state->counters;
+    struct epoch_report e = {.epoch = c->epoch + 1,
+                             .train_loss = c->epoch_count > 0 ? c->epoch_loss / c->epoch_count : NAN,
+                             .has_train_accuracy = is_accuracy_known(t) && c->epoch_scored > 0,
+                             .train_accuracy = c->epoch_correct / c->epoch_scored,
+                             .has_validation = epoch_evaluates(t, is_last),
+                             .samples_per_second = c->epoch_samples / (c->epoch_seconds > 0 ? c->epoch_seconds : 1e-9),
+                             .lr = progress_lr(t),
+                             .comm_hidden = hidden_comm_fraction(t)};
+    if (e.has_validation) {
+        e.validation_rows = t->epoch.result.rows;
+        e.validation_loss = t->epoch.result.loss;
+        e.validation_accuracy = t->epoch.result.accuracy;
+    }
+    t->epoch.is_best = false;
+    t->epoch.value = NAN;
+    if (e.has_validation || !t->validation) {
+        update_best(t, &e);
+        if (is_whole) update_early_stop(t, &e);
+    }
+    update_schedule(t, &e, is_whole);
+    report_epoch(&t->outputs.report, &e, is_last);
+    TRY(log_epoch(t, &e));
+    if (t->on_epoch) t->on_epoch(t->user, e.epoch, t->epoch.value);
+    if (!is_whole) return OK;
+    c->epoch++;
+    c->batch = 0;
+    c->epoch_loss = c->epoch_count = c->epoch_correct = c->epoch_scored = c->epoch_samples = c->epoch_seconds = 0;
+    return OK;
+}

@@ -1,0 +1,14 @@
+/* loop: the loop over steps, evaluations and saves. run.c creates its parts. All ranks make the same calls in the
+ * same order. */
+#ifndef TRAIN_LOOP_H
+#define TRAIN_LOOP_H
+
+#include "train/loop/trainer.h"
+
+/* Trains from the current state to the end of the run and saves the last state. [is_resumed]: the state is that of a
+ * checkpoint. *is_stopped, on all ranks: a stop request ended the run earlier; the state is saved. STATUS_NOT_FINITE,
+ * on all ranks in the same step: the loss or a gradient is not finite, and train.on_nonfinite ends the run.
+ * STATUS_DIVERGED: the states of the ranks differ. After both nothing more is saved. All ranks. */
+status loop_run(struct trainer *trainer, bool is_resumed, bool *is_stopped);
+
+#endif

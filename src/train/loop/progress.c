@@ -1,0 +1,52 @@
+/* Functions of the counters. */
+#include "train/loop/progress.h"
+
+bool progress_stops_early(const struct config *config, const struct counters *counters) {
+    struct early_stop stop = early_stop_of(&config->train.early_stop);
+    return stop.monitor.metric && counters->early_stop_wait >= stop.patience;
+}
+
+bool progress_is_complete(const struct config *config, const struct counters *counters) {
+    if (counters->pending_end) return false;
+    if (progress_stops_early(config, counters)) return true;
+    if (config->train.epochs != SCHEMA_NO_INT) return counters->epoch >= config->train.epochs;
+    return counters->step >= config->train.steps;
+}
+
+int64_t progress_attempted_steps(const struct counters *c) { return c->step + c->skipped; }
+
+static int64_t steps_per_epoch(const struct trainer *t) {
+    int64_t batches = (int64_t)loader_batches(t->loader), group = t->config->train.accumulate;
+    return (batches + group - 1) / group;
+}
+
+int64_t progress_total_steps(const struct trainer *t) {
+    const struct train_config *c = &t->config->train;
+    return c->steps != SCHEMA_NO_INT ? c->steps : c->epochs * steps_per_epoch(t);
+}
+
+double progress_fraction(const struct trainer *t) {
+    return (double)t->state->counters.step / (double)progress_total_steps(t);
+}
+
+static int64_t total_epochs(const struct trainer *t) {
+    const struct train_config *c = &t->config->train;
+    return c->epochs != SCHEMA_NO_INT ? c->epochs : (c->steps + steps_per_epoch(t) - 1) / steps_per_epoch(t);
+}
+
+struct schedule_progress progress_of(const struct trainer *t) {
+    const struct counters *c = &t->state->counters;
+    return (struct schedule_progress){.epoch = c->epoch,
+                                      .steps = c->step,
+                                      .total_epochs = total_epochs(t),
+                                      .total_steps = progress_total_steps(t),
+                                      .reductions = c->plateau.reductions};
+}
+
+double progress_rate(const void *trainer, double base_lr) {
+    const struct trainer *t = trainer;
+    struct schedule_progress progress = progress_of(t);
+    return schedule_lr(&t->config->schedule, base_lr, &progress);
+}
+
+double progress_lr(const struct trainer *t) { return progress_rate(t, optimizer_settings(&t->config->optimizer).lr); }

@@ -1,0 +1,24 @@
+/* progress: the progress of a run and the learning rates that depend on it. The same on all ranks. */
+#ifndef TRAIN_PROGRESS_H
+#define TRAIN_PROGRESS_H
+
+#include "optim/schedule.h"
+#include "train/loop/trainer.h"
+
+/* Whether train.early_stop ends the run here. */
+bool progress_stops_early(const struct config *config, const struct counters *counters);
+/* Whether the run is finished. */
+bool progress_is_complete(const struct config *config, const struct counters *counters);
+/* Applied and skipped steps: identifies a state within a run. */
+int64_t progress_attempted_steps(const struct counters *counters);
+
+int64_t progress_total_steps(const struct trainer *trainer);
+double progress_fraction(const struct trainer *trainer); /* of the run that is done, 0 to 1 */
+struct schedule_progress progress_of(const struct trainer *trainer);
+
+/* The scheduled rate of a group with [base_lr]; an optimizer_rate function, [trainer] is a struct trainer. */
+double progress_rate(const void *trainer, double base_lr);
+/* The scheduled rate of the optimizer, for the log. */
+double progress_lr(const struct trainer *trainer);
+
+#endif

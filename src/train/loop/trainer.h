@@ -1,0 +1,184 @@
+/* trainer: the parts of a run, which run.c and trainer.c create and destroy, and the state of the loop, in one struct
+ * per subject, changed only by the file that its comment names. Broadcasts between ranks are in share.h. The files of
+ * the loop include each other only in this order:
+ *
+ *   trainer.h  progress.h  share.h  averaging/averaging.h  save.h  control.h  recovery.h  micro_batch.h  step_log.h
+ *   step.h  epoch.h  loop.h */
+#ifndef TRAIN_TRAINER_H
+#define TRAIN_TRAINER_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+#include "data/sampling/loader.h"
+#include "dist/comm/comm.h"
+#include "dist/process/activity.h"
+#include "dist/reducer.h"
+#include "train/config/config.h"
+#include "train/folder/run_folder.h"
+#include "train/loop/recording.h"
+#include "train/loop/update.h"
+#include "train/metrics/evaluation.h"
+#include "train/metrics/metrics.h"
+#include "train/metrics/report.h"
+#include "train/nonfinite/guard.h"
+#include "train/parallel/agreement.h"
+#include "train/parallel/elastic.h"
+#include "train/parallel/ranges.h"
+#include "train/parallel/row_gather.h"
+#include "train/parallel/zero.h"
+#include "train/plan/feed.h"
+#include "train/state/state.h"
+
+struct plan;
+
+/* The results of an update on the device; the host reads all of them at once. */
+struct device_results {
+    struct loss_sums sums;
+    struct clip_norm norm;
+    double nonfinite[2]; /* gradients, running statistics */
+    double found_inf;    /* not reset: all updates are skipped while it is > 0 (skip_if_nonfinite of device_ops) */
+};
+enum { NONFINITE_GRADIENTS, NONFINITE_STATISTICS };
+
+/* Of averaging/average_in_backward.c, for the current step. */
+struct in_backward {
+    double squares;        /* sum of squared norms of the gradients so far; NAN: not needed */
+    const char *nonfinite; /* the first parameter whose gradient is not finite; NULL: none */
+};
+
+/* How gradients are averaged: the method and its objects. */
+struct averaging_parts {
+    const struct averaging *method;   /* averaging/averaging.h */
+    struct ranges ranges;             /* the parameters that are averaged */
+    struct device_range *norm_ranges; /* (ranges.count) the same for clip_norm */
+    struct reducer *reducer;          /* NULL: elastic */
+    float *host_gradients;   /* (params.total) copy for the reducer; NULL: it accesses the gradients of the device */
+    struct elastic *elastic; /* NULL: not elastic */
+    struct zero *zero;       /* NULL: the optimizer is not sharded */
+    struct in_backward in_backward;
+};
+
+/* In device memory. */
+struct step_memory {
+    struct device_results *results;
+    float *saved_buffers;  /* (model->buffers.total) the running statistics after the last finite step */
+    uint64_t *pass_number; /* for the random numbers of the pass */
+};
+
+/* NULL except on rank 0; then the report prints nothing. */
+struct outputs {
+    struct log *log;
+    struct metrics *metrics;
+    struct saver *saver;
+    struct run_folder *folder;
+    struct report report;
+};
+
+/* Of micro_batch.c. */
+struct micro_batch_state {
+    struct all_sum all_sum;    /* for layers that sum over ranks */
+    status all_sum_failure;    /* of the current pass */
+    struct row_gather *gather; /* for a loss that compares the rows of all ranks; NULL: none, or one rank */
+    bool has_zero_gradients;   /* no backward since the last update */
+};
+
+/* A step that was enqueued and whose results the host has not read yet. */
+struct pending_step {
+    bool is_pending;
+    int slot;                       /* of device_download_begin */
+    struct loss_scale scale_before; /* counters.loss_scale before it */
+    double start;
+    struct update update;
+};
+
+/* Of step.c. */
+struct step_state {
+    bool enqueues_ahead;         /* the next step is enqueued before the results of the last one are read */
+    struct pending_step pending; /* the newest step; the counters include it as if it were finite */
+    double completed_at;         /* when the last step was completed */
+    struct fault_flip flip;      /* for tests */
+    struct guard_place last;     /* position of the last step */
+};
+
+/* Of recovery.c. */
+struct recovery_state {
+    struct guard *guard;      /* from recovery_open to recovery_close */
+    int64_t warnings;         /* number of non-finite steps */
+    struct text reason;       /* of the roll-back that is due */
+    struct guard_place place; /* its micro-batches, which are left out after it */
+};
+
+/* Of save.c. */
+struct save_state {
+    int64_t saved_step;         /* progress_attempted_steps of the last saved state; -1: none */
+    struct guard_place queued;  /* position of the newest state that the saver received; rank 0 */
+    struct guard_place written; /* position of the newest state on disk; rank 0 */
+    bool is_requested;          /* a save is due by the clock of rank 0; the same on all ranks */
+    double saved_at, seconds;   /* time of the last save, and how long training waited for it */
+    bool has_failed;            /* the newest save failed */
+    char why[512];              /* with has_failed: the message of the failure */
+    struct guard_place best;    /* position of the newest state of save_best; rank 0 */
+    int64_t best_step;          /* and its step */
+    double best_written_at;     /* time of the last write of best.h5; rank 0 */
+};
+
+/* Of epoch.c. */
+struct epoch_state {
+    struct reducer_times times;      /* at the start of the epoch, or of this process */
+    struct evaluation_result result; /* of the newest evaluation; rows 0: none yet */
+    double evaluation_seconds;       /* its duration on this rank */
+    double value;                    /* checkpoint.best's metric of the last epoch; NAN: it has none */
+    bool is_best;                    /* the last epoch is the best so far */
+};
+
+struct trainer {
+    /* the parts of the run */
+    const struct config *config;
+    const volatile sig_atomic_t
+        *stop; /* set by a signal: stop after this step, or batch of an evaluation; NULL: never */
+    void (*on_epoch)(void *user, int64_t epoch, double value); /* run_options' */
+    void *user;                                                /* of on_epoch */
+    struct comm *comm;
+    struct activity *activity; /* reports the phase of this rank to the store; NULL: one rank */
+    struct device *device;
+    struct dataset *dataset;
+    struct loader *loader, *validation; /* validation NULL: no validation rows */
+    size_t batch;                       /* rows of a micro-batch on this rank */
+    struct feed *feed;                  /* of batches to the device */
+    struct model *model;
+    const struct loss_type *loss;
+    const void *loss_config;
+    struct optimizer *optimizer;
+    struct ema *ema; /* NULL: none */
+    struct state *state;
+    struct evaluation *evaluation;  /* of the validation rows */
+    struct recordings *recordings;  /* of training passes; NULL: not recorded */
+    struct recordings *evaluations; /* of evaluation passes, which may differ between ranks */
+    struct averaging_parts averaging;
+    struct step_memory memory;
+    struct outputs outputs;
+
+    /* the state of the loop */
+    struct micro_batch_state micro_batches;
+    struct step_state steps;
+    struct recovery_state recovery;
+    struct save_state saves;
+    struct epoch_state epoch;
+};
+
+/* Creates the parts that need no other rank: memory of the model, optimizer, feed, results of a step. Device, dataset,
+ * model and loss remain owned by the plan. */
+status trainer_create(struct trainer *trainer, const struct plan *plan);
+void trainer_destroy(struct trainer *trainer); /* after trainer_create, which may have failed */
+
+/* Creates the recordings, after the group and the loaders; destroys them, before the group. [log]: NULL except on rank
+ * 0.
+ */
+status trainer_open_recordings(struct trainer *trainer, struct log *log);
+void trainer_close_recordings(struct trainer *trainer);
+
+/* A pass over [rows] rows of the current micro-batch. */
+struct pass trainer_pass(struct trainer *trainer, size_t rows, bool is_training);
+
+#endif

@@ -1,0 +1,45 @@
+/* Rows are read as batches are, so that what is checked is what the model gets. */
+#include "train/plan/input_check.h"
+
+#include "base/buffer.h"
+
+#define ROWS 256 /* at a time */
+
+struct checked {
+    const struct model *model;
+    struct dataset *dataset;
+    const char *validation_path, *path;
+    float *inputs;
+    void *targets;
+    int64_t positions[ROWS];
+};
+
+static status check_part(struct checked *c, enum dataset_part part, size_t rows) {
+    size_t size = dataset_info(c->dataset)->input_size;
+    const char *path = part == DATASET_VALIDATION && c->validation_path ? c->validation_path : c->path;
+    for (size_t first = 0, count; first < rows; first += count) {
+        count = rows - first < ROWS ? rows - first : ROWS;
+        for (size_t i = 0; i < count; i++) c->positions[i] = (int64_t)(first + i);
+        TRY(dataset_read(c->dataset, part, c->positions, count, c->inputs, c->targets));
+        for (size_t i = 0; i < count; i++)
+            TRY(status_prefix(model_check_row(c->model, c->inputs + i * size), "%s: row %lld",
+                              path ? path : "the dataset",
+                              (long long)dataset_row(c->dataset, part, (int64_t)(first + i))));
+    }
+    return OK;
+}
+
+status input_check(const struct model *model, struct dataset *dataset, const struct dataset_config *config,
+                   bool reads_all) {
+    const struct dataset_info *info = dataset_info(dataset);
+    struct checked c = {
+        .model = model, .dataset = dataset, .path = config->path, .validation_path = config->validation.path};
+    if (!reads_all && !model_checks_rows(model)) return OK;
+    TRY(buffer_new(ROWS * info->input_size * sizeof *c.inputs, "rows of the dataset", (void **)&c.inputs));
+    status s = buffer_new(ROWS * dataset_target_bytes(info) + 1, "rows of the dataset", &c.targets);
+    if (!s) s = check_part(&c, DATASET_TRAIN, info->train_rows);
+    if (!s) s = check_part(&c, DATASET_VALIDATION, info->validation_rows);
+    buffer_free(c.inputs);
+    buffer_free(c.targets);
+    return s;
+}

@@ -1,0 +1,76 @@
+/* plan: everything that is determined before a model gets memory: the opened data, the model planned for its rows and
+ * the device, the config checked against both, the sizes of batches and buckets. Every command with a config makes its
+ * plan here, so that a wrong config has the same message and exit code in each: `check` prints the plan
+ * (plan_describe.h), a run, eval, predict and generate execute it.
+ *
+ * What only affects training, such as batches of an epoch, is checked for training and `check` only: eval and predict
+ * may use other rows. */
+#ifndef TRAIN_PLAN_H
+#define TRAIN_PLAN_H
+
+#include "data/dataset.h"
+#include "dist/process/env.h"
+#include "model/loss.h"
+#include "model/model.h"
+#include "optim/optimizer_groups.h"
+#include "train/config/config.h"
+#include "train/plan/device_memory.h"
+#include "train/plan/passes.h"
+
+enum plan_purpose {
+    PLAN_TRAINING,
+    PLAN_CHECK,    /* of training: a GPU or memory that this machine lacks is no error (missing) */
+    PLAN_INFERENCE /* eval, predict, generate */
+};
+
+struct plan_options {
+    enum plan_purpose purpose;
+    bool reads_all; /* check: read all rows; else only the metadata of the dataset */
+    const struct dist_env *env;
+    struct dataset *dataset; /* inference: opened with the columns of its checkpoint; owned by the plan from now on,
+                                also after a failure. NULL: opens the dataset of the config */
+    const struct dataset_info
+        *info;               /* generate: the rows of its inputs, without a dataset. NULL: those of the dataset */
+    size_t cached_positions; /* generate: as in struct model_names */
+};
+
+struct plan {
+    const struct config *config; /* not owned */
+    struct dist_env env;
+    enum plan_purpose purpose;
+    bool reads_all; /* as in struct plan_options */
+    const struct loss_type *loss;
+    const void *loss_config;     /* of [loss] */
+    struct objective *objective; /* of `losses`; NULL: `loss` */
+    struct device *device;       /* NULL: it is missing (check) */
+    struct dataset *dataset;     /* NULL: generate */
+    struct dataset_info info;
+    struct model *model; /* without memory */
+    size_t batch;        /* rows of a whole batch of this rank; elastic: of a shard */
+    status missing;      /* check: a GPU or memory that this machine lacks, as STATUS_USAGE; NULL: nothing */
+
+    /* For training and check. */
+    struct optimizer_plan *optimizer;
+    struct pass_rows rows;
+    size_t batches, steps; /* of an epoch; a step has config->train.accumulate batches */
+    size_t buckets;        /* of the gradients; 0: elastic shards, or updates in backward */
+    struct device_memory memory;
+};
+
+/* STATUS_USAGE for a config that contradicts the data, the model, the device or itself; STATUS_DATA for the data.
+ * Without communication. */
+status plan_create(const struct config *config, const struct plan_options *options, struct plan **out);
+void plan_destroy(struct plan *plan); /* takes NULL */
+
+/* Whether batches are split into shards, for the same bits on any number of ranks. */
+bool plan_is_elastic(const struct plan *plan);
+
+/* The ranks that share an evaluation: all; elastic: each rank does all of it alone, because sums of shares would depend
+ * on the number of ranks. */
+struct dist_env plan_evaluation_env(const struct plan *plan);
+
+/* Turns STATUS_MEMORY into STATUS_USAGE with a hint, because before the first step the config is the cause. Returns
+ * other statuses, also OK, unchanged. Consumes [failure]. */
+status plan_explain_memory(status failure);
+
+#endif

@@ -1,0 +1,81 @@
+/* Creates what a run creates, except the group of ranks, the loaders and the run folder. */
+#include "train/run/check.h"
+
+#include <string.h>
+
+#include "checkpoint/checkpoint.h"
+#include "train/loop/dry_run.h"
+#include "train/loop/trainer.h"
+#include "train/plan/plan.h"
+#include "train/plan/plan_graph.h"
+#include "train/run/plan_describe.h"
+#include "train/weights/init_from.h"
+
+/* Reads and verifies the file of checkpoint.resume. */
+static status check_resume(const struct config *config) {
+    struct checkpoint *checkpoint;
+    const char *resume = config->checkpoint.resume;
+    if (strcmp(resume, "auto") == 0 || strcmp(resume, "never") == 0) return OK;
+    TRY(status_prefix(checkpoint_open(resume, &checkpoint), "checkpoint.resume"));
+    checkpoint_close(checkpoint);
+    return OK;
+}
+
+/* The GPU memory of the rank that needs the maximum, by a dry run. */
+static status measure_memory(struct trainer *t, struct plan *plan) {
+    const struct sampler_config *sampler = &plan->config->sampler;
+    struct device_memory *m = &plan->memory;
+    void *shards = NULL;
+    if (device_is_host(t->device)) return OK;
+    if (sampler->shards)
+        TRY(device_alloc(t->device, elastic_memory(t->model, sampler->shards, plan->env.world_size),
+                         "the shards of a batch", &shards));
+    status s = dry_run_training(t, &plan->rows);
+    if (!s) m->measured = device_memory_used(t->device);
+    device_free(t->device, shards);
+    return s;
+}
+
+static status try_parts(struct plan *plan, struct text *report) {
+    struct trainer t = {0};
+    struct device_memory *m = &plan->memory;
+    if (!device_is_host(plan->device)) {
+        TRY(device_memory_info(plan->device, &m->free, &m->total));
+        m->free += device_memory_used(plan->device); /* as before the device was opened */
+    }
+    status s = trainer_create(&t, plan);
+    if (!s) s = measure_memory(&t, plan);
+    if (!s) s = init_from(plan->model, &plan->config->model.init_from, plan->dataset, report);
+    trainer_destroy(&t);
+    return s;
+}
+
+/* A lack of memory is no error: another machine may have it. Consumes [failure]. */
+static status record_missing(struct plan *plan, status failure) {
+    if (status_code(failure) != STATUS_MEMORY) return failure;
+    plan->missing = plan_explain_memory(failure);
+    return OK;
+}
+
+status check_run(const struct config *config, const struct dist_env *env, const struct check_options *options,
+                 struct text *out, status *missing) {
+    struct plan_options plan_options = {.purpose = PLAN_CHECK, .reads_all = options->reads_all, .env = env};
+    struct plan *plan;
+    struct text report = {0};
+    *missing = OK;
+    TRY(plan_create(config, &plan_options, &plan));
+    status s = check_resume(config);
+    if (!s && !plan->missing) s = record_missing(plan, try_parts(plan, &report));
+    if (!s) {
+        if (options->is_graph)
+            plan_graph(plan->model, config->name, out);
+        else
+            plan_describe(plan, out);
+        if (report.length && !options->is_graph) text_printf(out, "\nmodel.init_from: %s\n", text_string(&report));
+        *missing = plan->missing;
+        plan->missing = OK;
+    }
+    text_free(&report);
+    plan_destroy(plan);
+    return s;
+}

@@ -1,0 +1,286 @@
+/* The lines of `check`, in their order. */
+#include "train/run/plan_describe.h"
+
+#include "base/memory.h"
+#include "dist/shard_tree.h"
+#include "train/loop/save.h"
+#include "train/parallel/zero.h"
+
+#define MIB (1024.0 * 1024.0)
+#define MAX_SCALES 8 /* targets whose scale is printed */
+
+enum layer_column { LAYER_NAME, LAYER_TYPE, LAYER_INPUT, LAYER_OUTPUT, LAYER_COLUMNS };
+
+/* The cells of a layer, in [cells]. */
+static void describe_layer(const struct layer *layer, struct text cells[LAYER_COLUMNS]) {
+    text_add(&cells[LAYER_NAME], layer->name);
+    text_add(&cells[LAYER_TYPE], layer->type->variant.name);
+    for (size_t i = 0; i < layer->in_count; i++) {
+        text_add(&cells[LAYER_INPUT], i ? ", " : "");
+        shape_print(&layer->ins[i], &cells[LAYER_INPUT]);
+    }
+    shape_print(&layer->out, &cells[LAYER_OUTPUT]);
+}
+
+static size_t parameters_of(const struct model *model, const struct layer *layer) {
+    size_t elements = 0;
+    for (size_t p = 0; p < layer->param_count; p++) elements += model->params.items[layer->first_param + p].count;
+    return elements;
+}
+
+/* A line per layer; with a column for `from:` if a layer has it. */
+static void describe_layers(const struct model *model, struct text *out) {
+    static const char *const titles[LAYER_COLUMNS] = {"layer", "type", "input", "output"};
+    int widths[LAYER_COLUMNS] = {5, 12, 18, 18};
+    bool has_sources = false;
+    for (size_t i = 0; i < model->layer_count; i++) {
+        struct text cells[LAYER_COLUMNS] = {0};
+        describe_layer(&model->layers[i], cells);
+        has_sources |= model->layers[i].from.count > 0;
+        for (int c = 0; c < LAYER_COLUMNS; c++) {
+            if ((size_t)widths[c] < cells[c].length) widths[c] = (int)cells[c].length;
+            text_free(&cells[c]);
+        }
+    }
+    text_add(out, "\n");
+    for (int c = 0; c < LAYER_COLUMNS; c++) text_printf(out, "%-*s ", widths[c], titles[c]);
+    text_printf(out, "%12s%s\n", "parameters", has_sources ? "  from" : "");
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        struct text cells[LAYER_COLUMNS] = {0};
+        describe_layer(layer, cells);
+        for (int c = 0; c < LAYER_COLUMNS; c++) {
+            text_printf(out, "%-*s ", widths[c], text_string(&cells[c]));
+            text_free(&cells[c]);
+        }
+        text_printf(out, "%12zu", layer->is_sharing ? 0 : parameters_of(model, layer));
+        for (size_t n = 0; n < layer->from.count; n++) text_printf(out, "%s%s", n ? ", " : "  ", layer->from.items[n]);
+        text_add(out, "\n");
+    }
+    text_printf(out, "%zu parameter%s in %zu tensor%s\n", model->params.elements,
+                text_plural(model->params.elements, "s"), model->params.count, text_plural(model->params.count, "s"));
+}
+
+/* A line per pair of learning rate and weight decay, and one for what is frozen. */
+static void describe_optimizer(const struct plan *p, struct text *out) {
+    const struct params *params = &p->model->params;
+    size_t frozen = 0, elements = 0;
+    for (size_t i = 0; i < p->optimizer->setting_count; i++) {
+        const struct optimizer_setting *s = &p->optimizer->settings[i];
+        bool has_own_keys = s->config != p->config->optimizer.config;
+        text_printf(out, "%-14s %s: lr %g, weight_decay %g%s for %zu parameter%s in %zu tensor%s\n",
+                    i ? "" : "optimizer", p->config->optimizer.name, s->lr, s->weight_decay,
+                    has_own_keys ? " and other keys of their group" : "", s->elements, text_plural(s->elements, "s"),
+                    s->tensors, text_plural(s->tensors, "s"));
+    }
+    for (size_t i = 0; i < params->count; i++) {
+        if (!params->items[i].is_frozen) continue;
+        frozen++;
+        elements += params->items[i].count;
+    }
+    if (frozen)
+        text_printf(out, "frozen         %zu parameter%s in %zu tensor%s\n", elements, text_plural(elements, "s"),
+                    frozen, text_plural(frozen, "s"));
+}
+
+static void describe_buckets(const struct plan *p, struct text *out) {
+    const struct params *params = &p->model->params;
+    int world_size = p->env.world_size;
+    size_t elements = 0;
+    for (size_t i = 0; i < params->count; i++)
+        if (!params->items[i].is_frozen) elements += params->items[i].count;
+    double bytes = (double)elements * sizeof(float);
+    bool is_compressed = p->config->dist.gradient_compression == COMPRESSION_BFLOAT16;
+    double sent = 2 * bytes * (world_size - 1) / world_size / (is_compressed ? 2 : 1);
+    text_printf(out, "gradients      %.2f MiB in %zu bucket%s", bytes / MIB, p->buckets, text_plural(p->buckets, "s"));
+    if (world_size > 1)
+        text_printf(out, ", about %.2f MiB sent by each of %d processes in a step%s", sent / MIB, world_size,
+                    is_compressed ? ", as bfloat16" : "");
+    text_add(out, "\n");
+}
+
+/* With elastic shards, instead of buckets. */
+static void describe_shards(const struct config *config, const struct model *model, int world_size, struct text *out) {
+    size_t kept, sent, floats = model->params.trained + model->buffers.total, shards = config->sampler.shards;
+    double vector = (double)floats * sizeof(float) / MIB;
+    shard_tree_cost(shards, world_size, &kept, &sent);
+    text_printf(out, "gradients      %.2f MiB for each of %zu shard%s, up to %zu of a batch on a process\n", vector,
+                shards, text_plural(shards, "s"), (shards + (size_t)world_size - 1) / (size_t)world_size);
+    if (config->train.accumulate > 1) kept++;
+    text_printf(out, "sums           %.2f MiB on each process", (double)kept * vector);
+    if (world_size > 1)
+        text_printf(out, ", about %.2f MiB sent by each of %d processes in a step",
+                    (double)sent * vector * (double)config->train.accumulate, world_size);
+    text_add(out, "\n");
+}
+
+static void warn_of_activation(const struct plan *plan, struct text *out) {
+    struct text warning = {0};
+    if (plan->objective)
+        objective_warn_of_activation(plan->objective, plan->model, &warning);
+    else
+        loss_warn_of_activation(plan->loss, plan->model, &warning);
+    if (warning.length) text_printf(out, "\nwarning        %s", text_string(&warning));
+    text_free(&warning);
+}
+
+/* Bytes of the rows in the memory of a rank, as float32. */
+static double row_memory(const struct config *config, const struct dataset_info *info) {
+    double rows = (double)info->train_rows + (double)info->validation_rows;
+    double bytes = rows * (double)(info->input_size + info->target_size) * sizeof(float);
+    return info->input_kind == INPUT_TOKENS || bytes > (double)config->dataset.cache_mb * MIB ? 0 : bytes;
+}
+
+/* Compares [bytes] of one rank with the free memory of the machine or of its control group. */
+static void warn_of_memory(double bytes, int local_size, struct text *out) {
+    uint64_t left = memory_available();
+    if (left == UINT64_MAX || bytes * local_size <= (double)left) return;
+    text_printf(out, "warning        %d process%s of at least %.0f MiB each, but %.0f MiB of memory are free here\n",
+                local_size, text_plural((uint64_t)local_size, "es"), bytes / MIB, (double)left / MIB);
+}
+
+/* Adds nothing for plain float32. */
+static void describe_precision(const struct config *config, struct text *out) {
+    static const char *const lines[] = {
+        [PRECISION_TF32] = "float32, matrix products in TF32",
+        [PRECISION_BFLOAT16] = "products in bfloat16; weights, gradients and sums in float32",
+        [PRECISION_FLOAT16] = "products in float16; weights, gradients and sums in float32; the loss scaled by"};
+    enum precision precision = config_precision(config);
+    if (precision == PRECISION_FLOAT32 || (precision == PRECISION_TF32 && config->device != DEVICE_CUDA)) return;
+    text_printf(out, "\nprecision      %s", lines[precision]);
+    if (precision == PRECISION_FLOAT16) text_printf(out, " %g at first", config->train.grad_scaler.init_scale);
+}
+
+/* With updates in backward, instead of buckets. */
+static void describe_in_backward(const struct params *params, struct text *out) {
+    text_printf(out, "gradients      %.2f MiB at a time; each is applied during backward (optimizer.in_backward)\n",
+                (double)params_gradient_floats(params) * sizeof(float) / MIB);
+}
+
+/* The length of the run, with [steps] per epoch. */
+static void describe_length(const struct config *config, size_t steps, struct text *out) {
+    uint64_t epochs = (uint64_t)config->train.epochs;
+    text_add(out, "run            ");
+    if (config->train.epochs != SCHEMA_NO_INT)
+        text_printf(out, "%llu epoch%s, ", (unsigned long long)epochs, text_plural(epochs, "s"));
+    steps = config->train.epochs == SCHEMA_NO_INT ? (size_t)config->train.steps : steps * epochs;
+    text_printf(out, "%zu step%s\n", steps, text_plural(steps, "s"));
+}
+
+static void describe_rows(const struct plan *p, struct text *out) {
+    const struct dataset_info *info = &p->info;
+    text_printf(out, "%s: %zu training row%s, %zu validation row%s, ", p->config->name, info->train_rows,
+                text_plural(info->train_rows, "s"), info->validation_rows, text_plural(info->validation_rows, "s"));
+    if (info->target_kind == TARGET_CLASS)
+        text_printf(out, "%lld class%s", (long long)info->classes, text_plural((uint64_t)info->classes, "es"));
+    else
+        text_printf(out, "%zu target value%s a row", info->target_size, text_plural(info->target_size, "s"));
+    for (int i = 0; i < info->target_dims && info->target_dims > 1; i++)
+        text_printf(out, "%s%lld", i ? ", " : ", targets (", (long long)info->target_shape[i]);
+    text_add(out, info->target_dims > 1 ? ")\n" : "\n");
+}
+
+/* How targets are scaled and rows weighted, fitted to the training rows. */
+static void describe_targets(const struct plan *p, struct text *out) {
+    const struct target_scale *scale = p->info.target_scale;
+    const struct dataset_weights *weights = &p->info.weights;
+    if (scale) text_printf(out, "\ntarget_scale   %s", target_scale_names[scale->type]);
+    for (size_t i = 0; scale && scale->type != TARGET_SCALE_LOG1P && i < scale->size && i < MAX_SCALES; i++)
+        text_printf(out, "%s(y - %g) / %g", i ? ", " : ": ", scale->mean[i], scale->scale[i]);
+    if (scale && scale->type != TARGET_SCALE_LOG1P && scale->size > MAX_SCALES)
+        text_printf(out, ", and %zu more", scale->size - MAX_SCALES);
+    if (p->info.has_weights)
+        text_printf(out, "\nweights        '%s', %g to %g, divided by their mean %g", p->config->dataset.weights,
+                    weights->min, weights->max, weights->mean);
+    if (scale || p->info.has_weights) text_add(out, "\n");
+}
+
+static void describe_columns(const struct plan *p, struct text *out) {
+    struct text columns = {0};
+    if (p->dataset) dataset_describe_columns(p->dataset, &p->config->dataset, &columns);
+    if (columns.length) text_printf(out, "\n%s", text_string(&columns));
+    text_free(&columns);
+}
+
+static void describe_ignored(const struct config *config, struct text *out) {
+    struct text key = {0};
+    for (size_t i = 0; config_ignored(config, i, &key); i++, text_clear(&key))
+        text_printf(out, "\nignored        %s", text_string(&key));
+    text_free(&key);
+}
+
+static void describe_processes(const struct plan *p, struct text *out) {
+    const struct config *c = p->config;
+    text_printf(out, "\nprocesses      %d, %zu row%s per %s", p->env.world_size, p->batch, text_plural(p->batch, "s"),
+                c->sampler.shards ? "shard" : "batch and process");
+    if (c->train.accumulate > 1) text_printf(out, ", %lld batches per step", (long long)c->train.accumulate);
+    if (c->train.device == DEVICE_AUTO && c->device == DEVICE_CUDA)
+        text_add(out, "\ndevice         train.device: auto is the GPU");
+    if (c->device_reason) text_printf(out, "\ndevice         train.device: auto is the CPU: %s", c->device_reason);
+    describe_precision(c, out);
+    describe_ignored(c, out);
+    warn_of_activation(p, out);
+}
+
+static void describe_run(const struct plan *p, struct text *out) {
+    text_printf(out, "\nepoch          %zu batch%s, %zu step%s\n", p->batches, text_plural(p->batches, "es"), p->steps,
+                text_plural(p->steps, "s"));
+    describe_length(p->config, p->steps, out);
+    text_add(out, "checkpoints    ");
+    save_describe(p->config, out);
+    text_add(out, "\n");
+}
+
+static void describe_memory(const struct plan *p, struct text *out) {
+    const struct device_memory *m = &p->memory;
+    size_t whole = optimizer_memory(&p->config->optimizer, p->optimizer, &p->model->params);
+    text_printf(out, "memory         %.2f MiB parameters and gradients, %.2f MiB optimizer, %.2f MiB activations\n",
+                (double)m->parameters / MIB, (double)m->optimizer / MIB, (double)m->activations / MIB);
+    if (p->config->dist.zero_stage > 0)
+        text_printf(out, "shared         %.2f MiB of optimizer state over %d processes: %.2f MiB less on each\n",
+                    (double)whole / MIB, p->env.world_size, (double)(whole - m->optimizer) / MIB);
+    if (p->config->device == DEVICE_CUDA)
+        device_memory_describe(m, p->device, out);
+    else
+        warn_of_memory((double)(m->parameters + m->optimizer + m->activations) + row_memory(p->config, &p->info),
+                       p->env.local_world_size, out);
+}
+
+static void describe_work(const struct plan *p, struct text *out) {
+    const struct sampler_config *sampler = &p->config->sampler;
+    size_t own = sampler->shards ? (size_t)sampler->global_batch_size / (size_t)p->env.world_size : p->batch;
+    text_printf(out, "step           %.3f GFLOP per process (forward and backward)\n",
+                2e-9 * 3 * (double)p->model->multiply_adds * (double)own * (double)p->config->train.accumulate);
+}
+
+static void describe_gradients(const struct plan *p, struct text *out) {
+    const struct config *c = p->config;
+    int world_size = p->env.world_size;
+    if (c->sampler.shards) {
+        describe_shards(c, p->model, world_size, out);
+        return;
+    }
+    if (config_updates_in_backward(c, world_size)) {
+        describe_in_backward(&p->model->params, out);
+        return;
+    }
+    if (optimizer_is_in_backward(&c->optimizer))
+        text_printf(out, "in_backward    no effect with %d processes, because gradients are averaged first\n",
+                    world_size);
+    describe_buckets(p, out);
+}
+
+void plan_describe(const struct plan *p, struct text *out) {
+    describe_rows(p, out);
+    describe_columns(p, out);
+    if (p->dataset) describe_targets(p, out);
+    describe_layers(p->model, out);
+    describe_processes(p, out);
+    describe_run(p, out);
+    describe_memory(p, out);
+    describe_work(p, out);
+    describe_optimizer(p, out);
+    describe_gradients(p, out);
+    if (p->reads_all) text_add(out, "data           all rows were read, their values are valid\n");
+    if (p->missing) text_printf(out, "not here       %s\n", status_message(p->missing));
+}

@@ -1,0 +1,52 @@
+/* run: the complete run of a rank: opens the data, plans the model, joins the group, compares the ranks, resumes,
+ * trains, reports, and frees everything, also after a failure. */
+#ifndef TRAIN_RUN_H
+#define TRAIN_RUN_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "dist/process/env.h"
+#include "dist/store/store.h"
+#include "train/config/config.h"
+
+struct dataset;
+
+/* What became of a run that ended or was stopped. */
+struct run_summary {
+    int64_t epochs, steps;
+    double best_value;     /* of checkpoint.best's metric, or of the default one; NAN: none */
+    int64_t best_epoch;    /* from 1; 0: none */
+    double seconds;        /* of training */
+    char state_sha256[65]; /* hex */
+};
+
+/* After an epoch (from 1), with its value of checkpoint.best's metric; NAN: this epoch has none. Rank 0. */
+typedef void run_epoch_function(void *user, int64_t epoch, double value);
+
+struct run_options {
+    const char *folder;                /* --run-dir; NULL: runs/<name> */
+    bool is_fresh;                     /* --fresh */
+    const volatile sig_atomic_t *stop; /* set by SIGINT or SIGTERM; NULL: never */
+    volatile sig_atomic_t
+        *can_save; /* set when training begins: a stop request then waits for a save; NULL: not needed */
+    volatile sig_atomic_t *stop_fd;  /* as in store_options, until [can_save] is set; NULL: not needed */
+    store_overdue_function *overdue; /* as in store_options; NULL: none */
+    double started;                  /* clock_seconds() when the program started */
+
+    /* Of runs that a program makes one after another. */
+    bool writes_nothing;          /* no run folder, no log; one rank */
+    struct dataset *dataset;      /* what config.dataset describes, opened and shared (dataset_share), which run_train
+                                     closes; NULL: run_train opens it */
+    run_epoch_function *on_epoch; /* NULL: none */
+    void *user;                   /* of on_epoch */
+    struct run_summary *summary;  /* filled when the run ends or is stopped; NULL: not wanted. Rank 0 */
+};
+
+/* Trains. [log] is used on rank 0 only. OK also for a run that is already complete. All ranks. */
+status run_train(const struct config *config, const struct dist_env *env, const struct run_options *options,
+                 struct log *log);
+
+#endif

@@ -1,0 +1,148 @@
+/* A run starts from the newest checkpoint of its folder, from the checkpoint of checkpoint.resume, from the weights of
+ * model.init_from, or from initial weights. */
+#include "train/run/run.h"
+#include "train/run/run_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist/process/launcher_channel.h"
+#include "train/loop/progress.h"
+#include "train/loop/share.h"
+#include "train/weights/init_from.h"
+
+/* Within an epoch, the position in the data depends on the number of ranks. */
+static status check_world_size(const struct run *run, const struct counters *c, const char *path) {
+    bool is_between_epochs = c->batch == 0 || c->pending_end == PENDING_END_OF_EPOCH;
+    if (is_between_epochs || c->world_size == run->env->world_size || plan_is_elastic(run->plan)) return OK;
+    return status_new(STATUS_USAGE,
+                      "%s was saved in the middle of an epoch by %lld process%s; continue with --nproc %lld (now %d)",
+                      path, (long long)c->world_size, text_plural((uint64_t)c->world_size, "es"),
+                      (long long)c->world_size, run->env->world_size);
+}
+
+static status load(struct run *run, struct checkpoint *checkpoint, const char *path) {
+    struct state *state = run->trainer.state;
+    TRY(state_map(state));
+    status s = state_load(state, checkpoint, path);
+    TRY(status_first(s, state_unmap(state, true)));
+    TRY(check_world_size(run, &state->counters, path));
+    if (state->counters.pending_end == PENDING_END_OF_EPOCH) /* batches of this number of ranks */
+        state->counters.batch = (int64_t)loader_batches(run->trainer.loader);
+    run->is_resumed = true;
+    return OK;
+}
+
+/* Whether checkpoint.resume is a file, which is used when the run folder has no checkpoint. */
+static bool names_file(const struct run *run) {
+    const char *resume = run->config->checkpoint.resume;
+    return strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0;
+}
+
+static status load_named(struct run *run) {
+    const char *path = run->config->checkpoint.resume;
+    struct checkpoint *checkpoint;
+    TRY(status_prefix(checkpoint_open(path, &checkpoint), "checkpoint.resume"));
+    status s = load(run, checkpoint, path);
+    checkpoint_close(checkpoint);
+    struct counters *c = &run->trainer.state->counters;
+    c->metrics_bytes = 0;                     /* of the file in another folder */
+    c->best_value = c->early_stop_best = NAN; /* best.h5 is there, too, and the metrics may be others */
+    c->best_epoch = c->early_stop_wait = 0;
+    return s;
+}
+
+/* Loads the newest checkpoint of the run folder, else the file of checkpoint.resume, else none. `never` does not apply
+ * to checkpoints of this job, after a restart. Rank 0. */
+static status find_and_load(struct run *run) {
+    const char *resume = run->config->checkpoint.resume;
+    struct checkpoint *checkpoint = NULL;
+    char *path = NULL;
+    TRY(checkpoint_open_newest(run_folder_checkpoints(run->folder), run->log, &checkpoint, &path));
+    status s = OK;
+    if (checkpoint && strcmp(resume, "never") == 0 && !run->env->has_begun) {
+        s = status_new(
+            STATUS_USAGE,
+            "%s has checkpoints and checkpoint.resume is never; use --fresh (the old folder is kept) or another "
+            "--run-dir",
+            run->folder_path);
+    } else if (checkpoint) {
+        s = load(run, checkpoint, path);
+    } else if (names_file(run)) {
+        s = load_named(run);
+    }
+    checkpoint_close(checkpoint);
+    const struct counters *c = &run->trainer.state->counters;
+    if (!s && run->is_resumed && !progress_is_complete(run->config, c))
+        log_line(run->log, "resuming from %s: epoch %lld, step %lld", path ? path : resume, (long long)c->epoch,
+                 (long long)c->step);
+    free(path);
+    return s;
+}
+
+/* Loads model.init_from, if set, and logs what was used. */
+static status load_initial_weights(const struct run *run) {
+    struct text report = {0};
+    status s = init_from(run->trainer.model, &run->config->model.init_from, run->plan->dataset, &report);
+    if (!s && report.length) log_line(run->log, "model.init_from: %s", text_string(&report));
+    text_free(&report);
+    return s;
+}
+
+/* --fresh renames the old folder, so the files of the start are loaded before: they may be missing, or be in that
+ * folder. Rank 0. */
+static status load_before_fresh(struct run *run) {
+    if (!names_file(run)) return load_initial_weights(run);
+    TRY(load_named(run));
+    log_line(run->log, "starting from %s", run->config->checkpoint.resume);
+    return OK;
+}
+
+/* After a restart by ddptrain's launcher the folder exists; of other launchers it is only known that it is not the
+ * first start. */
+static enum run_folder_start folder_start(const struct run *run, bool is_fresh) {
+    bool is_ours = run->env->has_begun && run->env->launcher == LAUNCHER_OWN;
+    return is_fresh ? RUN_FOLDER_FRESH : is_ours ? RUN_FOLDER_REQUIRED : RUN_FOLDER_ANY;
+}
+
+/* Broadcasts the state of rank 0. Maps only what is broadcast, because mapped memory of a GPU is pinned. */
+static status share_loaded(struct run *run) {
+    struct trainer *t = &run->trainer;
+    if (!run->is_resumed && !t->averaging.zero) return share_start(t);
+    TRY(state_map(t->state));
+    status s = share_state(t);
+    return status_first(s, state_unmap(t->state, true));
+}
+
+/* Gathers sharded optimizer state on rank 0, where a checkpoint is loaded. */
+static status gather_shares(struct trainer *t) {
+    if (!t->averaging.zero) return OK;
+    TRY(state_map(t->state));
+    status s = zero_gather(t->averaging.zero, t->state, t->comm);
+    return status_first(s, state_unmap(t->state, false));
+}
+
+status run_resume(struct run *run) {
+    struct trainer *t = &run->trainer;
+    TRY(gather_shares(t));
+    if (run->options->writes_nothing) {
+        TRY(load_before_fresh(run));
+    } else if (run_is_first_rank(run)) {
+        bool is_fresh = run->options->is_fresh && !run->env->has_begun;
+        if (is_fresh) TRY(load_before_fresh(run));
+        TRY(run_folder_open(run->folder_path, folder_start(run, is_fresh), run->config, run->log, &run->folder));
+        if (!is_fresh) TRY(find_and_load(run));
+        if (!is_fresh && !run->is_resumed) TRY(load_initial_weights(run));
+        run->is_complete = run->is_resumed && progress_is_complete(run->config, &t->state->counters);
+    }
+    struct counters *c = &t->state->counters;
+    c->world_size = run->env->world_size;
+    uint8_t flags[] = {run->is_resumed, run->is_complete};
+    TRY(comm_broadcast(t->comm, flags, sizeof flags, COMM_UINT8, 0));
+    run->is_resumed = flags[0];
+    run->is_complete = flags[1];
+    TRY(share_loaded(run));
+    launcher_send(MESSAGE_RESUMED, 0, c->step, run->folder_path);
+    return OK;
+}

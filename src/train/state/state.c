@@ -1,0 +1,320 @@
+/* The same list of entries is used to save, load and compare a state. */
+#include "train/state/state.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/state/column_names.h"
+#include "train/state/input_layout_json.h"
+#include "train/state/labels.h"
+#include "train/state/preparation_json.h"
+#include "train/state/target_scale_json.h"
+
+#define FINGERPRINT "data/fingerprint"
+#define MAX_OTHER_ENTRIES 40           /* counters, the scaler and texts */
+#define MAX_COUNTER ((int64_t)1 << 53) /* exact as a double, too */
+
+static void add(struct state *state, struct entry entry) { state->entries[state->entry_count++] = entry; }
+
+static struct entry tensor(struct arena *arena, const char *group, const struct param *p, float *data) {
+    struct entry e = {
+        .path = arena_printf(arena, "%s/%s", group, p->name), .type = ENTRY_FLOAT32, .dims = p->dims, .data = data};
+    memcpy(e.shape, p->shape, (size_t)p->dims * sizeof *e.shape);
+    return e;
+}
+
+/* Adds an entry for each parameter; returns the index of the first. */
+static size_t add_tensors(struct state *state, const struct params *params, const char *group) {
+    size_t first = state->entry_count;
+    for (size_t i = 0; i < params->count; i++) add(state, tensor(state->arena, group, &params->items[i], NULL));
+    return first;
+}
+
+static const char *optimizer_group(const struct state *state, size_t index) {
+    return arena_printf(state->arena, "optimizer/%s", state->optimizer->buffer_names[index]);
+}
+
+/* Frozen parameters have no optimizer state. */
+static void add_optimizer(struct state *state, size_t index) {
+    const struct params *params = &state->model->params;
+    state->optimizer_first[index] = state->entry_count;
+    for (size_t i = 0; i < params->count; i++)
+        if (!params->items[i].is_frozen)
+            add(state, tensor(state->arena, optimizer_group(state, index), &params->items[i], NULL));
+}
+
+static void add_counters(struct state *state) {
+    struct counters *c = &state->counters;
+    const struct {
+        const char *name;
+        enum entry_type type;
+        void *value;
+        bool is_newer; /* checkpoints of early versions do not have it */
+    } counters[] = {{"epoch", ENTRY_INT64, &c->epoch, false},
+                    {"batch", ENTRY_INT64, &c->batch, false},
+                    {"step", ENTRY_INT64, &c->step, false},
+                    {"samples", ENTRY_INT64, &c->samples, false},
+                    {"skipped", ENTRY_INT64, &c->skipped, true},
+                    {"skipped_in_row", ENTRY_INT64, &c->skipped_in_row, true},
+                    {"world_size", ENTRY_INT64, &c->world_size, false},
+                    {"metrics_bytes", ENTRY_INT64, &c->metrics_bytes, false},
+                    {"pending_end", ENTRY_INT64, &c->pending_end, true},
+                    {"best_epoch", ENTRY_INT64, &c->best_epoch, false},
+                    {"early_stop_wait", ENTRY_INT64, &c->early_stop_wait, true},
+                    {"plateau_bad_epochs", ENTRY_INT64, &c->plateau.bad_epochs, true},
+                    {"plateau_cooldown", ENTRY_INT64, &c->plateau.cooldown, true},
+                    {"plateau_reductions", ENTRY_INT64, &c->plateau.reductions, true},
+                    {"loss_scale_growth_tracker", ENTRY_INT64, &c->loss_scale.growth_tracker, true},
+                    {"epoch_loss", ENTRY_FLOAT64, &c->epoch_loss, false},
+                    {"epoch_count", ENTRY_FLOAT64, &c->epoch_count, false},
+                    {"epoch_correct", ENTRY_FLOAT64, &c->epoch_correct, false},
+                    {"epoch_scored", ENTRY_FLOAT64, &c->epoch_scored, true},
+                    {"epoch_samples", ENTRY_FLOAT64, &c->epoch_samples, false},
+                    {"epoch_seconds", ENTRY_FLOAT64, &c->epoch_seconds, false},
+                    {"seconds", ENTRY_FLOAT64, &c->seconds, false},
+                    {"best_value", ENTRY_FLOAT64, &c->best_value, false},
+                    {"early_stop_best", ENTRY_FLOAT64, &c->early_stop_best, true},
+                    {"plateau_best", ENTRY_FLOAT64, &c->plateau.best, true},
+                    {"loss_scale", ENTRY_FLOAT64, &c->loss_scale.scale, true}};
+    state->counters_first = state->entry_count;
+    state->counter_count = sizeof counters / sizeof *counters;
+    for (size_t i = 0; i < state->counter_count; i++)
+        add(state, (struct entry){.path = arena_printf(state->arena, "state/%s", counters[i].name),
+                                  .type = counters[i].type,
+                                  .data = counters[i].value,
+                                  .is_optional = counters[i].is_newer});
+}
+
+/* As add, but state_load reads the entry into [loaded] and does not overwrite the state. */
+static void add_constant(struct state *state, struct entry entry, void *loaded) {
+    state->loaded[state->entry_count] = loaded;
+    add(state, entry);
+}
+
+static void add_text(struct state *state, const char *path, const char *text, bool is_optional) {
+    add_constant(state,
+                 (struct entry){.path = path, .type = ENTRY_TEXT, .data = (void *)text, .is_optional = is_optional},
+                 &state->loaded_texts[state->text_count++]);
+}
+
+/* The scaler is saved for inference; a resume fits it again to the same rows. */
+static void add_scaler(struct state *state, const struct dataset *dataset) {
+    const double *mean, *scale;
+    size_t features;
+    dataset_scaler(dataset, &mean, &scale, &features);
+    if (features == 0) return;
+    const double *values[] = {mean, scale};
+    static const char *const paths[] = {"scaler/mean", "scaler/scale"};
+    for (int i = 0; i < 2; i++) {
+        double *copy = arena_alloc(state->arena, features * sizeof *copy);
+        memcpy(copy, values[i], features * sizeof *copy);
+        add_constant(
+            state,
+            (struct entry){
+                .path = paths[i], .type = ENTRY_FLOAT64, .dims = 1, .shape = {(int64_t)features}, .data = copy},
+            arena_alloc(state->arena, features * sizeof *copy));
+    }
+}
+
+static void set_data(struct entry *entry, const struct params *params, float *flat) {
+    for (size_t i = 0; i < params->count; i++) entry[i].data = flat + params->items[i].offset;
+}
+
+status state_map(struct state *state) {
+    struct optimizer *o = state->optimizer;
+    struct model *model = state->model;
+    TRY(model_map(model));
+    for (size_t i = 0; i < o->buffer_count; i++) TRY(device_map(o->device, (void **)&o->buffers[i]));
+    if (state->ema) TRY(device_map(state->ema->device, (void **)&state->ema->values));
+    set_data(state->entries, &model->params, model->params.values);
+    set_data(state->entries + state->buffers_first, &model->buffers, model->buffers.values);
+    for (size_t i = 0; i < o->buffer_count && !o->shard; i++) state_set_optimizer(state, i, o->buffers[i]);
+    if (state->ema) set_data(state->entries + state->ema_first, &model->params, state->ema->values);
+    return OK;
+}
+
+status state_unmap(struct state *state, bool has_changed) {
+    struct optimizer *o = state->optimizer;
+    TRY(model_unmap(state->model, has_changed));
+    for (size_t i = 0; i < o->buffer_count; i++) TRY(device_unmap(o->device, (void **)&o->buffers[i], has_changed));
+    return state->ema ? device_unmap(state->ema->device, (void **)&state->ema->values, has_changed) : OK;
+}
+
+status state_create(struct model *model, struct optimizer *optimizer, struct ema *ema, const struct dataset *dataset,
+                    const char *config_text, struct state **out) {
+    struct arena *arena = arena_create();
+    struct state *s = arena_alloc(arena, sizeof *s);
+    s->arena = arena;
+    s->model = model;
+    s->optimizer = optimizer;
+    s->ema = ema;
+    s->counters.best_value = s->counters.early_stop_best = s->counters.plateau.best = NAN;
+    size_t max = model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + MAX_OTHER_ENTRIES;
+    s->entries = arena_alloc(arena, max * sizeof *s->entries);
+    s->loaded = arena_alloc(arena, max * sizeof *s->loaded);
+    add_tensors(s, &model->params, "model");
+    s->buffers_first = add_tensors(s, &model->buffers, "model");
+    for (size_t i = 0; i < optimizer->buffer_count; i++) add_optimizer(s, i);
+    if (ema) s->ema_first = add_tensors(s, &model->params, "ema");
+    add_counters(s);
+    add_scaler(s, dataset);
+    s->fingerprint = arena_copy(arena, dataset_info(dataset)->fingerprint);
+    add_text(s, FINGERPRINT, s->fingerprint, false);
+    const char *vocabulary = dataset_vocabulary(dataset);
+    if (vocabulary) add_text(s, "data/vocabulary", arena_copy(arena, vocabulary), false);
+    const char *tokenizer = dataset_tokenizer(dataset);
+    if (tokenizer) add_text(s, "data/tokenizer", arena_copy(arena, tokenizer), true);
+    struct input_layout layout = dataset_input_layout(dataset);
+    add_text(s, "data/inputs", input_layout_write(arena, &layout), true);
+    s->labels = dataset_labels(dataset);
+    if (s->labels.count) add_text(s, "data/labels", labels_write(arena, &s->labels), true);
+    s->columns = dataset_columns(dataset);
+    if (s->columns.count) add_text(s, "data/columns", column_names_write(arena, &s->columns), true);
+    s->preparation = dataset_preparation(dataset);
+    if (s->preparation) add_text(s, "data/preparation", preparation_write(arena, s->preparation), true);
+    const struct target_scale *target_scale = dataset_info(dataset)->target_scale;
+    if (target_scale) add_text(s, "data/target_scale", target_scale_write(arena, target_scale), true);
+    add_text(s, "config", arena_copy(arena, config_text), false);
+    *out = s;
+    return OK;
+}
+
+static void free_loaded(struct state *state) {
+    for (size_t i = 0; i < state->text_count; i++) {
+        free(state->loaded_texts[i]);
+        state->loaded_texts[i] = NULL;
+    }
+}
+
+void state_destroy(struct state *state) {
+    if (!state) return;
+    free_loaded(state);
+    arena_destroy(state->arena);
+}
+
+void state_set_optimizer(struct state *state, size_t index, float *full) {
+    const struct params *params = &state->model->params;
+    state->optimizer_full[index] = full;
+    struct entry *entry = &state->entries[state->optimizer_first[index]];
+    for (size_t i = 0; i < params->count; i++)
+        if (!params->items[i].is_frozen) entry++->data = full ? full + params->items[i].offset : NULL;
+}
+
+/* Adds optional entries for optimizer state of parameters that are frozen now, so that a file with them is accepted;
+ * their data is not used. */
+static size_t add_unused(struct state *state, struct entry *entries) {
+    const struct params *params = &state->model->params;
+    size_t count = 0;
+    for (size_t b = 0; b < state->optimizer->buffer_count; b++)
+        for (size_t i = 0; i < params->count; i++) {
+            if (!params->items[i].is_frozen) continue;
+            float *data = arena_alloc(state->arena, params->items[i].count * sizeof *data);
+            entries[count] = tensor(state->arena, optimizer_group(state, b), &params->items[i], data);
+            entries[count++].is_optional = true;
+        }
+    return count;
+}
+
+/* The entries for checkpoint_read: texts and scaler are read into their own memory. */
+static struct entry *entries_for_loading(struct state *state, size_t *count) {
+    size_t max = state->entry_count + state->optimizer->buffer_count * state->model->params.count;
+    struct entry *entries = arena_alloc(state->arena, max * sizeof *entries);
+    memcpy(entries, state->entries, state->entry_count * sizeof *entries);
+    *count = state->entry_count + add_unused(state, entries + state->entry_count);
+    for (size_t i = 0; i < state->entry_count; i++)
+        if (state->loaded[i]) entries[i].data = state->loaded[i];
+    return entries;
+}
+
+static status check_fingerprint(const struct state *state, struct checkpoint *checkpoint, const char *path) {
+    char *before = NULL;
+    const char *now = state->fingerprint;
+    struct entry entry = {.path = FINGERPRINT, .type = ENTRY_TEXT, .data = &before};
+    TRY(checkpoint_read(checkpoint, &entry, 1, NULL));
+    status s = OK;
+    if (strcmp(before, now) != 0)
+        s = status_new(
+            STATUS_DATA,
+            "%s: it was trained on other data (fingerprint %.12s..., now %.12s...); use the same dataset, or "
+            "--fresh to start over",
+            path, before, now);
+    free(before);
+    return s;
+}
+
+/* Before check_fingerprint, whose message is less specific. */
+static status check_columns(const struct state *state, struct checkpoint *checkpoint, const char *path) {
+    struct arena *arena = arena_create();
+    struct column_list trained;
+    status s = status_prefix(column_names_read(arena, checkpoint, &trained), "%s", path);
+    if (!s) s = column_names_compare(&trained, &state->columns, path);
+    arena_destroy(arena);
+    return s;
+}
+
+/* The fingerprint has the numbers of the classes, not their labels. */
+static status check_labels(const struct state *state, struct checkpoint *checkpoint, const char *path) {
+    struct arena *arena = arena_create();
+    struct string_list trained;
+    status s = status_prefix(labels_load(arena, checkpoint, &trained), "%s", path);
+    if (!s) s = labels_compare(&trained, &state->labels, path);
+    arena_destroy(arena);
+    return s;
+}
+
+/* Counters are used as sizes and positions, so each must be in a valid range. */
+static status check_counters(const struct state *state, struct checkpoint *checkpoint, const char *path) {
+    for (size_t i = 0; i < state->counter_count; i++) {
+        const struct entry *counter = &state->entries[state->counters_first + i];
+        if (counter->type != ENTRY_INT64) continue;
+        int64_t value = 0;
+        struct entry entry = {
+            .path = counter->path, .type = ENTRY_INT64, .data = &value, .is_optional = counter->is_optional};
+        TRY(checkpoint_read(checkpoint, &entry, 1, NULL));
+        if (value < 0 || value > MAX_COUNTER)
+            return status_new(STATUS_DATA, "%s: %s is %lld; expected 0 to %lld", path, counter->path, (long long)value,
+                              (long long)MAX_COUNTER);
+    }
+    return OK;
+}
+
+status state_load(struct state *state, struct checkpoint *checkpoint, const char *path) {
+    static const char *const complete[] = {"model", "optimizer", "ema", "state", NULL};
+    TRY(check_columns(state, checkpoint, path));
+    TRY(preparation_compare(checkpoint, state->preparation, path));
+    TRY(check_labels(state, checkpoint, path));
+    TRY(check_fingerprint(state, checkpoint, path));
+    TRY(check_counters(state, checkpoint, path));
+    free_loaded(state);
+    state->counters.pending_end = PENDING_NONE; /* files of earlier versions do not have it */
+    size_t count;
+    struct entry *entries = entries_for_loading(state, &count);
+    return checkpoint_read(checkpoint, entries, count, complete);
+}
+
+static void add_param(struct digest *digest, const struct param *p, const float *flat) {
+    digest_add(digest, flat + p->offset, p->count * sizeof *flat);
+}
+
+static void add_params(struct digest *digest, const struct params *params, const float *flat) {
+    for (size_t i = 0; i < params->count; i++) add_param(digest, &params->items[i], flat);
+}
+
+void state_sha256(const struct state *state, char hex[DIGEST_HEX_SIZE]) {
+    struct digest digest;
+    uint8_t hash[DIGEST_SIZE];
+    const struct params *params = &state->model->params;
+    const struct counters *c = &state->counters;
+    int64_t counts[] = {c->epoch, c->batch, c->step, c->samples};
+    digest_start(&digest);
+    add_params(&digest, params, params->values);
+    add_params(&digest, &state->model->buffers, state->model->buffers.values);
+    for (size_t b = 0; b < state->optimizer->buffer_count; b++)
+        for (size_t i = 0; i < params->count; i++)
+            if (!params->items[i].is_frozen) add_param(&digest, &params->items[i], state->optimizer_full[b]);
+    if (state->ema) add_params(&digest, params, state->ema->values);
+    digest_add(&digest, counts, sizeof counts);
+    digest_finish(&digest, hash);
+    digest_hex(hash, hex);
+}

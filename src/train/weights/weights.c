@@ -1,0 +1,210 @@
+/* The entries of a model: "model/" or "ema/" for parameters, "model/" for buffers. */
+#include "train/weights/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/sealed.h"
+
+/* Sets [out] to the folder of checkpoints of a run folder, or to [folder], if it is that. */
+static status find_checkpoints(const char *folder, struct text *out) {
+    struct io_info info;
+    text_printf(out, "%s/checkpoints", folder);
+    TRY(io_stat(text_string(out), &info));
+    if (info.is_folder) return OK;
+    text_free(out);
+    text_add(out, folder);
+    return OK;
+}
+
+/* Opens the newest checkpoint of a run folder or of a folder of checkpoints. [advice]: what to do if there is none. */
+static status open_folder(const char *folder, const char *advice, struct log *log, struct checkpoint **out,
+                          char **path) {
+    struct text inside = {0};
+    status s = find_checkpoints(folder, &inside);
+    if (!s) s = checkpoint_open_newest(text_string(&inside), log, out, path);
+    text_free(&inside);
+    if (s || *out) return s;
+    return status_new(STATUS_DATA, "%s has no checkpoint; train first%s", folder, advice);
+}
+
+#define GIVE_FILE ", or give --checkpoint FILE"
+
+/* Whether there is a best.h5 beside the checkpoint [path] of another name. */
+static bool has_best_beside(const char *path) {
+    struct text best = {0};
+    struct io_info info;
+    const char *name = strrchr(path, '/');
+    text_add_bytes(&best, path, name ? (size_t)(name - path) + 1 : 0);
+    text_add(&best, CHECKPOINT_BEST ".h5");
+    status s = io_stat(text_string(&best), &info);
+    bool has_best = !s && info.is_file && strcmp(text_string(&best), path) != 0;
+    status_free(s);
+    text_free(&best);
+    return has_best;
+}
+
+status weights_open_start(const char *path, struct checkpoint **out, char **found) {
+    struct io_info info;
+    struct text best = {0};
+    *out = NULL;
+    *found = NULL;
+    TRY(io_stat(path, &info));
+    if (!info.is_folder) return checkpoint_open(path, out);
+    status s = find_checkpoints(path, &best);
+    text_add(&best, "/" CHECKPOINT_BEST ".h5");
+    if (!s) s = io_stat(text_string(&best), &info);
+    if (!s && info.exists) {
+        s = checkpoint_open(text_string(&best), out);
+        *found = best.data;
+        return s;
+    }
+    text_free(&best);
+    return s ? s : open_folder(path, "", NULL, out, found);
+}
+
+/* Opens best.h5 of a run folder. */
+static status open_best(const char *folder, struct checkpoint **out, char **found) {
+    struct text path = {0};
+    struct io_info info;
+    text_printf(&path, "%s/checkpoints/%s.h5", folder, CHECKPOINT_BEST);
+    status s = io_stat(text_string(&path), &info);
+    if (!s && !info.exists)
+        s = status_new(STATUS_DATA, "%s does not exist; a run saves it with checkpoint.best", text_string(&path));
+    if (!s) s = checkpoint_open(text_string(&path), out);
+    *found = path.data;
+    return s;
+}
+
+static status open_path(const char *path, struct log *log, struct checkpoint **out, char **found) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    if (info.is_folder) return open_folder(path, GIVE_FILE, log, out, found);
+    TRY(checkpoint_open(path, out));
+    *found = strdup(path);
+    return OK;
+}
+
+static bool is_best(const struct weights_options *options) {
+    return options->checkpoint && strcmp(options->checkpoint, CHECKPOINT_BEST) == 0;
+}
+
+static status open_run(const struct config *config, const struct weights_options *options, struct log *log,
+                       struct checkpoint **out, char **found) {
+    struct text run = {0};
+    if (options->folder)
+        text_add(&run, options->folder);
+    else
+        text_printf(&run, "runs/%s", config->name);
+    status s = is_best(options) ? open_best(text_string(&run), out, found)
+                                : open_folder(text_string(&run), GIVE_FILE, log, out, found);
+    text_free(&run);
+    return s;
+}
+
+/* *average: whether the evaluations of the run used it. True when the config cannot be read by this version. */
+static status read_default(struct checkpoint *checkpoint, const char *path, bool *average) {
+    char *text = NULL;
+    struct entry entry = {.path = "config", .type = ENTRY_TEXT, .data = &text};
+    struct config_file *file;
+    TRY(checkpoint_read(checkpoint, &entry, 1, NULL));
+    status s = config_parse(path, text, &file);
+    free(text);
+    *average = true;
+    if (s) {
+        status_free(s);
+        return OK;
+    }
+    *average = ema_is_used(&config_of(file)->train.ema);
+    config_free(file);
+    return OK;
+}
+
+static status choose(const struct weights_options *options, const char *path, struct checkpoint *checkpoint,
+                     bool *has_average, bool *average) {
+    const char *which = options->which;
+    *average = which && strcmp(which, "average") == 0;
+    TRY(checkpoint_has(checkpoint, "ema", has_average));
+    if (which && !*average && strcmp(which, "trained") != 0)
+        return status_new(STATUS_USAGE, "--weights: expected trained or average, got '%s'", which);
+    if (!which && *has_average) TRY(read_default(checkpoint, path, average));
+    if (!*average || *has_average) return OK;
+    return status_new(STATUS_USAGE, "%s: it has no moving average of the weights (it was trained without train.ema)",
+                      path);
+}
+
+static status open_and_choose(const struct config *config, const struct weights_options *options, struct log *log,
+                              struct checkpoint **out, bool *average) {
+    int64_t epoch = 0, step = 0;
+    bool has_average = false, was_searched = false;
+    char *path = NULL;
+    *out = NULL;
+    status s = options->checkpoint && !is_best(options) ? open_path(options->checkpoint, log, out, &path)
+                                                        : open_run(config, options, log, out, &path);
+    was_searched = !s && !is_best(options) && !(options->checkpoint && strcmp(options->checkpoint, path) == 0);
+    struct entry counters[] = {{.path = "state/epoch", .type = ENTRY_INT64, .data = &epoch},
+                               {.path = "state/step", .type = ENTRY_INT64, .data = &step}};
+    if (!s) s = checkpoint_read(*out, counters, 2, NULL);
+    if (!s) s = choose(options, path, *out, &has_average, average);
+    if (!s)
+        log_line(log, "%s: epoch %lld, step %lld%s%s", path, (long long)epoch, (long long)step,
+                 was_searched && has_best_beside(path) ? ", the newest; --checkpoint " CHECKPOINT_BEST
+                                                         " takes that of the best epoch"
+                                                       : "",
+                 !has_average ? ""
+                 : *average   ? "; the moving average of the weights (--weights trained: as trained)"
+                              : "; the weights as trained (--weights average: their moving average)");
+    free(path);
+    if (s) {
+        checkpoint_close(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
+status weights_open(const struct config *config, const struct weights_options *options, struct log *log,
+                    struct checkpoint **out, bool *average) {
+    return open_and_choose(config, options, log, out, average);
+}
+
+status weights_open_alone(const struct weights_options *options, struct log *log, struct checkpoint **out,
+                          bool *average) {
+    return open_and_choose(NULL, options, log, out, average);
+}
+
+status weights_check_out(const char *out) {
+    struct io_info info;
+    bool is_checkpoint = false;
+    TRY(io_stat(out, &info));
+    if (info.is_file) TRY(sealed_has_trailer(out, &is_checkpoint));
+    if (!is_checkpoint) return OK;
+    return status_new(STATUS_USAGE, "--out %s: this is a checkpoint, which would be overwritten; choose another name",
+                      out);
+}
+
+static void add_entries(struct arena *arena, const char *group, const struct params *params, struct entry *entries,
+                        size_t *count) {
+    for (size_t i = 0; i < params->count; i++) {
+        const struct param *p = &params->items[i];
+        struct entry *e = &entries[(*count)++];
+        *e = (struct entry){.path = arena_printf(arena, "%s/%s", group, p->name),
+                            .type = ENTRY_FLOAT32,
+                            .dims = p->dims,
+                            .data = params_value(params, i)};
+        memcpy(e->shape, p->shape, (size_t)p->dims * sizeof *e->shape);
+    }
+}
+
+status weights_load(struct model *model, struct checkpoint *checkpoint, bool average) {
+    const char *group = average ? "ema" : "model";
+    const char *const complete[] = {group, NULL};
+    struct arena *arena = arena_create();
+    size_t count = 0;
+    struct entry *entries = arena_alloc(arena, (model->params.count + model->buffers.count) * sizeof *entries);
+    add_entries(arena, group, &model->params, entries, &count);
+    add_entries(arena, "model", &model->buffers, entries, &count);
+    status s = checkpoint_read(checkpoint, entries, count, complete);
+    arena_destroy(arena);
+    return s;
+}

@@ -1,0 +1,39 @@
+/* weights: parameters and buffers of a model from a checkpoint, without the rest of the state. */
+#ifndef TRAIN_WEIGHTS_H
+#define TRAIN_WEIGHTS_H
+
+#include "base/log.h"
+#include "base/status.h"
+#include "checkpoint/checkpoint.h"
+#include "model/model.h"
+#include "train/config/config.h"
+
+/* Selects a checkpoint and the weights in it. */
+struct weights_options {
+    const char *folder;     /* --run-dir; NULL: runs/<name> */
+    const char *checkpoint; /* a file, a run folder or its folder of checkpoints; "best": [folder]'s best
+                             * checkpoint; NULL: its newest */
+    const char *which;      /* --weights: "trained" or "average"; NULL: those that the run's evaluations use */
+};
+
+/* Opens the checkpoint; STATUS_DATA when the folder has none. *average: use the moving average of the weights. Logs
+ * path, epoch and step and, if the file has an average, the choice. */
+status weights_open(const struct config *config, const struct weights_options *options, struct log *log,
+                    struct checkpoint **out, bool *average);
+
+/* The same without a config. */
+status weights_open_alone(const struct weights_options *options, struct log *log, struct checkpoint **out,
+                          bool *average);
+
+/* Opens a checkpoint to start from: the file [path], or of a run folder the best checkpoint, else the newest. *found:
+ * its path, for free; NULL: [path]. */
+status weights_open_start(const char *path, struct checkpoint **out, char **found);
+
+/* STATUS_USAGE when [out] is a checkpoint, which a command must not overwrite. OK when it does not exist. */
+status weights_check_out(const char *out);
+
+/* Loads the parameters ([average]: from the moving average) and buffers of [model], which must have memory, or changes
+ * nothing: the STATUS_DATA failure has a line for every name or shape that differs. */
+status weights_load(struct model *model, struct checkpoint *checkpoint, bool average);
+
+#endif
