@@ -501,14 +501,14 @@ def stale(place, rng):
 
 def give_up(place, rng):
     """G20: a crash that repeats without progress ends after N restarts, with its reason"""
-    most, call = rng.choice((1, 2)), rng.randrange(3, 12)
+    restarts, call = rng.choice((1, 2)), rng.randrange(3, 12)
     shutil.rmtree(place.path("runs/again"), ignore_errors=True)
-    p = place.start("short.yaml", "--nproc", 2, "--max-restarts", most, run="runs/again",
+    p = place.start("short.yaml", "--nproc", 2, "--max-restarts", restarts, run="runs/again",
                     env={"DDPTRAIN_FAULT": f"{call}:kill", "DDPTRAIN_FAULT_FILTER": "checkpoints"})
     code, err = place.finish(p)
     check(code == 69, code, err)
-    check(err.count("starting all ranks again") == most, err)
-    check(re.search(rf"rank 0 \(host \S+, pid \d+\) was killed by SIGKILL; last seen [^\n]*\n{most} restarts? without a new checkpoint", err), err)
+    check(err.count("starting all ranks again") == restarts, err)
+    check(re.search(rf"rank 0 \(host \S+, pid \d+\) was killed by SIGKILL; last seen [^\n]*\n{restarts} restarts? without a new checkpoint", err), err)
     place.nothing_left()
 
 

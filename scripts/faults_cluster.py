@@ -420,10 +420,10 @@ def endings(place, rng):
     expected = place.undisturbed(2)
     shutil.rmtree(place.path("runs/endings"), ignore_errors=True)
     port, how = faults.free_port(), rng.choice(("last rank", "last rank", "launcher", "gives up"))
-    most = (0, 3) if how == "gives up" else (3, 3)
+    restarts = (0, 3) if how == "gives up" else (3, 3)
     config = "short.yaml" if how == "last rank" else "endless.yaml"
     launchers = [place.start(config, "--nnodes", 2, "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port", port, "--max-restarts",
-                          most[node], run="runs/endings") for node in range(2)]
+                          restarts[node], run="runs/endings") for node in range(2)]
     chosen = rng.randrange(2)
     place.wait(lambda: all(place.ranks(p) for p in launchers), "the ranks")
     ranks = list(place.ranks(launchers[chosen]).values())

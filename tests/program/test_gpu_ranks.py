@@ -304,15 +304,15 @@ class Lost(Ranks):
 
     def test_a_killed_rank(self):
         """Named, and the other, which waits in NCCL, is freed and ended long before dist.timeout."""
-        for victim in (1, 0):
-            with self.subTest(victim=victim):
+        for killed_rank in (1, 0):
+            with self.subTest(killed_rank=killed_rank):
                 p, ranks = self.training()
-                os.kill(ranks[victim], signal.SIGKILL)
+                os.kill(ranks[killed_rank], signal.SIGKILL)
                 start = time.monotonic()
                 _, err = p.communicate(timeout=60 * program.SLOW)
                 self.assertLess(time.monotonic() - start, 3 * program.SLOW)  # 0.2 s where there is a core for each
                 self.assertEqual(p.returncode, PEER, err)
-                self.assertRegex(err, rf"rank {victim} \(host .*, pid {ranks[victim]}\) was killed by SIGKILL")
+                self.assertRegex(err, rf"rank {killed_rank} \(host .*, pid {ranks[killed_rank]}\) was killed by SIGKILL")
                 self.assert_no_leftovers()
 
     def test_a_stopped_rank(self):

@@ -1,4 +1,4 @@
-"""Real processes and signals: who is blamed, who is left, and every way to start. ctest-labels: dist fault"""
+"""Real processes and signals: which rank is reported, which processes are left, and every way to start. ctest-labels: dist fault"""
 import contextlib, fcntl, os, re, resource, shutil, signal, socket, struct, subprocess, termios, time, unittest
 
 import program
@@ -65,17 +65,17 @@ class Started(program.Case):
 
 class Processes(Started):
     def test_a_killed_rank_is_named_and_the_others_end(self):
-        for victim in (0, 1, 2):
-            with self.subTest(victim=victim):
+        for killed_rank in (0, 1, 2):
+            with self.subTest(killed_rank=killed_rank):
                 p = self.start_endless("--nproc", 3)
-                pid = self.ranks(p)[victim]
+                pid = self.ranks(p)[killed_rank]
                 os.kill(pid, signal.SIGKILL)
                 killed = time.monotonic()
                 _, err = p.communicate(timeout=20 * program.SLOW)
                 self.assertEqual(p.returncode, PEER, err)
                 self.assertLess(time.monotonic() - killed, 5 * program.SLOW)
-                self.assertRegex(err, rf"rank {victim} \(host \S+, pid {pid}\).*SIGKILL")
-                for other in {0, 1, 2} - {victim}:
+                self.assertRegex(err, rf"rank {killed_rank} \(host \S+, pid {pid}\).*SIGKILL")
+                for other in {0, 1, 2} - {killed_rank}:
                     self.assertNotRegex(err, rf"ddptrain: rank {other} ")
                 self.assert_no_leftovers()
 
@@ -403,28 +403,28 @@ class Threads(program.Case):
         self.write("convolution.yaml", CONVOLUTION)
         self.write("wide.yaml", ENDLESS.replace("out: 48", "out: 20000").replace("batch_size: 8", "batch_size: 64"))
 
-    def most(self, *ranks, prefix=(), config="wide"):
-        """The most threads that any of the started processes has in its first steps."""
+    def max_threads(self, *ranks, prefix=(), config="wide"):
+        """The maximum number of threads that any of the started processes has in its first steps."""
         shutil.rmtree(self.path("runs"), ignore_errors=True)
         started = [subprocess.Popen([*prefix, program.BINARY, f"{config}.yaml", "--quiet", "train.log_every=0"], cwd=self.folder,
                                     env={**{k: v for k, v in self.environment().items() if k != "OMP_NUM_THREADS"}, **rank}) for rank in ranks or ({},)]
         self.wait_for(lambda: os.path.exists(self.path("runs", config, "metrics.jsonl")), what="the first step")
-        most, end = 0, time.monotonic() + 2
+        maximum, end = 0, time.monotonic() + 2
         while time.monotonic() < end:
             for p in started:
                 with open(f"/proc/{p.pid}/status") as f:
-                    most = max(most, int(dict(line.split(":", 1) for line in f)["Threads"]))
+                    maximum = max(maximum, int(dict(line.split(":", 1) for line in f)["Threads"]))
             time.sleep(0.02)
         for p in started:
             p.kill()
             p.wait()
-        return most
+        return maximum
 
     def test_a_mask_is_respected(self):
         cores = sorted(os.sched_getaffinity(0))
-        one = self.most({"OMP_NUM_THREADS": "1"})
-        self.assertEqual(self.most(), one + len(cores) - 1)
-        self.assertEqual(self.most(prefix=("taskset", "-c", str(cores[-1]))), one)
+        one = self.max_threads({"OMP_NUM_THREADS": "1"})
+        self.assertEqual(self.max_threads(), one + len(cores) - 1)
+        self.assertEqual(self.max_threads(prefix=("taskset", "-c", str(cores[-1]))), one)
 
     def test_a_quota_is_respected(self):
         """Also that of a group around the process's own."""
@@ -439,8 +439,8 @@ class Threads(program.Case):
         except OSError:
             self.skipTest("no right to make a control group of version 1")
         for own in (group, f"{group}/within"):
-            self.assertEqual(self.most(prefix=("sh", "-c", f'echo $$ > {own}/cgroup.procs; exec "$@"', "sh")),
-                             self.most({"OMP_NUM_THREADS": "1"}), own)
+            self.assertEqual(self.max_threads(prefix=("sh", "-c", f'echo $$ > {own}/cgroup.procs; exec "$@"', "sh")),
+                             self.max_threads({"OMP_NUM_THREADS": "1"}), own)
         time.sleep(0.3)  # the groups are empty a moment after their processes
 
     def test_ranks_share_unbound_processors(self):
@@ -451,10 +451,10 @@ class Threads(program.Case):
         for config in ("wide", "convolution"):  # oneDNN brings the library of threads before the ranks have met
             with self.subTest(config):
                 share = str(max(1, len(cores) // 2))
-                self.assertEqual(self.most(*ranks(), config=config), self.most(*ranks(OMP_NUM_THREADS=share), config=config))
+                self.assertEqual(self.max_threads(*ranks(), config=config), self.max_threads(*ranks(OMP_NUM_THREADS=share), config=config))
         if len(cores) > 4:  # a part of the host's
             part = cores[:4]
-            self.assertEqual(self.most(*ranks(), prefix=("taskset", "-c", ",".join(map(str, part)))), self.most(*ranks(OMP_NUM_THREADS="2")))
+            self.assertEqual(self.max_threads(*ranks(), prefix=("taskset", "-c", ",".join(map(str, part)))), self.max_threads(*ranks(OMP_NUM_THREADS="2")))
 
 
 @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one processor")

@@ -62,7 +62,7 @@ WRONG_TEXT = [
 ]
 
 
-class Verdicts(program.Case):
+class SameErrors(program.Case):
     base = program.WINE
 
     def setUp(self):
@@ -70,7 +70,7 @@ class Verdicts(program.Case):
         self.write("test.yaml", self.base)
         self.run_program("test.yaml", "--run-dir", "good", "train.log_every=0")
 
-    def verdict(self, command, *words):
+    def result(self, command, *words):
         """(exit code, lines of the message)"""
         rest = {"check": [], "train": ["--run-dir", "new", "--quiet"], "eval": ["--run-dir", "good", "--quiet"],
                 "predict": ["--run-dir", "good", "--quiet", "--out", "out.csv"],
@@ -88,11 +88,11 @@ class Verdicts(program.Case):
         self.write("test.yaml", text)
 
     def assert_same(self, commands, code=None):
-        first = self.verdict(commands[0])
+        first = self.result(commands[0])
         self.assertNotEqual(first[0], OK, "the config is not wrong")
         self.assertIn(code, (None, first[0]), first)
         for command in commands[1:]:
-            self.assertEqual(self.verdict(command), first, f"{commands[0]} and {command} differ")
+            self.assertEqual(self.result(command), first, f"{commands[0]} and {command} differ")
 
     def test_configs_that_cannot_be_read(self):
         step = 8 if program.SANITIZER else 1
@@ -115,7 +115,7 @@ class Verdicts(program.Case):
                 self.assert_same(("train", "check", "eval"), code)
 
     def test_predict_reads_no_targets(self):
-        """So it has the same verdict where these do not matter."""
+        """So it has the same result where these do not matter."""
         for replacements, code in WRONG:
             if "confusion_matrix" not in replacements[0][1]:
                 with self.subTest(replacements):
@@ -129,7 +129,7 @@ class Verdicts(program.Case):
                 self.assert_same(("train", "check"), code)
                 if "weighted" not in replacements[0][1]:  # which has another model here
                     for command in "eval", "predict":
-                        self.assertEqual(self.verdict(command)[0], OK, command)
+                        self.assertEqual(self.result(command)[0], OK, command)
 
     def test_weights_that_do_not_fit(self):
         """check compares the file that a run starts from, as the run does."""
@@ -139,7 +139,7 @@ class Verdicts(program.Case):
                 self.replaced(("model: {", f"model: {{init_from: {path}, "), ("out: 64", "out: 65"))
                 self.assert_same(("train", "check"), DATA)
                 self.replaced(("model: {", f"model: {{init_from: {path}, "))
-                self.assertEqual(self.verdict("check")[0], OK)
+                self.assertEqual(self.result("check")[0], OK)
 
     @unittest.skipIf(program.SANITIZER, "a sanitizer has other limits")
     def test_too_large_for_this_machine(self):
@@ -148,24 +148,24 @@ class Verdicts(program.Case):
             size = int((part * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 4) ** 0.5)
             self.replaced(("{linear: {out: 64}}", f"{{linear: {{out: {size}}}}}, {{linear: {{out: {size}}}}}"), ("type: adam", "type: sgd"))
         take(0.1)
-        self.assertEqual(self.verdict("check")[0], OK)
+        self.assertEqual(self.result("check")[0], OK)
         take(1.2)
         self.assert_same(("train", "check"), USAGE)
         out, err = self.run_program("check", "test.yaml", code=USAGE)
         self.assertIn("the run does not fit in memory: no memory for the parameters: ", err)
         self.assertRegex(out, r"not here +the run does not fit in memory: no memory for the parameters")
         self.assertIn("layer", out)
-        self.assertEqual(self.verdict("eval"), (USAGE, err.splitlines()))
+        self.assertEqual(self.result("eval"), (USAGE, err.splitlines()))
 
     def test_a_machine_without_a_device(self):
         """check continues without it and reports the other errors."""
         self.replaced(("train: {epochs: 10}", "train: {epochs: 10, device: cuda}"), (LAYERS, "[relu]"))
-        code, lines = self.verdict("check")
+        code, lines = self.result("check")
         self.assertEqual(code, USAGE)
         self.assertIn("no layer has parameters", lines[0])
 
 
-class Text(Verdicts):
+class Text(SameErrors):
     """generate opens no dataset: its rows would be those of the vocabulary in the checkpoint."""
     base = TEXT
 
@@ -176,7 +176,7 @@ class Text(Verdicts):
                 self.assert_same(("train", "check", "eval", "predict", "generate"), USAGE)
 
 
-for name in [name for name in vars(Verdicts) if name.startswith("test_")]:
+for name in [name for name in vars(SameErrors) if name.startswith("test_")]:
     setattr(Text, name, None)  # theirs is the other config
 
 if __name__ == "__main__":
