@@ -392,7 +392,7 @@ status dataset_open(const struct dataset_config *config, bool wants_classes, boo
     return s;
 }
 
-struct dataset *dataset_share(struct dataset *dataset) {
+struct dataset *dataset_retain(struct dataset *dataset) {
     dataset->owners++;
     return dataset;
 }

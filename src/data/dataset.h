@@ -245,7 +245,7 @@ status dataset_open(const struct dataset_config *config, bool wants_classes, boo
 /* Whether both configs split the same rows into the same parts. */
 bool dataset_has_same_split(const struct dataset_config *a, const struct dataset_config *b);
 /* One more owner, for runs one after another over the same rows: each calls dataset_close. Returns [dataset]. */
-struct dataset *dataset_share(struct dataset *dataset);
+struct dataset *dataset_retain(struct dataset *dataset);
 void dataset_close(struct dataset *dataset); /* takes NULL; the last owner's call frees it */
 const struct dataset_info *dataset_info(const struct dataset *dataset);
 

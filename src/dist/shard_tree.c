@@ -33,7 +33,7 @@ struct shard_tree {
     size_t pushed;
 };
 
-void shard_tree_share(size_t shards, int rank, int world_size, size_t *first, size_t *count) {
+void shard_tree_range(size_t shards, int rank, int world_size, size_t *first, size_t *count) {
     size_t world = (size_t)world_size, r = (size_t)rank;
     *first = shards * r / world;
     *count = shards * (r + 1) / world - *first;
@@ -58,7 +58,7 @@ static void push(struct stack *stack, size_t first, void (*merge)(void *, size_t
 static struct stack stack_of(size_t shards, int rank, int world_size) {
     struct stack stack = {.count = 0};
     size_t first, count;
-    shard_tree_share(shards, rank, world_size, &first, &count);
+    shard_tree_range(shards, rank, world_size, &first, &count);
     for (size_t i = 0; i < count; i++) push(&stack, first + i, NULL, NULL);
     return stack;
 }
@@ -95,7 +95,7 @@ status shard_tree_create(size_t shards, size_t count, struct comm *comm, struct 
     t->shards = shards;
     t->count = count;
     t->comm = comm;
-    shard_tree_share(shards, comm_rank(comm), comm_world_size(comm), &t->first, &t->own);
+    shard_tree_range(shards, comm_rank(comm), comm_world_size(comm), &t->first, &t->own);
     status s = allocate(t);
     if (s)
         shard_tree_destroy(t);

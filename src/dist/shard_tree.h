@@ -11,7 +11,7 @@
 #include "dist/comm/comm.h"
 
 /* The shards of [rank]: [first, first + count). count may be 0 if there are more ranks than shards. Pure. */
-void shard_tree_share(size_t shards, int rank, int world_size, size_t *first, size_t *count);
+void shard_tree_range(size_t shards, int rank, int world_size, size_t *first, size_t *count);
 
 /* *kept: maximum number of vectors that a rank keeps at once; *sent: maximum number of subtrees that it sends. Pure. */
 void shard_tree_cost(size_t shards, int world_size, size_t *kept, size_t *sent);

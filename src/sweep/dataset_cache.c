@@ -108,7 +108,7 @@ status dataset_cache_open(struct dataset_cache *cache, const struct config *conf
         if (strcmp(cache->items[i].key, key) == 0) {
             free(key);
             cache->items[i].used = ++cache->uses;
-            *out = dataset_share(cache->items[i].dataset);
+            *out = dataset_retain(cache->items[i].dataset);
             return OK;
         }
     struct dataset *dataset;
@@ -117,7 +117,7 @@ status dataset_cache_open(struct dataset_cache *cache, const struct config *conf
         free(key);
         return s;
     }
-    *out = dataset_share(dataset);
+    *out = dataset_retain(dataset);
     add(cache, key, dataset);
     return OK;
 }

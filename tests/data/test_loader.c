@@ -86,7 +86,7 @@ START_TEST(follows_the_sampler) {
     setup();
     for (int in_memory = 0; in_memory < 2; in_memory++) {
         struct dataset *dataset = open_rows(in_memory, "");
-        if (in_memory) dataset_share(dataset); /* then the orders of epochs are stored */
+        if (in_memory) dataset_retain(dataset); /* then the orders of epochs are stored */
         for (int flags = 0; flags < 8; flags++)
             for (int world = 1; world <= 3; world++)
                 for (int64_t prefetch = -1; prefetch <= 4; prefetch++) {

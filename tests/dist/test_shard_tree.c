@@ -27,7 +27,7 @@ static void sum_body(const struct dist_env *env, void *argument) {
         struct shard_tree *tree;
         size_t first, own, size = 1;
         while (size < shards) size *= 2;
-        shard_tree_share(shards, env->rank, env->world_size, &first, &own);
+        shard_tree_range(shards, env->rank, env->world_size, &first, &own);
         rank_must(shard_tree_create(shards, COUNT, g.comm, &tree));
         for (int step = 0; step < 2; step++) {
             const float *sum;
@@ -53,7 +53,7 @@ START_TEST(shares_and_cost) {
         for (int world = 1; world <= 20; world++) {
             size_t next = 0, first, count, kept, sent, levels = 1;
             for (int r = 0; r < world; r++, next += count) {
-                shard_tree_share(shards, r, world, &first, &count);
+                shard_tree_range(shards, r, world, &first, &count);
                 ck_assert_uint_eq(first, next);
             }
             ck_assert_uint_eq(next, shards);

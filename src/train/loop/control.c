@@ -4,8 +4,8 @@
 #include <math.h>
 
 #include "train/loop/averaging/averaging.h"
+#include "train/loop/broadcast.h"
 #include "train/loop/save.h"
-#include "train/loop/share.h"
 
 enum count {
     COUNT_ROWS,
@@ -17,7 +17,7 @@ enum count {
     COUNT_SAVES,
     COUNTS
 };
-_Static_assert(COUNTS + AGREEMENT_NUMBERS <= ELASTIC_MAX_COUNTS, "elastic_share reduces all of them");
+_Static_assert(COUNTS + AGREEMENT_NUMBERS <= ELASTIC_MAX_COUNTS, "elastic_all_reduce_sums reduces all of them");
 
 bool control_checks_state(const struct trainer *t) {
     int64_t every = t->config->train.check_state_every;
@@ -30,7 +30,7 @@ static status put_hash(struct trainer *t, double *numbers) {
     return state_unmap(t->state, false);
 }
 
-status control_share(struct trainer *t, struct update *update) {
+status control_all_reduce(struct trainer *t, struct update *update) {
     double counts[COUNTS + AGREEMENT_NUMBERS], *hash = counts + COUNTS;
     size_t count = COUNTS + (update->checks_state ? AGREEMENT_NUMBERS : 0);
     counts[COUNT_ROWS] = update->rows;
@@ -41,7 +41,7 @@ status control_share(struct trainer *t, struct update *update) {
     counts[COUNT_SKIPS] = update->skips;
     counts[COUNT_SAVES] = save_is_overdue(t) ? 1 : 0;
     if (update->checks_state) TRY(put_hash(t, hash));
-    TRY(t->averaging.method->share_sums(t, &update->sums, counts, count));
+    TRY(t->averaging.method->all_reduce_sums(t, &update->sums, counts, count));
     update->rows = counts[COUNT_ROWS];
     update->stops = counts[COUNT_STOPS];
     update->nonfinite_losses = counts[COUNT_LOSSES] + (isfinite(update->sums.loss) ? 0 : 1);
@@ -50,5 +50,5 @@ status control_share(struct trainer *t, struct update *update) {
     update->skips = counts[COUNT_SKIPS];
     if (counts[COUNT_SAVES] > 0) save_request(t);
     if (!update->checks_state || agreement_is_equal(hash, comm_world_size(t->comm))) return OK;
-    return share_check_agreement(t, false);
+    return check_agreement(t, false);
 }

@@ -8,7 +8,7 @@
 #include "train/loop/update.h"
 
 /* Sums the measured values of [update] over all ranks. STATUS_DIVERGED: the states of the ranks differ. All ranks. */
-status control_share(struct trainer *trainer, struct update *update);
+status control_all_reduce(struct trainer *trainer, struct update *update);
 
 /* Whether the next step compares hashes of the state (train.check_state_every). */
 bool control_checks_state(const struct trainer *trainer);

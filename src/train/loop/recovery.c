@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "train/loop/averaging/averaging.h"
-#include "train/loop/share.h"
+#include "train/loop/broadcast.h"
 #include "train/nonfinite/diagnosis.h"
 
 #define HOST_SIZE 64
@@ -62,7 +62,7 @@ static status search(struct trainer *t, const struct bad_step *bad, struct findi
 
 /* [out]: the finding of the first rank that has one, "on rank 1 (host b): the output of layer 2 (linear) for row 17 of
  * the training data"; empty: none. All ranks. */
-static status share_finding(struct trainer *t, const struct finding *own, struct text *out) {
+static status gather_finding(struct trainer *t, const struct finding *own, struct text *out) {
     size_t world = (size_t)comm_world_size(t->comm);
     struct finding *all = calloc(world, sizeof *all);
     if (!all) return status_memory("the reports of the ranks");
@@ -83,7 +83,7 @@ static status explain(struct trainer *t, const struct bad_step *bad, struct text
     gethostname(own.host, sizeof own.host - 1);
     TRY(search(t, bad, &own));
     TRY(recordings_agree(t->recordings)); /* the searches of the ranks differ in their passes */
-    TRY(share_finding(t, &own, out));
+    TRY(gather_finding(t, &own, out));
     if (!out->length && averaged)
         text_printf(out, "the average of the gradients of %s, while those of each rank are finite", averaged);
     return OK;
@@ -188,7 +188,7 @@ static status roll_back(struct trainer *t, const char *what, struct guard_place 
     TRY(state_map(t->state));
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
     if (t->outputs.saver) TRY(reload(t));
-    TRY(share_state(t));
+    TRY(broadcast_state(t));
     TRY(state_unmap(t->state, true));
     TRY(loader_seek(t->loader, c->epoch, (size_t)c->batch));
     if (!t->outputs.metrics) return OK;
@@ -218,7 +218,7 @@ static status request_roll_back(struct trainer *t, struct text *what, struct gua
 status recovery_run(struct trainer *t, const struct bad_step *bad, bool *needs_roll_back) {
     const struct counters *c = &t->state->counters;
     struct text what = {0}, where = {0};
-    TRY(share_check_agreement(t, false)); /* a rank with a different state is reported instead */
+    TRY(check_agreement(t, false)); /* a rank with a different state is reported instead */
     text_printf(&what, "%s not finite in epoch %lld, step %lld", bad->what, (long long)bad->first.epoch + 1,
                 (long long)c->step + 1);
     status s = explain(t, bad, &where);

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "train/loop/broadcast.h"
 #include "train/loop/progress.h"
-#include "train/loop/share.h"
 
 /* A failed save does not end the run: earlier checkpoints remain, and the next save retries. Rank 0. */
 static status report_failed_save(struct trainer *t, status failure) {
@@ -146,8 +146,8 @@ static const char *nonfinite_range(const struct trainer *t, const struct params 
 /* Verifies that the state is the same on all ranks; *nonfinite: a tensor that is not finite; NULL: none. */
 static status check_state(struct trainer *t, const char **nonfinite) {
     activity_phase(t->activity, ACTIVITY_SAVING);
-    TRY(share_buffers(t)); /* those of rank 0 are saved */
-    TRY(share_check_agreement(t, true));
+    TRY(broadcast_buffers(t)); /* those of rank 0 are saved */
+    TRY(check_agreement(t, true));
     *nonfinite = nonfinite_range(t, &t->model->params);
     if (!*nonfinite) *nonfinite = nonfinite_range(t, &t->model->buffers);
     return OK;
@@ -186,7 +186,7 @@ void save_describe(const struct config *config, struct text *out) {
     if (save_is_automatic(config))
         text_printf(out,
                     "after epochs where a save costs less than %g %% of the time since the last one, every %g min, ",
-                    100 * SAVE_SHARE, SAVE_SECONDS / 60);
+                    100 * SAVE_MAX_FRACTION, SAVE_SECONDS / 60);
     if (every->epochs != SCHEMA_NO_INT)
         text_printf(out, "every %lld epoch%s, ", (long long)every->epochs, text_plural((uint64_t)every->epochs, "s"));
     if (every->steps != SCHEMA_NO_INT)
@@ -212,7 +212,7 @@ static double expected_cost(const struct trainer *t) {
 status save_decide(struct trainer *t) {
     uint8_t is_due = 0;
     if (!save_is_automatic(t->config)) return OK;
-    if (t->outputs.saver) is_due = expected_cost(t) <= SAVE_SHARE * seconds_since(t->saves.saved_at);
+    if (t->outputs.saver) is_due = expected_cost(t) <= SAVE_MAX_FRACTION * seconds_since(t->saves.saved_at);
     TRY(comm_broadcast(t->comm, &is_due, 1, COMM_UINT8, 0));
     t->saves.is_requested = t->saves.is_requested || is_due;
     return OK;
@@ -221,7 +221,7 @@ status save_decide(struct trainer *t) {
 status save_best_if_due(struct trainer *t) {
     if (!t->outputs.saver) return OK;
     double seconds = seconds_since(t->saves.best_written_at);
-    bool is_due = expected_cost(t) <= SAVE_SHARE * seconds || seconds >= SAVE_SECONDS;
+    bool is_due = expected_cost(t) <= SAVE_MAX_FRACTION * seconds || seconds >= SAVE_SECONDS;
     return is_due ? write_best(t) : OK;
 }
 

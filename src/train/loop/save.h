@@ -14,9 +14,9 @@ void save_open(struct trainer *trainer, bool is_resumed);
 /* Before the first step: saves if roll-backs may need a checkpoint. As save_if_valid. All ranks. */
 status save_first(struct trainer *trainer, const char **nonfinite);
 
-/* Without checkpoint.save_every a state is saved at the end of an epoch if the expected cost is at most SAVE_SHARE of
- * the time since the last save, and when SAVE_SECONDS have passed. */
-#define SAVE_SHARE 0.01
+/* Without checkpoint.save_every a state is saved at the end of an epoch if the expected cost is at most
+ * SAVE_MAX_FRACTION of the time since the last save, and when SAVE_SECONDS have passed. */
+#define SAVE_MAX_FRACTION 0.01
 #define SAVE_SECONDS 600.0
 bool save_is_automatic(const struct config *config);
 /* Adds a description of when checkpoints are written. */
@@ -43,7 +43,7 @@ status save_if_valid(struct trainer *trainer, const char **nonfinite);
 /* Copies the state, which will be checkpoints/best.h5; the copy replaces an earlier one that is not on disk yet. It is
  * written before the next save of any kind, by save_best_if_due, or by save_close. All ranks. */
 status save_best(struct trainer *trainer, const char **nonfinite);
-/* At the end of an epoch: starts writing that copy, if the expected cost is at most SAVE_SHARE of the time since
+/* At the end of an epoch: starts writing that copy, if the expected cost is at most SAVE_MAX_FRACTION of the time since
  * best.h5 was written, or SAVE_SECONDS have passed. All ranks. */
 status save_best_if_due(struct trainer *trainer);
 /* After the loop, also if it failed: writes that copy. */

@@ -7,11 +7,11 @@
 
 #include "base/clock.h"
 #include "train/loop/averaging/averaging.h"
+#include "train/loop/broadcast.h"
 #include "train/loop/control.h"
 #include "train/loop/micro_batch.h"
 #include "train/loop/progress.h"
 #include "train/loop/recovery.h"
-#include "train/loop/share.h"
 #include "train/loop/step_log.h"
 
 static bool can_enqueue_ahead(const struct trainer *t) {
@@ -164,7 +164,7 @@ static bool is_decision_right(const struct trainer *t, const struct update *upda
 /* Reports that the decisions of the devices differ. All ranks, because all have the same results. */
 static status report_difference(struct trainer *t, const struct update *update) {
     int world = comm_world_size(t->comm);
-    TRY(share_check_agreement(t, false));
+    TRY(check_agreement(t, false));
     if (update->skips > 0 && update->skips < world)
         return status_new(STATUS_DIVERGED,
                           "%g of %d ranks skipped step %lld, since a number in it is not finite there, and the others "
@@ -231,7 +231,7 @@ static status step_complete(struct trainer *t, struct pending_step *step, struct
     struct update *update = &step->update;
     struct device_results results;
     TRY(read_results(t, step, &results));
-    TRY(control_share(t, update));
+    TRY(control_all_reduce(t, update));
     result->must_stop = result->must_stop || update->stops > 0;
     const char *what = what_is_nonfinite(update);
     if (!is_decision_right(t, update, what == NULL)) return report_difference(t, update);

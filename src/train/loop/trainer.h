@@ -1,8 +1,8 @@
 /* trainer: the parts of a run, which run.c and trainer.c create and destroy, and the state of the loop, in one struct
- * per subject, changed only by the file that its comment names. Broadcasts between ranks are in share.h. The files of
- * the loop include each other only in this order:
+ * per subject, changed only by the file that its comment names. Broadcasts between ranks are in broadcast.h. The files
+ * of the loop include each other only in this order:
  *
- *   trainer.h  progress.h  share.h  averaging/averaging.h  save.h  control.h  recovery.h  micro_batch.h  step_log.h
+ *   trainer.h  progress.h  broadcast.h  averaging/averaging.h  save.h  control.h  recovery.h  micro_batch.h  step_log.h
  *   step.h  epoch.h  loop.h */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H

@@ -19,7 +19,7 @@ struct update {
     bool needs_norm;          /* the norm of the averaged gradients; the same on all ranks */
     bool checks_state;        /* hashes are part of the control all-reduce */
 
-    /* measured; after control_share the same on all ranks, except has_norm and grad_norm */
+    /* measured; after control_all_reduce the same on all ranks, except has_norm and grad_norm */
     size_t batches; /* micro-batches */
     bool has_norm;
     double grad_norm; /* NAN: not measured */

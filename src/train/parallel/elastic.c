@@ -36,7 +36,7 @@ status elastic_create(const struct elastic_options *options, struct elastic **ou
     struct elastic *e = calloc(1, sizeof *e);
     if (!e) return status_memory("the shards of a batch");
     e->o = *options;
-    shard_tree_share(options->shards, comm_rank(options->comm), (int)world, &e->first, &e->own);
+    shard_tree_range(options->shards, comm_rank(options->comm), (int)world, &e->first, &e->own);
     e->max_shards = (options->shards + world - 1) / world;
     e->own_record = calloc(record_size(e), sizeof *e->own_record);
     e->all = calloc(world * record_size(e), sizeof *e->all);
@@ -145,7 +145,7 @@ status elastic_run(struct elastic *e, const struct elastic_batch *batch, const s
     return device_download(device, e->own_record, e->sums, e->own * sizeof *e->sums);
 }
 
-status elastic_share(struct elastic *e, struct loss_sums *sums, double *counts, size_t count) {
+status elastic_all_reduce_sums(struct elastic *e, struct loss_sums *sums, double *counts, size_t count) {
     size_t world = (size_t)comm_world_size(e->o.comm), sums_size = e->max_shards * SUMS;
     memcpy(e->own_record + sums_size, counts, count * sizeof *counts);
     TRY(comm_all_gather(e->o.comm, e->own_record, record_size(e), COMM_FLOAT64, e->all));
@@ -153,7 +153,7 @@ status elastic_share(struct elastic *e, struct loss_sums *sums, double *counts, 
     for (size_t r = 0; r < world; r++) {
         const double *record = e->all + r * record_size(e);
         size_t first, own;
-        shard_tree_share(e->o.shards, (int)r, (int)world, &first, &own);
+        shard_tree_range(e->o.shards, (int)r, (int)world, &first, &own);
         memcpy(e->leaves + first * SUMS, record, own * SUMS * sizeof *e->leaves);
         for (size_t i = 0; i < count; i++) counts[i] += record[sums_size + i];
     }

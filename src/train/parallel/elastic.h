@@ -54,7 +54,7 @@ status elastic_run(struct elastic *elastic, const struct elastic_batch *batch, c
 /* Sums the losses of the step in the order of the tree, and [counts] (count <= ELASTIC_MAX_COUNTS) in order of rank.
  * All ranks. */
 #define ELASTIC_MAX_COUNTS 16
-status elastic_share(struct elastic *elastic, struct loss_sums *sums, double *counts, size_t count);
+status elastic_all_reduce_sums(struct elastic *elastic, struct loss_sums *sums, double *counts, size_t count);
 
 /* Rows of batch [number] over all ranks. */
 size_t elastic_rows(const struct elastic *elastic, size_t number);

@@ -90,7 +90,7 @@ size_t zero_memory(const struct dist_config *config, const struct params *params
     return bytes;
 }
 
-static status share_values(struct zero *z, struct params *params, struct comm *comm) {
+static status all_gather_on_hosts(struct zero *z, struct params *params, struct comm *comm) {
     for (size_t i = 0; i < z->cut_count; i++) {
         const struct reducer_cut *c = &z->cuts[i];
         TRY(comm_all_gather(comm, params->values + share_begin(c, z->rank), c->share, COMM_FLOAT32,
@@ -100,7 +100,7 @@ static status share_values(struct zero *z, struct params *params, struct comm *c
 }
 
 /* After the update on the device's stream, and before its next work. */
-static status share_on_gpus(struct zero *z, struct params *params, struct device *device, struct comm *gpus) {
+static status all_gather_on_gpus(struct zero *z, struct params *params, struct device *device, struct comm *gpus) {
     TRY(comm_gpu_after(gpus, device_stream(device)));
     for (size_t i = 0; i < z->cut_count; i++)
         TRY(comm_gpu_all_gather(gpus, params->values + z->cuts[i].begin, z->cuts[i].share));
@@ -108,11 +108,11 @@ static status share_on_gpus(struct zero *z, struct params *params, struct device
     return comm_gpu_before(gpus, device_stream(device));
 }
 
-status zero_share_values(struct zero *z, struct params *params, struct device *device, struct comm *comm) {
+status zero_all_gather(struct zero *z, struct params *params, struct device *device, struct comm *comm) {
     if (!z) return OK;
-    if (comm_gpu(comm)) return share_on_gpus(z, params, device, comm_gpu(comm));
+    if (comm_gpu(comm)) return all_gather_on_gpus(z, params, device, comm_gpu(comm));
     TRY(device_map(device, (void **)&params->values));
-    TRY(share_values(z, params, comm));
+    TRY(all_gather_on_hosts(z, params, comm));
     return device_unmap(device, (void **)&params->values, true);
 }
 

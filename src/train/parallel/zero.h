@@ -26,7 +26,7 @@ const struct optimizer_shard *zero_shard(const struct zero *zero);
 size_t zero_memory(const struct dist_config *config, const struct params *params, int world_size, size_t full);
 
 /* After the update: all-gathers the parameters. All ranks. */
-status zero_share_values(struct zero *zero, struct params *params, struct device *device, struct comm *comm);
+status zero_all_gather(struct zero *zero, struct params *params, struct device *device, struct comm *comm);
 
 /* The squared norm of the gradients, which must be mapped, from the shares of the ranks; by parameter, as PyTorch. All
  * ranks. */

@@ -38,7 +38,7 @@ struct run_options {
 
     /* Of runs that a program makes one after another. */
     bool writes_nothing;          /* no run folder, no log; one rank */
-    struct dataset *dataset;      /* what config.dataset describes, opened and shared (dataset_share), which run_train
+    struct dataset *dataset;      /* what config.dataset describes, opened and shared (dataset_retain), which run_train
                                      closes; NULL: run_train opens it */
     run_epoch_function *on_epoch; /* NULL: none */
     void *user;                   /* of on_epoch */

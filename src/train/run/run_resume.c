@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "dist/process/launcher_channel.h"
+#include "train/loop/broadcast.h"
 #include "train/loop/progress.h"
-#include "train/loop/share.h"
 #include "train/weights/init_from.h"
 
 /* Within an epoch, the position in the data depends on the number of ranks. */
@@ -107,11 +107,11 @@ static enum run_folder_start folder_start(const struct run *run, bool is_fresh) 
 }
 
 /* Broadcasts the state of rank 0. Maps only what is broadcast, because mapped memory of a GPU is pinned. */
-static status share_loaded(struct run *run) {
+static status broadcast_loaded(struct run *run) {
     struct trainer *t = &run->trainer;
-    if (!run->is_resumed && !t->averaging.zero) return share_start(t);
+    if (!run->is_resumed && !t->averaging.zero) return broadcast_start(t);
     TRY(state_map(t->state));
-    status s = share_state(t);
+    status s = broadcast_state(t);
     return status_first(s, state_unmap(t->state, true));
 }
 
@@ -142,7 +142,7 @@ status run_resume(struct run *run) {
     TRY(comm_broadcast(t->comm, flags, sizeof flags, COMM_UINT8, 0));
     run->is_resumed = flags[0];
     run->is_complete = flags[1];
-    TRY(share_loaded(run));
+    TRY(broadcast_loaded(run));
     launcher_send(MESSAGE_RESUMED, 0, c->step, run->folder_path);
     return OK;
 }

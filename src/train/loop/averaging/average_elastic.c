@@ -38,13 +38,13 @@ static status run(struct trainer *t, struct update *update) {
     return OK;
 }
 
-static status share_sums(struct trainer *t, struct loss_sums *sums, double *counts, size_t count) {
-    return elastic_share(t->averaging.elastic, sums, counts, count);
+static status all_reduce_sums(struct trainer *t, struct loss_sums *sums, double *counts, size_t count) {
+    return elastic_all_reduce_sums(t->averaging.elastic, sums, counts, count);
 }
 
 const struct averaging averaging_elastic = {.name = "elastic",
                                             .keeps_gradients = true,
                                             .run = run,
                                             .measure = averaging_measure,
-                                            .share_sums = share_sums,
+                                            .all_reduce_sums = all_reduce_sums,
                                             .update = averaging_update_shared};

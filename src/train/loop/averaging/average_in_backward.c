@@ -66,4 +66,4 @@ const struct averaging averaging_in_backward = {.name = "in_backward",
                                                 .backward = backward,
                                                 .measure = measure,
                                                 .wait = averaging_wait,
-                                                .share_sums = averaging_share_sums};
+                                                .all_reduce_sums = averaging_all_reduce_sums};

@@ -44,6 +44,6 @@ const struct averaging averaging_on_device = {.name = "on_device",
                                               .contribute_zeros = averaging_reduce_all,
                                               .measure = averaging_measure,
                                               .wait = averaging_wait,
-                                              .share_sums = averaging_share_sums,
+                                              .all_reduce_sums = averaging_all_reduce_sums,
                                               .update = averaging_update,
                                               .can_update_on_device = can_update_on_device};

@@ -21,5 +21,5 @@ const struct averaging averaging_on_host = {.name = "on_host",
                                             .backward = averaging_backward_alone,
                                             .measure = averaging_measure,
                                             .wait = averaging_wait,
-                                            .share_sums = averaging_share_sums,
+                                            .all_reduce_sums = averaging_all_reduce_sums,
                                             .update = averaging_update};

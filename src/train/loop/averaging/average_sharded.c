@@ -33,7 +33,7 @@ static status measure(struct trainer *t, struct update *update) {
 
 status averaging_update_shared(struct trainer *t, const struct update *update) {
     TRY(averaging_update(t, update));
-    return zero_share_values(t->averaging.zero, &t->model->params, t->device, t->comm);
+    return zero_all_gather(t->averaging.zero, &t->model->params, t->device, t->comm);
 }
 
 const struct averaging averaging_sharded = {.name = "sharded",
@@ -44,7 +44,7 @@ const struct averaging averaging_sharded = {.name = "sharded",
                                             .contribute_zeros = averaging_reduce_all,
                                             .measure = measure,
                                             .wait = averaging_wait,
-                                            .share_sums = averaging_share_sums,
+                                            .all_reduce_sums = averaging_all_reduce_sums,
                                             .update = averaging_update_shared};
 
 const struct averaging averaging_sharded_on_host = {.name = "sharded_on_host",
@@ -53,5 +53,5 @@ const struct averaging averaging_sharded_on_host = {.name = "sharded_on_host",
                                                     .backward = averaging_backward_alone,
                                                     .measure = measure,
                                                     .wait = averaging_wait,
-                                                    .share_sums = averaging_share_sums,
+                                                    .all_reduce_sums = averaging_all_reduce_sums,
                                                     .update = averaging_update_shared};

@@ -47,7 +47,7 @@ status averaging_measure(struct trainer *t, struct update *update) {
 
 status averaging_wait(struct trainer *t, void *stream) { return reducer_wait(t->averaging.reducer, stream); }
 
-status averaging_share_sums(struct trainer *t, struct loss_sums *sums, double *counts, size_t count) {
+status averaging_all_reduce_sums(struct trainer *t, struct loss_sums *sums, double *counts, size_t count) {
     enum { SUMS = sizeof *sums / sizeof(double) };
     double values[SUMS + ELASTIC_MAX_COUNTS];
     memcpy(values, sums, sizeof *sums);

@@ -48,7 +48,7 @@ struct averaging {
     status (*wait)(struct trainer *trainer, void *stream);
 
     /* The control all-reduce of a step: sums the losses and [counts] (count) over the ranks. All ranks. */
-    status (*share_sums)(struct trainer *trainer, struct loss_sums *sums, double *counts, size_t count);
+    status (*all_reduce_sums)(struct trainer *trainer, struct loss_sums *sums, double *counts, size_t count);
 
     /* The optimizer's update, after which all ranks have all parameters. NULL: already done. All ranks. */
     status (*update)(struct trainer *trainer, const struct update *update);
@@ -76,7 +76,7 @@ status averaging_update_shared(struct trainer *trainer, const struct update *upd
 void averaging_backward_alone(struct trainer *trainer, const struct pass *pass, const float *inputs, bool is_last);
 status averaging_measure(struct trainer *trainer, struct update *update);
 status averaging_wait(struct trainer *trainer, void *stream);
-status averaging_share_sums(struct trainer *trainer, struct loss_sums *sums, double *counts, size_t count);
+status averaging_all_reduce_sums(struct trainer *trainer, struct loss_sums *sums, double *counts, size_t count);
 status averaging_update(struct trainer *trainer, const struct update *update);
 
 #endif

@@ -1,30 +1,30 @@
 /* The host accesses the state, so these functions map it, except where the caller has done so. */
-#include "train/loop/share.h"
+#include "train/loop/broadcast.h"
 
-status share_check_agreement(struct trainer *t, bool with_buffers) {
+status check_agreement(struct trainer *t, bool with_buffers) {
     if (comm_world_size(t->comm) == 1) return OK;
     TRY(state_map(t->state));
     status s = agreement_check(t->state, with_buffers, t->comm);
     return status_first(s, state_unmap(t->state, false));
 }
 
-static status share_weights(struct trainer *t) {
+static status broadcast_weights(struct trainer *t) {
     struct params *params = &t->model->params;
     TRY(comm_broadcast(t->comm, &t->state->counters, sizeof t->state->counters, COMM_UINT8, 0));
     TRY(comm_broadcast(t->comm, params->values, params->total, COMM_FLOAT32, 0));
-    return share_buffers(t);
+    return broadcast_buffers(t);
 }
 
-status share_start(struct trainer *t) {
+status broadcast_start(struct trainer *t) {
     if (comm_world_size(t->comm) == 1) return OK;
     TRY(model_map(t->model));
-    status s = share_weights(t);
+    status s = broadcast_weights(t);
     return status_first(s, model_unmap(t->model, true));
 }
 
-status share_state(struct trainer *t) {
+status broadcast_state(struct trainer *t) {
     const struct params *params = &t->model->params;
-    TRY(share_weights(t));
+    TRY(broadcast_weights(t));
     if (t->ema) TRY(comm_broadcast(t->comm, t->ema->values, params->total, COMM_FLOAT32, 0));
     if (t->averaging.zero) return zero_scatter(t->averaging.zero, t->state, t->comm);
     for (size_t i = 0; i < t->optimizer->buffer_count; i++)
@@ -32,7 +32,7 @@ status share_state(struct trainer *t) {
     return OK;
 }
 
-status share_buffers(struct trainer *t) {
+status broadcast_buffers(struct trainer *t) {
     struct params *buffers = &t->model->buffers;
     if (!buffers->total || comm_world_size(t->comm) == 1) return OK;
     TRY(device_map(t->device, (void **)&buffers->values));
@@ -40,7 +40,7 @@ status share_buffers(struct trainer *t) {
     return device_unmap(t->device, (void **)&buffers->values, true);
 }
 
-status share_stop(struct trainer *t, bool *must_stop) {
+status any_rank_stops(struct trainer *t, bool *must_stop) {
     uint8_t has_request = t->stop && *t->stop;
     TRY(comm_all_reduce(t->comm, &has_request, 1, COMM_UINT8, COMM_MAX));
     *must_stop = *must_stop || has_request;
