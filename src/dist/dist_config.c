@@ -48,7 +48,7 @@ static const struct schema_row rows[] = {
      .flags = SCHEMA_EXTENDS,
      .min = 0,
      .max = 1,
-     .doc = "1: each rank keeps the optimizer state of its share of the parameters only (ZeRO stage 1; PyTorch's "
+     .doc = "1: each rank keeps the optimizer state of its shard of the parameters only (ZeRO stage 1; PyTorch's "
             "ZeroRedundancyOptimizer). Gradients are reduce-scattered, updated parameters gathered; the numbers stay "
             "the same, and checkpoints hold the whole state."},
     {.key = "nccl_nvls",

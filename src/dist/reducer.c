@@ -74,20 +74,20 @@ size_t reducer_plan(const struct reducer_range *ranges, size_t count, const stru
 
 /* ---- one bucket ---- */
 
-#define CUT_ALIGNMENT 16 /* floats: a cache line */
+#define SHARD_ALIGNMENT 16 /* floats: a cache line */
 
-static struct reducer_cut cut_of(const struct bucket *b, int world_size) {
-    size_t share = (b->end - b->begin) / (size_t)world_size / CUT_ALIGNMENT * CUT_ALIGNMENT;
-    return (struct reducer_cut){b->begin, share, b->end};
+static struct reducer_shard shard_of(const struct bucket *b, int world_size) {
+    size_t size = (b->end - b->begin) / (size_t)world_size / SHARD_ALIGNMENT * SHARD_ALIGNMENT;
+    return (struct reducer_shard){b->begin, size, b->end};
 }
 
-/* Sums this rank's cut, and the rest, which all ranks own. data (b->end - b->begin) */
+/* Sums this rank's shard, and the rest, which all ranks own. data (b->end - b->begin) */
 static status scatter(struct comm *comm, const struct bucket *b, void *data, enum comm_type type) {
-    struct reducer_cut cut = cut_of(b, comm_world_size(comm));
-    size_t size = comm_type_size(type), shared = (size_t)comm_world_size(comm) * cut.share;
-    char *own = (char *)data + (size_t)comm_rank(comm) * cut.share * size;
-    TRY(comm_reduce_scatter(comm, data, cut.share, type, COMM_SUM, own));
-    return comm_all_reduce(comm, (char *)data + shared * size, cut.end - cut.begin - shared, type, COMM_SUM);
+    struct reducer_shard shard = shard_of(b, comm_world_size(comm));
+    size_t size = comm_type_size(type), all = (size_t)comm_world_size(comm) * shard.size;
+    char *own = (char *)data + (size_t)comm_rank(comm) * shard.size * size;
+    TRY(comm_reduce_scatter(comm, data, shard.size, type, COMM_SUM, own));
+    return comm_all_reduce(comm, (char *)data + all * size, shard.end - shard.begin - all, type, COMM_SUM);
 }
 
 static status sum(const struct reducer *r, const struct bucket *b, void *data, enum comm_type type, int lane) {
@@ -146,10 +146,10 @@ static void *communicate(void *argument) {
 /* ---- on GPUs ---- */
 
 static status enqueue_scatter(struct reducer *r, const struct bucket *b) {
-    struct reducer_cut cut = cut_of(b, comm_world_size(r->gpu));
-    size_t shared = (size_t)comm_world_size(r->gpu) * cut.share;
-    TRY(comm_gpu_average_scatter(r->gpu, r->gradients + cut.begin, cut.share, r->is_compressed));
-    return comm_gpu_average(r->gpu, r->gradients + cut.begin + shared, cut.end - cut.begin - shared, r->is_compressed);
+    struct reducer_shard shard = shard_of(b, comm_world_size(r->gpu));
+    size_t all = (size_t)comm_world_size(r->gpu) * shard.size;
+    TRY(comm_gpu_average_scatter(r->gpu, r->gradients + shard.begin, shard.size, r->is_compressed));
+    return comm_gpu_average(r->gpu, r->gradients + shard.begin + all, shard.end - shard.begin - all, r->is_compressed);
 }
 
 /* After the work that is now in the device's stream, which computes the bucket's gradients. */
@@ -177,15 +177,15 @@ static void fill_buckets(const struct reducer_range *ranges, size_t count, const
     }
 }
 
-status reducer_cuts(const struct reducer_range *ranges, size_t count, const struct reducer_config *config,
-                    int world_size, struct reducer_cut *cuts, size_t *cut_count) {
+status reducer_shards(const struct reducer_range *ranges, size_t count, const struct reducer_config *config,
+                      int world_size, struct reducer_shard *shards, size_t *shard_count) {
     size_t *bucket_of = calloc(count + 1, sizeof *bucket_of);
     struct bucket *buckets = calloc(count + 1, sizeof *buckets);
     bool is_allocated = bucket_of && buckets;
     if (is_allocated) {
-        *cut_count = reducer_plan(ranges, count, config, bucket_of);
+        *shard_count = reducer_plan(ranges, count, config, bucket_of);
         fill_buckets(ranges, count, bucket_of, buckets);
-        for (size_t b = 0; b < *cut_count; b++) cuts[b] = cut_of(&buckets[*cut_count - 1 - b], world_size);
+        for (size_t b = 0; b < *shard_count; b++) shards[b] = shard_of(&buckets[*shard_count - 1 - b], world_size);
     }
     free(bucket_of);
     free(buckets);

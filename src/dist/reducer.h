@@ -6,9 +6,9 @@
  * backward, in reducer_finish. Without is_overlapped there is no thread, and reducer_finish reduces all buckets.
  *
  * Each gradient is multiplied by (float)(1.0 / world_size) and then summed, which is DDP's arithmetic. With
- * is_scattered a bucket is reduce-scattered: a rank's own cut has the bits of an all-reduce, the rest of the bucket is
- * undefined afterwards. With is_compressed each product is rounded to bfloat16, which halves the bytes sent; the sum is
- * computed in float32 and rounded once more (PyTorch's bf16_compress_hook sums in bfloat16).
+ * is_scattered a bucket is reduce-scattered: a rank's own shard has the bits of an all-reduce, the rest of the bucket
+ * is undefined afterwards. With is_compressed each product is rounded to bfloat16, which halves the bytes sent; the sum
+ * is computed in float32 and rounded once more (PyTorch's bf16_compress_hook sums in bfloat16).
  *
  * With gradients in GPU memory and a group on GPUs (comm_gpu.h) there is no thread: a complete bucket is enqueued on
  * the group's stream after the work that is then in the device's stream, and reducer_finish makes that stream wait for
@@ -32,16 +32,16 @@ struct reducer_range {
 struct reducer_config {
     double bucket_cap_mb;   /* MiB */
     double first_bucket_mb; /* MiB */
-    bool is_scattered;      /* each rank gets only its cut of every bucket (reducer_cuts) */
+    bool is_scattered;      /* each rank gets only its shard of every bucket (reducer_shards) */
     bool is_compressed;     /* gradients are sent as bfloat16 */
     bool is_overlapped; /* buckets are reduced by a thread while backward runs (comm_overlaps); equal on all ranks */
     void *stream;       /* with comm_gpu: the device's stream (device_stream), else NULL */
 };
 
-/* The cuts of a bucket, in elements of the flat buffer: rank r owns [begin + r * share, begin + (r + 1) * share). All
+/* The shards of a bucket, in elements of the flat buffer: rank r owns [begin + r * size, begin + (r + 1) * size). All
  * ranks own the rest before [end], less than 16 elements for each rank. */
-struct reducer_cut {
-    size_t begin, share, end;
+struct reducer_shard {
+    size_t begin, size, end;
 };
 
 /* Times of this rank since reducer_create, in seconds. Both include waiting for slower ranks. */
@@ -61,9 +61,9 @@ struct reducer;
 size_t reducer_plan(const struct reducer_range *ranges, size_t count, const struct reducer_config *config,
                     size_t *bucket_of);
 
-/* cuts (*cut_count, at most [count]): the cuts of all buckets, in ascending order. Pure. */
-status reducer_cuts(const struct reducer_range *ranges, size_t count, const struct reducer_config *config,
-                    int world_size, struct reducer_cut *cuts, size_t *cut_count);
+/* shards (*shard_count, at most [count]): the shards of all buckets, in ascending order. Pure. */
+status reducer_shards(const struct reducer_range *ranges, size_t count, const struct reducer_config *config,
+                      int world_size, struct reducer_shard *shards, size_t *shard_count);
 
 /* [gradients] is not owned. world_size 1: the functions below only check that all gradients become ready. With one
  * bucket no thread is started. Gaps inside a bucket are averaged, too, so they must contain finite numbers. All ranks.

@@ -165,8 +165,8 @@ static void compressed_body(const struct dist_env *env, void *argument) {
     const struct compressed_case *c = argument;
     struct rank_group g = rank_join(env, 20);
     struct reducer_range ranges[PARAMETERS];
-    struct reducer_cut cuts[PARAMETERS];
-    size_t total = lay_out(ranges), cut_count;
+    struct reducer_shard shards[PARAMETERS];
+    size_t total = lay_out(ranges), shard_count;
     float *gradients = calloc(total, sizeof *gradients);
     struct reducer_config config = {.first_bucket_mb = 0.01,
                                     .bucket_cap_mb = 0.1,
@@ -175,18 +175,18 @@ static void compressed_body(const struct dist_env *env, void *argument) {
                                     .is_overlapped = c->is_overlapped};
     struct reducer *reducer;
     rank_must(reducer_create(&config, ranges, PARAMETERS, gradients, g.comm, &reducer));
-    rank_must(reducer_cuts(ranges, PARAMETERS, &config, c->world, cuts, &cut_count));
+    rank_must(reducer_shards(ranges, PARAMETERS, &config, c->world, shards, &shard_count));
     for (size_t p = 0; p < PARAMETERS; p++)
         for (size_t i = 0; i < numels[p]; i++)
             gradients[ranges[p].offset + i] = gradient_of(env->rank, 0, ranges[p].offset + i);
     reducer_start(reducer);
     for (size_t p = PARAMETERS; p-- > 0;) reducer_ready(reducer, p);
     rank_must(reducer_finish(reducer));
-    RANK_CHECK(cut_count > 2);
+    RANK_CHECK(shard_count > 2);
     for (size_t p = 0; p < PARAMETERS; p++)
-        for (size_t i = ranges[p].offset, cut = 0; i < ranges[p].offset + numels[p]; i++) {
-            while (i >= cuts[cut].end) cut++;
-            size_t owner = cuts[cut].share ? (i - cuts[cut].begin) / cuts[cut].share : (size_t)c->world;
+        for (size_t i = ranges[p].offset, shard = 0; i < ranges[p].offset + numels[p]; i++) {
+            while (i >= shards[shard].end) shard++;
+            size_t owner = shards[shard].size ? (i - shards[shard].begin) / shards[shard].size : (size_t)c->world;
             bool is_own = !c->is_scattered || owner == (size_t)env->rank || owner >= (size_t)c->world;
             if (is_own) RANK_CHECK(gradients[i] == compressed_average(c->hosts, c->world, i));
         }

@@ -184,15 +184,15 @@ START_TEST(frozen_parameters_have_no_state) {
         "[{linear: {out: 7, name: a}}, {linear: {out: 900, name: b}}, {linear: {out: 3, name: c}}]";
     struct fixture f;
     struct ranges ranges;
-    struct reducer_cut cuts[6];
+    struct reducer_shard shards[6];
     size_t count, sent = 0, trained = 0, frozen = 0, padding = 0;
     ck_assert(!plan(&f, layers, "adam", "['b.*', a.bias]"));
     const struct params *params = &f.model->params;
     ck_assert(!ranges_create(params, &ranges));
     ck_assert_uint_eq(ranges.count, 3);
-    ck_assert(!reducer_cuts(ranges.ranges, ranges.count,
-                            &(struct reducer_config){.first_bucket_mb = 1, .bucket_cap_mb = 25}, 2, cuts, &count));
-    for (size_t i = 0; i < count; i++) sent += cuts[i].end - cuts[i].begin;
+    ck_assert(!reducer_shards(ranges.ranges, ranges.count,
+                              &(struct reducer_config){.first_bucket_mb = 1, .bucket_cap_mb = 25}, 2, shards, &count));
+    for (size_t i = 0; i < count; i++) sent += shards[i].end - shards[i].begin;
     for (size_t i = 0; i < params->count; i++) {
         const struct param *p = &params->items[i];
         *(p->is_frozen ? &frozen : &trained) += p->count;

@@ -106,9 +106,9 @@ static void check_in_backward(const struct config *c, const struct node *root, s
         {t->device == DEVICE_CUDA, "train.device: cuda", "it is for the CPU only"},
         {comm_backend_needs_gpus(c->dist.backend), backend, "it is for the CPU only"},
         {c->dist.zero_stage > 0, "dist.zero_stage",
-         "the shares of the optimizer are updated after gradients are averaged"},
+         "the shards of the optimizer are updated after gradients are averaged"},
         {c->determinism.mode == DETERMINISM_ELASTIC, "determinism.mode: elastic",
-         "the gradients of shards are summed before an update"},
+         "the gradients of batch shards are summed before an update"},
     };
     if (!optimizer_is_in_backward(&c->optimizer)) return;
     for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)

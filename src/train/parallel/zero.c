@@ -1,4 +1,4 @@
-/* A share is a part of every bucket, because the gradients of a bucket are ready at the same time. The rest that cannot
+/* A shard is a part of every bucket, because the gradients of a bucket are ready at the same time. The rest that cannot
  * be divided by the ranks, less than 16 floats per rank in a bucket, is updated by every rank. */
 #include "train/parallel/zero.h"
 
@@ -12,28 +12,29 @@
 
 struct zero {
     int rank, world;
-    struct reducer_cut *cuts; /* (cut_count), ascending */
-    size_t cut_count;
-    struct optimizer_shard shard;
+    struct reducer_shard *shards; /* (shard_count), of each bucket, ascending */
+    size_t shard_count;
+    struct optimizer_shard own;         /* of this rank */
     float *full[OPTIMIZER_MAX_BUFFERS]; /* (params->trained) on rank 0 from gather to release */
     size_t total;                       /* params->trained */
     double *squares;                    /* (params->count) */
 };
 
-static status memory_failure(void) { return status_memory("the shares of the optimizer's state"); }
+static status memory_failure(void) { return status_memory("the shards of the optimizer's state"); }
 
-static size_t share_begin(const struct reducer_cut *c, int rank) { return c->begin + (size_t)rank * c->share; }
-static size_t rest_begin(const struct reducer_cut *c, int world) { return c->begin + (size_t)world * c->share; }
+static size_t shard_begin(const struct reducer_shard *c, int rank) { return c->begin + (size_t)rank * c->size; }
+static size_t rest_begin(const struct reducer_shard *c, int world) { return c->begin + (size_t)world * c->size; }
 
-/* The cuts of all buckets, ascending. (cut_count) */
-static status cut(const struct dist_config *config, const struct params *params, int world, struct reducer_cut **cuts,
-                  size_t *count) {
+/* The shards of all buckets, ascending. (shard_count) */
+static status divide(const struct dist_config *config, const struct params *params, int world,
+                     struct reducer_shard **shards, size_t *count) {
     struct ranges ranges;
     struct reducer_config buckets = {.bucket_cap_mb = config->bucket_cap_mb,
                                      .first_bucket_mb = config->first_bucket_mb};
     TRY(ranges_create(params, &ranges));
-    *cuts = calloc(ranges.count + 1, sizeof **cuts);
-    status s = *cuts ? reducer_cuts(ranges.ranges, ranges.count, &buckets, world, *cuts, count) : memory_failure();
+    *shards = calloc(ranges.count + 1, sizeof **shards);
+    status s =
+        *shards ? reducer_shards(ranges.ranges, ranges.count, &buckets, world, *shards, count) : memory_failure();
     ranges_free(&ranges);
     return s;
 }
@@ -53,18 +54,18 @@ status zero_create(const struct dist_config *config, const struct params *params
     z->rank = rank;
     z->world = world_size;
     z->total = params->trained;
-    status s = cut(config, params, world_size, &z->cuts, &z->cut_count);
-    if (!s) z->shard.parts = calloc(2 * z->cut_count + 1, sizeof *z->shard.parts);
+    status s = divide(config, params, world_size, &z->shards, &z->shard_count);
+    if (!s) z->own.parts = calloc(2 * z->shard_count + 1, sizeof *z->own.parts);
     if (!s) z->squares = calloc(params->count + 1, sizeof *z->squares);
-    if (!s && (!z->shard.parts || !z->squares)) s = memory_failure();
+    if (!s && (!z->own.parts || !z->squares)) s = memory_failure();
     if (s) {
         zero_destroy(z);
         return s;
     }
-    for (size_t i = 0; i < z->cut_count; i++) {
-        const struct reducer_cut *c = &z->cuts[i];
-        add_part(&z->shard, share_begin(c, rank), share_begin(c, rank + 1));
-        add_part(&z->shard, rest_begin(c, world_size), c->end);
+    for (size_t i = 0; i < z->shard_count; i++) {
+        const struct reducer_shard *c = &z->shards[i];
+        add_part(&z->own, shard_begin(c, rank), shard_begin(c, rank + 1));
+        add_part(&z->own, rest_begin(c, world_size), c->end);
     }
     *out = z;
     return OK;
@@ -73,27 +74,27 @@ status zero_create(const struct dist_config *config, const struct params *params
 void zero_destroy(struct zero *z) {
     if (!z) return;
     for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) free(z->full[i]);
-    free(z->cuts);
-    free(z->shard.parts);
+    free(z->shards);
+    free(z->own.parts);
     free(z->squares);
     free(z);
 }
 
-const struct optimizer_shard *zero_shard(const struct zero *z) { return z ? &z->shard : NULL; }
+const struct optimizer_shard *zero_shard(const struct zero *z) { return z ? &z->own : NULL; }
 
 size_t zero_memory(const struct dist_config *config, const struct params *params, int world_size, size_t full) {
     struct zero *z;
     status s = zero_create(config, params, 0, world_size, &z);
-    size_t bytes = !s && z && params->trained ? full / params->trained * z->shard.total : full;
+    size_t bytes = !s && z && params->trained ? full / params->trained * z->own.total : full;
     status_free(s);
     zero_destroy(z);
     return bytes;
 }
 
 static status all_gather_on_hosts(struct zero *z, struct params *params, struct comm *comm) {
-    for (size_t i = 0; i < z->cut_count; i++) {
-        const struct reducer_cut *c = &z->cuts[i];
-        TRY(comm_all_gather(comm, params->values + share_begin(c, z->rank), c->share, COMM_FLOAT32,
+    for (size_t i = 0; i < z->shard_count; i++) {
+        const struct reducer_shard *c = &z->shards[i];
+        TRY(comm_all_gather(comm, params->values + shard_begin(c, z->rank), c->size, COMM_FLOAT32,
                             params->values + c->begin));
     }
     return OK;
@@ -102,8 +103,8 @@ static status all_gather_on_hosts(struct zero *z, struct params *params, struct 
 /* After the update on the device's stream, and before its next work. */
 static status all_gather_on_gpus(struct zero *z, struct params *params, struct device *device, struct comm *gpus) {
     TRY(comm_gpu_after(gpus, device_stream(device)));
-    for (size_t i = 0; i < z->cut_count; i++)
-        TRY(comm_gpu_all_gather(gpus, params->values + z->cuts[i].begin, z->cuts[i].share));
+    for (size_t i = 0; i < z->shard_count; i++)
+        TRY(comm_gpu_all_gather(gpus, params->values + z->shards[i].begin, z->shards[i].size));
     device_mark_written(device, params->values, params->trained * sizeof *params->values);
     return comm_gpu_before(gpus, device_stream(device));
 }
@@ -130,16 +131,17 @@ static bool is_before(const struct param *p, size_t begin) { return p->is_frozen
 /* squares (params->count): this rank's part of the squared norm of each parameter's gradient. */
 static void add_squares(const struct zero *z, const struct params *params, double *squares) {
     memset(squares, 0, params->count * sizeof *squares);
-    for (size_t c = 0, p = 0; c < z->cut_count; c++) {
-        const struct reducer_cut *cut = &z->cuts[c];
-        while (p < params->count && is_before(&params->items[p], cut->begin)) p++;
+    for (size_t c = 0, p = 0; c < z->shard_count; c++) {
+        const struct reducer_shard *shard = &z->shards[c];
+        while (p < params->count && is_before(&params->items[p], shard->begin)) p++;
         for (size_t i = p; i < params->count; i++) {
             if (params->items[i].is_frozen) continue;
-            if (params->items[i].offset >= cut->end) break;
-            squares[i] += squares_within(&params->items[i], params->gradients, share_begin(cut, z->rank),
-                                         share_begin(cut, z->rank + 1));
+            if (params->items[i].offset >= shard->end) break;
+            squares[i] += squares_within(&params->items[i], params->gradients, shard_begin(shard, z->rank),
+                                         shard_begin(shard, z->rank + 1));
             if (z->rank == 0) /* the rest, which all ranks have */
-                squares[i] += squares_within(&params->items[i], params->gradients, rest_begin(cut, z->world), cut->end);
+                squares[i] +=
+                    squares_within(&params->items[i], params->gradients, rest_begin(shard, z->world), shard->end);
         }
     }
 }
@@ -157,23 +159,23 @@ status zero_squared_norm(struct zero *z, const struct params *params, struct com
 }
 
 void zero_check_finite(const struct zero *z, struct device *device, const float *gradients, double *bad) {
-    for (size_t i = 0; i < z->shard.count; i++) {
-        const struct optimizer_part *part = &z->shard.parts[i];
+    for (size_t i = 0; i < z->own.count; i++) {
+        const struct optimizer_part *part = &z->own.parts[i];
         device_ops(device)->check_finite(device, gradients + part->begin, part->end - part->begin, bad);
     }
 }
 
-/* Copies between the buffer of each rank and the complete one of rank 0, in the order of the cuts. */
+/* Copies between the buffer of each rank and the complete one of rank 0, in the order of the shards. */
 static status transfer(struct zero *z, float *own, float *full, struct comm *comm, bool to_full) {
-    for (size_t i = 0, at = 0; i < z->cut_count; i++) {
-        const struct reducer_cut *c = &z->cuts[i];
+    for (size_t i = 0, at = 0; i < z->shard_count; i++) {
+        const struct reducer_shard *c = &z->shards[i];
         float *all = full ? full + c->begin : NULL;
         size_t rest = c->end - rest_begin(c, z->world);
         if (to_full)
-            TRY(comm_gather(comm, own + at, c->share, COMM_FLOAT32, all, 0));
+            TRY(comm_gather(comm, own + at, c->size, COMM_FLOAT32, all, 0));
         else
-            TRY(comm_scatter(comm, all, c->share, COMM_FLOAT32, own + at, 0));
-        at += c->share;
+            TRY(comm_scatter(comm, all, c->size, COMM_FLOAT32, own + at, 0));
+        at += c->size;
         if (full && rest) {
             float *shared = full + rest_begin(c, z->world);
             memcpy(to_full ? shared : own + at, to_full ? own + at : shared, rest * sizeof *own);

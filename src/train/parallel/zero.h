@@ -1,6 +1,6 @@
-/* zero: each rank has only the optimizer's state of its share of the parameters, as PyTorch's ZeroRedundancyOptimizer
+/* zero: each rank has only the optimizer's state of its shard of the parameters, as PyTorch's ZeroRedundancyOptimizer
  * and stage 1 of DeepSpeed's ZeRO (dist.zero_stage: 1). Gradients are reduce-scattered bucket by bucket during
- * backward, each rank updates its share, and the parameters are all-gathered. For a checkpoint the state is gathered on
+ * backward, each rank updates its shard, and the parameters are all-gathered. For a checkpoint the state is gathered on
  * rank 0, so a file does not depend on the number of ranks. All functions accept NULL: no sharding. */
 #ifndef TRAIN_ZERO_H
 #define TRAIN_ZERO_H
@@ -28,10 +28,10 @@ size_t zero_memory(const struct dist_config *config, const struct params *params
 /* After the update: all-gathers the parameters. All ranks. */
 status zero_all_gather(struct zero *zero, struct params *params, struct device *device, struct comm *comm);
 
-/* The squared norm of the gradients, which must be mapped, from the shares of the ranks; by parameter, as PyTorch. All
+/* The squared norm of the gradients, which must be mapped, from the shards of the ranks; by parameter, as PyTorch. All
  * ranks. */
 status zero_squared_norm(struct zero *zero, const struct params *params, struct comm *comm, double *squares);
-/* Sets *bad, on the device, when this rank's share of the gradients is not finite. */
+/* Sets *bad, on the device, when this rank's shard of the gradients is not finite. */
 void zero_check_finite(const struct zero *zero, struct device *device, const float *gradients, double *bad);
 
 /* The following need a mapped state (state_map). */

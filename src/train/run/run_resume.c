@@ -116,7 +116,7 @@ static status broadcast_loaded(struct run *run) {
 }
 
 /* Gathers sharded optimizer state on rank 0, where a checkpoint is loaded. */
-static status gather_shares(struct trainer *t) {
+static status gather_shards(struct trainer *t) {
     if (!t->averaging.zero) return OK;
     TRY(state_map(t->state));
     status s = zero_gather(t->averaging.zero, t->state, t->comm);
@@ -125,7 +125,7 @@ static status gather_shares(struct trainer *t) {
 
 status run_resume(struct run *run) {
     struct trainer *t = &run->trainer;
-    TRY(gather_shares(t));
+    TRY(gather_shards(t));
     if (run->options->writes_nothing) {
         TRY(load_before_fresh(run));
     } else if (run_is_first_rank(run)) {

@@ -1,5 +1,5 @@
-/* Elastic shards. The batches of an update are those of all ranks, so their weights and the order of their sum do not
- * depend on the number of ranks. With ZeRO the updated parameters are then gathered from all ranks. */
+/* Batch shards of mode elastic. The batches of an update are those of all ranks, so their weights and the order of
+ * their sum do not depend on the number of ranks. With ZeRO the updated parameters are then gathered from all ranks. */
 #include "train/loop/averaging/averaging.h"
 #include "train/loop/micro_batch.h"
 #include "train/loop/trainer.h"
@@ -47,4 +47,4 @@ const struct averaging averaging_elastic = {.name = "elastic",
                                             .run = run,
                                             .measure = averaging_measure,
                                             .all_reduce_sums = all_reduce_sums,
-                                            .update = averaging_update_shared};
+                                            .update = averaging_update_shards};

@@ -1,4 +1,4 @@
-/* The optimizer is sharded over the ranks (ZeRO): a rank has only its share of the averaged gradients, checks and
+/* The optimizer is sharded over the ranks (ZeRO): a rank has only its shard of the averaged gradients, checks and
  * applies it, and gets the other parameters from the other ranks. */
 #include <math.h>
 
@@ -7,7 +7,7 @@
 #include "train/loop/trainer.h"
 #include "train/loop/update.h"
 
-/* The norm of all gradients, from the shares of the ranks, and the clipping factor, computed as device_ops' clip_norm.
+/* The norm of all gradients, from the shards of the ranks, and the clipping factor, computed as device_ops' clip_norm.
  */
 static status measure_norm(struct trainer *t, const struct update *update) {
     struct params *params = &t->model->params;
@@ -31,7 +31,7 @@ static status measure(struct trainer *t, struct update *update) {
     return OK;
 }
 
-status averaging_update_shared(struct trainer *t, const struct update *update) {
+status averaging_update_shards(struct trainer *t, const struct update *update) {
     TRY(averaging_update(t, update));
     return zero_all_gather(t->averaging.zero, &t->model->params, t->device, t->comm);
 }
@@ -45,7 +45,7 @@ const struct averaging averaging_sharded = {.name = "sharded",
                                             .measure = measure,
                                             .wait = averaging_wait,
                                             .all_reduce_sums = averaging_all_reduce_sums,
-                                            .update = averaging_update_shared};
+                                            .update = averaging_update_shards};
 
 const struct averaging averaging_sharded_on_host = {.name = "sharded_on_host",
                                                     .keeps_gradients = true,
@@ -54,4 +54,4 @@ const struct averaging averaging_sharded_on_host = {.name = "sharded_on_host",
                                                     .measure = measure,
                                                     .wait = averaging_wait,
                                                     .all_reduce_sums = averaging_all_reduce_sums,
-                                                    .update = averaging_update_shared};
+                                                    .update = averaging_update_shards};

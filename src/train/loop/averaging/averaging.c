@@ -20,8 +20,8 @@ void averaging_backward_alone(struct trainer *t, const struct pass *pass, const 
     model_backward(t->model, pass, inputs, NULL, NULL);
 }
 
-/* Checks this rank's share of the averaged gradients. */
-static void check_share(struct trainer *t) {
+/* Checks this rank's shard of the averaged gradients. */
+static void check_shard(struct trainer *t) {
     const struct params *params = &t->model->params;
     size_t world = (size_t)comm_world_size(t->comm), rank = (size_t)comm_rank(t->comm);
     size_t begin = params->trained * rank / world, end = params->trained * (rank + 1) / world;
@@ -35,7 +35,7 @@ static void check_share(struct trainer *t) {
 status averaging_measure(struct trainer *t, struct update *update) {
     float max = (float)t->config->train.clip_grad_norm;
     if (!update->needs_norm) {
-        check_share(t);
+        check_shard(t);
         return OK;
     }
     update->has_norm = max > 0 || t->outputs.metrics;

@@ -4,8 +4,8 @@
  *
  *   on_device        average_on_device.c    buckets are all-reduced during backward, in place
  *   on_host          average_on_host.c      gradients of a device are copied to the host and all-reduced there
- *   elastic          average_elastic.c      shards of the batch of all ranks, summed in one tree
- *   sharded          average_sharded.c      buckets are reduce-scattered, each rank updates its share (ZeRO)
+ *   elastic          average_elastic.c      batch shards of all ranks, summed in one tree
+ *   sharded          average_sharded.c      buckets are reduce-scattered, each rank updates its shard (ZeRO)
  *   sharded_on_host  average_sharded.c      the same through the host
  *   in_backward      average_in_backward.c  one rank; parameters are updated while backward runs */
 #ifndef TRAIN_AVERAGING_H
@@ -30,7 +30,7 @@ struct averaging {
     void (*start)(struct trainer *trainer, const struct update *update);
 
     /* The micro-batches of an update: load, forward, backward. After it the gradients are averaged, or a rank has
-     * its share of the average. All ranks. */
+     * its shard of the average. All ranks. */
     status (*run)(struct trainer *trainer, struct update *update);
 
     /* Backward of a micro-batch, for micro_batches_run. [is_last]: of the update; only then gradients are reduced. */
@@ -71,7 +71,7 @@ status averaging_reduce_all(struct trainer *trainer);
 /* In average_on_host.c. */
 status averaging_run_on_host(struct trainer *trainer, struct update *update);
 /* In average_sharded.c; the same as averaging_update when the optimizer is not sharded. */
-status averaging_update_shared(struct trainer *trainer, const struct update *update);
+status averaging_update_shards(struct trainer *trainer, const struct update *update);
 /* In averaging.c. */
 void averaging_backward_alone(struct trainer *trainer, const struct pass *pass, const float *inputs, bool is_last);
 status averaging_measure(struct trainer *trainer, struct update *update);
