@@ -112,7 +112,7 @@ class NotFinite(program.Case):
                 self.assertEqual("all are in metrics.jsonl" in err, policy == "skip")  # going back takes lines back
 
     def test_rollback_on_a_full_disk(self):
-        """A save that fails is a warning also when the run goes back; what was left out since the newest checkpoint on disk stays so."""
+        """A save that fails is a warning also when the run goes back; what was skipped since the newest checkpoint on disk stays so."""
         self.write_rows({row: 3e38 for row in (20, 30, 40, 50)})  # four steps of an epoch
         self.write("test.yaml", CONFIG.replace("batch_norm, ", ""))
         full = {"DDPTRAIN_FAULT": "1:enospc:ever", "DDPTRAIN_FAULT_FILTER": "/step-"}  # the save before the first step is the only good one
@@ -120,7 +120,7 @@ class NotFinite(program.Case):
             arguments = ["test.yaml", "--nproc", nproc, "--fresh", "sampler.shuffle=false", "train.epochs=1", "checkpoint.save_every.steps=1"]
             _, err = self.run_program(*arguments, "train.on_nonfinite={policy: rollback, max: 2}", env=full, code=NOT_FINITE)
             self.assertIn("2 roll-backs to the newest checkpoint did not help", err)
-            self.assertIn("back to epoch 1, step 0; its batches are left out", err)
+            self.assertIn("back to epoch 1, step 0; its batches are skipped", err)
             self.assertIn("a checkpoint could not be saved; the run continues", err)
             self.run_program(*arguments, "train.on_nonfinite={policy: rollback, max: 2}")  # a save between them makes the count begin again
 
@@ -156,7 +156,7 @@ class NotFinite(program.Case):
             for policy in ("stop", "skip", "rollback"):
                 _, err = self.run_program(*huge, *more, f"train.on_nonfinite={{policy: {policy}, max: 1}}", code=NOT_FINITE)
                 self.assertRegex(err, r"the parameter 0\.weight is not finite after epoch 0, step 1")
-                self.assertEqual("back to epoch 1, step 0; its batches are left out" in err, policy == "rollback", err)
+                self.assertEqual("back to epoch 1, step 0; its batches are skipped" in err, policy == "rollback", err)
 
     def test_another_policy_may_take_over(self):
         """After a stop the same run goes on with skip: the policy only extends a run."""

@@ -13,7 +13,7 @@ enum loop_state { LOOP_RUNNING, LOOP_COMPLETE, LOOP_STOPPED };
 
 /* Waits for a pending save, then loads the newest checkpoint. */
 static status roll_back(struct trainer *t) {
-    struct guard_place written;
+    struct data_position written;
     TRY(save_complete(t, &written));
     TRY(recovery_roll_back(t, written));
     save_mark_saved(t);
@@ -51,7 +51,7 @@ static bool is_last(const struct trainer *t) {
 /* Runs a step; completes it if the state is needed after it. */
 static status take_step(struct trainer *t, struct step_result *result) {
     int64_t step = t->state->counters.step;
-    TRY(recovery_leaves_out(t, step_place(t)) ? step_leave_out(t, result) : step_run(t, result));
+    TRY(recovery_skips(t, step_position(t)) ? step_skip(t, result) : step_run(t, result));
     if (result->outcome != STEP_DONE) return OK;
     bool is_needed = result->must_stop || is_epoch_end(t) || is_last(t);
     if (!is_needed && !save_is_due(t, false, t->state->counters.step > step)) return OK;

@@ -176,11 +176,12 @@ static status reload(struct trainer *t) {
     return s ? s : metrics_rewind(t->outputs.metrics, t->state->counters.metrics_bytes, t->state->counters.step);
 }
 
-static status roll_back(struct trainer *t, const char *what, struct guard_place place, struct guard_place written) {
+static status roll_back(struct trainer *t, const char *what, struct data_position position,
+                        struct data_position written) {
     struct counters *c = &t->state->counters;
     char why[96];
     guard_discard_before(t->recovery.guard, written); /* positions before it are not reached again */
-    if (!guard_leave_out(t->recovery.guard, place)) {
+    if (!guard_skip(t->recovery.guard, position)) {
         snprintf(why, sizeof why, "%lld roll-backs to the newest checkpoint did not help; ",
                  (long long)t->config->train.on_nonfinite.max);
         return stop(what, why);
@@ -193,24 +194,24 @@ static status roll_back(struct trainer *t, const char *what, struct guard_place 
     TRY(loader_seek(t->loader, c->epoch, (size_t)c->batch));
     if (!t->outputs.metrics) return OK;
     char then[96];
-    snprintf(then, sizeof then, "back to epoch %lld, step %lld; its batches are left out", (long long)c->epoch + 1,
+    snprintf(then, sizeof then, "back to epoch %lld, step %lld; its batches are skipped", (long long)c->epoch + 1,
              (long long)c->step);
     warn(t, METRICS_ROLLBACK, what, then);
     return metrics_end(t->outputs.metrics);
 }
 
-status recovery_roll_back(struct trainer *t, struct guard_place written) {
+status recovery_roll_back(struct trainer *t, struct data_position written) {
     struct recovery_state *recovery = &t->recovery;
-    status s = roll_back(t, text_string(&recovery->reason), recovery->place, written);
+    status s = roll_back(t, text_string(&recovery->reason), recovery->position, written);
     text_free(&recovery->reason);
     return s;
 }
 
-/* Requests a roll-back for the reason [what], which is moved; the micro-batches at [place] are left out after it. */
-static status request_roll_back(struct trainer *t, struct text *what, struct guard_place place) {
+/* Requests a roll-back for the reason [what], which is moved; the micro-batches at [position] are skipped after it. */
+static status request_roll_back(struct trainer *t, struct text *what, struct data_position position) {
     text_free(&t->recovery.reason);
     t->recovery.reason = *what;
-    t->recovery.place = place;
+    t->recovery.position = position;
     *what = (struct text){0};
     return OK;
 }
@@ -240,7 +241,7 @@ status recovery_run(struct trainer *t, const struct bad_step *bad, bool *needs_r
     return s;
 }
 
-status recovery_of_parameter(struct trainer *t, const char *parameter, struct guard_place last) {
+status recovery_of_parameter(struct trainer *t, const char *parameter, struct data_position last) {
     const struct counters *c = &t->state->counters;
     struct text what = {0};
     text_printf(&what, "the parameter %s is not finite after epoch %lld, step %lld", parameter, (long long)c->epoch,
@@ -263,6 +264,6 @@ void recovery_close(struct trainer *t) {
 
 void recovery_prepare(struct trainer *t) { guard_keep_buffers(t->recovery.guard, &t->model->buffers); }
 
-bool recovery_leaves_out(const struct trainer *t, struct guard_place place) {
-    return guard_leaves_out(t->recovery.guard, place);
+bool recovery_skips(const struct trainer *t, struct data_position position) {
+    return guard_is_skipped(t->recovery.guard, position);
 }

@@ -6,7 +6,7 @@
 #include "train/loop/trainer.h"
 
 struct bad_step {
-    struct guard_place first; /* of its micro-batches */
+    struct data_position first; /* of its micro-batches */
     size_t batches;
     const char *what; /* "the loss is", "gradients are" */
 };
@@ -18,8 +18,8 @@ void recovery_close(struct trainer *trainer);
 /* Before a step whose update the host makes: saves the running statistics. */
 void recovery_prepare(struct trainer *trainer);
 
-/* Whether the group of micro-batches that begins at [place] is left out after a roll-back. */
-bool recovery_leaves_out(const struct trainer *trainer, struct guard_place place);
+/* Whether the group of micro-batches that begins at [position] is skipped after a roll-back. */
+bool recovery_skips(const struct trainer *trainer, struct data_position position);
 
 /* After a step that was not applied; its micro-batches are consumed. OK: the run continues, after recovery_roll_back if
  * *needs_roll_back is set. STATUS_NOT_FINITE, with the layer and the rows: the run ends. All ranks. */
@@ -32,10 +32,10 @@ status recovery_overflow(struct trainer *trainer);
 
 /* Before a save a parameter or a running statistic was found not to be finite; [last]: position of the last step. OK: a
  * roll-back is needed, because an applied update cannot be skipped. STATUS_NOT_FINITE: the run ends. All ranks. */
-status recovery_of_parameter(struct trainer *trainer, const char *parameter, struct guard_place last);
+status recovery_of_parameter(struct trainer *trainer, const char *parameter, struct data_position last);
 
 /* Loads the newest checkpoint, whose position in the data is [written]; the micro-batches that caused the roll-back are
- * left out from now on. After save_complete. STATUS_NOT_FINITE: too many roll-backs. All ranks. */
-status recovery_roll_back(struct trainer *trainer, struct guard_place written);
+ * skipped from now on. After save_complete. STATUS_NOT_FINITE: too many roll-backs. All ranks. */
+status recovery_roll_back(struct trainer *trainer, struct data_position written);
 
 #endif

@@ -103,7 +103,7 @@ static status write_state(struct trainer *t, bool is_last) {
     saver_set_step(t->outputs.saver, c->step);
     status unsaved =
         (is_last ? saver_save_in_place : saver_save)(t->outputs.saver, name, t->state->entries, t->state->entry_count);
-    if (!unsaved) t->saves.queued = (struct guard_place){c->epoch, c->batch};
+    if (!unsaved) t->saves.queued = (struct data_position){c->epoch, c->batch};
     return report_failed_save(t, unsaved);
 }
 
@@ -113,7 +113,7 @@ static status keep_best(struct trainer *t, bool is_last) {
     (void)is_last;
     TRY(wait_for_saver(t));
     c->metrics_bytes = metrics_size(t->outputs.metrics);
-    t->saves.best = (struct guard_place){c->epoch, c->batch};
+    t->saves.best = (struct data_position){c->epoch, c->batch};
     t->saves.best_step = c->step;
     saver_set_step(t->outputs.saver, c->step);
     return report_failed_save(t,
@@ -290,7 +290,7 @@ status save_first(struct trainer *t, const char **nonfinite) {
     return save_if_valid(t, nonfinite);
 }
 
-status save_complete(struct trainer *t, struct guard_place *written) {
+status save_complete(struct trainer *t, struct data_position *written) {
     bool is_best_on_disk = true;
     if (t->outputs.saver) TRY(complete_best(t, &is_best_on_disk));
     if (!is_best_on_disk) saver_drop_kept(t->outputs.saver); /* the repeated epochs have other numbers */

@@ -55,7 +55,7 @@ status save_last(struct trainer *trainer, const char **nonfinite);
 
 /* Waits for a pending save (a failure is a warning) and updates the path of a moved run folder, so that the newest
  * checkpoint can be read; *written: its position in the data. All ranks. */
-status save_complete(struct trainer *trainer, struct guard_place *written);
+status save_complete(struct trainer *trainer, struct data_position *written);
 
 /* Declare that the current state is, or is not, that of a checkpoint. The same on all ranks. */
 void save_mark_saved(struct trainer *trainer);

@@ -27,8 +27,8 @@ status step_open(struct trainer *t) {
     return OK;
 }
 
-struct guard_place step_place(const struct trainer *t) {
-    return (struct guard_place){t->state->counters.epoch, t->state->counters.batch};
+struct data_position step_position(const struct trainer *t) {
+    return (struct data_position){t->state->counters.epoch, t->state->counters.batch};
 }
 
 /* ---- enqueue ---- */
@@ -47,7 +47,7 @@ static bool is_norm_needed(const struct trainer *t) {
 static struct update new_update(const struct trainer *t, bool is_device_update) {
     struct schedule_progress progress = progress_of(t);
     bool needs_norm = is_norm_needed(t);
-    return (struct update){.first = step_place(t),
+    return (struct update){.first = step_position(t),
                            .step = t->state->counters.step,
                            .loss_scale = loss_scale(t),
                            .lr = progress_lr(t),
@@ -267,7 +267,7 @@ status step_run(struct trainer *t, struct step_result *result) {
     return last.is_pending ? step_complete(t, &last, result) : OK;
 }
 
-status step_leave_out(struct trainer *t, struct step_result *result) {
+status step_skip(struct trainer *t, struct step_result *result) {
     TRY(step_finish(t, result));
     if (result->outcome != STEP_DONE) return OK;
     t->state->counters.batch += (int64_t)micro_batches_of_update(t);

@@ -12,7 +12,7 @@
 /* The same on all ranks. */
 struct step_result {
     enum {
-        STEP_DONE,     /* the step was applied, skipped, left out or enqueued */
+        STEP_DONE,     /* the step was applied, skipped or enqueued */
         STEP_REPEATED, /* the previous step was not finite and was run again; this one was not run */
         STEP_ROLL_BACK /* not finite; the run needs recovery_roll_back */
     } outcome;
@@ -23,7 +23,7 @@ struct step_result {
 status step_open(struct trainer *trainer);
 
 /* The position in the data of the next step. */
-struct guard_place step_place(const struct trainer *trainer);
+struct data_position step_position(const struct trainer *trainer);
 
 /* Runs or enqueues the next step. STATUS_NOT_FINITE: the run ends by train.on_nonfinite. Sets result->must_stop, never
  * clears it. */
@@ -32,7 +32,7 @@ status step_run(struct trainer *trainer, struct step_result *result);
 /* Completes the pending step, if there is one; after it the state is consistent. */
 status step_finish(struct trainer *trainer, struct step_result *result);
 
-/* Instead of step_run: leaves out the step, after a roll-back. */
-status step_leave_out(struct trainer *trainer, struct step_result *result);
+/* Instead of step_run: skips the step, after a roll-back. */
+status step_skip(struct trainer *trainer, struct step_result *result);
 
 #endif

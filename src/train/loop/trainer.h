@@ -98,29 +98,29 @@ struct step_state {
     struct pending_step pending; /* the newest step; the counters include it as if it were finite */
     double completed_at;         /* when the last step was completed */
     struct fault_flip flip;      /* for tests */
-    struct guard_place last;     /* position of the last step */
+    struct data_position last;   /* position of the last step */
 };
 
 /* Of recovery.c. */
 struct recovery_state {
-    struct guard *guard;      /* from recovery_open to recovery_close */
-    int64_t warnings;         /* number of non-finite steps */
-    struct text reason;       /* of the roll-back that is due */
-    struct guard_place place; /* its micro-batches, which are left out after it */
+    struct guard *guard;           /* from recovery_open to recovery_close */
+    int64_t warnings;              /* number of non-finite steps */
+    struct text reason;            /* of the roll-back that is due */
+    struct data_position position; /* its micro-batches, which are skipped after it */
 };
 
 /* Of save.c. */
 struct save_state {
-    int64_t saved_step;         /* progress_attempted_steps of the last saved state; -1: none */
-    struct guard_place queued;  /* position of the newest state that the saver received; rank 0 */
-    struct guard_place written; /* position of the newest state on disk; rank 0 */
-    bool is_requested;          /* a save is due by the clock of rank 0; the same on all ranks */
-    double saved_at, seconds;   /* time of the last save, and how long training waited for it */
-    bool has_failed;            /* the newest save failed */
-    char why[512];              /* with has_failed: the message of the failure */
-    struct guard_place best;    /* position of the newest state of save_best; rank 0 */
-    int64_t best_step;          /* and its step */
-    double best_written_at;     /* time of the last write of best.h5; rank 0 */
+    int64_t saved_step;           /* progress_attempted_steps of the last saved state; -1: none */
+    struct data_position queued;  /* position of the newest state that the saver received; rank 0 */
+    struct data_position written; /* position of the newest state on disk; rank 0 */
+    bool is_requested;            /* a save is due by the clock of rank 0; the same on all ranks */
+    double saved_at, seconds;     /* time of the last save, and how long training waited for it */
+    bool has_failed;              /* the newest save failed */
+    char why[512];                /* with has_failed: the message of the failure */
+    struct data_position best;    /* position of the newest state of save_best; rank 0 */
+    int64_t best_step;            /* and its step */
+    double best_written_at;       /* time of the last write of best.h5; rank 0 */
 };
 
 /* Of epoch.c. */

@@ -11,13 +11,13 @@
 
 struct update {
     /* before its first micro-batch */
-    struct guard_place first; /* position of its first micro-batch */
-    int64_t step;             /* number of updates before it */
-    float loss_scale;         /* of its gradients; 1 unless train.precision is float16 */
-    double lr, momentum;      /* momentum: NAN: that of the config */
-    bool is_device_update;    /* the device makes the update, in the last pass */
-    bool needs_norm;          /* the norm of the averaged gradients; the same on all ranks */
-    bool checks_state;        /* hashes are part of the control all-reduce */
+    struct data_position first; /* position of its first micro-batch */
+    int64_t step;               /* number of updates before it */
+    float loss_scale;           /* of its gradients; 1 unless train.precision is float16 */
+    double lr, momentum;        /* momentum: NAN: that of the config */
+    bool is_device_update;      /* the device makes the update, in the last pass */
+    bool needs_norm;            /* the norm of the averaged gradients; the same on all ranks */
+    bool checks_state;          /* hashes are part of the control all-reduce */
 
     /* measured; after control_all_reduce the same on all ranks, except has_norm and grad_norm */
     size_t batches; /* micro-batches */

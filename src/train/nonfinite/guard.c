@@ -32,7 +32,7 @@ status guard_create(const struct guard_config *config, const struct params *buff
                     struct guard **out) {
     *out = NULL;
     struct guard *guard = calloc(1, sizeof *guard);
-    if (!guard) return status_memory("the list of left out micro-batches");
+    if (!guard) return status_memory("the list of skipped micro-batches");
     guard->config = config;
     guard->device = device;
     bool skips = config->policy == NONFINITE_SKIP, rolls_back = config->policy == NONFINITE_ROLLBACK;
@@ -40,8 +40,8 @@ status guard_create(const struct guard_config *config, const struct params *buff
     if (skips)
         s = device_alloc(device, buffers->total * sizeof *guard->buffers, "the running statistics before a step",
                          (void **)&guard->buffers);
-    if (rolls_back) guard->excluded = calloc((size_t)config->max, sizeof *guard->excluded);
-    if (!s && rolls_back && !guard->excluded) s = status_memory("the list of left out micro-batches");
+    if (rolls_back) guard->skipped = calloc((size_t)config->max, sizeof *guard->skipped);
+    if (!s && rolls_back && !guard->skipped) s = status_memory("the list of skipped micro-batches");
     if (s) {
         guard_destroy(guard);
         return s;
@@ -53,7 +53,7 @@ status guard_create(const struct guard_config *config, const struct params *buff
 void guard_destroy(struct guard *guard) {
     if (!guard) return;
     device_free(guard->device, guard->buffers);
-    free(guard->excluded);
+    free(guard->skipped);
     free(guard);
 }
 
@@ -67,24 +67,24 @@ void guard_restore_buffers(const struct guard *guard, struct params *buffers) {
         device_ops(guard->device)->copy(guard->device, guard->buffers, buffers->values, buffers->total);
 }
 
-bool guard_leaves_out(const struct guard *guard, struct guard_place place) {
-    for (size_t i = 0; i < guard->excluded_count; i++)
-        if (guard->excluded[i].epoch == place.epoch && guard->excluded[i].batch == place.batch) return true;
+bool guard_is_skipped(const struct guard *guard, struct data_position position) {
+    for (size_t i = 0; i < guard->skipped_count; i++)
+        if (guard->skipped[i].epoch == position.epoch && guard->skipped[i].batch == position.batch) return true;
     return false;
 }
 
-bool guard_leave_out(struct guard *guard, struct guard_place place) {
-    if ((int64_t)guard->excluded_count >= guard->config->max) return false;
-    guard->excluded[guard->excluded_count++] = place;
+bool guard_skip(struct guard *guard, struct data_position position) {
+    if ((int64_t)guard->skipped_count >= guard->config->max) return false;
+    guard->skipped[guard->skipped_count++] = position;
     return true;
 }
 
-void guard_discard_before(struct guard *guard, struct guard_place place) {
+void guard_discard_before(struct guard *guard, struct data_position position) {
     size_t kept = 0;
-    for (size_t i = 0; i < guard->excluded_count; i++) {
-        struct guard_place g = guard->excluded[i];
-        bool is_before = g.epoch < place.epoch || (g.epoch == place.epoch && g.batch < place.batch);
-        if (!is_before) guard->excluded[kept++] = g;
+    for (size_t i = 0; i < guard->skipped_count; i++) {
+        struct data_position g = guard->skipped[i];
+        bool is_before = g.epoch < position.epoch || (g.epoch == position.epoch && g.batch < position.batch);
+        if (!is_before) guard->skipped[kept++] = g;
     }
-    guard->excluded_count = kept;
+    guard->skipped_count = kept;
 }

@@ -1,5 +1,5 @@
 /* guard: the policy for non-finite numbers (train.on_nonfinite): the running statistics before a step, and the batches
- * that are left out after a roll-back. The control all-reduce of a step detects non-finite numbers. The same on all
+ * that are skipped after a roll-back. The control all-reduce of a step detects non-finite numbers. The same on all
  * ranks. */
 #ifndef TRAIN_GUARD_H
 #define TRAIN_GUARD_H
@@ -21,16 +21,16 @@ struct guard_config {
 extern const struct schema guard_schema;
 
 /* The position in the data where a group of micro-batches begins. */
-struct guard_place {
+struct data_position {
     int64_t epoch, batch;
 };
 
 struct guard {
     const struct guard_config *config;
     struct device *device;
-    float *buffers;               /* (buffers->total) before the step, on the device; NULL unless the policy is skip */
-    struct guard_place *excluded; /* (config->max) groups that are left out after a roll-back, in no order */
-    size_t excluded_count;
+    float *buffers;                /* (buffers->total) before the step, on the device; NULL unless the policy is skip */
+    struct data_position *skipped; /* (config->max) groups that are skipped after a roll-back, in no order */
+    size_t skipped_count;
 };
 
 /* [buffers]: the model's running statistics. */
@@ -42,11 +42,11 @@ void guard_destroy(struct guard *guard); /* takes NULL */
 void guard_keep_buffers(struct guard *guard, const struct params *buffers);
 void guard_restore_buffers(const struct guard *guard, struct params *buffers);
 
-/* Whether the group that begins at [place] is left out. */
-bool guard_leaves_out(const struct guard *guard, struct guard_place place);
-/* Leaves it out from now on; false when config->max groups are already left out. */
-bool guard_leave_out(struct guard *guard, struct guard_place place);
-/* Discards the groups before [place], the position of a checkpoint that is on disk. */
-void guard_discard_before(struct guard *guard, struct guard_place place);
+/* Whether the group that begins at [position] is skipped. */
+bool guard_is_skipped(const struct guard *guard, struct data_position position);
+/* Skips it from now on; false when config->max groups are already skipped. */
+bool guard_skip(struct guard *guard, struct data_position position);
+/* Discards the groups before [position], the position of a checkpoint that is on disk. */
+void guard_discard_before(struct guard *guard, struct data_position position);
 
 #endif
