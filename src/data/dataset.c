@@ -206,27 +206,41 @@ static status check_trained(const struct preparation *preparation, const struct 
                                              "its data/columns; the file was changed");
 }
 
+/* The columns of a model without a preparation: numbers, of which none may be missing. */
+static struct preparation plain_numbers(const struct source *source, struct arena *arena) {
+    struct preparation plain = {.items = arena_alloc(arena, (source->input_size + 1) * sizeof *plain.items),
+                                .count = source->input_size};
+    for (size_t i = 0; i < plain.count; i++)
+        plain.items[i] = (struct prepared_column){.name = source->columns[i].name,
+                                                  .type = COLUMN_NUMBER,
+                                                  .missing = MISSING_ERROR,
+                                                  .fill = arena_alloc(arena, sizeof *plain.items[i].fill)};
+    preparation_number_features(&plain);
+    return plain;
+}
+
 static status fit_preparation(struct dataset *dataset, const struct dataset_config *config, const double *raw) {
     struct source *source = dataset->tables[0].source;
     const struct selection *train = &dataset->parts[DATASET_TRAIN].rows;
     struct fit_rows rows = {raw, dataset->tables[0].source, train->order, train->first, dataset->info.train_rows};
     struct preparation fitted;
-    if (config->preparation) {
-        TRY(check_trained(config->preparation, source));
-        dataset->preparation = preparation_copy(config->preparation, dataset->arena);
-        return OK;
+    if (config->is_trained) {
+        fitted = config->preparation ? *config->preparation : plain_numbers(source, dataset->arena);
+        TRY(check_trained(&fitted, source));
+    } else {
+        TRY(preparation_fit(source->columns, source->input_size, &rows, &config->rules,
+                            (enum scale_type)config->scale.type, dataset->arena, &fitted));
     }
-    struct section_list rules = config->is_trained ? (struct section_list){0} : config->rules;
-    TRY(preparation_fit(source->columns, source->input_size, &rows, &rules, (enum scale_type)config->scale.type,
-                        dataset->arena, &fitted));
     dataset->preparation = preparation_copy(&fitted, dataset->arena); /* the source may be closed before */
     return OK;
 }
 
-/* Replaces the inputs by the features of their preparation, if they need one. */
+/* Replaces the inputs by the features of their preparation, if they need one. A model that was trained without one sets
+ * dataset.divide itself; what its inputs must not have is then rejected by table_prepare, with its place. */
 static status prepare(struct dataset *dataset, const struct dataset_config *config) {
     if (!needs_preparation(dataset, config)) return OK;
-    if (!isnan(config->divide))
+    bool is_divide_of_model = config->is_trained && !config->preparation;
+    if (!isnan(config->divide) && !is_divide_of_model)
         return status_new(STATUS_USAGE, "dataset.divide is for inputs that are all numbers; remove it, or scale the "
                                         "columns with dataset.columns");
     for (int i = 0; i < dataset->n_tables; i++) {

@@ -161,6 +161,19 @@ class Predict(program.Case):
             self.assertEqual(r["wet"], str(int(float(r["output_1"]) > 0)))
             self.assertEqual(r["wet"], str(int(float(r["probability_wet"]) > 0.5)))
 
+    def test_a_missing_value_in_a_column_without_one_in_training(self):
+        """The message has its place, and does not name dataset.divide, which the model sets itself (1 without the key)."""
+        for divide in ("", ", divide: 2"):
+            config = CLASSES.replace("targets: kind", "targets: kind" + divide)
+            self.train(["u", "v", "kind"], [[i % 2, i / 7, "ab"[i % 2]] for i in range(20)], config)
+            self.rows("new.csv", ["u", "v", "kind"], [[1, 2, "a"], [2, "", "b"]])
+            for verb in ("predict", "eval"):
+                _, err = self.run_program(verb, "runs/test", "new.csv", code=DATA)
+                self.assertIn("new.csv:line 3: column 'v': missing value; the model was trained without a rule for missing values", err)
+            self.rows("new.csv", ["u", "v", "kind"], [[1, "", "a"]])
+            _, err = self.run_program("predict", "runs/test", "new.csv", code=DATA)
+            self.assertIn("new.csv:line 2: column 'v': missing value", err)
+
     def test_hdf5(self):
         import h5py
         self.train_labels()
@@ -187,6 +200,12 @@ class Predict(program.Case):
         found = self.predict("test.yaml", "new.csv", f"dataset.inputs=[{','.join(f'x{i}' for i in range(13))}]", "--probabilities")
         self.assertEqual(found, wanted)
         self.assertEqual(list(found[0]), ["row", "prediction", "0", "1", "2"])
+        columns = f"dataset.inputs=[{','.join(f'x{i}' for i in range(13))}]"
+        for values, sentence in (([1, "", 3], "new.csv:line 3: column 'x5': missing value; the model was trained without a rule"),
+                                 (["red"] * 3, "new.csv:line 2: column 'x5': 'red' is not a number")):
+            self.rows("new.csv", [f"x{i}" for i in range(13)], [[value if i == 5 else i for i in range(13)] for value in values])
+            _, err = self.run_program("predict", "test.yaml", "new.csv", columns, code=DATA)
+            self.assertIn(sentence, err)
 
     def test_another_file_where_a_monitor_needs_validation_rows(self):
         """Also one of another format than the validation file."""
