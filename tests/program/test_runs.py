@@ -1,5 +1,5 @@
 """`ddptrain runs`: a row for each run folder, with its state and its numbers. ctest-labels: unit fault"""
-import os, shutil, signal
+import json, os, shutil, signal
 
 import program
 from program import DATA, LONG, STOPPED, USAGE, WINE
@@ -50,6 +50,19 @@ class Runs(program.Case):
         with open(self.path("runs/test/metrics.jsonl"), "a") as f:
             f.write('\n{"event":"epoch","epoch":11,"train_loss":0.5}\n')
         self.assertEqual(self.rows()["test"][:4], ["failed", "12", "51", "0.5"])
+
+    def test_an_incomplete_last_line(self):
+        """As a killed run leaves it: the newest complete lines count."""
+        self.write("test.yaml", WINE)
+        self.run_program("test.yaml", "train.epochs=3")
+        lines = self.read("runs/test/metrics.jsonl").splitlines(True)[:-1]
+        complete = [next(line for line in reversed(lines) if f'"event":"{event}"' in line) for event in ("epoch", "step")]
+        for line in complete:
+            self.write("runs/test/metrics.jsonl", "".join(lines) + line[:-20])
+            row = self.rows()["test"]
+            self.assertEqual(row[:4], ["failed", "3", "15", f"{json.loads(complete[0])['train_loss']:.4g}"])
+            out, _ = self.run_program("inspect", "runs/test")
+            self.assertIn(f"event   {lines[-1]}", out)
 
     def test_progress_without_steps_in_the_metrics(self):
         self.write("test.yaml", WINE)

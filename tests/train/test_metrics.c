@@ -92,4 +92,34 @@ START_TEST(the_last_event) {
 }
 END_TEST
 
-TESTS("metrics", a_checkpoint_has_its_lines, a_failing_disk_is_reported, the_last_event)
+/* An incomplete last line hides no complete one. */
+START_TEST(the_newest_complete_lines) {
+    char *folder = make_folder(), *path = path_in(folder, "metrics.jsonl");
+#define STEP "{\"event\":\"step\",\"step\":7}\n"
+#define EPOCH "{\"event\":\"epoch\",\"epoch\":3}\n"
+#define END "{\"event\":\"end\",\"epoch\":3}\n"
+    static const struct {
+        const char *text, *step, *epoch, *other;
+        bool is_other_last;
+    } files[] = {{STEP EPOCH, STEP, EPOCH, EPOCH, true},
+                 {STEP EPOCH "{\"event\":\"step\",\"st", STEP, EPOCH, EPOCH, false},
+                 {STEP EPOCH "{\"event\":\"epoch\",\"epoch\":4", STEP, EPOCH, EPOCH, false},
+                 {STEP EPOCH END "{\"ev", STEP, EPOCH, END, false},
+                 {STEP "{\"event\":\"epoch\"", STEP, NULL, NULL, false},
+                 {"{\"event\":\"epoch\",\"epoch\":4}", NULL, NULL, NULL, false}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct metrics_lines lines;
+        spill(path, files[i].text, strlen(files[i].text));
+        ck_ok(metrics_read(path, &lines));
+        ck_assert_pstr_eq(lines.step, files[i].step);
+        ck_assert_pstr_eq(lines.epoch, files[i].epoch);
+        ck_assert_pstr_eq(lines.other, files[i].other);
+        ck_assert_int_eq(lines.is_other_last, files[i].is_other_last);
+        metrics_lines_free(&lines);
+    }
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+TESTS("metrics", a_checkpoint_has_its_lines, a_failing_disk_is_reported, the_last_event, the_newest_complete_lines)

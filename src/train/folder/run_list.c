@@ -18,7 +18,7 @@ struct events {
     json_t *end; /* `end` or `stopped`, if it is the last event */
 };
 
-/* NULL for a line that is damaged or incomplete. */
+/* NULL for a line that is damaged. */
 static json_t *parse(const char *line) { return line ? json_loads(line, 0, NULL) : NULL; }
 
 static status read_events(const char *path, struct events *events) {

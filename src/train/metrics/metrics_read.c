@@ -55,11 +55,15 @@ status metrics_read(const char *path, struct metrics_lines *out) {
     TRY(open_file(path, &file));
     if (!file) return OK;
     status s = OK;
-    while (!s && getline(&line.text, &line.size, file) > 0) {
+    ssize_t length;
+    while (!s && (length = getline(&line.text, &line.size, file)) > 0) {
+        bool is_complete =
+            line.text[length - 1] == '\n'; /* else the last: it is being written, or its run was killed */
         bool is_step = metrics_line_is(line.text, METRICS_STEP);
+        out->is_other_last = is_complete && !is_step;
+        if (!is_complete) break;
         if (metrics_line_is(line.text, METRICS_EPOCH)) s = copy(line.text, &out->epoch);
         swap(&line, is_step ? &step : &other);
-        out->is_other_last = !is_step;
     }
     if (!s && ferror(file)) s = status_errno(STATUS_IO, errno, "cannot read '%s'", path);
     fclose(file);

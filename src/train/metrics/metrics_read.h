@@ -7,12 +7,13 @@
 #include "base/status.h"
 #include "train/metrics/metrics.h"
 
-/* The newest line of each kind with its newline, malloc'ed; NULL: none. A line may be damaged or incomplete. */
+/* The newest complete line of each kind with its newline, malloc'ed; NULL: none. What follows the last newline is
+ * ignored. A line may be damaged. */
 struct metrics_lines {
     char *step;
     char *epoch;
     char *other;        /* the newest that is not a step; may be an epoch */
-    bool is_other_last; /* no step follows it */
+    bool is_other_last; /* no step and no incomplete line follows it */
 };
 
 /* All NULL when there is no such file. STATUS_DATA for anything but a regular file. */
