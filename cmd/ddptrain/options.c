@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "base/schema.h"
 #include "base/text.h"
 #include "command.h"
@@ -47,7 +48,7 @@ static const struct option options[] = {
      .help = "with cores, bind each process to an\n"
              "equal share of the cores that this command may use; default: none"},
     {.name = "--run-dir",
-     .type = VALUE_TEXT,
+     .type = VALUE_FOLDER,
      .offset = AT(run_dir),
      .value = "DIR",
      .help = "folder for the files of the run; default: runs/<name>"},
@@ -229,13 +230,15 @@ static status check_verb(const struct option *option, const char *name, const ch
 
 #define MAX_REAL 1e9
 
-static status parse_value(const struct option *option, const char *name, const char *value, void *to) {
+/* [value] may be changed: it is a part of argv. */
+static status parse_value(const struct option *option, const char *name, char *value, void *to) {
     char *end;
     errno = 0;
-    if (option->type == VALUE_TEXT) {
+    if (option->type == VALUE_TEXT || option->type == VALUE_FOLDER) {
         if (strncmp(value, "--", 2) == 0)
             return status_new(STATUS_USAGE, "%s needs a value, got the option '%s'", name, value);
         if (!*value) return status_new(STATUS_USAGE, "%s needs a value, got an empty value", name);
+        if (option->type == VALUE_FOLDER) value[io_length_without_slashes(value)] = 0;
         *(const char **)to = value;
     } else if (option->type == VALUE_NUMBER) {
         long number = strtol(value, &end, 10);
@@ -272,7 +275,8 @@ static const struct option *find(const char *word, size_t length, const char **n
  * flag may be repeated. */
 static status parse_option(char **argv, int argc, int *at, const struct verb *verb, const char **given,
                            struct command_line *line) {
-    const char *word = argv[*at], *equals = strchr(word, '='), *name, *next = *at + 1 < argc ? argv[*at + 1] : NULL;
+    char *word = argv[*at], *equals = strchr(word, '=');
+    const char *name, *next = *at + 1 < argc ? argv[*at + 1] : NULL;
     const struct option *option = find(word, equals ? (size_t)(equals - word) : strlen(word), &name);
     if (!option) return unknown_option(word, next, verb);
     void *to = (char *)line + option->offset;

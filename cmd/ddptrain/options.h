@@ -8,7 +8,8 @@
 #include "base/text.h"
 #include "command.h"
 
-enum value_type { VALUE_NONE, VALUE_TEXT, VALUE_NUMBER, VALUE_REAL };
+/* VALUE_FOLDER: a text, from which slashes at the end are removed. */
+enum value_type { VALUE_NONE, VALUE_TEXT, VALUE_FOLDER, VALUE_NUMBER, VALUE_REAL };
 
 /* "--name VALUE" or "--name=VALUE", at most once, by any of its names; "--name" for a flag (VALUE_NONE). */
 struct option {

@@ -15,7 +15,6 @@ static char *folder_of(const struct command_line *line) {
         text_add(&path, line->run_dir);
     else
         text_printf(&path, "sweeps/%.*s", (int)(dot && dot > name ? dot - name : (ptrdiff_t)strlen(name)), name);
-    while (path.length > 1 && path.data[path.length - 1] == '/') path.data[--path.length] = 0;
     return path.data;
 }
 

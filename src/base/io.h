@@ -86,6 +86,9 @@ status io_sync_folder_of(const char *path);
 /* "a/b" of "a/b/c", "." of "c", "/" of "/c". malloc'ed. */
 char *io_folder_of(const char *path);
 
+/* The length of [path] without slashes at its end: 1 for "a/", "/" and "//". */
+size_t io_length_without_slashes(const char *path);
+
 struct io_part {
     const void *bytes;
     size_t size;

@@ -15,6 +15,12 @@
 #define TEMPORARY_MARK ".tmp-"
 #define COMPARE_CHUNK ((size_t)1 << 20)
 
+size_t io_length_without_slashes(const char *path) {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--;
+    return length;
+}
+
 char *io_folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
     struct text folder = {0};

@@ -388,7 +388,7 @@ status run_data_read(const char *path, struct run_data **out) {
     struct run_data *r = calloc(1, sizeof *r);
     if (!r) return status_memory("the numbers of a run");
     r->path = copy(path);
-    for (size_t end = strlen(r->path); end > 1 && r->path[end - 1] == '/'; end--) r->path[end - 1] = 0;
+    r->path[io_length_without_slashes(r->path)] = 0;
     r->label = last_name(r->path);
     clear(r);
     status s = run_data_update(r);

@@ -513,7 +513,7 @@ status sweep_data_read(const char *path, struct sweep_data **out) {
     if (!s) return status_memory("the numbers of a sweep");
     s->parameters = checked(calloc(SWEEP_DATA_MAX_PARAMETERS, sizeof *s->parameters));
     s->path = copy(path);
-    for (size_t end = strlen(s->path); end > 1 && s->path[end - 1] == '/'; end--) s->path[end - 1] = 0;
+    s->path[io_length_without_slashes(s->path)] = 0;
     const char *slash = strrchr(s->path, '/');
     s->label = copy(slash && slash[1] ? slash + 1 : s->path);
     status r = sweep_data_update(s);

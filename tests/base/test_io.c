@@ -235,6 +235,12 @@ START_TEST(names_of_files) {
         ck_assert_str_eq(folder, folders[i][1]);
         free(folder);
     }
+    static const struct {
+        const char *path;
+        size_t length;
+    } lengths[] = {{"", 0}, {"/", 1}, {"//", 1}, {"a", 1}, {"a/", 1}, {"/a//", 2}, {"a/b", 3}, {"a//b///", 4}};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        ck_assert_uint_eq(io_length_without_slashes(lengths[i].path), lengths[i].length);
     ck_assert(io_is_temporary("epoch-0001.h5.tmp-17"));
     ck_assert(io_is_temporary("a.tmp-x.tmp-1"));
     ck_assert(!io_is_temporary("epoch-0001.h5"));

@@ -691,6 +691,15 @@ class Compare(SweepCase):
             found.append(min(e["val_loss"] for e in self.events("epoch", run)))
         return found
 
+    def test_slashes_after_the_folder(self):
+        """--fresh renames the folder, for `compare` as for a sweep."""
+        self.write("a.yaml", CONFIG)
+        self.write("b.yaml", CONFIG)
+        for run_dir in (["--run-dir", "c//"], ["--run-dir=c/"]):
+            self.run_program("compare", "a.yaml", "b.yaml", "train.epochs=1", "--seeds", 2, *run_dir, "--fresh")
+        self.assertTrue(os.path.exists(self.path("c.1/trials.csv")), os.listdir(self.folder))
+        self.assertTrue(os.path.exists(self.path("c/trials.csv")))
+
     def test_the_difference_of_two_configs(self):
         self.write("a.yaml", CONFIG)
         self.write("b.yaml", CONFIG.replace("lr: 0.01", "lr: 0.012"))

@@ -230,7 +230,7 @@ static struct string_list labels_of(const struct source *source) {
 
 static const char *without_slash(struct arena *arena, const char *path) {
     char *copy = arena_copy(arena, path);
-    for (size_t length = strlen(copy); length > 1 && copy[length - 1] == '/'; length--) copy[length - 1] = 0;
+    copy[io_length_without_slashes(copy)] = 0;
     return copy;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/io.h"
 #include "data/suggest.h"
 
 /* ---- scalars ---- */
@@ -30,9 +31,7 @@ static void add_scalar(struct text *out, const char *word) {
 
 /* The name of the run folder: that of the file without its extensions. */
 static void add_name(struct text *out, const char *path) {
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/') length--;
-    size_t first = length;
+    size_t length = io_length_without_slashes(path), first = length;
     while (first > 0 && path[first - 1] != '/') first--;
     size_t start = out->length;
     for (size_t i = first; i < length && path[i] != '.'; i++) {

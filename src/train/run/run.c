@@ -181,7 +181,7 @@ static char *folder_path(const struct config *config, const struct run_options *
         text_add(&path, options->folder);
     else
         text_printf(&path, "runs/%s", config->name);
-    while (path.length > 1 && path.data[path.length - 1] == '/') path.data[--path.length] = 0;
+    path.data[io_length_without_slashes(path.data)] = 0;
     return path.data;
 }
 
