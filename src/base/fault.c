@@ -24,7 +24,7 @@ static double clock_factor = 1;
 #define DEVICE BIT(FAULT_EIO)
 #define SIGNAL BIT(FAULT_EINTR)
 
-/* The faults that each call can have. FAULT_KILL applies to all. */
+/* The faults that each call can have. FAULT_KILL and FAULT_SLOW apply to all. */
 static const unsigned possible_faults[CALLS] = {
     [CALL_OPEN] = DEVICE | SIGNAL,
     [CALL_CREATE] = SPACE | DEVICE | SIGNAL,
@@ -44,7 +44,7 @@ static const unsigned possible_faults[CALLS] = {
 
 static const char *const kind_names[] = {
     [FAULT_ENOSPC] = "enospc", [FAULT_EIO] = "eio",   [FAULT_EINTR] = "eintr",
-    [FAULT_SHORT] = "short",   [FAULT_KILL] = "kill",
+    [FAULT_SHORT] = "short",   [FAULT_KILL] = "kill", [FAULT_SLOW] = "slow",
 };
 
 /* "<n>:<kind>[:once|ever]" */
@@ -54,7 +54,7 @@ static bool parse(const char *text, struct fault *fault) {
     if (end == text || *end != ':' || at < 1) return false;
     const char *kind = end + 1;
     size_t length = strcspn(kind, ":");
-    for (int k = FAULT_ENOSPC; k <= FAULT_KILL; k++) {
+    for (int k = FAULT_ENOSPC; k <= FAULT_SLOW; k++) {
         if (strlen(kind_names[k]) != length || strncmp(kind, kind_names[k], length) != 0) continue;
         const char *how = kind + length;
         bool is_permanent = strcmp(how, ":ever") == 0;
@@ -158,5 +158,6 @@ enum fault_kind fault_next(enum fault_call call, const char *path) {
     bool is_due = current.at > 0 && (number == current.at || (current.is_permanent && number > current.at));
     if (!is_due) return FAULT_NONE;
     if (current.kind == FAULT_KILL && call != CALL_WRITE) fault_kill();
+    if (current.kind == FAULT_SLOW) clock_sleep(FAULT_SLOW_SECONDS);
     return current.kind == FAULT_KILL || (possible_faults[call] & BIT(current.kind)) ? current.kind : FAULT_NONE;
 }

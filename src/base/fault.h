@@ -3,7 +3,7 @@
  * mutable global state of the program, because a fault must reach code that has no test parameter.
  *
  * Environment variables, read at the first call:
- *     DDPTRAIN_FAULT=<n>:<kind>[:once|ever]     n counts from 1; kind: enospc eio eintr short kill; default once
+ *     DDPTRAIN_FAULT=<n>:<kind>[:once|ever]     n counts from 1; kind: enospc eio eintr short kill slow; default once
  *     DDPTRAIN_FAULT_FILTER=<text>              only calls on paths that contain <text> are counted
  * A malformed value makes every I/O call fail with EINVAL, so that a test with a typo does not pass. */
 #ifndef BASE_FAULT_H
@@ -19,8 +19,11 @@ enum fault_kind {
     FAULT_EINTR,
     FAULT_SHORT, /* a read or write transfers half of the bytes */
     FAULT_KILL,  /* SIGKILL before the call; in a write: after half of it */
+    FAULT_SLOW,  /* the call succeeds, FAULT_SLOW_SECONDS later */
     FAULT_EINVAL /* every call: the environment variable is malformed */
 };
+
+#define FAULT_SLOW_SECONDS 0.02
 
 /* The calls of base/io. A call gets only the faults that its system call can have (see the table in fault.c); it is
  * counted in any case. */
@@ -62,7 +65,7 @@ void fault_set(const struct fault *fault);
 int64_t fault_calls(void);
 
 /* The fault of the next [call] on [path]. For base/io only. FAULT_KILL kills the process here, except in a write, where
- * it is returned. */
+ * it is returned; FAULT_SLOW waits here. */
 enum fault_kind fault_next(enum fault_call call, const char *path);
 
 /* Flips a bit of a rank's training state, as a memory error would:

@@ -50,7 +50,8 @@ struct worker {
     int64_t run;
     char dataset[DATASET_KEY_SIZE], fingerprint[65]; /* of the run's rows */
     bool is_pruned;
-    double last_seconds; /* of the last run, or half of that before it; INFINITY: there was none */
+    double last_seconds; /* of training and evaluation, not of saving, in the last run, or half of the value before it;
+                            INFINITY: there was no run */
 };
 
 static void on_epoch(void *user, int64_t epoch, double value) {
@@ -101,7 +102,8 @@ static status train(struct worker *w, const struct config *config, const char *f
 }
 
 /* A run without a folder is trained a second time if its trial is one of the best, so a folder is worth its time if the
- * run takes long, or if many trials are kept. The last run shows how long the next may take. */
+ * run takes long, or if many trials are kept. The last run shows how long the next may take: not the time of its saves,
+ * which a run without a folder does not have. */
 static bool wants_folder(const struct worker *w) {
     const struct sweep_config *sweep = w->options->sweep;
     double repeated = (double)sweep->kept / (double)sweep->trials;
@@ -116,7 +118,6 @@ static bool needs_folder(const struct worker *w, const struct config *config) {
 static status train_with_or_without_folder(struct worker *w, const struct config *config, bool is_kept,
                                            struct run_summary *summary) {
     struct text folder = {0};
-    double started = clock_seconds();
     bool has_folder = is_kept || wants_folder(w) || needs_folder(w, config);
     sweep_run_path(w->options->folder, w->options->sweep, w->run, &folder);
     if (!has_folder) set_alarm(SECONDS_WITHOUT_FOLDER);
@@ -128,7 +129,7 @@ static status train_with_or_without_folder(struct worker *w, const struct config
         stop_run = stop_self;
         s = train(w, config, text_string(&folder), summary);
     }
-    double seconds = clock_seconds() - started;
+    double seconds = summary->seconds + summary->evaluation_seconds;
     w->last_seconds = isinf(w->last_seconds) ? seconds : fmax(seconds, w->last_seconds / 2);
     text_free(&folder);
     return s;

@@ -369,6 +369,17 @@ train: {epochs: 10}
         for trial in self.kept():
             self.assertLessEqual(os.stat(self.path("sweeps/test/runs", trial, "metrics.jsonl")).st_mtime_ns, history, trial)
 
+    def test_slow_saves_of_a_trial_give_the_next_ones_no_folder(self):
+        """The first trial of a worker has a folder; whether the next ones have one depends on its training, not on its saves."""
+        words = ("keep=none", "checkpoint.save_every=1", "--nproc", 1)
+        self.sweep(SWEEP, "trials=1", *words)
+        for trial in range(1, 5):  # a folder with a user's file is not removed, so it shows whether a run was there
+            os.mkdir(self.path(f"sweeps/test/runs/{trial:04d}"))
+            self.write(f"sweeps/test/runs/{trial:04d}/notes.txt", "mine")
+        slow = {"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "checkpoints/"}
+        self.sweep(SWEEP, "trials=5", *words, env=slow)
+        self.assertEqual([trial for trial in range(1, 5) if os.path.exists(self.path(f"sweeps/test/runs/{trial:04d}/metrics.jsonl"))], [1])
+
     def test_a_repeated_trial_keeps_its_folders_while_one_of_its_runs_goes_on(self):
         """Also when another run of it has failed: the folder of a run in progress is never removed."""
         self.write_rows()

@@ -68,6 +68,7 @@ status epoch_evaluate(struct trainer *t, bool *must_stop) {
     TRY(evaluate(t, must_stop));
     if (*must_stop) return OK;
     t->epoch.evaluation_seconds = clock_seconds() - start;
+    t->epoch.all_evaluation_seconds += t->epoch.evaluation_seconds;
     if (isfinite(t->epoch.result.loss)) return OK;
     return status_new(STATUS_NOT_FINITE,
                       "the validation loss is not finite after epoch %lld; nothing was saved after the evaluation. Try "

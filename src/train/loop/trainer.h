@@ -128,6 +128,7 @@ struct epoch_state {
     struct reducer_times times;      /* at the start of the epoch, or of this process */
     struct evaluation_result result; /* of the newest evaluation; rows 0: none yet */
     double evaluation_seconds;       /* its duration on this rank */
+    double all_evaluation_seconds;   /* the duration of all evaluations of this process */
     double value;                    /* checkpoint.best's metric of the last epoch; NAN: it has none */
     bool is_best;                    /* the last epoch is the best so far */
 };

@@ -101,7 +101,8 @@ static void summarize(const struct run *run) {
                                     .steps = c->step,
                                     .best_value = c->best_value,
                                     .best_epoch = c->best_epoch,
-                                    .seconds = c->seconds};
+                                    .seconds = c->seconds,
+                                    .evaluation_seconds = t->epoch.all_evaluation_seconds};
     state_sha256(t->state, summary->state_sha256);
 }
 

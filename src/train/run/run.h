@@ -17,10 +17,11 @@ struct dataset;
 /* What became of a run that ended or was stopped. */
 struct run_summary {
     int64_t epochs, steps;
-    double best_value;     /* of checkpoint.best's metric, or of the default one; NAN: none */
-    int64_t best_epoch;    /* from 1; 0: none */
-    double seconds;        /* of training */
-    char state_sha256[65]; /* hex */
+    double best_value;         /* of checkpoint.best's metric, or of the default one; NAN: none */
+    int64_t best_epoch;        /* from 1; 0: none */
+    double seconds;            /* of the training steps, also those of earlier processes */
+    double evaluation_seconds; /* of the evaluations in this process */
+    char state_sha256[65];     /* hex */
 };
 
 /* After an epoch (from 1), with its value of checkpoint.best's metric; NAN: this epoch has none. Rank 0. */
