@@ -167,13 +167,19 @@ static status read_end(const struct child *c, struct run_summary *summary) {
     return is_there ? OK : status_new(STATUS_DATA, "%s: its last line is not the end of a run", c->metrics);
 }
 
-/* The last line that it said, without the program's name. */
+/* The child's message: from the last line that begins with the program's name, without it, to the end of the output. In
+ * an output without such a line it is the last line. */
 static status failure_of(struct child *c, int code) {
+    static const char name[] = "ddptrain: ";
     while (c->said.length && c->said.data[c->said.length - 1] == '\n') c->said.data[--c->said.length] = 0;
-    const char *said = text_string(&c->said), *last = strrchr(said, '\n');
-    last = last ? last + 1 : said;
-    if (strncmp(last, "ddptrain: ", strlen("ddptrain: ")) == 0) last += strlen("ddptrain: ");
-    return status_new((enum status_code)code, "%s", *last ? last : "the run failed without a message");
+    const char *message = NULL, *last = text_string(&c->said);
+    for (const char *line = last; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        last = line;
+        if (strncmp(line, name, strlen(name)) == 0) message = line + strlen(name);
+    }
+    if (!message) message = last;
+    return status_new((enum status_code)code, "%s", *message ? message : "the run failed without a message");
 }
 
 static status finish(struct child *c, struct run_summary *summary) {
@@ -188,8 +194,9 @@ static status finish(struct child *c, struct run_summary *summary) {
         status_free(read_end(c, summary));                 /* there is none of a run that had not begun */
         return status_new(STATUS_STOPPED, "stopped on request");
     }
-    TRY(read_epochs(c));
-    return code ? failure_of(c, code) : read_end(c, summary);
+    status failure = code ? failure_of(c, code) : OK;
+    failure = status_first(failure, read_epochs(c));
+    return failure ? failure : read_end(c, summary);
 }
 
 status parallel_trial_run(const struct parallel_trial *trial, struct run_summary *summary) {

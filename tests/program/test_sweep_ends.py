@@ -35,6 +35,11 @@ class Parallel(SweepCase):
         for row in rows:
             self.assertTrue(row["state"] == "complete" or int(row["epochs"]) < 10000, row)
 
+    def test_a_full_disk_is_reported_with_its_advice(self):
+        """The message of the trial's own process has two lines: what happened, and what to do."""
+        _, err = self.sweep(SWEEP, *self.WORDS[:1], "trials=1", code=IO, env={"DDPTRAIN_FAULT": "1:enospc:ever", "DDPTRAIN_FAULT_FILTER": ".h5"})
+        self.assertRegex(err, "ddptrain: trial 0: rank 0 .*: No space left on device\nthe last state is not saved; .*\n$")
+
     def test_a_kill_and_a_stop(self):
         words = (*self.WORDS, "train.epochs=300", "keep=best 2")
         self.sweep(SWEEP, *words)
