@@ -11,7 +11,6 @@
 
 #include "base/folder_lock.h"
 #include "base/io.h"
-#include "base/statistics.h"
 #include "report/json_line.h"
 #include "sweep/sweep_folder.h"
 
@@ -320,27 +319,24 @@ static int by_last(const void *a, const void *b) {
 
 /* Of the entries (count) of one trial, one for each repeat; returns the index of the run that ended last. */
 static size_t add_trial(struct sweep_data *s, const struct run_place *entries, size_t count) {
-    struct sweep_data_trial t = {.trial = entries[0].trial, .mean = NAN, .error = NAN, .pruned = NAN};
-    double *values = checked(calloc(count, sizeof *values)), sum = 0;
-    bool has[4] = {false};
+    struct sweep_data_trial t = {.trial = entries[0].trial, .pruned = NAN, .runs = count};
+    struct trial_value *values = checked(calloc(count, sizeof *values));
+    double sum = 0;
     size_t last = 0, pruned = 0;
     for (size_t i = 0; i < count; i++) {
         const struct sweep_data_run *run = &s->runs[entries[i].index];
-        has[run->state] = true;
+        values[i] = (struct trial_value){run->state, run->value};
         s->counts[run->state]++;
         if (run->message >= 0) s->reasons[run->message].count++;
-        if (run->state == TRIAL_COMPLETE && fabs(run->value) < 1e150) values[t.complete++] = run->value;
         if (run->state == TRIAL_PRUNED && isfinite(run->value)) sum += run->value, pruned++;
         if (isfinite(run->seconds)) t.seconds += run->seconds;
         if (entries[i].index > last) last = entries[i].index;
     }
-    t.runs = count;
-    t.state = has[TRIAL_FAILED]                        ? TRIAL_FAILED
-              : has[TRIAL_PRUNED]                      ? TRIAL_PRUNED
-              : (int64_t)count < sweep_data_repeats(s) ? TRIAL_PENDING
-                                                       : TRIAL_COMPLETE;
-    if (t.complete) t.mean = statistics_mean(values, t.complete);
-    if (t.complete > 1) t.error = statistics_standard_error(values, t.complete);
+    struct trial_summary summary = trial_summary_make(values, count, sweep_data_repeats(s));
+    t.state = summary.state;
+    t.mean = summary.mean;
+    t.error = summary.error;
+    t.complete = (size_t)summary.complete;
     if (pruned) t.pruned = sum / (double)pruned;
     t.point = s->points + entries[0].index * s->parameter_count;
     memcpy(t.sha256, s->runs[entries[0].index].sha256, sizeof t.sha256);

@@ -31,8 +31,8 @@ struct sweep_data_run {
 
 struct sweep_data_trial {
     int64_t trial;
-    int state;             /* enum trial_state; PENDING: some of its runs have not ended */
-    double mean, error;    /* of the values of its complete runs; NAN: none, fewer than two */
+    int state;             /* as trial_summary's */
+    double mean, error;    /* as trial_summary's */
     double pruned;         /* mean of the values of pruned runs; NAN: none */
     size_t complete, runs; /* complete, ended */
     size_t order;          /* how many trials ended before it */

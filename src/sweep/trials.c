@@ -10,8 +10,6 @@
 
 #include "base/io.h"
 
-const char *const trial_states[] = {"pending", "complete", "pruned", "failed", NULL};
-
 #define MAX_DATA 256 /* datasets whose fingerprints are compared */
 
 struct data_seen {
@@ -20,10 +18,11 @@ struct data_seen {
 
 struct trials {
     const struct sweep_config *sweep;
-    struct trial_run *runs; /* (trials * sweep->runs) */
-    double *points;         /* (trials, parameters) */
-    bool *has_point;        /* (trials) */
-    int64_t counts[4];      /* by enum trial_state */
+    struct trial_run *runs;     /* (trials * sweep->runs) */
+    struct trial_value *values; /* (sweep->runs): workspace of trials_summary */
+    double *points;             /* (trials, parameters) */
+    bool *has_point;            /* (trials) */
+    int64_t counts[4];          /* by enum trial_state */
     char *history, *table, *summary;
     int fd;
     struct text line;
@@ -65,26 +64,10 @@ void trials_set_point(struct trials *t, int64_t trial, const struct point *point
 }
 
 struct trial_summary trials_summary(const struct trials *t, int64_t trial) {
-    struct trial_summary s = {.state = TRIAL_COMPLETE, .mean = NAN, .error = NAN};
-    const struct trial_run *runs = t->runs + trial * t->sweep->runs;
-    double sum = 0, squares = 0;
-    bool has[4] = {false};
-    for (int64_t i = 0; i < t->sweep->runs; i++) {
-        has[runs[i].state] = true;
-        if (runs[i].state != TRIAL_COMPLETE) continue;
-        s.complete++;
-        sum += runs[i].value;
-    }
-    s.state = has[TRIAL_FAILED]    ? TRIAL_FAILED
-              : has[TRIAL_PRUNED]  ? TRIAL_PRUNED
-              : has[TRIAL_PENDING] ? TRIAL_PENDING
-                                   : TRIAL_COMPLETE;
-    if (s.complete == 0) return s;
-    s.mean = sum / (double)s.complete;
-    for (int64_t i = 0; i < t->sweep->runs; i++)
-        if (runs[i].state == TRIAL_COMPLETE) squares += (runs[i].value - s.mean) * (runs[i].value - s.mean);
-    if (s.complete > 1) s.error = sqrt(squares / (double)(s.complete - 1) / (double)s.complete);
-    return s;
+    size_t count = (size_t)t->sweep->runs;
+    const struct trial_run *runs = t->runs + (size_t)trial * count;
+    for (size_t i = 0; i < count; i++) t->values[i] = (struct trial_value){runs[i].state, runs[i].value};
+    return trial_summary_make(t->values, count, t->sweep->runs);
 }
 
 bool trials_is_better(const struct sweep_config *sweep, double a, double b) {
@@ -361,6 +344,7 @@ status trials_open(const char *folder, const struct sweep_config *sweep, struct 
     size_t n = (size_t)sweep->trials;
     *t = (struct trials){.sweep = sweep,
                          .runs = calloc(n * (size_t)sweep->runs, sizeof *t->runs),
+                         .values = calloc((size_t)sweep->runs, sizeof *t->values),
                          .points = calloc(n * sweep->space.count + 1, sizeof *t->points),
                          .has_point = calloc(n, sizeof *t->has_point),
                          .counts = {(int64_t)n * sweep->runs},
@@ -368,7 +352,7 @@ status trials_open(const char *folder, const struct sweep_config *sweep, struct 
                          .table = path_in(folder, "trials.csv"),
                          .summary = path_in(folder, "summary.csv"),
                          .fd = -1};
-    status s = t->runs && t->points && t->has_point ? OK : status_memory("the table of %zu trials", n);
+    status s = t->runs && t->values && t->points && t->has_point ? OK : status_memory("the table of %zu trials", n);
     if (!s) s = io_open_append(t->history, &t->fd);
     if (!s) s = read_history(t, pruner);
     if (s)
@@ -383,6 +367,7 @@ status trials_close(struct trials *t) {
     status s = t->fd >= 0 ? io_close(t->fd, t->history) : OK;
     for (int64_t i = 0; t->runs && i < t->sweep->trials * t->sweep->runs; i++) free(t->runs[i].message);
     free(t->runs);
+    free(t->values);
     free(t->points);
     free(t->has_point);
     free(t->history);

@@ -7,9 +7,7 @@
 #include "base/log.h"
 #include "sweep/dataset_cache.h"
 #include "sweep/prune.h"
-
-enum trial_state { TRIAL_PENDING, TRIAL_COMPLETE, TRIAL_PRUNED, TRIAL_FAILED };
-extern const char *const trial_states[];
+#include "sweep/trial_summary.h"
 
 /* A run. Its number is trial * sweep->runs + repeat. */
 struct trial_run {
@@ -20,13 +18,6 @@ struct trial_run {
     double seconds;        /* of training */
     char state_sha256[65]; /* hex; "" of a failed run */
     char *message;         /* why it failed; NULL: it did not */
-};
-
-/* Over the runs of a trial. */
-struct trial_summary {
-    int state;          /* enum trial_state; COMPLETE: all runs are */
-    double mean, error; /* of the values; error: standard error of the mean, NAN for fewer than two runs */
-    int64_t complete;   /* runs */
 };
 
 struct trials;

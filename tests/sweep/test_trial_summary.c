@@ -1,0 +1,50 @@
+/* The state, the mean and the standard error of a trial whose runs have ended in different ways. */
+#include <math.h>
+#include <stdbool.h>
+
+#include "check_main.h"
+#include "sweep/trial_summary.h"
+
+enum { MAX_RUNS = 6 };
+
+static const struct {
+    struct trial_value runs[MAX_RUNS];
+    size_t count;
+    int64_t repeats;
+    struct trial_summary expected;
+} trials[] = {
+    {{{TRIAL_COMPLETE, 0.25}}, 1, 1, {TRIAL_COMPLETE, 0.25, NAN, 1}},
+    {{{TRIAL_COMPLETE, 0.25}}, 1, 2, {TRIAL_PENDING, 0.25, NAN, 1}},
+    {{{TRIAL_PENDING, NAN}, {TRIAL_COMPLETE, 0.25}}, 2, 2, {TRIAL_PENDING, 0.25, NAN, 1}},
+    {{{TRIAL_COMPLETE, 1}, {TRIAL_COMPLETE, 3}}, 2, 2, {TRIAL_COMPLETE, 2, 1, 2}},
+    {{{TRIAL_COMPLETE, 1}, {TRIAL_PRUNED, 9}, {TRIAL_COMPLETE, 3}}, 3, 4, {TRIAL_PRUNED, 2, 1, 2}},
+    {{{TRIAL_COMPLETE, 1}, {TRIAL_PRUNED, 9}, {TRIAL_FAILED, NAN}}, 3, 4, {TRIAL_FAILED, 1, NAN, 1}},
+    {{{TRIAL_FAILED, NAN}}, 1, 1, {TRIAL_FAILED, NAN, NAN, 0}},
+    {{{TRIAL_COMPLETE, 1}, {TRIAL_COMPLETE, NAN}}, 2, 2, {TRIAL_COMPLETE, NAN, NAN, 2}},
+    {{{TRIAL_COMPLETE, 1}, {TRIAL_COMPLETE, 1e200}}, 2, 2, {TRIAL_COMPLETE, NAN, NAN, 2}},
+    {{{0}}, 0, 3, {TRIAL_PENDING, NAN, NAN, 0}},
+    /* a plain sum of these gives 0.09999999999999999 and an error above 0 */
+    {{{TRIAL_COMPLETE, 0.1},
+      {TRIAL_COMPLETE, 0.1},
+      {TRIAL_COMPLETE, 0.1},
+      {TRIAL_COMPLETE, 0.1},
+      {TRIAL_COMPLETE, 0.1},
+      {TRIAL_COMPLETE, 0.1}},
+     6,
+     6,
+     {TRIAL_COMPLETE, 0.1, 0, 6}},
+};
+
+static bool is_equal(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
+
+START_TEST(summaries_are_those_of_the_runs) {
+    const struct trial_summary *expected = &trials[_i].expected;
+    struct trial_summary s = trial_summary_make(trials[_i].runs, trials[_i].count, trials[_i].repeats);
+    ck_assert_int_eq(s.state, expected->state);
+    ck_assert_int_eq(s.complete, expected->complete);
+    ck_assert_msg(is_equal(s.mean, expected->mean), "mean %.17g, expected %.17g", s.mean, expected->mean);
+    ck_assert_msg(is_equal(s.error, expected->error), "error %.17g, expected %.17g", s.error, expected->error);
+}
+END_TEST
+
+LOOP_TESTS("trial_summary", EACH(summaries_are_those_of_the_runs, trials))
