@@ -61,6 +61,23 @@ status folder_lock_write_text(const struct folder_lock *lock) {
     return io_write(lock->fd, lock->path, lock->text + size, length - size);
 }
 
+status folder_lock_acquire(struct folder_lock *lock, struct log *log) {
+    bool is_mine;
+    TRY(folder_lock_wait(lock, FOLDER_LOCK_SECONDS, log, &is_mine));
+    if (is_mine) return folder_lock_write_text(lock);
+    return status_new(STATUS_USAGE, "%s: another ddptrain %s", lock->folder, lock->busy);
+}
+
+status folder_lock_rename_folder(struct folder_lock *lock, struct log *log) {
+    char *target;
+    TRY(folder_free_name(lock->folder, &target));
+    status s = folder_lock_acquire(lock, log);
+    if (!s) s = io_rename(lock->folder, target);
+    if (!s) log_line(log, "renamed the folder of the earlier %s: %s", lock->what, target);
+    free(target);
+    return s ? s : folder_lock_release(lock);
+}
+
 status folder_lock_is_held(const char *folder, bool *out) {
     struct text path = {0};
     text_printf(&path, "%s/" FOLDER_LOCK_FILE, folder);
@@ -89,5 +106,5 @@ status folder_free_name(const char *path, char **out) {
         return s;
     }
     text_free(&name);
-    return status_new(STATUS_IO, "%s: cannot find a free name to rename it", path);
+    return status_new(STATUS_IO, "%s: none of the names \"%s.1\", \"%s.2\" ... is free", path, path, path);
 }

@@ -14,8 +14,12 @@
 #define FOLDER_LOCK_MAX_TEXT 64 /* bytes */
 
 struct folder_lock {
-    const char *path; /* of the file, not owned */
-    const char *text; /* below FOLDER_LOCK_MAX_TEXT */
+    const char *folder; /* not owned */
+    const char *path;   /* of the lock file, not owned */
+    const char *text;   /* below FOLDER_LOCK_MAX_TEXT */
+    const char *what;   /* "run" or "sweep": what the folder is of, for messages */
+    const char *busy; /* what another process that has the lock does, and what to do then: "is training in this folder;
+                         wait for it, or ..." */
     int fd;           /* -1: not open */
 };
 
@@ -35,6 +39,15 @@ status folder_lock_try(struct folder_lock *lock, bool *is_mine);
 /* Tries for [seconds], because a killed process keeps its lock until the kernel has freed its memory; after a second
  * [log] (may be NULL) gets a line. */
 status folder_lock_wait(struct folder_lock *lock, double seconds, struct log *log, bool *is_mine);
+
+/* Tries for FOLDER_LOCK_SECONDS and completes the text of the file. STATUS_USAGE with [busy]: another process has it.
+ */
+#define FOLDER_LOCK_SECONDS 3.0
+status folder_lock_acquire(struct folder_lock *lock, struct log *log);
+
+/* Renames the folder to the first free name. It is locked meanwhile, so that the folder of a running job is not
+ * renamed. STATUS_USAGE as folder_lock_acquire. */
+status folder_lock_rename_folder(struct folder_lock *lock, struct log *log);
 
 /* Completes the text of the file, which this process has locked. */
 status folder_lock_write_text(const struct folder_lock *lock);

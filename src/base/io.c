@@ -120,6 +120,24 @@ status io_read_at(int fd, const char *path, void *bytes, size_t size, uint64_t o
     return read_fully(fd, path, bytes, size, &offset, got);
 }
 
+status io_read_text(const char *path, uint64_t max, char **text, struct io_info *info) {
+    int fd;
+    *text = NULL;
+    TRY(io_stat(path, info));
+    if (!info->is_file || info->size > max) return OK;
+    TRY(io_open(path, &fd));
+    char *content = malloc(info->size + 1);
+    status s = content ? io_read(fd, path, content, info->size, NULL) : status_memory("%s", path);
+    s = status_first(s, io_close(fd, path));
+    if (s) {
+        free(content);
+        return s;
+    }
+    content[info->size] = 0;
+    *text = content;
+    return OK;
+}
+
 static ssize_t write_once(int fd, const char *path, const void *bytes, size_t size) {
     if (size > MAX_CHUNK) size = MAX_CHUNK;
     switch (fault_next(CALL_WRITE, path)) {

@@ -11,6 +11,13 @@
 
 #include "base/status.h"
 
+struct io_info {
+    bool exists, is_file, is_folder; /* symbolic links are followed */
+    uint64_t size;
+    uint64_t device, inode;
+    double modified; /* seconds since 1970 */
+};
+
 /* Descriptors are closed on exec. On a failure *fd is -1. */
 status io_open(const char *path, int *fd);        /* for reading; does not block on a FIFO */
 status io_open_append(const char *path, int *fd); /* for appending; created when absent */
@@ -28,6 +35,10 @@ status io_close(int fd, const char *path);
  * bytes are a failure. */
 status io_read(int fd, const char *path, void *bytes, size_t size, size_t *got);
 status io_read_at(int fd, const char *path, void *bytes, size_t size, uint64_t offset, size_t *got);
+
+/* *text: the content of the file, with a zero after it, malloc'ed; NULL: [info] says that it does not exist, is not a
+ * file or has more than [max] bytes. */
+status io_read_text(const char *path, uint64_t max, char **text, struct io_info *info);
 
 /* Writes all [size] bytes. */
 status io_write(int fd, const char *path, const void *bytes, size_t size);
@@ -49,12 +60,6 @@ status io_lock(int fd, const char *path, bool *is_mine);
  */
 status io_is_locked(const char *path, bool *out);
 
-struct io_info {
-    bool exists, is_file, is_folder; /* symbolic links are followed */
-    uint64_t size;
-    uint64_t device, inode;
-    double modified; /* seconds since 1970 */
-};
 /* OK also for an absent file. */
 status io_stat(const char *path, struct io_info *info);
 status io_stat_fd(int fd, const char *path, struct io_info *info);
@@ -109,5 +114,8 @@ bool io_is_temporary(const char *name);
 
 /* Removes the temporary files of [path] whose processes do not exist on this host. */
 status io_remove_temporaries(const char *path);
+
+/* As io_replace, with one text; before, removes what killed processes have left. */
+status io_replace_text(const char *path, const char *text);
 
 #endif

@@ -150,3 +150,9 @@ status io_replace(const char *path, const struct io_part *parts, size_t count) {
     text_free(&temporary);
     return s;
 }
+
+status io_replace_text(const char *path, const char *text) {
+    struct io_part part = {text, strlen(text)};
+    status_free(io_remove_temporaries(path)); /* a failure does not matter for the new file */
+    return io_replace(path, &part, 1);
+}

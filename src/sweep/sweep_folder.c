@@ -9,7 +9,8 @@
 #include "base/io.h"
 #include "sweep/trial_folder.h"
 
-#define MARK "The lock of a sweep of ddptrain.\n"
+/* Content of the lock file, which distinguishes it from a user's file of that name. */
+#define LOCK_TEXT "The lock of a sweep of ddptrain.\n"
 
 struct sweep_folder {
     struct arena *arena;
@@ -17,32 +18,13 @@ struct sweep_folder {
     struct folder_lock lock;
 };
 
-/* Whether the file exists and has this text; *text (malloc'ed; NULL: absent) is what it has. */
-static status read_text(const char *path, char **text) {
-    struct io_info info;
-    int fd;
-    *text = NULL;
-    TRY(io_stat(path, &info));
-    if (!info.exists) return OK;
-    if (!info.is_file || info.size > DOCUMENT_MAX_BYTES * 4)
-        return status_new(STATUS_USAGE, "%s: not a file that a sweep has written", path);
-    *text = calloc(1, info.size + 1);
-    if (!*text) return status_memory("%s", path);
-    status s = io_open(path, &fd);
-    if (!s) {
-        s = io_read(fd, path, *text, info.size, NULL);
-        s = status_first(s, io_close(fd, path));
-    }
-    if (!s) return OK;
-    free(*text);
-    *text = NULL;
-    return s;
-}
+#define MAX_CONFIG ((uint64_t)4 * DOCUMENT_MAX_BYTES)
 
-static status write_text(const char *path, const char *text) {
-    struct io_part part = {text, strlen(text)};
-    status_free(io_remove_temporaries(path));
-    return io_replace(path, &part, 1);
+/* *text (malloc'ed): what a config of the folder has; NULL: there is no such file. */
+static status read_config(const char *path, char **text) {
+    struct io_info info;
+    TRY(io_read_text(path, MAX_CONFIG, text, &info));
+    return *text || !info.exists ? OK : status_new(STATUS_USAGE, "%s: not a file that a sweep has written", path);
 }
 
 /* ---- the same sweep as before ---- */
@@ -92,9 +74,9 @@ static status compare(const struct sweep_folder *f, const char *path, const char
 /* Writes the file when it is new or only differs in what may change. */
 static status settle(const struct sweep_folder *f, const char *path, const char *now, bool may_change) {
     char *before;
-    status s = read_text(path, &before);
+    status s = read_config(path, &before);
     if (!s && before && (may_change || strcmp(before, now) != 0)) s = compare(f, path, before, now);
-    if (!s && (!before || strcmp(before, now) != 0)) s = write_text(path, now);
+    if (!s && (!before || strcmp(before, now) != 0)) s = io_replace_text(path, now);
     free(before);
     return s;
 }
@@ -117,8 +99,11 @@ static status settle_configs(const struct sweep_folder *f, const struct sweep_fi
 
 static void set_path(struct sweep_folder *f, const char *path) {
     f->path = arena_copy(f->arena, path);
+    f->lock.folder = f->path;
     f->lock.path = arena_printf(f->arena, "%s/" FOLDER_LOCK_FILE, path);
-    f->lock.text = MARK;
+    f->lock.text = LOCK_TEXT;
+    f->lock.what = "sweep";
+    f->lock.busy = "is running this sweep; wait for it, stop it, or use another --run-dir";
     f->sweep = arena_printf(f->arena, "%s/sweep.yaml", path);
     f->base = arena_printf(f->arena, "%s/" SWEEP_BASE_CONFIG, path);
     f->other = arena_printf(f->arena, "%s/" SWEEP_OTHER_CONFIG, path);
@@ -147,31 +132,6 @@ static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
     return s;
 }
 
-#define LOCK_SECONDS                                                                                                   \
-    3 /* a coordinator that was killed holds the lock until its workers have ended; watch looks at it */
-
-static status take_lock(struct sweep_folder *f, struct log *log) {
-    bool is_mine;
-    TRY(io_make_folders(f->path));
-    TRY(folder_lock_wait(&f->lock, LOCK_SECONDS, log, &is_mine));
-    if (!is_mine)
-        return status_new(STATUS_USAGE,
-                          "%s: another ddptrain is running this sweep; wait for it, stop it, or use another --run-dir",
-                          f->path);
-    TRY(folder_lock_write_text(&f->lock));
-    return io_make_folders(f->runs);
-}
-
-static status rename_earlier(struct sweep_folder *f, struct log *log) {
-    char *target;
-    TRY(folder_free_name(f->path, &target));
-    status s = take_lock(f, log);
-    if (!s) s = io_rename(f->path, target);
-    if (!s) log_line(log, "renamed the folder of the earlier sweep: %s", target);
-    free(target);
-    return s ? s : folder_lock_release(&f->lock);
-}
-
 status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_file *file, struct log *log,
                          struct sweep_folder **out) {
     struct arena *arena = arena_create();
@@ -181,8 +141,10 @@ status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_fil
     *f = (struct sweep_folder){.arena = arena, .lock = {.fd = -1}};
     set_path(f, path);
     status s = check_owner(f, &has_sweep);
-    if (!s && has_sweep && is_fresh) s = rename_earlier(f, log);
-    if (!s) s = take_lock(f, log);
+    if (!s && has_sweep && is_fresh) s = folder_lock_rename_folder(&f->lock, log);
+    if (!s) s = io_make_folders(f->path);
+    if (!s) s = folder_lock_acquire(&f->lock, log);
+    if (!s) s = io_make_folders(f->runs);
     if (!s) s = settle_configs(f, file);
     if (s)
         sweep_folder_close(f);

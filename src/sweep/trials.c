@@ -310,18 +310,11 @@ static status read_lines(struct trials *t, const char *text, struct pruner *prun
 
 static status read_history(struct trials *t, struct pruner *pruner) {
     struct io_info info;
-    TRY(io_stat_fd(t->fd, t->history, &info));
-    if (!info.is_file || info.size > MAX_HISTORY)
-        return status_new(STATUS_DATA, "%s: not the history of a sweep", t->history);
-    char *text = calloc(1, info.size + 1);
-    if (!text) return status_memory("the history of the sweep");
-    int fd;
-    status s = io_open(t->history, &fd);
-    if (!s) {
-        s = io_read(fd, t->history, text, info.size, NULL);
-        s = status_first(s, io_close(fd, t->history));
-    }
-    if (!s && strlen(text) < info.size)
+    char *text;
+    TRY(io_read_text(t->history, MAX_HISTORY, &text, &info));
+    if (!text) return status_new(STATUS_DATA, "%s: not the history of a sweep", t->history);
+    status s = OK;
+    if (strlen(text) < info.size)
         s = status_new(STATUS_DATA, "%s: not the history of a sweep: it has a zero byte", t->history);
     char *last = strrchr(text, '\n');
     size_t whole = last ? (size_t)(last - text) + 1 : 0;
@@ -488,22 +481,16 @@ static void write_summary(const struct trials *t, const struct string_list *keys
     }
 }
 
-static status replace(const char *path, const struct text *text) {
-    struct io_part part = {text_string(text), text->length};
-    status_free(io_remove_temporaries(path)); /* of a sweep that was killed */
-    return io_replace(path, &part, 1);
-}
-
 status trials_write(struct trials *t) {
     struct arena *arena = arena_create();
     struct string_list keys = list_keys(t->sweep, arena);
     struct text text = {0};
     status s = io_sync(t->fd, t->history);
     write_table(t, &keys, &text);
-    if (!s) s = replace(t->table, &text);
+    if (!s) s = io_replace_text(t->table, text_string(&text));
     text_clear(&text);
     write_summary(t, &keys, &text);
-    if (!s && t->sweep->runs > 1) s = replace(t->summary, &text);
+    if (!s && t->sweep->runs > 1) s = io_replace_text(t->summary, text_string(&text));
     text_free(&text);
     arena_destroy(arena);
     return s;

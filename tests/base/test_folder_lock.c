@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/io.h"
 #include "check_main.h"
 #include "files.h"
 
@@ -13,7 +14,7 @@
 
 START_TEST(its_text) {
     char *folder = make_folder(), *path = path_in(folder, FOLDER_LOCK_FILE);
-    struct folder_lock lock = {path, TEXT, -1};
+    struct folder_lock lock = {.folder = folder, .path = path, .text = TEXT, .fd = -1};
     enum folder_lock_state state;
     bool is_mine;
     ck_ok(folder_lock_read(&lock, &state));
@@ -61,7 +62,7 @@ static pid_t hold(struct folder_lock *lock, double seconds) {
 
 START_TEST(waits_for_another_process) {
     char *folder = make_folder(), *path = path_in(folder, FOLDER_LOCK_FILE);
-    struct folder_lock lock = {path, TEXT, -1};
+    struct folder_lock lock = {.folder = folder, .path = path, .text = TEXT, .fd = -1};
     bool is_mine;
     int how;
     pid_t child = hold(&lock, 0.3);
@@ -92,4 +93,31 @@ START_TEST(a_free_name) {
 }
 END_TEST
 
-TESTS("folder_lock", its_text, waits_for_another_process, a_free_name)
+START_TEST(renames_the_folder_unless_another_process_has_it) {
+    char *folder = make_folder(), *run = path_in(folder, "run"), *path = path_in(run, FOLDER_LOCK_FILE),
+         *renamed = path_in(folder, "run.1");
+    struct folder_lock lock = {
+        .folder = run, .path = path, .text = TEXT, .what = "run", .busy = "trains here; wait for it", .fd = -1};
+    struct log *log = log_create(true, false);
+    struct io_info info;
+    int how;
+    ck_ok(io_make_folders(run));
+    pid_t child = hold(&lock, FOLDER_LOCK_SECONDS + 3);
+    ck_failure(folder_lock_rename_folder(&lock, log), STATUS_USAGE, "another ddptrain trains here; wait for it");
+    ck_ok(io_stat(run, &info));
+    ck_assert(info.is_folder);
+    ck_assert_int_eq(waitpid(child, &how, 0), child);
+    ck_ok(folder_lock_rename_folder(&lock, log));
+    ck_ok(io_stat(run, &info));
+    ck_assert(!info.exists);
+    ck_ok(io_stat(renamed, &info));
+    ck_assert(info.is_folder);
+    log_destroy(log);
+    free(run);
+    free(path);
+    free(renamed);
+    remove_folder(folder);
+}
+END_TEST
+
+TESTS("folder_lock", its_text, waits_for_another_process, a_free_name, renames_the_folder_unless_another_process_has_it)

@@ -72,6 +72,24 @@ START_TEST(writes_and_reads) {
 }
 END_TEST
 
+START_TEST(a_text_is_read_up_to_its_limit) {
+    char *folder = make_folder(), *path = path_in(folder, "file"), *text;
+    struct io_info info;
+    ck_ok(io_read_text(path, 100, &text, &info));
+    ck_assert(!text && !info.exists);
+    ck_ok(io_read_text(folder, 100, &text, &info));
+    ck_assert(!text && info.is_folder);
+    ck_ok(io_replace_text(path, "12345"));
+    ck_ok(io_read_text(path, 4, &text, &info));
+    ck_assert(!text && info.is_file && info.size == 5);
+    ck_ok(io_read_text(path, 5, &text, &info));
+    ck_assert_str_eq(text, "12345");
+    free(text);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
 START_TEST(failures_have_the_path) {
     int fd;
     ck_failure(io_open("/nowhere/at/all", &fd), STATUS_IO, "cannot open '/nowhere/at/all'");
@@ -424,9 +442,9 @@ START_TEST(a_malformed_environment_fails_every_call) {
 END_TEST
 
 LOOP_TESTS("io", ONCE(buffers_are_aligned_and_zeroed), ONCE(a_too_large_buffer_is_a_failure), ONCE(writes_and_reads),
-           ONCE(failures_have_the_path), ONCE(makes_and_lists_folders), ONCE(removes_empty_folders_only),
-           ONCE(a_temporary_of_the_same_pid_is_replaced), ONCE(abandoned_temporaries_are_removed),
-           ONCE(a_lock_has_one_owner), ONCE(names_of_files), ONCE(replaces_a_file), ONCE(written_bytes_are_read_back),
-           ONCE(new_folders_are_synced), ONCE(any_failing_call_leaves_old_or_new),
-           ONCE(a_kill_at_any_call_leaves_old_or_new), ONCE(the_environment_sets_a_fault),
-           LOOP(a_malformed_environment_fails_every_call, 0, 7))
+           ONCE(a_text_is_read_up_to_its_limit), ONCE(failures_have_the_path), ONCE(makes_and_lists_folders),
+           ONCE(removes_empty_folders_only), ONCE(a_temporary_of_the_same_pid_is_replaced),
+           ONCE(abandoned_temporaries_are_removed), ONCE(a_lock_has_one_owner), ONCE(names_of_files),
+           ONCE(replaces_a_file), ONCE(written_bytes_are_read_back), ONCE(new_folders_are_synced),
+           ONCE(any_failing_call_leaves_old_or_new), ONCE(a_kill_at_any_call_leaves_old_or_new),
+           ONCE(the_environment_sets_a_fault), LOOP(a_malformed_environment_fails_every_call, 0, 7))

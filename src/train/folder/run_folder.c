@@ -24,9 +24,6 @@ struct run_folder {
     char *config_text;                 /* content of config.yaml; NULL: no such file */
 };
 
-/* A killed process keeps its lock until the kernel has freed its memory, and the same command may be started before. */
-#define LOCK_WAIT_SECONDS 2.0
-
 /* Content of the lock file, which distinguishes it from a user's file of that name. */
 #define LOCK_TEXT "a run of ddptrain\n"
 
@@ -37,17 +34,11 @@ static void set_path(struct run_folder *f, const char *path) {
     f->log = arena_printf(f->arena, "%s/log.txt", path);
     f->checkpoints = arena_printf(f->arena, "%s/checkpoints", path);
     f->checkpoints_by_fd = f->checkpoints;
+    f->lock.folder = f->path;
     f->lock.path = arena_printf(f->arena, "%s/" FOLDER_LOCK_FILE, path);
     f->lock.text = LOCK_TEXT;
-}
-
-static status acquire_lock(struct run_folder *f, struct log *log) {
-    bool is_mine;
-    TRY(folder_lock_wait(&f->lock, LOCK_WAIT_SECONDS, log, &is_mine));
-    if (is_mine) return folder_lock_write_text(&f->lock);
-    return status_new(
-        STATUS_USAGE,
-        "%s: another ddptrain is training in this folder; wait for it, or give this run its own --run-dir", f->path);
+    f->lock.what = "run";
+    f->lock.busy = "is training in this folder; wait for it, or give this run its own --run-dir";
 }
 
 /* Uses the path of the open descriptor in /proc (Linux); without /proc the plain path remains. */
@@ -74,30 +65,12 @@ static status close_descriptors(struct run_folder *f) {
     return status_first(s, fd >= 0 ? io_close(fd, f->path) : OK);
 }
 
-/* Renames the folder to the first free "<path>.N". It is locked meanwhile, so that the folder of a running job is not
- * renamed. */
-static status rename_earlier(struct run_folder *f, struct log *log) {
-    char *target;
-    TRY(folder_free_name(f->path, &target));
-    status s = acquire_lock(f, log);
-    if (!s) s = io_rename(f->path, target);
-    if (!s) log_line(log, "renamed the folder of the earlier run: %s", target);
-    free(target);
-    return s ? s : folder_lock_release(&f->lock);
-}
-
 static status read_config(struct run_folder *f) {
     struct io_info info;
-    int fd;
-    TRY(io_stat(f->config, &info));
-    if (!info.exists) return OK;
-    if (info.size > DOCUMENT_MAX_BYTES)
-        return status_new(STATUS_DATA, "%s: not a config of ddptrain (larger than 1 MiB)", f->config);
-    f->config_text = calloc(1, info.size + 1);
-    if (!f->config_text) return status_memory("the config of the run folder");
-    TRY(io_open(f->config, &fd));
-    status s = io_read(fd, f->config, f->config_text, info.size, NULL);
-    return status_first(s, io_close(fd, f->config));
+    TRY(io_read_text(f->config, DOCUMENT_MAX_BYTES, &f->config_text, &info));
+    if (!info.exists || f->config_text) return OK;
+    return status_new(STATUS_DATA, "%s: not a config of ddptrain (%s)", f->config,
+                      info.is_file ? "larger than 1 MiB" : "not a file");
 }
 
 static status compare_config(struct run_folder *f, const struct config *config) {
@@ -208,7 +181,7 @@ static status check_start(struct run_folder *f, enum run_folder_start start, str
     f->is_created = !info.exists || is_moved;
     f->had_lock = f->had_lock && !is_moved;
     f->had_checkpoints = f->had_checkpoints && !is_moved;
-    return is_moved ? rename_earlier(f, log) : OK;
+    return is_moved ? folder_lock_rename_folder(&f->lock, log) : OK;
 }
 
 status run_folder_open(const char *path, enum run_folder_start start, const struct config *config, struct log *log,
@@ -219,7 +192,7 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
     set_path(f, path);
     status s = check_start(f, start, log);
     if (!s) s = io_make_folders(f->checkpoints);
-    if (!s) s = acquire_lock(f, log);
+    if (!s) s = folder_lock_acquire(&f->lock, log);
     if (s) f->is_new = false; /* it may belong to another run */
     if (!s) s = record_identity(f);
     if (!s) s = read_config(f);
@@ -252,19 +225,13 @@ const char *run_folder_log(const struct run_folder *folder) { return folder->log
 const char *run_folder_checkpoints(const struct run_folder *folder) { return folder->checkpoints; }
 const char *run_folder_checkpoints_by_fd(const struct run_folder *folder) { return folder->checkpoints_by_fd; }
 
-static status write_config(struct run_folder *folder) {
-    struct io_part part = {folder->config_text, strlen(folder->config_text)};
-    status_free(io_remove_temporaries(folder->config)); /* of a killed process; ignoring a failure is harmless */
-    return io_replace(folder->config, &part, 1);
-}
-
 status run_folder_write_config(struct run_folder *folder, const char *text) {
     folder->is_new = false;
     if (folder->config_text && strcmp(folder->config_text, text) == 0) return OK;
     free(folder->config_text);
     folder->config_text = strdup(text);
     if (!folder->config_text) return status_memory("the config of the run folder");
-    return write_config(folder);
+    return io_replace_text(folder->config, folder->config_text);
 }
 
 /* ---- a folder that is moved or deleted during the run ---- */
@@ -310,22 +277,23 @@ static status follow_move(struct run_folder *f, struct log *log, bool *is_mine) 
     return s;
 }
 
-/* Creates and locks a new folder with the first free name of [base], "<base>.1" ... */
+/* Creates and locks a new folder [base], or with the first free name "<base>.1" ... */
 static status create_new(struct run_folder *f, const char *base) {
     bool is_mine = false;
     TRY(close_descriptors(f));
-    for (int n = 0; n < 100000 && !is_mine; n++) {
+    while (!is_mine) {
         struct io_info info;
-        set_path(f, n ? arena_printf(f->arena, "%s.%d", base, n) : base);
-        TRY(io_stat(f->path, &info));
-        if (info.exists) continue;
+        char *name = NULL;
+        TRY(io_stat(base, &info));
+        if (info.exists) TRY(folder_free_name(base, &name));
+        set_path(f, name ? name : base);
+        free(name);
         f->is_created = true;
         f->had_lock = f->had_checkpoints = false;
         TRY(io_make_folders(f->checkpoints));
         TRY(folder_lock_try(&f->lock, &is_mine));
-        if (!is_mine) TRY(folder_lock_release(&f->lock));
+        if (!is_mine) TRY(folder_lock_release(&f->lock)); /* another run has just created it */
     }
-    if (!is_mine) return status_new(STATUS_IO, "%s: cannot find a free name for a new run folder", base);
     status_free(folder_lock_write_text(&f->lock));
     return record_identity(f);
 }
@@ -333,7 +301,7 @@ static status create_new(struct run_folder *f, const char *base) {
 static status replace_folder(struct run_folder *f, struct log *log) {
     const char *before = f->path;
     status s = create_new(f, before);
-    if (!s) s = write_config(f);
+    if (!s) s = io_replace_text(f->config, f->config_text);
     if (!s) s = log_open_file(log, f->log);
     if (s) { /* the next save retries */
         if (f->lock.fd >= 0) remove_created(f);
@@ -359,7 +327,7 @@ static status restore_files(struct run_folder *f, struct log *log, bool *is_new)
     TRY(io_stat(f->log, &file));
     TRY(io_stat(f->metrics, &metrics));
     if (config.exists && file.exists && metrics.exists) return OK;
-    if (!config.exists) TRY(write_config(f));
+    if (!config.exists) TRY(io_replace_text(f->config, f->config_text));
     if (!file.exists) TRY(log_open_file(log, f->log));
     *is_new = !metrics.exists;
     log_warning(log, "%s: files of this run were deleted during the run; they are written again", f->path);
