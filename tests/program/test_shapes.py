@@ -198,6 +198,8 @@ class ChannelsLast(Shapes):
         for name, value in last.items():
             np.save(self.path(name + "_last.npy"), value)
         self.assert_same(CONFIG % ("", self.CONV, "mse"), "first.h5", "last.h5", "last.npz", "x_last.npy")
+        _, err = self.run_program("predict", "runs/test", "first.h5", code=program.DATA)  # of the other layout
+        self.assertIn("\na row of the inputs is (5, 3, 4), and was (3, 4, 5) in the training; for images see dataset.layout\n", err)
         self.assertIn("targets (2, 4, 5)", self.run_program("check", "test.yaml", "dataset.path=last.npz")[0])
         last["y"][7, 3, 1, 0] = np.nan
         np.savez(self.path("last.npz"), **last)

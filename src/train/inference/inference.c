@@ -17,6 +17,7 @@
 #include "train/plan/feed.h"
 #include "train/plan/plan.h"
 #include "train/state/column_names.h"
+#include "train/state/input_layout_json.h"
 
 struct inference {
     const struct config *config;
@@ -221,6 +222,35 @@ static status explain_columns(struct inference *inf, struct checkpoint *checkpoi
     return unread ? failure : dataset_explain_columns(&dataset, failure);
 }
 
+static void add_shape(int dims, const int64_t *sizes, struct text *out) {
+    struct shape shape = {.dims = dims};
+    memcpy(shape.size, sizes, (size_t)dims * sizeof *sizes);
+    shape_print(&shape, out);
+}
+
+/* Adds the shapes of a row of images here and in the training to [failure] of opening the model, if they differ. */
+static status explain_shape(struct inference *inf, struct checkpoint *checkpoint, int dims, const int64_t *shape,
+                            status failure) {
+    struct input_layout trained;
+    bool has_layout = false;
+    struct text text = {0};
+    if (!failure || dims < 2) return failure;
+    status unread = input_layout_read(inf->arena, checkpoint, &trained, &has_layout);
+    bool differs = !unread && has_layout && trained.kind == INPUT_VALUES &&
+                   (trained.dims != dims || memcmp(trained.shape, shape, (size_t)dims * sizeof *shape) != 0);
+    status_free(unread);
+    if (!differs) return failure;
+    text_printf(&text, "%s\na row of the inputs is ", status_message(failure));
+    add_shape(dims, shape, &text);
+    text_add(&text, ", and was ");
+    add_shape(trained.dims, trained.shape, &text);
+    text_add(&text, " in the training; for images see dataset.layout");
+    status s = status_new(status_code(failure), "%s", text_string(&text));
+    text_free(&text);
+    status_free(failure);
+    return s;
+}
+
 /* Allocates the workspace of a GPU's operators, for whole batches and the last one. predict computes no loss. */
 static status reserve_memory(const struct inference *inf) {
     struct batch batch = feed_put(inf->feed, &(struct batch){0}); /* only their addresses */
@@ -262,8 +292,11 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     inf->is_all = options->part && strcmp(options->part, "all") == 0;
     if (!s) s = open_dataset(inf, checkpoint);
     if (!s) s = choose_part(inf, options);
+    struct dataset_info info = {0};
+    if (!s) info = *dataset_info(inf->dataset);
     if (!s) s = open_model(inf);
     if (!s) s = explain_columns(inf, checkpoint, load_weights(inf, checkpoint, average));
+    s = explain_shape(inf, checkpoint, info.input_dims, info.input_shape, s);
     if (!s && inf->env->rank == 0) s = trained_warn_of_model(checkpoint, inf->config, log);
     if (!s) s = reserve_memory(inf);
     if (!s && inf->predicts) s = check_options(inf);
