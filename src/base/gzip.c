@@ -6,15 +6,13 @@
 
 #include "base/buffer.h"
 
-#define CHUNK ((size_t)1 << 30)
-
 bool gzip_is(const void *bytes, size_t size) { return size >= 2 && memcmp(bytes, "\x1f\x8b", 2) == 0; }
 
 double gzip_max_size(size_t size) { return 1032.0 * (double)size; } /* deflate's limit */
 
 /* [window]: of inflateInit2 */
 static status start(struct gzip *gzip, const char *path, const void *bytes, size_t size, int window) {
-    *gzip = (struct gzip){.path = path, .next = bytes, .left = size};
+    *gzip = (struct gzip){.path = path, .next = bytes, .left = size, .chunk = GZIP_CHUNK};
     return inflateInit2(&gzip->stream, window) == Z_OK ? OK : status_memory("a compressed file");
 }
 
@@ -37,9 +35,9 @@ static status damaged(const struct gzip *gzip) {
 static status decompress(struct gzip *gzip, void *out, size_t size, size_t *got) {
     z_stream *z = &gzip->stream;
     for (*got = 0; *got < size && !gzip->is_at_end;) {
-        size_t chunk = size - *got < CHUNK ? size - *got : CHUNK;
+        size_t chunk = size - *got < gzip->chunk ? size - *got : gzip->chunk;
         if (z->avail_in == 0) {
-            size_t feed = gzip->left < CHUNK ? gzip->left : CHUNK;
+            size_t feed = gzip->left < gzip->chunk ? gzip->left : gzip->chunk;
             z->next_in = (Bytef *)(uintptr_t)gzip->next; /* zlib only reads it */
             z->avail_in = (uInt)feed;
             gzip->next += feed;
@@ -83,10 +81,11 @@ status gzip_finish(struct gzip *gzip) {
     return is_padding ? OK : status_new(STATUS_DATA, "%s: there are bytes after the compressed data", gzip->path);
 }
 
-/* Starts the next member; false: there is none. */
+/* Starts the next member; false: there is none. Its header may begin in the current chunk and end in the next one: both
+ * are in one block of memory. */
 static bool start_member(struct gzip *gzip) {
     z_stream *z = &gzip->stream;
-    if (!gzip->is_at_end || z->avail_in < 2 || !gzip_is(z->next_in, z->avail_in)) return false;
+    if (!gzip->is_at_end || !gzip_is(z->next_in, z->avail_in + gzip->left)) return false;
     gzip->is_at_end = inflateReset(z) != Z_OK;
     return !gzip->is_at_end;
 }
@@ -112,15 +111,22 @@ static status read_members(struct gzip *gzip, char **out, size_t *length, size_t
     return gzip_finish(gzip);
 }
 
-status gzip_read_all(const char *path, const void *bytes, size_t size, char **out, size_t *out_size) {
+status gzip_read_all_in_chunks(const char *path, const void *bytes, size_t size, size_t chunk, char **out,
+                               size_t *out_size) {
     struct gzip gzip;
     size_t capacity = 4 * size + 4096;
     void *memory;
+    *out = NULL;
     *out_size = 0;
     TRY(buffer_new(capacity, path, &memory));
     *out = memory;
     status s = gzip_start(&gzip, path, bytes, size);
+    gzip.chunk = chunk;
     if (!s) s = read_members(&gzip, out, out_size, &capacity);
     gzip_end(&gzip);
     return s;
+}
+
+status gzip_read_all(const char *path, const void *bytes, size_t size, char **out, size_t *out_size) {
+    return gzip_read_all_in_chunks(path, bytes, size, GZIP_CHUNK, out, out_size);
 }

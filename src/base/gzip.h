@@ -9,10 +9,14 @@
 
 #include "base/status.h"
 
+/* The maximum number of bytes in a call of zlib, whose counters have 32 bits. */
+#define GZIP_CHUNK ((size_t)1 << 30)
+
 struct gzip {
     const char *path; /* for messages */
     const uint8_t *next;
-    size_t left; /* compressed bytes that were not passed to zlib yet */
+    size_t left;  /* compressed bytes that were not passed to zlib yet */
+    size_t chunk; /* GZIP_CHUNK; tests set less */
     z_stream stream;
     bool is_at_end;
 };
@@ -36,8 +40,11 @@ status gzip_read(struct gzip *gzip, void *out, size_t size);
 status gzip_finish(struct gzip *gzip);
 
 /* Decompresses a whole file, of one or several members as `cat a.gz b.gz` writes, in memory: *out (out_size) and at
- * least GZIP_PADDING bytes more, for buffer_free. */
+ * least GZIP_PADDING bytes more. The caller releases *out with buffer_free, also after a failure; NULL: no memory. */
 #define GZIP_PADDING 8
 status gzip_read_all(const char *path, const void *bytes, size_t size, char **out, size_t *out_size);
+/* The same in chunks of [chunk] bytes, at most GZIP_CHUNK; for tests. */
+status gzip_read_all_in_chunks(const char *path, const void *bytes, size_t size, size_t chunk, char **out,
+                               size_t *out_size);
 
 #endif
