@@ -30,9 +30,10 @@ status status_newv(enum status_code code, const char *format, va_list arguments)
     if (!sentence) return (status)(void *)&out_of_memory;
     vsnprintf(sentence, (size_t)length + 1, format, arguments);
     struct text printable = {0};
-    text_add_printable(&printable, sentence);
+    bool has_memory = text_try_reserve(&printable, text_max_printable((size_t)length));
+    if (has_memory) text_add_printable(&printable, sentence);
     free(sentence);
-    struct failure *s = malloc(sizeof *s + printable.length + 1);
+    struct failure *s = has_memory ? malloc(sizeof *s + printable.length + 1) : NULL;
     if (s) {
         s->code = code;
         s->is_constant = false;

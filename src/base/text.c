@@ -11,18 +11,29 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-static __attribute__((noinline)) void grow(struct text *text, size_t need) {
-    size_t capacity = text->capacity ? text->capacity * 2 : 128;
-    if (capacity < need) capacity = need;
+static bool set_capacity(struct text *text, size_t capacity) {
     char *data = realloc(text->data, capacity);
-    if (!data) status_exit_without_memory();
+    if (!data) return false;
     text->data = data;
     text->capacity = capacity;
+    return true;
+}
+
+static __attribute__((noinline)) void grow(struct text *text, size_t need) {
+    size_t capacity = text->capacity ? text->capacity * 2 : 128;
+    if (!set_capacity(text, capacity < need ? need : capacity)) status_exit_without_memory();
 }
 
 static inline void reserve(struct text *text, size_t more) {
     size_t need = text->length + more + 1;
     if (need > text->capacity) grow(text, need);
+}
+
+bool text_try_reserve(struct text *text, size_t count) {
+    size_t need = text->length + count + 1;
+    if (need > text->capacity && !set_capacity(text, need)) return false;
+    text->data[text->length] = 0;
+    return true;
 }
 
 char *text_reserve(struct text *text, size_t count) {
@@ -97,6 +108,10 @@ void text_add_value(struct text *text, const char *string, size_t max) {
     }
     if (left > 0) text_add(text, "...");
 }
+
+/* A byte becomes up to 4. A truncated line has at least TEXT_MAX_LINE / 4 bytes, its end fewer than TEXT_MAX_LINE / 64.
+ */
+size_t text_max_printable(size_t length) { return 4 * length + length / 16; }
 
 void text_add_printable(struct text *text, const char *string) {
     while (*string) {

@@ -1,9 +1,10 @@
 /* text: a growing string for messages, resolved configs and JSON lines. Without memory the process exits, as in
- * arena.h. Zero-initialise; text_free at the end. */
+ * arena.h, but for text_try_reserve. Zero-initialise; text_free at the end. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,8 @@ void text_printf(struct text *text, const char *format, ...) __attribute__((form
 #define TEXT_MAX_LINE 4096
 void text_add_value(struct text *text, const char *string, size_t max);
 void text_add_printable(struct text *text, const char *string);
+/* The maximum number of bytes that text_add_printable adds for a string of [length] bytes. */
+size_t text_max_printable(size_t length);
 
 /* "" for [count] 1, else [ending] ("s" or "es"): printf("%zu row%s", n, text_plural(n, "s")) */
 const char *text_plural(uint64_t count, const char *ending);
@@ -39,6 +42,8 @@ void text_add_double(struct text *text, double value);
 /* The end of the text, where [count] bytes can be written. text_extend adds those that were, and the NUL. */
 char *text_reserve(struct text *text, size_t count);
 void text_extend(struct text *text, size_t count);
+/* Allocates memory for [count] more bytes, so that adding them cannot fail; false: there is none. */
+bool text_try_reserve(struct text *text, size_t count);
 
 void text_clear(struct text *text); /* keeps the memory */
 void text_free(struct text *text);

@@ -8,6 +8,7 @@
 
 #include "check_main.h"
 #include "files.h"
+#include "no_memory.h"
 
 START_TEST(a_lack_of_memory_has_one_sentence) {
     ck_failure(status_memory("the sums of %d shards", 4), STATUS_MEMORY, "no memory for the sums of 4 shards");
@@ -68,6 +69,30 @@ START_TEST(a_small_block_is_a_status_for_a_library) {
 }
 END_TEST
 
+/* Every allocation of a failure may fail, for short sentences, for those that become longer by escapes and for lines
+ * that are cut. */
+START_TEST(a_failure_without_memory_is_a_failure) {
+    enum { LONG = 20000 };
+    char *controls = malloc(LONG), *lines = malloc(LONG);
+    for (size_t i = 0; i < LONG; i++) controls[i] = '\x01', lines[i] = "\n\xff"[i % 2];
+    for (size_t i = 0; i < LONG; i += 1025) controls[i] = '\n'; /* lines of 1024 bytes, which become 4096 */
+    controls[LONG - 1] = lines[LONG - 1] = 0;
+    const char *const sentences[] = {"a sentence", controls, controls + 1, controls + 2, lines};
+    for (size_t i = 0; i < sizeof sentences / sizeof *sentences && CAN_FAIL_ALLOCATIONS; i++)
+        for (long n = 1, is_complete = 0; !is_complete; n++) {
+            allocations_left = n;
+            status s = status_new(STATUS_DATA, "%s", sentences[i]);
+            is_complete = allocations_left > 0;
+            allocations_left = 0;
+            ck_assert_int_eq(status_code(s), is_complete ? STATUS_DATA : STATUS_MEMORY);
+            if (!is_complete) ck_assert_str_eq(status_message(s), "no memory for a message");
+            status_free(s);
+        }
+    free(controls);
+    free(lines);
+}
+END_TEST
+
 TESTS("status", a_lack_of_memory_has_one_sentence, a_lack_of_memory_ends_as_other_failures_of_the_system,
       only_failures_of_the_system_may_be_passed_over, a_small_block_ends_the_process,
-      a_small_block_is_a_status_for_a_library)
+      a_small_block_is_a_status_for_a_library, a_failure_without_memory_is_a_failure)
