@@ -13,11 +13,19 @@
 #include "dist/launch/launch_internal.h"
 #include "dist/store/store_frame.h"
 #include "dist/store/store_session.h"
+#include "files.h"
+#include "no_memory.h"
 
 #define MAGIC 0x4c504444u
 
 enum { HELLO, DONE, RESTART, JOB_DONE, STOPPED, LOST, LOST_AFTER_DONE }; /* as in launch_nodes.c */
 #define SILENCE_US 3300000 /* more than SILENCE_SECONDS of launch_nodes.c */
+
+static struct launch_nodes *make_nodes(int count, int own) {
+    struct launch_nodes *nodes;
+    ck_ok(nodes_create(count, own, &nodes));
+    return nodes;
+}
 
 /* The two ends of a new TCP connection. */
 static void connect_ends(int *one, int *other) {
@@ -97,7 +105,7 @@ static void read_for_200_ms(struct launch_nodes *nodes) {
 }
 
 START_TEST(closed_link_is_a_loss_until_a_new_link) {
-    struct launch_nodes *nodes = nodes_create(2, 1);
+    struct launch_nodes *nodes = make_nodes(2, 1);
     ck_assert(nodes_need_link(nodes));
     struct peer other = link_up(nodes);
     ck_assert_int_eq(nodes_lost(nodes), -1);
@@ -113,7 +121,7 @@ START_TEST(closed_link_is_a_loss_until_a_new_link) {
 END_TEST
 
 START_TEST(reset_after_silence_is_no_loss) {
-    struct launch_nodes *nodes = nodes_create(2, 1);
+    struct launch_nodes *nodes = make_nodes(2, 1);
     struct peer other = link_up(nodes);
     usleep(SILENCE_US);
     ck_assert(nodes_need_link(nodes)); /* before the connection is closed */
@@ -143,7 +151,7 @@ static int read_messages(struct peer *p) {
 /* After a message that did not fit into the send buffer, no other is sent: its tag would be wrong. */
 START_TEST(message_without_space_is_the_last) {
     enum { MANY = 300000 };
-    struct launch_nodes *nodes = nodes_create(2, 1);
+    struct launch_nodes *nodes = make_nodes(2, 1);
     struct peer other = link_up(nodes);
     for (int i = 0; i < MANY; i++) nodes_send_restart(nodes, i);
     ck_assert_int_lt(read_messages(&other), MANY);
@@ -171,7 +179,7 @@ static void read_all(struct trio *t) {
 }
 
 static struct trio trio_create(void) {
-    struct trio t = {.hub = nodes_create(3, 0), .other = nodes_create(3, 1)};
+    struct trio t = {.hub = make_nodes(3, 0), .other = make_nodes(3, 1)};
     struct store_session client, server;
     int hub_end, end;
     make_sessions(&client, &server);
@@ -279,7 +287,7 @@ END_TEST
 
 /* Who connects and sends no message was no launcher. */
 START_TEST(silent_link_is_no_loss) {
-    struct launch_nodes *nodes = nodes_create(2, 0);
+    struct launch_nodes *nodes = make_nodes(2, 0);
     struct store_session client, server;
     int own, other;
     make_sessions(&client, &server);
@@ -302,7 +310,7 @@ static void check_report(const struct launch_nodes *nodes, bool is_needed, const
 }
 
 START_TEST(nodes_that_joined_need_no_report) {
-    struct launch_nodes *hub = nodes_create(3, 0), *other = nodes_create(3, 1);
+    struct launch_nodes *hub = make_nodes(3, 0), *other = make_nodes(3, 1);
     check_report(hub, true, "100");
     nodes_joined(hub, 2);
     check_report(hub, true, "101");
@@ -413,7 +421,7 @@ static struct peer link_of_hub(struct launch_nodes *hub) {
 
 START_TEST(node_0_waits_for_the_same_incarnation_of_all) {
     int64_t newer;
-    struct launch_nodes *hub = nodes_create(2, 0);
+    struct launch_nodes *hub = make_nodes(2, 0);
     struct peer other = link_of_hub(hub);
     send_message(&other, RESTART, 3); /* of the incarnation that has ended now */
     send_message(&other, DONE, 3);
@@ -432,7 +440,7 @@ END_TEST
 
 START_TEST(others_wait_for_node_0) {
     int64_t newer;
-    struct launch_nodes *nodes = nodes_create(2, 1);
+    struct launch_nodes *nodes = make_nodes(2, 1);
     struct peer hub = link_up(nodes);
     expect_message(&hub, HELLO, 0);
     send_message(&hub, RESTART, 4);
@@ -442,7 +450,7 @@ START_TEST(others_wait_for_node_0) {
     nodes_destroy(nodes);
     close(hub.fd);
 
-    nodes = nodes_create(2, 1);
+    nodes = make_nodes(2, 1);
     hub = link_up(nodes);
     expect_message(&hub, HELLO, 0);
     send_message(&hub, JOB_DONE, 3);
@@ -457,7 +465,7 @@ END_TEST
 /* No other node is left. */
 START_TEST(closed_link_ends_the_wait) {
     int64_t newer;
-    struct launch_nodes *nodes = nodes_create(2, _i), *none = NULL;
+    struct launch_nodes *nodes = make_nodes(2, _i), *none = NULL;
     struct peer other = _i == 0 ? link_of_hub(nodes) : link_up(nodes);
     close(other.fd);
     ck_assert_int_eq(wait_done(nodes, -1, "", &newer), STATUS_OK);
@@ -471,7 +479,7 @@ START_TEST(signal_ends_the_wait) {
     int64_t newer;
     int signals[2];
     struct signalfd_siginfo child = {.ssi_signo = SIGCHLD}, term = {.ssi_signo = SIGTERM};
-    struct launch_nodes *hub = nodes_create(2, 0);
+    struct launch_nodes *hub = make_nodes(2, 0);
     struct peer other = link_of_hub(hub);
     ck_assert_int_eq(pipe2(signals, O_NONBLOCK), 0);
     ck_assert_int_eq(write(signals[1], &child, sizeof child), sizeof child);
@@ -505,7 +513,7 @@ START_TEST(stop_of_another_node_ends_the_wait) {
 END_TEST
 
 START_TEST(links_of_unknown_nodes_are_closed) {
-    struct launch_nodes *nodes = nodes_create(2, 1), *none = NULL;
+    struct launch_nodes *nodes = make_nodes(2, 1), *none = NULL;
     static const int numbers[] = {-1, 1, 2, 70000}; /* 1: its own */
     struct store_session session, unused;
     make_sessions(&session, &unused);
@@ -521,10 +529,22 @@ START_TEST(links_of_unknown_nodes_are_closed) {
 }
 END_TEST
 
+/* NULL means one node, so a launcher must not continue with it. */
+START_TEST(no_memory_is_a_failure) {
+    struct launch_nodes *nodes;
+    if (!CAN_FAIL_ALLOCATIONS) return;
+    allocations_left = 1;
+    status s = nodes_create(2, 0, &nodes);
+    allocations_left = 0;
+    ck_assert_ptr_null(nodes);
+    ck_failure(s, STATUS_MEMORY, "no memory for the links to 2 nodes");
+}
+END_TEST
+
 LOOP_TESTS("launch_nodes", LOOP(closed_link_is_a_loss_until_a_new_link, 0, 2), ONCE(reset_after_silence_is_no_loss),
            ONCE(loss_is_forwarded), ONCE(stop_is_no_loss), ONCE(node_may_end_after_done), ONCE(message_in_two_parts),
            ONCE(silent_link_is_no_loss), ONCE(nodes_that_joined_need_no_report), ONCE(invalid_messages_are_ignored),
            ONCE(stop_of_another_node_ends_the_wait), ONCE(node_0_waits_for_the_same_incarnation_of_all),
            ONCE(others_wait_for_node_0), LOOP(closed_link_ends_the_wait, 0, 2), ONCE(signal_ends_the_wait),
            LOOP(wrong_tag_closes_the_link, 0, TAMPERINGS), ONCE(message_without_space_is_the_last),
-           ONCE(links_of_unknown_nodes_are_closed))
+           ONCE(links_of_unknown_nodes_are_closed), ONCE(no_memory_is_a_failure))

@@ -108,8 +108,8 @@ double launch_memory_limit(void); /* GiB; 0: unknown */
 
 /* launch_nodes.c: messages between the launchers of several nodes. All functions take NULL: one node. */
 struct launch_nodes;
-/* [count] nodes, of which this is number [own]. NULL: no memory. */
-struct launch_nodes *nodes_create(int count, int own);
+/* [count] nodes, of which this is number [own]. On a failure *out is NULL. */
+status nodes_create(int count, int own, struct launch_nodes **out);
 void nodes_destroy(struct launch_nodes *n);
 /* Sets the connection to the launcher of node [number], authenticated by [session]. Owns [fd] from now on. */
 void nodes_set_link(struct launch_nodes *n, int number, int fd, const struct store_session *session);

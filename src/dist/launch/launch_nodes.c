@@ -54,14 +54,14 @@ struct launch_nodes {
     struct launch_node items[]; /* (count); nodes other than 0 have a link to node 0 only */
 };
 
-struct launch_nodes *nodes_create(int count, int own) {
-    struct launch_nodes *n = calloc(1, sizeof *n + (size_t)count * sizeof n->items[0]);
-    if (!n) return NULL;
+status nodes_create(int count, int own, struct launch_nodes **out) {
+    struct launch_nodes *n = *out = calloc(1, sizeof *n + (size_t)count * sizeof n->items[0]);
+    if (!n) return status_memory("the links to %d nodes", count);
     n->count = count;
     n->own = own;
     n->stopped = -1;
     for (int i = 0; i < count; i++) n->items[i] = (struct launch_node){.fd = -1, .done = -1, .restart = -1};
-    return n;
+    return OK;
 }
 
 static void close_link(struct launch_node *node) {
