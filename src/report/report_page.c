@@ -99,7 +99,7 @@ static void set_label(struct run_data *run) {
 }
 
 /* Runs of the same name are labelled with their paths. */
-static void settle_labels(struct folders *f) {
+static void make_labels_unique(struct folders *f) {
     for (size_t i = 0; i < f->run_count; i++)
         for (size_t k = i + 1; k < f->run_count; k++)
             if (strcmp(f->runs[i]->label, f->runs[k]->label) == 0) {
@@ -151,7 +151,7 @@ static status build(const struct folders *f, struct text *out) {
 
 static status write_page(struct folders *f, const char *path, struct report_summary *summary) {
     struct text page = {0};
-    settle_labels(f);
+    make_labels_unique(f);
     status s = build(f, &page);
     struct io_part part = {page.data, page.length};
     if (!s) s = io_replace(path, &part, 1);

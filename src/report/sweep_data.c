@@ -93,7 +93,7 @@ static void read_parameter(struct sweep_data *s, const char *path, const struct 
 }
 
 /* A key of a list of trials with many different numbers is drawn as numbers. */
-static void settle_listed(struct sweep_data_parameter *p) {
+static void choose_scale(struct sweep_data_parameter *p) {
     double number;
     p->is_number = p->word_count > NUMERIC_LIST;
     p->low = INFINITY;
@@ -113,7 +113,7 @@ static void read_listed(struct sweep_data *s, const struct node *trials) {
             struct sweep_data_parameter *p = parameter_named(s, trials->items[i]->keys[k], true);
             if (p) add_word(p, trials->items[i]->items[k]);
         }
-    for (size_t i = 0; i < s->parameter_count; i++) settle_listed(&s->parameters[i]);
+    for (size_t i = 0; i < s->parameter_count; i++) choose_scale(&s->parameters[i]);
 }
 
 static const char *text_or(const struct node *node, const char *fallback) {
@@ -354,7 +354,7 @@ static int by_mean(const void *a, const void *b) {
     return x->trial < y->trial ? -1 : x->trial > y->trial;
 }
 
-static void rank(struct sweep_data *s) {
+static void sort_trials(struct sweep_data *s) {
     for (size_t i = 0; s->is_max && i < s->trial_total; i++) s->trials[i].mean = -s->trials[i].mean;
     if (s->trial_total) qsort(s->trials, s->trial_total, sizeof *s->trials, by_mean);
     for (size_t i = 0; s->is_max && i < s->trial_total; i++) s->trials[i].mean = -s->trials[i].mean;
@@ -364,7 +364,7 @@ static void rank(struct sweep_data *s) {
     }
 }
 
-static void settle(struct sweep_data *s) {
+static void rank_trials(struct sweep_data *s) {
     size_t n = s->run_count;
     struct run_place *entries = checked(calloc(n + 1, sizeof *entries));
     struct indexed *ends = checked(calloc(n + 1, sizeof *ends));
@@ -387,7 +387,7 @@ static void settle(struct sweep_data *s) {
     }
     qsort(ends, s->trial_total, sizeof *ends, by_last);
     for (size_t i = 0; i < s->trial_total; i++) s->trials[ends[i].trial].order = i;
-    rank(s);
+    sort_trials(s);
     free(entries);
     free(ends);
 }
@@ -477,7 +477,7 @@ static status read_files(struct sweep_data *s, const char *yaml, const char *his
     for (size_t i = 0; is_list && i < s->run_count; i++)
         point_of_list(s, trials, s->runs[i].trial, s->points + i * s->parameter_count);
     document_destroy(document);
-    if (!r) settle(s);
+    if (!r) rank_trials(s);
     return r;
 }
 

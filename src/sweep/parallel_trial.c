@@ -17,17 +17,17 @@
 #include "base/signals.h"
 #include "train/metrics/metrics_read.h"
 
-#define MAX_OUTPUT (64 << 10) /* bytes of the child's messages that are kept */
-#define LOOK_MILLISECONDS 50
+#define MAX_OUTPUT (64 << 10) /* bytes of the child's output that are kept */
+#define POLL_MILLISECONDS 50
 
 struct child {
     const struct parallel_trial *trial;
     char *config, *metrics; /* paths */
     pid_t pid;
-    int output; /* its standard error */
-    struct text said;
-    uint64_t offset; /* how far metrics.jsonl was read */
-    bool is_asked;   /* to stop */
+    int error_fd;       /* its standard error */
+    struct text output; /* what it wrote there */
+    uint64_t offset;    /* how far metrics.jsonl was read */
+    bool stop_requested;
 };
 
 static char *path_with(const char *folder, const char *ending) {
@@ -75,7 +75,7 @@ static status start(struct child *c) {
     int error = errno;
     signals_restore(&before);
     close(ends[1]);
-    c->output = ends[0];
+    c->error_fd = ends[0];
     if (c->pid > 0) return OK;
     c->pid = 0;
     return status_errno(STATUS_IO, error, "cannot start the processes of a trial");
@@ -119,21 +119,21 @@ static status read_epochs(struct child *c) {
 static bool read_output(struct child *c) {
     char bytes[4096];
     ssize_t n;
-    do n = read(c->output, bytes, sizeof bytes);
+    do n = read(c->error_fd, bytes, sizeof bytes);
     while (n < 0 && errno == EINTR);
-    if (n > 0 && c->said.length < MAX_OUTPUT) text_add_bytes(&c->said, bytes, (size_t)n);
+    if (n > 0 && c->output.length < MAX_OUTPUT) text_add_bytes(&c->output, bytes, (size_t)n);
     return n > 0;
 }
 
 static status watch(struct child *c) {
     bool is_open = true;
     while (is_open) {
-        struct pollfd fds = {.fd = c->output, .events = POLLIN};
-        int ready = poll(&fds, 1, LOOK_MILLISECONDS);
+        struct pollfd fds = {.fd = c->error_fd, .events = POLLIN};
+        int ready = poll(&fds, 1, POLL_MILLISECONDS);
         if (ready > 0) is_open = read_output(c);
         TRY(read_epochs(c));
-        if (*c->trial->stop && !c->is_asked) {
-            c->is_asked = true;
+        if (*c->trial->stop && !c->stop_requested) {
+            c->stop_requested = true;
             kill(c->pid, SIGTERM);
         }
     }
@@ -171,8 +171,8 @@ static status read_end(const struct child *c, struct run_summary *summary) {
  * an output without such a line it is the last line. */
 static status failure_of(struct child *c, int code) {
     static const char name[] = "ddptrain: ";
-    while (c->said.length && c->said.data[c->said.length - 1] == '\n') c->said.data[--c->said.length] = 0;
-    const char *message = NULL, *last = text_string(&c->said);
+    while (c->output.length && c->output.data[c->output.length - 1] == '\n') c->output.data[--c->output.length] = 0;
+    const char *message = NULL, *last = text_string(&c->output);
     for (const char *line = last; line; line = strchr(line, '\n')) {
         line += *line == '\n';
         last = line;
@@ -190,8 +190,9 @@ static status finish(struct child *c, struct run_summary *summary) {
     int code = WIFEXITED(ended) ? WEXITSTATUS(ended) : STATUS_PEER;
     if (WIFSIGNALED(ended))
         return status_new(STATUS_PEER, "the launcher of the trial was ended by signal %d", WTERMSIG(ended));
-    if (code == STATUS_STOPPED || (code && c->is_asked)) { /* ranks that were starting may end with another code */
-        status_free(read_end(c, summary));                 /* there is none of a run that had not begun */
+    if (code == STATUS_STOPPED ||
+        (code && c->stop_requested)) {     /* ranks that were starting may end with another code */
+        status_free(read_end(c, summary)); /* there is none of a run that had not begun */
         return status_new(STATUS_STOPPED, "stopped on request");
     }
     status failure = code ? failure_of(c, code) : OK;
@@ -203,7 +204,7 @@ status parallel_trial_run(const struct parallel_trial *trial, struct run_summary
     struct child c = {.trial = trial,
                       .config = path_with(trial->folder, ".yaml"),
                       .metrics = path_with(trial->folder, "/metrics.jsonl"),
-                      .output = -1};
+                      .error_fd = -1};
     status s = write_config(&c);
     if (!s) s = start(&c);
     if (!s) s = watch(&c);
@@ -212,9 +213,9 @@ status parallel_trial_run(const struct parallel_trial *trial, struct run_summary
         status end = finish(&c, summary);
         s = status_first(s, end);
     }
-    if (c.output >= 0) close(c.output);
+    if (c.error_fd >= 0) close(c.error_fd);
     status_free(io_remove(c.config));
-    text_free(&c.said);
+    text_free(&c.output);
     free(c.config);
     free(c.metrics);
     return s;

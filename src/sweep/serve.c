@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "sweep/dataset_cache.h"
-#include "sweep/link.h"
 #include "sweep/sweep.h"
+#include "sweep/worker_connection.h"
 
 struct server {
     const struct sweep_file *file;
@@ -14,7 +14,7 @@ struct server {
     struct worker_options worker;
     struct dist_env env; /* of the worker's runs */
     struct dataset_cache *cache;
-    struct link *link;
+    struct worker_connection *connection;
     pid_t pid; /* 0: no worker */
     int fd;
     bool is_busy; /* the worker has a job: run [run] */
@@ -36,21 +36,21 @@ struct worker_options worker_options(const struct sweep_file *file, const struct
                                    .reports_epochs = sweep->early_terminate.type != PRUNE_NONE};
 }
 
-static status obey(struct server *s, const struct link_down *message) {
-    switch (message->order) {
-    case LINK_JOB:
+static status handle_command(struct server *s, const struct worker_command *message) {
+    switch (message->type) {
+    case COMMAND_JOB:
         if (!s->pid) TRY(worker_start(&s->worker, s->cache, &s->pid, &s->fd));
         s->is_busy = true;
         s->run = message->job.run;
         worker_send_job(s->fd, &message->job);
         break;
-    case LINK_ANSWER:
+    case COMMAND_ANSWER:
         if (s->pid) worker_answer(s->fd, message->must_stop); /* else it has ended since it asked */
         break;
-    case LINK_STOP:
+    case COMMAND_STOP:
         if (s->pid) kill(s->pid, SIGTERM);
         break;
-    case LINK_REFUSE:
+    case COMMAND_REFUSE:
         return status_new(
             STATUS_USAGE,
             "rank %d: another process takes part in this sweep as rank %d; start each rank once, with its "
@@ -63,16 +63,16 @@ static status obey(struct server *s, const struct link_down *message) {
     return OK;
 }
 
-static status receive_order(struct server *s) {
-    struct link_down message;
+static status receive_command(struct server *s) {
+    struct worker_command message;
     bool got;
-    status gone = link_receive_down(s->link, &message, &got);
-    if (gone) {
-        status_free(gone);
+    status failure = worker_connection_receive_command(s->connection, &message, &got);
+    if (failure) {
+        status_free(failure);
         return status_new(STATUS_PEER, "rank 0, the coordinator of the sweep, was lost; run the same command again to "
                                        "continue");
     }
-    return got ? obey(s, &message) : OK;
+    return got ? handle_command(s, &message) : OK;
 }
 
 static status pass_report(struct server *s) {
@@ -95,12 +95,12 @@ static status pass_report(struct server *s) {
     }
     if (report.event == WORKER_LOST && !s->is_busy) return OK; /* the next job starts another one */
     s->is_busy = report.event == WORKER_EPOCH;
-    link_send_up(s->link, &report); /* a coordinator that has gone is found by the next receive */
+    worker_connection_send_report(s->connection, &report); /* a lost coordinator is detected by the next receive */
     return OK;
 }
 
 /* A request to stop this rank alone: its worker saves, the rank ends, and the coordinator gives the run to another. */
-static void look_at_stop(struct server *s) {
+static void check_stop_request(struct server *s) {
     if (s->is_stopping || !s->options->stop || !*s->options->stop) return;
     s->is_stopping = true;
     if (s->pid && s->is_busy) kill(s->pid, SIGTERM);
@@ -112,13 +112,13 @@ static void look_at_stop(struct server *s) {
 
 static status serve(struct server *s) {
     while (!s->has_ended && (!s->is_stopping || s->pid)) {
-        struct pollfd fds[] = {{.fd = link_fd(s->link), .events = POLLIN},
+        struct pollfd fds[] = {{.fd = worker_connection_fd(s->connection), .events = POLLIN},
                                {.fd = s->pid ? s->fd : -1, .events = POLLIN}};
         int ready = poll(fds, 2, 100);
         if (ready < 0 && errno != EINTR) return status_errno(STATUS_IO, errno, "cannot wait for the coordinator");
-        look_at_stop(s);
+        check_stop_request(s);
         if (ready > 0 && fds[1].revents && s->pid) TRY(pass_report(s));
-        if (ready > 0 && fds[0].revents) TRY(receive_order(s));
+        if (ready > 0 && fds[0].revents) TRY(receive_command(s));
     }
     return OK;
 }
@@ -130,12 +130,12 @@ status sweep_serve(const struct sweep_file *file, const struct sweep_options *op
     s.env.world_size = 1;
     s.worker = worker_options(file, options, &s.env);
     sweep_write_all(file, &what);
-    status failure = link_connect(options->env, text_string(&what), timeout, options->stop, &s.link);
+    status failure = worker_connect(options->env, text_string(&what), timeout, options->stop, &s.connection);
     s.cache = dataset_cache_create();
     if (!failure) failure = serve(&s);
     if (s.pid) worker_end(s.pid, s.fd, failure != OK, NULL);
     dataset_cache_destroy(s.cache);
-    link_close(s.link);
+    worker_connection_close(s.connection);
     text_free(&what);
     if (failure || (s.code != STATUS_STOPPED && s.has_ended)) return failure;
     return status_new(STATUS_STOPPED, "stopped on request");

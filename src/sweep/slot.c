@@ -1,38 +1,43 @@
-/* Both kinds of workers take the same orders and send the same reports (worker.h, link.h). */
+/* Both kinds of workers take the same commands and send the same reports (worker.h, worker_connection.h). */
 #include "sweep/slot.h"
 
 #include <signal.h>
 
-bool slot_is_used(const struct worker_slot *slot) { return slot->pid || slot->link; }
+bool slot_is_used(const struct worker_slot *slot) { return slot->pid || slot->connection; }
 
-int slot_fd(const struct worker_slot *slot) { return slot->link ? link_fd(slot->link) : slot->pid ? slot->fd : -1; }
+int slot_fd(const struct worker_slot *slot) {
+    return slot->connection ? worker_connection_fd(slot->connection) : slot->pid ? slot->fd : -1;
+}
 
 status slot_send_job(struct worker_slot *slot, struct dataset_cache *cache) {
     if (!slot_is_used(slot)) TRY(worker_start(&slot->options, cache, &slot->pid, &slot->fd));
     slot->is_busy = true;
-    if (slot->link)
-        link_send_down(slot->link, &(struct link_down){.order = LINK_JOB, .job = slot->job});
+    if (slot->connection)
+        worker_connection_send_command(slot->connection,
+                                       &(struct worker_command){.type = COMMAND_JOB, .job = slot->job});
     else
         worker_send_job(slot->fd, &slot->job);
     return OK;
 }
 
 void slot_answer(struct worker_slot *slot, bool must_stop) {
-    if (slot->link)
-        link_send_down(slot->link, &(struct link_down){.order = LINK_ANSWER, .must_stop = must_stop});
+    if (slot->connection)
+        worker_connection_send_command(slot->connection,
+                                       &(struct worker_command){.type = COMMAND_ANSWER, .must_stop = must_stop});
     else
         worker_answer(slot->fd, must_stop);
 }
 
 void slot_stop(struct worker_slot *slot) {
-    if (slot->link)
-        link_send_down(slot->link, &(struct link_down){.order = LINK_STOP});
+    if (slot->connection)
+        worker_connection_send_command(slot->connection, &(struct worker_command){.type = COMMAND_STOP});
     else if (slot->pid)
         kill(slot->pid, SIGTERM);
 }
 
 void slot_dismiss(struct worker_slot *slot, int code) {
-    if (slot->link) link_send_down(slot->link, &(struct link_down){.order = LINK_END, .code = code});
+    if (slot->connection)
+        worker_connection_send_command(slot->connection, &(struct worker_command){.type = COMMAND_END, .code = code});
 }
 
 static void clear(struct worker_slot *slot) {
@@ -40,7 +45,7 @@ static void clear(struct worker_slot *slot) {
 }
 
 void slot_end(struct worker_slot *slot, bool by_force) {
-    link_close(slot->link);
+    worker_connection_close(slot->connection);
     if (slot->pid) worker_end(slot->pid, slot->fd, by_force, NULL);
     clear(slot);
 }
@@ -58,7 +63,7 @@ static status receive_from_process(struct worker_slot *slot, struct worker_repor
 
 static void receive_from_rank(struct worker_slot *slot, struct worker_report *report, bool *got, bool *is_lost,
                               struct text *how) {
-    status failure = link_receive_up(slot->link, report, got);
+    status failure = worker_connection_receive_report(slot->connection, report, got);
     *is_lost = failure != OK;
     if (!*is_lost) return;
     text_printf(how, "on rank %d was lost (%s)", slot->rank, status_message(failure));
@@ -69,7 +74,7 @@ static void receive_from_rank(struct worker_slot *slot, struct worker_report *re
 status slot_receive(struct worker_slot *slot, struct worker_report *report, bool *got, bool *is_lost,
                     struct text *how) {
     *got = true;
-    if (!slot->link) return receive_from_process(slot, report, is_lost, how);
+    if (!slot->connection) return receive_from_process(slot, report, is_lost, how);
     receive_from_rank(slot, report, got, is_lost, how);
     return OK;
 }

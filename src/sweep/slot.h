@@ -3,13 +3,13 @@
 #define SWEEP_SLOT_H
 
 #include "sweep/dataset_cache.h"
-#include "sweep/link.h"
+#include "sweep/worker_connection.h"
 
 struct worker_slot {
     bool is_remote;
-    int rank;          /* of a link */
-    struct link *link; /* NULL: a process, or a rank that has not come */
-    pid_t pid;         /* 0: no process */
+    int rank;                             /* of a connection */
+    struct worker_connection *connection; /* NULL: a process, or a rank that has not connected */
+    pid_t pid;                            /* 0: no process */
     int fd;
     bool is_busy;
     struct worker_job job;
@@ -17,7 +17,7 @@ struct worker_slot {
     struct worker_options options;
 };
 
-/* Whether there is a process, or the rank has come. */
+/* Whether there is a process, or the rank is connected. */
 bool slot_is_used(const struct worker_slot *slot);
 /* Readable when there is a report, or the worker has ended; -1: it is not used. */
 int slot_fd(const struct worker_slot *slot);
@@ -32,7 +32,7 @@ void slot_stop(struct worker_slot *slot);
 /* The sweep has ended with [code]; for a rank. */
 void slot_dismiss(struct worker_slot *slot, int code);
 
-/* The next report; *got false: it is not there in full yet. *is_lost: the worker has ended, the rank has gone; then the
+/* The next report; *got false: it is not there in full yet. *is_lost: the worker has ended, the rank was lost; then the
  * slot is unused and [how] is a clause, "was ended by signal 9 (Killed)". */
 status slot_receive(struct worker_slot *slot, struct worker_report *report, bool *got, bool *is_lost, struct text *how);
 

@@ -21,7 +21,7 @@
 #include "sweep/trial_folder.h"
 
 #define MAX_ATTEMPTS 3     /* of a run whose worker was lost */
-#define LATE_SECONDS 10    /* for ranks that have not come when the sweep ends */
+#define LATE_SECONDS 10    /* for ranks that have not connected when the sweep ends */
 #define SECONDS_TO_WRITE 2 /* between two versions of trials.csv */
 
 struct sweep {
@@ -35,8 +35,8 @@ struct sweep {
     struct dataset_cache *cache;
     struct worker_slot *slots; /* (slot_count): those of this process, then those of other ranks, by rank */
     struct pollfd *fds;
-    int slot_count, joined;     /* joined: other ranks */
-    struct link_server *server; /* NULL: there are no other ranks */
+    int slot_count, joined;         /* joined: other ranks */
+    struct worker_listener *server; /* NULL: there are no other ranks */
     struct run_queue queue;
     int64_t *kept, kept_count;        /* the best trials so far; (config->kept, or with keep: all the trials) */
     bool is_ending;                   /* every run has ended: the best ones get their folders */
@@ -136,7 +136,7 @@ static status take_report(struct sweep *s, struct worker_slot *slot, const struc
     if (r->run != slot->job.run) return status_new(STATUS_BUG, "a worker has reported another run than its own");
     if (r->event == WORKER_STOPPED) { /* a signal has stopped this worker, or all */
         run_queue_repeat(&s->queue, r->run);
-        if (!slot->link) slot_end(slot, false); /* it takes no more jobs */
+        if (!slot->connection) slot_end(slot, false); /* it takes no more jobs */
         return OK;
     }
     if (r->event != WORKER_FAILED) TRY(trials_check_data(s->trials, r->dataset, r->fingerprint));
@@ -196,25 +196,25 @@ static int count_busy(const struct sweep *s) {
 static status hand_out(struct sweep *s) {
     for (int i = 0; i < s->slot_count && !s->is_stopping; i++) {
         struct worker_slot *slot = &s->slots[i];
-        if (slot->is_busy || (slot->is_remote && !slot->link)) continue;
+        if (slot->is_busy || (slot->is_remote && !slot->connection)) continue;
         if (!run_queue_next(&s->queue, &slot->job)) return OK;
         TRY(slot_send_job(slot, s->cache));
     }
     return OK;
 }
 
-/* Ranks that have come since: each is one more worker. */
+/* Ranks that have connected since: each is one more worker. */
 static void accept_ranks(struct sweep *s) {
-    struct link *link;
+    struct worker_connection *connection;
     int rank;
-    while (s->server && (link = link_accept(s->server, &rank))) {
+    while (s->server && (connection = worker_accept(s->server, &rank))) {
         struct worker_slot *slot = &s->slots[s->options->workers + rank - 1];
         if (slot_is_used(slot)) { /* a second process with the same RANK */
-            link_send_down(link, &(struct link_down){.order = LINK_REFUSE});
-            link_close(link);
+            worker_connection_send_command(connection, &(struct worker_command){.type = COMMAND_REFUSE});
+            worker_connection_close(connection);
             continue;
         }
-        slot->link = link;
+        slot->connection = connection;
         slot->rank = rank;
         s->joined++;
         s->report.workers++;
@@ -226,7 +226,7 @@ static status wait_for_reports(struct sweep *s, int milliseconds) {
     struct pollfd *fds = s->fds;
     size_t count = (size_t)s->slot_count;
     for (int i = 0; i < s->slot_count; i++) fds[i] = (struct pollfd){.fd = slot_fd(&s->slots[i]), .events = POLLIN};
-    link_server_wait(s->server, fds, &count);
+    worker_listener_wait(s->server, fds, &count);
     int ready = poll(fds, (nfds_t)count, milliseconds);
     if (ready < 0 && errno != EINTR) return status_errno(STATUS_IO, errno, "cannot wait for the workers");
     for (int i = 0; ready > 0 && i < s->slot_count; i++)
@@ -243,16 +243,16 @@ static void stop_workers(struct sweep *s) {
         if (s->slots[i].is_busy) slot_stop(&s->slots[i]);
 }
 
-static void look_at_clock(struct sweep *s) {
+static void check_deadlines(struct sweep *s) {
     double now = clock_seconds();
-    bool is_asked = s->options->stop && *s->options->stop;
+    bool stop_requested = s->options->stop && *s->options->stop;
     s->is_over_budget = s->is_over_budget || now - s->started > s->config->budget.seconds;
-    if (!s->is_stopping && (is_asked || (s->is_over_budget && !s->is_ending))) stop_workers(s);
+    if (!s->is_stopping && (stop_requested || (s->is_over_budget && !s->is_ending))) stop_workers(s);
     for (int i = 0; s->is_stopping && now > s->stop_at && i < s->slot_count; i++)
         if (s->slots[i].is_busy) slot_end(&s->slots[i], true);
 }
 
-static status write_table_now_and_then(struct sweep *s) {
+static status write_table_if_due(struct sweep *s) {
     double now = clock_seconds();
     if (now - s->written < SECONDS_TO_WRITE) return OK;
     s->written = now;
@@ -264,9 +264,9 @@ static status run_until_idle(struct sweep *s) {
     status failure = hand_out(s);
     while (!failure && count_busy(s) > 0) {
         failure = wait_for_reports(s, 100);
-        look_at_clock(s);
+        check_deadlines(s);
         if (!failure) failure = hand_out(s);
-        if (!failure) failure = write_table_now_and_then(s);
+        if (!failure) failure = write_table_if_due(s);
         sweep_report_progress(&s->report);
     }
     return failure;
@@ -401,12 +401,12 @@ static void prepare_slots(struct sweep *s) {
 static status listen_for_ranks(struct sweep *s) {
     struct text what = {0};
     sweep_write_all(s->file, &what);
-    status failure = link_listen(s->options->env, text_string(&what), &s->server);
+    status failure = worker_listen(s->options->env, text_string(&what), &s->server);
     text_free(&what);
     return failure;
 }
 
-/* Ranks that have not come yet would try until their timeout; those that are here end with [code]. */
+/* Ranks that have not connected yet would try until their timeout; connected ones end with [code]. */
 static void dismiss_ranks(struct sweep *s, enum status_code code) {
     double deadline = clock_seconds() + LATE_SECONDS;
     int expected = s->options->env->world_size - 1;
@@ -420,7 +420,7 @@ static status open_all(struct sweep *s) {
     s->kept = calloc((size_t)kept + 1, sizeof *s->kept);
     s->slot_count = s->options->workers + s->options->env->world_size - 1;
     s->slots = calloc((size_t)s->slot_count, sizeof *s->slots);
-    s->fds = calloc((size_t)s->slot_count + LINK_DESCRIPTORS, sizeof *s->fds);
+    s->fds = calloc((size_t)s->slot_count + WORKER_LISTENER_DESCRIPTORS, sizeof *s->fds);
     if (!s->kept || !s->slots || !s->fds) return status_memory("the sweep");
     if (s->options->env->world_size > 1) TRY(listen_for_ranks(s));
     TRY(sweep_folder_open(s->options->folder, s->options->is_fresh, s->file, s->log, &s->folder));
@@ -467,7 +467,7 @@ static status conclude(struct sweep *s) {
 
 static void tear_down(struct sweep *s) {
     for (int i = 0; s->slots && i < s->slot_count; i++) slot_end(&s->slots[i], s->slots[i].is_busy);
-    link_server_close(s->server);
+    worker_listener_close(s->server);
     free(s->fds);
     dataset_cache_destroy(s->cache);
     pruner_destroy(s->pruner);

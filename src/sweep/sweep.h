@@ -27,7 +27,7 @@ struct sweep_options {
 status sweep_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log);
 
 /* A rank other than 0: works for the coordinator until the sweep ends. Waits [timeout] seconds for it at first.
- * STATUS_PEER: it was not reached, or has gone. */
+ * STATUS_PEER: it was not reached, or was lost. */
 status sweep_serve(const struct sweep_file *file, const struct sweep_options *options, double timeout);
 
 #endif

@@ -1,5 +1,5 @@
-/* sweep_config: the file of a sweep: which config is trained, with which values of which keys, and how a trial is
- * judged. The contract of its keys is docs/experiments.md. */
+/* sweep_config: the file of a sweep: which config is trained, with which values of which keys, and by which
+ * metric trials are compared. The contract of its keys is docs/experiments.md. */
 #ifndef SWEEP_SWEEP_CONFIG_H
 #define SWEEP_SWEEP_CONFIG_H
 
@@ -94,8 +94,10 @@ void sweep_write_all(const struct sweep_file *file, struct text *out);
 /* The resolved sweep, which reads to the same. */
 void sweep_write(const struct sweep_config *sweep, struct text *out);
 
-/* The config of run [repeat] (below sweep->runs) of the trial at [point]; SWEEP_LIST: of trial [trial]; NULL:
- * without parameters. STATUS_USAGE for values that do not go together. */
+/* *out: the config of run [repeat] (below sweep->runs) of trial [trial], which the caller frees (config_free). [point]:
+ * the values of the parameters; NULL: without parameters, also without the values of a list. [trial] is used for
+ * SWEEP_LIST, whose values are those of the list, and for a comparison (sweep_pair), whose trial 1 has the second
+ * config; otherwise [point] says everything. STATUS_USAGE for values that do not go together. */
 status sweep_trial_config(const struct sweep_config *sweep, int64_t trial, const struct point *point, int64_t repeat,
                           struct config_file **out);
 

@@ -72,7 +72,7 @@ static status compare(const struct sweep_folder *f, const char *path, const char
 }
 
 /* Writes the file when it is new or only differs in what may change. */
-static status settle(const struct sweep_folder *f, const char *path, const char *now, bool may_change) {
+static status update_config_file(const struct sweep_folder *f, const char *path, const char *now, bool may_change) {
     char *before;
     status s = read_config(path, &before);
     if (!s && before && (may_change || strcmp(before, now) != 0)) s = compare(f, path, before, now);
@@ -81,14 +81,14 @@ static status settle(const struct sweep_folder *f, const char *path, const char 
     return s;
 }
 
-static status settle_configs(const struct sweep_folder *f, const struct sweep_file *file) {
+static status update_config_files(const struct sweep_folder *f, const struct sweep_file *file) {
     struct text sweep = {0}, base = {0}, other = {0};
     sweep_write(sweep_of(file), &sweep);
     sweep_write_base(file, &base);
     bool has_other = sweep_write_other(file, &other);
-    status s = settle(f, f->sweep, text_string(&sweep), true);
-    if (!s) s = settle(f, f->base, text_string(&base), false);
-    if (!s && has_other) s = settle(f, f->other, text_string(&other), false);
+    status s = update_config_file(f, f->sweep, text_string(&sweep), true);
+    if (!s) s = update_config_file(f, f->base, text_string(&base), false);
+    if (!s && has_other) s = update_config_file(f, f->other, text_string(&other), false);
     text_free(&sweep);
     text_free(&base);
     text_free(&other);
@@ -145,7 +145,7 @@ status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_fil
     if (!s) s = io_make_folders(f->path);
     if (!s) s = folder_lock_acquire(&f->lock, log);
     if (!s) s = io_make_folders(f->runs);
-    if (!s) s = settle_configs(f, file);
+    if (!s) s = update_config_files(f, file);
     if (s)
         sweep_folder_close(f);
     else

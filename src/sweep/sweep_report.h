@@ -1,5 +1,5 @@
-/* sweep_report: what a sweep tells the user: its progress, each trial that is better than all before, the best ones at
- * its end. */
+/* sweep_report: the progress messages of a sweep: how far it is, each trial that is better than all before, the best
+ * ones at its end. */
 #ifndef SWEEP_SWEEP_REPORT_H
 #define SWEEP_SWEEP_REPORT_H
 

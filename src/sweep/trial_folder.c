@@ -1,4 +1,4 @@
-/* The last lines of metrics.jsonl say how far a run has come, without its checkpoints being read. */
+/* The last lines of metrics.jsonl say how far a run is, without its checkpoints being read. */
 #include "sweep/trial_folder.h"
 
 #include <jansson.h>
@@ -11,7 +11,7 @@
 
 #define EVENTS "events.out.tfevents." /* of TensorBoard */
 
-/* ---- how far its run has come ---- */
+/* ---- how far its run is ---- */
 
 struct progress {
     bool has_ended;      /* its last event */
@@ -64,7 +64,7 @@ static status read_progress(const char *path, struct progress *out) {
     return OK;
 }
 
-/* The folder of a complete run may be that of a worker that was lost before: such a run has not come as far. A pruned
+/* The folder of a complete run may be that of a worker that was lost before: such a run is not as long. A pruned
  * run has stopped at the end of its last epoch. */
 status trial_folder_compare(const char *path, const struct trial_run *result, enum trial_folder_state *out) {
     struct progress now;

@@ -387,7 +387,7 @@ static void add_field(struct text *out, const char *field) {
     text_add(out, "\"");
 }
 
-/* The keys that a list of trials sets, each once, in the order in which they first come. */
+/* The keys that a list of trials sets, each once, in the order of their first use. */
 static struct string_list list_keys(const struct sweep_config *sweep, struct arena *arena) {
     struct string_list keys = {0};
     size_t capacity = 0;

@@ -1,7 +1,7 @@
 /* The handshake: HELLO (nonce, digest of what must be the same) -> CHALLENGE (nonce) -> an empty message with a tag,
  * from which on the coordinator knows the rank. Bytes of a connection that is not authenticated are read only when as
  * many have arrived as a HELLO has. */
-#include "sweep/link.h"
+#include "sweep/worker_connection.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -20,7 +20,7 @@
 #define MAGIC 0x57534444u /* "DDSW" */
 #define HANDSHAKE_SECONDS 10
 #define SEND_SECONDS 10
-#define MAX_HANDSHAKES (LINK_DESCRIPTORS - 1)
+#define MAX_HANDSHAKES (WORKER_LISTENER_DESCRIPTORS - 1)
 
 /* Why the coordinator refuses a rank. */
 enum refusal { ACCEPTED, OTHER_SWEEP, OTHER_WORLD };
@@ -36,32 +36,32 @@ struct challenge {
 };
 
 /* A message is followed by its tag. */
-#define UP_SIZE (sizeof(struct worker_report) + SESSION_TAG)
-#define DOWN_SIZE (sizeof(struct link_down) + SESSION_TAG)
-#define MAX_SIZE (UP_SIZE > DOWN_SIZE ? UP_SIZE : DOWN_SIZE)
+#define REPORT_SIZE (sizeof(struct worker_report) + SESSION_TAG)
+#define COMMAND_SIZE (sizeof(struct worker_command) + SESSION_TAG)
+#define MAX_SIZE (REPORT_SIZE > COMMAND_SIZE ? REPORT_SIZE : COMMAND_SIZE)
 
-struct link {
+struct worker_connection {
     int fd;
     struct store_session session;
 };
 
-/* ---- both ends ---- */
+/* ---- both sides ---- */
 
-static struct link *link_new(int fd) {
-    struct link *link = calloc(1, sizeof *link);
-    if (!link) status_exit_without_memory();
-    link->fd = fd;
-    return link;
+static struct worker_connection *connection_new(int fd) {
+    struct worker_connection *connection = calloc(1, sizeof *connection);
+    if (!connection) status_exit_without_memory();
+    connection->fd = fd;
+    return connection;
 }
 
-void link_close(struct link *link) {
-    if (!link) return;
-    session_end(&link->session);
-    close(link->fd);
-    free(link);
+void worker_connection_close(struct worker_connection *connection) {
+    if (!connection) return;
+    session_end(&connection->session);
+    close(connection->fd);
+    free(connection);
 }
 
-int link_fd(const struct link *link) { return link->fd; }
+int worker_connection_fd(const struct worker_connection *connection) { return connection->fd; }
 
 /* poll wakes up when a whole message is there. */
 static void expect(int fd, size_t size) {
@@ -69,7 +69,7 @@ static void expect(int fd, size_t size) {
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes); /* without it poll wakes more often */
 }
 
-static status is_gone(void) { return status_new(STATUS_PEER, "the connection has ended"); }
+static status connection_closed(void) { return status_new(STATUS_PEER, "the peer closed the connection"); }
 
 /* All or nothing. */
 static status receive(int fd, void *bytes, size_t size, bool *got) {
@@ -78,14 +78,14 @@ static status receive(int fd, void *bytes, size_t size, bool *got) {
     do n = recv(fd, bytes, size, MSG_PEEK | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return OK;
-    if (n <= 0) return is_gone();
+    if (n <= 0) return connection_closed();
     if ((size_t)n < size) {
         struct pollfd end = {.fd = fd, .events = POLLRDHUP};
         bool has_ended = poll(&end, 1, 0) == 1 && (end.revents & (POLLRDHUP | POLLERR | POLLHUP));
-        return has_ended ? is_gone() : OK;
+        return has_ended ? connection_closed() : OK;
     }
     *got = recv(fd, bytes, size, MSG_DONTWAIT) == (ssize_t)size;
-    return *got ? OK : is_gone();
+    return *got ? OK : connection_closed();
 }
 
 static bool send_all(int fd, const void *bytes, size_t size) {
@@ -93,45 +93,46 @@ static bool send_all(int fd, const void *bytes, size_t size) {
 }
 
 /* A whole message of [size] bytes with a valid tag, or *got false. */
-static status receive_message(struct link *link, void *message, size_t size, bool *got) {
+static status receive_message(struct worker_connection *connection, void *message, size_t size, bool *got) {
     uint8_t bytes[MAX_SIZE];
-    TRY(receive(link->fd, bytes, size + SESSION_TAG, got));
+    TRY(receive(connection->fd, bytes, size + SESSION_TAG, got));
     if (!*got) return OK;
     memcpy(message, bytes, size);
-    if (session_verify(&link->session, bytes, size, NULL, 0, bytes + size)) return OK;
+    if (session_verify(&connection->session, bytes, size, NULL, 0, bytes + size)) return OK;
     return status_new(STATUS_PEER, "a message with a wrong tag");
 }
 
-static bool send_message(struct link *link, const void *message, size_t size) {
+static bool send_message(struct worker_connection *connection, const void *message, size_t size) {
     uint8_t bytes[MAX_SIZE];
     memcpy(bytes, message, size);
-    session_sign(&link->session, bytes, size, NULL, 0, bytes + size);
-    return send_all(link->fd, bytes, size + SESSION_TAG);
+    session_sign(&connection->session, bytes, size, NULL, 0, bytes + size);
+    return send_all(connection->fd, bytes, size + SESSION_TAG);
 }
 
-status link_receive_up(struct link *link, struct worker_report *report, bool *got) {
-    TRY(receive_message(link, report, sizeof *report, got));
+status worker_connection_receive_report(struct worker_connection *connection, struct worker_report *report, bool *got) {
+    TRY(receive_message(connection, report, sizeof *report, got));
     report->message[sizeof report->message - 1] = 0;
     report->state_sha256[sizeof report->state_sha256 - 1] = 0;
     return OK;
 }
 
-status link_receive_down(struct link *link, struct link_down *message, bool *got) {
-    return receive_message(link, message, sizeof *message, got);
+status worker_connection_receive_command(struct worker_connection *connection, struct worker_command *message,
+                                         bool *got) {
+    return receive_message(connection, message, sizeof *message, got);
 }
 
-bool link_send_up(struct link *link, const struct worker_report *report) {
-    return send_message(link, report, sizeof *report);
+bool worker_connection_send_report(struct worker_connection *connection, const struct worker_report *report) {
+    return send_message(connection, report, sizeof *report);
 }
 
-bool link_send_down(struct link *link, const struct link_down *message) {
-    return send_message(link, message, sizeof *message);
+bool worker_connection_send_command(struct worker_connection *connection, const struct worker_command *message) {
+    return send_message(connection, message, sizeof *message);
 }
 
-/* What both ends put into the digest besides [what]: the layout of the messages. */
+/* What both sides put into the digest besides [what]: the layout of the messages. */
 static void digest_what(const char *what, uint8_t out[32]) {
     struct text text = {0};
-    text_printf(&text, "%zu %zu\n%s", UP_SIZE, DOWN_SIZE, what);
+    text_printf(&text, "%zu %zu\n%s", REPORT_SIZE, COMMAND_SIZE, what);
     digest_of(text_string(&text), text.length, out);
     text_free(&text);
 }
@@ -152,25 +153,25 @@ static status draw_nonce(uint8_t nonce[STORE_NONCE]) {
     return n == STORE_NONCE ? OK : status_errno(STATUS_IO, errno, "cannot draw random numbers");
 }
 
-/* ---- the coordinator's end ---- */
+/* ---- the coordinator's side ---- */
 
 /* A connection that has not proved yet that it is a rank's. */
 struct handshake {
-    struct link *link;
+    struct worker_connection *connection;
     double deadline;
-    bool has_said_hello;
+    bool has_hello;
     struct hello hello;
 };
 
-struct link_server {
+struct worker_listener {
     int fd, world, incarnation;
     uint8_t secret[32], what[32];
     struct handshake handshakes[MAX_HANDSHAKES];
     size_t count;
 };
 
-status link_listen(const struct dist_env *env, const char *what, struct link_server **out) {
-    struct link_server *server = calloc(1, sizeof *server);
+status worker_listen(const struct dist_env *env, const char *what, struct worker_listener **out) {
+    struct worker_listener *server = calloc(1, sizeof *server);
     *out = NULL;
     if (!server) return status_memory("the connections of the sweep");
     server->fd = -1;
@@ -180,57 +181,57 @@ status link_listen(const struct dist_env *env, const char *what, struct link_ser
     status s = store_secret_find(env, server->secret);
     if (!s) s = store_listener_find(env, &server->fd);
     if (s)
-        link_server_close(server);
+        worker_listener_close(server);
     else
         *out = server;
     return s;
 }
 
-void link_server_close(struct link_server *server) {
+void worker_listener_close(struct worker_listener *server) {
     if (!server) return;
-    for (size_t i = 0; i < server->count; i++) link_close(server->handshakes[i].link);
+    for (size_t i = 0; i < server->count; i++) worker_connection_close(server->handshakes[i].connection);
     if (server->fd >= 0) close(server->fd);
     explicit_bzero(server, sizeof *server);
     free(server);
 }
 
-void link_server_wait(const struct link_server *server, struct pollfd *fds, size_t *count) {
+void worker_listener_wait(const struct worker_listener *server, struct pollfd *fds, size_t *count) {
     if (!server) return;
     if (server->count < MAX_HANDSHAKES) fds[(*count)++] = (struct pollfd){.fd = server->fd, .events = POLLIN};
     for (size_t i = 0; i < server->count; i++)
-        fds[(*count)++] = (struct pollfd){.fd = server->handshakes[i].link->fd, .events = POLLIN};
+        fds[(*count)++] = (struct pollfd){.fd = server->handshakes[i].connection->fd, .events = POLLIN};
 }
 
-static void accept_one(struct link_server *server) {
+static void accept_one(struct worker_listener *server) {
     if (server->count == MAX_HANDSHAKES) return;
     int fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return;
     net_tune(fd);
     expect(fd, sizeof(struct hello));
     server->handshakes[server->count++] =
-        (struct handshake){.link = link_new(fd), .deadline = clock_seconds() + HANDSHAKE_SECONDS};
+        (struct handshake){.connection = connection_new(fd), .deadline = clock_seconds() + HANDSHAKE_SECONDS};
 }
 
 /* Answers a HELLO; false: this is no rank of this job. */
-static bool challenge(struct link_server *server, struct handshake *s) {
+static bool challenge(struct worker_listener *server, struct handshake *s) {
     struct challenge challenge = {.magic = MAGIC, .world = (uint32_t)server->world};
     bool got, is_rank;
-    status gone = receive(s->link->fd, &s->hello, sizeof s->hello, &got);
-    bool is_lost = gone != OK;
-    status_free(gone);
+    status failure = receive(s->connection->fd, &s->hello, sizeof s->hello, &got);
+    bool is_lost = failure != OK;
+    status_free(failure);
     if (is_lost || !got) return !is_lost;
-    s->has_said_hello = true;
+    s->has_hello = true;
     bool is_other_world = s->hello.world != (uint32_t)server->world;
     is_rank = s->hello.magic == MAGIC && s->hello.incarnation == (uint32_t)server->incarnation &&
               (is_other_world || (s->hello.rank >= 1 && s->hello.rank < (uint32_t)server->world));
     if (!is_rank) return false;
     bool is_other_sweep = memcmp(s->hello.what, server->what, sizeof server->what) != 0;
     challenge.refusal = is_other_world ? OTHER_WORLD : is_other_sweep ? OTHER_SWEEP : ACCEPTED;
-    status failure = draw_nonce(challenge.nonce);
-    bool is_sent = !failure && send_all(s->link->fd, &challenge, sizeof challenge);
+    failure = draw_nonce(challenge.nonce);
+    bool is_sent = !failure && send_all(s->connection->fd, &challenge, sizeof challenge);
     status_free(failure);
-    begin(&s->link->session, server->secret, &s->hello, &challenge, true);
-    expect(s->link->fd, UP_SIZE);
+    begin(&s->connection->session, server->secret, &s->hello, &challenge, true);
+    expect(s->connection->fd, REPORT_SIZE);
     return is_sent && !challenge.refusal;
 }
 
@@ -238,41 +239,42 @@ static bool challenge(struct link_server *server, struct handshake *s) {
 static bool has_proved(struct handshake *s, bool *is_lost) {
     struct worker_report proof;
     bool got;
-    status failure = link_receive_up(s->link, &proof, &got);
+    status failure = worker_connection_receive_report(s->connection, &proof, &got);
     *is_lost = failure != OK;
     status_free(failure);
     return got && !*is_lost;
 }
 
-static void forget(struct link_server *server, size_t index, bool is_closed) {
-    if (is_closed) link_close(server->handshakes[index].link);
+static void remove_handshake(struct worker_listener *server, size_t index, bool is_closed) {
+    if (is_closed) worker_connection_close(server->handshakes[index].connection);
     server->handshakes[index] = server->handshakes[--server->count];
 }
 
-struct link *link_accept(struct link_server *server, int *rank) {
+struct worker_connection *worker_accept(struct worker_listener *server, int *rank) {
     accept_one(server);
     for (size_t i = 0; i < server->count;) {
         struct handshake *s = &server->handshakes[i];
         bool is_lost = clock_seconds() > s->deadline;
-        if (!is_lost && !s->has_said_hello)
+        if (!is_lost && !s->has_hello)
             is_lost = !challenge(server, s);
         else if (!is_lost && has_proved(s, &is_lost)) {
-            struct link *link = s->link;
+            struct worker_connection *connection = s->connection;
             *rank = (int)s->hello.rank;
-            forget(server, i, false);
-            return link;
+            remove_handshake(server, i, false);
+            return connection;
         }
         if (is_lost)
-            forget(server, i, true);
+            remove_handshake(server, i, true);
         else
             i++;
     }
     return NULL;
 }
 
-/* ---- another rank's end ---- */
+/* ---- another rank's side ---- */
 
-static status handshake(const struct dist_env *env, const char *what, const uint8_t secret[32], struct link *link) {
+static status handshake(const struct dist_env *env, const char *what, const uint8_t secret[32],
+                        struct worker_connection *connection) {
     struct hello hello = {.magic = MAGIC,
                           .rank = (uint32_t)env->rank,
                           .world = (uint32_t)env->world_size,
@@ -283,9 +285,9 @@ static status handshake(const struct dist_env *env, const char *what, const uint
     memset(&proof, 0, sizeof proof);
     digest_what(what, hello.what);
     TRY(draw_nonce(hello.nonce));
-    if (!net_send(link->fd, &hello, sizeof hello, deadline) ||
-        !net_receive(link->fd, &challenge, sizeof challenge, deadline) || challenge.magic != MAGIC)
-        return is_gone();
+    if (!net_send(connection->fd, &hello, sizeof hello, deadline) ||
+        !net_receive(connection->fd, &challenge, sizeof challenge, deadline) || challenge.magic != MAGIC)
+        return connection_closed();
     if (challenge.refusal == OTHER_WORLD)
         return status_new(STATUS_USAGE,
                           "rank %d has WORLD_SIZE %d, but rank 0 has %u: WORLD_SIZE must be the same on all ranks of a "
@@ -296,29 +298,29 @@ static status handshake(const struct dist_env *env, const char *what, const uint
                           "rank %d has another sweep than rank 0: the files of the sweep and the config, their "
                           "overrides and the version of ddptrain must be the same on all ranks",
                           env->rank);
-    begin(&link->session, secret, &hello, &challenge, false);
-    expect(link->fd, DOWN_SIZE);
-    return link_send_up(link, &proof) ? OK : is_gone();
+    begin(&connection->session, secret, &hello, &challenge, false);
+    expect(connection->fd, COMMAND_SIZE);
+    return worker_connection_send_report(connection, &proof) ? OK : connection_closed();
 }
 
 static status try_connect(const struct dist_env *env, const char *what, const uint8_t secret[32], double deadline,
-                          struct link **out) {
+                          struct worker_connection **out) {
     int fd;
     bool is_final;
     *out = NULL;
     TRY(net_connect(env->master_addr, env->master_port, deadline, &fd, &is_final));
     net_tune(fd);
-    struct link *link = link_new(fd);
-    status s = handshake(env, what, secret, link);
+    struct worker_connection *connection = connection_new(fd);
+    status s = handshake(env, what, secret, connection);
     if (s)
-        link_close(link);
+        worker_connection_close(connection);
     else
-        *out = link;
+        *out = connection;
     return s;
 }
 
-status link_connect(const struct dist_env *env, const char *what, double timeout, const volatile sig_atomic_t *stop,
-                    struct link **out) {
+status worker_connect(const struct dist_env *env, const char *what, double timeout, const volatile sig_atomic_t *stop,
+                      struct worker_connection **out) {
     uint8_t secret[32];
     double deadline = clock_seconds() + timeout;
     TRY(store_secret_find(env, secret));

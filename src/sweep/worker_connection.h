@@ -1,0 +1,54 @@
+/* worker_connection: how the ranks of a launcher (srun, mpirun, torchrun) take part in a sweep. Rank 0 is the
+ * coordinator and listens on MASTER_ADDR:MASTER_PORT; each other rank connects whenever it is ready, and is one worker.
+ * Both sides prove that they know the job's secret (store_secret_find), and every message carries a tag
+ * (store_session.h). Messages of one direction have one size, so that no side ever waits for the rest of one. */
+#ifndef SWEEP_WORKER_CONNECTION_H
+#define SWEEP_WORKER_CONNECTION_H
+
+#include "dist/process/env.h"
+#include "sweep/worker.h"
+
+enum command_type { COMMAND_JOB, COMMAND_ANSWER, COMMAND_STOP, COMMAND_END, COMMAND_REFUSE };
+
+/* From the coordinator. COMMAND_REFUSE: another process is this rank already. */
+struct worker_command {
+    int type;              /* enum command_type */
+    int code;              /* COMMAND_END: enum status_code that the ranks end with */
+    bool must_stop;        /* COMMAND_ANSWER: worker_answer's */
+    struct worker_job job; /* COMMAND_JOB */
+};
+
+struct worker_connection;
+void worker_connection_close(struct worker_connection *connection);   /* takes NULL */
+int worker_connection_fd(const struct worker_connection *connection); /* readable when a whole message is there, or the
+                                                                         peer closed the connection */
+
+/* The next message; *got false: it is not there in full yet. STATUS_PEER: the peer closed the connection, or a tag is
+ * wrong. */
+status worker_connection_receive_report(struct worker_connection *connection, struct worker_report *report, bool *got);
+status worker_connection_receive_command(struct worker_connection *connection, struct worker_command *message,
+                                         bool *got);
+/* false: the peer closed the connection. */
+bool worker_connection_send_report(struct worker_connection *connection, const struct worker_report *report);
+bool worker_connection_send_command(struct worker_connection *connection, const struct worker_command *message);
+
+/* What rank 0 accepts connections with. */
+struct worker_listener;
+
+/* [what]: what must be the same on all ranks, a text. */
+status worker_listen(const struct dist_env *env, const char *what, struct worker_listener **out);
+void worker_listener_close(struct worker_listener *server); /* takes NULL */
+/* Descriptors to wait for, added to fds (*count), at most WORKER_LISTENER_DESCRIPTORS. */
+#define WORKER_LISTENER_DESCRIPTORS 33
+struct pollfd;
+void worker_listener_wait(const struct worker_listener *server, struct pollfd *fds, size_t *count);
+/* A rank that has joined since, or NULL; call it after each wait until it is NULL. One with another [what] or
+ * WORLD_SIZE is refused. */
+struct worker_connection *worker_accept(struct worker_listener *server, int *rank);
+
+/* Connects another rank to rank 0; tries for [timeout] seconds, or until *stop. STATUS_USAGE: the coordinator has
+ * another [what] or WORLD_SIZE. STATUS_PEER: it was not reached. STATUS_STOPPED. */
+status worker_connect(const struct dist_env *env, const char *what, double timeout, const volatile sig_atomic_t *stop,
+                      struct worker_connection **out);
+
+#endif
