@@ -8,8 +8,8 @@
 
 #include "report/html.h"
 #include "report/page.h"
-#include "sweep/comparable.h"
-#include "sweep/comparison.h"
+#include "sweep/compare/comparability.h"
+#include "sweep/compare/paired_tests.h"
 #include "sweep/sweep_folder.h"
 
 #define MAX_PAIRS 1000000 /* a larger number in a damaged file is not believed */
@@ -33,7 +33,7 @@ static void add_row(struct text *out, const char *name, const char *config, doub
     page_row_end(out);
 }
 
-static void add_tests(struct text *out, const struct sweep_data *s, const struct comparison_result *c) {
+static void add_tests(struct text *out, const struct sweep_data *s, const struct paired_tests *c) {
     static const struct page_heading headings[] = {
         {"", false}, {"Config", false}, {"Mean", true}, {"Standard error", true}};
     struct text t = {0};
@@ -52,7 +52,7 @@ static void add_tests(struct text *out, const struct sweep_data *s, const struct
     page_fact(out, "p-value, Wilcoxon signed-rank test", text_string(&t));
     page_facts_end(out);
     text_clear(&t);
-    comparison_add_sentence(c, s->metric, s->is_max, &t);
+    paired_tests_add_sentence(c, s->metric, s->is_max, &t);
     text_add(out, "<p>");
     html_add(out, text_string(&t));
     text_add(out, "</p>\n");
@@ -73,7 +73,7 @@ static void add_doubts(struct text *out, const struct sweep_data *s) {
     struct text doubts = {0};
     status r = load(s, SWEEP_BASE_CONFIG, &a);
     if (!r) r = load(s, SWEEP_OTHER_CONFIG, &b);
-    if (!r) comparable_explain(config_of(a), config_of(b), s->metric, &doubts);
+    if (!r) comparability_explain(config_of(a), config_of(b), s->metric, &doubts);
     for (const char *line = text_string(&doubts); *line; line += strcspn(line, "\n") + 1)
         page_notice(out, "%.*s.", (int)strcspn(line, "\n"), line);
     text_free(&doubts);
@@ -91,7 +91,7 @@ void comparison_section_add(struct text *out, const struct sweep_data *s) {
         if (!values[side]) status_exit_without_memory();
     }
     collect(s, values, count);
-    struct comparison_result c = comparison_make(values[0], values[1], (size_t)count);
+    struct paired_tests c = paired_tests_make(values[0], values[1], (size_t)count);
     text_printf(out, "<h3>A and B: %zu pair%s of runs</h3>\n", c.pairs, text_plural(c.pairs, "s"));
     if (c.left_out)
         page_notice(out, "%zu pair%s left out, of which a run has failed, has not ended or has no value.", c.left_out,

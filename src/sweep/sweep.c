@@ -13,12 +13,12 @@
 
 #include "base/clock.h"
 #include "base/io.h"
-#include "sweep/run_queue.h"
-#include "sweep/slot.h"
+#include "sweep/search/run_queue.h"
 #include "sweep/sweep_folder.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_tensorboard.h"
 #include "sweep/trial_folder.h"
+#include "sweep/workers/slot.h"
 
 #define MAX_ATTEMPTS 3     /* of a run whose worker was lost */
 #define LATE_SECONDS 10    /* for ranks that have not connected when the sweep ends */

@@ -399,6 +399,8 @@ enum sweep_goal sweep_goal_of(const char *metric) {
     return monitor_is_maximized(&(struct monitor){.metric = metric}) ? SWEEP_MAXIMIZE : SWEEP_MINIMIZE;
 }
 
+const char *sweep_method_name(enum sweep_method method) { return methods[method]; }
+
 const char *sweep_goal_name(enum sweep_goal goal) { return goals[goal]; }
 
 static void read_root(struct sweep_file *file, struct problems *problems) {

@@ -3,7 +3,7 @@
 #ifndef SWEEP_SWEEP_CONFIG_H
 #define SWEEP_SWEEP_CONFIG_H
 
-#include "sweep/space.h"
+#include "sweep/search/space.h"
 #include "train/config/config.h"
 
 enum sweep_method { SWEEP_GRID, SWEEP_RANDOM, SWEEP_TPE, SWEEP_LIST };
@@ -65,6 +65,8 @@ extern const struct schema sweep_schema;
 
 /* The direction of a metric of that name, as `mode: auto` of checkpoint.best has it. */
 enum sweep_goal sweep_goal_of(const char *metric);
+/* "random": the name of a method in the file. */
+const char *sweep_method_name(enum sweep_method method);
 /* "minimize" or "maximize". */
 const char *sweep_goal_name(enum sweep_goal goal);
 

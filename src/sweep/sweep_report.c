@@ -60,7 +60,6 @@ static void warn_of_goal(const struct sweep_report *r) {
 }
 
 void sweep_report_start(struct sweep_report *r) {
-    static const char *const methods[] = {"grid", "random", "tpe", "list"};
     r->started = r->shown = r->printed = clock_seconds();
     r->before = ended(r);
     r->best = -1;
@@ -72,7 +71,8 @@ void sweep_report_start(struct sweep_report *r) {
     }
     log_line(r->log, "%s: %" PRId64 " trial%s%s (%s), %d worker%s", r->folder, r->sweep->trials,
              text_plural((uint64_t)r->sweep->trials, "s"), r->sweep->runs > 1 ? " of several runs" : "",
-             methods[r->sweep->method], r->workers, text_plural((uint64_t)r->workers, "s"));
+             sweep_method_name((enum sweep_method)r->sweep->method), r->workers,
+             text_plural((uint64_t)r->workers, "s"));
     warn_of_goal(r);
     if (r->before > 0)
         log_line(r->log, "continuing: %" PRId64 " of %" PRId64 " %ss have ended", r->before, runs_of(r), noun(r));

@@ -5,9 +5,9 @@
 #define SWEEP_TRIALS_H
 
 #include "base/log.h"
-#include "sweep/dataset_cache.h"
-#include "sweep/prune.h"
+#include "sweep/search/prune.h"
 #include "sweep/trial_summary.h"
+#include "sweep/workers/dataset_cache.h"
 
 /* A run. Its number is trial * sweep->runs + repeat. */
 struct trial_run {

@@ -61,6 +61,12 @@ BELOW_TRAIN = {
     "run": {"config", "folder", "loop", "metrics", "parallel", "plan", "weights"},
     "inference": {"config", "loop", "metrics", "plan", "state", "weights"},
 }
+# The same for src/sweep, whose files beside the folders are the sweep itself: its config, its folder, its loop.
+BELOW_SWEEP = {
+    "compare": set(),
+    "search": {"workers"},
+    "workers": set(),
+}
 MAX_LINES = 700
 CPP_FILES = re.compile(r"^src/dist/comm/comm_gloo\.cc$|^src/dist/comm/(?:gloo|nccl)/|^src/device/cuda/|^tests/emulation/")
 # Of a home folder, or of this checkout; a short one ("/src") would fit too much.
@@ -172,6 +178,13 @@ class Layout(unittest.TestCase):
         unused = [f"{folder}: {target}" for folder, targets in BELOW_TRAIN.items() for target in sorted(targets) if (folder, target) not in found]
         self.assertEqual(unused, [], "no longer included; take it from BELOW_TRAIN")
 
+    def test_folders_of_sweep_include_only_common_headers_and_what_is_below(self):
+        below = {folder: targets | {""} for folder, targets in BELOW_SWEEP.items()}
+        found = self.check_folders("sweep", {**below, "": set(below)})
+        self.assertGreater(sum(found.values()), 30)
+        unused = [f"{folder}: {target}" for folder, targets in BELOW_SWEEP.items() for target in sorted(targets) if (folder, target) not in found]
+        self.assertEqual(unused, [], "no longer included; take it from BELOW_SWEEP")
+
     def test_train_has_no_include_circle(self):
         """A module is a .c file and its header; src/train/loop/trainer.h says in which order the loop's modules include each other."""
         includes = {}
@@ -253,8 +266,8 @@ class Layout(unittest.TestCase):
             ("src/base/status.c", "exits"): "small allocations whose failure no caller could handle",
             ("src/base/hdf5_child.c", "exits"): "a child process that only reads a file",
             ("src/device/gpu.c", "exits"): "a child process that only counts GPUs",
-            ("src/sweep/parallel_trial.c", "exits"): "the process of a trial, between fork and exec",
-            ("src/sweep/worker.c", "exits"): "a worker of a sweep, forked without exec",
+            ("src/sweep/workers/parallel_trial.c", "exits"): "the process of a trial, between fork and exec",
+            ("src/sweep/workers/worker.c", "exits"): "a worker of a sweep, forked without exec",
             ("src/dist/launch/launch_output.c", "prints"): "lines of the ranks, passed on by the launcher",
             ("src/dist/launch/launch_spawn.c", "prints"): "a rank's standard streams, between fork and exec",
             ("src/dist/launch/launch_spawn.c", "exits"): "a rank that cannot be started, between fork and exec",

@@ -1,6 +1,6 @@
 /* Which datasets a process of a sweep keeps open: those it shares with its parent process, the newest, and others up to
  * a limit. ctest-labels: unit */
-#include "sweep/dataset_cache.h"
+#include "sweep/workers/dataset_cache.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* Both kinds of workers take the same commands and send the same reports (worker.h, worker_connection.h). */
-#include "sweep/slot.h"
+#include "sweep/workers/slot.h"
 
 #include <signal.h>
 

@@ -1,5 +1,5 @@
 /* The child ends with this process (PR_SET_PDEATHSIG), and its ranks with it. */
-#include "sweep/parallel_trial.h"
+#include "sweep/workers/parallel_trial.h"
 
 #include <errno.h>
 #include <fcntl.h>

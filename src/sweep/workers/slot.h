@@ -2,8 +2,8 @@
 #ifndef SWEEP_SLOT_H
 #define SWEEP_SLOT_H
 
-#include "sweep/dataset_cache.h"
-#include "sweep/worker_connection.h"
+#include "sweep/workers/dataset_cache.h"
+#include "sweep/workers/worker_connection.h"
 
 struct worker_slot {
     bool is_remote;

@@ -8,8 +8,8 @@
 #include <sys/types.h>
 
 #include "dist/process/env.h"
-#include "sweep/dataset_cache.h"
 #include "sweep/sweep_config.h"
+#include "sweep/workers/dataset_cache.h"
 
 /* To the worker. */
 struct worker_job {

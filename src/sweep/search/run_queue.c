@@ -1,10 +1,10 @@
 /* Runs are handed out in the order of their numbers; the list of runs to repeat is short, so it is searched. */
-#include "sweep/run_queue.h"
+#include "sweep/search/run_queue.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "sweep/tpe.h"
+#include "sweep/search/tpe.h"
 
 /* A run that was handed out before. */
 struct retry {

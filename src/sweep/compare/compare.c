@@ -1,19 +1,19 @@
 /* The values of the runs are read from the table that the sweep has written. */
-#include "sweep/compare.h"
+#include "sweep/compare/compare.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sweep/comparable.h"
-#include "sweep/comparison.h"
+#include "sweep/compare/comparability.h"
+#include "sweep/compare/paired_tests.h"
 
 static double value_of(const struct trials *trials, int64_t run) {
     const struct trial_run *r = trials_run(trials, run);
     return r->state == TRIAL_COMPLETE ? r->value : NAN;
 }
 
-static status read_pairs(const struct sweep_config *sweep, const struct trials *trials, struct comparison_result *out) {
+static status read_pairs(const struct sweep_config *sweep, const struct trials *trials, struct paired_tests *out) {
     size_t n = (size_t)sweep->runs;
     double *a = calloc(n, sizeof *a), *b = calloc(n, sizeof *b);
     status s = a && b ? OK : status_memory("the pairs of runs");
@@ -21,7 +21,7 @@ static status read_pairs(const struct sweep_config *sweep, const struct trials *
         a[i] = value_of(trials, (int64_t)i);
         b[i] = value_of(trials, (int64_t)(n + i));
     }
-    if (!s) *out = comparison_make(a, b, n);
+    if (!s) *out = paired_tests_make(a, b, n);
     free(a);
     free(b);
     return s;
@@ -36,7 +36,7 @@ static status too_few(const struct trials *trials, const char *folder) {
     return s;
 }
 
-static void add_result(const struct sweep_config *sweep, const struct comparison_result *c, struct text *out) {
+static void add_result(const struct sweep_config *sweep, const struct paired_tests *c, struct text *out) {
     const char *const paths[] = {sweep->config, sweep->other};
     const struct t_test *t = &c->t;
     text_printf(out, "%s over %zu seed%s\n", sweep->metric.name, c->pairs, text_plural(c->pairs, "s"));
@@ -48,14 +48,14 @@ static void add_result(const struct sweep_config *sweep, const struct comparison
                     c -> error[side]);
     text_printf(out, "A - B: %.6g, 95 %% confidence interval %.6g to %.6g\n", t->difference, t->low, t->high);
     text_printf(out, "p-values: paired t-test %.3g, Wilcoxon signed-rank test %.3g\n", t->p, c->wilcoxon_p);
-    comparison_add_sentence(c, sweep->metric.name, sweep->metric.goal == SWEEP_MAXIMIZE, out);
+    paired_tests_add_sentence(c, sweep->metric.name, sweep->metric.goal == SWEEP_MAXIMIZE, out);
     text_add(out, "\n");
 }
 
 /* [log] NULL: adds the warnings to [out]. */
 static void warn(const struct sweep_file *file, struct log *log, struct text *out) {
     struct text doubts = {0};
-    comparable_explain(sweep_base(file), sweep_other(file), sweep_of(file)->metric.name, &doubts);
+    comparability_explain(sweep_base(file), sweep_other(file), sweep_of(file)->metric.name, &doubts);
     for (const char *line = text_string(&doubts); *line; line += strcspn(line, "\n") + 1) {
         int length = (int)strcspn(line, "\n");
         if (log)
@@ -70,7 +70,7 @@ status compare_run(const struct sweep_file *file, const struct sweep_options *op
                    struct text *out) {
     const struct sweep_config *sweep = sweep_of(file);
     struct trials *trials;
-    struct comparison_result comparison = {0};
+    struct paired_tests comparison = {0};
     warn(file, log, NULL);
     TRY(sweep_run(file, options, log));
     TRY(trials_open(options->folder, sweep, NULL, &trials));

@@ -1,7 +1,7 @@
 /* The handshake: HELLO (nonce, digest of what must be the same) -> CHALLENGE (nonce) -> an empty message with a tag,
  * from which on the coordinator knows the rank. Bytes of a connection that is not authenticated are read only when as
  * many have arrived as a HELLO has. */
-#include "sweep/worker_connection.h"
+#include "sweep/workers/worker_connection.h"
 
 #include <errno.h>
 #include <poll.h>

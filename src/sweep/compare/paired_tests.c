@@ -1,6 +1,6 @@
 /* Pairs of runs share the seeds of the initial weights and of the order of the rows, so a difference within a pair is
  * the configs'. */
-#include "sweep/comparison.h"
+#include "sweep/compare/paired_tests.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@ static double *numbers(size_t count) {
     return values;
 }
 
-struct comparison_result comparison_make(const double *a, const double *b, size_t count) {
-    struct comparison_result c = {0};
+struct paired_tests paired_tests_make(const double *a, const double *b, size_t count) {
+    struct paired_tests c = {0};
     double *both[] = {numbers(count), numbers(count)}, *differences = numbers(count);
     for (size_t i = 0; i < count; i++) {
         if (!(fabs(a[i]) < MAX_VALUE && fabs(b[i]) < MAX_VALUE)) {
@@ -42,7 +42,7 @@ struct comparison_result comparison_make(const double *a, const double *b, size_
     return c;
 }
 
-void comparison_add_sentence(const struct comparison_result *c, const char *metric, bool is_max, struct text *out) {
+void paired_tests_add_sentence(const struct paired_tests *c, const char *metric, bool is_max, struct text *out) {
     const struct t_test *t = &c->t;
     bool is_t = t->p < LEVEL, is_wilcoxon = c->wilcoxon_p < LEVEL, is_a_better = is_max == (t->difference > 0);
     if (t->difference == 0 && t->error == 0)

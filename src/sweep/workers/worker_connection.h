@@ -6,7 +6,7 @@
 #define SWEEP_WORKER_CONNECTION_H
 
 #include "dist/process/env.h"
-#include "sweep/worker.h"
+#include "sweep/workers/worker.h"
 
 enum command_type { COMMAND_JOB, COMMAND_ANSWER, COMMAND_STOP, COMMAND_END, COMMAND_REFUSE };
 

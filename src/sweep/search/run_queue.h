@@ -4,7 +4,7 @@
 #define SWEEP_RUN_QUEUE_H
 
 #include "sweep/trials.h"
-#include "sweep/worker.h"
+#include "sweep/workers/worker.h"
 
 struct run_queue {
     const struct sweep_config *config;

@@ -1,5 +1,5 @@
 /* Messages are structs over a socket that keeps their bounds: both ends are the same program on the same machine. */
-#include "sweep/worker.h"
+#include "sweep/workers/worker.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,16 +15,29 @@
 #include "base/clock.h"
 #include "base/signals.h"
 #include "device/cpu/parallel.h"
-#include "sweep/parallel_trial.h"
+#include "sweep/sweep.h"
 #include "sweep/sweep_folder.h"
+#include "sweep/workers/parallel_trial.h"
 #include "train/run/run.h"
 
-#define MAX_CACHED                                                                                                     \
-    ((uint64_t)512 << 20)        /* bytes of datasets that the workers of a machine open, besides shared ones          \
-                                  */
+/* Bytes of datasets that the workers of a machine open, besides shared ones. */
+#define MAX_CACHED ((uint64_t)512 << 20)
 #define SECONDS_WITHOUT_FOLDER 5 /* what a run may lose with its worker where it has no checkpoints */
 #define SLOW_SECONDS 1           /* a longer run begins with its folder */
 #define FOLDER_SECONDS 0.02      /* what a run folder costs: it is written to disk */
+
+struct worker_options worker_options(const struct sweep_file *file, const struct sweep_options *options,
+                                     const struct dist_env *env) {
+    const struct sweep_config *sweep = sweep_of(file);
+    return (struct worker_options){.sweep = sweep,
+                                   .folder = options->folder,
+                                   .env = env,
+                                   .no_gpu = options->no_gpu,
+                                   .threads = options->threads,
+                                   .local_workers = options->env->world_size == 1 ? options->workers
+                                                                                  : options->env->local_world_size,
+                                   .reports_epochs = sweep->early_terminate.type != PRUNE_NONE};
+}
 
 /* ---- requests to stop ---- */
 

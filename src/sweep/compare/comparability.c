@@ -1,5 +1,5 @@
 /* Keys that differ are those of schema_diff, and paths of data, which it leaves to the fingerprints. */
-#include "sweep/comparable.h"
+#include "sweep/compare/comparability.h"
 
 #include <string.h>
 
@@ -49,7 +49,7 @@ static bool is_loss(const char *metric) {
     return length >= 4 && strcmp(metric + length - 4, "loss") == 0;
 }
 
-void comparable_explain(const struct config *a, const struct config *b, const char *metric, struct text *out) {
+void comparability_explain(const struct config *a, const struct config *b, const char *metric, struct text *out) {
     struct text lines = {0}, loss = {0}, rows = {0};
     schema_diff(&config_schema, a, b, &lines);
     add_text("dataset.path", a->dataset.path, b->dataset.path, &lines);

@@ -1,6 +1,6 @@
 /* A list that is searched by the text of the config's section. If it is full, the datasets that were not used for the
  * longest time are closed. */
-#include "sweep/dataset_cache.h"
+#include "sweep/workers/dataset_cache.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,9 +4,9 @@
 #include <poll.h>
 #include <string.h>
 
-#include "sweep/dataset_cache.h"
 #include "sweep/sweep.h"
-#include "sweep/worker_connection.h"
+#include "sweep/workers/dataset_cache.h"
+#include "sweep/workers/worker_connection.h"
 
 struct server {
     const struct sweep_file *file;
@@ -22,19 +22,6 @@ struct server {
     bool has_ended, is_stopping;
     int code; /* of the sweep */
 };
-
-struct worker_options worker_options(const struct sweep_file *file, const struct sweep_options *options,
-                                     const struct dist_env *env) {
-    const struct sweep_config *sweep = sweep_of(file);
-    return (struct worker_options){.sweep = sweep,
-                                   .folder = options->folder,
-                                   .env = env,
-                                   .no_gpu = options->no_gpu,
-                                   .threads = options->threads,
-                                   .local_workers = options->env->world_size == 1 ? options->workers
-                                                                                  : options->env->local_world_size,
-                                   .reports_epochs = sweep->early_terminate.type != PRUNE_NONE};
-}
 
 static status handle_command(struct server *s, const struct worker_command *message) {
     switch (message->type) {
