@@ -1,5 +1,6 @@
-/* The keys with fixed types are bound by a schema; `parameters` and the mappings of `trials` have keys of the user's
- * and are read here. */
+/* The file of a sweep as a whole: reading, checks of keys against each other, writing. Keys with fixed types are bound
+ * by the schema (sweep_schema.c); `parameters` and the mappings of `trials` have keys of the user's
+ * (sweep_parameters.c). */
 #include "sweep/sweep_config.h"
 
 #include <errno.h>
@@ -9,315 +10,11 @@
 #include "base/find_file.h"
 #include "sweep/sweep_internal.h"
 
-#define MAX_TRIALS 10000000
-
-static const char *const methods[] = {"grid", "random", "tpe", "list", NULL};
-static const char *const goals[] = {"auto", "minimize", "maximize", NULL};
-static const char *const prunes[] = {"none", "asha", "median", NULL};
-
-static const struct schema_row metric_rows[] = {
-    {.key = "name",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct sweep_metric, name),
-     .fallback = "val_loss",
-     .doc = "A field of the epoch events of metrics.jsonl; the value of a run is that of its best epoch."},
-    {.key = "goal",
-     .type = SCHEMA_CHOICE,
-     .offset = FIELD(struct sweep_metric, goal),
-     .fallback = "auto",
-     .choices = goals,
-     .doc = "Which values are better; `auto`: as `mode: auto` of checkpoint.best."},
-    {0},
-};
-static const struct schema metric_schema = {
-    .name = "metric", .size = sizeof(struct sweep_metric), .rows = metric_rows, .shorthand = "name"};
-
-static const struct schema_row repeat_rows[] = {
-    {.key = "seeds",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct sweep_repeat, seeds),
-     .fallback = "null",
-     .min = 1,
-     .max = 10000,
-     .doc = "Runs of a trial with other seeds: seed and sampler.seed of the config plus 0, 1, 2 ..."},
-    {.key = "folds",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct sweep_repeat, folds),
-     .fallback = "null",
-     .min = 2,
-     .max = 10000,
-     .doc = "Runs of a trial over the folds of a cross-validation (dataset.split.folds and fold)."},
-    {0},
-};
-static const struct schema repeat_schema = {.name = "repeat", .size = sizeof(struct sweep_repeat), .rows = repeat_rows};
-
-static const struct schema_row prune_rows[] = {
-    {.key = "type",
-     .type = SCHEMA_CHOICE,
-     .offset = FIELD(struct prune_config, type),
-     .fallback = "none",
-     .choices = prunes,
-     .doc = "`asha`: asynchronous successive halving; `median`: a run is stopped if its best value so far is worse "
-            "than the "
-            "median of the complete runs at the same epoch."},
-    {.key = "min_epochs",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct prune_config, min_epochs),
-     .fallback = "1",
-     .min = 1,
-     .max = INFINITY,
-     .doc = "No run is stopped before this epoch; the first rung of asha."},
-    {.key = "reduction_factor",
-     .type = SCHEMA_REAL,
-     .offset = FIELD(struct prune_config, reduction_factor),
-     .fallback = "3",
-     .min = 1,
-     .max = 1000,
-     .excludes_min = true,
-     .doc = "asha: of the runs that have reached a rung the best 1 / reduction_factor continue to the next, which is "
-            "reduction_factor times as many epochs away."},
-    {.key = "startup_trials",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct prune_config, startup_trials),
-     .fallback = "5",
-     .min = 1,
-     .max = INFINITY,
-     .doc = "median: no run is stopped before this number of runs is complete."},
-    {0},
-};
-static const struct schema prune_schema = {
-    .name = "early_terminate", .size = sizeof(struct prune_config), .rows = prune_rows, .shorthand = "type"};
-
-static const struct schema_row budget_rows[] = {
-    {.key = "seconds",
-     .type = SCHEMA_REAL,
-     .offset = FIELD(struct sweep_budget, seconds),
-     .fallback = "null",
-     .min = 0,
-     .max = INFINITY,
-     .excludes_min = true,
-     .doc = "The sweep stops after this time; the same command continues it."},
-    {0},
-};
-static const struct schema budget_schema = {
-    .name = "budget", .size = sizeof(struct sweep_budget), .rows = budget_rows, .shorthand = "seconds"};
-
-static const struct schema_row keep_rows[] = {
-    {.key = "runs",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct sweep_keep, runs),
-     .fallback = "best 10",
-     .doc = "Trials whose run folders are kept: `best N`, `all` or `none`. The table has a row for every run."},
-    {0},
-};
-static const struct schema keep_schema = {
-    .name = "keep", .size = sizeof(struct sweep_keep), .rows = keep_rows, .shorthand = "runs"};
-
-#define SECTION(field_, schema_, flags_, doc_)                                                                         \
-    {                                                                                                                  \
-        .key = #field_, .type = SCHEMA_SECTION, .offset = offsetof(struct sweep_config, field_),                       \
-        .section = &(schema_), .flags = (flags_), .doc = doc_                                                          \
-    }
-
-static const struct schema_row sweep_rows[] = {
-    {.key = "config",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct sweep_config, config),
-     .flags = SCHEMA_REQUIRED,
-     .doc = "The config of the trials; a relative path is searched beside this file, too."},
-    {.key = "overrides",
-     .type = SCHEMA_STRING_LIST,
-     .offset = FIELD(struct sweep_config, overrides),
-     .fallback = "[]",
-     .doc =
-         "KEY=VALUE words for the config of all trials, as on the command line: [train.epochs=5]. Words of the command "
-         "line follow them."},
-    {.key = "method",
-     .type = SCHEMA_CHOICE,
-     .offset = FIELD(struct sweep_config, method),
-     .flags = SCHEMA_REQUIRED,
-     .choices = methods,
-     .doc = "`grid`: every combination; `random`: independent draws; `tpe`: Tree-structured Parzen Estimator, draws "
-            "near the best trials so far; `list`: the trials that `trials` lists."},
-    SECTION(metric, metric_schema, 0, "The metric by which trials are compared."),
-    SECTION(repeat, repeat_schema, 0, "Runs of each trial; its value is their mean."),
-    SECTION(early_terminate, prune_schema, 0, "When a run with a bad metric is stopped early."),
-    {.key = "trials",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct sweep_config, trials),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS,
-     .min = 1,
-     .max = MAX_TRIALS,
-     .doc = "Number of trials; null: all points of a grid. With method list: a list of mappings from keys to values."},
-    {.key = "nproc_per_trial",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct sweep_config, nproc_per_trial),
-     .fallback = "1",
-     .min = 1,
-     .max = 4096,
-     .doc = "Processes of each run, which average gradients as those of ddptrain CONFIG --nproc N do; with more than "
-            "1, new processes are started for each run."},
-    SECTION(budget, budget_schema, SCHEMA_EXTENDS, "Limits of the sweep."),
-    {.key = "seed",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct sweep_config, seed),
-     .fallback = "0",
-     .doc = "Seed of the draws of random and tpe."},
-    SECTION(keep, keep_schema, SCHEMA_EXTENDS, "Which run folders are kept."),
-    {.key = "tensorboard",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct sweep_config, tensorboard),
-     .fallback = "false",
-     .flags = SCHEMA_EXTENDS,
-     .doc = "Writes a TensorBoard event file for each run into the folder tensorboard, with its parameters and its "
-            "value, for "
-            "TensorBoard's HParams."},
-    {0},
-};
-const struct schema sweep_schema = {.name = "sweep", .size = sizeof(struct sweep_config), .rows = sweep_rows};
-
 struct sweep_file {
     struct document *document;
     struct config_file *base, *other; /* other NULL: there is none */
     struct sweep_config sweep;
 };
-
-/* Of an entry of `parameters` that is not `values`. */
-struct distribution {
-    int kind;
-    double min, max, step;
-};
-static const struct schema_row distribution_rows[] = {
-    {.key = "distribution",
-     .type = SCHEMA_CHOICE,
-     .offset = FIELD(struct distribution, kind),
-     .flags = SCHEMA_REQUIRED,
-     .choices = parameter_kinds,
-     .doc = "how values are drawn"},
-    {.key = "min",
-     .type = SCHEMA_REAL,
-     .offset = FIELD(struct distribution, min),
-     .flags = SCHEMA_REQUIRED,
-     .doc = "the smallest value"},
-    {.key = "max",
-     .type = SCHEMA_REAL,
-     .offset = FIELD(struct distribution, max),
-     .flags = SCHEMA_REQUIRED,
-     .doc = "the largest value"},
-    {.key = "step",
-     .type = SCHEMA_REAL,
-     .offset = FIELD(struct distribution, step),
-     .fallback = "0",
-     .min = 0,
-     .max = INFINITY},
-    {0},
-};
-static const struct schema distribution_schema = {
-    .name = "parameter", .size = sizeof(struct distribution), .rows = distribution_rows};
-
-/* ---- parameters ---- */
-
-static const char *text_of(const struct node *node, struct arena *arena) {
-    struct text text = {0};
-    node_write(node, &text);
-    const char *copy = arena_copy(arena, text_string(&text));
-    text_free(&text);
-    return copy;
-}
-
-static void read_values(const struct node *values, const char *path, struct arena *arena, struct problems *problems,
-                        struct parameter *p) {
-    p->kind = PARAMETER_VALUES;
-    p->count = values->kind == NODE_SEQUENCE ? values->count : 1;
-    if (p->count == 0) problems_add(problems, values->place, path, "the list of values is empty");
-    p->texts = arena_alloc(arena, (p->count + 1) * sizeof *p->texts);
-    for (size_t i = 0; i < p->count; i++)
-        p->texts[i] = text_of(values->kind == NODE_SEQUENCE ? values->items[i] : values, arena);
-}
-
-static void check_range(const struct parameter *p, const char *path, struct problems *problems) {
-    bool is_whole = p->min == round(p->min) && p->max == round(p->max) && p->step == round(p->step);
-    if (p->min > p->max)
-        problems_add(problems, p->place, path, "the range is empty: min %g is above max %g", p->min, p->max);
-    if (parameter_is_log(p) && p->min <= 0)
-        problems_add(problems, p->place, path, "a logarithmic distribution needs min > 0, got %g", p->min);
-    if (parameter_is_int(p) && !is_whole)
-        problems_add(problems, p->place, path, "%s needs whole numbers for min, max and step",
-                     parameter_kinds[p->kind]);
-    if (parameter_is_log(p) && p->step > 0)
-        problems_add(problems, p->place, path, "step is for uniform and int_uniform");
-    if (fabs(p->min) > 1e15 || fabs(p->max) > 1e15)
-        problems_add(problems, p->place, path, "min and max must be between -1e15 and 1e15");
-}
-
-static void read_parameter(const struct node *node, struct arena *arena, struct problems *problems,
-                           struct parameter *p) {
-    const char *path = arena_printf(arena, "parameters.%s", p->path);
-    bool is_mapping = node->kind == NODE_MAPPING;
-    const struct node *values = is_mapping ? node_get(node, "values") : node->kind == NODE_SEQUENCE ? node : NULL;
-    const struct node *value = is_mapping ? node_get(node, "value") : NULL;
-    p->place = node->place;
-    if (values && values->kind != NODE_SEQUENCE)
-        problems_add(problems, values->place, path, "values must be a list, such as [16, 32, 64]");
-    if ((values || value) && is_mapping && node->count > 1)
-        problems_add(problems, node->place, path, "a list of values goes with no other key");
-    if (values || value) {
-        read_values(values ? values : value, path, arena, problems, p);
-        return;
-    }
-    if (!is_mapping || (!node_get(node, "distribution") && !node_get(node, "min"))) {
-        problems_add(problems, node->place, path,
-                     "expected {values: [...]} or {distribution: uniform, min: 0, max: 1}");
-        return;
-    }
-    struct distribution d = {0};
-    size_t before = problems->count;
-    schema_bind(&distribution_schema, node, path, &distribution_schema, &d, arena, problems);
-    p->kind = d.kind;
-    p->min = d.min;
-    p->max = d.max;
-    p->step = d.step;
-    if (problems->count == before && d.kind == PARAMETER_VALUES)
-        problems_add(problems, node->place, path,
-                     "distribution: values needs the list `values` instead of min and max");
-    else if (problems->count == before)
-        check_range(p, path, problems);
-}
-
-static void read_parameters(const struct node *node, struct sweep_config *sweep, struct arena *arena,
-                            struct problems *problems) {
-    if (node->kind != NODE_MAPPING || node->count == 0 || node->count > SPACE_MAX_PARAMETERS) {
-        problems_add(problems, node->place, "parameters", "expected a mapping of 1 to %d keys of the config",
-                     SPACE_MAX_PARAMETERS);
-        return;
-    }
-    sweep->space.items = arena_alloc(arena, node->count * sizeof *sweep->space.items);
-    sweep->space.count = node->count;
-    for (size_t i = 0; i < node->count; i++) {
-        sweep->space.items[i].path = node->keys[i];
-        read_parameter(node->items[i], arena, problems, &sweep->space.items[i]);
-    }
-}
-
-/* ---- method: list ---- */
-
-static void read_list(const struct node *list, struct sweep_config *sweep, struct arena *arena,
-                      struct problems *problems) {
-    const char *const **trials = arena_alloc(arena, (list->count + 1) * sizeof *trials);
-    for (size_t i = 0; i < list->count; i++) {
-        const struct node *trial = list->items[i];
-        bool is_mapping = trial->kind == NODE_MAPPING;
-        const char **words = arena_alloc(arena, ((is_mapping ? trial->count : 0) + 1) * sizeof *words);
-        trials[i] = words;
-        if (!is_mapping)
-            problems_add(problems, trial->place, "trials", "expected a mapping such as {optimizer.lr: 0.01}");
-        for (size_t k = 0; is_mapping && k < trial->count; k++)
-            words[k] = arena_printf(arena, "%s=%s", trial->keys[k], text_of(trial->items[k], arena));
-    }
-    sweep->list = trials;
-    sweep->trials = (int64_t)list->count;
-}
 
 /* ---- the whole file ---- */
 
@@ -348,15 +45,16 @@ static void check_trials(struct sweep_config *sweep, const struct node *root, st
     if (sweep->method != SWEEP_GRID) {
         if (sweep->trials == SCHEMA_NO_INT)
             problems_add(problems, place, "trials", "method %s needs the number of trials (trials: 100)",
-                         methods[sweep->method]);
+                         sweep_method_name((enum sweep_method)sweep->method));
         return;
     }
     uint64_t size = space_grid_size(&sweep->space, &endless);
     if (endless)
         problems_add(problems, endless->place, endless->path,
                      "a grid needs a list of values, int_uniform, or uniform with a step; else use method: random");
-    else if (size == 0 || size > MAX_TRIALS)
-        problems_add(problems, place, "parameters", "the grid has more than %d points; use method: random", MAX_TRIALS);
+    else if (size == 0 || size > SWEEP_MAX_TRIALS)
+        problems_add(problems, place, "parameters", "the grid has more than %d points; use method: random",
+                     SWEEP_MAX_TRIALS);
     else if (sweep->trials == SCHEMA_NO_INT || (uint64_t)sweep->trials > size)
         sweep->trials = (int64_t)size;
 }
@@ -399,10 +97,6 @@ enum sweep_goal sweep_goal_of(const char *metric) {
     return monitor_is_maximized(&(struct monitor){.metric = metric}) ? SWEEP_MAXIMIZE : SWEEP_MINIMIZE;
 }
 
-const char *sweep_method_name(enum sweep_method method) { return methods[method]; }
-
-const char *sweep_goal_name(enum sweep_goal goal) { return goals[goal]; }
-
 static void read_root(struct sweep_file *file, struct problems *problems) {
     struct sweep_config *sweep = &file->sweep;
     struct arena *arena = document_arena(file->document);
@@ -412,8 +106,8 @@ static void read_root(struct sweep_file *file, struct problems *problems) {
     if (problems->count) return;
     if (sweep->metric.goal == SWEEP_AUTO) sweep->metric.goal = (int)sweep_goal_of(sweep->metric.name);
     check_method(sweep, root, problems);
-    if (parameters && sweep->method != SWEEP_LIST) read_parameters(parameters, sweep, arena, problems);
-    if (trials && trials->kind == NODE_SEQUENCE) read_list(trials, sweep, arena, problems);
+    if (parameters && sweep->method != SWEEP_LIST) sweep_read_parameters(parameters, sweep, arena, problems);
+    if (trials && trials->kind == NODE_SEQUENCE) sweep_read_list(trials, sweep, arena, problems);
     if (problems->count) return;
     check_trials(sweep, root, problems);
     check_keep(sweep, root, problems);
@@ -427,7 +121,7 @@ static void read_root(struct sweep_file *file, struct problems *problems) {
 static bool is_sweep_key(const char *word) {
     size_t length = strcspn(word, ".=");
     if (length == strlen("parameters") && strncmp(word, "parameters", length) == 0) return true;
-    for (const struct schema_row *row = sweep_rows; row->key; row++)
+    for (const struct schema_row *row = sweep_schema.rows; row->key; row++)
         if (strlen(row->key) == length && strncmp(row->key, word, length) == 0) return true;
     return false;
 }
@@ -545,32 +239,6 @@ void sweep_write_all(const struct sweep_file *file, struct text *out) {
 
 /* ---- writing ---- */
 
-static void write_parameter(const struct parameter *p, struct text *out) {
-    text_printf(out, "  %s: {", p->path);
-    if (p->kind == PARAMETER_VALUES) {
-        text_add(out, "values: [");
-        for (size_t i = 0; i < p->count; i++) text_printf(out, "%s%s", i ? ", " : "", p->texts[i]);
-        text_add(out, "]}\n");
-        return;
-    }
-    text_printf(out, "distribution: %s, min: ", parameter_kinds[p->kind]);
-    text_add_double(out, p->min);
-    text_add(out, ", max: ");
-    text_add_double(out, p->max);
-    if (p->step > 0) text_add(out, ", step: ");
-    if (p->step > 0) text_add_double(out, p->step);
-    text_add(out, "}\n");
-}
-
-static void write_trial(const char *const *words, struct text *out) {
-    text_add(out, "  - {");
-    for (size_t i = 0; words[i]; i++) {
-        const char *equals = strchr(words[i], '=');
-        text_printf(out, "%s%.*s: %s", i ? ", " : "", (int)(equals - words[i]), words[i], equals + 1);
-    }
-    text_add(out, "}\n");
-}
-
 void sweep_write(const struct sweep_config *sweep, struct text *out) {
     struct sweep_config fixed = *sweep;
     if (sweep->list) fixed.trials = SCHEMA_NO_INT;
@@ -585,8 +253,6 @@ void sweep_write(const struct sweep_config *sweep, struct text *out) {
     }
     text_free(&keys);
     if (sweep->other) text_printf(out, "# compared with %s\n", sweep->other);
-    if (sweep->space.count) text_add(out, "parameters:\n");
-    for (size_t i = 0; i < sweep->space.count; i++) write_parameter(&sweep->space.items[i], out);
-    if (sweep->list) text_add(out, "trials:\n");
-    for (int64_t i = 0; sweep->list && i < sweep->trials; i++) write_trial(sweep->list[i], out);
+    sweep_write_parameters(sweep, out);
+    sweep_write_list(sweep, out);
 }

@@ -4,6 +4,20 @@
 
 #include "sweep/sweep_config.h"
 
+#define SWEEP_MAX_TRIALS 10000000
+
+/* ---- sweep_parameters.c ---- */
+
+/* Reads `parameters` into sweep->space, or the list of `trials` into sweep->list and sweep->trials, with memory of
+ * [arena]. Adds each problem with its place. */
+void sweep_read_parameters(const struct node *node, struct sweep_config *sweep, struct arena *arena,
+                           struct problems *problems);
+void sweep_read_list(const struct node *list, struct sweep_config *sweep, struct arena *arena,
+                     struct problems *problems);
+/* Add them as YAML; nothing where there are none. */
+void sweep_write_parameters(const struct sweep_config *sweep, struct text *out);
+void sweep_write_list(const struct sweep_config *sweep, struct text *out);
+
 /* ---- sweep_trial.c ---- */
 
 /* The config of trial [trial] with the metric and the first fold, but without values of parameters. */
