@@ -289,7 +289,7 @@ class Ranks(SweepCase):
             self.end(p)
         self.assert_table(expected)
 
-    def test_a_rank_that_comes_late_and_one_that_never_comes(self):
+    def test_a_rank_that_connects_late_and_one_that_never_does(self):
         expected = self.expected()
         first = self.rank(0, 3)
         self.started(first)
@@ -355,7 +355,7 @@ class Ranks(SweepCase):
     def test_a_request_to_stop_one_rank(self):
         """It ends, and the others do its runs."""
         expected = self.expected()
-        for _ in range(20):  # the sweep may end before the request comes
+        for _ in range(20):  # the sweep may end before the request arrives
             ranks = [self.rank(r, 2, *self.WORDS, "--fresh") for r in (0, 1)]
             self.started(ranks[0])
             while ranks[1].poll() is None and not self.children(ranks[1]):
