@@ -105,9 +105,9 @@ static status average(const struct reducer *r, const struct bucket *b, int lane)
     if (!halves && !r->is_scattered) return comm_average(comm_lane(r->comm, lane), g, count);
     for (size_t i = 0; i < count; i++) g[i] *= factor;
     if (!halves) return scatter(comm_lane(r->comm, lane), b, g, COMM_FLOAT32);
-    combine_narrow(halves, g, count, COMM_BFLOAT16);
+    combine_to_half(halves, g, count, COMM_BFLOAT16);
     TRY(sum(r, b, halves, COMM_BFLOAT16, lane));
-    combine_widen(g, halves, count, COMM_BFLOAT16);
+    combine_from_half(g, halves, count, COMM_BFLOAT16);
     return OK;
 }
 

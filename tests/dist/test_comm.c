@@ -284,10 +284,10 @@ START_TEST(nan_gives_nan) {
             ck_assert_msg(isnan(single[0]) && isnan(twice[0]), "operation %d, rank %d", (int)ops[o], bad);
             ck_assert(!isnan(single[1]) && !isnan(twice[1]));
             for (int type = COMM_BFLOAT16; type <= COMM_FLOAT16; type++) {
-                for (int r = 0; r < 3; r++) combine_narrow(halves[r], singles[r], 2, (enum comm_type)type);
+                for (int r = 0; r < 3; r++) combine_to_half(halves[r], singles[r], 2, (enum comm_type)type);
                 combine(half, (const void *const[]){halves[0], halves[1], halves[2]}, 3, 2, (enum comm_type)type,
                         ops[o]);
-                combine_widen(single, half, 2, (enum comm_type)type);
+                combine_from_half(single, half, 2, (enum comm_type)type);
                 ck_assert_msg(isnan(single[0]) && !isnan(single[1]), "operation %d, rank %d", (int)ops[o], bad);
             }
         }

@@ -132,8 +132,8 @@ END_TEST
 
 static float as_bfloat16(float value) {
     uint16_t half;
-    combine_narrow(&half, &value, 1, COMM_BFLOAT16);
-    combine_widen(&value, &half, 1, COMM_BFLOAT16);
+    combine_to_half(&half, &value, 1, COMM_BFLOAT16);
+    combine_from_half(&value, &half, 1, COMM_BFLOAT16);
     return value;
 }
 

@@ -11,14 +11,14 @@
 
 /* ---- 16-bit floats ---- */
 
-void combine_widen(float *out, const uint16_t *in, size_t count, enum comm_type type) {
+void combine_from_half(float *out, const uint16_t *in, size_t count, enum comm_type type) {
     if (type == COMM_BFLOAT16)
         for (size_t i = 0; i < count; i++) out[i] = bits_from_bfloat16(in[i]);
     else
         for (size_t i = 0; i < count; i++) out[i] = bits_from_float16(in[i]);
 }
 
-void combine_narrow(uint16_t *out, const float *in, size_t count, enum comm_type type) {
+void combine_to_half(uint16_t *out, const float *in, size_t count, enum comm_type type) {
     if (type == COMM_BFLOAT16)
         for (size_t i = 0; i < count; i++) out[i] = bits_to_bfloat16(in[i]);
     else
@@ -134,14 +134,14 @@ void combine_scaled(float *out, const float *const *in, int ranks, size_t count,
 
 static void load(void *acc, const void *in, size_t count, enum comm_type type) {
     if (is_half(type))
-        combine_widen(acc, in, count, type);
+        combine_from_half(acc, in, count, type);
     else
         memcpy(acc, in, count * types[type].size);
 }
 
 static void store(void *out, const void *acc, size_t count, enum comm_type type) {
     if (is_half(type))
-        combine_narrow(out, acc, count, type);
+        combine_to_half(out, acc, count, type);
     else
         memcpy(out, acc, count * types[type].size);
 }
@@ -179,7 +179,7 @@ void combine(void *out, const void *const *in, int ranks, size_t count, enum com
         load(acc, (const char *)in[0] + i * size, n, type);
         for (int r = 1; r < ranks; r++) {
             const void *next = (const char *)in[r] + i * size;
-            if (is_half(type)) combine_widen((float *)wide, next, n, type);
+            if (is_half(type)) combine_from_half((float *)wide, next, n, type);
             step(acc, is_half(type) ? wide : next, n);
         }
         if (op == COMM_AVG) divide(acc, ranks, n, type);

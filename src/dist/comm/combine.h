@@ -22,7 +22,7 @@ void combine_scaled(float *out, const float *const *in, int ranks, size_t count,
 void combine_divide(void *data, int divisor, size_t count, enum comm_type type);
 
 /* Convert 16-bit floats (COMM_BFLOAT16, COMM_FLOAT16) to float32, exactly, and back, to nearest even. (count) each. */
-void combine_widen(float *out, const uint16_t *in, size_t count, enum comm_type type);
-void combine_narrow(uint16_t *out, const float *in, size_t count, enum comm_type type);
+void combine_from_half(float *out, const uint16_t *in, size_t count, enum comm_type type);
+void combine_to_half(uint16_t *out, const float *in, size_t count, enum comm_type type);
 
 #endif

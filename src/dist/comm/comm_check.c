@@ -64,7 +64,7 @@ static void put(void *data, size_t i, enum comm_type type, double value) {
         break;
     case COMM_BFLOAT16:
     case COMM_FLOAT16:
-        combine_narrow((uint16_t *)data + i, &as_float, 1, type);
+        combine_to_half((uint16_t *)data + i, &as_float, 1, type);
         break;
     case COMM_INT32:
         ((int32_t *)data)[i] = (int32_t)value;
@@ -164,7 +164,7 @@ static double get(const void *data, size_t i, enum comm_type type) {
         return ((const double *)data)[i];
     case COMM_BFLOAT16:
     case COMM_FLOAT16:
-        combine_widen(&as_float, (const uint16_t *)data + i, 1, type);
+        combine_from_half(&as_float, (const uint16_t *)data + i, 1, type);
         return (double)as_float;
     case COMM_INT32:
         return ((const int32_t *)data)[i];

@@ -292,13 +292,13 @@ status before(void *group, void *stream) {
     return communicator_cuda(c, cudaStreamWaitEvent((cudaStream_t)stream, c->output_ready, 0), "an event");
 }
 
-/* to (count) = bfloat16 of factor * from; widen converts back. */
-status narrow(struct nccl_group *g, uint16_t *to, const float *from, size_t count) {
+/* to (count) = bfloat16 of factor * from; from_half converts back. */
+status to_half(struct nccl_group *g, uint16_t *to, const float *from, size_t count) {
     float factor = g->factor;
     return each(g, count, [=] __device__(size_t i) { to[i] = bits_to_bfloat16(from[i] * factor); });
 }
 
-status widen(struct nccl_group *g, float *to, const uint16_t *from, size_t count) {
+status from_half(struct nccl_group *g, float *to, const uint16_t *from, size_t count) {
     return each(g, count, [=] __device__(size_t i) { to[i] = bits_from_bfloat16(from[i]); });
 }
 
@@ -312,26 +312,26 @@ status check_halves(const struct nccl_group *g, size_t count) {
 status average(void *group, float *data, size_t count, bool is_compressed) {
     struct nccl_group *g = group_of(group);
     if (is_compressed) TRY(check_halves(g, count));
-    if (is_compressed) TRY(narrow(g, g->halves, data, count));
+    if (is_compressed) TRY(to_half(g, g->halves, data, count));
     void *x = is_compressed ? (void *)g->halves : data;
     TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
         return ncclAllReduce(x, x, count, is_compressed ? ncclBfloat16 : ncclFloat32,
                              is_compressed ? ncclSum : g->average, comm, g->link.stream);
     }));
-    return is_compressed ? widen(g, data, g->halves, count) : OK;
+    return is_compressed ? from_half(g, data, g->halves, count) : OK;
 }
 
 status average_scatter(void *group, float *data, size_t count, bool is_compressed) {
     struct nccl_group *g = group_of(group);
     size_t all = count * (size_t)g->link.world, own = count * (size_t)g->link.rank;
     if (is_compressed) TRY(check_halves(g, all));
-    if (is_compressed) TRY(narrow(g, g->halves, data, all));
+    if (is_compressed) TRY(to_half(g, g->halves, data, all));
     TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
         return is_compressed
                    ? ncclReduceScatter(g->halves, g->halves + own, count, ncclBfloat16, ncclSum, comm, g->link.stream)
                    : ncclReduceScatter(data, data + own, count, ncclFloat32, g->average, comm, g->link.stream);
     }));
-    return is_compressed ? widen(g, data + own, g->halves + own, count) : OK;
+    return is_compressed ? from_half(g, data + own, g->halves + own, count) : OK;
 }
 
 status reserve(void *group, size_t count) {
