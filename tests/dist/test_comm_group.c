@@ -181,7 +181,7 @@ static void gpu_body(const struct dist_env *env, void *argument) {
     struct comm *gpu = comm_gpu(g.comm);
     RANK_CHECK(gpu && comm_lane(gpu, 0) == gpu && !comm_lane(gpu, 1) && comm_lane(g.comm, 1));
     RANK_CHECK(strcmp(comm_backend(g.comm), "fake") == 0);
-    RANK_CHECK(strcmp(comm_describe(g.comm), "FAKE; the hosts' own numbers by shared memory") == 0);
+    RANK_CHECK(strcmp(comm_describe(g.comm), "FAKE; host memory by shared memory") == 0);
 
     rank_must(
         comm_split(g.comm, env->rank == 0, 0, &part)); /* rank 0 is in a group of one, which has no group on GPUs */

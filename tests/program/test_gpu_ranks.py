@@ -39,7 +39,7 @@ class Bits(Ranks):
     def test_as_through_the_host(self):
         """NCCL sums two numbers; so do shared memory and Gloo. Whatever the order of streams and threads, and however it is cut."""
         _, err = self.train("--nproc", 2)
-        self.assertIn("gradients averaged by NCCL; the hosts' own numbers by shared memory", err)
+        self.assertIn("gradients averaged by NCCL; host memory by shared memory", err)
         self.assertEqual(self.events("start")[0]["backend"], "nccl")
         for run, words, more in (("nccl", ["dist.backend=nccl", *BUCKETS], {"DDPTRAIN_EMULATED_STREAMS": "random"}),
                                  ("gloo", ["dist.backend=gloo"], {}), ("shm", ["dist.backend=shm", *BUCKETS], {}),

@@ -177,7 +177,7 @@ status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int g
         return failure;
     }
     struct text text = {0};
-    text_printf(&text, "%s; the hosts' own numbers by %s", backend->title, comm_describe(comm));
+    text_printf(&text, "%s; host memory by %s", backend->title, comm_describe(comm));
     free(g->description);
     g->description = text.data;
     return OK;
