@@ -34,9 +34,9 @@ static void limit_memory(void) {
     struct rlimit limit;
     if (fd >= 0) close(fd);
     if (size <= 0 || sscanf(text, "%llu", &pages) != 1 || getrlimit(RLIMIT_AS, &limit) != 0) return;
-    rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + HDF5_MAX_MEMORY;
-    if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur <= most) return;
-    limit.rlim_cur = most;
+    rlim_t max = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + HDF5_MAX_MEMORY;
+    if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur <= max) return;
+    limit.rlim_cur = max;
     setrlimit(RLIMIT_AS, &limit);
 }
 

@@ -36,8 +36,8 @@ struct curve {
 void curve_add(struct curve *curve, double x, double y);
 /* Calls point(user, x, y, whether a line leads to it) from left to right. */
 void curve_visit(const struct curve *curve, void (*point)(void *user, double x, double y, bool is_joined), void *user);
-/* The same for a long curve in at most [max] groups of neighbours: the middle of their x, their least and largest value
- * and their mean. */
+/* The same for a long curve in at most [max] groups of neighbours: the middle of their x, their smallest and largest
+ * value and their mean. */
 struct curve_group {
     double x, low, high, mean;
     bool is_joined;

@@ -129,7 +129,7 @@ static void add_vertex(void *user, double x, double y, bool is_joined) {
 #define MAX_LINE 300   /* buckets of a curve that is drawn as one line; longer ones: the mean within a band */
 #define MAX_GROUPS 240 /* of a band */
 
-/* The area between the least and the largest values of groups [from] to [to]. */
+/* The area between the smallest and the largest values of groups [from] to [to]. */
 static void add_band(struct svg_plot *p, const struct curve_group *groups, size_t from, size_t to) {
     for (size_t i = from; i < to; i++)
         add_pair(p->out, i == from ? 'M' : 'L', svg_x(p, groups[i].x), svg_y(p, groups[i].high));

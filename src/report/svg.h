@@ -28,7 +28,7 @@ double svg_x(const struct svg_plot *plot, double value);
 double svg_y(const struct svg_plot *plot, double value);
 
 /* A curve in the colour and dashes of series [index]; [name] for the pointer. Short ones have a mark at each point,
- * long ones are a line of means within a band from the least to the largest values. */
+ * long ones are a line of means within a band from the smallest to the largest values. */
 void svg_curve(struct svg_plot *plot, const struct curve *curve, size_t index, const char *name);
 /* Whether svg_curve draws it so. */
 bool svg_is_band(const struct curve *curve);

@@ -342,13 +342,13 @@ static void add_best_so_far(const struct sweep_data *s, struct page_of_lines *p)
 }
 
 static void add_reason(const struct sweep_data *s, struct page_of_lines *p) {
-    const struct sweep_data_reason *most = NULL;
+    const struct sweep_data_reason *max = NULL;
     for (size_t i = 0; i < s->reason_count; i++)
-        if (s->reasons[i].count && (!most || s->reasons[i].count > most->count)) most = &s->reasons[i];
-    if (!most) return;
+        if (s->reasons[i].count && (!max || s->reasons[i].count > max->count)) max = &s->reasons[i];
+    if (!max) return;
     begin_line(p, "failed");
-    text_printf(&p->line, "%zu: ", most->count);
-    text_add_value(&p->line, most->message, 400);
+    text_printf(&p->line, "%zu: ", max->count);
+    text_add_value(&p->line, max->message, 400);
     end_line(p);
 }
 

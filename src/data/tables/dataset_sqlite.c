@@ -338,7 +338,7 @@ static status look_at_table(struct sqlite_rows *r, const char *table, const char
  * that was removed, is none of them. */
 static status choose_table(struct sqlite_rows *r, const struct string_list *tables, const char *target,
                            const char **table) {
-    int64_t most = -1;
+    int64_t max = -1;
     status failure = OK;
     for (size_t i = 0; i < tables->count; i++) {
         bool has_target = false;
@@ -346,8 +346,8 @@ static status choose_table(struct sqlite_rows *r, const struct string_list *tabl
         status s = look_at_table(r, tables->items[i], target, &has_target, &rows);
         if (s && !is_unreadable(&r->records)) return status_first(failure, s);
         if (s) failure = status_first(failure, s);
-        if (s || !has_target || rows <= most) continue;
-        most = rows;
+        if (s || !has_target || rows <= max) continue;
+        max = rows;
         *table = tables->items[i];
     }
     if (*table || failure) {

@@ -76,8 +76,8 @@ static status move_to_file(struct row_store *store, const char *what) {
 
 /* Makes space for a row when all blocks are full. */
 static status make_space(struct row_store *store, const char *what) {
-    size_t most = rows_of(store, BLOCK_BYTES), rows = store->block_rows * 4 < most ? store->block_rows * 4 : most;
-    bool is_growing = store->block_count == 1 && store->block_rows < most;
+    size_t max = rows_of(store, BLOCK_BYTES), rows = store->block_rows * 4 < max ? store->block_rows * 4 : max;
+    bool is_growing = store->block_count == 1 && store->block_rows < max;
     size_t bytes = (is_growing ? rows : (store->block_count + 1) * store->block_rows) * row_bytes(store);
     if (store->is_in_file) return write_rows(store, store->blocks[0], store->block_rows, what);
     if (store->block_count > 0 && bytes > store->max_bytes) return move_to_file(store, what);

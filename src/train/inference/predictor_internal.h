@@ -36,6 +36,6 @@ struct predictor {
 
 status predictor_new_worker(struct predictor *p, struct predictor_worker **out);
 void predictor_destroy_worker(struct predictor_worker *w); /* takes NULL */
-void predictor_give_back(struct predictor *p, struct predictor_worker *w);
+void predictor_release_worker(struct predictor *p, struct predictor_worker *w);
 
 #endif

@@ -183,7 +183,7 @@ static status fill(struct predictor *p, const char *path, const struct predictor
                                              .targets = trained.targets,
                                              .target_scale = trained.target_scale};
     TRY(describe_outputs(p));
-    predictor_give_back(p, p->first);
+    predictor_release_worker(p, p->first);
     return OK;
 }
 

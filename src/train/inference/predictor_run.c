@@ -54,7 +54,7 @@ static status take(struct predictor *p, struct predictor_worker **out) {
     return w ? OK : predictor_new_worker(p, out);
 }
 
-void predictor_give_back(struct predictor *p, struct predictor_worker *w) {
+void predictor_release_worker(struct predictor *p, struct predictor_worker *w) {
     if (!w) return;
     pthread_mutex_lock(&p->lock);
     w->next = p->idle;
@@ -189,7 +189,7 @@ static status run(struct predictor *p, const struct rows *rows, const struct pre
         s = run_batch(p, w, rows, done, count, results);
         done += count;
     }
-    predictor_give_back(p, w);
+    predictor_release_worker(p, w);
     return s;
 }
 

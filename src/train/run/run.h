@@ -14,7 +14,7 @@
 
 struct dataset;
 
-/* What became of a run that ended or was stopped. */
+/* The result of a run that ended or was stopped. */
 struct run_summary {
     int64_t epochs, steps;
     double best_value;         /* of checkpoint.best's metric, or of the default one; NAN: none */
