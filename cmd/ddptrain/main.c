@@ -65,8 +65,8 @@ __attribute__((no_sanitize("address"))) static void report_stop(int signal_numbe
 }
 
 __attribute__((no_sanitize("address"))) static void request_stop(int signal_number) {
-    static const char sentence[] = "ddptrain: stopped on request before training began; there was nothing to save\n";
-    static const char no_training[] = "ddptrain: stopped on request\n";
+    static const char sentence[] = "ddptrain: " STOPPED_BEFORE_TRAINING "\n";
+    static const char no_training[] = "ddptrain: " STOPPED_ON_REQUEST "\n";
     int error = errno;
     if (can_save) report_stop(signal_number);
     stop_requested = 1;

@@ -272,7 +272,7 @@ START_TEST(first_cause_is_final) {
     members_destroy(m);
 
     m = all_joined(2, 10); /* a request to stop of rank 0 is not final at once */
-    members_leave(m, 0, MEMBER_FAILED, STATUS_STOPPED, ": asked to stop", 1.0);
+    members_leave(m, 0, MEMBER_FAILED, STATUS_STOPPED, ": stopped on request", 1.0);
     ck_assert_int_eq(members_cause(m, 1.1), -1);
     ck_assert(!members_is_alone(m, 1));
     members_destroy(m);
@@ -280,7 +280,7 @@ START_TEST(first_cause_is_final) {
 END_TEST
 
 START_TEST(failure_precedes_request_to_stop) {
-    static const char reason[] = ": asked to stop before training began";
+    static const char reason[] = ": stopped on request before training began";
     struct members *m = all_joined(4, 10); /* a failure that is reported after a request to stop */
     members_leave(m, 1, MEMBER_FAILED, STATUS_STOPPED, reason, 1.0);
     ck_assert_int_eq(members_cause(m, 1.1), -1);

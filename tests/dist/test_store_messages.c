@@ -211,8 +211,8 @@ static const struct {
     enum status_code code;
     const char *reason;
 } ends[] = {
-    {-1, false, STATUS_STOPPED, "): asked to stop before training began; there was nothing to save"},
-    {-1, true, STATUS_STOPPED, "): asked to stop"},
+    {-1, false, STATUS_STOPPED, "): " STOPPED_BEFORE_TRAINING},
+    {-1, true, STATUS_STOPPED, "): " STOPPED_ON_REQUEST},
     {MESSAGE_RANK_EXIT, false, STATUS_PEER, ") was ended by a test"},
     {MESSAGE_TERMINATE, false, STATUS_PEER, "): ended by its launcher, because another rank of its node had failed"},
 };

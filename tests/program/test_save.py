@@ -100,7 +100,7 @@ class Stopped(program.Case):
         os.kill(self.ranks(p)[1], signal.SIGTERM)
         _, err = p.communicate(timeout=30 * program.SLOW)
         self.assertEqual(p.returncode, program.STOPPED, err)
-        self.assertIn("asked to stop before training began", err)
+        self.assertIn("stopped on request before training began; there was nothing to save", err)
         self.assertEqual(self.events("stopped"), [])
         self.assertEqual(self.checkpoints(), [])
 

@@ -147,17 +147,15 @@ static status result_of_shutdown(const struct launched_rank *ranks, int count, c
         return status_new(STATUS_PEER, "ended at once by a second signal%s",
                           context->saves ? ": what was done since the last checkpoint is lost" : "");
     if (killed && WTERMSIG(killed->wait_status) == SIGTERM) /* it had not yet installed its handler */
-        return status_new(STATUS_STOPPED, "stopped on request%s",
-                          context->saves ? " before training began; there was nothing to save" : "");
+        return status_new(STATUS_STOPPED, "%s", context->saves ? STOPPED_BEFORE_TRAINING : STOPPED_ON_REQUEST);
     if (killed) return did_not_stop(killed, context);
     for (int i = 0; i < count; i++)
         if (code_of(&ranks[i]) == STATUS_STOPPED)
             return status_new(STATUS_STOPPED, "%s",
-                              ranks[i].has_report && *ranks[i].text ? ranks[i].text
-                              : context->saves && is_starting(&ranks[i])
-                                  ? "stopped on request before training began; there was nothing to save"
+                              ranks[i].has_report && *ranks[i].text      ? ranks[i].text
+                              : context->saves && is_starting(&ranks[i]) ? STOPPED_BEFORE_TRAINING
                               : context->saves ? "stopped on request; run the same command again to continue"
-                                               : "stopped on request");
+                                               : STOPPED_ON_REQUEST);
     for (int i = 0; i < count && context->stop == STOP_ELSEWHERE; i++)
         if (launch_has_failed(&ranks[i])) return status_new(STATUS_STOPPED, "stopped on request on another node");
     return OK;

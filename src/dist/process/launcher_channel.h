@@ -15,6 +15,10 @@
 /* Seconds for ranks to end by themselves after another rank was found to hang: they have been idle for longer. */
 #define HANG_GRACE 1.0
 
+/* Messages of a job that a stop request ended: of a command that saves nothing, and of a run before its training. */
+#define STOPPED_ON_REQUEST "stopped on request"
+#define STOPPED_BEFORE_TRAINING STOPPED_ON_REQUEST " before training began; there was nothing to save"
+
 enum launcher_message {
     MESSAGE_FAILURE,     /* of this rank, by launcher_report: code, text */
     MESSAGE_JOB_FAILURE, /* the failure that ends the job: code, number: the rank, text */

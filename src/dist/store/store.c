@@ -80,8 +80,7 @@ static status explain_loss(struct store *s, status failure) {
     struct text why = {0};
     if (!wait_for_failure(s, &why)) return failure;
     bool is_stopped = heartbeat_failure(s->heartbeat, NULL) == STATUS_STOPPED;
-    const char *own =
-        is_stopped ? "asked to stop before training began; there was nothing to save" : status_message(failure);
+    const char *own = is_stopped ? STOPPED_BEFORE_TRAINING : status_message(failure);
     status explained = status_new(is_stopped ? STATUS_STOPPED : STATUS_PEER, "%s", why.length > 0 ? why.data : own);
     text_free(&why);
     status_free(failure);

@@ -116,8 +116,8 @@ static void send_heartbeat(struct heartbeat *h, double now) {
 
 static void leave_job(struct heartbeat *h) {
     const char *text = h->is_terminated         ? "ended by its launcher, because another rank of its node had failed"
-                       : h->config.is_inference ? "asked to stop"
-                                                : "asked to stop before training began; there was nothing to save";
+                       : h->config.is_inference ? STOPPED_ON_REQUEST
+                                                : STOPPED_BEFORE_TRAINING;
     uint8_t body[4 + STORE_MAX_REPORT];
     size_t length = strlen(text);
     store_write_u32(body, h->is_terminated ? STATUS_PEER : STATUS_STOPPED);
@@ -249,8 +249,8 @@ static void end_overdue(struct heartbeat *h) {
     snprintf(why, sizeof why, "%s",
              h->code != STATUS_OK     ? h->why
              : h->is_terminated       ? "another rank of this node has failed"
-             : h->config.is_inference ? "asked to stop"
-                                      : "asked to stop before training began");
+             : h->config.is_inference ? STOPPED_ON_REQUEST
+                                      : STOPPED_BEFORE_TRAINING);
     pthread_mutex_unlock(&h->mutex);
     h->overdue_at = 0;
     if (h->config.overdue) h->config.overdue(code == STATUS_STOPPED ? STATUS_STOPPED : STATUS_PEER, why);

@@ -280,8 +280,7 @@ status store_join(const struct store_join *join, int *fd, struct store_session *
             log_at = now + WAITING_SECONDS;
         }
         if (wait_for_stop(join, pause))
-            return status_new(STATUS_STOPPED, "stopped on request%s",
-                              join->is_inference ? "" : " before training began; there was nothing to save");
+            return status_new(STATUS_STOPPED, "%s", join->is_inference ? STOPPED_ON_REQUEST : STOPPED_BEFORE_TRAINING);
         if (pause < 0.2) pause *= 1.5;
     }
 }
