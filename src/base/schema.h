@@ -146,6 +146,7 @@ struct schema_alias {
                           of the positional arguments, which may be aliases; '-' for no equivalent, '~' for an argument
                           without equivalent that is often omitted, '?' for an object */
     const char *note;  /* appended to the message; NULL: none */
+    const struct schema_alias *next; /* of the last row, whose names are NULL: the next table; NULL: none */
 };
 
 struct schema {
@@ -157,7 +158,7 @@ struct schema {
      * [where] is the section's mapping (for an absent section an empty one at the place of its parent), [path] its
      * dotted path, for problems_add. Must accept its own output: a written config is bound again. */
     void (*check)(void *config, const struct node *where, const char *path, struct problems *problems);
-    const struct schema_alias *aliases; /* of the root: rows that end with names NULL; may be NULL */
+    const struct schema_alias *aliases; /* of the root; may be NULL */
 };
 
 /* Fills *config (schema->size bytes, zeroed first) from [mapping] (NULL: all defaults). [path] is the dotted path

@@ -50,14 +50,23 @@ static bool matches(const char *pattern, const char *place) {
     return length > 1 && pattern[length - 1] == '*' && strncmp(pattern, place, length - 1) == 0;
 }
 
+/* [alias], or the first of the next table that has one. */
+static const struct schema_alias *skip_ends(const struct schema_alias *alias) {
+    while (alias && !alias->names) alias = alias->next;
+    return alias;
+}
+
+const struct schema_alias *alias_first(const struct schema *root) { return root ? skip_ends(root->aliases) : NULL; }
+const struct schema_alias *alias_after(const struct schema_alias *alias) { return skip_ends(alias + 1); }
+
 /* The next matching alias after [last]; [last] NULL: the first. */
 static const struct schema_alias *find_next(const struct schema *root, const struct schema_alias *last,
                                             enum alias_kind kind, bool is_anywhere, const char *place,
                                             const char *word) {
     size_t length;
     const char *bare = bare_word(word, &length);
-    if (length == 0 || !root || !root->aliases) return NULL;
-    for (const struct schema_alias *a = last ? last + 1 : root->aliases; a->names; a++)
+    if (length == 0) return NULL;
+    for (const struct schema_alias *a = last ? alias_after(last) : alias_first(root); a; a = alias_after(a))
         if (a->kind == kind && is_anywhere == !a->place && matches(a->place, place) &&
             is_listed(a->names, bare, length))
             return a;
@@ -189,7 +198,7 @@ static const char *key_of_name(const char *name, const struct schema *root, cons
 static const char *positions_of(const struct schema *root, const struct key_scope *scope, const char *word) {
     size_t length;
     const char *bare = bare_word(word, &length), *what = scope->variants->what, *of_type = NULL;
-    for (const struct schema_alias *a = root ? root->aliases : NULL; a && a->names; a++) {
+    for (const struct schema_alias *a = alias_first(root); a; a = alias_after(a)) {
         if (a->kind != ALIAS_CALL || strcmp(a->place, what) != 0) continue;
         bool is_type = strcmp(a->names, scope->type) == 0;
         if (!is_type && strlen(a->names) == length && strncmp(a->names, bare, length) == 0) return a->meant;

@@ -27,6 +27,12 @@ START_TEST(words_are_compared_loosely) {
 }
 END_TEST
 
+static const struct schema_alias last_table[] = {
+    {.kind = ALIAS_KEY, .place = "", .names = "epochs", .meant = "third"},
+    {.kind = ALIAS_KEY, .place = "", .names = "later", .meant = "train.steps"},
+    {0},
+};
+static const struct schema_alias empty_table[] = {{.next = last_table}};
 static const struct schema_alias aliases[] = {
     {.kind = ALIAS_VALUE, .place = "layer", .names = "dense fc", .meant = "linear"},
     {.kind = ALIAS_KEY, .place = "layer.*", .names = "units", .meant = ".out"},
@@ -35,7 +41,7 @@ static const struct schema_alias aliases[] = {
     {.kind = ALIAS_KEY, .names = "anywhere", .meant = "train.epochs"},
     {.kind = ALIAS_KEY, .place = "", .names = "epochs max_epochs", .meant = "train.epochs"},
     {.kind = ALIAS_KEY, .place = "", .names = "epochs", .meant = "second"},
-    {0},
+    {.next = empty_table},
 };
 static const struct schema schema = {.name = "s", .aliases = aliases};
 
@@ -71,6 +77,8 @@ START_TEST(an_alias_has_its_place) {
         ck_assert_msg(found == (cases[i].found < 0 ? NULL : &aliases[cases[i].found]), "'%s' at '%s'", cases[i].word,
                       cases[i].place);
     }
+    ck_assert_ptr_eq(alias_find(&schema, ALIAS_KEY, "", "later"), &last_table[1]);
+    ck_assert_ptr_null(alias_find(&schema, ALIAS_KEY, "", "nowhere"));
     ck_assert_ptr_null(alias_find(NULL, ALIAS_KEY, "", "epochs"));
     ck_assert_ptr_null(alias_find(&(struct schema){.name = "s"}, ALIAS_KEY, "", "epochs"));
 }

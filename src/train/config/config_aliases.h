@@ -1,10 +1,13 @@
-/* config_aliases: names that other programs use for keys and values of a config, for suggestions. */
+/* config_aliases: names that PyTorch, Keras, Lightning, Hugging Face and scikit-learn use for keys and values of a
+ * config, and common misspellings, for suggestions. The first row that matches is used, so rows of one layer precede
+ * rows of all layers. */
 #ifndef TRAIN_CONFIG_ALIASES_H
 #define TRAIN_CONFIG_ALIASES_H
 
 #include "base/schema.h"
 
-/* The aliases of config_schema; the last row has words NULL. */
-extern const struct schema_alias config_aliases[];
+/* The aliases of config_schema: the first of the tables, which continue with config_aliases_training.c, _values.c and
+ * _calls.c. */
+extern const struct schema_alias config_aliases_layers[];
 
 #endif

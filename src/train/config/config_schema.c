@@ -323,6 +323,6 @@ const struct schema config_schema = {.name = "config",
                                      .size = sizeof(struct config),
                                      .rows = config_rows,
                                      .check = config_check,
-                                     .aliases = config_aliases};
+                                     .aliases = config_aliases_layers};
 
 const char *config_device_name(const struct config *config) { return devices[config->device]; }
