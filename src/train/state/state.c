@@ -1,7 +1,9 @@
 /* The same list of entries is used to save, load and compare a state. */
 #include "train/state/state.h"
 
+#include <assert.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +17,10 @@
 #define MAX_OTHER_ENTRIES 40           /* counters, the scaler and texts */
 #define MAX_COUNTER ((int64_t)1 << 53) /* exact as a double, too */
 
-static void add(struct state *state, struct entry entry) { state->entries[state->entry_count++] = entry; }
+static void add(struct state *state, struct entry entry) {
+    assert(state->entry_count < state->max_entries);
+    state->entries[state->entry_count++] = entry;
+}
 
 static struct entry tensor(struct arena *arena, const char *group, const struct param *p, float *data) {
     struct entry e = {
@@ -88,14 +93,49 @@ static void add_counters(struct state *state) {
 
 /* As add, but state_load reads the entry into [loaded] and does not overwrite the state. */
 static void add_constant(struct state *state, struct entry entry, void *loaded) {
-    state->loaded[state->entry_count] = loaded;
     add(state, entry);
+    state->loaded[state->entry_count - 1] = loaded;
 }
 
-static void add_text(struct state *state, const char *path, const char *text, bool is_optional) {
-    add_constant(state,
-                 (struct entry){.path = path, .type = ENTRY_TEXT, .data = (void *)text, .is_optional = is_optional},
-                 &state->loaded_texts[state->text_count++]);
+/* A text of the checkpoint; text NULL: there is none. */
+struct state_text {
+    const char *path, *text;
+    bool is_optional; /* checkpoints of early versions do not have it */
+};
+
+static void add_texts(struct state *state, const struct state_text *texts, size_t count) {
+    state->loaded_texts = arena_alloc(state->arena, count * sizeof *state->loaded_texts);
+    for (size_t i = 0; i < count; i++)
+        if (texts[i].text)
+            add_constant(state,
+                         (struct entry){.path = texts[i].path,
+                                        .type = ENTRY_TEXT,
+                                        .data = (void *)(uintptr_t)texts[i].text,
+                                        .is_optional = texts[i].is_optional},
+                         &state->loaded_texts[state->text_count++]);
+}
+
+/* What the dataset and the config are, as texts. */
+static void add_dataset(struct state *state, const struct dataset *dataset, const char *config_text) {
+    struct arena *arena = state->arena;
+    const char *vocabulary = dataset_vocabulary(dataset), *tokenizer = dataset_tokenizer(dataset);
+    struct input_layout layout = dataset_input_layout(dataset);
+    const struct target_scale *target_scale = dataset_info(dataset)->target_scale;
+    state->fingerprint = arena_copy(arena, dataset_info(dataset)->fingerprint);
+    state->labels = dataset_labels(dataset);
+    state->columns = dataset_columns(dataset);
+    state->preparation = dataset_preparation(dataset);
+    const struct state_text texts[] = {
+        {FINGERPRINT, state->fingerprint, false},
+        {"data/vocabulary", vocabulary ? arena_copy(arena, vocabulary) : NULL, false},
+        {"data/tokenizer", tokenizer ? arena_copy(arena, tokenizer) : NULL, true},
+        {"data/inputs", input_layout_write(arena, &layout), true},
+        {"data/labels", state->labels.count ? labels_write(arena, &state->labels) : NULL, true},
+        {"data/columns", state->columns.count ? column_names_write(arena, &state->columns) : NULL, true},
+        {"data/preparation", state->preparation ? preparation_write(arena, state->preparation) : NULL, true},
+        {"data/target_scale", target_scale ? target_scale_write(arena, target_scale) : NULL, true},
+        {"config", arena_copy(arena, config_text), false}};
+    add_texts(state, texts, sizeof texts / sizeof *texts);
 }
 
 /* The scaler is saved for inference; a resume fits it again to the same rows. */
@@ -150,32 +190,16 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     s->optimizer = optimizer;
     s->ema = ema;
     s->counters.best_value = s->counters.early_stop_best = s->counters.plateau.best = NAN;
-    size_t max = model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + MAX_OTHER_ENTRIES;
-    s->entries = arena_alloc(arena, max * sizeof *s->entries);
-    s->loaded = arena_alloc(arena, max * sizeof *s->loaded);
+    s->max_entries = model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + MAX_OTHER_ENTRIES;
+    s->entries = arena_alloc(arena, s->max_entries * sizeof *s->entries);
+    s->loaded = arena_alloc(arena, s->max_entries * sizeof *s->loaded);
     add_tensors(s, &model->params, "model");
     s->buffers_first = add_tensors(s, &model->buffers, "model");
     for (size_t i = 0; i < optimizer->buffer_count; i++) add_optimizer(s, i);
     if (ema) s->ema_first = add_tensors(s, &model->params, "ema");
     add_counters(s);
     add_scaler(s, dataset);
-    s->fingerprint = arena_copy(arena, dataset_info(dataset)->fingerprint);
-    add_text(s, FINGERPRINT, s->fingerprint, false);
-    const char *vocabulary = dataset_vocabulary(dataset);
-    if (vocabulary) add_text(s, "data/vocabulary", arena_copy(arena, vocabulary), false);
-    const char *tokenizer = dataset_tokenizer(dataset);
-    if (tokenizer) add_text(s, "data/tokenizer", arena_copy(arena, tokenizer), true);
-    struct input_layout layout = dataset_input_layout(dataset);
-    add_text(s, "data/inputs", input_layout_write(arena, &layout), true);
-    s->labels = dataset_labels(dataset);
-    if (s->labels.count) add_text(s, "data/labels", labels_write(arena, &s->labels), true);
-    s->columns = dataset_columns(dataset);
-    if (s->columns.count) add_text(s, "data/columns", column_names_write(arena, &s->columns), true);
-    s->preparation = dataset_preparation(dataset);
-    if (s->preparation) add_text(s, "data/preparation", preparation_write(arena, s->preparation), true);
-    const struct target_scale *target_scale = dataset_info(dataset)->target_scale;
-    if (target_scale) add_text(s, "data/target_scale", target_scale_write(arena, target_scale), true);
-    add_text(s, "config", arena_copy(arena, config_text), false);
+    add_dataset(s, dataset, config_text);
     *out = s;
     return OK;
 }

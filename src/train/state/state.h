@@ -54,9 +54,9 @@ struct state {
     size_t buffers_first, ema_first;               /* indices of their first entries; parameters begin at 0 */
     size_t counters_first, counter_count;
     struct entry *entries; /* for checkpoint_write and checkpoint_read; their data points into the objects above */
-    size_t entry_count;
-    void **loaded;         /* (entry_count) the destinations of state_load; NULL: the data of the entry */
-    char *loaded_texts[6]; /* the texts that it has read (text_count) */
+    size_t entry_count, max_entries;
+    void **loaded;       /* (entry_count) the destinations of state_load; NULL: the data of the entry */
+    char **loaded_texts; /* the texts that it has read (text_count) */
     size_t text_count;
     const char *fingerprint;               /* of the dataset */
     struct column_list columns;            /* of the dataset, not owned */
