@@ -1,5 +1,4 @@
-/* Linux's affinity mask and control groups, version 1 and 2. In a container the group's path may not exist below
- * /sys/fs/cgroup, so the root is read too. */
+/* Linux's affinity mask and the quotas of control groups. */
 #include "base/processors.h"
 
 #include <stdint.h>
@@ -8,6 +7,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/cgroup.h"
 
 int processors_online(void) {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -21,7 +22,7 @@ int processors_in_mask(void) {
 
 /* Reads the first [count] numbers of a file; false when there are fewer ("max" is not a number). */
 static bool read_numbers(const char *folder, const char *name, double *numbers, int count) {
-    char path[1300], text[128] = "", *at = text;
+    char path[CGROUP_MAX_PATH + 32], text[128] = "", *at = text;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "re");
     bool is_read = file && fgets(text, sizeof text, file);
@@ -47,39 +48,15 @@ static double quota_of_group(const char *folder, bool is_v2) {
 /* The smaller of two limits; 0: no limit. */
 static double min_limit(double a, double b) { return a == 0 || (b > 0 && b < a) ? b : a; }
 
-static bool is_cpu_line(const char *controllers, size_t length) {
-    for (const char *at = controllers, *end = controllers + length; at < end;) {
-        size_t word = strcspn(at, ",:");
-        if (word == 3 && strncmp(at, "cpu", 3) == 0) return true;
-        at += word + 1;
-    }
-    return false;
-}
-
-/* /proc/self/cgroup has lines "0::/path" (version 2) and "4:cpu,cpuacct:/path" (version 1). */
-static double quota(void) {
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    char line[1024], folder[1200];
-    double limit = 0;
-    while (file && fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = 0;
-        bool is_v2 = strncmp(line, "0::", 3) == 0;
-        const char *first = strchr(line, ':'), *second = first ? strchr(first + 1, ':') : NULL;
-        if (!second || (!is_v2 && !is_cpu_line(first + 1, (size_t)(second - first - 1)))) continue;
-        const char *root = is_v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
-        size_t length = strlen(root);
-        snprintf(folder, sizeof folder, "%s%s", root, second + 1);
-        /* the group and its ancestors */
-        for (char *end; (end = strrchr(folder, '/')) && end >= folder + length; *end = 0)
-            limit = min_limit(limit, quota_of_group(folder, is_v2));
-        limit = min_limit(limit, quota_of_group(root, is_v2));
-    }
-    if (file) fclose(file);
-    return limit;
+static bool visit(void *context, const char *folder, bool is_v2) {
+    double *limit = context;
+    *limit = min_limit(*limit, quota_of_group(folder, is_v2));
+    return true;
 }
 
 int processors_quota(void) {
-    double limit = quota();
+    double limit = 0;
+    cgroup_visit(CGROUP_ROOT, "cpu", visit, &limit);
     return (int)limit + (limit > (int)limit);
 }
 

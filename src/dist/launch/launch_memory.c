@@ -1,9 +1,10 @@
 /* Whether ranks ran out of memory: the counter of the kernel's out-of-memory killer and the memory limit, of the
- * control group (version 1 or 2), else of the machine. */
+ * control group, else of the machine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cgroup.h"
 #include "dist/launch/launch_internal.h"
 
 #define GIB 1073741824.0
@@ -25,32 +26,27 @@ static double number_after(const char *path, const char *key) {
     return number;
 }
 
-/* The number of [key] in the file [v2] or [v1] of this process's control group, or of the nearest parent group that has
- * one. /proc/self/cgroup has lines "0::/path" (version 2) and "4:memory:/path" (version 1); in a container the paths
- * may not exist, so the root group is tried, too. Numbers above [max] mean "no limit". -1: none. */
+struct search {
+    const char *v2, *v1, *key; /* the files of the versions, the key in them */
+    double max;                /* numbers above it mean "no limit" */
+    double number;             /* -1: not found yet */
+};
+
+static bool visit(void *context, const char *folder, bool is_v2) {
+    struct search *search = context;
+    char path[CGROUP_MAX_PATH + 32];
+    snprintf(path, sizeof path, "%s/%s", folder, is_v2 ? search->v2 : search->v1);
+    double number = number_after(path, search->key);
+    if (number <= search->max) search->number = number;
+    return search->number < 0;
+}
+
+/* The number of [key] in the file [v2] or [v1] of this process's control group, or of the nearest ancestor that has one
+ * of at most [max]. -1: none. */
 static double group_number(const char *v2, const char *v1, const char *key, double max) {
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    if (!file) return -1;
-    char line[1024], path[1300];
-    double number = -1;
-    while (number < 0 && fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = 0;
-        char *first = strchr(line, ':'), *group = first ? strchr(first + 1, ':') : NULL;
-        bool is_v2 = strncmp(line, "0::", 3) == 0;
-        if (!group || (!is_v2 && strncmp(first, ":memory:", 8) != 0)) continue;
-        const char *root = is_v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-        group++; /* "/a/b", then "/a", then "" */
-        for (bool is_root = false; number < 0 && !is_root;) {
-            snprintf(path, sizeof path, "%s%s/%s", root, group, is_v2 ? v2 : v1);
-            number = number_after(path, key);
-            if (number > max) number = -1;
-            char *slash = strrchr(group, '/');
-            is_root = slash == NULL;
-            if (slash) *slash = 0;
-        }
-    }
-    fclose(file);
-    return number;
+    struct search search = {.v2 = v2, .v1 = v1, .key = key, .max = max, .number = -1};
+    cgroup_visit(CGROUP_ROOT, "memory", visit, &search);
+    return search.number;
 }
 
 long launch_oom_kills(void) {
