@@ -314,7 +314,7 @@ size_t dataset_target_bytes(const struct dataset_info *info);
 bool dataset_is_in_memory(const struct dataset *dataset);
 
 /* The characters of a text's tokens, in the order of their ids, as one UTF-8 string for the checkpoint (see
- * data/vocabulary.h); NULL when tokens are not characters. Owned by the dataset. */
+ * data/text/vocabulary.h); NULL when tokens are not characters. Owned by the dataset. */
 const char *dataset_vocabulary(const struct dataset *dataset);
 
 /* The text of tokenizer.json of the tokens, for the checkpoint; NULL: there is no tokenizer. Owned by the dataset. */

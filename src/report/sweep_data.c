@@ -424,7 +424,6 @@ static void clear_sweep(struct sweep_data *s) {
     s->method = s->metric = s->config = s->overrides = s->early = s->other = NULL;
 }
 
-/* [trials]: sweep.yaml's list, NULL: there is none. */
 static status read_history(struct sweep_data *s, const char *path) {
     struct io_info info;
     bool has_restarted;

@@ -67,7 +67,7 @@ struct sweep_data {
     struct sweep_data_reason *reasons; /* (reason_count), of failed runs */
     size_t reason_count;
     size_t counts[4]; /* runs by enum trial_state; PENDING: 0 */
-    /* Computed from the runs. */
+    /* Of all runs that were read, by sweep_data_update. */
     struct sweep_data_trial *trials; /* (trial_total), the best first, then those without a mean */
     size_t trial_total, ranked;      /* ranked: complete trials, which come first */
 };

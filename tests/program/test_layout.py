@@ -323,6 +323,22 @@ class Layout(unittest.TestCase):
                     if not read(name).lstrip().startswith(("/*", "//"))]
         self.fail_with(problems)
 
+    def test_comments_name_files_that_exist(self):
+        """A path in a comment is that of a file of this repository, or the end of one: "data/text/vocabulary.h"."""
+        pattern = re.compile(r"(?<![\w./<*-])(?:[a-z_0-9]+/)*[a-z_0-9]+\.(?:h|c|cu|cuh|cc|hpp)\b")
+        ends = {"/".join(parts[i:]) for parts in (name.split("/") for name in FILES) for i in range(len(parts))}
+        problems, found = [], 0
+        for name in c_files(""):
+            text = read(name)
+            for comment in re.finditer(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', text, re.S):
+                for path in pattern.finditer(comment.group(0)) if comment.group(0).startswith("/") else ():
+                    found += 1
+                    if path.group(0) not in ends:
+                        line = text.count("\n", 0, comment.start() + path.start()) + 1
+                        problems.append(f"{name}:{line}: there is no file {path.group(0)}")
+        self.assertGreater(found, 100)
+        self.fail_with(problems)
+
     def test_no_paths_of_a_machine(self):
         problems = []
         for name in FILES:

@@ -81,7 +81,6 @@ static void on_epoch(void *user, int64_t epoch, double value) {
     stop_run = 1;
 }
 
-/* Trains in this process; [folder] NULL: without files. */
 static status train_in_processes(struct worker *w, const struct config *config, const char *folder,
                                  struct run_summary *summary) {
     struct parallel_trial trial = {.config = config,
@@ -94,6 +93,7 @@ static status train_in_processes(struct worker *w, const struct config *config, 
     return parallel_trial_run(&trial, summary);
 }
 
+/* Trains in this process or, with nproc_per_trial, in several; [folder] NULL: without files. */
 static status train(struct worker *w, const struct config *config, const char *folder, struct run_summary *summary) {
     if (w->options->sweep->nproc_per_trial > 1) return train_in_processes(w, config, folder, summary);
     struct log *log = log_create(true, false);

@@ -1,5 +1,5 @@
-/* save: decides when the loop saves its state, and passes it to the saver (checkpoint/saver.h), a thread that writes
- * it. */
+/* save: decides when the loop saves its state, and passes it to the saver (checkpoint/checkpoint.h), a thread
+ * that writes it. */
 #ifndef TRAIN_SAVE_H
 #define TRAIN_SAVE_H
 

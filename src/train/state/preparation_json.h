@@ -1,4 +1,4 @@
-/* preparation_json: the preparation of a table's columns (data/preparation.h), stored in a checkpoint as
+/* preparation_json: the preparation of a table's columns (data/columns/preparation.h), stored in a checkpoint as
  * "data/preparation", so that other files are prepared as in training. JSON:
  *
  *   {"columns": [{"name": "Age", "type": "number", "missing": "median", "fill": [28], "indicator": false,

@@ -1,6 +1,6 @@
-/* target_scale_json: the scale of the targets (data/target_scale.h), stored in a checkpoint as "data/target_scale", so
- * that predictions and metrics are in the unit of the file. JSON: {"type": "standard", "mean": [..], "scale": [..]}:
- * y' = (y - mean) / scale; type log1p: y' = log(1 + y). */
+/* target_scale_json: the scale of the targets (data/rows/target_scale.h), stored in a checkpoint as
+ * "data/target_scale", so that predictions and metrics are in the unit of the file. JSON: {"type": "standard", "mean":
+ * [..], "scale": [..]}: y' = (y - mean) / scale; type log1p: y' = log(1 + y). */
 #ifndef TRAIN_TARGET_SCALE_JSON_H
 #define TRAIN_TARGET_SCALE_JSON_H
 
