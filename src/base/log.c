@@ -30,6 +30,7 @@ struct log *log_create(bool is_quiet, bool has_progress) {
 }
 
 status log_open_file(struct log *log, const char *path) {
+    if (!log) return OK;
     FILE *file = fopen(path, "ae");
     if (!file) return status_errno(STATUS_IO, errno, "cannot open %s", path);
     pthread_mutex_lock(&log->mutex);

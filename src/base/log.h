@@ -10,12 +10,13 @@
 
 struct log;
 
-/* [is_quiet]: no lines on standard error (the file still gets all). [has_progress]: allow progress lines. */
+/* [is_quiet]: no lines on standard error (the file still gets all). [has_progress]: allow progress lines. NULL: there
+ * is no memory. All functions take NULL and do nothing then, so ranks that do not log pass NULL, too. */
 struct log *log_create(bool is_quiet, bool has_progress);
 status log_open_file(struct log *log, const char *path); /* appends */
-void log_destroy(struct log *log);                       /* takes NULL */
+void log_destroy(struct log *log);
 
-/* Logs one line; [format] has no newline at its end. [log] NULL: does nothing, so ranks that do not log pass NULL. */
+/* Logs one line; [format] has no newline at its end. */
 void log_line(struct log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Logs "warning: " and the line. */
