@@ -102,7 +102,8 @@ struct io_part {
 /* Replaces [path] atomically with the concatenated [parts]: at any time, also after a power loss, a reader finds the
  * complete new file or the old one. Steps: temporary file "[path].tmp-<pid>", reserve space, write, fsync, read back
  * and compare, rename, fsync of the folder. On a failure the temporary file is removed and the old file stays, unless
- * only the last fsync failed. */
+ * only the last fsync failed. The file is a new one: a symbolic link at [path] is replaced, not the file that it names,
+ * and permissions, owner and hard links of the old file are not kept. */
 status io_replace(const char *path, const struct io_part *parts, size_t count);
 
 /* What prevents io_replace from creating its temporary file, such as a folder that does not exist: for a file that is
