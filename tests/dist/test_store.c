@@ -308,6 +308,23 @@ END_TEST
 START_TEST(own_failure_is_the_cause) { ranks_run(3, peer_loss_body, NULL); }
 END_TEST
 
+static void ignore(void *data) { (void)data; }
+
+/* One more handler than there is place for is a failure, and place is free again after store_off_failure. */
+static void handlers_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    char handlers[STORE_MAX_HANDLERS + 1];
+    struct store *store = rank_open_store(env, 20);
+    for (int i = 0; i < STORE_MAX_HANDLERS; i++) rank_must(store_on_failure(store, ignore, &handlers[i]));
+    rank_expect(store_on_failure(store, ignore, &handlers[STORE_MAX_HANDLERS]), STATUS_BUG, "more than 32 handlers");
+    store_off_failure(store, &handlers[7]);
+    rank_must(store_on_failure(store, ignore, &handlers[STORE_MAX_HANDLERS]));
+    store_close(store);
+}
+
+START_TEST(handlers_have_a_limit) { ranks_run(2, handlers_body, NULL); }
+END_TEST
+
 static void rank_0_killed_body(const struct dist_env *env, void *argument) {
     (void)argument;
     struct store *store = rank_open_store(env, 20);
@@ -660,6 +677,7 @@ int main(void) {
                                        LOOP(lost_rank_ends_waits, 0, 3),
                                        LOOP(stop_of_rank_0_is_reported, 0, 2),
                                        ONCE(own_failure_is_the_cause),
+                                       ONCE(handlers_have_a_limit),
                                        ONCE(rank_0_is_killed),
                                        EACH(untrusted_clients_are_rejected, clients),
                                        ONCE(another_world_size_ends_the_wait),

@@ -260,7 +260,7 @@ static status wait_for_failure(struct store *store) {
     static volatile bool is_known;
     struct text why = {0};
     double end = clock_seconds() + TIMEOUT;
-    store_on_failure(store, raise_flag, (void *)&is_known);
+    RANK_CHECK(store_on_failure(store, raise_flag, (void *)&is_known) == OK);
     while (!is_known && clock_seconds() < end) clock_sleep(0.01);
     RANK_CHECK(is_known && store_cause(store, 0.3, &why));
     status failure = status_new(STATUS_PEER, "%s", text_string(&why));

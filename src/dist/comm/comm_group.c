@@ -131,8 +131,7 @@ status comm_connect_with(struct comm *comm, const struct comm_backend *backend) 
                                .gpu = g->gpu_number};
     TRY(backend->create(&setup, &g->group));
     g->backend = backend;
-    store_on_failure(g->store, abort_group, g);
-    return OK;
+    return store_on_failure(g->store, abort_group, g);
 }
 
 static status connect_gloo(struct comm *comm, const char *why) {

@@ -499,8 +499,8 @@ struct activity *store_activity(struct store *s) {
     return s->activity;
 }
 
-void store_on_failure(struct store *s, void (*handler)(void *data), void *data) {
-    if (s->heartbeat) heartbeat_on_failure(s->heartbeat, handler, data);
+status store_on_failure(struct store *s, void (*handler)(void *data), void *data) {
+    return s->heartbeat ? heartbeat_on_failure(s->heartbeat, handler, data) : OK;
 }
 
 void store_off_failure(struct store *s, void *data) {

@@ -80,8 +80,10 @@ bool store_cause(struct store *store, double timeout, struct text *out);
 struct activity *store_activity(struct store *store);
 
 /* Calls handler(data), once and from another thread, when another rank is lost: to end blocked calls. After
- * store_off_failure the handler is not called and not running. */
-void store_on_failure(struct store *store, void (*handler)(void *data), void *data);
+ * store_off_failure the handler is not called and not running. STATUS_BUG for more than STORE_MAX_HANDLERS at a time.
+ */
+#define STORE_MAX_HANDLERS 32
+status store_on_failure(struct store *store, void (*handler)(void *data), void *data);
 void store_off_failure(struct store *store, void *data);
 
 /* The code of the failure that store_cause describes: STATUS_STOPPED if a rank got a request to stop before training

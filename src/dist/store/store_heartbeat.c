@@ -24,7 +24,6 @@
 #define PAUSE 1.0           /* a longer time between two iterations means that this process did not run */
 #define EXIT_SECONDS 0.3    /* for the launcher to report how rank 0 ended */
 #define OVERDUE_SECONDS 5.0 /* after a failure; the launcher waits as long */
-#define MAX_HANDLERS 32
 #define NO_RANK (-1)
 #define INPUT (STORE_HEADER + STORE_JOB_FAILURE + STORE_MAX_REPORT + SESSION_TAG)
 
@@ -56,7 +55,7 @@ struct heartbeat {
     struct {
         void (*call)(void *data);
         void *data;
-    } handlers[MAX_HANDLERS];
+    } handlers[STORE_MAX_HANDLERS];
     size_t handler_count;
 };
 
@@ -343,14 +342,16 @@ status heartbeat_leave_reason(struct heartbeat *h, double timeout) {
     return reason;
 }
 
-void heartbeat_on_failure(struct heartbeat *h, void (*handler)(void *data), void *data) {
+status heartbeat_on_failure(struct heartbeat *h, void (*handler)(void *data), void *data) {
     pthread_mutex_lock(&h->mutex);
-    if (h->handler_count < MAX_HANDLERS) {
+    bool has_place = h->handler_count < STORE_MAX_HANDLERS;
+    if (has_place) {
         h->handlers[h->handler_count].call = handler;
         h->handlers[h->handler_count++].data = data;
     }
-    if (h->code != STATUS_OK) handler(data); /* the failure is already known */
+    if (has_place && h->code != STATUS_OK) handler(data); /* the failure is already known */
     pthread_mutex_unlock(&h->mutex);
+    return has_place ? OK : status_new(STATUS_BUG, "more than %d handlers of a lost rank", STORE_MAX_HANDLERS);
 }
 
 void heartbeat_off_failure(struct heartbeat *h, void *data) {

@@ -41,7 +41,7 @@ enum status_code heartbeat_failure(struct heartbeat *h, struct text *out);
 status heartbeat_leave_reason(struct heartbeat *h, double timeout);
 
 /* See store_on_failure. */
-void heartbeat_on_failure(struct heartbeat *h, void (*handler)(void *data), void *data);
+status heartbeat_on_failure(struct heartbeat *h, void (*handler)(void *data), void *data);
 void heartbeat_off_failure(struct heartbeat *h, void *data);
 
 #endif
