@@ -6,8 +6,8 @@
 
 #include "base/schema.h"
 
-/* The aliases of config_schema: the first of the tables, which continue with config_aliases_training.c, _values.c and
- * _calls.c. */
+/* The aliases of config_schema: the first of the tables, which continue with config_aliases_training.c,
+ * config_aliases_values.c and config_aliases_calls.c. */
 extern const struct schema_alias config_aliases_layers[];
 
 #endif
