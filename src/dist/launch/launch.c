@@ -146,10 +146,11 @@ status launch_run(const struct launch_config *config, char *const argv[], struct
         if (!signals_is_ignored(watched[i])) sigaddset(&set, watched[i]);
     sigprocmask(SIG_BLOCK, &set, &before);
     start.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    status failure = OK;
-    if (start.signals < 0) failure = status_errno(STATUS_IO, errno, "cannot start %d ranks", config->nproc);
-    if (!failure && config->nnodes > 1) failure = nodes_create(config->nnodes, config->node_rank, &start.nodes);
-    if (!failure) failure = run(&start);
+    int error = errno; /* of signalfd; the other nodes are informed of it, too */
+    status failure = config->nnodes > 1 ? nodes_create(config->nnodes, config->node_rank, &start.nodes) : OK;
+    if (!failure)
+        failure =
+            start.signals < 0 ? status_errno(STATUS_IO, error, "cannot start %d ranks", config->nproc) : run(&start);
     static const struct timespec no_wait = {0};
     sigset_t requests = set;
     sigdelset(&requests, SIGCHLD);
