@@ -53,6 +53,13 @@ static void erase_progress(struct log *log) {
     log->shows_progress = false;
 }
 
+/* With the mutex. */
+static void write_to_file(struct log *log, const char *text) {
+    if (!log->file) return;
+    fputs(text, log->file);
+    fflush(log->file);
+}
+
 static void add_line(struct log *log, const char *prefix, const char *format, va_list arguments) {
     struct text line = {0};
     text_add(&line, prefix);
@@ -73,10 +80,7 @@ static void add_line(struct log *log, const char *prefix, const char *format, va
         fputs(text_string(&line), stderr);
         fflush(stderr);
     }
-    if (log->file) {
-        fputs(text_string(&line), log->file);
-        fflush(log->file);
-    }
+    write_to_file(log, text_string(&line));
     pthread_mutex_unlock(&log->mutex);
     text_free(&line);
 }
@@ -100,10 +104,8 @@ void log_warning(struct log *log, const char *format, ...) {
 void log_file_line(struct log *log, const char *line) {
     if (!log) return;
     pthread_mutex_lock(&log->mutex);
-    if (log->file) {
-        fprintf(log->file, "%s\n", line);
-        fflush(log->file);
-    }
+    write_to_file(log, line);
+    write_to_file(log, "\n");
     pthread_mutex_unlock(&log->mutex);
 }
 

@@ -232,6 +232,17 @@ class Best(program.Case):
         self.assertEqual((end["best_epoch"], end["best_value"]), (5 + best_of(values, True), max(values)))
         self.assertEqual(self.state(self.path("runs/more/checkpoints/best.h5"))["state/epoch"], end["best_epoch"])
 
+    def test_early_stop_of_another_metric_counts_anew(self):
+        """In a run from a file of another folder: a loss above 1 would be a score that none reaches."""
+        self.run_program("test.yaml", "train.epochs=1", "train.early_stop={metric: val_loss, patience: 50}")
+        self.assertGreater(min(self.values("val_loss", "runs/test")), 1)
+        more = ["checkpoint={save_every: 1, keep: 0, resume: runs/test/checkpoints/epoch-0001.h5}", "--run-dir"]
+        self.run_program("test.yaml", *more, "runs/whole", "train.early_stop={metric: val_f1, patience: 1000}")
+        values = self.values("val_f1", "runs/whole")
+        self.assertGreater(stops_after(values, 3, is_max=True), 3, "it stops as early without an improvement: the test shows nothing")
+        self.run_program("test.yaml", *more, "runs/more", "train.early_stop={metric: val_f1, patience: 3}")
+        self.assertEqual(len(self.values("val_f1", "runs/more")), stops_after(values, 3, is_max=True))
+
     def test_a_metric_that_is_never_a_number(self):
         """auc, where all validation rows are of one class."""
         rows = "".join(f"{i % 7},{i % 2 if i < 32 else 0}\n" for i in range(40))
