@@ -8,6 +8,7 @@
 #include "checkpoint/safetensors.h"
 #include "command.h"
 #include "data/dataset.h"
+#include "train/folder/run_folder.h"
 #include "train/metrics/metrics_read.h"
 
 /* The newest event of a run's metrics.jsonl other than a step; nothing when there is none. */
@@ -46,19 +47,10 @@ static status inspect_folder(const char *folder, struct text *out) {
     return s;
 }
 
-static bool is_run(const char *folder) {
-    struct text checkpoints = {0};
-    struct io_info info = {0};
-    text_printf(&checkpoints, "%s/checkpoints", folder);
-    status_free(io_stat(text_string(&checkpoints), &info));
-    text_free(&checkpoints);
-    return info.is_folder;
-}
-
 static status inspect_images(const char *folder, struct text *out) {
     status failure = dataset_inspect(folder, out);
     if (status_code(failure) != STATUS_DATA) return failure;
-    status s = status_new(STATUS_DATA, "%s: not a run folder, which has checkpoints/; nor a folder of images: %s",
+    status s = status_new(STATUS_DATA, "%s: neither the folder of a run nor a folder of images: %s",
                           folder, status_message(failure));
     status_free(failure);
     return s;
@@ -67,8 +59,12 @@ static status inspect_images(const char *folder, struct text *out) {
 static status inspect(const char *path, struct text *out) {
     const char *dot = strrchr(path, '.');
     struct io_info info;
+    bool is_run;
     TRY(io_stat(path, &info));
-    if (info.is_folder) return is_run(path) ? inspect_folder(path, out) : inspect_images(path, out);
+    if (info.is_folder) {
+        TRY(run_folder_is_readable(path, &is_run));
+        return is_run ? inspect_folder(path, out) : inspect_images(path, out);
+    }
     if (info.exists && dataset_is_inspected(path)) return dataset_inspect(path, out);
     if (dot && strcmp(dot, ".safetensors") == 0) return safetensors_inspect(path, out);
     return checkpoint_inspect(path, out);

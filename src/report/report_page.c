@@ -11,6 +11,7 @@
 #include "report/page.h"
 #include "report/runs_section.h"
 #include "report/sweep_section.h"
+#include "train/folder/run_folder.h"
 
 #define FIRST_LINE "<!DOCTYPE html>\n"
 
@@ -47,7 +48,7 @@ static status read_folder(const char *path, bool is_named, struct folders *f, bo
     bool is_sweep, is_run = true;
     *is_read = false;
     TRY(sweep_data_is_sweep(path, &is_sweep));
-    if (!is_sweep && !is_named) TRY(run_data_is_run(path, &is_run));
+    if (!is_sweep && !is_named) TRY(run_folder_is_readable(path, &is_run));
     if (!is_sweep && !is_run) return OK;
     if (f->run_count + f->sweep_count == REPORT_MAX_FOLDERS)
         return status_new(STATUS_USAGE, "more than %d folders of runs and sweeps; name those that you need",
@@ -85,7 +86,7 @@ static status read_named(const char *path, struct folders *f) {
     struct io_info info;
     bool is_run, is_sweep, is_read = false;
     TRY(io_stat(path, &info));
-    TRY(run_data_is_run(path, &is_run));
+    TRY(run_folder_is_readable(path, &is_run));
     TRY(sweep_data_is_sweep(path, &is_sweep));
     if (info.is_folder && !is_run && !is_sweep) TRY(read_inside(path, f, &is_read));
     return is_read ? OK : read_folder(path, true, f, &is_read);

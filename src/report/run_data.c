@@ -11,6 +11,7 @@
 #include "base/folder_lock.h"
 #include "base/io.h"
 #include "report/json_line.h"
+#include "train/folder/run_folder.h"
 #include "train/metrics/monitor.h"
 
 const char *const run_states[] = {"empty", "running", "complete", "stopped", "failed"};
@@ -359,30 +360,16 @@ static char *last_name(const char *path) {
     return copy(slash && slash[1] ? slash + 1 : path);
 }
 
-status run_data_is_run(const char *path, bool *out) {
-    static const char *const names[] = {"config.yaml", "metrics.jsonl"};
-    struct io_info info;
-    *out = false;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !*out; i++) {
-        char *file = path_in(path, names[i]);
-        status s = io_stat(file, &info);
-        *out = info.exists;
-        free(file);
-        TRY(s);
-    }
-    return OK;
-}
-
 status run_data_read(const char *path, struct run_data **out) {
     struct io_info info;
     bool is_run;
     *out = NULL;
     TRY(io_stat(path, &info));
     if (!info.is_folder) return status_new(STATUS_DATA, "%s: there is no such folder", path);
-    TRY(run_data_is_run(path, &is_run));
+    TRY(run_folder_is_readable(path, &is_run));
     if (!is_run)
         return status_new(STATUS_DATA,
-                          "%s: not the folder of a run or a sweep: it has no metrics.jsonl, config.yaml or "
+                          "%s: not the folder of a run or a sweep: it has neither metrics.jsonl and checkpoints nor "
                           "sweep.yaml; give one such as runs/NAME or sweeps/NAME",
                           path);
     struct run_data *r = calloc(1, sizeof *r);

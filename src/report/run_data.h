@@ -54,9 +54,6 @@ status run_data_read(const char *path, struct run_data **out);
 status run_data_update(struct run_data *run);
 void run_data_free(struct run_data *run); /* takes NULL */
 
-/* Whether [path] is a folder that a run has made or begun. */
-status run_data_is_run(const char *path, bool *out);
-
 enum run_state run_data_state(const struct run_data *run);
 /* NULL: there is none. */
 const struct curve *run_data_curve(const struct run_data *run, const char *name, bool is_of_steps);

@@ -15,6 +15,7 @@
 #include "report/page.h"
 #include "report/runs_section.h"
 #include "report/svg.h"
+#include "train/folder/run_folder.h"
 #include "train/metrics/report.h"
 
 #define MAX_POINTS 2000
@@ -413,7 +414,7 @@ static status read_best(const struct sweep_data *s, struct run_data **runs, size
         bool is_run = false;
         text_clear(&path);
         add_folder(s, &s->trials[i], &path);
-        r = run_data_is_run(text_string(&path), &is_run);
+        r = run_folder_is_readable(text_string(&path), &is_run);
         if (!r && is_run) r = run_data_read(text_string(&path), &runs[*count]);
         if (r || !is_run) continue;
         struct text label = {0};

@@ -142,7 +142,7 @@ status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_fil
     set_path(f, path);
     status s = check_owner(f, &has_sweep);
     if (!s && has_sweep && is_fresh) s = folder_lock_rename_folder(&f->lock, log);
-    if (!s) s = io_make_folders(f->path);
+    if (!s) s = status_prefix(io_make_folders(f->path), "the folder of the sweep (--run-dir names another)");
     if (!s) s = folder_lock_acquire(&f->lock, log);
     if (!s) s = io_make_folders(f->runs);
     if (!s) s = update_config_files(f, file);

@@ -341,7 +341,7 @@ class CommandLine(program.Case):
                 (["comm", "dist.timeout=3"], USAGE, "comm takes no config, got 'dist.timeout=3'"),
                 (["inspect"], USAGE, "no file given"),
                 (["inspect", "notes"], DATA, "notes: a text file, not a checkpoint"),
-                (["inspect", "datasets"], DATA, "datasets: not a run folder, which has checkpoints/; nor a folder of images: "),
+                (["inspect", "datasets"], DATA, "datasets: neither the folder of a run nor a folder of images: "),
                 (["inspect", "zeros"], DATA, "zeros: not an HDF5 file, or damaged"),
                 (["inspect", "missing.h5"], None, "missing.h5"),
                 (["--help-config", "nothing"], USAGE, "nothing")):

@@ -2,7 +2,7 @@
 import json, os, shutil, signal
 
 import program
-from program import DATA, LONG, STOPPED, USAGE, WINE
+from program import DATA, IO, LONG, STOPPED, USAGE, WINE
 
 
 class Runs(program.Case):
@@ -95,6 +95,28 @@ class Runs(program.Case):
         self.assertIn("Too many levels of symbolic links", " ".join(rows["loop"]))
         shutil.rmtree(self.path("runs/test"))
         self.assertEqual(list(self.rows()), ["loop"])
+
+    def test_every_command_recognizes_the_same_folders(self):
+        """A copy that has only the metrics, and a run that has just begun, are runs; another folder with a config is not."""
+        self.write("test.yaml", WINE)
+        self.run_program("test.yaml", "train.epochs=1")
+        for name, files in (("metrics", ["metrics.jsonl"]), ("begun", [".lock"]), ("other", ["config.yaml"])):
+            os.mkdir(self.path("runs", name))
+            for file in files:
+                shutil.copy(self.path("runs/test", file), self.path("runs", name, file))
+        self.assertEqual({name: row[0] for name, row in self.rows().items()}, {"test": "complete", "metrics": "complete", "begun": "failed"})
+        for name in ("metrics", "begun"):
+            self.assertIn("no checkpoint yet", self.run_program("inspect", f"runs/{name}")[0])
+            self.run_program("report", f"runs/{name}", "--out", "page.html")
+        self.assertIn("runs/other: neither the folder of a run nor a folder of images", self.run_program("inspect", "runs/other", code=DATA)[1])
+        self.assertIn("runs/other: not the folder of a run", self.run_program("report", "runs/other", "--out", "page.html", code=DATA)[1])
+
+    def test_folder_that_cannot_be_made(self):
+        self.write("test.yaml", WINE)
+        self.write("sweep.yaml", "config: test.yaml\nmetric: val_loss\nparameters: {optimizer.lr: {values: [0.001, 0.01]}}\n")
+        for command, what in ((["test.yaml"], "the run folder"), (["sweep", "sweep.yaml"], "the folder of the sweep")):
+            _, err = self.run_program(*command, "--run-dir", "/proc/none", code=IO)
+            self.assertIn(f"ddptrain: {what} (--run-dir names another): cannot make the folder '/proc/none", err)
 
     def test_runs_in_folders_of_trials(self):
         self.write("test.yaml", WINE)

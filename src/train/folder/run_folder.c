@@ -137,15 +137,22 @@ static status has_run(const struct run_folder *f, bool *out, const char **other)
     return OK;
 }
 
-status run_folder_is_run(const char *path, bool *out) {
+static status is_run(const char *path, bool accepts_metrics, bool *out) {
     struct arena *arena = arena_create();
     struct run_folder f = {.arena = arena};
+    struct io_info metrics = {0};
     const char *other;
     set_path(&f, path);
     status s = has_run(&f, out, &other);
+    if (!s && accepts_metrics && !*out) s = io_stat(f.metrics, &metrics);
+    *out = *out || metrics.is_file;
     arena_destroy(arena);
     return s;
 }
+
+status run_folder_is_run(const char *path, bool *out) { return is_run(path, false, out); }
+
+status run_folder_is_readable(const char *path, bool *out) { return is_run(path, true, out); }
 
 static status record_existing(struct run_folder *f) {
     struct io_info lock, checkpoints;
@@ -191,7 +198,7 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
     *f = (struct run_folder){.arena = arena, .fd = -1, .lock = {.fd = -1}};
     set_path(f, path);
     status s = check_start(f, start, log);
-    if (!s) s = io_make_folders(f->checkpoints);
+    if (!s) s = status_prefix(io_make_folders(f->checkpoints), "the run folder (--run-dir names another)");
     if (!s) s = folder_lock_acquire(&f->lock, log);
     if (s) f->is_new = false; /* it may belong to another run */
     if (!s) s = record_identity(f);

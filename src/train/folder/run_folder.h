@@ -24,8 +24,10 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
                        struct run_folder **out);
 void run_folder_close(struct run_folder *folder); /* takes NULL */
 
-/* Whether [path] is the folder of a run. */
+/* Whether [path] is the folder of a run: its lock file or the seal of a checkpoint identifies it. */
 status run_folder_is_run(const char *path, bool *out);
+/* The same for commands that only read: also a copy without these files, which has metrics.jsonl. */
+status run_folder_is_readable(const char *path, bool *out);
 
 const char *run_folder_metrics(const struct run_folder *folder);     /* "<path>/metrics.jsonl" */
 const char *run_folder_log(const struct run_folder *folder);         /* "<path>/log.txt" */

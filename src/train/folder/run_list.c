@@ -169,7 +169,7 @@ static void list_entry(const char *folder, const char *name, size_t depth, size_
     struct io_names names = {0};
     bool is_run = false;
     text_printf(&path, "%s/%s", folder, name);
-    status s = run_folder_is_run(text_string(&path), &is_run);
+    status s = run_folder_is_readable(text_string(&path), &is_run);
     if (s || is_run) {
         add_run(text_string(&path), name, count, out);
     } else if (depth > 0 && !(s = io_stat(text_string(&path), &info)) && info.is_folder) {
