@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/rng.h"
+#include "base/numbers/rng.h"
 #include "model/model.h"
 #include "optim/optimizer.h"
 #include "train/config/config.h"

@@ -25,7 +25,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/gemm.c ${CMA
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/recurrent.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/activations.c
                             PROPERTIES COMPILE_OPTIONS -fno-trapping-math)
 
-# A packed panel and a strip lie on the stack: half of what src/base/stack.h makes sure of.
+# A packed panel and a strip lie on the stack: half of what src/base/system/stack.h makes sure of.
 set(kernel_frames)
 if(NOT DDPTRAIN_SANITIZE)
   # Kernels see only sizes that were checked before. Checked copies (_FORTIFY_SOURCE) would make calls of the short copies
@@ -58,9 +58,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_sources(device PRIVATE $<TARGET_OBJECTS:kernels_bf16>)
 endif()
 
-# src/base/sets: random numbers, whose bits are the same in each set.
+# src/base/numbers/sets: random numbers, whose bits are the same in each set.
 function(draws_set name)
-  add_library(draws_${name} OBJECT ${CMAKE_SOURCE_DIR}/src/base/sets/draws.c)
+  add_library(draws_${name} OBJECT ${CMAKE_SOURCE_DIR}/src/base/numbers/sets/draws.c)
   target_compile_definitions(draws_${name} PRIVATE DRAWS_SET=draws_${name})
   # not -ftrapping-math, with which a choice between two floats is a branch
   target_compile_options(draws_${name} PRIVATE ${kernel_optimization} -fopenmp-simd -fno-trapping-math ${ARGN})

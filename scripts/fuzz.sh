@@ -10,7 +10,7 @@
 # Starts from tests/fuzz/corpus/corpus_<target>, which the tests replay, and from what earlier calls found
 # (build/fuzz/found-<target>). A finding is kept in build/fuzz/findings and ends the script with 1. The targets of HDF5 parse in
 # their own process, and libhdf5, which is not ours and not instrumented, crashes on crafted files; in the product a child
-# process contains that (src/base/hdf5.h). They run in libFuzzer's fork mode, which goes on after a crash, and each crash is
+# process contains that (src/base/files/hdf5.h). They run in libFuzzer's fork mode, which goes on after a crash, and each crash is
 # run again: it is a finding unless the code and the memory in its report are libhdf5's ("of the library" in the table).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -42,7 +42,7 @@ export TMPDIR UBSAN_OPTIONS=print_stacktrace=1
 trap 'rm -rf "$TMPDIR"' EXIT
 
 # For the targets of HDF5: libhdf5 leaks when it fails, and an allocation that the limit of the child process refuses
-# (HDF5_MAX_MEMORY of src/base/hdf5.h) is refused here, too: the sanitizer would touch an eighth of it.
+# (HDF5_MAX_MEMORY of src/base/files/hdf5.h) is refused here, too: the sanitizer would touch an eighth of it.
 in_process=detect_leaks=0:max_allocation_size_mb=4096:allocator_may_return_null=1
 
 # Whether the report on standard input is of libhdf5 alone. The first function of ours or of the library decides, both where

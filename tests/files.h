@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "base/status.h"
 
 /* A fresh folder; remove it with remove_folder. */

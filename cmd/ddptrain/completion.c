@@ -3,7 +3,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "options.h"
 
 #define FUNCTION_START "\n    case $1 in\n"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "command.h"
@@ -50,8 +50,8 @@ static status inspect_folder(const char *folder, struct text *out) {
 static status inspect_images(const char *folder, struct text *out) {
     status failure = dataset_inspect(folder, out);
     if (status_code(failure) != STATUS_DATA) return failure;
-    status s = status_new(STATUS_DATA, "%s: neither the folder of a run nor a folder of images: %s",
-                          folder, status_message(failure));
+    status s = status_new(STATUS_DATA, "%s: neither the folder of a run nor a folder of images: %s", folder,
+                          status_message(failure));
     status_free(failure);
     return s;
 }

@@ -11,9 +11,9 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/schema.h"
-#include "base/signals.h"
-#include "base/stack.h"
+#include "base/schema/schema.h"
+#include "base/system/signals.h"
+#include "base/system/stack.h"
 #include "command.h"
 #include "dist/process/launcher_channel.h"
 

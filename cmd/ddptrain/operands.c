@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "base/text.h"
 #include "command.h"
 #include "train/config/config.h"

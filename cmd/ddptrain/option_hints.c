@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "command.h"
 
 /* Options of other programs. */

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/io.h"
-#include "base/schema.h"
+#include "base/files/io.h"
+#include "base/schema/schema.h"
 #include "base/text.h"
 #include "command.h"
 #include "options.h"

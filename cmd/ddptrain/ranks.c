@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/io.h"
-#include "base/processors.h"
-#include "base/signals.h"
+#include "base/files/io.h"
+#include "base/system/processors.h"
+#include "base/system/signals.h"
 #include "base/text.h"
 #include "command.h"
 #include "device/cpu/parallel.h"

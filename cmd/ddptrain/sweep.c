@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/processors.h"
+#include "base/system/processors.h"
 #include "command.h"
 #include "device/gpus.h"
 

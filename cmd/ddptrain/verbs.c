@@ -2,7 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "command.h"
 
 static const struct verb *const verbs[] = {

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/io.h"
-#include "base/sealed.h"
+#include "base/files/io.h"
+#include "base/files/sealed.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_hdf5.h"
 #include "checkpoint/checkpoint_image.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
-#include "base/sealed.h"
+#include "base/files/io.h"
+#include "base/files/sealed.h"
 
 #define MAX_ROUNDS 10 /* attempts when files are removed at the same time */
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hdf5.h"
+#include "base/files/hdf5.h"
 
 #define MAX_LEVELS 32 /* of groups; hard links can form cycles */
 

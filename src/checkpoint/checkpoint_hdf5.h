@@ -1,5 +1,5 @@
 /* checkpoint_hdf5: common functions for libhdf5: opening files, iterating over datasets, describing a dataset, error
- * messages. Call them between hdf5_enter and hdf5_leave (base/hdf5.h). */
+ * messages. Call them between hdf5_enter and hdf5_leave (base/files/hdf5.h). */
 #ifndef CHECKPOINT_HDF5_H
 #define CHECKPOINT_HDF5_H
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/hdf5.h"
+#include "base/files/hdf5.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"

@@ -6,7 +6,7 @@
 #ifndef CHECKPOINT_IMAGE_H
 #define CHECKPOINT_IMAGE_H
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "checkpoint/checkpoint.h"
 
 struct image {

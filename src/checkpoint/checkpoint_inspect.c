@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/io.h"
-#include "base/sealed.h"
+#include "base/files/io.h"
+#include "base/files/sealed.h"
 #include "checkpoint/checkpoint_hdf5.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/range.h"

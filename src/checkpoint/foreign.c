@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 
 #define HEAD 512
 

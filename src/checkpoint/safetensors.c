@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/io.h"
+#include "base/files/io.h"
 #include "base/text.h"
 #include "checkpoint/loading.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/bits.h"
 #include "base/buffer.h"
-#include "base/io.h"
+#include "base/files/io.h"
 
 #define MAX_HEADER_BYTES (100u << 20) /* as the reference implementation */
 

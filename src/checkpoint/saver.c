@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/thread.h"
+#include "base/system/thread.h"
 #include "checkpoint/checkpoint_folder.h"
 
 struct saver {

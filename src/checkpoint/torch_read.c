@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/io.h"
-#include "base/zip.h"
+#include "base/files/io.h"
+#include "base/files/zip.h"
 #include "checkpoint/pickle.h"
 #include "checkpoint/torch_file.h"
 

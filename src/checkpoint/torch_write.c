@@ -5,8 +5,8 @@
 
 #include "base/arena.h"
 #include "base/dims.h"
+#include "base/files/zip_write.h"
 #include "base/text.h"
-#include "base/zip_write.h"
 #include "checkpoint/torch_file.h"
 
 #define ROOT "archive/" /* torch.load takes the folder of the first member */

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/dims.h"
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "base/status.h"
 #include "data/columns/columns.h"
 #include "data/columns/preparation.h"

@@ -1,5 +1,5 @@
 /* dataset_config: the `dataset:` section of the config. Its own sections are in the folders that use them. */
-#include "base/find_file.h"
+#include "base/files/find_file.h"
 #include "data/dataset_sections.h"
 #include "data/internal.h"
 

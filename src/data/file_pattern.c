@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 
 static int compare(const void *left, const void *right) {
     return strcmp(*(const char *const *)left, *(const char *const *)right);

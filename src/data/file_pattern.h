@@ -4,7 +4,7 @@
 #define DATA_FILE_PATTERN_H
 
 #include "base/arena.h"
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "base/status.h"
 
 /* *files: [path] if it exists or has no *, ?, [ and {; else the files that match it, sorted by strcmp; in [arena].

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "data/internal.h"
 
 status file_check(const char *path, uint64_t *bytes) {

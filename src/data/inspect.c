@@ -2,7 +2,7 @@
  * its rows. */
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "data/internal.h"
 
 static status inspect_rows(const char *path, const char *format, struct arena *arena, struct text *out) {

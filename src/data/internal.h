@@ -5,7 +5,7 @@
 #define DATA_INTERNAL_H
 
 #include "base/buffer.h"
-#include "base/digest.h"
+#include "base/files/digest.h"
 #include "base/text.h"
 #include "data/dataset.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "data/arrays/hdf5_names.h"
 #include "data/csv/csv.h"
 #include "data/csv/csv_dialect.h"

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/module.h"
+#include "base/system/module.h"
 #include "device/gpus.h"
 #include "device/internal.h"
 

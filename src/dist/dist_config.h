@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "dist/comm/comm_backends.h"
 
 enum gradient_compression { COMPRESSION_NONE, COMPRESSION_BFLOAT16 };

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/system/thread.h"
 #include "dist/buckets.h"
 #include "dist/comm/combine.h"
 #include "dist/comm/comm_gpu.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "export/c_file.h"
 
 #define MAX_WEIGHTS ((size_t)1 << 24) /* more make a file that compilers need gigabytes for */

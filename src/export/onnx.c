@@ -2,7 +2,7 @@
  */
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "export/onnx_graph.h"
 #include "export/protobuf.h"
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "base/portable_math.h"
+#include "base/numbers/portable_math.h"
 
 void init_kaiming_uniform(struct rng *rng, float *values, size_t count, size_t fan_in) {
     double slope = sqrt(5.0), gain = sqrt(2.0 / (1 + slope * slope)), std = gain / sqrt((double)fan_in);

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "base/rng.h"
+#include "base/numbers/rng.h"
 
 /* torch.nn.init.kaiming_uniform_(a=sqrt(5)), what Linear and convolutions use for their weight: values (count),
  * U(-b, b) with b = sqrt(3) * sqrt(2 / (1 + 5)) / sqrt(fan_in), all in double. */

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/rng.h"
-#include "base/schema.h"
+#include "base/numbers/rng.h"
+#include "base/schema/schema.h"
 #include "device/device.h"
 #include "device/image.h"
 #include "model/operation.h"

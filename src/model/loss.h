@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "device/device.h"
 #include "model/layer.h"
 

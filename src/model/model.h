@@ -7,7 +7,7 @@
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "model/layer.h"
 #include "model/loss.h"
 #include "model/params.h"

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "base/schema.h"
+#include "base/schema/schema.h"
 
 /* `model.init_from:` of the config. */
 struct weight_source {

@@ -3,7 +3,7 @@
 #ifndef OPTIM_EMA_H
 #define OPTIM_EMA_H
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "model/params.h"
 
 /* `train.ema:` */

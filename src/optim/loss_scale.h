@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 
 /* `train.grad_scaler:`, GradScaler's arguments */
 struct loss_scale_config {

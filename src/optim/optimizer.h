@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "device/device.h"
 #include "model/params.h"
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hdf5.h"
-#include "base/stack.h"
+#include "base/files/hdf5.h"
+#include "base/system/stack.h"
 #include "data/text/vocabulary.h"
 #include "predict/ddptrain.h"
 #include "train/inference/predictor.h"

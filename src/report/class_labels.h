@@ -3,7 +3,7 @@
 #define REPORT_CLASS_LABELS_H
 
 #include "base/arena.h"
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "report/run_data.h"
 
 /* The labels of the newest valid checkpoint, one for each class of run->confusion, in [arena]; count 0: the classes are

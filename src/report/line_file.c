@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 
 #define BLOCK ((size_t)1 << 18)
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "report/html.h"
 #include "report/page.h"
 #include "report/runs_section.h"

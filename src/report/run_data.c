@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/document.h"
-#include "base/folder_lock.h"
-#include "base/io.h"
+#include "base/document/document.h"
+#include "base/files/folder_lock.h"
+#include "base/files/io.h"
+#include "base/schema/schema.h"
 #include "report/json_line.h"
 #include "train/folder/run_folder.h"
 #include "train/metrics/monitor.h"

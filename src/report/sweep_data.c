@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/folder_lock.h"
-#include "base/io.h"
+#include "base/files/folder_lock.h"
+#include "base/files/io.h"
+#include "base/schema/schema.h"
 #include "report/json_line.h"
 #include "sweep/sweep_folder.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "report/comparison_section.h"
 #include "report/html.h"
 #include "report/importance.h"

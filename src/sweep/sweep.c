@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/io.h"
+#include "base/files/io.h"
 #include "sweep/search/run_queue.h"
 #include "sweep/sweep_folder.h"
 #include "sweep/sweep_report.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/find_file.h"
+#include "base/files/find_file.h"
 #include "sweep/sweep_internal.h"
 
 struct sweep_file {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/folder_lock.h"
-#include "base/io.h"
+#include "base/files/folder_lock.h"
+#include "base/files/io.h"
 #include "sweep/trial_folder.h"
 
 /* Content of the lock file, which distinguishes it from a user's file of that name. */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "train/metrics/event_file.h"
 
 static void add_path(const char *folder, const struct sweep_config *sweep, int64_t run, struct text *out) {

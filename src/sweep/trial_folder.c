@@ -4,8 +4,8 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "base/folder_lock.h"
-#include "base/io.h"
+#include "base/files/folder_lock.h"
+#include "base/files/io.h"
 #include "checkpoint/checkpoint.h"
 #include "train/metrics/metrics_read.h"
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "base/statistics.h"
+#include "base/numbers/statistics.h"
 #include "base/status.h"
 
 #define MAX_VALUE 1e150 /* of base/statistics */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 
 static void count(struct trials *t, int64_t run, int by) { t->counts[t->runs[run].state] += by; }
 

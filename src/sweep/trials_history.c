@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "sweep/trials_internal.h"
 
 static void add_parameters(const struct trials *t, int64_t trial, struct text *out) {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "sweep/trials_internal.h"
 
 static void add_field(struct text *out, const char *field) {

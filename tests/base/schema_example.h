@@ -2,7 +2,7 @@
 #ifndef TESTS_BASE_SCHEMA_EXAMPLE_H
 #define TESTS_BASE_SCHEMA_EXAMPLE_H
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 
 struct example_sampler {
     int64_t batch_size;

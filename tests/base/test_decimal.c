@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/decimal.h"
+#include "base/numbers/decimal.h"
 #include "check_main.h"
 
 static void check(double value) {

@@ -6,7 +6,8 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
-#include "base/document.h"
+#include "base/document/document.h"
+#include "base/schema/schema.h"
 #include "check_main.h"
 #include "files.h"
 

@@ -1,12 +1,12 @@
 /* folder_lock: one process has the lock, the text says whose folder it is, and a free name is found. ctest-labels: unit
  */
-#include "base/folder_lock.h"
+#include "base/files/folder_lock.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/io.h"
+#include "base/files/io.h"
 #include "check_main.h"
 #include "files.h"
 

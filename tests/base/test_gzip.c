@@ -1,5 +1,5 @@
 /* gzip: files of several members, wherever the chunks that zlib gets end. ctest-labels: unit */
-#include "base/gzip.h"
+#include "base/files/gzip.h"
 
 #include <stdlib.h>
 #include <string.h>

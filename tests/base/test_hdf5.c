@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/hdf5.h"
+#include "base/files/hdf5.h"
 #include "check_main.h"
 #include "files.h"
 

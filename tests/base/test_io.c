@@ -8,7 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/fault.h"
-#include "base/io.h"
+#include "base/files/io.h"
 #include "check_main.h"
 #include "files.h"
 

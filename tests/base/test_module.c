@@ -1,6 +1,6 @@
 /* module: where it is looked for, in which order, and the sentence for each way in which it cannot be used.
  * ctest-labels: unit */
-#include "base/module.h"
+#include "base/system/module.h"
 
 #include <dlfcn.h>
 #include <libgen.h>

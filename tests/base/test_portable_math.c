@@ -1,5 +1,5 @@
 /* Values against the C library's, and their bits. ctest-labels: unit */
-#include "base/portable_math.h"
+#include "base/numbers/portable_math.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,10 +1,10 @@
 /* The generator against PyTorch's and NumPy's own numbers. ctest-labels: unit */
-#include "base/philox.h"
-#include "base/rng.h"
+#include "base/numbers/philox.h"
+#include "base/numbers/rng.h"
 
 #include <nettle/sha2.h>
 
-#include "base/draws.h"
+#include "base/numbers/draws.h"
 #include "check_main.h"
 #include "vectors.h"
 

@@ -1,6 +1,6 @@
 /* Aliases: where a word applies, and which key of a place it refers to. That every alias of the config names something
  * is in train/test_config_aliases.c. ctest-labels: unit */
-#include "base/schema_internal.h"
+#include "base/schema/schema_internal.h"
 #include "check_main.h"
 
 START_TEST(words_are_compared_loosely) {

@@ -1,7 +1,7 @@
 /* A list of sections: bound entry by entry, written, compared and explained like any other key. ctest-labels: unit */
 #include <jansson.h>
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "check_main.h"
 
 struct group {

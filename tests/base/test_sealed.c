@@ -1,9 +1,9 @@
 /* sealed: a written file is read back equal; every flipped bit and every truncation is rejected with the file's name.
  * Also SHA-256 against the vectors of FIPS 180-4. ctest-labels: unit fault */
 #include "base/buffer.h"
-#include "base/digest.h"
 #include "base/fault.h"
-#include "base/sealed.h"
+#include "base/files/digest.h"
+#include "base/files/sealed.h"
 #include "check_main.h"
 #include "files.h"
 

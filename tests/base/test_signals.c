@@ -1,5 +1,5 @@
 /* The handler of stop requests runs on the alternate stack, for any stack pointer. ctest-labels: unit */
-#include "base/signals.h"
+#include "base/system/signals.h"
 
 #include <signal.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* Means and tests of paired runs against SciPy's and mpmath's numbers. ctest-labels: unit */
-#include "base/statistics.h"
+#include "base/numbers/statistics.h"
 
 #include <math.h>
 

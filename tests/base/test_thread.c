@@ -1,5 +1,5 @@
 /* thread: threads other than the main one get no signals. ctest-labels: unit */
-#include "base/thread.h"
+#include "base/system/thread.h"
 
 #include <signal.h>
 

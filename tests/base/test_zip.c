@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
-#include "base/io.h"
-#include "base/zip.h"
-#include "base/zip_write.h"
+#include "base/files/io.h"
+#include "base/files/zip.h"
+#include "base/files/zip_write.h"
 #include "check_main.h"
 #include "files.h"
 

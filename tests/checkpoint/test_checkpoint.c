@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "base/hdf5.h"
+#include "base/files/hdf5.h"
+#include "base/files/sealed.h"
 #include "base/log.h"
-#include "base/sealed.h"
 #include "check_main.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_hdf5.h"

@@ -1,7 +1,7 @@
 /* IDX files and images of bytes: accepted files, scaling, and the message for each rejected file. ctest-labels: unit */
 #include <zlib.h>
 
-#include "base/digest.h"
+#include "base/files/digest.h"
 #include "hdf5_files.h"
 #include "open.h"
 

@@ -1,5 +1,5 @@
 /* The sampler against PyTorch's DistributedSampler, and each row exactly once. ctest-labels: unit */
-#include "base/digest.h"
+#include "base/files/digest.h"
 #include "data/sampling/sampler.h"
 
 #include "open.h"

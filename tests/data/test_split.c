@@ -1,5 +1,5 @@
 /* Split and scalers against scikit-learn's own numbers. ctest-labels: unit */
-#include "base/digest.h"
+#include "base/files/digest.h"
 #include "data/internal.h"
 #include "data/sampling/split.h"
 #include "open.h"

@@ -1,6 +1,6 @@
 /* Synthetic rows: the PyTorch tutorial's toy data bit for bit, and kinds that can be learned. ctest-labels: unit */
-#include "base/digest.h"
-#include "base/rng.h"
+#include "base/files/digest.h"
+#include "base/numbers/rng.h"
 #include "open.h"
 
 static void check_hash(const void *bytes, size_t size, const char *expected) {

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "base/digest.h"
-#include "base/rng.h"
+#include "base/files/digest.h"
+#include "base/numbers/rng.h"
 #include "device/internal.h"
 #include "guarded.h"
 

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#include "base/module.h"
+#include "base/system/module.h"
 #include "check_main.h"
 #include "device/cuda/cudnn/plans.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/document.h"
+#include "base/document/document.h"
 #include "check_main.h"
 
 /* Binds the section. message (size): the errors; "": none. */

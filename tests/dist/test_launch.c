@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/signals.h"
+#include "base/system/signals.h"
 #include "check_main.h"
 #include "dist/launch/launch_internal.h"
 #include "dist/process/env.h"

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/signals.h"
+#include "base/system/signals.h"
 #include "check_main.h"
 #include "dist/launch/launch.h"
 #include "dist/process/env.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sealed.h"
+#include "base/files/sealed.h"
 #include "checkpoint/checkpoint.h"
 #include "data/text/vocabulary.h"
 #include "fuzz/hdf5_file.h"

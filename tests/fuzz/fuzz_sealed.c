@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sealed.h"
+#include "base/files/sealed.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

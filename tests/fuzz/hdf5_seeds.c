@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/sealed.h"
+#include "base/files/sealed.h"
 #include "checkpoint/checkpoint.h"
 
 static void must(bool condition, const char *what) {

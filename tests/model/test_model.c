@@ -2,7 +2,7 @@
  * a wrong model is told. ctest-labels: unit */
 #include "model/model_fixture.h"
 
-#include "base/digest.h"
+#include "base/files/digest.h"
 #include "vectors.h"
 
 /* Layers with a fused relu give the same bits as a separate relu (the first layer of a list is never fused). */

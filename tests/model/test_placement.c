@@ -1,6 +1,6 @@
 /* placement: pieces that are used at the same time do not overlap, and the block is hardly larger than the maximum in
  * use at one time. ctest-labels: unit */
-#include "base/rng.h"
+#include "base/numbers/rng.h"
 #include "check_main.h"
 #include "files.h"
 #include "model/model.h"

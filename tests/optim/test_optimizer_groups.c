@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/rng.h"
+#include "base/numbers/rng.h"
 #include "check_main.h"
 #include "optim/optimizer_groups.h"
 #include "train/config/config.h"

@@ -61,6 +61,14 @@ BELOW_TRAIN = {
     "run": {"config", "folder", "loop", "metrics", "parallel", "plan", "weights"},
     "inference": {"config", "loop", "metrics", "plan", "state", "weights"},
 }
+# The same for src/base, whose files beside the folders are what every module uses; they include no folder.
+BELOW_BASE = {
+    "system": set(),
+    "numbers": set(),
+    "files": {"system"},
+    "document": {"files"},
+    "schema": {"document"},
+}
 # The same for src/sweep, whose files beside the folders are the sweep itself: its config, its folder, its loop.
 BELOW_SWEEP = {
     "compare": set(),
@@ -178,6 +186,13 @@ class Layout(unittest.TestCase):
         unused = [f"{folder}: {target}" for folder, targets in BELOW_TRAIN.items() for target in sorted(targets) if (folder, target) not in found]
         self.assertEqual(unused, [], "no longer included; take it from BELOW_TRAIN")
 
+    def test_folders_of_base_include_only_common_headers_and_what_is_below(self):
+        below = {folder: targets | {""} for folder, targets in BELOW_BASE.items()}
+        found = self.check_folders("base", {**below, "": {""}})
+        self.assertGreater(sum(found.values()), 60)
+        unused = [f"{folder}: {target}" for folder, targets in BELOW_BASE.items() for target in sorted(targets) if (folder, target) not in found]
+        self.assertEqual(unused, [], "no longer included; take it from BELOW_BASE")
+
     def test_folders_of_sweep_include_only_common_headers_and_what_is_below(self):
         below = {folder: targets | {""} for folder, targets in BELOW_SWEEP.items()}
         found = self.check_folders("sweep", {**below, "": set(below)})
@@ -264,7 +279,7 @@ class Layout(unittest.TestCase):
             ("src/base/log.c", "prints"): "the log of a run",
             ("src/base/status.c", "prints"): "no memory for a message that a caller could print",
             ("src/base/status.c", "exits"): "small allocations whose failure no caller could handle",
-            ("src/base/hdf5_child.c", "exits"): "a child process that only reads a file",
+            ("src/base/files/hdf5_child.c", "exits"): "a child process that only reads a file",
             ("src/device/gpu.c", "exits"): "a child process that only counts GPUs",
             ("src/sweep/workers/parallel_trial.c", "exits"): "the process of a trial, between fork and exec",
             ("src/sweep/workers/worker.c", "exits"): "a worker of a sweep, forked without exec",

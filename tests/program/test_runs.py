@@ -113,7 +113,7 @@ class Runs(program.Case):
 
     def test_folder_that_cannot_be_made(self):
         self.write("test.yaml", WINE)
-        self.write("sweep.yaml", "config: test.yaml\nmetric: val_loss\nparameters: {optimizer.lr: {values: [0.001, 0.01]}}\n")
+        self.write("sweep.yaml", "config: test.yaml\nmethod: grid\nmetric: {name: val_loss, goal: minimize}\nparameters: {optimizer.lr: {values: [0.001, 0.01]}}\n")
         for command, what in ((["test.yaml"], "the run folder"), (["sweep", "sweep.yaml"], "the folder of the sweep")):
             _, err = self.run_program(*command, "--run-dir", "/proc/none", code=IO)
             self.assertIn(f"ddptrain: {what} (--run-dir names another): cannot make the folder '/proc/none", err)

@@ -18,7 +18,7 @@ TRAILER = 128
 
 
 def seal(image, order):
-    """Its trailer, as src/base/sealed.h describes it."""
+    """Its trailer, as src/base/files/sealed.h describes it."""
     fields = b"ddptrain sealed\n" + struct.pack("<IIQ", 1, TRAILER, len(image)) + hashlib.sha256(image).digest()
     fields += struct.pack("<Q", order) + bytes(24)
     return fields + hashlib.sha256(fields).digest()

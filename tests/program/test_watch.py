@@ -124,6 +124,7 @@ class Watch(program.Case):
             self.assertRegex(out, rf"\Aruns/a: {state}, 2 processes on cpu\n")
             self.assertRegex(out, r"\nchanged   8 min 2\d s ago\n" if age == 500 else r"\nchanged   \d+ s ago\n")
         os.remove(self.path("runs/a/metrics.jsonl"))
+        self.write("runs/a/.lock", "a run of ddptrain\n")
         self.assertIn("runs/a: not begun", self.once("runs/a"))
 
     def test_hostile_texts(self):

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/module.h"
+#include "base/system/module.h"
 #include "dist/comm/combine.h"
 #include "dist/comm/comm_backend.h"
 #include "dist/process/net.h"

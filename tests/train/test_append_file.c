@@ -1,7 +1,7 @@
 /* append_file: a failed write leaves no part of a record behind. ctest-labels: unit */
 #include "train/metrics/append_file.h"
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "check_main.h"
 #include "files.h"
 

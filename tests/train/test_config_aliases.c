@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "../check_main.h"
-#include "base/schema_internal.h"
+#include "base/schema/schema_internal.h"
 #include "train/config/config.h"
 
 static void assert_known(const char *path, const struct schema_alias *alias) {

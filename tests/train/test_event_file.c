@@ -3,7 +3,7 @@
 #include "train/metrics/event_file.h"
 
 #include "base/fault.h"
-#include "base/io.h"
+#include "base/files/io.h"
 #include "check_main.h"
 #include "files.h"
 #include "train/metrics/append_file.h"

@@ -2,7 +2,7 @@
  * losses and gradient norms to rounding (tests/vectors/loss_gpt.json). ctest-labels: unit */
 #include <math.h>
 
-#include "base/digest.h"
+#include "base/files/digest.h"
 #include "check_main.h"
 #include "model/model.h"
 #include "optim/optimizer.h"

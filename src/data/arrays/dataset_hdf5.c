@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/hdf5.h"
-#include "base/io.h"
+#include "base/files/hdf5.h"
+#include "base/files/io.h"
 #include "data/arrays/channels_last.h"
 #include "data/arrays/hdf5_check.h"
 #include "data/arrays/hdf5_chunks.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/gzip.h"
-#include "base/io.h"
+#include "base/files/gzip.h"
+#include "base/files/io.h"
 #include "data/internal.h"
 
 #define MAX_HEADER (4 + 4 * (MAX_DIMS + 1))

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/io.h"
+#include "base/files/io.h"
 #include "data/arrays/channels_last.h"
 #include "data/arrays/npy_array.h"
 #include "data/internal.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/numbers/rng.h"
 #include "data/internal.h"
 
 struct synthetic {

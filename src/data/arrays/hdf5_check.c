@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-#include "base/hdf5.h"
+#include "base/files/hdf5.h"
 
 #define MAX_CHUNK_BYTES 1073741824.0
 #define MAX_CHECKED_CHUNKS 64 /* libhdf5 needs n steps to find the n-th */

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/hdf5.h"
+#include "base/files/hdf5.h"
 #include "base/text.h"
 #include "data/arrays/hdf5_check.h"
 #include "data/internal.h"

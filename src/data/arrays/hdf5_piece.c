@@ -3,7 +3,7 @@
 
 #include <fcntl.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 
 /* numpy's float16; negative on failure. */
 static hid_t make_half(bool is_big) {

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 
 static status check_size(const struct npy_array *array, double bytes) {
     double expected = (double)array->of.bytes + npy_header_value_bytes(&array->of);

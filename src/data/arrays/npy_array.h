@@ -3,7 +3,7 @@
 #ifndef DATA_NPY_ARRAY_H
 #define DATA_NPY_ARRAY_H
 
-#include "base/zip.h"
+#include "base/files/zip.h"
 #include "data/arrays/npy_header.h"
 #include "data/internal.h"
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 
 /* The names of each enum are its choices in a config and in a checkpoint: column_types, ... */
 enum column_type { COLUMN_AUTO, COLUMN_NUMBER, COLUMN_BOOLEAN, COLUMN_CATEGORY, COLUMN_DATE, COLUMN_IGNORED };

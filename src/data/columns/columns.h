@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "base/arena.h"
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "base/status.h"
 #include "base/text.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/io.h"
+#include "base/files/io.h"
 
 status csv_reject_nul(const char *path) {
     return status_new(STATUS_DATA,

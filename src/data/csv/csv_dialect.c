@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/gzip.h"
+#include "base/files/gzip.h"
 #include "base/utf8.h"
 #include "data/csv/csv.h"
 #include "data/internal.h"

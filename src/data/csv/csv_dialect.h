@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "base/arena.h"
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "data/csv/csv.h"
 
 enum csv_encoding { CSV_ENCODING_AUTO, CSV_UTF8, CSV_UTF16, CSV_LATIN1, CSV_WINDOWS1252 };

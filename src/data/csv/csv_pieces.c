@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/gzip.h"
-#include "base/io.h"
+#include "base/files/gzip.h"
+#include "base/files/io.h"
 #include "data/csv/csv.h"
 #include "data/csv/csv_dialect.h"
 #include "data/internal.h"

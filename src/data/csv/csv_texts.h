@@ -2,7 +2,7 @@
 #ifndef DATA_CSV_TEXTS_H
 #define DATA_CSV_TEXTS_H
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "data/csv/csv_dialect.h"

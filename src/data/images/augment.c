@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/philox.h"
-#include "base/portable_math.h"
+#include "base/numbers/philox.h"
+#include "base/numbers/portable_math.h"
 
 #define STREAM 0x6175676du        /* differs from the streams of the model's random numbers, which are small */
 #define WINDOW_STREAM 0x77696e00u /* and the MAX_ATTEMPTS - 1 numbers behind it */

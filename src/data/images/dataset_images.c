@@ -5,8 +5,8 @@
 #include <strings.h>
 
 #include "base/arena.h"
-#include "base/io.h"
-#include "base/processors.h"
+#include "base/files/io.h"
+#include "base/system/processors.h"
 #include "base/utf8.h"
 #include "data/csv/csv_texts.h"
 #include "data/internal.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "data/images/image_decoder.h"
 
 #define MAX_FILE ((uint64_t)1 << 30) /* bytes */

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "base/status.h"
 #include "base/text.h"
 

@@ -1,7 +1,7 @@
 /* table_values: reads chunks of rows and converts them from the doubles of a format to float32 and int64. */
 #include <math.h>
 
-#include "base/workers.h"
+#include "base/system/workers.h"
 #include "data/rows/table_internal.h"
 
 #define MAX_CLASSES 2147483647.0

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "base/thread.h"
+#include "base/system/thread.h"
 #include "data/open_dataset.h"
 
 #define AUTOMATIC_PREFETCH 2

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/rng.h"
-#include "base/schema.h"
+#include "base/numbers/rng.h"
+#include "base/schema/schema.h"
 #include "base/status.h"
 
 enum sampler_type {

@@ -2,7 +2,7 @@
  * random_split, whose permutation starts with the training rows. */
 #include <math.h>
 
-#include "base/rng.h"
+#include "base/numbers/rng.h"
 #include "data/internal.h"
 #include "data/sampling/split.h"
 

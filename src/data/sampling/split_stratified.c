@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/rng.h"
+#include "base/numbers/rng.h"
 #include "data/internal.h"
 #include "data/sampling/split.h"
 

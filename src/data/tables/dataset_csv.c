@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "data/tables/csv_source.h"
 
 /* ---- rows ---- */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "data/csv/csv_texts.h"
 #include "data/tables/column_view.h"
 #include "data/tables/csv_source.h"

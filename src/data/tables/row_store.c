@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/io.h"
+#include "base/files/io.h"
 #include "data/internal.h"
 
 #define FIRST_BYTES ((size_t)64 << 10)

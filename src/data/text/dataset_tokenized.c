@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "base/utf8.h"
 #include "data/text/token_array.h"
 #include "data/text/tokenizer.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "data/text/tokenizer.h"
 #include "data/text/tokens.h"
 

@@ -2,7 +2,7 @@
 #ifndef DATA_TOKEN_ARRAY_H
 #define DATA_TOKEN_ARRAY_H
 
-#include "base/digest.h"
+#include "base/files/digest.h"
 #include "base/status.h"
 #include "data/dataset.h"
 

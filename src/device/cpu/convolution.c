@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "base/module.h"
+#include "base/system/module.h"
 #include "device/cpu/kernels.h"
 #include "device/cpu/onednn/host.h"
 #include "device/cpu/workspace.h"

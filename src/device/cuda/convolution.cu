@@ -13,7 +13,7 @@
 #include "device/cuda/product.cuh"
 
 extern "C" {
-#include "base/module.h"
+#include "base/system/module.h"
 }
 
 #define MAX_ROWS 4                      /* numbers of rows: full and last batches of training and evaluation */

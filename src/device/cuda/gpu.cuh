@@ -13,7 +13,7 @@
 #include "device/cuda/shared.cuh"
 
 extern "C" {
-#include "base/philox.h"
+#include "base/numbers/philox.h"
 #include "device/internal.h"
 #include "device/math.h"
 }

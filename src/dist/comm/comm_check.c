@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/thread.h"
+#include "base/system/thread.h"
 #include "dist/comm/combine.h"
 
 /* Fewer than ranks; odd ones; around 64 KiB; several chunks. */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/module.h"
+#include "base/system/module.h"
 #include "device/gpus.h"
 #include "dist/comm/comm_backends.h"
 #include "dist/comm/comm_group.h"

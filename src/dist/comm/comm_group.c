@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/module.h"
+#include "base/system/module.h"
 #include "base/text.h"
 #include "dist/comm/comm_backends.h"
 #include "dist/comm/comm_hosts.h"

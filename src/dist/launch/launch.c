@@ -8,7 +8,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "base/signals.h"
+#include "base/system/signals.h"
 #include "dist/launch/launch_internal.h"
 #include "dist/process/net.h"
 

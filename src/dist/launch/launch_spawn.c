@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/io.h"
-#include "base/signals.h"
+#include "base/files/io.h"
+#include "base/system/signals.h"
 #include "dist/launch/launch_internal.h"
 #include "dist/process/net.h"
 #include "dist/process/variables.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/digest.h"
+#include "base/files/digest.h"
 
 static const uint8_t magic[4] = {'D', 'D', 'P', 'S'};
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/system/thread.h"
 #include "dist/process/launcher_channel.h"
 #include "dist/process/net.h"
 #include "dist/store/store_join.h"

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/digest.h"
-#include "base/io.h"
+#include "base/files/digest.h"
+#include "base/files/io.h"
 #include "base/text.h"
 #include "dist/process/net.h"
 #include "dist/process/variables.h"

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/system/thread.h"
 #include "base/text.h"
-#include "base/thread.h"
 #include "dist/process/net.h"
 #include "dist/process/variables.h"
 #include "dist/store/store_server_internal.h"

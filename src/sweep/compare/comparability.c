@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 
 static const char *const of_loss[] = {"loss", "losses", "dataset.weights", "dataset.target_scale", NULL};
 static const char *const of_rows[] = {

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/statistics.h"
+#include "base/numbers/statistics.h"
 #include "base/text.h"
 
 struct paired_tests {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/portable_math.h"
+#include "base/numbers/portable_math.h"
 
 #define MAX_EXACT 9007199254740992.0 /* 2^53 */
 

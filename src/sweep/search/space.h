@@ -4,8 +4,8 @@
 #ifndef SWEEP_SPACE_H
 #define SWEEP_SPACE_H
 
-#include "base/document.h"
-#include "base/rng.h"
+#include "base/document/document.h"
+#include "base/numbers/rng.h"
 #include "base/text.h"
 
 #define SPACE_MAX_PARAMETERS 64

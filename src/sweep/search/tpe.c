@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
-#include "base/portable_math.h"
+#include "base/numbers/portable_math.h"
 
 #define DRAWS 24     /* attempts to draw a point that no trial had */
 #define ANY_VALUE -1 /* the center of a prior in a list of values */

@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/io.h"
-#include "base/signals.h"
+#include "base/files/io.h"
+#include "base/system/signals.h"
 #include "train/metrics/metrics_read.h"
 
 #define MAX_OUTPUT (64 << 10) /* bytes of the child's output that are kept */

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/signals.h"
+#include "base/system/signals.h"
 #include "device/cpu/parallel.h"
 #include "sweep/sweep.h"
 #include "sweep/sweep_folder.h"

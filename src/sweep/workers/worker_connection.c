@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/digest.h"
+#include "base/files/digest.h"
 #include "dist/process/net.h"
 #include "dist/store/store_secret.h"
 #include "dist/store/store_session.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/find_file.h"
+#include "base/files/find_file.h"
 #include "optim/optimizer_groups.h"
 
 struct config_file {

@@ -3,7 +3,7 @@
 #ifndef TRAIN_CONFIG_H
 #define TRAIN_CONFIG_H
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "data/dataset.h"
 #include "data/sampling/sampler.h"
 #include "dist/dist_config.h"

@@ -4,7 +4,7 @@
 #ifndef TRAIN_CONFIG_ALIASES_H
 #define TRAIN_CONFIG_ALIASES_H
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 
 /* The aliases of config_schema: the first of the tables, which continue with config_aliases_training.c,
  * config_aliases_values.c and config_aliases_calls.c. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "data/suggest.h"
 
 /* ---- scalars ---- */

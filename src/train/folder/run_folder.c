@@ -1,5 +1,5 @@
-/* The lock (base/folder_lock.h) is that of a file, not of its path, so each save verifies that the path is still this
- * file. */
+/* The lock (base/files/folder_lock.h) is that of a file, not of its path, so each save verifies that the path is still
+ * this file. */
 #include "train/folder/run_folder.h"
 
 #include <stdio.h>
@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/folder_lock.h"
-#include "base/io.h"
-#include "base/sealed.h"
+#include "base/files/folder_lock.h"
+#include "base/files/io.h"
+#include "base/files/sealed.h"
 #include "checkpoint/checkpoint.h"
 
 struct run_folder {
@@ -145,7 +145,7 @@ static status is_run(const char *path, bool accepts_metrics, bool *out) {
     set_path(&f, path);
     status s = has_run(&f, out, &other);
     if (!s && accepts_metrics && !*out) s = io_stat(f.metrics, &metrics);
-    *out = *out || metrics.is_file;
+    *out = *out || metrics.exists;
     arena_destroy(arena);
     return s;
 }

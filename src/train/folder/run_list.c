@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/folder_lock.h"
-#include "base/io.h"
+#include "base/files/folder_lock.h"
+#include "base/files/io.h"
 #include "train/folder/run_folder.h"
 #include "train/metrics/metrics_read.h"
 #include "train/metrics/report.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/io.h"
+#include "base/files/io.h"
 #include "data/sampling/loader.h"
 #include "dist/comm/comm.h"
 #include "dist/comm/comm_processors.h"

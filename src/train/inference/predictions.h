@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "data/csv/csv_texts.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/io.h"
+#include "base/files/io.h"
 #include "checkpoint/checkpoint_hdf5.h"
 #include "train/inference/predictions.h"
 

@@ -7,7 +7,7 @@
 #ifndef TRAIN_PREDICTOR_H
 #define TRAIN_PREDICTOR_H
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "base/status.h"
 #include "data/input_layout.h"
 #include "data/tables/cells.h"

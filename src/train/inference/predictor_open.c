@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 #include "data/text/vocabulary.h"
 #include "train/inference/predictor_internal.h"
 #include "train/inference/trained.h"

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "base/io.h"
+#include "base/files/io.h"
 
 status append_file_flush(struct append_file *file) {
     if (file->buffer.length == 0) return OK;

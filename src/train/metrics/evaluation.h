@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "data/sampling/loader.h"
 #include "dist/comm/comm.h"
 #include "model/objective.h"

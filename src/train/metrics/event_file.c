@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/crc32c.h"
-#include "base/io.h"
+#include "base/files/crc32c.h"
+#include "base/files/io.h"
 #include "base/text.h"
 #include "train/metrics/append_file.h"
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/decimal.h"
-#include "base/io.h"
+#include "base/files/io.h"
+#include "base/numbers/decimal.h"
 #include "train/metrics/append_file.h"
 #include "train/metrics/event_file.h"
 

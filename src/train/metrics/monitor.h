@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "base/status.h"
 #include "train/metrics/evaluation.h"
 #include "train/metrics/report.h"

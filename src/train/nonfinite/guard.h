@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "model/params.h"
 
 enum nonfinite_policy { NONFINITE_STOP, NONFINITE_SKIP, NONFINITE_ROLLBACK };

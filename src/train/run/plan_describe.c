@@ -1,7 +1,7 @@
 /* The lines of `check`, in their order. */
 #include "train/run/plan_describe.h"
 
-#include "base/memory.h"
+#include "base/system/memory.h"
 #include "dist/shard_tree.h"
 #include "train/loop/save.h"
 #include "train/parallel/zero.h"

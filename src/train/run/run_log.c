@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
+#include "base/system/memory.h"
 #include "dist/comm/comm_gpu.h"
 #include "optim/optimizer_groups.h"
 #include "train/loop/progress.h"

@@ -4,7 +4,7 @@
 #define TRAIN_LABELS_H
 
 #include "base/arena.h"
-#include "base/schema.h"
+#include "base/schema/schema.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
 

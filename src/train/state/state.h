@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "base/digest.h"
+#include "base/files/digest.h"
 #include "checkpoint/checkpoint.h"
 #include "data/dataset.h"
 #include "model/model.h"

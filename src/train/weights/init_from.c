@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/io.h"
+#include "base/files/io.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/mapped.h"
 #include "checkpoint/safetensors.h"

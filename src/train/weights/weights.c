@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/io.h"
-#include "base/sealed.h"
+#include "base/files/io.h"
+#include "base/files/sealed.h"
 
 /* Sets [out] to the folder of checkpoints of a run folder, or to [folder], if it is that. */
 static status find_checkpoints(const char *folder, struct text *out) {

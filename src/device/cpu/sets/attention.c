@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/philox.h"
+#include "base/numbers/philox.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/sets/set.h"
 #include "device/cpu/sets/sums.h"

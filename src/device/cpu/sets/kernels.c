@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "base/bits.h"
-#include "base/philox.h"
+#include "base/numbers/philox.h"
 
 /* Adds four rows at a time, in order, so that the sum is read and written less often. */
 static void add_rows(float *restrict sum, const float *restrict x, size_t rows, size_t size, size_t stride) {

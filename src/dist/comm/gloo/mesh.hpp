@@ -16,7 +16,7 @@
 #include <string>
 
 extern "C" {
-#include "base/signals.h"
+#include "base/system/signals.h"
 #include "dist/comm/comm_backend.h"
 }
 

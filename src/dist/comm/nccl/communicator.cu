@@ -12,7 +12,7 @@
 
 extern "C" {
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/system/thread.h"
 }
 
 #define CLOSE_SECONDS 2.0      /* maximum wait until the other ranks close theirs, too */

@@ -1,0 +1,100 @@
+/* document: a YAML file as a tree; every node has its position (file, line, column).
+ * Only a plain subset of YAML is accepted: one document, mappings, sequences and scalars; no aliases, anchors, tags or
+ * merge keys; no duplicate keys; at most 32 levels and 1 MiB (libyaml checks none of these, and its time is quadratic
+ * in nesting).
+ *
+ * Errors are collected: one read of a file reports all its errors. */
+#ifndef BASE_DOCUMENT_H
+#define BASE_DOCUMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/text.h"
+
+#define DOCUMENT_MAX_DEPTH 32        /* nested mappings and sequences; the root is level 1 */
+#define DOCUMENT_MAX_BYTES (1 << 20) /* of a file */
+#define DOCUMENT_MAX_NODES (1 << 16) /* keys and values; limits the memory of a document to 16 MiB */
+#define DOCUMENT_MAX_BLANKS 1024     /* consecutive spaces and empty lines; libyaml's time is quadratic in them */
+#define PROBLEMS_MAX 100             /* messages that are stored; further ones are only counted */
+
+#define PLACE_FILE 4096 /* bytes of a file's name in a message */
+
+struct place {
+    const char *file; /* as the user wrote it; "argument 'a.b=VALUE'" for an override */
+    int line, column; /* from 1; 0: no position (an override, a missing key of an empty file) */
+};
+
+/* How a message begins: "FILE:LINE:COLUMN"; the file alone without a position, "config" without a file. */
+struct place_text {
+    char s[PLACE_FILE + 32];
+};
+struct place_text place_text(struct place place);
+
+enum node_kind { NODE_SCALAR, NODE_SEQUENCE, NODE_MAPPING };
+
+struct node {
+    enum node_kind kind;
+    struct place place;
+    const char *text;         /* NODE_SCALAR: the value, NUL-terminated, no NUL inside */
+    bool is_quoted;           /* NODE_SCALAR: "..." or '...': always a string, never null or a number */
+    size_t count;             /* children */
+    struct node **items;      /* NODE_SEQUENCE: (count); NODE_MAPPING: the values (count) */
+    const char **keys;        /* NODE_MAPPING: (count), unique */
+    struct place *key_places; /* NODE_MAPPING: (count) */
+};
+
+/* The errors of a file. Zero-initialise. */
+struct problems {
+    struct problem *items;
+    size_t count, capacity;
+    size_t left_out; /* beyond PROBLEMS_MAX */
+};
+
+/* Adds "file:line:column: key: sentence"; without the position when line is 0, without the key when [key] (the dotted
+ * path) is NULL or "". Control characters are escaped, so a problem is always one line. */
+void problems_add(struct problems *problems, struct place place, const char *key, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* All problems as one failure, one per line, sorted by file, line and column (overrides last); OK when there are
+ * none. */
+status problems_status(const struct problems *problems, enum status_code code);
+void problems_free(struct problems *problems);
+
+struct document;
+
+/* Reads [path]. Syntax errors go to [problems]; *out is then NULL or a tree in which further problems can be found. A
+ * file that cannot be read is a failure (STATUS_USAGE). The root is always a mapping; an empty file is an empty
+ * mapping. */
+status document_read(const char *path, struct problems *problems, struct document **out);
+
+/* The same from memory; [name] is the file name in messages. */
+status document_parse(const char *name, const char *bytes, size_t size, struct problems *problems,
+                      struct document **out);
+
+/* A copy to which overrides can be applied; [document] must live as long. */
+struct document *document_copy(const struct document *document);
+
+/* Applies one override "a.b.c=VALUE": VALUE is YAML in one line (`0.1`, `[1, 2]`, `{type: sgd, lr: 0.1}`).
+ * Missing mappings of the path are created; a scalar in the path that names a type (`loss: mse`) becomes
+ * {type: mse} so that `loss.label_smoothing=0.1` works. A step may be an index into a sequence
+ * (`model.layers.0.linear.out=128`). Problems get the place {"argument 'a.b.c=VALUE'", 0, 0}. */
+void document_override(struct document *document, const char *assignment, struct problems *problems);
+
+const struct node *document_root(const struct document *document);
+/* The arena that holds the tree; configs bound from it may use it too. */
+struct arena *document_arena(struct document *document);
+void document_destroy(struct document *document); /* takes NULL */
+
+/* The value of [key] in a mapping, NULL when absent or when [mapping] is NULL. */
+const struct node *node_get(const struct node *mapping, const char *key);
+
+/* null (Null, NULL), ~ or an empty plain scalar. */
+bool node_is_null(const struct node *node);
+
+/* Parses one YAML value ("0.1", "[1, 2]", "{type: sgd}") to a tree in [arena]; every node has the place [place].
+ * NULL when it is malformed; the errors are in [problems]. */
+struct node *node_parse(const char *text, struct place place, struct arena *arena, struct problems *problems);
+
+#endif

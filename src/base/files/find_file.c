@@ -1,0 +1,66 @@
+/* Searches folders in a fixed order with io_stat. */
+#include "base/files/find_file.h"
+
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/files/io.h"
+
+struct search {
+    const char *config;
+    bool for_folder;
+    struct arena *arena;
+};
+
+static bool matches_files(const char *pattern) {
+    glob_t found = {0};
+    bool has_any = strpbrk(pattern, "*?[{") && glob(pattern, GLOB_NOSORT | GLOB_BRACE, NULL, &found) == 0;
+    globfree(&found);
+    return has_any;
+}
+
+static status is_wanted(const struct search *search, const char *path, bool *out) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    *out = info.exists ? info.is_folder == search->for_folder : matches_files(path);
+    return OK;
+}
+
+static status search_in(const struct search *search, const char *folder, const char **path, bool *found) {
+    const char *candidate = arena_printf(search->arena, "%s/%s", folder, *path);
+    TRY(is_wanted(search, candidate, found));
+    if (!*found) return OK;
+    char *absolute = realpath(candidate, NULL);
+    *path = absolute ? arena_copy(search->arena, absolute) : candidate;
+    free(absolute);
+    return OK;
+}
+
+static status search_beside(const struct search *search, const char *config, const char **path, bool *found) {
+    char *folder = io_folder_of(config);
+    status s = search_in(search, folder, path, found);
+    if (!s && !*found) s = search_in(search, arena_printf(search->arena, "%s/..", folder), path, found);
+    free(folder);
+    return s;
+}
+
+static status find(const struct search *search, const char **path) {
+    bool found = false;
+    if (!*path || !**path || **path == '/') return OK;
+    TRY(is_wanted(search, *path, &found));
+    if (found) return OK;
+    TRY(search_beside(search, search->config, path, &found));
+    char *real = found ? NULL : realpath(search->config, NULL); /* a symbolic link */
+    status s = real ? search_beside(search, real, path, &found) : OK;
+    free(real);
+    return s;
+}
+
+status find_file(const char **path, const char *config, struct arena *arena) {
+    return find(&(struct search){config, false, arena}, path);
+}
+
+status find_folder(const char **path, const char *config, struct arena *arena) {
+    return find(&(struct search){config, true, arena}, path);
+}

@@ -1,0 +1,349 @@
+/* Each wrapper calls fault_next and then one system call, and retries after EINTR. */
+#include "base/files/io.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/text.h"
+
+#define MAX_INTERRUPTS 1000         /* EINTR without progress before the call fails */
+#define MAX_CHUNK ((size_t)1 << 26) /* bytes of one read or write */
+
+/* Whether the call fails by fault injection; sets errno. */
+static bool has_fault(enum fault_call call, const char *path) {
+    static const int numbers[] = {
+        [FAULT_ENOSPC] = ENOSPC, [FAULT_EIO] = EIO, [FAULT_EINTR] = EINTR, [FAULT_EINVAL] = EINVAL};
+    enum fault_kind kind = fault_next(call, path);
+    if (kind == FAULT_NONE) return false;
+    errno = numbers[kind];
+    return true;
+}
+
+/* Whether a failed call is to be retried. */
+static bool is_interrupted(int *interrupts) { return errno == EINTR && ++*interrupts < MAX_INTERRUPTS; }
+
+static status open_with(enum fault_call call, const char *path, int flags, int *fd) {
+    int interrupts = 0;
+    do {
+        *fd = has_fault(call, path) ? -1 : open(path, flags | O_CLOEXEC, 0666);
+    } while (*fd < 0 && is_interrupted(&interrupts));
+    if (*fd >= 0) return OK;
+    return status_errno(STATUS_IO, errno, "cannot %s '%s'", call == CALL_OPEN ? "open" : "create", path);
+}
+
+/* O_NONBLOCK: opening a FIFO without a writer returns at once. */
+status io_open(const char *path, int *fd) { return open_with(CALL_OPEN, path, O_RDONLY | O_NOCTTY | O_NONBLOCK, fd); }
+
+status io_open_append(const char *path, int *fd) {
+    return open_with(CALL_CREATE, path, O_WRONLY | O_CREAT | O_APPEND, fd);
+}
+
+status io_create(const char *path, int *fd) { return open_with(CALL_CREATE, path, O_RDWR | O_CREAT | O_EXCL, fd); }
+
+/* File systems without O_TMPFILE get a name for a moment. */
+status io_create_unnamed(const char *folder, int *fd) {
+    char path[PATH_MAX];
+    *fd = has_fault(CALL_CREATE, folder) ? -1 : open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    bool is_unsupported = *fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL);
+    if (is_unsupported && snprintf(path, sizeof path, "%s/ddptrain-XXXXXX", folder) < (int)sizeof path) {
+        *fd = mkostemp(path, O_CLOEXEC);
+        if (*fd >= 0) unlink(path);
+    }
+    return *fd >= 0 ? OK : status_errno(STATUS_IO, errno, "cannot create a file in '%s'", folder);
+}
+
+const char *io_temporary_folder(void) {
+    const char *folder = getenv("TMPDIR");
+    return folder && *folder ? folder : "/var/tmp";
+}
+
+status io_close(int fd, const char *path) {
+    if (fd < 0) return OK;
+    bool is_lost = has_fault(CALL_CLOSE, path);
+    int number = errno;
+    if (close(fd) != 0 && !is_lost) {
+        is_lost = true;
+        number = errno;
+    }
+    /* Linux has closed it also after EINTR. */
+    return is_lost && number != EINTR ? status_errno(STATUS_IO, number, "cannot close '%s'", path) : OK;
+}
+
+/* One pread or read (offset NULL) of up to [size] bytes. */
+static ssize_t read_once(int fd, const char *path, void *bytes, size_t size, const uint64_t *offset) {
+    if (size > MAX_CHUNK) size = MAX_CHUNK;
+    enum fault_kind kind = fault_next(CALL_READ, path);
+    if (kind == FAULT_SHORT)
+        size = (size + 1) / 2;
+    else if (kind != FAULT_NONE) {
+        errno = kind == FAULT_EINTR ? EINTR : kind == FAULT_EINVAL ? EINVAL : EIO;
+        return -1;
+    }
+    return offset ? pread(fd, bytes, size, (off_t)*offset) : read(fd, bytes, size);
+}
+
+static status read_fully(int fd, const char *path, void *bytes, size_t size, const uint64_t *offset, size_t *got) {
+    size_t done = 0;
+    int interrupts = 0;
+    while (done < size) {
+        uint64_t here = offset ? *offset + done : 0;
+        ssize_t n = read_once(fd, path, (char *)bytes + done, size - done, offset ? &here : NULL);
+        if (n > 0) {
+            done += (size_t)n;
+            interrupts = 0;
+        } else if (n == 0)
+            break;
+        else if (!is_interrupted(&interrupts))
+            return status_errno(STATUS_IO, errno, "cannot read '%s'", path);
+    }
+    if (got)
+        *got = done;
+    else if (done < size)
+        return status_new(STATUS_IO, "cannot read '%s': it ends %zu bytes early", path, size - done);
+    return OK;
+}
+
+status io_read(int fd, const char *path, void *bytes, size_t size, size_t *got) {
+    return read_fully(fd, path, bytes, size, NULL, got);
+}
+
+status io_read_at(int fd, const char *path, void *bytes, size_t size, uint64_t offset, size_t *got) {
+    return read_fully(fd, path, bytes, size, &offset, got);
+}
+
+status io_read_text(const char *path, uint64_t max, char **text, struct io_info *info) {
+    int fd;
+    *text = NULL;
+    TRY(io_stat(path, info));
+    if (!info->is_file || info->size > max) return OK;
+    TRY(io_open(path, &fd));
+    char *content = malloc(info->size + 1);
+    status s = content ? io_read(fd, path, content, info->size, NULL) : status_memory("%s", path);
+    s = status_first(s, io_close(fd, path));
+    if (s) {
+        free(content);
+        return s;
+    }
+    content[info->size] = 0;
+    *text = content;
+    return OK;
+}
+
+static ssize_t write_once(int fd, const char *path, const void *bytes, size_t size) {
+    if (size > MAX_CHUNK) size = MAX_CHUNK;
+    switch (fault_next(CALL_WRITE, path)) {
+    case FAULT_NONE:
+        return write(fd, bytes, size);
+    case FAULT_SHORT:
+        return write(fd, bytes, (size + 1) / 2);
+    case FAULT_KILL:
+        if (write(fd, bytes, size / 2) >= -1) fault_kill();
+        return -1;
+    case FAULT_ENOSPC:
+        errno = ENOSPC;
+        return -1;
+    case FAULT_EIO:
+        errno = EIO;
+        return -1;
+    case FAULT_EINTR:
+        errno = EINTR;
+        return -1;
+    default:
+        errno = EINVAL;
+        return -1;
+    }
+}
+
+status io_write(int fd, const char *path, const void *bytes, size_t size) {
+    size_t done = 0;
+    int interrupts = 0;
+    while (done < size) {
+        ssize_t n = write_once(fd, path, (const char *)bytes + done, size - done);
+        if (n >= 0) {
+            done += (size_t)n;
+            interrupts = 0;
+        } else if (!is_interrupted(&interrupts))
+            return status_errno(STATUS_IO, errno, "cannot write '%s'", path);
+    }
+    return OK;
+}
+
+status io_sync(int fd, const char *path) {
+    int interrupts = 0, result;
+    do {
+        result = has_fault(CALL_SYNC, path) ? -1 : fsync(fd);
+    } while (result != 0 && is_interrupted(&interrupts));
+    return result == 0 ? OK : status_errno(STATUS_IO, errno, "cannot sync '%s' to disk", path);
+}
+
+status io_reserve(int fd, const char *path, uint64_t size) {
+    if (size == 0) return OK;
+    int interrupts = 0, result;
+    do {
+        result = has_fault(CALL_RESERVE, path) ? -1 : fallocate(fd, 0, 0, (off_t)size);
+    } while (result != 0 && is_interrupted(&interrupts));
+    if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return OK;
+    return status_errno(STATUS_IO, errno, "cannot reserve %llu bytes for '%s'", (unsigned long long)size, path);
+}
+
+status io_truncate(int fd, const char *path, uint64_t size) {
+    int interrupts = 0, result;
+    do {
+        result = has_fault(CALL_TRUNCATE, path) ? -1 : ftruncate(fd, (off_t)size);
+    } while (result != 0 && is_interrupted(&interrupts));
+    if (result == 0) return OK;
+    return status_errno(STATUS_IO, errno, "cannot truncate '%s' to %llu bytes", path, (unsigned long long)size);
+}
+
+status io_lock(int fd, const char *path, bool *is_mine) {
+    int interrupts = 0, result;
+    do {
+        result = has_fault(CALL_LOCK, path) ? -1 : flock(fd, LOCK_EX | LOCK_NB);
+    } while (result != 0 && is_interrupted(&interrupts));
+    *is_mine = result == 0;
+    return result == 0 || errno == EWOULDBLOCK ? OK : status_errno(STATUS_IO, errno, "cannot lock '%s'", path);
+}
+
+static status stat_result(int result, const struct stat *st, const char *path, struct io_info *info) {
+    *info = (struct io_info){0};
+    if (result != 0 && (errno == ENOENT || errno == ENOTDIR)) return OK;
+    if (result != 0) return status_errno(STATUS_IO, errno, "cannot stat '%s'", path);
+    *info = (struct io_info){.exists = true,
+                             .is_file = S_ISREG(st->st_mode),
+                             .is_folder = S_ISDIR(st->st_mode),
+                             .size = (uint64_t)st->st_size,
+                             .device = (uint64_t)st->st_dev,
+                             .inode = (uint64_t)st->st_ino,
+                             .modified = (double)st->st_mtim.tv_sec + (double)st->st_mtim.tv_nsec * 1e-9};
+    return OK;
+}
+
+status io_stat(const char *path, struct io_info *info) {
+    struct stat st;
+    int result = has_fault(CALL_STAT, path) ? -1 : stat(path, &st);
+    return stat_result(result, &st, path, info);
+}
+
+status io_stat_fd(int fd, const char *path, struct io_info *info) {
+    struct stat st;
+    int result = has_fault(CALL_STAT, path) ? -1 : fstat(fd, &st);
+    return stat_result(result, &st, path, info);
+}
+
+status io_is_locked(const char *path, bool *out) {
+    int fd;
+    bool is_free = true;
+    struct io_info info;
+    *out = false;
+    TRY(io_stat(path, &info));
+    if (!info.is_file) return OK;
+    TRY(io_open(path, &fd));
+    status s = io_lock(fd, path, &is_free);
+    *out = !is_free;
+    return status_first(s, io_close(fd, path));
+}
+
+bool io_is_same(const struct io_info *a, const struct io_info *b) {
+    return a->exists && b->exists && a->device == b->device && a->inode == b->inode;
+}
+
+char *io_path_of(int fd) {
+    char link[64], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length <= 0 || path[0] != '/') return NULL;
+    path[length] = 0;
+    return strdup(path);
+}
+
+status io_rename(const char *from, const char *to) {
+    if (!has_fault(CALL_RENAME, to) && rename(from, to) == 0) return OK;
+    return status_errno(STATUS_IO, errno, "cannot rename '%s' to '%s'", from, to);
+}
+
+status io_remove(const char *path) {
+    if (!has_fault(CALL_REMOVE, path) && unlink(path) == 0) return OK;
+    return errno == ENOENT ? OK : status_errno(STATUS_IO, errno, "cannot remove '%s'", path);
+}
+
+status io_remove_folder(const char *path) {
+    if (!has_fault(CALL_REMOVE, path) && rmdir(path) == 0) return OK;
+    if (errno == ENOENT || errno == ENOTEMPTY || errno == EEXIST) return OK;
+    return status_errno(STATUS_IO, errno, "cannot remove the folder '%s'", path);
+}
+
+static status make_folder(const char *path) {
+    if (!has_fault(CALL_MKDIR, path) && mkdir(path, 0777) == 0) return io_sync_folder_of(path);
+    int number = errno;
+    struct stat st;
+    if (number == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return OK;
+    return status_errno(STATUS_IO, number == EEXIST ? ENOTDIR : number, "cannot make the folder '%s'", path);
+}
+
+status io_make_folders(const char *path) {
+    struct text part = {0};
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    if (info.is_folder) return OK;
+    status s = OK;
+    const char *end = path;
+    while (s == OK && *end) {
+        end += strspn(end, "/");
+        end += strcspn(end, "/");
+        text_clear(&part);
+        text_add_bytes(&part, path, (size_t)(end - path));
+        s = make_folder(part.data);
+        end += strspn(end, "/");
+    }
+    text_free(&part);
+    return s;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static bool add_name(struct io_names *names, const char *name) {
+    char **items = realloc(names->items, (names->count + 1) * sizeof *items);
+    if (!items) return false;
+    names->items = items;
+    return (names->items[names->count] = strdup(name)) && ++names->count;
+}
+
+/* Returns 0 or an errno value. */
+static int read_names(DIR *dir, struct io_names *names) {
+    for (;;) {
+        errno = 0;
+        struct dirent *entry = readdir(dir);
+        if (!entry) return errno;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        if (!add_name(names, entry->d_name)) return ENOMEM;
+    }
+}
+
+status io_list(const char *folder, struct io_names *names) {
+    *names = (struct io_names){0};
+    DIR *dir = has_fault(CALL_LIST, folder) ? NULL : opendir(folder);
+    if (!dir) return status_errno(STATUS_IO, errno, "cannot list the folder '%s'", folder);
+    int number = read_names(dir, names);
+    closedir(dir);
+    if (number != 0) {
+        io_names_free(names);
+        return status_errno(STATUS_IO, number, "cannot list the folder '%s'", folder);
+    }
+    if (names->count) qsort(names->items, names->count, sizeof *names->items, by_name);
+    return OK;
+}
+
+void io_names_free(struct io_names *names) {
+    for (size_t i = 0; i < names->count; i++) free(names->items[i]);
+    free(names->items);
+    *names = (struct io_names){0};
+}

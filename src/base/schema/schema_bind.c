@@ -1,0 +1,391 @@
+/* Binds a tree to a struct, row by row: the key's value, or else its default, is converted by the function of its
+ * type. Binding continues after an error, so that one run reports every mistake. The recursion depth is that of the
+ * tree, which is limited. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/schema/schema_binder.h"
+
+/* ---- mappings ---- */
+
+/* A mapping whose keys are bound to one struct or, for a type with common keys, to two. */
+struct target {
+    struct key_scope scope;     /* its path is set only for a problem */
+    void *own, *common;         /* the structs of scope.own and scope.common */
+    const struct node *mapping; /* NULL: all defaults */
+    struct place place;         /* of missing keys */
+    const struct path *path;
+};
+
+static void bind_row(struct binder *b, const struct schema_row *row, const struct target *target, void *config);
+
+static void report_unknown_key(struct binder *b, const struct target *target, size_t index) {
+    if (binder_is_full(b)) return;
+    struct text sentence = {0}, path = {0};
+    binder_add_path(target->path, &path);
+    struct key_scope scope = target->scope;
+    scope.path = text_string(&path);
+    const char *key = target->mapping->keys[index];
+    struct path key_path = {target->path, key, 0};
+    suggest_key(key, &scope, b->root, b->document, &sentence);
+    binder_report_text(b, target->mapping->key_places[index], &key_path, &sentence);
+    text_free(&sentence);
+    text_free(&path);
+}
+
+/* Reports a value that was split at its comma: in `{lr: 0,001}` and `{betas: (0.9, 0.999)}` the last part is a key. */
+static bool report_split_value(struct binder *b, const struct target *target, size_t i) {
+    const struct node *mapping = target->mapping, *before = i > 0 ? mapping->items[i - 1] : NULL;
+    const char *key = mapping->keys[i];
+    if (!before || before->kind != NODE_SCALAR || before->is_quoted || !node_is_null(mapping->items[i])) return false;
+    struct path path = {target->path, mapping->keys[i - 1], 0};
+    const char *whole = before->text + strspn(before->text, "+-"), *tail = key + strspn(key, "0123456789");
+    bool is_number =
+        *whole && !whole[strspn(whole, "0123456789")] && tail > key && (!*tail || *tail == 'e' || *tail == 'E');
+    if (is_number)
+        binder_report(b, before->place, &path,
+                      "'%s,%s' has a decimal comma, but a comma ends a value here; write %s.%s",
+                      short_text(before->text).s, short_text(key).s, short_text(before->text).s, short_text(key).s);
+    else if (before->text[0] == '(' && strchr(key, ')'))
+        binder_report(b, before->place, &path, "'%s, %s' is not a list here; write [%s, %.*s]",
+                      short_text(before->text).s, short_text(key).s, short_text(before->text + 1).s,
+                      (int)strcspn(key, ")") < 60 ? (int)strcspn(key, ")") : 60, key);
+    else
+        return false;
+    return true;
+}
+
+static void check_keys(struct binder *b, const struct target *target) {
+    const struct key_scope *scope = &target->scope;
+    for (size_t i = 0; target->mapping && i < target->mapping->count; i++) {
+        if (scope_has_key(scope, target->mapping->keys[i])) continue;
+        if (!report_split_value(b, target, i)) report_unknown_key(b, target, i);
+    }
+}
+
+static void run_check(struct binder *b, const struct schema *schema, void *config, const struct target *target) {
+    if (!schema || !schema->check) return;
+    struct text path = {0};
+    binder_add_path(target->path, &path);
+    struct node empty = {.kind = NODE_MAPPING, .place = target->place};
+    schema->check(config, target->mapping ? target->mapping : &empty, text_string(&path), b->problems);
+    text_free(&path);
+}
+
+static void bind_target(struct binder *b, const struct target *target) {
+    size_t problems_before = binder_problem_count(b);
+    check_keys(b, target);
+    const struct schema *own = target->scope.own, *common = target->scope.common;
+    for (size_t i = 0; own && own->rows[i].key; i++) bind_row(b, &own->rows[i], target, target->own);
+    for (size_t i = 0; common && common->rows[i].key; i++) bind_row(b, &common->rows[i], target, target->common);
+    if (binder_problem_count(b) != problems_before) return;
+    run_check(b, own, target->own, target);
+    run_check(b, common, target->common, target);
+}
+
+/* The mapping {[key]: [value]} of a shorthand. */
+static const struct node *mapping_of(struct binder *b, const char *key, const struct node *value) {
+    struct node *mapping = arena_alloc(b->arena, sizeof *mapping);
+    struct node **items = arena_alloc(b->arena, sizeof(struct node *));
+    const char **keys = arena_alloc(b->arena, sizeof *keys);
+    struct place *places = arena_alloc(b->arena, sizeof *places);
+    *items = (struct node *)value;
+    *keys = key;
+    *places = value->place;
+    *mapping = (struct node){
+        .kind = NODE_MAPPING, .place = value->place, .count = 1, .items = items, .keys = keys, .key_places = places};
+    return mapping;
+}
+
+static void bind_section(struct binder *b, const struct schema_row *row, const struct node *node,
+                         const struct path *path, void *field) {
+    const char *shorthand = row->section->shorthand;
+    if (node->kind != NODE_MAPPING && shorthand) node = mapping_of(b, shorthand, node);
+    if (node->kind != NODE_MAPPING) {
+        binder_report_wrong_type(b, row, node, path, NULL);
+        return;
+    }
+    struct target target = {
+        .scope = {.own = row->section}, .own = field, .mapping = node, .place = node->place, .path = path};
+    bind_target(b, &target);
+}
+
+static void bind_section_list(struct binder *b, const struct schema_row *row, const struct node *node,
+                              const struct path *path, void *field) {
+    struct section_list *list = field;
+    if (node->kind != NODE_SEQUENCE) {
+        binder_report_wrong_type(b, row, node, path, "start each entry with '- '");
+        return;
+    }
+    struct schema_row entry = *row;
+    entry.type = SCHEMA_SECTION;
+    list->count = node->count;
+    list->items = arena_alloc(b->arena, node->count ? node->count * row->section->size : 1);
+    for (size_t i = 0; i < node->count; i++) {
+        struct path item_path = {path, NULL, i};
+        if (node_is_null(node->items[i]))
+            binder_report_null(b, &entry, node->items[i], &item_path);
+        else
+            bind_section(b, &entry, node->items[i], &item_path, (char *)list->items + i * row->section->size);
+    }
+}
+
+/* The keys are names of the user's, each with one section. */
+static void bind_section_map(struct binder *b, const struct schema_row *row, const struct node *node,
+                             const struct path *path, void *field) {
+    struct section_list *list = field;
+    if (node->kind != NODE_MAPPING) {
+        binder_report_wrong_type(b, row, node, path, NULL);
+        return;
+    }
+    struct schema_row entry = *row;
+    entry.type = SCHEMA_SECTION;
+    list->count = node->count;
+    list->items = arena_alloc(b->arena, node->count ? node->count * row->section->size : 1);
+    for (size_t i = 0; i < node->count; i++) {
+        struct path item_path = {path, node->keys[i], 0};
+        void *item = (char *)list->items + i * row->section->size;
+        if (node_is_null(node->items[i]))
+            binder_report_null(b, &entry, node->items[i], &item_path);
+        else
+            bind_section(b, &entry, node->items[i], &item_path, item);
+        *(const char **)item = arena_copy(b->arena, node->keys[i]);
+    }
+}
+
+/* ---- types ---- */
+
+/* Binds *variant to the type [name] with the keys of [mapping] (NULL: defaults). */
+static void bind_type(struct binder *b, const struct schema_variants *variants, const char *name,
+                      const struct node *name_node, const struct node *mapping, const struct path *path,
+                      struct variant *variant) {
+    int index = -1;
+    const struct schema_variant *type = variants_find(variants, name, &index);
+    if (!type) {
+        if (binder_is_full(b)) return;
+        struct text sentence = {0};
+        suggest_type(name, variants, b->root, &sentence);
+        binder_report_text(b, name_node->place, path, &sentence);
+        text_free(&sentence);
+        return;
+    }
+    variant->index = index;
+    variant->name = type->name;
+    variant->config = type->schema ? arena_alloc(b->arena, type->schema->size) : NULL;
+    variant->common = variants->common ? arena_alloc(b->arena, variants->common->size) : NULL;
+    struct target target = {
+        .scope = {.own = type->schema, .common = variants->common, .variants = variants, .type = type->name},
+        .own = variant->config,
+        .common = variant->common,
+        .mapping = mapping,
+        .place = mapping ? mapping->place : name_node->place,
+        .path = path,
+    };
+    bind_target(b, &target);
+}
+
+/* Reports a missing `type`; keys that are a typo or an alias of it are reported instead. */
+static void report_missing_type(struct binder *b, const struct node *node, const struct path *path, const char *what) {
+    static const char *const known[] = {"type", NULL};
+    size_t typos = 0;
+    for (size_t i = 0; i < node->count; i++) {
+        const struct schema_alias *alias = alias_find(b->root, ALIAS_KEY, what, node->keys[i]);
+        bool is_alias = alias && alias->meant && strcmp(alias->meant, ".type") == 0;
+        if (!is_alias && !schema_nearest(node->keys[i], known)) continue;
+        struct path key_path = {path, node->keys[i], 0};
+        binder_report(b, node->key_places[i], &key_path, "unknown key; did you mean 'type'?");
+        typos++;
+    }
+    struct path type_path = {path, "type", 0};
+    if (!typos) binder_report(b, node->place, &type_path, "missing; the name of the %s", what);
+}
+
+/* `adam`, or {type: adam, lr: 0.1}, or {lr: 0.1} when the default names a type. */
+static void bind_typed(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
+                       struct variant *variant) {
+    if (node->kind == NODE_SCALAR) {
+        bind_type(b, row->variants, node->text, node, NULL, path, variant);
+        return;
+    }
+    if (node->kind == NODE_SEQUENCE) {
+        binder_report_wrong_type(b, row, node, path, NULL);
+        return;
+    }
+    const struct node *type = node_get(node, "type");
+    if (!type && row->fallback) {
+        const struct node *fallback = row_fallback(row, node->place, b->arena);
+        type = fallback && fallback->kind == NODE_MAPPING ? node_get(fallback, "type") : fallback;
+        if (type && node_is_null(type)) type = NULL;
+    }
+    struct path type_path = {path, "type", 0};
+    if (!type) {
+        report_missing_type(b, node, path, row->variants->what);
+        return;
+    }
+    if (node_is_null(type)) {
+        binder_report(b, type->place, &type_path, "missing; the name of the %s", row->variants->what);
+        return;
+    }
+    if (type->kind != NODE_SCALAR) {
+        binder_report(b, type->place, &type_path, "expected the name of the %s, got %s", row->variants->what,
+                      type->kind == NODE_SEQUENCE ? "a list" : "a mapping");
+        return;
+    }
+    bind_type(b, row->variants, type->text, type, node, path, variant);
+}
+
+/* `relu`, or {linear: {out: 3}}. */
+static void bind_keyed(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
+                       struct variant *variant) {
+    const char *what = row->variants->what;
+    if (node->kind == NODE_SCALAR && !node_is_null(node)) {
+        bind_type(b, row->variants, node->text, node, NULL, path, variant);
+        return;
+    }
+    if (node->kind != NODE_MAPPING) {
+        binder_report(b, node->place, path, "expected %s %s, got %s", article(what), what,
+                      node->kind == NODE_SEQUENCE ? "a list" : "null");
+        return;
+    }
+    if (node->count != 1) {
+        struct text keys = {0};
+        for (size_t i = 0; i < node->count && i < 5; i++)
+            text_printf(&keys, "%s%s", i ? ", " : "", short_text(node->keys[i]).s);
+        binder_report(b, node->place, path,
+                      "expected one key, the type of the %s, got %zu%s%s%s; its options go inside it: %s: {...}", what,
+                      node->count, node->count ? " (" : "", text_string(&keys), node->count ? ")" : "",
+                      node->count ? short_text(node->keys[0]).s : "TYPE");
+        text_free(&keys);
+        return;
+    }
+    int index;
+    const struct schema_variant *type = variants_find(row->variants, node->keys[0], &index);
+    const struct node *options = node_is_null(node->items[0]) ? NULL : node->items[0];
+    struct node name = {.kind = NODE_SCALAR, .place = node->key_places[0], .text = node->keys[0]};
+    struct path type_path = {path, node->keys[0], 0};
+    if (type && options && options->kind != NODE_MAPPING) {
+        if (!type->schema || !type->schema->shorthand) {
+            binder_report(b, options->place, &type_path, "expected a mapping with the options of the %s, got %s", what,
+                          options->kind == NODE_SEQUENCE ? "a list" : "a single value");
+            return;
+        }
+        options = mapping_of(b, type->schema->shorthand, options);
+    }
+    bind_type(b, row->variants, name.text, &name, options, type ? &type_path : path, variant);
+}
+
+static void bind_variant(struct binder *b, const struct schema_row *row, const struct node *node,
+                         const struct path *path, void *field) {
+    struct variant *variant = field;
+    *variant = (struct variant){.index = -1, .place = node->place};
+    (row->variants->is_keyed ? bind_keyed : bind_typed)(b, row, node, path, variant);
+}
+
+/* A list in brackets splits `Linear(13, 64)` at its comma. Returns the entries of the call, from *i on, as one scalar
+ * and advances *i to the last of them. */
+static const struct node *joined_call(struct binder *b, const struct node *list, size_t *i) {
+    const struct node *node = list->items[*i];
+    if (node->kind != NODE_SCALAR || !strchr(node->text, '(') || strchr(node->text, ')')) return node;
+    struct node *call = arena_alloc(b->arena, sizeof *call);
+    *call = *node;
+    for (size_t last = *i + 1; last < list->count && list->items[last]->kind == NODE_SCALAR; last++) {
+        call->text = arena_printf(b->arena, "%s, %s", call->text, list->items[last]->text);
+        if (!strchr(list->items[last]->text, ')')) continue;
+        *i = last;
+        return call;
+    }
+    return node;
+}
+
+static void bind_variant_list(struct binder *b, const struct schema_row *row, const struct node *node,
+                              const struct path *path, void *field) {
+    struct variant_list *list = field;
+    if (node->kind != NODE_SEQUENCE) {
+        binder_report_wrong_type(b, row, node, path, "start each entry with '- '");
+        return;
+    }
+    struct schema_row entry = *row;
+    entry.type = SCHEMA_VARIANT;
+    entry.fallback = NULL;
+    list->count = node->count;
+    list->items = arena_alloc(b->arena, node->count ? node->count * sizeof *list->items : 1);
+    for (size_t i = 0; i < node->count; i++) {
+        struct path item_path = {path, NULL, i};
+        struct variant *item = &list->items[i];
+        bind_variant(b, &entry, joined_call(b, node, &i), &item_path, item);
+    }
+}
+
+/* ---- rows ---- */
+
+static bind_function *const bind_functions[] = {
+    [SCHEMA_BOOL] = bind_bool,
+    [SCHEMA_INT] = bind_int,
+    [SCHEMA_REAL] = bind_real,
+    [SCHEMA_STRING] = bind_string,
+    [SCHEMA_CHOICE] = bind_choice,
+    [SCHEMA_INT_LIST] = bind_int_list,
+    [SCHEMA_REAL_LIST] = bind_real_list,
+    [SCHEMA_STRING_LIST] = bind_string_list,
+    [SCHEMA_SECTION] = bind_section,
+    [SCHEMA_SECTION_LIST] = bind_section_list,
+    [SCHEMA_SECTION_MAP] = bind_section_map,
+    [SCHEMA_VARIANT] = bind_variant,
+    [SCHEMA_VARIANT_LIST] = bind_variant_list,
+};
+
+static void set_null(const struct schema_row *row, void *field, struct place place) {
+    if (row->type == SCHEMA_INT) *(int64_t *)field = SCHEMA_NO_INT;
+    if (row->type == SCHEMA_REAL) *(double *)field = NAN;
+    if (row->type == SCHEMA_CHOICE) *(int *)field = -1;
+    if (row->type == SCHEMA_VARIANT) *(struct variant *)field = (struct variant){.index = -1, .place = place};
+}
+
+/* The value of a row's key. NULL: none, also where an argument KEY=null removes a key that cannot be null. */
+static const struct node *given_value(const struct schema_row *row, const struct node *mapping) {
+    const struct node *node = node_get(mapping, row->key);
+    bool is_removed = node && node_is_null(node) && node->place.line == 0 && !row_is_nullable(row);
+    return is_removed ? NULL : node;
+}
+
+static void bind_row(struct binder *b, const struct schema_row *row, const struct target *target, void *config) {
+    const struct node *node = given_value(row, target->mapping);
+    struct path path = {target->path, row->key, 0};
+    void *field = (char *)config + row->offset;
+    bool is_section = row->type == SCHEMA_SECTION;
+    bool is_null = node && node_is_null(node);
+    if (row->present_offset) *(bool *)((char *)config + row->present_offset) = node && !(is_section && is_null);
+
+    if (!node && (row->flags & SCHEMA_REQUIRED)) {
+        binder_report(b, target->place, &path, "missing; %s", row->doc);
+        return;
+    }
+    if (is_null && !row_is_nullable(row)) {
+        binder_report_null(b, row, node, &path);
+        return;
+    }
+    if (is_section && (!node || is_null)) {
+        struct target section = {.scope = {.own = row->section}, .own = field, .place = target->place, .path = &path};
+        bind_target(b, &section);
+        return;
+    }
+    if (!node) node = row_fallback(row, target->place, b->arena);
+    if (!node || node_is_null(node))
+        set_null(row, field, target->place);
+    else
+        bind_functions[row->type](b, row, node, &path, field);
+}
+
+void schema_bind(const struct schema *schema, const struct node *mapping, const char *path, const struct schema *root,
+                 void *config, struct arena *arena, struct problems *problems) {
+    memset(config, 0, schema->size);
+    struct binder b = {.root = root, .arena = arena, .problems = problems, .document = *path ? NULL : mapping};
+    struct path base = {.key = path};
+    struct schema_row row = {.key = path, .type = SCHEMA_SECTION, .section = schema};
+    struct target target = {.scope = {.own = schema}, .own = config, .path = &base};
+    if (mapping)
+        bind_section(&b, &row, mapping, &base, config);
+    else
+        bind_target(&b, &target);
+}

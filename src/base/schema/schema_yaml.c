@@ -1,0 +1,324 @@
+/* Writes a config as YAML: one key per line, short flat mappings in one line `{...}`. Omits keys with present_offset
+ * that were not given, so that the output binds to the same struct. */
+#include <string.h>
+
+#include "base/schema/schema_internal.h"
+
+#define LINE_MAX 100 /* columns */
+
+/* ---- values ---- */
+
+static void add_ints(struct text *out, const struct schema_row *row, const struct int_list *list) {
+    if (list->word) {
+        value_add_string(out, row->choices[list->word - 1]);
+        return;
+    }
+    text_add(out, "[");
+    for (size_t i = 0; i < list->count; i++) {
+        text_add(out, i ? ", " : "");
+        text_add_int(out, list->items[i]);
+    }
+    text_add(out, "]");
+}
+
+static void add_reals(struct text *out, const struct real_list *list) {
+    text_add(out, "[");
+    for (size_t i = 0; i < list->count; i++) {
+        text_add(out, i ? ", " : "");
+        text_add_double(out, list->items[i]);
+    }
+    text_add(out, "]");
+}
+
+static void add_strings(struct text *out, const char *const *items, size_t count) {
+    text_add(out, "[");
+    for (size_t i = 0; i < count; i++) {
+        text_add(out, i ? ", " : "");
+        value_add_string(out, items[i]);
+    }
+    text_add(out, "]");
+}
+
+/* "[a, b]", or "{one: [a], other: [b]}" */
+static void add_string_list(struct text *out, const struct schema_row *row, const struct string_list *list) {
+    const struct string_groups *groups = row_groups(row, list);
+    if (!groups || groups->count == 0) {
+        add_strings(out, list->items, list->count);
+        return;
+    }
+    size_t at = 0;
+    text_add(out, "{");
+    for (size_t i = 0; i < groups->count; i++) {
+        text_add(out, i ? ", " : "");
+        value_add_string(out, groups->items[i].name);
+        text_add(out, ": ");
+        add_strings(out, list->items + at, groups->items[i].count);
+        at += groups->items[i].count;
+    }
+    text_add(out, "}");
+}
+
+/* "a", or "[a, b]" */
+static void add_string(struct text *out, const struct schema_row *row, const char *const *field) {
+    const struct string_list *others = row_others(row, field);
+    size_t count = others ? others->count : 0;
+    text_add(out, count ? "[" : "");
+    value_add_string(out, *field);
+    for (size_t i = 0; i < count; i++) {
+        text_add(out, ", ");
+        value_add_string(out, others->items[i]);
+    }
+    text_add(out, count ? "]" : "");
+}
+
+static bool is_null(const struct schema_row *row, const void *field) {
+    switch (row->type) {
+    case SCHEMA_INT:
+        return *(const int64_t *)field == SCHEMA_NO_INT;
+    case SCHEMA_REAL:
+        return isnan(*(const double *)field);
+    case SCHEMA_STRING:
+        return !*(const char *const *)field;
+    case SCHEMA_CHOICE:
+        return *(const int *)field < 0;
+    case SCHEMA_INT_LIST:
+        return !((const struct int_list *)field)->items && !((const struct int_list *)field)->word;
+    case SCHEMA_REAL_LIST:
+        return !((const struct real_list *)field)->items;
+    case SCHEMA_STRING_LIST:
+        return !((const struct string_list *)field)->items;
+    default:
+        return false;
+    }
+}
+
+void value_add_yaml(const struct schema_row *row, const void *field, struct text *out) {
+    if (is_null(row, field))
+        text_add(out, row->type >= SCHEMA_INT_LIST && !row_is_nullable(row) ? "[]" : "null");
+    else if (row->type == SCHEMA_BOOL)
+        text_add(out, *(const bool *)field ? "true" : "false");
+    else if (row->type == SCHEMA_INT)
+        text_add_int(out, *(const int64_t *)field);
+    else if (row->type == SCHEMA_REAL)
+        text_add_double(out, *(const double *)field);
+    else if (row->type == SCHEMA_STRING)
+        add_string(out, row, field);
+    else if (row->type == SCHEMA_CHOICE)
+        value_add_string(out, row->choices[*(const int *)field]);
+    else if (row->type == SCHEMA_INT_LIST)
+        add_ints(out, row, field);
+    else if (row->type == SCHEMA_REAL_LIST)
+        add_reals(out, field);
+    else if (row->type == SCHEMA_STRING_LIST)
+        add_string_list(out, row, field);
+}
+
+/* ---- keys ---- */
+
+/* The keys of one mapping: those of a section, or of a type with the common ones. */
+struct group {
+    const char *type; /* written first, as `type: adam`; NULL: none */
+    const struct schema *own, *common;
+    const void *own_config, *common_config;
+};
+
+static const struct schema_row *written_row(const struct schema *schema, const void *config, size_t *i) {
+    for (; schema && schema->rows[*i].key; ++*i)
+        if (!row_is_absent(&schema->rows[*i], config)) return &schema->rows[(*i)++];
+    return NULL;
+}
+
+static bool has_keys(const struct schema *schema, const void *config) {
+    size_t i = 0;
+    return written_row(schema, config, &i) != NULL;
+}
+
+static struct group group_of(const struct schema_row *row, const struct variant *variant) {
+    const struct schema_variant *type = row->variants->at((size_t)variant->index);
+    return (struct group){
+        .type = row->variants->is_keyed ? NULL : type->name,
+        .own = type->schema,
+        .common = row->variants->common,
+        .own_config = variant->config,
+        .common_config = variant->common,
+    };
+}
+
+static bool is_bare(const struct group *group) {
+    return !has_keys(group->own, group->own_config) && !has_keys(group->common, group->common_config);
+}
+
+/* Adds "key: value, ..." of one struct when all its values fit a line. */
+static bool add_flow_rows(const struct schema *schema, const void *config, struct text *out) {
+    const struct schema_row *row;
+    for (size_t i = 0; (row = written_row(schema, config, &i)) != NULL;) {
+        bool is_map = row->type == SCHEMA_SECTION_MAP, is_list = is_map || row->type == SCHEMA_SECTION_LIST;
+        bool is_empty_list = is_list && ((const struct section_list *)row_field(row, config))->count == 0;
+        if (row->type == SCHEMA_SECTION || row->type == SCHEMA_VARIANT_LIST) return false;
+        if (is_list && !is_empty_list) return false;
+        if (out->length > 0) text_add(out, ", ");
+        text_add(out, row->key);
+        text_add(out, ": ");
+        if (is_empty_list) {
+            text_add(out, is_map ? "{}" : "[]");
+            continue;
+        }
+        if (row->type != SCHEMA_VARIANT) {
+            value_add_yaml(row, row_field(row, config), out);
+            continue;
+        }
+        const struct variant *variant = row_field(row, config);
+        struct group inner = variant->index < 0 ? (struct group){0} : group_of(row, variant);
+        if (!is_bare(&inner)) return false;
+        text_add(out, variant->index < 0 ? "null" : variant->name);
+    }
+    return true;
+}
+
+/* Adds " {key: value}" and a newline when the group is flat and at most [max_columns] wide. */
+static bool add_flow(const struct group *group, size_t max_columns, struct text *out) {
+    struct text line = {0};
+    if (group->type) text_printf(&line, "type: %s", group->type);
+    bool fits = add_flow_rows(group->own, group->own_config, &line) &&
+                add_flow_rows(group->common, group->common_config, &line) && line.length + 3 <= max_columns;
+    if (fits) {
+        text_add(out, " {");
+        text_add_bytes(out, text_string(&line), line.length);
+        text_add(out, "}\n");
+    }
+    text_free(&line);
+    return fits;
+}
+
+static void add_rows(const struct schema *schema, const void *config, size_t indent, struct text *out);
+
+static void add_indent(struct text *out, size_t indent) {
+    for (size_t i = 0; i < indent; i++) text_add_bytes(out, " ", 1);
+}
+
+static void add_block(const struct group *group, size_t indent, struct text *out) {
+    text_add(out, "\n");
+    if (group->type) {
+        add_indent(out, indent);
+        text_printf(out, "type: %s\n", group->type);
+    }
+    add_rows(group->own, group->own_config, indent, out);
+    add_rows(group->common, group->common_config, indent, out);
+}
+
+static void add_variant(const struct schema_row *row, const struct variant *variant, size_t indent, size_t column,
+                        struct text *out) {
+    if (variant->index < 0) {
+        text_add(out, " null\n");
+        return;
+    }
+    struct group group = group_of(row, variant);
+    if (is_bare(&group)) {
+        text_printf(out, " %s\n", variant->name);
+        return;
+    }
+    if (!row->variants->is_keyed) {
+        if (!add_flow(&group, LINE_MAX - column, out)) add_block(&group, indent + 2, out);
+        return;
+    }
+    text_add(out, "\n");
+    add_indent(out, indent + 2);
+    text_printf(out, "%s:", variant->name);
+    if (!add_flow(&group, LINE_MAX - indent - strlen(variant->name), out)) add_block(&group, indent + 4, out);
+}
+
+static void add_variant_list(const struct schema_row *row, const struct variant_list *list, size_t indent,
+                             struct text *out) {
+    if (list->count == 0) {
+        text_add(out, !list->items && row_is_nullable(row) ? " null\n" : " []\n");
+        return;
+    }
+    text_add(out, "\n");
+    for (size_t i = 0; i < list->count; i++) {
+        const struct variant *variant = &list->items[i];
+        struct group group = group_of(row, variant);
+        add_indent(out, indent + 2);
+        if (is_bare(&group)) {
+            text_printf(out, "- %s\n", variant->name);
+        } else if (row->variants->is_keyed) {
+            text_printf(out, "- %s:", variant->name);
+            if (!add_flow(&group, LINE_MAX - indent - strlen(variant->name), out)) add_block(&group, indent + 6, out);
+        } else {
+            text_add(out, "-");
+            if (add_flow(&group, LINE_MAX - indent, out)) continue;
+            text_printf(out, " type: %s\n", group.type);
+            group.type = NULL;
+            add_rows(group.own, group.own_config, indent + 4, out);
+            add_rows(group.common, group.common_config, indent + 4, out);
+        }
+    }
+}
+
+static void add_section(const struct schema_row *row, const void *config, size_t indent, struct text *out) {
+    struct group group = {.own = row->section, .own_config = config};
+    if (is_bare(&group))
+        text_add(out, " {}\n");
+    else if (indent == 0 || !add_flow(&group, LINE_MAX - indent - strlen(row->key), out))
+        add_block(&group, indent + 2, out);
+}
+
+static void add_section_list(const struct schema_row *row, const struct section_list *list, size_t indent,
+                             struct text *out) {
+    text_add(out, list->count == 0 ? " []\n" : "\n");
+    for (size_t i = 0; i < list->count; i++) {
+        struct group group = {.own = row->section, .own_config = (const char *)list->items + i * row->section->size};
+        add_indent(out, indent + 2);
+        text_add(out, "-");
+        if (is_bare(&group))
+            text_add(out, " {}\n");
+        else if (!add_flow(&group, LINE_MAX - indent, out))
+            add_block(&group, indent + 4, out);
+    }
+}
+
+static void add_section_map(const struct schema_row *row, const struct section_list *list, size_t indent,
+                            struct text *out) {
+    text_add(out, list->count == 0 ? " {}\n" : "\n");
+    for (size_t i = 0; i < list->count; i++) {
+        const char *item = (const char *)list->items + i * row->section->size, *name = *(const char *const *)item;
+        struct group group = {.own = row->section, .own_config = item};
+        struct text key = {0};
+        value_add_string(&key, name);
+        add_indent(out, indent + 2);
+        text_printf(out, "%s:", text_string(&key));
+        if (is_bare(&group))
+            text_add(out, " {}\n");
+        else if (!add_flow(&group, LINE_MAX - indent - key.length, out))
+            add_block(&group, indent + 4, out);
+        text_free(&key);
+    }
+}
+
+static void add_rows(const struct schema *schema, const void *config, size_t indent, struct text *out) {
+    const struct schema_row *row;
+    for (size_t i = 0; (row = written_row(schema, config, &i)) != NULL;) {
+        const void *field = row_field(row, config);
+        add_indent(out, indent);
+        text_add(out, row->key);
+        text_add(out, ":");
+        if (row->type == SCHEMA_SECTION) {
+            add_section(row, field, indent, out);
+        } else if (row->type == SCHEMA_SECTION_LIST) {
+            add_section_list(row, field, indent, out);
+        } else if (row->type == SCHEMA_SECTION_MAP) {
+            add_section_map(row, field, indent, out);
+        } else if (row->type == SCHEMA_VARIANT) {
+            add_variant(row, field, indent, indent + strlen(row->key), out);
+        } else if (row->type == SCHEMA_VARIANT_LIST) {
+            add_variant_list(row, field, indent, out);
+        } else {
+            text_add(out, " ");
+            value_add_yaml(row, field, out);
+            text_add(out, "\n");
+        }
+    }
+}
+
+void schema_write_yaml(const struct schema *schema, const void *config, struct text *out) {
+    add_rows(schema, config, 0, out);
+}

@@ -1,0 +1,68 @@
+/* dlopen in a list of folders. */
+#include "base/system/module.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+/* The path of the shared library that this code is part of; false: it is the program's. */
+static bool find_library(char *path) {
+    static const char here;
+    struct link_map *map = NULL;
+    Dl_info info;
+    bool is_library = dladdr1(&here, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 && map && map->l_name[0] != 0;
+    return is_library && realpath(map->l_name, path);
+}
+
+static void program_path(char *path) {
+    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    path[length > 0 ? length : 0] = 0;
+}
+
+status module_open(const char *name, const char *symbol, void **address) {
+    char own[PATH_MAX], below[PATH_MAX + 32], beside[PATH_MAX + 32];
+    bool is_library = find_library(own);
+    if (!is_library) program_path(own);
+    char *slash = strrchr(own, '/');
+    if (slash) *slash = 0;
+    snprintf(below, sizeof below, "%s/ddptrain", own);
+    snprintf(beside, sizeof beside, "%s/../lib/ddptrain", own);
+    const char *folders[] = {getenv("DDPTRAIN_MODULE_DIR"), own, is_library ? below : NULL, beside,
+                             DDPTRAIN_MODULE_DIR};
+
+    struct text tried = {0};
+    status result = OK;
+    void *handle = NULL;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && !handle && !result; i++) {
+        if (!folders[i]) continue;
+        char path[PATH_MAX + 64];
+        snprintf(path, sizeof path, "%s/ddptrain_%s.so", folders[i], name);
+        text_printf(&tried, "%s%s", tried.length ? ", " : "", path);
+        if (access(path, F_OK) != 0) continue;
+        handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!handle) result = status_new(STATUS_USAGE, "cannot load %s: %s", path, dlerror());
+    }
+    if (!handle && !result)
+        result = status_new(STATUS_USAGE, "the module ddptrain_%s.so is not installed (looked for %s)", name,
+                            text_string(&tried));
+    if (!result && !(*address = dlsym(handle, symbol)))
+        result = status_new(STATUS_USAGE, "ddptrain_%s.so is not a module of this program: it has no symbol '%s'", name,
+                            symbol);
+    text_free(&tried);
+    return result;
+}
+
+status module_need(const char *name, const char *symbol, const char *needs, const char *remedy, void **address) {
+    status s = module_open(name, symbol, address);
+    if (!s) return OK;
+    status failure = status_new(STATUS_USAGE, "%s: %s; %s", needs, status_message(s), remedy);
+    status_free(s);
+    return failure;
+}
