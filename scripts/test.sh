@@ -12,8 +12,8 @@
 # A build is tested in build/<name>; the presets are those of CMakePresets.json. asan is AddressSanitizer together with
 # UndefinedBehaviorSanitizer. In `ci` the emulated GPU is tested by release alone, for the time it takes; tsan runs the
 # tests that use threads, except those with the label fault, which kill processes; asan leaves out what mostly waits for
-# processes, or trains long; clang runs the unit tests. What looks at sources, or asks the same for each key, is for
-# release alone.
+# processes, or trains long; clang runs the unit tests. What looks at sources or packages, asks the same for each key, or compiles
+# exported files by both compilers, is for release alone.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -104,7 +104,7 @@ run() { # word
         release | debug | clang | asan | ubsan) run_tests "$1" ;;
         clang-unit)
             emulation=OFF
-            run_tests clang --label-regex unit --exclude-regex '^program_(layout|compare_pytorch)$'
+            run_tests clang --label-regex unit --exclude-regex '^program_(layout|compare_pytorch|export_c|package|same_errors|watch)$'
             ;;
         asan-quick)
             emulation=OFF
