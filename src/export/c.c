@@ -1,5 +1,5 @@
 /* One C99 file and its header, which compute the model for one row: functions of the layers that it has (c_code.h),
- * tables of weights, and a call for each step, with memory that is planned here. */
+ * tables of weights, and a call for each node, with memory that is planned here. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "export/c_file.h"
 
 #define MAX_WEIGHTS ((size_t)1 << 24) /* more make a file that compilers need gigabytes for */
-#define MAX_STACK 16384               /* floats of memory between the steps that are on the stack */
+#define MAX_STACK 16384               /* floats of memory between the nodes that are on the stack */
 
 /* ---- memory ---- */
 
@@ -18,41 +18,41 @@ static size_t resolve(const struct c_file *c, size_t tensor) {
     return c->root[alias == NO_TENSOR ? tensor : alias];
 }
 
-static bool is_identity(const struct step *step) {
-    return step->layer && operation_of(step->layer).kind == OPERATION_IDENTITY;
+static bool is_identity(const struct graph_node *node) {
+    return node->layer && operation_of(node->layer).kind == OPERATION_IDENTITY;
 }
 
 static void extend(struct piece *piece, size_t time) {
     if (time > piece->last) piece->last = time;
 }
 
-/* Gives memory to each tensor that a step writes, from this step to the last that reads it. The scaled inputs are at
- * time 0, step i at i + 1. */
+/* Gives memory to each tensor that a node writes, from this node to the last that reads it. The scaled inputs are at
+ * time 0, node i at i + 1. */
 static void place(struct c_file *c) {
     const struct model *model = c->m->model;
-    struct piece **all = arena_alloc(c->arena, (model->tensor_count + 2 * model->step_count) * sizeof(struct piece *));
+    struct piece **all = arena_alloc(c->arena, (model->tensor_count + 2 * model->node_count) * sizeof(struct piece *));
     size_t count = 0;
     for (size_t t = 0; t < model->tensor_count; t++) c->root[t] = t;
     if (c->m->features || !(c->m->divide >= 1 && c->m->divide <= 1)) c->pieces[0].size = shape_elements(&model->in);
-    for (size_t i = 0; i < model->step_count; i++) {
-        const struct step *step = &model->steps[i];
+    for (size_t i = 0; i < model->node_count; i++) {
+        const struct graph_node *node = &model->nodes[i];
         size_t sizes[2] = {0};
-        for (size_t n = 0; n < step->in_count; n++) extend(&c->pieces[resolve(c, step->in[n])], i + 1);
-        if (is_identity(step)) {
-            c->root[step->out] = resolve(c, step->in[0]);
+        for (size_t n = 0; n < node->in_count; n++) extend(&c->pieces[resolve(c, node->in[n])], i + 1);
+        if (is_identity(node)) {
+            c->root[node->out] = resolve(c, node->in[0]);
             continue;
         }
-        c->pieces[step->out] = (struct piece){.size = model->tensors[step->out].size, .first = i + 1, .last = i + 1};
-        if (step->layer) {
-            struct operation op = operation_of(step->layer);
-            c_step_scratch(step->layer, &op, sizes);
+        c->pieces[node->out] = (struct piece){.size = model->tensors[node->out].size, .first = i + 1, .last = i + 1};
+        if (node->layer) {
+            struct operation op = operation_of(node->layer);
+            c_node_scratch(node->layer, &op, sizes);
         }
         for (size_t k = 0; k < 2; k++) c->scratch[2 * i + k] = (struct piece){sizes[k], i + 1, i + 1, 0};
     }
     c->pieces[resolve(c, model->output)].size = 0; /* the caller's */
     for (size_t t = 0; t < model->tensor_count; t++)
         if (c->pieces[t].size) all[count++] = &c->pieces[t];
-    for (size_t i = 0; i < 2 * model->step_count; i++)
+    for (size_t i = 0; i < 2 * model->node_count; i++)
         if (c->scratch[i].size) all[count++] = &c->scratch[i];
     c->work = placement_find(c->arena, all, count);
 }
@@ -68,17 +68,17 @@ static const char *expression(struct c_file *c, size_t tensor) {
     return address(c, &c->pieces[root]);
 }
 
-/* ---- steps ---- */
+/* ---- nodes ---- */
 
-static void add_sum(struct c_file *c, const struct step *step) {
-    size_t size = c->m->model->tensors[step->out].size;
-    const char *y = expression(c, step->out);
+static void add_sum(struct c_file *c, const struct graph_node *node) {
+    size_t size = c->m->model->tensors[node->out].size;
+    const char *y = expression(c, node->out);
     c_code_use(C_add, &c->used);
-    text_printf(&c->steps, "    add(%s, %s, %s, %zu);\n", expression(c, step->in[0]), expression(c, step->in[1]), y,
+    text_printf(&c->body, "    add(%s, %s, %s, %zu);\n", expression(c, node->in[0]), expression(c, node->in[1]), y,
                 size);
-    if (!step->has_relu) return;
+    if (!node->has_relu) return;
     c_code_use(C_relu, &c->used);
-    text_printf(&c->steps, "    relu(%s, %s, %zu);\n", y, y, size);
+    text_printf(&c->body, "    relu(%s, %s, %zu);\n", y, y, size);
 }
 
 /* The outputs in the unit of the targets, in double as predict computes them. */
@@ -90,26 +90,26 @@ static void add_target_scale(struct c_file *c) {
         c_table_doubles(c, "target_mean", scale->mean, scale->size);
         value = "((double)outputs[i] * target_scale[i] + target_mean[i])";
     }
-    text_printf(&c->steps, "    for (i = 0; i < %zu; i++) outputs[i] = (float)%s;\n", scale->size, value);
+    text_printf(&c->body, "    for (i = 0; i < %zu; i++) outputs[i] = (float)%s;\n", scale->size, value);
 }
 
-static void add_steps(struct c_file *c) {
+static void add_nodes(struct c_file *c) {
     const struct model *model = c->m->model;
-    for (size_t i = 0; i < model->step_count; i++) {
-        const struct step *step = &model->steps[i];
+    for (size_t i = 0; i < model->node_count; i++) {
+        const struct graph_node *node = &model->nodes[i];
         const char *scratch[] = {address(c, &c->scratch[2 * i]), address(c, &c->scratch[2 * i + 1])};
-        if (is_identity(step)) continue;
-        if (!step->layer) {
-            add_sum(c, step);
+        if (is_identity(node)) continue;
+        if (!node->layer) {
+            add_sum(c, node);
             continue;
         }
-        struct operation op = operation_of(step->layer);
-        const char **inputs = arena_alloc(c->arena, step->in_count * sizeof *inputs);
-        for (size_t n = 0; n < step->in_count; n++) inputs[n] = expression(c, step->in[n]);
-        c_step_add(c, step->layer, &op, inputs, expression(c, step->out), scratch);
+        struct operation op = operation_of(node->layer);
+        const char **inputs = arena_alloc(c->arena, node->in_count * sizeof *inputs);
+        for (size_t n = 0; n < node->in_count; n++) inputs[n] = expression(c, node->in[n]);
+        c_node_add(c, node->layer, &op, inputs, expression(c, node->out), scratch);
     }
     if (resolve(c, model->output) == 0)
-        text_printf(&c->steps, "    memcpy(outputs, %s, %zu * sizeof *outputs);\n", expression(c, 0), model->out_size);
+        text_printf(&c->body, "    memcpy(outputs, %s, %zu * sizeof *outputs);\n", expression(c, 0), model->out_size);
     if (c->m->target_scale) add_target_scale(c);
 }
 
@@ -177,9 +177,9 @@ static void add_range(struct c_file *c, const char *what, const char *name, size
 /* Which elements of a row the inputs and outputs with names are. */
 static void add_names(struct c_file *c, struct text *out) {
     const struct model *model = c->m->model;
-    for (size_t i = 0; i < model->step_count; i++) {
-        if (!model->steps[i].layer) continue;
-        struct operation op = operation_of(model->steps[i].layer);
+    for (size_t i = 0; i < model->node_count; i++) {
+        if (!model->nodes[i].layer) continue;
+        struct operation op = operation_of(model->nodes[i].layer);
         if (op.kind == OPERATION_INPUT && !c->m->preparation)
             add_range(c, "inputs", op.name, op.start, op.end - op.start, out);
     }
@@ -312,7 +312,7 @@ static void add_source(struct c_file *c, const char *header, struct text *out) {
     const char *arguments = is_prepared ? "inputs, doubles, outputs, work" : "inputs, outputs, work";
     struct text preparation = {0};
     if (is_prepared) add_preparation(c, &preparation);
-    add_steps(c);
+    add_nodes(c);
     text_printf(
         out,
         "/* The model %s, written by ddptrain export. Its bits are those of ddptrain predict: docs/export.md. */\n",
@@ -324,7 +324,7 @@ static void add_source(struct c_file *c, const char *header, struct text *out) {
     if (!c->m->preparation) add_strings(out, "model_columns", &c->m->columns);
     text_printf(out, "INLINE int run(%s) {\n%s%s%s%s    return 0;\n}\n\n", parameters,
                 is_prepared || c->m->target_scale ? "    size_t i;\n" : "", c->work ? "" : "    (void)work;\n",
-                text_string(&preparation), text_string(&c->steps));
+                text_string(&preparation), text_string(&c->body));
     text_printf(out, dispatch, parameters, arguments, parameters, arguments, arguments);
     if (c->m->preparation)
         add_prepared_entry(c, out);
@@ -355,7 +355,7 @@ static status write_model(const struct export_source *source, const struct expor
     struct c_file c = {.m = m, .arena = arena};
     TRY(check(source, m, path));
     c.pieces = arena_alloc(arena, model->tensor_count * sizeof *c.pieces);
-    c.scratch = arena_alloc(arena, 2 * (model->step_count + 1) * sizeof *c.scratch);
+    c.scratch = arena_alloc(arena, 2 * (model->node_count + 1) * sizeof *c.scratch);
     c.root = arena_alloc(arena, model->tensor_count * sizeof *c.root);
     c.made = arena_alloc(arena, (model->params.count + 4 * model->layer_count + 1) * sizeof *c.made);
     struct text header = {0}, code = {0};
@@ -371,7 +371,7 @@ static status write_model(const struct export_source *source, const struct expor
     text_free(&header);
     text_free(&code);
     text_free(&c.tables);
-    text_free(&c.steps);
+    text_free(&c.body);
     return s;
 }
 

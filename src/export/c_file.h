@@ -1,5 +1,5 @@
-/* c_file: an exported C file while it is written: the code of the steps, the tables of weights, the memory between the
- * steps. */
+/* c_file: an exported C file while it is written: the code of the nodes, the tables of weights, the memory between the
+ * nodes. */
 #ifndef EXPORT_C_FILE_H
 #define EXPORT_C_FILE_H
 
@@ -11,10 +11,10 @@ enum c_layout { C_PLAIN, C_LINEAR, C_CONVOLUTION, C_SCALE, C_SHIFT };
 struct c_file {
     const struct export_model *m;
     struct arena *arena;
-    struct text tables, steps; /* code */
+    struct text tables, body; /* code */
     struct c_functions used;
     struct piece *pieces;  /* (tensor_count) of tensors that have memory, in floats */
-    struct piece *scratch; /* (2 * step_count) of steps: two each */
+    struct piece *scratch; /* (2 * node_count) of nodes: two each */
     size_t *root;          /* (tensor_count) the tensor whose memory a tensor uses; 0: the inputs */
     size_t work;           /* floats of all memory */
     const char **fields;   /* (m->preparation->count) members of struct model_row */
@@ -49,10 +49,10 @@ void c_preparation_plan(struct c_file *c); /* without one nothing */
 void c_preparation_add_struct(struct c_file *c, struct text *out);
 void c_preparation_add_function(struct c_file *c, const char *type, struct text *out);
 
-/* Adds the calls of a step. [inputs] (layer->in_count), [y]: expressions; [scratch]: of its two scratch memories. */
-void c_step_add(struct c_file *c, const struct layer *layer, const struct operation *op, const char *const *inputs,
+/* Adds the calls of a node. [inputs] (layer->in_count), [y]: expressions; [scratch]: of its two scratch memories. */
+void c_node_add(struct c_file *c, const struct layer *layer, const struct operation *op, const char *const *inputs,
                 const char *y, const char *const scratch[2]);
-/* The floats of the scratch memories that a step needs. */
-void c_step_scratch(const struct layer *layer, const struct operation *op, size_t sizes[2]);
+/* The floats of the scratch memories that a node needs. */
+void c_node_scratch(const struct layer *layer, const struct operation *op, size_t sizes[2]);
 
 #endif

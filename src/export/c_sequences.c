@@ -1,5 +1,5 @@
 /* Calls of layers of tokens and positions: embeddings, attention, recurrent layers. */
-#include "export/c_steps.h"
+#include "export/c_nodes.h"
 
 #define ATTENTION_BLOCK 64 /* as in functions/attention.c */
 
@@ -30,7 +30,7 @@ static void add_sequence_lengths(const struct c_call *call) {
     const char *length = length_variable(call, call->op->sets_lengths);
     text_printf(c_use(call, C_given_length), "    const size_t %s = given_length(*(%s), %zu);\n", length,
                 call->inputs[1], (size_t)call->layer->out.size[0]);
-    text_printf(&call->c->steps, "    if (%s == 0) return 2;\n", length);
+    text_printf(&call->c->body, "    if (%s == 0) return 2;\n", length);
     c_columns(call, call->x, call->layer->out_size, call->y, call->layer->out_size, 1, call->layer->out_size);
 }
 
@@ -63,9 +63,9 @@ static void add_positions(const struct c_call *call) {
 
 static void add_class_token(const struct c_call *call) {
     size_t size = c_last(&call->layer->in);
-    text_printf(&call->c->steps, "    memcpy(%s, %s, %zu * sizeof(float));\n", call->y, c_plain(call, call->op->weight),
+    text_printf(&call->c->body, "    memcpy(%s, %s, %zu * sizeof(float));\n", call->y, c_plain(call, call->op->weight),
                 size);
-    text_printf(&call->c->steps, "    memcpy(%s + %zu, %s, %zu * sizeof(float));\n", call->y, size, call->x,
+    text_printf(&call->c->body, "    memcpy(%s + %zu, %s, %zu * sizeof(float));\n", call->y, size, call->x,
                 call->layer->in_size);
 }
 
@@ -113,11 +113,11 @@ static void add_cross_attention(const struct c_call *call) {
     const char *heads = arena_printf(arena, "%s + %zu", kv, 2 * keys * width);
     text_printf(c_use(call, C_linear), "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", call->inputs[0],
                 c_table_rows(call->c, call->op->weight, 0, width), bias, q, tokens, width, width);
-    text_printf(&call->c->steps, "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", call->inputs[1],
+    text_printf(&call->c->body, "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", call->inputs[1],
                 c_table_rows(call->c, call->op->weight, width, 2 * width), kv_bias, kv, keys, width, 2 * width);
     text_printf(c_use(call, C_cross_attention), "    cross_attention(%s, %s, %s, %zu, %zu, %s, %zu, %zu, %s);\n", q, kv,
                 heads, tokens, keys, c_length(call, keys), call->op->heads, width / call->op->heads, call->scratch[0]);
-    text_printf(&call->c->steps, "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", heads,
+    text_printf(&call->c->body, "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", heads,
                 c_table_param(call->c, call->op->out_weight, C_LINEAR, NULL), c_plain(call, call->op->out_bias),
                 call->y, tokens, width, width);
 }
@@ -171,7 +171,7 @@ static void add_direction(const struct c_call *call, size_t l, size_t d, const c
 /* The outputs y (steps, columns) behind the length of the row become 0. */
 static void zero_padding(const struct c_call *call, size_t columns, size_t steps) {
     const char *length = c_length(call, steps);
-    text_printf(&call->c->steps, "    memset(%s + %s * %zu, 0, (%zu - %s) * %zu * sizeof(float));\n", call->y, length,
+    text_printf(&call->c->body, "    memset(%s + %s * %zu, 0, (%zu - %s) * %zu * sizeof(float));\n", call->y, length,
                 columns, steps, length, columns);
 }
 

@@ -175,8 +175,8 @@ static const char *refusal(const struct layer *layer) {
 }
 
 static status check_layers(const struct model *model) {
-    for (size_t i = 0; i < model->step_count; i++) {
-        const struct layer *layer = model->steps[i].layer;
+    for (size_t i = 0; i < model->node_count; i++) {
+        const struct layer *layer = model->nodes[i].layer;
         const char *reason = layer ? refusal(layer) : NULL;
         if (reason) return status_new(STATUS_USAGE, "%s: %s %s", place_text(layer->place).s, layer->path, reason);
     }
@@ -185,9 +185,9 @@ static status check_layers(const struct model *model) {
 
 static void find_read_lengths(const struct export_source *source, struct export_model *m) {
     m->reads_lengths = arena_alloc(source->arena, (m->model->lengths_count + 1) * sizeof *m->reads_lengths);
-    for (size_t i = 0; i < m->model->step_count; i++) {
-        if (!m->model->steps[i].layer) continue;
-        size_t lengths = operation_of(m->model->steps[i].layer).lengths;
+    for (size_t i = 0; i < m->model->node_count; i++) {
+        if (!m->model->nodes[i].layer) continue;
+        size_t lengths = operation_of(m->model->nodes[i].layer).lengths;
         if (lengths) m->reads_lengths[lengths - 1] = true;
     }
 }

@@ -106,23 +106,23 @@ static const char **add_steps(struct onnx_graph *g, struct text *columns) {
         values[0] = add_preparation(g, onnx_preparation(g, columns), &model->in, 0);
     else if (only_input(g))
         values[0] = add_preparation(g, only_input(g), &model->in, 0);
-    for (size_t i = 0; i < model->step_count; i++) {
-        const struct step *step = &model->steps[i];
-        const char **inputs = arena_alloc(g->arena, step->in_count * sizeof *inputs);
-        for (size_t n = 0; n < step->in_count; n++) inputs[n] = value_of(g, values, step->in[n]);
-        if (step->layer) {
-            struct operation op = operation_of(step->layer);
+    for (size_t i = 0; i < model->node_count; i++) {
+        const struct graph_node *node = &model->nodes[i];
+        const char **inputs = arena_alloc(g->arena, node->in_count * sizeof *inputs);
+        for (size_t n = 0; n < node->in_count; n++) inputs[n] = value_of(g, values, node->in[n]);
+        if (node->layer) {
+            struct operation op = operation_of(node->layer);
             if (op.kind == OPERATION_INPUT && g->m->preparation)
-                values[step->out] = onnx_slice(g, values[0], 1, (int64_t)op.start, (int64_t)op.end);
+                values[node->out] = onnx_slice(g, values[0], 1, (int64_t)op.start, (int64_t)op.end);
             else if (op.kind == OPERATION_INPUT)
-                values[step->out] =
-                    add_preparation(g, onnx_input_name(g, "input", op.name), &step->layer->out, op.start);
+                values[node->out] =
+                    add_preparation(g, onnx_input_name(g, "input", op.name), &node->layer->out, op.start);
             else if (op.kind != OPERATION_OUTPUTS)
-                values[step->out] = onnx_operation(g, step->layer, &op, inputs);
+                values[node->out] = onnx_operation(g, node->layer, &op, inputs);
             continue;
         }
         const char *sum = onnx_node2(g, "Add", inputs[0], inputs[1]);
-        values[step->out] = step->has_relu ? onnx_node1(g, "Relu", sum, NULL) : sum;
+        values[node->out] = node->has_relu ? onnx_node1(g, "Relu", sum, NULL) : sum;
     }
     return values;
 }
@@ -208,8 +208,8 @@ static void add_inputs(struct onnx_graph *g, struct text *graph) {
     if (g->m->preparation) return;
     if (only_input(g))
         onnx_value(graph, 11, only_input(g), in->is_tokens ? ONNX_INT64 : ONNX_FLOAT, in->dims, in->size);
-    for (size_t i = 0; i < model->step_count; i++) {
-        const struct layer *layer = model->steps[i].layer;
+    for (size_t i = 0; i < model->node_count; i++) {
+        const struct layer *layer = model->nodes[i].layer;
         if (!layer) continue;
         struct operation op = operation_of(layer);
         if (op.kind == OPERATION_INPUT)

@@ -28,16 +28,16 @@ static size_t add_tensor(struct builder *b, const struct shape *shape, size_t al
 
 static void add_step(struct builder *b, struct layer *layer, const size_t *in, size_t count, size_t out) {
     struct model *m = b->model;
-    struct step step = {
+    struct graph_node node = {
         .layer = layer, .in_count = count, .out = out, .raw = SIZE_MAX, .recompute = SIZE_MAX, .dy = SIZE_MAX};
-    step.in = arena_alloc(m->arena, count * sizeof *step.in);
-    step.dx = arena_alloc(m->arena, count * sizeof *step.dx);
+    node.in = arena_alloc(m->arena, count * sizeof *node.in);
+    node.dx = arena_alloc(m->arena, count * sizeof *node.dx);
     for (size_t i = 0; i < count; i++) {
-        step.in[i] = in[i];
-        step.dx[i] = SIZE_MAX;
+        node.in[i] = in[i];
+        node.dx[i] = SIZE_MAX;
     }
-    m->steps = build_grow(m->arena, m->steps, m->step_count, &b->step_capacity, sizeof *m->steps);
-    m->steps[m->step_count++] = step;
+    m->nodes = build_grow(m->arena, m->nodes, m->node_count, &b->node_capacity, sizeof *m->nodes);
+    m->nodes[m->node_count++] = node;
 }
 
 static status at_place(struct place place, const char *path, status inner) {
@@ -284,7 +284,7 @@ static bool is_source(const struct builder *b, const struct variant_list *list, 
     return common && common->name && build_is_source(b, common->name);
 }
 
-/* Fuses the relu at [index] of a list into the layer after it or, with input tensor [in], into the step before it,
+/* Fuses the relu at [index] of a list into the layer after it or, with input tensor [in], into the node before it,
  * whose output then has no other reader. False: not a relu, or it cannot be fused. */
 static bool merge_relu(struct builder *b, const struct variant_list *list, size_t index, size_t in) {
     struct model *m = b->model;
@@ -292,8 +292,8 @@ static bool merge_relu(struct builder *b, const struct variant_list *list, size_
     const struct layer_type *type = type_of(list, index);
     if (!type || type->relu != RELU_ITSELF || has_source(list, index)) return false;
     if (next && next->relu == RELU_BEFORE && !has_source(list, index + 1)) return !is_source(b, list, index);
-    if (index == 0 || m->step_count == 0 || is_source(b, list, index - 1)) return false;
-    struct step *last = &m->steps[m->step_count - 1];
+    if (index == 0 || m->node_count == 0 || is_source(b, list, index - 1)) return false;
+    struct graph_node *last = &m->nodes[m->node_count - 1];
     if (last->out != in || m->tensors[in].is_read) return false;
     if (!last->layer) return last->has_relu = true;
     if (last->layer->has_relu) return false;
@@ -454,8 +454,8 @@ status build_model(struct model *model, const struct model_config *config, const
     model->out_size = shape_elements(&model->out);
     model->layers = arena_alloc(model->arena, model->layer_count * sizeof *model->layers);
     for (size_t i = 0; i < model->layer_count; i++) {
-        for (size_t s = 0; s < model->step_count; s++)
-            if (model->steps[s].layer == b.layers[i]) model->steps[s].layer = &model->layers[i];
+        for (size_t s = 0; s < model->node_count; s++)
+            if (model->nodes[s].layer == b.layers[i]) model->nodes[s].layer = &model->layers[i];
         model->layers[i] = *b.layers[i];
     }
     model->users = arena_alloc(model->arena, (model->params.count + 1) * sizeof *model->users);

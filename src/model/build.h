@@ -1,4 +1,4 @@
-/* build: turns the layers of a config into steps over tensors. Composites (layers/composites.c) use it to build the
+/* build: turns the layers of a config into nodes over tensors. Composites (layers/composites.c) use it to build the
  * layers inside them. */
 #ifndef MODEL_BUILD_H
 #define MODEL_BUILD_H
@@ -23,7 +23,7 @@ struct sharing {
 struct builder {
     size_t lists; /* expanded so far */
     struct model *model;
-    size_t layer_capacity, tensor_capacity, step_capacity;
+    size_t layer_capacity, tensor_capacity, node_capacity;
     const struct string_list *freeze;
     const struct model_names *names;
     struct string_list sources; /* all names in `from:` of the config, and those of outputs */
@@ -108,7 +108,7 @@ void build_memory(struct model *model);
 
 /* ---- */
 
-/* Builds the whole model: layers, steps and gradient slots. */
+/* Builds the whole model: layers, nodes and gradient slots. */
 status build_model(struct model *model, const struct model_config *config, const struct model_names *names);
 
 #endif

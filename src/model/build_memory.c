@@ -1,12 +1,12 @@
-/* Plans the memory of a built model: the gradient slots, by walking backward over the steps, and the lifetimes of
+/* Plans the memory of a built model: the gradient slots, by walking backward over the nodes, and the lifetimes of
  * values, gradients and what layers save. */
 #include <string.h>
 
 #include "model/build.h"
 #include "model/layers/layers.h"
 
-/* Gradient slots. In backward order, a slot is allocated for the first step that contributes to a tensor's gradient
- * and released after the backward of the step that produced the tensor. Several tensors may share a slot while they
+/* Gradient slots. In backward order, a slot is allocated for the first node that contributes to a tensor's gradient
+ * and released after the backward of the node that produced the tensor. Several tensors may share a slot while they
  * only read it (reference counting). */
 struct pool {
     struct arena *arena;
@@ -34,11 +34,11 @@ static struct tensor *owner(struct model *m, size_t tensor) {
     return &m->tensors[m->tensors[tensor].alias == NO_TENSOR ? tensor : m->tensors[tensor].alias];
 }
 
-static void plan_add(struct step *s, size_t tensor, size_t to, size_t a, size_t b) {
-    s->adds[s->add_count++] = (struct slot_add){to, a, b, tensor};
+static void plan_add(struct graph_node *node, size_t tensor, size_t to, size_t a, size_t b) {
+    node->adds[node->add_count++] = (struct slot_add){to, a, b, tensor};
 }
 
-/* Whether only [tensor] (and the step's output, which is no longer needed) uses its slot, so that it may be
+/* Whether only [tensor] (and the node's output, which is no longer needed) uses its slot, so that it may be
  * overwritten. */
 static bool is_exclusive(const struct pool *pool, const struct tensor *tensor, size_t dy) {
     return pool->references[tensor->slot] - (tensor->slot == dy) == 1;
@@ -46,107 +46,107 @@ static bool is_exclusive(const struct pool *pool, const struct tensor *tensor, s
 
 /* The backward of out = a + b for one side: a side without a gradient shares the slot of out's, else it is added. A
  * side that shares it already must not be added in place while another side is still to read it. */
-static void plan_sum_side(struct pool *pool, struct model *m, struct step *s, size_t input) {
-    struct tensor *side = owner(m, s->in[input]);
+static void plan_sum_side(struct pool *pool, struct model *m, struct graph_node *node, size_t input) {
+    struct tensor *side = owner(m, node->in[input]);
     if (!side->needs_gradient) return;
     if (side->slot == SIZE_MAX) {
-        side->slot = s->dy;
-        pool->references[s->dy]++;
-    } else if (is_exclusive(pool, side, s->dy) && (side->slot != s->dy || input + 1 == s->in_count)) {
-        plan_add(s, s->in[input], side->slot, side->slot, s->dy);
+        side->slot = node->dy;
+        pool->references[node->dy]++;
+    } else if (is_exclusive(pool, side, node->dy) && (side->slot != node->dy || input + 1 == node->in_count)) {
+        plan_add(node, node->in[input], side->slot, side->slot, node->dy);
     } else {
         size_t own = allocate_slot(pool, side->size);
-        plan_add(s, s->in[input], own, side->slot, s->dy);
+        plan_add(node, node->in[input], own, side->slot, node->dy);
         release_slot(pool, side->slot);
         side->slot = own;
     }
 }
 
 /* The derivative of a fused relu is applied to the gradient in place, or to a new slot if others read it. */
-static void plan_relu(struct pool *pool, struct step *s, size_t size) {
-    if (!(s->layer ? s->layer->has_relu && s->layer->type->relu == RELU_AFTER : s->has_relu)) return;
-    s->raw = s->dy;
-    if (pool->references[s->raw] == 1) return;
-    s->dy = allocate_slot(pool, size);
-    release_slot(pool, s->raw);
+static void plan_relu(struct pool *pool, struct graph_node *node, size_t size) {
+    if (!(node->layer ? node->layer->has_relu && node->layer->type->relu == RELU_AFTER : node->has_relu)) return;
+    node->raw = node->dy;
+    if (pool->references[node->raw] == 1) return;
+    node->dy = allocate_slot(pool, size);
+    release_slot(pool, node->raw);
 }
 
 /* The first gradient of a layer's input is written to a new slot. A further one is added to the existing gradient by
  * the layer itself or through a temporary slot; if others read that gradient, to a new slot to which it is added. */
-static void plan_layer(struct pool *pool, struct model *m, struct step *s, size_t input) {
-    struct tensor *in = owner(m, s->in[input]);
-    size_t *dx = &s->dx[input];
+static void plan_layer(struct pool *pool, struct model *m, struct graph_node *node, size_t input) {
+    struct tensor *in = owner(m, node->in[input]);
+    size_t *dx = &node->dx[input];
     if (!in->needs_gradient) return;
     if (in->slot == SIZE_MAX) {
         *dx = in->slot = allocate_slot(pool, in->size);
-    } else if (is_exclusive(pool, in, s->dy)) {
-        bool can_add = s->layer->type->can_add_to_dx && s->in_count == 1 && in->slot != s->dy;
-        s->layer->adds_to_dx = can_add;
+    } else if (is_exclusive(pool, in, node->dy)) {
+        bool can_add = node->layer->type->can_add_to_dx && node->in_count == 1 && in->slot != node->dy;
+        node->layer->adds_to_dx = can_add;
         *dx = can_add ? in->slot : allocate_slot(pool, in->size);
         if (*dx == in->slot) return;
-        plan_add(s, s->in[input], in->slot, in->slot, *dx);
+        plan_add(node, node->in[input], in->slot, in->slot, *dx);
         release_slot(pool, *dx);
     } else {
         *dx = allocate_slot(pool, in->size);
-        plan_add(s, s->in[input], *dx, *dx, in->slot);
+        plan_add(node, node->in[input], *dx, *dx, in->slot);
         release_slot(pool, in->slot);
         in->slot = *dx;
     }
 }
 
 static void plan_gradients(struct model *m) {
-    struct pool pool = {.arena = m->arena, .now = m->step_count, .end = 2 * m->step_count};
+    struct pool pool = {.arena = m->arena, .now = m->node_count, .end = 2 * m->node_count};
     m->output_slot = owner(m, m->output)->slot = allocate_slot(&pool, owner(m, m->output)->size);
-    for (size_t i = m->step_count; i-- > 0;) {
-        struct step *s = &m->steps[i];
-        pool.now = 2 * m->step_count - i;
-        s->dy = owner(m, s->out)->slot;
-        if (s->dy == SIZE_MAX || !m->tensors[s->out].needs_gradient) continue;
-        plan_relu(&pool, s, m->tensors[s->out].size);
-        s->adds = arena_alloc(m->arena, s->in_count * sizeof *s->adds);
-        for (size_t input = 0; input < s->in_count; input++)
-            (s->layer ? plan_layer : plan_sum_side)(&pool, m, s, input);
-        release_slot(&pool, s->dy);
+    for (size_t i = m->node_count; i-- > 0;) {
+        struct graph_node *node = &m->nodes[i];
+        pool.now = 2 * m->node_count - i;
+        node->dy = owner(m, node->out)->slot;
+        if (node->dy == SIZE_MAX || !m->tensors[node->out].needs_gradient) continue;
+        plan_relu(&pool, node, m->tensors[node->out].size);
+        node->adds = arena_alloc(m->arena, node->in_count * sizeof *node->adds);
+        for (size_t input = 0; input < node->in_count; input++)
+            (node->layer ? plan_layer : plan_sum_side)(&pool, m, node, input);
+        release_slot(&pool, node->dy);
     }
     m->slots = pool.slots;
     m->slot_count = pool.count;
 }
 
-/* Number of steps that read a tensor's values; the output counts once more. */
+/* Number of nodes that read a tensor's values; the output counts once more. */
 static size_t readers(struct model *m, size_t tensor) {
     const struct tensor *own = owner(m, tensor);
     size_t count = owner(m, m->output) == own;
-    for (size_t i = 0; i < m->step_count; i++)
-        for (size_t input = 0; input < m->steps[i].in_count; input++) count += owner(m, m->steps[i].in[input]) == own;
+    for (size_t i = 0; i < m->node_count; i++)
+        for (size_t input = 0; input < m->nodes[i].in_count; input++) count += owner(m, m->nodes[i].in[input]) == own;
     return count;
 }
 
-/* Whether steps i to i + 2 are a linear layer, a GELU and a linear layer whose intermediate tensors have no other
+/* Whether nodes i to i + 2 are a linear layer, a GELU and a linear layer whose intermediate tensors have no other
  * reader. */
 static bool is_around_gelu(struct model *m, size_t i) {
-    const struct step *s = &m->steps[i];
+    const struct graph_node *nodes = &m->nodes[i];
     for (int k = 0; k < 3; k++)
-        if (!s[k].layer) return false;
-    return layer_is_gelu_tanh(s[1].layer) && s[0].layer->type->around_gelu && s[2].layer->type->around_gelu &&
-           !s[0].layer->has_relu && s[1].in[0] == s[0].out && s[2].in[0] == s[1].out && readers(m, s[0].out) == 1 &&
-           readers(m, s[1].out) == 1;
+        if (!nodes[k].layer) return false;
+    return layer_is_gelu_tanh(nodes[1].layer) && nodes[0].layer->type->around_gelu &&
+           nodes[2].layer->type->around_gelu && !nodes[0].layer->has_relu && nodes[1].in[0] == nodes[0].out &&
+           nodes[2].in[0] == nodes[1].out && readers(m, nodes[0].out) == 1 && readers(m, nodes[1].out) == 1;
 }
 
-/* Marks the steps that may be fused. The last of the three then computes the gradient before the GELU. */
+/* Marks the nodes that may be fused. The last of the three then computes the gradient before the GELU. */
 static void plan_gelus(struct model *m) {
-    for (size_t i = 0; i + 2 < m->step_count; i++) {
-        if (m->steps[i].part != PART_NONE || !is_around_gelu(m, i)) continue;
-        for (size_t k = 0; k < 3; k++) m->steps[i + k].part = (enum step_part)(PART_BEFORE_GELU + k);
-        if (m->steps[i + 1].dx[0] != SIZE_MAX) m->slots[m->steps[i + 1].dx[0]].first = 2 * m->step_count - (i + 2);
+    for (size_t i = 0; i + 2 < m->node_count; i++) {
+        if (m->nodes[i].part != PART_NONE || !is_around_gelu(m, i)) continue;
+        for (size_t k = 0; k < 3; k++) m->nodes[i + k].part = (enum node_part)(PART_BEFORE_GELU + k);
+        if (m->nodes[i + 1].dx[0] != SIZE_MAX) m->slots[m->nodes[i + 1].dx[0]].first = 2 * m->node_count - (i + 2);
     }
 }
 
-/* Marks sums that a device may compute together with the next step. */
+/* Marks sums that a device may compute together with the next node. */
 static void plan_sums(struct model *m) {
-    for (size_t i = 0; i + 1 < m->step_count; i++) {
-        struct step *s = &m->steps[i];
-        s->precedes_norm =
-            !s->layer && !s->has_relu && s[1].layer && s[1].layer->type->forward_of_sum && s[1].in[0] == s->out;
+    for (size_t i = 0; i + 1 < m->node_count; i++) {
+        struct graph_node *node = &m->nodes[i];
+        node->precedes_norm = !node->layer && !node->has_relu && node[1].layer && node[1].layer->type->forward_of_sum &&
+                              node[1].in[0] == node->out;
     }
 }
 
@@ -154,17 +154,17 @@ static void extend_lifetime(struct tensor *tensor, size_t time) {
     if (tensor->piece.last < time) tensor->piece.last = time;
 }
 
-/* The step that produced the tensor, if it can recompute it; else NULL. */
-static const struct step *recomputing_step(const struct model *m, const struct tensor *tensor) {
-    const struct step *s = tensor->piece.size ? &m->steps[tensor->piece.first] : NULL;
-    return s && s->dy != SIZE_MAX && s->layer && s->layer->type->recompute ? s : NULL;
+/* The node that produced the tensor, if it can recompute it; else NULL. */
+static const struct graph_node *recomputing_node(const struct model *m, const struct tensor *tensor) {
+    const struct graph_node *node = tensor->piece.size ? &m->nodes[tensor->piece.first] : NULL;
+    return node && node->dy != SIZE_MAX && node->layer && node->layer->type->recompute ? node : NULL;
 }
 
-/* The backward of step [i] reads [tensor]: keeps it until then, or recomputes it from a tensor that is kept. */
+/* The backward of node [i] reads [tensor]: keeps it until then, or recomputes it from a tensor that is kept. */
 static void keep_for_backward(struct model *m, struct tensor *tensor, size_t i) {
-    size_t end = 2 * m->step_count;
-    const struct step *producer = recomputing_step(m, tensor);
-    if (!producer || recomputing_step(m, owner(m, producer->in[0])) || tensor == owner(m, m->output)) {
+    size_t end = 2 * m->node_count;
+    const struct graph_node *producer = recomputing_node(m, tensor);
+    if (!producer || recomputing_node(m, owner(m, producer->in[0])) || tensor == owner(m, m->output)) {
         extend_lifetime(tensor, end - i);
         return;
     }
@@ -176,25 +176,26 @@ static void keep_for_backward(struct model *m, struct tensor *tensor, size_t i) 
 
 /* Sets the lifetime of each value. The output is kept until the end of the pass. */
 static void plan_values(struct model *m) {
-    size_t end = 2 * m->step_count;
-    for (size_t i = 0; i < m->step_count; i++) {
-        struct step *s = &m->steps[i];
-        struct tensor *out = &m->tensors[s->out];
-        bool has_backward = s->dy != SIZE_MAX;
+    size_t end = 2 * m->node_count;
+    for (size_t i = 0; i < m->node_count; i++) {
+        struct graph_node *node = &m->nodes[i];
+        struct tensor *out = &m->tensors[node->out];
+        bool has_backward = node->dy != SIZE_MAX;
         out->piece = (struct piece){.size = out->size, .first = i, .last = i};
-        size_t last = s->precedes_norm ? i + 1 : i; /* of the inputs */
-        for (size_t input = 0; input < s->in_count; input++) extend_lifetime(owner(m, s->in[input]), last);
-        if (has_backward && s->raw != SIZE_MAX) extend_lifetime(out, end - i);
-        if (!s->layer) continue;
-        bool reads_x = has_backward && !(s->layer->type->ignores & IGNORES_X);
-        for (size_t input = 0; reads_x && input < s->in_count; input++) keep_for_backward(m, owner(m, s->in[input]), i);
-        if (has_backward && !(s->layer->type->ignores & IGNORES_Y)) extend_lifetime(out, end - i);
-        s->layer->saved_piece =
-            (struct piece){.size = s->layer->saved_size, .first = i, .last = has_backward ? end - i : i};
+        size_t last = node->precedes_norm ? i + 1 : i; /* of the inputs */
+        for (size_t input = 0; input < node->in_count; input++) extend_lifetime(owner(m, node->in[input]), last);
+        if (has_backward && node->raw != SIZE_MAX) extend_lifetime(out, end - i);
+        if (!node->layer) continue;
+        bool reads_x = has_backward && !(node->layer->type->ignores & IGNORES_X);
+        for (size_t input = 0; reads_x && input < node->in_count; input++)
+            keep_for_backward(m, owner(m, node->in[input]), i);
+        if (has_backward && !(node->layer->type->ignores & IGNORES_Y)) extend_lifetime(out, end - i);
+        node->layer->saved_piece =
+            (struct piece){.size = node->layer->saved_size, .first = i, .last = has_backward ? end - i : i};
     }
     extend_lifetime(owner(m, m->output), end);
     for (size_t t = 0; t < m->tensor_count; t++)
-        if (m->tensors[t].recomputed_piece.size) m->steps[m->tensors[t].reader].recompute = m->tensors[t].piece.first;
+        if (m->tensors[t].recomputed_piece.size) m->nodes[m->tensors[t].reader].recompute = m->tensors[t].piece.first;
 }
 
 void build_place(struct model *m) {

@@ -1,5 +1,5 @@
-/* A tensor is stored in 16 bits if PyTorch's autocast stores it so, or if every reader rounds it, and if the step
- * that writes it and all steps that read it support 16 bits. The same holds for gradients. */
+/* A tensor is stored in 16 bits if PyTorch's autocast stores it so, or if every reader rounds it, and if the node
+ * that writes it and all nodes that read it support 16 bits. The same holds for gradients. */
 #include "model/half_storage.h"
 
 #include <string.h>
@@ -10,11 +10,11 @@ static size_t features(const struct shape *shape) {
     return (size_t)shape->size[shape->is_channels_last ? 0 : shape->dims - 1];
 }
 
-/* The operands of a step that support 16 bits (HALF_X, ...); for a sum all. */
-static int operands_of(const struct step *s) {
-    if (!s->layer) return HALF_ALL;
-    const struct layer_type *type = s->layer->type;
-    return !type->can_be_half || type->can_be_half(s->layer) ? type->half : 0;
+/* The operands of a node that support 16 bits (HALF_X, ...); for a sum all. */
+static int operands_of(const struct graph_node *node) {
+    if (!node->layer) return HALF_ALL;
+    const struct layer_type *type = node->layer->type;
+    return !type->can_be_half || type->can_be_half(node->layer) ? type->half : 0;
 }
 
 struct half_planning {
@@ -25,23 +25,24 @@ struct half_planning {
     bool *tensors, *slots; /* candidates for 16 bits */
 };
 
-/* Steps are in execution order. */
+/* Nodes are in execution order. */
 static void follow_autocast(const struct half_planning *p) {
     const struct model *m = p->model;
     memset(p->rounds, true, m->tensor_count);
-    for (size_t i = 0; i < m->step_count; i++) {
-        const struct step *s = &m->steps[i];
-        size_t out = model_root(m, s->out);
-        enum autocast autocast = s->layer ? s->layer->type->autocast : AUTOCAST_AS_INPUT;
+    for (size_t i = 0; i < m->node_count; i++) {
+        const struct graph_node *node = &m->nodes[i];
+        size_t out = model_root(m, node->out);
+        enum autocast autocast = node->layer ? node->layer->type->autocast : AUTOCAST_AS_INPUT;
         bool is_16 = true;
-        for (size_t n = 0; n < s->in_count; n++) is_16 &= p->is_16[model_root(m, s->in[n])];
+        for (size_t n = 0; n < node->in_count; n++) is_16 &= p->is_16[model_root(m, node->in[n])];
         p->is_16[out] = autocast == AUTOCAST_PRODUCT || (is_16 && autocast == AUTOCAST_AS_INPUT);
-        for (size_t n = 0; n < s->in_count; n++) p->rounds[model_root(m, s->in[n])] &= autocast == AUTOCAST_PRODUCT;
+        for (size_t n = 0; n < node->in_count; n++)
+            p->rounds[model_root(m, node->in[n])] &= autocast == AUTOCAST_PRODUCT;
     }
     p->rounds[model_root(m, m->output)] = false;
 }
 
-/* Whether the device can use [tensor], or its gradient, in 16 bits; [supported]: the operands that the step supports.
+/* Whether the device can use [tensor], or its gradient, in 16 bits; [supported]: the operands that the node supports.
  */
 static bool applies(const struct half_planning *p, size_t tensor, int supported) {
     const struct tensor *t = &p->model->tensors[tensor];
@@ -60,10 +61,10 @@ static void require_slot(const struct half_planning *p, size_t slot, size_t tens
         p->slots[slot] &= (supported & operand) && applies(p, tensor, supported) && (p->is_16[root] || p->rounds[root]);
 }
 
-/* Three fused steps: everything between them is 16 bits, except the gradient of the GELU output, which is never
+/* Three fused nodes: everything between them is 16 bits, except the gradient of the GELU output, which is never
  * computed. */
-static void restrict_fused(const struct half_planning *p, const struct step *before) {
-    const struct step *after = before + 2;
+static void restrict_fused(const struct half_planning *p, const struct graph_node *before) {
+    const struct graph_node *after = before + 2;
     int supported = operands_of(before), supported_after = operands_of(after);
     require(p, before->in[0], supported, HALF_X);
     require(p, after->out, supported_after, HALF_Y);
@@ -72,18 +73,18 @@ static void restrict_fused(const struct half_planning *p, const struct step *bef
     if (after->dx[0] != SIZE_MAX) p->model->slots[after->dx[0]].size = 0;
 }
 
-static void restrict_step(const struct half_planning *p, const struct step *s) {
-    int supported = operands_of(s);
-    for (size_t n = 0; n < s->in_count; n++) {
-        require(p, s->in[n], supported, HALF_X);
-        require_slot(p, s->dx[n], s->in[n], supported, HALF_DX);
+static void restrict_node(const struct half_planning *p, const struct graph_node *node) {
+    int supported = operands_of(node);
+    for (size_t n = 0; n < node->in_count; n++) {
+        require(p, node->in[n], supported, HALF_X);
+        require_slot(p, node->dx[n], node->in[n], supported, HALF_DX);
     }
-    require(p, s->out, supported, HALF_Y);
-    require_slot(p, s->dy, s->out, supported, HALF_DY);
-    if (s->raw != SIZE_MAX) require_slot(p, s->raw, s->out, HALF_ALL, HALF_ALL);
-    for (size_t a = 0; a < s->add_count; a++) {
-        const struct slot_add *add = &s->adds[a];
-        size_t side = s->layer ? add->tensor : s->out;
+    require(p, node->out, supported, HALF_Y);
+    require_slot(p, node->dy, node->out, supported, HALF_DY);
+    if (node->raw != SIZE_MAX) require_slot(p, node->raw, node->out, HALF_ALL, HALF_ALL);
+    for (size_t a = 0; a < node->add_count; a++) {
+        const struct slot_add *add = &node->adds[a];
+        size_t side = node->layer ? add->tensor : node->out;
         /* in float32 otherwise: the terms were rounded, but the sum must not be */
         int added = p->is_16[model_root(p->model, side)] ? HALF_ALL : 0;
         require_slot(p, add->to, side, added, HALF_ALL);
@@ -108,12 +109,12 @@ bool half_storage_plan(struct model *model, const struct device *device) {
     follow_autocast(&p);
     for (size_t t = 1; t < tensors; t++) p.tensors[t] = p.is_16[t] || p.rounds[t]; /* 0: the inputs */
     memset(p.slots, true, model->slot_count);
-    for (size_t i = 0; i < model->step_count; i++) {
-        const struct step *s = &model->steps[i];
-        if (s->part == PART_BEFORE_GELU && applies(&p, s->out, HALF_ALL))
-            restrict_fused(&p, s), i += 2;
+    for (size_t i = 0; i < model->node_count; i++) {
+        const struct graph_node *node = &model->nodes[i];
+        if (node->part == PART_BEFORE_GELU && applies(&p, node->out, HALF_ALL))
+            restrict_fused(&p, node), i += 2;
         else
-            restrict_step(&p, s);
+            restrict_node(&p, node);
     }
     int output_operands = model->allows_half_output ? HALF_ALL : 0; /* for the loss */
     require(&p, model->output, output_operands, HALF_X);
@@ -140,28 +141,28 @@ static bool is_slot_half(const struct model *model, size_t slot) {
     return slot != SIZE_MAX && model->half_slots && model->half_slots[slot];
 }
 
-bool half_storage_is_fused(const struct model *model, const struct step *step) {
-    return step->part != PART_NONE && is_tensor_half(model, step->part == PART_BEFORE_GELU ? step->out : step->in[0]);
+bool half_storage_is_fused(const struct model *model, const struct graph_node *node) {
+    return node->part != PART_NONE && is_tensor_half(model, node->part == PART_BEFORE_GELU ? node->out : node->in[0]);
 }
 
-struct half_operands half_forward(const struct model *model, const struct step *step) {
-    return (struct half_operands){.x = is_tensor_half(model, step->in[0]),
-                                  .other = step->in_count > 1 && is_tensor_half(model, step->in[1]),
-                                  .y = is_tensor_half(model, step->out)};
+struct half_operands half_forward(const struct model *model, const struct graph_node *node) {
+    return (struct half_operands){.x = is_tensor_half(model, node->in[0]),
+                                  .other = node->in_count > 1 && is_tensor_half(model, node->in[1]),
+                                  .y = is_tensor_half(model, node->out)};
 }
 
-struct half_operands half_relu(const struct model *model, const struct step *step) {
-    return (struct half_operands){.y = is_tensor_half(model, step->out),
-                                  .dy = is_slot_half(model, step->raw),
-                                  .dx = is_slot_half(model, step->dy)};
+struct half_operands half_relu(const struct model *model, const struct graph_node *node) {
+    return (struct half_operands){.y = is_tensor_half(model, node->out),
+                                  .dy = is_slot_half(model, node->raw),
+                                  .dx = is_slot_half(model, node->dy)};
 }
 
 /* A layer that reads neither x nor y may use its forward operator for backward, from dy to dx. */
-struct half_operands half_backward(const struct model *model, const struct step *step) {
-    bool has_values = !step->layer || step->layer->type->ignores != IGNORES_X_AND_Y;
-    struct half_operands n = {.dy = is_slot_half(model, step->dy), .dx = is_slot_half(model, step->dx[0])};
-    n.x = has_values ? is_tensor_half(model, step->in[0]) : n.dy;
-    n.y = has_values ? is_tensor_half(model, step->out) : n.dx;
+struct half_operands half_backward(const struct model *model, const struct graph_node *node) {
+    bool has_values = !node->layer || node->layer->type->ignores != IGNORES_X_AND_Y;
+    struct half_operands n = {.dy = is_slot_half(model, node->dy), .dx = is_slot_half(model, node->dx[0])};
+    n.x = has_values ? is_tensor_half(model, node->in[0]) : n.dy;
+    n.y = has_values ? is_tensor_half(model, node->out) : n.dx;
     return n;
 }
 

@@ -135,7 +135,7 @@ struct layer_type {
     bool is_view;
     enum memory_order order;
     enum relu_place relu;
-    /* What backward does not read; if no other step needs it, its memory is reused. */
+    /* What backward does not read; if no other node needs it, its memory is reused. */
     enum { IGNORES_NOTHING, IGNORES_X = 1, IGNORES_Y = 2, IGNORES_X_AND_Y = 3 } ignores;
     /* backward can add dx to the existing gradient (layer->adds_to_dx) instead of setting it. */
     bool can_add_to_dx;
@@ -179,7 +179,7 @@ struct layer_type {
      * same on every device. */
     bool (*forward_of_sum)(const struct layer *layer, const struct pass *pass, const float *a, const float *b, float *x,
                            float *y);
-    /* Parameter gradients += ; dx (rows, in), unless NULL (no step before needs it), = or += dL/dx */
+    /* Parameter gradients += ; dx (rows, in), unless NULL (no node before needs it), = or += dL/dx */
     void (*backward)(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                      const float *dy, float *dx);
     /* The same for a layer that joins: each input x[i] is (rows, elements of ins[i]). dx[i], NULL where it is not

@@ -57,8 +57,8 @@ void loss_run(const struct loss_type *loss, const void *config, struct model *mo
 /* The layer that computes the values of [tensor], before views; NULL: a sum. */
 static const struct layer *producer_of(const struct model *model, size_t tensor) {
     tensor = model_root(model, tensor);
-    for (size_t i = 0; i < model->step_count; i++)
-        if (model->steps[i].out == tensor) return model->steps[i].layer;
+    for (size_t i = 0; i < model->node_count; i++)
+        if (model->nodes[i].out == tensor) return model->nodes[i].layer;
     return NULL;
 }
 

@@ -1,4 +1,4 @@
-/* Runs the steps forward and backward; build.c plans them. */
+/* Runs the nodes forward and backward; build.c plans them. */
 #include "model/model.h"
 
 #include <assert.h>
@@ -78,10 +78,10 @@ status model_plan_named(const struct model_config *config, const struct shape *i
 
 status model_check_used(const struct model *model) {
     struct text names = {0};
-    for (size_t i = 0; i < model->step_count; i++) {
-        const struct step *s = &model->steps[i];
-        for (size_t p = 0; s->layer && s->dy == SIZE_MAX && p < s->layer->param_count; p++) {
-            const struct param *param = &model->params.items[s->layer->first_param + p];
+    for (size_t i = 0; i < model->node_count; i++) {
+        const struct graph_node *node = &model->nodes[i];
+        for (size_t p = 0; node->layer && node->dy == SIZE_MAX && p < node->layer->param_count; p++) {
+            const struct param *param = &model->params.items[node->layer->first_param + p];
             if (!param->is_frozen) text_printf(&names, "%s%s", names.length ? ", " : "", param->name);
         }
     }
@@ -226,57 +226,61 @@ static struct pass complete(const struct model *model, const struct pass *pass) 
     return own;
 }
 
-static void sum(const struct model *model, const struct step *s, const struct pass *pass, const float *a,
+static void sum(const struct model *model, const struct graph_node *node, const struct pass *pass, const float *a,
                 const float *b, float *y) {
     const struct device_ops *ops = device_ops(pass->device);
-    size_t count = pass->rows * model->tensors[s->out].size;
-    if (s->has_relu)
+    size_t count = pass->rows * model->tensors[node->out].size;
+    if (node->has_relu)
         ops->image->add_relu(pass->device, a, b, y, count);
     else
         ops->add(pass->device, a, b, y, count);
 }
 
-/* One of three fused steps; the others are the adjacent ones in model->steps. */
-static void run_part(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
-    if (s->part == PART_BEFORE_GELU)
-        s->layer->type->around_gelu->forward_before(s->layer, pass, value_of(model, s->in[0], inputs),
-                                                    model->tensors[s->out].value, model->tensors[s[1].out].value);
-    if (s->part == PART_AFTER_GELU)
-        s->layer->type->around_gelu->forward_after(s->layer, pass, model->tensors[s->in[0]].value,
-                                                   model->tensors[s->out].value);
+/* One of three fused nodes; the others are the adjacent ones in model->nodes. */
+static void run_part(const struct model *model, const struct graph_node *node, const struct pass *pass,
+                     const float *inputs) {
+    if (node->part == PART_BEFORE_GELU)
+        node->layer->type->around_gelu->forward_before(node->layer, pass, value_of(model, node->in[0], inputs),
+                                                       model->tensors[node->out].value,
+                                                       model->tensors[node[1].out].value);
+    if (node->part == PART_AFTER_GELU)
+        node->layer->type->around_gelu->forward_after(node->layer, pass, model->tensors[node->in[0]].value,
+                                                      model->tensors[node->out].value);
 }
 
-static void run_join(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
+static void run_join(const struct model *model, const struct graph_node *node, const struct pass *pass,
+                     const float *inputs) {
     const float *x[BUILD_MAX_INPUTS];
-    for (size_t i = 0; i < s->in_count; i++) x[i] = value_of(model, s->in[i], inputs);
-    s->layer->type->join(s->layer, pass, x, model->tensors[s->out].value);
+    for (size_t i = 0; i < node->in_count; i++) x[i] = value_of(model, node->in[i], inputs);
+    node->layer->type->join(node->layer, pass, x, model->tensors[node->out].value);
 }
 
-static void run_step(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
-    const float *x = value_of(model, s->in[0], inputs);
-    float *y = model->tensors[s->out].value;
-    half_set(model, half_forward(model, s));
-    if (half_storage_is_fused(model, s))
-        run_part(model, s, pass, inputs);
-    else if (s->layer && s->layer->type->joins)
-        run_join(model, s, pass, inputs);
-    else if (s->layer)
-        s->layer->type->forward(s->layer, pass, x, y);
+static void run_node(const struct model *model, const struct graph_node *node, const struct pass *pass,
+                     const float *inputs) {
+    const float *x = value_of(model, node->in[0], inputs);
+    float *y = model->tensors[node->out].value;
+    half_set(model, half_forward(model, node));
+    if (half_storage_is_fused(model, node))
+        run_part(model, node, pass, inputs);
+    else if (node->layer && node->layer->type->joins)
+        run_join(model, node, pass, inputs);
+    else if (node->layer)
+        node->layer->type->forward(node->layer, pass, x, y);
     else
-        sum(model, s, pass, x, value_of(model, s->in[1], inputs), y);
+        sum(model, node, pass, x, value_of(model, node->in[1], inputs), y);
     half_set(model, (struct half_operands){0});
 }
 
 /* A sum and the norm after it in one operator; false: the device has none. */
-static bool run_sum_and_norm(const struct model *model, const struct step *s, const struct pass *pass,
+static bool run_sum_and_norm(const struct model *model, const struct graph_node *node, const struct pass *pass,
                              const float *inputs) {
-    struct half_operands operands = half_forward(model, s);
-    if (!s->precedes_norm) return false;
-    operands.y = half_forward(model, &s[1]).y;
+    struct half_operands operands = half_forward(model, node);
+    if (!node->precedes_norm) return false;
+    operands.y = half_forward(model, &node[1]).y;
     half_set(model, operands);
-    bool has_run = s[1].layer->type->forward_of_sum(s[1].layer, pass, value_of(model, s->in[0], inputs),
-                                                    value_of(model, s->in[1], inputs), model->tensors[s->out].value,
-                                                    model->tensors[s[1].out].value);
+    bool has_run = node[1].layer->type->forward_of_sum(
+        node[1].layer, pass, value_of(model, node->in[0], inputs), value_of(model, node->in[1], inputs),
+        model->tensors[node->out].value, model->tensors[node[1].out].value);
     half_set(model, (struct half_operands){0});
     return has_run;
 }
@@ -291,11 +295,11 @@ static struct pass begin(struct model *model, const struct pass *pass) {
 
 const float *model_forward(struct model *model, const struct pass *pass, const float *inputs) {
     struct pass own = begin(model, pass);
-    for (size_t i = 0; i < model->step_count; i++)
-        if (run_sum_and_norm(model, &model->steps[i], &own, inputs))
+    for (size_t i = 0; i < model->node_count; i++)
+        if (run_sum_and_norm(model, &model->nodes[i], &own, inputs))
             i++;
         else
-            run_step(model, &model->steps[i], &own, inputs);
+            run_node(model, &model->nodes[i], &own, inputs);
     return value_of(model, model->output, inputs);
 }
 
@@ -307,12 +311,12 @@ const float *model_forward_visited(struct model *model, const struct pass *pass,
                                    output_visitor *visit, void *user) {
     struct pass own = begin(model, pass);
     const struct layer *layer = model->layers;
-    for (size_t i = 0; i < model->step_count; i++) {
-        const struct step *s = &model->steps[i];
-        const struct tensor *out = &model->tensors[s->out];
-        run_step(model, s, &own, inputs);
-        if (s->layer) layer = s->layer;
-        if (!visit(user, layer, out->value, out->size, half_forward(model, s).y)) return NULL;
+    for (size_t i = 0; i < model->node_count; i++) {
+        const struct graph_node *node = &model->nodes[i];
+        const struct tensor *out = &model->tensors[node->out];
+        run_node(model, node, &own, inputs);
+        if (node->layer) layer = node->layer;
+        if (!visit(user, layer, out->value, out->size, half_forward(model, node).y)) return NULL;
     }
     return value_of(model, model->output, inputs);
 }
@@ -346,36 +350,39 @@ static const float *value_in_backward(const struct model *model, size_t tensor, 
     return model->tensors[root].recomputed ? model->tensors[root].recomputed : value_of(model, root, inputs);
 }
 
-static void recompute(const struct model *model, const struct step *s, const struct pass *pass, const float *inputs) {
-    half_set(model, half_forward(model, s));
-    s->layer->type->recompute(s->layer, pass, value_in_backward(model, s->in[0], inputs),
-                              model->tensors[s->out].recomputed);
+static void recompute(const struct model *model, const struct graph_node *node, const struct pass *pass,
+                      const float *inputs) {
+    half_set(model, half_forward(model, node));
+    node->layer->type->recompute(node->layer, pass, value_in_backward(model, node->in[0], inputs),
+                                 model->tensors[node->out].recomputed);
 }
 
 static float *gradient_at(const struct model *model, size_t slot) {
     return slot == SIZE_MAX ? NULL : model->gradients[slot];
 }
 
-static void run_part_backward(const struct model *model, const struct step *s, const struct pass *pass,
+static void run_part_backward(const struct model *model, const struct graph_node *node, const struct pass *pass,
                               const float *inputs) {
-    if (s->part == PART_AFTER_GELU)
-        s->layer->type->around_gelu->backward_after(s->layer, pass, model->tensors[s->in[0]].value,
-                                                    model->tensors[s[-1].in[0]].value, model->gradients[s->dy],
-                                                    s->dx[0] == SIZE_MAX ? NULL : gradient_at(model, s[-1].dx[0]));
-    if (s->part == PART_BEFORE_GELU)
-        s->layer->type->around_gelu->backward_before(s->layer, pass, value_in_backward(model, s->in[0], inputs),
-                                                     model->gradients[s->dy], gradient_at(model, s->dx[0]));
+    if (node->part == PART_AFTER_GELU)
+        node->layer->type->around_gelu->backward_after(
+            node->layer, pass, model->tensors[node->in[0]].value, model->tensors[node[-1].in[0]].value,
+            model->gradients[node->dy], node->dx[0] == SIZE_MAX ? NULL : gradient_at(model, node[-1].dx[0]));
+    if (node->part == PART_BEFORE_GELU)
+        node->layer->type->around_gelu->backward_before(node->layer, pass,
+                                                        value_in_backward(model, node->in[0], inputs),
+                                                        model->gradients[node->dy], gradient_at(model, node->dx[0]));
 }
 
-static void run_join_backward(const struct model *model, const struct step *s, const struct pass *pass,
+static void run_join_backward(const struct model *model, const struct graph_node *node, const struct pass *pass,
                               const float *inputs) {
     const float *x[BUILD_MAX_INPUTS];
     float *dx[BUILD_MAX_INPUTS];
-    for (size_t i = 0; i < s->in_count; i++) {
-        x[i] = value_in_backward(model, s->in[i], inputs);
-        dx[i] = gradient_at(model, s->dx[i]);
+    for (size_t i = 0; i < node->in_count; i++) {
+        x[i] = value_in_backward(model, node->in[i], inputs);
+        dx[i] = gradient_at(model, node->dx[i]);
     }
-    s->layer->type->join_backward(s->layer, pass, x, model->tensors[s->out].value, model->gradients[s->dy], dx);
+    node->layer->type->join_backward(node->layer, pass, x, model->tensors[node->out].value, model->gradients[node->dy],
+                                     dx);
 }
 
 static void run_backward(struct model *model, const struct pass *pass, const float *inputs,
@@ -384,34 +391,34 @@ static void run_backward(struct model *model, const struct pass *pass, const flo
     own.parts = listener->parts;
     if (own.parts) gradients_start(model);
     memcpy(model->waiting, model->users, model->params.count * sizeof *model->waiting);
-    for (size_t i = model->step_count; i-- > 0;) {
-        const struct step *s = &model->steps[i];
-        if (s->dy == SIZE_MAX) continue;
-        if (s->recompute != SIZE_MAX) recompute(model, &model->steps[s->recompute], &own, inputs);
-        if (s->raw != SIZE_MAX) half_set(model, half_relu(model, s));
-        if (s->raw != SIZE_MAX)
+    for (size_t i = model->node_count; i-- > 0;) {
+        const struct graph_node *node = &model->nodes[i];
+        if (node->dy == SIZE_MAX) continue;
+        if (node->recompute != SIZE_MAX) recompute(model, &model->nodes[node->recompute], &own, inputs);
+        if (node->raw != SIZE_MAX) half_set(model, half_relu(model, node));
+        if (node->raw != SIZE_MAX)
             device_ops(own.device)
-                ->image->relu_backward(own.device, model->tensors[s->out].value, model->gradients[s->raw],
-                                       model->gradients[s->dy], own.rows * model->tensors[s->out].size);
-        if (s->layer && own.parts) gradients_before(model, s->layer);
-        half_set(model, half_backward(model, s));
-        if (half_storage_is_fused(model, s))
-            run_part_backward(model, s, &own, inputs);
-        else if (s->layer && s->layer->type->joins)
-            run_join_backward(model, s, &own, inputs);
-        else if (s->layer)
-            s->layer->type->backward(s->layer, &own, value_in_backward(model, s->in[0], inputs),
-                                     model->tensors[s->out].value, model->gradients[s->dy],
-                                     gradient_at(model, s->dx[0]));
-        for (size_t a = 0; a < s->add_count; a++) {
-            const struct slot_add *add = &s->adds[a];
+                ->image->relu_backward(own.device, model->tensors[node->out].value, model->gradients[node->raw],
+                                       model->gradients[node->dy], own.rows * model->tensors[node->out].size);
+        if (node->layer && own.parts) gradients_before(model, node->layer);
+        half_set(model, half_backward(model, node));
+        if (half_storage_is_fused(model, node))
+            run_part_backward(model, node, &own, inputs);
+        else if (node->layer && node->layer->type->joins)
+            run_join_backward(model, node, &own, inputs);
+        else if (node->layer)
+            node->layer->type->backward(node->layer, &own, value_in_backward(model, node->in[0], inputs),
+                                        model->tensors[node->out].value, model->gradients[node->dy],
+                                        gradient_at(model, node->dx[0]));
+        for (size_t a = 0; a < node->add_count; a++) {
+            const struct slot_add *add = &node->adds[a];
             half_set(model, half_add(model, add));
             device_ops(own.device)
                 ->add(own.device, model->gradients[add->a], model->gradients[add->b], model->gradients[add->to],
                       own.rows * model->tensors[add->tensor].size);
         }
         half_set(model, (struct half_operands){0});
-        if (s->layer) report_gradients(model, s->layer, listener);
+        if (node->layer) report_gradients(model, node->layer, listener);
     }
 }
 

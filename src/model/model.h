@@ -1,9 +1,9 @@
-/* model: the layers of a config flattened into steps over tensors, with parameters and activations. It is planned
+/* model: the layers of a config flattened into nodes over tensors, with parameters and activations. It is planned
  * once (shapes, names, memory), allocated once, then run any number of times.
  *
- * A step applies a layer to one tensor or, if it joins, to several, or adds two (a residual connection). All values and
+ * A node applies a layer to one tensor or, if it joins, to several, or adds two (a residual connection). All values and
  * gradients of tensors are in one block; those that are not needed at the same time share memory. Time is counted in
- * steps: the forward of step i is at time i, the loss at step_count, the backward of step i at 2 step_count - i. */
+ * nodes: the forward of node i is at time i, the loss at node_count, the backward of node i at 2 node_count - i. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -31,13 +31,13 @@ struct tensor {
     size_t size;                   /* elements of one row */
     size_t alias;                  /* a view: the tensor whose memory it shares; NO_TENSOR: its own */
     const struct shape *scores;    /* where it shows (classes, ...) as (positions, classes): the former; else NULL */
-    bool needs_gradient;           /* a step before it has trainable parameters */
+    bool needs_gradient;           /* a node before it has trainable parameters */
     const struct layer *producer;  /* while building: the layer whose output it is; NULL: an input or a sum */
     bool is_read;                  /* while building: a layer takes it, or it is the model's output */
     size_t slot;                   /* of its gradient, during planning of backward; SIZE_MAX: none */
     struct piece piece;            /* of its value, elements of one row; size 0: an input or a view */
     struct piece recomputed_piece; /* of the value if backward recomputes it; size 0: it is kept */
-    size_t reader;                 /* with recomputed_piece: the step that reads it first in backward */
+    size_t reader;                 /* with recomputed_piece: the node that reads it first in backward */
     float *recomputed;             /* (batch, size), of recomputed_piece; NULL: none */
     float *value;                  /* (batch, size); each pass sets those of the inputs and views */
 };
@@ -47,19 +47,19 @@ struct slot_add {
     size_t tensor;   /* whose gradient it is */
 };
 
-/* Three steps that a device may fuse (struct gelu_ops): a linear layer, GELU by tanh, a linear layer. */
-enum step_part { PART_NONE, PART_BEFORE_GELU, PART_GELU, PART_AFTER_GELU };
+/* Three nodes that a device may fuse (struct gelu_ops): a linear layer, GELU by tanh, a linear layer. */
+enum node_part { PART_NONE, PART_BEFORE_GELU, PART_GELU, PART_AFTER_GELU };
 
-struct step {
+struct graph_node {
     struct layer *layer; /* NULL: out = in[0] + in[1] */
     bool has_relu;       /* of a sum: out = max(in[0] + in[1], 0) */
-    bool precedes_norm;  /* a sum that the next step normalises; a device may run both as one operator */
-    size_t raw; /* gradient slot after a relu fused into the step (RELU_AFTER): dy is computed from it; SIZE_MAX: dy is
+    bool precedes_norm;  /* a sum that the next node normalises; a device may run both as one operator */
+    size_t raw; /* gradient slot after a relu fused into the node (RELU_AFTER): dy is computed from it; SIZE_MAX: dy is
                    the gradient */
     size_t *in, in_count, out; /* tensors; several inputs for a sum and for layers that join */
-    enum step_part part;
-    size_t recompute;      /* step whose output is recomputed before the backward of this one; SIZE_MAX: none */
-    size_t dy, *dx;        /* gradient slots; dy SIZE_MAX: no backward for this step; dx (in_count), SIZE_MAX: not
+    enum node_part part;
+    size_t recompute;      /* node whose output is recomputed before the backward of this one; SIZE_MAX: none */
+    size_t dy, *dx;        /* gradient slots; dy SIZE_MAX: no backward for this node; dx (in_count), SIZE_MAX: not
                               needed */
     struct slot_add *adds; /* (add_count) after the layer's backward */
     size_t add_count;
@@ -70,8 +70,8 @@ struct model {
     size_t layer_count;
     struct tensor *tensors; /* 0: the inputs */
     size_t tensor_count;
-    struct step *steps;
-    size_t step_count;
+    struct graph_node *nodes;
+    size_t node_count;
     struct piece *slots; /* (slot_count) gradients of tensors, elements of one row */
     size_t slot_count;
     size_t row_floats; /* of the block, for one row */
@@ -149,7 +149,7 @@ status model_plan(const struct model_config *config, const struct shape *input, 
 void model_destroy(struct model *model); /* takes NULL */
 
 /* STATUS_USAGE naming the parameters that cannot reach the loss (DDP's "unused parameters"); known before the first
- * step because the steps are static. */
+ * step because the graph is static. */
 status model_check_used(const struct model *model);
 
 /* Whether only some values of inputs are valid: tokens of an embedding, lengths. */
@@ -199,11 +199,11 @@ const float *model_forward(struct model *model, const struct pass *pass, const f
 /* The address of model_forward's output for these inputs. */
 const float *model_output(const struct model *model, const float *inputs);
 
-/* Called after each step with its output (rows, size), which is 16 bits if [is_half]; [layer]: the one that computed
+/* Called after each node with its output (rows, size), which is 16 bits if [is_half]; [layer]: the one that computed
  * it, for a sum the last one before it. false ends the pass. */
 typedef bool output_visitor(void *user, const struct layer *layer, const float *output, size_t size, bool is_half);
 
-/* model_forward that passes every step's output to [visit], to find where numbers become non-finite. NULL if the
+/* model_forward that passes every node's output to [visit], to find where numbers become non-finite. NULL if the
  * visitor ended it. */
 const float *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
                                    output_visitor *visit, void *user);

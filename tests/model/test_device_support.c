@@ -112,12 +112,12 @@ static const struct {
 START_TEST(steps_around_a_gelu) {
     struct document *document;
     struct model *m = plan(gelus[_i].layers, (struct shape){.dims = 1, .size = {3}}, &document);
-    ck_assert_uint_eq(m->step_count, strlen(gelus[_i].parts));
-    for (size_t i = 0; i < m->step_count; i++) {
-        ck_assert_int_eq("-bga"[m->steps[i].part], gelus[_i].parts[i]);
-        if (m->steps[i].part != PART_GELU) continue;
-        ck_assert_uint_eq(m->slots[m->steps[i].dx[0]].first, 2 * m->step_count - (i + 1));
-        ck_assert_uint_eq(m->steps[i].dx[0], m->steps[i - 1].dy);
+    ck_assert_uint_eq(m->node_count, strlen(gelus[_i].parts));
+    for (size_t i = 0; i < m->node_count; i++) {
+        ck_assert_int_eq("-bga"[m->nodes[i].part], gelus[_i].parts[i]);
+        if (m->nodes[i].part != PART_GELU) continue;
+        ck_assert_uint_eq(m->slots[m->nodes[i].dx[0]].first, 2 * m->node_count - (i + 1));
+        ck_assert_uint_eq(m->nodes[i].dx[0], m->nodes[i - 1].dy);
     }
     model_destroy(m);
     document_destroy(document);

@@ -95,8 +95,8 @@ static const struct {
 static char form(bool is_half, bool is_there) { return is_there ? is_half ? 'n' : 'f' : '-'; }
 
 static void describe(const struct model *m, char *text) {
-    for (size_t i = 0; i < m->step_count; i++) {
-        const struct step *s = &m->steps[i];
+    for (size_t i = 0; i < m->node_count; i++) {
+        const struct graph_node *s = &m->nodes[i];
         struct half_operands forward = half_forward(m, s), back = half_backward(m, s);
         *text++ = form(forward.y, true);
         *text++ = form(s->raw == SIZE_MAX ? back.dy : half_relu(m, s).dy, s->dy != SIZE_MAX);

@@ -29,7 +29,7 @@ START_TEST(fused_relu) {
             f[i] = open_fixture(text, input, 5, "mse");
             loss_of(&f[i], true);
         }
-        ck_assert_uint_lt(f[0].model->step_count, f[1].model->step_count);
+        ck_assert_uint_lt(f[0].model->node_count, f[1].model->node_count);
         const struct layer *first = f[0].model->layers; /* the layer after it has the relu */
         while (strcmp(first->type->variant.name, "conv2d") != 0) first++;
         ck_assert(!first->has_relu);
@@ -313,7 +313,7 @@ START_TEST(unused_parameters_are_named) {
     struct shape input = {.dims = 1, .size = {4}};
     struct fixture f = open_fixture("[{linear: {out: 2}}, tanh, {linear: {out: 2}}]", input, 1, "mse");
     ck_assert(!model_check_used(f.model));
-    f.model->steps[0].dy = SIZE_MAX;
+    f.model->nodes[0].dy = SIZE_MAX;
     status s = model_check_used(f.model);
     ck_assert_int_eq(status_code(s), STATUS_USAGE);
     ck_assert_str_eq(status_message(s),

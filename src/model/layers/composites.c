@@ -1,5 +1,5 @@
 /* sequential, repeat, residual, parallel: layers that contain layers. They add a level to the names of the inner layers
- * ("h.0.1.weight"); the built model contains only the steps of the inner layers. */
+ * ("h.0.1.weight"); the built model contains only the nodes of the inner layers. */
 #include "model/build.h"
 #include "model/layers/joins.h"
 #include "model/layers/layers.h"

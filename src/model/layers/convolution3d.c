@@ -1,6 +1,6 @@
 /* conv3d: torch.nn.Conv3d. A convolution over images of a volume whose channels are those of all images in the window
  * along the depth, (channels, kernel depth): the weight (out, channels, kernel depth, kernel height, kernel width) is
- * then that of a conv2d. So the layer has two steps: one makes these channels, the other is the convolution. */
+ * then that of a conv2d. So the layer has two nodes: one makes these channels, the other is the convolution. */
 #include "model/build.h"
 #include "model/init.h"
 #include "model/layers/convolution.h"
@@ -43,7 +43,7 @@ static struct depth_window depth_of(const struct convolution_config *c, const st
     return w;
 }
 
-/* Of one image of the first step's output. */
+/* Of one image of the first node's output. */
 static struct convolution convolution_of(const struct layer *layer) {
     const struct convolution_config *c = config_of(layer);
     struct convolution v = {

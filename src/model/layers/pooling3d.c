@@ -1,6 +1,6 @@
 /* max_pool3d, avg_pool3d and their adaptive forms, as in torch.nn. The maximum of a window is the maximum, along the
  * depth, of those of its images; the same holds for averages, whose numbers of elements are products. So the layer has
- * two steps, each a pooling of images. */
+ * two nodes, each a pooling of images. */
 #include "model/build.h"
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
@@ -29,12 +29,12 @@ POOL_SCHEMA(avg_pool3d, avg_rows, "kernel_size", check_window);
 POOL_SCHEMA(adaptive_avg_pool3d, adaptive_rows, "output_size", check_output);
 POOL_SCHEMA(adaptive_max_pool3d, adaptive_rows, "output_size", check_output);
 
-/* The steps; the index has these bits. */
-enum { ALONG_DEPTH = 1, AVERAGES = 2, STEPS = 4 };
-static const struct layer_type steps[STEPS];
+/* The nodes; the index has these bits. */
+enum { ALONG_DEPTH = 1, AVERAGES = 2, TYPES = 4 };
+static const struct layer_type types[TYPES];
 
-static bool is_along_depth(const struct layer *layer) { return (layer->type - steps) & ALONG_DEPTH; }
-static bool is_average(const struct layer *layer) { return (layer->type - steps) & AVERAGES; }
+static bool is_along_depth(const struct layer *layer) { return (layer->type - types) & ALONG_DEPTH; }
+static bool is_average(const struct layer *layer) { return (layer->type - types) & AVERAGES; }
 
 static const struct pool_config *config_of(const struct layer *layer) { return layer->config; }
 
@@ -140,7 +140,7 @@ static bool runs_on(const struct device_ops *ops) { return ops->image->max_pool_
         .variant = {name_, NULL, doc_}, .order = ORDER_CHANNELS_LAST, .ignores = IGNORES_X, .runs_on = runs_on,        \
         .plan = plan, .forward = forward, .backward = backward, .half = HALF_ALL, .describe = describe                 \
     }
-static const struct layer_type steps[STEPS] = {
+static const struct layer_type types[TYPES] = {
     STEP("max_pool3d", "Maxima of the images of a volume."),
     STEP("max_pool3d", "Maxima along the depth."),
     STEP("avg_pool3d", "Averages of the images of a volume."),
@@ -158,13 +158,13 @@ static status expand(struct builder *builder, const struct layer_type *first, co
 static status expand_max(struct builder *builder, const struct variant *variant, const char *path, const char *name,
                          const size_t *in, size_t count, size_t *out) {
     (void)count;
-    return expand(builder, steps, variant, path, name, in, out);
+    return expand(builder, types, variant, path, name, in, out);
 }
 
 static status expand_average(struct builder *builder, const struct variant *variant, const char *path, const char *name,
                              const size_t *in, size_t count, size_t *out) {
     (void)count;
-    return expand(builder, steps + AVERAGES, variant, path, name, in, out);
+    return expand(builder, types + AVERAGES, variant, path, name, in, out);
 }
 
 const struct layer_type layer_max_pool3d = {

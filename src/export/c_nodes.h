@@ -1,6 +1,6 @@
-/* c_steps: the functions that write the call of an operation, and what they share. */
-#ifndef EXPORT_C_STEPS_H
-#define EXPORT_C_STEPS_H
+/* c_nodes: the functions that write the call of an operation, and what they share. */
+#ifndef EXPORT_C_NODES_H
+#define EXPORT_C_NODES_H
 
 #include "export/c_file.h"
 

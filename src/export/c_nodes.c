@@ -1,14 +1,14 @@
 /* One call for each operation; a function of its kind writes it. */
 #include <math.h>
 
-#include "export/c_steps.h"
+#include "export/c_nodes.h"
 #include "model/layers/joins.h"
 
 size_t c_last(const struct shape *shape) { return (size_t)shape->size[shape->dims - 1]; }
 
 struct text *c_use(const struct c_call *call, enum c_function function) {
     c_code_use(function, &call->c->used);
-    return &call->c->steps;
+    return &call->c->body;
 }
 
 const char *c_plain(const struct c_call *call, size_t param) { return c_table_param(call->c, param, C_PLAIN, NULL); }
@@ -67,11 +67,11 @@ static const char *window_of(const struct c_call *call, const struct window *w) 
 /* The next call computes image [n] of [count], one after another in x and y, with image_at. */
 static void begin_images(const struct c_call *call, size_t count) {
     if (count > 1)
-        text_printf(&call->c->steps, "    {\n        size_t n;\n        for (n = 0; n < %zu; n++)\n        ", count);
+        text_printf(&call->c->body, "    {\n        size_t n;\n        for (n = 0; n < %zu; n++)\n        ", count);
 }
 
 static void end_images(const struct c_call *call, size_t count) {
-    if (count > 1) text_add(&call->c->steps, "    }\n");
+    if (count > 1) text_add(&call->c->body, "    }\n");
 }
 
 static const char *image_at(const struct c_call *call, const char *array, size_t count, size_t size) {
@@ -292,9 +292,9 @@ static void add_pad(const struct c_call *call) {
     text_printf(c_use(call, C_pad), "    pad(%s, %s, %zu, %s, %s, %s, %zu, '%c', ", call->x, call->y, call->op->images,
                 list_of(call, p->in, 2), list_of(call, p->before, 2), list_of(call, out, 2), p->inner, modes[p->mode]);
     if (isinf(p->value))
-        text_printf(&call->c->steps, "%sINFINITY);\n", p->value > 0 ? "" : "-");
+        text_printf(&call->c->body, "%sINFINITY);\n", p->value > 0 ? "" : "-");
     else
-        text_printf(&call->c->steps, "%af);\n", (double)p->value);
+        text_printf(&call->c->body, "%af);\n", (double)p->value);
 }
 
 static void add_unfolded_depth(const struct c_call *call) {
@@ -346,7 +346,7 @@ static c_writer *const writers[OPERATION_KINDS] = {
     [OPERATION_OUTPUTS] = add_outputs,
 };
 
-void c_step_add(struct c_file *c, const struct layer *layer, const struct operation *op, const char *const *inputs,
+void c_node_add(struct c_file *c, const struct layer *layer, const struct operation *op, const char *const *inputs,
                 const char *y, const char *const scratch[2]) {
     const struct c_call call = {c, layer, op, inputs[0], y, inputs, scratch};
     c_writer *writer = c_sequences[op->kind] ? c_sequences[op->kind] : writers[op->kind];
@@ -354,7 +354,7 @@ void c_step_add(struct c_file *c, const struct layer *layer, const struct operat
     if (op->has_relu) text_printf(c_use(&call, C_relu), "    relu(%s, %s, %zu);\n", y, y, layer->out_size);
 }
 
-void c_step_scratch(const struct layer *layer, const struct operation *op, size_t sizes[2]) {
+void c_node_scratch(const struct layer *layer, const struct operation *op, size_t sizes[2]) {
     const struct convolution *v = &op->convolution;
     sizes[0] = sizes[1] = 0;
     if (op->kind == OPERATION_CONVOLUTION)
