@@ -66,10 +66,10 @@ static void check_all(const struct results *r, size_t rows, size_t in, size_t ou
 }
 
 static const size_t shapes[][3] = {
-    {1, 1, 1},         {40, 1024, 101}, {33, 401, 270},   {300, 17, 49},
-    {2, 2048, 5},      {65, 130, 1000}, {600, 1024, 230}, {560, 401, 205}, /* several groups of columns, packed once */
-    {450, 101, 700},                                                       /* the inputs packed once for dw */
-    {4100, 1024, 512}, {520, 530, 1024}};                                  /* rows copied before the product */
+    {1, 1, 1},       {40, 1024, 101}, {33, 401, 270},   {300, 17, 49},
+    {2, 2048, 5},    {65, 130, 1000}, {600, 1024, 230}, {560, 401, 205}, /* several groups of columns, packed once */
+    {450, 101, 700},                                                     /* the inputs packed once for dw */
+    {520, 530, 1024}};                                                   /* rows copied before the product */
 
 START_TEST(products_agree) {
     for (size_t s = 0; s < SETS; s++) {
@@ -82,6 +82,21 @@ START_TEST(products_agree) {
         }
         device_destroy(device);
     }
+}
+END_TEST
+
+/* More rows than are copied at once. */
+START_TEST(rows_are_copied_in_groups) {
+    size_t rows = 4100, in = 1024, out = 512;
+    struct device *device = open_set(NULL);
+    float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
+    float *y = guarded_malloc(rows * out * sizeof *y);
+    device_ops(device)->linear_forward(device, x, w, bias, false, y, rows, in, out);
+    for (size_t i = 0; i < rows; i += i + 70 < rows ? 63 : 1)
+        for (size_t o = 0; o < out; o += o + 8 < out ? 7 : 1)
+            check(y[i * out + o], bias[o], x + i * in, 1, w + o * in, 1, in, "y");
+    guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(y);
+    device_destroy(device);
 }
 END_TEST
 
@@ -198,5 +213,6 @@ static void run_large(struct device *device, const void *context, struct digest 
 START_TEST(threads_do_not_change_bits) { threads_agree(run_large, NULL); }
 END_TEST
 
-TESTS("linear", products_agree, small_products_have_the_bits_of_large_ones, bfloat16_rounds_the_factors_only,
-      bfloat16_needs_the_instructions, a_relu_does_not_change_nan, threads_do_not_change_bits)
+TESTS("linear", products_agree, rows_are_copied_in_groups, small_products_have_the_bits_of_large_ones,
+      bfloat16_rounds_the_factors_only, bfloat16_needs_the_instructions, a_relu_does_not_change_nan,
+      threads_do_not_change_bits)
