@@ -137,7 +137,7 @@ class Runs(program.Case):
         self.assertIn("runs: there is no such folder", err)
         os.mkdir(self.path("runs"))
         _, err = self.run_program("runs", code=DATA)
-        self.assertIn("runs: there is no run folder in it", err)
+        self.assertIn("runs: there is no run folder in it, nor in its folders; those of a sweep are in sweeps/NAME", err)
         self.write("test.yaml", WINE)
         self.run_program("test.yaml", "train.epochs=1", "--run-dir", "runs/a\x1b[31mb")
         shutil.copytree(self.path("runs/a\x1b[31mb"), self.path("runs/copy"))

@@ -195,5 +195,9 @@ status run_list(const char *folder, struct text *out) {
     size_t count = 0;
     for (size_t i = 0; i < names.count; i++) list_entry(folder, names.items[i], 1, &count, out);
     io_names_free(&names);
-    return count ? OK : status_new(STATUS_DATA, "%s: there is no run folder in it", folder);
+    return count
+               ? OK
+               : status_new(STATUS_DATA,
+                            "%s: there is no run folder in it, nor in its folders; those of a sweep are in sweeps/NAME",
+                            folder);
 }
