@@ -6,6 +6,7 @@
 #include "base/files/io.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/tensor_index.h"
 #include "command.h"
 #include "data/dataset.h"
 #include "train/folder/run_folder.h"
@@ -66,7 +67,7 @@ static status inspect(const char *path, struct text *out) {
         return is_run ? inspect_folder(path, out) : inspect_images(path, out);
     }
     if (info.exists && dataset_is_inspected(path)) return dataset_inspect(path, out);
-    if (dot && strcmp(dot, ".safetensors") == 0) return safetensors_inspect(path, out);
+    if (tensor_index_is_name(path) || (dot && strcmp(dot, ".safetensors") == 0)) return safetensors_inspect(path, out);
     return checkpoint_inspect(path, out);
 }
 

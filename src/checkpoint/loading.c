@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "checkpoint/tensor_index.h"
 #include "checkpoint/torch_file.h"
 
 /* ---- names ---- */
@@ -62,7 +63,9 @@ static void copy_wanted(const struct loading *l) {
 }
 
 status loading_open(struct loading *l, const char *path) {
-    TRY(l->target->is_torch ? torch_file_read(path, &l->file) : safetensors_read(path, &l->file));
+    TRY(tensor_index_is_name(path) ? tensor_index_read(path, &l->file)
+        : l->target->is_torch      ? torch_file_read(path, &l->file)
+                                   : safetensors_read(path, &l->file));
     copy_wanted(l);
     find_prefix(l);
     return OK;

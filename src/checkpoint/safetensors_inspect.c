@@ -4,6 +4,7 @@
 #include "checkpoint/range.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_file.h"
+#include "checkpoint/tensor_index.h"
 
 #define CHUNK 4096    /* values converted at a time */
 #define MAX_VALUE 400 /* bytes of a value of the metadata that are shown */
@@ -63,9 +64,10 @@ static status print_tensors(const struct safetensors *file, struct text *out) {
 
 status safetensors_inspect(const char *path, struct text *out) {
     struct safetensors file;
-    status s = safetensors_read(path, &file);
+    bool is_index = tensor_index_is_name(path);
+    status s = is_index ? tensor_index_read(path, &file) : safetensors_read(path, &file);
     if (!s) {
-        text_printf(out, "file    %s\nformat  safetensors\n", path);
+        text_printf(out, "file    %s\nformat  %s\n", path, is_index ? "several files of tensors" : "safetensors");
         print_metadata(json_object_get(file.header, "__metadata__"), out);
         s = print_tensors(&file, out);
     }

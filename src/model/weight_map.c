@@ -205,9 +205,9 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_STRING,
      .offset = FIELD(struct weight_source, file),
      .fallback = "null",
-     .doc =
-         "A safetensors file, a state_dict that torch.save wrote, or a checkpoint of ddptrain. The prefixes `module.` "
-         "(DistributedDataParallel) and `_orig_mod.` (torch.compile) of names are removed."},
+     .doc = "A safetensors file, a state_dict that torch.save wrote, an index of several (.index.json), a folder of "
+            "transformers' save_pretrained, or a checkpoint of ddptrain. The prefixes `module.` "
+            "(DistributedDataParallel) and `_orig_mod.` (torch.compile) of names are removed."},
     {.key = "map",
      .type = SCHEMA_STRING_LIST,
      .offset = FIELD(struct weight_source, map),

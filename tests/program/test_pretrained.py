@@ -328,21 +328,58 @@ class Rules(program.Case):
 
     def test_folders(self):
         """As transformers saves them, or of a run."""
-        self.load(self.model, "x: y", ", partial: true")
+        m = self.model
+        self.load(m, "x: y", ", partial: true")
         text = self.read("test.yaml")
-        for files, path, sentence in ((["model.safetensors"], "hf", "model.init_from: hf is a folder; the weights are in its file: hf/model.safetensors"),
-                                      (["pytorch_model.bin"], "hf", "the weights are in its file: hf/pytorch_model.bin"),
-                                      (["model.safetensors.index.json"], "hf", "the weights in hf are divided among several files; save them in one"),
-                                      (["model.safetensors.index.json"], "hf/model.safetensors.index.json", "lists several files among which the weights are divided"),
-                                      ([], "runs/test", "map, skip and partial are for files, and runs/test is a folder; the weights of a run become a file with: "
-                                                        "ddptrain export runs/test --out weights.safetensors")):
-            with self.subTest(files=files, path=path):
-                shutil.rmtree(self.path("hf"), ignore_errors=True)
-                os.mkdir(self.path("hf"))
-                for name in files:
-                    self.write(f"hf/{name}", "{}")
-                self.write("test.yaml", text.replace("w.safetensors", path))
-                self.assertIn(sentence, self.run_program("test.yaml", "--run-dir", "runs/b", code=USAGE)[1])
+        os.mkdir(self.path("hf"))
+        shutil.move(self.path("w.safetensors"), self.path("hf/model.safetensors"))
+        self.write("test.yaml", text.replace("w.safetensors", "hf"))
+        self.run_program("test.yaml", "--fresh")
+        self.assert_loaded(m)
+        self.write("test.yaml", text.replace("w.safetensors", "runs/test"))
+        _, err = self.run_program("test.yaml", "--run-dir", "runs/b", code=USAGE)
+        self.assertIn("map, skip and partial are for files, and runs/test is a folder without model.safetensors or pytorch_model.bin; the weights of a run "
+                      "become a file with: ddptrain export runs/test --out weights.safetensors", err)
+
+    def divide(self, **changes):
+        """Writes the model's tensors to two files and their index; [changes]: other files of tensors."""
+        m, part = self.model, lambda n: f"model-0000{n}-of-00002.safetensors"
+        shutil.rmtree(self.path("hf"), ignore_errors=True)
+        os.mkdir(self.path("hf"))
+        first = ("c.bias", "a.weight", "b.weight")
+        write_safetensors(self.path("hf", part(1)), {n: ("F32", m[n]) for n in first})
+        write_safetensors(self.path("hf", part(2)), {n: ("F16", t.astype("<f2")) if n == "a.bias" else ("F32", t) for n, t in m.items() if n not in first})
+        files = {n: part(1) if n in first else part(2) for n in m}
+        self.write("hf/model.safetensors.index.json", json.dumps({"metadata": {"total_size": 1}, "weight_map": {**files, **changes}}))
+
+    def test_weights_in_several_files(self):
+        m = self.model
+        self.load(m, "x: y", ", partial: true")
+        text = self.read("test.yaml")
+        m["a.bias"] = m["a.bias"].astype("<f2").astype("<f4")
+        for path, options in (("hf", "model.init_from=hf"), ("hf/model.safetensors.index.json", "seed=3")):
+            self.divide()
+            self.write("test.yaml", text.replace("w.safetensors", path))
+            self.run_program("test.yaml", "--fresh", options)
+            self.assert_loaded(m)
+        out, _ = self.run_program("inspect", "hf/model.safetensors.index.json")
+        self.assertRegex(out, r"format  several files of tensors\n(.|\n)*c.bias +F32(.|\n)*a.bias +F16(.|\n)*\n6 tensors, ")
+        for changes, sentence in (({"a.weight": "../w.safetensors"}, "the file of tensor 'a.weight' is not a name of a file beside it"),
+                                  ({"a.weight": 3}, "the file of tensor 'a.weight' is not a name of a file beside it"),
+                                  ({"more": "none.safetensors"}, "hf/none.safetensors: there is no such file; hf/model.safetensors.index.json says that "
+                                                                 "tensor 'more' is in it"),
+                                  ({"more": "model-00001-of-00002.safetensors"}, "tensor 'more' is not in model-00001-of-00002.safetensors, where the index says"),
+                                  ({"a.weight": "model-00002-of-00002.safetensors"}, "tensor 'a.weight' is in model-00001-of-00002.safetensors, but the index "
+                                                                                     "says model-00002-of-00002.safetensors")):
+            self.divide(**changes)
+            self.assertIn(sentence, self.run_program("test.yaml", "--fresh", code=DATA)[1])
+        for index, sentence in (("{}", "it lists no tensors"), ("[", "not a list of the files of tensors: "), ('{"weight_map": 1}', "it lists no tensors")):
+            self.write("hf/model.safetensors.index.json", index)
+            self.assertIn(sentence, self.run_program("test.yaml", "--fresh", code=DATA)[1])
+        self.divide()
+        with open(self.path("hf/model-00002-of-00002.safetensors"), "r+b") as f:
+            f.truncate(200)
+        self.assertIn("model-00002-of-00002.safetensors: ", self.run_program("test.yaml", "--fresh", code=DATA)[1])
 
     def test_a_table_with_more_rows(self):
         self.write("test.yaml", "dataset: {format: synthetic, synthetic: {kind: classes, rows: 8, inputs: 4, classes: 2}}\nsampler: {batch_size: 4}\n"

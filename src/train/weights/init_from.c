@@ -10,6 +10,7 @@
 #include "checkpoint/foreign.h"
 #include "checkpoint/mapped.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/tensor_index.h"
 #include "train/weights/start_data.h"
 #include "train/weights/weights.h"
 
@@ -58,7 +59,7 @@ static size_t find_products(const struct model *model, const char **names, struc
 }
 
 /* A tied weight has a name in each layer that uses it. */
-static status from_tensors(struct model *model, const struct weight_source *source, bool is_torch,
+static status from_tensors(struct model *model, const struct weight_source *source, const char *path, bool is_torch,
                            const struct dataset *dataset, struct text *report) {
     struct arena *arena = arena_create();
     const struct params *sets[] = {&model->params, &model->buffers};
@@ -74,11 +75,11 @@ static status from_tensors(struct model *model, const struct weight_source *sour
     const char **products = arena_alloc(arena, (model->params.count + 1) * sizeof *products);
     target.product_count = find_products(model, products, arena);
     target.products = products;
-    status s = weight_source_is_mapped(source) ? mapped_load(source->file, &target, source, report)
-                                               : safetensors_load(source->file, &target);
+    status s =
+        weight_source_is_mapped(source) ? mapped_load(path, &target, source, report) : safetensors_load(path, &target);
     struct text differences = {0};
     if (!s && dataset) start_data_compare_texts(wanted[0].value, wanted[1].value, dataset, &differences);
-    if (differences.length && !report->length) text_add(report, source->file);
+    if (differences.length && !report->length) text_add(report, path);
     add_warning(&differences, report);
     text_free(&differences);
     for (size_t i = 0; i < 2; i++) free(wanted[i].value);
@@ -91,59 +92,35 @@ static bool ends_with(const char *path, const char *extension) {
     return dot && strcmp(dot, extension) == 0;
 }
 
-static bool is_file_in(const char *folder, const char *name, struct arena *arena) {
-    struct io_info info;
-    status s = io_stat(arena_printf(arena, "%s/%s", folder, name), &info);
-    bool is_file = !s && info.is_file;
-    status_free(s);
-    return is_file;
+static struct io_info info_of(const char *folder, const char *name, struct arena *arena) {
+    struct io_info info = {0};
+    status_free(io_stat(arena_printf(arena, "%s/%s", folder, name), &info));
+    return info;
 }
 
-/* A folder is one of a run, whose checkpoints have the names of the model, or one of transformers' save_pretrained. */
-static status check_folder(const struct weight_source *source) {
-    static const char *const files[] = {"model.safetensors", "pytorch_model.bin"};
-    static const char *const parts[] = {"model.safetensors.index.json", "pytorch_model.bin.index.json"};
-    struct arena *arena = arena_create();
-    status s = OK;
-    for (size_t i = 0; i < 2 && !s; i++) {
-        if (is_file_in(source->file, files[i], arena))
-            s = status_new(STATUS_USAGE, "model.init_from: %s is a folder; the weights are in its file: %s/%s",
-                           source->file, source->file, files[i]);
-        else if (is_file_in(source->file, parts[i], arena))
-            s = status_new(STATUS_USAGE,
-                           "model.init_from: the weights in %s are divided among several files; save them in one "
-                           "(max_shard_size of save_pretrained)",
-                           source->file);
-    }
-    if (!s && weight_source_is_mapped(source))
-        s = status_new(STATUS_USAGE,
-                       "model.init_from: map, skip and partial are for files, and %s is a folder; the weights of a run "
-                       "become a file with: ddptrain export %s --out weights.safetensors",
-                       source->file, source->file);
-    arena_destroy(arena);
-    return s;
+/* A folder is one of a run, whose checkpoints have the names of the model, or one of transformers' save_pretrained: its
+ * file of weights, or the index of several. NULL: it has none. */
+static const char *find_file(const char *folder, struct arena *arena) {
+    static const char *const files[] = {"model.safetensors", "model.safetensors" TENSOR_INDEX_ENDING,
+                                        "pytorch_model.bin", "pytorch_model.bin" TENSOR_INDEX_ENDING};
+    if (info_of(folder, "checkpoints", arena).is_folder) return NULL;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (info_of(folder, files[i], arena).is_file) return arena_printf(arena, "%s/%s", folder, files[i]);
+    return NULL;
 }
 
-static status check_index(const char *path) {
-    const char *end = ".index.json";
-    size_t length = strlen(path), size = strlen(end);
-    if (length < size || strcmp(path + length - size, end) != 0) return OK;
-    return status_new(STATUS_USAGE,
-                      "model.init_from: %s lists several files among which the weights are divided; save them in one "
-                      "(max_shard_size of save_pretrained)",
-                      path);
-}
-
-status init_from(struct model *model, const struct weight_source *source, const struct dataset *dataset,
-                 struct text *report) {
-    const char *path = source->file;
-    if (!path) return OK;
-    struct io_info info;
-    TRY(io_stat(path, &info));
-    TRY(info.is_folder ? check_folder(source) : check_index(path));
-    bool is_torch = !info.is_folder && (ends_with(path, ".pt") || ends_with(path, ".pth") || foreign_is_torch(path));
-    bool is_safetensors = !info.is_folder && (ends_with(path, ".safetensors") || foreign_is_safetensors(path));
-    bool is_checkpoint = !is_safetensors && !is_torch;
+static status from_path(struct model *model, const struct weight_source *source, const char *path, bool is_folder,
+                        const struct dataset *dataset, struct text *report) {
+    bool is_index = !is_folder && tensor_index_is_name(path);
+    bool is_torch = !is_folder && (ends_with(path, ".pt") || ends_with(path, ".pth") || foreign_is_torch(path));
+    bool is_safetensors = !is_folder && (ends_with(path, ".safetensors") || foreign_is_safetensors(path));
+    bool is_checkpoint = !is_index && !is_safetensors && !is_torch;
+    if (is_folder && weight_source_is_mapped(source))
+        return status_new(STATUS_USAGE,
+                          "model.init_from: map, skip and partial are for files, and %s is a folder without "
+                          "model.safetensors or pytorch_model.bin; the weights of a run become a file with: ddptrain "
+                          "export %s --out weights.safetensors",
+                          path, path);
     if (is_checkpoint && weight_source_is_mapped(source))
         return status_new(
             STATUS_USAGE,
@@ -152,6 +129,18 @@ status init_from(struct model *model, const struct weight_source *source, const 
             path);
     TRY(model_map(model));
     status s = is_checkpoint ? from_checkpoint(model, path, dataset, report)
-                             : from_tensors(model, source, !is_safetensors, dataset, report);
+                             : from_tensors(model, source, path, !is_safetensors && !is_index, dataset, report);
     return status_prefix(status_first(s, model_unmap(model, true)), "model.init_from");
+}
+
+status init_from(struct model *model, const struct weight_source *source, const struct dataset *dataset,
+                 struct text *report) {
+    struct io_info info;
+    if (!source->file) return OK;
+    TRY(io_stat(source->file, &info));
+    struct arena *arena = arena_create();
+    const char *file = info.is_folder ? find_file(source->file, arena) : source->file;
+    status s = from_path(model, source, file ? file : source->file, !file, dataset, report);
+    arena_destroy(arena);
+    return s;
 }
