@@ -17,7 +17,7 @@
 
 struct verb;
 
-#define OWN_OVERRIDES_MAX 7 /* one for each key that command_use_data sets */
+#define OWN_OVERRIDES_MAX 9 /* one for each key that command_use_data sets */
 
 struct command_line {
     const char *program;

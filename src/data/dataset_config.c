@@ -24,7 +24,8 @@ static const struct schema_row validation_rows[] = {
      .fallback = "null",
      .flags = SCHEMA_EXTENDS,
      .doc = "IDX, NPY: file of the labels; null: derived from path (images -> labels, x -> y). NPZ: array of the "
-            "targets; null: that of dataset.path, or \"y_val\" and \"y_test\" for \"y_train\"."},
+            "targets; null: that of dataset.path, or \"y_val\" and \"y_test\" for \"y_train\". A folder of images with "
+            "image.labels: the CSV file of its labels; with image.masks: the folder of its masks."},
     {.key = "query",
      .type = SCHEMA_STRING,
      .offset = FIELD(struct validation_config, query),
@@ -75,8 +76,9 @@ static const struct schema_row dataset_rows[] = {
      .offset = FIELD(struct dataset_config, targets),
      .groups_offset = FIELD(struct dataset_config, target_groups),
      .fallback = "[]",
-     .doc = "HDF5: names of datasets (y when empty); CSV: columns (the last one when empty); IDX, NPY: file of the "
-            "labels (when empty derived from path: images -> labels, x -> y); NPZ: name of an array (y when empty). A "
+     .doc = "HDF5: names of datasets (y when empty); CSV, and image.labels: columns (the last one when empty); IDX, "
+            "NPY: file of the labels (when empty derived from path: images -> labels, x -> y); NPZ: name of an array "
+            "(y when empty). A "
             "mapping names targets for `losses`: {kind: y, box: [left, top]}."},
     {.key = "weights",
      .type = SCHEMA_STRING,
@@ -218,7 +220,9 @@ status dataset_find_files(struct dataset_config *config, const char *config_path
     for (size_t i = 0; i < config->others.count; i++) TRY(find(&config->others.items[i], config_path, arena));
     for (size_t i = 0; i < config->validation.others.count; i++)
         TRY(find(&config->validation.others.items[i], config_path, arena));
-    TRY(find_file(&config->validation.targets, config_path, arena));
+    TRY((config->image.masks ? find_folder : find_file)(&config->validation.targets, config_path, arena));
+    TRY(find_folder(&config->image.masks, config_path, arena));
+    TRY(find_file(&config->image.labels, config_path, arena));
     TRY(find_file(&config->tokens.tokenizer, config_path, arena));
     for (size_t i = 0; format && format->has_target_file && i < config->targets.count; i++)
         TRY(find_file(&config->targets.items[i], config_path, arena));

@@ -39,7 +39,7 @@ class Precision(program.Case):
                  "train.float32_matmul_precision=high": "train.float32_matmul_precision: high is for GPUs; the CPU has no TF32",
                  "dataset.columns={x: {missing: mean}}": "dataset.columns, which format synthetic does not use (for csv, sqlite)",
                  "dataset.missing=['?']": "dataset.missing, which format synthetic does not use (for csv, sqlite)",
-                 "dataset.csv={delimiter: ';'}": "dataset.csv, which format synthetic does not use (for csv)",
+                 "dataset.csv={delimiter: ';'}": "dataset.csv, which format synthetic does not use (for csv, images)",
                  "dataset.image={size: [8, 8]}": "dataset.image, which format synthetic does not use (for images)",
                  "dataset.text={block_size: 8}": "dataset.text, which format synthetic does not use (for text)",
                  "dataset.tokens={block_size: 8}": "dataset.tokens, which format synthetic does not use (for tokens)",

@@ -9,6 +9,8 @@
 #include "base/system/processors.h"
 #include "base/utf8.h"
 #include "data/csv/csv_texts.h"
+#include "data/images/image_labels.h"
+#include "data/images/image_masks.h"
 #include "data/internal.h"
 
 #define MAX_DEPTH 32 /* of folders in a class; symbolic links may form a circle */
@@ -28,6 +30,8 @@ struct images {
     const char **classes; /* (n_classes), sorted */
     size_t n_classes;
     struct image_decoder **decoders; /* (base.threads) */
+    struct source *labels;           /* dataset.image.labels; NULL: there are none */
+    struct image_masks masks;        /* dataset.image.masks */
 };
 
 /* ---- the list of files ---- */
@@ -146,24 +150,58 @@ static status number_classes(struct images *images) {
     return OK;
 }
 
+/* The images of a file of labels, in the order of its lines. */
+static status list_labels(struct images *images) {
+    if (images->labels->rows == 0) return status_new(STATUS_DATA, "%s: there are no images", images->path);
+    for (size_t row = 0; row < images->labels->rows; row++) {
+        const char *name = NULL;
+        TRY(image_labels_name(images->labels, images->path, row, images->arena, &name));
+        TRY(add_file(images, "", images->path, name));
+    }
+    return OK;
+}
+
+static status no_folders(const char *path) {
+    return status_new(STATUS_DATA,
+                      "%s: there are no sub-folders; the images of each class belong in one of its own, or give "
+                      "dataset.image.labels, a CSV file with a row for each image, or dataset.image.masks",
+                      path);
+}
+
+/* All images of the folder, or the single one that the path names. */
+static status list_all(struct images *images) {
+    struct io_info info = {0};
+    TRY(io_stat(images->path, &info));
+    if (!info.is_file) return list_files(images, "", images->path, 0);
+    const char *slash = strrchr(images->path, '/');
+    const char *name = slash ? slash + 1 : images->path;
+    images->path = slash ? arena_printf(images->arena, "%.*s", (int)(slash - images->path), images->path) : ".";
+    return add_file(images, "", images->path, name);
+}
+
 /* [known]: the classes of the training; count 0: the folders are the classes. */
 static status find_files(struct images *images, bool without_targets, const struct string_list *known) {
-    if (without_targets)
-        TRY(list_files(images, "", images->path, 0));
+    if (images->labels) return list_labels(images);
+    if (without_targets || images->masks.folder)
+        TRY(list_all(images));
     else
         TRY(list_classes(images));
-    if (images->base.rows == 0 && images->n_classes == 0 && !without_targets)
-        return status_new(STATUS_DATA,
-                          "%s: there are no sub-folders; the images of each class belong in one of its own",
-                          images->path);
+    if (images->base.rows == 0 && images->n_classes == 0 && !without_targets && !images->masks.folder)
+        return no_folders(images->path);
     if (images->base.rows == 0) return no_images(images->path, NULL);
     qsort(images->files, images->base.rows, sizeof *images->files, compare_files);
-    if (without_targets) return OK;
+    if (without_targets || images->masks.folder) return OK;
     if (known->count) use_classes(images, known);
     return number_classes(images);
 }
 
 /* ---- the source ---- */
+
+static const char *without_slash(struct arena *arena, const char *path) {
+    char *copy = arena_copy(arena, path);
+    copy[io_length_without_slashes(copy)] = 0;
+    return copy;
+}
 
 /* The fingerprint of a dataset that is too large to be digested has the names of the files. */
 static uint64_t hash_names(const struct images *images) {
@@ -206,7 +244,10 @@ static status set_shape(struct images *images, const struct dataset_config *conf
     base->input_shape[1] = (int64_t)height;
     base->input_shape[2] = (int64_t)width;
     base->input_size = (size_t)images->config.channels * height * width;
-    base->target_size = config->without_targets ? 0 : 1;
+    base->target_size = images->labels ? images->labels->target_size : config->without_targets ? 0 : 1;
+    TRY(image_masks_start(&images->masks, &images->config, base, images->arena));
+    if (images->labels) base->classes = images->labels->classes;
+    if (images->labels) base->note = images->labels->note;
     base->is_float32 = base->is_bytes = true;
     base->divide = 255; /* as torchvision's ToTensor */
     base->threads = choose_threads(config);
@@ -218,6 +259,8 @@ static status set_shape(struct images *images, const struct dataset_config *conf
 static void close_images(struct source *source) {
     struct images *images = (struct images *)source;
     for (size_t i = 0; images->decoders && i < source->threads; i++) image_decoder_destroy(images->decoders[i]);
+    if (images->labels) images->labels->format->close(images->labels);
+    image_masks_close(&images->masks);
     free(images->files);
     arena_destroy(images->arena);
     free(images);
@@ -225,13 +268,35 @@ static void close_images(struct source *source) {
 
 static struct string_list labels_of(const struct source *source) {
     const struct images *images = (const struct images *)source;
+    if (images->labels) return images->labels->format->labels(images->labels);
+    if (images->masks.folder) return (struct string_list){0};
     return (struct string_list){.items = images->classes, .count = images->n_classes};
 }
 
-static const char *without_slash(struct arena *arena, const char *path) {
-    char *copy = arena_copy(arena, path);
-    copy[io_length_without_slashes(copy)] = 0;
-    return copy;
+/* What the keys say about the targets. */
+static status check_targets(const struct dataset_config *config, const char *path, bool wants_classes) {
+    if (config->image.labels || config->without_targets) return OK;
+    if (config->image.column && !config->is_trained)
+        return status_new(STATUS_USAGE,
+                          "dataset.image.column is a column of dataset.image.labels, a CSV file with a row "
+                          "for each image; give it, or remove column");
+    if (config->targets.count && !config->is_trained)
+        return status_new(STATUS_USAGE,
+                          "dataset.targets: the columns of images are those of dataset.image.labels, a CSV file with "
+                          "a row for each image; give it, or remove targets");
+    if (config->image.masks) return image_masks_check(config, wants_classes);
+    if (wants_classes) return OK;
+    return status_new(STATUS_USAGE,
+                      "%s: the target of an image is the class of its folder; use loss: cross_entropy, or give "
+                      "dataset.image.labels, a CSV file with the targets of each image, or dataset.image.masks",
+                      path);
+}
+
+static status open_labels(struct images *images, const struct dataset_config *config, bool wants_classes,
+                          const struct images *train) {
+    if (!config->image.labels) return OK;
+    const char *path = image_labels_path(config, train != NULL);
+    return image_labels_open(config, path, wants_classes, train ? train->labels : NULL, &images->labels);
 }
 
 static status open_images(const struct dataset_config *config, const char *path, bool wants_classes,
@@ -240,16 +305,16 @@ static status open_images(const struct dataset_config *config, const char *path,
         return status_new(STATUS_USAGE,
                           "dataset.image.size is missing: give [height, width] of the rows of the images in '%s'",
                           path);
-    if (!wants_classes && !config->without_targets)
-        return status_new(STATUS_USAGE,
-                          "%s: the target of an image is the class of its folder; use loss: cross_entropy", path);
+    TRY(check_targets(config, path, wants_classes));
     struct images *images = calloc(1, sizeof *images);
     if (!images) return status_memory("a dataset");
     struct string_list known = train && train->format == &dataset_images ? labels_of(train) : config->classes;
     images->base.format = &dataset_images;
     images->arena = arena_create();
     images->path = without_slash(images->arena, path);
-    status s = find_files(images, config->without_targets, &known);
+    status s = open_labels(images, config, wants_classes, (const struct images *)train);
+    if (!s) s = image_masks_find(&images->masks, config, wants_classes, train != NULL, images->arena);
+    if (!s) s = find_files(images, config->without_targets, &known);
     if (!s) s = set_shape(images, config);
     images->base.file_bytes = s ? 0 : hash_names(images);
     if (s)
@@ -269,11 +334,33 @@ static status decode_image(struct source *source, size_t row, size_t thread, uin
     return s;
 }
 
+/* The folder of an image below that of the dataset: "" or "/folder". */
+static const char *folder_below(const struct images *images, size_t row) {
+    return images->files[row].folder + strlen(images->path);
+}
+
+static status read_mask(struct images *images, size_t row, double *values) {
+    const struct image_file *file = &images->files[row];
+    struct text image = {0};
+    text_printf(&image, "%s/%s", file->folder, file->name);
+    status s = image_masks_read(&images->masks, text_string(&image), folder_below(images, row), file->name, values);
+    text_free(&image);
+    return s;
+}
+
+static status read_targets(struct images *images, size_t first, size_t count, double *targets) {
+    if (images->labels) return images->labels->format->read(images->labels, first, count, NULL, targets);
+    for (size_t i = 0; i < count && images->masks.decoder; i++)
+        TRY(read_mask(images, first + i, targets + i * images->base.target_size));
+    for (size_t i = 0; i < count && !images->masks.decoder; i++) targets[i] = (double)images->files[first + i].label;
+    return OK;
+}
+
 /* The bytes of a row are decoded to the end of its doubles. */
 static status read_images(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
-    const struct images *images = (struct images *)source;
+    struct images *images = (struct images *)source;
     size_t size = source->input_size;
-    for (size_t i = 0; i < count && targets; i++) targets[i] = (double)images->files[first + i].label;
+    if (targets && source->target_size) TRY(read_targets(images, first, count, targets));
     for (size_t i = 0; i < count && inputs; i++) {
         double *values = inputs + i * size;
         uint8_t *bytes = (uint8_t *)values + size * (sizeof *values - 1);
@@ -285,21 +372,38 @@ static status read_images(struct source *source, size_t first, size_t count, dou
 
 static void describe_images(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
     const struct images *images = (const struct images *)source;
-    (void)is_target, (void)element;
-    text_printf(out, "%s/%s", images->files[row].folder, images->files[row].name);
+    if (is_target && images->labels) {
+        images->labels->format->describe(images->labels, true, row, element, out);
+    } else if (is_target && images->masks.folder) {
+        image_masks_describe(&images->masks, folder_below(images, row), images->files[row].name,
+                             (size_t)source->target_shape[1], element, out);
+    } else {
+        text_printf(out, "%s/%s", images->files[row].folder, images->files[row].name);
+    }
+}
+
+static struct column_list columns_of(const struct source *source, struct arena *arena) {
+    const struct images *images = (const struct images *)source;
+    return images->labels ? image_labels_columns(images->labels, arena) : (struct column_list){0};
 }
 
 /* One column: the files, in the order of the rows. */
 static status add_records(const struct dataset_config *config, bool is_validation, struct text *out) {
     struct images images = {.arena = arena_create()};
+    struct dataset_config names = *config; /* of the files only */
+    names.without_targets = true;
     images.path = without_slash(images.arena, is_validation ? config->validation.path : config->path);
-    status s = find_files(&images, config->without_targets, &(const struct string_list){0});
+    const char *labels = image_labels_path(config, is_validation);
+    status s = labels ? image_labels_open(&names, labels, true, NULL, &images.labels) : OK;
+    bool without_classes = config->without_targets || config->image.masks;
+    if (!s) s = find_files(&images, without_classes, &(const struct string_list){0});
     text_add(out, "file\n");
     for (size_t i = 0; !s && i < images.base.rows; i++) {
         const struct image_file *file = &images.files[i];
         csv_add_field(out, arena_printf(images.arena, "%s/%s", file->folder, file->name));
         text_add(out, "\n");
     }
+    if (images.labels) images.labels->format->close(images.labels);
     free(images.files);
     arena_destroy(images.arena);
     return s;
@@ -313,7 +417,7 @@ static status describe_class(const struct images *images, size_t first, size_t c
     struct image_config config = {.channels = 3};
     struct image_decoder *decoder;
     struct text path = {0}, name = {0};
-    text_add_value(&name, images->files[first].class, TEXT_MAX_NAME);
+    text_add_value(&name, images->n_classes ? images->files[first].class : "without classes", TEXT_MAX_NAME);
     text_printf(out, "  %-28s %zu image%s, the first: ", text_string(&name), count, text_plural(count, "s"));
     text_printf(&path, "%s/%s", images->files[first].folder, images->files[first].name);
     status s = image_decoder_create(&config, &decoder);
@@ -325,11 +429,24 @@ static status describe_class(const struct images *images, size_t first, size_t c
     return s;
 }
 
+/* Whether the folder without sub-folders has images. */
+static bool try_all(struct images *images) {
+    status s = find_files(images, true, &(const struct string_list){0});
+    bool has_images = !s;
+    status_free(s);
+    return has_images;
+}
+
 static status inspect(const char *path, struct text *out) {
     struct images images = {.arena = arena_create()};
     const struct string_list none = {0};
     images.path = without_slash(images.arena, path);
     status s = find_files(&images, false, &none);
+    bool has_no_folders = s && images.base.rows == 0 && images.n_classes == 0;
+    if (has_no_folders && try_all(&images)) {
+        status_free(s);
+        s = OK;
+    }
     if (!s)
         text_printf(out, "folder  %s\nformat  images, %zu image%s, %zu class%s\n\n", images.path, images.base.rows,
                     text_plural(images.base.rows, "s"), images.n_classes, text_plural(images.n_classes, "es"));
@@ -346,13 +463,14 @@ static status inspect(const char *path, struct text *out) {
 
 static const char *const extensions[] = {"/", NULL};
 const struct dataset_format dataset_images = {.name = "images",
-                                              .keys = KEY_IMAGE,
+                                              .keys = KEY_IMAGE | KEY_TARGETS | KEY_CSV,
                                               .extensions = extensions,
                                               .is_folder = true,
                                               .open = open_images,
                                               .read = read_images,
                                               .decode = decode_image,
                                               .labels = labels_of,
+                                              .columns = columns_of,
                                               .describe = describe_images,
                                               .close = close_images,
                                               .add_records = add_records,

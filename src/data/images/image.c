@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/buffer.h"
 #include "base/files/io.h"
 #include "data/images/image_decoder.h"
 
@@ -83,6 +84,14 @@ void image_resized(const struct image_decoder *decoder, size_t width, size_t hei
 
 /* torchvision's center_crop; round() of Python rounds halves to even numbers. */
 static size_t crop_start(size_t resized, size_t kept) { return (size_t)rint((double)(resized - kept) / 2); }
+
+void image_kept(const struct image_decoder *decoder, size_t width, size_t height, struct resize_range *x,
+                struct resize_range *y) {
+    size_t new_width, new_height;
+    image_resized(decoder, width, height, &new_width, &new_height);
+    *x = (struct resize_range){width, new_width, crop_start(new_width, decoder->width), decoder->width};
+    *y = (struct resize_range){height, new_height, crop_start(new_height, decoder->height), decoder->height};
+}
 
 status image_start(struct image_decoder *decoder, size_t width, size_t height, size_t new_width, size_t new_height) {
     struct resize_range x = {width, new_width, crop_start(new_width, decoder->width), decoder->width};
@@ -168,4 +177,56 @@ status image_describe_file(struct image_decoder *decoder, const char *path, stru
     TRY(decode(decoder, path, decoder->file, size, true, &kind, &width, &height));
     text_printf(out, "%s %zux%zu", kind, width, height);
     return OK;
+}
+
+/* ---- masks ---- */
+
+static status check_mask_size(struct image_decoder *decoder, const char *path, const char *image, size_t width,
+                              size_t height) {
+    const char *kind;
+    size_t size = 0, image_width = 0, image_height = 0;
+    TRY(read_file(decoder, image, &size));
+    TRY(decode(decoder, image, decoder->file, size, true, &kind, &image_width, &image_height));
+    if (image_width == width && image_height == height) return OK;
+    return status_new(STATUS_DATA, "%s: the mask has %zu x %zu pixels, but its image '%s' has %zu x %zu", path, width,
+                      height, image, image_width, image_height);
+}
+
+/* The pixel of each kept one; sums as in Pillow's ImagingScaleAffine, whose rounding decides between two neighbours. */
+static void choose_pixels(const struct resize_range *range, size_t *chosen) {
+    double scale = (double)range->in / (double)range->resized, at = scale * 0.5;
+    for (size_t i = 0; i < range->first + range->count; i++, at += scale) {
+        size_t pixel = (size_t)at < range->in ? (size_t)at : range->in - 1;
+        if (i >= range->first) chosen[i - range->first] = pixel;
+    }
+}
+
+static status crop_mask(const struct image_decoder *decoder, const uint8_t *pixels, size_t width, size_t height,
+                        uint8_t *out) {
+    struct resize_range x, y;
+    image_kept(decoder, width, height, &x, &y);
+    size_t *columns = calloc(x.count + y.count, sizeof *columns);
+    if (!columns) return status_memory("a mask");
+    size_t *rows = columns + x.count;
+    choose_pixels(&x, columns);
+    choose_pixels(&y, rows);
+    for (size_t i = 0; i < y.count; i++)
+        for (size_t j = 0; j < x.count; j++) out[i * x.count + j] = pixels[rows[i] * width + columns[j]];
+    free(columns);
+    return OK;
+}
+
+status image_decode_mask(struct image_decoder *decoder, const char *path, const char *image, uint8_t *out) {
+    uint8_t *pixels = NULL;
+    size_t size = 0, width = 0, height = 0;
+    TRY(read_file(decoder, path, &size));
+    decoder->name = path;
+    if (size < 8 || memcmp(decoder->file, "\x89PNG\r\n\x1a\n", 8) != 0)
+        return status_new(STATUS_DATA, "%s: a mask must be a PNG image, whose pixels are exact; convert the file",
+                          path);
+    status s = image_decode_png_indexes(decoder, decoder->file, size, &pixels, &width, &height);
+    if (!s) s = check_mask_size(decoder, path, image, width, height);
+    if (!s) s = crop_mask(decoder, pixels, width, height, out);
+    buffer_free(pixels);
+    return s;
 }

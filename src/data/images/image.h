@@ -22,6 +22,9 @@ struct image_config {
     int64_t channels;       /* 3: RGB; 1: grey */
     bool dct_scaling;       /* large JPEG images are decoded at a fraction of their size */
     int64_t threads;        /* that decode; SCHEMA_NO_INT: as many as there are processors */
+    const char *labels;     /* CSV file with the targets of each image; NULL: the class is the folder */
+    const char *column;     /* of labels, with the names of the files; NULL: the first */
+    const char *masks;      /* folder with a PNG image of the class of each pixel; NULL: none */
 };
 extern const struct schema image_schema;
 
@@ -47,5 +50,10 @@ status image_decode_file(struct image_decoder *decoder, const char *path, uint8_
 
 /* Adds "JPEG 500x375" (width, height) from the first bytes of the file [path]. */
 status image_describe_file(struct image_decoder *decoder, const char *path, struct text *out);
+
+/* Decodes the mask of the image [image], a PNG image [path] of the same size: out (height, width) of the rows, resized
+ * and cropped as the image, but with the nearest pixel (Pillow's NEAREST). A pixel is its grey value, or its index in a
+ * palette. STATUS_DATA: it is no such image. */
+status image_decode_mask(struct image_decoder *decoder, const char *path, const char *image, uint8_t *out);
 
 #endif

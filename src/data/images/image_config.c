@@ -48,6 +48,26 @@ static const struct schema_row image_schema_rows[] = {
      .min = 1,
      .max = 1024,
      .doc = "Threads of each rank that decode images; null: the processors of the rank."},
+    {.key = "labels",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct image_config, labels),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS, /* the fingerprint is compared instead */
+     .doc = "CSV file with a row for each image: the name of its file in the folder, and its targets in the columns "
+            "that dataset.targets names (the last one when empty). Null: the class of an image is its folder."},
+    {.key = "column",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct image_config, column),
+     .fallback = "null",
+     .doc = "Column of labels with the names of the files, with or without their extension; null: the first one."},
+    {.key = "masks",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct image_config, masks),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS,
+     .doc = "Folder of masks, the targets of a loss for each pixel: a grey or palette PNG image for each image, of the "
+            "same size, with the same path in the folder and the extension .png. A pixel is the class (cross_entropy), "
+            "or 0 and 1 or 255 (bce_with_logits, focal, dice)."},
     {0},
 };
 
@@ -62,6 +82,8 @@ static void check_image(void *config, const struct node *where, const char *path
     const struct image_config *image = config;
     size_t height, width;
     if (image->channels == 2) reject(where, "channels", path, problems, "channels must be 3 (RGB) or 1 (grey)");
+    if (image->masks && image->labels)
+        reject(where, "masks", path, problems, "labels and masks exclude each other; give one");
     if (image->size.count > 2 || image->resize.count > 2) {
         reject(where, image->size.count > 2 ? "size" : "resize", path, problems,
                "size and resize are [height, width] or one number");

@@ -33,6 +33,10 @@ void image_resized(const struct image_decoder *decoder, size_t width, size_t hei
 /* Prepares for rows of [width] pixels of an image that is [height] rows high and will be resized to these sizes. */
 status image_start(struct image_decoder *decoder, size_t width, size_t height, size_t new_width, size_t new_height);
 
+/* The kept columns and rows of an image of this size. */
+void image_kept(const struct image_decoder *decoder, size_t width, size_t height, struct resize_range *x,
+                struct resize_range *y);
+
 /* Adds decoder->row (width, IMAGE_PIXEL). */
 void image_add_row(struct image_decoder *decoder, size_t width);
 
@@ -41,5 +45,10 @@ status image_decode_jpeg(struct image_decoder *decoder, const uint8_t *bytes, si
                          size_t *width, size_t *height);
 status image_decode_png(struct image_decoder *decoder, const uint8_t *bytes, size_t size, bool size_only, size_t *width,
                         size_t *height);
+
+/* Decodes all pixels of a PNG image with one byte each, a grey value or an index in a palette: *pixels (height, width)
+ * for buffer_free, also after a failure. */
+status image_decode_png_indexes(struct image_decoder *decoder, const uint8_t *bytes, size_t size, uint8_t **pixels,
+                                size_t *width, size_t *height);
 
 #endif

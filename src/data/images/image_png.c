@@ -15,7 +15,8 @@ struct png {
     struct image_decoder *decoder;
     const uint8_t *next;
     size_t left;     /* bytes */
-    uint8_t *pixels; /* (height, width, IMAGE_PIXEL) of an interlaced image */
+    uint8_t *pixels; /* (height, width, IMAGE_PIXEL) of an interlaced image; are_indexes: (height, width) */
+    bool are_indexes;
     size_t width, height;
     status failure; /* of this program, instead of a message of libpng */
 };
@@ -71,6 +72,27 @@ static status read_rows(struct png *png) {
     return OK;
 }
 
+/* Masks: one byte for each pixel, as it is in the file. */
+static status read_indexes(struct png *png) {
+    int type = png_get_color_type(png->reader, png->info), depth = png_get_bit_depth(png->reader, png->info);
+    void *memory;
+    if ((type != PNG_COLOR_TYPE_GRAY && type != PNG_COLOR_TYPE_PALETTE) || depth > 8)
+        return status_new(STATUS_DATA,
+                          "%s: a mask must be a grey or palette image of at most 8 bits, whose pixels are classes, but "
+                          "this one has %s; convert the file",
+                          png->decoder->name, depth > 8 ? "16 bits" : "colours or transparency");
+    png_set_packing(png->reader);
+    int passes = png_set_interlace_handling(png->reader);
+    png_read_update_info(png->reader, png->info);
+    if (png_get_rowbytes(png->reader, png->info) != png->width)
+        return image_damaged(png->decoder, "its pixels cannot be converted");
+    TRY(buffer_new(png->height * png->width, "a mask", &memory));
+    png->pixels = memory;
+    for (int pass = 0; pass < passes; pass++)
+        for (size_t y = 0; y < png->height; y++) png_read_row(png->reader, png->pixels + y * png->width, NULL);
+    return OK;
+}
+
 static void decode(struct png *png, bool size_only) {
     if (setjmp(
             png_jmpbuf(png->reader))) { /* NOLINT(bugprone-unsafe-functions,cert-err52-cpp): libpng has no other way */
@@ -82,12 +104,12 @@ static void decode(struct png *png, bool size_only) {
     png->width = png_get_image_width(png->reader, png->info);
     png->height = png_get_image_height(png->reader, png->info);
     png->failure = image_check_size(png->decoder, png->width, png->height);
-    if (!png->failure && !size_only) png->failure = read_rows(png);
+    if (!png->failure && !size_only) png->failure = png->are_indexes ? read_indexes(png) : read_rows(png);
 }
 
-status image_decode_png(struct image_decoder *decoder, const uint8_t *bytes, size_t size, bool size_only, size_t *width,
-                        size_t *height) {
-    struct png png = {.decoder = decoder, .next = bytes, .left = size};
+/* [png]->pixels: for buffer_free. */
+static status decode_png(struct png *result, bool size_only) {
+    struct png png = *result;
     png.reader = png_create_read_struct(PNG_LIBPNG_VER_STRING, &png, fail, warn);
     png.info = png.reader ? png_create_info_struct(png.reader) : NULL;
     if (png.info)
@@ -95,8 +117,26 @@ status image_decode_png(struct image_decoder *decoder, const uint8_t *bytes, siz
     else
         png.failure = status_memory("a PNG image");
     png_destroy_read_struct(&png.reader, &png.info, NULL);
+    *result = png;
+    return png.failure;
+}
+
+status image_decode_png(struct image_decoder *decoder, const uint8_t *bytes, size_t size, bool size_only, size_t *width,
+                        size_t *height) {
+    struct png png = {.decoder = decoder, .next = bytes, .left = size};
+    status s = decode_png(&png, size_only);
     buffer_free(png.pixels);
     *width = png.width;
     *height = png.height;
-    return png.failure;
+    return s;
+}
+
+status image_decode_png_indexes(struct image_decoder *decoder, const uint8_t *bytes, size_t size, uint8_t **pixels,
+                                size_t *width, size_t *height) {
+    struct png png = {.decoder = decoder, .next = bytes, .left = size, .are_indexes = true};
+    status s = decode_png(&png, false);
+    *pixels = png.pixels;
+    *width = png.width;
+    *height = png.height;
+    return s;
 }

@@ -103,7 +103,7 @@ static void log_columns(const struct inference *inf, const struct column_list *t
             "%s: the columns could not be compared with those of the training, because the checkpoint does not have "
             "their names; they are used in the order of the file",
             path);
-    if (trained->count == 0 || (now.count && strcmp(trained->format, now.format) == 0)) return;
+    if (columns_count(trained, COLUMN_INPUT) == 0 || (now.count && strcmp(trained->format, now.format) == 0)) return;
     struct text names = {0};
     columns_add_names(trained, COLUMN_INPUT, &names);
     log_line(log, "%s: the columns could not be compared with those of the training (%s file, inputs %s)",
