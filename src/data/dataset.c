@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/files/io.h"
 #include "data/file_pattern.h"
 #include "data/joined.h"
 #include "data/open_dataset.h"
@@ -16,10 +17,17 @@
 
 /* ---- opening ---- */
 
+/* Rows to predict may be a single image. */
+static status check_folder(const struct dataset_config *config, const char *path) {
+    struct io_info info = {0};
+    if (config->without_targets && !config->image.labels && image_is_named(path)) TRY(io_stat(path, &info));
+    return info.is_file ? OK : folder_check(path);
+}
+
 static status open_file(const struct dataset_format *format, const struct dataset_config *config, const char *path,
                         bool wants_classes, const struct source *train, struct source **out) {
     uint64_t bytes = 0;
-    if (format->is_folder) TRY(folder_check(path));
+    if (format->is_folder) TRY(check_folder(config, path));
     if (format->extensions && !format->is_folder && !format->reads_patterns) TRY(file_check(path, &bytes));
     TRY(format->open(config, path, wants_classes, train, out));
     if (bytes) (*out)->file_bytes = bytes;

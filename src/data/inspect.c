@@ -29,15 +29,28 @@ static status inspect_rows(const char *path, const char *format, struct arena *a
 bool dataset_is_inspected(const char *path) {
     static const struct dataset_config by_extension;
     const struct dataset_format *format = dataset_format_of(&by_extension, path);
-    return format && strcmp(format->name, "hdf5") != 0;
+    return image_is_named(path) || (format && strcmp(format->name, "hdf5") != 0);
+}
+
+static status inspect_image(const char *path, struct text *out) {
+    struct image_config config = {.channels = 3};
+    struct image_decoder *decoder;
+    text_printf(out, "file    %s\nformat  ", path);
+    status s = image_decoder_create(&config, &decoder);
+    if (!s) s = image_describe_file(decoder, path, out);
+    image_decoder_destroy(decoder);
+    text_add(out, "\n");
+    return s;
 }
 
 status dataset_inspect(const char *path, struct text *out) {
     static const struct dataset_config by_extension;
     const struct dataset_format *format = dataset_format_of(&by_extension, path);
-    struct arena *arena = arena_create();
     uint64_t bytes;
     struct io_info info = {0};
+    if (!format && image_is_named(path)) TRY(io_stat(path, &info));
+    if (info.is_file) return inspect_image(path, out);
+    struct arena *arena = arena_create();
     status s = format ? OK : io_stat(path, &info);
     if (!s && !format && info.is_folder) format = &dataset_images;
     if (!s && format != &dataset_images) s = file_check(path, &bytes);

@@ -1,4 +1,4 @@
-"""Images whose targets are in a CSV file of labels or in masks, as a run sees them. The runs are those
+"""Images whose targets are in a CSV file of labels or in masks, as a run sees them; predictions of single images. The runs are those
 of arrays with the same numbers. ctest-labels: dist"""
 import os
 import struct
@@ -77,6 +77,10 @@ class Targets(program.Case):
         self.assertEqual(out.splitlines()[0], "row,x,y")
         self.assertEqual(out.splitlines()[6].split(",")[1:], lines[1].split(",")[2:])
         self.assertNotIn("could not be compared", err)
+        out, _ = self.run_program("predict", "runs/test", "photos/05.png", "--with-inputs")
+        self.assertEqual(out.splitlines()[1:], [lines[1]])
+        _, err = self.run_program("predict", "runs/test", "photos/99.png", code=program.DATA)
+        self.assertIn("cannot read the folder of images 'photos/99.png': No such file or directory", err)
         self.write_labels(["id,y,x", "00,1,2", "03,3,4"], "other.csv")  # columns by name, in another order, without extensions
         out, _ = self.run_program("eval", "runs/test", "photos", "dataset.image.labels=other.csv")
         self.assertIn('"rows":2', out)
@@ -127,6 +131,7 @@ class Targets(program.Case):
             write_png(self.path(f"masks/{row:02}.png"), mask, PALETTE if row % 2 else GREY)
         self.assert_same_run(self.masks, "masks: masks}", PIXELS, "cross_entropy", "mean_iou")
         self.run_program("predict", "test.yaml", "photos", "--out", "out.h5")
+        self.run_program("predict", "test.yaml", "photos/03.png")
 
     def test_binary_masks(self):
         for row, mask in enumerate(self.masks % 2):
@@ -148,6 +153,12 @@ class Targets(program.Case):
         self.images = np.zeros((ROWS, SIZE, SIZE, 3), int)
         self.assert_same_run(np.stack([big[rows.astype(int)][:, columns.astype(int)]] * ROWS), "masks: masks}",
                              PIXELS.replace("4", "200"), "cross_entropy", "mean_iou")
+
+    def test_inspect(self):
+        out, _ = self.run_program("inspect", "photos")
+        self.assertIn("format  images, 12 images, 0 classes\n", out)
+        out, _ = self.run_program("inspect", "photos/03.png")
+        self.assertEqual(out, "file    photos/03.png\nformat  PNG 8x8\n")
 
     def test_mistakes_in_masks(self):
         for row, mask in enumerate(self.masks):
