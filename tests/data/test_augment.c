@@ -94,6 +94,36 @@ START_TEST(flip_alone_and_nothing) {
 }
 END_TEST
 
+/* With both flips pixel (y, x) is that of the opposite corner; augment_pixels finds the same. */
+START_TEST(flips_top_to_bottom) {
+    float fill[CHANNELS] = {0}, scratch[SIZE], from[SIZE], to[SIZE];
+    int64_t pixels[HEIGHT * WIDTH];
+    for (int flip = 0; flip < 2; flip++) {
+        struct augment augment = {
+            .config = {.horizontal_flip = flip, .vertical_flip = 1}, CHANNELS, HEIGHT, WIDTH, fill};
+        for (int i = 0; i < SIZE; i++) to[i] = from[i] = (float)i;
+        ck_assert(augment_is_on(&(struct augment_config){.vertical_flip = 0.1}));
+        augment_image(&augment, 0, 0, to, scratch);
+        augment_pixels(&augment, 0, 0, pixels);
+        for (int c = 0; c < CHANNELS; c++)
+            for (int y = 0; y < HEIGHT; y++)
+                for (int x = 0; x < WIDTH; x++) {
+                    int at = (HEIGHT - 1 - y) * WIDTH + (flip ? WIDTH - 1 - x : x);
+                    ck_assert_float_eq(pixel(to, c, y, x, 0), from[c * HEIGHT * WIDTH + at]);
+                    ck_assert_int_eq(pixels[y * WIDTH + x], at);
+                }
+    }
+    struct augment augment = {.config = {.vertical_flip = 0.25}, CHANNELS, HEIGHT, WIDTH, fill};
+    int flips = 0;
+    for (int64_t row = 0; row < 10000; row++) {
+        memcpy(to, from, sizeof to);
+        augment_image(&augment, 3, row, to, scratch);
+        flips += memcmp(from, to, sizeof from) != 0;
+    }
+    ck_assert_int_lt(abs(flips - 2500), 200);
+}
+END_TEST
+
 static void read_numbers(const json_t *array, double *out) {
     for (size_t i = 0; i < json_array_size(array); i++) out[i] = json_number_value(json_array_get(array, i));
 }
@@ -412,7 +442,8 @@ START_TEST(targets_move_with_images) {
         struct dataset *dataset;
         char keys[200];
         int moved;
-        snprintf(keys, sizeof keys, "%s, augment: {random_crop: {padding: 2}, horizontal_flip: 0.5}", cases[i].keys);
+        snprintf(keys, sizeof keys,
+                 "%s, augment: {random_crop: {padding: 2}, horizontal_flip: 0.5, vertical_flip: 0.5}", cases[i].keys);
         ck_ok(open_targets(keys, cases[i].are_classes, cases[i].ignored, &dataset));
         check_targets(dataset, cases[i].channels, cases[i].fill, &moved);
         ck_assert_int_gt(moved, ROWS / 3);
@@ -474,6 +505,6 @@ START_TEST(targets_that_cannot_move) {
 END_TEST
 
 TESTS("augment", targets_move_with_images, resized_targets_are_of_the_nearest_pixel, targets_that_cannot_move,
-      draws_every_change, flip_alone_and_nothing, resizes_as_torchvision, draws_windows_as_torchvision, crops_and_flips,
-      depends_on_epoch_and_row_only, validation_rows_stay, is_for_images, a_window_may_be_the_whole_image,
-      weighted_rows)
+      draws_every_change, flip_alone_and_nothing, flips_top_to_bottom, resizes_as_torchvision,
+      draws_windows_as_torchvision, crops_and_flips, depends_on_epoch_and_row_only, validation_rows_stay, is_for_images,
+      a_window_may_be_the_whole_image, weighted_rows)

@@ -1,5 +1,5 @@
-/* Three random words per image (Philox): the vertical and horizontal offset of the crop, and the flip; others for the
- * window of random_resized_crop. */
+/* Four random words per image (Philox): the vertical and horizontal offset of the crop, and the two flips; others for
+ * the window of random_resized_crop. */
 #include "data/images/augment.h"
 
 #include <math.h>
@@ -87,6 +87,15 @@ static const struct schema_row augment_rows[] = {
      .min = 0,
      .max = 1,
      .doc = "Probability that an image is mirrored left to right (torchvision's RandomHorizontalFlip)."},
+    {.key = "vertical_flip",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct augment_config, vertical_flip),
+     .fallback = "0",
+     .min = 0,
+     .max = 1,
+     .doc =
+         "Probability that an image is mirrored top to bottom (torchvision's RandomVerticalFlip), for images without "
+         "an upper side, such as those of microscopes and satellites."},
     {.key = "seed",
      .type = SCHEMA_INT,
      .offset = FIELD(struct augment_config, seed),
@@ -107,12 +116,13 @@ const struct schema augment_schema = {
 
 bool augment_is_on(const struct augment_config *config) {
     return config->random_crop.padding > 0 || config->random_resized_crop.scale.count > 0 ||
-           config->horizontal_flip > 0;
+           config->horizontal_flip > 0 || config->vertical_flip > 0;
 }
 
 struct change {
     int64_t down, across; /* pixel (y, x) of the result is pixel (y + down, x + across) of the image */
-    bool is_flipped;      /* after the shift */
+    bool is_flipped;      /* left to right, after the shift */
+    bool is_upside_down;  /* top to bottom, after the shift */
 };
 
 /* Maps a random word to 0 .. count - 1. */
@@ -134,7 +144,8 @@ static struct change draw(const struct augment_config *config, int64_t epoch, in
     int64_t padding = config->random_crop.padding;
     return (struct change){.down = random_below(word[0], 2 * padding + 1) - padding,
                            .across = random_below(word[1], 2 * padding + 1) - padding,
-                           .is_flipped = (double)word[2] < config->horizontal_flip * 0x1p32};
+                           .is_flipped = (double)word[2] < config->horizontal_flip * 0x1p32,
+                           .is_upside_down = (double)word[3] < config->vertical_flip * 0x1p32};
 }
 
 /* ---- windows ---- */
@@ -222,6 +233,20 @@ static void flip_line(float *line, size_t width) {
     }
 }
 
+static void swap_lines(float *a, float *b, size_t width) {
+    for (size_t x = 0; x < width; x++) {
+        float value = a[x];
+        a[x] = b[x];
+        b[x] = value;
+    }
+}
+
+/* Mirrors channel (height, width) top to bottom. */
+static void flip_channel(float *channel, size_t height, size_t width) {
+    for (size_t top = 0, bottom = height - 1; top < bottom; top++, bottom--)
+        swap_lines(channel + top * width, channel + bottom * width, width);
+}
+
 void augment_image(const struct augment *augment, int64_t epoch, int64_t row, float *image, float *scratch) {
     struct change change = draw(&augment->config, epoch, row);
     size_t width = augment->width, pixels = augment->height * width;
@@ -243,6 +268,8 @@ void augment_image(const struct augment *augment, int64_t epoch, int64_t row, fl
                 for (size_t x = 0; x < width; x++) line[x] = augment->fill[c];
             if (change.is_flipped) flip_line(line, width);
         }
+    for (size_t c = 0; c < augment->channels && change.is_upside_down; c++)
+        flip_channel(image + c * pixels, augment->height, width);
 }
 
 /* The pixel of [count], resized to [resized], whose centre is the nearest to that of pixel [at]. */
@@ -256,7 +283,8 @@ void augment_pixels(const struct augment *augment, int64_t epoch, int64_t row, i
     for (size_t y = 0; y < height; y++)
         for (size_t x = 0; x < width; x++) {
             size_t column = change.is_flipped ? width - 1 - x : x;
-            int64_t down = (int64_t)(window.top + nearest(y, window.height, height)) + change.down;
+            size_t line = change.is_upside_down ? height - 1 - y : y;
+            int64_t down = (int64_t)(window.top + nearest(line, window.height, height)) + change.down;
             int64_t across = (int64_t)(window.left + nearest(column, window.width, width)) + change.across;
             bool is_inside = down >= 0 && down < (int64_t)height && across >= 0 && across < (int64_t)width;
             from[y * width + x] = is_inside ? down * (int64_t)width + across : -1;

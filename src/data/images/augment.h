@@ -22,7 +22,7 @@ struct random_resized_crop_config {
 struct augment_config {
     struct random_crop_config random_crop;
     struct random_resized_crop_config random_resized_crop;
-    double horizontal_flip; /* probability; 0: never */
+    double horizontal_flip, vertical_flip; /* probabilities; 0: never */
     int64_t seed;
 };
 extern const struct schema augment_schema;
@@ -39,7 +39,7 @@ bool augment_is_on(const struct augment_config *config);
 
 /* Changes image (channels, height, width) of [row] in [epoch] in place; [scratch] is a workspace of the same size.
  * torchvision's RandomCrop((height, width), padding) or RandomResizedCrop((height, width), scale, ratio), then
- * RandomHorizontalFlip(p), with other random numbers. */
+ * RandomHorizontalFlip(p) and RandomVerticalFlip(p), with other random numbers. */
 void augment_image(const struct augment *augment, int64_t epoch, int64_t row, float *image, float *scratch);
 
 /* The same change of another image of this size, whose pixels are not mixed: sets from (height, width) to the pixel
