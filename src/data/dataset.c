@@ -272,9 +272,25 @@ static void copy_labels(struct dataset *dataset) {
     for (size_t i = 0; i < labels.count; i++) dataset->labels.items[i] = arena_copy(dataset->arena, labels.items[i]);
 }
 
-static void copy_columns(struct dataset *dataset) {
+/* Images that are stored as (height, width, channels), which the config does not say, would be trained with as many
+ * channels as they have lines. */
+static void note_layout(struct dataset *dataset, const struct dataset_config *config) {
     const struct source *source = dataset->tables[0].source;
-    dataset->notes.items = arena_alloc(dataset->arena, 4 * sizeof *dataset->notes.items);
+    const int64_t *shape = source->input_shape;
+    if (!source->format->has_layout || config->layout != LAYOUT_NCHW) return;
+    if (!source_seems_channels_last(source->input_dims, shape)) return;
+    dataset->notes.items[dataset->notes.count++] = arena_printf(
+        dataset->arena,
+        "warning: the rows (%lld, %lld, %lld) are used as %lld channels of %lld x %lld pixels; if they are "
+        "images (height, width, channels), write dataset.layout: nhwc",
+        (long long)shape[0], (long long)shape[1], (long long)shape[2], (long long)shape[0], (long long)shape[1],
+        (long long)shape[2]);
+}
+
+static void copy_columns(struct dataset *dataset, const struct dataset_config *config) {
+    const struct source *source = dataset->tables[0].source;
+    dataset->notes.items = arena_alloc(dataset->arena, 5 * sizeof *dataset->notes.items);
+    note_layout(dataset, config);
     for (int i = 0; i < dataset->n_tables; i++) {
         const char *note = dataset->tables[i].source->note;
         if (note) dataset->notes.items[dataset->notes.count++] = arena_copy(dataset->arena, note);
@@ -389,7 +405,7 @@ static status open_all(struct dataset *dataset, const struct dataset_config *con
     TRY(describe(dataset, config, wants_classes));
     TRY(scale_targets(dataset, config));
     copy_labels(dataset);
-    copy_columns(dataset);
+    copy_columns(dataset, config);
     TRY(scaler_create(&config->scale, dataset->tables[0].source, dataset_preparation(dataset), &dataset->scaler));
     for (int i = 0; i < dataset->n_tables; i++)
         if (dataset->scaler.features > MAX_BYTE_FEATURES) dataset->tables[i].source->is_bytes = false;

@@ -155,6 +155,9 @@ bool source_is_like(const struct source *a, const struct source *b);
 status source_compare_names(const struct source *a, const struct source *b, bool is_target,
                             const struct string_list *names);
 
+/* Whether rows of this shape are probably images (height, width, channels), as of Keras, OpenCV and Pillow. */
+bool source_seems_channels_last(int dims, const int64_t *shape);
+
 /* Adds "3x8x8", or "1" for no dimensions. */
 void source_add_shape(int dims, const int64_t *shape, struct text *out);
 

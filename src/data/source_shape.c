@@ -3,6 +3,8 @@
 
 #include "data/internal.h"
 
+#define MIN_SIDE 8 /* pixels; smaller first dimensions are probably channels */
+
 /* The next dimension that is not 1; 0: there are no more. */
 static int64_t next(int dims, const int64_t *shape, int *at) {
     while (*at < dims && shape[*at] == 1) ++*at;
@@ -36,6 +38,11 @@ bool source_is_like(const struct source *a, const struct source *b) {
 void source_add_shape(int dims, const int64_t *shape, struct text *out) {
     for (int i = 0; i < dims; i++) text_printf(out, "%s%lld", i ? "x" : "", (long long)shape[i]);
     if (dims == 0) text_add(out, "1");
+}
+
+bool source_seems_channels_last(int dims, const int64_t *shape) {
+    if (dims != 3 || shape[0] < MIN_SIDE || shape[1] < MIN_SIDE) return false;
+    return shape[2] == 3 || shape[2] == 4 || (shape[2] == 1 && shape[0] == shape[1]);
 }
 
 status source_compare_names(const struct source *a, const struct source *b, bool is_target,

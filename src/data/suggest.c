@@ -112,13 +112,25 @@ static bool are_values(const struct suggestion *s) {
            (size_t)s->classes * 10 > s->rows;
 }
 
-static status open_as(const struct dataset_config *config, bool wants_classes, struct arena *arena,
-                      struct suggestion *out) {
+static status open_once(const struct dataset_config *config, bool wants_classes, struct arena *arena,
+                        struct suggestion *out) {
     struct dataset *dataset;
     TRY(dataset_open(config, wants_classes, true, &dataset));
     status s = describe(dataset, arena, out);
     dataset_close(dataset);
     return s;
+}
+
+/* Opens images (height, width, channels) again, with this layout. */
+static status open_as(const struct dataset_config *config, bool wants_classes, struct arena *arena,
+                      struct suggestion *out) {
+    struct dataset_config turned = *config;
+    const struct dataset_format *format = dataset_format_of(config, config->path);
+    TRY(open_once(config, wants_classes, arena, out));
+    out->is_channels_last = format->has_layout && source_seems_channels_last(out->input_dims, out->input_shape);
+    if (!out->is_channels_last) return OK;
+    turned.layout = LAYOUT_NHWC;
+    return open_once(&turned, wants_classes, arena, out);
 }
 
 static status suggest_rows(const char *path, const char *target, struct arena *arena, struct suggestion *out) {

@@ -20,6 +20,7 @@ struct column_suggestion {
 struct suggestion {
     const char *format; /* "csv" */
     bool is_image_folder;
+    bool is_channels_last;                     /* rows are probably images (height, width, channels) */
     const char *table, *other_tables;          /* of a database with several; else NULL */
     const char *inputs;                        /* the name, where it is not the default of the format; else NULL */
     const char *time;                          /* a column whose dates rise from row to row; NULL: none */

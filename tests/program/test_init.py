@@ -137,6 +137,20 @@ class Init(program.Case):
         self.assertIn("linear: {out: 2}   # one for each target", text)
         self.assertIn("there is no dataset 'z'", self.init("t.h5", "--target", "z", code=DATA))
 
+    def test_images_with_channels_last(self):
+        """Keras' and OpenCV's order: init writes the layout; a config without it is warned of."""
+        x = np.random.default_rng(0).integers(0, 255, (40, 10, 12, 3)).astype("u1")
+        np.savez(self.path("t.npz"), x=x, y=np.arange(40) % 2)
+        text = self.train("t.npz")
+        self.assertIn("layout: nhwc", text)
+        self.assertIn("# images are (3, 10, 12)", text)
+        warning = "the rows (10, 12, 3) are used as 10 channels of 12 x 3 pixels; if they are images (height, width, channels), write dataset.layout: nhwc"
+        self.assertNotIn(warning, self.read("runs/test/log.txt"))
+        out, err = self.run_program("first.yaml", "name=test", "dataset.layout=nchw", "model.layers=[flatten, {linear: 2}]", "train.epochs=1", "--fresh")
+        self.assertIn(warning, out + err)
+        np.savez(self.path("c.npz"), x=x.transpose(0, 3, 1, 2), y=np.arange(40) % 2)
+        self.assertNotIn("layout", self.init("c.npz"))
+
     def test_hdf5_with_other_names(self):
         """Targets by a usual name, those with the most rows first, or the smaller one of two datasets; --target otherwise."""
         import h5py

@@ -133,6 +133,7 @@ static void add_dataset(const struct suggestion *s, const char *path, struct tex
     if (s->is_image_folder)
         text_printf(out, "  image: {size: [%d, %d]}  # each image is resized, and its middle cut out\n",
                     SUGGESTED_IMAGE_SIZE, SUGGESTED_IMAGE_SIZE);
+    if (s->is_channels_last) text_add(out, "  layout: nhwc         # rows seem to be (height, width, channels)\n");
     if (s->inputs) {
         text_add(out, "  inputs: ");
         add_scalar(out, s->inputs);
