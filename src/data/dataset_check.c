@@ -15,8 +15,10 @@ static void check_format(const struct dataset_config *dataset, const char *path,
     if (!path || dataset_format_of(dataset, path)) return;
     struct text names = {0};
     dataset_format_names(&names);
-    problems_add(problems, place, key, "'%s': unknown file extension; set dataset.format to one of: %s", path,
-                 text_string(&names));
+    problems_add(problems, place, key,
+                 "'%s': unknown file extension; set dataset.format to one of: %s; a folder of images needs "
+                 "dataset.image: {size: [height, width]}",
+                 path, text_string(&names));
     text_free(&names);
 }
 

@@ -234,8 +234,11 @@ status loss_check_classes(const char *name, const struct real_list *weight, cons
     if (fits || target_size == 1)
         s = status_new(STATUS_USAGE,
                        "the model's output is %s, but the targets have %lld classes (0 to %lld): %s needs one output "
-                       "per class",
-                       text_string(&shape), (long long)classes, (long long)classes - 1, name);
+                       "per class%s",
+                       text_string(&shape), (long long)classes, (long long)classes - 1, name,
+                       is_sequence && classes == 256 ? "; if 255 means that a pixel has no class, write loss: "
+                                                       "{ignore_index: 255}; masks of 0 and 255 need bce_with_logits"
+                                                     : "");
     else
         s = status_new(STATUS_USAGE,
                        "the model's output is %s, but a target row has %zu classes: %s needs an output (%zu, %lld), or "

@@ -160,6 +160,19 @@ class Targets(program.Case):
         out, _ = self.run_program("inspect", "photos/03.png")
         self.assertEqual(out, "file    photos/03.png\nformat  PNG 8x8\n")
 
+    def test_pixels_without_class(self):
+        """255 marks them in many datasets, and 0 and 255 are the values of many masks of two classes."""
+        for row, mask in enumerate(self.masks):
+            write_png(self.path(f"masks/{row:02}.png"), np.where(mask == 3, 255, mask), GREY)
+        self.config("test.yaml", "path: photos, image: {size: 8, masks: masks}", PIXELS, "cross_entropy", "mean_iou")
+        _, err = self.run_program("test.yaml", code=program.USAGE)
+        self.assertIn("if 255 means that a pixel has no class, write loss: {ignore_index: 255}", err)
+        self.run_program("test.yaml", "loss={type: cross_entropy, ignore_index: 255}")
+        for name, message in (("iou", "did you mean 'mean_iou'?"), ("dice", "did you mean 'f1'?")):
+            self.assertIn(message, self.run_program("check", "test.yaml", f"train.metrics=[{name}]", code=program.USAGE)[1])
+        _, err = self.run_program("check", "test.yaml", "dataset.image=null", code=program.USAGE)
+        self.assertIn("a folder of images needs dataset.image: {size: [height, width]}", err)
+
     def test_mistakes_in_masks(self):
         for row, mask in enumerate(self.masks):
             write_png(self.path(f"masks/{row:02}.png"), mask, GREY)

@@ -152,7 +152,8 @@ const struct schema_alias config_aliases_values[] = {
     VALUE("train.metrics", "acc categorical_accuracy", "accuracy"),
     VALUE("train.metrics", "roc_auc AUROC roc_auc_score", "auc"),
     VALUE("train.metrics", "f1_score F1Score", "f1"),
-    VALUE("train.metrics", "miou MeanIoU mIoU jaccard jaccard_score JaccardIndex", "mean_iou"),
+    VALUE("train.metrics", "miou MeanIoU mIoU iou IoU jaccard jaccard_score JaccardIndex", "mean_iou"),
+    VALUE_NOTE("train.metrics", "dice Dice dice_score", "f1", "the Dice coefficient is the F1 score of the pixels"),
     VALUE("train.metrics", "r2_score R2Score", "r2"),
     VALUE("train.metrics", "mean_absolute_error l1", "mae"),
     VALUE_NOTE(
@@ -160,7 +161,7 @@ const struct schema_alias config_aliases_values[] = {
         "the mean squared error is the loss of the validation rows with loss: mse; rmse, mae and r2 are metrics"),
     VALUE("train.metrics", "RootMeanSquaredError root_mean_squared_error", "rmse"),
     VALUE_NOTE("train.metrics", "loss val_loss", NULL, "the loss is always measured; leave it out"),
-    VALUE_NOTE("train.metrics", "bleu rouge wer mape iou dice map mcc kappa log_loss", NULL,
+    VALUE_NOTE("train.metrics", "bleu rouge wer mape map mcc kappa log_loss", NULL,
                "there is no such metric; 'ddptrain predict' writes what it can be computed from"),
     VALUE("train.metrics", "top_k top5_accuracy top_5 top_k_accuracy", "top5"),
     VALUE("train.metrics", "ppl", "perplexity"),
