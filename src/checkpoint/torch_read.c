@@ -162,6 +162,23 @@ static status read_dict(const struct reading *r, const char *root, const struct 
     return OK;
 }
 
+/* The value of [key] if it is a state_dict; NULL: it is not. */
+static const struct pickle_value *state_dict_at(const struct pickle_value *dict, const char *key) {
+    for (size_t i = 0; i < dict->count; i += 2)
+        if (strcmp(key_text(dict->items[i]), key) == 0 && has_tensors(dict->items[i + 1])) return dict->items[i + 1];
+    return NULL;
+}
+
+/* The state_dict of the model in a training script's dictionary, under one of the usual names, beside the state of the
+ * optimizer and others; or the dictionary itself. */
+static const struct pickle_value *find_state_dict(const struct pickle_value *dict) {
+    static const char *const keys[] = {"model_state_dict", "state_dict", "model", "net", NULL};
+    const struct pickle_value *found = NULL;
+    if (dict->kind != PICKLE_DICT || has_tensors(dict)) return dict;
+    for (size_t i = 0; keys[i] && !found; i++) found = state_dict_at(dict, keys[i]);
+    return found ? found : dict;
+}
+
 /* ---- the archive ---- */
 
 static bool ends_with(const char *text, const char *end) {
@@ -202,7 +219,7 @@ static status read_archive(struct reading *r) {
     TRY(zip_read_all(&r->zip, member, &pickle));
     status s = pickle_parse(r->path, pickle, (size_t)member->size, r->arena, &value);
     buffer_free(pickle);
-    if (!s) s = read_dict(r, root, value);
+    if (!s) s = read_dict(r, root, find_state_dict(value));
     return s;
 }
 

@@ -184,6 +184,17 @@ class InitFrom(program.Case):
         for n, v in self.values.items():
             np.testing.assert_array_equal(self.begin()[n], v)
 
+    def test_a_state_dict_beside_other_things(self):
+        """The dictionaries of training scripts: the model under a usual name, the optimizer, numbers."""
+        root, members = self.dictionary(self.values)
+        optimizer = {"state": {0: {"exp_avg": tensor("0", self.values["0.weight"]), "step": 3}}, "param_groups": [{"lr": 0.1, "betas": (0.9, 0.999), "foreach": None}]}
+        for name in ("model_state_dict", "state_dict", "model", "net"):
+            write_pt(self.path("w.pt"), {"epoch": 3, "optimizer": optimizer, "args": Call("argparse Namespace"), name: root, "ema": {"0.weight": tensor("0", self.values["0.weight"])}}, members)
+            for n, v in self.values.items():
+                np.testing.assert_array_equal(self.begin()[n], v)
+        write_pt(self.path("w.pt"), {"epoch": 3, "generator": root}, members)
+        self.assertIn("'generator' is a dictionary of tensors inside of the file's; save that state_dict alone", self.begin(code=DATA))
+
     def test_refused(self):
         root, members = self.dictionary(self.values)
         weight = self.values["0.weight"]
