@@ -86,9 +86,21 @@ class Metrics(program.Case):
                         self.assertAlmostEqual(result[name], wanted[name], places=6)
                     if name == "confusion_matrix":
                         self.assertEqual(result[name], last["val_" + name])
+                        self.check_classes(result, log)
                     else:
                         self.assertAlmostEqual(result[name], last["val_" + name], places=12)
         return last
+
+    def check_classes(self, result, log):
+        """The scores of each class follow from the matrix; the log has them as a table."""
+        matrix = result["confusion_matrix"]
+        names = result.get("labels", range(len(matrix)))
+        for c, name in enumerate(names):
+            right, is_, says = matrix[c][c], sum(matrix[c]), sum(row[c] for row in matrix)
+            wanted = ratio(right, says), ratio(right, is_), ratio(2 * right, is_ + says), ratio(right, is_ + says - right)
+            for key, value in zip(("precision", "recall", "f1", "iou"), wanted):
+                self.assertAlmostEqual(result["class_" + key][c], value, places=12)
+            self.assertIn(f"\n{name!s:20}" + "".join(f" {value:9.4f}" for value in wanted) + f" {is_:9g}\n", log)
 
     CLASSES = """
 dataset: {path: train.csv, targets: y0, validation: {path: validation.csv}}
@@ -134,6 +146,17 @@ train: {epochs: 3, metrics: [%s]}
 
         self.check(self.CLASSES.replace("out: 7", "out: 1").replace("cross_entropy", "bce_with_logits"),
                    ["accuracy", "confusion_matrix", "precision", "recall", "f1", "mean_iou", "auc", "mae", "r2"], expected)
+
+    def test_scores_of_classes_with_labels(self):
+        targets = [row[0] for row in self.data(40, 3, lambda x, g: ["cat, big" if x[0] + g.gauss(0, 1) > 0 else "dog"])]
+        for name in ("train", "validation"):
+            self.write(name + ".csv", self.read(name + ".csv").replace("'cat, big'", '"cat, big"').replace("'", ""))
+        self.write("test.yaml", self.CLASSES.replace("out: 7", "out: 2") % "confusion_matrix")
+        _, log = self.run_program("test.yaml")
+        result = json.loads(self.run_program("eval", "test.yaml")[0])
+        self.assertEqual(result["labels"], ["cat, big", "dog"])
+        self.assertEqual([sum(row) for row in result["confusion_matrix"]], [targets.count("cat, big"), targets.count("dog")])
+        self.check_classes(result, log)
 
     def test_equal_scores(self):
         """Rows of both classes with the same inputs have the same score; each such pair counts half."""

@@ -2,6 +2,7 @@
  * are reduced, the predictions gathered on rank 0. */
 #include "train/inference/inference.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -358,6 +359,30 @@ static status simplify_stop(status s) {
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
+static void add_class_json(const struct evaluation_result *r, const char *name, size_t offset, struct text *out) {
+    text_printf(out, ",\"class_%s\":[", name);
+    for (size_t c = 0; c < r->classes; c++) {
+        struct class_scores scores = evaluation_class_scores(r, c);
+        text_add(out, c ? "," : "");
+        text_add_double(out, *(const double *)((const char *)&scores + offset));
+    }
+    text_add(out, "]");
+}
+
+/* The scores of each class, and the labels of the classes. */
+static void add_classes_json(const struct inference *inf, const struct evaluation_result *r, struct text *out) {
+    const struct string_list *labels = &inf->trained.labels;
+    add_class_json(r, "precision", offsetof(struct class_scores, precision), out);
+    add_class_json(r, "recall", offsetof(struct class_scores, recall), out);
+    add_class_json(r, "f1", offsetof(struct class_scores, f1), out);
+    add_class_json(r, "iou", offsetof(struct class_scores, iou), out);
+    for (size_t c = 0; c < labels->count; c++) {
+        text_add(out, c ? "," : ",\"labels\":[");
+        text_add_json(out, labels->items[c]);
+    }
+    text_add(out, labels->count ? "]" : "");
+}
+
 static void add_json(const struct inference *inf, const struct evaluation_result *r, struct text *out) {
     text_printf(out, "{\"event\":\"eval\",\"part\":\"%s\",\"rows\":%lld,\"loss\":%.17g", part_name(inf),
                 (long long)r->rows, r->loss);
@@ -372,6 +397,7 @@ static void add_json(const struct inference *inf, const struct evaluation_result
                     : i % r->classes == 0 ? "],["
                                           : ",",
                     r->confusion[i], i + 1 == r->classes * r->classes ? "]]" : "");
+    if (r->confusion) add_classes_json(inf, r, out);
     text_add(out, "}\n");
 }
 

@@ -36,20 +36,27 @@ struct class_counts {
     double correct, predicted, actual;
 };
 
-static struct class_counts counts_of(const struct tally *t, size_t c) {
-    struct class_counts sums = {.correct = t->confusion[c * t->classes + c]};
-    for (size_t i = 0; i < t->classes; i++) {
-        sums.predicted += t->confusion[i * t->classes + c];
-        sums.actual += t->confusion[c * t->classes + i];
+static struct class_counts counts_in(const double *confusion, size_t classes, size_t c) {
+    struct class_counts sums = {.correct = confusion[c * classes + c]};
+    for (size_t i = 0; i < classes; i++) {
+        sums.predicted += confusion[i * classes + c];
+        sums.actual += confusion[c * classes + i];
     }
     return sums;
 }
+
+static struct class_counts counts_of(const struct tally *t, size_t c) { return counts_in(t->confusion, t->classes, c); }
 
 static double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 static double precision_of(struct class_counts s) { return ratio(s.correct, s.predicted); }
 static double recall_of(struct class_counts s) { return ratio(s.correct, s.actual); }
 static double iou_of(struct class_counts s) { return ratio(s.correct, s.predicted + s.actual - s.correct); }
 static double f1_of(struct class_counts s) { return ratio(2 * s.correct, s.predicted + s.actual); }
+
+struct class_scores evaluation_class_scores(const struct evaluation_result *result, size_t class) {
+    struct class_counts s = counts_in(result->confusion, result->classes, class);
+    return (struct class_scores){precision_of(s), recall_of(s), f1_of(s), iou_of(s), s.actual};
+}
 
 /* The mean over the classes that occur as target or prediction; for binary decisions the value of the positive class.
  */

@@ -47,6 +47,13 @@ struct evaluation_result {
     size_t classes;
 };
 
+/* Of one class against the others; 0 where a denominator is 0. */
+struct class_scores {
+    double precision, recall, f1, iou, targets; /* targets: their number, or the sum of their weights */
+};
+/* Of [class] of the matrix of [result]. */
+struct class_scores evaluation_class_scores(const struct evaluation_result *result, size_t class);
+
 struct evaluation;
 
 /* [rows]: maximum rows of this rank in an evaluation; [all_rows]: of all ranks; [batch]: in a batch. */

@@ -150,12 +150,29 @@ static void report_matrix(struct log *log, const double *counts, size_t classes)
     text_free(&line);
 }
 
-void report_metrics(struct log *log, const struct evaluation_result *result) {
+static void report_classes(struct log *log, const struct evaluation_result *result, const struct string_list *labels) {
+    struct text line = {0};
+    log_line(log, "%-20s %9s %9s %9s %9s %9s", "class", "precision", "recall", "f1", "iou", "targets");
+    for (size_t c = 0; c < result->classes; c++) {
+        struct class_scores s = evaluation_class_scores(result, c);
+        text_clear(&line);
+        if (c < labels->count)
+            text_add_value(&line, labels->items[c], TEXT_MAX_NAME);
+        else
+            text_printf(&line, "%zu", c);
+        log_line(log, "%-20s %9.4f %9.4f %9.4f %9.4f %9.*f", text_string(&line), s.precision, s.recall, s.f1, s.iou,
+                 s.targets == floor(s.targets) ? 0 : 2, s.targets);
+    }
+    text_free(&line);
+}
+
+void report_metrics(struct log *log, const struct evaluation_result *result, const struct string_list *labels) {
     struct text line = {0};
     for (size_t i = 0; i < result->metric_count; i++)
         text_printf(&line, "%s%s %.4f", i ? ", " : "metrics: ", result->metrics[i].name, result->metrics[i].value);
     if (result->metric_count) log_line(log, "%s", text_string(&line));
     text_free(&line);
-    if (result->confusion && result->classes <= MAX_SHOWN_CLASSES)
-        report_matrix(log, result->confusion, result->classes);
+    if (!result->confusion || result->classes > MAX_SHOWN_CLASSES) return;
+    report_matrix(log, result->confusion, result->classes);
+    report_classes(log, result, labels);
 }

@@ -40,8 +40,9 @@ void report_step(struct report *report, double fraction, int64_t epoch, int64_t 
 void report_evaluation(struct report *report, double fraction, int64_t epoch, size_t done, size_t batches);
 void report_epoch(struct report *report, const struct epoch_report *epoch, bool is_last);
 
-/* The metrics of the last evaluation, and the confusion matrix of up to 20 classes. */
-void report_metrics(struct log *log, const struct evaluation_result *result);
+/* The metrics of the last evaluation, and of up to 20 classes the confusion matrix and the scores of each class.
+ * [labels]: of the classes; count 0: they are numbers. */
+void report_metrics(struct log *log, const struct evaluation_result *result, const struct string_list *labels);
 
 /* "3 s", "2 min 5 s", "1 h 12 min" into [text] (32). */
 void report_duration(double seconds, char text[32]);

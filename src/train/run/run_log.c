@@ -168,7 +168,8 @@ status run_log_end(struct run *run, bool is_stopped) {
             text_printf(&line, "loss %.4f", c->best_value);
         log_line(run->log, "%s", text_string(&line));
         text_free(&line);
-        report_metrics(run->log, &t->epoch.result);
+        const struct string_list labels = dataset_labels(t->dataset);
+        report_metrics(run->log, &t->epoch.result, &labels);
     }
     log_line(run->log, "checkpoint: the newest in %s; state sha256 %.16s", run_folder_checkpoints(run->folder), hex);
     return OK;
