@@ -42,11 +42,11 @@ struct command_line {
     const char *format;                                    /* export */
     const char *target;                                    /* init */
     bool is_graph, reads_all;                              /* check: --dot, --data */
-    const char *prompt;                                    /* generate */
+    const char *prompt, *prompt_file;                      /* generate */
     int characters, top_k, seed;
     const char *metric; /* compare */
     int seeds;          /* compare */
-    double grace, temperature;
+    double grace, temperature, top_p;
     const struct verb *verb;
     bool wants_tensorboard; /* --tensorboard, which has become an override */
     bool is_fresh, is_quiet, has_no_progress, is_standalone;
@@ -79,7 +79,8 @@ enum verb_option {
     OPTION_FORMAT = 1 << 16,
     OPTION_PREDICTIONS = 1 << 17, /* --probabilities, --with-inputs, --outputs */
     OPTION_TARGET = 1 << 18,
-    OPTION_CHECK = 1 << 19 /* --dot, --data */
+    OPTION_CHECK = 1 << 19, /* --dot, --data */
+    OPTION_TOP_P = 1 << 20
 };
 
 struct verb {

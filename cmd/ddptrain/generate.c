@@ -2,7 +2,11 @@
 #include "train/inference/generate.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "base/files/io.h"
+#include "base/text.h"
 #include "command.h"
 
 static void print(void *context, const char *text) {
@@ -11,17 +15,51 @@ static void print(void *context, const char *text) {
     fflush(stdout);
 }
 
-static status run(const struct command_line *line) {
+/* Adds the bytes of [fd] to its end. */
+static status read_all(int fd, const char *name, struct text *out) {
+    char bytes[4096];
+    for (size_t got = 1; got > 0;) {
+        TRY(io_read(fd, name, bytes, sizeof bytes, &got));
+        text_add_bytes(out, bytes, got);
+    }
+    if (strlen(text_string(out)) == out->length) return OK;
+    return status_new(STATUS_USAGE, "%s: a byte of the file is 0; this is not text", name);
+}
+
+/* The text of --prompt or --prompt-file; *source: for messages. */
+static status read_prompt(const struct command_line *line, struct text *out, const char **source) {
+    const char *file = line->prompt_file;
+    if (!line->prompt == !file)
+        return status_new(STATUS_USAGE, "generate needs --prompt TEXT or --prompt-file FILE%s",
+                          file ? ", and not both" : "");
+    *source = file ? file : "--prompt";
+    if (file && strcmp(file, "-") == 0) {
+        *source = "standard input";
+        return read_all(STDIN_FILENO, *source, out);
+    }
+    if (!file) {
+        text_add(out, line->prompt);
+        return OK;
+    }
+    int fd;
+    TRY(io_open(file, &fd));
+    status s = read_all(fd, file, out);
+    return status_first(s, io_close(fd, file));
+}
+
+static status generate(const struct command_line *line, const char *prompt, const char *source) {
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     struct config_file *config;
     int nproc = 1; /* only one process generates */
-    if (!line->prompt) return status_new(STATUS_USAGE, "generate needs --prompt TEXT");
+    if (line->top_p > 1) return status_new(STATUS_USAGE, "--top-p: expected a number from 0 to 1, got %g", line->top_p);
     TRY(config_load(line->config, line->overrides, line->override_count, &config));
     struct generate_options options = {.weights = command_weights(line),
-                                       .prompt = line->prompt,
+                                       .prompt = prompt,
+                                       .prompt_source = source,
                                        .characters = line->characters,
                                        .temperature = line->temperature,
                                        .top_k = line->top_k,
+                                       .top_p = line->top_p,
                                        .seed = line->seed,
                                        .stop = line->stop,
                                        .can_save = line->can_save};
@@ -34,6 +72,15 @@ static status run(const struct command_line *line) {
     return s;
 }
 
+static status run(const struct command_line *line) {
+    struct text prompt = {0};
+    const char *source = NULL;
+    status s = read_prompt(line, &prompt, &source);
+    if (!s) s = generate(line, text_string(&prompt), source);
+    text_free(&prompt);
+    return s;
+}
+
 const struct verb verb_generate = {
     .name = "generate",
     .arguments = "CONFIG|RUN --prompt TEXT",
@@ -41,7 +88,7 @@ const struct verb verb_generate = {
     .help = "text from a trained model of texts",
     .run = run,
     .options = OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PROMPT | OPTION_CHARACTERS | OPTION_TEMPERATURE |
-               OPTION_TOP_K | OPTION_SEED,
+               OPTION_TOP_K | OPTION_TOP_P | OPTION_SEED,
     .operand = "config",
     .accepts_run = true,
 };

@@ -154,6 +154,7 @@ int main(int argc, char **argv) {
                                 .characters = 500,
                                 .seeds = 10,
                                 .temperature = 1,
+                                .top_p = 1,
                                 .started = clock_seconds(),
                                 .stop = &stop_requested,
                                 .can_save = &can_save,

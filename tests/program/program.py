@@ -80,8 +80,9 @@ class Case(unittest.TestCase):
     def start(self, *arguments, env=None, binary=None, **options):
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
+        options.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.Popen([binary or BINARY, *map(str, arguments)], cwd=self.folder, env=self.environment(env), text=True,
-                                stdin=subprocess.DEVNULL, **options)
+                                **options)
 
     def run_program(self, *arguments, code=OK, env=None, timeout=60):
         """Runs to the end; the exit code must be [code] (None: any). Returns (stdout, stderr)."""

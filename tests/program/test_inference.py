@@ -269,6 +269,41 @@ class Generate(program.Case):
         self.assertGreater(max(len(p) for p in pairs.values()), 1)
         self.assertEqual(self.generate("--prompt", "ab", "--characters", 0), "ab\n")
 
+    def test_top_p(self):
+        """The most likely tokens whose probabilities sum to p, after temperature and top_k, as transformers' TopPLogitsWarper."""
+        self.run_program("predict", "text.yaml", "--part", "all", "--outputs", "--out", "p.csv")
+        with open(self.path("p.csv")) as file:
+            row = next(csv.DictReader(file))
+        logits = np.array([float(row[f"output_{c}"]) for c in range(10)]) / 3  # those after "a"
+        order = np.argsort(-logits)
+        for k, p in ((10, 0.3), (10, 0.7), (10, 0.95), (4, 0.8), (10, 0.0)):
+            probabilities = np.exp(logits[order][:k])
+            count = 1 + int((np.cumsum(probabilities) / probabilities.sum() < p).sum())
+            drawn = {self.generate("--prompt", "a", "--characters", 1, "--temperature", 3, "--top-k", k, "--top-p", p, "--seed", seed)[1]
+                     for seed in range(60)}
+            likely = ["abcdefghij"[c] for c in order[:count]]
+            with self.subTest(k=k, p=p, count=count):
+                self.assertLessEqual(drawn, set(likely))
+                self.assertEqual(min(len(drawn), 3), min(count, 3))
+        self.assertIn("--top-p: expected a number from 0 to 1, got 1.5", self.generate("--prompt", "a", "--top-p", 1.5, code=USAGE))
+
+    def test_prompt_file(self):
+        self.write("prompt.txt", "abcd")
+        self.write("newline.txt", "abcd\n")
+        self.write("zero.txt", "ab\0cd")
+        self.write("empty.txt", "")
+        arguments = ["--max-new-tokens", 3, "--temperature", 0]
+        self.assertEqual(self.generate("--prompt-file", "prompt.txt", *arguments), "abcdefg\n")
+        with open(self.path("prompt.txt")) as file:
+            process = self.start("generate", "text.yaml", "--prompt-file", "-", *arguments, stdin=file)
+        self.assertEqual(process.communicate(timeout=60 * program.SLOW)[0], "abcdefg\n")
+        for name, sentence in (("newline.txt", "newline.txt: "), ("zero.txt", "zero.txt: a byte of the file is 0"),
+                               ("empty.txt", "empty.txt: at least one character is needed")):
+            self.assertIn(sentence, self.generate("--prompt-file", name, code=USAGE))
+        self.assertIn("none.txt", self.generate("--prompt-file", "none.txt", code=program.IO))
+        self.assertIn("needs --prompt TEXT or --prompt-file FILE", self.generate(code=USAGE))
+        self.assertIn("and not both", self.generate("--prompt", "a", "--prompt-file", "prompt.txt", code=USAGE))
+
     def test_stored_keys_and_values(self):
         """Position by position the text is that of whole blocks, also when it becomes longer than a block."""
         layers = {

@@ -102,13 +102,31 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* The minimum logit of the tokens that are sampled. */
+/* exp((z - max z) / temperature) */
+static double weight_of(const struct generator *g, float logit, float max) {
+    return exp((double)(logit - max) / g->options->temperature);
+}
+
+/* The minimum logit of the fewest of (count) sorted tokens whose probabilities sum to top_p. */
+static float nucleus_threshold(const struct generator *g, size_t count) {
+    const float *sorted = g->sorted;
+    double sum = 0, part = 0;
+    for (size_t i = 0; i < count; i++) sum += weight_of(g, sorted[i], sorted[0]);
+    for (size_t i = 0; i + 1 < count; i++) {
+        part += weight_of(g, sorted[i], sorted[0]);
+        if (part >= g->options->top_p * sum) return sorted[i];
+    }
+    return sorted[count - 1];
+}
+
+/* The minimum logit of the tokens that are sampled: first top_k, then top_p of the rest. */
 static float threshold(struct generator *g, const float *logits, size_t classes) {
-    int64_t k = g->options->top_k;
-    if (k <= 0 || (size_t)k >= classes) return -INFINITY;
+    size_t count = g->options->top_k > 0 ? (size_t)g->options->top_k : classes;
+    if (count > classes) count = classes;
+    if (count == classes && g->options->top_p >= 1) return -INFINITY;
     memcpy(g->sorted, logits, classes * sizeof *logits);
     qsort(g->sorted, classes, sizeof *g->sorted, descending);
-    return g->sorted[k - 1];
+    return g->options->top_p < 1 ? nucleus_threshold(g, count) : g->sorted[count - 1];
 }
 
 static size_t most_likely(const float *logits, size_t classes) {
@@ -118,14 +136,15 @@ static size_t most_likely(const float *logits, size_t classes) {
     return best;
 }
 
-/* p(c) = exp((z_c - max z) / temperature) among the top k; the sample is the first c whose cumulative sum exceeds u */
+/* p(c) = exp((z_c - max z) / temperature) among the most likely; the sample is the first c whose cumulative sum exceeds
+ * u */
 static size_t sample(struct generator *g, const float *logits) {
     size_t classes = vocabulary_size(g->vocabulary), best = most_likely(logits, classes), last = best;
     if (g->options->temperature <= 0) return best;
     float min = threshold(g, logits, classes);
     double sum = 0;
     for (size_t c = 0; c < classes; c++) {
-        g->probabilities[c] = logits[c] >= min ? exp((double)(logits[c] - logits[best]) / g->options->temperature) : 0;
+        g->probabilities[c] = logits[c] >= min ? weight_of(g, logits[c], logits[best]) : 0;
         sum += g->probabilities[c];
     }
     double u = rng_uniform53(&g->rng) * sum;
@@ -151,10 +170,11 @@ static void append(struct generator *g, int32_t token) {
 static status encode_prompt(struct generator *g) {
     int32_t *ids;
     size_t count;
-    TRY(status_prefix(vocabulary_encode(g->vocabulary, g->options->prompt, &ids, &count), "--prompt"));
+    const char *source = g->options->prompt_source;
+    TRY(status_prefix(vocabulary_encode(g->vocabulary, g->options->prompt, &ids, &count), "%s", source));
     for (size_t i = 0; i < count; i++) append(g, ids[i]);
     free(ids);
-    return count ? OK : status_new(STATUS_USAGE, "--prompt: at least one character is needed");
+    return count ? OK : status_new(STATUS_USAGE, "%s: at least one character is needed", source);
 }
 
 /* Passes the complete characters of the bytes so far to [sink]. */
