@@ -34,6 +34,22 @@ static status open_file(const struct dataset_format *format, const struct datase
     return OK;
 }
 
+/* Opens [files] as one text. */
+static status open_concatenated(const struct dataset_format *format, const struct dataset_config *config,
+                                const struct string_list *files, bool wants_classes, const struct source *train,
+                                struct source **out) {
+    struct dataset_config own = *config;
+    uint64_t bytes = 0, size;
+    *(train ? &own.validation.others : &own.others) = (struct string_list){files->items + 1, files->count - 1};
+    for (size_t i = 0; i < files->count; i++) {
+        TRY(file_check(files->items[i], &size));
+        bytes += size;
+    }
+    TRY(format->open(&own, files->items[0], wants_classes, train, out));
+    (*out)->file_bytes = bytes;
+    return OK;
+}
+
 /* Opens all files that [path], and the list after it, names. */
 static status open_files(const struct dataset_format *format, const struct dataset_config *config, const char *path,
                          bool wants_classes, const struct source *train, struct source **out) {
@@ -44,7 +60,9 @@ static status open_files(const struct dataset_format *format, const struct datas
         return open_file(format, config, path, wants_classes, train, out);
     struct arena *arena = arena_create();
     status s = file_list_expand(path, others, arena, &files);
-    if (!s && files.count > 1 && !joined_supports(format))
+    if (!s && files.count > 1 && format->concatenates)
+        s = open_concatenated(format, config, &files, wants_classes, train, out);
+    else if (!s && files.count > 1 && !joined_supports(format))
         s = files_are_too_many(path, others, files.count, format->name);
     else if (!s && files.count > 1)
         s = joined_open(format, config, &files, wants_classes, train, out);

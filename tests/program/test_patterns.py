@@ -1,5 +1,6 @@
 """A path that names several files: the run of one file with the same rows has the same state; messages name the file.
 ctest-labels: unit"""
+import json
 import os
 import random
 
@@ -35,6 +36,7 @@ class Patterns(program.Case):
         return self.sha(run)
 
     count = 0
+    IMAGES = ("dataset.format=images", "dataset.targets=[]", "dataset.image.size=8")
 
     def error(self, *arguments, code=program.DATA):
         return self.run_program("test.yaml", "--run-dir", "runs/error", *arguments, code=code)[1]
@@ -88,9 +90,9 @@ class Patterns(program.Case):
         self.assertIn("'none-*.csv': no file matches this pattern", self.error("dataset.path=[b.csv, none-*.csv]"))
         self.assertIn("'b.csv' has format csv, but 'c.npy' has format npy; all must have the same",
                       self.error("dataset.path=[b.csv, c.npy]", code=program.USAGE))
-        self.write("a.txt", "text " * 100)
-        self.assertIn("'a.txt' and 1 more: format text reads one file",
-                      self.error("dataset.path=[a.txt, b.txt]", "dataset.targets=[]", code=program.USAGE))
+        os.mkdir(self.path("photos"))
+        self.assertIn("'photos' and 1 more: format images reads one file",
+                      self.error("dataset.path=[photos, b.txt]", *self.IMAGES, code=program.USAGE))
 
     def test_predict_lists(self):
         self.table("one.csv", self.rows[:50])
@@ -141,13 +143,77 @@ class Patterns(program.Case):
         self.assertIn("x-2.npy: row 68, column 2: NaN is not a finite number", self.error("dataset.path=x-[0-2].npy", "dataset.targets=[]"))
 
     def test_files_that_are_not_joined(self):
-        self.write("a.txt", "text " * 100)
-        self.write("b.txt", "text " * 100)
-        self.assertIn("'?.txt' matches 2 files, but format text reads one",
-                      self.error("dataset.path=?.txt", "dataset.targets=[]", code=program.USAGE))
+        os.mkdir(self.path("photos"))
+        os.mkdir(self.path("pictures"))
+        self.assertIn("'p*s' matches 2 files, but format images reads one",
+                      self.error("dataset.path=p*s", *self.IMAGES, code=program.USAGE))
         self.assertIn("'none-*.csv': no file matches this pattern", self.error("dataset.path=none-*.csv"))
         self.table("b[1].csv", self.rows)
         self.assertEqual(self.state("dataset.path=b[1].csv"), self.state())
+
+
+class Texts(program.Case):
+    """Several files of text or tokens are one: the files one after another, also where a row or a token is in two of them."""
+
+    CONFIG = ("dataset: {split: {test: 0.2, shuffle: false}, ROWS}\n"
+              "model: {layers: [{embedding: {embedding_dim: 4}}, {linear: 400}]}\nloss: cross_entropy\ntrain: {epochs: 2}\n")
+    PARTS = ("one aé", "", "\n\r\nb two th", "ree " * 40, "x")
+
+    def state(self, name, *arguments):
+        self.run_program("test.yaml", "--fresh", "--run-dir", "runs/" + name, *arguments)
+        return self.sha("runs/" + name)
+
+    def compare(self, ending, unknown, parts):
+        """[parts]: bytes of the files; [unknown]: those of a character or token that the training does not have."""
+        files = {f"part-{i}{ending}": part for i, part in enumerate(parts)}
+        files |= {"all" + ending: b"".join(parts), "rest" + ending: parts[3] + b"".join(parts[:2]),
+                  "unknown" + ending: unknown}
+        for name, content in files.items():
+            with open(self.path(name), "wb") as file:
+                file.write(content)
+        state = self.state("one", f"dataset.path=all{ending}")
+        self.assertEqual(self.state("pattern", f"dataset.path=part-*{ending}"), state)
+        self.assertEqual(self.state("list", "dataset.path=[" + ", ".join(f"part-{i}{ending}" for i in range(len(parts))) + "]"), state)
+        self.assertIn("runs/list", self.run_program("eval", "runs/list")[1])
+        rows = [self.run_program("eval", "runs/list", name)[0] for name in (f"all{ending}", f"part-*{ending}")]
+        self.assertEqual(rows[0], rows[1])
+        self.state("v", f"dataset.path=part-*{ending}", "dataset.split=null", f"dataset.validation=rest{ending}")
+        whole = self.events("epoch", "runs/v")[-1]["val_loss"]
+        self.state("v", f"dataset.path=all{ending}", "dataset.split=null", f"dataset.validation=[part-3{ending}, part-0{ending}, part-1{ending}]")
+        self.assertEqual(self.events("epoch", "runs/v")[-1]["val_loss"], whole)
+        return self.run_program("test.yaml", "--run-dir", "runs/bad", f"dataset.path=all{ending}", "dataset.split=null",
+                                f"dataset.validation=[part-3{ending}, part-2{ending}, unknown{ending}]", code=program.DATA)[1]
+
+    def test_text(self):
+        self.write("test.yaml", self.CONFIG.replace("ROWS", "text: {block_size: 5}"))
+        parts = [part.encode() for part in self.PARTS]
+        self.assertIn("unknown.txt: line 2: the character 'ß' is not in 'all.txt'", self.compare(".txt", "one\nß".encode(), parts))
+        self.write("bad.txt", "")
+        with open(self.path("bad.txt"), "wb") as file:
+            file.write(b"a\nb\xff")
+        self.assertIn("bad.txt: line 2: byte 4 of the file is not valid UTF-8",
+                      self.run_program("test.yaml", "dataset.path=[part-2.txt, bad.txt]", code=program.DATA)[1])
+        self.assertIn("part-0.txt and 1 more file: 7 characters are used, but a row and its targets need block_size + 1 = 8",
+                      self.run_program("test.yaml", "dataset.path=[part-0.txt, part-4.txt]", "dataset.text.block_size=7", code=program.DATA)[1])
+
+    def test_tokenizer(self):
+        printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+        others = [byte for byte in range(256) if byte not in printable]
+        letters = {chr(byte if byte in printable else 256 + others.index(byte)): byte for byte in range(256)}
+        self.write("tokenizer.json", json.dumps({"model": {"type": "BPE", "vocab": {**letters, "th": 256, "thr": 257}, "merges": ["t h", "th r"]},
+                                                 "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False}}))
+        self.write("test.yaml", self.CONFIG.replace("ROWS", "tokens: {block_size: 5, tokenizer: tokenizer.json}"))
+        self.assertIn("unknown.txt: line 1: byte 3 of the file is 0", self.compare(".txt", b"ab\0", [part.encode() for part in self.PARTS]))
+
+    def test_tokens(self):
+        self.write("test.yaml", self.CONFIG.replace("ROWS", "tokens: {block_size: 5, dtype: uint16, stride: 2}"))
+        parts = [np.frombuffer(part.encode(), "u1").astype("<u2").tobytes() for part in self.PARTS]
+        self.assertIn("unknown.bin: token number 2 is 300, but the vocabulary has",
+                      self.compare(".bin", np.array([97, 98, 300] * 9, "<u2").tobytes(), parts))
+        with open(self.path("odd.bin"), "wb") as file:
+            file.write(b"abc")
+        self.assertIn("odd.bin: its size, 3 bytes, is not a multiple of 2",
+                      self.run_program("test.yaml", "dataset.path=[part-2.bin, odd.bin]", code=program.DATA)[1])
 
 
 if __name__ == "__main__":

@@ -1,56 +1,27 @@
 /* Text files for character-level models. The vocabulary is the set of characters of the training text. The text is
  * stored as one id of 1, 2 or 4 bytes per character; rows overlap in it. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/utf8.h"
+#include "data/text/text_files.h"
 #include "data/text/token_array.h"
 #include "data/text/tokens.h"
 #include "data/text/vocabulary.h"
 
 struct text_source {
     struct source base;
-    char *path, *quoted; /* 'path' */
-    char *file;          /* (size) UTF-8; freed when the ids are known */
-    size_t size;
+    struct text name;          /* of the files, for messages */
+    struct text_files files;   /* freed when the ids are known */
     size_t count;              /* characters that are used */
     struct text characters;    /* the vocabulary as a string */
     struct vocabulary *known;  /* the same, for a validation file */
-    const char *origin;        /* of the vocabulary of another text, for messages */
+    struct text origin;        /* of the vocabulary of another text, for messages */
     struct token_array tokens; /* (count) */
 };
 
-/* "<path>: line <n>: <sentence>" for the character at byte [at]. */
-static status reject(const struct text_source *t, size_t at, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static status reject(const struct text_source *t, size_t at, const char *format, ...) {
-    size_t line = 1;
-    for (size_t i = 0; i < at; i++) line += t->file[i] == '\n';
-    va_list arguments;
-    va_start(arguments, format);
-    status s = status_newv(STATUS_DATA, format, arguments);
-    va_end(arguments);
-    return status_prefix(s, "%s: line %zu", t->path, line);
-}
-
-/* Counts the characters of the file and checks them. */
-static status count_characters(const struct text_source *t, size_t *count) {
-    *count = 0;
-    for (size_t at = 0, length; at < t->size; at += length, ++*count) {
-        uint32_t code;
-        length = utf8_decode(t->file + at, t->size - at, &code);
-        if (length == 0)
-            return reject(t, at, "byte %zu of the file is not valid UTF-8; convert the file (iconv -f latin1 -t utf-8)",
-                          at + 1);
-        if (code == 0) return reject(t, at, "byte %zu of the file is 0; this is not text", at + 1);
-    }
-    return OK;
-}
-
 static uint32_t next_code(const struct text_source *t, size_t *at) {
     uint32_t code = 0;
-    *at += utf8_decode(t->file + *at, t->size - *at, &code);
+    *at += utf8_decode(t->files.text + *at, t->files.size - *at, &code);
     return code;
 }
 
@@ -76,8 +47,10 @@ static status number_characters(struct text_source *t, const struct text_source 
         size_t before = at;
         int64_t id = vocabulary_find(known, next_code(t, &at));
         if (id < 0)
-            return reject(t, before, "the character '%.*s' is not in %s, so the model has no token for it",
-                          (int)(at - before), t->file + before, t->origin);
+            return text_files_prefix(&t->files, before,
+                                     status_new(STATUS_DATA,
+                                                "the character '%.*s' is not in %s, so the model has no token for it",
+                                                (int)(at - before), t->files.text + before, text_string(&t->origin)));
         token_array_set(&t->tokens, i, (uint32_t)id);
     }
     return OK;
@@ -87,38 +60,37 @@ static status number_characters(struct text_source *t, const struct text_source 
 static status choose_vocabulary(struct text_source *t, const char *characters) {
     if (!characters) return collect_vocabulary(t);
     text_add(&t->characters, characters);
-    t->origin = "the text that the model was trained with";
+    text_add(&t->origin, "the text that the model was trained with");
     return vocabulary_create(characters, &t->known);
 }
 
-static status open_all(struct text_source *t, const struct dataset_config *dataset, const struct text_source *train) {
+static status open_all(struct text_source *t, const struct dataset_config *dataset, const char *path,
+                       const struct text_source *train) {
     const struct text_config *config = &dataset->text;
-    size_t all;
+    const char *name = text_string(&t->name);
     if (dataset->is_trained && !dataset->characters && !train)
         return status_new(STATUS_DATA,
                           "%s: the model was not trained with characters, so it has no tokens for those of a text; "
                           "give its tokenizer (dataset.tokens.tokenizer) or a file of tokens",
-                          t->path);
-    TRY(file_read(t->path, &t->file, &t->size));
-    TRY(count_characters(t, &all));
-    t->count = train ? all : (size_t)(config->truncate * (double)all);
-    TRY(tokens_shape(&t->base, t->count, config->block_size, config->stride, t->path, "characters"));
-    if (train) t->origin = train->quoted;
+                          name);
+    TRY(text_files_read(&t->files, path, dataset_others(dataset, train != NULL)));
+    t->count = train ? t->files.characters : (size_t)(config->truncate * (double)t->files.characters);
+    TRY(tokens_shape(&t->base, t->count, config->block_size, config->stride, name, "characters"));
+    if (train) text_printf(&t->origin, "'%s'", text_string(&train->name));
     if (!train) TRY(choose_vocabulary(t, dataset->characters));
     TRY(number_characters(t, train));
-    buffer_free(t->file);
-    t->file = NULL;
+    text_files_free(&t->files);
     return OK;
 }
 
 static void close_text(struct source *source) {
     struct text_source *t = (struct text_source *)source;
-    buffer_free(t->file);
+    text_files_free(&t->files);
     token_array_free(&t->tokens);
     text_free(&t->characters);
     vocabulary_destroy(t->known);
-    free(t->path);
-    free(t->quoted);
+    text_free(&t->name);
+    text_free(&t->origin);
     free(t);
 }
 
@@ -129,10 +101,8 @@ static status open_text(const struct dataset_config *config, const char *path, b
     if (!t) return status_memory("the text of a dataset");
     t->base.format = &dataset_text;
     t->base.is_small = true;
-    t->path = strdup(path);
-    bool has_names = t->path && asprintf(&t->quoted, "'%s'", path) >= 0;
-    status s =
-        has_names ? open_all(t, config, (const struct text_source *)train) : status_memory("the text of a dataset");
+    files_describe(path, dataset_others(config, train != NULL), &t->name);
+    status s = open_all(t, config, path, (const struct text_source *)train);
     if (s == OK)
         *out = &t->base;
     else
@@ -164,6 +134,7 @@ const struct dataset_format dataset_text = {.name = "text",
                                             .keys = KEY_TEXT,
                                             .extensions = extensions,
                                             .open = open_text,
+                                            .concatenates = true,
                                             .read_tokens = read_text,
                                             .digest = digest_text,
                                             .vocabulary = vocabulary_of,

@@ -6,14 +6,14 @@
 #include <string.h>
 
 #include "base/files/io.h"
-#include "base/utf8.h"
+#include "data/text/text_files.h"
 #include "data/text/token_array.h"
 #include "data/text/tokenizer.h"
 #include "data/text/tokens.h"
 
 struct tokenized {
     struct source base;
-    char *path;
+    struct text name;            /* of the files, for messages */
     char *json;                  /* of the tokenizer; NULL for a validation file, whose tokenizer is that of training */
     struct tokenizer *tokenizer; /* the same */
     struct token_array tokens;
@@ -49,53 +49,34 @@ status tokenizer_open(const struct dataset_config *config, char **json, struct t
     return tokenizer_parse(trained ? "the model's tokenizer" : path, *json, size, out);
 }
 
-/* Whether the file is UTF-8 without NUL. */
-static status check_text(const struct tokenized *t, const char *text, size_t size) {
-    uint32_t code;
-    size_t line = 1;
-    for (size_t at = 0, length; at < size; at += length) {
-        length = utf8_decode(text + at, size - at, &code);
-        if (length == 0)
-            return status_new(
-                STATUS_DATA,
-                "%s: line %zu: byte %zu of the file is not valid UTF-8; convert the file (iconv -f latin1 "
-                "-t utf-8)",
-                t->path, line, at + 1);
-        if (code == 0)
-            return status_new(STATUS_DATA, "%s: line %zu: byte %zu of the file is 0; this is not text", t->path, line,
-                              at + 1);
-        line += code == '\n';
-    }
-    return OK;
-}
-
 static status keep_tokens(struct tokenized *t, const struct token_list *list) {
     TRY(token_array_alloc(&t->tokens, list->count, (size_t)t->base.vocabulary));
     for (size_t i = 0; i < list->count; i++) token_array_set(&t->tokens, i, (uint32_t)list->ids[i]);
     return OK;
 }
 
-static status read_text(struct tokenized *t, const struct tokenizer *tokenizer) {
-    char *text;
-    size_t size;
+static status read_text(struct tokenized *t, const struct tokenizer *tokenizer, const char *path,
+                        const struct string_list *others) {
+    struct text_files files = {0};
     struct token_list list = {0};
-    status s = file_read(t->path, &text, &size);
-    if (!s) s = check_text(t, text, size);
-    if (!s) s = status_prefix(tokenizer_encode(tokenizer, text, size, &list), "%s", t->path);
-    buffer_free(text);
+    status s = text_files_read(&files, path, others);
+    if (!s) s = status_prefix(tokenizer_encode(tokenizer, files.text, files.size, &list), "%s", text_string(&t->name));
+    text_files_free(&files);
     if (!s) s = keep_tokens(t, &list);
     free(list.ids);
     return s;
 }
 
-static status open_all(struct tokenized *t, const struct dataset_config *config, const struct tokenized *train) {
+static status open_all(struct tokenized *t, const struct dataset_config *config, const char *path,
+                       const struct tokenized *train) {
     int64_t block = config->tokens.block_size, stride = config->tokens.stride;
     if (!train) TRY(tokenizer_open(config, &t->json, &t->tokenizer));
     const struct tokenizer *tokenizer = train ? train->tokenizer : t->tokenizer;
     TRY(tokens_check_vocabulary(config, tokenizer, &t->base.vocabulary));
     t->base.classes = t->base.vocabulary;
-    TRY(read_text(t, tokenizer));
-    return tokens_shape(&t->base, t->tokens.count, block, stride == SCHEMA_NO_INT ? block : stride, t->path, "tokens");
+    TRY(read_text(t, tokenizer, path, dataset_others(config, train != NULL)));
+    return tokens_shape(&t->base, t->tokens.count, block, stride == SCHEMA_NO_INT ? block : stride,
+                        text_string(&t->name), "tokens");
 }
 
 static void close_tokenized(struct source *source) {
@@ -103,7 +84,7 @@ static void close_tokenized(struct source *source) {
     token_array_free(&t->tokens);
     tokenizer_destroy(t->tokenizer);
     buffer_free(t->json);
-    free(t->path);
+    text_free(&t->name);
     free(t);
 }
 
@@ -114,8 +95,8 @@ static status open_tokenized(const struct dataset_config *config, const char *pa
     if (!t) return status_memory("the tokens of a text");
     t->base.format = &dataset_tokenized;
     t->base.is_small = true;
-    t->path = strdup(path);
-    status s = t->path ? open_all(t, config, (const struct tokenized *)train) : status_memory("the tokens of a text");
+    files_describe(path, dataset_others(config, train != NULL), &t->name);
+    status s = open_all(t, config, path, (const struct tokenized *)train);
     if (s == OK)
         *out = &t->base;
     else
@@ -145,6 +126,7 @@ const struct dataset_format dataset_tokenized = {.name = "tokens",
                                                  .keys = KEY_TOKENS | KEY_TEXT,
                                                  .extensions = extensions,
                                                  .open = open_tokenized,
+                                                 .concatenates = true,
                                                  .read_tokens = read_tokenized,
                                                  .digest = digest_tokenized,
                                                  .tokenizer = tokenizer_of,

@@ -6,16 +6,24 @@
 #include <string.h>
 
 #include "base/files/io.h"
+#include "data/text/text_files.h"
 #include "data/text/tokenizer.h"
 #include "data/text/tokens.h"
 
 #define CHUNK ((size_t)1 << 20) /* bytes */
 #define SAMPLES 64
 
+struct part {
+    char *path;
+    int fd;              /* -1: not open */
+    size_t first, count; /* its tokens in those of all files */
+};
+
 struct tokens {
     struct source base;
-    char *path;
-    int fd; /* -1: not open */
+    struct text name;   /* of the files, for messages */
+    struct part *parts; /* (part_count): the files, one after another */
+    size_t part_count;
     size_t width, count;
     char *json; /* of the tokenizer; NULL: none */
 };
@@ -48,12 +56,32 @@ static uint32_t token_at(const struct tokens *t, const void *bytes, size_t i) {
     return le32toh(token32);
 }
 
+/* The file that has token [at]. */
+static const struct part *part_of(const struct tokens *t, size_t at) {
+    size_t low = 0, high = t->part_count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (t->parts[middle].first <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &t->parts[low];
+}
+
 /* Reads tokens first .. first + count - 1 without conversion. */
 static status read_raw(const struct tokens *t, size_t first, size_t count, void *bytes) {
-    size_t got;
-    TRY(io_read_at(t->fd, t->path, bytes, count * t->width, first * t->width, &got));
-    if (got == count * t->width) return OK;
-    return status_new(STATUS_DATA, "%s: the file was truncated after it was opened", t->path);
+    for (const struct part *part = part_of(t, first); count > 0; part++) {
+        size_t at = first - part->first, n = part->count - at, got;
+        if (n > count) n = count;
+        TRY(io_read_at(part->fd, part->path, bytes, n * t->width, at * t->width, &got));
+        if (got != n * t->width)
+            return status_new(STATUS_DATA, "%s: the file was truncated after it was opened", part->path);
+        bytes = (char *)bytes + got;
+        first += n;
+        count -= n;
+    }
+    return OK;
 }
 
 /* Calls [visit] with all chunks of the file, in order. */
@@ -85,8 +113,8 @@ static status find_vocabulary(struct tokens *t, const struct tokens_config *conf
         uint32_t largest = 0;
         TRY(visit_chunks(t, visit_largest, &largest));
         if (largest >= INT32_MAX)
-            return status_new(STATUS_DATA, "%s: token %u is too large; is dataset.tokens.dtype correct?", t->path,
-                              largest);
+            return status_new(STATUS_DATA, "%s: token %u is too large; is dataset.tokens.dtype correct?",
+                              text_string(&t->name), largest);
         *vocabulary = (int64_t)largest + 1;
     }
     t->base.classes = *vocabulary;
@@ -112,24 +140,41 @@ static status read_tokenizer(struct tokens *t, struct dataset_config *config) {
     return s;
 }
 
-static status open_all(struct tokens *t, const struct tokens_config *config, const struct source *train) {
+static status open_part(struct tokens *t, const char *path) {
+    struct part *part = &t->parts[t->part_count++];
     struct io_info info;
-    TRY(io_open(t->path, &t->fd));
-    TRY(io_stat_fd(t->fd, t->path, &info));
+    *part = (struct part){.path = strdup(path), .fd = -1, .first = t->count};
+    if (!part->path) return status_memory("a dataset of tokens");
+    TRY(io_open(path, &part->fd));
+    TRY(io_stat_fd(part->fd, path, &info));
     if (info.size % t->width != 0)
         return status_new(STATUS_DATA,
-                          "%s: its size, %llu bytes, is not a multiple of %zu: it has no tokens of type %s", t->path,
+                          "%s: its size, %llu bytes, is not a multiple of %zu: it has no tokens of type %s", path,
                           (unsigned long long)info.size, t->width, t->width == 2 ? "uint16" : "uint32");
-    t->count = (size_t)(info.size / t->width);
+    part->count = (size_t)(info.size / t->width);
+    t->count += part->count;
+    return OK;
+}
+
+static status open_all(struct tokens *t, const struct tokens_config *config, const char *path,
+                       const struct string_list *others, const struct source *train) {
+    t->parts = calloc(others->count + 1, sizeof *t->parts);
+    if (!t->parts) return status_memory("a dataset of tokens");
+    for (size_t i = 0; i <= others->count; i++) TRY(open_part(t, i ? others->items[i - 1] : path));
     int64_t stride = config->stride == SCHEMA_NO_INT ? config->block_size : config->stride;
-    TRY(tokens_shape(&t->base, t->count, config->block_size, stride, t->path, "tokens"));
+    TRY(tokens_shape(&t->base, t->count, config->block_size, stride, text_string(&t->name), "tokens"));
     return find_vocabulary(t, config, train);
 }
 
 static void close_tokens(struct source *source) {
     struct tokens *t = (struct tokens *)source;
-    if (t->fd >= 0) status_free(io_close(t->fd, t->path)); /* nothing was written that could be lost */
-    free(t->path);
+    for (size_t i = 0; i < t->part_count; i++) {
+        struct part *part = &t->parts[i];
+        if (part->fd >= 0) status_free(io_close(part->fd, part->path)); /* nothing was written that could be lost */
+        free(part->path);
+    }
+    free(t->parts);
+    text_free(&t->name);
     buffer_free(t->json);
     free(t);
 }
@@ -140,13 +185,12 @@ static status open_tokens(const struct dataset_config *config, const char *path,
     struct tokens *t = calloc(1, sizeof *t);
     if (!t) return status_memory("a dataset of tokens");
     t->base.format = &dataset_tokens;
-    t->fd = -1;
     t->width = config->tokens.type == TOKEN_UINT16 ? sizeof(uint16_t) : sizeof(uint32_t);
-    t->path = strdup(path);
+    const struct string_list *others = dataset_others(config, train != NULL);
+    files_describe(path, others, &t->name);
     struct dataset_config own = *config;
-    status s = t->path ? OK : status_memory("a dataset of tokens");
-    if (s == OK && !train) s = read_tokenizer(t, &own);
-    if (s == OK) s = open_all(t, &own.tokens, train);
+    status s = train ? OK : read_tokenizer(t, &own);
+    if (s == OK) s = open_all(t, &own.tokens, path, others, train);
     if (s == OK)
         *out = &t->base;
     else
@@ -155,13 +199,15 @@ static status open_tokens(const struct dataset_config *config, const char *path,
 }
 
 static status check_token(const struct tokens *t, size_t at, uint32_t token, int32_t *out) {
-    if (token >= (uint64_t)t->base.vocabulary)
-        return status_new(STATUS_DATA,
-                          "%s: token number %zu is %u, but the vocabulary has %lld (dataset.tokens.vocabulary); is "
-                          "dataset.tokens.dtype correct?",
-                          t->path, at, token, (long long)t->base.vocabulary);
-    *out = (int32_t)token;
-    return OK;
+    if (token < (uint64_t)t->base.vocabulary) {
+        *out = (int32_t)token;
+        return OK;
+    }
+    const struct part *part = part_of(t, at);
+    return status_new(STATUS_DATA,
+                      "%s: token number %zu is %u, but the vocabulary has %lld (dataset.tokens.vocabulary); is "
+                      "dataset.tokens.dtype correct?",
+                      part->path, at - part->first, token, (long long)t->base.vocabulary);
 }
 
 /* The raw tokens are read to [targets]: (size + 1) tokens of at most 4 bytes fit into (size) targets of 8 bytes. */
@@ -179,8 +225,9 @@ static status read_tokens(const struct source *source, size_t row, int32_t *inpu
 
 static void will_read(const struct source *source, size_t row) {
     const struct tokens *t = (const struct tokens *)source;
-    off_t start = (off_t)((uint64_t)row * source->stride * t->width);
-    posix_fadvise(t->fd, start, (off_t)((source->input_size + 1) * t->width), POSIX_FADV_WILLNEED);
+    const struct part *part = part_of(t, row * source->stride);
+    off_t start = (off_t)((uint64_t)(row * source->stride - part->first) * t->width);
+    posix_fadvise(part->fd, start, (off_t)((source->input_size + 1) * t->width), POSIX_FADV_WILLNEED);
 }
 
 static void visit_digest(const struct tokens *t, void *context, const void *bytes, size_t count) {
@@ -211,6 +258,7 @@ const struct dataset_format dataset_tokens = {.name = "tokens",
                                               .extensions = extensions,
                                               .open = open_tokens,
                                               .read_tokens = read_tokens,
+                                              .concatenates = true,
                                               .will_read = will_read,
                                               .digest = digest_tokens,
                                               .tokenizer = tokenizer_of,
