@@ -185,7 +185,8 @@ static status reject_texts(const struct column_builder *builder) {
     add_advice(builder->name, "ignore", &advice);
     status s = status_new(STATUS_DATA,
                           "column '%s': it has %zu different texts in %zu rows, such as names or identifiers; write "
-                          "%s, or category if they are categories",
+                          "%s, or category if they are categories. A model reads sentences as token ids "
+                          "(docs/data.md, Sentences)",
                           text_string(&name), builder->pool.count, builder->values, text_string(&advice));
     text_free(&advice);
     text_free(&name);

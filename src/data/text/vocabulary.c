@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "data/text/tokenizer.h"
+#include "data/text/tokens.h"
 
 struct vocabulary {
     struct tokenizer *tokenizer; /* NULL: characters */
@@ -47,6 +48,16 @@ status vocabulary_create_tokenizer(const char *json, struct vocabulary **out) {
     v->count = tokenizer_size(v->tokenizer);
     *out = v;
     return OK;
+}
+
+status vocabulary_open_tokenizer(const struct dataset_config *config, struct vocabulary **out) {
+    struct tokenizer *tokenizer;
+    char *json;
+    status s = tokenizer_open(config, &json, &tokenizer);
+    if (!s) s = vocabulary_create_tokenizer(json, out);
+    tokenizer_destroy(tokenizer);
+    buffer_free(json);
+    return s;
 }
 
 void vocabulary_destroy(struct vocabulary *vocabulary) {

@@ -39,10 +39,11 @@ struct generator {
 static status read_vocabulary(struct generator *g, struct checkpoint *checkpoint) {
     const struct tokens_config *tokens = &g->config->dataset.tokens;
     TRY(trained_vocabulary(checkpoint, &g->vocabulary));
+    if (!g->vocabulary && tokens->tokenizer) TRY(vocabulary_open_tokenizer(&g->config->dataset, &g->vocabulary));
     if (!g->vocabulary)
         return status_new(STATUS_USAGE,
-                          "generate needs a model of texts (dataset.format: text, or dataset.tokens.tokenizer); this "
-                          "checkpoint has no vocabulary");
+                          "generate needs a model of texts, and this checkpoint has no vocabulary; for a model of "
+                          "token ids give their tokenizer: dataset.tokens.tokenizer=tokenizer.json");
     bool has_characters = vocabulary_has_characters(g->vocabulary);
     g->block = (size_t)(has_characters ? g->config->dataset.text.block_size : tokens->block_size);
     g->classes = vocabulary_size(g->vocabulary);
