@@ -34,6 +34,10 @@ status loss_prepare(const struct loss_type *loss, const void *config, struct dev
     return loss->prepare ? loss->prepare(config, device, output, target_size, rows, processes) : OK;
 }
 
+bool loss_predicts_logarithms(const struct loss_type *loss, const void *config) {
+    return loss->predicts_logarithms && loss->predicts_logarithms(config);
+}
+
 bool loss_compares_rows(const struct loss_type *loss, const void *config) {
     const struct objective *objective = loss->is_objective ? config : NULL;
     bool compares = loss->compares_rows;

@@ -27,6 +27,8 @@ struct loss_type {
     /* The function that the loss itself applies to the model's output: "softmax". NULL: none. */
     const char *own_activation;
     bool takes_logarithms; /* outputs are logarithms of probabilities */
+    /* Whether outputs are logarithms of what targets are, so that exp(output) predicts a target. NULL: they are not. */
+    bool (*predicts_logarithms)(const void *config);
     /* The target that is ignored (ignore_index). NULL: none. */
     int64_t (*ignored)(const void *config);
     const char *ignored_key; /* its key */
@@ -79,6 +81,9 @@ struct row_weights loss_weights(const struct model *model, const struct shape *o
 /* type->prepare, if there is one; before the first run with so many rows. */
 status loss_prepare(const struct loss_type *loss, const void *config, struct device *device, const struct shape *output,
                     size_t target_size, size_t rows, size_t processes);
+
+/* type->predicts_logarithms, false without it. */
+bool loss_predicts_logarithms(const struct loss_type *loss, const void *config);
 
 /* type->compares_rows; of several losses, whether one of them does. */
 bool loss_compares_rows(const struct loss_type *loss, const void *config);

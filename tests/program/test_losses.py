@@ -444,6 +444,60 @@ train: {epochs: 1}
 """
 
 
+class Counts(Case):
+    """poisson_nll: predictions and metrics are of expected counts, also where the outputs are their logarithms."""
+    CONFIG = """
+dataset: {path: counts.csv, scale: standard, split: {test: 0.25, shuffle: false}}
+model: {layers: [{linear: {out: 1, name: rate}}]}
+loss: poisson_nll
+optimizer: {type: adam, lr: 0.05}
+train: {epochs: 40, metrics: [mae, rmse, r2]}
+"""
+
+    def setUp(self):
+        super().setUp()
+        rng = np.random.default_rng(2)
+        x = rng.normal(size=200)
+        self.counts = rng.poisson(np.exp(1 + 0.8 * x))
+        self.write("counts.csv", "x,count\n" + "".join(f"{a:.4f},{b}\n" for a, b in zip(x, self.counts)))
+
+    def predicted(self, *args):
+        out, _ = self.run_program("predict", "test.yaml", "--outputs", *args)
+        return np.array([[float(v) for v in line.split(",")[1:]] for line in out.splitlines()[1:]]).T
+
+    def check(self, predicted, epoch):
+        error, deviation = predicted - self.counts[150:], self.counts[150:] - self.counts[150:].mean()
+        np.testing.assert_allclose(epoch["val_mae"], abs(error).mean(), rtol=1e-6)
+        np.testing.assert_allclose(epoch["val_rmse"], (error ** 2).mean() ** 0.5, rtol=1e-6)
+        np.testing.assert_allclose(epoch["val_r2"], 1 - (error ** 2).sum() / (deviation ** 2).sum(), rtol=1e-6)
+
+    def test_logarithms(self):
+        self.write("test.yaml", self.CONFIG)
+        self.run_program("test.yaml")
+        predicted, outputs = self.predicted()
+        np.testing.assert_allclose(predicted, np.exp(outputs), rtol=1e-6)
+        self.check(predicted, self.events("runs/test", "epoch")[-1])
+        self.assertGreater(self.events("runs/test", "epoch")[-1]["val_r2"], 0.3)
+        self.assertAlmostEqual(json.loads(self.run_program("eval", "test.yaml")[0])["mae"], abs(predicted - self.counts[150:]).mean(), 5)
+
+    def test_counts(self):
+        self.write("test.yaml", self.CONFIG.replace("name: rate}}", "name: rate}}, softplus").replace("loss: poisson_nll", "loss: {type: poisson_nll, log_input: false}"))
+        self.run_program("test.yaml")
+        predicted, outputs = self.predicted()
+        np.testing.assert_array_equal(predicted, outputs)
+        self.check(predicted, self.events("runs/test", "epoch")[-1])
+
+    def test_one_of_several_losses(self):
+        self.write("test.yaml", self.CONFIG.replace("[{linear: {out: 1, name: rate}}]", "[{linear: {out: 1, name: rate}}, {linear: {out: 1, from: input, name: value}}]").replace(
+            "loss: poisson_nll", "losses: [{type: poisson_nll, output: rate}, {type: mse, output: value}]"))
+        self.run_program("test.yaml")
+        rate, value, *outputs = self.predicted()
+        np.testing.assert_allclose(rate, np.exp(outputs[0]), rtol=1e-6)
+        np.testing.assert_array_equal(value, outputs[1])
+        error = rate - self.counts[150:]
+        np.testing.assert_allclose(self.events("runs/test", "epoch")[-1]["val_rate_mae"], abs(error).mean(), rtol=1e-6)
+
+
 class Vectors(Case):
     """Losses of an output with several vectors."""
     def setUp(self):

@@ -11,7 +11,7 @@ static const struct schema_row keys[] = {
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct poisson_config, log_input),
      .fallback = "true",
-     .doc = "Whether the outputs are logarithms of the expected counts."},
+     .doc = "Whether the outputs are logarithms of the expected counts. Predictions and metrics are of counts."},
     {.key = "full",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct poisson_config, full),
@@ -37,11 +37,14 @@ static void run(const void *config, struct device *device, const struct shape *o
     loss_mean_of_elements(&options, device, output_shape, output, targets, weights, rows, scale, gradient, sums);
 }
 
+static bool predicts_logarithms(const void *config) { return ((const struct poisson_config *)config)->log_input; }
+
 const struct loss_type loss_poisson_nll = {
     .variant = {"poisson_nll", &schema,
                 "Negative log likelihood of counts, mean over all elements (torch.nn.PoissonNLLLoss)."},
     .targets = "counts",
     .check = loss_check_values,
     .run = run,
+    .predicts_logarithms = predicts_logarithms,
     .masks_positions = true,
 };

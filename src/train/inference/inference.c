@@ -265,6 +265,7 @@ static status reserve_memory(const struct inference *inf) {
 
 static struct prediction_meaning meaning_of(const struct inference *inf) {
     return (struct prediction_meaning){.loss = inf->loss,
+                                       .loss_config = inf->plan->loss_config,
                                        .objective = inf->plan->objective,
                                        .output = &inf->model->out,
                                        .labels = inf->trained.labels,

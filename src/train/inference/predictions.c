@@ -76,12 +76,15 @@ static void compute_probabilities(struct predictions *p, const struct prediction
     }
 }
 
-/* The outputs in the unit of the file. */
-static status unscale(struct predictions *p, const struct target_scale *scale) {
-    if (!scale) return OK;
+/* What the outputs predict, in the unit of the file. p->values stays NULL where these are the outputs. */
+static status make_values(struct predictions *p, const struct prediction_meaning *m) {
+    bool is_logarithm = loss_predicts_logarithms(m->loss, m->loss_config);
+    if (!m->target_scale && !is_logarithm) return OK;
     TRY(buffer_new(p->rows * p->size * sizeof *p->values, "the predictions", (void **)&p->values));
-    for (size_t i = 0; i < p->rows * p->size; i++)
-        p->values[i] = target_scale_undo(scale, i % p->size, (double)p->outputs[i]);
+    for (size_t i = 0; i < p->rows * p->size; i++) {
+        double y = is_logarithm ? exp((double)p->outputs[i]) : (double)p->outputs[i];
+        p->values[i] = m->target_scale ? target_scale_undo(m->target_scale, i % p->size, y) : y;
+    }
     return OK;
 }
 
@@ -112,7 +115,7 @@ static void name_probabilities(struct predictions *p, const struct prediction_me
 static status make_part(struct predictions *p, const struct prediction_meaning *m, struct arena *arena) {
     p->count = m->loss->wants_classes ? p->size / classes_of(m) : p->size;
     name_predictions(p, m, arena);
-    if (!m->loss->wants_classes && !m->loss->is_binary) return unscale(p, m->target_scale);
+    if (!m->loss->wants_classes && !m->loss->is_binary) return make_values(p, m);
     if (m->loss->wants_classes || p->size == 1) p->labels = m->labels;
     TRY(buffer_new(p->rows * p->count * sizeof *p->classes, "the predictions", (void **)&p->classes));
     choose_classes(p, m);
@@ -129,8 +132,10 @@ static status make_part(struct predictions *p, const struct prediction_meaning *
 static struct prediction_meaning meaning_of_term(const struct prediction_meaning *m, size_t term) {
     const struct objective_term *t = &m->objective->terms[term];
     bool has_classes = t->loss->is_binary || (t->loss->wants_classes && t->output.shape.dims == 1);
-    return (struct prediction_meaning){
-        .loss = t->loss, .output = &t->output.shape, .wants_probabilities = m->wants_probabilities && has_classes};
+    return (struct prediction_meaning){.loss = t->loss,
+                                       .loss_config = t->config,
+                                       .output = &t->output.shape,
+                                       .wants_probabilities = m->wants_probabilities && has_classes};
 }
 
 /* The columns of the part have the name of its loss, with the number of the value where it has several. */

@@ -55,6 +55,7 @@ struct predictions {
 /* What determines the meaning of the outputs. */
 struct prediction_meaning {
     const struct loss_type *loss;
+    const void *loss_config;                 /* of [loss] */
     const struct objective *objective;       /* several losses; NULL: [loss] */
     const struct shape *output;              /* of the model */
     struct string_list labels;               /* of the classes of the training; count 0: numbers */
@@ -68,8 +69,8 @@ status predictions_check(const struct prediction_meaning *meaning);
 
 /* Computes the predictions from p->outputs. Losses of classes: the class with the largest output, and the softmax of
  * the outputs; bce_with_logits: 1 for an output above 0, and the sigmoid (one output: of both classes, as
- * scikit-learn's predict_proba); other losses: the outputs, in the unit of the targets of the file. Names are allocated
- * in [arena]. */
+ * scikit-learn's predict_proba); other losses: the outputs, or exp(outputs) where they are logarithms, in the unit of
+ * the targets of the file. Names are allocated in [arena]. */
 status predictions_make(struct predictions *p, const struct prediction_meaning *meaning, struct arena *arena);
 void predictions_free(struct predictions *p);
 

@@ -177,6 +177,7 @@ static status fill(struct predictor *p, const char *path, const struct predictor
     TRY(s);
     p->about.labels = trained.labels;
     p->meaning = (struct prediction_meaning){.loss = p->first->plan->loss,
+                                             .loss_config = p->first->plan->loss_config,
                                              .objective = p->first->plan->objective,
                                              .output = &p->first->plan->model->out,
                                              .labels = trained.labels,

@@ -305,6 +305,7 @@ static struct tally_options tally_of(const struct evaluation_options *options) {
                                   .has_ignored = loss->ignored != NULL,
                                   .ignored = loss->ignored ? loss->ignored(options->loss_config) : 0,
                                   .has_weights = options->info->has_weights,
+                                  .is_logarithm = loss_predicts_logarithms(loss, options->loss_config),
                                   .target_scale = options->info->target_scale,
                                   .comm = options->comm};
     for (size_t i = 0; i < options->metrics->count; i++) {

@@ -151,8 +151,9 @@ static void add_decisions(struct tally *t, const float *outputs, const float *ta
     t->collected += rows;
 }
 
-/* The probability 1 / (1 + exp(-z)) of a logit z; else the output itself. */
+/* The probability 1 / (1 + exp(-z)) of a logit z, the value of a logarithm; else the output itself. */
 static double value_of(const struct tally *t, float output) {
+    if (t->options.is_logarithm) return exp((double)output);
     return t->options.kind == TALLY_BINARY ? 1 / (1 + exp(-(double)output)) : (double)output;
 }
 

@@ -32,6 +32,7 @@ struct tally_options {
     size_t positions; /* targets of a row: out_size / positions is the number of classes; TALLY_CLASSES only */
     size_t rows;      /* maximum of this rank */
     bool has_ignored, has_weights;
+    bool is_logarithm;                       /* TALLY_REALS: outputs are logarithms of values */
     int64_t ignored;                         /* a target that is not counted */
     const struct target_scale *target_scale; /* of TALLY_REALS: outputs and targets are scaled by it; NULL: not */
     struct comm *comm;
