@@ -140,16 +140,16 @@ static status open_tables(struct dataset *dataset, const struct dataset_config *
 }
 
 /* Reads the classes (rows) for a stratified split; the caller frees them with buffer_free. */
-static status read_classes(struct table *table, void **classes) {
+static status read_classes(struct table *table, const struct dataset_config *config, void **classes) {
     *classes = NULL;
-    if (table->target_kind != TARGET_CLASS)
+    if (table->target_kind != TARGET_CLASS && config->target_range != TARGETS_ARE_PROBABILITIES)
         return status_new(STATUS_USAGE, "dataset.split.stratify: it needs classes as targets, but this loss has "
                                         "other targets");
     if (table->target_size != 1)
         return status_new(STATUS_USAGE, "dataset.split.stratify: it needs one class per row, but a row has %zu targets",
                           table->target_size);
     TRY(rows_alloc(table->rows, sizeof(int64_t), "the classes", classes));
-    return table_classes(table, *classes);
+    return status_prefix(table_classes(table, *classes), "dataset.split.stratify");
 }
 
 /* Orders the rows of a stratified split or of folds, the *n_validation validation rows first. [classes]: NULL unless
@@ -194,7 +194,7 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
     struct selection *validation = &dataset->parts[DATASET_VALIDATION].rows;
     if (config->split.stratify || config->split.folds) {
         void *classes = NULL;
-        status s = config->split.stratify ? read_classes(table, &classes) : OK;
+        status s = config->split.stratify ? read_classes(table, config, &classes) : OK;
         if (!s) s = order_rows(dataset, config, classes, &info->validation_rows);
         buffer_free(classes);
         TRY(s);
@@ -333,6 +333,7 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
     info->target_dims = source->target_dims;
     memcpy(info->target_shape, source->target_shape, sizeof info->target_shape);
     info->target_kind = wants_classes ? TARGET_CLASS : TARGET_VALUES;
+    info->is_binary = !wants_classes && config->target_range == TARGETS_ARE_PROBABILITIES;
     for (int i = 0; i < dataset->n_tables && wants_classes; i++) {
         int64_t classes = dataset->tables[i].source->classes, first = 0;
         if (classes == 0) TRY(table_count_classes(&dataset->tables[i], 0, source->target_size, &classes, &first));

@@ -218,6 +218,7 @@ struct dataset_info {
     int64_t input_shape[MAX_DIMS]; /* {13} for wine; {1, 28, 28} for an image; {block_size} for tokens */
     size_t input_size;             /* values (4 bytes each) of one input row */
     enum target_kind target_kind;
+    bool is_binary;      /* TARGET_VALUES: of decisions between two classes */
     int64_t classes;     /* TARGET_CLASS: largest class + 1 over all rows, for tokens the vocabulary; else 0 */
     int64_t first_class; /* TARGET_CLASS: the smallest class of all rows, if they were counted; else 0 */
     size_t target_size;  /* values of one target row; TARGET_CLASS: 1, for tokens block_size; 0: without_targets */

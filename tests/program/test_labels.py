@@ -69,6 +69,31 @@ class Labels(program.Case):
         self.write("train.csv", "u,v,kind\n" + "1,2,a\n2,3,a\n" * 4)
         self.assertIn("train.csv: the target has 1 label ('a')", self.run_program("test.yaml", "loss=bce_with_logits", *words, "--fresh", code=DATA)[1])
 
+    def test_a_stratified_split_of_a_binary_loss(self):
+        """The rows, and the draws of the weighted sampler, are those of the same labels as classes."""
+        self.rows("two.csv", (["green"] * 5 + ["red"]) * 10, 3)
+        self.write("numbers.csv", self.read("two.csv").replace("green", "0").replace("red", "1"))
+        binary = ["loss=bce_with_logits", "model.layers=[{linear: 1}]", "train.epochs=1"]
+        classes = ["model.layers=[{linear: 2}]", "train.epochs=1"]
+        for split in ("{test: 0.2, seed: 5, stratify: true}", "{folds: 3, fold: 1, seed: 5, stratify: true}"):
+            rows = {}
+            for run, words in (("classes", ["dataset.path=two.csv", *classes]), ("texts", ["dataset.path=two.csv", *binary]),
+                               ("numbers", ["dataset.path=numbers.csv", *binary]),
+                               ("file", ["dataset.path=numbers.csv", "dataset.cache_mb=0", *binary])):
+                words += [f"dataset.split={split}", "sampler.type=weighted", "--run-dir", run]
+                self.run_program("test.yaml", "--fresh", *words)
+                out, _ = self.run_program("predict", "test.yaml", "--run-dir", run, *words[:-2])
+                rows[run] = [line.split(",")[0] for line in out.splitlines()]
+                self.assertEqual(rows[run], rows["classes"], run)
+            losses = [[e["loss"] for e in self.events("step", run)] for run in ("texts", "numbers", "file")]
+            self.assertEqual(losses[0], losses[1])
+            self.assertEqual(losses[0], losses[2])
+        self.write("soft.csv", self.read("numbers.csv").replace(",1\n", ",0.9\n").replace(",1\r\n", ",0.9\r\n"))
+        _, err = self.run_program("test.yaml", "--fresh", "dataset.path=soft.csv", *binary, "dataset.split={test: 0.2, stratify: true}", code=DATA)
+        self.assertIn("dataset.split.stratify: soft.csv:line 7: column 'kind': 0.9 is not one of the two classes 0 and 1", err)
+        _, err = self.run_program("test.yaml", "--fresh", "dataset.path=soft.csv", *binary, "sampler.type=weighted", code=DATA)
+        self.assertIn("sampler.type weighted: row 5: the target 0.9 is not one of the two classes 0 and 1", err)
+
     def test_resume_needs_the_same_labels(self):
         """The same numbers of classes with other labels are another dataset."""
         self.rows("train.csv", ["green", "red"] * 24, 1)

@@ -89,7 +89,8 @@ status table_check_range(struct table *table, enum target_range range, size_t fi
 /* Reads all rows into memory. [needs_fit]: the scaler is not fitted yet. [digest]: NULL, or as for table_digest. */
 status table_load(struct table *table, bool needs_fit, struct digest *digest);
 
-/* Gets the classes (rows) of all rows. */
+/* Gets the classes (rows) of all rows, with one target. Values are the classes 0 and 1; STATUS_DATA with the place of
+ * the first that is neither. */
 status table_classes(struct table *table, int64_t *classes);
 
 /* Adds all rows to [digest] in the order of the file, each value with the precision of the file. */

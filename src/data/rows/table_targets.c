@@ -63,7 +63,30 @@ status table_check_range(struct table *table, enum target_range range, size_t fi
     return OK;
 }
 
+/* The source of rows in memory may be closed: then the place is only the number of the row. */
+static status add_decision(const struct table *table, size_t row, double value, int64_t *classes) {
+    static const char why[] = "is not one of the two classes 0 and 1";
+    classes[row] = value == 1;
+    if (value == 0 || value == 1) return OK;
+    return table->source ? table_reject(table, true, row, 0, value, why)
+                         : status_new(STATUS_DATA, "row %zu: the target %g %s", row, value, why);
+}
+
+/* The classes of targets that are values. */
+static status decisions(struct table *table, int64_t *classes) {
+    const float *loaded = table->targets;
+    for (size_t row = 0; loaded && row < table->rows; row++)
+        TRY(add_decision(table, row, (double)loaded[row], classes));
+    for (size_t row = 0, count; !loaded && row < table->rows; row += count) {
+        count = table_chunk_at(table, row);
+        TRY(table_read_targets(table, row, count));
+        for (size_t i = 0; i < count; i++) TRY(add_decision(table, row + i, table->chunk[i], classes));
+    }
+    return OK;
+}
+
 status table_classes(struct table *table, int64_t *classes) {
+    if (table->target_kind != TARGET_CLASS) return decisions(table, classes);
     if (table->targets) {
         memcpy(classes, table->targets, table->rows * sizeof *classes);
         return OK;

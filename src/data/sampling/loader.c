@@ -181,8 +181,8 @@ static status compute_weights(struct loader *loader) {
     loader->cumulative = cumulative;
     loader->sampler.cumulative = cumulative;
     TRY(rows_alloc(loader->part_rows, sizeof(int64_t), "the classes of the rows", &classes));
-    status s = dataset_train_classes(loader->dataset, classes);
-    if (s == OK) s = sampler_weigh(classes, loader->part_rows, info->classes, cumulative);
+    status s = status_prefix(dataset_train_classes(loader->dataset, classes), "sampler.type weighted");
+    if (s == OK) s = sampler_weigh(classes, loader->part_rows, info->is_binary ? 2 : info->classes, cumulative);
     buffer_free(classes);
     return s;
 }
@@ -242,7 +242,8 @@ static void set_shard_sizes(struct loader *loader) {
 
 status loader_check(const struct dataset_info *info, const struct sampler_config *sampler, size_t batch,
                     int world_size) {
-    bool has_class = info->target_kind == TARGET_CLASS && info->input_kind != INPUT_TOKENS && info->target_size == 1;
+    bool has_class = (info->target_kind == TARGET_CLASS || info->is_binary) && info->input_kind != INPUT_TOKENS &&
+                     info->target_size == 1;
     if (sampler->type == SAMPLER_WEIGHTED && !has_class)
         return status_new(STATUS_USAGE,
                           "sampler.type weighted needs one class per row as target, but this dataset has other "

@@ -50,8 +50,8 @@ static const struct schema_row split_rows_table[] = {
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct split_config, stratify),
      .fallback = "false",
-     .doc = "Keep the proportion of each class in both parts (train_test_split's stratify=y), for targets that are "
-            "classes; with test and shuffle, or with folds (StratifiedKFold)."},
+     .doc = "Keep the proportion of each class in both parts (train_test_split's stratify=y), for a target that is a "
+            "class, or is 0 or 1 (bce_with_logits); with test and shuffle, or with folds (StratifiedKFold)."},
     {0},
 };
 
