@@ -633,6 +633,12 @@ def focal_loss(y, t, alpha, gamma):
     return (weight * functional.binary_cross_entropy_with_logits(y, t, reduction="none") * other ** gamma).mean()
 
 
+def quantile_loss(outputs, targets, quantile):
+    """scikit-learn's mean_pinball_loss."""
+    d = outputs - targets
+    return (torch.where(d > 0, 1 - quantile, -quantile) * d).mean()
+
+
 def dice_loss(y, t, smooth):
     """monai.losses.DiceLoss with sigmoid; a row without channels is one mask."""
     p = torch.sigmoid(y).flatten(2 if y.dim() > 2 else 1)
@@ -676,6 +682,8 @@ def loss_function(config):
                                                 ignore_index=keys.get("ignore_index", -100))
     if kind == "huber":
         return nn.HuberLoss(delta=keys.get("delta", 1))
+    if kind == "quantile":
+        return lambda y, t: quantile_loss(y, t, keys.get("quantile", 0.5))
     if kind == "poisson_nll":
         return nn.PoissonNLLLoss(keys.get("log_input", True), keys.get("full", False), eps=keys.get("eps", 1e-8))
     if kind == "focal":

@@ -36,6 +36,11 @@ LOSS_FORMULA huber_slope(float d, float delta) {
     return slope_new(delta * (fabsf(d) - 0.5f * delta), d > 0 ? delta : -delta);
 }
 
+LOSS_FORMULA quantile_slope(float d, float quantile) {
+    float slope = d > 0 ? 1 - quantile : d < 0 ? -quantile : 0;
+    return slope_new(slope * d, slope);
+}
+
 /* derivative: 1 - t - w (1 - sigmoid(x)), 1 - sigmoid(x) = 1 / (1 + exp(x)) */
 LOSS_FORMULA bce_slope(float x, float t, float pos_weight) {
     float w = (pos_weight - 1) * t + 1, e = expf(-fabsf(x));
@@ -91,6 +96,8 @@ LOSS_FORMULA slope_of(const struct elementwise_options *o, float pos_weight, flo
         return kl_div_log_slope(x, t);
     case LOSS_HUBER:
         return huber_slope(x - t, o->beta);
+    case LOSS_QUANTILE:
+        return quantile_slope(x - t, o->beta);
     case LOSS_POISSON:
     case LOSS_POISSON_LOG:
         s = o->loss == LOSS_POISSON ? poisson_slope(x, t, o->eps) : poisson_log_slope(x, t);

@@ -62,6 +62,7 @@ enum elementwise_loss {
     LOSS_KL_DIV,          /* t (log t - x), 0 where t is 0 */
     LOSS_KL_DIV_LOG,      /* exp(t) (t - x) */
     LOSS_HUBER,           /* d = |x - t|:  d <= beta ? d^2 / 2 : beta (d - beta / 2) */
+    LOSS_QUANTILE,        /* x > t ? (1 - beta) (x - t) : beta (t - x) */
     LOSS_POISSON,         /* x - t log(x + eps) */
     LOSS_POISSON_LOG,     /* exp(x) - t x */
     LOSS_FOCAL            /* bce_with_logits times a (1 - p)^gamma, p the probability of the target */
@@ -69,7 +70,7 @@ enum elementwise_loss {
 
 struct elementwise_options {
     enum elementwise_loss loss;
-    float beta;               /* LOSS_SMOOTH_L1; 0: L1. LOSS_HUBER: its delta */
+    float beta;               /* LOSS_SMOOTH_L1; 0: L1. LOSS_HUBER: its delta. LOSS_QUANTILE: the quantile */
     float eps;                /* LOSS_POISSON */
     bool is_full;             /* LOSS_POISSON, LOSS_POISSON_LOG: with Stirling's approximation of log(t!) */
     float alpha, gamma;       /* LOSS_FOCAL: a = alpha t + (1 - alpha) (1 - t); negative: 1 */

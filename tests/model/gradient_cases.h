@@ -503,6 +503,7 @@ static const struct {
     {"{type: nll, weight: [1, 0.5, 2, 0.1], ignore_index: 0}", NULL},
     {"huber", NULL},
     {"{type: huber, delta: 0.4}", NULL},
+    {"{type: quantile, quantile: 0.8}", NULL},
     {"poisson_nll", NULL},
     {"{type: poisson_nll, log_input: false, eps: 4, full: true}", NULL},
     {"focal", NULL},

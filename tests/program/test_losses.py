@@ -498,6 +498,28 @@ train: {epochs: 40, metrics: [mae, rmse, r2]}
         np.testing.assert_allclose(self.events("runs/test", "epoch")[-1]["val_rate_mae"], abs(error).mean(), rtol=1e-6)
 
 
+class Quantiles(Case):
+    """quantile: the losses of scikit-learn's mean_pinball_loss, and outputs that so many targets lie below."""
+    CONFIG = """
+dataset: {path: noise.csv, split: {test: 0.25, shuffle: false}}
+sampler: {batch_size: 500}
+model: {layers: [{linear: {out: 1, name: low}}, {linear: {out: 1, from: input, name: high}}]}
+losses: [{type: quantile, output: low, quantile: 0.1}, {type: quantile, output: high, quantile: 0.9}]
+optimizer: {type: adam, lr: 0.02}
+train: {epochs: 300, log_every: 0}
+"""
+
+    def test_an_interval(self):
+        rng = np.random.default_rng(3)
+        y = rng.exponential(1, 2000)
+        self.write("noise.csv", "x,y\n" + "".join(f"{x:.4f},{v:.4f}\n" for x, v in zip(rng.normal(size=2000) * 0.01, y)))
+        self.train(self.CONFIG)
+        out, _ = self.run_program("predict", "test.yaml", "--run-dir", "test", "--part", "train")
+        predicted = np.array([[float(v) for v in line.split(",")[1:]] for line in out.splitlines()[1:]])
+        self.assertAlmostEqual((y[:1500] < predicted[:, 0]).mean(), 0.1, delta=0.02)
+        self.assertAlmostEqual((y[:1500] < predicted[:, 1]).mean(), 0.9, delta=0.02)
+
+
 class Vectors(Case):
     """Losses of an output with several vectors."""
     def setUp(self):

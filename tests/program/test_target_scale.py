@@ -103,7 +103,7 @@ class TargetScale(program.Case):
             self.assertIn("train.csv:line 7: column 'same': -1 has no log1p; dataset.target_scale: log1p needs targets above -1", err)
         _, err = self.run_program("test.yaml", "loss=bce_with_logits", code=USAGE)
         self.assertIn("test.yaml:3:", err)
-        self.assertIn("dataset.target_scale: is for values in any unit (loss mse, l1, smooth_l1 or huber), but the targets of bce_with_logits are "
+        self.assertIn("dataset.target_scale: is for values in any unit (loss mse, l1, smooth_l1, huber or quantile), but the targets of bce_with_logits are "
                       "probabilities", err)
         self.write("test.yaml", CONFIG % ("standard", 0.1))
         self.run_program("test.yaml")

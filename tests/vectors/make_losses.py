@@ -65,6 +65,14 @@ def dice(smooth):
     return loss
 
 
+def pinball(quantile):
+    """scikit-learn's mean_pinball_loss."""
+    def loss(inputs, targets):
+        d = inputs - targets
+        return (torch.where(d > 0, 1 - quantile, torch.where(d < 0, -quantile, 0.0)) * d).mean()
+    return loss
+
+
 torch.manual_seed(6)
 pairs, spread = torch.randn(ROWS, 6), torch.rand(ROWS, 6)
 signs = torch.tensor([1., -1, 1, -1, -1, 1, -1])
@@ -141,6 +149,9 @@ cases = [
     case("nll", nn.NLLLoss(), sequence, ignored),
     case("huber", nn.HuberLoss(), logits, met),
     case("{type: huber, delta: 0.4}", nn.HuberLoss(delta=0.4), logits, values),
+    case("quantile", pinball(0.5), logits, met),
+    case("{type: quantile, quantile: 0.9}", pinball(0.9), logits, met),
+    case("{type: quantile, quantile: 0.1}", pinball(0.1), logits, values),
     case("poisson_nll", nn.PoissonNLLLoss(), logits, counts),
     case("{type: poisson_nll, full: true}", nn.PoissonNLLLoss(full=True), logits, counts),
     case("{type: poisson_nll, log_input: false, eps: 0.5, full: true}",

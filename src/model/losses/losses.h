@@ -13,7 +13,16 @@
     X(bce_with_logits)                                                                                                 \
     X(kl_div)                                                                                                          \
     X(nll)                                                                                                             \
-    X(huber) X(poisson_nll) X(focal) X(dice) X(gaussian_nll) X(cosine_embedding) X(triplet_margin) X(contrastive) X(ctc)
+    X(huber)                                                                                                           \
+    X(poisson_nll)                                                                                                     \
+    X(focal)                                                                                                           \
+    X(dice)                                                                                                            \
+    X(gaussian_nll)                                                                                                    \
+    X(cosine_embedding)                                                                                                \
+    X(triplet_margin)                                                                                                  \
+    X(contrastive)                                                                                                     \
+    X(ctc)                                                                                                             \
+    X(quantile)
 #define X(name) extern const struct loss_type loss_##name;
 LOSS_TYPES(X)
 #undef X

@@ -1,4 +1,5 @@
-/* mse, l1, smooth_l1, huber: torch.nn.MSELoss, L1Loss, SmoothL1Loss and HuberLoss, means over all elements. */
+/* mse, l1, smooth_l1, huber: torch.nn.MSELoss, L1Loss, SmoothL1Loss and HuberLoss; quantile: scikit-learn's
+ * mean_pinball_loss (Koenker and Bassett, "Regression Quantiles", 1978). Means over all elements. */
 #include "model/losses/losses.h"
 
 struct smooth_l1_config {
@@ -36,6 +37,25 @@ static const struct schema_row huber_rows[] = {
 static const struct schema huber_schema = {
     .name = "loss.huber", .size = sizeof(struct huber_config), .rows = huber_rows};
 
+struct quantile_config {
+    double quantile;
+};
+
+static const struct schema_row quantile_rows[] = {
+    {.key = "quantile",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct quantile_config, quantile),
+     .fallback = "0.5",
+     .min = 0,
+     .max = 1,
+     .excludes_min = true,
+     .excludes_max = true,
+     .doc = "The share of targets that are below the prediction, such as 0.9; 0.5: the median."},
+    {0},
+};
+static const struct schema quantile_schema = {
+    .name = "loss.quantile", .size = sizeof(struct quantile_config), .rows = quantile_rows, .shorthand = "quantile"};
+
 #define MEAN(name_, loss_, beta_)                                                                                      \
     static void name_(const void *config, struct device *device, const struct shape *output_shape,                     \
                       const float *output, const void *targets, const struct row_weights *weights, size_t rows,        \
@@ -48,6 +68,7 @@ MEAN(mse, LOSS_MSE, 0)
 MEAN(l1, LOSS_L1, 0)
 MEAN(smooth_l1, LOSS_SMOOTH_L1, (float)((const struct smooth_l1_config *)config)->beta)
 MEAN(huber, LOSS_HUBER, (float)((const struct huber_config *)config)->delta)
+MEAN(quantile, LOSS_QUANTILE, (float)((const struct quantile_config *)config)->quantile)
 
 const struct loss_type loss_mse = {
     .variant = {"mse", NULL, "Squared error, mean over all elements (torch.nn.MSELoss)."},
@@ -74,5 +95,15 @@ const struct loss_type loss_huber = {
     .is_regression = true,
     .check = loss_check_values,
     .run = huber,
+    .masks_positions = true,
+};
+const struct loss_type loss_quantile = {
+    .variant =
+        {"quantile", &quantile_schema,
+         "Error times quantile where the output is too small, times 1 - quantile where it is too large, mean over "
+         "all elements (scikit-learn's mean_pinball_loss)."},
+    .is_regression = true,
+    .check = loss_check_values,
+    .run = quantile,
     .masks_positions = true,
 };

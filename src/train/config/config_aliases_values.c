@@ -91,6 +91,7 @@ const struct schema_alias config_aliases_values[] = {
     VALUE("loss", "L1Loss mae mean_absolute_error MeanAbsoluteError absolute_error", "l1"),
     VALUE("loss", "SmoothL1Loss", "smooth_l1"),
     VALUE("loss", "HuberLoss huber_loss", "huber"),
+    VALUE("loss", "pinball pinball_loss mean_pinball_loss QuantileLoss quantile_loss", "quantile"),
     VALUE("loss", "PoissonNLLLoss poisson", "poisson_nll"),
     VALUE("loss", "FocalLoss sigmoid_focal_loss", "focal"),
     VALUE("loss", "DiceLoss", "dice"),

@@ -128,7 +128,7 @@ static void check_target_scale(const struct config *c, const struct node *root, 
     const struct loss_type *loss = config_loss(c);
     if (c->dataset.target_scale == TARGET_SCALE_NONE || loss->is_regression || c->losses.count) return;
     problems_add(problems, place_of_key(root, "dataset", "target_scale"), "dataset.target_scale",
-                 "is for values in any unit (loss mse, l1, smooth_l1 or huber), but the targets of %s are %s",
+                 "is for values in any unit (loss mse, l1, smooth_l1, huber or quantile), but the targets of %s are %s",
                  loss->variant.name,
                  loss->targets         ? loss->targets
                  : loss->wants_classes ? "classes"
