@@ -123,7 +123,7 @@ def write_table(path):
         rows = csv.writer(f, lineterminator="\n")
         rows.writerow(["a", "b c", "double", "EOF", "When", "flag", "0.weight", "y"])
         for i in range(40):
-            date = f"{2000 + i % 9}-0{1 + i % 9}-1{i % 9} 1{i % 9}:3{i % 9}:0{i % 9}.5" if i % 6 else ""
+            date = f"{2000 + i % 9}-0{1 + i % 9}-1{i % 9} 1{i % 9}:3{i % 9}:0{i % 9}.5{['', 'Z', '+02:00', '-0330', '+01'][i % 5]}" if i % 6 else ""
             rows.writerow([i % 7 if i % 5 else "", ["x", "y,z", 'é"q'][i % 3], [1, 2.5, "03", ""][i % 4], ["aa", "b", "", "?c*/"][i % 4], date,
                            ["yes", "no"][i % 2], i / 10 if i % 11 else "", i])
 

@@ -234,6 +234,18 @@ class Init(program.Case):
         self.assertIn('short: ignore   # dates, either {type: date, format: "%m/%d/%Y"} or {type: date, format: "%d/%m/%Y"}', text)
         self.assertNotIn("Unnamed", text)
 
+    def test_dates_with_times_and_offsets(self):
+        import datetime
+        start = datetime.datetime(2024, 3, 30, 22, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
+        times = [start + datetime.timedelta(hours=i) for i in range(60)]
+        self.rows("t.csv", ["iso", "german", "american", "y"], [[t, t.strftime("%d.%m.%Y %H:%M"), t.strftime("%m/%d/%Y %H:%M:%S"), i % 2] for i, t in enumerate(times)])
+        text = self.train("t.csv")
+        self.assertIn('german: {type: date, format: "%d.%m.%Y %H:%M"}   # dates', text)
+        self.assertIn('american: {type: date, format: "%m/%d/%Y %H:%M:%S"}   # dates', text)
+        self.assertIn("the dates in column 'iso' rise", text)
+        out, _ = self.run_program("check", "first.yaml")
+        self.assertEqual(out.count("5 year month day weekday hour"), 3)
+
     def test_rows_in_the_order_of_time(self):
         """A comment offers a split by order where the dates of a column never fall."""
         def text(dates):

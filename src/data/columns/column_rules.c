@@ -79,8 +79,10 @@ static const struct schema_row rows[] = {
      .offset = FIELD(struct column_rule, format),
      .present_offset = FIELD(struct column_rule, is_given.format),
      .fallback = "null",
-     .doc = "Of a date: as strptime's, of %Y %y %m %d %H %M %S, such as '%d.%m.%Y'; null: ISO 8601, "
-            "2024-05-31T14:30:00 with - or / or no separators, and a blank instead of T."},
+     .doc =
+         "Of a date: as strptime's, of %Y %y %m %d %H %M %S %z, such as '%d.%m.%Y'; null: ISO 8601, "
+         "2024-05-31T14:30:00 with - or / or no separators, and a blank instead of T. An offset such as +02:00 is not "
+         "applied: parts are those of the time that is written."},
     {0},
 };
 

@@ -77,6 +77,17 @@ static bool read_time(const char **at, struct fields *f) {
     return *at > first;
 }
 
+/* "Z", "+02:00", "+0200" or "+02": parsed, but not applied */
+static bool skip_offset(const char **at) {
+    int hours, minutes;
+    if (skip(at, 'Z')) return true;
+    if (!skip(at, '+') && !skip(at, '-')) return false;
+    if (!digits(at, 2, 2, &hours) || hours > 23) return false;
+    bool has_colon = skip(at, ':');
+    if (!has_colon && (**at < '0' || **at > '9')) return true;
+    return digits(at, 2, 2, &minutes) && minutes < 60;
+}
+
 static bool read_iso(const char *at, struct fields *f) {
     char separator;
     if (!digits(&at, 4, 4, &f->year)) return false;
@@ -85,7 +96,7 @@ static bool read_iso(const char *at, struct fields *f) {
     if (has_separator) at++;
     if (!digits(&at, 2, 2, &f->month) || (has_separator && !skip(&at, separator)) || !digits(&at, 2, 2, &f->day))
         return false;
-    if ((skip(&at, 'T') || skip(&at, ' ')) && !read_time(&at, f)) return false;
+    if (skip(&at, 'T') || skip(&at, ' ')) return read_time(&at, f) && (*at == 0 || (skip_offset(&at) && *at == 0));
     skip(&at, 'Z');
     return *at == 0;
 }
@@ -111,6 +122,8 @@ static bool read_directive(char directive, const char **at, struct fields *f) {
         if (!digits(at, 1, 2, &value)) return false;
         f->second = value;
         return true;
+    case 'z':
+        return skip_offset(at);
     default:
         return skip(at, directive);
     }
@@ -129,7 +142,7 @@ const char *date_check_format(const char *format) {
     for (; *format; format++) {
         if (*format != '%') continue;
         format++;
-        if (!*format || !strchr("YymdHMS%", *format)) return "it may contain %Y %y %m %d %H %M %S only";
+        if (!*format || !strchr("YymdHMSz%", *format)) return "it may contain %Y %y %m %d %H %M %S %z only";
         has_year = has_year || *format == 'Y' || *format == 'y';
         has_month = has_month || *format == 'm';
         has_day = has_day || *format == 'd';

@@ -1,4 +1,5 @@
-/* date: dates and times of day in the Gregorian calendar, without time zones, as seconds since 1970-01-01 00:00. */
+/* date: dates and times of day in the Gregorian calendar, as seconds since 1970-01-01 00:00 on the clock that
+ * shows them: an offset from UTC is parsed, but not applied. */
 #ifndef DATA_DATE_H
 #define DATA_DATE_H
 
@@ -25,8 +26,8 @@ extern const char *const date_parts[]; /* names, NULL-terminated */
 bool date_part_find(const char *name, enum date_part *out);
 
 /* Parses a complete text. [format]: NULL for ISO 8601 (2024-05-31, 2024/05/31 or 20240531, then optionally T or a blank
- * and 14:30, 14:30:05 or 14:30:05.25, then optionally Z), or of %Y %y %m %d %H %M %S %% as strptime's. Years 1 to 9999.
- */
+ * and 14:30, 14:30:05 or 14:30:05.25, then optionally Z, +02:00, +0200 or +02), or of %Y %y %m %d %H %M %S %z %% as
+ * strptime's. Years 1 to 9999. */
 bool date_parse(const char *text, const char *format, double *seconds);
 
 /* NULL, or what is wrong with a format: a clause. */

@@ -11,7 +11,11 @@
 
 const char suggest_blob[] = "(blob)";
 
-const char *const column_date_formats[DATE_FORMATS] = {"%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%m-%d-%Y"};
+/* Each with a time of day, too. */
+#define WITH_TIMES(date) date, date " %H:%M", date " %H:%M:%S"
+const char *const column_date_formats[DATE_FORMATS] = {WITH_TIMES("%d.%m.%Y"), WITH_TIMES("%m/%d/%Y"),
+                                                       WITH_TIMES("%d/%m/%Y"), WITH_TIMES("%d-%m-%Y"),
+                                                       WITH_TIMES("%m-%d-%Y")};
 
 static void add_missing(struct column_view *c, const char *text) {
     size_t i = 0;

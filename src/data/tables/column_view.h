@@ -10,7 +10,7 @@
 #define MAX_POOLED 1000 /* different texts that are counted */
 
 /* Formats of dates that are not ISO's. */
-#define DATE_FORMATS 5
+#define DATE_FORMATS 15
 extern const char *const column_date_formats[DATE_FORMATS];
 
 /* The text of a value that is bytes, which only databases have; compared by its address. */

@@ -1,5 +1,5 @@
 /* Dates of ISO 8601: 2024-05-31, 2024/05/31 or 20240531, then optionally T or a blank and 14:30, 14:30:05 or
- * 14:30:05.25, then optionally Z. */
+ * 14:30:05.25, then optionally Z, +02:00, +0200 or +02, which is not applied. */
 static int read_digits(const char **at, int count, int *out) {
     *out = 0;
     for (; count > 0 && **at >= '0' && **at <= '9'; count--) *out = *out * 10 + (*(*at)++ - '0');
@@ -31,6 +31,16 @@ static int read_time(const char **at, int *hour, int *minute, double *second) {
     return 1;
 }
 
+static int skip_offset(const char **at) {
+    int hours, minutes, has_colon;
+    if (skip_character(at, 'Z')) return 1;
+    if (!skip_character(at, '+') && !skip_character(at, '-')) return 0;
+    if (!read_digits(at, 2, &hours) || hours > 23) return 0;
+    has_colon = skip_character(at, ':');
+    if (!has_colon && (**at < '0' || **at > '9')) return 1;
+    return read_digits(at, 2, &minutes) && minutes < 60;
+}
+
 /* 1, and the seconds since 1970-01-01; 0: it is no date. */
 static int read_date(const char *at, double *seconds) {
     static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
@@ -43,8 +53,11 @@ static int read_date(const char *at, double *seconds) {
     if (separator) at++;
     if (!read_digits(&at, 2, &month) || (separator && !skip_character(&at, separator)) || !read_digits(&at, 2, &day))
         return 0;
-    if ((skip_character(&at, 'T') || skip_character(&at, ' ')) && !read_time(&at, &hour, &minute, &second)) return 0;
-    skip_character(&at, 'Z');
+    if (skip_character(&at, 'T') || skip_character(&at, ' ')) {
+        if (!read_time(&at, &hour, &minute, &second) || (*at && !skip_offset(&at))) return 0;
+    } else {
+        skip_character(&at, 'Z');
+    }
     if (*at || year < 1 || month < 1 || month > 12 || day < 1) return 0;
     is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     if (day > lengths[month - 1] + (month == 2 && is_leap) || hour > 23 || minute > 59 || second >= 60) return 0;
