@@ -22,7 +22,9 @@
 /* `scale:`. When [mean] and [std] are given, [type] is SCALE_NONE. */
 struct scale_config {
     int type;                   /* enum scale_type */
-    struct real_list mean, std; /* one number, or one per feature (vectors) or channel (N-D rows); count 0: not given */
+    struct real_list mean, std; /* one number, or one per feature (vectors) or channel (N-D rows), with per_feature one
+                                   per feature of a step; count 0: not given. Of a checkpoint also one per element */
+    bool per_feature;           /* of rows (steps, features): a mean and a scale for each feature */
     /* Not a key: mean and std were fitted in training, so they are applied in double; those of a config are applied to
      * bytes in float32, as torchvision's Normalize does. */
     bool is_fitted;

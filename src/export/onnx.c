@@ -39,7 +39,8 @@ static const char *scaler(struct onnx_graph *g, const char *name, const double *
     int64_t shape[MAX_DIMS] = {(int64_t)g->m->features};
     size_t dims = g->m->features == 1 ? 1 : (size_t)in->dims;
     for (size_t d = 1; d < dims; d++) shape[d] = 1;
-    if (size == row) return onnx_tensor(g, name, ONNX_DOUBLE, values, dims, shape);
+    if (size == row && (dims == 1 || g->m->features < row))
+        return onnx_tensor(g, name, ONNX_DOUBLE, values, dims, shape);
     double *own = arena_alloc(g->arena, size * sizeof *own);
     for (size_t i = 0; i < size; i++) own[i] = values[(first + i) / (row / g->m->features)];
     return onnx_tensor(g, NULL, ONNX_DOUBLE, own, (size_t)in->dims, in->size);

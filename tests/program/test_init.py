@@ -234,6 +234,12 @@ class Init(program.Case):
         self.assertIn('short: ignore   # dates, either {type: date, format: "%m/%d/%Y"} or {type: date, format: "%d/%m/%Y"}', text)
         self.assertNotIn("Unnamed", text)
 
+    def test_windows_of_a_series(self):
+        np.savez(self.path("w.npz"), x=np.random.default_rng(0).random((40, 6, 3)), y=np.arange(40) / 7)
+        text = self.train("w.npz")
+        self.assertIn("scale: standard", text)
+        self.assertIn("# scale: {type: standard, per_feature: true}", text)
+
     def test_dates_with_times_and_offsets(self):
         import datetime
         start = datetime.datetime(2024, 3, 30, 22, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))

@@ -4,6 +4,7 @@ import json
 import h5py
 import numpy as np
 
+import onnx_graph
 import program
 from test_weights import write_safetensors
 
@@ -52,6 +53,48 @@ class Scaling(program.Case):
         seen, trained, evaluated = self.run_on(inputs, "{mean: 33.1, std: 77.7}")
         np.testing.assert_array_equal(seen, (inputs.astype("f4") - np.float32(33.1)) / np.float32(77.7))
         self.assertEqual(trained, evaluated)
+
+    def windows(self, scale, *words, code=program.OK, dtype="f8"):
+        """Windows (rows, 4 steps, 3 features) of features of different size, and what the model sees of them."""
+        x = np.random.default_rng(3).integers(0, 200, (64, 4, 3)).astype(dtype) + np.array([0, 50, 3]).astype(dtype)
+        np.savez(self.path("windows.npz"), x=x, y=np.zeros((64, 12), "f4"))
+        write_safetensors(self.path("identity.safetensors"), {"1.weight": ("F32", np.eye(12, dtype="<f4"))})
+        self.write("test.yaml", CONFIG.replace("rows.h5", "windows.npz").replace("[{linear: {out: 5,", "[flatten, {linear: {out: 12,") % scale)
+        _, err = self.run_program("test.yaml", "--fresh", *words, code=code)
+        if code != program.OK:
+            return x, err
+        self.run_program("predict", "test.yaml", "--part", "all", "--out", "out.h5", *words)
+        self.assertEqual(json.loads(self.run_program("eval", "test.yaml", *words)[0])["loss"], self.events("epoch")[-1]["val_loss"])
+        with h5py.File(self.path("out.h5")) as f:
+            return x.astype("f8"), f["outputs"][:].reshape(64, 4, 3)
+
+    def test_features_of_windows(self):
+        """per_feature: the numbers of a scaler that was fitted to the steps of all training rows as rows."""
+        for dtype in ("f8", "u1"):
+            for words in ((), ("dataset.cache_mb=0",), ("--nproc", 2)):
+                x, seen = self.windows("{type: standard, per_feature: true}", *words, dtype=dtype)
+                steps = x[:32].reshape(-1, 3)
+                np.testing.assert_allclose(seen, (x - steps.mean(0)) / steps.std(0), rtol=1e-6, atol=1e-6)
+                x, seen = self.windows("{type: minmax, per_feature: true}", *words, dtype=dtype)
+                low, high = x[:32].min((0, 1)), x[:32].max((0, 1))
+                np.testing.assert_array_equal(seen, ((x - low) / (high - low)).astype("f4"))
+        x, seen = self.windows("{mean: [1, 2, 3], std: [4, 5, 6], per_feature: true}")
+        np.testing.assert_array_equal(seen, ((x - [1, 2, 3]) / [4, 5, 6]).astype("f4"))
+
+    def test_exported_features_of_windows(self):
+        x, seen = self.windows("{type: standard, per_feature: true}")
+        self.run_program("export", "runs/test", "--out", "m.onnx")
+        graph = onnx_graph.Graph(self.path("m.onnx"))
+        np.testing.assert_allclose(graph.run(x.astype("f4")), seen.reshape(64, 12), rtol=1e-6, atol=1e-6)
+        self.run_program("export", "runs/test", "--out", "m.c")
+        self.assertIn("input_mean[i]", self.read("m.c"))
+
+    def test_per_feature_of_other_rows(self):
+        _, err = self.windows("{mean: [1, 2], std: [4, 5], per_feature: true}", code=program.USAGE)
+        self.assertIn("dataset.scale.mean has 2 numbers; rows with 3 features need 1 or 3", err)
+        np.savez(self.path("images.npz"), x=np.zeros((8, 1, 4, 3)), y=np.zeros((8, 12)))
+        _, err = self.windows("{type: standard, per_feature: true}", "dataset.path=images.npz", code=program.USAGE)
+        self.assertIn("dataset.scale.per_feature: is for rows (steps, features), but a row has 3 dimensions", err)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@
 
 #include "data/rows/table.h"
 
+/* Of [features] numbers, each [period] are the same. */
 static status copy_numbers(const struct real_list *list, const char *name, const char *what, double *out,
-                           size_t features) {
-    if (list->count != 1 && list->count != features)
+                           size_t features, size_t period) {
+    if (list->count != 1 && list->count != period)
         return status_new(STATUS_USAGE, "dataset.scale.%s has %zu numbers; rows with %zu %s need 1 or %zu", name,
-                          list->count, features, what, features);
-    for (size_t f = 0; f < features; f++) out[f] = list->items[list->count == 1 ? 0 : f];
+                          list->count, period, what, period);
+    for (size_t f = 0; f < features; f++) out[f] = list->items[list->count == 1 ? 0 : f % period];
     return OK;
 }
 
@@ -19,7 +20,7 @@ static status copy_numbers(const struct real_list *list, const char *name, const
 static status scaler_alloc(struct scaler *scaler, size_t features) {
     void *memory;
     TRY(rows_alloc(features, 2 * sizeof(double) + sizeof(enum scale_type), "the scaler", &memory));
-    scaler->features = features;
+    scaler->features = scaler->period = features;
     scaler->mean = memory;
     scaler->scale = scaler->mean + features;
     scaler->types = (enum scale_type *)(void *)(scaler->scale + features);
@@ -38,31 +39,52 @@ static status create_for_features(const struct scale_config *config, const struc
     TRY(scaler_alloc(scaler, preparation->features));
     scaler->block = 1;
     if (is_given) {
-        TRY(copy_numbers(&config->mean, "mean", "features", scaler->mean, scaler->features));
-        return copy_numbers(&config->std, "std", "features", scaler->scale, scaler->features);
+        TRY(copy_numbers(&config->mean, "mean", "features", scaler->mean, scaler->features, scaler->features));
+        return copy_numbers(&config->std, "std", "features", scaler->scale, scaler->features, scaler->features);
     }
     if (!preparation_scales(preparation, scaler->types)) scaler_free(scaler);
+    return OK;
+}
+
+/* Sets *features, the pairs of numbers, and *period for rows of [source]. */
+static status choose_features(const struct scale_config *config, const struct source *source, size_t *features,
+                              size_t *period) {
+    bool is_vector = source->input_dims == 1;
+    bool is_checkpoint = config->mean.count == source->input_size && config->std.count == source->input_size;
+    bool per_channel = config->mean.count > 1 || config->std.count > 1;
+    *features = *period = is_vector || is_checkpoint ? source->input_size
+                          : per_channel              ? (size_t)source->input_shape[0]
+                                                     : 1;
+    if (!config->per_feature || is_vector || is_checkpoint) return OK;
+    if (source->input_dims != 2)
+        return status_new(STATUS_USAGE,
+                          "dataset.scale.per_feature: is for rows (steps, features), but a row has %d "
+                          "dimensions",
+                          source->input_dims);
+    *features = source->input_size;
+    *period = (size_t)source->input_shape[1];
     return OK;
 }
 
 status scaler_create(const struct scale_config *config, const struct source *source,
                      const struct preparation *preparation, struct scaler *scaler) {
     *scaler = (struct scaler){0};
-    bool is_given = config->mean.count > 0, is_vector = source->input_dims == 1;
+    bool is_given = config->mean.count > 0;
     if (preparation) return create_for_features(config, preparation, scaler);
     if (!is_given && config->type == SCALE_NONE) return OK;
     if (source->input_kind == INPUT_TOKENS)
         return status_new(STATUS_USAGE, "dataset.scale: tokens cannot be scaled; remove it");
-    bool per_channel = is_given && (config->mean.count > 1 || config->std.count > 1);
-    size_t features = is_vector ? source->input_size : per_channel ? (size_t)source->input_shape[0] : 1;
-    const char *what = is_vector ? "features" : "channels";
+    size_t features, period;
+    TRY(choose_features(config, source, &features, &period));
+    const char *what = source->input_dims == 1 || config->per_feature ? "features" : "channels";
     TRY(scaler_alloc(scaler, features));
     scaler->is_given = is_given && !config->is_fitted;
     scaler->block = source->input_size / features;
+    scaler->period = period;
     for (size_t f = 0; f < features; f++) scaler->types[f] = (enum scale_type)config->type;
     if (!is_given) return OK;
-    TRY(copy_numbers(&config->mean, "mean", what, scaler->mean, features));
-    return copy_numbers(&config->std, "std", what, scaler->scale, features);
+    TRY(copy_numbers(&config->mean, "mean", what, scaler->mean, features, period));
+    return copy_numbers(&config->std, "std", what, scaler->scale, features, period);
 }
 
 void scaler_free(struct scaler *scaler) {
@@ -99,29 +121,32 @@ struct fit {
     double *correction, *deviation; /* (features), second pass: sum of d and of d*d, d = x - mean */
 };
 
+/* The statistics of feature f are at f % period. */
 static void visit_sum(void *context, const double *row) {
     struct fit *fit = context;
-    for (size_t f = 0; f < fit->scaler->features; f++, row += fit->scaler->block)
+    size_t at = 0, period = fit->scaler->period;
+    for (size_t f = 0; f < fit->scaler->features; f++, row += fit->scaler->block, at = at + 1 == period ? 0 : at + 1)
         for (size_t i = 0; i < fit->scaler->block && fit->scaler->types[f] != SCALE_NONE; i++) {
-            fit->sum[f] += row[i];
-            if (row[i] < fit->min[f]) fit->min[f] = row[i];
-            if (row[i] > fit->max[f]) fit->max[f] = row[i];
+            fit->sum[at] += row[i];
+            if (row[i] < fit->min[at]) fit->min[at] = row[i];
+            if (row[i] > fit->max[at]) fit->max[at] = row[i];
         }
 }
 
 static void visit_deviation(void *context, const double *row) {
     struct fit *fit = context;
-    for (size_t f = 0; f < fit->scaler->features; f++, row += fit->scaler->block)
+    size_t at = 0, period = fit->scaler->period;
+    for (size_t f = 0; f < fit->scaler->features; f++, row += fit->scaler->block, at = at + 1 == period ? 0 : at + 1)
         for (size_t i = 0; i < fit->scaler->block && fit->scaler->types[f] == SCALE_STANDARD; i++) {
-            double d = row[i] - fit->scaler->mean[f];
-            fit->correction[f] += d;
-            fit->deviation[f] += d * d;
+            double d = row[i] - fit->scaler->mean[at];
+            fit->correction[at] += d;
+            fit->deviation[at] += d * d;
         }
 }
 
 /* MinMaxScaler: x' = (x - min) / (max - min) */
 static void set_range(const struct fit *fit, double *mean, double *scale) {
-    for (size_t f = 0; f < fit->scaler->features; f++) {
+    for (size_t f = 0; f < fit->scaler->period; f++) {
         if (fit->scaler->types[f] != SCALE_MINMAX) continue;
         double range = fit->max[f] - fit->min[f];
         mean[f] = fit->min[f];
@@ -135,7 +160,7 @@ double standard_deviation(double mean, double correction, double deviation, doub
 }
 
 static void set_deviation(const struct fit *fit, double n, double *scale) {
-    for (size_t f = 0; f < fit->scaler->features; f++) {
+    for (size_t f = 0; f < fit->scaler->period; f++) {
         if (fit->scaler->types[f] != SCALE_STANDARD) continue;
         scale[f] = standard_deviation(fit->scaler->mean[f], fit->correction[f], fit->deviation[f], n);
     }
@@ -164,12 +189,16 @@ status scaler_fit(struct scaler *scaler, struct table *table, const struct selec
     status s = table_each(table, rows, count, visit_sum, &fit);
     if (s == OK && has_type(scaler, SCALE_MINMAX)) set_range(&fit, scaler->mean, scaler->scale);
     if (s == OK && has_type(scaler, SCALE_STANDARD)) {
-        double n = (double)count * (double)scaler->block;
-        for (size_t f = 0; f < features; f++)
+        double n = (double)count * (double)scaler->block * (double)(features / scaler->period);
+        for (size_t f = 0; f < scaler->period; f++)
             if (scaler->types[f] == SCALE_STANDARD) scaler->mean[f] = fit.sum[f] / n;
         s = table_each(table, rows, count, visit_deviation, &fit);
         if (s == OK) set_deviation(&fit, n, scaler->scale);
     }
     buffer_free(sums);
+    for (size_t f = scaler->period; f < features; f++) {
+        scaler->mean[f] = scaler->mean[f - scaler->period];
+        scaler->scale[f] = scaler->scale[f - scaler->period];
+    }
     return s == OK ? check_fit(scaler) : s;
 }

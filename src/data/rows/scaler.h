@@ -9,6 +9,7 @@ struct scaler {
     bool is_given;          /* by the config, not fitted */
     size_t features;        /* 0: nothing is scaled */
     size_t block;           /* element i of a row uses mean[i / block] and scale[i / block] */
+    size_t period;          /* elements f and f + period have the same mean and scale; features: all have their own */
     double *mean, *scale;   /* (features) */
     enum scale_type *types; /* (features) of the fit */
 };

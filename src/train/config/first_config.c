@@ -153,6 +153,10 @@ static void add_dataset(const struct suggestion *s, const char *path, struct tex
         text_add(out, "  text: {block_size: 64, stride: 32}   # a row is 64 characters, one starts at every 32nd\n");
     if (strcmp(s->format, "tokens") == 0) text_add(out, "  tokens: {block_size: 128}   # uint16 by default\n");
     if (s->input_kind == INPUT_VALUES) text_add(out, "  scale: standard        # inputs get mean 0 and deviation 1\n");
+    if (s->input_kind == INPUT_VALUES && s->input_dims == 2)
+        text_add(out,
+                 "  # all inputs together; of windows of a series, (steps, features), each feature by itself with\n"
+                 "  # scale: {type: standard, per_feature: true}\n");
     if (s->target_kind == TARGET_VALUES)
         text_add(out, "  target_scale: standard # targets, too; predictions are in the unit of the file\n");
     add_split(s, out);
