@@ -26,6 +26,17 @@ static status read_all(int fd, const char *name, struct text *out) {
     return status_new(STATUS_USAGE, "%s: a byte of the file is 0; this is not text", name);
 }
 
+static status read_file(const char *path, struct text *out) {
+    struct io_info info;
+    int fd;
+    TRY(io_open(path, &fd));
+    status s = io_stat_fd(fd, path, &info);
+    if (!s && !info.is_file)
+        s = status_new(STATUS_USAGE, "--prompt-file: '%s' is not a regular file; - reads the standard input", path);
+    if (!s) s = read_all(fd, path, out);
+    return status_first(s, io_close(fd, path));
+}
+
 /* The text of --prompt or --prompt-file; *source: for messages. */
 static status read_prompt(const struct command_line *line, struct text *out, const char **source) {
     const char *file = line->prompt_file;
@@ -41,10 +52,7 @@ static status read_prompt(const struct command_line *line, struct text *out, con
         text_add(out, line->prompt);
         return OK;
     }
-    int fd;
-    TRY(io_open(file, &fd));
-    status s = read_all(fd, file, out);
-    return status_first(s, io_close(fd, file));
+    return read_file(file, out);
 }
 
 static status generate(const struct command_line *line, const char *prompt, const char *source) {

@@ -301,6 +301,9 @@ class Generate(program.Case):
                                ("empty.txt", "empty.txt: at least one character is needed")):
             self.assertIn(sentence, self.generate("--prompt-file", name, code=USAGE))
         self.assertIn("none.txt", self.generate("--prompt-file", "none.txt", code=program.IO))
+        os.mkfifo(self.path("pipe"))
+        for name in ("pipe", "."):
+            self.assertIn(f"'{name}' is not a regular file; - reads", self.generate("--prompt-file", name, code=USAGE))
         self.assertIn("needs --prompt TEXT or --prompt-file FILE", self.generate(code=USAGE))
         self.assertIn("and not both", self.generate("--prompt", "a", "--prompt-file", "prompt.txt", code=USAGE))
 
