@@ -152,14 +152,16 @@ static status read_classes(struct table *table, const struct dataset_config *con
     return status_prefix(table_classes(table, *classes), "dataset.split.stratify");
 }
 
-/* Orders the rows of a stratified split or of folds, the *n_validation validation rows first. [classes]: NULL unless
- * stratified. */
-static status order_rows(struct dataset *dataset, const struct dataset_config *config, const int64_t *classes,
-                         size_t *n_validation) {
+/* Orders the rows of a stratified split or of folds, the validation rows first, and sets the sizes of both parts.
+ * [classes]: NULL unless stratified. */
+static status order_rows(struct dataset *dataset, const struct dataset_config *config, const int64_t *classes) {
     const struct split_config *split = &config->split;
-    size_t rows = dataset->tables[0].rows;
-    status s = split->folds ? split_rows_folds(split, classes, rows, dataset->order, n_validation)
-                            : split_rows_stratified(split, classes, rows, dataset->order);
+    struct dataset_info *info = &dataset->info;
+    size_t rows = dataset->tables[0].rows, *n_validation = &info->validation_rows;
+    status s = split->time_series ? split_rows_time_series(split, rows, dataset->order, n_validation, &info->train_rows)
+               : split->folds     ? split_rows_folds(split, classes, rows, dataset->order, n_validation)
+                                  : split_rows_stratified(split, classes, rows, dataset->order);
+    if (!split->time_series) info->train_rows = rows - *n_validation;
     return status_prefix(s, "%s: dataset.split.%s", config->path ? config->path : "synthetic dataset",
                          split->stratify ? "stratify" : "folds");
 }
@@ -172,7 +174,7 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
     if (table->rows == 0) return status_new(STATUS_DATA, "%s: there are no rows", name);
     dataset->parts[DATASET_TRAIN].table = table;
     dataset->parts[DATASET_VALIDATION].table = &dataset->tables[dataset->n_tables - 1];
-    info->train_rows = table->rows;
+    info->train_rows = info->rows = table->rows;
     if (dataset->n_tables == 2) {
         info->validation_rows = dataset->tables[1].rows;
         if (info->validation_rows > 0) return OK;
@@ -195,11 +197,10 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
     if (config->split.stratify || config->split.folds) {
         void *classes = NULL;
         status s = config->split.stratify ? read_classes(table, config, &classes) : OK;
-        if (!s) s = order_rows(dataset, config, classes, &info->validation_rows);
+        if (!s) s = order_rows(dataset, config, classes);
         buffer_free(classes);
         TRY(s);
         train->first = info->validation_rows;
-        info->train_rows = table->rows - info->validation_rows;
     } else {
         split_rows(&config->split, table->rows, dataset->order, &train->first, &validation->first);
     }

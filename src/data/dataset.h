@@ -38,7 +38,8 @@ struct split_config {
     int64_t fold;  /* index of the validation fold; SCHEMA_NO_INT: not given */
     int64_t seed;  /* random_state, or the generator's manual_seed */
     bool shuffle;
-    bool stratify; /* same proportion of each class in both parts; with test and shuffle, or with folds */
+    bool stratify;    /* same proportion of each class in both parts; with test and shuffle, or with folds */
+    bool time_series; /* with folds: training rows are those before the fold; later rows are not used */
 };
 
 /* `validation:`, a separate file instead of a split. */
@@ -214,6 +215,7 @@ struct dataset_weights {
 
 struct dataset_info {
     size_t train_rows, validation_rows; /* train_rows > 0 */
+    size_t rows;                        /* of dataset.path; with split.time_series some may be in neither part */
     enum input_kind input_kind;
     int64_t vocabulary;            /* INPUT_TOKENS; else 0 */
     int input_dims;                /* of one row: 1 for a vector */

@@ -82,9 +82,9 @@ static void add_fold(const struct sweep_config *sweep, const struct config *conf
     if (fold < 0) return;
     add_word(words, arena_printf(words->arena,
                                  "dataset.split={folds: %" PRId64 ", fold: %" PRId64 ", seed: %" PRId64
-                                 ", shuffle: %s, stratify: %s}",
+                                 ", shuffle: %s, stratify: %s, time_series: %s}",
                                  sweep->folds, fold, split->seed, split->shuffle ? "true" : "false",
-                                 split->stratify ? "true" : "false"));
+                                 split->stratify ? "true" : "false", split->time_series ? "true" : "false"));
 }
 
 static status load(const struct sweep_config *sweep, int64_t trial, const struct words *words,

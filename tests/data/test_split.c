@@ -127,6 +127,24 @@ START_TEST(folds_of_a_dataset) {
 }
 END_TEST
 
+/* TimeSeriesSplit(3).split(range(11)): size 2, folds that begin at 5, 7 and 9. */
+START_TEST(folds_of_a_time_series) {
+    int64_t order[11];
+    size_t n_validation, n_train;
+    struct split_config config = {.folds = 3, .time_series = true, .shuffle = true};
+    for (config.fold = 0; config.fold < 3; config.fold++) {
+        ck_ok(split_rows_time_series(&config, 11, order, &n_validation, &n_train));
+        size_t first = 5 + 2 * (size_t)config.fold;
+        ck_assert_uint_eq(n_validation, 2);
+        ck_assert_uint_eq(n_train, first);
+        ck_assert(order[0] == (int64_t)first && order[1] == (int64_t)first + 1);
+        for (size_t i = 0; i < first; i++) ck_assert_int_eq(order[2 + i], (int64_t)i);
+    }
+    ck_failure(split_rows_time_series(&config, 3, order, &n_validation, &n_train), STATUS_DATA,
+               "3 rows cannot be divided into 3 folds, each after training rows");
+}
+END_TEST
+
 START_TEST(stratified_rows_of_a_dataset) {
     struct dataset *dataset;
     static const size_t train[3] = {47, 57, 38}, validation[3] = {12, 14, 10}; /* of 59, 71, 48 */
@@ -358,5 +376,5 @@ START_TEST(resolved_config) {
 END_TEST
 
 TESTS("split", equals_train_test_split, equals_stratified_train_test_split, stratified_rows_of_a_dataset, equals_folds,
-      folds_of_a_dataset, without_shuffle_the_last_rows_validate, equals_random_split, scaled_wine_equals_scikit_learn,
-      minmax_and_constant_features, given_numbers, wrong_configs, resolved_config)
+      folds_of_a_dataset, folds_of_a_time_series, without_shuffle_the_last_rows_validate, equals_random_split,
+      scaled_wine_equals_scikit_learn, minmax_and_constant_features, given_numbers, wrong_configs, resolved_config)

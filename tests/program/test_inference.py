@@ -132,6 +132,37 @@ class Inference(program.Case):
                 _, err = self.run_program(verb, "test.yaml", *arguments)
                 self.assertNotIn("warning", err)
 
+    def test_folds_of_a_time_series(self):
+        """The rows of TimeSeriesSplit: a fold is validated by a model of the rows before it; rows after it are not used."""
+        self.write("t.csv", "day,v,y\n" + "".join(f"2024-01-{i + 1:02},{i % 5},{i}\n" for i in range(23)))
+        self.write("series.yaml", """
+dataset: {path: t.csv, columns: {day: ignore}, split: {folds: 4, fold: 0, time_series: true}}
+model: {layers: [{linear: 1}]}
+loss: mse
+train: {epochs: 1}
+""")
+        for fold, first in enumerate((7, 11, 15, 19)):
+            words = [f"dataset.split.fold={fold}", "--run-dir", f"fold-{fold}"]
+            _, err = self.run_program("series.yaml", *words)
+            self.assertIn(f"{first} training rows, 4 validation rows", err)
+            for part, rows in (("validation", range(first, first + 4)), ("train", range(first)), ("all", range(23))):
+                out, err = self.run_program("predict", "series.yaml", *words, "--part", part, "--with-inputs")
+                self.assertEqual([line.split(",")[:4] for line in out.splitlines()[1:]],
+                                 [[f"2024-01-{i + 1:02}", str(i % 5), str(i), str(i)] for i in rows])
+            _, err = self.run_program("predict", "series.yaml", *words)
+            self.assertIn("t.csv: 4 of 23 rows, those for validation", err)
+        self.write("sweep.yaml", "config: series.yaml\nmethod: grid\nrepeat: {folds: 4}\nparameters: {optimizer.lr: [0.001]}\nmetric: val_loss\n")
+        self.run_program("sweep", "sweep.yaml", "keep=all")
+        for fold in range(4):
+            self.assertIn("time_series: true", self.read(f"sweeps/sweep/runs/0000/fold-{fold}/config.yaml"))
+            self.assertEqual(self.events("epoch", f"sweeps/sweep/runs/0000/fold-{fold}")[-1]["val_rows"], 4)
+        for split, sentence in (("{test: 0.2, time_series: true}", "time_series needs folds; for the last rows as validation rows write test and shuffle: false"),
+                                ("{folds: 3, fold: 1, stratify: true, time_series: true}", "time_series and stratify exclude each other")):
+            _, err = self.run_program("check", "series.yaml", f"dataset.split={split}", code=program.USAGE)
+            self.assertIn(sentence, err)
+        _, err = self.run_program("check", "series.yaml", "dataset.split={folds: 23, fold: 1, time_series: true}", code=DATA)
+        self.assertIn("t.csv: dataset.split.folds: 23 rows cannot be divided into 23 folds, each after training rows", err)
+
     def test_tables_without_targets(self):
         """A CSV file without the class column, with an empty one, with other labels; images of IDX without labels."""
         import h5py

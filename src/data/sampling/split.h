@@ -25,4 +25,9 @@ status split_rows_stratified(const struct split_config *config, const int64_t *c
 status split_rows_folds(const struct split_config *config, const int64_t *classes, size_t rows, int64_t *order,
                         size_t *n_validation);
 
+/* The rows of scikit-learn's TimeSeriesSplit(folds): order (rows) holds the *n_validation rows of fold number [fold]
+ * and then the *n_train rows before them; later rows are in neither. STATUS_DATA for too few rows. */
+status split_rows_time_series(const struct split_config *config, size_t rows, int64_t *order, size_t *n_validation,
+                              size_t *n_train);
+
 #endif

@@ -26,7 +26,8 @@ static const struct schema_row split_rows_table[] = {
      .min = 0,
      .max = 1000000,
      .doc = "Instead of test: number of folds of a cross-validation, at least 2; the rows of scikit-learn's "
-            "KFold(n_splits=folds, shuffle=shuffle, random_state=seed), with stratify StratifiedKFold; 0: not used."},
+            "KFold(n_splits=folds, shuffle=shuffle, random_state=seed), with stratify StratifiedKFold, with "
+            "time_series TimeSeriesSplit; 0: not used."},
     {.key = "fold",
      .type = SCHEMA_INT,
      .offset = FIELD(struct split_config, fold),
@@ -52,6 +53,13 @@ static const struct schema_row split_rows_table[] = {
      .fallback = "false",
      .doc = "Keep the proportion of each class in both parts (train_test_split's stratify=y), for a target that is a "
             "class, or is 0 or 1 (bce_with_logits); with test and shuffle, or with folds (StratifiedKFold)."},
+    {.key = "time_series",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct split_config, time_series),
+     .fallback = "false",
+     .doc =
+         "With folds: the rows of scikit-learn's TimeSeriesSplit(folds): each fold is validated by a model of the rows "
+         "before it; later rows are not used, and none are shuffled (shuffle is not used)."},
     {0},
 };
 
@@ -80,6 +88,12 @@ static void check_split(void *config, const struct node *where, const char *path
     if (split->stratify && !split->folds && (split->test <= 0 || !split->shuffle))
         problems_add(problems, dataset_place(where, "stratify"), path,
                      "stratify needs test and shuffle, as in train_test_split, or folds");
+    if (split->time_series && !split->folds)
+        problems_add(problems, dataset_place(where, "time_series"), path,
+                     "time_series needs folds; for the last rows as validation rows write test and shuffle: false");
+    else if (split->time_series && split->stratify)
+        problems_add(problems, dataset_place(where, "time_series"), path,
+                     "time_series and stratify exclude each other");
     check_folds(split, where, path, problems);
 }
 

@@ -1,5 +1,5 @@
-/* scikit-learn's KFold and StratifiedKFold, with the same random draws. The rows of both parts are in ascending order,
- * as split() returns them. */
+/* scikit-learn's KFold, StratifiedKFold and TimeSeriesSplit, with the same random draws. The rows of both parts are in
+ * ascending order, as split() returns them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,4 +88,18 @@ status split_rows_folds(const struct split_config *config, const int64_t *classe
     status s = fill_folds(config, classes, rows, memory, order, n_validation);
     buffer_free(memory);
     return s;
+}
+
+status split_rows_time_series(const struct split_config *config, size_t rows, int64_t *order, size_t *n_validation,
+                              size_t *n_train) {
+    size_t folds = (size_t)config->folds, size = rows / (folds + 1),
+           first = rows - (folds - (size_t)config->fold) * size;
+    if (size == 0)
+        return status_new(STATUS_DATA, "%zu row%s cannot be divided into %zu folds, each after training rows", rows,
+                          text_plural(rows, "s"), folds);
+    for (size_t i = 0; i < size; i++) order[i] = (int64_t)(first + i);
+    for (size_t i = 0; i < first; i++) order[size + i] = (int64_t)i;
+    *n_validation = size;
+    *n_train = first;
+    return OK;
 }

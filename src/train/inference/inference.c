@@ -147,7 +147,7 @@ static void log_rows(const struct inference *inf, struct log *log) {
     const char *file = is_own ? dataset->validation.path : dataset->path ? dataset->path : "synthetic dataset";
     size_t others = is_own ? dataset->validation.others.count : dataset->others.count;
     if (others) file = arena_printf(inf->arena, "%s and %zu more", file, others);
-    size_t rows = is_split ? info->train_rows + info->validation_rows : inf->rows;
+    size_t rows = is_split ? info->rows : inf->rows;
     if (rows == inf->rows)
         log_line(log, "%s: all %zu row%s", file, rows, text_plural(rows, "s"));
     else
@@ -485,7 +485,7 @@ static status read_texts(const struct inference *inf, struct csv_texts **texts) 
     const struct validation_config *validation = &dataset.validation;
     dataset.without_targets = !needs_targets(inf);
     bool is_own = inf->part == DATASET_VALIDATION && validation->path, is_whole = inf->is_all || validation->path;
-    size_t rows = is_whole ? inf->rows : info->train_rows + info->validation_rows;
+    size_t rows = is_whole ? inf->rows : info->rows;
     return csv_texts_of(&dataset, is_own, rows, texts);
 }
 
