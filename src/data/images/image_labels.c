@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "base/files/io.h"
-#include "data/tables/csv_source.h"
+#include "data/csv/csv.h"
 
 const char *image_labels_path(const struct dataset_config *config, bool is_validation) {
     if (!config->image.labels) return NULL;
     return is_validation ? config->validation.targets : config->image.labels;
 }
 
-/* The name of the first column that has one. */
+/* The name of the first column that has one; of a file without header the number of the first. */
 static status find_first_column(const struct dataset_config *config, const char *path, struct arena *arena,
                                 const char **name) {
     struct csv_reader reader = {0};
@@ -24,8 +24,8 @@ static status find_first_column(const struct dataset_config *config, const char 
     if (!s) s = csv_next(&reader, &has_record);
     size_t column = 0;
     while (!s && has_record && column + 1 < reader.count && !*reader.fields[column].text) column++;
-    if (!s)
-        *name = csv_name(has_record && !config->csv.has_no_header ? reader.fields[column].text : "0", column, arena);
+    bool has_names = has_record && !config->csv.has_no_header;
+    if (!s) *name = arena_copy(arena, has_names ? reader.fields[column].text : "0");
     csv_free(&reader);
     buffer_free(text);
     return s;
@@ -85,7 +85,7 @@ static status find(const char *folder, const char *name, struct arena *arena, bo
 
 static status no_image(const struct source *labels, const char *folder, size_t row, const char *name) {
     struct text place = {0}, printable = {0};
-    csv_describe(labels, false, row, 0, &place);
+    labels->format->describe(labels, false, row, 0, &place);
     text_add_value(&printable, name, TEXT_MAX_NAME);
     status s =
         status_new(STATUS_DATA,
@@ -116,7 +116,7 @@ status image_labels_name(struct source *labels, const char *folder, size_t row, 
 }
 
 struct column_list image_labels_columns(const struct source *labels, struct arena *arena) {
-    struct column_list all = csv_columns(labels, arena);
+    struct column_list all = labels->format->columns(labels, arena);
     struct column_list list = {dataset_images.name, arena_alloc(arena, (all.count + 1) * sizeof *list.items), 0};
     for (size_t i = 0; i < all.count; i++)
         if (all.items[i].role == COLUMN_TARGET) list.items[list.count++] = all.items[i];
