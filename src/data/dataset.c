@@ -306,10 +306,24 @@ static void note_layout(struct dataset *dataset, const struct dataset_config *co
         (long long)shape[2]);
 }
 
+/* Several numbers for each image may be places in it, such as key points, which augmentation does not move. */
+static void note_augment(struct dataset *dataset, const struct dataset_config *config) {
+    const struct dataset_info *info = &dataset->info;
+    bool are_numbers =
+        info->target_kind == TARGET_VALUES && !info->is_binary && info->target_dims <= 1 && info->target_size > 1;
+    if (!augment_is_on(&config->augment) || !are_numbers) return;
+    dataset->notes.items[dataset->notes.count++] = arena_printf(
+        dataset->arena,
+        "warning: dataset.augment moves the pixels of an image, but not its %zu targets; leave it out if they are "
+        "coordinates",
+        info->target_size);
+}
+
 static void copy_columns(struct dataset *dataset, const struct dataset_config *config) {
     const struct source *source = dataset->tables[0].source;
-    dataset->notes.items = arena_alloc(dataset->arena, 5 * sizeof *dataset->notes.items);
+    dataset->notes.items = arena_alloc(dataset->arena, 6 * sizeof *dataset->notes.items);
     note_layout(dataset, config);
+    note_augment(dataset, config);
     for (int i = 0; i < dataset->n_tables; i++) {
         const char *note = dataset->tables[i].source->note;
         if (note) dataset->notes.items[dataset->notes.count++] = arena_copy(dataset->arena, note);

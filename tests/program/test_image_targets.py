@@ -69,6 +69,10 @@ class Targets(program.Case):
         self.write_labels(["id,x,note,y"] + [f"{row:02}.png,{x},n,{y}" for row in order for x, y in [self.points[row]]])
         self.images, points = self.images[order], self.points[order]
         self.assert_same_run(points, "labels: labels.csv}, targets: [x, y]", "flatten, {linear: 2}", "mse", "mae")
+        warning = "\nwarning        dataset.augment moves the pixels of an image, but not its 2 targets; leave it out if they are coordinates"
+        for words, is_warned in ((["dataset.augment={horizontal_flip: 0.5}"], True), (["dataset.augment={horizontal_flip: 0}"], False),
+                                 (["dataset.augment={horizontal_flip: 0.5}", "dataset.targets=x", "model.layers=[flatten, {linear: 1}]"], False)):
+            self.assertEqual(warning in self.run_program("check", "test.yaml", *words)[0], is_warned, words)
         out, _ = self.run_program("predict", "test.yaml", "--part", "all", "--with-inputs")
         lines = out.splitlines()
         self.assertEqual(lines[0], "file,row,x,y")

@@ -1,6 +1,8 @@
 /* The lines of `check`, in their order. */
 #include "train/run/plan_describe.h"
 
+#include <string.h>
+
 #include "base/system/memory.h"
 #include "dist/shard_tree.h"
 #include "train/loop/save.h"
@@ -195,6 +197,17 @@ static void describe_targets(const struct plan *p, struct text *out) {
     if (scale || p->info.has_weights) text_add(out, "\n");
 }
 
+/* What a run prints about the data at its start. */
+static void describe_notes(const struct plan *p, struct text *out) {
+    static const char warning[] = "warning: ";
+    const struct string_list notes = p->dataset ? dataset_notes(p->dataset) : (struct string_list){0};
+    for (size_t i = 0; i < notes.count; i++) {
+        bool is_warning = strncmp(notes.items[i], warning, strlen(warning)) == 0;
+        text_printf(out, "\n%-14s %s", is_warning ? "warning" : "note",
+                    notes.items[i] + (is_warning ? strlen(warning) : 0));
+    }
+}
+
 static void describe_columns(const struct plan *p, struct text *out) {
     struct text columns = {0};
     if (p->dataset) dataset_describe_columns(p->dataset, &p->config->dataset, &columns);
@@ -273,6 +286,7 @@ static void describe_gradients(const struct plan *p, struct text *out) {
 void plan_describe(const struct plan *p, struct text *out) {
     describe_rows(p, out);
     describe_columns(p, out);
+    describe_notes(p, out);
     if (p->dataset) describe_targets(p, out);
     describe_layers(p->model, out);
     describe_processes(p, out);
