@@ -39,6 +39,7 @@ struct suggestion {
     size_t smallest_class;    /* rows of the smallest class; 0: not known */
     size_t target_size;       /* TARGET_VALUES: values of a row */
     struct string_list names; /* of the classes; count 0: numbers */
+    bool has_number_labels;   /* the names are numbers, for which the target needs the rule `category` */
 };
 
 /* [target]: the name of the column or dataset with the targets; NULL: a CSV column with a usual name such as target,

@@ -112,7 +112,7 @@ class Init(program.Case):
     def test_the_kind_of_target(self):
         r = random.Random(2)
         for values, kind in (([i % 3 for i in range(60)], "cross_entropy"), ([i % 2 for i in range(60)], "cross_entropy"), ([i * 0.5 for i in range(60)], "mse"),
-                             ([r.randrange(10 ** 6) for _ in range(60)], "mse"), ([-1, 1] * 30, "mse"), (["a", "true"] * 30, "cross_entropy"),
+                             ([r.randrange(10 ** 6) for _ in range(60)], "mse"), ([-1, 1] * 30, "cross_entropy"), ([-1, 5000] * 30, "mse"), (["1", "1.0", "3"] * 20, "cross_entropy"), (["a", "true"] * 30, "cross_entropy"),
                              ([1.5] * 60, "mse"), (list(range(60)), "mse"), (["a", "b"] * 29 + ["c", "b"], "cross_entropy")):
             with self.subTest(values[:4]):
                 self.rows("t.csv", ["u", "v", "what"], [[r.random(), r.random(), v] for v in values])
@@ -120,6 +120,11 @@ class Init(program.Case):
                 self.assertIn(f"loss: {kind}\n", text)
                 self.assertEqual("target_scale: standard" in text, kind == "mse")
         self.assertNotIn("stratify", text)  # a class of one row
+        for values, rule, outputs in (([10, 20, 30] * 20, True, 3), ([1, 2] * 30, True, 2), ([-1, 1] * 30, True, 2), ([0, 1, 3] * 20, True, 3), ([2, 1, 0] * 20, False, 3)):
+            self.rows("t.csv", ["u", "v", "what"], [[r.random(), r.random(), v] for v in values])
+            text = self.train("t.csv")
+            self.assertEqual("    what: category   # its numbers are the names of classes\n" in text, rule, values[:3])
+            self.assertIn(f"- linear: {{out: {outputs}}}   # one for each class", text)
         self.rows("t.csv", ["label", "v", "w"], [["xy"[i % 2], i / 7, r.random()] for i in range(60)])
         self.assertIn("targets: label", self.train("t.csv"))
         self.rows("t.csv", ["u", "y"], [[i, i * 0.7] for i in range(60)])

@@ -45,6 +45,34 @@ class Labels(program.Case):
         with open(self.path("out.csv"), newline="") as f:
             self.assertEqual([row["prediction"] for row in csv.DictReader(f)], NAMES * 3)
 
+    def test_numbers_as_labels(self):
+        """`category` for the target: the model is that of texts, in the order of the texts, and predictions are the numbers."""
+        import sqlite3
+        texts = self.read("train.csv")
+        names = {'"b\nlue"': "-1", "green": "10", "red": "7"}
+        for old, new in names.items():
+            texts = texts.replace(old, new)
+        self.write("numbers.csv", texts)
+        with sqlite3.connect(self.path("numbers.db")) as db:
+            db.execute("CREATE TABLE t (u REAL, v REAL, kind INTEGER)")
+            db.executemany("INSERT INTO t VALUES (?, ?, ?)", [line.split(",") for line in texts.splitlines()[1:]])
+        rule = "dataset.columns={kind: category}"
+        losses = [e["train_loss"] for e in self.events("epoch")]
+        for path in ("numbers.csv", "numbers.db"):
+            self.run_program("test.yaml", f"dataset.path={path}", rule, "--run-dir", "runs/n", "--fresh")
+            np.testing.assert_allclose([e["train_loss"] for e in self.events("epoch", "runs/n")], losses, rtol=1e-5)
+            out, _ = self.run_program("predict", "runs/n", "numbers.csv")
+            predictions = [line.split(",")[1] for line in out.splitlines()[1:]]
+            self.assertEqual(predictions, [line.split(",")[2] for line in texts.splitlines()[1:]])
+            self.write("other.csv", "u,v,kind\n1,1,0\n")
+            self.assertIn("class '0' is not in the data that the model was trained with", self.run_program("eval", "runs/n", "other.csv", code=DATA)[1])
+        for words, sentence in ((["loss=mse", rule], "dataset.columns: `category` is for a target that is one class, and this loss takes numbers"),
+                                (["loss=mse", rule, "dataset.targets=[v, kind]"], "`category` is for a target that is one class, and this loss takes several targets"),
+                                (["dataset.columns={kind: {type: category, missing: most_frequent}}"], "'kind' is a target, whose only rule is `category`: its values, "
+                                                                                                      "also numbers, are the labels of classes; the others are for inputs"),
+                                (["dataset.columns={kind: number}"], "'kind' is a target, whose only rule is `category`")):
+            self.assertIn(sentence, self.run_program("check", "test.yaml", "dataset.path=numbers.csv", *words, code=program.USAGE)[1])
+
     def test_binary_losses(self):
         """Two texts are 0 and 1 in the order of the alphabet: the model is that of the numbers, predictions are the texts."""
         words = ["dataset.split=0.25", "train.epochs=10", "train.metrics=[auc]", "model.layers=[{linear: 8}, tanh, {linear: 1}]"]

@@ -296,7 +296,18 @@ static bool is_target(const struct csv *csv, const struct string_list *targets, 
     return false;
 }
 
-/* Every entry of dataset.columns must be for an input, or a column that is ignored. */
+/* `y: category` of the target: its numbers are labels. */
+static status check_target_rule(const struct csv *csv, const struct column_rule *rule) {
+    bool has_more = rule->is_given.missing || rule->is_given.fill || rule->is_given.indicator ||
+                    rule->is_given.encoding || rule->is_given.unknown || rule->is_given.scale;
+    if (rule->type == COLUMN_CATEGORY && !has_more) return OK;
+    return status_new(STATUS_USAGE,
+                      "dataset.columns: '%s' is a target, whose only rule is `category`: its values, also numbers, are "
+                      "the labels of classes; the others are for inputs",
+                      csv_printable(csv, rule->name));
+}
+
+/* Every entry of dataset.columns must be for an input, the target, or a column that is ignored. */
 static status check_rules(const struct csv *csv, const struct dataset_config *config) {
     const struct column_rule *rules = config->rules.items;
     for (size_t i = 0; i < config->rules.count; i++) {
@@ -314,10 +325,12 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
                               "dataset.columns: '%s' is the column of dataset.weights, and the rules are "
                               "for inputs",
                               csv_printable(csv, rules[i].name));
-        if (!is_ignored || is_target(csv, &config->targets, column))
-            return status_new(STATUS_USAGE, "dataset.columns: '%s' is %s, and the rules are for inputs",
-                              csv_printable(csv, rules[i].name),
-                              is_target(csv, &config->targets, column) ? "a target" : "not listed by dataset.inputs");
+        if (is_target(csv, &config->targets, column))
+            TRY(check_target_rule(csv, &rules[i]));
+        else if (!is_ignored)
+            return status_new(STATUS_USAGE,
+                              "dataset.columns: '%s' is not listed by dataset.inputs, and the rules are for inputs",
+                              csv_printable(csv, rules[i].name));
     }
     return OK;
 }

@@ -325,6 +325,19 @@ status csv_read_text(struct csv *csv, const struct dataset_config *config) {
     return s;
 }
 
+/* Whether dataset.columns says that the values of the target are labels. */
+static status find_label_rule(const struct csv *csv, const struct dataset_config *config, bool may_be_text, bool *out) {
+    *out = false;
+    for (size_t i = 0; i < csv->n_columns && !*out; i++) {
+        const struct role *role = &csv->roles[i];
+        *out = role->is_target && role->at != NOT_USED && column_rule_find(&config->rules, csv->names[i]);
+    }
+    if (!*out || may_be_text) return OK;
+    return status_new(STATUS_USAGE,
+                      "dataset.columns: `category` is for a target that is one class, and this loss takes %s",
+                      csv->base.target_size > 1 ? "several targets" : "numbers");
+}
+
 static status open_all(struct csv *csv, const struct dataset_config *config, bool wants_classes,
                        const struct csv *train, bool is_validation) {
     const char *path = csv->path;
@@ -337,7 +350,8 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     bool is_binary = !wants_classes && !config->has_losses && config->target_range == TARGETS_ARE_PROBABILITIES;
     bool may_be_text = (wants_classes || is_binary) && csv->base.target_size == 1;
     if (!train && may_be_text && config->classes.count) copy_classes(csv, &config->classes);
-    csv->is_kind_known = train || csv->has_given_classes;
+    TRY(find_label_rule(csv, config, may_be_text, &csv->is_kind_known));
+    csv->is_kind_known = csv->is_kind_known || train || csv->has_given_classes;
     TRY(read_rows(csv, config, may_be_text, train));
     csv->path = path;
     if (csv->decimal == ',' && !config->csv.decimal) csv_add_note(csv, "numbers have a decimal comma");

@@ -155,6 +155,16 @@ static void count_classes(const struct column_view *c, bool are_labels, struct a
     if (are_labels) out->names.count = category_sort(out->names.items, out->names.count, false);
 }
 
+/* Whether the numbers of the target are not 0, 1, 2, ...: as classes they need the rule `category`. */
+static bool are_number_labels(const struct column_view *c) {
+    const char **texts = malloc((c->pool.count + 1) * sizeof *texts);
+    if (!texts) status_exit_without_memory();
+    for (size_t i = 0; i < c->pool.count; i++) texts[i] = c->pool.items[i].text;
+    bool is_each_once = category_sort(texts, c->pool.count, true) == c->pool.count; /* not also 1.0 for 1 */
+    free(texts);
+    return is_each_once && (c->min != 0 || c->max + 1 != (double)c->pool.count);
+}
+
 static status choose_target(const char *path, const struct column_view *c, const char *unit, struct arena *arena,
                             struct suggestion *out) {
     struct text name = {0};
@@ -185,11 +195,14 @@ static status choose_target(const char *path, const struct column_view *c, const
                           "%s: the target '%s' has numbers and texts, such as %s; remove these rows, write texts only, "
                           "or name another column by --target COLUMN",
                           path, shown, explain_text(c, unit, arena));
-    bool are_numbers = !holds_texts(c) && c->whole == c->values && c->min >= 0 && c->max < 2 * MAX_NUMBER_CLASSES &&
-                       c->pool.count > 1 && c->pool.count <= MAX_NUMBER_CLASSES && c->pool.count * 3 <= c->values;
+    bool are_numbers = !holds_texts(c) && c->whole == c->values && c->min > -2 * MAX_NUMBER_CLASSES &&
+                       c->max < 2 * MAX_NUMBER_CLASSES && c->pool.count > 1 && c->pool.count <= MAX_NUMBER_CLASSES &&
+                       c->pool.count * 3 <= c->values;
     out->target_size = 1;
     out->target_kind = TARGET_VALUES;
-    if (holds_texts(c) || are_numbers) count_classes(c, holds_texts(c), arena, out);
+    if (are_numbers && !are_number_labels(c) && c->min < 0) are_numbers = false;
+    out->has_number_labels = are_numbers && are_number_labels(c);
+    if (holds_texts(c) || are_numbers) count_classes(c, holds_texts(c) || out->has_number_labels, arena, out);
     return OK;
 }
 

@@ -48,17 +48,21 @@ static void add_shown(struct text *out, const char *word) { text_add_value(out, 
 
 /* ---- data ---- */
 
+static void add_rule(const char *name, const char *rule, const char *reason, bool is_first, struct text *out) {
+    if (is_first) text_add(out, "  columns:               # other columns are used as they are; see docs/data.md\n");
+    text_add(out, "    ");
+    add_scalar(out, name);
+    text_printf(out, ": %s   # %s\n", rule, reason);
+}
+
 static void add_columns(const struct suggestion *s, struct text *out) {
-    bool has_rule = false;
+    bool has_rule = s->has_number_labels;
+    if (has_rule) add_rule(s->target, "category", "its numbers are the names of classes", true, out);
     for (size_t i = 0; i < s->column_count; i++) {
         const struct column_suggestion *c = &s->columns[i];
         if (!c->rule) continue;
-        if (!has_rule)
-            text_add(out, "  columns:               # other columns are used as they are; see docs/data.md\n");
+        add_rule(c->name, c->rule, c->reason, !has_rule, out);
         has_rule = true;
-        text_add(out, "    ");
-        add_scalar(out, c->name);
-        text_printf(out, ": %s   # %s\n", c->rule, c->reason);
     }
 }
 
