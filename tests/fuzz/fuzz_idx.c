@@ -2,24 +2,14 @@
  * The first two bytes say where the labels start. */
 #include <math.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "data/dataset.h"
 #include "data/internal.h"
+#include "fuzz/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-/* A file in memory; its path (32). */
-static int memory_file(const uint8_t *bytes, size_t size, char *path) {
-    int fd = memfd_create("fuzz", MFD_CLOEXEC);
-    if (fd < 0 || write(fd, bytes, size) != (ssize_t)size) abort();
-    snprintf(path, 32, "/proc/self/fd/%d", fd);
-    return fd;
-}
 
 static void read_rows(struct dataset *dataset) {
     const struct dataset_info *info = dataset_info(dataset);
@@ -33,14 +23,13 @@ static void read_rows(struct dataset *dataset) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
-    char images[32], labels[32];
     if (size < 2) return 0;
     size_t cut = ((size_t)bytes[0] << 8 | bytes[1]) % (size - 1);
-    int fds[2] = {memory_file(bytes + 2, cut > size - 2 ? size - 2 : cut, images),
-                  memory_file(bytes + 2 + cut, size - 2 - cut, labels)};
-    const char *names[] = {labels};
+    memory_file_set(0, "images.idx", bytes + 2, cut);
+    memory_file_set(1, "labels.idx", bytes + 2 + cut, size - 2 - cut);
+    const char *names[] = {"labels.idx"};
     struct dataset_config config = {
-        .path = images, .targets = {.items = names, .count = 1}, .divide = (double)NAN, .cache_mb = bytes[0] % 2};
+        .path = "images.idx", .targets = {.items = names, .count = 1}, .divide = (double)NAN, .cache_mb = bytes[0] % 2};
     while (dataset_format_at((size_t)config.format) != &dataset_idx) config.format++;
     config.format++;
     for (int wants_classes = 0; wants_classes < 2; wants_classes++) {
@@ -51,7 +40,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         dataset_close(dataset);
         status_free(s);
     }
-    close(fds[0]);
-    close(fds[1]);
+    memory_files_check_closed();
     return 0;
 }

@@ -2,14 +2,12 @@
  * crash. */
 #include <math.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "data/dataset.h"
 #include "data/internal.h"
+#include "fuzz/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -34,10 +32,8 @@ static void open_and_read(const struct dataset_config *config) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
-    char path[32];
-    int fd = memfd_create("fuzz", MFD_CLOEXEC);
-    if (fd < 0 || write(fd, bytes, size) != (ssize_t)size) abort();
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const char *path = "fuzz.npy";
+    memory_file_set(0, path, bytes, size);
     const char *names[] = {path};
     struct dataset_config config = {.path = path, .divide = (double)NAN, .cache_mb = size % 2};
     for (config.format = 0; dataset_format_at((size_t)config.format); config.format++) {
@@ -51,6 +47,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     struct text out = {0};
     status_free(dataset_npz.inspect(path, &out));
     text_free(&out);
-    close(fd);
+    memory_files_check_closed();
     return 0;
 }

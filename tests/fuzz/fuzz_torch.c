@@ -1,14 +1,12 @@
 /* Any bytes as a file of torch.save, and as the pickle in one: read, or rejected with a sentence that names the file,
  * never a crash. */
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "checkpoint/pickle.h"
 #include "checkpoint/torch_file.h"
+#include "fuzz/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -29,14 +27,12 @@ static void read_pickle(const uint8_t *bytes, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
-    char path[32];
-    int fd = memfd_create("fuzz", MFD_CLOEXEC);
-    if (fd < 0 || write(fd, bytes, size) != (ssize_t)size) abort();
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const char *path = "fuzz.pt";
+    memory_file_set(0, path, bytes, size);
     struct safetensors file;
     expect_sentence(torch_file_read(path, &file), path);
     safetensors_close(&file);
-    close(fd);
+    memory_files_check_closed();
     read_pickle(bytes, size);
     return 0;
 }
