@@ -143,8 +143,10 @@ status command_on_ranks_without_config(const struct command_line *line, rank_fun
 
 /* The checkpoint and the weights of eval, predict and generate. */
 struct weights_options command_weights(const struct command_line *line);
-/* The options of eval and predict. */
-struct inference_options command_inference(const struct command_line *line);
+/* For the options of eval and predict: *training, for config_free, is the config without the data file of the command
+ * line, to whose rows `--checkpoint initial` fits the scaler; NULL: the options need none. */
+status command_inference(const struct command_line *line, struct inference_options *options,
+                         struct config_file **training);
 /* Sets line->own_folder if the config is the config.yaml of a run folder and name=NAME is not given: the command is for
  * that run. STATUS_USAGE if --fresh would rename that folder. */
 status command_find_folder(struct command_line *line);

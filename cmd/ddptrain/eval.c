@@ -6,11 +6,14 @@
 
 static status evaluate(const struct command_line *line, const struct config *config, const struct dist_env *env,
                        struct log *log) {
-    struct inference_options options = command_inference(line);
+    struct inference_options options;
+    struct config_file *training;
     struct text out = {0};
-    status s = inference_evaluate(config, env, &options, log, &out);
+    status s = command_inference(line, &options, &training);
+    if (!s) s = inference_evaluate(config, env, &options, log, &out);
     if (!s && env->rank == 0) fputs(text_string(&out), stdout);
     text_free(&out);
+    config_free(training);
     return s;
 }
 

@@ -69,9 +69,11 @@ static const struct option options[] = {
      .type = VALUE_TEXT,
      .offset = AT(checkpoint),
      .verbs = OPTION_CHECKPOINT,
-     .value = "FILE|best",
+     .value = "FILE|best|initial",
      .help = "this checkpoint, or the newest of this run folder;\n"
-             "best: that of checkpoint.best (export accepts no other)"},
+             "best: that of checkpoint.best; initial: the start of\n"
+             "a new run, such as the weights of model.init_from\n"
+             "(export accepts only best and initial)"},
     {.name = "--weights",
      .type = VALUE_TEXT,
      .offset = AT(weights),

@@ -17,11 +17,14 @@ static void print(const struct text *csv) {
 
 static status predict(const struct command_line *line, const struct config *config, const struct dist_env *env,
                       struct log *log) {
-    struct inference_options options = command_inference(line);
+    struct inference_options options;
+    struct config_file *training;
     struct text csv = {0};
-    status s = inference_predict(config, env, &options, log, &csv);
+    status s = command_inference(line, &options, &training);
+    if (!s) s = inference_predict(config, env, &options, log, &csv);
     if (!s) print(&csv);
     text_free(&csv);
+    config_free(training);
     return s;
 }
 

@@ -122,16 +122,28 @@ struct weights_options command_weights(const struct command_line *line) {
                                     .which = line->weights};
 }
 
-struct inference_options command_inference(const struct command_line *line) {
-    return (struct inference_options){.weights = command_weights(line),
-                                      .part = line->part,
-                                      .out = line->out,
-                                      .wants_probabilities = line->wants_probabilities,
-                                      .wants_inputs = line->wants_inputs,
-                                      .wants_outputs = line->wants_outputs,
-                                      .is_ending = line->can_save,
-                                      .stop_fd = line->stop_fd,
-                                      .overdue = command_end_overdue};
+/* The overrides of command_use_data are the last ones. */
+static status load_training(const struct command_line *line, struct config_file **training) {
+    bool is_initial = line->checkpoint && strcmp(line->checkpoint, CHECKPOINT_INITIAL) == 0;
+    *training = NULL;
+    if (!is_initial || line->own_override_count == 0) return OK;
+    return config_load(line->config, line->overrides, line->override_count - line->own_override_count, training);
+}
+
+status command_inference(const struct command_line *line, struct inference_options *options,
+                         struct config_file **training) {
+    TRY(load_training(line, training));
+    *options = (struct inference_options){.weights = command_weights(line),
+                                          .part = line->part,
+                                          .out = line->out,
+                                          .wants_probabilities = line->wants_probabilities,
+                                          .wants_inputs = line->wants_inputs,
+                                          .wants_outputs = line->wants_outputs,
+                                          .is_ending = line->can_save,
+                                          .stop_fd = line->stop_fd,
+                                          .overdue = command_end_overdue};
+    if (*training) options->weights.training = config_of(*training);
+    return OK;
 }
 
 status command_cpu_bind(const struct command_line *line, bool *binds_cores) {

@@ -52,17 +52,25 @@ static status open_image(struct checkpoint *checkpoint) {
     return OK;
 }
 
-status checkpoint_open(const char *path, struct checkpoint **out) {
-    *out = NULL;
-    struct io_info info;
-    TRY(io_stat(path, &info));
-    if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such checkpoint", path);
+/* A checkpoint without an image. */
+static status new_checkpoint(const char *path, struct checkpoint **out) {
     struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
     if (!checkpoint || !(checkpoint->path = strdup(path))) {
         free(checkpoint);
         return status_memory("opening %s", path);
     }
     checkpoint->file = -1;
+    *out = checkpoint;
+    return OK;
+}
+
+status checkpoint_open(const char *path, struct checkpoint **out) {
+    *out = NULL;
+    struct io_info info;
+    struct checkpoint *checkpoint = NULL;
+    TRY(io_stat(path, &info));
+    if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such checkpoint", path);
+    TRY(new_checkpoint(path, &checkpoint));
     struct hdf5_silence silence;
     status s = sealed_read(path, (void **)&checkpoint->image, &checkpoint->seal);
     if (s == OK) {
@@ -76,6 +84,35 @@ status checkpoint_open(const char *path, struct checkpoint **out) {
     }
     *out = checkpoint;
     return OK;
+}
+
+/* Moves the bytes of [image] to [checkpoint]. */
+static void take_image(struct checkpoint *checkpoint, struct image *image) {
+    checkpoint->image = image->bytes;
+    checkpoint->seal = (struct seal){.image_size = image->size, .order = image->order};
+    image->bytes = NULL;
+}
+
+status checkpoint_create(const char *name, const struct entry *entries, size_t count, struct checkpoint **out) {
+    *out = NULL;
+    struct checkpoint *checkpoint = NULL;
+    struct image *image;
+    TRY(new_checkpoint(name, &checkpoint));
+    status s = image_create(entries, count, &image);
+    if (s == OK) {
+        struct hdf5_silence silence;
+        image_fill(image, entries, count);
+        take_image(checkpoint, image);
+        image_destroy(image);
+        hdf5_enter(&silence);
+        s = hdf5_open_image(name, checkpoint->image, checkpoint->seal.image_size, &checkpoint->file);
+        hdf5_leave(&silence);
+    }
+    if (s == OK)
+        *out = checkpoint;
+    else
+        checkpoint_close(checkpoint);
+    return s;
 }
 
 void checkpoint_close(struct checkpoint *checkpoint) {

@@ -34,6 +34,8 @@ status checkpoint_write(const char *dir, const char *name, const struct entry *e
 struct checkpoint;
 /* STATUS_DATA with the file's name and the error (truncated, damaged, not a checkpoint, newer format). */
 status checkpoint_open(const char *path, struct checkpoint **out);
+/* A copy of [entries] in memory as an open checkpoint, without a file; [name]: for messages. */
+status checkpoint_create(const char *name, const struct entry *entries, size_t count, struct checkpoint **out);
 /* Fills all [entries], or none. Every path, type and shape is compared first; each difference is a line of the
  * STATUS_DATA failure ("model/0.weight: (64, 13) in the file, (128, 13) in the config"). Datasets of the file in the
  * top-level groups [complete] (NULL-terminated; may be NULL) that are not in [entries] are differences too; in the

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "export/formats.h"
+#include "train/weights/weights_choice.h"
 
 static const struct export_format *const formats[] = {
 #define X(name) &export_##name,
@@ -94,7 +95,7 @@ status export_run(const struct export_options *options, struct log *log) {
     TRY(weights_check_out(options->out));
     struct export_source source = {.arena = arena_create(), .path = options->weights.checkpoint, .log = log};
     if (options->weights.folder) source.path = options->weights.folder;
-    status s = weights_open_alone(&options->weights, log, &source.checkpoint, &average);
+    status s = weights_choose(NULL, &options->weights, log, &source.checkpoint, &average);
     if (!s) s = read_tensors(&source, average);
     if (options->can_save) *options->can_save = 1; /* a stop request has no effect: the file is written completely */
     if (!s) s = format->write(&source, options->out);

@@ -28,6 +28,21 @@ START_TEST(round_trip_of_all_types) {
 }
 END_TEST
 
+START_TEST(a_checkpoint_in_memory) {
+    struct state state = make_state(7);
+    struct entry entries[STATE_ENTRIES], missing = {"model/none", ENTRY_FLOAT32, 0, {0}, state.bias, false};
+    struct checkpoint *checkpoint;
+    int64_t step = -1;
+    list_entries(&state, entries);
+    ck_ok(checkpoint_create("a name", entries, STATE_ENTRIES, &checkpoint));
+    state = make_state(8); /* it is a copy */
+    ck_ok(read_state(checkpoint, &step));
+    ck_assert_int_eq(step, 7);
+    ck_failure(checkpoint_read(checkpoint, &missing, 1, NULL), STATUS_DATA, "a name");
+    checkpoint_close(checkpoint);
+}
+END_TEST
+
 START_TEST(odd_states) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5"), *text = NULL;
     struct checkpoint *checkpoint;
@@ -602,7 +617,7 @@ START_TEST(h5dump_reads_it) {
 }
 END_TEST
 
-TESTS("checkpoint", round_trip_of_all_types, odd_states, equal_states_are_equal_bytes,
+TESTS("checkpoint", round_trip_of_all_types, a_checkpoint_in_memory, odd_states, equal_states_are_equal_bytes,
       differences_are_reported_and_change_nothing, optional_entries, other_files_are_rejected, an_image_that_is_no_hdf5,
       a_newer_format_is_rejected, the_newest_is_found_by_its_step, damaged_ones_are_skipped_with_a_warning,
       the_folder_is_listed_again_when_a_file_went_away, links_to_nothing, prune_keeps_the_newest,

@@ -55,7 +55,7 @@ BELOW_TRAIN = {
     "metrics": {"parallel"},
     "config": {"metrics", "nonfinite"},
     "plan": {"config", "metrics", "parallel"},
-    "weights": {"config", "state"},
+    "weights": {"config", "plan", "state"},
     "folder": {"config", "metrics"},
     "loop": {"config", "folder", "metrics", "nonfinite", "parallel", "plan", "state"},
     "run": {"config", "folder", "loop", "metrics", "parallel", "plan", "weights"},

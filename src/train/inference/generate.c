@@ -13,6 +13,7 @@
 #include "train/inference/trained.h"
 #include "train/loop/dry_run.h"
 #include "train/plan/plan.h"
+#include "train/weights/weights_choice.h"
 
 struct generator {
     const struct generate_options *options;
@@ -223,7 +224,7 @@ status generate_text(const struct config *config, const struct generate_options 
                      generate_sink *sink, void *context) {
     struct generator g = {.options = options, .config = config};
     rng_seed(&g.rng, (uint64_t)options->seed);
-    status s = weights_open(config, &options->weights, log, &g.checkpoint, &g.average);
+    status s = weights_choose(config, &options->weights, log, &g.checkpoint, &g.average);
     if (!s) s = read_vocabulary(&g, g.checkpoint);
     if (!s) s = plan_explain_memory(open_all(&g));
     if (!s) s = trained_warn_of_model(g.checkpoint, config, log);

@@ -1,6 +1,6 @@
 /* generate: continues a prompt with a trained model of texts, one sampled token (a character, or a token of a
  * tokenizer) at a time. One process. Vocabulary and weights are those of the checkpoint, so the training text is not
- * needed. */
+ * needed, except for the checkpoint "initial". */
 #ifndef TRAIN_GENERATE_H
 #define TRAIN_GENERATE_H
 

@@ -19,6 +19,7 @@
 #include "train/plan/plan.h"
 #include "train/state/column_names.h"
 #include "train/state/input_layout_json.h"
+#include "train/weights/weights_choice.h"
 
 struct inference {
     const struct config *config;
@@ -290,7 +291,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     bool average;
     bool writes = inf->predicts && inf->env->rank == 0 && !predictions_is_stdout(options->out);
     status s = writes ? io_check_replace(options->out) : OK;
-    if (!s) s = weights_open(inf->config, &options->weights, log, &checkpoint, &average);
+    if (!s) s = weights_choose(inf->config, &options->weights, log, &checkpoint, &average);
     inf->is_all = options->part && strcmp(options->part, "all") == 0;
     if (!s) s = open_dataset(inf, checkpoint);
     if (!s) s = choose_part(inf, options);

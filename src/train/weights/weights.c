@@ -30,6 +30,7 @@ static status open_folder(const char *folder, const char *advice, struct log *lo
 }
 
 #define GIVE_FILE ", or give --checkpoint FILE"
+#define GIVE_INITIAL GIVE_FILE ", or --checkpoint " CHECKPOINT_INITIAL " for the weights of model.init_from"
 
 /* Whether there is a best.h5 beside the checkpoint [path] of another name. */
 static bool has_best_beside(const char *path) {
@@ -92,13 +93,14 @@ static bool is_best(const struct weights_options *options) {
 
 static status open_run(const struct config *config, const struct weights_options *options, struct log *log,
                        struct checkpoint **out, char **found) {
+    const char *advice = config && config->model.init_from.file ? GIVE_INITIAL : GIVE_FILE;
     struct text run = {0};
     if (options->folder)
         text_add(&run, options->folder);
     else
         text_printf(&run, "runs/%s", config->name);
     status s = is_best(options) ? open_best(text_string(&run), out, found)
-                                : open_folder(text_string(&run), GIVE_FILE, log, out, found);
+                                : open_folder(text_string(&run), advice, log, out, found);
     text_free(&run);
     return s;
 }

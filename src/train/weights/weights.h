@@ -8,12 +8,15 @@
 #include "model/model.h"
 #include "train/config/config.h"
 
+#define CHECKPOINT_INITIAL "initial" /* only for weights_choose (weights_choice.h) */
+
 /* Selects a checkpoint and the weights in it. */
 struct weights_options {
-    const char *folder;     /* --run-dir; NULL: runs/<name> */
-    const char *checkpoint; /* a file, a run folder or its folder of checkpoints; "best": [folder]'s best
-                             * checkpoint; NULL: its newest */
-    const char *which;      /* --weights: "trained" or "average"; NULL: those that the run's evaluations use */
+    const char *folder;            /* --run-dir; NULL: runs/<name> */
+    const char *checkpoint;        /* a file, a run folder or its folder of checkpoints; "best": [folder]'s best
+                                    * checkpoint; "initial": the start of a new run, without [folder]; NULL: its newest */
+    const struct config *training; /* of "initial": the config of that run; NULL: the one of the command */
+    const char *which;             /* --weights: "trained" or "average"; NULL: those that the run's evaluations use */
 };
 
 /* Opens the checkpoint; STATUS_DATA when the folder has none. *average: use the moving average of the weights. Logs
