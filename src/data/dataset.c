@@ -152,6 +152,18 @@ static status read_classes(struct table *table, const struct dataset_config *con
     return status_prefix(table_classes(table, *classes), "dataset.split.stratify");
 }
 
+/* Orders the rows by groups, the validation rows first, and sets the sizes of both parts. */
+static status order_groups(struct dataset *dataset, const struct dataset_config *config) {
+    struct dataset_info *info = &dataset->info;
+    struct table *table = &dataset->tables[0];
+    TRY(groups_read(config, table, &dataset->groups, &info->groups));
+    TRY(status_prefix(split_rows_grouped(&config->split, dataset->groups, table->rows, info->groups, dataset->order,
+                                         &info->validation_rows, &info->validation_groups),
+                      "%s: dataset.split.group", config->path));
+    info->train_rows = table->rows - info->validation_rows;
+    return OK;
+}
+
 /* Orders the rows of a stratified split or of folds, the validation rows first, and sets the sizes of both parts.
  * [classes]: NULL unless stratified. */
 static status order_rows(struct dataset *dataset, const struct dataset_config *config, const int64_t *classes) {
@@ -164,6 +176,16 @@ static status order_rows(struct dataset *dataset, const struct dataset_config *c
     if (!split->time_series) info->train_rows = rows - *n_validation;
     return status_prefix(s, "%s: dataset.split.%s", config->path ? config->path : "synthetic dataset",
                          split->stratify ? "stratify" : "folds");
+}
+
+/* The same, for each kind of these splits. */
+static status order_parts(struct dataset *dataset, const struct dataset_config *config) {
+    void *classes = NULL;
+    if (config->split.group) return order_groups(dataset, config);
+    status s = config->split.stratify ? read_classes(&dataset->tables[0], config, &classes) : OK;
+    if (!s) s = order_rows(dataset, config, classes);
+    buffer_free(classes);
+    return s;
 }
 
 /* Assigns the rows to training and validation. */
@@ -181,7 +203,9 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
         return status_new(STATUS_DATA, "%s: there are no validation rows", config->validation.path);
     }
     if (!split_is_given(&config->split)) return OK;
-    if (!config->split.folds) split_sizes(&config->split, table->rows, &info->train_rows, &info->validation_rows);
+    bool is_ordered = config->split.stratify || config->split.folds || config->split.group;
+    if (!config->split.folds && !config->split.group)
+        split_sizes(&config->split, table->rows, &info->train_rows, &info->validation_rows);
     bool is_torch = config->split.train > 0;
     if (info->train_rows == 0)
         return status_new(STATUS_DATA, "%s: split.%s %g of %zu row%s leaves no training row", name,
@@ -194,12 +218,8 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
     }
     struct selection *train = &dataset->parts[DATASET_TRAIN].rows;
     struct selection *validation = &dataset->parts[DATASET_VALIDATION].rows;
-    if (config->split.stratify || config->split.folds) {
-        void *classes = NULL;
-        status s = config->split.stratify ? read_classes(table, config, &classes) : OK;
-        if (!s) s = order_rows(dataset, config, classes);
-        buffer_free(classes);
-        TRY(s);
+    if (is_ordered) {
+        TRY(order_parts(dataset, config));
         train->first = info->validation_rows;
     } else {
         split_rows(&config->split, table->rows, dataset->order, &train->first, &validation->first);
@@ -415,6 +435,9 @@ static status load(struct dataset *dataset, const struct dataset_config *config)
     struct digest digest;
     digest_start(&digest);
     digest_add(&digest, info->input_shape, sizeof info->input_shape);
+    if (dataset->groups) digest_add(&digest, dataset->groups, info->rows * sizeof *dataset->groups);
+    buffer_free(dataset->groups);
+    dataset->groups = NULL;
     dataset->is_in_memory = fits_in_memory(dataset, config);
     for (int i = 0; i < dataset->n_tables; i++) TRY(load_table(dataset, &dataset->tables[i], needs_fit, &digest));
     uint8_t hash[DIGEST_SIZE];
@@ -480,6 +503,7 @@ void dataset_close(struct dataset *dataset) {
     scaler_free(&dataset->scaler);
     buffer_free(dataset->augment.fill);
     buffer_free(dataset->order);
+    buffer_free(dataset->groups);
     arena_destroy(dataset->arena);
     pthread_mutex_destroy(&dataset->reading);
     free(dataset);

@@ -38,8 +38,9 @@ struct split_config {
     int64_t fold;  /* index of the validation fold; SCHEMA_NO_INT: not given */
     int64_t seed;  /* random_state, or the generator's manual_seed */
     bool shuffle;
-    bool stratify;    /* same proportion of each class in both parts; with test and shuffle, or with folds */
-    bool time_series; /* with folds: training rows are those before the fold; later rows are not used */
+    bool stratify;     /* same proportion of each class in both parts; with test and shuffle, or with folds */
+    bool time_series;  /* with folds: training rows are those before the fold; later rows are not used */
+    const char *group; /* with test or folds: name of the groups of the rows, which are not divided; NULL: none */
 };
 
 /* `validation:`, a separate file instead of a split. */
@@ -53,6 +54,9 @@ struct validation_config {
 /* Whether a config asks for validation rows. */
 struct dataset_config;
 bool dataset_has_validation(const struct dataset_config *config);
+
+/* Makes all rows those of one part; the column of split.group is still no input. */
+void dataset_remove_split(struct dataset_config *config);
 
 /* `layout:` of images in the file; dataset_read always gives (channels, height, width). */
 enum layout { LAYOUT_NCHW, LAYOUT_NHWC };
@@ -233,7 +237,8 @@ struct dataset_info {
     const struct dataset_target
         *targets; /* (target_count), with config.has_losses; all are float values, also classes */
     size_t target_count;
-    bool has_weights; /* of the rows: dataset_read_weights */
+    size_t groups, validation_groups; /* of split.group; 0: none */
+    bool has_weights;                 /* of the rows: dataset_read_weights */
     struct dataset_weights weights;
     const struct target_scale *target_scale; /* TARGET_VALUES: how dataset_read scales targets; NULL: it does not */
     char fingerprint[65]; /* SHA-256 (hex) of shape and all rows in the order of the file or, above 1 GiB of float32

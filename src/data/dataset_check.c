@@ -68,6 +68,13 @@ static void check_query(const struct dataset_config *dataset, const struct datas
                      "query and table need a database (format sqlite), not %s", format->name);
 }
 
+static void check_group(const struct dataset_config *dataset, const struct dataset_format *format,
+                        const struct node *where, const char *path, struct problems *problems) {
+    if (!dataset->split.group || !format || format->read_groups) return;
+    problems_add(problems, dataset_place(node_get(where, "split"), "group"), path,
+                 "split.group: format %s has no names for groups; hdf5, csv, sqlite and npz have", format->name);
+}
+
 static void check_tokenizer(const struct dataset_config *dataset, const struct dataset_format *format,
                             const struct node *where, const char *path, struct problems *problems) {
     if (!dataset->tokens.tokenizer || !format) return;
@@ -155,6 +162,7 @@ void dataset_check_config(void *config, const struct node *where, const char *pa
     const struct dataset_format *format = dataset_format_of(dataset, dataset->path);
     check_query(dataset, format, where, path, problems);
     check_tokenizer(dataset, format, where, path, problems);
+    check_group(dataset, format, where, path, problems);
     if (format && format->is_folder && !dataset->image.size.count)
         problems_add(problems, dataset_place(where, "path"), key,
                      "a folder of images needs dataset.image.size: [height, width] of the rows");

@@ -77,6 +77,11 @@ struct dataset_format {
     /* Adds the place of the weight of [row] for a message. */
     void (*describe_weight)(const struct source *source, size_t row, struct text *out);
 
+    /* With dataset_has_groups: the same for its groups: numbers, whose order is that of the groups; NAN: missing. NULL:
+     * the format has none. */
+    status (*read_groups)(struct source *source, size_t first, size_t count, double *groups);
+    void (*describe_group)(const struct source *source, size_t row, struct text *out);
+
     /* With has_floats: read for inputs that are exact in float32, without the way through doubles. */
     status (*read_floats)(struct source *source, size_t first, size_t count, float *inputs);
 
@@ -161,6 +166,11 @@ bool source_seems_channels_last(int dims, const int64_t *shape);
 
 /* Adds "3x8x8", or "1" for no dimensions. */
 void source_add_shape(int dims, const int64_t *shape, struct text *out);
+
+/* Whether the rows are divided by groups, dataset.split.group. */
+static inline bool dataset_has_groups(const struct dataset_config *config) {
+    return config->split.group && (config->split.test > 0 || config->split.folds > 0);
+}
 
 /* The files of a list of paths after the first. */
 static inline const struct string_list *dataset_others(const struct dataset_config *config, bool is_validation) {

@@ -183,6 +183,23 @@ static void describe_weight(const struct source *source, size_t row, struct text
     j->sources[file]->format->describe_weight(j->sources[file], row - j->first[file], out);
 }
 
+static status read_groups(struct source *source, size_t first, size_t count, double *groups) {
+    const struct joined *j = (struct joined *)source;
+    for (size_t done = 0, i = file_of(j, first); done < count; i++) {
+        size_t row = first + done, n = j->first[i + 1] - row;
+        if (n > count - done) n = count - done;
+        if (n) TRY(j->sources[i]->format->read_groups(j->sources[i], row - j->first[i], n, groups + done));
+        done += n;
+    }
+    return OK;
+}
+
+static void describe_group(const struct source *source, size_t row, struct text *out) {
+    const struct joined *j = (const struct joined *)source;
+    size_t file = file_of(j, row);
+    j->sources[file]->format->describe_group(j->sources[file], row - j->first[file], out);
+}
+
 static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
     return read_parts((struct joined *)source, first, count, NULL, NULL, inputs, NULL);
 }
@@ -204,6 +221,8 @@ static const struct dataset_format format_joined = {.name = "joined",
                                                     .will_read = will_read,
                                                     .read_weights = read_weights,
                                                     .describe_weight = describe_weight,
+                                                    .read_groups = read_groups,
+                                                    .describe_group = describe_group,
                                                     .read_bytes = read_bytes,
                                                     .describe = describe_joined,
                                                     .columns = columns_of,

@@ -24,6 +24,7 @@ struct dataset {
     int n_tables;
     struct dataset_rows parts[2];   /* by enum dataset_part */
     int64_t *order;                 /* of the split; NULL: none */
+    int64_t *groups;                /* (tables[0].rows) of split.group, until the fingerprint is known; NULL: none */
     struct preparation preparation; /* count 0: none */
     struct scaler scaler;
     struct target_scale target_scale;
@@ -45,6 +46,10 @@ struct dataset {
  * place of the first weight that is negative or not finite, or if all of a part are 0. */
 status weights_read(const struct dataset_config *config, struct table *tables, int n_tables,
                     const struct selection *train, const struct selection *validation, struct dataset_info *info);
+
+/* Reads the groups of split.group: the rank of each row's group (rows) from 0, for buffer_free, also after a failure,
+ * and their number. STATUS_DATA with the place of the first row without a group, or for a single group. */
+status groups_read(const struct dataset_config *config, struct table *table, int64_t **groups, size_t *count);
 
 /* Sets inputs and targets of [info], whose sizes are set, and checks the values of the targets: STATUS_DATA with the
  * place of the first that does not fit its loss. [preparation]: NULL: none. */

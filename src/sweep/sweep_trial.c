@@ -79,12 +79,20 @@ static status add_seed(const struct config *config, int64_t seed, struct words *
 /* In place of the config's own split, of which what says how rows are drawn stays. */
 static void add_fold(const struct sweep_config *sweep, const struct config *config, int64_t fold, struct words *words) {
     const struct split_config *split = &config->dataset.split;
+    struct text word = {0};
     if (fold < 0) return;
-    add_word(words, arena_printf(words->arena,
-                                 "dataset.split={folds: %" PRId64 ", fold: %" PRId64 ", seed: %" PRId64
-                                 ", shuffle: %s, stratify: %s, time_series: %s}",
-                                 sweep->folds, fold, split->seed, split->shuffle ? "true" : "false",
-                                 split->stratify ? "true" : "false", split->time_series ? "true" : "false"));
+    text_printf(&word,
+                "dataset.split={folds: %" PRId64 ", fold: %" PRId64 ", seed: %" PRId64
+                ", shuffle: %s, stratify: %s, time_series: %s, group: ",
+                sweep->folds, fold, split->seed, split->shuffle ? "true" : "false", split->stratify ? "true" : "false",
+                split->time_series ? "true" : "false");
+    if (split->group)
+        text_add_json(&word, split->group);
+    else
+        text_add(&word, "null");
+    text_add(&word, "}");
+    add_word(words, text_string(&word));
+    text_free(&word);
 }
 
 static status load(const struct sweep_config *sweep, int64_t trial, const struct words *words,

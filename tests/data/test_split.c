@@ -83,6 +83,35 @@ START_TEST(equals_folds) {
 }
 END_TEST
 
+START_TEST(equals_group_splits) {
+    json_t *root = vectors_load("groups"), *c;
+    size_t i, k, splits = 0;
+    json_array_foreach(json_object_get(root, "cases"), i, c) {
+        int64_t groups[256], order[256];
+        const json_t *given = json_object_get(c, "groups"), *parts = json_object_get(c, "parts"), *part;
+        size_t rows = json_array_size(given), count = 0, n_validation, chosen;
+        struct split_config config = {.test = json_number_value(json_object_get(c, "test")),
+                                      .seed = json_integer_value(json_object_get(c, "seed"))};
+        config.shuffle = config.test > 0;
+        config.folds = config.test > 0 ? 0 : (int64_t)json_array_size(parts);
+        for (size_t r = 0; r < rows; r++) {
+            groups[r] = json_integer_value(json_array_get(given, r));
+            if (groups[r] >= (int64_t)count) count = (size_t)groups[r] + 1;
+        }
+        json_array_foreach(parts, k, part) {
+            config.fold = (int64_t)k;
+            ck_ok(split_rows_grouped(&config, groups, rows, count, order, &n_validation, &chosen));
+            equal_rows(part, order, n_validation);
+            for (size_t r = 1; r < rows; r++) ck_assert(r == n_validation || order[r - 1] < order[r]);
+            ck_assert(chosen > 0 && chosen < count);
+            splits++;
+        }
+    }
+    ck_assert_uint_eq(splits, 29);
+    json_decref(root);
+}
+END_TEST
+
 static void count_classes(struct dataset *dataset, enum dataset_part part, const size_t expected[3]) {
     const struct dataset_info *info = dataset_info(dataset);
     float *inputs;
@@ -376,5 +405,6 @@ START_TEST(resolved_config) {
 END_TEST
 
 TESTS("split", equals_train_test_split, equals_stratified_train_test_split, stratified_rows_of_a_dataset, equals_folds,
-      folds_of_a_dataset, folds_of_a_time_series, without_shuffle_the_last_rows_validate, equals_random_split,
-      scaled_wine_equals_scikit_learn, minmax_and_constant_features, given_numbers, wrong_configs, resolved_config)
+      equals_group_splits, folds_of_a_dataset, folds_of_a_time_series, without_shuffle_the_last_rows_validate,
+      equals_random_split, scaled_wine_equals_scikit_learn, minmax_and_constant_features, given_numbers, wrong_configs,
+      resolved_config)

@@ -39,8 +39,8 @@ struct hdf5 {
     hid_t file; /* -1: not open */
     int descriptor;
     uint64_t bytes; /* of the file when it was opened */
-    size_t n_inputs, n_targets, n_weights;
-    struct column *inputs, *targets, *weights;
+    size_t n_inputs, n_targets, n_weights, n_groups;
+    struct column *inputs, *targets, *weights, *groups;
 };
 
 /* ---- opening ---- */
@@ -318,15 +318,21 @@ static status check_names(const struct hdf5 *h, bool wants_classes) {
     return OK;
 }
 
+/* The column (0 or 1) of the key [key], with one value a row. */
+static status open_single(struct hdf5 *h, struct column *column, size_t count, const char *key, const char *what) {
+    size_t size;
+    TRY(status_prefix(open_columns(h, column, count, &size), "%s", key));
+    if (count == 0 || size == 1) return OK;
+    return status_new(STATUS_DATA, "%s: %s: dataset '%s' has %zu values a row instead of one%s", key, h->path,
+                      column->name, size, what);
+}
+
 static status open_and_check(struct hdf5 *h) {
-    size_t weights;
     TRY(open_file(h));
     TRY(open_columns(h, h->inputs, h->n_inputs, &h->base.input_size));
     TRY(open_columns(h, h->targets, h->n_targets, &h->base.target_size));
-    TRY(status_prefix(open_columns(h, h->weights, h->n_weights, &weights), "dataset.weights"));
-    if (h->n_weights == 0 || weights == 1) return OK;
-    return status_new(STATUS_DATA, "dataset.weights: %s: dataset '%s' has %zu values a row instead of one weight",
-                      h->path, h->weights->name, weights);
+    TRY(open_single(h, h->weights, h->n_weights, "dataset.weights", " weight"));
+    return open_single(h, h->groups, h->n_groups, "dataset.split.group", "");
 }
 
 /* Reads the first and the last row as training does, to find errors that libhdf5 reports only for values. Skips rows of
@@ -350,6 +356,7 @@ static status look(void *context) {
     TRY(open_and_check(h));
     TRY(try_rows(h, h->inputs, h->n_inputs));
     TRY(try_rows(h, h->weights, h->n_weights));
+    TRY(try_rows(h, h->groups, h->n_groups));
     return try_rows(h, h->targets, h->n_targets);
 }
 
@@ -375,6 +382,11 @@ static void set_shape(const struct column *column, int *dims, int64_t *shape) {
     memcpy(shape, column->shape, sizeof column->shape);
 }
 
+static struct column *make_column(struct hdf5 *h, const char *name, size_t *count) {
+    struct string_list names = {.items = &(const char *){name}, .count = 1};
+    return make_columns(h, &names, &(struct string_groups){0}, NULL, count);
+}
+
 static status open_all(struct hdf5 *h, const struct dataset_config *config, bool wants_classes) {
     struct source *base = &h->base;
     struct string_list inputs = config->inputs, targets = config->targets;
@@ -382,10 +394,8 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     TRY(use_trained_names(h, config, COLUMN_TARGET, &targets));
     h->inputs = make_columns(h, &inputs, &config->input_groups, "x", &h->n_inputs);
     if (!config->without_targets) h->targets = make_columns(h, &targets, &config->target_groups, "y", &h->n_targets);
-    if (config->weights && !config->without_targets) {
-        struct string_list weights = {.items = &(const char *){config->weights}, .count = 1};
-        h->weights = make_columns(h, &weights, &(struct string_groups){0}, NULL, &h->n_weights);
-    }
+    if (config->weights && !config->without_targets) h->weights = make_column(h, config->weights, &h->n_weights);
+    if (dataset_has_groups(config)) h->groups = make_column(h, config->split.group, &h->n_groups);
     TRY(check_names(h, wants_classes));
     TRY(hdf5_try_in_child(h->path, look, h));
     TRY(open_and_check(h));
@@ -418,6 +428,7 @@ static void close_hdf5(struct source *source) {
     close_columns(h->inputs, h->n_inputs);
     close_columns(h->targets, h->n_targets);
     close_columns(h->weights, h->n_weights);
+    close_columns(h->groups, h->n_groups);
     if (h->file >= 0) H5Fclose(h->file);
     hdf5_leave(&silence);
     arena_destroy(h->arena);
@@ -483,6 +494,16 @@ static void describe_weight(const struct source *source, size_t row, struct text
     text_printf(out, "%s: dataset '%s', row %zu", h->path, h->weights->name, row);
 }
 
+static status read_groups(struct source *source, size_t first, size_t count, double *groups) {
+    const struct hdf5 *h = (struct hdf5 *)source;
+    return read_columns(h, h->groups, h->n_groups, first, count, groups, 1);
+}
+
+static void describe_group(const struct source *source, size_t row, struct text *out) {
+    const struct hdf5 *h = (const struct hdf5 *)source;
+    text_printf(out, "%s: dataset '%s', row %zu", h->path, h->groups->name, row);
+}
+
 static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
     const struct hdf5 *h = (struct hdf5 *)source;
     return read_column(h, h->inputs, first, count, BYTES, inputs, 0, source->input_size);
@@ -516,6 +537,8 @@ const struct dataset_format dataset_hdf5 = {.name = "hdf5",
                                             .will_read = will_read,
                                             .read_weights = read_weights,
                                             .describe_weight = describe_weight,
+                                            .read_groups = read_groups,
+                                            .describe_group = describe_group,
                                             .read_bytes = read_bytes,
                                             .columns = columns_of,
                                             .shape_of_name = shape_of_name,

@@ -22,8 +22,8 @@ struct npy {
     struct arena *arena;
     struct file files[2]; /* inputs and targets; .npz has one */
     struct zip zip;
-    struct npy_array inputs, targets, weights; /* weights: .npz */
-    const char *names[2];                      /* .npz: of the arrays */
+    struct npy_array inputs, targets, weights, groups; /* weights, groups: .npz */
+    const char *names[2];                              /* .npz: of the arrays */
     struct channels_last layout, target_layout;
 };
 
@@ -54,11 +54,14 @@ static status open_file(struct npy *npy, int index, const char *path) {
 
 /* All arrays have the same rows. */
 static status check_rows(const struct npy *npy) {
-    const struct npy_array *others[] = {&npy->targets, &npy->weights};
-    for (size_t i = 0; i < 2; i++)
+    const struct npy_array *others[] = {&npy->targets, &npy->weights, &npy->groups};
+    for (size_t i = 0; i < 3; i++)
         if (others[i]->name && npy->inputs.of.rows != others[i]->of.rows)
             return status_new(STATUS_DATA, "%s has %zu rows, but %s has %zu", npy->inputs.name, npy->inputs.of.rows,
                               others[i]->name, others[i]->of.rows);
+    if (npy->groups.name && npy->groups.of.size != 1)
+        return status_new(STATUS_DATA, "dataset.split.group: %s has %zu values a row instead of one", npy->groups.name,
+                          npy->groups.of.size);
     if (!npy->weights.name || npy->weights.of.size == 1) return OK;
     return status_new(STATUS_DATA, "dataset.weights: %s has %zu values a row instead of one weight", npy->weights.name,
                       npy->weights.of.size);
@@ -224,6 +227,8 @@ static status open_npz_file(struct npy *npy, const struct dataset_config *config
     TRY(zip_open(npy->files[0].fd, npy->files[0].path, npy->files[0].bytes, npy->arena, &npy->zip));
     TRY(choose_arrays(npy, config, is_npz ? (const struct npy *)train : NULL));
     TRY(open_array(npy, npy->names[0], &npy->inputs));
+    if (dataset_has_groups(config))
+        TRY(status_prefix(open_array(npy, config->split.group, &npy->groups), "dataset.split.group"));
     if (config->without_targets) return OK;
     if (config->weights) TRY(status_prefix(open_array(npy, config->weights, &npy->weights), "dataset.weights"));
     return open_array(npy, npy->names[1], &npy->targets);
@@ -267,6 +272,7 @@ static void close_npy(struct source *source) {
     npy_array_free(&npy->inputs);
     npy_array_free(&npy->targets);
     npy_array_free(&npy->weights);
+    npy_array_free(&npy->groups);
     for (int i = 0; i < 2; i++) /* nothing was written that could be lost */
         if (npy->files[i].fd >= 0) status_free(io_close(npy->files[i].fd, npy->files[i].path));
     channels_last_free(&npy->layout);
@@ -337,6 +343,14 @@ static status read_weights(struct source *source, size_t first, size_t count, do
 
 static void describe_weight(const struct source *source, size_t row, struct text *out) {
     npy_array_describe(&((const struct npy *)source)->weights, row, 0, out);
+}
+
+static status read_groups(struct source *source, size_t first, size_t count, double *groups) {
+    return npy_array_read(&((struct npy *)source)->groups, first, count, groups);
+}
+
+static void describe_group(const struct source *source, size_t row, struct text *out) {
+    npy_array_describe(&((const struct npy *)source)->groups, row, 0, out);
 }
 
 static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
@@ -425,6 +439,8 @@ const struct dataset_format dataset_npz = {.name = "npz",
                                            .read_floats = read_floats,
                                            .will_read = will_read,
                                            .read_weights = read_weights,
+                                           .read_groups = read_groups,
+                                           .describe_group = describe_group,
                                            .describe_weight = describe_weight,
                                            .read_bytes = read_bytes,
                                            .describe = describe_npy,

@@ -10,6 +10,10 @@ bool dataset_has_validation(const struct dataset_config *config) {
     return split_is_given(&config->split) || config->validation.path;
 }
 
+void dataset_remove_split(struct dataset_config *config) {
+    config->split = (struct split_config){.group = config->split.group};
+}
+
 bool split_is_given(const struct split_config *config) {
     return config->test > 0 || config->train > 0 || config->folds > 0;
 }

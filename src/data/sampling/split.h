@@ -30,4 +30,11 @@ status split_rows_folds(const struct split_config *config, const int64_t *classe
 status split_rows_time_series(const struct split_config *config, size_t rows, int64_t *order, size_t *n_validation,
                               size_t *n_train);
 
+/* The rows of scikit-learn's GroupShuffleSplit(test_size=test, random_state=seed), or with folds of GroupKFold(folds),
+ * which does not draw: all rows of a group are in the same part. [groups] (rows): 0 .. count - 1, in the order of
+ * numpy.unique. order (rows) holds the *n_validation rows of *validation_groups groups, ascending, and then the
+ * training rows. STATUS_DATA if there are too few groups. */
+status split_rows_grouped(const struct split_config *config, const int64_t *groups, size_t rows, size_t count,
+                          int64_t *order, size_t *n_validation, size_t *validation_groups);
+
 #endif

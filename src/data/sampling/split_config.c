@@ -27,7 +27,7 @@ static const struct schema_row split_rows_table[] = {
      .max = 1000000,
      .doc = "Instead of test: number of folds of a cross-validation, at least 2; the rows of scikit-learn's "
             "KFold(n_splits=folds, shuffle=shuffle, random_state=seed), with stratify StratifiedKFold, with "
-            "time_series TimeSeriesSplit; 0: not used."},
+            "time_series TimeSeriesSplit, with group GroupKFold; 0: not used."},
     {.key = "fold",
      .type = SCHEMA_INT,
      .offset = FIELD(struct split_config, fold),
@@ -60,8 +60,30 @@ static const struct schema_row split_rows_table[] = {
      .doc =
          "With folds: the rows of scikit-learn's TimeSeriesSplit(folds): each fold is validated by a model of the rows "
          "before it; later rows are not used, and none are shuffled (shuffle is not used)."},
+    {.key = "group",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct split_config, group),
+     .fallback = "null",
+     .doc =
+         "CSV, SQLite: name of a column, HDF5, NPZ: of a dataset or an array of numbers, that says which rows belong "
+         "together, such as those of one patient. They are in the same part: with test the rows of scikit-learn's "
+         "GroupShuffleSplit(test_size=test, random_state=seed), with folds those of GroupKFold(folds), for which "
+         "seed and shuffle are not used. The column is not an input. Null: none."},
     {0},
 };
+
+static void check_group(const struct split_config *split, const struct node *where, const char *path,
+                        struct problems *problems) {
+    struct place place = dataset_place(where, "group");
+    if (!split->group) return;
+    if (!split->folds && split->test <= 0)
+        problems_add(problems, place, path, "group needs test (as GroupShuffleSplit) or folds (as GroupKFold)");
+    else if (split->stratify || split->time_series)
+        problems_add(problems, place, path, "group and %s exclude each other",
+                     split->stratify ? "stratify" : "time_series");
+    else if (!split->folds && !split->shuffle)
+        problems_add(problems, place, path, "group with test needs shuffle: GroupShuffleSplit draws the groups");
+}
 
 static void check_folds(const struct split_config *split, const struct node *where, const char *path,
                         struct problems *problems) {
@@ -95,6 +117,7 @@ static void check_split(void *config, const struct node *where, const char *path
         problems_add(problems, dataset_place(where, "time_series"), path,
                      "time_series and stratify exclude each other");
     check_folds(split, where, path, problems);
+    check_group(split, where, path, problems);
 }
 
 bool dataset_has_same_split(const struct dataset_config *a, const struct dataset_config *b) {

@@ -173,12 +173,15 @@ static status use_column(struct csv *csv, size_t column, bool is_target) {
     if (role->at != NOT_USED && role->is_weight)
         return status_new(STATUS_DATA, "%s: column '%s' is used twice, as %s and by dataset.weights", csv->path,
                           csv_printable(csv, csv->names[column]), is_target ? "target" : "input");
-    if (role->at != NOT_USED)
+    if (role->at != NOT_USED && !role->is_group)
         return status_new(STATUS_DATA, "%s: column '%s' is used twice, as %s; see dataset.inputs and dataset.targets",
                           csv->path, csv_printable(csv, csv->names[column]),
                           role->is_target != is_target ? "input and as target"
                           : is_target                  ? "target"
                                                        : "input");
+    if (role->at != NOT_USED && role->is_group)
+        return status_new(STATUS_DATA, "%s: column '%s' is used twice, as %s and by dataset.split.group", csv->path,
+                          csv_printable(csv, csv->names[column]), is_target ? "target" : "input");
     size_t *count = is_target ? &csv->base.target_size : &csv->base.input_size;
     (is_target ? csv->target_columns : csv->input_columns)[*count] = column;
     role->is_target = is_target;
@@ -202,6 +205,23 @@ static status use_weights(struct csv *csv, const struct dataset_config *config) 
     csv->roles[csv->weight_column].is_weight = true;
     csv->roles[csv->weight_column].at = 0;
     return OK;
+}
+
+/* The column of dataset.split.group, which is only read for a split. */
+static status use_groups(struct csv *csv, const struct dataset_config *config) {
+    if (!dataset_has_groups(config)) return OK;
+    TRY(status_prefix(find_column(csv, config->split.group, NULL, &csv->group_column), "dataset.split.group"));
+    struct role *role = &csv->roles[csv->group_column];
+    if (role->at != NOT_USED)
+        return status_new(STATUS_DATA, "%s: column '%s' is used twice, by dataset.weights and by dataset.split.group",
+                          csv->path, csv_printable(csv, csv->names[csv->group_column]));
+    role->is_group = true;
+    role->at = 0;
+    return OK;
+}
+
+static bool is_group(const struct dataset_config *config, const char *name) {
+    return config->split.group && strcmp(config->split.group, name) == 0;
 }
 
 static bool is_weights(const struct dataset_config *config, const char *name) {
@@ -239,7 +259,8 @@ static void note_columns(struct csv *csv, const struct dataset_config *config, c
     struct text note = {0}, ignored = {0};
     for (size_t i = 0; i < csv->n_columns && ignored.length < 200; i++)
         if (csv->roles[i].at == NOT_USED && !columns_have_name(list, csv->names[i]) &&
-            !is_ignored(config, csv->names[i]) && !is_weights(config, csv->names[i]))
+            !is_ignored(config, csv->names[i]) && !is_weights(config, csv->names[i]) &&
+            !is_group(config, csv->names[i]))
             text_printf(&ignored, "%s%s", ignored.length ? ", " : "", csv_printable(csv, csv->names[i]));
     bool was_chosen = config->inputs.count > 0; /* then other columns and another order are expected */
     if (!was_chosen && !is_in_order(csv))
@@ -315,7 +336,7 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
         TRY(status_prefix(find_column(csv, rules[i].name, NULL, &column), "dataset.columns"));
         const struct role *role = &csv->roles[column];
         bool is_ignored = rules[i].type == COLUMN_IGNORED,
-             is_input = role->at != NOT_USED && !role->is_target && !role->is_weight;
+             is_input = role->at != NOT_USED && !role->is_target && !role->is_weight && !role->is_group;
         if (is_ignored && is_input)
             return status_new(STATUS_USAGE, "dataset.columns: '%s' is ignored, but dataset.inputs lists it",
                               csv_printable(csv, rules[i].name));
@@ -325,6 +346,11 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
                               "dataset.columns: '%s' is the column of dataset.weights, and the rules are "
                               "for inputs",
                               csv_printable(csv, rules[i].name));
+        if (!is_ignored && is_group(config, rules[i].name))
+            return status_new(
+                STATUS_USAGE,
+                "dataset.columns: '%s' is the column of dataset.split.group, and the rules are for inputs",
+                csv_printable(csv, rules[i].name));
         if (is_target(csv, &config->targets, column))
             TRY(check_target_rule(csv, &rules[i]));
         else if (!is_ignored)
@@ -338,6 +364,7 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
 static bool is_default_input(const struct csv *csv, const struct dataset_config *config, size_t column) {
     return csv->roles[column].at == NOT_USED && !is_target(csv, &config->targets, column) &&
            !is_ignored(config, csv->names[column]) && !is_weights(config, csv->names[column]) &&
+           !is_group(config, csv->names[column]) &&
            (!csv->roles[column].has_no_name || column_rule_find(&config->rules, csv->names[column]));
 }
 
@@ -354,6 +381,7 @@ static void note_unnamed(struct csv *csv, const struct dataset_config *config) {
 
 status csv_choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
     TRY(use_weights(csv, config));
+    TRY(use_groups(csv, config));
     if (train) return use_same_columns(csv, config, train);
     if (csv_has_trained_columns(config)) return use_trained_columns(csv, config);
     if (!config->without_targets) {

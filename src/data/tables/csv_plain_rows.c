@@ -11,7 +11,7 @@ enum field_kind { FIELD_IGNORED, FIELD_NUMBER, FIELD_TEXT };
 
 struct field_plan {
     enum field_kind kind;
-    bool may_be_missing, is_input;
+    bool may_be_missing, is_input, is_group;
     size_t column, at; /* at: index in the row */
     char *from, *to;   /* FIELD_TEXT: of the current row */
 };
@@ -122,8 +122,9 @@ static char *read_row(struct csv *csv, double *row) {
 static status add_field(struct csv *csv, struct field_plan *plan, double *value) {
     if (plan->kind == FIELD_TEXT) {
         *plan->to = 0; /* a quote, the delimiter or the line end, which were already read */
-        return plan->is_input ? csv_add_input(csv, plan->column, plan->from, value)
-                              : csv_add_label(csv, plan->from, value);
+        return plan->is_input   ? csv_add_input(csv, plan->column, plan->from, value)
+               : plan->is_group ? csv_add_group(csv, plan->from, value)
+                                : csv_add_label(csv, plan->from, value);
     }
     if (!plan->is_input) return OK;
     struct column_builder *builder = &csv->builders[csv->roles[plan->column].at];
@@ -165,10 +166,14 @@ status csv_plan_rows(struct csv *csv, bool is_text) {
         struct field_plan *plan = &plans[csv->fields[i]];
         if (role->at == NOT_USED) continue;
         *plan = (struct field_plan){FIELD_NUMBER, .column = i, .at = role->at};
-        plan->is_input = plan->may_be_missing = !role->is_weight && !role->is_target;
+        plan->is_input = plan->may_be_missing = !role->is_weight && !role->is_target && !role->is_group;
         if (role->is_weight) plan->at = size + targets;
         if (role->is_target) plan->at += size;
-        if (role->is_target ? is_text : plan->is_input && column_builder_wants_text(&csv->builders[role->at]))
+        plan->is_group = role->is_group;
+        if (role->is_group) plan->at = csv_group_at(csv);
+        if (role->is_target  ? is_text
+            : role->is_group ? true
+                             : plan->is_input && column_builder_wants_text(&csv->builders[role->at]))
             plan->kind = FIELD_TEXT;
     }
     return OK;

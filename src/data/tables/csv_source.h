@@ -11,9 +11,9 @@
 #define NOT_USED SIZE_MAX
 
 struct role {
-    bool is_target, is_weight; /* neither: an input */
-    bool has_no_name;          /* in the file: it is used only where the config names it */
-    size_t at;                 /* index among the inputs or the targets; NOT_USED */
+    bool is_target, is_weight, is_group; /* neither: an input */
+    bool has_no_name;                    /* in the file: it is used only where the config names it */
+    size_t at;                           /* index among the inputs or the targets; NOT_USED */
 };
 
 /* One of the files of a path. */
@@ -60,8 +60,10 @@ struct csv {
     bool starts_missing[256];        /* by the first byte of a text: one of them starts with it */
     bool has_missing_number;         /* one of them is a number */
 
-    struct row_store store; /* inputs, targets, the weight with weight_column, the line */
-    size_t weight_column;   /* NOT_USED: none */
+    struct row_store store; /* inputs, targets, the weight with weight_column, the group with group_column, the line */
+    size_t weight_column, group_column; /* NOT_USED: none */
+    struct text_pool groups;            /* values of the group column; in rows are their indexes */
+    double *group_values;               /* (groups.count), when all rows were read: see dataset_format.read_groups */
     double **maps; /* (input_size + target_size), when all rows were read: value = maps[i][(size_t)value] unless
                       it is NaN; NULL: the value is a number */
     struct field_plan *plans; /* (n_fields), with has_plans: how plain rows are read */
@@ -85,6 +87,8 @@ status csv_read_rows(struct source *source, size_t first, size_t count, double *
 void csv_will_read(const struct source *source, size_t row);
 status csv_read_weights(struct source *source, size_t first, size_t count, double *weights);
 void csv_describe_weight(const struct source *source, size_t row, struct text *out);
+status csv_read_groups(struct source *source, size_t first, size_t count, double *groups);
+void csv_describe_group(const struct source *source, size_t row, struct text *out);
 struct string_list csv_labels(const struct source *source);
 struct column_list csv_columns(const struct source *source, struct arena *arena);
 void csv_describe(const struct source *source, bool is_target, size_t row, size_t element, struct text *out);
@@ -109,6 +113,13 @@ status csv_plan_rows(struct csv *csv, bool is_text);
 /* Adds a value of the current record. */
 status csv_add_input(struct csv *csv, size_t column, const char *text, double *value);
 status csv_add_label(struct csv *csv, const char *text, double *value);
+status csv_add_group(struct csv *csv, const char *text, double *value);
+
+/* The index of the group in a row of the store. */
+size_t csv_group_at(const struct csv *csv);
+
+/* When all rows were read: gives the groups values in the order of numpy.unique, of numbers or of texts. */
+status csv_number_groups(struct csv *csv);
 
 /* The name of column [index], from 0, whose header is [text]: that, or if it is empty "Unnamed: 0", as pandas'. In
  * [arena]. */

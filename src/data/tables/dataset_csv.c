@@ -82,6 +82,19 @@ static status add_weight(struct csv *csv, size_t column, const char *text, doubl
     return is_number ? OK : reject_value(csv, column, text, ", and dataset.weights names this column");
 }
 
+status csv_add_group(struct csv *csv, const char *text, double *value) {
+    size_t index;
+    if (csv_is_missing(csv, text))
+        return status_new(STATUS_DATA,
+                          "%s:%s %zu: column '%s': missing value, and dataset.split.group names this column", csv->path,
+                          csv->input->unit, csv->reader.record_line, csv_printable(csv, csv->names[csv->group_column]));
+    TRY(text_pool_add(&csv->groups, text, csv->base.rows, &index));
+    *value = (double)index;
+    return OK;
+}
+
+size_t csv_group_at(const struct csv *csv) { return values_of(csv) + (csv->weight_column != NOT_USED); }
+
 /* Adds the current record as a row. */
 static status add_record(struct csv *csv, double *row) {
     size_t size = csv->base.input_size;
@@ -92,7 +105,8 @@ static status add_record(struct csv *csv, double *row) {
         const struct role *role = &csv->roles[i];
         if (role->at == NOT_USED) continue;
         const char *text = csv->reader.fields[csv->fields[i]].text;
-        TRY(role->is_weight   ? add_weight(csv, i, text, &row[values_of(csv)])
+        TRY(role->is_group    ? csv_add_group(csv, text, &row[csv_group_at(csv)])
+            : role->is_weight ? add_weight(csv, i, text, &row[values_of(csv)])
             : role->is_target ? add_target(csv, i, text, &row[size + role->at])
                               : csv_add_input(csv, i, text, &row[role->at]));
     }
@@ -123,7 +137,7 @@ static status add_row(struct csv *csv, const struct dataset_config *config, bool
 static status read_rows(struct csv *csv, const struct dataset_config *config, bool may_be_text,
                         const struct csv *train) {
     bool is_row = true;
-    csv->store.width = values_of(csv) + (csv->weight_column != NOT_USED) + 1;
+    csv->store.width = csv_group_at(csv) + (csv->group_column != NOT_USED) + 1;
     csv->store.max_bytes = config->cells ? SIZE_MAX : (size_t)config->cache_mb << 20;
     csv->has_labels = train ? train->n_classes > 0 : csv->has_given_classes || may_be_text;
     for (bool has_record = csv->has_no_header; is_row; has_record = false)
@@ -356,6 +370,7 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     csv->path = path;
     if (csv->decimal == ',' && !config->csv.decimal) csv_add_note(csv, "numbers have a decimal comma");
     TRY(finish_columns(csv));
+    TRY(csv_number_groups(csv));
     TRY(number_labels(csv, is_binary, train));
     csv->base.input_dims = 1;
     csv->base.input_shape[0] = (int64_t)csv->base.input_size;
@@ -371,6 +386,7 @@ void csv_close(struct source *source) {
     for (size_t i = 0; csv->maps && i < values_of(csv); i++) free(csv->maps[i]);
     row_store_free(&csv->store);
     text_pool_free(&csv->labels);
+    text_pool_free(&csv->groups);
     free(csv->plans);
     arena_destroy(csv->arena);
     free(csv);
@@ -386,9 +402,9 @@ static status open_source(const struct dataset_format *format, const struct csv_
     csv->input = input;
     csv->records = records;
     csv->decimal = '.';
-    csv->weight_column = NOT_USED;
+    csv->weight_column = csv->group_column = NOT_USED;
     csv->is_whole = *is_whole;
-    csv->arena = csv->labels.arena = arena_create();
+    csv->arena = csv->labels.arena = csv->groups.arena = arena_create();
     csv->path = arena_copy(csv->arena, path);
     bool is_table = train && train->format == format;
     status s = open_all(csv, config, wants_classes, is_table ? (const struct csv *)train : NULL, train != NULL);
@@ -462,6 +478,22 @@ static void describe_value(const struct csv *csv, size_t row, size_t column, str
                 csv_printable(csv, csv->names[column]));
 }
 
+status csv_read_groups(struct source *source, size_t first, size_t count, double *groups) {
+    struct csv *csv = (struct csv *)source;
+    for (size_t done = 0, got; done < count; done += got) {
+        const double *rows;
+        TRY(row_store_read(&csv->store, first + done, count - done, &rows, &got));
+        for (size_t i = done; i < done + got; i++, rows += csv->store.width)
+            groups[i] = csv->group_values[(size_t)rows[csv_group_at(csv)]];
+    }
+    return OK;
+}
+
+void csv_describe_group(const struct source *source, size_t row, struct text *out) {
+    const struct csv *csv = (const struct csv *)source;
+    describe_value(csv, row, csv->group_column, out);
+}
+
 void csv_describe_weight(const struct source *source, size_t row, struct text *out) {
     const struct csv *csv = (const struct csv *)source;
     describe_value(csv, row, csv->weight_column, out);
@@ -495,6 +527,8 @@ const struct dataset_format dataset_csv = {.name = "csv",
                                            .will_read = csv_will_read,
                                            .read_weights = csv_read_weights,
                                            .describe_weight = csv_describe_weight,
+                                           .read_groups = csv_read_groups,
+                                           .describe_group = csv_describe_group,
                                            .inspect = csv_inspect,
                                            .describe = csv_describe,
                                            .labels = csv_labels,

@@ -71,6 +71,7 @@ const struct schema_alias config_aliases_training[] = {
     KEY("dataset.split", "train_size train_fraction", ".train"),
     KEY("dataset.split", "random_state random_seed", ".seed"),
     KEY("dataset.split", "stratified", ".stratify"),
+    KEY("dataset.split", "groups group_column group_by", ".group"),
     KEY("dataset.scale", "means", ".mean"),
     KEY("dataset.scale", "stds stdev sigma scale", ".std"),
     KEY("dataset.scale", "method kind name scaler", ".type"),

@@ -78,7 +78,7 @@ static status choose_part(struct inference *inf, const struct inference_options 
 static status suggest_all(const struct inference *inf, struct dataset_config dataset, status failure) {
     struct dataset *all;
     if (dataset.split.test <= 0 && dataset.split.train <= 0) return failure;
-    dataset.split = (struct split_config){0};
+    dataset_remove_split(&dataset);
     dataset.without_targets = inf->predicts;
     if (inf->predicts) dataset.classes = (struct string_list){0};
     status s = dataset_open(&dataset, inf->loss->wants_classes, false, &all);
@@ -122,7 +122,7 @@ static status open_dataset(struct inference *inf, struct checkpoint *checkpoint)
     struct dataset_config dataset = inf->config->dataset;
     inf->loss = config_loss(inf->config);
     if (inf->is_all) {
-        dataset.split = (struct split_config){0};
+        dataset_remove_split(&dataset);
         dataset.validation = (struct validation_config){0};
     }
     dataset.local_ranks = inf->env->local_world_size;

@@ -104,7 +104,7 @@ static status read_inputs(struct predictor *p, struct checkpoint *checkpoint, st
     p->dataset = p->config.dataset;
     p->dataset.without_targets = true;
     p->dataset.input_targets.count = 0;
-    p->dataset.split = (struct split_config){0};
+    dataset_remove_split(&p->dataset);
     p->dataset.validation = (struct validation_config){0};
     p->dataset.augment = (struct augment_config){0};
     p->dataset.local_ranks = 1;

@@ -182,6 +182,15 @@ static void describe_rows(const struct plan *p, struct text *out) {
     text_add(out, info->target_dims > 1 ? ")\n" : "\n");
 }
 
+static void describe_groups(const struct plan *p, struct text *out) {
+    const struct dataset_info *info = &p->info;
+    if (!info->groups) return;
+    text_add(out, "\ngroups         ");
+    text_add_value(out, p->config->dataset.split.group, TEXT_MAX_NAME);
+    text_printf(out, ": %zu for training, %zu for validation\n", info->groups - info->validation_groups,
+                info->validation_groups);
+}
+
 /* How targets are scaled and rows weighted, fitted to the training rows. */
 static void describe_targets(const struct plan *p, struct text *out) {
     const struct target_scale *scale = p->info.target_scale;
@@ -287,6 +296,7 @@ void plan_describe(const struct plan *p, struct text *out) {
     describe_rows(p, out);
     describe_columns(p, out);
     describe_notes(p, out);
+    describe_groups(p, out);
     if (p->dataset) describe_targets(p, out);
     describe_layers(p->model, out);
     describe_processes(p, out);
