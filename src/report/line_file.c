@@ -6,7 +6,7 @@
 
 #include "base/files/io.h"
 
-#define BLOCK ((size_t)1 << 18)
+#define BLOCK ((size_t)1 << 16)
 
 struct reader {
     struct line_file *file;

@@ -85,11 +85,12 @@ static void read_parameter(struct sweep_data *s, const char *path, const struct 
     for (int i = PARAMETER_UNIFORM; kind && !values && i <= PARAMETER_INT_LOG_UNIFORM; i++) {
         const struct parameter named = {.kind = i};
         if (strcmp(kind, parameter_kinds[i]) != 0) continue;
-        p->is_log = parameter_is_log(&named);
+        bool is_log = parameter_is_log(&named);
         p->is_int = parameter_is_int(&named);
         p->is_number = read_number(scalar(node_get(node, "min")), &p->low) &&
                        read_number(scalar(node_get(node, "max")), &p->high) && p->low < p->high &&
-                       (!p->is_log || p->low > 0);
+                       (!is_log || p->low > 0);
+        p->is_log = p->is_number && is_log; /* words have no logarithm */
     }
 }
 

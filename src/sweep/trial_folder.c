@@ -21,12 +21,13 @@ struct progress {
     char state_sha256[65];
 };
 
+/* [missing] also for a number that no run can have. */
 static int64_t epoch_of(const char *line, int64_t missing) {
     json_t *event = line ? json_loads(line, 0, NULL) : NULL;
     const json_t *epoch = json_object_get(event, "epoch");
-    int64_t number = json_is_integer(epoch) ? json_integer_value(epoch) : missing;
+    int64_t number = json_is_integer(epoch) ? json_integer_value(epoch) : -1;
     json_decref(event);
-    return number;
+    return number >= 0 && number < INT64_MAX ? number : missing;
 }
 
 static void read_hash(const char *line, struct progress *out) {

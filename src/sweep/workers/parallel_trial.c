@@ -86,9 +86,9 @@ static status start(struct child *c) {
 static void pass_epoch(const struct child *c, const char *line, size_t length) {
     json_t *event = json_loadb(line, length, 0, NULL);
     const json_t *epoch = json_object_get(event, "epoch"), *value = json_object_get(event, c->trial->metric);
-    if (json_is_integer(epoch))
-        c->trial->on_epoch(c->trial->user, json_integer_value(epoch) + 1,
-                           json_is_number(value) ? json_number_value(value) : (double)NAN);
+    int64_t number = json_is_integer(epoch) ? json_integer_value(epoch) : -1;
+    if (number >= 0 && number < INT64_MAX)
+        c->trial->on_epoch(c->trial->user, number + 1, json_is_number(value) ? json_number_value(value) : (double)NAN);
     json_decref(event);
 }
 

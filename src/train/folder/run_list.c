@@ -2,6 +2,7 @@
 #include "train/folder/run_list.h"
 
 #include <jansson.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,11 +100,17 @@ static void add_name(const char *name, struct text *out) {
     text_free(&printable);
 }
 
+/* The epoch of an event; -1: none that a run can have. */
+static json_int_t epoch_of(const json_t *event) {
+    const json_t *epoch = json_object_get(event, "epoch");
+    json_int_t number = json_is_integer(epoch) ? json_integer_value(epoch) : -1;
+    return number >= 0 && number < INT64_MAX ? number : -1;
+}
+
 /* Complete epochs: an event counts its own epoch from 0. */
 static void add_epochs(const struct events *events, struct text *out) {
-    const json_t *step = json_object_get(events->step, "epoch"), *epoch = json_object_get(events->epoch, "epoch");
-    json_int_t complete = json_is_integer(step) ? json_integer_value(step) : -1;
-    if (json_is_integer(epoch) && json_integer_value(epoch) + 1 > complete) complete = json_integer_value(epoch) + 1;
+    json_int_t complete = epoch_of(events->step), epoch = epoch_of(events->epoch);
+    if (epoch >= complete && epoch >= 0) complete = epoch + 1;
     if (events->end)
         add_number(events->end, "epoch", "%.0f", 6, out);
     else if (complete < 0)
