@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Fuzzes every reader of foreign bytes with libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer, and prints a table.
 #
-#     scripts/fuzz.sh [SECONDS] [TARGET ...]    60 seconds each; targets: csv document hdf5 hdf5_data idx image json_line npy proof safetensors
-#                                               sealed sqlite store tokenizer torch
+#     scripts/fuzz.sh [SECONDS] [TARGET ...]    60 seconds each; targets: config csv document hdf5 hdf5_data idx image json_line npy proof
+#                                               report safetensors sealed sqlite store texts tokenizer torch
 #     scripts/fuzz.sh --long [TARGET ...]       until each target has 10^8 executions or 8 hours; interrupted (Ctrl-C), the
 #                                               same command goes on where it was: build/fuzz/progress-<target> counts
 #     scripts/fuzz.sh --keep ...                adds what reaches new code to tests/fuzz/corpus
@@ -83,7 +83,7 @@ fuzz() {
     local target=$1 corpus=tests/fuzz/corpus/corpus_$1 found=$build/found-$1 start=$SECONDS
     local sanitizer=detect_leaks=1
     local -a options=(-max_len=4096 -timeout=25 -rss_limit_mb=2048) folders=("$found" "$corpus")
-    [ "$target" != document ] || folders+=(configs)
+    case $target in config | document) folders+=(configs) ;; esac
     log=$build/$target.log
     mkdir -p "$corpus" "$found"
     case $target in
