@@ -460,6 +460,7 @@ static status open_all(struct dataset *dataset, const struct dataset_config *con
     TRY(weights_read(config, dataset->tables, dataset->n_tables, &dataset->parts[DATASET_TRAIN].rows,
                      &dataset->parts[DATASET_VALIDATION].rows, &dataset->info));
     TRY(describe(dataset, config, wants_classes));
+    TRY(class_weights_set(dataset, config));
     TRY(scale_targets(dataset, config));
     copy_labels(dataset);
     copy_columns(dataset, config);

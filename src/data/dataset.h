@@ -150,6 +150,10 @@ struct dataset_config {
     bool has_ignored_class;
     int64_t ignored_class;
     const char *ignored_key; /* of the loss, whose value it is: "ignore_index" */
+    /* Not keys: whether the loss weighs classes by their rows; with is_trained, their weights in training (count 0: not
+     * known). */
+    bool balances_classes;
+    struct real_list trained_class_weights;
     /* Not keys: with `losses:`, the names of targets that are classes, of those with a range, and of inputs that are
      * targets, too. */
     bool has_losses;
@@ -240,6 +244,7 @@ struct dataset_info {
     size_t groups, validation_groups; /* of split.group; 0: none */
     bool has_weights;                 /* of the rows: dataset_read_weights */
     struct dataset_weights weights;
+    struct real_list class_weights;          /* (classes) with balances_classes; else count 0 */
     const struct target_scale *target_scale; /* TARGET_VALUES: how dataset_read scales targets; NULL: it does not */
     char fingerprint[65]; /* SHA-256 (hex) of shape and all rows in the order of the file or, above 1 GiB of float32
                              rows, of shape, file size and 64 rows; "" with metadata_only */

@@ -51,6 +51,10 @@ status weights_read(const struct dataset_config *config, struct table *tables, i
  * and their number. STATUS_DATA with the place of the first row without a group, or for a single group. */
 status groups_read(const struct dataset_config *config, struct table *table, int64_t **groups, size_t *count);
 
+/* With balances_classes: sets the weights of [info], in the arena of [dataset]. STATUS_USAGE unless a row has one
+ * class. */
+status class_weights_set(struct dataset *dataset, const struct dataset_config *config);
+
 /* Sets inputs and targets of [info], whose sizes are set, and checks the values of the targets: STATUS_DATA with the
  * place of the first that does not fit its loss. [preparation]: NULL: none. */
 status dataset_name_parts(const struct dataset_config *config, struct table *tables, int n_tables,

@@ -208,6 +208,10 @@ status loss_check_output(const struct loss_type *loss, const void *config, const
 
 const struct schema_variants loss_variants = {.what = "loss", .at = variant_at};
 
+bool loss_is_balanced(const struct loss_type *loss, const void *config) {
+    return loss->class_weight && loss->class_weight((void *)(uintptr_t)config)->word;
+}
+
 status loss_check_values(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     (void)config, (void)classes;
     if (shape_elements(output) == target_size) return OK;

@@ -32,6 +32,8 @@ struct loss_type {
     /* The target that is ignored (ignore_index). NULL: none. */
     int64_t (*ignored)(const void *config);
     const char *ignored_key; /* its key */
+    /* The weights of classes in its config, whose word is 1 for `balanced`. NULL: it has none. */
+    struct real_list *(*class_weight)(void *config);
     /* Checks that the model's output matches the targets: [target_size] values, or as many positions of [classes]
      * classes. */
     status (*check)(const void *config, const struct shape *output, size_t target_size, int64_t classes);
@@ -84,6 +86,9 @@ status loss_prepare(const struct loss_type *loss, const void *config, struct dev
 
 /* type->predicts_logarithms, false without it. */
 bool loss_predicts_logarithms(const struct loss_type *loss, const void *config);
+
+/* Whether the weights of classes are `balanced`. */
+bool loss_is_balanced(const struct loss_type *loss, const void *config);
 
 /* type->compares_rows; of several losses, whether one of them does. */
 bool loss_compares_rows(const struct loss_type *loss, const void *config);

@@ -25,7 +25,7 @@ enum schema_type {
     SCHEMA_CHOICE,       /* int: index into [choices]; -1 when null */
     SCHEMA_INT_LIST,     /* struct int_list; a single value is a list of one; items NULL when null; with [choices] also
                             one of these words */
-    SCHEMA_REAL_LIST,    /* struct real_list; as SCHEMA_INT_LIST */
+    SCHEMA_REAL_LIST,    /* struct real_list; as SCHEMA_INT_LIST, also with [choices] */
     SCHEMA_STRING_LIST,  /* struct string_list; as SCHEMA_INT_LIST; with [groups_offset] also a mapping from names to
                             lists */
     SCHEMA_SECTION,      /* a nested struct by value, bound by [section] */
@@ -46,6 +46,7 @@ struct int_list {
 struct real_list {
     double *items;
     size_t count;
+    int word; /* as in struct int_list */
 };
 struct string_list {
     const char **items;
@@ -115,7 +116,7 @@ struct schema_row {
     unsigned flags;
     double min, max; /* for numbers and items of number lists; both 0: no limits; INFINITY: none on that side */
     bool excludes_min, excludes_max;
-    const char *const *choices;             /* SCHEMA_CHOICE, SCHEMA_INT_LIST: NULL-terminated */
+    const char *const *choices;             /* SCHEMA_CHOICE, lists of numbers: NULL-terminated */
     const struct schema *section;           /* SCHEMA_SECTION, SCHEMA_SECTION_LIST */
     const struct schema_variants *variants; /* SCHEMA_VARIANT, SCHEMA_VARIANT_LIST */
     size_t present_offset;                  /* not 0: offset of a bool that is set when the user wrote this key;

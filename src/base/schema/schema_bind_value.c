@@ -233,17 +233,21 @@ static bool is_number(const struct node *node) {
     return value_parse_real(node->text, &value, &hint);
 }
 
+/* Binds one of the words that a list of numbers may be; false: it is none. */
+static bool bind_word(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
+                      int *word) {
+    int index = -1;
+    if (!row->choices || node->kind != NODE_SCALAR || is_number(node)) return false;
+    bind_choice(b, row, node, path, &index);
+    *word = index + 1;
+    return true;
+}
+
 void bind_int_list(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
                    void *field) {
     struct int_list *list = field;
     void *items = NULL;
-    bool is_word = row->choices && node->kind == NODE_SCALAR && !is_number(node);
-    if (is_word) {
-        int index = -1;
-        bind_choice(b, row, node, path, &index);
-        list->word = index + 1;
-        return;
-    }
+    if (bind_word(b, row, node, path, &list->word)) return;
     bind_list(b, row, node, path, sizeof *list->items, SCHEMA_INT, bind_int, &items, &list->count);
     list->items = items;
 }
@@ -252,6 +256,7 @@ void bind_real_list(struct binder *b, const struct schema_row *row, const struct
                     void *field) {
     struct real_list *list = field;
     void *items = NULL;
+    if (bind_word(b, row, node, path, &list->word)) return;
     bind_list(b, row, node, path, sizeof *list->items, SCHEMA_REAL, bind_real, &items, &list->count);
     list->items = items;
 }

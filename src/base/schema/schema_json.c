@@ -151,7 +151,8 @@ static json_t *value_of(const struct writer *w, const struct schema_row *row) {
         value = scalar_of(row);
         if (row->type >= SCHEMA_INT_LIST)
             value = either(value, json_pack("{s:s,s:O}", "type", "array", "items", value));
-        if (row->type == SCHEMA_INT_LIST && row->choices) value = either(value, choice_of(row));
+        if (row->type != SCHEMA_STRING_LIST && row->type >= SCHEMA_INT_LIST && row->choices)
+            value = either(value, choice_of(row));
         if (row->others_offset)
             value = either(value, json_pack("{s:s,s:i,s:O}", "type", "array", "minItems", 1, "items", value));
         if (row->groups_offset)

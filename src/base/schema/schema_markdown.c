@@ -49,10 +49,11 @@ static void add_type_cell(struct text *out, const struct schema_row *row, const 
         text_printf(out, "[list of %s%s](#%s)", row->variants->what, plural_suffix(row->variants->what),
                     repeats ? repeats : path);
     else
-        text_add(out, row->groups_offset                             ? "list of texts, or mapping to lists"
-                      : row->others_offset                           ? "text, or list of texts"
-                      : row->type == SCHEMA_INT_LIST && row->choices ? "choice, or list of integers"
-                                                                     : names[row->type]);
+        text_add(out, row->groups_offset                              ? "list of texts, or mapping to lists"
+                      : row->others_offset                            ? "text, or list of texts"
+                      : row->type == SCHEMA_INT_LIST && row->choices  ? "choice, or list of integers"
+                      : row->type == SCHEMA_REAL_LIST && row->choices ? "choice, or list of numbers"
+                                                                      : names[row->type]);
     if (row_is_nullable(row)) text_add(out, " or null");
 }
 

@@ -122,7 +122,9 @@ void row_add_expected(const struct schema_row *row, struct text *out) {
     } else if (row->others_offset) {
         text_add(out, "a text, or a list of texts");
     } else if (row->choices) {
-        text_add(out, row->type == SCHEMA_INT_LIST ? "a list of integers, or one of " : "one of ");
+        text_add(out, row->type == SCHEMA_INT_LIST    ? "a list of integers, or one of "
+                      : row->type == SCHEMA_REAL_LIST ? "a list of numbers, or "
+                                                      : "one of ");
         for (size_t i = 0; row->choices[i]; i++) text_printf(out, "%s%s", i ? ", " : "", row->choices[i]);
     } else if (row->type == SCHEMA_SECTION) {
         text_add(out, "a mapping with the keys ");

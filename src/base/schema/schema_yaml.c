@@ -21,7 +21,11 @@ static void add_ints(struct text *out, const struct schema_row *row, const struc
     text_add(out, "]");
 }
 
-static void add_reals(struct text *out, const struct real_list *list) {
+static void add_reals(struct text *out, const struct schema_row *row, const struct real_list *list) {
+    if (list->word) {
+        value_add_string(out, row->choices[list->word - 1]);
+        return;
+    }
     text_add(out, "[");
     for (size_t i = 0; i < list->count; i++) {
         text_add(out, i ? ", " : "");
@@ -84,7 +88,7 @@ static bool is_null(const struct schema_row *row, const void *field) {
     case SCHEMA_INT_LIST:
         return !((const struct int_list *)field)->items && !((const struct int_list *)field)->word;
     case SCHEMA_REAL_LIST:
-        return !((const struct real_list *)field)->items;
+        return !((const struct real_list *)field)->items && !((const struct real_list *)field)->word;
     case SCHEMA_STRING_LIST:
         return !((const struct string_list *)field)->items;
     default:
@@ -108,7 +112,7 @@ void value_add_yaml(const struct schema_row *row, const void *field, struct text
     else if (row->type == SCHEMA_INT_LIST)
         add_ints(out, row, field);
     else if (row->type == SCHEMA_REAL_LIST)
-        add_reals(out, field);
+        add_reals(out, row, field);
     else if (row->type == SCHEMA_STRING_LIST)
         add_string_list(out, row, field);
 }

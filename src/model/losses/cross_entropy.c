@@ -26,6 +26,8 @@ static const struct schema schema = {
 
 static int64_t ignored(const void *config) { return ((const struct cross_entropy_config *)config)->ignore_index; }
 
+static struct real_list *class_weight(void *config) { return &((struct cross_entropy_config *)config)->weight; }
+
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     return loss_check_classes("cross_entropy", &((const struct cross_entropy_config *)config)->weight, output,
                               target_size, classes);
@@ -53,6 +55,7 @@ const struct loss_type loss_cross_entropy = {
     .own_activation = "softmax",
     .ignored = ignored,
     .ignored_key = "ignore_index",
+    .class_weight = class_weight,
     .check = check,
     .run = run,
     .masks_positions = true,

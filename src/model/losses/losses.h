@@ -45,8 +45,9 @@ struct loss_positions loss_positions_of(const struct shape *output, size_t rows)
 #define LOSS_WEIGHT_ROW(struct_)                                                                                       \
     {                                                                                                                  \
         .key = "weight", .type = SCHEMA_REAL_LIST, .offset = offsetof(struct struct_, weight), .fallback = "null",     \
-        .min = 0, .max = INFINITY,                                                                                     \
-        .doc = "A weight per class; the mean is then weighted by the targets' classes. Null: all 1."                   \
+        .min = 0, .max = INFINITY, .choices = (const char *const[]){"balanced", NULL},                                 \
+        .doc = "A weight per class; the mean is then weighted by the targets' classes. balanced: scikit-learn's "      \
+               "class_weight, rows / (classes * rows of the class), of the training rows. Null: all 1."                \
     }
 #define LOSS_IGNORE_ROW(struct_)                                                                                       \
     {                                                                                                                  \

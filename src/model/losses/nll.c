@@ -11,6 +11,8 @@ static const struct schema schema = {.name = "loss.nll", .size = sizeof(struct n
 
 static int64_t ignored(const void *config) { return ((const struct nll_config *)config)->ignore_index; }
 
+static struct real_list *class_weight(void *config) { return &((struct nll_config *)config)->weight; }
+
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     return loss_check_classes("nll", &((const struct nll_config *)config)->weight, output, target_size, classes);
 }
@@ -35,6 +37,7 @@ const struct loss_type loss_nll = {
     .ignored = ignored,
     .takes_logarithms = true,
     .ignored_key = "ignore_index",
+    .class_weight = class_weight,
     .check = check,
     .run = run,
     .masks_positions = true,

@@ -52,8 +52,9 @@ static void add_names(const struct string_list *names, struct text *out) {
 /* All that the rows depend on. */
 static char *key_of(const struct config *c) {
     struct text key = {0};
-    text_printf(&key, "%d %d %d %lld\n", config_loss(c)->wants_classes, (int)c->dataset.target_range,
-                c->dataset.has_losses, c->dataset.has_ignored_class ? (long long)c->dataset.ignored_class : -1);
+    text_printf(&key, "%d %d %d %d %lld\n", config_loss(c)->wants_classes, c->dataset.balances_classes,
+                (int)c->dataset.target_range, c->dataset.has_losses,
+                c->dataset.has_ignored_class ? (long long)c->dataset.ignored_class : -1);
     add_names(&c->dataset.class_targets, &key);
     add_names(&c->dataset.probability_targets, &key);
     add_names(&c->dataset.sign_targets, &key);

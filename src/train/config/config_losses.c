@@ -49,7 +49,10 @@ void config_set_targets(struct config *c, struct arena *arena) {
     struct string_list *lists[] = {&d->class_targets, &d->probability_targets, &d->sign_targets, &d->input_targets};
     bool reads_targets = false;
     d->target_range = range_of(config_loss(c));
-    if (c->losses.count == 0) set_ignored(d, config_loss(c), c->loss.config);
+    if (c->losses.count == 0 && config_loss(c)) {
+        set_ignored(d, config_loss(c), c->loss.config);
+        d->balances_classes = loss_is_balanced(config_loss(c), c->loss.config);
+    }
     if (c->losses.count == 0) return;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         lists[i]->items = arena_alloc(arena, c->losses.count * sizeof *lists[i]->items);
@@ -160,6 +163,8 @@ void config_check_losses(const struct config *c, const struct node *root, struct
         const char *name = objective_name(entry);
         check_target(c, entry, problems);
         check_comparison(c, entry, problems);
+        if (loss_is_balanced(loss_type_at((size_t)entry->index), entry->config))
+            problems_add(problems, entry->place, "losses", "weight: balanced is for `loss`; give a list of numbers");
         if (!*name || strpbrk(name, "./"))
             problems_add(problems, entry->place, "losses", "a name must not be empty or contain '.' or '/', got '%s'",
                          name);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/state/class_weights_json.h"
 #include "train/state/column_names.h"
 #include "train/state/input_layout_json.h"
 #include "train/state/labels.h"
@@ -29,8 +30,8 @@ static status use_scaler(struct arena *arena, struct checkpoint *checkpoint, str
     struct entry entries[] = {mean, scale};
     TRY(checkpoint_read(checkpoint, entries, 2, NULL));
     dataset->scale.is_fitted = dataset->scale.mean.count == 0;
-    dataset->scale.mean = (struct real_list){mean.data, (size_t)mean.shape[0]};
-    dataset->scale.std = (struct real_list){scale.data, (size_t)mean.shape[0]};
+    dataset->scale.mean = (struct real_list){.items = mean.data, .count = (size_t)mean.shape[0]};
+    dataset->scale.std = (struct real_list){.items = scale.data, .count = (size_t)mean.shape[0]};
     return OK;
 }
 
@@ -156,6 +157,7 @@ status trained_read(struct arena *arena, struct checkpoint *checkpoint, struct d
     TRY(use_scaler(arena, checkpoint, dataset));
     TRY(column_names_read(arena, checkpoint, &dataset->columns));
     TRY(use_preparation(arena, checkpoint, dataset, out));
+    TRY(class_weights_read(arena, checkpoint, &dataset->trained_class_weights));
     TRY(use_layout(arena, checkpoint, dataset));
     TRY(use_tokenizer(arena, checkpoint, dataset));
     return read_names(arena, checkpoint, &dataset->columns, out);

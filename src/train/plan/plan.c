@@ -57,6 +57,22 @@ static status plan_objective(struct plan *p) {
     return config_plan_objective(p->config, p->model, &p->info, p->objective);
 }
 
+/* Sets the weights of `balanced` in a copy of the config. Outputs without a class of the data have the weight 1. */
+static status balance_loss(struct plan *p) {
+    const struct real_list *weights = &p->info.class_weights;
+    const struct shape *output = &p->model->out;
+    if (!weights->count) return OK;
+    size_t outputs = output->dims ? (size_t)output->size[output->dims - 1] : 0, size = p->loss->variant.schema->size;
+    p->balanced = malloc(size);
+    p->class_weights = calloc(outputs + 1, sizeof *p->class_weights);
+    if (!p->balanced || !p->class_weights) return status_memory("the weights of %zu classes", outputs);
+    memcpy(p->balanced, p->loss_config, size);
+    for (size_t i = 0; i < outputs; i++) p->class_weights[i] = i < weights->count ? weights->items[i] : 1;
+    *p->loss->class_weight(p->balanced) = (struct real_list){.items = p->class_weights, .count = outputs};
+    p->loss_config = p->balanced;
+    return OK;
+}
+
 static status plan_layers(struct plan *p, size_t cached_positions) {
     TRY(config_plan_model(p->config, &p->info, cached_positions, true, &p->model));
     TRY(model_check_used(p->model));
@@ -65,6 +81,7 @@ static status plan_layers(struct plan *p, size_t cached_positions) {
     p->model->target_size = p->info.target_size;
     p->loss_config = p->config->loss.config;
     if (p->config->losses.count) TRY(plan_objective(p));
+    TRY(balance_loss(p));
     return config_check_model(p->config, p->model);
 }
 
@@ -179,6 +196,8 @@ void plan_destroy(struct plan *p) {
     optimizer_plan_destroy(p->optimizer);
     if (p->objective) objective_free(p->objective);
     free(p->objective);
+    free(p->balanced);
+    free(p->class_weights);
     model_destroy(p->model);
     dataset_close(p->dataset);
     device_destroy(p->device);

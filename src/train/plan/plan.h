@@ -41,6 +41,8 @@ struct plan {
     bool reads_all; /* as in struct plan_options */
     const struct loss_type *loss;
     const void *loss_config;     /* of [loss] */
+    void *balanced;              /* the same with the weights of balanced classes; NULL: they are not */
+    double *class_weights;       /* of [balanced] */
     struct objective *objective; /* of `losses`; NULL: `loss` */
     struct device *device;       /* NULL: it is missing (check) */
     struct dataset *dataset;     /* NULL: generate */

@@ -182,6 +182,20 @@ static void describe_rows(const struct plan *p, struct text *out) {
     text_add(out, info->target_dims > 1 ? ")\n" : "\n");
 }
 
+void plan_describe_class_weights(const struct dataset_info *info, struct text *out) {
+    const struct real_list *weights = &info->class_weights;
+    for (size_t i = 0; i < weights->count && i < MAX_SCALES; i++)
+        text_printf(out, "%s%g", i ? ", " : "", weights->items[i]);
+    if (weights->count > MAX_SCALES) text_printf(out, ", and %zu more", weights->count - MAX_SCALES);
+}
+
+static void describe_classes(const struct plan *p, struct text *out) {
+    if (!p->info.class_weights.count) return;
+    text_add(out, "\nclass weights  ");
+    plan_describe_class_weights(&p->info, out);
+    text_add(out, " (balanced)\n");
+}
+
 static void describe_groups(const struct plan *p, struct text *out) {
     const struct dataset_info *info = &p->info;
     if (!info->groups) return;
@@ -297,6 +311,7 @@ void plan_describe(const struct plan *p, struct text *out) {
     describe_columns(p, out);
     describe_notes(p, out);
     describe_groups(p, out);
+    describe_classes(p, out);
     if (p->dataset) describe_targets(p, out);
     describe_layers(p->model, out);
     describe_processes(p, out);

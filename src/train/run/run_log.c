@@ -10,6 +10,7 @@
 #include "optim/optimizer_groups.h"
 #include "train/loop/progress.h"
 #include "train/loop/save.h"
+#include "train/run/plan_describe.h"
 
 static void warn_of_activation(const struct run *run) {
     struct text warning = {0};
@@ -59,7 +60,10 @@ static void log_start(struct run *run) {
         log_line(run->log,
                  "optimizer.in_backward has no effect with %d processes, because gradients are averaged first",
                  run->env->world_size);
-    struct text saves = {0};
+    struct text saves = {0}, weights = {0};
+    plan_describe_class_weights(info, &weights);
+    if (weights.length) log_line(run->log, "class weights: %s (balanced)", text_string(&weights));
+    text_free(&weights);
     save_describe(run->config, &saves);
     if (save_is_automatic(run->config)) log_line(run->log, "checkpoints: %s", text_string(&saves));
     text_free(&saves);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/state/class_weights_json.h"
 #include "train/state/column_names.h"
 #include "train/state/input_layout_json.h"
 #include "train/state/labels.h"
@@ -121,6 +122,7 @@ static void add_dataset(struct state *state, const struct dataset *dataset, cons
     const char *vocabulary = dataset_vocabulary(dataset), *tokenizer = dataset_tokenizer(dataset);
     struct input_layout layout = dataset_input_layout(dataset);
     const struct target_scale *target_scale = dataset_info(dataset)->target_scale;
+    const struct real_list *class_weights = &dataset_info(dataset)->class_weights;
     state->fingerprint = arena_copy(arena, dataset_info(dataset)->fingerprint);
     state->labels = dataset_labels(dataset);
     state->columns = dataset_columns(dataset);
@@ -134,6 +136,7 @@ static void add_dataset(struct state *state, const struct dataset *dataset, cons
         {"data/columns", state->columns.count ? column_names_write(arena, &state->columns) : NULL, true},
         {"data/preparation", state->preparation ? preparation_write(arena, state->preparation) : NULL, true},
         {"data/target_scale", target_scale ? target_scale_write(arena, target_scale) : NULL, true},
+        {"data/class_weights", class_weights->count ? class_weights_write(arena, class_weights) : NULL, true},
         {"config", arena_copy(arena, config_text), false}};
     add_texts(state, texts, sizeof texts / sizeof *texts);
 }
