@@ -17,6 +17,13 @@ def area(scores, labels):
     return sum((p > n) + 0.5 * (p == n) for p in positive for n in negative) / (len(positive) * len(negative))
 
 
+def average_precision(scores, labels):
+    """The mean over positives of the precision of the scores that are not smaller."""
+    at = lambda limit: [l for s, l in zip(scores, labels) if s >= limit]
+    precisions = [sum(at(s)) / len(at(s)) for s, l in zip(scores, labels) if l]
+    return sum(precisions) / len(precisions)
+
+
 def of_classes(outputs, targets, classes):
     predicted = [row.index(max(row)) for row in outputs]
     matrix = [[sum(t == i and p == j for t, p in zip(targets, predicted)) for j in range(classes)] for i in range(classes)]
@@ -26,14 +33,18 @@ def of_classes(outputs, targets, classes):
     is_ = {c: targets.count(c) for c in present}
     probabilities = [[math.exp(v) / sum(map(math.exp, row)) for v in row] for row in outputs]
     mean = lambda values: sum(values) / len(present)
+    positive = [1] if classes == 2 else set(targets)
     return {
         "confusion_matrix": matrix,
         **{f"top{k}": sum(sum(v > row[t] for v in row) < k for row, t in zip(outputs, targets)) / len(targets) for k in (1, 2, 5, 12)},
         "precision": mean([ratio(right[c], says[c]) for c in present]),
         "recall": mean([ratio(right[c], is_[c]) for c in present]),
+        "balanced_accuracy": sum(right[c] / is_[c] for c in set(targets)) / len(set(targets)),
         "f1": mean([ratio(2 * right[c], says[c] + is_[c]) for c in present]),
         "mean_iou": mean([ratio(right[c], says[c] + is_[c] - right[c]) for c in present]),
         "auc": mean([area([p[c] for p in probabilities], [t == c for t in targets]) for c in range(classes)]),
+        "average_precision": sum(average_precision([p[c] for p in probabilities], [t == c for t in targets])
+                                 for c in positive) / len(positive),
     }
 
 
@@ -110,7 +121,8 @@ loss: cross_entropy
 optimizer: {type: adagrad, lr: 0.05}
 train: {epochs: 3, metrics: [%s]}
 """
-    ALL = ["accuracy", "top2", "top5", "top1", "top12", "perplexity", "confusion_matrix", "precision", "recall", "f1", "mean_iou", "auc"]
+    ALL = ["accuracy", "top2", "top5", "top1", "top12", "perplexity", "confusion_matrix", "precision", "recall", "f1", "mean_iou", "auc",
+           "balanced_accuracy", "average_precision"]
 
     def test_classes(self):
         targets = self.data(61, 4, lambda x, g: [max(0, min(6, round(3 + x[0] + x[1] + g.gauss(0, 0.7))))])
@@ -142,10 +154,12 @@ train: {epochs: 3, metrics: [%s]}
             tn, fp, fn, tp = (pairs.count(p) for p in ((0, 0), (0, 1), (1, 0), (1, 1)))
             return {"confusion_matrix": [[tn, fp], [fn, tp]], "accuracy": (tp + tn) / 37, "precision": ratio(tp, tp + fp),
                     "recall": ratio(tp, tp + fn), "f1": ratio(2 * tp, 2 * tp + fp + fn), "mean_iou": ratio(tp, tp + fp + fn),
-                    "auc": area([row[0] for row in outputs], targets), **of_probabilities(outputs, targets)}
+                    "auc": area([row[0] for row in outputs], targets), "balanced_accuracy": (tp / (tp + fn) + tn / (tn + fp)) / 2,
+                    "average_precision": average_precision([row[0] for row in outputs], targets), **of_probabilities(outputs, targets)}
 
         self.check(self.CLASSES.replace("out: 7", "out: 1").replace("cross_entropy", "bce_with_logits"),
-                   ["accuracy", "confusion_matrix", "precision", "recall", "f1", "mean_iou", "auc", "mae", "r2"], expected)
+                   ["accuracy", "confusion_matrix", "precision", "recall", "f1", "mean_iou", "auc", "mae", "r2", "balanced_accuracy",
+                    "average_precision"], expected)
 
     def test_scores_of_classes_with_labels(self):
         targets = [row[0] for row in self.data(40, 3, lambda x, g: ["cat, big" if x[0] + g.gauss(0, 1) > 0 else "dog"])]
@@ -170,9 +184,9 @@ train: {epochs: 3, metrics: [%s]}
         def expected(outputs):
             scores = [row[0] for row in outputs]
             self.assertLess(len(set(scores)), 7)
-            return {"auc": area(scores, targets)}
+            return {"auc": area(scores, targets), "average_precision": average_precision(scores, targets)}
 
-        self.check(self.CLASSES.replace("out: 7", "out: 1").replace("cross_entropy", "bce_with_logits"), ["auc"], expected)
+        self.check(self.CLASSES.replace("out: 7", "out: 1").replace("cross_entropy", "bce_with_logits"), ["auc", "average_precision"], expected)
 
     def test_values(self):
         targets = self.data(29, 3, lambda x, g: [3 + x[0] + g.gauss(0, 0.2), x[1] - x[2]])
@@ -184,11 +198,12 @@ train: {epochs: 3, metrics: [%s]}
                 mean = sum(ts) / len(ts)
                 r2.append(1 - sum((x - t) ** 2 for x, t in zip(xs, ts)) / sum((t - mean) ** 2 for t in ts))
             errors = [abs(x - t) for xs, ts in columns for x, t in zip(xs, ts)]
-            return {"mae": sum(errors) / len(errors), "r2": sum(r2) / 2}
+            relative = [abs(x - t) / abs(t) for xs, ts in columns for x, t in zip(xs, ts)]
+            return {"mae": sum(errors) / len(errors), "r2": sum(r2) / 2, "mape": sum(relative) / len(relative)}
 
         config = self.CLASSES.replace("out: 7", "out: 2").replace("targets: y0", "targets: [y0, y1]")
         config = config.replace("cross_entropy", "{type: smooth_l1, beta: 0.5}").replace("lr: 0.05", "lr: 0.5")
-        last = self.check(config, ["mae", "r2"], expected)
+        last = self.check(config, ["mae", "r2", "mape"], expected)
         self.assertGreater(last["val_r2"], 0.5)
 
     def test_the_norm_of_the_logged_steps(self):
@@ -211,6 +226,8 @@ train: {epochs: 3, metrics: [%s]}
                 ("f1, f1", "cross_entropy", "the metric 'f1' is given twice"),
                 ("top3, f1, top3", "cross_entropy", "the metric 'top3' is given twice"),
                 ("top3", "mse", "the metric 'top3' does not fit the loss 'mse', which is one of values"),
+                ("mape", "bce_with_logits", "the metric 'mape' does not fit the loss 'bce_with_logits', which is one of binary decisions"),
+                ("average_precision", "mse", "the metric 'average_precision' does not fit the loss 'mse', which is one of values"),
                 ("top0", "cross_entropy", "unknown metric 'top0'"), ("top03", "cross_entropy", "unknown metric 'top03'"),
                 ("top", "cross_entropy", "unknown metric 'top'"), ("top12345678", "cross_entropy", "unknown metric 'top12345678'"),
                 (", ".join(f"top{k}" for k in range(1, 10)), "cross_entropy", "at most 8 metrics top<k>, got 9")):

@@ -95,6 +95,19 @@ static status recall(const struct evaluation *e, double *out) {
     return OK;
 }
 
+/* The mean recall of the classes that occur as target; of binary decisions of both classes. */
+static status balanced_accuracy(const struct evaluation *e, double *out) {
+    const struct tally *t = e->tally;
+    double sum = 0, present = 0;
+    for (size_t c = 0; c < t->classes; c++) {
+        struct class_counts s = counts_of(t, c);
+        sum += recall_of(s);
+        present += s.actual > 0;
+    }
+    *out = ratio(sum, present);
+    return OK;
+}
+
 static status f1(const struct evaluation *e, double *out) {
     *out = macro(e->tally, f1_of);
     return OK;
@@ -107,13 +120,27 @@ static status mean_iou(const struct evaluation *e, double *out) {
 
 static status auc(const struct evaluation *e, double *out) { return tally_auc(e->tally, out); }
 
-static status mae(const struct evaluation *e, double *out) {
-    double sum = 0, number = 0;
+static status average_precision(const struct evaluation *e, double *out) {
+    return tally_average_precision(e->tally, out);
+}
+
+/* Mean over all elements; [sum]: TALLY_ABSOLUTE, ... */
+static double mean_of(const struct evaluation *e, size_t sum) {
+    double total = 0, number = 0;
     for (size_t i = 0; i < e->out_size; i++) {
-        sum += e->tally->values[i * TALLY_VALUE_SUMS + TALLY_ABSOLUTE];
+        total += e->tally->values[i * TALLY_VALUE_SUMS + sum];
         number += e->tally->values[i * TALLY_VALUE_SUMS + TALLY_NUMBER];
     }
-    *out = ratio(sum, number);
+    return ratio(total, number);
+}
+
+static status mae(const struct evaluation *e, double *out) {
+    *out = mean_of(e, TALLY_ABSOLUTE);
+    return OK;
+}
+
+static status mape(const struct evaluation *e, double *out) {
+    *out = mean_of(e, TALLY_RELATIVE);
     return OK;
 }
 
@@ -158,13 +185,16 @@ static const struct metric {
     {"top5", TALLY_TOP, FOR_CLASSES, NULL, false}, /* and every other top<k> */
     {"perplexity", 0, FOR_CLASSES, perplexity, true},
     {"confusion_matrix", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, NULL, false},
+    {"balanced_accuracy", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, balanced_accuracy, false},
     {"precision", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, precision, false},
     {"recall", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, recall, false},
     {"f1", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, f1, false},
     {"mean_iou", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, mean_iou, false},
     {"auc", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, auc, false},
+    {"average_precision", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, average_precision, false},
     {"mae", TALLY_VALUES, FOR_BINARY | FOR_REALS, mae, true},
     {"rmse", TALLY_VALUES, FOR_BINARY | FOR_REALS, rmse, true},
+    {"mape", TALLY_VALUES, FOR_REALS, mape, true},
     {"r2", TALLY_VALUES, FOR_BINARY | FOR_REALS, r2, false},
 };
 #define MAX_K_DIGITS 6 /* of top<k> */
@@ -397,9 +427,10 @@ static void destroy_terms(struct evaluation *e) {
 
 status evaluation_check_size(const struct evaluation_options *options) {
     for (size_t i = 0; options->loss->is_binary && options->output->lengths && i < options->metrics->count; i++)
-        if (find(options->metrics->items[i])->value == auc)
+        if (find(options->metrics->items[i])->needs == TALLY_SCORES)
             return status_new(STATUS_USAGE,
-                              "train.metrics: auc cannot leave out the padding of rows in binary decisions");
+                              "train.metrics: %s cannot leave out the padding of rows in binary decisions",
+                              options->metrics->items[i]);
     if (options->loss->is_objective) return OK; /* without confusion matrices */
     struct tally_options tally = tally_of(options);
     return tally_check(&tally);

@@ -3,6 +3,7 @@
  * small deviations. */
 #include "train/metrics/tally.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,6 +175,7 @@ static void add_reals(struct tally *t, const float *outputs, const float *target
         if (weight == 0) continue;
         v[TALLY_ABSOLUTE] += weight * fabs(error);
         v[TALLY_SQUARE] += weight * (error * error);
+        v[TALLY_RELATIVE] += weight * (fabs(error) / fmax(fabs(y), DBL_EPSILON));
         v[TALLY_NUMBER] += weight;
         v[TALLY_MEAN] += weight * d / v[TALLY_NUMBER];
         v[TALLY_DEVIATION] += weight * d * (y - v[TALLY_MEAN]);
@@ -198,6 +200,7 @@ static void combine(double *a, const double *b) {
     a[TALLY_MEAN] += d * b[TALLY_NUMBER] / n;
     a[TALLY_ABSOLUTE] += b[TALLY_ABSOLUTE];
     a[TALLY_SQUARE] += b[TALLY_SQUARE];
+    a[TALLY_RELATIVE] += b[TALLY_RELATIVE];
     a[TALLY_NUMBER] = n;
 }
 

@@ -1,5 +1,5 @@
 /* tally: the counts of an evaluation for its metrics: a confusion matrix, top-k hits, errors of values, and scores for
- * the area under the ROC curve. Only those that a metric needs are computed. */
+ * the areas under the ROC and the precision-recall curve. Only those that a metric needs are computed. */
 #ifndef TRAIN_TALLY_H
 #define TRAIN_TALLY_H
 
@@ -49,12 +49,12 @@ struct tally {
     uint8_t *labels;      /* the same: whether the target is the class of the column */
     float *score_weights; /* (rows * positions) of the rows of [scores]; NULL: all 1 */
     size_t collected;     /* rows of [scores] and [labels] */
-    /* of values, per output: sums of |error|, error^2; number (sum of weights), mean and squared deviations of the
-     * targets */
+    /* of values, per output: sums of |error|, error^2, |error / target|; number (sum of weights), mean and squared
+     * deviations of the targets */
     double *values;   /* (out_size, TALLY_VALUE_SUMS) */
     double *gathered; /* (world, out_size, TALLY_VALUE_SUMS) */
 };
-enum { TALLY_ABSOLUTE, TALLY_SQUARE, TALLY_NUMBER, TALLY_MEAN, TALLY_DEVIATION, TALLY_VALUE_SUMS };
+enum { TALLY_ABSOLUTE, TALLY_SQUARE, TALLY_RELATIVE, TALLY_NUMBER, TALLY_MEAN, TALLY_DEVIATION, TALLY_VALUE_SUMS };
 
 /* STATUS_USAGE when the confusion matrix would be too large. comm may be NULL. */
 status tally_check(const struct tally_options *options);
@@ -72,5 +72,9 @@ status tally_reduce(struct tally *tally);
 /* The exact area under the ROC curve over all ranks: all scores are sorted, ties count half. With several columns the
  * mean of those with both labels (one class against the rest); NAN when none has both. All ranks. */
 status tally_auc(struct tally *tally, double *out);
+
+/* Likewise the average precision, as scikit-learn's average_precision_score. The mean of the columns with positive
+ * labels; NAN when none has any. All ranks. */
+status tally_average_precision(struct tally *tally, double *out);
 
 #endif
