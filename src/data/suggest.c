@@ -10,6 +10,7 @@
 #include "data/csv/csv.h"
 #include "data/csv/csv_dialect.h"
 #include "data/file_pattern.h"
+#include "data/images/image_parts.h"
 #include "data/internal.h"
 #include "data/tables/sqlite_rows.h"
 #include "data/tables/suggest_columns.h"
@@ -157,14 +158,25 @@ static status suggest_rows(const char *path, const char *target, struct arena *a
     return s;
 }
 
+/* A folder of images; without a part for the validation that for tests is taken. */
+static status suggest_folder(const char *path, const char *target, struct arena *arena, struct suggestion *out) {
+    const char *parts[IMAGE_PARTS];
+    TRY(image_parts_find(path, arena, parts));
+    out->format = dataset_images.name;
+    out->is_image_folder = true;
+    out->validation = parts[IMAGE_PART_VALIDATION] ? parts[IMAGE_PART_VALIDATION] : parts[IMAGE_PART_TEST];
+    if (parts[IMAGE_PART_VALIDATION]) out->test = parts[IMAGE_PART_TEST];
+    if (parts[IMAGE_PART_TRAIN]) out->path = parts[IMAGE_PART_TRAIN];
+    return suggest_rows(out->path, target, arena, out);
+}
+
 status suggest(const char *path, const char *target, struct arena *arena, struct suggestion *out) {
     static const struct dataset_config automatic;
     struct io_info info;
-    *out = (struct suggestion){0};
+    *out = (struct suggestion){.path = path};
     TRY(io_stat(path, &info));
+    if (info.is_folder) return suggest_folder(path, target, arena, out);
     const struct dataset_format *format = dataset_format_of(&automatic, path);
-    out->is_image_folder = info.is_folder;
-    if (info.is_folder) format = &dataset_images;
     if (!format) {
         uint64_t bytes;
         struct text names = {0};

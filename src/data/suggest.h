@@ -19,7 +19,9 @@ struct column_suggestion {
 
 struct suggestion {
     const char *format; /* "csv" */
+    const char *path;   /* of the rows of the training; that of suggest() if it is not divided */
     bool is_image_folder;
+    const char *validation, *test;             /* folders of images for these parts; NULL: none */
     bool is_channels_last;                     /* rows are probably images (height, width, channels) */
     const char *table, *other_tables;          /* of a database with several; else NULL */
     const char *inputs;                        /* the name, where it is not the default of the format; else NULL */

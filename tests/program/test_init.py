@@ -1,5 +1,5 @@
 """init: a config for a data file that passes check and trains. ctest-labels: unit"""
-import csv, fcntl, json, os, random
+import csv, fcntl, json, os, random, shutil
 
 import numpy as np
 
@@ -39,6 +39,22 @@ class Init(program.Case):
                                    ("tinyshakespeare.txt", "attention", ["train.epochs=null", "train.steps=2", "dataset.text.truncate=0.002"])):
             with self.subTest(name):
                 self.assertIn(layer, self.train(f"datasets/{name}", words=words))
+
+    def test_images_that_are_divided(self):
+        """The folders train, val and test are parts, not classes."""
+        shapes = os.path.join(program.SOURCE, "datasets/shapes")
+        for parts, validation in ((("train", "val", "test"), "val"), (("Training", "valid"), "valid"), (("train", "test"), "test")):
+            folder = "photos of " + validation
+            for part in parts:
+                shutil.copytree(shapes, self.path(f"{folder}/{part}"))
+            self.write(folder + "/README.txt", "shapes")
+            text = self.train(folder + "/", words=["train.epochs=1"])
+            self.assertIn(f'path: "{folder}/{parts[0]}"', text)
+            self.assertIn(f'validation: "{folder}/{validation}"\n', text)
+            self.assertNotIn("split:", text)
+            self.assertEqual(f"# after the training: ddptrain eval CONFIG {folder}/test\n" in text, len(parts) == 3)
+            self.assertIn("val_accuracy", self.events("epoch")[-1])
+        self.assertIn("name: photos_of_val\n", self.init("photos of val"))
 
     def test_a_table_as_users_have_it(self):
         r = random.Random(1)

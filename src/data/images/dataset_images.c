@@ -2,7 +2,6 @@
  * the same. Images are decoded by several threads when they are read. */
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/arena.h"
 #include "base/files/io.h"
@@ -11,6 +10,7 @@
 #include "data/csv/csv_texts.h"
 #include "data/images/image_labels.h"
 #include "data/images/image_masks.h"
+#include "data/images/image_parts.h"
 #include "data/internal.h"
 
 #define MAX_DEPTH 32 /* of folders in a class; symbolic links may form a circle */
@@ -81,12 +81,8 @@ static status no_images(const char *path, const char *class) {
 
 /* Folders of a dataset that is divided already, which would be taken for classes. */
 static status check_parts(const struct images *images) {
-    static const char *const parts[] = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"};
-    for (size_t i = 0; i < images->n_classes; i++) {
-        size_t part = 0, count = sizeof parts / sizeof *parts;
-        while (part < count && strcasecmp(images->classes[i], parts[part]) != 0) part++;
-        if (part == count) return OK;
-    }
+    for (size_t i = 0; i < images->n_classes; i++)
+        if (image_part_of(images->classes[i]) == IMAGE_PART_NONE) return OK;
     if (images->n_classes < 2) return OK;
     const char *path = images->path, *last = images->classes[images->n_classes - 1];
     return status_new(STATUS_DATA,

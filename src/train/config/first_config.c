@@ -96,8 +96,20 @@ static bool can_stratify(const struct suggestion *s) {
            validation >= (double)s->classes;
 }
 
+static void add_validation(const struct suggestion *s, struct text *out) {
+    text_add(out, "  validation: ");
+    add_scalar(out, s->validation);
+    text_add(out, "\n");
+    if (!s->test) return;
+    text_add(out, "  # after the training: ddptrain eval CONFIG ");
+    add_shown(out, s->test);
+    text_add(out, "\n");
+}
+
 static void add_split(const struct suggestion *s, struct text *out) {
-    if (s->rows < 5)
+    if (s->validation)
+        add_validation(s, out);
+    else if (s->rows < 5)
         text_add(out, "  # split: 0.2           # too few rows for validation\n");
     else if (s->input_kind == INPUT_TOKENS)
         text_add(out, "  split: {test: 0.1, shuffle: false}   # the end of the file validates\n");
@@ -125,9 +137,9 @@ static void add_target_note(const struct suggestion *s, struct text *out) {
     if (s->names.count > 5) text_add(out, ", ...");
 }
 
-static void add_dataset(const struct suggestion *s, const char *path, struct text *out) {
+static void add_dataset(const struct suggestion *s, struct text *out) {
     text_add(out, "dataset:\n  path: ");
-    add_scalar(out, path);
+    add_scalar(out, s->path);
     text_add(out, "\n");
     if (s->table) {
         text_add(out, "  table: ");
@@ -244,7 +256,7 @@ static int epochs(const struct suggestion *s) {
 }
 
 static void add_training(const struct suggestion *s, struct text *out) {
-    bool has_classes = s->target_kind == TARGET_CLASS, has_validation = s->rows >= 5;
+    bool has_classes = s->target_kind == TARGET_CLASS, has_validation = s->validation || s->rows >= 5;
     text_printf(out, "\nloss: %s\n\noptimizer: {type: adam, lr: 0.001}\n\ntrain:\n  epochs: %d\n",
                 has_classes ? "cross_entropy" : "mse", epochs(s));
     if (!has_classes)
@@ -276,7 +288,7 @@ status first_config_write(const char *path, const char *target, struct text *out
         text_add(out, "name: ");
         add_name(out, path);
         text_add(out, "\nseed: 42\n\n");
-        add_dataset(&s, path, out);
+        add_dataset(&s, out);
         text_printf(out, "\nsampler: {batch_size: %d, shuffle: true}\n\n", batch_size(&s));
         if (s.input_kind == INPUT_TOKENS)
             add_gpt(&s, out);
