@@ -95,6 +95,7 @@ struct verb {
     bool accepts_run;      /* the config may be a run folder: its config.yaml */
     bool takes_overrides;  /* KEY=VALUE; of other verbs such a word is an operand */
     bool accepts_data;     /* a data file may follow the config; max_operands is 2 */
+    bool takes_pattern;    /* the operand may be a pattern of data files, such as part-*.csv, in quotes */
 };
 
 /* The table: a name here, and a `const struct verb verb_<name>`. The first one is the default. */

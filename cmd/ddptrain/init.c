@@ -24,4 +24,5 @@ const struct verb verb_init = {
     .run = run,
     .options = OPTION_TARGET,
     .operand = "data",
+    .takes_pattern = true,
 };

@@ -3,12 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/files/io.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_index.h"
 #include "command.h"
 #include "data/dataset.h"
+#include "data/file_pattern.h"
 #include "train/folder/run_folder.h"
 #include "train/metrics/metrics_read.h"
 
@@ -71,9 +73,21 @@ static status inspect(const char *path, struct text *out) {
     return checkpoint_inspect(path, out);
 }
 
+/* Of a pattern such as part-*.csv the first file, which is typical. */
+static status inspect_pattern(const char *path, struct text *out) {
+    struct arena *arena = arena_create();
+    struct string_list files;
+    status s = file_pattern_expand(path, arena, &files);
+    if (!s && strcmp(files.items[0], path) != 0)
+        text_printf(out, "files   %zu of the pattern %s; the first is %s\n", files.count, path, files.items[0]);
+    if (!s) s = inspect(files.items[0], out);
+    arena_destroy(arena);
+    return s;
+}
+
 static status run(const struct command_line *line) {
     struct text out = {0};
-    status s = inspect(line->config, &out);
+    status s = inspect_pattern(line->config, &out);
     if (!s) fputs(text_string(&out), stdout);
     text_free(&out);
     return s;
@@ -85,4 +99,5 @@ const struct verb verb_inspect = {
     .help = "contents of a checkpoint, data file, safetensors file, run folder or folder of images",
     .run = run,
     .operand = "file",
+    .takes_pattern = true,
 };

@@ -332,6 +332,15 @@ static void suggest_option(const char *word, const struct verb *verb, struct tex
     text_free(&option_name);
 }
 
+/* A second data file, as the shell makes of a pattern: "give several files as one pattern in quotes: 'part-*.txt'". */
+static void suggest_pattern(const char *first, const char *second, struct text *hint) {
+    size_t a = strlen(first), b = strlen(second), start = 0, end = 0, shorter = a < b ? a : b;
+    while (start < shorter && first[start] == second[start]) start++;
+    while (end < shorter - start && first[a - 1 - end] == second[b - 1 - end]) end++;
+    text_printf(hint, "give several files as one pattern in quotes, which the shell does not expand: '%.*s*%s'",
+                (int)start, first, first + a - end);
+}
+
 /* The failure for a second operand, probably a key without '=' or a data file. */
 static status unexpected(char **words, int count, const struct verb *verb, const struct command_line *line) {
     bool has_config = verb->operand && strcmp(verb->operand, "config") == 0;
@@ -339,6 +348,8 @@ static status unexpected(char **words, int count, const struct verb *verb, const
     struct text hint = {0};
     if (has_config && access(words[0], F_OK) == 0 && !strstr(words[0], ".yaml"))
         text_printf(&hint, "did you mean 'dataset.path=%s'?", words[0]);
+    else if (verb->takes_pattern && access(words[0], F_OK) == 0)
+        suggest_pattern(line->config, words[0], &hint);
     else if (has_config)
         schema_suggest_override(&config_schema, words[0], next < count ? words[next] : NULL, &hint);
     else

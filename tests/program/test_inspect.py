@@ -18,6 +18,20 @@ class Inspect(program.Case):
         self.assertRegex(out, r"1  sepal_length +number +4\.3 to 7\.9\n")
         self.assertRegex(out, r"5  species +category +setosa, versicolor, virginica\n")
 
+    def test_a_pattern(self):
+        for name in ("part-1.csv", "part-2.csv", "part-10.csv"):
+            self.write(name, "a,b\n1,2\n")
+        out = self.inspect("part-*.csv")
+        self.assertTrue(out.startswith("files   3 of the pattern part-*.csv; the first is part-1.csv\n"), out)
+        self.assertIn("format  csv, 1 row, 2 columns", out)
+        self.assertIn("'other-*.csv': no file matches this pattern", self.inspect("other-*.csv", code=DATA))
+        for verb in ("inspect", "init"):
+            _, err = self.run_program(verb, "part-1.csv", "part-2.csv", "part-10.csv", code=program.USAGE)
+            self.assertIn("unexpected argument 'part-2.csv' after 'part-1.csv'; give several files as one pattern in quotes, "
+                          "which the shell does not expand: 'part-*.csv'\n", err)
+            _, err = self.run_program(verb, "part-1.csv", "part-10.csv", code=program.USAGE)
+            self.assertIn(": 'part-1*.csv'\n", err)
+
     def test_csv_of_all_kinds(self):
         self.write("a.csv", "id,score,,note\n1,0.5,,x\n2,,,\"y\x1b[31m\"\n3,1.5,,x\n")
         out = self.inspect("a.csv")
