@@ -42,7 +42,7 @@ UNTESTED = {
 
 # Run after the unit tests of a layer: corpora of the fuzz targets and programs of tests/program.
 PROGRAMS = {
-    "base": ["corpus_document", "corpus_sealed", "corpus_hdf5", "program_bad_configs", "program_mistakes", "program_readers", "program_files", "program_init"],
+    "base": ["corpus_document", "corpus_config", "corpus_sealed", "corpus_hdf5", "program_bad_configs", "program_mistakes", "program_readers", "program_files", "program_init"],
     "device": ["model_gradients", "model_layers", "model_loss", "model_model", "model_batch_norm_sync", "optim_optimizer", "program_parity", "program_parity_cnn",
                "program_precision", "program_recurrent", "program_pixels", "program_ctc", "program_pretrained"],
     "model": ["program_bad_configs", "program_weights", "program_parity", "program_batch_norm", "program_parity_cnn", "program_inference", "program_pretrained",
@@ -54,7 +54,7 @@ PROGRAMS = {
     "dist": ["corpus_store", "corpus_proof", "program_comm", "program_worlds", "program_zero", "program_descriptors", "program_stop_in_start",
              "program_processes", "program_once_per_job", "program_stop"],
     "optim": ["program_bad_configs", "program_parity", "program_metrics", "program_zero", "program_in_backward"],
-    "checkpoint": ["corpus_safetensors", "corpus_torch", "corpus_hdf5", "program_readers", "program_weights", "program_pretrained", "program_export", "program_files",
+    "checkpoint": ["corpus_texts", "corpus_safetensors", "corpus_torch", "corpus_hdf5", "program_readers", "program_weights", "program_pretrained", "program_export", "program_files",
                    "program_resume", "program_untrusted_files"],
     "train": ["program_columns", "program_labels", "program_readers", "program_weights", "program_initial", "program_bad_configs", "program_nonfinite",
               "program_metrics", "program_inference", "program_predict", "program_preparation", "program_target_scale", "program_sample_weights", "program_padding",
@@ -62,7 +62,7 @@ PROGRAMS = {
               "program_losses", "program_best", "program_save", "program_tensorboard", "program_runs", "program_stop", "program_once_per_job"],
     "sweep": ["program_sweep", "program_sweep_ends"],
     "export": ["program_export", "program_export_onnx", "program_export_c", "program_weights"],
-    "report": ["corpus_json_line", "program_report", "program_watch"],
+    "report": ["corpus_json_line", "corpus_report", "program_report", "program_watch"],
 }
 
 # Programs that do not run for mutants.

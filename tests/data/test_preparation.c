@@ -211,10 +211,10 @@ static const struct {
     {"a,b,c,y\n1,2,3,4\n,2,,4\n,,1,1\n", "columns: {b: {missing: mean}}",
      "line 3: column 'a': missing value; remove the row, or write dataset.columns: {a: {missing: median}}, or mean, "
      "most_frequent, constant or indicator; the same holds for 'c'"},
-    {"a,b,y\n1,2,3\n", "columns: {y: ignore}", "dataset.columns: 'y' is a target, and the rules are for inputs"},
+    {"a,b,y\n1,2,3\n", "columns: {y: ignore}", "dataset.columns: 'y' is a target, whose only rule is `category`"},
     {"a,y\n1,2\n", "columns: {b: {missing: mean}}", "dataset.columns: "},
     {"a,b,y\n1,2,3\n", "columns: {y: {missing: mean}}",
-     "dataset.columns: 'y' is a target, and the rules are for inputs"},
+     "dataset.columns: 'y' is a target, whose only rule is `category`"},
     {"a,b,y\n1,2,3\n", "inputs: [a], columns: {b: number}", "dataset.columns: 'b' is not listed by dataset.inputs"},
     {"a,b,y\n1,2,3\n", "inputs: [a, b], columns: {b: ignore}", "dataset.columns: 'b' is ignored, but dataset.inputs"},
     {"a,y\n,2\n,3\n", "columns: {a: {missing: mean}}", "dataset.columns.a: no training row has a value; write ignore"},
