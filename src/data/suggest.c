@@ -10,6 +10,7 @@
 #include "data/csv/csv.h"
 #include "data/csv/csv_dialect.h"
 #include "data/file_pattern.h"
+#include "data/images/image_names.h"
 #include "data/images/image_parts.h"
 #include "data/internal.h"
 #include "data/tables/sqlite_rows.h"
@@ -146,6 +147,7 @@ static status suggest_rows(const char *path, const char *target, struct arena *a
     const char *targets = out->target ? out->target : target;
     if (out->inputs) config.inputs = (struct string_list){&out->inputs, 1};
     if (targets) config.targets = (struct string_list){&targets, 1};
+    config.image.labels = out->labels;
     if (out->is_image_folder) config.image.size = (struct int_list){.items = image_size, .count = 2};
     status failure = open_as(&config, true, arena, out);
     if (!failure && !are_values(out)) return OK;
@@ -170,6 +172,28 @@ static status suggest_folder(const char *path, const char *target, struct arena 
     return suggest_rows(out->path, target, arena, out);
 }
 
+/* The column with a usual name, else the last one that has a name. */
+static const char *usual_target(const struct string_list *columns) {
+    size_t last = columns->count - 1;
+    while (last > 1 && !*columns->items[last]) last--;
+    for (size_t i = columns->count; i-- > 1;)
+        if (suggest_is_target(columns->items[i])) return columns->items[i];
+    return columns->items[last];
+}
+
+/* A CSV file of labels: the images that its first column names are the inputs. Its target: as that of a table. */
+static status suggest_labels(const char *path, const struct image_names *images, const char *target,
+                             struct arena *arena, struct suggestion *out) {
+    const struct string_list *columns = &images->columns;
+    out->format = dataset_images.name;
+    out->is_image_folder = true;
+    out->path = images->folder;
+    out->labels = path;
+    out->image_column = columns->items[0];
+    out->target = target ? target : usual_target(columns);
+    return suggest_rows(out->path, out->target, arena, out);
+}
+
 status suggest(const char *path, const char *target, struct arena *arena, struct suggestion *out) {
     static const struct dataset_config automatic;
     struct io_info info;
@@ -192,6 +216,9 @@ status suggest(const char *path, const char *target, struct arena *arena, struct
     if (format != &dataset_csv) return suggest_rows(path, target, arena, out);
     struct string_list files;
     TRY(file_pattern_expand(path, arena, &files)); /* the first file is typical */
+    struct image_names images;
+    image_names_find(files.items[0], arena, &images);
+    if (images.folder && files.count == 1) return suggest_labels(path, &images, target, arena, out);
     TRY(suggest_csv(files.items[0], target, arena, out));
     out->rows *= files.count;
     return OK;

@@ -23,6 +23,7 @@ struct suggestion {
     bool is_image_folder;
     const char *validation, *test;             /* folders of images for these parts; NULL: none */
     bool is_channels_last;                     /* rows are probably images (height, width, channels) */
+    const char *labels, *image_column;         /* the CSV file of the labels of the images, its column of their names */
     const char *table, *other_tables;          /* of a database with several; else NULL */
     const char *inputs;                        /* the name, where it is not the default of the format; else NULL */
     const char *time;                          /* a column whose dates rise from row to row; NULL: none */

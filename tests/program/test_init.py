@@ -56,6 +56,24 @@ class Init(program.Case):
             self.assertIn("val_accuracy", self.events("epoch")[-1])
         self.assertIn("name: photos_of_val\n", self.init("photos of val"))
 
+    def test_labels_of_images(self):
+        """A CSV file whose first column names images in a folder beside it."""
+        shapes = os.path.join(program.SOURCE, "datasets/shapes/circle")
+        shutil.copytree(shapes, self.path("data/photos"))
+        os.mkdir(self.path("data/a"))
+        names = sorted(os.listdir(shapes))
+        for file, cut, folder in (("data/labels.csv", 4, "data/photos"), ("data/photos/all.csv", 0, "data/photos")):
+            self.rows(file, ["id", "label", "size"], [[name[:len(name) - cut], "ab"[i % 2], i / 4] for i, name in enumerate(names)])
+            text = self.train(file, words=["train.epochs=1"])
+            for line in (f"path: {folder}\n", f"image: {{size: [64, 64], labels: {file}}}", "targets: label   # 2 classes: a, b\n", "conv2d",
+                         "# the images are those that column 'id' names; its other columns may be targets\n"):
+                self.assertIn(line, text)
+            self.assertIn("targets: size   # a number is predicted\n", self.train(file, "--target", "size", words=["train.epochs=1"]))
+        self.rows("data/long.csv", ["text", "y"], [["x" * 300 + str(i), i % 2] for i in range(20)])  # no name of a file
+        self.assertIn("data/long.csv: no column is left for the inputs", self.init("data/long.csv", code=USAGE))
+        os.remove(self.path("data/photos/" + names[3]))
+        self.assertIn(f"path: data/labels.csv\n", self.init("data/labels.csv", "--target", "label"))
+
     def test_a_table_as_users_have_it(self):
         r = random.Random(1)
         rows = []

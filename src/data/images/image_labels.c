@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/files/io.h"
 #include "data/csv/csv.h"
+#include "data/images/image_names.h"
 
 const char *image_labels_path(const struct dataset_config *config, bool is_validation) {
     if (!config->image.labels) return NULL;
@@ -75,14 +75,6 @@ status image_labels_open(const struct dataset_config *config, const char *path, 
     return s;
 }
 
-/* Whether [folder]/[name] is a file. */
-static status find(const char *folder, const char *name, struct arena *arena, bool *exists) {
-    struct io_info info = {0};
-    status s = io_stat(arena_printf(arena, "%s/%s", folder, name), &info);
-    *exists = !s && info.is_file;
-    return s;
-}
-
 static status no_image(const struct source *labels, const char *folder, size_t row, const char *name) {
     struct text place = {0}, printable = {0};
     labels->format->describe(labels, false, row, 0, &place);
@@ -99,19 +91,13 @@ static status no_image(const struct source *labels, const char *folder, size_t r
 
 status image_labels_name(struct source *labels, const char *folder, size_t row, struct arena *arena,
                          const char **name) {
-    static const char *const extensions[] = {".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", NULL};
     double value;
     bool exists = false;
     TRY(labels->format->read(labels, row, 1, &value, NULL));
     const char *text = isnan(value) ? "" : labels->columns[0].texts.items[(size_t)value];
-    *name = arena_copy(arena, text);
     if (!image_is_named(text) && image_is_foreign(text))
         return status_new(STATUS_DATA, "%s/%s: only JPEG and PNG images are read; convert the file", folder, text);
-    if (image_is_named(text)) TRY(find(folder, text, arena, &exists));
-    for (size_t i = 0; *text && !image_is_named(text) && !exists && extensions[i]; i++) {
-        *name = arena_printf(arena, "%s%s", text, extensions[i]);
-        TRY(find(folder, *name, arena, &exists));
-    }
+    TRY(image_names_complete(folder, text, arena, name, &exists));
     return exists ? OK : no_image(labels, folder, row, text);
 }
 

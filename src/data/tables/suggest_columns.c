@@ -118,14 +118,19 @@ static void choose_rule(const struct column_view *c, const char *unit, bool may_
 
 /* ---- the target ---- */
 
-static size_t default_target(const struct column_view *columns, size_t count) {
+bool suggest_is_target(const char *name) {
     static const char *const usual[] = {"target", "targets", "label",    "labels", "class",
                                         "y",      "outcome", "survived", "churn"};
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (strcasecmp(name, usual[i]) == 0) return true;
+    return false;
+}
+
+static size_t default_target(const struct column_view *columns, size_t count) {
     size_t last = count - 1;
     while (last > 0 && columns[last].has_no_name) last--;
     for (size_t i = count; i-- > 0;)
-        for (size_t k = 0; k < sizeof usual / sizeof *usual; k++)
-            if (strcasecmp(columns[i].name, usual[k]) == 0) return i;
+        if (suggest_is_target(columns[i].name)) return i;
     return last;
 }
 

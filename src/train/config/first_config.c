@@ -137,6 +137,19 @@ static void add_target_note(const struct suggestion *s, struct text *out) {
     if (s->names.count > 5) text_add(out, ", ...");
 }
 
+static void add_image(const struct suggestion *s, struct text *out) {
+    text_printf(out, "  image: {size: [%d, %d]", SUGGESTED_IMAGE_SIZE, SUGGESTED_IMAGE_SIZE);
+    if (s->labels) {
+        text_add(out, ", labels: ");
+        add_scalar(out, s->labels);
+    }
+    text_add(out, "}  # each image is resized, and its middle cut out\n");
+    if (!s->labels) return;
+    text_add(out, "  # the images are those that column '");
+    add_shown(out, s->image_column);
+    text_add(out, "' names; its other columns may be targets\n");
+}
+
 static void add_dataset(const struct suggestion *s, struct text *out) {
     text_add(out, "dataset:\n  path: ");
     add_scalar(out, s->path);
@@ -146,9 +159,7 @@ static void add_dataset(const struct suggestion *s, struct text *out) {
         add_scalar(out, s->table);
         text_printf(out, "   # the others are: %s\n", s->other_tables);
     }
-    if (s->is_image_folder)
-        text_printf(out, "  image: {size: [%d, %d]}  # each image is resized, and its middle cut out\n",
-                    SUGGESTED_IMAGE_SIZE, SUGGESTED_IMAGE_SIZE);
+    if (s->is_image_folder) add_image(s, out);
     if (s->is_channels_last) text_add(out, "  layout: nhwc         # rows seem to be (height, width, channels)\n");
     if (s->inputs) {
         text_add(out, "  inputs: ");
