@@ -49,7 +49,7 @@ PROGRAMS = {
               "program_recurrent", "program_padding", "program_pixels", "program_ctc", "program_check", "program_shapes"],
     "data": ["corpus_csv", "corpus_idx", "corpus_npy", "corpus_image", "corpus_tokenizer", "corpus_hdf5_data", "program_images", "program_image_targets", "program_npy", "program_sqlite",
              "corpus_sqlite", "program_patterns", "program_columns", "program_labels", "program_data", "program_losses", "program_inspect", "program_bad_configs",
-             "program_inference", "program_init", "program_preparation", "program_padding", "program_scaling", "program_sample_weights", "program_groups", "program_target_scale",
+             "program_inference", "program_init", "program_preparation", "program_padding", "program_scaling", "program_sample_weights", "program_groups", "program_balanced_classes", "program_target_scale",
              "program_predict", "program_untrusted_files", "program_large_tables", "program_shapes"],
     "dist": ["corpus_store", "corpus_proof", "program_comm", "program_worlds", "program_zero", "program_descriptors", "program_stop_in_start",
              "program_processes", "program_once_per_job", "program_stop"],
