@@ -22,6 +22,7 @@ const char *dataset_vocabulary(const struct dataset *dataset) {
 
 const char *dataset_tokenizer(const struct dataset *dataset) {
     const struct source *source = dataset->tables[0].source;
+    if (dataset->texts.json) return dataset->texts.json;
     return source && source->format->tokenizer ? source->format->tokenizer(source) : NULL;
 }
 

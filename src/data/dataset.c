@@ -269,7 +269,8 @@ static struct preparation plain_numbers(const struct source *source, struct aren
 static status fit_preparation(struct dataset *dataset, const struct dataset_config *config, const double *raw) {
     struct source *source = dataset->tables[0].source;
     const struct selection *train = &dataset->parts[DATASET_TRAIN].rows;
-    struct fit_rows rows = {raw, dataset->tables[0].source, train->order, train->first, dataset->info.train_rows};
+    struct fit_rows rows = {raw,          dataset->tables[0].source, train->order,
+                            train->first, dataset->info.train_rows,  dataset->texts.tokenizer};
     struct preparation fitted;
     if (config->is_trained) {
         fitted = config->preparation ? *config->preparation : plain_numbers(source, dataset->arena);
@@ -290,13 +291,14 @@ static status prepare(struct dataset *dataset, const struct dataset_config *conf
     if (!isnan(config->divide) && !is_divide_of_model)
         return status_new(STATUS_USAGE, "dataset.divide is for inputs that are all numbers; remove it, or scale the "
                                         "columns with dataset.columns");
+    TRY(text_columns_open(config, dataset->tables[0].source, &dataset->texts));
     for (int i = 0; i < dataset->n_tables; i++) {
         double *raw;
         status s = table_read_raw(&dataset->tables[i], &raw);
         if (!s && i == 0) s = fit_preparation(dataset, config, raw);
         buffer_free(raw);
         TRY(s);
-        TRY(table_prepare(&dataset->tables[i], &dataset->preparation, config->is_trained,
+        TRY(table_prepare(&dataset->tables[i], &dataset->preparation, dataset->texts.tokenizer, config->is_trained,
                           i == 0 ? config->path : config->validation.path, dataset->arena));
     }
     return OK;
@@ -502,6 +504,7 @@ void dataset_close(struct dataset *dataset) {
     orders_free(&dataset->orders);
     for (int i = 0; i < 2; i++) table_free(&dataset->tables[i]);
     scaler_free(&dataset->scaler);
+    text_columns_close(&dataset->texts);
     buffer_free(dataset->augment.fill);
     buffer_free(dataset->order);
     buffer_free(dataset->groups);

@@ -4,6 +4,7 @@
 #include "data/dataset_sections.h"
 #include "data/internal.h"
 #include "data/sampling/split.h"
+#include "data/text_columns.h"
 
 struct place dataset_place(const struct node *where, const char *key) {
     const struct node *value = node_get(where, key);
@@ -163,6 +164,7 @@ void dataset_check_config(void *config, const struct node *where, const char *pa
     check_query(dataset, format, where, path, problems);
     check_tokenizer(dataset, format, where, path, problems);
     check_group(dataset, format, where, path, problems);
+    text_columns_check(dataset, where, problems);
     if (format && format->is_folder && !dataset->image.size.count)
         problems_add(problems, dataset_place(where, "path"), key,
                      "a folder of images needs dataset.image.size: [height, width] of the rows");

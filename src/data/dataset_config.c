@@ -224,6 +224,8 @@ status dataset_find_files(struct dataset_config *config, const char *config_path
     TRY(find_folder(&config->image.masks, config_path, arena));
     TRY(find_file(&config->image.labels, config_path, arena));
     TRY(find_file(&config->tokens.tokenizer, config_path, arena));
+    struct column_rule *rules = config->rules.items;
+    for (size_t i = 0; i < config->rules.count; i++) TRY(find_file(&rules[i].tokenizer, config_path, arena));
     for (size_t i = 0; format && format->has_target_file && i < config->targets.count; i++)
         TRY(find_file(&config->targets.items[i], config_path, arena));
     return OK;

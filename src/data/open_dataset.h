@@ -6,6 +6,7 @@
 
 #include "data/rows/table.h"
 #include "data/sampling/orders.h"
+#include "data/text_columns.h"
 
 struct dataset_rows {
     struct table *table;
@@ -26,6 +27,7 @@ struct dataset {
     int64_t *order;                 /* of the split; NULL: none */
     int64_t *groups;                /* (tables[0].rows) of split.group, until the fingerprint is known; NULL: none */
     struct preparation preparation; /* count 0: none */
+    struct text_columns texts;
     struct scaler scaler;
     struct target_scale target_scale;
     struct augment augment;           /* fill NULL: none */

@@ -32,10 +32,22 @@ static status read_config(const struct export_source *source, struct export_mode
     return OK;
 }
 
+/* An exported model has no tokenizer, so it could not read the column. */
+static status reject_texts(const struct export_source *source, const struct preparation *preparation) {
+    for (size_t i = 0; preparation && i < preparation->count; i++)
+        if (preparation->items[i].type == COLUMN_TEXT)
+            return status_new(STATUS_USAGE,
+                              "%s: the column '%.60s' is a text, and an exported model has no tokenizer; use `ddptrain "
+                              "predict` or libddptrain_predict.so (docs/embed.md)",
+                              source->path, preparation->items[i].name);
+    return OK;
+}
+
 static status read_columns(const struct export_source *source, struct export_model *m, bool *are_features) {
     struct column_list list;
     *are_features = false;
     TRY(preparation_read(source->arena, source->checkpoint, &m->preparation));
+    TRY(reject_texts(source, m->preparation));
     TRY(column_names_read(source->arena, source->checkpoint, &list));
     m->columns.items = arena_alloc(source->arena, (list.count + 1) * sizeof *m->columns.items);
     for (size_t i = 0; i < list.count; i++)

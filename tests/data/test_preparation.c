@@ -206,8 +206,8 @@ static const struct {
      "dataset.columns: {a: category} or ignore, or list the text in dataset.missing"},
     {"name,y\nAnn,2\nBob,4\nBob,1\n", "",
      "t.csv: column 'name': it has 2 different texts in 3 rows, such as names or "
-     "identifiers; write dataset.columns: {name: ignore}, or category if they are categories. A model reads "
-     "sentences as token ids"},
+     "identifiers; write dataset.columns: {name: ignore}, or category if they are categories; a model reads "
+     "sentences with {type: text, tokenizer: FILE}"},
     {"a,b,c,y\n1,2,3,4\n,2,,4\n,,1,1\n", "columns: {b: {missing: mean}}",
      "line 3: column 'a': missing value; remove the row, or write dataset.columns: {a: {missing: median}}, or mean, "
      "most_frequent, constant or indicator; the same holds for 'c'"},

@@ -39,7 +39,7 @@ BELOW_DIST = {
 # The same for src/data, whose files beside the folders are its common headers and what puts the folders together.
 BELOW_DATA = {
     "csv": set(),
-    "columns": {"csv"},
+    "columns": {"csv", "text"},
     "tables": {"csv", "columns"},
     "images": {"csv"},
     "arrays": set(),

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "data/columns/date.h"
+#include "data/text/tokenizer.h"
 
-const char *const column_types[] = {"auto", "number", "boolean", "category", "date", "ignore", NULL};
+const char *const column_types[] = {"auto", "number", "boolean", "category", "date", "text", "ignore", NULL};
 const char *const missing_rules[] = {"error", "mean", "median", "most_frequent", "constant", "indicator", NULL};
 const char *const column_encodings[] = {"one_hot", "ordinal", "embedding", NULL};
 const char *const unknown_rules[] = {"ignore", "error", NULL};
@@ -19,7 +20,9 @@ static const struct schema_row rows[] = {
      .fallback = "auto",
      .choices = column_types,
      .doc = "What the column holds. auto: the first value decides between numbers and texts; texts are true/false or "
-            "yes/no (boolean), ISO dates, or a category if each occurs twice or more on average; ignore: not used."},
+            "yes/no (boolean), ISO dates, or a category if each occurs twice or more on average; text: the tokens of a "
+            "text, "
+            "for an embedding layer; ignore: not used."},
     {.key = "missing",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct column_rule, missing),
@@ -83,6 +86,32 @@ static const struct schema_row rows[] = {
          "Of a date: as strptime's, of %Y %y %m %d %H %M %S %z, such as '%d.%m.%Y'; null: ISO 8601, "
          "2024-05-31T14:30:00 with - or / or no separators, and a blank instead of T. An offset such as +02:00 is not "
          "applied: parts are those of the time that is written."},
+    {.key = "tokenizer",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct column_rule, tokenizer),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS, /* the fingerprint is compared instead */
+     .doc =
+         "Of a text: tokenizer.json of Hugging Face's tokenizers, byte-level BPE, the same for all columns of texts. "
+         "It is kept in checkpoints."},
+    {.key = "length",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct column_rule, length),
+     .present_offset = FIELD(struct column_rule, is_given.length),
+     .fallback = "128",
+     .min = 1,
+     .max = 1e6,
+     .doc = "Of a text: the number of its features. A longer text is cut after as many tokens, a shorter one is "
+            "followed by padding."},
+    {.key = "padding",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct column_rule, padding),
+     .fallback = "null",
+     .min = 0,
+     .max = TOKENIZER_MAX_TOKENS,
+     .doc =
+         "Of a text: the token behind the end of a short text, padding_idx of the embedding; null: the padding token "
+         "of the tokenizer."},
     {0},
 };
 
@@ -125,6 +154,21 @@ static void check_date_keys(const struct column_rule *rule, struct place place, 
     if (wrong) problems_add(problems, place, path, "format '%s': %s", rule->format, wrong);
 }
 
+static void check_text_keys(const struct column_rule *rule, struct place place, const char *path,
+                            struct problems *problems) {
+    bool is_constant = rule->missing == MISSING_CONSTANT;
+    if (rule->type != COLUMN_TEXT) {
+        if (rule->tokenizer || rule->is_given.length || rule->padding != SCHEMA_NO_INT)
+            problems_add(problems, place, path, "tokenizer, length and padding are for type: text");
+        return;
+    }
+    if (!rule->tokenizer)
+        problems_add(problems, place, path, "type: text needs the file of a tokenizer: tokenizer: tokenizer.json");
+    if (rule->scale > 0) problems_add(problems, place, path, "tokens of a text are not scaled; remove scale");
+    if (rule->indicator || (rule->missing != MISSING_ERROR && !is_constant) || (is_constant && !rule->fill))
+        problems_add(problems, place, path, "what replaces a missing text is missing: constant with fill: TEXT");
+}
+
 static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct column_rule *rule = config;
     struct place place = where ? where->place : (struct place){0};
@@ -137,6 +181,7 @@ static void check(void *config, const struct node *where, const char *path, stru
         problems_add(problems, place, path, "fill is the value of missing: constant");
     check_category_keys(rule, place, path, problems);
     check_date_keys(rule, place, path, problems);
+    check_text_keys(rule, place, path, problems);
 }
 
 const struct schema column_rule_schema = {

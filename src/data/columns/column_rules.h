@@ -9,7 +9,15 @@
 #include "base/schema/schema.h"
 
 /* The names of each enum are its choices in a config and in a checkpoint: column_types, ... */
-enum column_type { COLUMN_AUTO, COLUMN_NUMBER, COLUMN_BOOLEAN, COLUMN_CATEGORY, COLUMN_DATE, COLUMN_IGNORED };
+enum column_type {
+    COLUMN_AUTO,
+    COLUMN_NUMBER,
+    COLUMN_BOOLEAN,
+    COLUMN_CATEGORY,
+    COLUMN_DATE,
+    COLUMN_TEXT,
+    COLUMN_IGNORED
+};
 enum missing_rule {
     MISSING_ERROR,
     MISSING_MEAN,
@@ -36,8 +44,11 @@ struct column_rule {
     int scale;                /* enum scale_type; -1: that of dataset.scale */
     struct string_list parts; /* of dates; count 0: the default */
     const char *format;       /* of dates; NULL: ISO 8601 */
+    const char *tokenizer;    /* of texts: the file */
+    int64_t length;           /* of texts: tokens of a row */
+    int64_t padding;          /* of texts: a token; SCHEMA_NO_INT: that of the tokenizer */
     struct {
-        bool type, missing, fill, indicator, encoding, unknown, scale, parts, format;
+        bool type, missing, fill, indicator, encoding, unknown, scale, parts, format, length;
     } is_given; /* the keys that the config has */
 };
 extern const struct schema column_rule_schema;

@@ -3,7 +3,7 @@
 
 static void add_missing(const struct prepared_column *column, size_t missing, struct text *out) {
     text_printf(out, "%zu, %s", missing, missing_rules[column->missing]);
-    if (column->missing == MISSING_ERROR || column->type == COLUMN_DATE) return;
+    if (column->missing == MISSING_ERROR || column->type == COLUMN_DATE || column->type == COLUMN_TEXT) return;
     bool is_category = column->type == COLUMN_CATEGORY;
     if (is_category && column->fill[0] < 0) return;
     text_add(out, " ");
@@ -23,6 +23,8 @@ static void add_features(const struct prepared_column *column, struct text *out)
                     column->categories.count == 1 ? "y" : "ies");
     if (column->type == COLUMN_CATEGORY && column->encoding == ENCODING_EMBEDDING)
         text_printf(out, ", num_embeddings: %zu", column->categories.count + 1);
+    if (column->type == COLUMN_TEXT)
+        text_printf(out, " tokens, num_embeddings: %lld, padding_idx: %d", (long long)column->tokens, column->padding);
     for (size_t i = 0; column->type == COLUMN_DATE && i < column->part_count; i++)
         text_printf(out, " %s", date_parts[column->parts[i]]);
     text_add(out, scales[column->scale]);

@@ -27,14 +27,15 @@ enum scale_type { SCALE_NONE, SCALE_STANDARD, SCALE_MINMAX };
  *   one_hot            for each category 1 if the value is this category, else 0; all 0 for an unknown category
  *   ordinal            the index of the category; -1 for an unknown category
  *   embedding          the index of the category + 1, a token; 0 for an unknown category
+ *   text               the first tokens of the text, then padding
  *
  * and then, with has_indicator, 1 if the value is missing, else 0. */
 struct prepared_column {
     const char *name;
-    enum column_type type;     /* NUMBER, BOOLEAN, CATEGORY or DATE */
-    enum missing_rule missing; /* MISSING_ERROR: a missing value is an error; else it becomes fill */
-    double *fill;              /* (parts.count of a date, else 1); a category: its index, or -1 for an unknown one */
-    bool has_indicator;        /* its last feature is 1 where the value is missing */
+    enum column_type type;         /* NUMBER, BOOLEAN, CATEGORY, DATE or TEXT */
+    enum missing_rule missing;     /* MISSING_ERROR: a missing value is an error; else it becomes fill */
+    double *fill;                  /* (preparation_fill_count); a category: its index, or -1 for an unknown one */
+    bool has_indicator;            /* its last feature is 1 where the value is missing */
     enum column_encoding encoding; /* CATEGORY */
     enum unknown_rule unknown;     /* CATEGORY: UNKNOWN_ERROR: an unknown category is an error */
     struct string_list categories; /* CATEGORY: sorted; count > 0 */
@@ -42,11 +43,15 @@ struct prepared_column {
     enum date_part *parts;         /* DATE: (part_count), part_count > 0 */
     size_t part_count;
     const char *date_format; /* DATE: of date_parse; NULL: ISO 8601 */
-    enum scale_type scale;   /* of its features but the indicator, one_hot and embedding */
+    size_t length;           /* TEXT: tokens of a row, > 0 */
+    int32_t padding;         /* TEXT */
+    int64_t tokens;          /* TEXT: num_embeddings of the embedding: all tokens and the padding are below it */
+    enum scale_type scale;   /* of its features but the indicator, one_hot, embedding and text */
     size_t first, width;     /* its features: first .. first + width - 1 of a row, with the indicator */
 };
 
 struct source;
+struct tokenizer;
 
 struct preparation {
     struct prepared_column *items; /* (count): the inputs, in their order */
@@ -61,10 +66,14 @@ struct fit_rows {
     struct source *source; /* its rows have the columns */
     const int64_t *order;
     size_t first, count;
+    const struct tokenizer *tokenizer; /* of the columns of texts; NULL: there are none */
 };
 status preparation_fit(const struct raw_column *columns, size_t count, const struct fit_rows *rows,
                        const struct section_list *rules, enum scale_type scale, struct arena *arena,
                        struct preparation *out);
+
+/* The number of values of prepared_column.fill. */
+size_t preparation_fill_count(const struct prepared_column *column);
 
 /* Sets first, width and features from the other members. */
 void preparation_number_features(struct preparation *preparation);
@@ -72,13 +81,15 @@ void preparation_number_features(struct preparation *preparation);
 /* A copy of everything in [arena]. */
 struct preparation preparation_copy(const struct preparation *preparation, struct arena *arena);
 
-/* For each column NULL, or for a category the index in prepared_column.categories of each of the texts of a file's
- * column, -1: none. In [arena]. */
-int64_t **preparation_map(const struct preparation *preparation, const struct raw_column *columns, struct arena *arena);
+/* For each column NULL, or for each of the texts of a file's column: of a category the index in
+ * prepared_column.categories, -1: none; of a text its features (length), by [tokenizer] (NULL: no column is a text). In
+ * [arena]. STATUS_DATA for a text that has no tokens in the tokenizer. */
+status preparation_map(const struct preparation *preparation, const struct raw_column *columns,
+                       const struct tokenizer *tokenizer, struct arena *arena, int32_t ***out);
 
-/* One row: raw (count), in the order of items, to features (features). [maps]: of preparation_map; NULL: a raw category
- * is the index in prepared_column.categories, or -1. */
-void preparation_encode(const struct preparation *preparation, int64_t *const *maps, const double *raw,
+/* One row: raw (count), in the order of items, to features (features). [maps]: of preparation_map; NULL, without
+ * texts: a raw category is the index in prepared_column.categories, or -1. */
+void preparation_encode(const struct preparation *preparation, int32_t *const *maps, const double *raw,
                         double *features);
 
 /* The type of scaling of each feature: (features) in [out]. False: no feature is scaled. */

@@ -7,6 +7,7 @@
 
 #include "data/columns/preparation.h"
 #include "data/columns/select.h"
+#include "data/columns/text_tokens.h"
 #include "data/csv/csv.h"
 #include "data/internal.h"
 
@@ -222,6 +223,36 @@ static status fit_category(struct fitter *fitter, const struct column_rule *rule
     return OK;
 }
 
+/* ---- texts ---- */
+
+static status fail_padding(const char *name, const char *sentence, size_t tokens) {
+    struct text shown = {0};
+    text_printf(&shown, "%s; %zu is the first id that no token has (num_embeddings: %zu)", sentence, tokens,
+                tokens + 1);
+    status s = fail(STATUS_USAGE, name, text_string(&shown));
+    text_free(&shown);
+    return s;
+}
+
+static status fit_text(struct fitter *fitter, const struct column_rule *rule, struct prepared_column *out) {
+    const struct tokenizer *tokenizer = fitter->rows->tokenizer;
+    size_t tokens = tokenizer_size(tokenizer);
+    const char *fill = rule->fill ? rule->fill : "";
+    out->scale = SCALE_NONE;
+    out->length = (size_t)rule->length;
+    out->padding = rule->padding == SCHEMA_NO_INT ? tokenizer_padding(tokenizer) : (int32_t)rule->padding;
+    if (out->padding < 0)
+        return fail_padding(
+            out->name, "the tokenizer has no padding token; write padding: ID, of a token that no text has", tokens);
+    if ((size_t)out->padding > tokens) return fail_padding(out->name, "padding is not the id of a token", tokens);
+    out->tokens = (int64_t)tokens + ((size_t)out->padding == tokens);
+    out->fill = arena_alloc(fitter->arena, out->length * sizeof *out->fill);
+    int32_t *ids = arena_alloc(fitter->arena, out->length * sizeof *ids);
+    TRY(text_tokens(tokenizer, &(struct string_list){&fill, 1}, out->length, out->padding, ids));
+    for (size_t i = 0; i < out->length; i++) out->fill[i] = ids[i];
+    return OK;
+}
+
 /* ---- columns ---- */
 
 static status check_type(const struct raw_column *raw, const struct column_rule *rule) {
@@ -247,6 +278,7 @@ static status fit_column(struct fitter *fitter, const struct section_list *rules
     if (fitter->values.count == 0 && rule->missing != MISSING_CONSTANT)
         return fail(STATUS_DATA, raw->name, "no training row has a value; write ignore");
     if (raw->type == COLUMN_CATEGORY) return fit_category(fitter, rule, column, out);
+    if (raw->type == COLUMN_TEXT) return fit_text(fitter, rule, out);
     return raw->type == COLUMN_DATE ? fit_date(fitter, rule, column, out) : fit_number(fitter, rule, out);
 }
 

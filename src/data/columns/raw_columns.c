@@ -58,6 +58,12 @@ size_t category_sort(const char **texts, size_t count, bool are_numbers) {
     return kept;
 }
 
+static void keep_texts(const struct text_pool *pool, struct arena *arena, struct raw_column *out) {
+    const char **texts = arena_alloc(arena, (pool->count + 1) * sizeof *texts);
+    for (size_t i = 0; i < pool->count; i++) texts[i] = pool->items[i].text;
+    out->texts = (struct string_list){texts, pool->count};
+}
+
 static void sort_categories(const struct text_pool *pool, struct arena *arena, struct raw_column *out, double *map) {
     const char **texts = arena_alloc(arena, (pool->count + 1) * sizeof *texts);
     out->are_numbers = are_all_numbers(pool);
@@ -183,11 +189,12 @@ static status reject_texts(const struct column_builder *builder) {
     struct text advice = {0}, name = {0};
     text_add_value(&name, builder->name, TEXT_MAX_NAME);
     add_advice(builder->name, "ignore", &advice);
-    status s = status_new(STATUS_DATA,
-                          "column '%s': it has %zu different texts in %zu rows, such as names or identifiers; write "
-                          "%s, or category if they are categories. A model reads sentences as token ids "
-                          "(docs/data.md, Sentences)",
-                          text_string(&name), builder->pool.count, builder->values, text_string(&advice));
+    status s =
+        status_new(STATUS_DATA,
+                   "column '%s': it has %zu different texts in %zu rows, such as names or identifiers; write "
+                   "%s, or category if they are categories; a model reads sentences with {type: text, tokenizer: FILE} "
+                   "(docs/data.md, Sentences)",
+                   text_string(&name), builder->pool.count, builder->values, text_string(&advice));
     text_free(&advice);
     text_free(&name);
     return s;
@@ -216,6 +223,10 @@ status column_builder_finish(struct column_builder *builder, struct arena *arena
     *out = (struct raw_column){
         .name = builder->name, .type = builder->type, .date_format = builder->date_format, .missing = builder->missing};
     if (!builder->holds_texts) return OK;
+    if (builder->type == COLUMN_TEXT) {
+        keep_texts(&builder->pool, arena, out);
+        return OK;
+    }
     double *values = calloc(builder->pool.count + 1, sizeof *values);
     if (!values) return status_memory("the texts of a column");
     status s = OK;

@@ -5,6 +5,7 @@
  *   number, boolean    the number; true and yes are 1, false and no are 0
  *   category           the index into texts, the sorted unique texts of the file
  *   date               seconds since 1970-01-01
+ *   text               the index into texts, the unique texts of the file in the order of their first rows
  *
  * and NaN for a missing value. */
 #ifndef DATA_RAW_COLUMNS_H
@@ -17,8 +18,8 @@
 
 struct raw_column {
     const char *name;
-    enum column_type type;    /* NUMBER, BOOLEAN, CATEGORY or DATE */
-    struct string_list texts; /* CATEGORY: sorted by category_compare */
+    enum column_type type;    /* NUMBER, BOOLEAN, CATEGORY, DATE or TEXT */
+    struct string_list texts; /* CATEGORY: sorted by category_compare; TEXT */
     bool are_numbers; /* CATEGORY: every text is a number, and they are compared as numbers: 1, 1.0 and 01 are one
                          category */
     const char *date_format; /* DATE: of date_parse */

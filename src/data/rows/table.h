@@ -20,7 +20,7 @@ struct table {
     const struct target_scale *target_scale; /* NULL: targets are not scaled; not owned */
     size_t rows, input_size, target_size;    /* input_size: with a preparation its features, else that of the source */
     const struct preparation *preparation;   /* NULL: none; not owned */
-    int64_t **maps;                          /* of preparation_map; not owned */
+    int32_t **maps;                          /* of preparation_map; not owned */
     const char *note;                        /* about unknown categories; NULL: there are none */
     double *raw;                             /* (chunk_rows, source->input_size) with a preparation: read buffer */
     enum target_kind target_kind;
@@ -57,10 +57,10 @@ status table_read_raw(struct table *table, double **raw);
 
 /* Before any other rows are read: from now on inputs are the features of [preparation], which is not owned. STATUS_DATA
  * with the place of the first value that is missing, unknown or not finite and must not be. [is_trained]: the rules are
- * those of a checkpoint, for the message. [path]: of the file, for the note. [arena]: for the maps of categories and
- * the note. */
-status table_prepare(struct table *table, const struct preparation *preparation, bool is_trained, const char *path,
-                     struct arena *arena);
+ * those of a checkpoint, for the message. [tokenizer]: of columns of texts, else NULL. [path]: of the file, for the
+ * note. [arena]: for the maps of categories and texts and the note. */
+status table_prepare(struct table *table, const struct preparation *preparation, const struct tokenizer *tokenizer,
+                     bool is_trained, const char *path, struct arena *arena);
 
 /* Bytes of memory that the rows need after table_finish. */
 double table_bytes(const struct table *table);

@@ -72,11 +72,16 @@ static status reject_missing(const struct table *table, size_t row, size_t colum
         text_add(&sentence, "missing value; the model was trained without a rule for missing values of this column "
                             "(dataset.columns)");
     } else {
-        bool is_category = raw->type == COLUMN_CATEGORY;
+        bool is_category = raw->type == COLUMN_CATEGORY, is_text = raw->type == COLUMN_TEXT;
         text_add(&sentence, "missing value; remove the row, or write dataset.columns: {");
         text_add_value(&sentence, raw->name, TEXT_MAX_NAME);
-        text_printf(&sentence, ": {missing: %s}}, or %s", is_category ? "most_frequent" : "median",
-                    is_category ? "constant or indicator" : "mean, most_frequent, constant or indicator");
+        text_printf(&sentence, ": {missing: %s}}%s",
+                    is_text       ? "constant, fill: TEXT"
+                    : is_category ? "most_frequent"
+                                  : "median",
+                    is_text       ? ""
+                    : is_category ? ", or constant or indicator"
+                                  : ", or mean, most_frequent, constant or indicator");
         add_others(table, column, &sentence);
     }
     status s = reject(table, row, column, text_string(&sentence));
@@ -109,8 +114,10 @@ struct unknown {
 
 static void count_unknown(const struct table *table, const double *row, struct unknown *unknown) {
     for (size_t column = 0; column < table->source->input_size; column++) {
-        const int64_t *map = table->maps[column];
-        if (!map || isnan(row[column]) || map[(size_t)row[column]] >= 0) continue;
+        const int32_t *map = table->maps[column];
+        if (table->preparation->items[column].type != COLUMN_CATEGORY || isnan(row[column]) ||
+            map[(size_t)row[column]] >= 0)
+            continue;
         if (unknown[column].count++ == 0) unknown[column].first = (size_t)row[column];
     }
 }
@@ -143,13 +150,14 @@ static status check_rows(struct table *table, bool is_trained, struct unknown *u
     return OK;
 }
 
-status table_prepare(struct table *table, const struct preparation *preparation, bool is_trained, const char *path,
-                     struct arena *arena) {
+status table_prepare(struct table *table, const struct preparation *preparation, const struct tokenizer *tokenizer,
+                     bool is_trained, const char *path, struct arena *arena) {
     size_t size = table->source->input_size;
     struct unknown *unknown = arena_alloc(arena, (size + 1) * sizeof *unknown);
     struct text note = {0};
     table->preparation = preparation;
-    table->maps = preparation_map(preparation, table->source->columns, arena);
+    TRY(status_prefix(preparation_map(preparation, table->source->columns, tokenizer, arena, &table->maps), "%s",
+                      path));
     table->input_size = preparation->features;
     TRY(table_alloc_chunk(table));
     TRY(check_rows(table, is_trained, unknown));

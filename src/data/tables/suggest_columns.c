@@ -65,6 +65,17 @@ static const char *explain_text(const struct column_view *c, const char *unit, s
 
 static bool are_styled(const struct column_view *c) { return c->styled > 0 && c->styled + c->numbers == c->values; }
 
+/* Whether most texts have several words. */
+static bool are_sentences(const struct column_view *c) {
+    size_t count = 0;
+    for (size_t i = 0; i < c->pool.count; i++) {
+        const char *blank = strchr(c->pool.items[i].text, ' ');
+        blank = blank ? strchr(blank + 1, ' ') : NULL;
+        count += blank && strchr(blank + 1, ' ');
+    }
+    return count * 2 > c->pool.count;
+}
+
 /* The rule of a column of texts that are neither dates nor few. */
 static void ignore_texts(const struct column_view *c, const char *unit, struct arena *arena,
                          struct column_suggestion *out) {
@@ -79,8 +90,9 @@ static void ignore_texts(const struct column_view *c, const char *unit, struct a
                                    explain_text(c, unit, arena));
     else
         out->reason =
-            arena_printf(arena, "%s%zu different texts in %zu rows", c->pool.count > MAX_POOLED ? "more than " : "",
-                         c->pool.count > MAX_POOLED ? MAX_POOLED : c->pool.count, c->values);
+            arena_printf(arena, "%s%zu different texts in %zu rows%s", c->pool.count > MAX_POOLED ? "more than " : "",
+                         c->pool.count > MAX_POOLED ? MAX_POOLED : c->pool.count, c->values,
+                         are_sentences(c) ? "; as tokens: {type: text, tokenizer: tokenizer.json, length: 128}" : "");
 }
 
 /* What `columns:` needs for an input. [may_count]: a column that counts the rows is used. */

@@ -19,11 +19,11 @@ struct tokenized {
     struct token_array tokens;
 };
 
-static status read_json(const char *path, char **json, size_t *size) {
+static status read_json(const char *path, const char *key, char **json, size_t *size) {
     struct io_info info;
     TRY(io_stat(path, &info));
     if (!info.is_file)
-        return status_new(STATUS_DATA, "cannot read the tokenizer '%s' (dataset.tokens.tokenizer): %s", path,
+        return status_new(STATUS_DATA, "cannot read the tokenizer '%s' (%s): %s", path, key,
                           info.exists ? "it is not a regular file" : strerror(ENOENT));
     if (info.size > TOKENIZER_MAX_BYTES)
         return status_new(STATUS_DATA, "%s: a tokenizer has at most %zu bytes, this file has %llu", path,
@@ -40,13 +40,18 @@ static status copy_trained(const char *text, char **json, size_t *size) {
     return OK;
 }
 
-status tokenizer_open(const struct dataset_config *config, char **json, struct tokenizer **out) {
-    const char *path = config->tokens.tokenizer, *trained = config->trained_tokenizer;
+status tokenizer_open_file(const char *path, const char *key, const char *trained, char **json,
+                           struct tokenizer **out) {
     size_t size;
     *json = NULL;
     *out = NULL;
-    TRY(trained ? copy_trained(trained, json, &size) : read_json(path, json, &size));
+    TRY(trained ? copy_trained(trained, json, &size) : read_json(path, key, json, &size));
     return tokenizer_parse(trained ? "the model's tokenizer" : path, *json, size, out);
+}
+
+status tokenizer_open(const struct dataset_config *config, char **json, struct tokenizer **out) {
+    return tokenizer_open_file(config->tokens.tokenizer, "dataset.tokens.tokenizer", config->trained_tokenizer, json,
+                               out);
 }
 
 static status keep_tokens(struct tokenized *t, const struct token_list *list) {

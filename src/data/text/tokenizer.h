@@ -24,6 +24,9 @@ void tokenizer_destroy(struct tokenizer *tokenizer); /* takes NULL */
 
 /* The largest id + 1. */
 size_t tokenizer_size(const struct tokenizer *tokenizer);
+/* The token that fills up short texts: pad_id of the file's `padding`, else the added token [PAD], <pad>, <|pad|> or
+ * <|padding|>; -1: none. */
+int32_t tokenizer_padding(const struct tokenizer *tokenizer);
 
 /* Zero-initialise; free ids. */
 struct token_list {

@@ -92,6 +92,7 @@ struct tokenizer {
     bool is_nfc;               /* that part of a text is brought to the form NFC */
     word_end *word_end;
     bool has_prefix_space; /* add_prefix_space */
+    int32_t padding;       /* -1: none */
     bool ignores_merges;   /* a word that is a token needs no merges */
 };
 

@@ -310,6 +310,22 @@ static status read_words(const struct reader *r) {
     return OK;
 }
 
+static bool is_padding(const char *content) {
+    static const char *const usual[] = {"[PAD]", "<pad>", "<|pad|>", "<|padding|>"};
+    for (size_t i = 0; content && i < sizeof usual / sizeof *usual; i++)
+        if (strcmp(content, usual[i]) == 0) return true;
+    return false;
+}
+
+static void read_padding(struct reader *r) {
+    const json_t *id = json_object_get(json_object_get(r->root, "padding"), "pad_id"), *token;
+    const json_t *added = json_object_get(r->root, "added_tokens");
+    for (size_t i = 0; !json_is_integer(id) && (token = json_array_get(added, i)); i++)
+        if (is_padding(json_string_value(json_object_get(token, "content")))) id = json_object_get(token, "id");
+    json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
+    r->tokenizer->padding = value >= 0 && value < (json_int_t)r->tokenizer->size ? (int32_t)value : -1;
+}
+
 static status read_all(struct reader *r) {
     r->model = json_object_get(r->root, "model");
     TRY(check_model(r));
@@ -317,7 +333,9 @@ static status read_all(struct reader *r) {
     TRY(read_vocabulary(r));
     TRY(find_bytes(r));
     TRY(read_merges(r));
-    return read_added(r);
+    TRY(read_added(r));
+    read_padding(r);
+    return OK;
 }
 
 status tokenizer_parse(const char *path, const char *json, size_t size, struct tokenizer **out) {
@@ -351,3 +369,5 @@ void tokenizer_destroy(struct tokenizer *tokenizer) {
 }
 
 size_t tokenizer_size(const struct tokenizer *tokenizer) { return tokenizer->size; }
+
+int32_t tokenizer_padding(const struct tokenizer *tokenizer) { return tokenizer->padding; }

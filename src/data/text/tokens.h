@@ -13,6 +13,9 @@ status tokens_shape(struct source *source, size_t count, int64_t block_size, int
 struct tokenizer;
 status tokenizer_open(const struct dataset_config *config, char **json, struct tokenizer **out);
 
+/* The same of the file [path] that the config names at [key], or of [trained] (its text; NULL: the file). */
+status tokenizer_open_file(const char *path, const char *key, const char *trained, char **json, struct tokenizer **out);
+
 /* The number of tokens: dataset.tokens.vocabulary, or that of the tokenizer. */
 status tokens_check_vocabulary(const struct dataset_config *config, const struct tokenizer *tokenizer,
                                int64_t *vocabulary);

@@ -37,8 +37,21 @@ struct generator {
     float *sorted;         /* (vocabulary): scratch */
 };
 
+/* The checkpoint of a model of columns may have a tokenizer, too: that of its columns of texts. */
+static status reject_columns(struct checkpoint *checkpoint) {
+    char *preparation;
+    TRY(checkpoint_read_text(checkpoint, "data/preparation", &preparation));
+    bool has_columns = preparation != NULL;
+    free(preparation);
+    return has_columns
+               ? status_new(STATUS_USAGE, "generate needs a model of texts, and this one reads the columns of a "
+                                          "table; use predict")
+               : OK;
+}
+
 static status read_vocabulary(struct generator *g, struct checkpoint *checkpoint) {
     const struct tokens_config *tokens = &g->config->dataset.tokens;
+    TRY(reject_columns(checkpoint));
     TRY(trained_vocabulary(checkpoint, &g->vocabulary));
     if (!g->vocabulary && tokens->tokenizer) TRY(vocabulary_open_tokenizer(&g->config->dataset, &g->vocabulary));
     if (!g->vocabulary)

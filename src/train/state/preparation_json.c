@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/text/tokenizer.h"
+
 #define MAX_FEATURES ((size_t)1 << 31)
+#define MAX_LENGTH 1000000 /* of a text, as dataset.columns.length */
 
 static const char *const scales[] = {"none", "standard", "minmax", NULL};
 
@@ -19,10 +22,6 @@ static void add_texts(struct text *json, const char *key, const char *const *tex
         text_add_json(json, texts[i]);
     }
     text_add(json, "]");
-}
-
-static size_t fill_count(const struct prepared_column *column) {
-    return column->type == COLUMN_DATE ? column->part_count : 1;
 }
 
 static void add_category(const struct prepared_column *column, struct text *json) {
@@ -48,7 +47,7 @@ static void add_column(const struct prepared_column *column, struct text *json) 
     text_add_json(json, column->name);
     text_printf(json, ", \"type\": \"%s\", \"missing\": \"%s\", \"fill\": [", column_types[column->type],
                 missing_rules[column->missing]);
-    for (size_t i = 0; i < fill_count(column); i++) {
+    for (size_t i = 0; i < preparation_fill_count(column); i++) {
         text_add(json, i ? ", " : "");
         text_add_double(json, column->fill[i]);
     }
@@ -56,6 +55,9 @@ static void add_column(const struct prepared_column *column, struct text *json) 
                 scales[column->scale]);
     if (column->type == COLUMN_CATEGORY) add_category(column, json);
     if (column->type == COLUMN_DATE) add_date(column, json);
+    if (column->type == COLUMN_TEXT)
+        text_printf(json, ", \"length\": %zu, \"padding\": %d, \"tokens\": %lld", column->length, column->padding,
+                    (long long)column->tokens);
     text_add(json, "}");
 }
 
@@ -139,10 +141,27 @@ static bool read_date(struct arena *arena, const json_t *item, struct prepared_c
     return !out->date_format || !date_check_format(out->date_format);
 }
 
+static bool read_integer(const json_t *item, const char *key, json_int_t min, json_int_t max, json_int_t *out) {
+    const json_t *value = json_object_get(item, key);
+    *out = json_integer_value(value);
+    return json_is_integer(value) && *out >= min && *out <= max;
+}
+
+static bool read_text(const json_t *item, struct prepared_column *out) {
+    json_int_t length, padding, tokens;
+    if (!read_integer(item, "length", 1, MAX_LENGTH, &length)) return false;
+    if (!read_integer(item, "tokens", 1, TOKENIZER_MAX_TOKENS + 1, &tokens)) return false;
+    if (!read_integer(item, "padding", 0, tokens - 1, &padding)) return false;
+    out->length = (size_t)length;
+    out->padding = (int32_t)padding;
+    out->tokens = tokens;
+    return true;
+}
+
 static bool read_fill(struct arena *arena, const json_t *item, struct prepared_column *out) {
     const json_t *list = json_object_get(item, "fill");
     size_t count = json_array_size(list);
-    if (count != fill_count(out)) return false;
+    if (count != preparation_fill_count(out)) return false;
     out->fill = arena_alloc(arena, count * sizeof *out->fill);
     for (size_t i = 0; i < count; i++) {
         const json_t *number = json_array_get(list, i);
@@ -170,6 +189,7 @@ static bool read_column(struct arena *arena, const json_t *item, struct prepared
     out->scale = (enum scale_type)scale;
     if (type == COLUMN_CATEGORY && !read_category(arena, item, out)) return false;
     if (type == COLUMN_DATE && !read_date(arena, item, out)) return false;
+    if (type == COLUMN_TEXT && !read_text(item, out)) return false;
     return read_fill(arena, item, out);
 }
 
@@ -181,8 +201,8 @@ static status parse(struct arena *arena, const char *text, struct preparation *o
     for (size_t i = 0; is_valid && i < count; i++) {
         struct prepared_column *column = &out->items[i];
         is_valid = read_column(arena, json_array_get(items, i), column);
-        /* at most: its value and indicator, categories, parts of a date */
-        features += column->categories.count + column->part_count + 2;
+        /* at most: its value and indicator, categories, parts of a date, tokens */
+        features += column->categories.count + column->part_count + column->length + 2;
     }
     json_decref(whole);
     if (is_valid) preparation_number_features(out);

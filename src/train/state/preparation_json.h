@@ -5,7 +5,8 @@
  *                 "scale": "standard"},
  *                {"name": "Port", "type": "category", ..., "encoding": "one_hot", "unknown": "ignore",
  *                 "categories": ["C", "Q", "S"], "numeric": false},
- *                {"name": "When", "type": "date", ..., "parts": ["year", "month"], "format": null}]}
+ *                {"name": "When", "type": "date", ..., "parts": ["year", "month"], "format": null},
+ *                {"name": "Review", "type": "text", ..., "length": 64, "padding": 0, "tokens": 30522}]}
  *
  * Means and scales are those of the checkpoint's scaler/mean and scaler/scale, one for each feature. Other keys are
  * ignored; later versions may add them. */
