@@ -1,5 +1,5 @@
 """libddptrain_predict: programs in C, C++, Fortran and Python predict with the bits of `ddptrain predict`. ctest-labels: unit"""
-import csv, ctypes, io, os, re, shutil, subprocess, unittest
+import csv, ctypes, io, json, os, re, shutil, subprocess, unittest
 
 import h5py
 import numpy as np
@@ -107,6 +107,16 @@ class Predictions(Embed):
         rows, count = self.table({name: [c or NULL for c in cells] for name, cells in reversed(columns.items())})
         self.check(self.embed("runs/titanic", "table", rows, count, threads=THREADS, repeats=3), *expected)
 
+    def test_column_of_texts(self):
+        from test_texts import CONFIG, reviews, tokenizer
+        self.write("tokenizer.json", json.dumps(tokenizer()))
+        self.write("test.yaml", CONFIG)
+        self.write("train.csv", "review,stars\n" + "".join(f"{text},{stars}\n" for text, stars in reviews(80)))
+        self.run_program("test.yaml")
+        expected = self.predicted("test.yaml", "--part", "all")
+        os.remove(self.path("tokenizer.json"))
+        rows, count = self.table({"review": [text for text, _ in reviews(80)]})
+        self.check(self.embed("runs/test", "table", rows, count), *expected)
     def test_unknown_categories_and_missing_values(self):
         self.train_titanic()
         columns = {"Pclass": ["4", "3.0", "1.0"], "Sex": ["male", "x", "female"], "Age": ["", "nan", "1e1"], "SibSp": ["0", "1", "2"],

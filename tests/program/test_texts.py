@@ -121,6 +121,11 @@ class Texts(program.Case):
         self.run_program("test.yaml")
         self.assertLess(self.losses()[-1], 0.2)
 
+    def test_two_processes(self):
+        self.run_program("test.yaml", "--run-dir", "runs/one")
+        self.run_program("test.yaml", "--nproc", "2", "sampler.batch_size=4", "--run-dir", "runs/two")
+        self.assert_close(self.losses("runs/one"), self.losses("runs/two"), 1e-5)
+
     def test_database(self):
         with sqlite3.connect(os.path.join(self.folder, "train.db")) as database:
             database.execute("create table r (review text, stars text)")
@@ -137,7 +142,21 @@ class Texts(program.Case):
         out = self.run_program("check", "test.yaml", "dataset.columns.review.padding=258")[0]
         self.assertIn("6 tokens, num_embeddings: 259, padding_idx: 258", out)
         self.write("tokenizer.json", json.dumps({**tokenizer(padding=False), "padding": {"pad_id": 3, "pad_token": "x"}}))
-        self.assertIn("6 tokens, num_embeddings: 258, padding_idx: 3", self.run_program("check", "test.yaml")[0])
+        self.assertIn("6 tokens, num_embeddings: 258, padding_idx: 3", self.run_program("check", "test.yaml", "model.layers.0.embedding.padding_idx=3")[0])
+
+    def test_padding_of_the_embedding(self):
+        for layer in ("embedding", "embedding_bag"):
+            self.write("test.yaml", CONFIG.replace("{embedding: {", "{%s: {" % layer).replace("padding_idx: 258", "padding_idx: 0"))
+            if layer == "embedding_bag":
+                self.write("test.yaml", self.read("test.yaml").replace(" {mean: 1},", ""))
+            self.assertRegex(self.fails(), f"test.yaml:.*{layer}: padding_idx is 0, but the column 'review' has the padding 258")
+        self.csv("train.csv", [(i % 7, *row) for i, row in enumerate(reviews(80))], ("age", "review", "stars"))
+        self.write("test.yaml", CONFIG.replace("  targets: stars", "  targets: stars\n  inputs: {numbers: [age], words: [review]}").replace(
+            "{layers: [{embedding: {", "{layers: [{embedding: {from: words, ").replace("{mean: 1},", "{mean: 1}, {concat: {from: numbers}},"))
+        self.run_program("check", "test.yaml")
+        self.write("test.yaml", self.read("test.yaml").replace("padding_idx: 258", "padding_idx: 1"))
+        self.assertIn("padding_idx is 1, but the column 'review' has the padding 258", self.fails())
+        self.run_program("check", "test.yaml", "model.layers.0.embedding.padding_idx=null")
 
     def test_missing_texts(self):
         self.csv("train.csv", [*reviews(20), ("", "low")])

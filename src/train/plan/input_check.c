@@ -2,6 +2,7 @@
 #include "train/plan/input_check.h"
 
 #include "base/buffer.h"
+#include "model/operation.h"
 
 #define ROWS 256 /* at a time */
 
@@ -42,4 +43,34 @@ status input_check(const struct model *model, struct dataset *dataset, const str
     buffer_free(c.inputs);
     buffer_free(c.targets);
     return s;
+}
+
+/* The first element of a row of all inputs that [tensor] has; SIZE_MAX: it is the output of a layer that computes. */
+static size_t first_of_input(const struct model *model, size_t tensor) {
+    if (tensor == 0) return 0;
+    for (size_t i = 0; i < model->node_count; i++) {
+        if (model->nodes[i].out != tensor || !model->nodes[i].layer) continue;
+        struct operation op = operation_of(model->nodes[i].layer);
+        return op.kind == OPERATION_INPUT ? op.start : SIZE_MAX;
+    }
+    return SIZE_MAX;
+}
+
+static status check_padding(const struct layer *layer, int32_t padding, const struct prepared_column *column) {
+    if (column->type != COLUMN_TEXT || padding < 0 || padding == column->padding) return OK;
+    return status_new(STATUS_USAGE, "%s: %s: padding_idx is %d, but the column '%.60s' has the padding %d",
+                      place_text(layer->place).s, layer->path, padding, column->name, column->padding);
+}
+
+status input_check_padding(const struct model *model, const struct preparation *preparation) {
+    for (size_t i = 0; preparation && i < model->node_count; i++) {
+        const struct graph_node *node = &model->nodes[i];
+        if (!node->layer) continue;
+        struct operation op = operation_of(node->layer);
+        if (op.kind != OPERATION_EMBEDDING && op.kind != OPERATION_EMBEDDING_BAG) continue;
+        size_t first = first_of_input(model, node->in[0]);
+        if (first >= preparation->features) continue;
+        TRY(check_padding(node->layer, op.padding, &preparation->items[preparation_column_of(preparation, first)]));
+    }
+    return OK;
 }

@@ -11,4 +11,8 @@
 status input_check(const struct model *model, struct dataset *dataset, const struct dataset_config *config,
                    bool reads_all);
 
+/* STATUS_USAGE for an embedding of a column of texts whose padding_idx is not the column's padding. [preparation]: of
+ * the dataset; NULL: none. */
+status input_check_padding(const struct model *model, const struct preparation *preparation);
+
 #endif
