@@ -5,14 +5,15 @@
 #include "data/open_dataset.h"
 
 #define CHUNK_ROWS ((size_t)1 << 16)
-#define MAX_EXACT 9007199254740992.0 /* 2^53: larger integers are not exact as doubles */
+#define MAX_EXACT 9007199254740992.0 /* 2^53, which 2^53 + 1 becomes as a double, too */
 
 static status reject(struct source *source, size_t row, double group) {
     struct text place = {0};
     source->format->describe_group(source, row, &place);
-    status s = isnan(group)
-                   ? status_new(STATUS_DATA, "%s: the group is missing (dataset.split.group)", text_string(&place))
-                   : status_new(STATUS_DATA, "%s: the group is not a number from -2^53 to 2^53", text_string(&place));
+    status s =
+        isnan(group)
+            ? status_new(STATUS_DATA, "%s: the group is missing (dataset.split.group)", text_string(&place))
+            : status_new(STATUS_DATA, "%s: the group is not a number between -2^53 and 2^53", text_string(&place));
     text_free(&place);
     return s;
 }
@@ -22,7 +23,7 @@ static status read_all(struct source *source, double *values) {
         count = source->rows - row < CHUNK_ROWS ? source->rows - row : CHUNK_ROWS;
         TRY(source->format->read_groups(source, row, count, values + row));
         for (size_t i = row; i < row + count; i++)
-            if (!(fabs(values[i]) <= MAX_EXACT)) return reject(source, i, values[i]);
+            if (!(fabs(values[i]) < MAX_EXACT)) return reject(source, i, values[i]);
     }
     return OK;
 }

@@ -128,6 +128,10 @@ class Groups(program.Case):
                 ("{folds: 6, fold: 0, group: patient}", "rows.csv: dataset.split.group: 5 groups cannot be divided into 6 folds", DATA)):
             _, err = self.run_program("check", "test.yaml", f"dataset.split={split}", code=code)
             self.assertIn(sentence, err)
+        self.run_program("test.yaml", "dataset.split={folds: 5, fold: 0, group: patient}")
+        self.write("few.csv", "\n".join(self.read("rows.csv").splitlines()[:4]) + "\n")  # three rows, each of its own group
+        _, err = self.run_program("eval", "runs/test", "dataset.path=few.csv", code=DATA)
+        self.assertIn("3 groups cannot be divided into 5 folds; --part all uses every row", err)
         _, err = self.run_program("check", "test.yaml", "dataset.inputs=[a, patient]", code=DATA)
         self.assertIn("column 'patient' is used twice, as input and by dataset.split.group", err)
         _, err = self.run_program("check", "test.yaml", "dataset.weights=patient", code=DATA)
@@ -145,10 +149,10 @@ class Groups(program.Case):
         _, err = self.run_program("check", "test.yaml", "dataset.path=rows.db", code=DATA)
         self.assertIn("rows.db:row 3: column 'patient': missing value", err)
         np.savez(self.path("bad.npz"), x=np.zeros((4, 2), "f4"), y=np.zeros(4, "f4"), patient=np.array([1, 2, np.nan, 3]),
-                 wide=np.zeros((4, 2)), large=np.array([1, 2, 3, 2**60]))
+                 wide=np.zeros((4, 2)), large=np.array([1, 2, 3, 2**53 + 1]))
         for group, sentence in (("patient", "row 2: the group is missing (dataset.split.group)"), ("none", "dataset.split.group: bad.npz"),
                                 ("wide", "dataset.split.group: bad.npz: array 'wide' has 2 values a row instead of one"),
-                                ("large", "row 3: the group is not a number from -2^53 to 2^53")):
+                                ("large", "row 3: the group is not a number between -2^53 and 2^53")):
             _, err = self.run_program("check", "test.yaml", "dataset.path=bad.npz", f"dataset.split.group={group}", code=DATA)
             self.assertIn(sentence, err)
         _, err = self.run_program("check", "test.yaml", "dataset.path=rows.h5", "dataset.split.group=x", code=DATA)

@@ -1,6 +1,7 @@
 """Images whose targets are in a CSV file of labels or in masks, as a run sees them; predictions of single images. The runs are those
 of arrays with the same numbers. ctest-labels: dist"""
 import os
+import shutil
 import struct
 import zlib
 
@@ -86,9 +87,21 @@ class Targets(program.Case):
         _, err = self.run_program("predict", "runs/test", "photos/99.png", code=program.DATA)
         self.assertIn("cannot read the folder of images 'photos/99.png': No such file or directory", err)
         self.write_labels(["id,y,x", "00,1,2", "03,3,4"], "other.csv")  # columns by name, in another order, without extensions
-        out, _ = self.run_program("eval", "runs/test", "photos", "dataset.image.labels=other.csv")
-        self.assertIn('"rows":2', out)
+        for words in ("dataset.image.labels=other.csv", f"dataset.image={{size: {SIZE}, labels: other.csv}}"):
+            out, _ = self.run_program("eval", "runs/test", "photos", words)
+            self.assertIn('"rows":2', out)
         self.run_program("test.yaml", "train.epochs=3")  # a resume
+
+    def test_names_that_are_numbers(self):
+        """They are compared as texts, and one such as NA is no missing value; the file may be in another encoding."""
+        for row, name in enumerate(("9007199254740992", "9007199254740993", "01", "1", "NA", "nan")):
+            shutil.copy(self.path(f"photos/{row:02}.png"), self.path(f"photos/{name}.png"))
+        names = ["9007199254740993", "9007199254740992", "1", "01", "nan", "NA", "07", "08"]
+        with open(self.path("labels.csv"), "w", encoding="latin-1") as f:
+            f.write("id,größe\n" + "".join(f"{name},{i}\n" for i, name in enumerate(names)))
+        rows = [1, 0, 3, 2, 5, 4, 7, 8]
+        self.images = self.images[rows]
+        self.assert_same_run(np.arange(8, dtype="f4").reshape(8, 1), "labels: labels.csv}", "flatten, {linear: 1}", "mse", "mae")
 
     def test_classes(self):
         names = ["cat", "a dog", "cat", "eel"] * 3

@@ -43,6 +43,10 @@ status csv_open_file(const char *path, const struct csv_config *dialect, struct 
  * given, and the text is not UTF-8. Fields stay until the next record. */
 status csv_open_pieces(const char *path, const struct csv_config *dialect, struct csv_reader *reader, bool *is_started);
 
+/* Starts [reader] in pieces where that is possible, else with *text (for buffer_free, also after a failure), the file
+ * as a whole; to read its first records. */
+status csv_open_first(const char *path, const struct csv_config *dialect, struct csv_reader *reader, char **text);
+
 /* Sets the delimiter and the quote, given or recognised by the text in memory. */
 void csv_set_dialect(struct csv_reader *reader, const struct csv_config *dialect);
 

@@ -164,3 +164,14 @@ status csv_open_pieces(const char *path, const struct csv_config *dialect, struc
     if (!s && !*is_started) csv_free(reader);
     return s;
 }
+
+status csv_open_first(const char *path, const struct csv_config *dialect, struct csv_reader *reader, char **text) {
+    bool is_started;
+    const char *note;
+    *text = NULL;
+    status s = csv_open_pieces(path, dialect, reader, &is_started);
+    if (s && !reader->is_not_utf8) return s;
+    if (s) csv_free(reader);
+    status_free(s);
+    return is_started ? OK : csv_open_file(path, dialect, reader, text, &note);
+}

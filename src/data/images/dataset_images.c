@@ -199,20 +199,26 @@ static const char *without_slash(struct arena *arena, const char *path) {
     return copy;
 }
 
-/* The fingerprint of a dataset that is too large to be digested has the names of the files. */
-static uint64_t hash_names(const struct images *images) {
+/* The fingerprint of a dataset that is too large to be digested has the names of the files and the targets of a file of
+ * labels. */
+static status hash_files(struct images *images, uint64_t *number) {
     struct digest digest;
     uint8_t hash[DIGEST_SIZE];
-    uint64_t number;
+    struct source *labels = images->labels;
+    double *targets = labels ? arena_alloc(images->arena, (labels->target_size + 1) * sizeof *targets) : NULL;
     digest_start(&digest);
     for (size_t i = 0; i < images->base.rows; i++) {
         const struct image_file *file = &images->files[i];
         digest_add(&digest, file->folder + strlen(images->path), strlen(file->folder) - strlen(images->path) + 1);
         digest_add(&digest, file->name, strlen(file->name) + 1);
     }
+    for (size_t row = 0; labels && labels->target_size && row < labels->rows; row++) {
+        TRY(labels->format->read(labels, row, 1, NULL, targets));
+        digest_add(&digest, targets, labels->target_size * sizeof *targets);
+    }
     digest_finish(&digest, hash);
-    memcpy(&number, hash, sizeof number);
-    return number;
+    memcpy(number, hash, sizeof *number);
+    return OK;
 }
 
 static size_t choose_threads(const struct dataset_config *config) {
@@ -312,7 +318,7 @@ static status open_images(const struct dataset_config *config, const char *path,
     if (!s) s = image_masks_find(&images->masks, config, wants_classes, train != NULL, images->arena);
     if (!s) s = find_files(images, config->without_targets, &known);
     if (!s) s = set_shape(images, config);
-    images->base.file_bytes = s ? 0 : hash_names(images);
+    if (!s) s = hash_files(images, &images->base.file_bytes);
     if (s)
         close_images(&images->base);
     else

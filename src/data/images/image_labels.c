@@ -1,4 +1,4 @@
-/* A CSV file of labels is opened as a dataset of format csv with one input, a category: the names of the images. */
+/* A CSV file of labels is opened as a dataset of format csv with one input, a text: the names of the images. */
 #include "data/images/image_labels.h"
 
 #include <math.h>
@@ -16,11 +16,9 @@ const char *image_labels_path(const struct dataset_config *config, bool is_valid
 static status find_first_column(const struct dataset_config *config, const char *path, struct arena *arena,
                                 const char **name) {
     struct csv_reader reader = {0};
-    bool is_started = false, has_record = false;
-    char *text = NULL;
-    const char *note;
-    status s = csv_open_pieces(path, &config->csv, &reader, &is_started);
-    if (!s && !is_started) s = csv_open_file(path, &config->csv, &reader, &text, &note);
+    bool has_record = false;
+    char *text;
+    status s = csv_open_first(path, &config->csv, &reader, &text);
     if (!s) s = csv_next(&reader, &has_record);
     size_t column = 0;
     while (!s && has_record && column + 1 < reader.count && !*reader.fields[column].text) column++;
@@ -44,7 +42,8 @@ static struct string_list targets_of(const struct dataset_config *config, struct
 static status open_file(const struct dataset_config *config, const char *path, bool wants_classes,
                         const struct source *train, struct arena *arena, struct source **out) {
     struct dataset_config table = *config;
-    struct column_rule names = {.type = COLUMN_CATEGORY, .scale = -1, .is_given = {.type = true}};
+    struct column_rule names = {.type = COLUMN_TEXT, .scale = -1, .is_given = {.type = true}}; /* also of digits */
+    const char *nothing = "";
     uint64_t bytes;
     TRY(status_prefix(file_check(path, &bytes), "dataset.image.labels"));
     names.name = config->image.column;
@@ -56,6 +55,7 @@ static status open_file(const struct dataset_config *config, const char *path, b
     table.targets = targets_of(config, arena);
     table.weights = NULL;
     table.rules = (struct section_list){&names, 1};
+    table.missing = (struct string_list){&nothing, 1}; /* NA may be a name */
     table.columns = (struct column_list){0};
     table.is_trained = false; /* names of files are no inputs of the model */
     table.preparation = NULL;

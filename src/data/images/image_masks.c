@@ -1,5 +1,5 @@
-/* Masks are found by the paths of their images and decoded when their targets are read: once, where the rows fit in
- * memory. */
+/* Masks are found by the paths of their images and decoded when their targets are read: to check them when the dataset
+ * is opened, then once to keep them, or for each batch. */
 #include "data/images/image_masks.h"
 
 #include <string.h>

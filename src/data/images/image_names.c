@@ -53,11 +53,8 @@ static status read_names(struct csv_reader *reader, struct arena *arena, struct 
 static status read_file(const char *path, struct arena *arena, struct image_names *out, struct string_list *texts) {
     static const struct csv_config automatic;
     struct csv_reader reader = {0};
-    char *text = NULL;
-    const char *note;
-    bool is_started = false;
-    status s = csv_open_pieces(path, &automatic, &reader, &is_started);
-    if (!s && !is_started) s = csv_open_file(path, NULL, &reader, &text, &note);
+    char *text;
+    status s = csv_open_first(path, &automatic, &reader, &text);
     if (!s) s = read_names(&reader, arena, out, texts);
     csv_free(&reader);
     buffer_free(text);
