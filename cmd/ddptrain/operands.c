@@ -173,8 +173,10 @@ status command_use_data(struct command_line *line) {
     add_override(line, "dataset.path=", text_string(&path));
     /* those of the training are of its files */
     add_default_override(line, "dataset.text.truncate=", "1");
-    add_default_override(line, "dataset.image.labels=", "null");
-    add_default_override(line, "dataset.image.masks=", "null");
+    if (!has_override(line, "dataset.image=")) {
+        add_default_override(line, "dataset.image.labels=", "null");
+        add_default_override(line, "dataset.image.masks=", "null");
+    }
     if (dataset_has_target_file(data)) add_default_override(line, "dataset.targets=", "[]");
     if (!has_override(line, "dataset.format=")) {
         if (is_stdin)

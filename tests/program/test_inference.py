@@ -4,7 +4,7 @@ import csv, json, os, shutil
 import numpy as np
 
 import program
-from program import DATA, USAGE
+from program import DATA, OK, USAGE
 
 
 class Inference(program.Case):
@@ -422,6 +422,15 @@ class GenerateTokens(program.Case):
         arguments = ("generate", "runs/ids", "--prompt", "aé", "--characters", 5, "--temperature", 0)
         self.assertIn("give their tokenizer: dataset.tokens.tokenizer=tokenizer.json", self.run_program(*arguments, code=USAGE)[1])
         self.assertEqual(self.run_program(*arguments, "dataset.tokens.tokenizer=tokenizer.json")[0], "aé😀b\n")
+        tokenizer = json.loads(self.read("tokenizer.json"))
+        for added, code in ((0, OK), (3, USAGE)):  # a run whose vocabulary is larger than the tokenizer's, or smaller
+            tokenizer["added_tokens"] += [{"id": 100 + i, "content": f"<{i}>"} for i in range(added)]
+            self.write("other.json", json.dumps(tokenizer))
+            size = 12 if code == OK else 9
+            self.run_program("ids.bin.yaml", "dataset.tokens.tokenizer=null", f"dataset.tokens.vocabulary={size}", f"model.layers.1.linear={size}",
+                             "--run-dir", "runs/ids", "--fresh")
+            out, err = self.run_program(*arguments, "dataset.tokens.tokenizer=other.json", "dataset.tokens.vocabulary=null", code=code)
+            self.assertIn("aé😀b\n" if code == OK else "the model was trained with 9 tokens, and the tokenizer has 103; train with it", out + err)
         self.write("tokenizer.json", '{"model": {"type": "Unigram"}}')
         _, err = self.run_program("text.txt.yaml", "--fresh", code=DATA)
         self.assertIn("tokenizer.json: the model 'Unigram' is not supported; byte-level BPE is (as of GPT-2 and Llama 3)", err)

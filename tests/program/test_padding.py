@@ -1,5 +1,5 @@
 """Rows of different lengths: padded tokens and series with lengths, in runs, metrics, predictions. ctest-labels: dist"""
-import json, os, runpy, shutil
+import json, os, re, runpy, shutil
 
 import numpy as np
 
@@ -247,6 +247,13 @@ losses:
     def test_losses_that_cannot(self):
         values = np.abs(self.random.normal(size=(80, LENGTH, 2))).astype("f4")
         self.refused(self.tags("kl", values, "kl_div", 2, "mae"), program.USAGE, "kl_div cannot leave out the padding of rows")
+        decisions = (values > 1).astype("f4")
+        for metric in ("auc", "average_precision"):
+            message = f"train.metrics: {metric} cannot leave out the padding of rows in binary decisions"
+            one = self.tags("one", decisions, "bce_with_logits", 2, metric)
+            self.refused(one, program.USAGE, message)
+            self.write("several.yaml", re.sub("(?m)^loss: .*$", "losses: [{type: bce_with_logits}]", self.read(one)))
+            self.refused("several.yaml", program.USAGE, message)
 
     def test_the_shipped_reviews(self):
         """They are what their script writes, and the config learns."""

@@ -142,6 +142,7 @@ static status is_run(const char *path, bool accepts_metrics, bool *out) {
     struct run_folder f = {.arena = arena};
     struct io_info metrics = {0};
     const char *other;
+    *out = false;
     set_path(&f, path);
     status s = has_run(&f, out, &other);
     if (!s && accepts_metrics && !*out) s = io_stat(f.metrics, &metrics);

@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/utf8.h"
 #include "train/inference/decoder.h"
 #include "train/inference/trained.h"
 #include "train/loop/dry_run.h"
 #include "train/plan/plan.h"
+#include "train/state/input_layout_json.h"
 #include "train/weights/weights_choice.h"
 
 struct generator {
@@ -49,6 +51,24 @@ static status reject_columns(struct checkpoint *checkpoint) {
                : OK;
 }
 
+/* The tokens of the training, which may be more than those of a tokenizer that is given now. */
+static status use_trained_size(struct generator *g, struct checkpoint *checkpoint) {
+    struct arena *arena = arena_create();
+    struct input_layout layout;
+    bool has_layout;
+    size_t own = vocabulary_size(g->vocabulary);
+    status s = input_layout_read(arena, checkpoint, &layout, &has_layout);
+    bool is_known = !s && has_layout && layout.kind == INPUT_TOKENS && layout.vocabulary > 0;
+    if (is_known && (size_t)layout.vocabulary > g->classes) g->classes = (size_t)layout.vocabulary;
+    if (is_known && (size_t)layout.vocabulary < own)
+        s = status_new(STATUS_USAGE,
+                       "the model was trained with %lld tokens, and the tokenizer has %zu; train with it: "
+                       "dataset.tokens.tokenizer",
+                       (long long)layout.vocabulary, own);
+    arena_destroy(arena);
+    return s;
+}
+
 static status read_vocabulary(struct generator *g, struct checkpoint *checkpoint) {
     const struct tokens_config *tokens = &g->config->dataset.tokens;
     TRY(reject_columns(checkpoint));
@@ -63,7 +83,7 @@ static status read_vocabulary(struct generator *g, struct checkpoint *checkpoint
     g->classes = vocabulary_size(g->vocabulary);
     if (!has_characters && tokens->vocabulary != SCHEMA_NO_INT && (size_t)tokens->vocabulary > g->classes)
         g->classes = (size_t)tokens->vocabulary;
-    return OK;
+    return has_characters ? OK : use_trained_size(g, checkpoint);
 }
 
 /* Opens the model that computes whole blocks. */

@@ -77,7 +77,7 @@ static status choose_part(struct inference *inf, const struct inference_options 
 /* [failure]: the split failed; suggests --part all if the file can be read without it. Consumes [failure]. */
 static status suggest_all(const struct inference *inf, struct dataset_config dataset, status failure) {
     struct dataset *all;
-    if (dataset.split.test <= 0 && dataset.split.train <= 0) return failure;
+    if (dataset.split.test <= 0 && dataset.split.train <= 0 && dataset.split.folds == 0) return failure;
     dataset_remove_split(&dataset);
     dataset.without_targets = inf->predicts;
     if (inf->predicts) dataset.classes = (struct string_list){0};

@@ -425,13 +425,21 @@ static void destroy_terms(struct evaluation *e) {
 
 /* ---- the evaluation ---- */
 
-status evaluation_check_size(const struct evaluation_options *options) {
-    for (size_t i = 0; options->loss->is_binary && options->output->lengths && i < options->metrics->count; i++)
-        if (find(options->metrics->items[i])->needs == TALLY_SCORES)
+static status check_padding(const struct loss_type *loss, const struct shape *output, const struct string_list *names) {
+    for (size_t i = 0; loss->is_binary && output->lengths && i < names->count; i++)
+        if (find(names->items[i])->needs == TALLY_SCORES)
             return status_new(STATUS_USAGE,
                               "train.metrics: %s cannot leave out the padding of rows in binary decisions",
-                              options->metrics->items[i]);
-    if (options->loss->is_objective) return OK; /* without confusion matrices */
+                              names->items[i]);
+    return OK;
+}
+
+status evaluation_check_size(const struct evaluation_options *options) {
+    const struct objective *objective = options->loss->is_objective ? options->loss_config : NULL;
+    for (size_t i = 0; objective && i < objective->count; i++)
+        TRY(check_padding(objective->terms[i].loss, &objective->terms[i].output.shape, options->metrics));
+    if (objective) return OK; /* without confusion matrices */
+    TRY(check_padding(options->loss, options->output, options->metrics));
     struct tally_options tally = tally_of(options);
     return tally_check(&tally);
 }
