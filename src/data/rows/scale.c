@@ -79,7 +79,7 @@ status scaler_create(const struct scale_config *config, const struct source *sou
     const char *what = source->input_dims == 1 || config->per_feature ? "features" : "channels";
     TRY(scaler_alloc(scaler, features));
     scaler->is_given = is_given && !config->is_fitted;
-    scaler->block = source->input_size / features;
+    scaler->block = features ? source->input_size / features : 0;
     scaler->period = period;
     for (size_t f = 0; f < features; f++) scaler->types[f] = (enum scale_type)config->type;
     if (!is_given) return OK;
