@@ -130,8 +130,20 @@ static status store_stdin(const struct command_line *line) {
     return status_first(s, io_close(file, STDIN_PATH));
 }
 
+/* Whether the overrides have a section of [key]: "dataset.image=..." of "dataset.image.labels=". */
+static bool has_section_override(const struct command_line *line, const char *key) {
+    bool has = false;
+    for (const char *dot = strchr(key, '.'); dot && !has; dot = strchr(dot + 1, '.')) {
+        struct text section = {0};
+        text_printf(&section, "%.*s=", (int)(dot - key), key);
+        has = has_override(line, text_string(&section));
+        text_free(&section);
+    }
+    return has;
+}
+
 static void add_default_override(struct command_line *line, const char *key, const char *value) {
-    if (!has_override(line, key)) add_override(line, key, value);
+    if (!has_override(line, key) && !has_section_override(line, key)) add_override(line, key, value);
 }
 
 /* The query and the table of the training's database are none of another file's. */
@@ -173,10 +185,8 @@ status command_use_data(struct command_line *line) {
     add_override(line, "dataset.path=", text_string(&path));
     /* those of the training are of its files */
     add_default_override(line, "dataset.text.truncate=", "1");
-    if (!has_override(line, "dataset.image=")) {
-        add_default_override(line, "dataset.image.labels=", "null");
-        add_default_override(line, "dataset.image.masks=", "null");
-    }
+    add_default_override(line, "dataset.image.labels=", "null");
+    add_default_override(line, "dataset.image.masks=", "null");
     if (dataset_has_target_file(data)) add_default_override(line, "dataset.targets=", "[]");
     if (!has_override(line, "dataset.format=")) {
         if (is_stdin)

@@ -113,6 +113,12 @@ class Groups(program.Case):
         counts = [self.events("epoch", f"sweeps/sweep/runs/0000/fold-{fold}")[-1]["val_rows"] for fold in range(4)]
         self.assertEqual(counts, [12, 12, 8, 8])
 
+    def test_large_numbers(self):
+        """Numbers that are one as doubles are two groups, as pandas reads them."""
+        self.rows([2**53 + i % 2 for i in range(20)])
+        self.write("test.yaml", CONFIG % ("rows.csv", "test: 0.5"))
+        self.assertIn("\ngroups         patient: 1 for training, 1 for validation\n", self.run_program("check", "test.yaml")[0])
+
     def test_errors(self):
         self.rows([f"p{i % 5}" for i in range(20)])
         self.write("test.yaml", CONFIG % ("rows.csv", "test: 0.2"))

@@ -8,11 +8,7 @@
 
 /* ---- values ---- */
 
-static void add_ints(struct text *out, const struct schema_row *row, const struct int_list *list) {
-    if (list->word) {
-        value_add_string(out, row->choices[list->word - 1]);
-        return;
-    }
+static void add_ints(struct text *out, const struct int_list *list) {
     text_add(out, "[");
     for (size_t i = 0; i < list->count; i++) {
         text_add(out, i ? ", " : "");
@@ -21,11 +17,7 @@ static void add_ints(struct text *out, const struct schema_row *row, const struc
     text_add(out, "]");
 }
 
-static void add_reals(struct text *out, const struct schema_row *row, const struct real_list *list) {
-    if (list->word) {
-        value_add_string(out, row->choices[list->word - 1]);
-        return;
-    }
+static void add_reals(struct text *out, const struct real_list *list) {
     text_add(out, "[");
     for (size_t i = 0; i < list->count; i++) {
         text_add(out, i ? ", " : "");
@@ -86,9 +78,9 @@ static bool is_null(const struct schema_row *row, const void *field) {
     case SCHEMA_CHOICE:
         return *(const int *)field < 0;
     case SCHEMA_INT_LIST:
-        return !((const struct int_list *)field)->items && !((const struct int_list *)field)->word;
+        return !((const struct int_list *)field)->items;
     case SCHEMA_REAL_LIST:
-        return !((const struct real_list *)field)->items && !((const struct real_list *)field)->word;
+        return !((const struct real_list *)field)->items;
     case SCHEMA_STRING_LIST:
         return !((const struct string_list *)field)->items;
     default:
@@ -96,8 +88,17 @@ static bool is_null(const struct schema_row *row, const void *field) {
     }
 }
 
+/* Of a list of numbers, the word in its place; 0: none. */
+static int word_of(const struct schema_row *row, const void *field) {
+    if (row->type == SCHEMA_INT_LIST) return ((const struct int_list *)field)->word;
+    return row->type == SCHEMA_REAL_LIST ? ((const struct real_list *)field)->word : 0;
+}
+
 void value_add_yaml(const struct schema_row *row, const void *field, struct text *out) {
-    if (is_null(row, field))
+    int word = word_of(row, field);
+    if (word)
+        value_add_string(out, row->choices[word - 1]);
+    else if (is_null(row, field))
         text_add(out, row->type >= SCHEMA_INT_LIST && !row_is_nullable(row) ? "[]" : "null");
     else if (row->type == SCHEMA_BOOL)
         text_add(out, *(const bool *)field ? "true" : "false");
@@ -110,9 +111,9 @@ void value_add_yaml(const struct schema_row *row, const void *field, struct text
     else if (row->type == SCHEMA_CHOICE)
         value_add_string(out, row->choices[*(const int *)field]);
     else if (row->type == SCHEMA_INT_LIST)
-        add_ints(out, row, field);
+        add_ints(out, field);
     else if (row->type == SCHEMA_REAL_LIST)
-        add_reals(out, row, field);
+        add_reals(out, field);
     else if (row->type == SCHEMA_STRING_LIST)
         add_string_list(out, row, field);
 }

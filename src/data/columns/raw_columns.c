@@ -9,14 +9,16 @@
 #include "data/columns/date.h"
 #include "data/csv/csv.h"
 
-#define MAX_CATEGORIES 100 /* of a column whose type is inferred */
+#define MAX_EXACT 9007199254740992.0 /* 2^53: larger integers are not exact as doubles */
+#define MAX_CATEGORIES 100           /* of a column whose type is inferred */
 
 /* ---- categories ---- */
 
 int category_compare(bool are_numbers, const char *a, const char *b) {
     double x, y;
     if (!are_numbers || !csv_number(a, &x) || !csv_number(b, &y)) return strcmp(a, b);
-    return (x > y) - (x < y);
+    if (x != y) return x > y ? 1 : -1;
+    return fabs(x) < MAX_EXACT ? 0 : strcmp(a, b);
 }
 
 size_t category_find(const struct string_list *texts, bool are_numbers, const char *text) {
@@ -43,7 +45,7 @@ static int by_number(const void *a, const void *b) {
     return order ? order : by_bytes(a, b);
 }
 
-static bool are_all_numbers(const struct text_pool *pool) {
+bool category_are_numbers(const struct text_pool *pool) {
     double number;
     for (size_t i = 0; i < pool->count; i++)
         if (!csv_number(pool->items[i].text, &number) || !isfinite(number)) return false;
@@ -66,7 +68,7 @@ static void keep_texts(const struct text_pool *pool, struct arena *arena, struct
 
 static void sort_categories(const struct text_pool *pool, struct arena *arena, struct raw_column *out, double *map) {
     const char **texts = arena_alloc(arena, (pool->count + 1) * sizeof *texts);
-    out->are_numbers = are_all_numbers(pool);
+    out->are_numbers = category_are_numbers(pool);
     for (size_t i = 0; i < pool->count; i++) texts[i] = pool->items[i].text;
     out->texts = (struct string_list){texts, category_sort(texts, pool->count, out->are_numbers)};
     for (size_t i = 0; i < pool->count; i++)

@@ -26,7 +26,9 @@ struct raw_column {
     size_t missing;          /* number of rows without value */
 };
 
-/* Numbers by value, texts by their bytes, which is the order of code points. */
+/* Whether all texts are finite numbers; false: there are none. */
+bool category_are_numbers(const struct text_pool *pool);
+/* Numbers by value, from 2^53 on also by their texts; texts by their bytes, which is the order of code points. */
 int category_compare(bool are_numbers, const char *a, const char *b);
 /* Sorts texts (count) and removes repetitions: the new count. */
 size_t category_sort(const char **texts, size_t count, bool are_numbers);

@@ -119,7 +119,7 @@ status csv_add_group(struct csv *csv, const char *text, double *value);
 size_t csv_group_at(const struct csv *csv);
 
 /* When all rows were read: gives the groups values in the order of numpy.unique, of numbers or of texts. */
-status csv_number_groups(struct csv *csv);
+void csv_number_groups(struct csv *csv);
 
 /* The name of column [index], from 0, whose header is [text]: that, or if it is empty "Unnamed: 0", as pandas'. In
  * [arena]. */

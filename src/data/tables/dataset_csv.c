@@ -370,7 +370,7 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     csv->path = path;
     if (csv->decimal == ',' && !config->csv.decimal) csv_add_note(csv, "numbers have a decimal comma");
     TRY(finish_columns(csv));
-    TRY(csv_number_groups(csv));
+    csv_number_groups(csv);
     TRY(number_labels(csv, is_binary, train));
     csv->base.input_dims = 1;
     csv->base.input_shape[0] = (int64_t)csv->base.input_size;
