@@ -7,7 +7,7 @@ endif()
 # src/device/cpu/sets: every file there is compiled once per instruction set and the set is chosen at start. Element-wise loops write
 # their fused multiply-adds as fmaf, so each set gives the same bits; only products (gemm.c, direct.c, winograd.c,
 # depthwise.c, unit_stride.c) let the compiler fuse.
-file(GLOB cpu_sources CONFIGURE_DEPENDS src/device/cpu/*.c src/device/cpu/bf16/support.c)
+file(GLOB cpu_sources CONFIGURE_DEPENDS src/device/cpu/*.c src/device/cpu/bf16/kernels.c)
 file(GLOB set_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/*.c)
 target_sources(device PRIVATE ${cpu_sources})
 set(product_options -ffp-contract=fast)
@@ -50,12 +50,15 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   kernel_set(avx512 16 32 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512)
   target_compile_definitions(device PRIVATE DDPTRAIN_X86_KERNELS)
   # Products and attention in bfloat16: for processors with its instructions only, chosen by train.precision.
-  add_library(kernels_bf16 OBJECT ${CMAKE_SOURCE_DIR}/src/device/cpu/bf16/product.c
-                                  ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/attention.c)
-  target_compile_definitions(kernels_bf16 PRIVATE KERNELS_SET=bf16 KERNELS_LANES=16 KERNELS_REGISTERS=32)
-  target_compile_options(kernels_bf16 PRIVATE ${kernel_optimization} ${kernel_frames} -fopenmp-simd -mavx512f -mavx512vl -mavx512dq -mavx512bw
-                                              -mavx512bf16 -mfma -mprefer-vector-width=512)
-  target_sources(device PRIVATE $<TARGET_OBJECTS:kernels_bf16>)
+  function(bf16_set name product)
+    add_library(kernels_${name} OBJECT ${CMAKE_SOURCE_DIR}/src/device/cpu/bf16/${product}.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/attention.c)
+    target_compile_definitions(kernels_${name} PRIVATE KERNELS_SET=${name} KERNELS_LANES=16 KERNELS_REGISTERS=32)
+    target_compile_options(kernels_${name} PRIVATE ${kernel_optimization} ${kernel_frames} -fopenmp-simd -mavx512f -mavx512vl -mavx512dq
+                                                   -mavx512bw -mavx512bf16 -mfma -mprefer-vector-width=512 ${ARGN})
+    target_sources(device PRIVATE $<TARGET_OBJECTS:kernels_${name}>)
+  endfunction()
+  bf16_set(avx512_bf16 avx512)
+  bf16_set(amx amx -mamx-tile -mamx-bf16)
 endif()
 
 # src/base/numbers/sets: random numbers, whose bits are the same in each set.

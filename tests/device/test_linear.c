@@ -7,6 +7,7 @@
 #include "check_main.h"
 #include "device/internal.h"
 #include "device_work.h"
+#include "no_memory.h"
 
 struct results {
     float *y, *positive, *dx, *dw, *dbias;
@@ -128,38 +129,73 @@ static void check_small(struct device *device, size_t rows, size_t in, size_t ou
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) guarded_free(blocks[i]);
 }
 
+/* With the name of a set that multiplies in bfloat16; NULL, with a line, where it cannot. */
+static struct device *open_bfloat16(const char *set) {
+    struct device *device;
+    status s = cpu_device_create(set, &device);
+    if (!s) s = device_set_precision(device, PRECISION_BFLOAT16);
+    if (!s) return device;
+    printf("skipped on this machine: %s\n", status_message(s));
+    status_free(s);
+    return NULL;
+}
+
+static const char *const bf16_sets[][2] = {{"amx", "cpu (amx, bfloat16)"}, {"avx512_bf16", "cpu (avx512, bfloat16)"}};
+#define BF16_SETS (sizeof bf16_sets / sizeof *bf16_sets)
+
 /* Sizes on both sides of each vector and tile. */
-START_TEST(small_products_have_the_bits_of_large_ones) {
+static void check_all_small(struct device *device) {
     static const size_t small[][3] = {{1, 1, 1},    {2, 3, 2},    {3, 7, 5},    {4, 8, 8},    {5, 9, 7},
                                       {8, 15, 9},   {9, 16, 16},  {7, 17, 15},  {32, 13, 64}, {32, 64, 3},
                                       {14, 13, 37}, {12, 23, 24}, {13, 25, 33}, {6, 31, 47},  {11, 33, 49}};
-    for (size_t s = 0; s < SETS; s++) {
-        struct device *device = open_set(sets[s]);
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++)
+        check_small(device, small[i][0], small[i][1], small[i][2]);
+}
+
+START_TEST(small_products_have_the_bits_of_large_ones) {
+    for (size_t s = 0; s < SETS + BF16_SETS; s++) {
+        struct device *device = s < SETS ? open_set(sets[s]) : open_bfloat16(bf16_sets[s - SETS][0]);
         if (!device) continue;
-        for (size_t i = 0; i < sizeof small / sizeof *small; i++)
-            check_small(device, small[i][0], small[i][1], small[i][2]);
+        check_all_small(device);
         device_destroy(device);
     }
 }
 END_TEST
 
 START_TEST(bfloat16_rounds_the_factors_only) {
-    struct device *device;
-    ck_assert_ptr_null(cpu_device_create(NULL, &device));
-    status s = device_set_precision(device, PRECISION_BFLOAT16);
-    if (s) {
-        ck_assert_ptr_nonnull(strstr(status_message(s), "AVX-512 BF16"));
-        printf("skipped on this machine: %s\n", status_message(s));
-        status_free(s);
-    } else {
-        ck_assert_str_eq(device_describe(device), "cpu (avx512, bfloat16)");
-        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-            struct results r = compute(device, shapes[i][0], shapes[i][1], shapes[i][2]);
-            check_all(&r, shapes[i][0], shapes[i][1], shapes[i][2], true);
+    static const size_t deep[][3] = {
+        {70, 2100, 33}, {2100, 40, 70}, {1, 33, 1}, {17, 1025, 15}}; /* several blocks of k */
+    for (size_t s = 0; s < BF16_SETS; s++) {
+        struct device *device = open_bfloat16(bf16_sets[s][0]);
+        if (!device) continue;
+        ck_assert_str_eq(device_describe(device), bf16_sets[s][1]);
+        for (size_t i = 0; i < (sizeof shapes + sizeof deep) / sizeof *shapes; i++) {
+            const size_t *shape =
+                i < sizeof shapes / sizeof *shapes ? shapes[i] : deep[i - sizeof shapes / sizeof *shapes];
+            struct results r = compute(device, shape[0], shape[1], shape[2]);
+            check_all(&r, shape[0], shape[1], shape[2], true);
             release(&r);
         }
+        device_destroy(device);
     }
-    device_destroy(device);
+}
+END_TEST
+
+/* The product on one thread, which needs no workspace, has the bits of the one on all threads. */
+START_TEST(a_missing_workspace_does_not_change_bits) {
+    size_t rows = 330, in = 1100, out = 290;
+    float *x = random_values(rows * in, 1), *w = random_values(out * in, 2);
+    float *y = guarded_malloc(rows * out * sizeof *y), *other = guarded_malloc(rows * out * sizeof *y);
+    for (int i = 0; i < 2 && CAN_FAIL_ALLOCATIONS; i++) {
+        struct device *device = open_bfloat16("amx");
+        if (!device) break;
+        allocations_left = i;
+        device_ops(device)->linear_forward(device, x, w, NULL, false, i ? other : y, rows, in, out);
+        ck_assert_int_eq(allocations_left, 0);
+        device_destroy(device);
+        if (i) ck_assert_mem_eq(y, other, rows * out * sizeof *y);
+    }
+    guarded_free(x), guarded_free(w), guarded_free(y), guarded_free(other);
 }
 END_TEST
 
@@ -182,9 +218,7 @@ START_TEST(bfloat16_needs_the_instructions) {
 }
 END_TEST
 
-START_TEST(a_relu_does_not_change_nan) {
-    struct device *device;
-    ck_assert_ptr_null(cpu_device_create(NULL, &device));
+static void check_relu(struct device *device) {
     float x[20], w[20], y;
     for (int i = 0; i < 20; i++) x[i] = w[i] = 1;
     w[3] = NAN;
@@ -195,11 +229,20 @@ START_TEST(a_relu_does_not_change_nan) {
     ck_assert(y == 0 && !signbit(y));
     device_destroy(device);
 }
+
+START_TEST(a_relu_does_not_change_nan) {
+    check_relu(open_set(NULL));
+    for (size_t s = 0; s < BF16_SETS; s++) {
+        struct device *device = open_bfloat16(bf16_sets[s][0]);
+        if (device) check_relu(device);
+    }
+}
 END_TEST
 
+/* [context]: not NULL: in bfloat16 */
 static void run_large(struct device *device, const void *context, struct digest *digest) {
     static const size_t large[][3] = {{300, 384, 200}, {96, 200, 1000}};
-    (void)context;
+    if (context) ck_assert(!device_set_precision(device, PRECISION_BFLOAT16));
     for (int i = 0; i < 2; i++) {
         size_t rows = large[i][0], in = large[i][1], out = large[i][2];
         struct results r = compute(device, rows, in, out);
@@ -210,9 +253,14 @@ static void run_large(struct device *device, const void *context, struct digest 
     }
 }
 
-START_TEST(threads_do_not_change_bits) { threads_agree(run_large, NULL); }
+START_TEST(threads_do_not_change_bits) {
+    struct device *device = open_bfloat16(NULL);
+    threads_agree(run_large, NULL);
+    if (device) threads_agree(run_large, "bfloat16");
+    device_destroy(device);
+}
 END_TEST
 
 TESTS("linear", products_agree, rows_are_copied_in_groups, small_products_have_the_bits_of_large_ones,
-      bfloat16_rounds_the_factors_only, bfloat16_needs_the_instructions, a_relu_does_not_change_nan,
-      threads_do_not_change_bits)
+      bfloat16_rounds_the_factors_only, a_missing_workspace_does_not_change_bits, bfloat16_needs_the_instructions,
+      a_relu_does_not_change_nan, threads_do_not_change_bits)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "device/cpu/bf16/product.h"
+#include "device/cpu/bf16/kernels.h"
 #include "device/cpu/convolution.h"
 #include "device/cpu/elementwise.h"
 #include "device/cpu/kernels.h"
@@ -18,10 +18,12 @@
 struct cpu_device {
     struct device base;
     const struct cpu_kernels *kernels;
-    void (*product)(const struct cpu_product *p); /* in the selected precision */
-    struct device_ops ops;                        /* cpu_ops, with this instruction set's groups */
-    struct sequence_ops sequence;                 /* of the set, with attention in the selected precision */
-    void *workspace;                              /* (workspace_bytes) */
+    const char *bf16;                                                           /* as for bf16_kernels_find */
+    void (*product)(const struct cpu_product *p);                               /* in the selected precision */
+    bool (*shared_product)(struct device *device, const struct cpu_product *p); /* NULL: none */
+    struct device_ops ops;        /* cpu_ops, with this instruction set's groups */
+    struct sequence_ops sequence; /* of the set, with attention in the selected precision */
+    void *workspace;              /* (workspace_bytes) */
     size_t workspace_bytes;
 };
 
@@ -30,6 +32,11 @@ static const struct cpu_kernels *kernels_of(struct device *device) { return ((st
 const struct cpu_kernels *cpu_kernels_of(struct device *device) { return kernels_of(device); }
 
 void cpu_product(struct device *device, const struct cpu_product *p) { ((struct cpu_device *)device)->product(p); }
+
+bool cpu_shared_product(struct device *device, const struct cpu_product *p) {
+    struct cpu_device *cpu = (struct cpu_device *)device;
+    return cpu->shared_product && cpu->shared_product(device, p);
+}
 
 bool cpu_packs_products(struct device *device) {
     return ((struct cpu_device *)device)->product == kernels_of(device)->product;
@@ -128,25 +135,32 @@ static const struct device_ops cpu_ops = {
     .shapes = &cpu_shape_ops,
 };
 
+static void set_attention(struct cpu_device *device, const struct attention_kernels *attention) {
+    device->sequence.attention_forward = attention->forward;
+    device->sequence.attention_backward = attention->backward;
+    device->sequence.cross_attention_forward = attention->cross_forward;
+    device->sequence.cross_attention_backward = attention->cross_backward;
+}
+
 /* Only together with the AVX-512 kernels: a device with a smaller set represents a processor without them. */
 static status set_precision(struct device *base, enum precision precision) {
     struct cpu_device *device = (struct cpu_device *)base;
     device->product = device->kernels->product;
-    device->sequence = *device->kernels->sequence;
+    device->shared_product = NULL;
+    set_attention(device, device->kernels->attention);
     if (precision == PRECISION_FLOAT32 || precision == PRECISION_TF32) return OK;
     if (precision == PRECISION_FLOAT16)
         return status_new(STATUS_USAGE, "train.precision: float16 needs a GPU (train.device: cuda): use bfloat16 or "
                                         "float32");
-    if (!device->kernels->is_avx512 || !product_bf16_is_supported())
+    const struct bf16_kernels *bf16 = device->kernels->is_avx512 ? bf16_kernels_find(device->bf16) : NULL;
+    if (!bf16)
         return status_new(STATUS_USAGE,
                           "train.precision: bfloat16 needs a processor with the instructions AVX-512 BF16, which this "
                           "one does not have: use float32");
-    device->product = product_bf16;
-    device->sequence.attention_forward = attention_forward_bf16;
-    device->sequence.attention_backward = attention_backward_bf16;
-    device->sequence.cross_attention_forward = cross_attention_forward_bf16;
-    device->sequence.cross_attention_backward = cross_attention_backward_bf16;
-    device->base.description = "cpu (avx512, bfloat16)";
+    device->product = bf16->product;
+    device->shared_product = bf16->shared_product;
+    set_attention(device, bf16->attention);
+    device->base.description = bf16->description;
     return OK;
 }
 
@@ -154,6 +168,7 @@ struct kernel_set {
     const char *name, *description;
     const struct cpu_kernels *kernels;
     bool is_supported;
+    const char *bf16; /* as for bf16_kernels_find */
 };
 
 #ifdef DDPTRAIN_X86_KERNELS
@@ -174,10 +189,12 @@ status cpu_device_create(const char *set, struct device **out) {
     const struct kernel_set sets[] = {
     /* best first */
 #ifdef DDPTRAIN_X86_KERNELS
-        {"avx512", "cpu (avx512)", &cpu_kernels_avx512, has_avx512()},
-        {"avx2", "cpu (avx2)", &cpu_kernels_avx2, has_avx2()},
+        {"avx512", "cpu (avx512)", &cpu_kernels_avx512, has_avx512(), NULL},
+        {"amx", "cpu (avx512)", &cpu_kernels_avx512, has_avx512(), "amx"}, /* by name only, as the next one */
+        {"avx512_bf16", "cpu (avx512)", &cpu_kernels_avx512, has_avx512(), "avx512_bf16"},
+        {"avx2", "cpu (avx2)", &cpu_kernels_avx2, has_avx2(), NULL},
 #endif
-        {"baseline", BASELINE, &cpu_kernels_baseline, true},
+        {"baseline", BASELINE, &cpu_kernels_baseline, true, NULL},
     };
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         if (!sets[i].is_supported || (set && strcmp(set, sets[i].name) != 0)) continue;
@@ -188,7 +205,9 @@ status cpu_device_create(const char *set, struct device **out) {
         device->ops.image = device->kernels->image;
         device->ops.convolution = &cpu_convolution_ops;
         device->ops.norm_layers = device->kernels->norm_layers;
+        device->bf16 = sets[i].bf16;
         device->sequence = *device->kernels->sequence;
+        set_attention(device, device->kernels->attention);
         device->ops.sequence = &device->sequence;
         device->base = (struct device){
             .ops = &device->ops, .description = sets[i].description, .close = close, .set_precision = set_precision};

@@ -46,6 +46,19 @@ struct recurrent_kernels {
                          float *dbefore);
 };
 
+/* The members of these names of struct sequence_ops, which cpu.c sets: their products have the precision of the device.
+ */
+struct attention_kernels {
+    void (*forward)(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
+                    float *softmaxes);
+    void (*backward)(struct device *device, const struct attention_shape *shape, const float *qkv, const float *y,
+                     const float *softmaxes, const float *dy, float *dqkv);
+    void (*cross_forward)(struct device *device, const struct attention_shape *shape, const float *q, const float *kv,
+                          float *y, float *softmaxes);
+    void (*cross_backward)(struct device *device, const struct attention_shape *shape, const float *q, const float *kv,
+                           const float *y, const float *softmaxes, const float *dy, float *dq, float *dkv);
+};
+
 #define CPU_PACK_COLUMNS 16 /* a packed b has less than this many columns more than b */
 
 #define SHORT_ROW 10  /* numbers */
@@ -87,7 +100,8 @@ struct cpu_kernels {
     void (*leaky_relu_forward)(float slope, const float *x, float *y, size_t count);
     void (*leaky_relu_backward)(float slope, const float *x, const float *dy, float *dx, size_t count);
     const struct norm_ops *norm_layers;
-    const struct sequence_ops *sequence;
+    const struct sequence_ops *sequence; /* without attention */
+    const struct attention_kernels *attention;
     const struct recurrent_kernels *recurrent;
 };
 
@@ -96,6 +110,8 @@ const struct cpu_kernels *cpu_kernels_of(struct device *device);
 
 /* In the precision of the device, on the caller's thread. */
 void cpu_product(struct device *device, const struct cpu_product *p);
+/* On all threads, with the device's workspace, where that is faster. False: nothing is computed. */
+bool cpu_shared_product(struct device *device, const struct cpu_product *p);
 /* Whether it uses a packed b: those that round their factors do not. */
 bool cpu_packs_products(struct device *device);
 

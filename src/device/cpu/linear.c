@@ -76,6 +76,7 @@ static size_t rows_to_copy(struct device *device, const struct cpu_product *p) {
 }
 
 static void run_product(struct device *device, const struct cpu_product *whole) {
+    if (whole->m * whole->n * whole->k >= MIN_WORK && cpu_shared_product(device, whole)) return;
     size_t max_rows = rows_to_copy(device, whole);
     if (!max_rows) {
         run_rows(device, whole);

@@ -220,15 +220,15 @@ static size_t min_heads(const struct attention_shape *s, size_t keys) {
     return 1 + ((size_t)1 << 19) / (s->tokens * keys * s->head_size + 1);
 }
 
-void IN_SET(attention_forward)(struct device *device, const struct attention_shape *s, const float *qkv, float *y,
-                               float *softmaxes) {
+static void attention_forward(struct device *device, const struct attention_shape *s, const float *qkv, float *y,
+                              float *softmaxes) {
     (void)device;
     struct forward f = {s, self_operands(s, qkv), s->tokens, y, softmaxes};
     parallel_for(s->rows * s->heads, min_heads(s, f.keys), forward_heads, &f);
 }
 
-void IN_SET(cross_attention_forward)(struct device *device, const struct attention_shape *s, const float *q,
-                                     const float *kv, float *y, float *softmaxes) {
+static void cross_attention_forward(struct device *device, const struct attention_shape *s, const float *q,
+                                    const float *kv, float *y, float *softmaxes) {
     (void)device;
     struct forward f = {s, cross_operands(s, q, kv), s->keys, y, softmaxes};
     parallel_for(s->rows * s->heads, min_heads(s, f.keys), forward_heads, &f);
@@ -309,19 +309,22 @@ static void backward_heads(void *context, size_t from, size_t to) {
     }
 }
 
-void IN_SET(attention_backward)(struct device *device, const struct attention_shape *s, const float *qkv,
-                                const float *y, const float *softmaxes, const float *dy, float *dqkv) {
+static void attention_backward(struct device *device, const struct attention_shape *s, const float *qkv, const float *y,
+                               const float *softmaxes, const float *dy, float *dqkv) {
     (void)device;
     size_t c = s->heads * s->head_size;
     struct backward b = {s, self_operands(s, qkv), s->tokens, y, softmaxes, dy, dqkv, dqkv + c, dqkv + 2 * c};
     parallel_for(s->rows * s->heads, min_heads(s, b.keys), backward_heads, &b);
 }
 
-void IN_SET(cross_attention_backward)(struct device *device, const struct attention_shape *s, const float *q,
-                                      const float *kv, const float *y, const float *softmaxes, const float *dy,
-                                      float *dq, float *dkv) {
+static void cross_attention_backward(struct device *device, const struct attention_shape *s, const float *q,
+                                     const float *kv, const float *y, const float *softmaxes, const float *dy,
+                                     float *dq, float *dkv) {
     (void)device;
     size_t c = s->heads * s->head_size;
     struct backward b = {s, cross_operands(s, q, kv), s->keys, y, softmaxes, dy, dq, dkv, dkv + c};
     parallel_for(s->rows * s->heads, min_heads(s, b.keys), backward_heads, &b);
 }
+
+const struct attention_kernels IN_SET(attention_kernels) = {attention_forward, attention_backward,
+                                                            cross_attention_forward, cross_attention_backward};

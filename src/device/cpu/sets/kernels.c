@@ -127,5 +127,6 @@ const struct cpu_kernels IN_SET(cpu_kernels) = {
     .leaky_relu_backward = IN_SET(leaky_relu_backward),
     .norm_layers = &IN_SET(norm_ops),
     .sequence = &IN_SET(sequence_ops),
+    .attention = &IN_SET(attention_kernels),
     .recurrent = &IN_SET(recurrent_kernels),
 };

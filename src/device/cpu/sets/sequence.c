@@ -1,4 +1,4 @@
-/* Embedding, softmax, the broadcast rows of positions and lengths of rows. Attention is in attention.c. */
+/* Embedding, softmax, the broadcast rows of positions and lengths of rows. Attention is in attention.c, and cpu.c adds it. */
 #include "device/sequence.h"
 
 #include <string.h>
@@ -292,8 +292,4 @@ const struct sequence_ops IN_SET(sequence_ops) = {
     .rotate = rotate,
     .repeat_heads = repeat_heads,
     .sum_heads = sum_heads,
-    .attention_forward = IN_SET(attention_forward),
-    .attention_backward = IN_SET(attention_backward),
-    .cross_attention_forward = IN_SET(cross_attention_forward),
-    .cross_attention_backward = IN_SET(cross_attention_backward),
 };

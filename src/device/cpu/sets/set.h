@@ -42,15 +42,7 @@ float IN_SET(exponentials)(const float *x, float *e, float *max, size_t count);
 void IN_SET(short_softmax)(const float *x, float *y, float *max, float *sum, size_t rows, size_t count);
 extern const struct norm_ops IN_SET(norm_ops);
 extern const struct sequence_ops IN_SET(sequence_ops);
-void IN_SET(attention_forward)(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
-                               float *softmaxes);
-void IN_SET(attention_backward)(struct device *device, const struct attention_shape *shape, const float *qkv,
-                                const float *y, const float *softmaxes, const float *dy, float *dqkv);
-void IN_SET(cross_attention_forward)(struct device *device, const struct attention_shape *shape, const float *q,
-                                     const float *kv, float *y, float *softmaxes);
-void IN_SET(cross_attention_backward)(struct device *device, const struct attention_shape *shape, const float *q,
-                                      const float *kv, const float *y, const float *softmaxes, const float *dy,
-                                      float *dq, float *dkv);
+extern const struct attention_kernels IN_SET(attention_kernels);
 
 /* direct.c: false, and nothing is computed, where gemm.c is faster */
 bool IN_SET(direct_product)(const struct cpu_product *p);
@@ -61,7 +53,7 @@ bool direct_product_avx2(const struct cpu_product *p); /* also on processors wit
 /* recurrent.c */
 extern const struct recurrent_kernels IN_SET(recurrent_kernels);
 
-/* gemm.c */
+/* gemm.c, and ../bf16 for its sets */
 void IN_SET(product)(const struct cpu_product *p);
 void IN_SET(pack)(const struct cpu_product *p, float *packed);
 void IN_SET(gemm)(size_t m, size_t n, size_t k, const float *a, size_t ars, size_t acs, const float *b, size_t brs,

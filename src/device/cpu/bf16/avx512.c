@@ -1,33 +1,17 @@
-/* Matrix product in bfloat16 (../sets/tiles.h). Operands are float32 in memory; they are rounded while they are
- * packed, two steps of k per word, so a product needs no extra pass over memory and no second copy of the weights. */
+/* Matrix product in bfloat16 with AVX-512 BF16 (../sets/tiles.h): two steps of k are a word. Each c(i, j) is summed
+ * over pairs of k in order. */
 #include <assert.h>
 #include <immintrin.h>
 #include <string.h>
 
-#include "device/cpu/bf16/product.h"
+#include "device/cpu/bf16/round.h"
+#include "device/cpu/bf16/sets.h"
+#include "device/cpu/sets/set.h"
 
 #define MULTIPLY_ADD(sum, b, x) ((lanes)_mm512_dpbf16_ps((__m512)(sum), (__m512bh)(b), (__m512bh)_mm512_set1_ps(x)))
 #include "device/cpu/sets/tiles.h"
 
 #define BLOCK_K (2 * PANEL_K) /* steps of k of a panel */
-
-/* The first [count] of 16 floats, zeros after them. */
-static inline __m512 load(const float *x, size_t count) {
-    return count >= LANES ? _mm512_loadu_ps(x) : _mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), x);
-}
-
-/* (x0, y0), (x1, y1), ... rounded */
-static inline lanes pairs_of(__m512 x, __m512 y) {
-    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    return (lanes)_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(y, x));
-}
-
-/* (x0, x1), (x2, x3), ... rounded: the first [count] > 0 of 32 floats, zeros after them */
-static inline lanes neighbours(const float *x, size_t count) {
-    __m512 high = count > LANES ? load(x + LANES, count - LANES) : _mm512_setzero_ps();
-    return (lanes)_mm512_cvtne2ps_pbh(high, load(x, count));
-}
 
 /* to ((k + 1) / 2 words, and up to 15 zeros) = one row of k floats */
 static void pack_row(float *to, const float *from, size_t k) {
@@ -137,7 +121,7 @@ static void rows_product(const struct cpu_product *p, struct block *block, const
     }
 }
 
-void product_bf16(const struct cpu_product *p) {
+void IN_SET(product)(const struct cpu_product *p) {
     _Alignas(64) float panel[PANEL_K * PANEL_WIDTH], strip[STRIP_STRIDE * STRIP_ROWS];
     size_t blocks = (p->k + BLOCK_K - 1) / BLOCK_K, strips = (p->m + STRIP_ROWS - 1) / STRIP_ROWS;
     size_t strip_rows = strips ? ((p->m + strips - 1) / strips + GROUP - 1) / GROUP * GROUP : 0;
@@ -160,3 +144,6 @@ void product_bf16(const struct cpu_product *p) {
         first += depth;
     }
 }
+
+const struct bf16_kernels bf16_kernels_avx512 = {"cpu (avx512, bfloat16)", IN_SET(product), NULL,
+                                                 &IN_SET(attention_kernels)};

@@ -1,0 +1,303 @@
+/* Matrix product in bfloat16 with AMX: tiles of 16 x 16 sums, to each of which an instruction adds 32 steps of k. Both
+ * factors are packed as tiles, in blocks that stay in the second-level cache: columns of b for all threads, and rows of
+ * a for the thread that multiplies them. */
+#include <assert.h>
+#include <string.h>
+
+#include "device/cpu/bf16/round.h"
+#include "device/cpu/bf16/sets.h"
+#include "device/cpu/parallel.h"
+#include "device/cpu/sets/set.h"
+#include "device/cpu/workspace.h"
+
+#define SIZE 16                   /* rows of a tile, its columns of sums, its pairs of k */
+#define STEP (2 * SIZE)           /* steps of k of a tile */
+#define TILE_FLOATS (SIZE * SIZE) /* words of 32 bits: sums, or pairs */
+#define TILE_STRIDE (SIZE * sizeof(float))
+#define SIDE (2 * SIZE) /* rows and columns of c that are computed together: four tiles */
+#define MAX_DEPTH 1024  /* steps of k that are packed together */
+#define KIB_FLOATS ((size_t)256)
+
+/* What is packed: at least SIDE x MAX_DEPTH numbers, half a word each. */
+#define ROWS_FLOATS (768 * KIB_FLOATS) /* of a thread: with the columns most of a second-level cache of 2 MiB */
+#define COLUMNS_FLOATS (512 * KIB_FLOATS)
+#define SMALL_ROWS_FLOATS (256 * KIB_FLOATS) /* of a product on one thread: on its stack */
+#define SMALL_COLUMNS_FLOATS (128 * KIB_FLOATS)
+
+/* Fewer are not divided among threads: 20 us. */
+#define MIN_NUMBERS ((size_t)1 << 15) /* to pack */
+#define MIN_WORK ((size_t)1 << 23)    /* multiply-adds */
+
+static size_t at_most(size_t count, size_t max) { return count < max ? count : max; }
+static size_t divide_up(size_t count, size_t size) { return (count + size - 1) / size; }
+
+/* Of all tiles: 16 rows of 64 bytes. */
+static void configure(void) {
+    static const struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } all = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+    _tile_loadconfig(&all);
+}
+
+/* ---- packing ---- */
+
+/* A factor: its number (i, k) is at from[i * i_step + k * k_step], where i is a row of a or a column of b. */
+struct factor {
+    const float *from;
+    size_t i_step, k_step; /* one of them is 1 */
+};
+
+/* to: a tile of the first [count] of 16 i and [depth] of 32 k, zeros for the others. The words of a tile of a are (i,
+ * pair of k), of one of b (pair of k, i). */
+static inline __attribute__((always_inline)) void pack_tile(float *to, const struct factor *f, const float *from,
+                                                            size_t count, size_t depth, bool is_b) {
+    lanes square[SIZE];
+    for (size_t l = 0; l < SIZE; l++)
+        if (f->k_step == 1)
+            square[l] = l < count ? neighbours(from + l * f->i_step, depth) : (lanes){0};
+        else if (2 * l < depth)
+            square[l] = pairs_of(load(from + 2 * l * f->k_step, count),
+                                 2 * l + 1 < depth ? load(from + (2 * l + 1) * f->k_step, count) : _mm512_setzero_ps());
+        else
+            square[l] = (lanes){0};
+    if ((f->k_step == 1) == is_b) transpose(square);
+    for (size_t l = 0; l < SIZE; l++) *(lanes *)(to + l * SIZE) = square[l];
+}
+
+/* The tile (i, k) of a block of [count] x [depth] numbers. */
+static inline __attribute__((always_inline)) void pack_part(float *to, const struct factor *f, const float *from,
+                                                            size_t count, size_t depth, size_t i, size_t k, bool is_b) {
+    to += (i / SIZE * divide_up(depth, STEP) + k / STEP) * TILE_FLOATS;
+    from += i * f->i_step + k * f->k_step;
+    if (count - i >= SIZE && depth - k >= STEP)
+        pack_tile(to, f, from, SIZE, STEP, is_b);
+    else
+        pack_tile(to, f, from, at_most(count - i, SIZE), at_most(depth - k, STEP), is_b);
+}
+
+/* to: the tiles of [count] x [depth] numbers at [from], those with the same i one after the other. Numbers are read in
+ * the order of their addresses. */
+static inline __attribute__((always_inline)) void pack(float *to, const struct factor *f, const float *from,
+                                                       size_t count, size_t depth, bool is_b) {
+    if (f->k_step == 1 && !is_b) {
+        size_t row = divide_up(depth, STEP) * TILE_FLOATS;
+        for (size_t i = 0; i < count; i++)
+            for (size_t k = 0; k < depth; k += STEP)
+                *(lanes *)(to + i / SIZE * row + k / STEP * TILE_FLOATS + i % SIZE * SIZE) =
+                    neighbours(from + i * f->i_step + k, depth - k);
+    } else if (f->k_step == 1) {
+        for (size_t i = 0; i < count; i += SIZE)
+            for (size_t k = 0; k < depth; k += STEP) pack_part(to, f, from, count, depth, i, k, is_b);
+    } else {
+        for (size_t k = 0; k < depth; k += STEP)
+            for (size_t i = 0; i < count; i += SIZE) pack_part(to, f, from, count, depth, i, k, is_b);
+    }
+}
+
+/* ---- tiles ---- */
+
+/* Up to SIDE x SIDE elements of c. */
+struct block {
+    const float *a, *b; /* [steps] tiles of 16 rows or columns, then those of the next 16 */
+    size_t steps;
+    const float *from; /* what the product is added to; NULL: 0 */
+    size_t from_stride;
+    float *c;
+    size_t ldc, rows, columns;
+};
+
+static inline __attribute__((always_inline)) void multiply(const struct block *x, bool has_low, bool has_right) {
+    const float *a = x->a, *b = x->b, *low_from = x->from + SIZE * x->from_stride;
+    size_t next = x->steps * TILE_FLOATS, stride = x->from_stride * sizeof(float), ldc = x->ldc * sizeof(float);
+    if (x->from) {
+        _tile_loadd(0, x->from, stride);
+        if (has_right) _tile_loadd(1, x->from + SIZE, stride);
+        if (has_low) _tile_loadd(2, low_from, stride);
+        if (has_low && has_right) _tile_loadd(3, low_from + SIZE, stride);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (size_t s = 0; s < x->steps; s++, a += TILE_FLOATS, b += TILE_FLOATS) {
+        _tile_loadd(4, a, TILE_STRIDE);
+        _tile_loadd(6, b, TILE_STRIDE);
+        _tile_dpbf16ps(0, 4, 6);
+        if (has_right) {
+            _tile_loadd(7, b + next, TILE_STRIDE);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (has_low) {
+            _tile_loadd(5, a + next, TILE_STRIDE);
+            _tile_dpbf16ps(2, 5, 6);
+            if (has_right) _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+    float *low = x->c + SIZE * x->ldc;
+    _tile_stored(0, x->c, ldc);
+    if (has_right) _tile_stored(1, x->c + SIZE, ldc);
+    if (has_low) _tile_stored(2, low, ldc);
+    if (has_low && has_right) _tile_stored(3, low + SIZE, ldc);
+}
+
+static void multiply_tiles(const struct block *x) {
+    bool has_low = x->rows > SIZE, has_right = x->columns > SIZE;
+    if (has_low && has_right)
+        multiply(x, true, true);
+    else if (has_low)
+        multiply(x, true, false);
+    else if (has_right)
+        multiply(x, false, true);
+    else
+        multiply(x, false, false);
+}
+
+/* With parts of tiles: through a copy. */
+static void multiply_edge(struct block x) {
+    _Alignas(64) float edge[SIDE * SIDE] = {0};
+    size_t ldc = x.ldc, row = x.columns * sizeof(float);
+    float *c = x.c;
+    for (size_t i = 0; i < x.rows && x.from; i++) memcpy(edge + i * SIDE, x.from + i * x.from_stride, row);
+    if (x.from) x.from = edge;
+    x.from_stride = x.ldc = SIDE;
+    x.c = edge;
+    multiply_tiles(&x);
+    for (size_t i = 0; i < x.rows; i++) memcpy(c + i * ldc, edge + i * SIDE, row);
+}
+
+/* max(x, 0); NaN is not changed */
+static void relu(float *c, size_t ldc, size_t rows, size_t columns) {
+    for (size_t i = 0; i < rows; i++, c += ldc)
+        for (size_t j = 0; j < columns; j++) c[j] = c[j] > 0 ? c[j] : c[j] != c[j] ? c[j] : 0;
+}
+
+/* ---- blocks ---- */
+
+/* The block that is computed: rows [i, i + rows) and columns [j, j + columns) of c, steps [k, k + depth). */
+struct job {
+    const struct cpu_product *p;
+    struct factor a, b;
+    float *packed_a, *packed_b;
+    size_t i, rows, j, columns, k, depth;
+};
+
+static size_t tile_floats(const struct job *x) { return divide_up(x->depth, STEP) * TILE_FLOATS; }
+
+/* Parts are in units of SIDE rows or columns. */
+static void pack_rows(void *context, size_t first, size_t last) {
+    const struct job *x = context;
+    size_t from = first * SIDE, to = at_most(last * SIDE, x->rows);
+    pack(x->packed_a + from / SIZE * tile_floats(x), &x->a,
+         x->a.from + (x->i + from) * x->a.i_step + x->k * x->a.k_step, to - from, x->depth, false);
+}
+
+static void pack_columns(void *context, size_t first, size_t last) {
+    const struct job *x = context;
+    size_t from = first * SIDE, to = at_most(last * SIDE, x->columns);
+    pack(x->packed_b + from / SIZE * tile_floats(x), &x->b,
+         x->b.from + (x->j + from) * x->b.i_step + x->k * x->b.k_step, to - from, x->depth, true);
+}
+
+static void multiply_block(const struct job *x, size_t row, size_t column) {
+    const struct cpu_product *p = x->p;
+    enum product_start start = x->k > 0 ? PRODUCT_ADD : p->start;
+    float *c = p->c + (x->i + row) * p->ldc + x->j + column;
+    struct block block = {.a = x->packed_a + row / SIZE * tile_floats(x),
+                          .b = x->packed_b + column / SIZE * tile_floats(x),
+                          .steps = divide_up(x->depth, STEP),
+                          .from = start == PRODUCT_ADD ? c : NULL,
+                          .from_stride = p->ldc,
+                          .c = c,
+                          .ldc = p->ldc,
+                          .rows = at_most(x->rows - row, SIDE),
+                          .columns = at_most(x->columns - column, SIDE)};
+    if (start == PRODUCT_ROW) block.from = p->row + x->j + column, block.from_stride = 0;
+    if (block.rows % SIZE || block.columns % SIZE)
+        multiply_edge(block);
+    else
+        multiply_tiles(&block);
+    if (p->has_relu && x->k + x->depth == p->k) relu(c, p->ldc, block.rows, block.columns);
+}
+
+static void multiply_rows(void *context, size_t first, size_t last) {
+    const struct job *x = context;
+    configure();
+    for (size_t i = first; i < last; i++)
+        for (size_t column = 0; column < x->columns; column += SIDE) multiply_block(x, i * SIDE, column);
+    _tile_release();
+}
+
+/* The number of rows or columns of a block of at most [floats] words, of [count] that are divided evenly. */
+static size_t block_size(const struct job *x, size_t count, size_t floats) {
+    size_t max = floats / tile_floats(x) / 2 * SIDE, blocks = divide_up(count, max);
+    return blocks ? divide_up(divide_up(count, blocks), SIDE) * SIDE : max;
+}
+
+struct space {
+    float *rows, *columns;
+    size_t rows_floats, columns_floats;
+    bool is_shared; /* among threads */
+};
+
+static void share(const struct space *space, size_t units, size_t work, size_t min_work, parallel_part *part,
+                  struct job *x) {
+    if (space->is_shared)
+        parallel_for(units, 1 + min_work / work, part, x);
+    else
+        part(x, 0, units);
+}
+
+/* The steps of k from x->k on. */
+static void add_steps(struct job *x, const struct space *space) {
+    const struct cpu_product *p = x->p;
+    size_t max_rows = block_size(x, p->m, space->rows_floats), unit = SIDE * x->depth;
+    size_t max_columns = block_size(x, p->n, space->columns_floats);
+    for (x->i = 0; x->i < p->m; x->i += x->rows) {
+        x->rows = at_most(p->m - x->i, max_rows);
+        share(space, divide_up(x->rows, SIDE), unit, MIN_NUMBERS, pack_rows, x);
+        for (x->j = 0; x->j < p->n; x->j += x->columns) {
+            x->columns = at_most(p->n - x->j, max_columns);
+            share(space, divide_up(x->columns, SIDE), unit, MIN_NUMBERS, pack_columns, x);
+            share(space, divide_up(x->rows, SIDE), unit * x->columns, MIN_WORK, multiply_rows, x);
+        }
+    }
+}
+
+/* The blocks of k are the same for every product of this k. */
+static void product_in(const struct cpu_product *p, const struct space *space) {
+    struct job x = {.p = p,
+                    .a = {p->a, p->ars, p->acs},
+                    .b = {p->b, p->bcs, p->brs},
+                    .packed_a = space->rows,
+                    .packed_b = space->columns};
+    assert((p->acs == 1 || p->ars == 1) && (p->bcs == 1 || p->brs == 1));
+    for (size_t blocks = divide_up(p->k, MAX_DEPTH); blocks > 0; blocks--, x.k += x.depth) {
+        x.depth = divide_up((p->k - x.k) / blocks, STEP) * STEP;
+        if (blocks == 1) x.depth = p->k - x.k;
+        add_steps(&x, space);
+    }
+}
+
+void IN_SET(product)(const struct cpu_product *p) {
+    _Alignas(64) float rows[SMALL_ROWS_FLOATS], columns[SMALL_COLUMNS_FLOATS];
+    struct space space = {rows, columns, SMALL_ROWS_FLOATS, SMALL_COLUMNS_FLOATS, false};
+    product_in(p, &space);
+}
+
+static bool shared_product(struct device *device, const struct cpu_product *p) {
+    size_t rows = ROWS_FLOATS * parallel_threads();
+    status s = workspace_reserve(device, (rows + COLUMNS_FLOATS) * sizeof(float), "the factors of a product");
+    bool is_missing = s != OK;
+    status_free(s);
+    if (is_missing) return false;
+    float *at = workspace_of(device);
+    struct space space = {at + COLUMNS_FLOATS, at, rows, COLUMNS_FLOATS, true};
+    product_in(p, &space);
+    return true;
+}
+
+const struct bf16_kernels bf16_kernels_amx = {"cpu (amx, bfloat16)", IN_SET(product), shared_product,
+                                              &IN_SET(attention_kernels)};

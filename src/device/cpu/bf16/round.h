@@ -1,0 +1,27 @@
+/* round: vectors of float32 that are read as pairs of bfloat16. */
+#ifndef DEVICE_CPU_BF16_ROUND_H
+#define DEVICE_CPU_BF16_ROUND_H
+
+#include <immintrin.h>
+
+#include "device/cpu/sets/lanes.h"
+
+/* The first [count] of 16 floats, zeros after them. */
+static inline __m512 load(const float *x, size_t count) {
+    return count >= LANES ? _mm512_loadu_ps(x) : _mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), x);
+}
+
+/* (x0, y0), (x1, y1), ... rounded */
+static inline lanes pairs_of(__m512 x, __m512 y) {
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return (lanes)_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(y, x));
+}
+
+/* (x0, x1), (x2, x3), ... rounded: the first [count] > 0 of 32 floats, zeros after them */
+static inline lanes neighbours(const float *x, size_t count) {
+    __m512 high = count > LANES ? load(x + LANES, count - LANES) : _mm512_setzero_ps();
+    return (lanes)_mm512_cvtne2ps_pbh(high, load(x, count));
+}
+
+#endif
