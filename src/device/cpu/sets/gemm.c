@@ -9,9 +9,9 @@
 #include "device/cpu/sets/tiles.h"
 
 /* Of a product of many rows: its columns of b, whole panels for vectors of any width, and the rows of a beside them
- * fill most of a second-level cache of 512 KiB. */
-#define GROUP_ROWS 64
-#define GROUP_COLUMNS 144
+ * fill most of a second-level cache of 512 KiB, or half of one of 1 MiB, which processors with AVX-512 have. */
+#define GROUP_ROWS (LANES == 16 ? 48 : 64)
+#define GROUP_COLUMNS (LANES == 16 ? 288 : 144)
 #define GROUP_STRIDE (MAX_K + LANES) /* between copied rows, as STRIP_STRIDE */
 #define COLUMNS_AT_ONCE (LINE / TILE_ROWS)
 
@@ -86,6 +86,13 @@ static void plan_prefetch_packed(struct block *block, const float *panel, size_t
     block->source = (struct prefetch){panel, 0, count > 0, lines, 0, intervals ? 1 + lines / intervals : 1};
 }
 
+/* Prefetches the [rows] rows of a at [from] while [panels] panels are multiplied. */
+static void plan_prefetch_rows(const struct cpu_product *p, struct block *block, const float *from, size_t rows,
+                               size_t panels) {
+    size_t intervals = intervals_of(block) * panels, lines = block->depth / LINE + 1;
+    block->source = (struct prefetch){from, p->ars, rows, lines, 0, intervals ? 1 + rows * lines / intervals : 1};
+}
+
 /* One block of k, for contiguous rows of a: all panels of b, one after the other. [packed]: those of this block, packed
  * before; NULL: they are packed into [panel]. */
 static void rows_product(const struct cpu_product *p, struct block *block, const float *b, const float *packed,
@@ -96,9 +103,9 @@ static void rows_product(const struct cpu_product *p, struct block *block, const
         size_t width = whole_vectors(columns), next = panel_columns(p->n - j - columns);
         const float *at = packed ? packed + j * block->depth : panel;
         if (!packed) pack_panel(panel, width, b + j * p->bcs, p->brs, p->bcs, block->depth, columns);
-        if (is_large && packed)
+        if (is_large && p->packed)
             plan_prefetch_packed(block, at + width * block->depth, whole_vectors(next) * block->depth);
-        else if (is_large)
+        else if (is_large && !packed)
             plan_prefetch(p, block, b + (j + columns) * p->bcs, block->depth, next);
         block->columns = columns;
         block->panel = at;
@@ -172,6 +179,9 @@ static __attribute__((noinline)) void many_rows_product(const struct cpu_product
             for (size_t i = 0; i < p->m; i += GROUP_ROWS) {
                 struct block block = block_of(p, first, depth);
                 block.rows = p->m - i < GROUP_ROWS ? p->m - i : GROUP_ROWS;
+                size_t left = p->m - i - block.rows, panels = (part.n + PANEL_WIDTH - 1) / PANEL_WIDTH;
+                plan_prefetch_rows(p, &block, p->a + (i + block.rows) * p->ars + first,
+                                   left < GROUP_ROWS ? left : GROUP_ROWS, panels);
                 order_rows(p, &block, order, p->a + i * p->ars + first, strip, GROUP_STRIDE);
                 rows_product(&part, &block, NULL, group, i, false, NULL);
             }
