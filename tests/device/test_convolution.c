@@ -88,9 +88,9 @@ static float *numbers(struct rng *rng, size_t count) {
     return values;
 }
 
-/* The same inputs each time; one gradient is not zero before. */
-static struct tensors run(struct device *device, const struct convolution_ops *ops, const struct convolution *c,
-                          size_t max, size_t rows) {
+/* The same inputs each time, rounded to bfloat16 if [is_rounded]; one gradient is not zero before. */
+static struct tensors run_on(struct device *device, const struct convolution_ops *ops, const struct convolution *c,
+                             size_t max, size_t rows, bool is_rounded) {
     struct rng rng;
     rng_seed(&rng, 3);
     struct tensors t = {.in = max * c->in.height * c->in.width * c->in.channels,
@@ -103,6 +103,7 @@ static struct tensors run(struct device *device, const struct convolution_ops *o
     t.dy = numbers(&rng, t.out);
     t.dw = numbers(&rng, t.weights);
     t.dbias = numbers(&rng, c->out.channels);
+    if (is_rounded) round_bf16(t.x, t.in), round_bf16(t.w, t.weights), round_bf16(t.dy, t.out);
     t.y = numbers(NULL, t.out);
     t.dx = numbers(NULL, t.in);
     struct device_convolution *d;
@@ -113,6 +114,11 @@ static struct tensors run(struct device *device, const struct convolution_ops *o
     }
     ops->destroy(d);
     return t;
+}
+
+static struct tensors run(struct device *device, const struct convolution_ops *ops, const struct convolution *c,
+                          size_t max, size_t rows) {
+    return run_on(device, ops, c, max, rows, false);
 }
 
 static void free_tensors(struct tensors *t) {
@@ -177,6 +183,34 @@ START_TEST(every_implementation) {
         }
         free_tensors(&expected);
     }
+}
+END_TEST
+
+/* With AMX, in bfloat16: the factors are rounded, the sums are not. */
+START_TEST(factors_are_rounded) {
+    struct device *device = open_set("amx"), *baseline = open_set("baseline");
+    ck_assert_ptr_nonnull(baseline);
+    status s = device ? device_set_precision(device, PRECISION_BFLOAT16) : OK;
+    if (s) printf("skipped on this machine: %s\n", status_message(s));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && device && !s; i++) {
+        const struct convolution *c = &cases[i];
+        size_t rows = rows_of(c);
+        struct tensors expected = run_on(baseline, cpu_kernels_of(baseline)->convolution, c, rows, rows, true);
+        struct tensors rounded = run_on(device, device_ops(device)->convolution, c, rows, rows, true);
+        compare(&rounded, &expected, c, i);
+        free_tensors(&rounded);
+        if (c->groups == 1) { /* of the factors as they are the sums are others */
+            struct tensors exact = run_on(device, device_ops(device)->convolution, c, rows, rows, false);
+            struct tensors plain = run(baseline, cpu_kernels_of(baseline)->convolution, c, rows, rows);
+            bool is_rounded =
+                fabs((double)exact.y[0] - (double)expected.y[0]) < fabs((double)exact.y[0] - (double)plain.y[0]);
+            ck_assert_msg(is_rounded || exact.y[0] == 0, "case %zu: not rounded", i);
+            free_tensors(&exact), free_tensors(&plain);
+        }
+        free_tensors(&expected);
+    }
+    status_free(s);
+    device_destroy(device), device_destroy(baseline);
 }
 END_TEST
 
@@ -265,5 +299,5 @@ START_TEST(the_same_bits_in_every_set) {
 }
 END_TEST
 
-LOOP_TESTS("convolution", ONCE(every_implementation), ONCE(fewer_rows), LOOP(outputs_alone, 0, 2),
-           ONCE(the_same_bits_on_any_number_of_threads), ONCE(the_same_bits_in_every_set))
+LOOP_TESTS("convolution", ONCE(every_implementation), ONCE(factors_are_rounded), ONCE(fewer_rows),
+           LOOP(outputs_alone, 0, 2), ONCE(the_same_bits_on_any_number_of_threads), ONCE(the_same_bits_in_every_set))

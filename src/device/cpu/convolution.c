@@ -55,7 +55,8 @@ static bool is_depthwise(const struct convolution *c) {
 
 /* NULL if the module is not installed or the library does not support it. */
 static const struct convolution_ops *onednn_ops(void) {
-    static const struct onednn_host host = {status_new, status_memory, status_free, workspace_reserve, workspace_of};
+    static const struct onednn_host host = {status_new,        status_memory, status_free,
+                                            workspace_reserve, workspace_of,  cpu_rounds_convolutions};
     void *address;
     status s = module_open("onednn", ONEDNN_OPEN, &address);
     if (!s) return ((onednn_open *)address)(&host);
@@ -63,9 +64,12 @@ static const struct convolution_ops *onednn_ops(void) {
     return NULL;
 }
 
-/* NULL as onednn_ops. */
-static const struct convolution_ops *large_ops(const struct cpu_kernels *kernels, const struct convolution *c,
-                                               bool *is_library) {
+/* NULL as onednn_ops. In bfloat16 oneDNN's are faster than Winograd's algorithm in float32. */
+static const struct convolution_ops *large_ops(struct device *device, const struct convolution *c, bool *is_library) {
+    const struct cpu_kernels *kernels = cpu_kernels_of(device);
+    const struct convolution_ops *rounding = cpu_rounds_convolutions(device) ? onednn_ops() : NULL;
+    *is_library = rounding != NULL;
+    if (rounding) return rounding;
     if (is_for_winograd(c)) return kernels->winograd;
     if (is_for_unit_stride(kernels, c)) return kernels->unit_stride;
     *is_library = true;
@@ -81,7 +85,7 @@ static status create(struct device *device, const struct convolution *c, size_t 
     if (is_depthwise(c))
         d->ops = kernels->depthwise;
     else if (is_large)
-        d->ops = large_ops(kernels, c, &is_library);
+        d->ops = large_ops(device, c, &is_library);
     if (d->ops) {
         d->bias_gradient = kernels->bias_gradient;
         d->positions = c->out.height * c->out.width;

@@ -21,6 +21,7 @@ struct cpu_device {
     const char *bf16;                                                           /* as for bf16_kernels_find */
     void (*product)(const struct cpu_product *p);                               /* in the selected precision */
     bool (*shared_product)(struct device *device, const struct cpu_product *p); /* NULL: none */
+    bool rounds_convolutions;
     struct device_ops ops;        /* cpu_ops, with this instruction set's groups */
     struct sequence_ops sequence; /* of the set, with attention in the selected precision */
     void *workspace;              /* (workspace_bytes) */
@@ -41,6 +42,8 @@ bool cpu_shared_product(struct device *device, const struct cpu_product *p) {
 bool cpu_packs_products(struct device *device) {
     return ((struct cpu_device *)device)->product == kernels_of(device)->product;
 }
+
+bool cpu_rounds_convolutions(struct device *device) { return ((struct cpu_device *)device)->rounds_convolutions; }
 
 status workspace_reserve(struct device *device, size_t bytes, const char *what) {
     struct cpu_device *cpu = (struct cpu_device *)device;
@@ -147,6 +150,7 @@ static status set_precision(struct device *base, enum precision precision) {
     struct cpu_device *device = (struct cpu_device *)base;
     device->product = device->kernels->product;
     device->shared_product = NULL;
+    device->rounds_convolutions = false;
     set_attention(device, device->kernels->attention);
     if (precision == PRECISION_FLOAT32 || precision == PRECISION_TF32) return OK;
     if (precision == PRECISION_FLOAT16)
@@ -159,6 +163,7 @@ static status set_precision(struct device *base, enum precision precision) {
                           "one does not have: use float32");
     device->product = bf16->product;
     device->shared_product = bf16->shared_product;
+    device->rounds_convolutions = bf16->rounds_convolutions;
     set_attention(device, bf16->attention);
     device->base.description = bf16->description;
     return OK;

@@ -114,6 +114,8 @@ void cpu_product(struct device *device, const struct cpu_product *p);
 bool cpu_shared_product(struct device *device, const struct cpu_product *p);
 /* Whether it uses a packed b: those that round their factors do not. */
 bool cpu_packs_products(struct device *device);
+/* Whether large convolutions round their factors to bfloat16, as products do. */
+bool cpu_rounds_convolutions(struct device *device);
 
 extern const struct cpu_kernels cpu_kernels_baseline, cpu_kernels_avx2, cpu_kernels_avx512;
 

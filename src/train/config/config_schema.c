@@ -41,7 +41,8 @@ static const struct schema_row train_rows[] = {
      .offset = offsetof(struct train_config, precision),
      .fallback = "float32",
      .choices = precisions,
-     .doc = "Arithmetic of matrix products (linear, attention; on GPUs also convolutions). `bfloat16` and `float16` "
+     .doc = "Arithmetic of matrix products (linear, attention; on GPUs and with AMX also convolutions). `bfloat16` and "
+            "`float16` "
             "round the factors; weights, their gradients and all sums stay float32. On GPUs, activations between "
             "layers have 16 bits as under autocast (docs/gpu.md). On the CPU `bfloat16` requires AVX-512 BF16, and AMX "
             "makes it faster. "

@@ -299,5 +299,8 @@ static bool shared_product(struct device *device, const struct cpu_product *p) {
     return true;
 }
 
-const struct bf16_kernels bf16_kernels_amx = {"cpu (amx, bfloat16)", IN_SET(product), shared_product,
-                                              &IN_SET(attention_kernels)};
+const struct bf16_kernels bf16_kernels_amx = {.description = "cpu (amx, bfloat16)",
+                                              .product = IN_SET(product),
+                                              .shared_product = shared_product,
+                                              .attention = &IN_SET(attention_kernels),
+                                              .rounds_convolutions = true};

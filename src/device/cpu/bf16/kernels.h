@@ -17,6 +17,8 @@ struct bf16_kernels {
     bool (*shared_product)(struct device *device, const struct cpu_product *p);
     /* Attention of sets/attention.c with these products: the softmax and stored values stay float32. */
     const struct attention_kernels *attention;
+    /* oneDNN's convolutions in bfloat16 are faster than those of this project in float32 */
+    bool rounds_convolutions;
 };
 
 /* [name]: "amx" or "avx512_bf16"; NULL: the best for this processor. NULL if it, or the system, does not support them.

@@ -3,6 +3,8 @@
 #ifndef DEVICE_CPU_ONEDNN_HOST_H
 #define DEVICE_CPU_ONEDNN_HOST_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 #include "device/image.h"
 
@@ -12,6 +14,7 @@ struct onednn_host {
     void (*status_free)(status s);
     status (*workspace_reserve)(struct device *device, size_t bytes, const char *what);
     void *(*workspace_of)(struct device *device);
+    bool (*rounds_convolutions)(struct device *device); /* cpu_rounds_convolutions */
 };
 
 /* The only symbol of the module. [host] must stay valid. Thread-safe: every call must pass the same host. */

@@ -1,4 +1,4 @@
-/* Embedding, softmax, the broadcast rows of positions and lengths of rows. Attention is in attention.c, and cpu.c adds it. */
+/* Embedding, softmax, the broadcast rows of positions, lengths of rows. Attention is in attention.c; cpu.c adds it. */
 #include "device/sequence.h"
 
 #include <string.h>
