@@ -241,9 +241,9 @@ END_TEST
 
 /* [context]: not NULL: in bfloat16 */
 static void run_large(struct device *device, const void *context, struct digest *digest) {
-    static const size_t large[][3] = {{300, 384, 200}, {96, 200, 1000}};
+    static const size_t large[][3] = {{300, 384, 200}, {96, 200, 1000}, {50, 1100, 1500}};
     if (context) ck_assert(!device_set_precision(device, PRECISION_BFLOAT16));
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
         size_t rows = large[i][0], in = large[i][1], out = large[i][2];
         struct results r = compute(device, rows, in, out);
         const float *all[] = {r.y, r.positive, r.dx, r.dw, r.dbias};

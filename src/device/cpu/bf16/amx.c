@@ -1,6 +1,6 @@
 /* Matrix product in bfloat16 with AMX: tiles of 16 x 16 sums, to each of which an instruction adds 32 steps of k. Both
  * factors are packed as tiles, in blocks that stay in the second-level cache: columns of b for all threads, and rows of
- * a for the thread that multiplies them. */
+ * a for the thread that multiplies them; where there are few rows, the other way round. */
 #include <assert.h>
 #include <string.h>
 
@@ -230,6 +230,14 @@ static void multiply_rows(void *context, size_t first, size_t last) {
     _tile_release();
 }
 
+static void multiply_columns(void *context, size_t first, size_t last) {
+    const struct job *x = context;
+    configure();
+    for (size_t row = 0; row < x->rows; row += SIDE)
+        for (size_t j = first; j < last; j++) multiply_block(x, row, j * SIDE);
+    _tile_release();
+}
+
 /* The number of rows or columns of a block of at most [floats] words, of [count] that are divided evenly. */
 static size_t block_size(const struct job *x, size_t count, size_t floats) {
     size_t max = floats / tile_floats(x) / 2 * SIDE, blocks = divide_up(count, max);
@@ -239,7 +247,7 @@ static size_t block_size(const struct job *x, size_t count, size_t floats) {
 struct space {
     float *rows, *columns;
     size_t rows_floats, columns_floats;
-    bool is_shared; /* among threads */
+    bool is_shared, by_columns; /* among threads: of rows or, where there are few, of columns */
 };
 
 static void share(const struct space *space, size_t units, size_t work, size_t min_work, parallel_part *part,
@@ -261,7 +269,10 @@ static void add_steps(struct job *x, const struct space *space) {
         for (x->j = 0; x->j < p->n; x->j += x->columns) {
             x->columns = at_most(p->n - x->j, max_columns);
             share(space, divide_up(x->columns, SIDE), unit, MIN_NUMBERS, pack_columns, x);
-            share(space, divide_up(x->rows, SIDE), unit * x->columns, MIN_WORK, multiply_rows, x);
+            if (space->by_columns)
+                share(space, divide_up(x->columns, SIDE), unit * x->rows, MIN_WORK, multiply_columns, x);
+            else
+                share(space, divide_up(x->rows, SIDE), unit * x->columns, MIN_WORK, multiply_rows, x);
         }
     }
 }
@@ -283,18 +294,26 @@ static void product_in(const struct cpu_product *p, const struct space *space) {
 
 void IN_SET(product)(const struct cpu_product *p) {
     _Alignas(64) float rows[SMALL_ROWS_FLOATS], columns[SMALL_COLUMNS_FLOATS];
-    struct space space = {rows, columns, SMALL_ROWS_FLOATS, SMALL_COLUMNS_FLOATS, false};
+    struct space space = {rows, columns, SMALL_ROWS_FLOATS, SMALL_COLUMNS_FLOATS, false, false};
     product_in(p, &space);
 }
 
+/* The words of [count] rows or columns of at most MAX_DEPTH of [k] steps, packed; at most [max] are used at a time. */
+static size_t packed_floats(size_t count, size_t k, size_t max) {
+    return at_most(divide_up(count, SIDE) * 2 * divide_up(at_most(k, MAX_DEPTH), STEP) * TILE_FLOATS, max);
+}
+
 static bool shared_product(struct device *device, const struct cpu_product *p) {
-    size_t rows = ROWS_FLOATS * parallel_threads();
-    status s = workspace_reserve(device, (rows + COLUMNS_FLOATS) * sizeof(float), "the factors of a product");
+    size_t threads = parallel_threads();
+    bool by_columns = divide_up(p->m, SIDE) < threads;
+    size_t rows = packed_floats(p->m, p->k, ROWS_FLOATS * (by_columns ? 1 : threads));
+    size_t columns = packed_floats(p->n, p->k, COLUMNS_FLOATS * (by_columns ? threads : 1));
+    status s = workspace_reserve(device, (rows + columns) * sizeof(float), "the factors of a product");
     bool is_missing = s != OK;
     status_free(s);
     if (is_missing) return false;
     float *at = workspace_of(device);
-    struct space space = {at + COLUMNS_FLOATS, at, rows, COLUMNS_FLOATS, true};
+    struct space space = {at + columns, at, rows, columns, true, by_columns};
     product_in(p, &space);
     return true;
 }
