@@ -91,6 +91,24 @@ class Init(program.Case):
         text = self.train("people.csv", "--target", "sex")
         self.assertIn("targets: sex   # 2 classes: female, male", text)
 
+    def test_codes_with_leading_zeros(self):
+        """As numbers, codes of shops or places lose their zeros and have an order that means nothing."""
+        def rows(shops, codes):
+            return [["shop", "code", "part", "y"]] + [[f"{shops(i):03}", f"{codes(i):05}", f"0.{i % 7}", i % 2] for i in range(60)]
+        for shops, codes, lines in ((lambda i: i % 12, lambda i: 100 * i + 7,
+                                     ["shop: category   # codes with leading zeros, such as '000'; number if they are numbers",
+                                      "code: number   # some have leading zeros, such as '00007'; ignore or category if they are codes"]),
+                                    (lambda i: 100 + i % 3, lambda i: i + 1, ["code: ignore   # it counts the rows"])):
+            names, *values = rows(shops, codes)
+            self.rows("codes.csv", names, values)
+            text = self.train("codes.csv")
+            for line in lines:
+                self.assertIn(line + "\n", text)
+            self.assertNotIn("part:", text)  # 0.5 is a number
+        values[5][0] = ""
+        self.rows("codes.csv", names, [["0" + v[0] if v[0] else "", *v[1:]] for v in values])
+        self.assertIn("shop: {type: category, missing: most_frequent}   # codes with leading zeros, such as '0100'", self.train("codes.csv"))
+
     def test_a_table_of_a_spreadsheet(self):
         """Semicolons, decimal commas and Latin-1 are recognised, by init as by a run."""
         with open(self.path("prices.csv"), "wb") as f:

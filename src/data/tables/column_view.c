@@ -68,7 +68,12 @@ bool column_view_dates_rise(const struct column_view *c) {
     return false;
 }
 
-static void add_number(struct column_view *c, double number) {
+static bool is_code(const char *text) {
+    return text[0] == '0' && text[1] != '\0' && text[strspn(text, "0123456789")] == '\0';
+}
+
+static void add_number(struct column_view *c, const char *text, double number) {
+    if (!c->code && is_code(text)) c->code = arena_copy(c->pool.arena, text);
     c->numbers++;
     c->whole += number == floor(number);
     c->min = c->numbers == 1 ? number : fmin(c->min, number);
@@ -102,7 +107,7 @@ status column_view_add(struct column_view *c, const char *text, char *decimal, s
     examine_dates(c, text, is_first);
     if (c->pool.count <= MAX_POOLED) TRY(text_pool_add(&c->pool, text, line, &index));
     if (is_number)
-        add_number(c, number);
+        add_number(c, text, number);
     else
         examine_text(c, text, line);
     return OK;

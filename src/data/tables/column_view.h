@@ -34,6 +34,7 @@ struct column_view {
     unsigned styles;
     const char *text, *styled_text; /* the first that is not a number, the first in one of [styles]; their lines */
     size_t text_line, styled_line;
+    const char *code; /* the first of only digits after a zero, such as 007; NULL: there is none */
     unsigned formats; /* bit i: each value is a date of column_date_formats[i] */
     struct date_order iso, others[DATE_FORMATS];
     size_t first_line;                 /* of its first value */

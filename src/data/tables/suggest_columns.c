@@ -95,6 +95,20 @@ static void ignore_texts(const struct column_view *c, const char *unit, struct a
                          are_sentences(c) ? "; as tokens: {type: text, tokenizer: tokenizer.json, length: 128}" : "");
 }
 
+/* Of numbers of which some have leading zeros. */
+static void choose_code(const struct column_view *c, struct arena *arena, struct column_suggestion *out) {
+    if (are_categories(c)) {
+        out->rule = c->missing ? "{type: category, missing: most_frequent}" : "category";
+        out->texts = c->pool.count;
+        out->reason =
+            arena_printf(arena, "codes with leading zeros, such as '%.40s'; number if they are numbers", c->code);
+    } else {
+        out->rule = c->missing ? "{type: number, missing: median}" : "number";
+        out->reason = arena_printf(
+            arena, "some have leading zeros, such as '%.40s'; ignore or category if they are codes", c->code);
+    }
+}
+
 /* What `columns:` needs for an input. [may_count]: a column that counts the rows is used. */
 static void choose_rule(const struct column_view *c, const char *unit, bool may_count, struct arena *arena,
                         struct column_suggestion *out) {
@@ -111,6 +125,8 @@ static void choose_rule(const struct column_view *c, const char *unit, bool may_
     } else if (!has_texts && c->is_counted && c->values > 2 && !may_count) {
         out->rule = "ignore";
         out->reason = "it counts the rows";
+    } else if (!has_texts && c->code) {
+        choose_code(c, arena, out);
     } else if (has_texts && !is_date && c->formats) {
         choose_format(c, arena, out);
     } else if (has_texts && !is_date && !are_categories(c)) {
