@@ -50,15 +50,16 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   kernel_set(avx512 16 32 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512)
   target_compile_definitions(device PRIVATE DDPTRAIN_X86_KERNELS)
   # Products and attention in bfloat16: for processors with its instructions only, chosen by train.precision.
-  function(bf16_set name product)
-    add_library(kernels_${name} OBJECT ${CMAKE_SOURCE_DIR}/src/device/cpu/bf16/${product}.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/attention.c)
+  function(bf16_set name sources)
+    list(TRANSFORM sources PREPEND ${CMAKE_SOURCE_DIR}/src/device/cpu/bf16/)
+    add_library(kernels_${name} OBJECT ${sources} ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/attention.c)
     target_compile_definitions(kernels_${name} PRIVATE KERNELS_SET=${name} KERNELS_LANES=16 KERNELS_REGISTERS=32)
     target_compile_options(kernels_${name} PRIVATE ${kernel_optimization} ${kernel_frames} -fopenmp-simd -mavx512f -mavx512vl -mavx512dq
                                                    -mavx512bw -mavx512bf16 -mfma -mprefer-vector-width=512 ${ARGN})
     target_sources(device PRIVATE $<TARGET_OBJECTS:kernels_${name}>)
   endfunction()
-  bf16_set(avx512_bf16 avx512)
-  bf16_set(amx amx -mamx-tile -mamx-bf16)
+  bf16_set(avx512_bf16 avx512.c)
+  bf16_set(amx "amx.c;amx_convolution.c" -mamx-tile -mamx-bf16)
 endif()
 
 # src/base/numbers/sets: random numbers, whose bits are the same in each set.

@@ -64,6 +64,14 @@ static const struct convolution cases[] = {
      .has_relu = true},
     {.in = {3, 34, 8}, .out = {5, 35, 6}, .window = {{3, 4}, {1, 1}, {2, 2}, {1, 1}}, .groups = 1},
     {.in = {4, 5, 208}, .out = {4, 5, 176}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1, .has_bias = true},
+    /* channels of whole tiles of AMX: a stride and padding behind the image; more terms than one block of k has */
+    {.in = {9, 12, 64},
+     .out = {5, 6, 96},
+     .window = {{3, 3}, {2, 2}, {1, 1}, {1, 1}},
+     .groups = 1,
+     .has_bias = true,
+     .has_relu = true},
+    {.in = {7, 9, 160}, .out = {7, 9, 32}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1, .has_bias = true},
 };
 
 /* The minimum number of rows, at least three, for which it is large. */
@@ -250,30 +258,48 @@ START_TEST(outputs_alone) {
 }
 END_TEST
 
+enum bits_of { WINOGRAD, UNIT_STRIDE, BFLOAT16 };
+
 struct bits_case {
     const struct convolution *c;
-    bool is_winograd;
+    enum bits_of of;
 };
 
 static void add_bits(struct device *device, const void *context, struct digest *digest) {
     const struct bits_case *of = context;
     const struct convolution *c = of->c;
     const struct cpu_kernels *kernels = cpu_kernels_of(device);
-    struct tensors t =
-        run(device, of->is_winograd ? kernels->winograd : kernels->unit_stride, c, rows_of(c), rows_of(c));
+    const struct convolution_ops *ops = of->of == WINOGRAD ? kernels->winograd : kernels->unit_stride;
+    if (of->of == BFLOAT16) {
+        ck_assert(!device_set_precision(device, PRECISION_BFLOAT16));
+        ops = cpu_rounding_convolution(device, c);
+    }
+    struct tensors t = run(device, ops, c, rows_of(c), rows_of(c));
     digest_add(digest, t.y, t.out * sizeof *t.y);
     digest_add(digest, t.dx, t.in * sizeof *t.dx);
     digest_add(digest, t.dw, t.weights * sizeof *t.dw);
     free_tensors(&t);
 }
 
+/* Whether the project's own operators round on this machine. */
+static bool is_rounded(struct device *device, const struct convolution *c) {
+    return device && cpu_rounding_convolution(device, c);
+}
+
 START_TEST(the_same_bits_on_any_number_of_threads) {
+    struct device *device = open_set("amx");
+    status s = device ? device_set_precision(device, PRECISION_BFLOAT16) : OK;
+    if (s) printf("skipped on this machine: %s\n", status_message(s));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct convolution *c = &cases[i];
-        if (c->in.channels >= 32 && c->out.channels >= 32 && c->window.kernel[0] == 3 && c->groups == 1)
-            threads_agree(add_bits, &(struct bits_case){c, true});
-        if (has_unit_stride(c)) threads_agree(add_bits, &(struct bits_case){c, false});
+        if (c->in.channels >= 32 && c->out.channels >= 32 && c->window.kernel[0] == 3 && c->groups == 1 &&
+            c->window.stride[0] == 1)
+            threads_agree(add_bits, &(struct bits_case){c, WINOGRAD});
+        if (has_unit_stride(c)) threads_agree(add_bits, &(struct bits_case){c, UNIT_STRIDE});
+        if (is_rounded(device, c)) threads_agree(add_bits, &(struct bits_case){c, BFLOAT16});
     }
+    status_free(s);
+    device_destroy(device);
 }
 END_TEST
 

@@ -64,10 +64,12 @@ static const struct convolution_ops *onednn_ops(void) {
     return NULL;
 }
 
-/* NULL as onednn_ops. In bfloat16 oneDNN's are faster than Winograd's algorithm in float32. */
+/* NULL as onednn_ops. In bfloat16 both are faster than Winograd's algorithm in float32. */
 static const struct convolution_ops *large_ops(struct device *device, const struct convolution *c, bool *is_library) {
     const struct cpu_kernels *kernels = cpu_kernels_of(device);
-    const struct convolution_ops *rounding = cpu_rounds_convolutions(device) ? onednn_ops() : NULL;
+    const struct convolution_ops *rounding = cpu_rounding_convolution(device, c);
+    if (rounding) return rounding;
+    rounding = cpu_rounds_convolutions(device) ? onednn_ops() : NULL;
     *is_library = rounding != NULL;
     if (rounding) return rounding;
     if (is_for_winograd(c)) return kernels->winograd;

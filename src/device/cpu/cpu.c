@@ -18,13 +18,12 @@
 struct cpu_device {
     struct device base;
     const struct cpu_kernels *kernels;
-    const char *bf16;                                                           /* as for bf16_kernels_find */
-    void (*product)(const struct cpu_product *p);                               /* in the selected precision */
-    bool (*shared_product)(struct device *device, const struct cpu_product *p); /* NULL: none */
-    bool rounds_convolutions;
-    struct device_ops ops;        /* cpu_ops, with this instruction set's groups */
-    struct sequence_ops sequence; /* of the set, with attention in the selected precision */
-    void *workspace;              /* (workspace_bytes) */
+    const char *bf16;                             /* as for bf16_kernels_find */
+    void (*product)(const struct cpu_product *p); /* in the selected precision */
+    const struct bf16_kernels *bf16_kernels;      /* NULL: in float32 */
+    struct device_ops ops;                        /* cpu_ops, with this instruction set's groups */
+    struct sequence_ops sequence;                 /* of the set, with attention in the selected precision */
+    void *workspace;                              /* (workspace_bytes) */
     size_t workspace_bytes;
 };
 
@@ -35,15 +34,23 @@ const struct cpu_kernels *cpu_kernels_of(struct device *device) { return kernels
 void cpu_product(struct device *device, const struct cpu_product *p) { ((struct cpu_device *)device)->product(p); }
 
 bool cpu_shared_product(struct device *device, const struct cpu_product *p) {
-    struct cpu_device *cpu = (struct cpu_device *)device;
-    return cpu->shared_product && cpu->shared_product(device, p);
+    const struct bf16_kernels *kernels = ((struct cpu_device *)device)->bf16_kernels;
+    return kernels && kernels->shared_product && kernels->shared_product(device, p);
 }
 
 bool cpu_packs_products(struct device *device) {
     return ((struct cpu_device *)device)->product == kernels_of(device)->product;
 }
 
-bool cpu_rounds_convolutions(struct device *device) { return ((struct cpu_device *)device)->rounds_convolutions; }
+bool cpu_rounds_convolutions(struct device *device) {
+    const struct bf16_kernels *kernels = ((struct cpu_device *)device)->bf16_kernels;
+    return kernels && kernels->rounds_convolutions;
+}
+
+const struct convolution_ops *cpu_rounding_convolution(struct device *device, const struct convolution *c) {
+    const struct bf16_kernels *kernels = ((struct cpu_device *)device)->bf16_kernels;
+    return kernels && kernels->convolves && kernels->convolves(c) ? kernels->convolution : NULL;
+}
 
 status workspace_reserve(struct device *device, size_t bytes, const char *what) {
     struct cpu_device *cpu = (struct cpu_device *)device;
@@ -149,8 +156,7 @@ static void set_attention(struct cpu_device *device, const struct attention_kern
 static status set_precision(struct device *base, enum precision precision) {
     struct cpu_device *device = (struct cpu_device *)base;
     device->product = device->kernels->product;
-    device->shared_product = NULL;
-    device->rounds_convolutions = false;
+    device->bf16_kernels = NULL;
     set_attention(device, device->kernels->attention);
     if (precision == PRECISION_FLOAT32 || precision == PRECISION_TF32) return OK;
     if (precision == PRECISION_FLOAT16)
@@ -162,8 +168,7 @@ static status set_precision(struct device *base, enum precision precision) {
                           "train.precision: bfloat16 needs a processor with the instructions AVX-512 BF16, which this "
                           "one does not have: use float32");
     device->product = bf16->product;
-    device->shared_product = bf16->shared_product;
-    device->rounds_convolutions = bf16->rounds_convolutions;
+    device->bf16_kernels = bf16;
     set_attention(device, bf16->attention);
     device->base.description = bf16->description;
     return OK;

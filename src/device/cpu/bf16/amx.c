@@ -1,6 +1,8 @@
 /* Matrix product in bfloat16 with AMX: tiles of 16 x 16 sums, to each of which an instruction adds 32 steps of k. Both
  * factors are packed as tiles, in blocks that stay in the second-level cache: columns of b for all threads, and rows of
  * a for the thread that multiplies them; where there are few rows, the other way round. */
+#include "device/cpu/bf16/amx.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -10,9 +12,9 @@
 #include "device/cpu/sets/set.h"
 #include "device/cpu/workspace.h"
 
-#define SIZE 16                   /* rows of a tile, its columns of sums, its pairs of k */
-#define STEP (2 * SIZE)           /* steps of k of a tile */
-#define TILE_FLOATS (SIZE * SIZE) /* words of 32 bits: sums, or pairs */
+#define SIZE AMX_SIZE
+#define STEP AMX_STEP
+#define TILE_FLOATS AMX_TILE_FLOATS
 #define TILE_STRIDE (SIZE * sizeof(float))
 #define SIDE (2 * SIZE) /* rows and columns of c that are computed together: four tiles */
 #define MAX_DEPTH 1024  /* steps of k that are packed together */
@@ -43,15 +45,9 @@ static void configure(void) {
 
 /* ---- packing ---- */
 
-/* A factor: its number (i, k) is at from[i * i_step + k * k_step], where i is a row of a or a column of b. */
-struct factor {
-    const float *from;
-    size_t i_step, k_step; /* one of them is 1 */
-};
-
 /* to: a tile of the first [count] of 16 i and [depth] of 32 k, zeros for the others. The words of a tile of a are (i,
  * pair of k), of one of b (pair of k, i). */
-static inline __attribute__((always_inline)) void pack_tile(float *to, const struct factor *f, const float *from,
+static inline __attribute__((always_inline)) void pack_tile(float *to, const struct amx_factor *f, const float *from,
                                                             size_t count, size_t depth, bool is_b) {
     lanes square[SIZE];
     for (size_t l = 0; l < SIZE; l++)
@@ -67,7 +63,7 @@ static inline __attribute__((always_inline)) void pack_tile(float *to, const str
 }
 
 /* The tile (i, k) of a block of [count] x [depth] numbers. */
-static inline __attribute__((always_inline)) void pack_part(float *to, const struct factor *f, const float *from,
+static inline __attribute__((always_inline)) void pack_part(float *to, const struct amx_factor *f, const float *from,
                                                             size_t count, size_t depth, size_t i, size_t k, bool is_b) {
     to += (i / SIZE * divide_up(depth, STEP) + k / STEP) * TILE_FLOATS;
     from += i * f->i_step + k * f->k_step;
@@ -77,10 +73,10 @@ static inline __attribute__((always_inline)) void pack_part(float *to, const str
         pack_tile(to, f, from, at_most(count - i, SIZE), at_most(depth - k, STEP), is_b);
 }
 
-/* to: the tiles of [count] x [depth] numbers at [from], those with the same i one after the other. Numbers are read in
- * the order of their addresses. */
-static inline __attribute__((always_inline)) void pack(float *to, const struct factor *f, const float *from,
-                                                       size_t count, size_t depth, bool is_b) {
+/* As amx_factor.pack. Numbers are read in the order of their addresses. */
+static inline __attribute__((always_inline)) void pack(float *to, const struct amx_factor *f, size_t first_i,
+                                                       size_t count, size_t first_k, size_t depth, bool is_b) {
+    const float *from = f->from + first_i * f->i_step + first_k * f->k_step;
     if (f->k_step == 1 && !is_b) {
         size_t row = divide_up(depth, STEP) * TILE_FLOATS;
         for (size_t i = 0; i < count; i++)
@@ -96,6 +92,24 @@ static inline __attribute__((always_inline)) void pack(float *to, const struct f
     }
 }
 
+static void pack_a(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {
+    pack(to, f, i, count, k, depth, false);
+}
+
+static void pack_b(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {
+    pack(to, f, i, count, k, depth, true);
+}
+
+struct amx_factor amx_rows(const float *from, size_t i_step, size_t k_step) {
+    assert(i_step == 1 || k_step == 1);
+    return (struct amx_factor){pack_a, from, i_step, k_step, NULL};
+}
+
+struct amx_factor amx_columns(const float *from, size_t i_step, size_t k_step) {
+    assert(i_step == 1 || k_step == 1);
+    return (struct amx_factor){pack_b, from, i_step, k_step, NULL};
+}
+
 /* ---- tiles ---- */
 
 /* Up to SIDE x SIDE elements of c. */
@@ -109,9 +123,10 @@ struct block {
 };
 
 static inline __attribute__((always_inline)) void multiply(const struct block *x, bool has_low, bool has_right) {
-    const float *a = x->a, *b = x->b, *low_from = x->from + SIZE * x->from_stride;
+    const float *a = x->a, *b = x->b;
     size_t next = x->steps * TILE_FLOATS, stride = x->from_stride * sizeof(float), ldc = x->ldc * sizeof(float);
     if (x->from) {
+        const float *low_from = x->from + SIZE * x->from_stride;
         _tile_loadd(0, x->from, stride);
         if (has_right) _tile_loadd(1, x->from + SIZE, stride);
         if (has_low) _tile_loadd(2, low_from, stride);
@@ -179,7 +194,7 @@ static void relu(float *c, size_t ldc, size_t rows, size_t columns) {
 /* The block that is computed: rows [i, i + rows) and columns [j, j + columns) of c, steps [k, k + depth). */
 struct job {
     const struct cpu_product *p;
-    struct factor a, b;
+    struct amx_factor a, b;
     float *packed_a, *packed_b;
     size_t i, rows, j, columns, k, depth;
 };
@@ -190,15 +205,13 @@ static size_t tile_floats(const struct job *x) { return divide_up(x->depth, STEP
 static void pack_rows(void *context, size_t first, size_t last) {
     const struct job *x = context;
     size_t from = first * SIDE, to = at_most(last * SIDE, x->rows);
-    pack(x->packed_a + from / SIZE * tile_floats(x), &x->a,
-         x->a.from + (x->i + from) * x->a.i_step + x->k * x->a.k_step, to - from, x->depth, false);
+    x->a.pack(x->packed_a + from / SIZE * tile_floats(x), &x->a, x->i + from, to - from, x->k, x->depth);
 }
 
 static void pack_columns(void *context, size_t first, size_t last) {
     const struct job *x = context;
     size_t from = first * SIDE, to = at_most(last * SIDE, x->columns);
-    pack(x->packed_b + from / SIZE * tile_floats(x), &x->b,
-         x->b.from + (x->j + from) * x->b.i_step + x->k * x->b.k_step, to - from, x->depth, true);
+    x->b.pack(x->packed_b + from / SIZE * tile_floats(x), &x->b, x->j + from, to - from, x->k, x->depth);
 }
 
 static void multiply_block(const struct job *x, size_t row, size_t column) {
@@ -244,13 +257,7 @@ static size_t block_size(const struct job *x, size_t count, size_t floats) {
     return blocks ? divide_up(divide_up(count, blocks), SIDE) * SIDE : max;
 }
 
-struct space {
-    float *rows, *columns;
-    size_t rows_floats, columns_floats;
-    bool is_shared, by_columns; /* among threads: of rows or, where there are few, of columns */
-};
-
-static void share(const struct space *space, size_t units, size_t work, size_t min_work, parallel_part *part,
+static void share(const struct amx_space *space, size_t units, size_t work, size_t min_work, parallel_part *part,
                   struct job *x) {
     if (space->is_shared)
         parallel_for(units, 1 + min_work / work, part, x);
@@ -259,7 +266,7 @@ static void share(const struct space *space, size_t units, size_t work, size_t m
 }
 
 /* The steps of k from x->k on. */
-static void add_steps(struct job *x, const struct space *space) {
+static void add_steps(struct job *x, const struct amx_space *space) {
     const struct cpu_product *p = x->p;
     size_t max_rows = block_size(x, p->m, space->rows_floats), unit = SIDE * x->depth;
     size_t max_columns = block_size(x, p->n, space->columns_floats);
@@ -278,13 +285,8 @@ static void add_steps(struct job *x, const struct space *space) {
 }
 
 /* The blocks of k are the same for every product of this k. */
-static void product_in(const struct cpu_product *p, const struct space *space) {
-    struct job x = {.p = p,
-                    .a = {p->a, p->ars, p->acs},
-                    .b = {p->b, p->bcs, p->brs},
-                    .packed_a = space->rows,
-                    .packed_b = space->columns};
-    assert((p->acs == 1 || p->ars == 1) && (p->bcs == 1 || p->brs == 1));
+void amx_product(const struct cpu_product *p, struct amx_factor a, struct amx_factor b, const struct amx_space *space) {
+    struct job x = {.p = p, .a = a, .b = b, .packed_a = space->rows, .packed_b = space->columns};
     for (size_t blocks = divide_up(p->k, MAX_DEPTH); blocks > 0; blocks--, x.k += x.depth) {
         x.depth = divide_up((p->k - x.k) / blocks, STEP) * STEP;
         if (blocks == 1) x.depth = p->k - x.k;
@@ -294,8 +296,8 @@ static void product_in(const struct cpu_product *p, const struct space *space) {
 
 void IN_SET(product)(const struct cpu_product *p) {
     _Alignas(64) float rows[SMALL_ROWS_FLOATS], columns[SMALL_COLUMNS_FLOATS];
-    struct space space = {rows, columns, SMALL_ROWS_FLOATS, SMALL_COLUMNS_FLOATS, false, false};
-    product_in(p, &space);
+    struct amx_space space = {rows, columns, SMALL_ROWS_FLOATS, SMALL_COLUMNS_FLOATS, false, false};
+    amx_product(p, amx_rows(p->a, p->ars, p->acs), amx_columns(p->b, p->bcs, p->brs), &space);
 }
 
 /* The words of [count] rows or columns of at most MAX_DEPTH of [k] steps, packed; at most [max] are used at a time. */
@@ -303,18 +305,23 @@ static size_t packed_floats(size_t count, size_t k, size_t max) {
     return at_most(divide_up(count, SIDE) * 2 * divide_up(at_most(k, MAX_DEPTH), STEP) * TILE_FLOATS, max);
 }
 
-static bool shared_product(struct device *device, const struct cpu_product *p) {
+struct amx_space amx_space(float *at, size_t m, size_t n, size_t k) {
     size_t threads = parallel_threads();
-    bool by_columns = divide_up(p->m, SIDE) < threads;
-    size_t rows = packed_floats(p->m, p->k, ROWS_FLOATS * (by_columns ? 1 : threads));
-    size_t columns = packed_floats(p->n, p->k, COLUMNS_FLOATS * (by_columns ? threads : 1));
-    status s = workspace_reserve(device, (rows + columns) * sizeof(float), "the factors of a product");
+    bool by_columns = divide_up(m, SIDE) < threads;
+    size_t rows = packed_floats(m, k, ROWS_FLOATS * (by_columns ? 1 : threads));
+    size_t columns = packed_floats(n, k, COLUMNS_FLOATS * (by_columns ? threads : 1));
+    return (struct amx_space){at, at ? at + rows : NULL, rows, columns, true, by_columns};
+}
+
+static bool shared_product(struct device *device, const struct cpu_product *p) {
+    struct amx_space space = amx_space(NULL, p->m, p->n, p->k);
+    size_t bytes = (space.rows_floats + space.columns_floats) * sizeof(float);
+    status s = workspace_reserve(device, bytes, "the factors of a product");
     bool is_missing = s != OK;
     status_free(s);
     if (is_missing) return false;
-    float *at = workspace_of(device);
-    struct space space = {at + columns, at, rows, columns, true, by_columns};
-    product_in(p, &space);
+    space = amx_space(workspace_of(device), p->m, p->n, p->k);
+    amx_product(p, amx_rows(p->a, p->ars, p->acs), amx_columns(p->b, p->bcs, p->brs), &space);
     return true;
 }
 
@@ -322,4 +329,6 @@ const struct bf16_kernels bf16_kernels_amx = {.description = "cpu (amx, bfloat16
                                               .product = IN_SET(product),
                                               .shared_product = shared_product,
                                               .attention = &IN_SET(attention_kernels),
-                                              .rounds_convolutions = true};
+                                              .rounds_convolutions = true,
+                                              .convolves = amx_convolves,
+                                              .convolution = &amx_convolution_ops};

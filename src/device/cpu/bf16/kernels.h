@@ -17,8 +17,10 @@ struct bf16_kernels {
     bool (*shared_product)(struct device *device, const struct cpu_product *p);
     /* Attention of sets/attention.c with these products: the softmax and stored values stay float32. */
     const struct attention_kernels *attention;
-    /* oneDNN's convolutions in bfloat16 are faster than those of this project in float32 */
+    /* Large convolutions are rounded, too: by [convolution] where [convolves], else by oneDNN if it is installed. */
     bool rounds_convolutions;
+    bool (*convolves)(const struct convolution *c);
+    const struct convolution_ops *convolution; /* the caller computes the gradient of the bias */
 };
 
 /* [name]: "amx" or "avx512_bf16"; NULL: the best for this processor. NULL if it, or the system, does not support them.

@@ -1,0 +1,43 @@
+/* amx: a matrix product in bfloat16 with AMX whose factors may be more than matrices in memory: each packs itself. */
+#ifndef DEVICE_CPU_BF16_AMX_H
+#define DEVICE_CPU_BF16_AMX_H
+
+#include "device/cpu/kernels.h"
+
+#define AMX_SIZE 16                           /* rows of a tile, its columns of sums, its pairs of k */
+#define AMX_STEP (2 * AMX_SIZE)               /* steps of k of a tile */
+#define AMX_TILE_FLOATS (AMX_SIZE * AMX_SIZE) /* words of 32 bits: sums, or pairs of k */
+
+/* A factor of numbers (i, k), where i is a row of a or a column of b. pack: to = numbers [i, i + count) x [k, k +
+ * depth) as tiles of 16 i and 32 k, those with the same i one after the other; i and k are multiples of 32. The words
+ * of a tile of a are (i, pair of k), of one of b (pair of k, i); steps of k past the end are 0. */
+struct amx_factor {
+    void (*pack)(float *to, const struct amx_factor *factor, size_t i, size_t count, size_t k, size_t depth);
+    const float *from; /* amx_rows, amx_columns: number (i, k) is at from[i * i_step + k * k_step] */
+    size_t i_step, k_step;
+    const void *context; /* of others */
+};
+
+/* Matrices; one of the steps is 1. */
+struct amx_factor amx_rows(const float *from, size_t i_step, size_t k_step);    /* as a */
+struct amx_factor amx_columns(const float *from, size_t i_step, size_t k_step); /* as b */
+
+/* Memory for what is packed, of floats. */
+struct amx_space {
+    float *rows, *columns;
+    size_t rows_floats, columns_floats;
+    bool is_shared, by_columns; /* among threads: of rows or, where there are few, of columns */
+};
+
+/* For a product (m, n) of k steps on all threads; rows == NULL: only the sizes. */
+struct amx_space amx_space(float *at, size_t m, size_t n, size_t k);
+
+/* p without its factors: c (m, n) = start + a b. The order of the sums depends on k alone. */
+void amx_product(const struct cpu_product *p, struct amx_factor a, struct amx_factor b, const struct amx_space *space);
+
+/* Convolutions of one group whose channels are multiples of 32, as products whose factor is the image. The caller
+ * computes the gradient of the bias. */
+extern const struct convolution_ops amx_convolution_ops;
+bool amx_convolves(const struct convolution *c);
+
+#endif
