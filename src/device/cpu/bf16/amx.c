@@ -113,7 +113,7 @@ struct amx_factor amx_columns(const float *from, size_t i_step, size_t k_step) {
 /* ---- tiles ---- */
 
 /* Up to SIDE x SIDE elements of c. */
-struct block {
+struct amx_block {
     const float *a, *b; /* [steps] tiles of 16 rows or columns, then those of the next 16 */
     size_t steps;
     const float *from; /* what the product is added to; NULL: 0 */
@@ -122,7 +122,7 @@ struct block {
     size_t ldc, rows, columns;
 };
 
-static inline __attribute__((always_inline)) void multiply(const struct block *x, bool has_low, bool has_right) {
+static inline __attribute__((always_inline)) void multiply(const struct amx_block *x, bool has_low, bool has_right) {
     const float *a = x->a, *b = x->b;
     size_t next = x->steps * TILE_FLOATS, stride = x->from_stride * sizeof(float), ldc = x->ldc * sizeof(float);
     if (x->from) {
@@ -158,7 +158,7 @@ static inline __attribute__((always_inline)) void multiply(const struct block *x
     if (has_low && has_right) _tile_stored(3, low + SIZE, ldc);
 }
 
-static void multiply_tiles(const struct block *x) {
+static void multiply_tiles(const struct amx_block *x) {
     bool has_low = x->rows > SIZE, has_right = x->columns > SIZE;
     if (has_low && has_right)
         multiply(x, true, true);
@@ -171,7 +171,7 @@ static void multiply_tiles(const struct block *x) {
 }
 
 /* With parts of tiles: through a copy. */
-static void multiply_edge(struct block x) {
+static void multiply_edge(struct amx_block x) {
     _Alignas(64) float edge[SIDE * SIDE] = {0};
     size_t ldc = x.ldc, row = x.columns * sizeof(float);
     float *c = x.c;
@@ -218,15 +218,15 @@ static void multiply_block(const struct job *x, size_t row, size_t column) {
     const struct cpu_product *p = x->p;
     enum product_start start = x->k > 0 ? PRODUCT_ADD : p->start;
     float *c = p->c + (x->i + row) * p->ldc + x->j + column;
-    struct block block = {.a = x->packed_a + row / SIZE * tile_floats(x),
-                          .b = x->packed_b + column / SIZE * tile_floats(x),
-                          .steps = divide_up(x->depth, STEP),
-                          .from = start == PRODUCT_ADD ? c : NULL,
-                          .from_stride = p->ldc,
-                          .c = c,
-                          .ldc = p->ldc,
-                          .rows = at_most(x->rows - row, SIDE),
-                          .columns = at_most(x->columns - column, SIDE)};
+    struct amx_block block = {.a = x->packed_a + row / SIZE * tile_floats(x),
+                              .b = x->packed_b + column / SIZE * tile_floats(x),
+                              .steps = divide_up(x->depth, STEP),
+                              .from = start == PRODUCT_ADD ? c : NULL,
+                              .from_stride = p->ldc,
+                              .c = c,
+                              .ldc = p->ldc,
+                              .rows = at_most(x->rows - row, SIDE),
+                              .columns = at_most(x->columns - column, SIDE)};
     if (start == PRODUCT_ROW) block.from = p->row + x->j + column, block.from_stride = 0;
     if (block.rows % SIZE || block.columns % SIZE)
         multiply_edge(block);

@@ -38,16 +38,16 @@ struct view {
 };
 
 /* A pixel of the grid. */
-struct place {
+struct grid_pixel {
     size_t row, y, x;
 };
 
-static struct place place_of(const struct view *v, size_t pixel) {
+static struct grid_pixel pixel_at(const struct view *v, size_t pixel) {
     size_t in_row = pixel % pixels_of(&v->grid);
-    return (struct place){pixel / pixels_of(&v->grid), in_row / v->grid.width, in_row % v->grid.width};
+    return (struct grid_pixel){pixel / pixels_of(&v->grid), in_row / v->grid.width, in_row % v->grid.width};
 }
 
-static void next_place(const struct view *v, struct place *at) {
+static void next_pixel(const struct view *v, struct grid_pixel *at) {
     if (++at->x < v->grid.width) return;
     at->x = 0;
     if (++at->y < v->grid.height) return;
@@ -72,7 +72,7 @@ static bool find(const struct view *v, int d, size_t at, size_t k, size_t size, 
 }
 
 /* The channels that position [t] of the kernel reads for a pixel of the grid. NULL: zeros. */
-static const float *channels_at(const struct view *v, const struct place *at, size_t t) {
+static const float *channels_at(const struct view *v, const struct grid_pixel *at, size_t t) {
     size_t y, x;
     if (!find(v, 0, at->y, t / v->window.kernel[1], v->shape.height, &y) ||
         !find(v, 1, at->x, t % v->window.kernel[1], v->shape.width, &x))
@@ -84,8 +84,8 @@ static const float *channels_at(const struct view *v, const struct place *at, si
 static void pack_pixels(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {
     const struct view *v = f->context;
     size_t channels = v->shape.channels, row = depth / STEP * TILE_FLOATS;
-    struct place at = place_of(v, i);
-    for (size_t l = 0; l < count; l++, next_place(v, &at)) {
+    struct grid_pixel at = pixel_at(v, i);
+    for (size_t l = 0; l < count; l++, next_pixel(v, &at)) {
         float *tile = to + l / SIZE * row + l % SIZE * SIZE;
         size_t t = k / channels, c = k % channels;
         const float *from = channels_at(v, &at, t);
@@ -112,16 +112,17 @@ static void pack_pairs(float *to, const float *const pixels[STEP], size_t c) {
 static void pack_channels(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {
     const struct view *v = f->context;
     size_t channels = v->shape.channels, row = (depth + STEP - 1) / STEP * TILE_FLOATS;
-    struct place at = place_of(v, k);
+    struct grid_pixel at = pixel_at(v, k);
     for (size_t s = 0; s < depth; s += STEP) {
-        struct place places[STEP];
+        struct grid_pixel grid_pixels[STEP];
         size_t pixels = depth - s < STEP ? depth - s : STEP;
-        for (size_t l = 0; l < pixels; l++, next_place(v, &at)) places[l] = at;
+        for (size_t l = 0; l < pixels; l++, next_pixel(v, &at)) grid_pixels[l] = at;
         const float *at_position[STEP] = {NULL};
         for (size_t j = 0; j < count; j += SIZE) {
             size_t c = (i + j) % channels;
             if (j == 0 || c == 0)
-                for (size_t l = 0; l < pixels; l++) at_position[l] = channels_at(v, &places[l], (i + j) / channels);
+                for (size_t l = 0; l < pixels; l++)
+                    at_position[l] = channels_at(v, &grid_pixels[l], (i + j) / channels);
             pack_pairs(to + j / SIZE * row + s / STEP * TILE_FLOATS, at_position, c);
         }
     }

@@ -6,6 +6,8 @@
 
 #include "device/cpu/sets/lanes.h"
 
+#ifdef __AVX512BF16__ /* what is compiled for it includes this header */
+
 /* The first [count] of 16 floats, zeros after them. */
 static inline __m512 load(const float *x, size_t count) {
     return count >= LANES ? _mm512_loadu_ps(x) : _mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), x);
@@ -23,5 +25,7 @@ static inline lanes neighbours(const float *x, size_t count) {
     __m512 high = count > LANES ? load(x + LANES, count - LANES) : _mm512_setzero_ps();
     return (lanes)_mm512_cvtne2ps_pbh(high, load(x, count));
 }
+
+#endif
 
 #endif
