@@ -47,6 +47,22 @@ START_TEST(log_is_exact_to_two_ulp) {
 }
 END_TEST
 
+START_TEST(sine_and_cosine_of_degrees) {
+    for (int i = 0; i < COUNT; i++) {
+        double degrees = argument(i, 1000), radians = fmod(degrees, 360) * (acos(-1) / 180);
+        ck_assert_double_eq_tol(portable_sin_degrees(degrees), sin(radians), 1.5e-15);
+        ck_assert_double_eq_tol(portable_cos_degrees(degrees), cos(radians), 1.5e-15);
+    }
+    for (int quarter = -8; quarter <= 8; quarter++) {
+        static const double sines[] = {0, 1, 0, -1};
+        ck_assert_double_eq(portable_sin_degrees(90.0 * quarter), sines[(quarter + 8) % 4]);
+        ck_assert_double_eq(portable_cos_degrees(90.0 * quarter), sines[(quarter + 9) % 4]);
+    }
+    ck_assert_double_eq_tol(portable_sin_degrees(30), 0.5, 3e-16);
+    ck_assert_double_eq_tol(portable_cos_degrees(-120), -0.5, 3e-16);
+}
+END_TEST
+
 START_TEST(normal_distribution) {
     for (double z = -12; z <= 12; z += 0.001) {
         ck_assert_double_eq_tol(portable_normal(z), erfc(-z / sqrt(2)) / 2, 1.5e-12);
@@ -66,14 +82,15 @@ START_TEST(bits_are_the_same_everywhere) {
     sha256_init(&hash);
     for (int i = 0; i < COUNT; i++) {
         double x = argument(i, 30);
-        double results[] = {portable_exp(x), portable_log(fabs(x)), portable_normal(x)};
+        double results[] = {portable_exp(x), portable_log(fabs(x)), portable_normal(x), portable_sin_degrees(x),
+                            portable_cos_degrees(x)};
         sha256_update(&hash, sizeof results, (const uint8_t *)results);
     }
     sha256_digest(&hash, sizeof digest, digest);
     for (int i = 0; i < 8; i++) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-    ck_assert_str_eq(hex, "157543b9ed0cff4a");
+    ck_assert_str_eq(hex, "5563bfdc850546c7");
 }
 END_TEST
 
-TESTS("portable_math", exp_is_exact_to_two_ulp, log_is_exact_to_two_ulp, normal_distribution,
-      bits_are_the_same_everywhere)
+TESTS("portable_math", exp_is_exact_to_two_ulp, log_is_exact_to_two_ulp, sine_and_cosine_of_degrees,
+      normal_distribution, bits_are_the_same_everywhere)

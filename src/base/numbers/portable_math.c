@@ -7,7 +7,8 @@
 #define LN2_HIGH 0x1.62e42feep-1 /* 32 bits: products with exponents are exact */
 #define LN2_LOW 0x1.a39ef35793c76p-33
 #define SQRT_HALF 0x1.6a09e667f3bcdp-1
-#define MAX_NORMAL 7.0 /* above, the distribution is 1 to 1e-12 */
+#define RADIANS 0.017453292519943295 /* of a degree */
+#define MAX_NORMAL 7.0               /* above, the distribution is 1 to 1e-12 */
 
 /* e^x = 2^n e^r with |r| <= ln(2) / 2; e^r by Taylor's series */
 double portable_exp(double x) {
@@ -28,6 +29,20 @@ double portable_log(double x) {
     for (int k = 23; k > 1; k -= 2) sum = square * (sum + 1.0 / k);
     return n * LN2_HIGH + (2 * s * sum + (2 * s + n * LN2_LOW));
 }
+
+/* The sine of degrees + 90 [quarters]: the nearest multiple of 90 is subtracted, which is exact, then Taylor's series
+ * of the sine or the cosine of at most 45 degrees */
+static double sine_after(double degrees, int quarters) {
+    double rest = fmod(degrees, 360), nearest = floor(rest / 90 + 0.5);
+    double x = (rest - nearest * 90) * RADIANS, square = x * x, sum = 1;
+    unsigned quarter = (unsigned)((int)nearest + quarters) % 4; /* also of negative numbers: 4 divides 2^32 */
+    for (int k = quarter % 2 ? 18 : 19; k > 1; k -= 2) sum = 1 - sum * square / (k * (k - 1));
+    if (quarter % 2 == 0) sum *= x;
+    return quarter < 2 ? sum : -sum;
+}
+
+double portable_sin_degrees(double degrees) { return sine_after(degrees, 0); }
+double portable_cos_degrees(double degrees) { return sine_after(degrees, 1); }
 
 double portable_normal(double z) {
     static const double over[] = {220.206867912376, 221.213596169931, 112.079291497871,    33.912866078383,
