@@ -10,6 +10,37 @@ static float scaled_black(const struct source *source, const struct scaler *scal
     return scaler->features ? (float)((0 - scaler->mean[feature]) / scaler->scale[feature]) : 0;
 }
 
+/* ---- colours ---- */
+
+/* Bytes are shares of 255, other values are shares of 1 already. */
+static struct color_range color_range(const struct source *source, const struct scaler *scaler, size_t channel) {
+    size_t feature = scaler->features > 1 ? channel : 0;
+    double largest = source->is_bytes ? 255 / source->divide : 1;
+    double mean = scaler->features ? scaler->mean[feature] : 0, scale = scaler->features ? scaler->scale[feature] : 1;
+    return (struct color_range){(float)(scale / largest), (float)(mean / largest)};
+}
+
+#define CHECKED_ROWS 64
+
+static bool is_no_share(double value) { return value < 0 || value > 1; }
+
+/* The first training rows of values that are not bytes must be 0 .. 1. */
+static status check_colors(struct dataset *dataset) {
+    const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
+    size_t channels = dataset->augment.channels, count = dataset->info.train_rows;
+    if (channels != 1 && channels != 3)
+        return status_new(STATUS_USAGE,
+                          "dataset.augment.color_jitter needs images of 1 or 3 channels (RGB), but these have %zu; "
+                          "remove it",
+                          channels);
+    if (dataset->is_metadata || train->table->source->is_bytes) return OK;
+    for (size_t i = 0; i < count && i < CHECKED_ROWS; i++)
+        TRY(table_check_inputs(train->table, selection_row(&train->rows, i), is_no_share,
+                               "is not from 0 to 1, as dataset.augment.color_jitter needs it; if 255 is the largest "
+                               "value, write dataset.divide: 255"));
+    return OK;
+}
+
 /* ---- which targets move ---- */
 
 /* "dataset.augment moves the pixels of the inputs, but ...; <advice>" */
@@ -82,7 +113,6 @@ static status plan_targets(struct dataset *dataset, const struct dataset_config 
 
 status dataset_prepare_augment(struct dataset *dataset, const struct dataset_config *config) {
     const struct source *source = dataset->tables[0].source;
-    const struct random_resized_crop_config *crop = &config->augment.random_resized_crop;
     struct augment *augment = &dataset->augment;
     if (!augment_is_on(&config->augment)) return OK;
     if (source->input_dims != 3 || source->input_kind == INPUT_TOKENS) {
@@ -93,20 +123,23 @@ status dataset_prepare_augment(struct dataset *dataset, const struct dataset_con
         text_free(&shape);
         return s;
     }
-    void *fill;
-    TRY(rows_alloc((size_t)source->input_shape[0], sizeof(float), "the augmentation", &fill));
+    void *memory;
+    TRY(rows_alloc((size_t)source->input_shape[0], sizeof(float) + sizeof(struct color_range), "the augmentation",
+                   &memory));
     *augment = (struct augment){.config = config->augment,
                                 .channels = (size_t)source->input_shape[0],
                                 .height = (size_t)source->input_shape[1],
                                 .width = (size_t)source->input_shape[2],
-                                .fill = fill};
-    augment->is_resized = crop->scale.count == 2;
-    for (size_t i = 0; i < 2 && augment->is_resized; i++) {
-        augment->scale[i] = crop->scale.items[i];
-        augment->ratio[i] = crop->ratio.items[i];
+                                .fill = memory};
+    augment->colors = (struct color_range *)(void *)(augment->fill + augment->channels);
+    augment_prepare(augment);
+    for (size_t c = 0; c < augment->channels; c++) {
+        augment->fill[c] = scaled_black(source, &dataset->scaler, c);
+        augment->colors[c] = color_range(source, &dataset->scaler, c);
     }
-    for (size_t c = 0; c < augment->channels; c++) augment->fill[c] = scaled_black(source, &dataset->scaler, c);
-    return config->is_trained ? OK : plan_targets(dataset, config); /* eval and predict change nothing */
+    if (config->is_trained) return OK; /* eval and predict change nothing */
+    if (augment->color_jitter.is_on) TRY(check_colors(dataset));
+    return augment_moves(&config->augment) ? plan_targets(dataset, config) : OK;
 }
 
 bool dataset_augments(const struct dataset *dataset) { return dataset->augment.fill != NULL; }

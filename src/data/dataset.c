@@ -333,7 +333,7 @@ static void note_augment(struct dataset *dataset, const struct dataset_config *c
     const struct dataset_info *info = &dataset->info;
     bool are_numbers =
         info->target_kind == TARGET_VALUES && !info->is_binary && info->target_dims <= 1 && info->target_size > 1;
-    if (!augment_is_on(&config->augment) || !are_numbers) return;
+    if (!augment_moves(&config->augment) || !are_numbers) return;
     dataset->notes.items[dataset->notes.count++] = arena_printf(
         dataset->arena,
         "warning: dataset.augment moves the pixels of an image, but not its %zu targets; leave it out if they are "

@@ -7,7 +7,12 @@ dataset:
   path: datasets/mnist/t10k-images-idx3-ubyte.gz
   scale: {mean: 0.1307, std: 0.3081}
   split: {train: 0.9}
-  augment: {random_crop: {padding: 2}, horizontal_flip: 0.5}
+  augment:
+    random_crop: {padding: 2}
+    horizontal_flip: 0.5
+    rotation: {degrees: 10, interpolation: bilinear}
+    color_jitter: {brightness: 0.3, contrast: [0.8, 1.2]}
+    erasing: {p: 0.5, scale: [0.02, 0.1]}
   %s
 sampler: {global_batch_size: 100, %s}
 model: {layers: [flatten, {linear: {out: 10}}]}

@@ -187,7 +187,9 @@ class Targets(program.Case):
         self.run_program("test.yaml", "loss={type: cross_entropy, ignore_index: 255}")
         for name, message in (("iou", "did you mean 'mean_iou'?"), ("dice", "did you mean 'f1'?")):
             self.assertIn(message, self.run_program("check", "test.yaml", f"train.metrics=[{name}]", code=program.USAGE)[1])
-        for name, message in (("color_jitter", "there is no such augmentation; leave the key out"), ("vflip", "did you mean 'vertical_flip'?")):
+        for name, message in (("mixup", "there is no such augmentation; leave the key out"), ("vflip", "did you mean 'vertical_flip'?"),
+                              ("random_rotation", "did you mean 'rotation'?"), ("cutout", "did you mean 'erasing'?"), ("colour_jitter", "did you mean 'color_jitter'?"),
+                              ("saturation", "did you mean 'dataset.augment.color_jitter.saturation'")):
             self.assertIn(message, self.run_program("check", "test.yaml", f"dataset.augment={{{name}: 0.5}}", code=program.USAGE)[1])
         _, err = self.run_program("check", "test.yaml", "dataset.image=null", code=program.USAGE)
         self.assertIn("a folder of images needs dataset.image: {size: [height, width]}", err)

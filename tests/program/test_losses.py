@@ -164,7 +164,7 @@ class Numbers(Case):
         with h5py.File(self.path("images.h5"), "w") as f:
             f["x"] = np.random.default_rng(1).integers(0, 256, (24, 1, 6, 6), dtype=np.uint8)
         self.train("""
-dataset: {path: images.h5, augment: {horizontal_flip: 0.5, random_crop: {padding: 2}}}
+dataset: {path: images.h5, augment: {horizontal_flip: 0.5, random_crop: {padding: 2}, rotation: 20, color_jitter: {contrast: 0.5}, erasing: 1}}
 sampler: {batch_size: 12}
 model:
   layers: [conv2d: {out: 1, kernel_size: 1, bias: false, name: copy}]

@@ -231,7 +231,7 @@ class Augmentation(Shapes):
         """A class for each pixel that is visible in the pixel is learnt, whatever moves; with one or several losses."""
         x = self.random.random((ROWS, 1, 8, 8)).astype("f4")
         self.write_rows(x=x, y=(x[:, 0] > 0.5).astype("i8"))
-        for changes in ("horizontal_flip: 1", "random_crop: 2, horizontal_flip: 0.5"):
+        for changes in ("horizontal_flip: 1", "random_crop: 2, horizontal_flip: 0.5", "rotation: 60"):
             for loss in ("loss: cross_entropy", "losses: [{type: cross_entropy, output: scores}]"):
                 self.write("test.yaml", f"""
 dataset: {{path: rows.h5, augment: {{{changes}}}}}

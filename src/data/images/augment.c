@@ -1,11 +1,10 @@
 /* Four random words per image (Philox): the vertical and horizontal offset of the crop, and the two flips; others for
- * the window of random_resized_crop. */
+ * the window of random_resized_crop, and for each of the changes that have a file of their own. */
 #include "data/images/augment.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "base/numbers/philox.h"
 #include "base/numbers/portable_math.h"
 
 #define STREAM 0x6175676du        /* differs from the streams of the model's random numbers, which are small */
@@ -96,6 +95,25 @@ static const struct schema_row augment_rows[] = {
      .doc =
          "Probability that an image is mirrored top to bottom (torchvision's RandomVerticalFlip), for images without "
          "an upper side, such as those of microscopes and satellites."},
+    {.key = "rotation",
+     .type = SCHEMA_SECTION,
+     .offset = FIELD(struct augment_config, rotation),
+     .section = &rotation_schema,
+     .doc = "Rotates the image about its centre by a random angle (torchvision's RandomRotation); pixels from outside "
+            "are black."},
+    {.key = "color_jitter",
+     .type = SCHEMA_SECTION,
+     .offset = FIELD(struct augment_config, color_jitter),
+     .section = &color_jitter_schema,
+     .doc =
+         "Changes brightness, contrast, saturation and hue by random factors, in a random order (torchvision's "
+         "ColorJitter), of images with 1 or 3 channels (RGB) and values from 0 to 1 after dataset.divide, or bytes."},
+    {.key = "erasing",
+     .type = SCHEMA_SECTION,
+     .offset = FIELD(struct augment_config, erasing),
+     .present_offset = FIELD(struct augment_config, has_erasing),
+     .section = &erasing_schema,
+     .doc = "Sets a random rectangle of the image to 0 after scaling (torchvision's RandomErasing after Normalize)."},
     {.key = "seed",
      .type = SCHEMA_INT,
      .offset = FIELD(struct augment_config, seed),
@@ -114,9 +132,27 @@ static void check_augment(void *config, const struct node *where, const char *pa
 const struct schema augment_schema = {
     .name = "dataset.augment", .size = sizeof(struct augment_config), .rows = augment_rows, .check = check_augment};
 
-bool augment_is_on(const struct augment_config *config) {
+bool augment_moves(const struct augment_config *config) {
     return config->random_crop.padding > 0 || config->random_resized_crop.scale.count > 0 ||
-           config->horizontal_flip > 0 || config->vertical_flip > 0;
+           config->horizontal_flip > 0 || config->vertical_flip > 0 || config->rotation.degrees.count > 0;
+}
+
+bool augment_is_on(const struct augment_config *config) {
+    bool is_erased = config->has_erasing && config->erasing.p > 0;
+    return augment_moves(config) || color_jitter_is_on(&config->color_jitter) || is_erased;
+}
+
+void augment_prepare(struct augment *augment) {
+    const struct augment_config *config = &augment->config;
+    const struct random_resized_crop_config *crop = &config->random_resized_crop;
+    augment->is_resized = crop->scale.count == 2;
+    for (size_t i = 0; i < 2 && augment->is_resized; i++) {
+        augment->scale[i] = crop->scale.items[i];
+        augment->ratio[i] = crop->ratio.items[i];
+    }
+    augment->rotation = rotation_create(&config->rotation);
+    augment->color_jitter = color_jitter_create(&config->color_jitter);
+    if (config->has_erasing) augment->erasing = erasing_create(&config->erasing);
 }
 
 struct change {
@@ -125,22 +161,15 @@ struct change {
     bool is_upside_down;  /* top to bottom, after the shift */
 };
 
-/* Maps a random word to 0 .. count - 1. */
-static int64_t random_below(uint32_t word, int64_t count) { return (int64_t)((uint64_t)word * (uint64_t)count >> 32); }
-
-static void draw_words(const struct augment_config *config, int64_t epoch, int64_t row, uint32_t stream,
-                       uint32_t word[4]) {
-    uint64_t r = (uint64_t)row, e = (uint64_t)epoch, seed = (uint64_t)config->seed;
-    word[0] = (uint32_t)r;
-    word[1] = (uint32_t)(r >> 32);
-    word[2] = (uint32_t)e;
-    word[3] = (uint32_t)(e >> 32);
-    philox(word, (uint32_t)seed, (uint32_t)(seed >> 32) ^ stream);
+static struct augment_key key_of(const struct augment *augment, int64_t epoch, int64_t row) {
+    return (struct augment_key){augment->config.seed, epoch, row};
 }
 
-static struct change draw(const struct augment_config *config, int64_t epoch, int64_t row) {
+static struct change draw(const struct augment *augment, int64_t epoch, int64_t row) {
+    const struct augment_config *config = &augment->config;
+    const struct augment_key key = key_of(augment, epoch, row);
     uint32_t word[4];
-    draw_words(config, epoch, row, STREAM, word);
+    augment_words(&key, STREAM, word);
     int64_t padding = config->random_crop.padding;
     return (struct change){.down = random_below(word[0], 2 * padding + 1) - padding,
                            .across = random_below(word[1], 2 * padding + 1) - padding,
@@ -149,8 +178,6 @@ static struct change draw(const struct augment_config *config, int64_t epoch, in
 }
 
 /* ---- windows ---- */
-
-static double random_between(uint32_t word, double low, double high) { return low + word * 0x1p-32 * (high - low); }
 
 /* The largest window in the middle whose ratio is allowed. */
 static struct augment_window middle_window(const struct augment *augment) {
@@ -165,11 +192,12 @@ static struct augment_window middle_window(const struct augment *augment) {
 
 /* RandomResizedCrop.get_params: ten attempts, four random words each. */
 struct augment_window augment_draw_window(const struct augment *augment, int64_t epoch, int64_t row) {
+    const struct augment_key key = key_of(augment, epoch, row);
     double width = (double)augment->width, height = (double)augment->height;
     double low = portable_log(augment->ratio[0]), high = portable_log(augment->ratio[1]);
     for (uint32_t attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
         uint32_t word[4];
-        draw_words(&augment->config, epoch, row, WINDOW_STREAM + attempt, word);
+        augment_words(&key, WINDOW_STREAM + attempt, word);
         double area = height * width * random_between(word[0], augment->scale[0], augment->scale[1]);
         double ratio = portable_exp(random_between(word[1], low, high));
         double w = rint(sqrt(area * ratio)), h = rint(sqrt(area / ratio));
@@ -247,8 +275,9 @@ static void flip_channel(float *channel, size_t height, size_t width) {
         swap_lines(channel + top * width, channel + bottom * width, width);
 }
 
-void augment_image(const struct augment *augment, int64_t epoch, int64_t row, float *image, float *scratch) {
-    struct change change = draw(&augment->config, epoch, row);
+/* random_crop or random_resized_crop, and the flips. */
+static void crop_and_flip(const struct augment *augment, int64_t epoch, int64_t row, float *image, float *scratch) {
+    struct change change = draw(augment, epoch, row);
     size_t width = augment->width, pixels = augment->height * width;
     int64_t height = (int64_t)augment->height;
     bool is_moved = change.down != 0 || change.across != 0;
@@ -272,21 +301,60 @@ void augment_image(const struct augment *augment, int64_t epoch, int64_t row, fl
         flip_channel(image + c * pixels, augment->height, width);
 }
 
+static void rotate(const struct augment *augment, const struct augment_key *key, float *image, float *scratch) {
+    size_t pixels = augment->height * augment->width;
+    struct turn turn = turn_create(rotation_draw(&augment->rotation, key), augment->height, augment->width);
+    memcpy(scratch, image, augment->channels * pixels * sizeof *image);
+    for (size_t c = 0; c < augment->channels; c++)
+        turn_channel(&turn, augment->rotation.is_bilinear, augment->fill[c], scratch + c * pixels, image + c * pixels);
+}
+
+static void jitter(const struct augment *augment, const struct augment_key *key, float *image) {
+    struct color_change change = color_jitter_draw(&augment->color_jitter, key);
+    color_jitter_apply(&augment->color_jitter, &change, augment->channels, augment->height * augment->width,
+                       augment->colors, image);
+}
+
+static void erase(const struct augment *augment, const struct augment_key *key, float *image) {
+    struct erased erased = erasing_draw(&augment->erasing, key, augment->height, augment->width);
+    for (size_t c = 0; c < augment->channels; c++)
+        erase_channel(&erased, augment->width, image + c * augment->height * augment->width);
+}
+
+void augment_image(const struct augment *augment, int64_t epoch, int64_t row, float *image, float *scratch) {
+    const struct augment_key key = key_of(augment, epoch, row);
+    crop_and_flip(augment, epoch, row, image, scratch);
+    if (augment->rotation.is_on) rotate(augment, &key, image, scratch);
+    if (augment->color_jitter.is_on) jitter(augment, &key, image);
+    if (augment->erasing.p > 0) erase(augment, &key, image);
+}
+
 /* The pixel of [count], resized to [resized], whose centre is the nearest to that of pixel [at]. */
 static size_t nearest(size_t at, size_t count, size_t resized) { return (2 * at + 1) * count / (2 * resized); }
 
+/* The pixel of the image that pixel (y, x) is after crop_and_flip; -1: outside. */
+static int64_t pixel_before(const struct augment *augment, const struct change *change,
+                            const struct augment_window *window, size_t y, size_t x) {
+    size_t height = augment->height, width = augment->width;
+    size_t line = change->is_upside_down ? height - 1 - y : y, column = change->is_flipped ? width - 1 - x : x;
+    int64_t down = (int64_t)(window->top + nearest(line, window->height, height)) + change->down;
+    int64_t across = (int64_t)(window->left + nearest(column, window->width, width)) + change->across;
+    bool is_inside = down >= 0 && down < (int64_t)height && across >= 0 && across < (int64_t)width;
+    return is_inside ? down * (int64_t)width + across : -1;
+}
+
 void augment_pixels(const struct augment *augment, int64_t epoch, int64_t row, int64_t *from) {
-    struct change change = draw(&augment->config, epoch, row);
+    const struct augment_key key = key_of(augment, epoch, row);
+    struct change change = draw(augment, epoch, row);
     size_t height = augment->height, width = augment->width;
     struct augment_window window = {.height = height, .width = width};
+    double degrees = augment->rotation.is_on ? rotation_draw(&augment->rotation, &key) : 0;
+    struct turn turn = turn_create(degrees, height, width);
     if (augment->is_resized) window = augment_draw_window(augment, epoch, row);
     for (size_t y = 0; y < height; y++)
         for (size_t x = 0; x < width; x++) {
-            size_t column = change.is_flipped ? width - 1 - x : x;
-            size_t line = change.is_upside_down ? height - 1 - y : y;
-            int64_t down = (int64_t)(window.top + nearest(line, window.height, height)) + change.down;
-            int64_t across = (int64_t)(window.left + nearest(column, window.width, width)) + change.across;
-            bool is_inside = down >= 0 && down < (int64_t)height && across >= 0 && across < (int64_t)width;
-            from[y * width + x] = is_inside ? down * (int64_t)width + across : -1;
+            int64_t at = augment->rotation.is_on ? turn_nearest(&turn, y, x) : (int64_t)(y * width + x);
+            size_t pixel = (size_t)at;
+            from[y * width + x] = at < 0 ? -1 : pixel_before(augment, &change, &window, pixel / width, pixel % width);
         }
 }

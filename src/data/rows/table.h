@@ -83,7 +83,10 @@ status target_scale_fit(struct target_scale *scale, struct table *table, const s
  * is_wrong; [why]: the end of the sentence. */
 status table_check_targets(struct table *table, size_t first, size_t size, bool (*is_wrong)(double), const char *why);
 
-/* The same for those that are not in [range]. */
+/* The same for the inputs of one row, before scaling; the source is open. */
+status table_check_inputs(struct table *table, size_t row, bool (*is_wrong)(double), const char *why);
+
+/* The same as table_check_targets for those that are not in [range]. */
 status table_check_range(struct table *table, enum target_range range, size_t first, size_t size);
 
 /* Reads all rows into memory. [needs_fit]: the scaler is not fitted yet. [digest]: NULL, or as for table_digest. */

@@ -47,6 +47,13 @@ status table_read_inputs(struct table *table, size_t first, size_t count) {
     return check_finite(table, false, first, count, table->input_size);
 }
 
+status table_check_inputs(struct table *table, size_t row, bool (*is_wrong)(double), const char *why) {
+    TRY(table_read_inputs(table, row, 1));
+    for (size_t i = 0; i < table->input_size; i++)
+        if (is_wrong(table->chunk[i])) return table_reject(table, false, row, i, table->chunk[i], why);
+    return OK;
+}
+
 status table_scale_inputs(const struct table *table, size_t first, const double *rows, size_t count, float *out) {
     size_t size = table->input_size;
     scaler_apply(table->scaler, rows, count, size, out);

@@ -232,9 +232,12 @@ const struct schema_alias config_aliases_training[] = {
     KEY(NULL, "augmentation augmentations data_augmentation transform transforms train_transforms", "dataset.augment"),
     KEY(NULL, "random_horizontal_flip hflip flip random_flip", "dataset.augment.horizontal_flip"),
     KEY(NULL, "random_vertical_flip vflip", "dataset.augment.vertical_flip"),
+    KEY("dataset.augment", "random_rotation rotate", "dataset.augment.rotation"),
+    KEY("dataset.augment", "colour_jitter random_color_jitter jitter", "dataset.augment.color_jitter"),
+    KEY("dataset.augment", "random_erasing cutout", "dataset.augment.erasing"),
     KEY_NOTE("dataset.augment",
-             "color_jitter colour_jitter brightness contrast saturation rotation random_rotation rotate random_affine "
-             "random_erasing cutout mixup cutmix gaussian_blur rand_augment randaugment auto_augment",
+             "random_affine mixup cutmix gaussian_blur rand_augment randaugment auto_augment random_grayscale "
+             "random_perspective",
              NULL, "there is no such augmentation; leave the key out"),
     KEY_NOTE(NULL, "num_workers workers prefetch_factor dataloader_num_workers n_jobs", "dataset.prefetch",
              "It is the number of batches that a thread reads ahead; there are no worker processes"),
