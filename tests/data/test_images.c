@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include "data/images/image_exif.h"
 #include "open.h"
 
 #define IMAGES TEST_VECTORS "/images"
@@ -96,6 +97,76 @@ START_TEST(scales_as_torchvision) {
         ck_assert(*fitted > 0.3 && *fitted < 0.7);
         dataset_close(dataset);
     }
+}
+END_TEST
+
+/* Those of Pillow's exif_transpose, whose version 13 resizes some sizes in another order, which changes the last bit.
+ */
+static void check_upright(const char *image, const char *name) {
+    struct dataset *dataset, *expected;
+    float *x, *right;
+    void *y, *ignored;
+    ck_ok(open_yaml(&dataset, true, "{path: %s/oriented, image: %s, divide: 1}", TEST_VECTORS, image));
+    ck_ok(open_yaml(&expected, false, "{path: %s/oriented/expected.npz, inputs: %s, targets: %s}", TEST_VECTORS, name,
+                    name));
+    const struct dataset_info *info = dataset_info(dataset);
+    ck_assert_uint_eq(info->train_rows, 10);
+    ck_assert_mem_eq(info->input_shape, dataset_info(expected)->input_shape, sizeof info->input_shape);
+    ck_assert_uint_eq(dataset_notes(dataset).count, 0);
+    read_part(dataset, DATASET_TRAIN, &x, &y);
+    read_part(expected, DATASET_TRAIN, &right, &ignored);
+    for (size_t i = 0; i < info->train_rows * info->input_size; i++)
+        ck_assert_msg(fabsf(x[i] - right[i]) <= 1, "%s: image %zu, value %zu: %g, not %g", image, i / info->input_size,
+                      i % info->input_size, (double)x[i], (double)right[i]);
+    free(x), free(y), free(right), free(ignored);
+    dataset_close(dataset);
+    dataset_close(expected);
+}
+
+START_TEST(exif_orientation_is_applied) {
+    check_upright("{size: [24, 18], exif_orientation: true, threads: 2}", "center");
+    check_upright("{size: [20, 28], crop: none, channels: 1, exif_orientation: true}", "grey");
+}
+END_TEST
+
+/* Without the key a warning says that images are not upright: 2 .. 8 of 0 .. 9. */
+START_TEST(exif_orientation_is_noted) {
+    struct dataset *dataset;
+    ck_ok(open_yaml(&dataset, true, "{path: %s/oriented, image: 8}", TEST_VECTORS));
+    ck_assert_uint_eq(dataset_notes(dataset).count, 1);
+    ck_assert_str_eq(dataset_notes(dataset).items[0],
+                     "warning: 7 of 10 images that were examined, such as " TEST_VECTORS
+                     "/oriented/all/2.jpg, have an orientation in their EXIF data that is not applied; "
+                     "dataset.image.exif_orientation: true turns them upright");
+    dataset_close(dataset);
+}
+END_TEST
+
+#define EXIF_BYTES 200
+
+/* Any byte that is changed, and any end, gives a number from 1 to 8; what is damaged, 1. */
+START_TEST(damaged_exif) {
+    size_t size;
+    char *bytes = slurp(TEST_VECTORS "/oriented/all/6.jpg", &size);
+    uint8_t *file = (uint8_t *)bytes;
+    ck_assert_uint_gt(size, EXIF_BYTES);
+    ck_assert_int_eq(exif_orientation(file, size), 6);
+    for (size_t end = 0; end <= EXIF_BYTES; end++) {
+        uint8_t *copied = malloc(end + 1); /* so that a sanitizer finds what is read behind the end */
+        memcpy(copied, file, end);
+        int found = exif_orientation(copied, end);
+        ck_assert(found == (end >= 64 ? 6 : 1));
+        free(copied);
+    }
+    for (size_t at = 0; at < EXIF_BYTES; at++)
+        for (int value = 0; value < 256; value++) {
+            uint8_t before = file[at];
+            file[at] = (uint8_t)value;
+            int found = exif_orientation(file, EXIF_BYTES);
+            ck_assert(found >= 1 && found <= 8);
+            file[at] = before;
+        }
+    free(bytes);
 }
 END_TEST
 
@@ -301,5 +372,6 @@ START_TEST(images_of_wrong_sizes) {
 }
 END_TEST
 
-TESTS("images", pixels_are_pillows, scales_as_torchvision, dct_scaling, order_of_files, validation_classes,
-      wrong_folders, wrong_keys, truncated_images, changed_images, images_of_wrong_sizes)
+TESTS("images", pixels_are_pillows, scales_as_torchvision, exif_orientation_is_applied, exif_orientation_is_noted,
+      damaged_exif, dct_scaling, order_of_files, validation_classes, wrong_folders, wrong_keys, truncated_images,
+      changed_images, images_of_wrong_sizes)

@@ -13,7 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                                   .resize = {.items = resize, .count = options & 1},
                                   .crop = options & 2 ? CROP_NONE : CROP_CENTER,
                                   .channels = options & 4 ? 1 : 3,
-                                  .dct_scaling = options & 8};
+                                  .dct_scaling = options & 8,
+                                  .exif_orientation = options & 16};
     struct image_decoder *decoder;
     if (config.resize.count) config.crop = CROP_CENTER;
     if (image_decoder_create(&config, &decoder)) abort();

@@ -171,6 +171,20 @@ class Targets(program.Case):
         self.assert_same_run(np.stack([big[rows.astype(int)][:, columns.astype(int)]] * ROWS), "masks: masks}",
                              PIXELS.replace("4", "200"), "cross_entropy", "mean_iou")
 
+    def test_masks_of_photos_that_lie_on_their_side(self):
+        """A mask has the size of the upright image."""
+        vectors = os.path.join(program.SOURCE, "tests/vectors/oriented/all")
+        shutil.rmtree(self.path("photos"))
+        shutil.copytree(vectors, self.path("photos"))
+        for orientation in range(10):  # stored with 31 x 45 pixels
+            write_png(self.path(f"masks/{orientation}.png"), np.zeros((45, 31) if 5 <= orientation <= 8 else (31, 45)), GREY)
+        self.config("test.yaml", "path: photos, image: {size: 8, exif_orientation: true, masks: masks}", PIXELS, "cross_entropy", "mean_iou")
+        out, _ = self.run_program("check", "test.yaml", "--data")
+        self.assertNotIn("EXIF", out)
+        _, err = self.run_program("check", "test.yaml", "dataset.image.exif_orientation=false", code=program.DATA)
+        self.assertIn("masks/5.png: the mask has 31 x 45 pixels, but its image 'photos/5.jpg' has 45 x 31; "
+                      "dataset.image.exif_orientation: true turns the image upright\n", err)
+
     def test_inspect(self):
         out, _ = self.run_program("inspect", "photos")
         self.assertIn("format  images, 12 images, 0 classes\n", out)

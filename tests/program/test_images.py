@@ -57,6 +57,26 @@ class Images(program.Case):
         self.assertIn("format  images, 120 images, 3 classes\n", out)
         self.assertRegex(out, r"circle +40 images, the first: PNG \d+x\d+\n")
 
+    def test_photos_that_lie_on_their_side(self):
+        """They are turned on request; else a warning names one of them, and does not stop a file that cannot be read."""
+        for name in ("all", "other"):
+            shutil.copytree(os.path.join(program.SOURCE, "tests/vectors/oriented/all"), self.path(f"photos/{name}"))
+        warning = ("14 of 20 images that were examined, such as photos/all/2.jpg, have an orientation in their EXIF data that is not applied; "
+                   "dataset.image.exif_orientation: true turns them upright")
+        self.write("test.yaml", CONFIG.replace("datasets/shapes", "photos").replace("linear: 3", "linear: 2"))
+        self.assertIn("\nwarning        " + warning, self.run_program("check", "test.yaml")[0])
+        self.run_program("test.yaml")
+        self.assertIn("warning: " + warning, self.read("runs/test/log.txt"))
+        turned = "dataset.image.exif_orientation=true"
+        self.assertNotIn("EXIF", self.run_program("check", "test.yaml", turned)[0])
+        self.run_program("test.yaml", turned, "--run-dir", "runs/turned")
+        self.assertNotEqual(self.losses("runs/turned"), self.losses())
+        self.run_program("test.yaml", turned, "--run-dir", "runs/ranks", "--nproc", "2", "dataset.cache_mb=0")
+        self.assert_close(self.losses("runs/ranks"), self.losses("runs/turned"), 1e-5)
+        os.remove(self.path("photos/all/3.jpg"))
+        os.mkdir(self.path("photos/all/3.jpg"))
+        self.run_program("check", "test.yaml")
+
     def test_a_damaged_image(self):
         shutil.copytree(os.path.join(program.SOURCE, "datasets/shapes"), self.path("photos"))
         with open(self.path("photos/square/07.png"), "r+b") as f:

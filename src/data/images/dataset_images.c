@@ -258,6 +258,29 @@ static status set_shape(struct images *images, const struct dataset_config *conf
     return OK;
 }
 
+#define EXAMINED 32 /* files, at equal distances */
+
+/* Photos that lie on their side are only warned about, because torchvision's ImageFolder does not turn them. */
+static void note_orientation(struct images *images) {
+    size_t rows = images->base.rows, count = rows < EXAMINED ? rows : EXAMINED, turned = 0;
+    const char *first = NULL;
+    for (size_t i = 0; i < count && !images->config.exif_orientation; i++) {
+        const struct image_file *file = &images->files[i * rows / count];
+        const char *path = arena_printf(images->arena, "%s/%s", file->folder, file->name);
+        int orientation = 1;
+        status_free(image_file_orientation(path, &orientation)); /* decoding reports what cannot be read */
+        if (orientation == 1) continue;
+        if (!first) first = path;
+        turned++;
+    }
+    if (first && !images->base.note)
+        images->base.note = arena_printf(
+            images->arena,
+            "warning: %zu of %zu images that were examined, such as %s, have an orientation in their EXIF data that is "
+            "not applied; dataset.image.exif_orientation: true turns them upright",
+            turned, count, first);
+}
+
 static void close_images(struct source *source) {
     struct images *images = (struct images *)source;
     for (size_t i = 0; images->decoders && i < source->threads; i++) image_decoder_destroy(images->decoders[i]);
@@ -318,6 +341,7 @@ static status open_images(const struct dataset_config *config, const char *path,
     if (!s) s = image_masks_find(&images->masks, config, wants_classes, train != NULL, images->arena);
     if (!s) s = find_files(images, config->without_targets, &known);
     if (!s) s = set_shape(images, config);
+    if (!s) note_orientation(images);
     if (!s) s = hash_files(images, &images->base.file_bytes);
     if (s)
         close_images(&images->base);

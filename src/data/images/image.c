@@ -9,8 +9,10 @@
 #include "base/buffer.h"
 #include "base/files/io.h"
 #include "data/images/image_decoder.h"
+#include "data/images/image_exif.h"
 
 #define MAX_FILE ((uint64_t)1 << 30) /* bytes */
+#define MAX_HEADER 65536             /* bytes in which EXIF data are searched for */
 
 static bool has_extension(const char *path, const char *const *extensions) {
     size_t length = strlen(path);
@@ -48,6 +50,7 @@ void image_decoder_destroy(struct image_decoder *decoder) {
     if (!decoder) return;
     resizer_free(&decoder->resizer);
     free(decoder->row);
+    free(decoder->pixels);
     free(decoder->file);
     free(decoder);
 }
@@ -56,6 +59,15 @@ void image_decoder_destroy(struct image_decoder *decoder) {
 
 status image_damaged(const struct image_decoder *decoder, const char *reason) {
     return status_new(STATUS_DATA, "%s: the image is damaged: %s; replace or remove the file", decoder->name, reason);
+}
+
+status image_grow(uint8_t **memory, size_t *capacity, size_t bytes) {
+    if (bytes <= *capacity) return OK;
+    uint8_t *more = realloc(*memory, bytes);
+    if (!more) return status_memory("an image");
+    *memory = more;
+    *capacity = bytes;
+    return OK;
 }
 
 status image_check_size(const struct image_decoder *decoder, size_t width, size_t height) {
@@ -96,12 +108,7 @@ void image_kept(const struct image_decoder *decoder, size_t width, size_t height
 status image_start(struct image_decoder *decoder, size_t width, size_t height, size_t new_width, size_t new_height) {
     struct resize_range x = {width, new_width, crop_start(new_width, decoder->width), decoder->width};
     struct resize_range y = {height, new_height, crop_start(new_height, decoder->height), decoder->height};
-    if (width * IMAGE_PIXEL > decoder->row_capacity) {
-        uint8_t *row = realloc(decoder->row, width * IMAGE_PIXEL);
-        if (!row) return status_memory("an image");
-        decoder->row = row;
-        decoder->row_capacity = width * IMAGE_PIXEL;
-    }
+    TRY(image_grow(&decoder->row, &decoder->row_capacity, width * IMAGE_PIXEL));
     return resizer_start(&decoder->resizer, &x, &y, decoder->config->channels == 1 ? 1 : IMAGE_PIXEL);
 }
 
@@ -144,12 +151,7 @@ static status grow_file(struct image_decoder *decoder, const char *path, uint64_
     if (bytes > MAX_FILE)
         return status_new(STATUS_DATA, "%s: the file has %llu bytes; images of at most %llu are read", path,
                           (unsigned long long)bytes, (unsigned long long)MAX_FILE);
-    if (bytes <= decoder->file_capacity) return OK;
-    uint8_t *file = realloc(decoder->file, (size_t)bytes);
-    if (!file) return status_memory("an image");
-    decoder->file = file;
-    decoder->file_capacity = (size_t)bytes;
-    return OK;
+    return image_grow(&decoder->file, &decoder->file_capacity, (size_t)bytes);
 }
 
 static status read_file(struct image_decoder *decoder, const char *path, size_t *size) {
@@ -179,6 +181,16 @@ status image_describe_file(struct image_decoder *decoder, const char *path, stru
     return OK;
 }
 
+status image_file_orientation(const char *path, int *orientation) {
+    uint8_t bytes[MAX_HEADER];
+    size_t size = 0;
+    int fd;
+    TRY(io_open(path, &fd));
+    status s = io_read(fd, path, bytes, sizeof bytes, &size);
+    if (!s) *orientation = exif_orientation(bytes, size);
+    return status_first(s, io_close(fd, path));
+}
+
 /* ---- masks ---- */
 
 static status check_mask_size(struct image_decoder *decoder, const char *path, const char *image, size_t width,
@@ -188,8 +200,11 @@ static status check_mask_size(struct image_decoder *decoder, const char *path, c
     TRY(read_file(decoder, image, &size));
     TRY(decode(decoder, image, decoder->file, size, true, &kind, &image_width, &image_height));
     if (image_width == width && image_height == height) return OK;
-    return status_new(STATUS_DATA, "%s: the mask has %zu x %zu pixels, but its image '%s' has %zu x %zu", path, width,
-                      height, image, image_width, image_height);
+    bool is_turned = image_width == height && image_height == width && !decoder->config->exif_orientation &&
+                     exif_is_swapped(exif_orientation(decoder->file, size));
+    return status_new(STATUS_DATA, "%s: the mask has %zu x %zu pixels, but its image '%s' has %zu x %zu%s", path, width,
+                      height, image, image_width, image_height,
+                      is_turned ? "; dataset.image.exif_orientation: true turns the image upright" : "");
 }
 
 /* The pixel of each kept one; sums as in Pillow's ImagingScaleAffine, whose rounding decides between two neighbours. */

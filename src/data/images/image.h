@@ -1,6 +1,6 @@
 /* image: decodes JPEG and PNG images, resizes and crops them to one shape. The pixels are those of Pillow and
- * torchvision: Image.open(file).convert("RGB"), Resize (bilinear, antialiased), CenterCrop. As there, the orientation
- * in EXIF data is not applied, and transparency is dropped. */
+ * torchvision: Image.open(file).convert("RGB"), Resize (bilinear, antialiased), CenterCrop. As there, transparency is
+ * dropped, and the orientation in EXIF data is applied only on request: ImageOps.exif_transpose before convert. */
 #ifndef DATA_IMAGE_H
 #define DATA_IMAGE_H
 
@@ -21,6 +21,7 @@ struct image_config {
     int crop;               /* enum image_crop */
     int64_t channels;       /* 3: RGB; 1: grey */
     bool dct_scaling;       /* large JPEG images are decoded at a fraction of their size */
+    bool exif_orientation;  /* JPEG images are turned upright */
     int64_t threads;        /* that decode; SCHEMA_NO_INT: as many as there are processors */
     const char *labels;     /* CSV file with the targets of each image; NULL: the class is the folder */
     const char *column;     /* of labels, with the names of the files; NULL: the first */
@@ -50,6 +51,10 @@ status image_decode_file(struct image_decoder *decoder, const char *path, uint8_
 
 /* Adds "JPEG 500x375" (width, height) from the first bytes of the file [path]. */
 status image_describe_file(struct image_decoder *decoder, const char *path, struct text *out);
+
+/* The EXIF orientation of the file [path]: 1, upright, .. 8; 1 also if it is no JPEG image. Fails if it cannot be read.
+ */
+status image_file_orientation(const char *path, int *orientation);
 
 /* Decodes the mask of the image [image], a PNG image [path] of the same size: out (height, width) of the rows, resized
  * and cropped as the image, but with the nearest pixel (Pillow's NEAREST). A pixel is its grey value, or its index in a

@@ -40,6 +40,13 @@ static const struct schema_row image_schema_rows[] = {
      .fallback = "false",
      .doc = "Decode JPEG images at 1/2, 1/4 or 1/8 of their size where that is still at least the resized size "
             "(Pillow's draft): faster, other values."},
+    {.key = "exif_orientation",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct image_config, exif_orientation),
+     .fallback = "false",
+     .doc =
+         "Turn JPEG images upright by the orientation in their EXIF data (Pillow's ImageOps.exif_transpose), such as "
+         "photos of phones; false: as they are stored, as torchvision's ImageFolder."},
     {.key = "threads",
      .type = SCHEMA_INT,
      .offset = FIELD(struct image_config, threads),

@@ -14,6 +14,8 @@ struct image_decoder {
     struct resizer resizer;
     uint8_t *row; /* (row_capacity): a decoded row */
     size_t row_capacity;
+    uint8_t *pixels; /* (pixel_capacity): an image that must be turned */
+    size_t pixel_capacity;
     uint8_t *file; /* (file_capacity): a file */
     size_t file_capacity;
     const char *name;  /* of the image that is decoded, for messages */
@@ -22,6 +24,9 @@ struct image_decoder {
 
 /* "<name>: the image is damaged: <reason>" */
 status image_damaged(const struct image_decoder *decoder, const char *reason);
+
+/* Makes *memory (*capacity bytes) at least [bytes] large and keeps its contents. STATUS_MEMORY. */
+status image_grow(uint8_t **memory, size_t *capacity, size_t bytes);
 
 /* Checks the size of an image. */
 status image_check_size(const struct image_decoder *decoder, size_t width, size_t height);
@@ -40,7 +45,8 @@ void image_kept(const struct image_decoder *decoder, size_t width, size_t height
 /* Adds decoder->row (width, IMAGE_PIXEL). */
 void image_add_row(struct image_decoder *decoder, size_t width);
 
-/* Decode all rows that the resizer needs. With [size_only] only *width and *height are set. */
+/* Decode all rows that the resizer needs. With [size_only] only *width and *height are set, of the upright image with
+ * exif_orientation. */
 status image_decode_jpeg(struct image_decoder *decoder, const uint8_t *bytes, size_t size, bool size_only,
                          size_t *width, size_t *height);
 status image_decode_png(struct image_decoder *decoder, const uint8_t *bytes, size_t size, bool size_only, size_t *width,

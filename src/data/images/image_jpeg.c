@@ -9,6 +9,7 @@
 #include <jerror.h>
 
 #include "data/images/image_decoder.h"
+#include "data/images/image_exif.h"
 
 #define MAX_TAIL 4096 /* bytes after the end mark that some cameras write */
 #define MAX_SCANS 500 /* of a progressive image; each costs the time of a whole image */
@@ -19,7 +20,8 @@ struct jpeg {
     struct jpeg_error_mgr errors;
     jmp_buf failed;
     struct image_decoder *decoder;
-    status failure; /* of this program, instead of a message of libjpeg */
+    int orientation; /* of EXIF, if it is applied, else 1 */
+    status failure;  /* of this program, instead of a message of libjpeg */
 };
 
 static void fail(j_common_ptr common) {
@@ -77,21 +79,49 @@ static bool has_end(const uint8_t *bytes, size_t size) {
     return memmem(bytes + size - tail, tail, "\xff\xd9", 2) != NULL;
 }
 
+/* Starts to decode to rows of the upright image. */
+static status start(struct jpeg *jpeg) {
+    struct jpeg_decompress_struct *image = &jpeg->image;
+    bool is_swapped = exif_is_swapped(jpeg->orientation);
+    size_t new_width, new_height, width = image->image_width, height = image->image_height;
+    image_resized(jpeg->decoder, is_swapped ? height : width, is_swapped ? width : height, &new_width, &new_height);
+    image->out_color_space = image->num_components == 4 ? JCS_CMYK : JCS_EXT_RGBX;
+    image->scale_num = 1;
+    image->scale_denom =
+        choose_fraction(jpeg, is_swapped ? new_height : new_width, is_swapped ? new_width : new_height);
+    jpeg_start_decompress(image);
+    width = image->output_width, height = image->output_height;
+    return image_start(jpeg->decoder, is_swapped ? height : width, is_swapped ? width : height, new_width, new_height);
+}
+
+static status read_row(struct jpeg *jpeg, uint8_t *row) {
+    if (jpeg_read_scanlines(&jpeg->image, &row, 1) != 1) return image_damaged(jpeg->decoder, "rows are missing");
+    if (jpeg->image.num_components == 4) convert_cmyk(row, jpeg->image.output_width);
+    return OK;
+}
+
 static status read_rows(struct jpeg *jpeg, bool may_stop) {
     struct jpeg_decompress_struct *image = &jpeg->image;
     struct image_decoder *decoder = jpeg->decoder;
-    bool is_cmyk = image->num_components == 4;
-    size_t new_width, new_height;
-    image_resized(decoder, image->image_width, image->image_height, &new_width, &new_height);
-    image->out_color_space = is_cmyk ? JCS_CMYK : JCS_EXT_RGBX;
-    image->scale_num = 1;
-    image->scale_denom = choose_fraction(jpeg, new_width, new_height);
-    jpeg_start_decompress(image);
-    TRY(image_start(decoder, image->output_width, image->output_height, new_width, new_height));
+    TRY(start(jpeg));
     while (image->output_scanline < image->output_height && !(may_stop && resizer_is_complete(&decoder->resizer))) {
-        if (jpeg_read_scanlines(image, &decoder->row, 1) != 1) return image_damaged(decoder, "rows are missing");
-        if (is_cmyk) convert_cmyk(decoder->row, image->output_width);
+        TRY(read_row(jpeg, decoder->row));
         image_add_row(decoder, image->output_width);
+    }
+    return OK;
+}
+
+/* The whole image is decoded, then turned row by row. */
+static status read_turned(struct jpeg *jpeg) {
+    struct image_decoder *decoder = jpeg->decoder;
+    TRY(start(jpeg));
+    size_t width = jpeg->image.output_width, height = jpeg->image.output_height;
+    bool is_swapped = exif_is_swapped(jpeg->orientation);
+    TRY(image_grow(&decoder->pixels, &decoder->pixel_capacity, height * width * IMAGE_PIXEL));
+    for (size_t y = 0; y < height; y++) TRY(read_row(jpeg, decoder->pixels + y * width * IMAGE_PIXEL));
+    for (size_t y = 0, rows = is_swapped ? width : height; y < rows; y++) {
+        exif_upright_row(jpeg->orientation, decoder->pixels, height, width, y, decoder->row);
+        image_add_row(decoder, is_swapped ? height : width);
     }
     return OK;
 }
@@ -107,20 +137,23 @@ static void decode(struct jpeg *jpeg, const uint8_t *bytes, size_t size, bool si
     jpeg_mem_src(&jpeg->image, bytes, size);
     jpeg_read_header(&jpeg->image, TRUE);
     jpeg->failure = image_check_size(jpeg->decoder, jpeg->image.image_width, jpeg->image.image_height);
-    if (!jpeg->failure && !size_only) jpeg->failure = read_rows(jpeg, has_end(bytes, size));
+    if (jpeg->failure || size_only) return;
+    jpeg->failure = jpeg->orientation == 1 ? read_rows(jpeg, has_end(bytes, size)) : read_turned(jpeg);
 }
 
 status image_decode_jpeg(struct image_decoder *decoder, const uint8_t *bytes, size_t size, bool size_only,
                          size_t *width, size_t *height) {
-    struct jpeg jpeg = {.decoder = decoder};
+    struct jpeg jpeg = {.decoder = decoder, .orientation = 1};
+    if (decoder->config->exif_orientation) jpeg.orientation = exif_orientation(bytes, size);
+    bool is_swapped = exif_is_swapped(jpeg.orientation);
     jpeg.image.err = jpeg_std_error(&jpeg.errors);
     jpeg.image.client_data = &jpeg;
     jpeg.errors.error_exit = fail;
     jpeg.errors.emit_message = warn;
     jpeg.errors.output_message = ignore;
     decode(&jpeg, bytes, size, size_only);
-    *width = jpeg.image.image_width;
-    *height = jpeg.image.image_height;
+    *width = is_swapped ? jpeg.image.image_height : jpeg.image.image_width;
+    *height = is_swapped ? jpeg.image.image_width : jpeg.image.image_height;
     jpeg_destroy_decompress(&jpeg.image);
     return jpeg.failure;
 }
