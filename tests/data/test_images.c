@@ -129,6 +129,35 @@ START_TEST(exif_orientation_is_applied) {
 }
 END_TEST
 
+/* The fraction follows from the sides of the upright image: 45 x 31 pixels of images 5 to 8, else 31 x 45. */
+START_TEST(dct_scaling_of_upright_images) {
+    static const char *const sizes[] = {"[22, 10]", "[10, 22]"};
+    for (int wide = 0; wide < 2; wide++) {
+        struct dataset *whole, *half;
+        float *x, *other;
+        void *y, *ignored;
+        static const char keys[] = "{path: %s/oriented, image: {size: %s, crop: none, exif_orientation: true, "
+                                   "dct_scaling: %s}, divide: 1}";
+        ck_ok(open_yaml(&whole, true, keys, TEST_VECTORS, sizes[wide], "false"));
+        ck_ok(open_yaml(&half, true, keys, TEST_VECTORS, sizes[wide], "true"));
+        size_t size = dataset_info(whole)->input_size;
+        read_part(whole, DATASET_TRAIN, &x, &y);
+        read_part(half, DATASET_TRAIN, &other, &ignored);
+        for (size_t i = 0; i < 10; i++) {
+            bool is_swapped = i >= 5 && i <= 8,
+                 is_equal = memcmp(x + i * size, other + i * size, size * sizeof *x) == 0;
+            float largest = 0;
+            for (size_t k = i * size; k < (i + 1) * size; k++) largest = fmaxf(largest, fabsf(x[k] - other[k]));
+            ck_assert_int_eq(is_equal, is_swapped == (wide == 1));
+            ck_assert_msg(largest < 100, "image %zu: %g", i, (double)largest);
+        }
+        free(x), free(y), free(other), free(ignored);
+        dataset_close(whole);
+        dataset_close(half);
+    }
+}
+END_TEST
+
 /* Without the key a warning says that images are not upright: 2 .. 8 of 0 .. 9. */
 START_TEST(exif_orientation_is_noted) {
     struct dataset *dataset;
@@ -373,5 +402,5 @@ START_TEST(images_of_wrong_sizes) {
 END_TEST
 
 TESTS("images", pixels_are_pillows, scales_as_torchvision, exif_orientation_is_applied, exif_orientation_is_noted,
-      damaged_exif, dct_scaling, order_of_files, validation_classes, wrong_folders, wrong_keys, truncated_images,
-      changed_images, images_of_wrong_sizes)
+      dct_scaling_of_upright_images, damaged_exif, dct_scaling, order_of_files, validation_classes, wrong_folders,
+      wrong_keys, truncated_images, changed_images, images_of_wrong_sizes)
