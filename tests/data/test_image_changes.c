@@ -20,19 +20,22 @@ static double number_of(const json_t *object, const char *key) {
 
 /* ---- rotation ---- */
 
+/* The second channel is the first one with another sign. */
 START_TEST(rotates_as_torchvision) {
     json_t *root = vectors_load("augment"), *c;
     size_t i;
-    float image[PIXELS], expected[PIXELS], out[PIXELS];
-    for (int k = 0; k < PIXELS; k++) image[k] = (float)((k + 1) * (k + 1)) / 64;
+    float image[2 * PIXELS], expected[PIXELS], out[2 * PIXELS];
+    for (int k = 0; k < PIXELS; k++) image[PIXELS + k] = -(image[k] = (float)((k + 1) * (k + 1)) / 64);
     json_array_foreach(json_object_get(root, "rotated"), i, c) {
         bool is_bilinear = json_is_true(json_object_get(c, "bilinear"));
         struct turn turn = turn_create(number_of(c, "degrees"), HEIGHT, WIDTH);
         ck_assert_uint_eq(read_floats(json_object_get(c, "rotated"), expected), PIXELS);
-        turn_channel(&turn, is_bilinear, (float)number_of(c, "fill"), image, out);
+        float fill = (float)number_of(c, "fill"), fills[] = {fill, -fill};
+        turn_image(&turn, is_bilinear, 2, fills, image, out);
         for (int k = 0; k < PIXELS; k++) {
             ck_assert_msg(fabsf(out[k] - expected[k]) <= (is_bilinear ? 1e-5F : 0), "case %zu, pixel %d: %g, not %g", i,
                           k, (double)out[k], (double)expected[k]);
+            ck_assert_float_eq(out[PIXELS + k], -out[k]);
         }
     }
     ck_assert_uint_eq(i, 24);

@@ -305,8 +305,7 @@ static void rotate(const struct augment *augment, const struct augment_key *key,
     size_t pixels = augment->height * augment->width;
     struct turn turn = turn_create(rotation_draw(&augment->rotation, key), augment->height, augment->width);
     memcpy(scratch, image, augment->channels * pixels * sizeof *image);
-    for (size_t c = 0; c < augment->channels; c++)
-        turn_channel(&turn, augment->rotation.is_bilinear, augment->fill[c], scratch + c * pixels, image + c * pixels);
+    turn_image(&turn, augment->rotation.is_bilinear, augment->channels, augment->fill, scratch, image);
 }
 
 static void jitter(const struct augment *augment, const struct augment_key *key, float *image) {

@@ -126,16 +126,18 @@ static void to_hsv(const float rgb[3], float hsv[3]) {
     float divisor = range == 0 ? 1 : range;
     float rc = (high - r) / divisor, gc = (high - g) / divisor, bc = (high - b) / divisor;
     float hue = high == r ? bc - gc : high == g ? 2 + rc - bc : 4 + gc - rc;
-    hsv[0] = fmodf(hue / 6 + 1, 1);
+    float turns = hue / 6 + 1;
+    hsv[0] = turns >= 1 ? turns - 1 : turns; /* exact, as fmod(turns, 1) of at most 2 */
     hsv[1] = range == 0 ? 0 : range / high;
     hsv[2] = high;
 }
 
 static void from_hsv(const float hsv[3], float rgb[3]) {
-    float s = hsv[1], v = hsv[2], sector = floorf(hsv[0] * 6), f = hsv[0] * 6 - sector;
+    int sector = (int)(hsv[0] * 6);
+    float s = hsv[1], v = hsv[2], f = hsv[0] * 6 - (float)sector;
     float p = clamp(v * (1 - s)), q = clamp(v * (1 - s * f)), t = clamp(v * (1 - s * (1 - f)));
     const float colors[6][3] = {{v, t, p}, {q, v, p}, {p, v, t}, {p, q, v}, {t, p, v}, {v, p, q}};
-    memcpy(rgb, colors[(int)sector % 6], sizeof colors[0]);
+    memcpy(rgb, colors[sector % 6], sizeof colors[0]);
 }
 
 static void adjust_hue(double factor, size_t pixels, float *image) {
@@ -143,7 +145,7 @@ static void adjust_hue(double factor, size_t pixels, float *image) {
         float color[3] = {image[i], image[i + pixels], image[i + 2 * pixels]}, hsv[3];
         to_hsv(color, hsv);
         hsv[0] += (float)factor;
-        hsv[0] -= floorf(hsv[0]);
+        hsv[0] += hsv[0] < 0 ? 1 : hsv[0] >= 1 ? -1 : 0;
         from_hsv(hsv, color);
         for (size_t c = 0; c < 3; c++) image[i + c * pixels] = color[c];
     }
@@ -159,12 +161,14 @@ void color_adjust(enum color color, double factor, size_t channels, size_t pixel
 
 void color_jitter_apply(const struct color_jitter *jitter, const struct color_change *change, size_t channels,
                         size_t pixels, const struct color_range *ranges, float *image) {
-    for (size_t i = 0; i < channels * pixels; i++)
-        image[i] = clamp(image[i] * ranges[i / pixels].slope + ranges[i / pixels].offset);
+    for (size_t c = 0; c < channels; c++)
+        for (size_t i = c * pixels; i < (c + 1) * pixels; i++)
+            image[i] = clamp(image[i] * ranges[c].slope + ranges[c].offset);
     for (int i = 0; i < COLORS; i++) {
         enum color color = change->order[i];
         if (jitter->changes[color]) color_adjust(color, change->factors[color], channels, pixels, image);
     }
-    for (size_t i = 0; i < channels * pixels; i++)
-        image[i] = (image[i] - ranges[i / pixels].offset) / ranges[i / pixels].slope;
+    for (size_t c = 0; c < channels; c++)
+        for (size_t i = c * pixels; i < (c + 1) * pixels; i++)
+            image[i] = (image[i] - ranges[c].offset) / ranges[c].slope;
 }

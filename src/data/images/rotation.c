@@ -79,31 +79,62 @@ static bool is_inside(const struct turn *turn, double y, double x) {
     return y >= 0 && y < (double)turn->height && x >= 0 && x < (double)turn->width;
 }
 
+/* The nearest integer, halves to even ones, as rint, and the largest one that is not above; |x| < 2^51. */
+static double nearest(double x) { return (x + 0x1.8p52) - 0x1.8p52; }
+static double below(double x) {
+    double rounded = nearest(x);
+    return rounded > x ? rounded - 1 : rounded;
+}
+
 int64_t turn_nearest(const struct turn *turn, size_t y, size_t x) {
     double down, across;
     place_of(turn, y, x, &down, &across);
-    down = rint(down), across = rint(across);
+    down = nearest(down), across = nearest(across);
     return is_inside(turn, down, across) ? (int64_t)down * (int64_t)turn->width + (int64_t)across : -1;
 }
 
-static float bilinear(const struct turn *turn, size_t y, size_t x, float fill, const float *from) {
-    double down, across, sum = 0, inside = 0;
+/* The pixels around the place that pixel (y, x) of the result is from: those inside, and their weights. */
+struct corners {
+    size_t count, pixels[4];
+    double weights[4], sum; /* of the weights */
+};
+
+static struct corners corners_of(const struct turn *turn, size_t y, size_t x) {
+    struct corners corners = {0};
+    double down, across;
     place_of(turn, y, x, &down, &across);
-    double top = floor(down), left = floor(across);
+    double top = below(down), left = below(across);
     for (int corner = 0; corner < 4; corner++) {
         double v = top + corner / 2, u = left + corner % 2;
-        double weight = (1 - fabs(down - v)) * (1 - fabs(across - u));
         if (!is_inside(turn, v, u)) continue;
-        inside += weight;
-        sum += weight * ((double)from[(size_t)v * turn->width + (size_t)u] - fill);
+        double weight = (1 - fabs(down - v)) * (1 - fabs(across - u));
+        corners.pixels[corners.count] = (size_t)v * turn->width + (size_t)u;
+        corners.weights[corners.count++] = weight;
+        corners.sum += weight;
     }
-    return (float)(fill + inside * sum);
+    return corners;
 }
 
-void turn_channel(const struct turn *turn, bool is_bilinear, float fill, const float *from, float *to) {
+static float mix(const struct corners *corners, float fill, const float *from) {
+    double sum = 0;
+    for (size_t i = 0; i < corners->count; i++) sum += corners->weights[i] * ((double)from[corners->pixels[i]] - fill);
+    return (float)(fill + corners->sum * sum);
+}
+
+void turn_image(const struct turn *turn, bool is_bilinear, size_t channels, const float *fill, const float *from,
+                float *to) {
+    size_t pixels = turn->height * turn->width;
     for (size_t y = 0; y < turn->height; y++)
         for (size_t x = 0; x < turn->width; x++, to++) {
-            int64_t pixel = is_bilinear ? -1 : turn_nearest(turn, y, x);
-            *to = is_bilinear ? bilinear(turn, y, x, fill, from) : pixel < 0 ? fill : from[pixel];
+            struct corners corners = {0};
+            int64_t pixel = -1;
+            if (is_bilinear)
+                corners = corners_of(turn, y, x);
+            else
+                pixel = turn_nearest(turn, y, x);
+            for (size_t c = 0; c < channels; c++)
+                to[c * pixels] = is_bilinear ? mix(&corners, fill[c], from + c * pixels)
+                                 : pixel < 0 ? fill[c]
+                                             : from[c * pixels + (size_t)pixel];
         }
 }

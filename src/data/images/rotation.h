@@ -36,9 +36,10 @@ double rotation_draw(const struct random_rotation *rotation, const struct augmen
 /* The pixel y * width + x of the image that pixel (y, x) of the rotated one is, the nearest one; -1: it is outside. */
 int64_t turn_nearest(const struct turn *turn, size_t y, size_t x);
 
-/* Rotates the channel from (height, width): to. Pixels from outside are black, [fill]. Bilinear, those at the border
- * are fill + m sum of w (pixel - fill) over the pixels inside, whose weights w have the sum m: torchvision multiplies
- * twice with m. */
-void turn_channel(const struct turn *turn, bool is_bilinear, float fill, const float *from, float *to);
+/* Rotates the image from (channels, height, width): to. Pixels from outside are black, fill (channels). Bilinear, those
+ * at the border are fill + m sum of w (pixel - fill) over the pixels inside, whose weights w have the sum m:
+ * torchvision multiplies twice with m. */
+void turn_image(const struct turn *turn, bool is_bilinear, size_t channels, const float *fill, const float *from,
+                float *to);
 
 #endif
