@@ -10,9 +10,10 @@ const struct dataset_info *dataset_info(const struct dataset *dataset) { return 
 bool dataset_is_in_memory(const struct dataset *dataset) { return dataset->is_in_memory; }
 
 void dataset_scaler(const struct dataset *dataset, const double **mean, const double **scale, size_t *features) {
-    *mean = dataset->scaler.mean;
-    *scale = dataset->scaler.scale;
-    *features = dataset->scaler.features;
+    bool is_window = dataset->window_mean != NULL;
+    *mean = is_window ? dataset->window_mean : dataset->scaler.mean;
+    *scale = is_window ? dataset->window_scale : dataset->scaler.scale;
+    *features = is_window ? dataset->info.input_size : dataset->scaler.features;
 }
 
 const char *dataset_vocabulary(const struct dataset *dataset) {
@@ -51,7 +52,8 @@ struct string_list dataset_notes(const struct dataset *dataset) {
 double dataset_divide(const struct dataset *dataset) { return dataset->divide; }
 
 int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {
-    return (int64_t)selection_row(&dataset->parts[part].rows, (size_t)position);
+    size_t steps = dataset->info.windows.steps;
+    return (int64_t)(selection_row(&dataset->parts[part].rows, (size_t)position) + (steps ? steps - 1 : 0));
 }
 
 status dataset_train_classes(struct dataset *dataset, int64_t *classes) {
@@ -62,7 +64,8 @@ status dataset_train_classes(struct dataset *dataset, int64_t *classes) {
     pthread_mutex_lock(&dataset->reading);
     status s = table_classes(train->table, all);
     pthread_mutex_unlock(&dataset->reading);
-    for (size_t i = 0; s == OK && i < dataset->info.train_rows; i++) classes[i] = all[selection_row(&train->rows, i)];
+    for (size_t i = 0; s == OK && i < dataset->info.train_rows; i++)
+        classes[i] = all[selection_row(&train->rows, i) + dataset->info.windows.first_target];
     buffer_free(memory);
     return s;
 }
@@ -93,9 +96,11 @@ status dataset_read(struct dataset *dataset, enum dataset_part part, const int64
     const struct dataset_rows *from = &dataset->parts[part];
     bool needs_lock = !dataset->is_in_memory && dataset->info.input_kind != INPUT_TOKENS;
     if (needs_lock) pthread_mutex_lock(&dataset->reading);
-    status s = table_read(from->table, &from->rows, positions, count, inputs, targets);
+    const struct dataset_windows *windows = &dataset->info.windows;
+    status s = windows->steps ? table_read_windows(from->table, windows, &from->rows, positions, count, inputs, targets)
+                              : table_read(from->table, &from->rows, positions, count, inputs, targets);
     if (needs_lock) pthread_mutex_unlock(&dataset->reading);
-    if (!s && dataset->info.target_size > from->table->target_size)
+    if (!s && !windows->steps && dataset->info.target_size > from->table->target_size)
         spread_targets(&dataset->info, from->table->target_size, count, inputs, targets);
     return s;
 }

@@ -156,7 +156,8 @@ static status read_classes(struct table *table, const struct dataset_config *con
 static status order_groups(struct dataset *dataset, const struct dataset_config *config) {
     struct dataset_info *info = &dataset->info;
     struct table *table = &dataset->tables[0];
-    TRY(groups_read(config, table, &dataset->groups, &info->groups));
+    if (!dataset->groups) TRY(groups_read(config, table, &dataset->groups, &dataset->group_count));
+    info->groups = dataset->group_count;
     TRY(status_prefix(split_rows_grouped(&config->split, dataset->groups, table->rows, info->groups, dataset->order,
                                          &info->validation_rows, &info->validation_groups),
                       "%s: dataset.split.group", config->path));
@@ -211,14 +212,18 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
         return status_new(STATUS_DATA, "%s: split.%s %g of %zu row%s leaves no training row", name,
                           is_torch ? "train" : "test", is_torch ? config->split.train : config->split.test, table->rows,
                           text_plural(table->rows, "s"));
-    if (config->split.shuffle || config->split.folds) {
+    bool is_by_series = windowed_splits_series(config);
+    if (config->split.shuffle || config->split.folds || is_by_series) {
         void *order;
         TRY(rows_alloc(table->rows, sizeof(int64_t), "the split", &order));
         dataset->order = order;
     }
     struct selection *train = &dataset->parts[DATASET_TRAIN].rows;
     struct selection *validation = &dataset->parts[DATASET_VALIDATION].rows;
-    if (is_ordered) {
+    if (is_by_series) {
+        windowed_split(dataset, config);
+        train->first = info->validation_rows;
+    } else if (is_ordered) {
         TRY(order_parts(dataset, config));
         train->first = info->validation_rows;
     } else {
@@ -230,10 +235,19 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
 
 /* ---- preparation ---- */
 
+/* Windows of numbers are prepared only where a rule asks for more than to ignore a column: without a preparation they
+ * can be exported. */
+static bool has_rules(const struct dataset_config *config) {
+    const struct column_rule *rules = config->rules.items;
+    for (size_t i = 0; i < config->rules.count; i++)
+        if (config->window.steps == 0 || rules[i].type != COLUMN_IGNORED) return true;
+    return false;
+}
+
 /* Whether the inputs are more than numbers without missing values and without rules. */
 static bool needs_preparation(const struct dataset *dataset, const struct dataset_config *config) {
     if (!dataset->tables[0].source->columns) return false;
-    bool is_needed = config->is_trained ? config->preparation != NULL : config->rules.count > 0;
+    bool is_needed = config->is_trained ? config->preparation != NULL : has_rules(config);
     for (int t = 0; t < dataset->n_tables; t++)
         for (size_t i = 0; i < dataset->tables[t].source->input_size; i++) {
             const struct raw_column *column = &dataset->tables[t].source->columns[i];
@@ -268,9 +282,9 @@ static struct preparation plain_numbers(const struct source *source, struct aren
 
 static status fit_preparation(struct dataset *dataset, const struct dataset_config *config, const double *raw) {
     struct source *source = dataset->tables[0].source;
-    const struct selection *train = &dataset->parts[DATASET_TRAIN].rows;
+    const struct selection *train = &dataset->fit;
     struct fit_rows rows = {raw,          dataset->tables[0].source, train->order,
-                            train->first, dataset->info.train_rows,  dataset->texts.tokenizer};
+                            train->first, dataset->fit_rows,         dataset->texts.tokenizer};
     struct preparation fitted;
     if (config->is_trained) {
         fitted = config->preparation ? *config->preparation : plain_numbers(source, dataset->arena);
@@ -343,9 +357,10 @@ static void note_augment(struct dataset *dataset, const struct dataset_config *c
 
 static void copy_columns(struct dataset *dataset, const struct dataset_config *config) {
     const struct source *source = dataset->tables[0].source;
-    dataset->notes.items = arena_alloc(dataset->arena, 6 * sizeof *dataset->notes.items);
+    dataset->notes.items = arena_alloc(dataset->arena, 8 * sizeof *dataset->notes.items);
     note_layout(dataset, config);
     note_augment(dataset, config);
+    windowed_note(dataset);
     for (int i = 0; i < dataset->n_tables; i++) {
         const char *note = dataset->tables[i].source->note;
         if (note) dataset->notes.items[dataset->notes.count++] = arena_copy(dataset->arena, note);
@@ -379,6 +394,7 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
     }
     for (int i = 0; i < dataset->n_tables && config->target_range && source->target_size > 0; i++)
         TRY(table_check_range(&dataset->tables[i], config->target_range, 0, source->target_size));
+    TRY(windowed_describe(dataset));
     return dataset_name_parts(config, dataset->tables, dataset->n_tables, dataset_preparation(dataset), info,
                               dataset->arena);
 }
@@ -386,19 +402,20 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
 /* Fits the scale of the targets, or takes that of the checkpoint. */
 static status scale_targets(struct dataset *dataset, const struct dataset_config *config) {
     struct table *table = &dataset->tables[0];
-    const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
     const struct target_scale *trained = config->trained_target_scale;
+    size_t targets = dataset->info.target_size;
     enum target_scale_type type = (enum target_scale_type)config->target_scale;
     if (config->is_trained) type = trained ? trained->type : TARGET_SCALE_NONE;
     if (type == TARGET_SCALE_NONE || table->target_size == 0 || dataset->info.target_kind == TARGET_CLASS) return OK;
-    if (trained && trained->size != table->target_size)
+    if (trained && trained->size != targets)
         return status_new(STATUS_DATA, "the model was trained with %zu targets per row, but a row has %zu",
-                          trained->size, table->target_size);
+                          trained->size, targets);
     for (int i = 0; i < dataset->n_tables && type == TARGET_SCALE_LOG1P; i++)
         TRY(table_check_log1p(&dataset->tables[i]));
     dataset->target_scale = trained ? target_scale_copy(trained, dataset->arena)
                                     : target_scale_new(type, table->target_size, dataset->arena);
-    if (!trained) TRY(target_scale_fit(&dataset->target_scale, table, &train->rows, dataset->info.train_rows));
+    dataset->target_scale.size = table->target_size; /* of a row of a window */
+    if (!trained) TRY(target_scale_fit(&dataset->target_scale, table, &dataset->fit, dataset->fit_rows));
     dataset->info.target_scale = &dataset->target_scale;
     for (int i = 0; i < dataset->n_tables; i++) dataset->tables[i].target_scale = &dataset->target_scale;
     return OK;
@@ -437,6 +454,7 @@ static status load(struct dataset *dataset, const struct dataset_config *config)
     struct digest digest;
     digest_start(&digest);
     digest_add(&digest, info->input_shape, sizeof info->input_shape);
+    if (info->windows.steps) digest_add(&digest, &config->window, offsetof(struct window_config, group));
     if (dataset->groups) digest_add(&digest, dataset->groups, info->rows * sizeof *dataset->groups);
     buffer_free(dataset->groups);
     dataset->groups = NULL;
@@ -446,9 +464,8 @@ static status load(struct dataset *dataset, const struct dataset_config *config)
     digest_finish(&digest, hash);
     digest_hex(hash, info->fingerprint);
 
-    const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
     if (needs_fit)
-        TRY(status_prefix(scaler_fit(&dataset->scaler, train->table, &train->rows, info->train_rows), "%s",
+        TRY(status_prefix(scaler_fit(&dataset->scaler, &dataset->tables[0], &dataset->fit, dataset->fit_rows), "%s",
                           config->path ? config->path : "synthetic dataset"));
     TRY(dataset_prepare_augment(dataset, config));
     for (int i = 0; i < dataset->n_tables; i++) TRY(table_finish(&dataset->tables[i]));
@@ -457,7 +474,11 @@ static status load(struct dataset *dataset, const struct dataset_config *config)
 
 static status open_all(struct dataset *dataset, const struct dataset_config *config, bool wants_classes) {
     TRY(open_tables(dataset, config, wants_classes));
+    TRY(windowed_open(dataset, config));
     TRY(assign_rows(dataset, config));
+    dataset->fit = dataset->parts[DATASET_TRAIN].rows;
+    dataset->fit_rows = dataset->info.train_rows;
+    TRY(windowed_assign(dataset, config));
     TRY(prepare(dataset, config));
     TRY(weights_read(config, dataset->tables, dataset->n_tables, &dataset->parts[DATASET_TRAIN].rows,
                      &dataset->parts[DATASET_VALIDATION].rows, &dataset->info));
@@ -466,12 +487,15 @@ static status open_all(struct dataset *dataset, const struct dataset_config *con
     TRY(scale_targets(dataset, config));
     copy_labels(dataset);
     copy_columns(dataset, config);
-    TRY(scaler_create(&config->scale, dataset->tables[0].source, dataset_preparation(dataset), &dataset->scaler));
+    struct scale_config scale = windowed_row_scale(dataset, config);
+    TRY(scaler_create(&scale, dataset->tables[0].source, dataset_preparation(dataset), &dataset->scaler));
     for (int i = 0; i < dataset->n_tables; i++)
         if (dataset->scaler.features > MAX_BYTE_FEATURES) dataset->tables[i].source->is_bytes = false;
     dataset->divide = dataset->tables[0].source->divide;
     dataset->is_bytes = dataset->tables[0].source->is_bytes;
-    return dataset->is_metadata ? dataset_prepare_augment(dataset, config) : load(dataset, config);
+    TRY(dataset->is_metadata ? dataset_prepare_augment(dataset, config) : load(dataset, config));
+    windowed_finish(dataset);
+    return OK;
 }
 
 status dataset_open(const struct dataset_config *config, bool wants_classes, bool metadata_only, struct dataset **out) {
@@ -508,6 +532,7 @@ void dataset_close(struct dataset *dataset) {
     buffer_free(dataset->augment.fill);
     buffer_free(dataset->order);
     buffer_free(dataset->groups);
+    for (int i = 0; i < 2; i++) buffer_free(dataset->window_starts[i]);
     arena_destroy(dataset->arena);
     pthread_mutex_destroy(&dataset->reading);
     free(dataset);

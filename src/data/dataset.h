@@ -51,6 +51,15 @@ struct validation_config {
     const char *query;         /* sqlite; NULL: dataset.query */
 };
 
+/* `window:` of a time series, whose rows are in the order of time. A sample is [steps] adjacent rows; its targets are
+ * those of [predict_steps] rows, of which the first is [horizon] rows after the last row of the inputs. */
+struct window_config {
+    int64_t steps; /* 0: a sample is a row */
+    int64_t horizon, predict_steps;
+    int64_t stride;    /* rows between the starts of two samples, for training and evaluation */
+    const char *group; /* name of the series of each row; a window has rows of one series; NULL: one series */
+};
+
 /* Whether a config asks for validation rows. */
 struct dataset_config;
 bool dataset_has_validation(const struct dataset_config *config);
@@ -108,6 +117,7 @@ struct dataset_config {
     int target_scale; /* enum target_scale_type */
     struct augment_config augment;
     struct split_config split;
+    struct window_config window;
     struct validation_config validation;
     struct image_config image;
     struct text_config text;
@@ -216,14 +226,25 @@ struct dataset_target {
     size_t input_first;
 };
 
+/* With dataset.window: what a sample is. */
+struct dataset_windows {
+    size_t steps;        /* rows of its inputs; 0: a sample is a row */
+    size_t target_steps; /* rows of its targets */
+    size_t first_target; /* rows from its first row to the first of its targets */
+    size_t features;     /* inputs of a row */
+    size_t series;       /* of window.group or split.group; 0: not given */
+    size_t rows;         /* of all files */
+};
+
 /* Over the training rows. */
 struct dataset_weights {
     double min, max, mean;
 };
 
 struct dataset_info {
-    size_t train_rows, validation_rows; /* train_rows > 0 */
+    size_t train_rows, validation_rows; /* train_rows > 0; with dataset.window, windows */
     size_t rows;                        /* of dataset.path; with split.time_series some may be in neither part */
+    struct dataset_windows windows;
     enum input_kind input_kind;
     int64_t vocabulary;            /* INPUT_TOKENS; else 0 */
     int input_dims;                /* of one row: 1 for a vector */
@@ -272,7 +293,7 @@ status dataset_read(struct dataset *dataset, enum dataset_part part, const int64
                     void *inputs, void *targets);
 
 /* Tells the operating system that dataset_read will be called for these rows soon, so that it reads them together and
- * while other rows are used. Does nothing for rows in memory. Thread-safe. */
+ * while other rows are used. Does nothing for rows in memory; names only the first row of a window. Thread-safe. */
 void dataset_will_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count);
 
 /* Gets the weights (count) of the same rows, for info->has_weights; [is_divided]: by their mean over the training rows.
@@ -305,10 +326,11 @@ struct string_list dataset_notes(const struct dataset *dataset);
 /* What inputs are divided by before they are scaled; 1: nothing. */
 double dataset_divide(const struct dataset *dataset);
 
-/* The row of the file (from 0) at [position] of [part]. */
+/* The row of the file (from 0) at [position] of [part]; of a window, the last row of its inputs. */
 int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position);
 
-/* The classes (train_rows) of the training rows, for TARGET_CLASS with one class per row. */
+/* The classes (train_rows) of the training rows, for TARGET_CLASS with one class per row; of windows, those of their
+ * first target. */
 status dataset_train_classes(struct dataset *dataset, int64_t *classes);
 
 /* Whether training images are augmented. */
@@ -336,8 +358,8 @@ const char *dataset_vocabulary(const struct dataset *dataset);
 const char *dataset_tokenizer(const struct dataset *dataset);
 
 /* The scaler, for the checkpoint: mean and scale (features), x' = (x - mean) / scale. features is input_size for
- * vectors; for N-D rows 1, or the number of channels when a pair per channel was given; 0 without scaling. Owned by the
- * dataset. */
+ * vectors and windows; for N-D rows 1, or the number of channels when a pair per channel was given; 0 without scaling.
+ * Owned by the dataset. */
 void dataset_scaler(const struct dataset *dataset, const double **mean, const double **scale, size_t *features);
 
 #endif

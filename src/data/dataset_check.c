@@ -164,6 +164,7 @@ void dataset_check_config(void *config, const struct node *where, const char *pa
     check_query(dataset, format, where, path, problems);
     check_tokenizer(dataset, format, where, path, problems);
     check_group(dataset, format, where, path, problems);
+    window_check(config, format, where, problems);
     text_columns_check(dataset, where, problems);
     if (format && format->is_folder && !dataset->image.size.count)
         problems_add(problems, dataset_place(where, "path"), key,

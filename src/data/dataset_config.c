@@ -161,6 +161,13 @@ static const struct schema_row dataset_rows[] = {
      .section = &split_section,
      .doc = "Splits the rows into training and validation rows as scikit-learn's train_test_split, or (folds:) as "
             "its KFold and StratifiedKFold, or (train:) as torch's random_split."},
+    {.key = "window",
+     .type = SCHEMA_SECTION,
+     .offset = FIELD(struct dataset_config, window),
+     .flags = SCHEMA_NULLABLE,
+     .section = &window_section,
+     .doc = "The rows are a time series, and a sample is a window of adjacent rows: inputs (steps, features). A split "
+            "is in the order of time, and no window has rows of both parts."},
     {.key = "validation",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, validation),

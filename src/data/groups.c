@@ -1,4 +1,4 @@
-/* dataset.split.group: the groups of the rows, numbered in their order. */
+/* dataset.split.group and window.group: the groups of the rows, numbered in their order. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -7,23 +7,22 @@
 #define CHUNK_ROWS ((size_t)1 << 16)
 #define MAX_EXACT 9007199254740992.0 /* 2^53, which 2^53 + 1 becomes as a double, too */
 
-static status reject(struct source *source, size_t row, double group) {
+static status reject(struct source *source, const char *key, size_t row, double group) {
     struct text place = {0};
     source->format->describe_group(source, row, &place);
-    status s =
-        isnan(group)
-            ? status_new(STATUS_DATA, "%s: the group is missing (dataset.split.group)", text_string(&place))
-            : status_new(STATUS_DATA, "%s: the group is not a number between -2^53 and 2^53", text_string(&place));
+    status s = isnan(group) ? status_new(STATUS_DATA, "%s: the group is missing (%s)", text_string(&place), key)
+                            : status_new(STATUS_DATA, "%s: the group is not a number between -2^53 and 2^53",
+                                         text_string(&place));
     text_free(&place);
     return s;
 }
 
-static status read_all(struct source *source, double *values) {
+static status read_all(struct source *source, const char *key, double *values) {
     for (size_t row = 0, count; row < source->rows; row += count) {
         count = source->rows - row < CHUNK_ROWS ? source->rows - row : CHUNK_ROWS;
         TRY(source->format->read_groups(source, row, count, values + row));
         for (size_t i = row; i < row + count; i++)
-            if (!(fabs(values[i]) < MAX_EXACT)) return reject(source, i, values[i]);
+            if (!(fabs(values[i]) < MAX_EXACT)) return reject(source, key, i, values[i]);
     }
     return OK;
 }
@@ -51,10 +50,10 @@ static size_t rank_values(const double *values, double *unique, size_t rows, int
 static status number_groups(const struct dataset_config *config, struct table *table, double *memory, int64_t *groups,
                             size_t *count) {
     double *values = memory, *unique = memory + table->rows;
-    TRY(read_all(table->source, values));
+    TRY(read_all(table->source, dataset_group_key(config), values));
     for (size_t i = 0; i < table->rows; i++) unique[i] = values[i];
     *count = rank_values(values, unique, table->rows, groups);
-    if (*count > 1) return OK;
+    if (*count > 1 || !dataset_splits_groups(config)) return OK;
     return status_new(STATUS_DATA, "%s: dataset.split.group: all rows have the same '%s'; a split needs two groups",
                       config->path, config->split.group);
 }

@@ -77,7 +77,7 @@ struct dataset_format {
     /* Adds the place of the weight of [row] for a message. */
     void (*describe_weight)(const struct source *source, size_t row, struct text *out);
 
-    /* With dataset_has_groups: the same for its groups: numbers, whose order is that of the groups; NAN: missing. NULL:
+    /* With dataset_group: the same for its groups: numbers, whose order is that of the groups; NAN: missing. NULL:
      * the format has none. */
     status (*read_groups)(struct source *source, size_t first, size_t count, double *groups);
     void (*describe_group)(const struct source *source, size_t row, struct text *out);
@@ -168,8 +168,21 @@ bool source_seems_channels_last(int dims, const int64_t *shape);
 void source_add_shape(int dims, const int64_t *shape, struct text *out);
 
 /* Whether the rows are divided by groups, dataset.split.group. */
-static inline bool dataset_has_groups(const struct dataset_config *config) {
+static inline bool dataset_splits_groups(const struct dataset_config *config) {
     return config->split.group && (config->split.test > 0 || config->split.folds > 0);
+}
+
+/* The name of the groups that are read, those of the split or the series of windows; NULL: none. */
+static inline const char *dataset_group(const struct dataset_config *config) {
+    bool has_windows = config->window.steps > 0;
+    if (has_windows && config->window.group) return config->window.group;
+    return has_windows || dataset_splits_groups(config) ? config->split.group : NULL;
+}
+
+/* The key that has it, for messages. */
+static inline const char *dataset_group_key(const struct dataset_config *config) {
+    bool is_series = config->window.steps > 0 && config->window.group && !dataset_splits_groups(config);
+    return is_series ? "dataset.window.group" : "dataset.split.group";
 }
 
 /* The files of a list of paths after the first. */

@@ -23,15 +23,22 @@ struct dataset {
     struct dataset_info info;
     struct table tables[2]; /* the rows; with validation.path, those of the validation file */
     int n_tables;
-    struct dataset_rows parts[2];   /* by enum dataset_part */
+    struct dataset_rows parts[2];   /* by enum dataset_part; of windows, their first rows */
     int64_t *order;                 /* of the split; NULL: none */
-    int64_t *groups;                /* (tables[0].rows) of split.group, until the fingerprint is known; NULL: none */
+    int64_t *window_starts[2];      /* by enum dataset_part, with dataset.window; else NULL */
+    size_t short_series[2];         /* by enum dataset_part: series whose rows are too few for a window */
+    struct selection fit;           /* (fit_rows) the training rows of tables[0], to which everything is fitted */
+    size_t fit_rows;                /* without windows info.train_rows */
+    int64_t *groups;                /* (tables[0].rows) of dataset_group, until the fingerprint is known; NULL: none */
+    size_t group_count;             /* of these */
     struct preparation preparation; /* count 0: none */
     struct text_columns texts;
     struct scaler scaler;
     struct target_scale target_scale;
-    struct augment augment;           /* fill NULL: none */
-    const struct moved_target *moved; /* (moved_count) the targets that change with the images */
+    struct target_scale window_target_scale; /* the same for all targets of a window */
+    double *window_mean, *window_scale;      /* (info.input_size) of the scaler, for a window; NULL: none */
+    struct augment augment;                  /* fill NULL: none */
+    const struct moved_target *moved;        /* (moved_count) the targets that change with the images */
     size_t moved_count;
     struct arena *arena; /* of the labels, columns, notes and the preparation */
     struct string_list labels, notes;
@@ -49,9 +56,37 @@ struct dataset {
 status weights_read(const struct dataset_config *config, struct table *tables, int n_tables,
                     const struct selection *train, const struct selection *validation, struct dataset_info *info);
 
-/* Reads the groups of split.group: the rank of each row's group (rows) from 0, for buffer_free, also after a failure,
- * and their number. STATUS_DATA with the place of the first row without a group, or for a single group. */
+/* Reads the groups of dataset_group: the rank of each row's group (rows) from 0, for buffer_free, also after a failure,
+ * and their number. STATUS_DATA with the place of the first row without a group, or for a single group of a split. */
 status groups_read(const struct dataset_config *config, struct table *table, int64_t **groups, size_t *count);
+
+/* ---- dataset.window (windowed.c): without it these do nothing ---- */
+
+/* Reads the series of the rows, whose rows must be adjacent. STATUS_USAGE for rows that are not vectors of values,
+ * STATUS_DATA with the place of the first row that is not with the others of its series. */
+status windowed_open(struct dataset *dataset, const struct dataset_config *config);
+
+/* Whether the last rows of each series are the validation rows. */
+bool windowed_splits_series(const struct dataset_config *config);
+/* Orders the rows of such a split, the validation rows first, and sets the sizes of both parts. */
+void windowed_split(struct dataset *dataset, const struct dataset_config *config);
+
+/* Sets the parts, whose rows are known, to windows. STATUS_DATA for a part that is too short. */
+status windowed_assign(struct dataset *dataset, const struct dataset_config *config);
+
+/* Sets the shapes of inputs and targets of [info] to those of windows. STATUS_USAGE for columns that become tokens. */
+status windowed_describe(struct dataset *dataset);
+
+/* Adds notes about series that are too short. */
+void windowed_note(struct dataset *dataset);
+
+/* The scale of a row, from that of the windows of a checkpoint. */
+struct scale_config windowed_row_scale(const struct dataset *dataset, const struct dataset_config *config);
+
+/* Sets the scales of whole windows, when those of rows are fitted. */
+void windowed_finish(struct dataset *dataset);
+
+/* ---- classes ---- */
 
 /* With balances_classes: sets the weights of [info], in the arena of [dataset]. STATUS_USAGE unless a row has one
  * class. */

@@ -43,16 +43,28 @@ static status reject_texts(const struct export_source *source, const struct prep
     return OK;
 }
 
+/* The preparation of an exported model is that of one row. */
+static status reject_windows(const struct export_source *source, const struct export_model *m) {
+    if (!m->preparation || m->config->dataset.window.steps == 0) return OK;
+    return status_new(
+        STATUS_USAGE,
+        "%s: the model reads windows of rows (dataset.window) with columns that are prepared (categories, "
+        "dates, missing values, dataset.columns), which an exported model cannot do; use `ddptrain "
+        "predict`, or train with columns of numbers (dataset.inputs)",
+        source->path);
+}
+
 static status read_columns(const struct export_source *source, struct export_model *m, bool *are_features) {
     struct column_list list;
     *are_features = false;
     TRY(preparation_read(source->arena, source->checkpoint, &m->preparation));
     TRY(reject_texts(source, m->preparation));
+    TRY(reject_windows(source, m));
     TRY(column_names_read(source->arena, source->checkpoint, &list));
     m->columns.items = arena_alloc(source->arena, (list.count + 1) * sizeof *m->columns.items);
     for (size_t i = 0; i < list.count; i++)
         if (list.items[i].role == COLUMN_INPUT) m->columns.items[m->columns.count++] = list.items[i].name;
-    *are_features = list.count > 0 && strcmp(list.format, "csv") == 0;
+    *are_features = list.count > 0 && strcmp(list.format, "csv") == 0 && m->config->dataset.window.steps == 0;
     if (!*are_features) m->columns.count = 0; /* a dataset of a file may be many inputs */
     return OK;
 }

@@ -175,6 +175,20 @@ class Predictions(Embed):
         rows, count = self.table({"a": [row[0] for row in rows], "colour": [row[1] for row in rows]})
         self.check(self.embed("runs/reg", "table", rows, count), *self.predicted_values("reg.yaml", "--part", "all"))
 
+    def test_windows(self):
+        """The rows of each window, of a table of numbers; not of columns that are prepared."""
+        rows = np.column_stack([np.sin(np.arange(60) / 4), np.arange(60) % 7])
+        self.write("rows.csv", "kind,a,y\n" + "".join(f"{'xy'[i % 2]},{a!r},{y!r}\n" for i, (a, y) in enumerate(rows.tolist())))
+        self.write("reg.yaml", "name: reg\ndataset: {path: rows.csv, columns: {kind: ignore}, scale: standard, window: 5}\n"
+                   "model: {layers: [flatten, {linear: 1}]}\nloss: mse\noptimizer: {type: sgd, lr: 0.01}\ntrain: {epochs: 1}\n")
+        self.run_program("reg.yaml")
+        x = np.array([rows[i:i + 5] for i in range(56)])
+        self.check(self.embed("runs/reg", "doubles", x.tobytes(), len(x)), *self.predicted_values("reg.yaml"))
+        self.assertIn("not trained with the columns of a table", self.embed("runs/reg", "table", *self.table({"a": ["1"] * 6, "y": ["2"] * 6}), code=USAGE))
+        self.run_program("reg.yaml", "dataset.columns={kind: category}", "--run-dir", "runs/prepared")
+        self.assertIn("the model reads windows of rows (dataset.window) with columns that are prepared",
+                      self.embed("runs/prepared", "doubles", bytes(160), 1, code=USAGE))
+
     def test_text(self):
         text = "to be or not to be, that is the question. " * 8
         self.write("text.txt", text)

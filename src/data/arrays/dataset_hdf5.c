@@ -41,6 +41,7 @@ struct hdf5 {
     uint64_t bytes; /* of the file when it was opened */
     size_t n_inputs, n_targets, n_weights, n_groups;
     struct column *inputs, *targets, *weights, *groups;
+    const char *group_key; /* that names the groups */
 };
 
 /* ---- opening ---- */
@@ -332,7 +333,7 @@ static status open_and_check(struct hdf5 *h) {
     TRY(open_columns(h, h->inputs, h->n_inputs, &h->base.input_size));
     TRY(open_columns(h, h->targets, h->n_targets, &h->base.target_size));
     TRY(open_single(h, h->weights, h->n_weights, "dataset.weights", " weight"));
-    return open_single(h, h->groups, h->n_groups, "dataset.split.group", "");
+    return open_single(h, h->groups, h->n_groups, h->group_key, "");
 }
 
 /* Reads the first and the last row as training does, to find errors that libhdf5 reports only for values. Skips rows of
@@ -395,7 +396,8 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     h->inputs = make_columns(h, &inputs, &config->input_groups, "x", &h->n_inputs);
     if (!config->without_targets) h->targets = make_columns(h, &targets, &config->target_groups, "y", &h->n_targets);
     if (config->weights && !config->without_targets) h->weights = make_column(h, config->weights, &h->n_weights);
-    if (dataset_has_groups(config)) h->groups = make_column(h, config->split.group, &h->n_groups);
+    h->group_key = dataset_group_key(config);
+    if (dataset_group(config)) h->groups = make_column(h, dataset_group(config), &h->n_groups);
     TRY(check_names(h, wants_classes));
     TRY(hdf5_try_in_child(h->path, look, h));
     TRY(open_and_check(h));

@@ -23,6 +23,7 @@ struct npy {
     struct file files[2]; /* inputs and targets; .npz has one */
     struct zip zip;
     struct npy_array inputs, targets, weights, groups; /* weights, groups: .npz */
+    const char *group_key;                             /* that names the groups */
     const char *names[2];                              /* .npz: of the arrays */
     struct channels_last layout, target_layout;
 };
@@ -60,7 +61,7 @@ static status check_rows(const struct npy *npy) {
             return status_new(STATUS_DATA, "%s has %zu rows, but %s has %zu", npy->inputs.name, npy->inputs.of.rows,
                               others[i]->name, others[i]->of.rows);
     if (npy->groups.name && npy->groups.of.size != 1)
-        return status_new(STATUS_DATA, "dataset.split.group: %s has %zu values a row instead of one", npy->groups.name,
+        return status_new(STATUS_DATA, "%s: %s has %zu values a row instead of one", npy->group_key, npy->groups.name,
                           npy->groups.of.size);
     if (!npy->weights.name || npy->weights.of.size == 1) return OK;
     return status_new(STATUS_DATA, "dataset.weights: %s has %zu values a row instead of one weight", npy->weights.name,
@@ -227,8 +228,9 @@ static status open_npz_file(struct npy *npy, const struct dataset_config *config
     TRY(zip_open(npy->files[0].fd, npy->files[0].path, npy->files[0].bytes, npy->arena, &npy->zip));
     TRY(choose_arrays(npy, config, is_npz ? (const struct npy *)train : NULL));
     TRY(open_array(npy, npy->names[0], &npy->inputs));
-    if (dataset_has_groups(config))
-        TRY(status_prefix(open_array(npy, config->split.group, &npy->groups), "dataset.split.group"));
+    npy->group_key = dataset_group_key(config);
+    if (dataset_group(config))
+        TRY(status_prefix(open_array(npy, dataset_group(config), &npy->groups), "%s", npy->group_key));
     if (config->without_targets) return OK;
     if (config->weights) TRY(status_prefix(open_array(npy, config->weights, &npy->weights), "dataset.weights"));
     return open_array(npy, npy->names[1], &npy->targets);

@@ -114,6 +114,11 @@ status table_finish(struct table *table);
 status table_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count,
                   void *inputs, void *targets);
 
+/* Reads windows, whose first rows are at positions[i] of [rows]: inputs (count, steps, input_size), targets (count,
+ * target_steps, target_size). Thread-safe for rows in memory. */
+status table_read_windows(struct table *table, const struct dataset_windows *windows, const struct selection *rows,
+                          const int64_t *positions, size_t count, float *inputs, void *targets);
+
 /* Tells the operating system that table_read will be called for these rows soon. Not thread-safe. */
 void table_will_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count);
 

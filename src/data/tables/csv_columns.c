@@ -54,7 +54,8 @@ static status read_names(struct csv *csv, const struct dataset_config *config) {
     for (size_t i = 0; i < n; i++) {
         csv->names[i] = csv->has_no_header ? arena_printf(csv->arena, "%zu", i)
                                            : csv_name(csv->reader.fields[i].text, i, csv->arena);
-        csv->roles[i] = (struct role){.at = NOT_USED, .has_no_name = csv->reader.fields[i].text[0] == 0};
+        csv->roles[i] =
+            (struct role){.at = NOT_USED, .target_at = NOT_USED, .has_no_name = csv->reader.fields[i].text[0] == 0};
     }
     if (n == 1 && !csv->records && strpbrk(csv->names[0], ",;\t|"))
         return status_new(
@@ -168,8 +169,24 @@ static status find_column(const struct csv *csv, const char *name, const char *k
     return s;
 }
 
-static status use_column(struct csv *csv, size_t column, bool is_target) {
+/* Makes a column that is used as one both input and target, which windows of a series may have. */
+static void use_twice(struct csv *csv, size_t column, bool is_target) {
     struct role *role = &csv->roles[column];
+    size_t input = is_target ? role->at : csv->base.input_size++;
+    size_t target = is_target ? csv->base.target_size++ : role->at;
+    csv->input_columns[input] = csv->target_columns[target] = column;
+    role->is_target = false;
+    role->at = input;
+    role->target_at = target;
+}
+
+static status use_column(struct csv *csv, const struct dataset_config *config, size_t column, bool is_target) {
+    struct role *role = &csv->roles[column];
+    bool is_other = role->is_target != is_target && role->target_at == NOT_USED;
+    if (role->at != NOT_USED && config->window.steps > 0 && !role->is_weight && !role->is_group && is_other) {
+        use_twice(csv, column, is_target);
+        return OK;
+    }
     if (role->at != NOT_USED && role->is_weight)
         return status_new(STATUS_DATA, "%s: column '%s' is used twice, as %s and by dataset.weights", csv->path,
                           csv_printable(csv, csv->names[column]), is_target ? "target" : "input");
@@ -180,8 +197,8 @@ static status use_column(struct csv *csv, size_t column, bool is_target) {
                           : is_target                  ? "target"
                                                        : "input");
     if (role->at != NOT_USED && role->is_group)
-        return status_new(STATUS_DATA, "%s: column '%s' is used twice, as %s and by dataset.split.group", csv->path,
-                          csv_printable(csv, csv->names[column]), is_target ? "target" : "input");
+        return status_new(STATUS_DATA, "%s: column '%s' is used twice, as %s and by %s", csv->path,
+                          csv_printable(csv, csv->names[column]), is_target ? "target" : "input", csv->group_key);
     size_t *count = is_target ? &csv->base.target_size : &csv->base.input_size;
     (is_target ? csv->target_columns : csv->input_columns)[*count] = column;
     role->is_target = is_target;
@@ -189,11 +206,12 @@ static status use_column(struct csv *csv, size_t column, bool is_target) {
     return OK;
 }
 
-static status use_columns(struct csv *csv, const struct string_list *names, bool is_target) {
+static status use_columns(struct csv *csv, const struct dataset_config *config, const struct string_list *names,
+                          bool is_target) {
     for (size_t i = 0; i < names->count; i++) {
         size_t column;
         TRY(find_column(csv, names->items[i], NULL, &column));
-        TRY(use_column(csv, column, is_target));
+        TRY(use_column(csv, config, column, is_target));
     }
     return OK;
 }
@@ -207,21 +225,25 @@ static status use_weights(struct csv *csv, const struct dataset_config *config) 
     return OK;
 }
 
-/* The column of dataset.split.group, which is only read for a split. */
+/* The column of dataset_group. */
 static status use_groups(struct csv *csv, const struct dataset_config *config) {
-    if (!dataset_has_groups(config)) return OK;
-    TRY(status_prefix(find_column(csv, config->split.group, NULL, &csv->group_column), "dataset.split.group"));
+    csv->group_key = dataset_group_key(config);
+    if (!dataset_group(config)) return OK;
+    TRY(status_prefix(find_column(csv, dataset_group(config), NULL, &csv->group_column), "%s", csv->group_key));
     struct role *role = &csv->roles[csv->group_column];
     if (role->at != NOT_USED)
-        return status_new(STATUS_DATA, "%s: column '%s' is used twice, by dataset.weights and by dataset.split.group",
-                          csv->path, csv_printable(csv, csv->names[csv->group_column]));
+        return status_new(STATUS_DATA, "%s: column '%s' is used twice, by dataset.weights and by %s", csv->path,
+                          csv_printable(csv, csv->names[csv->group_column]), csv->group_key);
     role->is_group = true;
     role->at = 0;
     return OK;
 }
 
 static bool is_group(const struct dataset_config *config, const char *name) {
-    return config->split.group && strcmp(config->split.group, name) == 0;
+    const char *groups[] = {config->split.group, config->window.group};
+    for (size_t i = 0; i < 2; i++)
+        if (groups[i] && strcmp(groups[i], name) == 0) return true;
+    return false;
 }
 
 static bool is_weights(const struct dataset_config *config, const char *name) {
@@ -281,7 +303,7 @@ static status use_named_columns(struct csv *csv, const struct dataset_config *co
         size_t column;
         if (named->role == COLUMN_TARGET && config->without_targets) continue;
         TRY(find_column(csv, named->name, known_from, &column));
-        TRY(use_column(csv, column, named->role == COLUMN_TARGET));
+        TRY(use_column(csv, config, column, named->role == COLUMN_TARGET));
     }
     note_columns(csv, config, list);
     return OK;
@@ -347,10 +369,8 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
                               "for inputs",
                               csv_printable(csv, rules[i].name));
         if (!is_ignored && is_group(config, rules[i].name))
-            return status_new(
-                STATUS_USAGE,
-                "dataset.columns: '%s' is the column of dataset.split.group, and the rules are for inputs",
-                csv_printable(csv, rules[i].name));
+            return status_new(STATUS_USAGE, "dataset.columns: '%s' is the column of %s, and the rules are for inputs",
+                              csv_printable(csv, rules[i].name), csv->group_key);
         if (is_target(csv, &config->targets, column))
             TRY(check_target_rule(csv, &rules[i]));
         else if (!is_ignored)
@@ -362,8 +382,9 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
 }
 
 static bool is_default_input(const struct csv *csv, const struct dataset_config *config, size_t column) {
-    return csv->roles[column].at == NOT_USED && !is_target(csv, &config->targets, column) &&
-           !is_ignored(config, csv->names[column]) && !is_weights(config, csv->names[column]) &&
+    bool may_be_input =
+        csv->are_targets_inputs || (csv->roles[column].at == NOT_USED && !is_target(csv, &config->targets, column));
+    return may_be_input && !is_ignored(config, csv->names[column]) && !is_weights(config, csv->names[column]) &&
            !is_group(config, csv->names[column]) &&
            (!csv->roles[column].has_no_name || column_rule_find(&config->rules, csv->names[column]));
 }
@@ -385,12 +406,12 @@ status csv_choose_columns(struct csv *csv, const struct dataset_config *config, 
     if (train) return use_same_columns(csv, config, train);
     if (csv_has_trained_columns(config)) return use_trained_columns(csv, config);
     if (!config->without_targets) {
-        TRY(use_columns(csv, &config->targets, true));
-        if (config->targets.count == 0) TRY(use_column(csv, default_target(csv), true));
+        TRY(use_columns(csv, config, &config->targets, true));
+        if (config->targets.count == 0) TRY(use_column(csv, config, default_target(csv), true));
     }
-    TRY(use_columns(csv, &config->inputs, false));
+    TRY(use_columns(csv, config, &config->inputs, false));
     for (size_t i = 0; i < csv->n_columns && config->inputs.count == 0; i++)
-        if (is_default_input(csv, config, i)) TRY(use_column(csv, i, false));
+        if (is_default_input(csv, config, i)) TRY(use_column(csv, config, i, false));
     note_unnamed(csv, config);
     if (!config->is_trained) TRY(check_rules(csv, config));
     if (csv->base.input_size > 0) return OK;

@@ -149,6 +149,7 @@ status csv_add_plain_row(struct csv *csv, double *row, bool *is_added) {
     reader->at = next;
     for (size_t i = 0; i < csv->n_fields; i++)
         if (csv->plans[i].kind != FIELD_IGNORED) TRY(add_field(csv, &csv->plans[i], &row[csv->plans[i].at]));
+    csv_copy_targets(csv, row);
     return OK;
 }
 

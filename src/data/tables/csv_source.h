@@ -14,6 +14,7 @@ struct role {
     bool is_target, is_weight, is_group; /* neither: an input */
     bool has_no_name;                    /* in the file: it is used only where the config names it */
     size_t at;                           /* index among the inputs or the targets; NOT_USED */
+    size_t target_at;                    /* of an input that is a target, too: index among the targets; NOT_USED */
 };
 
 /* One of the files of a path. */
@@ -62,6 +63,8 @@ struct csv {
 
     struct row_store store; /* inputs, targets, the weight with weight_column, the group with group_column, the line */
     size_t weight_column, group_column; /* NOT_USED: none */
+    const char *group_key;              /* that names the group column */
+    bool are_targets_inputs;            /* targets are inputs, too, unless dataset.inputs is given */
     struct text_pool groups;            /* values of the group column; in rows are their indexes */
     double *group_values;               /* (groups.count), when all rows were read: see dataset_format.read_groups */
     double **maps; /* (input_size + target_size), when all rows were read: value = maps[i][(size_t)value] unless
@@ -114,6 +117,9 @@ status csv_plan_rows(struct csv *csv, bool is_text);
 status csv_add_input(struct csv *csv, size_t column, const char *text, double *value);
 status csv_add_label(struct csv *csv, const char *text, double *value);
 status csv_add_group(struct csv *csv, const char *text, double *value);
+
+/* Sets the targets of a row of the store that are inputs, too. */
+void csv_copy_targets(const struct csv *csv, double *row);
 
 /* The index of the group in a row of the store. */
 size_t csv_group_at(const struct csv *csv);

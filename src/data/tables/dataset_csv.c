@@ -85,15 +85,22 @@ static status add_weight(struct csv *csv, size_t column, const char *text, doubl
 status csv_add_group(struct csv *csv, const char *text, double *value) {
     size_t index;
     if (csv_is_missing(csv, text))
-        return status_new(STATUS_DATA,
-                          "%s:%s %zu: column '%s': missing value, and dataset.split.group names this column", csv->path,
-                          csv->input->unit, csv->reader.record_line, csv_printable(csv, csv->names[csv->group_column]));
+        return status_new(STATUS_DATA, "%s:%s %zu: column '%s': missing value, and %s names this column", csv->path,
+                          csv->input->unit, csv->reader.record_line, csv_printable(csv, csv->names[csv->group_column]),
+                          csv->group_key);
     TRY(text_pool_add(&csv->groups, text, csv->base.rows, &index));
     *value = (double)index;
     return OK;
 }
 
 size_t csv_group_at(const struct csv *csv) { return values_of(csv) + (csv->weight_column != NOT_USED); }
+
+void csv_copy_targets(const struct csv *csv, double *row) {
+    for (size_t i = 0; i < csv->base.target_size; i++) {
+        const struct role *role = &csv->roles[csv->target_columns[i]];
+        if (!role->is_target) row[csv->base.input_size + i] = row[role->at];
+    }
+}
 
 /* Adds the current record as a row. */
 static status add_record(struct csv *csv, double *row) {
@@ -110,6 +117,7 @@ static status add_record(struct csv *csv, double *row) {
             : role->is_target ? add_target(csv, i, text, &row[size + role->at])
                               : csv_add_input(csv, i, text, &row[role->at]));
     }
+    csv_copy_targets(csv, row);
     return OK;
 }
 
@@ -220,9 +228,24 @@ static status finish_column(struct csv *csv, size_t input) {
     return check_texts(csv, csv->input_columns[input], &csv->raw[input]);
 }
 
+/* A target that is an input, too, is the number of its column. */
+static status check_targets(const struct csv *csv) {
+    for (size_t i = 0; i < csv->base.target_size; i++) {
+        size_t column = csv->target_columns[i];
+        const struct role *role = &csv->roles[column];
+        if (role->is_target || csv->raw[role->at].type == COLUMN_NUMBER) continue;
+        return status_new(STATUS_DATA,
+                          "%s: column '%s' is target and input, which needs numbers, but it has texts; name the other "
+                          "columns in dataset.inputs",
+                          csv->path, csv_printable(csv, csv->names[column]));
+    }
+    return OK;
+}
+
 static status finish_columns(struct csv *csv) {
     csv->maps = arena_alloc(csv->arena, (values_of(csv) + 1) * sizeof *csv->maps);
     for (size_t i = 0; i < csv->base.input_size; i++) TRY(finish_column(csv, i));
+    TRY(check_targets(csv));
     csv->base.columns = csv->raw;
     return OK;
 }
@@ -359,10 +382,12 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     csv->path = csv->parts[0].path;
     TRY(csv->input->start(csv, config, is_validation));
     TRY(csv_read_header(csv, config, train));
+    csv->are_targets_inputs = config->window.steps > 0 && !wants_classes && config->target_range == TARGETS_ARE_ANY;
     TRY(csv_choose_columns(csv, config, train));
     start_columns(csv, config, train);
     bool is_binary = !wants_classes && !config->has_losses && config->target_range == TARGETS_ARE_PROBABILITIES;
-    bool may_be_text = (wants_classes || is_binary) && csv->base.target_size == 1;
+    bool has_target = csv->base.target_size == 1 && csv->roles[csv->target_columns[0]].is_target;
+    bool may_be_text = (wants_classes || is_binary) && has_target;
     if (!train && may_be_text && config->classes.count) copy_classes(csv, &config->classes);
     TRY(find_label_rule(csv, config, may_be_text, &csv->is_kind_known));
     csv->is_kind_known = csv->is_kind_known || train || csv->has_given_classes;

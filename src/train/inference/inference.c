@@ -148,6 +148,14 @@ static void log_rows(const struct inference *inf, struct log *log) {
     const char *file = is_own ? dataset->validation.path : dataset->path ? dataset->path : "synthetic dataset";
     size_t others = is_own ? dataset->validation.others.count : dataset->others.count;
     if (others) file = arena_printf(inf->arena, "%s and %zu more", file, others);
+    if (info->windows.steps) {
+        const char *part = inf->is_all || !dataset_has_validation(dataset) ? ""
+                           : inf->part == DATASET_VALIDATION               ? " for validation (--part all uses all)"
+                                                                           : " for training (--part all uses all)";
+        log_line(log, "%s: %zu window%s of %zu rows%s", file, inf->rows, text_plural(inf->rows, "s"),
+                 info->windows.steps, part);
+        return;
+    }
     size_t rows = is_split ? info->rows : inf->rows;
     if (rows == inf->rows)
         log_line(log, "%s: all %zu row%s", file, rows, text_plural(rows, "s"));
@@ -487,6 +495,7 @@ static status read_texts(const struct inference *inf, struct csv_texts **texts) 
     dataset.without_targets = !needs_targets(inf);
     bool is_own = inf->part == DATASET_VALIDATION && validation->path, is_whole = inf->is_all || validation->path;
     size_t rows = is_whole ? inf->rows : info->rows;
+    if (info->windows.steps) rows = is_own ? info->windows.rows - info->rows : info->rows;
     return csv_texts_of(&dataset, is_own, rows, texts);
 }
 

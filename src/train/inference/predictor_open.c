@@ -93,6 +93,7 @@ static void list_columns(struct predictor *p) {
     const struct column_list *list = &p->dataset.columns;
     struct string_list *columns = &p->about.columns;
     if (list->count == 0 || strcmp(list->format, "csv") != 0) return; /* a dataset of a file may be many inputs */
+    if (p->dataset.window.steps) return;                              /* an input is a column of one of the rows */
     columns->items = arena_alloc(p->arena, (list->count + 1) * sizeof *columns->items);
     for (size_t i = 0; i < list->count; i++)
         if (list->items[i].role == COLUMN_INPUT) columns->items[columns->count++] = list->items[i].name;
@@ -116,6 +117,10 @@ static status read_inputs(struct predictor *p, struct checkpoint *checkpoint, st
     if (!has_layout) TRY(guess_layout(p, layout));
     p->info = input_layout_info(layout);
     p->about.has_preparation = p->dataset.preparation != NULL;
+    if (p->about.has_preparation && p->dataset.window.steps)
+        return status_new(STATUS_USAGE,
+                          "the model reads windows of rows (dataset.window) with columns that are prepared "
+                          "(data/preparation), which only `ddptrain predict` computes");
     if (p->about.has_preparation || layout->kind == INPUT_TOKENS) return OK;
     return input_scaling_create(layout, &p->dataset.scale, &p->scaling);
 }

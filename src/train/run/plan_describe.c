@@ -129,7 +129,12 @@ static void warn_of_activation(const struct plan *plan, struct text *out) {
 /* Bytes of the rows in the memory of a rank, as float32. */
 static double row_memory(const struct config *config, const struct dataset_info *info) {
     double rows = (double)info->train_rows + (double)info->validation_rows;
-    double bytes = rows * (double)(info->input_size + info->target_size) * sizeof(float);
+    double values = (double)(info->input_size + info->target_size);
+    if (info->windows.steps) {
+        rows = (double)info->windows.rows;
+        values = (double)info->windows.features + (double)info->target_size / (double)info->windows.target_steps;
+    }
+    double bytes = rows * values * sizeof(float);
     return info->input_kind == INPUT_TOKENS || bytes > (double)config->dataset.cache_mb * MIB ? 0 : bytes;
 }
 
@@ -171,12 +176,14 @@ static void describe_length(const struct config *config, size_t steps, struct te
 
 static void describe_rows(const struct plan *p, struct text *out) {
     const struct dataset_info *info = &p->info;
-    text_printf(out, "%s: %zu training row%s, %zu validation row%s, ", p->config->name, info->train_rows,
-                text_plural(info->train_rows, "s"), info->validation_rows, text_plural(info->validation_rows, "s"));
+    const char *sample = info->windows.steps ? "window" : "row";
+    text_printf(out, "%s: %zu training %s%s, %zu validation %s%s, ", p->config->name, info->train_rows, sample,
+                text_plural(info->train_rows, "s"), info->validation_rows, sample,
+                text_plural(info->validation_rows, "s"));
     if (info->target_kind == TARGET_CLASS)
         text_printf(out, "%lld class%s", (long long)info->classes, text_plural((uint64_t)info->classes, "es"));
     else
-        text_printf(out, "%zu target value%s a row", info->target_size, text_plural(info->target_size, "s"));
+        text_printf(out, "%zu target value%s a %s", info->target_size, text_plural(info->target_size, "s"), sample);
     for (int i = 0; i < info->target_dims && info->target_dims > 1; i++)
         text_printf(out, "%s%lld", i ? ", " : ", targets (", (long long)info->target_shape[i]);
     text_add(out, info->target_dims > 1 ? ")\n" : "\n");
@@ -203,6 +210,22 @@ static void describe_groups(const struct plan *p, struct text *out) {
     text_add_value(out, p->config->dataset.split.group, TEXT_MAX_NAME);
     text_printf(out, ": %zu for training, %zu for validation\n", info->groups - info->validation_groups,
                 info->validation_groups);
+}
+
+/* What a sample of dataset.window is. */
+static void describe_windows(const struct plan *p, struct text *out) {
+    const struct dataset_windows *windows = &p->info.windows;
+    size_t first = windows->first_target + 1 - windows->steps, last = first + windows->target_steps - 1;
+    if (!windows->steps) return;
+    text_printf(out, "\nwindows        inputs: (%zu, %zu), adjacent rows and their features; ", windows->steps,
+                windows->features);
+    if (first == last)
+        text_printf(out, "targets: of row %zu after the last; ", first);
+    else
+        text_printf(out, "targets: of rows %zu to %zu after the last; ", first, last);
+    text_printf(out, "in %zu rows", windows->rows);
+    if (windows->series) text_printf(out, " of %zu series", windows->series);
+    text_add(out, "\n");
 }
 
 /* How targets are scaled and rows weighted, fitted to the training rows. */
@@ -311,6 +334,7 @@ void plan_describe(const struct plan *p, struct text *out) {
     describe_columns(p, out);
     describe_notes(p, out);
     describe_groups(p, out);
+    describe_windows(p, out);
     describe_classes(p, out);
     if (p->dataset) describe_targets(p, out);
     describe_layers(p->model, out);

@@ -1,0 +1,62 @@
+/* A stretch is a maximal range of adjacent rows that may be in one window. */
+#include "data/sampling/windows.h"
+
+#include "data/sampling/split.h"
+
+/* The end of the stretch of used rows that starts at [row]. */
+static size_t stretch_end(const struct window_rows *of, size_t row) {
+    size_t end = row + 1;
+    while (end < of->rows && (!of->is_used || of->is_used[end]) && (!of->series || of->series[end] == of->series[row]))
+        end++;
+    return end;
+}
+
+size_t windows_find(const struct window_rows *of, size_t span, size_t stride, int64_t *starts) {
+    size_t count = 0;
+    for (size_t row = 0, end; row < of->rows; row = end) {
+        end = row + 1;
+        if (of->is_used && !of->is_used[row]) continue;
+        end = stretch_end(of, row);
+        for (size_t start = row; end - row >= span && start <= end - span; start += stride, count++)
+            if (starts) starts[count] = (int64_t)start;
+    }
+    return count;
+}
+
+size_t windows_interruption(const int64_t *series, size_t rows, bool *was_seen) {
+    for (size_t row = 0; row < rows; row++) {
+        if (row > 0 && series[row] == series[row - 1]) continue;
+        if (was_seen[series[row]]) return row;
+        was_seen[series[row]] = true;
+    }
+    return rows;
+}
+
+size_t windows_short_series(const struct window_rows *of, const int64_t *starts, size_t count) {
+    const int64_t *series = of->series;
+    size_t used = 0, last = of->rows, found = 0;
+    for (size_t row = 0; row < of->rows; row++) {
+        if (of->is_used && !of->is_used[row]) continue;
+        if (last == of->rows || series[row] != series[last]) used++;
+        last = row;
+    }
+    for (size_t i = 0; i < count; i++) found += i == 0 || series[starts[i]] != series[starts[i - 1]];
+    return used - found;
+}
+
+size_t windows_split(const struct split_config *split, const int64_t *series, size_t rows, int64_t *order) {
+    struct window_rows all = {.rows = rows, .series = series};
+    size_t total = 0, n_train, n_validation;
+    for (size_t row = 0, end; row < rows; row = end) {
+        end = stretch_end(&all, row);
+        split_sizes(split, end - row, &n_train, &n_validation);
+        total += n_validation;
+    }
+    size_t validation = 0, train = total;
+    for (size_t row = 0, end; row < rows; row = end) {
+        end = stretch_end(&all, row);
+        split_sizes(split, end - row, &n_train, &n_validation);
+        for (size_t i = row; i < end; i++) order[i < row + n_train ? train++ : validation++] = (int64_t)i;
+    }
+    return total;
+}

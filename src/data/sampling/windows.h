@@ -1,0 +1,29 @@
+/* windows: the windows of time series, dataset.window: which rows they start at. */
+#ifndef DATA_WINDOWS_H
+#define DATA_WINDOWS_H
+
+#include "data/dataset.h"
+
+/* Rows in the order of the file. */
+struct window_rows {
+    size_t rows;
+    const int64_t *series; /* (rows) of each row; NULL: all are one series */
+    const bool *is_used;   /* (rows) whether a window may have the row; NULL: all */
+};
+
+/* The first rows of the windows of [span] adjacent rows that are used and of one series: in each stretch of such rows,
+ * every [stride] rows from its first. Returns their number. starts (that number): NULL: they are only counted. */
+size_t windows_find(const struct window_rows *of, size_t span, size_t stride, int64_t *starts);
+
+/* The first row whose series was interrupted by another; [rows]: there is none. [was_seen] (number of series): false.
+ */
+size_t windows_interruption(const int64_t *series, size_t rows, bool *was_seen);
+
+/* The number of series that have used rows but none of the windows: starts (count), of windows_find. */
+size_t windows_short_series(const struct window_rows *of, const int64_t *starts, size_t count);
+
+/* Splits each series in the order of time: order (rows) has the last rows of all series, of split_sizes, and then the
+ * other rows, both in the order of the file. Returns the number of the former. */
+size_t windows_split(const struct split_config *split, const int64_t *series, size_t rows, int64_t *order);
+
+#endif

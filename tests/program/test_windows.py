@@ -1,0 +1,322 @@
+"""dataset.window: windows of a table are those of a file of prepared windows, and stay in their part and their series. ctest-labels: dist"""
+import ctypes, math, os, shutil, sqlite3, subprocess
+
+import numpy as np
+
+import program
+from program import DATA, USAGE
+
+ROWS, NAMES = 120, ["a", "b", "y"]
+CONFIG = """
+name: test
+seed: 1
+dataset: {path: rows.csv, %s}
+sampler: {batch_size: 8}
+model: {layers: [%s, {linear: %d}]}
+loss: mse
+optimizer: {type: sgd, lr: 0.01}
+train: {epochs: 2}
+checkpoint: {save_every: {epochs: 1}, keep: 0}
+"""
+MEAN, STD = [0.5, -0.25, 1.5], [2.0, 0.5, 4.0]
+
+
+def series(rows=ROWS, seed=0):
+    """(rows, 3): float32, so that every format has the same values."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(rows)
+    return np.round(np.column_stack([np.sin(t / 5), rng.normal(size=rows), np.cos(t / 7) + rng.normal(size=rows) / 4]), 3).astype(np.float32)
+
+
+def windows(rows, steps, horizon=1, predict_steps=1, stride=1, columns=slice(None)):
+    """What Keras' timeseries_dataset_from_array gives: inputs (windows, steps, features), targets (windows, predict_steps)."""
+    starts = range(0, len(rows) - steps - horizon - predict_steps + 2, stride)
+    return (np.array([rows[s:s + steps, columns] for s in starts]),
+            np.array([rows[s + steps + horizon - 1:s + steps + horizon - 1 + predict_steps, 2] for s in starts]))
+
+
+class Windows(program.Case):
+    def table(self, rows, name="rows.csv", names=None, extra=()):
+        names = names or NAMES
+        columns = [*extra, *([f"{float(v):.17g}" for v in rows[:, i]] for i in range(rows.shape[1]))]
+        self.write(name, "\n".join([",".join(names)] + [",".join(map(str, row)) for row in zip(*columns)]) + "\n")
+
+    def other_files(self, rows):
+        import h5py
+        with h5py.File(self.path("rows.h5"), "w") as f:
+            for i, name in enumerate(NAMES):
+                f[name] = rows[:, i]
+            f["x"], f["target"] = rows, rows[:, 2]
+        np.savez(self.path("rows.npz"), x=rows, y=rows[:, 2])
+        with sqlite3.connect(self.path("rows.db")) as db:
+            db.execute("create table t (a real, b real, y real)")
+            db.executemany("insert into t values (?, ?, ?)", [tuple(map(float, row)) for row in rows])
+
+    def config(self, window, more="", layer="{lstm: {hidden_size: 5, output: last}}", outputs=1):
+        self.write("test.yaml", CONFIG % (f"window: {{{window}}}, {more}", layer, outputs))
+
+    def train(self, run, *arguments):
+        self.run_program("test.yaml", "--run-dir", f"runs/{run}", *arguments)
+        return self.losses(f"runs/{run}"), [e["val_loss"] for e in self.events("epoch", f"runs/{run}")]
+
+    def check_line(self, *arguments):
+        return self.run_program("check", "test.yaml", *arguments)[0].splitlines()
+
+    def test_equal_prepared_windows(self):
+        """The same losses as with windows in a file, from every format, in memory and from the file."""
+        rows = series()
+        self.table(rows)
+        self.other_files(rows)
+        scale = f"scale: {{mean: {MEAN}, std: {STD}}}, split: 0.25"
+        for steps, horizon, predict_steps, stride in ((6, 1, 1, 1), (1, 3, 1, 1), (7, 2, 4, 3)):
+            keys = f"steps: {steps}, horizon: {horizon}, predict_steps: {predict_steps}, stride: {stride}"
+            parts = [windows(part, steps, horizon, predict_steps, stride) for part in (rows[:90], rows[90:])]
+            for name, (x, y) in zip(("train", "validation"), parts):
+                np.savez(self.path(name + ".npz"), x=x, y=y)
+            self.config("steps: 0", f"scale: {{mean: {MEAN}, std: {STD}, per_feature: true}}", outputs=predict_steps)
+            expected = self.train(f"prepared{steps}", "dataset.path=train.npz", "dataset.validation=validation.npz")
+            self.config(keys, scale, outputs=predict_steps)
+            self.assertTrue(self.check_line()[0].startswith(f"test: {len(parts[0][0])} training windows, {len(parts[1][0])} validation windows, "))
+            for file, more in (("rows.csv", ""), ("rows.db", ""), ("rows.npz", ""), ("rows.h5", "dataset.inputs=x dataset.targets=target"),
+                               ("rows.h5", "dataset.inputs=[a,b,y] dataset.targets=y")):
+                for cache in (1024, 0):
+                    run = f"{steps}-{file}-{len(more)}-{cache}"
+                    got = self.train(run, f"dataset.path={file}", f"dataset.cache_mb={cache}", *more.split())
+                    self.assertEqual(got, expected, run)
+
+    def test_inputs_and_targets(self):
+        """The target is an input unless dataset.inputs leaves it out; one column has the shape (steps, 1)."""
+        rows = series()
+        self.table(rows)
+        for inputs, shape in (("[]", "(5, 3)"), ("[b, a]", "(5, 2)"), ("[y, a]", "(5, 2)"), ("y", "(5, 1)")):
+            self.config("steps: 5", f"inputs: {inputs}, split: 0.2")
+            self.assertIn(f"inputs: {shape}, adjacent rows and their features; targets: of row 1 after the last; in 120 rows", "\n".join(self.check_line()))
+        self.config("steps: 5", "inputs: [y, a], targets: y")
+        x, y = windows(rows, 5, columns=[2, 0])
+        np.savez(self.path("train.npz"), x=x, y=y)
+        got, _ = self.run_program("test.yaml")[1], self.losses()
+        self.config("steps: 0")
+        self.run_program("test.yaml", "dataset.path=train.npz", "--run-dir", "runs/prepared")
+        self.assertEqual(self.losses(), self.losses("runs/prepared"))
+        np.savez(self.path("bytes.npz"), x=(rows * 20 + 100).astype(np.uint8), y=rows[:, 2])
+        x, y = windows(rows, 5)
+        np.savez(self.path("train.npz"), x=windows((rows * 20 + 100).astype(np.uint8), 5)[0], y=y)
+        for cache in (1024, 0):
+            self.config("steps: 5", "scale: standard")
+            self.run_program("test.yaml", "dataset.path=bytes.npz", f"dataset.cache_mb={cache}", "--run-dir", f"runs/bytes{cache}")
+        self.assertEqual(self.losses("runs/bytes0"), self.losses("runs/bytes1024"))
+        self.config("steps: 0", "divide: 255")
+        self.run_program("test.yaml", "dataset.path=train.npz", "--run-dir", "runs/bytes")
+        self.config("steps: 5", "divide: 255")
+        self.run_program("test.yaml", "dataset.path=bytes.npz", "--run-dir", "runs/windows")
+        self.assertEqual(self.losses("runs/windows"), self.losses("runs/bytes"))
+        self.write("one.csv", "y\n" + "\n".join(map(str, range(30))) + "\n")
+        self.config("steps: 4")
+        self.assertIn("inputs: (4, 1), ", "\n".join(self.check_line("dataset.path=one.csv")))
+
+    def test_scales_are_those_of_the_training_rows(self):
+        import h5py
+        rows = series()
+        rows[96:] *= 100
+        self.table(rows)
+        self.config("steps: 6, predict_steps: 2", "scale: standard, target_scale: standard, split: 0.2", outputs=2)
+        self.run_program("test.yaml")
+        with h5py.File(self.checkpoints()[-1]) as f:
+            mean, scale = f["scaler/mean"][:], f["scaler/scale"][:]
+        exact = rows[:96].astype(np.float64)
+        self.assert_close(mean, np.tile(exact.mean(0), 6), 1e-6)
+        self.assert_close(scale, np.tile(exact.std(0), 6), 1e-6)
+        line = next(line for line in self.check_line() if line.startswith("target_scale"))
+        self.assertEqual(line.count(f"(y - {exact[:, 2].mean():g}) / {exact[:, 2].std():g}"), 2)
+
+    def test_ranks_resume_and_elastic(self):
+        self.table(series())
+        self.config("steps: 5, stride: 2", "scale: standard, split: 0.2")
+        self.write("test.yaml", self.read("test.yaml").replace("batch_size: 8", "global_batch_size: 8"))
+        self.run_program("test.yaml", "--run-dir", "runs/one")
+        self.run_program("test.yaml", "--run-dir", "runs/two", "--nproc", 2)
+        self.assert_close(self.losses("runs/two"), self.losses("runs/one"), 1e-6)
+        self.run_program("test.yaml", "--run-dir", "runs/one", "train.epochs=3")
+        self.run_program("test.yaml", "--run-dir", "runs/whole", "train.epochs=3")
+        self.assertEqual(self.sha("runs/one"), self.sha("runs/whole"))
+        for nproc in (1, 3):
+            self.run_program("test.yaml", "--run-dir", f"runs/e{nproc}", "--nproc", nproc, "determinism={mode: elastic, shards: 4}")
+        self.assertEqual(self.sha("runs/e1"), self.sha("runs/e3"))
+        _, err = self.run_program("test.yaml", "--run-dir", "runs/one", "train.epochs=4", "dataset.window.horizon=2", code=None)
+        self.assertIn("dataset.window.horizon: 1 -> 2", err)
+        evaluated = self.run_program("eval", "runs/one")[0]
+        self.assertEqual(evaluated, self.run_program("eval", "runs/one", "--nproc", 2)[0])
+
+    def test_predict(self):
+        """One value for each window, at the last row of its inputs; those at the end are forecasts."""
+        rows = series()
+        self.table(rows)
+        self.config("steps: 6, horizon: 2, stride: 5", "scale: standard, target_scale: standard, split: 0.2")
+        self.run_program("test.yaml")
+
+        def predict(*arguments):
+            out, err = self.run_program("predict", *arguments)
+            return {int(row): float(value) for row, value in (line.split(",") for line in out.splitlines()[1:])}, err
+        own, err = predict("runs/test")
+        self.assertEqual(list(own), list(range(96 + 5, 120)))
+        self.assertIn("rows.csv: 19 windows of 6 rows for validation (--part all uses all)", err)
+        every, _ = predict("runs/test", "--part", "all")
+        self.assertEqual(list(every), list(range(5, 120)))
+        self.assertEqual(own, {row: every[row] for row in own})
+        self.table(rows[50:56], "new.csv")
+        new, err = predict("runs/test", "new.csv")
+        self.assertEqual(new, {5: every[55]})
+        self.assertIn("new.csv: 1 window of 6 rows", err)
+        self.table(rows[50:60], "new.csv")
+        out, _ = self.run_program("predict", "runs/test", "new.csv", "--with-inputs")
+        self.assertEqual(out.splitlines()[0], "a,b,y,row,predicted_y")
+        self.assertEqual([float(line.split(",")[0]) for line in out.splitlines()[1:]], rows[55:60, 0].tolist())
+        self.table(rows[50:55], "new.csv")
+        _, err = self.run_program("predict", "runs/test", "new.csv", code=DATA)
+        self.assertIn("new.csv: dataset.window: no 6 adjacent rows are among the 5 rows: a window has 6 steps", err)
+        _, err = self.run_program("eval", "runs/test", "new.csv", code=DATA)
+        self.assertIn("no 8 adjacent rows are among the 5 rows: a window has 6 steps and 2 up to the last target", err)
+
+    def test_series(self):
+        """No window has rows of two series; a split takes the last rows of each."""
+        lengths = {"north": 30, "east": 8, "west": 20}
+        rows = series(sum(lengths.values()))
+        ids = [name for name, count in lengths.items() for _ in range(count)]
+        self.table(rows, names=["id", *NAMES], extra=[ids])
+        self.config("steps: 6, group: id", "scale: standard")
+        expected = sum(count - 6 for count in lengths.values())
+        self.assertTrue(self.check_line()[0].startswith(f"test: {expected} training windows, 0 validation windows"))
+        self.assertIn("in 58 rows of 3 series", "\n".join(self.check_line()))
+        first = [f"test: {sum(max(n - m - 6, 0) for n, m in zip(lengths.values(), last))} training windows, {sum(max(m - 6, 0) for m in last)} validation windows"
+                 for last in ([12, 4, 8],)]
+        self.assertTrue(self.check_line("dataset.split=0.4")[0].startswith(first[0]), self.check_line("dataset.split=0.4")[0])
+        self.run_program("test.yaml", "dataset.split=0.4")
+        out, _ = self.run_program("predict", "runs/test")
+        self.assertEqual([int(line.split(",")[0]) for line in out.splitlines()[1:]], [*range(18 + 5, 30), *range(38 + 12 + 5, 58)])
+        self.assertIn("warning        1 of the series has too few validation rows for a window and is not used (dataset.window)",
+                      self.check_line("dataset.split=0.4"))
+        # of a validation file
+        self.table(rows, names=["id", *NAMES], extra=[ids], name="later.csv")
+        self.assertTrue(self.check_line("dataset.validation=later.csv")[0].startswith(f"test: {expected} training windows, {expected} validation windows"))
+        # whole series
+        self.config("steps: 6", "scale: standard, split: {test: 0.3, group: id, seed: 3}")
+        self.run_program("test.yaml", "--run-dir", "runs/whole")
+        out, _ = self.run_program("predict", "runs/whole", "--part", "all")
+        self.assertEqual(len(out.splitlines()) - 1, sum(count - 5 for count in lengths.values()))
+        # the rows of a series are adjacent
+        self.table(rows, names=["id", *NAMES], extra=[ids[:50] + ["north"] * 8])
+        _, err = self.run_program("check", "test.yaml", code=DATA)
+        self.assertIn("rows.csv:line 52: column 'id': the rows of a series are not adjacent; sort the rows by 'id', then by time", err)
+
+    def test_no_window_has_rows_of_both_parts(self):
+        """Of the folds, whose training rows are on both sides of the validation rows."""
+        self.table(series())
+        for split, train, validation in (("folds: 4, fold: 1", (30 - 6) + (60 - 6), 30 - 6), ("folds: 5, fold: 2, time_series: true", 60 - 6, 20 - 6),
+                                         ("train: 0.75", 90 - 6, 30 - 6), ("test: 0.25, shuffle: false", 90 - 6, 30 - 6)):
+            self.config("steps: 6", f"split: {{{split}}}")
+            self.assertTrue(self.check_line()[0].startswith(f"test: {train} training windows, {validation} validation windows"), split)
+        self.run_program("test.yaml")
+        self.assertIn("shuffle: false", self.read("runs/test/config.yaml"))
+
+    def test_columns(self):
+        """Categories and missing values are prepared row by row; an ignored column leaves the windows plain."""
+        rows = series()
+        kinds = ["red", "blue", "green"] * 40
+        days = [f"2024-01-{1 + i % 28:02}" for i in range(ROWS)]
+        text = ["day,kind,a,b,y"] + [f"{days[i]},{kinds[i]},{'' if i == 7 else rows[i, 0]},{rows[i, 1]},{rows[i, 2]}" for i in range(ROWS)]
+        self.write("rows.csv", "\n".join(text) + "\n")
+        self.config("steps: 6", "columns: {a: {missing: mean}, day: ignore}, scale: standard, split: 0.25")
+        self.assertIn("inputs: (6, 6), ", "\n".join(self.check_line()))
+        self.run_program("test.yaml")
+        filled = rows.astype(np.float64)
+        filled[7, 0] = np.delete(filled[:90, 0], 7).mean()
+        scaled = (filled - filled[:90].mean(0)) / filled[:90].std(0)
+        onehot = np.array([[kind == c for c in ("blue", "green", "red")] for kind in kinds], float)
+        both = np.column_stack([onehot, scaled])
+        for name, first, last in (("train", 0, 90), ("validation", 90, ROWS)):
+            x, _ = windows(np.column_stack([both[first:last], rows[first:last, 2]]), 6, columns=slice(0, 6))
+            np.savez(self.path(name + ".npz"), x=x.astype(np.float32), y=windows(rows[first:last], 6)[1])
+        self.config("steps: 0")
+        self.run_program("test.yaml", "--run-dir", "runs/prepared", "dataset.path=train.npz", "dataset.validation=validation.npz")
+        self.assert_close(self.losses(), self.losses("runs/prepared"), 1e-5)
+        self.run_program("eval", "runs/test")
+        for out in ("m.onnx", "m.c"):
+            _, err = self.run_program("export", "runs/test", "--out", out, code=USAGE)
+            self.assertIn("reads windows of rows (dataset.window) with columns that are prepared", err)
+        self.config("steps: 6", "columns: {kind: {encoding: embedding}, day: ignore, a: {missing: mean}}")
+        self.assertIn("'kind' becomes tokens, which a window of numbers cannot have; write encoding: one_hot", self.run_program("check", "test.yaml", code=USAGE)[1])
+        self.write("rows.csv", "\n".join(text).replace(",,", ",0,") + "\n")
+        self.config("steps: 6", "columns: {kind: ignore, day: ignore}, scale: standard")
+        self.run_program("test.yaml", "--run-dir", "runs/plain")
+        self.run_program("export", "runs/plain", "--out", "m.onnx")
+
+    def test_exported_c_file(self):
+        rows = series()
+        self.table(rows)
+        self.config("steps: 6, predict_steps: 2", "scale: standard, target_scale: standard, split: 0.25", outputs=2)
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.c")
+        self.assertIn("#define MODEL_INPUTS 18\n", self.read("m.h"))
+        if not shutil.which("gcc"):
+            self.skipTest("gcc is not installed")
+        subprocess.run(["gcc", "-O1", "-fPIC", "-shared", self.path("m.c"), "-o", self.path("m.so"), "-lm"], check=True)
+        model = ctypes.CDLL(self.path("m.so"))
+        out, _ = self.run_program("predict", "runs/test")
+        for line in out.splitlines()[1:]:
+            row, *expected = map(float, line.split(","))
+            x = np.ascontiguousarray(rows[int(row) - 5:int(row) + 1])
+            got = np.zeros(2, np.float32)
+            self.assertEqual(model.model_predict(x.ctypes.data_as(ctypes.c_void_p), got.ctypes.data_as(ctypes.c_void_p)), 0)
+            self.assert_close(got, expected, 1e-5)
+
+    def test_classes(self):
+        """Classes are no inputs unless they are named; their weights are those of the targets of windows."""
+        rows = series()
+        labels = ["low" if i < 60 else "high" for i in range(ROWS)]
+        self.write("rows.csv", "a,b,state\n" + "".join(f"{r[0]},{r[1]},{s}\n" for r, s in zip(rows, labels)))
+        self.config("steps: 6", "scale: standard", outputs=2)
+        self.write("test.yaml", self.read("test.yaml").replace("loss: mse", "loss: {type: cross_entropy, weight: balanced}"))
+        lines = "\n".join(self.check_line())
+        self.assertIn("inputs: (6, 2), ", lines)
+        self.assertIn(f"class weights  {114 / 2 / 60:g}, {114 / 2 / 54:g} (balanced)", lines)
+        self.run_program("test.yaml", "sampler.type=weighted")
+        out, _ = self.run_program("predict", "runs/test")
+        self.assertIn(out.splitlines()[1].split(",")[1], ("low", "high"))
+        _, err = self.run_program("check", "test.yaml", "dataset.inputs=[a,state]", code=DATA)
+        self.assertIn("rows.csv: column 'state' is target and input, which needs numbers, but it has texts; name the other columns in dataset.inputs", err)
+
+    def test_names_of_other_programs(self):
+        self.table(series())
+        for window, meant in (("input_chunk_length: 5", "steps"), ("steps: 5, output_chunk_length: 2", "predict_steps"), ("steps: 5, sequence_stride: 2", "stride")):
+            self.config(window)
+            _, err = self.run_program("check", "test.yaml", code=USAGE)
+            self.assertIn(f"did you mean '{meant}'", err)
+
+    def test_errors(self):
+        self.table(series(20))
+        for window, more, code, message in (
+                ("steps: 20", "", DATA, "rows.csv: dataset.window: no 21 adjacent rows are among the 20 rows: a window has 20 steps and 1 up to the last target"),
+                ("steps: 6", "split: 0.3", DATA, "no 7 adjacent rows are among the 6 validation rows"),
+                ("horizon: 2", "", USAGE, "test.yaml:4:35: dataset.window: steps is missing: give the number of rows of a window"),
+                ("steps: 6", "split: {test: 0.3, shuffle: true}", USAGE, "windows overlap, so a random split would train on rows of the validation; remove shuffle"),
+                ("steps: 6", "split: {test: 0.3, stratify: true}", USAGE, "windows are split in the order of time, not by class; remove stratify"),
+                ("steps: 6", "weights: a", USAGE, "weights are of rows, and with dataset.window a sample has several; remove it"),
+                ("steps: 6", "inputs: {p: a, q: b}", USAGE, "a window has one input (steps, features); give a list of columns instead of named inputs"),
+                ("steps: 6", "targets: z", DATA, "rows.csv: there is no column 'z'"),
+                ("steps: 6, group: z", "", DATA, "dataset.window.group: rows.csv: there is no column 'z'"),
+                ("steps: 6, group: a", "split: {test: 0.3, group: b}", USAGE, "group is 'a', but split.group is 'b'; both must be the same"),
+                ("steps: 6, group: a", "split: {folds: 3, fold: 0}", USAGE, "folds of several series need split.group: a, which keeps each series in one part"),
+                ("steps: 6", "format: text", USAGE, "needs a table of numbers for each time, not format text; see its block_size")):
+            self.config(window, more)
+            _, err = self.run_program("check", "test.yaml", code=code)
+            self.assertIn(message, err)
+            _, err = self.run_program("test.yaml", code=code)
+            self.assertIn(message, err)
+        np.savez(self.path("images.npz"), x=np.zeros((20, 3, 4), np.float32), y=np.zeros(20))
+        self.config("steps: 6")
+        _, err = self.run_program("check", "test.yaml", "dataset.path=images.npz", code=USAGE)
+        self.assertIn("dataset.window: the rows must be lists of numbers, one row for each time", err)
+
+
+if __name__ == "__main__":
+    program.main()
