@@ -121,7 +121,8 @@ static void add_split(const struct suggestion *s, struct text *out) {
     text_add(out, "  # the dates in column '");
     add_shown(out, s->time);
     text_add(out, "' rise: to predict later rows from earlier ones, take split: {test: 0.2, shuffle: false}, whose\n"
-                  "  # validation rows are the last ones\n");
+                  "  # validation rows are the last ones; for a model that reads several rows, such as an lstm, see\n"
+                  "  # dataset.window in docs/data.md\n");
 }
 
 static void add_target_note(const struct suggestion *s, struct text *out) {
