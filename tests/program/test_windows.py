@@ -243,6 +243,11 @@ class Windows(program.Case):
         for out in ("m.onnx", "m.c"):
             _, err = self.run_program("export", "runs/test", "--out", out, code=USAGE)
             self.assertIn("reads windows of rows (dataset.window) with columns that are prepared", err)
+        for rule in ("", "y: {missing: mean}"):
+            self.config("steps: 6", f"columns: {{day: ignore, {rule}}}")
+            self.write("gap.csv", "\n".join([*text[:8], f"{days[7]},red,0,0,", *text[9:]]).replace(",,", ",0,") + "\n")
+            _, err = self.run_program("check", "test.yaml", "dataset.path=gap.csv", code=DATA)
+            self.assertIn("gap.csv:line 9: column 'y': missing value, and the column is a target, too; fill it in the file", err)
         self.config("steps: 6", "columns: {kind: {encoding: embedding}, day: ignore, a: {missing: mean}}")
         self.assertIn("'kind' becomes tokens, which a window of numbers cannot have; write encoding: one_hot", self.run_program("check", "test.yaml", code=USAGE)[1])
         self.write("rows.csv", "\n".join(text).replace(",,", ",0,") + "\n")

@@ -228,12 +228,29 @@ static status finish_column(struct csv *csv, size_t input) {
     return check_texts(csv, csv->input_columns[input], &csv->raw[input]);
 }
 
+/* A missing value of an input may be replaced, one of a target may not. */
+static status reject_missing_target(struct csv *csv, size_t target) {
+    const double *values;
+    size_t got, row = 0, at = csv->base.input_size + target;
+    for (; row < csv->base.rows; row++) {
+        TRY(row_store_read(&csv->store, row, 1, &values, &got));
+        if (isnan(values[at])) break;
+    }
+    return status_new(STATUS_DATA,
+                      "%s:%s %zu: column '%s': missing value, and the column is a target, too; fill it in the file, as "
+                      "pandas' interpolate() does, or remove the row",
+                      csv_path_of(csv, row), csv->input->unit, line_of(csv, row),
+                      csv_printable(csv, csv->names[csv->target_columns[target]]));
+}
+
 /* A target that is an input, too, is the number of its column. */
-static status check_targets(const struct csv *csv) {
+static status check_targets(struct csv *csv) {
     for (size_t i = 0; i < csv->base.target_size; i++) {
         size_t column = csv->target_columns[i];
         const struct role *role = &csv->roles[column];
-        if (role->is_target || csv->raw[role->at].type == COLUMN_NUMBER) continue;
+        if (role->is_target) continue;
+        if (csv->raw[role->at].missing > 0) return reject_missing_target(csv, i);
+        if (csv->raw[role->at].type == COLUMN_NUMBER) continue;
         return status_new(STATUS_DATA,
                           "%s: column '%s' is target and input, which needs numbers, but it has texts; name the other "
                           "columns in dataset.inputs",
