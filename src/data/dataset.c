@@ -454,7 +454,6 @@ static status load(struct dataset *dataset, const struct dataset_config *config)
     struct digest digest;
     digest_start(&digest);
     digest_add(&digest, info->input_shape, sizeof info->input_shape);
-    if (info->windows.steps) digest_add(&digest, &config->window, offsetof(struct window_config, group));
     if (dataset->groups) digest_add(&digest, dataset->groups, info->rows * sizeof *dataset->groups);
     buffer_free(dataset->groups);
     dataset->groups = NULL;

@@ -1,5 +1,5 @@
 """dataset.window: windows of a table are those of a file of prepared windows, and stay in their part and their series. ctest-labels: dist"""
-import ctypes, math, os, shutil, sqlite3, subprocess
+import ctypes, json, shutil, sqlite3, subprocess
 
 import numpy as np
 
@@ -171,6 +171,12 @@ class Windows(program.Case):
         out, _ = self.run_program("predict", "runs/test", "new.csv", "--with-inputs")
         self.assertEqual(out.splitlines()[0], "a,b,y,row,predicted_y")
         self.assertEqual([float(line.split(",")[0]) for line in out.splitlines()[1:]], rows[55:60, 0].tolist())
+        out, _ = self.run_program("predict", "runs/test", "--with-inputs", "--part", "train")
+        self.assertEqual([float(line.split(",")[0]) for line in out.splitlines()[1:]], rows[5:96, 0].tolist())
+        self.table(rows[:40], "later.csv")
+        self.run_program("test.yaml", "dataset.split=null", "dataset.validation=later.csv", "--run-dir", "runs/later")
+        out, _ = self.run_program("predict", "runs/later", "--with-inputs")
+        self.assertEqual([float(line.split(",")[0]) for line in out.splitlines()[1:]], rows[5:40, 0].tolist())
         self.table(rows[50:55], "new.csv")
         _, err = self.run_program("predict", "runs/test", "new.csv", code=DATA)
         self.assertIn("new.csv: dataset.window: no 6 adjacent rows are among the 5 rows: a window has 6 steps", err)
@@ -196,8 +202,8 @@ class Windows(program.Case):
         self.assertIn("warning        1 of the series has too few validation rows for a window and is not used (dataset.window)",
                       self.check_line("dataset.split=0.4"))
         # of a validation file
-        self.table(rows, names=["id", *NAMES], extra=[ids], name="later.csv")
-        self.assertTrue(self.check_line("dataset.validation=later.csv")[0].startswith(f"test: {expected} training windows, {expected} validation windows"))
+        self.table(rows, names=["id", *NAMES], extra=[["south"] * 29 + ["north"] * 29], name="later.csv")
+        self.assertTrue(self.check_line("dataset.validation=later.csv")[0].startswith(f"test: {expected} training windows, 46 validation windows"))
         # whole series
         self.config("steps: 6", "scale: standard, split: {test: 0.3, group: id, seed: 3}")
         self.run_program("test.yaml", "--run-dir", "runs/whole")
@@ -207,6 +213,42 @@ class Windows(program.Case):
         self.table(rows, names=["id", *NAMES], extra=[ids[:50] + ["north"] * 8])
         _, err = self.run_program("check", "test.yaml", code=DATA)
         self.assertIn("rows.csv:line 52: column 'id': the rows of a series are not adjacent; sort the rows by 'id', then by time", err)
+
+    def test_series_of_other_formats(self):
+        import h5py
+        rows, ids = series(58), np.repeat([7, 3, 5], [30, 8, 20])
+        self.table(rows, names=["id", *NAMES], extra=[ids])
+        np.savez(self.path("rows.npz"), x=rows, y=rows[:, 2], id=ids)
+        for k, part in enumerate((slice(0, 34), slice(34, 58))):  # a series continues in the next file
+            self.table(rows[part], names=["id", *NAMES], extra=[ids[part]], name=f"part-{k}.csv")
+            np.savez(self.path(f"part-{k}.npz"), x=rows[part], y=rows[part, 2], id=ids[part])
+        with h5py.File(self.path("rows.h5"), "w") as f:
+            f["x"], f["y"], f["id"] = rows, rows[:, 2], ids
+        with sqlite3.connect(self.path("rows.db")) as db:
+            db.execute("create table t (id integer, a real, b real, y real)")
+            db.executemany("insert into t values (?, ?, ?, ?)", [(int(i), *map(float, row)) for i, row in zip(ids, rows)])
+        self.config("steps: 6, group: id", "scale: standard, split: 0.4")
+        expected = self.train("csv")
+        for file in ("rows.db", "rows.npz", "rows.h5", '"part-*.csv"', "[part-0.csv, part-1.csv]", '"part-*.npz"'):
+            self.assertEqual(self.train(file.strip('"'), f"dataset.path={file}"), expected, file)
+        np.savez(self.path("rows.npz"), x=rows, y=rows[:, 2], id=np.roll(ids, 3))
+        _, err = self.run_program("test.yaml", "dataset.path=rows.npz", "--fresh", code=DATA)
+        self.assertIn("the rows of a series are not adjacent; sort the rows by 'id', then by time (dataset.window.group)", err)
+
+    def test_evaluations_of_a_checkpoint(self):
+        """eval has the scales of the rows, also given ones, and computes what training did."""
+        rows = np.abs(series())
+        self.table(rows)
+        for scale in ("scale: standard, target_scale: log1p", f"scale: {{mean: {MEAN}, std: {STD}}}, target_scale: minmax", "scale: none"):
+            self.config("steps: 6, horizon: 3, predict_steps: 2, stride: 2", f"{scale}, split: 0.25", outputs=2)
+            self.run_program("test.yaml", "--fresh", "train.metrics=[mae]")
+            end = self.events("epoch")[-1]
+            got = json.loads(self.run_program("eval", "runs/test")[0])
+            self.assertEqual((got["loss"], got["mae"]), (end["val_loss"], end["val_mae"]), scale)
+            out, _ = self.run_program("predict", "runs/test")
+            values = [list(map(float, line.split(","))) for line in out.splitlines()[1:]]
+            errors = [abs(y - rows[int(row) + 3 + k, 2]) for row, *predicted in values[:25:2] for k, y in enumerate(predicted) if row + 4 < ROWS]
+            self.assert_close([sum(errors) / len(errors)], [end["val_mae"]], 1e-5)
 
     def test_no_window_has_rows_of_both_parts(self):
         """Of the folds, whose training rows are on both sides of the validation rows."""
@@ -287,8 +329,30 @@ class Windows(program.Case):
         self.run_program("test.yaml", "sampler.type=weighted")
         out, _ = self.run_program("predict", "runs/test")
         self.assertIn(out.splitlines()[1].split(",")[1], ("low", "high"))
+        self.write("numbers.csv", self.read("rows.csv").replace("low", "1").replace("high", "0"))
+        self.run_program("test.yaml", "dataset.path=numbers.csv", "dataset.inputs=[a,state]", "--run-dir", "runs/numbers")
+        self.assertTrue(self.check_line("dataset.path=numbers.csv", "dataset.inputs=[a,state]")[0].endswith(" 2 classes"))
         _, err = self.run_program("check", "test.yaml", "dataset.inputs=[a,state]", code=DATA)
         self.assertIn("rows.csv: column 'state' is target and input, which needs numbers, but it has texts; name the other columns in dataset.inputs", err)
+
+    def test_long_windows(self):
+        """Longer than what is read from a file at once; and their memory is that of the rows."""
+        rng = np.random.default_rng(0)
+        np.savez(self.path("wide.npz"), x=rng.normal(size=(306, 2000)).astype(np.float32), y=rng.normal(size=306))
+        self.config("steps: 300, horizon: 2", layer="{mean: 1}")
+        for cache in (0, 1024):
+            self.run_program("test.yaml", "dataset.path=wide.npz", f"dataset.cache_mb={cache}", "sampler.batch_size=2", "--run-dir", f"runs/{cache}")
+        self.assertEqual(self.losses("runs/0"), self.losses("runs/1024"))
+        self.write("long.csv", "y\n" + "1\n2\n" * 200000)
+        self.config("steps: 200000", "cache_mb: 1000000000", layer="flatten")
+        self.assertNotIn("of memory are free here", "\n".join(self.check_line("dataset.path=long.csv", "sampler.batch_size=1")))
+
+    def test_targets_with_a_shape(self):
+        """Of one row they keep it, of several they are a list."""
+        np.savez(self.path("rows.npz"), x=series(), y=np.zeros((ROWS, 2, 2)))
+        for predict_steps, expected in ((1, "4 target values a window, targets (2, 2)"), (3, "12 target values a window")):
+            self.config(f"steps: 5, predict_steps: {predict_steps}", layer="flatten", outputs=4 * predict_steps)
+            self.assertTrue(self.check_line("dataset.path=rows.npz", *["model.layers=[flatten, {linear: 4}, {reshape: [2, 2]}]"][:predict_steps == 1])[0].endswith(expected))
 
     def test_names_of_other_programs(self):
         self.table(series())
