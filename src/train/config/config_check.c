@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "optim/optimizer_groups.h"
-#include "train/metrics/evaluation.h"
+#include "train/metrics/metric_table.h"
 
 #define MAX_NAME 240 /* bytes; file names have at most 255, and --fresh adds ".N" */
 
@@ -118,8 +118,8 @@ static void check_in_backward(const struct config *c, const struct node *root, s
 }
 
 static void check_metrics(const struct config *c, const struct node *root, struct problems *problems) {
-    status s = c->losses.count ? evaluation_check_terms(&c->train.metrics, &c->losses, &config_schema)
-                               : evaluation_check(&c->train.metrics, config_loss(c), &config_schema);
+    status s = c->losses.count ? metric_check_terms(&c->train.metrics, &c->losses, &config_schema)
+                               : metric_check(&c->train.metrics, config_loss(c), &config_schema);
     if (s) problems_add(problems, place_of_key(root, "train", "metrics"), "train.metrics", "%s", status_message(s));
     status_free(s);
 }

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "train/config/config_internal.h"
-#include "train/metrics/evaluation.h"
 
 static bool has_group(const struct string_groups *groups, const char *only, const char *name) {
     if (groups->count == 0) return strcmp(name, only) == 0;

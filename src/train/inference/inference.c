@@ -372,7 +372,7 @@ static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static void add_class_json(const struct evaluation_result *r, const char *name, size_t offset, struct text *out) {
     text_printf(out, ",\"class_%s\":[", name);
     for (size_t c = 0; c < r->classes; c++) {
-        struct class_scores scores = evaluation_class_scores(r, c);
+        struct class_scores scores = metric_class_scores(r->confusion, r->classes, c);
         text_add(out, c ? "," : "");
         text_add_double(out, *(const double *)((const char *)&scores + offset));
     }

@@ -1,12 +1,10 @@
-/* The table of metrics: name, required counts, kinds of outputs, formula. */
+/* The sums of the loss are computed on the device, the counts of other metrics on the host. */
 #include "train/metrics/evaluation.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
-#include "train/metrics/tally.h"
 #include "train/parallel/row_gather.h"
 
 struct evaluation {
@@ -25,310 +23,24 @@ struct evaluation {
     struct evaluation **terms;         /* (objective->count) */
     struct string_list *term_metrics;  /* (objective->count): those that fit the loss */
     void *host_targets;                /* (batch, targets of one loss) */
-    const char **names;                /* (EVALUATION_MAX_METRICS) of the results */
+    const char **names;                /* (METRIC_MAX_COUNT) of the results */
     struct arena *arena;               /* of lists and names */
 };
 
-/* ---- formulas ---- */
-
-/* Counts of one class: correct predictions, all predictions, targets. */
-struct class_counts {
-    double correct, predicted, actual;
-};
-
-static struct class_counts counts_in(const double *confusion, size_t classes, size_t c) {
-    struct class_counts sums = {.correct = confusion[c * classes + c]};
-    for (size_t i = 0; i < classes; i++) {
-        sums.predicted += confusion[i * classes + c];
-        sums.actual += confusion[c * classes + i];
-    }
-    return sums;
-}
-
-static struct class_counts counts_of(const struct tally *t, size_t c) { return counts_in(t->confusion, t->classes, c); }
-
-static double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
-static double precision_of(struct class_counts s) { return ratio(s.correct, s.predicted); }
-static double recall_of(struct class_counts s) { return ratio(s.correct, s.actual); }
-static double iou_of(struct class_counts s) { return ratio(s.correct, s.predicted + s.actual - s.correct); }
-static double f1_of(struct class_counts s) { return ratio(2 * s.correct, s.predicted + s.actual); }
-
-struct class_scores evaluation_class_scores(const struct evaluation_result *result, size_t class) {
-    struct class_counts s = counts_in(result->confusion, result->classes, class);
-    return (struct class_scores){precision_of(s), recall_of(s), f1_of(s), iou_of(s), s.actual};
-}
-
-/* The mean over the classes that occur as target or prediction; for binary decisions the value of the positive class.
- */
-static double macro(const struct tally *t, double (*measure)(struct class_counts)) {
-    double sum = 0, present = 0;
-    if (t->options.kind == TALLY_BINARY) return measure(counts_of(t, 1));
-    for (size_t c = 0; c < t->classes; c++) {
-        struct class_counts s = counts_of(t, c);
-        if (s.predicted + s.actual == 0) continue;
-        sum += measure(s);
-        present++;
-    }
-    return ratio(sum, present);
-}
-
-static status accuracy(const struct evaluation *e, double *out) {
-    const struct tally *t = e->tally;
-    double correct = 0;
-    for (size_t c = 0; c < t->classes; c++) correct += t->confusion[c * t->classes + c];
-    *out = ratio(correct, t->counted);
-    return OK;
-}
-
-static status perplexity(const struct evaluation *e, double *out) {
-    *out = exp(e->sums->loss / e->sums->count);
-    return OK;
-}
-
-static status precision(const struct evaluation *e, double *out) {
-    *out = macro(e->tally, precision_of);
-    return OK;
-}
-
-static status recall(const struct evaluation *e, double *out) {
-    *out = macro(e->tally, recall_of);
-    return OK;
-}
-
-/* The mean recall of the classes that occur as target; of binary decisions of both classes. */
-static status balanced_accuracy(const struct evaluation *e, double *out) {
-    const struct tally *t = e->tally;
-    double sum = 0, present = 0;
-    for (size_t c = 0; c < t->classes; c++) {
-        struct class_counts s = counts_of(t, c);
-        sum += recall_of(s);
-        present += s.actual > 0;
-    }
-    *out = ratio(sum, present);
-    return OK;
-}
-
-static status f1(const struct evaluation *e, double *out) {
-    *out = macro(e->tally, f1_of);
-    return OK;
-}
-
-static status mean_iou(const struct evaluation *e, double *out) {
-    *out = macro(e->tally, iou_of);
-    return OK;
-}
-
-static status auc(const struct evaluation *e, double *out) { return tally_auc(e->tally, out); }
-
-static status average_precision(const struct evaluation *e, double *out) {
-    return tally_average_precision(e->tally, out);
-}
-
-/* Mean over all elements; [sum]: TALLY_ABSOLUTE, ... */
-static double mean_of(const struct evaluation *e, size_t sum) {
-    double total = 0, number = 0;
-    for (size_t i = 0; i < e->out_size; i++) {
-        total += e->tally->values[i * TALLY_VALUE_SUMS + sum];
-        number += e->tally->values[i * TALLY_VALUE_SUMS + TALLY_NUMBER];
-    }
-    return ratio(total, number);
-}
-
-static status mae(const struct evaluation *e, double *out) {
-    *out = mean_of(e, TALLY_ABSOLUTE);
-    return OK;
-}
-
-static status mape(const struct evaluation *e, double *out) {
-    *out = mean_of(e, TALLY_RELATIVE);
-    return OK;
-}
-
-/* Mean over outputs of the root of the mean squared error. */
-static status rmse(const struct evaluation *e, double *out) {
-    double sum = 0, outputs = 0;
-    for (size_t i = 0; i < e->out_size; i++) {
-        const double *v = e->tally->values + i * TALLY_VALUE_SUMS;
-        sum += sqrt(ratio(v[TALLY_SQUARE], v[TALLY_NUMBER]));
-        outputs += v[TALLY_NUMBER] > 0;
-    }
-    *out = ratio(sum, outputs);
-    return OK;
-}
-
-/* Mean over outputs of 1 - sum of squared errors / sum of squared deviations; if all targets are equal: 1 without
- * errors, else 0 (as scikit-learn). */
-static status r2(const struct evaluation *e, double *out) {
-    double sum = 0, outputs = 0;
-    for (size_t i = 0; i < e->out_size; i++) {
-        const double *v = e->tally->values + i * TALLY_VALUE_SUMS;
-        if (v[TALLY_NUMBER] == 0) continue; /* padding in all rows */
-        sum += v[TALLY_DEVIATION] > 0 ? 1 - v[TALLY_SQUARE] / v[TALLY_DEVIATION] : v[TALLY_SQUARE] == 0;
-        outputs++;
-    }
-    *out = ratio(sum, outputs);
-    return OK;
-}
-
-/* ---- the table ---- */
-
-enum { FOR_CLASSES = 1 << TALLY_CLASSES, FOR_BINARY = 1 << TALLY_BINARY, FOR_REALS = 1 << TALLY_REALS };
-
-static const struct metric {
-    const char *name;
-    unsigned needs;                                          /* of enum tally_need */
-    unsigned kinds;                                          /* of outputs */
-    status (*value)(const struct evaluation *, double *out); /* NULL: the matrix, or TALLY_TOP */
-    bool is_error;                                           /* smaller is better */
-} metrics[] = {
-    {"accuracy", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, accuracy, false},
-    {"top5", TALLY_TOP, FOR_CLASSES, NULL, false}, /* and every other top<k> */
-    {"perplexity", 0, FOR_CLASSES, perplexity, true},
-    {"confusion_matrix", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, NULL, false},
-    {"balanced_accuracy", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, balanced_accuracy, false},
-    {"precision", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, precision, false},
-    {"recall", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, recall, false},
-    {"f1", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, f1, false},
-    {"mean_iou", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, mean_iou, false},
-    {"auc", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, auc, false},
-    {"average_precision", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, average_precision, false},
-    {"mae", TALLY_VALUES, FOR_BINARY | FOR_REALS, mae, true},
-    {"rmse", TALLY_VALUES, FOR_BINARY | FOR_REALS, rmse, true},
-    {"mape", TALLY_VALUES, FOR_REALS, mape, true},
-    {"r2", TALLY_VALUES, FOR_BINARY | FOR_REALS, r2, false},
-};
-#define MAX_K_DIGITS 6 /* of top<k> */
-#define METRICS (sizeof metrics / sizeof *metrics)
-
-/* The k of "top<k>"; 0: another name. */
-static size_t k_of_top(const char *name) {
-    size_t k = 0;
-    if (strncmp(name, "top", 3) != 0 || name[3] == '0' || strlen(name) > 3 + MAX_K_DIGITS) return 0;
-    for (const char *c = name + 3; *c; c++) {
-        if (*c < '0' || *c > '9') return 0;
-        k = 10 * k + (size_t)(*c - '0');
-    }
-    return k;
-}
-
-static const struct metric *find(const char *name) {
-    size_t k = k_of_top(name);
-    for (size_t i = 0; i < METRICS; i++)
-        if (strcmp(metrics[i].name, name) == 0 || (k && metrics[i].needs == TALLY_TOP)) return &metrics[i];
-    return NULL;
-}
-
-static bool ends_with(const char *name, const char *suffix) {
-    size_t length = strlen(name), end = strlen(suffix);
-    return length > end + 1 && name[length - end - 1] == '_' && strcmp(name + length - end, suffix) == 0;
-}
-
-bool evaluation_is_error(const char *name) {
-    const struct metric *metric = find(name);
-    if (metric) return metric->is_error;
-    for (size_t i = 0; i < METRICS; i++)
-        if (metrics[i].is_error && ends_with(name, metrics[i].name)) return true;
-    return ends_with(name, "loss");
-}
-
-static enum tally_kind kind_of(const struct loss_type *loss) {
-    return loss->wants_classes ? TALLY_CLASSES : loss->is_binary ? TALLY_BINARY : TALLY_REALS;
-}
-
-static bool fits(const struct metric *metric, const struct loss_type *loss) {
-    if (loss->aligns_targets) return metric->value == accuracy;
-    return !loss->parts && metric->kinds & 1u << kind_of(loss);
-}
-
-static status unknown(const char *name, const struct schema *schema) {
-    const char *known[METRICS + 1] = {0};
-    struct text list = {0}, hint = {0};
-    for (size_t i = 0; i < METRICS; i++) {
-        known[i] = metrics[i].name;
-        text_printf(&list, "%s%s", i ? ", " : "", known[i]);
-    }
-    schema_suggest_value(schema, "train.metrics", name, known, &hint);
-    status s = status_new(STATUS_USAGE, "unknown metric '%.40s'%s%s (known: %s)", name, hint.length ? "; " : "",
-                          text_string(&hint), text_string(&list));
-    text_free(&hint);
-    text_free(&list);
-    return s;
-}
-
-status evaluation_check(const struct string_list *names, const struct loss_type *loss, const struct schema *schema) {
-    static const char *const kinds[] = {"classes", "binary decisions", "values"};
-    enum tally_kind kind = kind_of(loss);
-    size_t tops = 0;
-    if (names->count > EVALUATION_MAX_METRICS)
-        return status_new(STATUS_USAGE, "at most %d metrics, got %zu", EVALUATION_MAX_METRICS, names->count);
-    for (size_t i = 0; i < names->count; i++) {
-        const struct metric *metric = find(names->items[i]);
-        if (!metric) return unknown(names->items[i], schema);
-        if (!fits(metric, loss))
-            return status_new(STATUS_USAGE, "the metric '%s' does not fit the loss '%s', which is one of %s",
-                              names->items[i], loss->variant.name,
-                              loss->parts            ? "several vectors"
-                              : loss->aligns_targets ? "aligned classes, with the accuracy of whole rows"
-                                                     : kinds[kind]);
-        for (size_t other = 0; other < i; other++)
-            if (strcmp(names->items[other], names->items[i]) == 0)
-                return status_new(STATUS_USAGE, "the metric '%s' is given twice", names->items[i]);
-        tops += metric->needs == TALLY_TOP;
-    }
-    if (tops <= TALLY_MAX_TOPS) return OK;
-    return status_new(STATUS_USAGE, "at most %d metrics top<k>, got %zu", TALLY_MAX_TOPS, tops);
-}
-
-bool evaluation_fits(const char *name, const struct loss_type *loss) {
-    const struct metric *metric = find(name);
-    return metric && fits(metric, loss);
-}
-
-status evaluation_check_terms(const struct string_list *names, const struct variant_list *losses,
-                              const struct schema *schema) {
-    size_t count = 0;
-    for (size_t i = 0; i < names->count; i++) {
-        struct string_list one = {&names->items[i], 1};
-        status s = status_new(STATUS_USAGE, "the metric '%s' is for one loss", names->items[i]);
-        bool fits = false;
-        for (size_t l = 0; l < losses->count && strcmp(names->items[i], "confusion_matrix") != 0; l++) {
-            status_free(s);
-            s = evaluation_check(&one, loss_type_at((size_t)losses->items[l].index), schema);
-            fits = fits || !s;
-            count += !s;
-            if (!s) s = status_new(STATUS_USAGE, "fits");
-        }
-        for (size_t other = 0; other < i && fits; other++)
-            if (strcmp(names->items[other], names->items[i]) == 0)
-                return status_free(s), status_new(STATUS_USAGE, "the metric '%s' is given twice", names->items[i]);
-        if (!fits) return s;
-        status_free(s);
-    }
-    if (count + 2 * losses->count <= EVALUATION_MAX_METRICS) return OK;
-    return status_new(STATUS_USAGE, "at most %d metrics of all losses, got %zu", EVALUATION_MAX_METRICS,
-                      count + 2 * losses->count);
-}
-
 /* ---- counting ---- */
-
-/* Whether the sums of the loss contain the metric. */
-static bool is_given_by_loss(const struct evaluation_options *options, const struct metric *metric) {
-    return metric->value == accuracy && options->loss->wants_classes;
-}
 
 static unsigned needs_of(const struct evaluation_options *options) {
     unsigned needs = 0;
-    for (size_t i = 0; i < options->metrics->count; i++) {
-        const struct metric *metric = find(options->metrics->items[i]);
-        if (!is_given_by_loss(options, metric)) needs |= metric->needs;
-    }
+    for (size_t i = 0; i < options->metrics->count; i++)
+        if (!metric_is_of_loss(options->metrics->items[i], options->loss))
+            needs |= metric_needs(options->metrics->items[i]);
     return needs;
 }
 
 static struct tally_options tally_of(const struct evaluation_options *options) {
     const struct loss_type *loss = options->loss;
     struct tally_options tally = {.needs = needs_of(options),
-                                  .kind = kind_of(loss),
+                                  .kind = metric_kind(loss),
                                   .out_size = shape_elements(options->output),
                                   .positions = loss->wants_classes ? options->info->target_size : 1,
                                   .rows = options->rows,
@@ -339,7 +51,7 @@ static struct tally_options tally_of(const struct evaluation_options *options) {
                                   .target_scale = options->info->target_scale,
                                   .comm = options->comm};
     for (size_t i = 0; i < options->metrics->count; i++) {
-        size_t k = k_of_top(options->metrics->items[i]);
+        size_t k = metric_top_k(options->metrics->items[i]);
         if (k) tally.tops[tally.top_count++] = k;
     }
     return tally;
@@ -366,7 +78,7 @@ static status create_terms(struct evaluation *e) {
     const struct string_list *names = e->options.metrics;
     size_t count = e->objective->count, widest = 0;
     e->arena = arena_create();
-    e->names = arena_alloc(e->arena, EVALUATION_MAX_METRICS * sizeof *e->names);
+    e->names = arena_alloc(e->arena, METRIC_MAX_COUNT * sizeof *e->names);
     e->terms = arena_alloc(e->arena, count * sizeof *e->terms);
     e->term_metrics = arena_alloc(e->arena, count * sizeof *e->term_metrics);
     for (size_t i = 0; i < count; i++) {
@@ -375,7 +87,7 @@ static status create_terms(struct evaluation *e) {
         struct dataset_info *info = arena_alloc(e->arena, sizeof *info);
         list->items = arena_alloc(e->arena, (names->count + 1) * sizeof *list->items);
         for (size_t n = 0; n < names->count; n++)
-            if (evaluation_fits(names->items[n], t->loss)) list->items[list->count++] = names->items[n];
+            if (metric_fits(names->items[n], t->loss)) list->items[list->count++] = names->items[n];
         struct evaluation_options options = options_of_term(e, i, info);
         TRY(evaluation_create(&options, &e->terms[i]));
         if (t->target.size > widest) widest = t->target.size;
@@ -427,7 +139,7 @@ static void destroy_terms(struct evaluation *e) {
 
 static status check_padding(const struct loss_type *loss, const struct shape *output, const struct string_list *names) {
     for (size_t i = 0; loss->is_binary && output->lengths && i < names->count; i++)
-        if (find(names->items[i])->needs == TALLY_SCORES)
+        if (metric_needs(names->items[i]) == TALLY_SCORES)
             return status_new(STATUS_USAGE,
                               "train.metrics: %s cannot leave out the padding of rows in binary decisions",
                               names->items[i]);
@@ -564,20 +276,16 @@ status evaluation_add_no_rows(struct evaluation *evaluation) {
 
 static status add_metrics(const struct evaluation *e, struct evaluation_result *out) {
     const struct string_list *names = e->options.metrics;
-    size_t top = 0;
     for (size_t i = 0; i < names->count; i++) {
-        const struct metric *metric = find(names->items[i]);
-        if (is_given_by_loss(&e->options, metric)) continue;
-        size_t k = k_of_top(names->items[i]);
-        if (!metric->value && !k) {
+        if (metric_is_of_loss(names->items[i], e->options.loss)) continue;
+        if (!metric_is_number(names->items[i])) {
             out->confusion = e->tally->confusion;
             out->classes = e->tally->classes;
             continue;
         }
         struct evaluation_metric *m = &out->metrics[out->metric_count++];
         m->name = names->items[i];
-        if (k) m->value = ratio(e->tally->top[top++], e->tally->counted);
-        if (!k) TRY(metric->value(e, &m->value));
+        TRY(metric_value(m->name, e->tally, e->sums, &m->value));
     }
     return OK;
 }
@@ -591,7 +299,7 @@ static status compute_result(struct evaluation *evaluation, struct evaluation_re
     *out = (struct evaluation_result){.rows = (int64_t)totals[4],
                                       .loss = sums->loss / sums->count,
                                       .has_accuracy = evaluation->options.loss->wants_classes,
-                                      .accuracy = ratio(sums->correct, sums->scored)};
+                                      .accuracy = sums->scored > 0 ? sums->correct / sums->scored : 0};
     return add_metrics(evaluation, out);
 }
 

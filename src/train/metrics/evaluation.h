@@ -7,26 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/schema/schema.h"
 #include "data/sampling/loader.h"
 #include "dist/comm/comm.h"
 #include "model/objective.h"
-
-/* Checks train.metrics: STATUS_USAGE for a name that is unknown or does not fit the loss. [schema]: of the config, for
- * suggestions. */
-status evaluation_check(const struct string_list *metrics, const struct loss_type *loss, const struct schema *schema);
-
-/* The same for the metrics of `losses`: each must fit one of them. */
-status evaluation_check_terms(const struct string_list *metrics, const struct variant_list *losses,
-                              const struct schema *schema);
-
-/* Whether the metric [name] can be measured for [loss]. */
-bool evaluation_fits(const char *name, const struct loss_type *loss);
-
-/* Whether smaller values of the metric [name] are better. */
-bool evaluation_is_error(const char *name);
-
-#define EVALUATION_MAX_METRICS 64 /* those of all losses */
+#include "train/metrics/metric_table.h"
 
 struct evaluation_metric {
     const char *name; /* "f1" */
@@ -39,20 +23,13 @@ struct evaluation_result {
     bool has_accuracy; /* the loss is one of classes */
     double accuracy;
     /* With several losses "<name>_loss", "<name>_accuracy" and their metrics. */
-    struct evaluation_metric metrics[EVALUATION_MAX_METRICS]; /* in the order of the config; without accuracy where
-                                                                 has_accuracy, and without the matrix */
+    struct evaluation_metric metrics[METRIC_MAX_COUNT]; /* in the order of the config; without accuracy where
+                                                           has_accuracy, and without the matrix */
     size_t metric_count;
     const double *confusion; /* (classes, classes): counts; rows: targets, columns: predictions; NULL: not requested.
                                 Valid until the next evaluation */
     size_t classes;
 };
-
-/* Of one class against the others; 0 where a denominator is 0. */
-struct class_scores {
-    double precision, recall, f1, iou, targets; /* targets: their number, or the sum of their weights */
-};
-/* Of [class] of the matrix of [result]. */
-struct class_scores evaluation_class_scores(const struct evaluation_result *result, size_t class);
 
 struct evaluation;
 

@@ -14,7 +14,7 @@
 
 #define FLUSH_SECONDS 1.0
 #define FLUSH_BYTES (1 << 16)
-#define MAX_SCALARS 32 /* of an event, including EVALUATION_MAX_METRICS */
+#define MAX_SCALARS 32 /* of an event, including METRIC_MAX_COUNT */
 
 struct metrics {
     struct append_file file;

@@ -75,7 +75,7 @@ static bool is_of_term(const char *metric, const struct string_list *metrics, co
         if (strncmp(metric + PREFIX, name, strlen(name)) != 0 || rest[-1] != '_') continue;
         const struct loss_type *loss = loss_type_at((size_t)losses->items[i].index);
         if (strcmp(rest, "loss") == 0 || (loss->wants_classes && strcmp(rest, "accuracy") == 0)) return true;
-        if (string_list_has(metrics, rest) && evaluation_fits(rest, loss)) return true;
+        if (string_list_has(metrics, rest) && metric_fits(rest, loss)) return true;
     }
     return false;
 }
@@ -129,7 +129,7 @@ double monitor_value(const char *metric, const struct epoch_report *epoch, const
 bool monitor_is_maximized(const struct monitor *monitor) {
     if (monitor->mode != MONITOR_AUTO) return monitor->mode == MONITOR_MAX;
     if (strcmp(monitor->metric, "train_loss") == 0 || strcmp(monitor->metric, "val_loss") == 0) return false;
-    return strncmp(monitor->metric, "val_", PREFIX) != 0 || !evaluation_is_error(monitor->metric + PREFIX);
+    return strncmp(monitor->metric, "val_", PREFIX) != 0 || !metric_is_error(monitor->metric + PREFIX);
 }
 
 bool monitor_is_better(const struct monitor *monitor, double value, double best, double min_delta) {

@@ -154,7 +154,7 @@ static void report_classes(struct log *log, const struct evaluation_result *resu
     struct text line = {0};
     log_line(log, "%-20s %9s %9s %9s %9s %9s", "class", "precision", "recall", "f1", "iou", "targets");
     for (size_t c = 0; c < result->classes; c++) {
-        struct class_scores s = evaluation_class_scores(result, c);
+        struct class_scores s = metric_class_scores(result->confusion, result->classes, c);
         text_clear(&line);
         if (c < labels->count)
             text_add_value(&line, labels->items[c], TEXT_MAX_NAME);
