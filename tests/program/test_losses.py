@@ -383,6 +383,7 @@ class Wrong(Case):
                 ("{out: 2, name: box", "{out: 4, name: box", "losses: box: the model's output is 4, but a target row has 2 values"),
                 ("{out: 3, name: head", "{out: 2, name: head", "losses: head: the model's output is 2, but the targets have 3 classes"),
                 ("metrics: [f1, r2]", "metrics: [f1, top_6]", "train.metrics: unknown metric 'top_6'"),
+                ("metrics: [f1, r2]", f"metrics: [{', '.join(f'top{k}' for k in range(1, 10))}]", "train.metrics: at most 8 metrics top<k>, got 9"),
                 ("metrics: [f1, r2]", "metrics: [confusion_matrix]", "train.metrics: the metric 'confusion_matrix' is for one loss"),
                 ("metrics: [f1, r2]", "early_stop: {metric: val_accuracy}", "epochs have no metric 'val_accuracy'; they have train_loss, "
                  "val_loss, val_head_loss, val_head_accuracy, val_box_loss"),

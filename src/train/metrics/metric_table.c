@@ -256,17 +256,21 @@ static status check_once(const struct string_list *names, size_t index) {
     return status_new(STATUS_USAGE, "the metric '%s' is given twice", names->items[index]);
 }
 
-status metric_check(const struct string_list *names, const struct loss_type *loss, const struct schema *schema) {
+static status check_tops(const struct string_list *names) {
     size_t tops = 0;
+    for (size_t i = 0; i < names->count; i++) tops += metric_needs(names->items[i]) == TALLY_TOP;
+    if (tops <= TALLY_MAX_TOPS) return OK;
+    return status_new(STATUS_USAGE, "at most %d metrics top<k>, got %zu", TALLY_MAX_TOPS, tops);
+}
+
+status metric_check(const struct string_list *names, const struct loss_type *loss, const struct schema *schema) {
     if (names->count > METRIC_MAX_COUNT)
         return status_new(STATUS_USAGE, "at most %d metrics, got %zu", METRIC_MAX_COUNT, names->count);
     for (size_t i = 0; i < names->count; i++) {
         TRY(check_fit(names->items[i], loss, schema));
         TRY(check_once(names, i));
-        tops += metric_needs(names->items[i]) == TALLY_TOP;
     }
-    if (tops <= TALLY_MAX_TOPS) return OK;
-    return status_new(STATUS_USAGE, "at most %d metrics top<k>, got %zu", TALLY_MAX_TOPS, tops);
+    return check_tops(names);
 }
 
 static const struct loss_type *loss_of(const struct variant_list *losses, size_t index) {
@@ -293,6 +297,7 @@ status metric_check_terms(const struct string_list *names, const struct variant_
         TRY(check_once(names, i));
         count += fitting;
     }
+    TRY(check_tops(names));
     if (count <= METRIC_MAX_COUNT) return OK;
     return status_new(STATUS_USAGE, "at most %d metrics of all losses, got %zu", METRIC_MAX_COUNT, count);
 }
