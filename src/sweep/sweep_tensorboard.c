@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -53,13 +52,12 @@ static status write_run(const char *path, const struct sweep_config *sweep, cons
     struct hparam hparams[SPACE_MAX_PARAMETERS];
     struct arena *arena = arena_create();
     struct event_file *file;
-    struct scalar scalar = {.value = result->value};
     status s = event_file_open(path, 0, &file);
     if (!s) {
         size_t count = list_hparams(sweep, trials, run / sweep->runs, arena, hparams);
         event_file_add_session(file, hparams, count, result->state != TRIAL_FAILED);
-        snprintf(scalar.name, sizeof scalar.name, "%s", sweep->metric.name);
-        if (!isnan(scalar.value)) event_file_add(file, "best", result->best_epoch, &scalar, 1);
+        if (!isnan(result->value)) event_file_add_scalar(file, "best", sweep->metric.name, result->value);
+        event_file_end_event(file, result->best_epoch);
         s = event_file_close(file);
     }
     arena_destroy(arena);

@@ -113,6 +113,17 @@ class Tensorboard(program.Case):
         self.assertEqual(len(glob.glob(self.path("runs/test/events.out.tfevents.*"))), 2)
         self.check(300)
 
+    def test_every_metric_of_several_losses_has_its_name(self):
+        """Also many of them, with long names."""
+        losses = [f"{letter * 70}_loss" for letter in "abcdef"]
+        self.write("test.yaml", WINE.replace("loss: cross_entropy", "losses: [%s]" % ", ".join(f"{{type: cross_entropy, name: {name}}}" for name in losses)))
+        self.run_program("test.yaml", "train={epochs: 2, tensorboard: true, metrics: [f1, precision, recall, balanced_accuracy]}")
+        tags = self.check(10)
+        for name in losses:
+            for metric in ("loss", "accuracy", "f1", "precision", "recall", "balanced_accuracy"):
+                self.assertIn(f"val_{name}_{metric}", self.events("epoch")[-1])
+                self.assertEqual(len(tags[f"epoch/val_{name}_{metric}"]), 2)
+
     def test_a_resume_replaces_what_it_does_again(self):
         """A killed run: its newest checkpoint is older than its newest events."""
         self.write("test.yaml", WINE)

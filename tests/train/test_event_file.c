@@ -32,29 +32,35 @@ static size_t count_records(const char *folder) {
     return count;
 }
 
+static void add_event(struct event_file *file, int64_t step) {
+    event_file_add_scalar(file, "step", "loss", 0.5);
+    event_file_end_event(file, step);
+}
+
 START_TEST(a_torn_record_is_written_again) {
-    const struct scalar scalars[] = {{"loss", 0.5}};
     char *folder = make_folder();
     struct event_file *file;
     ck_ok(event_file_open(folder, 0, &file));
     ck_ok(event_file_flush(file)); /* the version and the start of the session */
     ck_assert_uint_eq(count_records(folder), 2);
-    event_file_add(file, "step", 1, scalars, 1);
+    add_event(file, 1);
     limit_file_size(100);
     ck_failure(event_file_flush(file), STATUS_IO, "events.out.tfevents");
     limit_file_size(RLIM_INFINITY);
-    event_file_add(file, "step", 2, scalars, 1);
+    add_event(file, 2);
     ck_ok(event_file_close(file));
     ck_assert_uint_eq(count_records(folder), 4);
     remove_folder(folder);
 }
 END_TEST
 
-/* Adds events of [count] scalars as long as the disk takes nothing. */
-static void add_on_a_full_disk(struct event_file *file, const struct scalar *scalars, size_t count, int events) {
+/* Adds events of [count] values as long as the disk takes nothing. */
+static void add_on_a_full_disk(struct event_file *file, int count, int events) {
+    static const char name[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     fault_set(&(struct fault){.kind = FAULT_ENOSPC, .at = 1, .is_permanent = true});
     for (int i = 0; i < events; i++) {
-        event_file_add(file, "step", i, scalars, count);
+        for (int j = 0; j < count; j++) event_file_add_scalar(file, "step", name, 0.5);
+        event_file_end_event(file, i);
         ck_failure(event_file_flush(file), STATUS_IO, "events.out.tfevents.");
     }
     fault_set(NULL);
@@ -62,20 +68,17 @@ static void add_on_a_full_disk(struct event_file *file, const struct scalar *sca
 
 START_TEST(a_full_disk_costs_no_more_than_16_mib_of_memory) {
     enum { COUNT = 40000, EVENT = COUNT * 60 }; /* bytes of an event, at least */
-    struct scalar *scalars = calloc(COUNT, sizeof *scalars);
-    for (size_t i = 0; i < COUNT; i++) memset(scalars[i].name, 'a', sizeof scalars[i].name - 1);
     char *folder = make_folder();
     struct event_file *file;
     ck_ok(event_file_open(folder, 0, &file));
     ck_ok(event_file_flush(file));
-    add_on_a_full_disk(file, scalars, COUNT, 3);
+    add_on_a_full_disk(file, COUNT, 3);
     ck_ok(event_file_flush(file));
     ck_assert_uint_eq(count_records(folder), 2 + 3);
-    add_on_a_full_disk(file, scalars, COUNT, APPEND_FILE_MAX_BUFFER / EVENT + 1);
-    event_file_add(file, "step", 1, scalars, 1);
+    add_on_a_full_disk(file, COUNT, APPEND_FILE_MAX_BUFFER / EVENT + 1);
+    add_event(file, 1);
     ck_ok(event_file_close(file));
     ck_assert_uint_eq(count_records(folder), 2 + 3 + 1);
-    free(scalars);
     remove_folder(folder);
 }
 END_TEST
@@ -95,11 +98,11 @@ START_TEST(two_files_of_one_second_have_two_names) {
 }
 END_TEST
 
-START_TEST(an_event_without_scalars_is_none) {
+START_TEST(an_event_without_values_is_none) {
     char *folder = make_folder();
     struct event_file *file;
     ck_ok(event_file_open(folder, 0, &file));
-    event_file_add(file, "epoch", 1, NULL, 0);
+    event_file_end_event(file, 1);
     ck_ok(event_file_close(file));
     ck_assert_uint_eq(count_records(folder), 2);
     remove_folder(folder);
@@ -107,4 +110,4 @@ START_TEST(an_event_without_scalars_is_none) {
 END_TEST
 
 TESTS("event_file", a_torn_record_is_written_again, a_full_disk_costs_no_more_than_16_mib_of_memory,
-      two_files_of_one_second_have_two_names, an_event_without_scalars_is_none)
+      two_files_of_one_second_have_two_names, an_event_without_values_is_none)

@@ -2,9 +2,9 @@
 #include "train/loop/epoch.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "optim/schedule.h"
 #include "train/loop/broadcast.h"
 #include "train/loop/progress.h"
@@ -121,11 +121,13 @@ static void update_schedule(struct trainer *t, const struct epoch_report *e, boo
 /* val_f1, ... */
 static void log_evaluation(struct trainer *t) {
     const struct evaluation_result *r = &t->epoch.result;
-    char name[64];
+    struct text name = {0};
     for (size_t i = 0; i < r->metric_count; i++) {
-        snprintf(name, sizeof name, "val_%s", r->metrics[i].name);
-        metrics_real(t->outputs.metrics, name, r->metrics[i].value);
+        text_clear(&name);
+        text_printf(&name, "val_%s", r->metrics[i].name);
+        metrics_real(t->outputs.metrics, text_string(&name), r->metrics[i].value);
     }
+    text_free(&name);
     if (r->confusion) metrics_matrix(t->outputs.metrics, "val_confusion_matrix", r->confusion, r->classes, r->classes);
 }
 

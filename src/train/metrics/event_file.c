@@ -19,7 +19,7 @@ enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE = 2, SESSION_STATUS = 1, S
 
 struct event_file {
     struct append_file file;
-    struct text event, summary, value; /* being encoded */
+    struct text event, summary, value; /* being encoded; summary: of the next event */
 };
 
 static void add_fixed(struct text *to, uint64_t value, int bytes) {
@@ -87,29 +87,32 @@ void event_file_restart(struct event_file *f, int64_t step) {
     end_event(f);
 }
 
-static void add_scalar(struct event_file *f, const char *group, const struct scalar *scalar) {
-    float value = (float)scalar->value;
+void event_file_add_scalar(struct event_file *f, const char *group, const char *name, double value) {
+    if (!f) return;
+    float rounded = (float)value;
     uint32_t bits;
-    size_t length = strlen(group) + 1 + strlen(scalar->name);
-    memcpy(&bits, &value, sizeof bits);
+    size_t length = strlen(group) + 1 + strlen(name);
+    memcpy(&bits, &rounded, sizeof bits);
     text_clear(&f->value);
     add_key(&f->value, VALUE_TAG, BYTES);
     add_varint(&f->value, length);
     text_add(&f->value, group);
     text_add(&f->value, "/");
-    text_add(&f->value, scalar->name);
+    text_add(&f->value, name);
     add_key(&f->value, VALUE_SIMPLE, FIXED32);
     add_fixed(&f->value, bits, 4);
     add_message(&f->summary, SUMMARY_VALUE, &f->value);
 }
 
-void event_file_add(struct event_file *f, const char *group, int64_t step, const struct scalar *scalars, size_t count) {
-    if (!f || count == 0) return;
-    text_clear(&f->summary);
-    for (size_t i = 0; i < count; i++) add_scalar(f, group, &scalars[i]);
+static void add_summary(struct event_file *f, int64_t step) {
     begin_event(f, step);
     add_message(&f->event, EVENT_SUMMARY, &f->summary);
     end_event(f);
+    text_clear(&f->summary);
+}
+
+void event_file_end_event(struct event_file *f, int64_t step) {
+    if (f && f->summary.length) add_summary(f, step);
 }
 
 /* ---- HParams: plugin_data.proto of TensorBoard's plugin, google/protobuf/struct.proto ---- */
@@ -152,11 +155,8 @@ static void add_plugin_event(struct event_file *f, const char *tag, const struct
     add_text(&f->value, VALUE_TAG, tag);
     add_message(&f->value, VALUE_METADATA, &metadata);
     add_null_tensor(&f->value);
-    text_clear(&f->summary);
     add_message(&f->summary, SUMMARY_VALUE, &f->value);
-    begin_event(f, 0);
-    add_message(&f->event, EVENT_SUMMARY, &f->summary);
-    end_event(f);
+    add_summary(f, 0);
     text_free(&plugin);
     text_free(&metadata);
 }

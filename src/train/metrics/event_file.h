@@ -9,11 +9,6 @@
 
 #include "base/status.h"
 
-struct scalar {
-    char name[48];
-    double value;
-};
-
 struct event_file;
 
 /* A new file "events.out.tfevents.<seconds>.<host>.<pid>.<number>" in [folder]. [step]: updates so far; TensorBoard
@@ -22,9 +17,10 @@ status event_file_open(const char *folder, int64_t step, struct event_file **out
 /* Flushes. Takes NULL. */
 status event_file_close(struct event_file *file);
 
-/* Adds an event at [step] with the tags "[group]/[name]". Values that are not finite are NaN. */
-void event_file_add(struct event_file *file, const char *group, int64_t step, const struct scalar *scalars,
-                    size_t count);
+/* Adds a value with the tag "[group]/[name]" to the next event. A value that is not finite is NaN. */
+void event_file_add_scalar(struct event_file *file, const char *group, const char *name, double value);
+/* Ends the event: its values are those of [step]. Without values there is no event. */
+void event_file_end_event(struct event_file *file, int64_t step);
 /* A hyperparameter of a run, for TensorBoard's HParams table. */
 struct hparam {
     const char *name, *text; /* text: shown as it is; NULL: [value] is shown */

@@ -14,7 +14,6 @@
 
 #define FLUSH_SECONDS 1.0
 #define FLUSH_BYTES (1 << 16)
-#define MAX_SCALARS 32 /* of an event, including METRIC_MAX_COUNT */
 
 struct metrics {
     struct append_file file;
@@ -24,8 +23,6 @@ struct metrics {
     struct event_file *events; /* TensorBoard's; NULL: none */
     enum metrics_event event;  /* being added */
     int64_t step;              /* updates so far: the x axis of [events] */
-    struct scalar scalars[MAX_SCALARS];
-    size_t scalar_count;
 };
 
 #define TAIL 4096 /* bytes read at a time from the end; longer than nearly any line */
@@ -174,7 +171,6 @@ status metrics_move(struct metrics *m, const char *path) {
 void metrics_begin(struct metrics *metrics, enum metrics_event event) {
     if (!metrics) return;
     metrics->event = event;
-    metrics->scalar_count = 0;
     text_add(&metrics->file.buffer, "{\"event\":\"");
     text_add(&metrics->file.buffer, metrics_event_name(event));
     text_add(&metrics->file.buffer, "\"");
@@ -203,10 +199,8 @@ void metrics_step(struct metrics *metrics, int64_t step) {
 }
 
 static void add_scalar(struct metrics *metrics, const char *name, double value) {
-    if (!metrics->events || metrics->scalar_count == MAX_SCALARS) return;
-    struct scalar *scalar = &metrics->scalars[metrics->scalar_count++];
-    snprintf(scalar->name, sizeof scalar->name, "%s", name);
-    scalar->value = value;
+    if (metrics->event == METRICS_STEP || metrics->event == METRICS_EPOCH)
+        event_file_add_scalar(metrics->events, metrics_event_name(metrics->event), name, value);
 }
 
 void metrics_real(struct metrics *metrics, const char *name, double value) {
@@ -255,9 +249,7 @@ void metrics_text(struct metrics *metrics, const char *name, const char *value) 
 status metrics_end(struct metrics *metrics) {
     if (!metrics) return OK;
     text_add(&metrics->file.buffer, "}\n");
-    if (metrics->event == METRICS_STEP || metrics->event == METRICS_EPOCH)
-        event_file_add(metrics->events, metrics_event_name(metrics->event), metrics->step, metrics->scalars,
-                       metrics->scalar_count);
+    event_file_end_event(metrics->events, metrics->step);
     bool is_due = clock_seconds() - metrics->flushed >= FLUSH_SECONDS;
     if (!is_due && (metrics->file.is_torn || metrics->file.buffer.length < FLUSH_BYTES)) return OK;
     status s = flush(metrics);

@@ -36,8 +36,8 @@ status metrics_open_events(struct metrics *metrics, int64_t step);
 /* Flushes. Takes NULL. */
 status metrics_close(struct metrics *metrics);
 
-/* A line is begun, gets its fields in order, and is ended. Names are literals. All of these do nothing when [metrics]
- * is NULL. */
+/* A line is begun, gets its fields in order, and is ended. Names need no escapes in JSON. All of these do nothing when
+ * [metrics] is NULL. */
 void metrics_begin(struct metrics *metrics, enum metrics_event event);
 void metrics_int(struct metrics *metrics, const char *name, int64_t value);
 /* `step` of a METRICS_STEP: TensorBoard shows this event, and epochs after it, at [step]. */
