@@ -27,7 +27,9 @@ static const struct schema_row key_rows[] = {
      .type = SCHEMA_STRING,
      .offset = offsetof(struct objective_keys, name),
      .fallback = "null",
-     .doc = "Prefix of its metrics (`mask_loss`). Null: the name of the output, or of the loss."},
+     .doc = "Prefix of its metrics (`mask_loss`), without dots, slashes, quotation marks and backslashes. Null: the "
+            "name of "
+            "the output, or of the loss."},
     {0},
 };
 static const struct schema keys = {.name = "losses", .size = sizeof(struct objective_keys), .rows = key_rows};

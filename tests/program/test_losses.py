@@ -376,6 +376,8 @@ class Wrong(Case):
                 ("  - {type: mse, output: box, target: values, loss_weight: 0.5}\n", "", "losses: no loss uses the target 'values'"),
                 ("output: box", "output: head, name: head", "losses: two losses have the name 'head'; give one of them another with name:"),
                 ("output: box", "output: box, name: a/b", "losses: a name must not be empty or contain '.' or '/', got 'a/b'"),
+                *(("output: box", f"output: box, name: {name}", "losses: a name is a part of names in metrics.jsonl and must not contain "
+                   "'\"', '\\' or a control character, got 'a") for name in ("'a\"b'", "'a\\b'", '"a\\x01"')),
                 ("output: box", "output: boxes", ": losses: output: no layer before this one has the name 'boxes'; did you mean 'box'?"),
                 ("from: deep}", "}", "the model has several inputs, so this layer needs `from:` with one of them: wide, deep"),
                 ("    - concat: {from: wide, dim: 1}\n", "", "dataset.inputs: no layer takes the input 'wide'"),

@@ -134,6 +134,30 @@ static void check_targets_used(const struct config *c, const struct node *root, 
     }
 }
 
+/* Whether [name] is the same in a JSON string. */
+static bool needs_no_escapes(const char *name) {
+    for (; *name; name++)
+        if (*name == '"' || *name == '\\' || (unsigned char)*name < ' ') return false;
+    return true;
+}
+
+static void check_name(const struct config *c, size_t index, struct problems *problems) {
+    const struct variant *entry = &c->losses.items[index];
+    const char *name = objective_name(entry);
+    if (!*name || strpbrk(name, "./"))
+        problems_add(problems, entry->place, "losses", "a name must not be empty or contain '.' or '/', got '%s'",
+                     name);
+    if (!needs_no_escapes(name))
+        problems_add(problems, entry->place, "losses",
+                     "a name is a part of names in metrics.jsonl and must not contain '\"', '\\' or a control "
+                     "character, got '%s'; give another with name:",
+                     name);
+    for (size_t other = 0; other < index; other++)
+        if (strcmp(name, objective_name(&c->losses.items[other])) == 0)
+            problems_add(problems, entry->place, "losses",
+                         "two losses have the name '%s'; give one of them another with name:", name);
+}
+
 void config_check_losses(const struct config *c, const struct node *root, struct problems *problems) {
     const struct node *losses = node_get(root, "losses");
     struct place place = config_place(losses);
@@ -159,18 +183,11 @@ void config_check_losses(const struct config *c, const struct node *root, struct
         problems_add(problems, place, "losses", "cannot be combined with dataset.target_scale, which is for one loss");
     for (size_t i = 0; i < c->losses.count; i++) {
         const struct variant *entry = &c->losses.items[i];
-        const char *name = objective_name(entry);
         check_target(c, entry, problems);
         check_comparison(c, entry, problems);
         if (loss_is_balanced(loss_type_at((size_t)entry->index), entry->config))
             problems_add(problems, entry->place, "losses", "weight: balanced is for `loss`; give a list of numbers");
-        if (!*name || strpbrk(name, "./"))
-            problems_add(problems, entry->place, "losses", "a name must not be empty or contain '.' or '/', got '%s'",
-                         name);
-        for (size_t other = 0; other < i; other++)
-            if (strcmp(name, objective_name(&c->losses.items[other])) == 0)
-                problems_add(problems, entry->place, "losses",
-                             "two losses have the name '%s'; give one of them another with name:", name);
+        check_name(c, i, problems);
     }
     check_targets_used(c, root, problems);
 }
