@@ -74,20 +74,25 @@ static struct evaluation_options options_of_term(const struct evaluation *e, siz
     return options;
 }
 
-static status create_terms(struct evaluation *e) {
+/* The metrics that fit [loss]. */
+static struct string_list metrics_of(const struct evaluation *e, const struct loss_type *loss) {
     const struct string_list *names = e->options.metrics;
+    struct string_list list = {.items = arena_alloc(e->arena, (names->count + 1) * sizeof *list.items)};
+    for (size_t i = 0; i < names->count; i++)
+        if (metric_fits(names->items[i], loss)) list.items[list.count++] = names->items[i];
+    return list;
+}
+
+static status create_terms(struct evaluation *e) {
     size_t count = e->objective->count, widest = 0;
     e->arena = arena_create();
     e->names = arena_alloc(e->arena, METRIC_MAX_COUNT * sizeof *e->names);
     e->terms = arena_alloc(e->arena, count * sizeof *e->terms);
     e->term_metrics = arena_alloc(e->arena, count * sizeof *e->term_metrics);
     for (size_t i = 0; i < count; i++) {
-        struct string_list *list = &e->term_metrics[i];
         const struct objective_term *t = &e->objective->terms[i];
         struct dataset_info *info = arena_alloc(e->arena, sizeof *info);
-        list->items = arena_alloc(e->arena, (names->count + 1) * sizeof *list->items);
-        for (size_t n = 0; n < names->count; n++)
-            if (metric_fits(names->items[n], t->loss)) list->items[list->count++] = names->items[n];
+        e->term_metrics[i] = metrics_of(e, t->loss);
         struct evaluation_options options = options_of_term(e, i, info);
         TRY(evaluation_create(&options, &e->terms[i]));
         if (t->target.size > widest) widest = t->target.size;
@@ -169,31 +174,29 @@ static status create_gather(const struct evaluation_options *options, struct row
     return OK;
 }
 
+/* What one loss needs. */
+static status create_counts(struct evaluation *e) {
+    const struct evaluation_options *o = &e->options;
+    struct tally_options tally = tally_of(o);
+    e->out_size = shape_elements(o->output);
+    TRY(device_alloc(o->device, sizeof *e->sums, "the sums of a loss", (void **)&e->sums));
+    TRY(loss_prepare(o->loss, o->loss_config, o->device, o->output, o->info->target_size, o->batch,
+                     (size_t)comm_world_size(o->comm)));
+    if (o->loss->compares_rows) TRY(create_gather(o, &e->gather));
+    if (!tally.needs) return OK;
+    TRY(tally_create(&tally, &e->tally));
+    if (device_is_host(o->device)) return OK;
+    TRY(buffer_new(o->batch * e->out_size * sizeof *e->outputs, "the outputs", (void **)&e->outputs));
+    if (!o->output->lengths) return OK;
+    return buffer_new(o->batch * sizeof *e->lengths, "the lengths of rows", (void **)&e->lengths);
+}
+
 status evaluation_create(const struct evaluation_options *options, struct evaluation **out) {
     struct evaluation *e = calloc(1, sizeof *e);
     if (!e) return status_memory("an evaluation");
     e->options = *options;
     e->objective = options->loss->is_objective ? options->loss_config : NULL;
-    if (e->objective) {
-        status failure = create_terms(e);
-        if (failure)
-            evaluation_destroy(e);
-        else
-            *out = e;
-        return failure;
-    }
-    e->out_size = shape_elements(options->output);
-    struct tally_options tally = tally_of(options);
-    status s = device_alloc(options->device, sizeof *e->sums, "the sums of a loss", (void **)&e->sums);
-    if (!s)
-        s = loss_prepare(options->loss, options->loss_config, options->device, options->output,
-                         options->info->target_size, options->batch, (size_t)comm_world_size(options->comm));
-    if (!s && options->loss->compares_rows) s = create_gather(options, &e->gather);
-    if (!s && tally.needs) s = tally_create(&tally, &e->tally);
-    if (!s && e->tally && !device_is_host(options->device))
-        s = buffer_new(options->batch * e->out_size * sizeof *e->outputs, "the outputs", (void **)&e->outputs);
-    if (!s && e->outputs && options->output->lengths)
-        s = buffer_new(options->batch * sizeof *e->lengths, "the lengths of rows", (void **)&e->lengths);
+    status s = e->objective ? create_terms(e) : create_counts(e);
     if (s) {
         evaluation_destroy(e);
         return s;
@@ -278,7 +281,7 @@ static status add_metrics(const struct evaluation *e, struct evaluation_result *
     const struct string_list *names = e->options.metrics;
     for (size_t i = 0; i < names->count; i++) {
         if (metric_is_of_loss(names->items[i], e->options.loss)) continue;
-        if (!metric_is_number(names->items[i])) {
+        if (metric_is_matrix(names->items[i])) {
             out->confusion = e->tally->confusion;
             out->classes = e->tally->classes;
             continue;

@@ -177,9 +177,9 @@ static const struct metric *find(const char *name) {
 
 unsigned metric_needs(const char *name) { return find(name)->needs; }
 
-bool metric_is_number(const char *name) {
+bool metric_is_matrix(const char *name) {
     const struct metric *metric = find(name);
-    return metric->value || metric->area;
+    return metric && !metric->value && !metric->area;
 }
 
 bool metric_is_of_loss(const char *name, const struct loss_type *loss) {
@@ -282,7 +282,7 @@ static status check_fit_of_terms(const char *name, const struct variant_list *lo
                                  size_t *fitting) {
     const struct metric *metric = find(name);
     if (!metric) return unknown(name, schema);
-    if (!metric_is_number(name)) return status_new(STATUS_USAGE, "the metric '%s' is for one loss", name);
+    if (metric_is_matrix(name)) return status_new(STATUS_USAGE, "the metric '%s' is for one loss", name);
     *fitting = 0;
     for (size_t i = 0; i < losses->count; i++) *fitting += fits(metric, loss_of(losses, i));
     return *fitting ? OK : check_fit(name, loss_of(losses, losses->count - 1), schema);

@@ -20,6 +20,9 @@ status metric_check(const struct string_list *names, const struct loss_type *los
 status metric_check_terms(const struct string_list *names, const struct variant_list *losses,
                           const struct schema *schema);
 
+/* Whether the value of [name] is a matrix; false for an unknown name. */
+bool metric_is_matrix(const char *name);
+
 /* Whether the metric [name] can be measured for [loss]; false for an unknown name. */
 bool metric_fits(const char *name, const struct loss_type *loss);
 
@@ -37,13 +40,10 @@ unsigned metric_needs(const char *name);
 /* The k of "top<k>"; 0: another metric. */
 size_t metric_top_k(const char *name);
 
-/* false: the confusion matrix. */
-bool metric_is_number(const char *name);
-
 /* Whether the sums of [loss] contain the metric: the accuracy of classes. */
 bool metric_is_of_loss(const char *name, const struct loss_type *loss);
 
-/* The value of a metric that is a number; NAN: not defined on these rows. [tally], NULL if no metric needs it, and
+/* The value of a metric that is not a matrix; NAN: not defined on these rows. [tally], NULL if no metric needs it, and
  * [sums] are those of all ranks. All ranks. */
 status metric_value(const char *name, struct tally *tally, const struct loss_sums *sums, double *out);
 

@@ -45,7 +45,7 @@ void metrics_step(struct metrics *metrics, int64_t step);
 void metrics_real(struct metrics *metrics, const char *name, double value); /* 17 digits; not finite: null */
 /* The shortest digits that parse to the same number; not finite: null. Cached: fast for a value that rarely changes. */
 void metrics_rate(struct metrics *metrics, const char *name, double value);
-/* Whole numbers, as a list of rows. values (rows, columns) */
+/* A list of rows, numbers with 10 digits. values (rows, columns) */
 void metrics_matrix(struct metrics *metrics, const char *name, const double *values, size_t rows, size_t columns);
 void metrics_text(struct metrics *metrics, const char *name, const char *value);
 /* Ends the line; flushes once a second. Lines that cannot be written are kept for the next flush, up to

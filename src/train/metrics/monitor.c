@@ -21,7 +21,8 @@ const char *const monitor_modes[] = {"auto", "min", "max", NULL};
     {                                                                                                                  \
         .key = "mode", .type = SCHEMA_CHOICE, .offset = offsetof(struct monitor, mode), .fallback = "auto",            \
         .choices = monitor_modes,                                                                                      \
-        .doc = "`min`: smaller is better; `max`: larger is better; `auto`: min for losses, mae and perplexity, max "   \
+        .doc = "`min`: smaller is better; `max`: larger is better; `auto`: min for losses, perplexity, mae, rmse and " \
+               "mape, max "                                                                                            \
                "for all others."                                                                                       \
     }
 
@@ -64,8 +65,8 @@ static bool is_known(const char *metric, const struct string_list *metrics, cons
     if (strcmp(metric, "train_loss") == 0 || strcmp(metric, "val_loss") == 0) return true;
     if (strcmp(metric, "train_accuracy") == 0 || strcmp(metric, "val_accuracy") == 0)
         if (loss->wants_classes) return true;
-    return strncmp(metric, "val_", PREFIX) == 0 && strcmp(metric + PREFIX, "confusion_matrix") != 0 &&
-           !loss->is_objective && string_list_has(metrics, metric + PREFIX);
+    return strncmp(metric, "val_", PREFIX) == 0 && !metric_is_matrix(metric + PREFIX) && !loss->is_objective &&
+           string_list_has(metrics, metric + PREFIX);
 }
 
 /* Whether [metric] is that of one of several losses: "val_<name>_loss". */
@@ -91,7 +92,7 @@ static status unknown(const char *metric, const struct string_list *metrics, con
         if (has_classes) text_printf(&known, ", val_%s_accuracy", name);
     }
     for (size_t i = 0; i < metrics->count && losses->count == 0; i++) {
-        if (strcmp(metrics->items[i], "confusion_matrix") == 0) continue;
+        if (metric_is_matrix(metrics->items[i])) continue;
         if (loss->wants_classes && strcmp(metrics->items[i], "accuracy") == 0) continue;
         text_printf(&known, ", val_%s", metrics->items[i]);
     }
