@@ -34,6 +34,16 @@ class Inference(program.Case):
         self.assertEqual(self.evaluate("--checkpoint", self.checkpoints()[0])["rows"], 36)
         self.assertNotEqual(self.evaluate("--checkpoint", self.checkpoints()[0])["loss"], self.evaluate()["loss"])
 
+    def test_a_loss_that_is_not_finite_is_null(self):
+        """Inputs so large that the outputs of the model are not finite."""
+        import h5py
+        with (h5py.File(self.path("datasets/wine.h5")) as d, h5py.File(self.path("large.h5"), "w") as f,
+              h5py.File(self.checkpoints()[-1]) as c):
+            f["x"], f["y"] = d["x"][:5].astype("f8"), d["y"][:5]
+            f["x"][2] = 3e38 * c["scaler/scale"][:]
+        result = self.evaluate("dataset.path=large.h5", "--part", "all")
+        self.assertEqual((result["rows"], result["loss"]), (5, None))
+
     def test_predict_keeps_the_order_of_rows(self):
         import h5py
         for world in (1, 2, 5):

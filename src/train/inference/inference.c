@@ -393,14 +393,17 @@ static void add_classes_json(const struct inference *inf, const struct evaluatio
     text_add(out, labels->count ? "]" : "");
 }
 
+/* Not finite: null. */
+static void add_number_json(const char *name, double value, struct text *out) {
+    text_printf(out, ",\"%s\":", name);
+    text_add_double(out, value);
+}
+
 static void add_json(const struct inference *inf, const struct evaluation_result *r, struct text *out) {
-    text_printf(out, "{\"event\":\"eval\",\"part\":\"%s\",\"rows\":%lld,\"loss\":%.17g", part_name(inf),
-                (long long)r->rows, r->loss);
-    if (r->has_accuracy) text_printf(out, ",\"accuracy\":%.17g", r->accuracy);
-    for (size_t i = 0; i < r->metric_count; i++) {
-        text_printf(out, ",\"%s\":", r->metrics[i].name);
-        text_add_double(out, r->metrics[i].value);
-    }
+    text_printf(out, "{\"event\":\"eval\",\"part\":\"%s\",\"rows\":%lld", part_name(inf), (long long)r->rows);
+    add_number_json("loss", r->loss, out);
+    if (r->has_accuracy) add_number_json("accuracy", r->accuracy, out);
+    for (size_t i = 0; i < r->metric_count; i++) add_number_json(r->metrics[i].name, r->metrics[i].value, out);
     for (size_t i = 0; r->confusion && i < r->classes * r->classes; i++)
         text_printf(out, "%s%.10g%s",
                     i == 0                ? ",\"confusion_matrix\":[["
