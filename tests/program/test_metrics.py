@@ -33,6 +33,10 @@ def of_classes(outputs, targets, classes):
     is_ = {c: targets.count(c) for c in present}
     probabilities = [[math.exp(v) / sum(map(math.exp, row)) for v in row] for row in outputs]
     mean = lambda values: sum(values) / len(present)
+    n = len(targets)
+    by_chance = sum(predicted.count(c) * targets.count(c) for c in present) / n ** 2
+    spread = lambda values: 1 - sum((values.count(c) / n) ** 2 for c in present)
+    hits = sum(right.values()) / n
     positive = [1] if classes == 2 else set(targets)
     return {
         "confusion_matrix": matrix,
@@ -40,6 +44,8 @@ def of_classes(outputs, targets, classes):
         "precision": mean([ratio(right[c], says[c]) for c in present]),
         "recall": mean([ratio(right[c], is_[c]) for c in present]),
         "balanced_accuracy": sum(right[c] / is_[c] for c in set(targets)) / len(set(targets)),
+        "specificity": mean([sum(p != c for t, p in zip(targets, predicted) if t != c) / (n - is_[c]) for c in present]),
+        "mcc": (hits - by_chance) / math.sqrt(spread(targets) * spread(predicted)), "cohen_kappa": (hits - by_chance) / (1 - by_chance),
         "f1": mean([ratio(2 * right[c], says[c] + is_[c]) for c in present]),
         "mean_iou": mean([ratio(right[c], says[c] + is_[c] - right[c]) for c in present]),
         "auc": mean([area([p[c] for p in probabilities], [t == c for t in targets]) for c in range(classes)]),
@@ -48,12 +54,18 @@ def of_classes(outputs, targets, classes):
     }
 
 
+def variance(values):
+    mean = sum(values) / len(values)
+    return sum((v - mean) ** 2 for v in values) / len(values)
+
+
 def of_probabilities(outputs, targets):
     """Errors of yes-or-no questions are those of the probabilities, not of the logits."""
     errors = [1 / (1 + math.exp(-row[0])) - t for row, t in zip(outputs, targets)]
     mean = sum(targets) / len(targets)
     return {"mae": sum(map(abs, errors)) / len(errors),
-            "r2": 1 - sum(e * e for e in errors) / sum((t - mean) ** 2 for t in targets)}
+            "r2": 1 - sum(e * e for e in errors) / sum((t - mean) ** 2 for t in targets),
+            "explained_variance": 1 - variance(errors) / variance(targets)}
 
 
 class Metrics(program.Case):
@@ -122,7 +134,7 @@ optimizer: {type: adagrad, lr: 0.05}
 train: {epochs: 3, metrics: [%s]}
 """
     ALL = ["accuracy", "top2", "top5", "top1", "top12", "perplexity", "confusion_matrix", "precision", "recall", "f1", "mean_iou", "auc",
-           "balanced_accuracy", "average_precision"]
+           "balanced_accuracy", "average_precision", "specificity", "mcc", "cohen_kappa"]
 
     def test_classes(self):
         targets = self.data(61, 4, lambda x, g: [max(0, min(6, round(3 + x[0] + x[1] + g.gauss(0, 0.7))))])
@@ -155,11 +167,13 @@ train: {epochs: 3, metrics: [%s]}
             return {"confusion_matrix": [[tn, fp], [fn, tp]], "accuracy": (tp + tn) / 37, "precision": ratio(tp, tp + fp),
                     "recall": ratio(tp, tp + fn), "f1": ratio(2 * tp, 2 * tp + fp + fn), "mean_iou": ratio(tp, tp + fp + fn),
                     "auc": area([row[0] for row in outputs], targets), "balanced_accuracy": (tp / (tp + fn) + tn / (tn + fp)) / 2,
+                    "specificity": tn / (tn + fp), "cohen_kappa": 2 * (tp * tn - fp * fn) / ((tp + fp) * (fp + tn) + (tp + fn) * (fn + tn)),
+                    "mcc": (tp * tn - fp * fn) / math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)),
                     "average_precision": average_precision([row[0] for row in outputs], targets), **of_probabilities(outputs, targets)}
 
         self.check(self.CLASSES.replace("out: 7", "out: 1").replace("cross_entropy", "bce_with_logits"),
                    ["accuracy", "confusion_matrix", "precision", "recall", "f1", "mean_iou", "auc", "mae", "r2", "balanced_accuracy",
-                    "average_precision"], expected)
+                    "average_precision", "specificity", "mcc", "cohen_kappa", "explained_variance"], expected)
 
     def test_scores_of_classes_with_labels(self):
         targets = [row[0] for row in self.data(40, 3, lambda x, g: ["cat, big" if x[0] + g.gauss(0, 1) > 0 else "dog"])]
@@ -199,12 +213,55 @@ train: {epochs: 3, metrics: [%s]}
                 r2.append(1 - sum((x - t) ** 2 for x, t in zip(xs, ts)) / sum((t - mean) ** 2 for t in ts))
             errors = [abs(x - t) for xs, ts in columns for x, t in zip(xs, ts)]
             relative = [abs(x - t) / abs(t) for xs, ts in columns for x, t in zip(xs, ts)]
-            return {"mae": sum(errors) / len(errors), "r2": sum(r2) / 2, "mape": sum(relative) / len(relative)}
+            explained = [1 - variance([x - t for x, t in zip(xs, ts)]) / variance(ts) for xs, ts in columns]
+            return {"mae": sum(errors) / len(errors), "r2": sum(r2) / 2, "mape": sum(relative) / len(relative),
+                    "explained_variance": sum(explained) / 2, "max_error": max(errors)}
 
         config = self.CLASSES.replace("out: 7", "out: 2").replace("targets: y0", "targets: [y0, y1]")
         config = config.replace("cross_entropy", "{type: smooth_l1, beta: 0.5}").replace("lr: 0.05", "lr: 0.5")
-        last = self.check(config, ["mae", "r2", "mape"], expected)
+        last = self.check(config, ["mae", "r2", "mape", "max_error", "explained_variance"], expected)
         self.assertGreater(last["val_r2"], 0.5)
+        self.assertNotAlmostEqual(last["val_r2"], last["val_explained_variance"], places=4)
+
+    def test_targets_and_predictions_of_one_class(self):
+        """scikit-learn's values where a denominator is 0, exactly, with weights whose sums are rounded."""
+        names = ("specificity", "mcc", "cohen_kappa")
+        for loss, outputs, target, wanted in (
+                ("cross_entropy", 7, 0, [0, 0, None]), ("cross_entropy", 7, 1, [0.5, 0, 0]),
+                ("bce_with_logits", 1, 0, [1, 0, None]), ("bce_with_logits", 1, 1, [1, 0, 0])):
+            for name, targets in (("train", [0] * 50), ("validation", [0] * 7 + [target] * 3)):
+                self.write(name + ".csv", "x,y0,w\n" + "".join(f"1,{y},0.{i % 7 + 1}\n" for i, y in enumerate(targets)))
+            config = self.CLASSES.replace("targets: y0", "targets: y0, weights: w").replace("out: 7", f"out: {outputs}")
+            self.write("test.yaml", config.replace("cross_entropy", loss).replace("lr: 0.05", "lr: 1") % ", ".join(names))
+            self.run_program("test.yaml", "--fresh")
+            for world in (1, 3):
+                with self.subTest(loss, target=target, world=world):
+                    result = json.loads(self.run_program("eval", "test.yaml", "--nproc", world)[0])
+                    self.assertEqual([result[name] for name in names], wanted)
+
+    def test_an_error_that_is_no_number_is_the_largest(self):
+        rows = ["3e38,1"] + ["1,1"] * 4
+        for name, lines in (("train", rows[1:]), ("validation", rows[1:]), ("first", rows), ("last", rows[::-1])):
+            self.write(name + ".csv", "x,y0\n" + "\n".join(lines) + "\n")
+        self.write("test.yaml", self.CLASSES.replace("{linear: {out: 7}}", "{linear: {out: 64}}, {linear: {out: 64}}, {linear: {out: 1}}")
+                   .replace("cross_entropy", "l1") % "max_error")
+        self.run_program("test.yaml", "train.epochs=1")
+        for name in ("first", "last"):
+            for world in (1, 2):
+                out, _ = self.run_program("eval", "test.yaml", f"dataset.validation.path={name}.csv", "--nproc", world)
+                self.assertIsNone(json.loads(out)["max_error"])
+
+    def test_equal_targets(self):
+        """The error is the same for all rows, or not, and has all digits of a double, also in sums over weights."""
+        config = self.CLASSES.replace("out: 7", "out: 1").replace("cross_entropy", "poisson_nll").replace("targets: y0", "targets: y0, weights: w")
+        for slope, wanted in ((0, 1), (1, 0)):
+            for name in ("train", "validation"):
+                self.write(name + ".csv", "x,y0,w\n" + "".join(f"{slope * i},0.3,0.{i + 1}\n" for i in range(7)))
+            self.write("test.yaml", config % "r2, explained_variance")
+            self.run_program("test.yaml", "--fresh")
+            for world in (1, 2, 3):
+                result = json.loads(self.run_program("eval", "test.yaml", "--nproc", world)[0])
+                self.assertEqual((result["r2"], result["explained_variance"]), (0, wanted))
 
     def test_the_norm_of_the_logged_steps(self):
         """It is computed for these steps only: the same numbers as with one line for each step."""
@@ -225,6 +282,8 @@ train: {epochs: 3, metrics: [%s]}
                 ("auc", "mse", "the metric 'auc' does not fit the loss 'mse', which is one of values"),
                 ("f1, f1", "cross_entropy", "the metric 'f1' is given twice"),
                 ("top3, f1, top3", "cross_entropy", "the metric 'top3' is given twice"),
+                ("max_error", "bce_with_logits", "the metric 'max_error' does not fit the loss 'bce_with_logits', which is one of binary decisions"),
+                ("mcc", "mse", "the metric 'mcc' does not fit the loss 'mse', which is one of values"),
                 ("top3", "mse", "the metric 'top3' does not fit the loss 'mse', which is one of values"),
                 ("mape", "bce_with_logits", "the metric 'mape' does not fit the loss 'bce_with_logits', which is one of binary decisions"),
                 ("average_precision", "mse", "the metric 'average_precision' does not fit the loss 'mse', which is one of values"),

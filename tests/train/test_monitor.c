@@ -13,6 +13,7 @@ static const struct {
 } directions[] = {
     {{"val_loss", MONITOR_AUTO}, false},    {{"train_loss", MONITOR_AUTO}, false},
     {{"val_mae", MONITOR_AUTO}, false},     {{"val_perplexity", MONITOR_AUTO}, false},
+    {{"val_mcc", MONITOR_AUTO}, true},      {{"val_max_error", MONITOR_AUTO}, false},
     {{"val_accuracy", MONITOR_AUTO}, true}, {{"train_accuracy", MONITOR_AUTO}, true},
     {{"val_f1", MONITOR_AUTO}, true},       {{"val_r2", MONITOR_AUTO}, true},
     {{"val_loss", MONITOR_MAX}, true},      {{"val_f1", MONITOR_MIN}, false},

@@ -26,19 +26,25 @@ def classes(o, t, w):
             "precision": m.precision_score(t, p, average="macro", sample_weight=w, zero_division=0),
             "recall": m.recall_score(t, p, average="macro", sample_weight=w),
             "balanced_accuracy": m.balanced_accuracy_score(t, p, sample_weight=w),
+            "specificity": np.mean([m.recall_score(t == c, p == c, pos_label=False, sample_weight=w) for c in range(3)]),
+            "mcc": m.matthews_corrcoef(t, p, sample_weight=w), "cohen_kappa": m.cohen_kappa_score(t, p, sample_weight=w),
             "average_precision": m.average_precision_score(t, probabilities, sample_weight=w),
             "auc": np.mean([m.roc_auc_score(t == c, probabilities[:, c], sample_weight=w) for c in range(3)])}
 
 
 def values(o, t, w):
     return {"mae": m.mean_absolute_error(t, o, sample_weight=w), "rmse": m.root_mean_squared_error(t, o, sample_weight=w),
-            "mape": m.mean_absolute_percentage_error(t, o, sample_weight=w), "r2": m.r2_score(t, o, sample_weight=w)}
+            "mape": m.mean_absolute_percentage_error(t, o, sample_weight=w), "r2": m.r2_score(t, o, sample_weight=w),
+            "explained_variance": m.explained_variance_score(t, o, sample_weight=w),
+            "max_error": max(m.max_error(t[w > 0, i], o[w > 0, i]) for i in range(o.shape[1]))}
 
 
 def decisions(o, t, w):
     p = (o > 0).astype(int)
     return {"accuracy": m.accuracy_score(t, p, sample_weight=w), "f1": m.f1_score(t, p, sample_weight=w),
             "balanced_accuracy": m.balanced_accuracy_score(t, p, sample_weight=w),
+            "specificity": m.recall_score(t, p, pos_label=0, sample_weight=w),
+            "mcc": m.matthews_corrcoef(t, p, sample_weight=w), "cohen_kappa": m.cohen_kappa_score(t, p, sample_weight=w),
             "average_precision": m.average_precision_score(t, o, sample_weight=w),
             "auc": m.roc_auc_score(t, o, sample_weight=w)}
 

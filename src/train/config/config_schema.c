@@ -126,9 +126,8 @@ static const struct schema_row train_rows[] = {
      .fallback = "[]",
      .flags = SCHEMA_EXTENDS,
      .doc = "Metrics of the validation rows in addition to the loss: accuracy, top5 (or another k), perplexity, "
-            "confusion_matrix, balanced_accuracy, precision, recall, f1, mean_iou, auc, average_precision, mae, rmse, "
-            "mape, r2 "
-            "(docs/metrics.md)."},
+            "confusion_matrix, balanced_accuracy, precision, recall, f1, mean_iou, specificity, mcc, cohen_kappa, auc, "
+            "average_precision, mae, rmse, mape, max_error, r2, explained_variance (docs/metrics.md)."},
     {.key = "evaluate_every",
      .type = SCHEMA_INT,
      .offset = offsetof(struct train_config, evaluate_every),

@@ -16,9 +16,9 @@ static double ratio(double part, double whole) { return whole > 0 ? part / whole
 
 /* ---- one class ---- */
 
-/* Counts of one class: correct predictions, all predictions, targets. */
+/* Counts of one class: correct predictions, all predictions, targets; others: targets of other classes. */
 struct class_counts {
-    double correct, predicted, actual;
+    double correct, predicted, actual, others;
 };
 
 static struct class_counts counts_of(const double *confusion, size_t classes, size_t c) {
@@ -34,6 +34,9 @@ static double precision_of(struct class_counts n) { return ratio(n.correct, n.pr
 static double recall_of(struct class_counts n) { return ratio(n.correct, n.actual); }
 static double iou_of(struct class_counts n) { return ratio(n.correct, n.predicted + n.actual - n.correct); }
 static double f1_of(struct class_counts n) { return ratio(2 * n.correct, n.predicted + n.actual); }
+static double specificity_of(struct class_counts n) {
+    return n.others > 0 ? 1 - (n.predicted - n.correct) / n.others : 0;
+}
 
 struct class_scores metric_class_scores(const double *confusion, size_t classes, size_t class) {
     struct class_counts n = counts_of(confusion, classes, class);
@@ -42,14 +45,37 @@ struct class_scores metric_class_scores(const double *confusion, size_t classes,
 
 /* ---- classes and binary decisions ---- */
 
+/* Sums over the classes. If all rows are of one class they are exactly its counts, also where these are sums of
+ * weights.
+ */
+struct class_sums {
+    double correct, predicted, actual;
+    double predicted_squares, actual_squares, products; /* of predicted and actual */
+};
+
+static struct class_sums sums_of(const struct tally *t) {
+    struct class_sums sums = {0};
+    for (size_t c = 0; c < t->classes; c++) {
+        struct class_counts n = counts_of(t->confusion, t->classes, c);
+        sums.correct += n.correct;
+        sums.predicted += n.predicted;
+        sums.actual += n.actual;
+        sums.predicted_squares += n.predicted * n.predicted;
+        sums.actual_squares += n.actual * n.actual;
+        sums.products += n.predicted * n.actual;
+    }
+    return sums;
+}
+
 /* The mean over the classes that occur as target or prediction; for binary decisions the value of the positive class.
  */
 static double macro(const struct tally *t, double (*measure)(struct class_counts)) {
-    double sum = 0, present = 0;
-    if (t->options.kind == TALLY_BINARY) return measure(counts_of(t->confusion, t->classes, 1));
-    for (size_t c = 0; c < t->classes; c++) {
+    double sum = 0, present = 0, targets = sums_of(t).actual;
+    bool is_binary = t->options.kind == TALLY_BINARY;
+    for (size_t c = is_binary; c < t->classes; c++) {
         struct class_counts n = counts_of(t->confusion, t->classes, c);
-        if (n.predicted + n.actual == 0) continue;
+        if (n.predicted + n.actual == 0 && !is_binary) continue;
+        n.others = targets - n.actual;
         sum += measure(n);
         present++;
     }
@@ -61,11 +87,25 @@ static double recall(const struct metric_sums *s) { return macro(s->tally, recal
 static double f1(const struct metric_sums *s) { return macro(s->tally, f1_of); }
 static double mean_iou(const struct metric_sums *s) { return macro(s->tally, iou_of); }
 
-static double accuracy(const struct metric_sums *s) {
-    const struct tally *t = s->tally;
-    double correct = 0;
-    for (size_t c = 0; c < t->classes; c++) correct += t->confusion[c * t->classes + c];
-    return ratio(correct, t->counted);
+static double specificity(const struct metric_sums *s) { return macro(s->tally, specificity_of); }
+
+static double accuracy(const struct metric_sums *s) { return ratio(sums_of(s->tally).correct, s->tally->counted); }
+
+/* Matthews' correlation coefficient: cov(t, p) / sqrt(cov(t, t) cov(p, p)) of targets and predictions (Gorodkin 2004);
+ * 0 if one of them is always the same class. */
+static double mcc(const struct metric_sums *s) {
+    struct class_sums n = sums_of(s->tally);
+    double targets = n.actual * n.actual - n.actual_squares;
+    double predictions = n.predicted * n.predicted - n.predicted_squares;
+    if (targets <= 0 || predictions <= 0) return 0;
+    return (n.correct * n.actual - n.products) / (sqrt(targets) * sqrt(predictions));
+}
+
+/* (accuracy - chance) / (1 - chance), where chance is the accuracy of independent predictions; NAN if chance is 1. */
+static double cohen_kappa(const struct metric_sums *s) {
+    struct class_sums n = sums_of(s->tally);
+    double possible = n.actual * n.predicted - n.products;
+    return possible > 0 ? (n.correct * n.actual - n.products) / possible : NAN;
 }
 
 /* The mean recall of the classes that occur as target; of binary decisions of both classes. */
@@ -120,12 +160,26 @@ static double mape(const struct metric_sums *s) { return mean_of(s->tally, TALLY
 static double rmse_of(const double *v) { return sqrt(v[TALLY_SQUARE] / v[TALLY_NUMBER]); }
 static double rmse(const struct metric_sums *s) { return mean_over_outputs(s->tally, rmse_of); }
 
-/* 1 - sum of squared errors / sum of squared deviations; if all targets are equal: 1 without errors, else 0 (as
+/* 1 - [errors] / sum of squared deviations of the targets; if all targets are equal: 1 without errors, else 0 (as
  * scikit-learn). */
-static double r2_of(const double *v) {
-    return v[TALLY_DEVIATION] > 0 ? 1 - v[TALLY_SQUARE] / v[TALLY_DEVIATION] : v[TALLY_SQUARE] == 0;
+static double explained(const double *v, double errors) {
+    return v[TALLY_DEVIATION] > 0 ? 1 - errors / v[TALLY_DEVIATION] : errors == 0;
 }
+
+static double r2_of(const double *v) { return explained(v, v[TALLY_SQUARE]); }
 static double r2(const struct metric_sums *s) { return mean_over_outputs(s->tally, r2_of); }
+
+static double explained_variance_of(const double *v) { return explained(v, v[TALLY_ERROR_DEVIATION]); }
+static double explained_variance(const struct metric_sums *s) {
+    return mean_over_outputs(s->tally, explained_variance_of);
+}
+
+static double max_error(const struct metric_sums *s) {
+    double max = 0;
+    for (size_t i = 0; i < s->tally->options.out_size; i++)
+        max = tally_larger(max, s->tally->values[i * TALLY_VALUE_SUMS + TALLY_LARGEST]);
+    return max;
+}
 
 /* ---- the table ---- */
 
@@ -148,12 +202,17 @@ static const struct metric {
     {"recall", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = recall},
     {"f1", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = f1},
     {"mean_iou", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = mean_iou},
+    {"specificity", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = specificity},
+    {"mcc", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = mcc},
+    {"cohen_kappa", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = cohen_kappa},
     {"auc", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, .area = tally_auc},
     {"average_precision", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, .area = tally_average_precision},
     {"mae", TALLY_VALUES, FOR_BINARY | FOR_REALS, .value = mae, .is_error = true},
     {"rmse", TALLY_VALUES, FOR_BINARY | FOR_REALS, .value = rmse, .is_error = true},
     {"mape", TALLY_VALUES, FOR_REALS, .value = mape, .is_error = true},
+    {"max_error", TALLY_VALUES, FOR_REALS, .value = max_error, .is_error = true},
     {"r2", TALLY_VALUES, FOR_BINARY | FOR_REALS, .value = r2},
+    {"explained_variance", TALLY_VALUES, FOR_BINARY | FOR_REALS, .value = explained_variance},
 };
 #define MAX_K_DIGITS 6 /* of top<k> */
 #define METRICS (sizeof metrics / sizeof *metrics)

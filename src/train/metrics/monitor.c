@@ -21,9 +21,8 @@ const char *const monitor_modes[] = {"auto", "min", "max", NULL};
     {                                                                                                                  \
         .key = "mode", .type = SCHEMA_CHOICE, .offset = offsetof(struct monitor, mode), .fallback = "auto",            \
         .choices = monitor_modes,                                                                                      \
-        .doc = "`min`: smaller is better; `max`: larger is better; `auto`: min for losses, perplexity, mae, rmse and " \
-               "mape, max "                                                                                            \
-               "for all others."                                                                                       \
+        .doc = "`min`: smaller is better; `max`: larger is better; `auto`: min for losses, perplexity and errors "     \
+               "(mae, rmse, mape, max_error), max for all others."                                                     \
     }
 
 static const struct schema_row best_rows[] = {MONITOR_ROWS, {0}};

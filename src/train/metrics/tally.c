@@ -164,21 +164,31 @@ static double unscaled(const struct tally *t, size_t element, double value) {
     return scale ? target_scale_undo(scale, element, value) : value;
 }
 
-/* n += w;  d = y - mean;  mean += d w / n;  deviation += w d (y - mean) */
+/* d = y - mean;  mean += d (w / n);  deviation += w d (y - mean), where n includes w. Equal values have exactly their
+ * mean, and no deviation. */
+static void add_deviation(double *mean, double *deviation, double y, double weight, double n) {
+    double d = y - *mean;
+    *mean += d * (weight / n);
+    *deviation += weight * d * (y - *mean);
+}
+
+double tally_larger(double a, double b) { return a > b || isnan(a) ? a : b; }
+
 static void add_reals(struct tally *t, const float *outputs, const float *targets, const struct row_weights *weights,
                       size_t rows) {
     size_t size = t->options.out_size;
     for (size_t i = 0; i < rows * size; i++) {
         double *v = t->values + i % size * TALLY_VALUE_SUMS;
         double y = unscaled(t, i % size, (double)targets[i]), x = unscaled(t, i % size, value_of(t, outputs[i]));
-        double error = x - y, d = y - v[TALLY_MEAN], weight = weight_of(weights, i / size, i % size, size);
+        double error = x - y, weight = weight_of(weights, i / size, i % size, size);
         if (weight == 0) continue;
         v[TALLY_ABSOLUTE] += weight * fabs(error);
         v[TALLY_SQUARE] += weight * (error * error);
         v[TALLY_RELATIVE] += weight * (fabs(error) / fmax(fabs(y), DBL_EPSILON));
         v[TALLY_NUMBER] += weight;
-        v[TALLY_MEAN] += weight * d / v[TALLY_NUMBER];
-        v[TALLY_DEVIATION] += weight * d * (y - v[TALLY_MEAN]);
+        add_deviation(&v[TALLY_MEAN], &v[TALLY_DEVIATION], y, weight, v[TALLY_NUMBER]);
+        add_deviation(&v[TALLY_ERROR_MEAN], &v[TALLY_ERROR_DEVIATION], error, weight, v[TALLY_NUMBER]);
+        v[TALLY_LARGEST] = tally_larger(v[TALLY_LARGEST], fabs(error));
     }
 }
 
@@ -192,16 +202,22 @@ void tally_add(struct tally *tally, const float *outputs, const void *targets, c
 
 /* ---- all ranks ---- */
 
-/* n = na + nb;  d = mb - ma;  mean = ma + d nb / n;  deviation = da + db + d^2 na nb / n */
+/* d = mb - ma;  mean = ma + d (nb / n);  deviation = da + db + d^2 na nb / n, where n = na + nb > 0 */
+static void combine_deviation(double *a, const double *b, size_t mean, size_t deviation) {
+    double n = a[TALLY_NUMBER] + b[TALLY_NUMBER], d = b[mean] - a[mean];
+    a[deviation] += b[deviation] + d * d * a[TALLY_NUMBER] * b[TALLY_NUMBER] / n;
+    a[mean] += d * (b[TALLY_NUMBER] / n);
+}
+
 static void combine(double *a, const double *b) {
-    double n = a[TALLY_NUMBER] + b[TALLY_NUMBER], d = b[TALLY_MEAN] - a[TALLY_MEAN];
-    if (n == 0) return;
-    a[TALLY_DEVIATION] += b[TALLY_DEVIATION] + d * d * a[TALLY_NUMBER] * b[TALLY_NUMBER] / n;
-    a[TALLY_MEAN] += d * b[TALLY_NUMBER] / n;
+    if (b[TALLY_NUMBER] == 0) return;
+    combine_deviation(a, b, TALLY_MEAN, TALLY_DEVIATION);
+    combine_deviation(a, b, TALLY_ERROR_MEAN, TALLY_ERROR_DEVIATION);
     a[TALLY_ABSOLUTE] += b[TALLY_ABSOLUTE];
     a[TALLY_SQUARE] += b[TALLY_SQUARE];
     a[TALLY_RELATIVE] += b[TALLY_RELATIVE];
-    a[TALLY_NUMBER] = n;
+    a[TALLY_NUMBER] += b[TALLY_NUMBER];
+    a[TALLY_LARGEST] = tally_larger(a[TALLY_LARGEST], b[TALLY_LARGEST]);
 }
 
 status tally_reduce(struct tally *tally) {

@@ -49,12 +49,26 @@ struct tally {
     uint8_t *labels;      /* the same: whether the target is the class of the column */
     float *score_weights; /* (rows * positions) of the rows of [scores]; NULL: all 1 */
     size_t collected;     /* rows of [scores] and [labels] */
-    /* of values, per output: sums of |error|, error^2, |error / target|; number (sum of weights), mean and squared
-     * deviations of the targets */
+    /* of values, per output: sums of |error|, error^2, |error / target|; number (sum of weights); mean and squared
+     * deviations of the targets, and of the errors; the largest |error| */
     double *values;   /* (out_size, TALLY_VALUE_SUMS) */
     double *gathered; /* (world, out_size, TALLY_VALUE_SUMS) */
 };
-enum { TALLY_ABSOLUTE, TALLY_SQUARE, TALLY_RELATIVE, TALLY_NUMBER, TALLY_MEAN, TALLY_DEVIATION, TALLY_VALUE_SUMS };
+enum {
+    TALLY_ABSOLUTE,
+    TALLY_SQUARE,
+    TALLY_RELATIVE,
+    TALLY_NUMBER,
+    TALLY_MEAN,
+    TALLY_DEVIATION,
+    TALLY_ERROR_MEAN,
+    TALLY_ERROR_DEVIATION,
+    TALLY_LARGEST,
+    TALLY_VALUE_SUMS
+};
+
+/* The larger of two; NAN if one of them is. */
+double tally_larger(double a, double b);
 
 /* STATUS_USAGE when the confusion matrix would be too large. comm may be NULL. */
 status tally_check(const struct tally_options *options);
