@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
+
 #define MAX_CONFUSION_BYTES ((size_t)64 << 20)
 
 static size_t classes_of(const struct tally_options *o) {
@@ -22,24 +24,20 @@ status tally_check(const struct tally_options *options) {
 
 static status allocate(struct tally *t) {
     const struct tally_options *o = &t->options;
-    size_t values = o->out_size * TALLY_VALUE_SUMS, cells = t->classes * t->classes;
-    size_t scores = o->rows * o->positions * t->columns + 1;
+    size_t values = o->out_size * TALLY_VALUE_SUMS * sizeof *t->values;
+    size_t rows = o->rows * o->positions, scores = rows * t->columns;
     TRY(tally_check(o));
-    if (o->needs & TALLY_CONFUSION) t->confusion = calloc(cells, sizeof *t->confusion);
+    if (o->needs & TALLY_CONFUSION)
+        TRY(buffer_new(t->classes * t->classes * sizeof *t->confusion, "the confusion matrix", (void **)&t->confusion));
     if (o->needs & TALLY_SCORES) {
-        t->scores = calloc(scores, sizeof *t->scores);
-        t->labels = calloc(scores, sizeof *t->labels);
-        if (o->has_weights) t->score_weights = calloc(o->rows * o->positions + 1, sizeof *t->score_weights);
+        TRY(buffer_new(scores * sizeof *t->scores, "the scores of the metrics", (void **)&t->scores));
+        TRY(buffer_new(scores * sizeof *t->labels, "the labels of the metrics", (void **)&t->labels));
+        if (o->has_weights)
+            TRY(buffer_new(rows * sizeof *t->score_weights, "the weights of scores", (void **)&t->score_weights));
     }
-    if (o->needs & TALLY_VALUES) {
-        t->values = calloc(values, sizeof *t->values);
-        t->gathered = calloc(values * (size_t)comm_world_size(o->comm), sizeof *t->gathered);
-    }
-    bool is_short =
-        ((o->needs & TALLY_CONFUSION) && !t->confusion) ||
-        ((o->needs & TALLY_SCORES) && (!t->scores || !t->labels || (o->has_weights && !t->score_weights))) ||
-        ((o->needs & TALLY_VALUES) && (!t->values || !t->gathered));
-    return is_short ? status_memory("the metrics") : OK;
+    if (!(o->needs & TALLY_VALUES)) return OK;
+    TRY(buffer_new(values, "the metrics", (void **)&t->values));
+    return buffer_new(values * (size_t)comm_world_size(o->comm), "the metrics of all ranks", (void **)&t->gathered);
 }
 
 status tally_create(const struct tally_options *options, struct tally **out) {
@@ -60,12 +58,12 @@ status tally_create(const struct tally_options *options, struct tally **out) {
 
 void tally_destroy(struct tally *tally) {
     if (!tally) return;
-    free(tally->confusion);
-    free(tally->scores);
-    free(tally->labels);
-    free(tally->score_weights);
-    free(tally->values);
-    free(tally->gathered);
+    buffer_free(tally->confusion);
+    buffer_free(tally->scores);
+    buffer_free(tally->labels);
+    buffer_free(tally->score_weights);
+    buffer_free(tally->values);
+    buffer_free(tally->gathered);
     free(tally);
 }
 
