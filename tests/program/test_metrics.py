@@ -239,6 +239,16 @@ train: {epochs: 3, metrics: [%s]}
                     result = json.loads(self.run_program("eval", "test.yaml", "--nproc", world)[0])
                     self.assertEqual([result[name] for name in names], wanted)
 
+    def test_targets_of_one_class_and_predictions_of_two(self):
+        for name, of_class in (("train", lambda x: int(x > 0)), ("validation", lambda x: 0)):
+            self.write(name + ".csv", "x,y0\n" + "".join(f"{x},{of_class(x)}\n" for x in range(-4, 4)))
+        self.write("test.yaml", self.CLASSES.replace("out: 7", "out: 2").replace("lr: 0.05", "lr: 1") % "mcc, cohen_kappa, confusion_matrix")
+        self.run_program("test.yaml")
+        result = json.loads(self.run_program("eval", "test.yaml")[0])
+        (hits, misses), none = result["confusion_matrix"]
+        self.assertEqual((hits > 0, misses > 0, none), (True, True, [0, 0]))
+        self.assertEqual((result["mcc"], result["cohen_kappa"]), (0, 0))
+
     def test_an_error_that_is_no_number_is_the_largest(self):
         rows = ["3e38,1"] + ["1,1"] * 4
         for name, lines in (("train", rows[1:]), ("validation", rows[1:]), ("first", rows), ("last", rows[::-1])):
