@@ -100,7 +100,17 @@ static status create_terms(struct evaluation *e) {
     return buffer_new(e->options.batch * widest * sizeof(int64_t), "the targets", &e->host_targets);
 }
 
-/* evaluation_add_loss has split the outputs. */
+static void add_term_losses(const struct evaluation *e, const float *outputs, const struct batch *batch) {
+    const struct objective *objective = e->objective;
+    struct batch own = *batch;
+    if (batch->rows) objective_split(objective, e->options.device, outputs, batch->targets, batch->rows);
+    for (size_t i = 0; i < objective->count; i++) {
+        own.targets = objective->terms[i].targets;
+        evaluation_add_loss(e->terms[i], objective->terms[i].outputs, &own);
+    }
+}
+
+/* add_term_losses has split the outputs. */
 static status add_term_metrics(const struct evaluation *e, const struct batch *host) {
     struct batch own = *host;
     own.targets = e->host_targets;
@@ -228,18 +238,14 @@ void evaluation_start(struct evaluation *evaluation) {
 
 void evaluation_add_loss(const struct evaluation *evaluation, const float *outputs, const struct batch *batch) {
     const struct evaluation_options *o = &evaluation->options;
-    const struct objective *objective = evaluation->objective;
     if (batch->rows == 0 && !loss_compares_rows(o->loss, o->loss_config)) return;
+    if (evaluation->objective) {
+        add_term_losses(evaluation, outputs, batch);
+        return;
+    }
     struct row_weights weights = loss_weights(o->model, o->output, batch->weights, true);
     weights.target_size = o->info->target_size;
     weights.all = row_gather_batch(evaluation->gather, evaluation->batches);
-    struct batch own = *batch;
-    if (objective && batch->rows) objective_split(objective, o->device, outputs, batch->targets, batch->rows);
-    for (size_t i = 0; objective && i < objective->count; i++) {
-        own.targets = objective->terms[i].targets;
-        evaluation_add_loss(evaluation->terms[i], objective->terms[i].outputs, &own);
-    }
-    if (objective) return;
     o->loss->run(o->loss_config, o->device, o->output, outputs, batch->targets, &weights, batch->rows, 1, NULL,
                  evaluation->sums);
 }

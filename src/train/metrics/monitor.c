@@ -62,8 +62,8 @@ struct early_stop early_stop_of(const struct early_stop *config) {
 /* Whether the epochs of a run with [loss] have [metric]. */
 static bool is_known(const char *metric, const struct string_list *metrics, const struct loss_type *loss) {
     if (strcmp(metric, "train_loss") == 0 || strcmp(metric, "val_loss") == 0) return true;
-    if (strcmp(metric, "train_accuracy") == 0 || strcmp(metric, "val_accuracy") == 0)
-        if (loss->wants_classes) return true;
+    bool is_accuracy = strcmp(metric, "train_accuracy") == 0 || strcmp(metric, "val_accuracy") == 0;
+    if (is_accuracy && loss->wants_classes) return true;
     return strncmp(metric, "val_", PREFIX) == 0 && !metric_is_matrix(metric + PREFIX) && !loss->is_objective &&
            string_list_has(metrics, metric + PREFIX);
 }
