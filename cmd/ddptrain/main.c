@@ -21,9 +21,8 @@
 static volatile sig_atomic_t stop_requested, can_save, is_rank, is_silent, is_quiet, saves_nothing, stop_fd = -1;
 static struct timespec first_request; /* time; used by the handler only */
 
-/* During training the loop handles the request after its step. Before that, and in verbs that save nothing, the process
- * ends here, or the store ends it after it has informed the other ranks. No AddressSanitizer in handlers: it would
- * allocate memory before an _exit on this stack. */
+/* To standard error, unless the launcher or rank 0 prints it. No AddressSanitizer in handlers: it would allocate memory
+ * before an _exit on the signal stack. */
 __attribute__((no_sanitize("address"))) static void write_message(const char *sentence, size_t length) {
     ssize_t written = is_rank || is_silent ? 0 : write(STDERR_FILENO, sentence, length);
     (void)written;
@@ -64,6 +63,8 @@ __attribute__((no_sanitize("address"))) static void report_stop(int signal_numbe
         write_message(stopping + skipped, sizeof stopping - 1 - skipped);
 }
 
+/* During training the loop handles the request after its step. Before that, and in verbs that save nothing, the process
+ * ends here, or the store ends it after it has informed the other ranks. */
 __attribute__((no_sanitize("address"))) static void request_stop(int signal_number) {
     static const char sentence[] = "ddptrain: " STOPPED_BEFORE_TRAINING "\n";
     static const char no_training[] = "ddptrain: " STOPPED_ON_REQUEST "\n";

@@ -1,4 +1,5 @@
-/* sweep: many runs of one config, in worker processes of this machine. */
+/* sweep: many runs of one config, in worker processes of this machine or in the ranks that srun, mpirun or torchrun
+ * started. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -50,14 +50,14 @@ struct clip_norm {
 
 struct device;
 
-/* A linear layer, GELU by tanh and another linear layer, fused, where no other step reads the tensors between them,
+/* A linear layer, GELU by tanh and another linear layer, fused, where no other node reads the tensors between them,
  * which are 16 bits (struct half_operands): [kept] (rows, hidden), the input of GELU, its gradient [dkept], and [y],
  * the output of GELU. */
 struct gelu_ops {
     /* kept = x (rows, in) w^T + bias, y = gelu(kept); w (hidden, in); bias (hidden) or NULL */
     void (*forward)(struct device *, const float *x, const float *w, const float *bias, void *kept, void *y,
                     size_t rows, size_t in, size_t hidden);
-    /* out (rows, out) = y w^T + bias, as linear_forward */
+    /* to (rows, out) = y w^T + bias, as linear_forward */
     void (*forward_after)(struct device *, const void *y, const float *w, const float *bias, bool has_relu, float *to,
                           size_t rows, size_t hidden, size_t out);
     /* dw (out, hidden) += dy^T y; dbias (out) += column sums of dy, NULL: none; dkept = (dy w) gelu'(kept), NULL: not
@@ -175,15 +175,15 @@ struct device_ops {
     const struct gelu_ops *gelu; /* NULL if half is NULL */
 };
 
-/* [name]: "cpu" or "cuda". STATUS_USAGE for "cuda" if the module, one of its libraries, the driver or a GPU is
- * missing, with the reason and a hint. */
-/* Checks whether device_create could open [name], without initialising the device. */
-status device_check(const char *name);
-
-status device_create(const char *name, struct device **out); /* the first GPU */
+/* [name]: "cpu" or "cuda", here the first GPU. STATUS_USAGE for "cuda" if the module, one of its libraries, the driver
+ * or a GPU is missing, with the reason and a hint. */
+status device_create(const char *name, struct device **out);
 /* One GPU per process of a host: gpus_choose. */
 status device_create_local(const char *name, const struct gpus_process *place, struct device **out);
 void device_destroy(struct device *device); /* takes NULL */
+
+/* Checks whether device_create could open [name], without initialising the device. */
+status device_check(const char *name);
 
 /* The type to which factors of matrix products are rounded; stored values and sums are float32. */
 enum precision {

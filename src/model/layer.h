@@ -1,6 +1,6 @@
-/* layer: one layer of a model. A layer type is a row of the table in layer.c and a file in layers/; docs/adding.md
- * explains how to add one. A layer defines its keys, its output shape and parameters (plan), its initial weights, and
- * how it runs. */
+/* layer: one layer of a model. A layer type is a name in LAYER_TYPES (layers/layers.h) and a file in layers/;
+ * docs/adding.md explains how to add one. A layer defines its keys, its output shape and parameters (plan), its initial
+ * weights, and how it runs. */
 #ifndef MODEL_LAYER_H
 #define MODEL_LAYER_H
 

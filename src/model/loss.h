@@ -1,5 +1,5 @@
 /* loss: the function that training minimises. Means are PyTorch's; sums and counts are returned so that a mean over
- * batches and ranks is exact. A new loss is a file in losses/ and a row of the table in loss.c. */
+ * batches and ranks is exact. A new loss is a file in losses/ and its name in LOSS_TYPES (losses/losses.h). */
 #ifndef MODEL_LOSS_H
 #define MODEL_LOSS_H
 

@@ -1,5 +1,5 @@
 /* sweep_config: the file of a sweep: which config is trained, with which values of which keys, and by which
- * metric trials are compared. The contract of its keys is docs/experiments.md. */
+ * metric trials are compared. Its keys are described in docs/sweep.md, which is generated from sweep_schema. */
 #ifndef SWEEP_SWEEP_CONFIG_H
 #define SWEEP_SWEEP_CONFIG_H
 

@@ -1,7 +1,7 @@
 /* schema: tables that describe the keys of a config. One table is used to bind a tree to a typed struct, to check it,
  * to print the resolved config, to compare two configs, and to write `--help-config`, the reference page and the JSON
  * schema for editors. A config struct and its rows are defined beside the code that uses them (the sampler's in
- * src/data/sampling/sampler.c); src/train/config/config.c combines them.
+ * src/data/sampling/sampler.c); src/train/config/config_schema.c combines them.
  *
  * Values follow YAML 1.2's core schema, strictly: true/false for booleans (yes/on are errors with a hint), decimal
  * integers (with optional _ between digits), finite decimal or scientific numbers (also 1e-3, a string in YAML 1.1);

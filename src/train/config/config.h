@@ -95,7 +95,7 @@ status config_source_open(const char *path, struct config_source **out);
 status config_source_load(struct config_source *source, char *const *overrides, size_t count, struct config_file **out);
 void config_source_close(struct config_source *source); /* takes NULL */
 
-/* The same from memory: the resolved config kept in a run folder or a checkpoint. */
+/* As config_load for [text] in memory, without overrides: the resolved config of a run folder or a checkpoint. */
 status config_parse(const char *name, const char *text, struct config_file **out);
 void config_free(struct config_file *file); /* takes NULL */
 

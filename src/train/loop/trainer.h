@@ -1,9 +1,9 @@
 /* trainer: the parts of a run, which run.c and trainer.c create and destroy, and the state of the loop, in one struct
  * per subject, changed only by the file that its comment names. Broadcasts between ranks are in broadcast.h. The files
- * of the loop include each other only in this order:
+ * of the loop include headers of each other only in this order (dry_run.c only trainer.h):
  *
- *   trainer.h  progress.h  broadcast.h  averaging/averaging.h  save.h  control.h  recovery.h  micro_batch.h  step_log.h
- *   step.h  epoch.h  loop.h */
+ *   recording.h  update.h  trainer.h  progress.h  broadcast.h  averaging/averaging.h  save.h  control.h  recovery.h
+ *   device_update.h  micro_batch.h  averaging/average_*.c  step_log.h  step.h  epoch.h  loop.h */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
@@ -66,7 +66,7 @@ struct step_memory {
     uint64_t *pass_number; /* for the random numbers of the pass */
 };
 
-/* NULL except on rank 0; then the report prints nothing. */
+/* Rank 0 only: on other ranks all pointers are NULL, and report prints nothing. */
 struct outputs {
     struct log *log;
     struct metrics *metrics;

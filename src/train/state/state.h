@@ -36,7 +36,7 @@ struct counters {
     double epoch_loss, epoch_count, epoch_correct, epoch_scored, epoch_samples, epoch_seconds;
     /* the run so far */
     double seconds;
-    double best_value; /* of the validation accuracy or loss (training loss without validation rows); NAN: none yet */
+    double best_value; /* of checkpoint.best's metric, by default val_accuracy, val_loss or train_loss; NAN: none yet */
     int64_t best_epoch;
     double early_stop_best;  /* of train.early_stop's metric; NAN: none yet */
     int64_t early_stop_wait; /* evaluations since the last improvement */

@@ -1,6 +1,5 @@
 /* averaging: the methods to average the gradients of an update over the ranks, one table each. The method is chosen
- * once, when the trainer is created; a step calls its functions and does not depend on the method. The files of the
- * methods:
+ * once, by run_join; a step calls its functions and does not depend on the method. The files of the methods:
  *
  *   on_device        average_on_device.c    buckets are all-reduced during backward, in place
  *   on_host          average_on_host.c      gradients of a device are copied to the host and all-reduced there
@@ -60,7 +59,7 @@ struct averaging {
 extern const struct averaging averaging_on_device, averaging_on_host, averaging_elastic, averaging_sharded,
     averaging_sharded_on_host, averaging_in_backward;
 
-/* After the parts of the trainer are created. */
+/* After the group (trainer->comm) and the reducer or elastic are created. */
 const struct averaging *averaging_choose(const struct trainer *trainer);
 
 /* Functions that several methods share. In average_on_device.c: backward that passes gradients to the reducer, its end,
