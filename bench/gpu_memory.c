@@ -16,7 +16,7 @@ struct bench {
     struct device *device;
     size_t count;
     float *values, *gradients, *first, *second, *clip;
-    union optimizer_step *steps;
+    union optimizer_constants *constants;
     struct optimizer_run *runs; /* of the host */
     size_t run_count;
 };
@@ -25,7 +25,7 @@ static void copy(const struct bench *b) { device_ops(b->device)->copy(b->device,
 
 static void adamw(const struct bench *b) {
     struct optimizer_update update = {.rule = RULE_ADAM,
-                                      .steps = b->steps,
+                                      .constants = b->constants,
                                       .clip = b->clip,
                                       .values = b->values,
                                       .gradients = b->gradients,
@@ -66,17 +66,17 @@ static status run(const char *name, size_t count) {
     struct bench b = {.count = count};
     bool is_gpu = strcmp(name, "cuda") == 0;
     double copied, updated, n = (double)count;
-    struct adam_step step = {.beta1 = 0.9f,
-                             .one_minus_beta1 = 0.1f,
-                             .beta2 = 0.95f,
-                             .one_minus_beta2 = 0.05f,
-                             .eps = 1e-8f,
-                             .minus_step_size = -1e-6f,
-                             .sqrt_correction2 = 1,
-                             .decay_factor = 1 - 1e-7f,
-                             .uses_lerp = true};
-    union optimizer_step steps[] = {{.adam = step}, {.adam = step}};
-    steps[1].adam.decay_factor = 1;
+    struct adam_constants adam = {.beta1 = 0.9f,
+                                  .one_minus_beta1 = 0.1f,
+                                  .beta2 = 0.95f,
+                                  .one_minus_beta2 = 0.05f,
+                                  .eps = 1e-8f,
+                                  .minus_step_size = -1e-6f,
+                                  .sqrt_correction2 = 1,
+                                  .decay_factor = 1 - 1e-7f,
+                                  .uses_lerp = true};
+    union optimizer_constants constants[] = {{.adam = adam}, {.adam = adam}};
+    constants[1].adam.decay_factor = 1;
     float one = 1;
     TRY(device_create(name, &b.device));
     TRY(floats(&b, count, &b.values));
@@ -84,9 +84,9 @@ static status run(const char *name, size_t count) {
     TRY(floats(&b, count, &b.first));
     TRY(floats(&b, count, &b.second));
     TRY(floats(&b, 1, &b.clip));
-    TRY(device_alloc(b.device, sizeof steps, "the benchmark", (void **)&b.steps));
+    TRY(device_alloc(b.device, sizeof constants, "the benchmark", (void **)&b.constants));
     TRY(make_runs(&b));
-    device_upload(b.device, b.steps, steps, sizeof steps);
+    device_upload(b.device, b.constants, constants, sizeof constants);
     device_upload(b.device, b.clip, &one, sizeof one);
     TRY(measure(&b, copy, 8 * n, &copied));
     if (is_gpu) TRY(device_set_precision(b.device, PRECISION_BFLOAT16));

@@ -29,11 +29,11 @@
 #include "device/shapes.h"
 
 /* Key of a pass's random numbers. The generator is counter-based (Philox 4x32-10): a number depends only on (seed,
- * stream, step, row of the global batch, element), not on numbers generated before. */
+ * stream, pass, row of the global batch, element), not on numbers generated before. */
 struct draw_key {
     uint64_t seed;
     uint32_t stream;      /* number of the layer */
-    const uint64_t *step; /* of the run, counting micro-batches; in device memory */
+    const uint64_t *pass; /* number of the pass: of the micro-batch in the run; in device memory */
     uint64_t first_row;   /* global row of local row 0 */
     uint64_t row_stride;  /* between local rows: the world size */
 };

@@ -25,14 +25,14 @@ struct device;
  * are multiples of 4. */
 struct optimizer_run {
     size_t begin, end;
-    size_t at;   /* offset of its state in the buffers of state */
-    size_t step; /* index of its constants, or OPTIMIZER_SKIP */
+    size_t at;        /* offset of its state in the buffers of state */
+    size_t constants; /* index of its constants, or OPTIMIZER_SKIP */
 };
 
 /* An update; its operands are in device memory, except the runs. */
 struct optimizer_update {
     enum update_rule rule;
-    const union optimizer_step *steps;
+    const union optimizer_constants *constants;
     const float *clip;
     float *values, *gradients;       /* (end of the last run) */
     float *states[OPTIMIZER_STATES]; /* in the rule's order; NULL: not used */

@@ -34,8 +34,8 @@ enum update_rule {
 };
 
 /* The constants of an update for numbers with the same settings. */
-union optimizer_step {
-#define X(id, name, states, always, own_flags) struct name##_step name;
+union optimizer_constants {
+#define X(id, name, states, always, own_flags) struct name##_constants name;
     UPDATE_RULES(X)
 #undef X
 };

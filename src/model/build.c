@@ -26,7 +26,7 @@ static size_t add_tensor(struct builder *b, const struct shape *shape, size_t al
     return m->tensor_count++;
 }
 
-static void add_step(struct builder *b, struct layer *layer, const size_t *in, size_t count, size_t out) {
+static void add_node(struct builder *b, struct layer *layer, const size_t *in, size_t count, size_t out) {
     struct model *m = b->model;
     struct graph_node node = {
         .layer = layer, .in_count = count, .out = out, .raw = SIZE_MAX, .recompute = SIZE_MAX, .dy = SIZE_MAX};
@@ -115,7 +115,7 @@ static size_t ordered(struct builder *b, size_t in, bool is_channels_last, const
     append_layer(b, layer);
     size_t out = add_tensor(b, &shape, NO_TENSOR, needs_gradient);
     m->tensors[out].is_read = true;
-    add_step(b, layer, &in, 1, out);
+    add_node(b, layer, &in, 1, out);
     return out;
 }
 
@@ -213,7 +213,7 @@ static status add_layer(struct builder *b, struct layer *layer, size_t *in, size
     size_t root = model_root(m, in[0]);
     *out = add_tensor(b, &layer->out, is_view ? root : NO_TENSOR, needs_gradient);
     m->tensors[*out].producer = layer;
-    if (!is_view) add_step(b, layer, in, count, *out);
+    if (!is_view) add_node(b, layer, in, count, *out);
     return OK;
 }
 
@@ -349,7 +349,7 @@ static status add_two(struct builder *builder, size_t a, size_t b, size_t *out) 
     bool needs_gradient = ta->needs_gradient || tb->needs_gradient;
     m->tensors[a].is_read = true;
     *out = add_tensor(builder, &shape, NO_TENSOR, needs_gradient);
-    add_step(builder, NULL, in, 2, *out);
+    add_node(builder, NULL, in, 2, *out);
     return OK;
 }
 
@@ -454,8 +454,8 @@ status build_model(struct model *model, const struct model_config *config, const
     model->out_size = shape_elements(&model->out);
     model->layers = arena_alloc(model->arena, model->layer_count * sizeof *model->layers);
     for (size_t i = 0; i < model->layer_count; i++) {
-        for (size_t s = 0; s < model->node_count; s++)
-            if (model->nodes[s].layer == b.layers[i]) model->nodes[s].layer = &model->layers[i];
+        for (size_t n = 0; n < model->node_count; n++)
+            if (model->nodes[n].layer == b.layers[i]) model->nodes[n].layer = &model->layers[i];
         model->layers[i] = *b.layers[i];
     }
     model->users = arena_alloc(model->arena, (model->params.count + 1) * sizeof *model->users);

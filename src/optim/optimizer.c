@@ -61,16 +61,16 @@ static status allocate(struct optimizer *o, const struct params *params) {
         float start = o->type->start ? o->type->start(o->config) : 0;
         if (start != 0) TRY(fill(o->device, buffer, total, start));
     }
-    size_t bytes = o->plan->setting_count * sizeof *o->steps;
-    TRY(buffer_new(bytes, "the optimizer's steps", (void **)&o->planned));
-    return device_alloc(o->device, bytes, "the optimizer's steps", (void **)&o->steps);
+    size_t bytes = o->plan->setting_count * sizeof *o->constants;
+    TRY(buffer_new(bytes, "the optimizer's constants", (void **)&o->planned));
+    return device_alloc(o->device, bytes, "the optimizer's constants", (void **)&o->constants);
 }
 
 /* Adds the run [begin, end), and before it one that skips the elements since the last run. */
-static void add_run(struct optimizer *o, size_t begin, size_t end, size_t at, size_t step) {
+static void add_run(struct optimizer *o, size_t begin, size_t end, size_t at, size_t constants) {
     size_t last_end = o->run_count ? o->runs[o->run_count - 1].end : 0;
     if (last_end < begin) o->runs[o->run_count++] = (struct optimizer_run){last_end, begin, 0, OPTIMIZER_SKIP};
-    if (begin < end) o->runs[o->run_count++] = (struct optimizer_run){begin, end, at, step};
+    if (begin < end) o->runs[o->run_count++] = (struct optimizer_run){begin, end, at, constants};
 }
 
 /* Adds the runs of the plan, restricted to the parts of this rank; all other elements are skipped. */
@@ -85,7 +85,7 @@ static status add_runs(struct optimizer *o, const struct params *params) {
         for (size_t i = 0; i < part_count; i++) {
             size_t begin = parts[i].begin > run->begin ? parts[i].begin : run->begin;
             size_t end = parts[i].end < run->end ? parts[i].end : run->end;
-            if (begin < end) add_run(o, begin, end, parts[i].at + (begin - parts[i].begin), run->step);
+            if (begin < end) add_run(o, begin, end, parts[i].at + (begin - parts[i].begin), run->constants);
         }
     }
     add_run(o, params->total, params->total, 0, OPTIMIZER_SKIP);
@@ -119,7 +119,7 @@ status optimizer_create_shard(const struct variant *config, const struct params 
 void optimizer_destroy(struct optimizer *optimizer) {
     if (!optimizer) return;
     for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) device_free(optimizer->device, optimizer->buffers[i]);
-    device_free(optimizer->device, optimizer->steps);
+    device_free(optimizer->device, optimizer->constants);
     buffer_free(optimizer->planned);
     free(optimizer->runs);
     optimizer_plan_destroy(optimizer->plan);
@@ -128,7 +128,7 @@ void optimizer_destroy(struct optimizer *optimizer) {
 
 static void run(struct optimizer *o, struct optimizer_update *update) {
     update->rule = o->type->rule;
-    update->steps = o->steps;
+    update->constants = o->constants;
     for (size_t i = 0, used = 0; i < OPTIMIZER_MAX_BUFFERS; i++)
         update->states[i] = uses_buffer(o->type, o->plan, i) ? o->buffers[used++] : NULL;
     device_ops(o->device)->optimizers->update(o->device, update);
@@ -148,7 +148,7 @@ void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate 
         };
         optimizer->planned[i] = optimizer->type->plan(setting->config, &settings, t);
     }
-    device_upload(optimizer->device, optimizer->steps, optimizer->planned,
+    device_upload(optimizer->device, optimizer->constants, optimizer->planned,
                   plan->setting_count * sizeof *optimizer->planned);
 }
 
@@ -164,7 +164,7 @@ void optimizer_run_part(struct optimizer *optimizer, struct params *params, size
                         const float *clip) {
     const struct optimizer_run *run_of = optimizer->plan->runs;
     while (run_of->end <= begin) run_of++; /* a parameter is within one run */
-    struct optimizer_run part = {.end = end - begin, .at = begin, .step = run_of->step};
+    struct optimizer_run part = {.end = end - begin, .at = begin, .constants = run_of->constants};
     run(optimizer,
         &(struct optimizer_update){
             .clip = clip, .values = params->values + begin, .gradients = gradients, .runs = &part, .run_count = 1});

@@ -36,7 +36,7 @@ struct optimizer_type {
     /* The initial value of the elements of its buffers. NULL: 0. */
     float (*start)(const void *config);
     /* The constants of update number [t] (from 1). */
-    union optimizer_step (*plan)(const void *config, const struct optimizer_settings *settings, int64_t t);
+    union optimizer_constants (*plan)(const void *config, const struct optimizer_settings *settings, int64_t t);
     enum update_rule rule;
 };
 
@@ -67,7 +67,8 @@ struct optimizer {
     struct optimizer_run
         *runs; /* (run_count) of all elements; OPTIMIZER_SKIP for those that this rank does not update */
     size_t run_count;
-    union optimizer_step *planned, *steps; /* (plan->setting_count) of the update, on the host and on the device */
+    union optimizer_constants *planned,
+        *constants; /* (plan->setting_count) of the update, on the host and on the device */
 };
 
 /* Bytes of state for [params]. */

@@ -29,10 +29,10 @@ static struct optimizer_settings settings(const void *config) {
     return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = NAN};
 }
 
-static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
+static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct adadelta_config *c = config;
     (void)t;
-    struct adadelta_step s = {
+    struct adadelta_constants s = {
         .minus_lr = (float)-own->lr,
         .rho = (float)c->rho,
         .one_minus_rho = (float)(1 - c->rho),
@@ -40,7 +40,7 @@ static union optimizer_step plan(const void *config, const struct optimizer_sett
         .weight_decay = (float)own->weight_decay,
         .has_weight_decay = own->weight_decay != 0,
     };
-    return (union optimizer_step){.adadelta = s};
+    return (union optimizer_constants){.adadelta = s};
 }
 
 const struct optimizer_type optimizer_adadelta = {

@@ -24,15 +24,15 @@ static float start(const void *config) {
     return (float)((const struct adagrad_config *)config)->initial_accumulator_value;
 }
 
-static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
+static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct adagrad_config *c = config;
-    struct adagrad_step s = {
+    struct adagrad_constants s = {
         .minus_lr = (float)-(own->lr / (1 + (double)(t - 1) * c->lr_decay)),
         .eps = (float)c->eps,
         .weight_decay = (float)own->weight_decay,
         .has_weight_decay = own->weight_decay != 0,
     };
-    return (union optimizer_step){.adagrad = s};
+    return (union optimizer_constants){.adagrad = s};
 }
 
 const struct optimizer_type optimizer_adagrad = {

@@ -67,9 +67,9 @@ static bool uses_buffer(const void *config, size_t index) {
 }
 
 /* step_size = lr / (1 - b1^t);  bc2s = sqrt(1 - b2^t), in double, cast once */
-static struct adam_step plan_shared(const struct adam_config *c, const struct optimizer_settings *own, int64_t t) {
+static struct adam_constants plan_shared(const struct adam_config *c, const struct optimizer_settings *own, int64_t t) {
     double beta1 = own->momentum, beta2 = c->betas.items[1];
-    return (struct adam_step){
+    return (struct adam_constants){
         .beta1 = (float)beta1,
         .one_minus_beta1 = (float)(1 - beta1),
         .beta2 = (float)beta2,
@@ -82,17 +82,17 @@ static struct adam_step plan_shared(const struct adam_config *c, const struct op
     };
 }
 
-static union optimizer_step plan_adam(const void *config, const struct optimizer_settings *own, int64_t t) {
-    struct adam_step s = plan_shared(config, own, t);
+static union optimizer_constants plan_adam(const void *config, const struct optimizer_settings *own, int64_t t) {
+    struct adam_constants s = plan_shared(config, own, t);
     s.has_weight_decay = own->weight_decay != 0;
     s.weight_decay = (float)own->weight_decay;
-    return (union optimizer_step){.adam = s};
+    return (union optimizer_constants){.adam = s};
 }
 
-static union optimizer_step plan_adamw(const void *config, const struct optimizer_settings *own, int64_t t) {
-    struct adam_step s = plan_shared(config, own, t);
+static union optimizer_constants plan_adamw(const void *config, const struct optimizer_settings *own, int64_t t) {
+    struct adam_constants s = plan_shared(config, own, t);
     s.decay_factor = (float)(1 - own->lr * own->weight_decay);
-    return (union optimizer_step){.adam = s};
+    return (union optimizer_constants){.adam = s};
 }
 
 const struct optimizer_type optimizer_adam = {

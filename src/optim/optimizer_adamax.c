@@ -29,10 +29,10 @@ static struct optimizer_settings settings(const void *config) {
     return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = c->betas.items[0]};
 }
 
-static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
+static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct adamax_config *c = config;
     double beta1 = own->momentum;
-    struct adamax_step s = {
+    struct adamax_constants s = {
         .one_minus_beta1 = (float)(1 - beta1),
         .beta2 = (float)c->betas.items[1],
         .eps = (float)c->eps,
@@ -40,7 +40,7 @@ static union optimizer_step plan(const void *config, const struct optimizer_sett
         .weight_decay = (float)own->weight_decay,
         .has_weight_decay = own->weight_decay != 0,
     };
-    return (union optimizer_step){.adamax = s};
+    return (union optimizer_constants){.adamax = s};
 }
 
 const struct optimizer_type optimizer_adamax = {

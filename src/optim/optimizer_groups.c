@@ -286,7 +286,7 @@ static void add_runs(struct optimizer_plan *plan, const struct variant *config, 
         plan->settings[setting].tensors++;
         plan->settings[setting].elements += p->count;
         struct optimizer_run *last = plan->run_count ? &plan->runs[plan->run_count - 1] : NULL;
-        if (last && last->step == setting && last->end == p->offset)
+        if (last && last->constants == setting && last->end == p->offset)
             last->end = end;
         else
             plan->runs[plan->run_count++] = (struct optimizer_run){p->offset, end, p->offset, setting};

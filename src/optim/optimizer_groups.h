@@ -21,7 +21,7 @@ struct optimizer_setting {
 
 struct optimizer_plan {
     struct optimizer_setting *settings;
-    struct optimizer_run *runs; /* in order, without frozen parameters; their steps are the settings */
+    struct optimizer_run *runs; /* in order, without frozen parameters; their constants are those of the settings */
     void **configs;             /* (group_count); NULL: the group uses the optimizer's struct */
     size_t setting_count, run_count, group_count;
 };

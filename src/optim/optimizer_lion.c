@@ -28,11 +28,11 @@ static struct optimizer_settings settings(const void *config) {
     return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = c->betas.items[0]};
 }
 
-static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
+static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct lion_config *c = config;
     double beta1 = own->momentum, beta2 = c->betas.items[1];
     (void)t;
-    struct lion_step s = {
+    struct lion_constants s = {
         .minus_lr = (float)-own->lr,
         .beta1 = (float)beta1,
         .one_minus_beta1 = (float)(1 - beta1),
@@ -40,7 +40,7 @@ static union optimizer_step plan(const void *config, const struct optimizer_sett
         .one_minus_beta2 = (float)(1 - beta2),
         .decay_factor = (float)(1 - own->lr * own->weight_decay),
     };
-    return (union optimizer_step){.lion = s};
+    return (union optimizer_constants){.lion = s};
 }
 
 const struct optimizer_type optimizer_lion = {

@@ -50,13 +50,13 @@ static float product_at(const struct nadam_config *c, int64_t t, struct optimize
     return product->value;
 }
 
-static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
+static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct nadam_config *c = config;
     double beta1 = c->betas.items[0], beta2 = c->betas.items[1], mu = momentum_at(c, t),
            mu_next = momentum_at(c, t + 1);
     double product = product_at(c, t, own->product);
     bool is_decoupled = c->decoupled_weight_decay;
-    struct nadam_step s = {
+    struct nadam_constants s = {
         .one_minus_beta1 = (float)(1 - beta1),
         .beta2 = (float)beta2,
         .one_minus_beta2 = (float)(1 - beta2),
@@ -68,7 +68,7 @@ static union optimizer_step plan(const void *config, const struct optimizer_sett
         .decay_factor = is_decoupled ? (float)(1 - own->lr * own->weight_decay) : 1,
         .has_weight_decay = own->weight_decay != 0 && !is_decoupled,
     };
-    return (union optimizer_step){.nadam = s};
+    return (union optimizer_constants){.nadam = s};
 }
 
 const struct optimizer_type optimizer_nadam = {

@@ -42,11 +42,11 @@ static double rectification(double beta2, double length) {
     return sqrt((length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length));
 }
 
-static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
+static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct radam_config *c = config;
     double beta1 = own->momentum, beta2 = c->betas.items[1], length = length_at(beta2, t);
     bool is_decoupled = c->decoupled_weight_decay, is_rectified = length > 5;
-    struct radam_step s = {
+    struct radam_constants s = {
         .lr = (float)own->lr,
         .one_minus_beta1 = (float)(1 - beta1),
         .beta2 = (float)beta2,
@@ -60,7 +60,7 @@ static union optimizer_step plan(const void *config, const struct optimizer_sett
         .has_weight_decay = own->weight_decay != 0 && !is_decoupled,
         .is_rectified = is_rectified,
     };
-    return (union optimizer_step){.radam = s};
+    return (union optimizer_constants){.radam = s};
 }
 
 const struct optimizer_type optimizer_radam = {

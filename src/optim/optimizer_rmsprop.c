@@ -38,10 +38,10 @@ static bool uses_buffer(const void *config, size_t index) {
     return index == SQUARE_AVG || (index == GRAD_AVG && c->centered) || (index == MOMENTUM && c->momentum != 0);
 }
 
-static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
+static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct rmsprop_config *c = config;
     (void)t;
-    struct rmsprop_step s = {
+    struct rmsprop_constants s = {
         .minus_lr = (float)-own->lr,
         .alpha = (float)c->alpha,
         .one_minus_alpha = (float)(1 - c->alpha),
@@ -50,7 +50,7 @@ static union optimizer_step plan(const void *config, const struct optimizer_sett
         .weight_decay = (float)own->weight_decay,
         .has_weight_decay = own->weight_decay != 0,
     };
-    return (union optimizer_step){.rmsprop = s};
+    return (union optimizer_constants){.rmsprop = s};
 }
 
 const struct optimizer_type optimizer_rmsprop = {

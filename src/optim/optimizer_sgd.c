@@ -48,10 +48,10 @@ static bool uses_buffer(const void *config, size_t index) {
     return ((const struct sgd_config *)config)->momentum != 0;
 }
 
-static union optimizer_step plan(const void *config, const struct optimizer_settings *own, int64_t t) {
+static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct sgd_config *c = config;
     bool has_momentum = !isnan(own->momentum); /* else the buffer, which another group needs, is the gradient */
-    struct sgd_step s = {
+    struct sgd_constants s = {
         .minus_lr = (float)-own->lr,
         .momentum = has_momentum ? (float)own->momentum : 0,
         .one_minus_dampening = has_momentum ? (float)(1 - c->dampening) : 1,
@@ -60,7 +60,7 @@ static union optimizer_step plan(const void *config, const struct optimizer_sett
         .is_nesterov = c->nesterov && has_momentum,
         .is_first = t == 1,
     };
-    return (union optimizer_step){.sgd = s};
+    return (union optimizer_constants){.sgd = s};
 }
 
 const struct optimizer_type optimizer_sgd = {

@@ -84,17 +84,17 @@ static inline void threads_agree(device_work *work, const void *context) {
 /* Operands in device memory. */
 static const float work_clip __attribute__((unused)) = 0.7f, work_whole __attribute__((unused)) = 1,
                              work_held __attribute__((unused)) = NAN;
-static const uint64_t work_step __attribute__((unused)) = 17;
+static const uint64_t work_pass __attribute__((unused)) = 17;
 
 /* One update of (count) elements with the same constants; [g] is not changed; its copy, which the rule gets, must
  * become zero. */
-static inline void work_update(struct device *d, enum update_rule rule, const union optimizer_step *step,
+static inline void work_update(struct device *d, enum update_rule rule, const union optimizer_constants *constants,
                                const float *clip, float *values, const float *g, float *const states[OPTIMIZER_STATES],
                                size_t count) {
     float *gradients = guarded_copy(g, count * sizeof *gradients);
     struct optimizer_run run = {.end = count};
     struct optimizer_update update = {.rule = rule,
-                                      .steps = step,
+                                      .constants = constants,
                                       .clip = clip,
                                       .values = values,
                                       .gradients = gradients,
@@ -107,17 +107,17 @@ static inline void work_update(struct device *d, enum update_rule rule, const un
 }
 
 /* All options of SGD's rule. */
-static const struct sgd_step work_sgd __attribute__((unused)) = {.minus_lr = -0.1f,
-                                                                 .momentum = 0.9f,
-                                                                 .one_minus_dampening = 1,
-                                                                 .weight_decay = 5e-4f,
-                                                                 .has_weight_decay = true,
-                                                                 .is_nesterov = true};
+static const struct sgd_constants work_sgd __attribute__((unused)) = {.minus_lr = -0.1f,
+                                                                      .momentum = 0.9f,
+                                                                      .one_minus_dampening = 1,
+                                                                      .weight_decay = 5e-4f,
+                                                                      .has_weight_decay = true,
+                                                                      .is_nesterov = true};
 
 /* nadam, radam before and after its rectification, adamax, adadelta; each has two buffers of state. */
 struct work_rule {
     enum update_rule rule;
-    union optimizer_step step;
+    union optimizer_constants constants;
 };
 #define WORK_RADAM(is_rectified_)                                                                                      \
     {                                                                                                                  \

@@ -144,7 +144,7 @@ static void losses_of_rows(struct device *d, struct results *r) {
 /* [kind]: bit 0: lengths, bit 1: dropout, bit 2: causal, or with [keys] > 0 cross attention. */
 static void attend_to_some(struct device *d, struct results *r, struct attention_shape s, int kind) {
     const struct sequence_ops *ops = device_ops(d)->sequence;
-    const struct draw_key key = {.seed = 5, .stream = 2, .step = &work_step, .first_row = 1, .row_stride = 2};
+    const struct draw_key key = {.seed = 5, .stream = 2, .pass = &work_pass, .first_row = 1, .row_stride = 2};
     size_t keys = s.keys ? s.keys : s.tokens, size = s.rows * s.heads * s.head_size;
     int32_t *lengths = some_lengths(s.rows, keys);
     float *q = random_values(3 * size * s.tokens, 1), *kv = random_values(2 * size * keys, 2);

@@ -59,7 +59,7 @@ static void elements(struct device *d, struct results *r) {
     ops->copy_columns(d, x + 3, 10, next_from(r, 7 * ROWS, 4) + 2, 7, ROWS, 5);
     ops->image->relu_backward(d, y, dy, next(r, N), N);
     ops->image->transpose(d, x, next(r, N), ROWS, 7, 10);
-    struct draw_key key = {.seed = 42, .stream = 3, .step = &work_step, .first_row = 5, .row_stride = 2};
+    struct draw_key key = {.seed = 42, .stream = 3, .pass = &work_pass, .first_row = 5, .row_stride = 2};
     ops->dropout(d, &key, 0.3f, x, next(r, N), ROWS, IN);
     ops->dropout(d, &key, 0.3f, x, next(r, 32 * 80), 32, 80); /* whole fours */
     ops->dropout(d, &key, 1, x, next(r, 59 * 3), 3, 59);
@@ -77,28 +77,29 @@ static void rules(struct device *d, struct results *r) {
     ck_assert_ptr_nonnull(before);
     for (int i = 0; i < 9; i++) values[i] = next_from(r, N, 20 + (uint64_t)i);
     for (int i = 0; i < 12; i++) state[i] = memset(next(r, N), 0, N * sizeof(float));
-    struct sgd_step sgd = work_sgd;
-    struct sgd_step plain = {.minus_lr = -0.1f};
-    struct adam_step adam = {.beta1 = 0.9f,
-                             .one_minus_beta1 = 0.1f,
-                             .beta2 = 0.99f,
-                             .one_minus_beta2 = 0.01f,
-                             .eps = 1e-8f,
-                             .minus_step_size = -0.01f,
-                             .sqrt_correction2 = 0.1f,
-                             .decay_factor = 0.99f,
-                             .uses_lerp = true};
-    struct adam_step other = adam;
+    struct sgd_constants sgd = work_sgd;
+    struct sgd_constants plain = {.minus_lr = -0.1f};
+    struct adam_constants adam = {.beta1 = 0.9f,
+                                  .one_minus_beta1 = 0.1f,
+                                  .beta2 = 0.99f,
+                                  .one_minus_beta2 = 0.01f,
+                                  .eps = 1e-8f,
+                                  .minus_step_size = -0.01f,
+                                  .sqrt_correction2 = 0.1f,
+                                  .decay_factor = 0.99f,
+                                  .uses_lerp = true};
+    struct adam_constants other = adam;
     other.uses_lerp = false, other.has_weight_decay = true, other.weight_decay = 0.1f;
-    struct adagrad_step adagrad = {.minus_lr = -0.1f, .eps = 1e-10f, .weight_decay = 0.1f, .has_weight_decay = true};
-    struct rmsprop_step rmsprop = {
+    struct adagrad_constants adagrad = {
+        .minus_lr = -0.1f, .eps = 1e-10f, .weight_decay = 0.1f, .has_weight_decay = true};
+    struct rmsprop_constants rmsprop = {
         .minus_lr = -0.1f, .alpha = 0.9f, .one_minus_alpha = 0.1f, .eps = 1e-8f, .momentum = 0.9f};
-    struct lion_step lion = {.minus_lr = -0.1f,
-                             .beta1 = 0.9f,
-                             .one_minus_beta1 = 0.1f,
-                             .beta2 = 0.99f,
-                             .one_minus_beta2 = 0.01f,
-                             .decay_factor = 0.99f};
+    struct lion_constants lion = {.minus_lr = -0.1f,
+                                  .beta1 = 0.9f,
+                                  .one_minus_beta1 = 0.1f,
+                                  .beta2 = 0.99f,
+                                  .one_minus_beta2 = 0.01f,
+                                  .decay_factor = 0.99f};
     for (int t = 0; t < 4; t++) { /* the last one is skipped */
         const float *clip = t < 3 ? &work_clip : &work_held;
         for (size_t i = 0; t == 3 && i < 21; i++)
@@ -106,7 +107,7 @@ static void rules(struct device *d, struct results *r) {
         sgd.is_first = t == 0;
         struct {
             enum update_rule rule;
-            union optimizer_step step;
+            union optimizer_constants constants;
             const float *clip;
             float *states[OPTIMIZER_STATES];
         } updates[] = {{RULE_SGD, {.sgd = sgd}, clip, {state[0]}},
@@ -118,7 +119,7 @@ static void rules(struct device *d, struct results *r) {
                        {RULE_RMSPROP, {.rmsprop = rmsprop}, clip, {state[10]}},
                        {RULE_LION, {.lion = lion}, clip, {state[11]}}};
         for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
-            work_update(d, updates[i].rule, &updates[i].step, updates[i].clip, values[i], g, updates[i].states, N);
+            work_update(d, updates[i].rule, &updates[i].constants, updates[i].clip, values[i], g, updates[i].states, N);
         ops->average(d, 0.01f, clip, g, values[8], N);
     }
     for (size_t i = 0; i < 21; i++)
@@ -137,7 +138,7 @@ static void newer_rules(struct device *d, struct results *r) {
     for (int i = 0; i < 10; i++) state[i] = memset(next(r, N), 0, N * sizeof(float));
     for (int t = 0; t < 3; t++)
         for (size_t i = 0; i < 5; i++)
-            work_update(d, work_rules[i].rule, &work_rules[i].step, &work_clip, values[i], g,
+            work_update(d, work_rules[i].rule, &work_rules[i].constants, &work_clip, values[i], g,
                         (float *[OPTIMIZER_STATES]){state[2 * i], state[2 * i + 1]}, N);
     guarded_free(g);
 }

@@ -122,8 +122,8 @@ static void leak(struct device *d, float *const p[]) {
     device_ops(d)->leaky_relu_backward(d, 0.1f, p[0], p[2], p[3], ROWS * IN);
 }
 static void drop(struct device *d, float *const p[]) {
-    static const uint64_t step = 3;
-    struct draw_key key = {.seed = 1, .stream = 2, .step = &step, .row_stride = 1};
+    static const uint64_t pass = 3;
+    struct draw_key key = {.seed = 1, .stream = 2, .pass = &pass, .row_stride = 1};
     device_ops(d)->dropout(d, &key, 0.3f, p[0], p[1], ROWS, IN);
 }
 static void cross_entropy_of(struct device *d, float *const p[], float smoothing, size_t rows, size_t classes) {

@@ -10,16 +10,16 @@
 
 /* ---- groups: against the CPU ---- */
 
-static union optimizer_step step_of(float lr) {
-    return (union optimizer_step){.adam = {.beta1 = 0.9f,
-                                           .one_minus_beta1 = 0.1f,
-                                           .beta2 = 0.99f,
-                                           .one_minus_beta2 = 0.01f,
-                                           .eps = 1e-8f,
-                                           .minus_step_size = -lr,
-                                           .sqrt_correction2 = 0.1f,
-                                           .decay_factor = 1 - lr,
-                                           .uses_lerp = true}};
+static union optimizer_constants constants_of(float lr) {
+    return (union optimizer_constants){.adam = {.beta1 = 0.9f,
+                                                .one_minus_beta1 = 0.1f,
+                                                .beta2 = 0.99f,
+                                                .one_minus_beta2 = 0.01f,
+                                                .eps = 1e-8f,
+                                                .minus_step_size = -lr,
+                                                .sqrt_correction2 = 0.1f,
+                                                .decay_factor = 1 - lr,
+                                                .uses_lerp = true}};
 }
 
 /* Runs within a block, over its end, over many blocks; some are skipped; states have other offsets, as in a shard. */
@@ -35,12 +35,12 @@ static const struct optimizer_run runs[] = {{0, 16, 0, 0},
 #define STATES ((size_t)80 + 3 * BLOCK - 16 + 4)
 
 static void update_groups(struct device *d, struct results *r) {
-    union optimizer_step steps[] = {step_of(0.1f), step_of(0.2f), step_of(0.4f)};
+    union optimizer_constants constants[] = {constants_of(0.1f), constants_of(0.2f), constants_of(0.4f)};
     float *values = next_from(r, VALUES, 1), *g = random_values(VALUES, 2), *before = random_values(VALUES, 1);
     float *gradients = next(r, VALUES), *exp_avg = next_from(r, STATES, 3), *exp_avg_sq = next(r, STATES);
     for (size_t i = 0; i < STATES; i++) exp_avg_sq[i] = 1;
     struct optimizer_update update = {.rule = RULE_ADAM,
-                                      .steps = steps,
+                                      .constants = constants,
                                       .values = values,
                                       .gradients = gradients,
                                       .states = {exp_avg, exp_avg_sq},
@@ -55,18 +55,18 @@ static void update_groups(struct device *d, struct results *r) {
     }
     for (size_t k = 0; k < RUNS; k++)
         for (size_t i = runs[k].begin; i < runs[k].end; i++)
-            ck_assert((values[i] == before[i]) == (runs[k].step == OPTIMIZER_SKIP));
+            ck_assert((values[i] == before[i]) == (runs[k].constants == OPTIMIZER_SKIP));
     guarded_free(g), guarded_free(before);
 }
 
 /* A part of a parameter, with sizes that are not multiples of 4. */
 static void update_part(struct device *d, struct results *r) {
-    union optimizer_step step = step_of(0.1f);
+    union optimizer_constants constants = constants_of(0.1f);
     float *values = next_from(r, 2000, 1), *g = random_values(2000, 2), *states = next_from(r, 4000, 3);
     for (size_t i = 2000; i < 4000; i++) states[i] = 1;
     struct optimizer_run part = {.end = 1501, .at = 3};
     struct optimizer_update update = {.rule = RULE_ADAM,
-                                      .steps = &step,
+                                      .constants = &constants,
                                       .clip = &work_clip,
                                       .values = values + 1,
                                       .gradients = g + 2,
@@ -90,7 +90,7 @@ struct copy {
     struct device *d;
     enum precision precision;
     float *values, *gradients, *clip; /* on the device */
-    union optimizer_step *step;
+    union optimizer_constants *constants;
     float *x, *y; /* the same: the identity (IN, IN), y (IN, OUT) is the weight of a product, transposed */
     struct optimizer_run runs[3];
     float *own; /* (COUNT), of the host */
@@ -105,7 +105,7 @@ static void *on_device(struct device *d, const void *from, size_t bytes) {
 
 static void open_copy(struct copy *c, enum precision precision) {
     size_t bytes = COUNT * sizeof *c->own;
-    union optimizer_step steps[] = {{.sgd = {.minus_lr = -0.1f}}, {.sgd = {.minus_lr = -0.3f}}};
+    union optimizer_constants constants[] = {{.sgd = {.minus_lr = -0.1f}}, {.sgd = {.minus_lr = -0.3f}}};
     float one[IN * IN] = {0}, clip = 1;
     for (size_t i = 0; i < IN; i++) one[i * IN + i] = 1;
     *c = (struct copy){.precision = precision, .own = random_values(COUNT, 1)};
@@ -114,7 +114,7 @@ static void open_copy(struct copy *c, enum precision precision) {
     c->values = on_device(c->d, c->own, bytes);
     c->gradients = on_device(c->d, c->own, bytes);
     c->clip = on_device(c->d, &clip, sizeof clip);
-    c->step = on_device(c->d, steps, sizeof steps);
+    c->constants = on_device(c->d, constants, sizeof constants);
     c->x = on_device(c->d, one, sizeof one);
     c->y = on_device(c->d, NULL, bytes);
     c->runs[0] = (struct optimizer_run){0, 32, 0, 0};
@@ -125,7 +125,7 @@ static void open_copy(struct copy *c, enum precision precision) {
 static void close_copy(struct copy *c) {
     status s = device_status(c->d);
     ck_assert_msg(!s, "%s", status_message(s));
-    void *all[] = {c->values, c->gradients, c->clip, c->step, c->x, c->y};
+    void *all[] = {c->values, c->gradients, c->clip, c->constants, c->x, c->y};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) device_free(c->d, all[i]);
     device_destroy(c->d);
     guarded_free(c->own);
@@ -140,7 +140,7 @@ static void run_product(struct copy *c) {
 /* Of other gradients each time. */
 static void run_update(struct copy *c) {
     struct optimizer_update update = {.rule = RULE_SGD,
-                                      .steps = c->step,
+                                      .constants = c->constants,
                                       .clip = c->clip,
                                       .values = c->values,
                                       .gradients = c->gradients,

@@ -95,25 +95,26 @@ struct results {
 
 static void compute_other_rules(struct device *device, struct results *r, const float *p, const float *g) {
     const struct optimizer_ops *ops = device_ops(device)->optimizers;
-    struct adam_step adam = {.beta1 = 0.9f,
-                             .one_minus_beta1 = 0.1f,
-                             .beta2 = 0.99f,
-                             .one_minus_beta2 = 0.01f,
-                             .eps = 1e-8f,
-                             .minus_step_size = -0.01f,
-                             .sqrt_correction2 = 0.1f,
-                             .decay_factor = 1,
-                             .weight_decay = 0.1f,
-                             .has_weight_decay = true};
-    struct adagrad_step adagrad = {.minus_lr = -0.1f, .eps = 1e-10f, .weight_decay = 0.1f, .has_weight_decay = true};
-    struct rmsprop_step rmsprop = {
+    struct adam_constants adam = {.beta1 = 0.9f,
+                                  .one_minus_beta1 = 0.1f,
+                                  .beta2 = 0.99f,
+                                  .one_minus_beta2 = 0.01f,
+                                  .eps = 1e-8f,
+                                  .minus_step_size = -0.01f,
+                                  .sqrt_correction2 = 0.1f,
+                                  .decay_factor = 1,
+                                  .weight_decay = 0.1f,
+                                  .has_weight_decay = true};
+    struct adagrad_constants adagrad = {
+        .minus_lr = -0.1f, .eps = 1e-10f, .weight_decay = 0.1f, .has_weight_decay = true};
+    struct rmsprop_constants rmsprop = {
         .minus_lr = -0.1f, .alpha = 0.9f, .one_minus_alpha = 0.1f, .eps = 1e-8f, .momentum = 0.9f};
-    struct lion_step lion = {.minus_lr = -0.1f,
-                             .beta1 = 0.9f,
-                             .one_minus_beta1 = 0.1f,
-                             .beta2 = 0.99f,
-                             .one_minus_beta2 = 0.01f,
-                             .decay_factor = 0.99f};
+    struct lion_constants lion = {.minus_lr = -0.1f,
+                                  .beta1 = 0.9f,
+                                  .one_minus_beta1 = 0.1f,
+                                  .beta2 = 0.99f,
+                                  .one_minus_beta2 = 0.01f,
+                                  .decay_factor = 0.99f};
     for (size_t i = 0; i < 5; i++) memcpy(r->late[i], p, N * sizeof *p);
     float(*late)[N] = r->late_states;
     float *const starts[] = {r->amsgrad, r->adagrad, r->rmsprop[0], r->rmsprop[1], r->lion, r->clamped};
@@ -123,7 +124,7 @@ static void compute_other_rules(struct device *device, struct results *r, const 
     for (int t = 0; t < 3; t++) {
         struct {
             enum update_rule rule;
-            union optimizer_step step;
+            union optimizer_constants constants;
             float *values, *states[OPTIMIZER_STATES];
         } updates[] = {
             {RULE_ADAM, {.adam = adam}, r->amsgrad, {exp_avg, exp_avg + N, r->max_exp_avg_sq}},
@@ -133,10 +134,10 @@ static void compute_other_rules(struct device *device, struct results *r, const 
             {RULE_LION, {.lion = lion}, r->lion, {r->lion_avg}},
         };
         for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
-            work_update(device, updates[i].rule, &updates[i].step, &work_clip, updates[i].values, g, updates[i].states,
-                        N);
+            work_update(device, updates[i].rule, &updates[i].constants, &work_clip, updates[i].values, g,
+                        updates[i].states, N);
         for (size_t i = 0; i < 5; i++)
-            work_update(device, work_rules[i].rule, &work_rules[i].step, &work_clip, r->late[i], g,
+            work_update(device, work_rules[i].rule, &work_rules[i].constants, &work_clip, r->late[i], g,
                         (float *[OPTIMIZER_STATES]){late[2 * i], late[2 * i + 1]}, N);
         ops->average(device, 0.01f, &work_clip, p, r->average, N);
     }
@@ -152,24 +153,24 @@ static void compute(struct device *device, struct results *r) {
         ops->activation_forward(device, (enum activation)f, x, r->forward[f], N);
         ops->activation_backward(device, (enum activation)f, x, r->forward[f], g, r->backward[f], N);
     }
-    struct draw_key key = {.seed = 42, .stream = 3, .step = &work_step, .first_row = 5, .row_stride = 2};
+    struct draw_key key = {.seed = 42, .stream = 3, .pass = &work_pass, .first_row = 5, .row_stride = 2};
     ops->dropout(device, &key, 0.3f, x, r->dropout, 17, 59);
-    struct sgd_step sgd = work_sgd;
-    struct adam_step adam = {.beta1 = 0.9f,
-                             .one_minus_beta1 = 0.1f,
-                             .beta2 = 0.999f,
-                             .one_minus_beta2 = 0.001f,
-                             .eps = 1e-8f,
-                             .minus_step_size = -0.01f,
-                             .sqrt_correction2 = 0.03f,
-                             .decay_factor = 1,
-                             .uses_lerp = true};
+    struct sgd_constants sgd = work_sgd;
+    struct adam_constants adam = {.beta1 = 0.9f,
+                                  .one_minus_beta1 = 0.1f,
+                                  .beta2 = 0.999f,
+                                  .one_minus_beta2 = 0.001f,
+                                  .eps = 1e-8f,
+                                  .minus_step_size = -0.01f,
+                                  .sqrt_correction2 = 0.03f,
+                                  .decay_factor = 1,
+                                  .uses_lerp = true};
     memcpy(r->sgd, p, N * sizeof *p);
     memcpy(r->momentum, g, N * sizeof *p);
     memcpy(r->adam, p, N * sizeof *p);
-    work_update(device, RULE_SGD, &(union optimizer_step){.sgd = sgd}, &work_clip, r->sgd, g,
+    work_update(device, RULE_SGD, &(union optimizer_constants){.sgd = sgd}, &work_clip, r->sgd, g,
                 (float *[OPTIMIZER_STATES]){r->momentum}, N);
-    work_update(device, RULE_ADAM, &(union optimizer_step){.adam = adam}, &work_clip, r->adam, g,
+    work_update(device, RULE_ADAM, &(union optimizer_constants){.adam = adam}, &work_clip, r->adam, g,
                 (float *[OPTIMIZER_STATES]){r->exp_avg, r->exp_avg_sq}, N);
     r->norm = ops->norm(device, x, N);
     compute_other_rules(device, r, p, g);
@@ -194,18 +195,18 @@ END_TEST
 
 /* torch.sign: an update of lion changes nothing where momentum and gradient are 0, and NaN is propagated. */
 START_TEST(lion_of_zero_and_nan) {
-    const struct lion_step step = {.minus_lr = -0.5f,
-                                   .beta1 = 0.9f,
-                                   .one_minus_beta1 = 0.1f,
-                                   .beta2 = 0.99f,
-                                   .one_minus_beta2 = 0.01f,
-                                   .decay_factor = 1};
+    const struct lion_constants constants = {.minus_lr = -0.5f,
+                                             .beta1 = 0.9f,
+                                             .one_minus_beta1 = 0.1f,
+                                             .beta2 = 0.99f,
+                                             .one_minus_beta2 = 0.01f,
+                                             .decay_factor = 1};
     const float g[] = {0, NAN, 3, -3};
     for (size_t s = 0; s < 3; s++) {
         struct device *device = open_set(sets[s]);
         if (!device) continue;
         float values[] = {1, 1, 1, 1}, average[4] = {0};
-        work_update(device, RULE_LION, &(union optimizer_step){.lion = step}, &work_whole, values, g,
+        work_update(device, RULE_LION, &(union optimizer_constants){.lion = constants}, &work_whole, values, g,
                     (float *[OPTIMIZER_STATES]){average}, 4);
         ck_assert(values[0] == 1 && isnan(values[1]) && values[2] == 0.5f && values[3] == 1.5f);
         ck_assert(average[0] == 0 && isnan(average[1]));
@@ -219,7 +220,7 @@ START_TEST(dropout_depends_on_the_row_only) {
     float ones[8 * 10], whole[8 * 10], half[4 * 10];
     for (int i = 0; i < 80; i++) ones[i] = 1;
     const uint64_t three = 3, four = 4;
-    struct draw_key all = {.seed = 1, .stream = 2, .step = &three, .first_row = 0, .row_stride = 1};
+    struct draw_key all = {.seed = 1, .stream = 2, .pass = &three, .first_row = 0, .row_stride = 1};
     device_ops(device)->dropout(device, &all, 0.5f, ones, whole, 8, 10);
     int kept = 0;
     for (int i = 0; i < 80; i++) {
@@ -229,12 +230,12 @@ START_TEST(dropout_depends_on_the_row_only) {
     ck_assert_int_gt(kept, 20);
     ck_assert_int_lt(kept, 60);
     for (uint64_t rank = 0; rank < 2; rank++) { /* rank r of 2 has the rows r, r + 2, ... */
-        struct draw_key own = {.seed = 1, .stream = 2, .step = &three, .first_row = rank, .row_stride = 2};
+        struct draw_key own = {.seed = 1, .stream = 2, .pass = &three, .first_row = rank, .row_stride = 2};
         device_ops(device)->dropout(device, &own, 0.5f, ones, half, 4, 10);
         for (size_t i = 0; i < 4; i++) ck_assert_mem_eq(half + i * 10, whole + (2 * i + rank) * 10, 10 * sizeof *half);
     }
     struct draw_key next = all;
-    next.step = &four;
+    next.pass = &four;
     float other[80];
     device_ops(device)->dropout(device, &next, 0.5f, ones, other, 8, 10);
     ck_assert(memcmp(other, whole, sizeof other) != 0);

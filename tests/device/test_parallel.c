@@ -95,7 +95,7 @@ static void run_operators(struct device *device, float *x, float *y, float *dx) 
     struct batch_norm norm = {.channels = CHANNELS, .eps = 1e-5f, .uses_batch = true, .has_relu = true};
     struct image_shape image = {SIDE, SIDE, CHANNELS}, half = {SIDE / 2, SIDE / 2, CHANNELS};
     struct pooling pool = {.in = image, .out = half, .window = {{3, 3}, {2, 2}, {1, 1}, {1, 1}}};
-    union optimizer_step step = {.sgd = {.minus_lr = -0.1f, .has_weight_decay = true, .weight_decay = 0.01f}};
+    union optimizer_constants constants = {.sgd = {.minus_lr = -0.1f, .has_weight_decay = true, .weight_decay = 0.01f}};
     float *const states[OPTIMIZER_STATES] = {NULL};
     ops->image->batch_norm_forward(device, &norm, x, NULL, NULL, NULL, NULL, work, y, COUNT / CHANNELS);
     ops->image->batch_norm_backward(device, &norm, x, y, work, dx, gradients, gradients + CHANNELS, COUNT / CHANNELS);
@@ -106,7 +106,7 @@ static void run_operators(struct device *device, float *x, float *y, float *dx) 
     ops->image->max_pool_backward(device, &pool, y, index, y, x, ROWS);
     ops->image->avg_pool_forward(device, &pool, x, y, ROWS);
     ops->image->avg_pool_backward(device, &pool, y, dx, ROWS);
-    work_update(device, RULE_SGD, &step, &work_whole, x, dx, states, COUNT);
+    work_update(device, RULE_SGD, &constants, &work_whole, x, dx, states, COUNT);
     ops->image->transpose(device, x, y, ROWS, (size_t)SIDE * SIDE, CHANNELS);
     ops->image->relu_backward(device, dx, y, x, COUNT);
     ops->image->add_relu(device, x, y, y, COUNT);

@@ -132,8 +132,8 @@ END_TEST
 /* Padding and dropout, in one block and in several; rows of full length give the bits of no lengths. */
 START_TEST(masked_attention) {
     static const int32_t lengths[][3] = {{1, 5, 3}, {150, 64, 65}, {7, 150, 128}};
-    static const uint64_t step = 3;
-    const struct draw_key key = {.seed = 5, .stream = 2, .step = &step, .first_row = 1, .row_stride = 2};
+    static const uint64_t pass = 3;
+    const struct draw_key key = {.seed = 5, .stream = 2, .pass = &pass, .first_row = 1, .row_stride = 2};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         struct device *device = open_set(sets[i]);
         if (!device) continue;

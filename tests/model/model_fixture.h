@@ -120,7 +120,7 @@ static inline struct pass pass_of(const struct fixture *f) {
     return (struct pass){.device = f->device,
                          .rows = f->rows,
                          .is_training = true,
-                         .draws = {.seed = 1, .step = &number, .first_row = 0, .row_stride = 1}};
+                         .draws = {.seed = 1, .pass = &number, .first_row = 0, .row_stride = 1}};
 }
 
 /* The mean loss of the whole batch; with [gradient] the gradients of all parameters are left in the model. */

@@ -97,7 +97,8 @@ START_TEST(nadam_resumes_at_any_update) {
         struct optimizer_product fresh = {0};
         struct optimizer_settings settings = type->settings(config->config), other = settings;
         settings.product = &running, other.product = &fresh;
-        union optimizer_step a = type->plan(config->config, &settings, t), b = type->plan(config->config, &other, t);
+        union optimizer_constants a = type->plan(config->config, &settings, t),
+                                  b = type->plan(config->config, &other, t);
         ck_assert(a.nadam.minus_gradient_step_size == b.nadam.minus_gradient_step_size);
         ck_assert(a.nadam.minus_average_step_size == b.nadam.minus_average_step_size);
     }

@@ -202,7 +202,7 @@ void elementwise_scale_backward(struct device *device, const float *x, const flo
 struct change {
     update_kernel *kernel;
     const struct optimizer_kernels *kernels;
-    const union optimizer_step *step;
+    const union optimizer_constants *constants;
     float factor; /* clip, or the weight of an average, or the limit of a clamp */
     float *values, *gradients, *states[OPTIMIZER_STATES];
     const float *from; /* of an average */
@@ -215,7 +215,7 @@ static void update_part(void *context, size_t first, size_t last) {
     const struct change *c = context;
     float *states[OPTIMIZER_STATES];
     for (int i = 0; i < OPTIMIZER_STATES; i++) states[i] = offset(c->states[i], first);
-    c->kernel(c->step, c->factor, c->values + first, c->gradients + first, states, last - first);
+    c->kernel(c->constants, c->factor, c->values + first, c->gradients + first, states, last - first);
 }
 
 static void zero_part(void *context, size_t first, size_t last) {
@@ -228,9 +228,9 @@ static void update(struct device *device, const struct optimizer_update *u) {
     for (const struct optimizer_run *run = u->runs; run < u->runs + u->run_count; run++) {
         size_t count = run->end - run->begin;
         struct change c = {.kernel = kernel, .factor = *u->clip, .gradients = u->gradients + run->begin};
-        bool is_skipped = run->step == OPTIMIZER_SKIP || isnan(*u->clip);
+        bool is_skipped = run->constants == OPTIMIZER_SKIP || isnan(*u->clip);
         if (!is_skipped) {
-            c.step = &u->steps[run->step];
+            c.constants = &u->constants[run->constants];
             c.values = u->values + run->begin;
             for (int i = 0; i < OPTIMIZER_STATES; i++) c.states[i] = offset(u->states[i], run->at);
         }

@@ -25,7 +25,7 @@ struct cpu_product {
 };
 
 /* A rule of rules.h over (count) elements with the same constants; clip is not NaN. */
-typedef void update_kernel(const union optimizer_step *step, float clip, float *values, float *gradients,
+typedef void update_kernel(const union optimizer_constants *constants, float clip, float *values, float *gradients,
                            float *const states[OPTIMIZER_STATES], size_t count);
 
 struct optimizer_kernels {
@@ -35,7 +35,7 @@ struct optimizer_kernels {
 };
 
 /* Steps of recurrent layers for [rows] rows; formulas and arrays as in device/recurrent.h. [before]: the state before
- * the step. */
+ * the constants. */
 struct recurrent_kernels {
     void (*lstm_forward)(size_t rows, size_t hidden, float *gates, const float *before, float *c, float *h);
     void (*lstm_backward)(size_t rows, size_t hidden, float *gates, const float *before, const float *c,

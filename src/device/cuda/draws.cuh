@@ -13,11 +13,11 @@ struct mask_draws {
 
     /* Random numbers of elements 4 [block] to 4 [block] + 3 of local row i. */
     __device__ void of(size_t i, size_t block, uint32_t word[4]) const {
-        uint64_t row = key.first_row + i * key.row_stride, step = *number;
+        uint64_t row = key.first_row + i * key.row_stride, pass = *number;
         word[0] = (uint32_t)block;
         word[1] = (uint32_t)row;
-        word[2] = (uint32_t)step;
-        word[3] = (uint32_t)(step >> 32) ^ (uint32_t)(row >> 32) << 16 ^ (uint32_t)(block >> 32);
+        word[2] = (uint32_t)pass;
+        word[3] = (uint32_t)(pass >> 32) ^ (uint32_t)(row >> 32) << 16 ^ (uint32_t)(block >> 32);
         philox(word, (uint32_t)key.seed ^ (uint32_t)(key.seed >> 32) * 0x85ebca6bu, key.stream);
     }
     __device__ bool keeps(uint32_t word) const { return word >= threshold && p < 1; }
@@ -25,7 +25,7 @@ struct mask_draws {
 };
 
 static inline struct mask_draws mask_draws_of(operator_call *c, const struct draw_key *key, float p) {
-    return {*key, c->in(key->step, 1), p, 1 / (1 - p), p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32)};
+    return {*key, c->in(key->pass, 1), p, 1 / (1 - p), p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32)};
 }
 
 #endif

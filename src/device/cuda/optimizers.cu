@@ -24,7 +24,7 @@ struct run_table {
 
 struct update_job {
     struct run_table table;
-    const union optimizer_step *steps;
+    const union optimizer_constants *constants;
     const float *clip;
     float *values, *gradients;
     float *states[OPTIMIZER_STATES]; /* NULL: not used */
@@ -61,19 +61,19 @@ __device__ void put(const struct gpu_half_output &half_output, size_t i, const f
 
 /* Numbers [i, i + 4), whose state is at [at]: all are read before anything is computed. */
 template <typename Rule, bool is_whole>
-__device__ void update_four(const struct update_job &j, const union optimizer_step *steps, float factor, size_t i,
-                            size_t at, size_t left) {
+__device__ void update_four(const struct update_job &j, const union optimizer_constants *constants, float factor,
+                            size_t i, size_t at, size_t left) {
     const float zeros[4] = {};
     float values[4], gradients[4], states[OPTIMIZER_STATES][4] = {};
     load<is_whole>(values, j.values + i, left);
     load<is_whole>(gradients, j.gradients + i, left);
     for (int k = 0; k < Rule::states; k++)
         if (RULE_USES(j.used, k)) load<is_whole>(states[k], j.states[k] + at, left);
-    typename Rule::step step = Rule::of(*steps);
-    unsigned flags = j.used | Rule::flags(step) << OPTIMIZER_STATES;
+    typename Rule::constants own = Rule::of(*constants);
+    unsigned flags = j.used | Rule::flags(own) << OPTIMIZER_STATES;
     for (int l = 0; l < 4; l++) {
         struct rule_number n = {values[l], gradients[l] * factor, {states[0][l], states[1][l], states[2][l]}};
-        Rule::update(step, flags, &n);
+        Rule::update(own, flags, &n);
         values[l] = n.value;
         for (int k = 0; k < Rule::states; k++) states[k][l] = n.state[k];
     }
@@ -91,15 +91,15 @@ template <typename Rule> __global__ void __launch_bounds__(GPU_THREADS) update_k
     struct optimizer_run run = j.table.at(i);
     size_t left = run.end - i, at = run.at + (i - run.begin);
     bool is_whole = j.is_aligned && left >= 4;
-    if (isnan(factor) || run.step == OPTIMIZER_SKIP) {
+    if (isnan(factor) || run.constants == OPTIMIZER_SKIP) {
         if (is_whole)
             store<true>(j.gradients + i, zeros, left);
         else
             store<false>(j.gradients + i, zeros, left);
     } else if (is_whole) {
-        update_four<Rule, true>(j, j.steps + run.step, factor, i, at, left);
+        update_four<Rule, true>(j, j.constants + run.constants, factor, i, at, left);
     } else {
-        update_four<Rule, false>(j, j.steps + run.step, factor, i, at, left);
+        update_four<Rule, false>(j, j.constants + run.constants, factor, i, at, left);
     }
 }
 
@@ -118,18 +118,18 @@ void *create_first(const void *p, size_t bytes, size_t *converted_bytes) {
     return first;
 }
 
-/* Extent of the states and of the steps that the runs use. */
+/* Extent of the states and of the constants that the runs use. */
 struct extent {
-    size_t state, steps;
+    size_t state, constants;
 };
 
 struct extent extent_of(const struct optimizer_update *u) {
     struct extent e = {};
     for (const struct optimizer_run *run = u->runs; run < u->runs + u->run_count; run++) {
-        if (run->step == OPTIMIZER_SKIP) continue;
+        if (run->constants == OPTIMIZER_SKIP) continue;
         size_t end = run->at + (run->end - run->begin);
         if (end > e.state) e.state = end;
-        if (run->step >= e.steps) e.steps = run->step + 1;
+        if (run->constants >= e.constants) e.constants = run->constants + 1;
     }
     return e;
 }
@@ -149,7 +149,7 @@ template <typename Rule> void update_by(struct device *device, const struct opti
     struct gpu_half_output half_output =
         gpu_half_output_parameters(&c, u->values, count); /* before they are reported as written */
     struct update_job j = {.table = table_of(&c, u),
-                           .steps = c.in(u->steps, reach.steps),
+                           .constants = c.in(u->constants, reach.constants),
                            .clip = c.in(u->clip, 1),
                            .values = c.inout(u->values, count),
                            .gradients = c.inout(u->gradients, count),
@@ -171,12 +171,12 @@ template <typename Rule> void update_by(struct device *device, const struct opti
 /* The rule and its flags, for the kernel. */
 #define X(id, name, states_, always, own_flags)                                                                        \
     struct name##_update {                                                                                             \
-        using step = struct name##_step;                                                                               \
+        using constants = struct name##_constants;                                                                     \
         static constexpr int states = states_;                                                                         \
         static constexpr const char *text = #name;                                                                     \
-        __device__ static step of(const union optimizer_step &s) { return s.name; }                                    \
-        __device__ static unsigned flags(const step &s) { return own_flags(&s); }                                      \
-        __device__ static void update(const step &s, unsigned flags, struct rule_number *n) {                          \
+        __device__ static constants of(const union optimizer_constants &s) { return s.name; }                          \
+        __device__ static unsigned flags(const constants &s) { return own_flags(&s); }                                 \
+        __device__ static void update(const constants &s, unsigned flags, struct rule_number *n) {                     \
             name##_rule(&s, flags, n);                                                                                 \
         }                                                                                                              \
     };

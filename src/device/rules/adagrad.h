@@ -4,7 +4,7 @@
 
 #include "device/rules/rule.h"
 
-struct adagrad_step {
+struct adagrad_constants {
     float minus_lr; /* -(lr / (1 + (t - 1) * lr_decay)) */
     float eps, weight_decay;
     bool has_weight_decay;
@@ -13,7 +13,7 @@ struct adagrad_step {
 enum { ADAGRAD_SUM };
 
 /* sum = fmaf(g, g, sum);  p += (-lr * g) / (sqrt(sum) + eps) */
-RULE void adagrad_rule(const struct adagrad_step *s, unsigned flags, struct rule_number *n) {
+RULE void adagrad_rule(const struct adagrad_constants *s, unsigned flags, struct rule_number *n) {
     float p = n->value, g = n->gradient;
     (void)flags;
     if (s->has_weight_decay) g = fmaf(s->weight_decay, p, g);

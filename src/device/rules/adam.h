@@ -4,7 +4,7 @@
 
 #include "device/rules/rule.h"
 
-struct adam_step {
+struct adam_constants {
     float beta1, one_minus_beta1, beta2, one_minus_beta2, eps;
     float minus_step_size;            /* -(lr / (1 - beta1^t)) */
     float sqrt_correction2;           /* sqrt(1 - beta2^t) */
@@ -17,14 +17,14 @@ enum { ADAM_EXP_AVG, ADAM_EXP_AVG_SQ, ADAM_MAX_EXP_AVG_SQ };
 
 enum { ADAM_HAS_WEIGHT_DECAY, ADAM_USES_LERP };
 
-RULE unsigned adam_flags(const struct adam_step *s) {
+RULE unsigned adam_flags(const struct adam_constants *s) {
     return (unsigned)s->has_weight_decay << ADAM_HAS_WEIGHT_DECAY | (unsigned)s->uses_lerp << ADAM_USES_LERP;
 }
 
 /* m = lerp(m, g, 1 - b1) = fmaf(1 - b1, g - m, m)  or (PyTorch < 2)  fmaf(1 - b1, g, m * b1);
  * v = fmaf((1 - b2) * g, g, v * b2);  amsgrad: v' = max(v', v), else v' = v;
  * d = sqrt(v') / bc2s + eps;  p += (-step_size * m) / d */
-RULE void adam_rule(const struct adam_step *s, unsigned flags, struct rule_number *n) {
+RULE void adam_rule(const struct adam_constants *s, unsigned flags, struct rule_number *n) {
     float p = n->value * s->decay_factor, g = n->gradient, m = n->state[ADAM_EXP_AVG];
     if (RULE_HAS(flags, ADAM_HAS_WEIGHT_DECAY)) g = fmaf(s->weight_decay, p, g);
     m = RULE_HAS(flags, ADAM_USES_LERP) ? fmaf(s->one_minus_beta1, g - m, m)

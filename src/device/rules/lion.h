@@ -4,7 +4,7 @@
 
 #include "device/rules/rule.h"
 
-struct lion_step {
+struct lion_constants {
     float minus_lr, beta1, one_minus_beta1, beta2, one_minus_beta2;
     float decay_factor; /* 1 - lr * weight_decay: values are multiplied by it first */
 };
@@ -12,7 +12,7 @@ struct lion_step {
 enum { LION_EXP_AVG };
 
 /* c = fmaf(1 - b1, g, m * b1);  p = fmaf(-lr, sign(c), p * (1 - lr * wd));  m = fmaf(1 - b2, g, m * b2) */
-RULE void lion_rule(const struct lion_step *s, unsigned flags, struct rule_number *n) {
+RULE void lion_rule(const struct lion_constants *s, unsigned flags, struct rule_number *n) {
     float p = n->value * s->decay_factor, g = n->gradient, m = n->state[LION_EXP_AVG];
     (void)flags;
     float c = fmaf(s->one_minus_beta1, g, m * s->beta1);

@@ -4,7 +4,7 @@
 
 #include "device/rules/rule.h"
 
-struct nadam_step {
+struct nadam_constants {
     float one_minus_beta1, beta2, one_minus_beta2, eps;
     float correction2;              /* 1 - beta2^t */
     float minus_gradient_step_size; /* -lr (1 - mu_t) / (1 - mu_1 ... mu_t) */
@@ -18,13 +18,13 @@ enum { NADAM_EXP_AVG, NADAM_EXP_AVG_SQ };
 
 enum { NADAM_HAS_WEIGHT_DECAY };
 
-RULE unsigned nadam_flags(const struct nadam_step *s) {
+RULE unsigned nadam_flags(const struct nadam_constants *s) {
     return (unsigned)s->has_weight_decay << NADAM_HAS_WEIGHT_DECAY;
 }
 
 /* m = lerp(m, g, 1 - b1);  v = fmaf((1 - b2) * g, g, v * b2);  d = sqrt(v / (1 - b2^t)) + eps;
  * p = p + (-gradient_step_size * g) / d + (-average_step_size * m) / d */
-RULE void nadam_rule(const struct nadam_step *s, unsigned flags, struct rule_number *n) {
+RULE void nadam_rule(const struct nadam_constants *s, unsigned flags, struct rule_number *n) {
     float p = n->value * s->decay_factor, g = n->gradient;
     if (RULE_HAS(flags, NADAM_HAS_WEIGHT_DECAY)) g = fmaf(s->weight_decay, p, g);
     float m = average_rule(s->one_minus_beta1, g, n->state[NADAM_EXP_AVG]);

@@ -4,7 +4,7 @@
 
 #include "device/rules/rule.h"
 
-struct rmsprop_step {
+struct rmsprop_constants {
     float minus_lr, alpha, one_minus_alpha, eps, momentum, weight_decay;
     bool has_weight_decay;
 };
@@ -14,13 +14,13 @@ enum { RMSPROP_SQUARE_AVG, RMSPROP_GRAD_AVG, RMSPROP_MOMENTUM_BUFFER };
 
 enum { RMSPROP_HAS_WEIGHT_DECAY };
 
-RULE unsigned rmsprop_flags(const struct rmsprop_step *s) {
+RULE unsigned rmsprop_flags(const struct rmsprop_constants *s) {
     return (unsigned)s->has_weight_decay << RMSPROP_HAS_WEIGHT_DECAY;
 }
 
 /* v = fmaf((1 - a) * g, g, v * a);  centered: m = fmaf(1 - a, g - m, m), d = sqrt(fmaf(-m, m, v)) + eps, else d =
  * sqrt(v) + eps;  momentum: buf = buf * mom + g / d, p = fmaf(-lr, buf, p), else p += (-lr * g) / d */
-RULE void rmsprop_rule(const struct rmsprop_step *s, unsigned flags, struct rule_number *n) {
+RULE void rmsprop_rule(const struct rmsprop_constants *s, unsigned flags, struct rule_number *n) {
     float p = n->value, g = n->gradient;
     if (RULE_HAS(flags, RMSPROP_HAS_WEIGHT_DECAY)) g = fmaf(s->weight_decay, p, g);
     float v = fmaf(s->one_minus_alpha * g, g, n->state[RMSPROP_SQUARE_AVG] * s->alpha);

@@ -1,12 +1,12 @@
 /* rule: declarations for the update rules of this folder. The header of a rule <name> has the constants of an update,
- * struct <name>_step, and the update of one number:
+ * struct <name>_constants, and the update of one number:
  *
- *     RULE void <name>_rule(const struct <name>_step *s, unsigned flags, struct rule_number *n);
+ *     RULE void <name>_rule(const struct <name>_constants *s, unsigned flags, struct rule_number *n);
  *
  * The loops of the CPU and the kernel of the GPU call it for each number (device/rules.h), so it needs no loop. [flags]
  * are the same for all numbers of a loop; the CPU has one loop for each value, in which they are constants. The lower
  * bits are set for the state buffers in use. The others (at most two) are specific to the rule and computed by a
- * function of the step, for branches that would prevent vectorisation of the loop. Formulas write each fused
+ * function of the constants, for branches that would prevent vectorisation of the loop. Formulas write each fused
  * multiply-add of PyTorch's kernels as fmaf. */
 #ifndef DEVICE_RULES_RULE_H
 #define DEVICE_RULES_RULE_H
@@ -33,8 +33,8 @@ struct rule_number {
 #define RULE_HAS(flags, k) RULE_USES(flags, OPTIMIZER_STATES + (k))
 
 /* For a rule without specific flags. */
-RULE unsigned rule_no_flags(const void *step) {
-    (void)step;
+RULE unsigned rule_no_flags(const void *constants) {
+    (void)constants;
     return 0;
 }
 

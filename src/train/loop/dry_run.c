@@ -8,7 +8,7 @@ static void run_pass(const struct trainer *t, size_t rows, bool is_training) {
     struct pass pass = {.device = t->device,
                         .rows = rows,
                         .is_training = is_training,
-                        .draws = {.step = t->memory.pass_number, .row_stride = 1}};
+                        .draws = {.pass = t->memory.pass_number, .row_stride = 1}};
     struct batch batch = feed_put(t->feed, &(struct batch){.rows = rows}); /* only its addresses */
     const void *config = t->loss_config;
     const float *output = model_forward(t->model, &pass, batch.inputs);

@@ -14,7 +14,7 @@ struct pass trainer_pass(struct trainer *t, size_t rows, bool is_training) {
                          .rows = rows,
                          .is_training = is_training,
                          .draws = {.seed = (uint64_t)t->config->seed,
-                                   .step = t->memory.pass_number,
+                                   .pass = t->memory.pass_number,
                                    .first_row = (uint64_t)comm_rank(t->comm),
                                    .row_stride = (uint64_t)comm_world_size(t->comm)}};
 }

@@ -158,15 +158,15 @@ static void drop(const struct head *h, float *block, size_t first, size_t querie
     float p = h->shape->dropout_p, scale = 1 / (1 - p);
     uint32_t threshold = p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32);
     uint32_t key0 = (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu;
-    uint64_t step = *key->step, row = key->first_row + h->row * key->row_stride;
+    uint64_t pass = *key->pass, row = key->first_row + h->row * key->row_stride;
     for (size_t i = 0; i < queries; i++) {
         uint64_t at = ((uint64_t)h->index * h->tokens + first + i) * h->all_keys + k, drawn = UINT64_MAX;
         uint32_t word[4] = {0};
         for (size_t j = 0; j < keys; j++) {
             if ((at + j) / 4 != drawn) {
                 drawn = (at + j) / 4;
-                word[0] = (uint32_t)drawn, word[1] = (uint32_t)row, word[2] = (uint32_t)step;
-                word[3] = (uint32_t)(step >> 32) ^ (uint32_t)(row >> 32) << 16 ^ (uint32_t)(drawn >> 32);
+                word[0] = (uint32_t)drawn, word[1] = (uint32_t)row, word[2] = (uint32_t)pass;
+                word[3] = (uint32_t)(pass >> 32) ^ (uint32_t)(row >> 32) << 16 ^ (uint32_t)(drawn >> 32);
                 philox(word, key0, key->stream);
             }
             bool is_kept = word[(at + j) % 4] >= threshold && p < 1;

@@ -23,14 +23,14 @@ static void add(const float *a, const float *b, float *y, size_t count) { /* y m
 }
 
 /* Random numbers of elements 4 block to 4 block + 3 of local row [i]. The key: seed and stream. The counter: block, row
- * of the global batch, step. */
+ * of the global batch, pass. */
 static inline __attribute__((always_inline)) void draw(const struct draw_key *key, size_t i, size_t block,
                                                        uint32_t word[4]) {
-    uint64_t step = *key->step, row = key->first_row + i * key->row_stride;
+    uint64_t pass = *key->pass, row = key->first_row + i * key->row_stride;
     word[0] = (uint32_t)block;
     word[1] = (uint32_t)row;
-    word[2] = (uint32_t)step;
-    word[3] = (uint32_t)(step >> 32) ^ (uint32_t)(row >> 32) << 16;
+    word[2] = (uint32_t)pass;
+    word[3] = (uint32_t)(pass >> 32) ^ (uint32_t)(row >> 32) << 16;
     philox(word, (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu, key->stream);
 }
 

@@ -8,10 +8,11 @@
 
 _Static_assert(OPTIMIZER_STATES == 3, "a loop has one argument for each buffer of state");
 
-/* A loop of the rule [name] over (count) numbers; [flags] are a constant. The step is a copy, which no store changes.
+/* A loop of the rule [name] over (count) numbers; [flags] are a constant. The constants are a copy, which no store
+ * changes.
  */
 #define X(id, name, states_, always, own_flags)                                                                        \
-    INLINE void name##_loop(unsigned flags, const struct name##_step s, float clip, float *restrict values,            \
+    INLINE void name##_loop(unsigned flags, const struct name##_constants s, float clip, float *restrict values,       \
                             float *restrict gradients, float *restrict state0, float *restrict state1,                 \
                             float *restrict state2, size_t count) {                                                    \
         for (size_t i = 0; i < count; i++) {                                                                           \
@@ -37,13 +38,13 @@ UPDATE_RULES(X)
 
 /* The loop for each value of the flags; what the rule cannot have is not compiled. */
 #define LOOP(name, used, own)                                                                                          \
-    name##_loop((used) | (own) << OPTIMIZER_STATES, step->name, clip, values, gradients, states[0], states[1],         \
+    name##_loop((used) | (own) << OPTIMIZER_STATES, constants->name, clip, values, gradients, states[0], states[1],    \
                 states[2], count)
 #define LOOPS(name, used, count_, always, own_flags)                                                                   \
     case used:                                                                                                         \
         assert(CAN_USE(used, count_, always));                                                                         \
         if (!CAN_USE(used, count_, always)) break;                                                                     \
-        switch (own_flags(&step->name)) {                                                                              \
+        switch (own_flags(&constants->name)) {                                                                         \
         case 0:                                                                                                        \
             LOOP(name, used, 0u);                                                                                      \
             break;                                                                                                     \
@@ -59,7 +60,7 @@ UPDATE_RULES(X)
         }                                                                                                              \
         break;
 #define X(id, name, count_, always, own_flags)                                                                         \
-    static void name(const union optimizer_step *step, float clip, float *values, float *gradients,                    \
+    static void name(const union optimizer_constants *constants, float clip, float *values, float *gradients,          \
                      float *const *states, size_t count) {                                                             \
         switch ((states[0] != NULL) << 0 | (states[1] != NULL) << 1 | (states[2] != NULL) << 2) {                      \
             LOOPS(name, 0u, count_, always, own_flags)                                                                 \
