@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "train/loop/averaging/averaging.h"
-#include "train/loop/broadcast.h"
+#include "train/loop/rank_sync.h"
 #include "train/loop/save.h"
 
 enum count {
@@ -50,5 +50,5 @@ status control_all_reduce(struct trainer *t, struct update *update) {
     update->skips = counts[COUNT_SKIPS];
     if (counts[COUNT_SAVES] > 0) save_request(t);
     if (!update->checks_state || agreement_is_equal(hash, comm_world_size(t->comm))) return OK;
-    return check_agreement(t, false);
+    return rank_sync_verify(t, false);
 }

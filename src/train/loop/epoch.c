@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "optim/schedule.h"
-#include "train/loop/broadcast.h"
 #include "train/loop/progress.h"
+#include "train/loop/rank_sync.h"
 
 static bool is_accuracy_known(const struct trainer *t) { return t->loss->wants_classes; }
 
@@ -41,7 +41,7 @@ static status evaluate_batches(struct trainer *t, bool *must_stop) {
     size_t batches = loader_batches(t->validation);
     for (size_t i = 0; i < batches; i++) {
         activity_phase(t->activity, ACTIVITY_EVALUATING);
-        TRY(any_rank_stops(t, must_stop));
+        TRY(rank_sync_stop_request(t, must_stop));
         if (*must_stop) return OK;
         report_evaluation(&t->outputs.report, progress_fraction(t), t->state->counters.epoch + 1, i, batches);
         TRY(evaluate_batch(t));
@@ -52,7 +52,7 @@ static status evaluate_batches(struct trainer *t, bool *must_stop) {
 /* Evaluates each validation row once over all ranks, with the moving average of the weights if the config has one. */
 static status evaluate(struct trainer *t, bool *must_stop) {
     activity_phase(t->activity, ACTIVITY_EVALUATING);
-    TRY(broadcast_buffers(t));
+    TRY(rank_sync_buffers(t));
     status s = loader_seek(t->validation, 0, 0);
     evaluation_start(t->evaluation);
     ema_swap(t->ema, &t->model->params);

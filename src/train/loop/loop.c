@@ -1,9 +1,9 @@
 /* The loop: steps, evaluations and saves. */
 #include "train/loop/loop.h"
 
-#include "train/loop/broadcast.h"
 #include "train/loop/epoch.h"
 #include "train/loop/progress.h"
+#include "train/loop/rank_sync.h"
 #include "train/loop/recovery.h"
 #include "train/loop/save.h"
 #include "train/loop/step.h"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "train/loop/averaging/averaging.h"
-#include "train/loop/broadcast.h"
+#include "train/loop/rank_sync.h"
 #include "train/nonfinite/diagnosis.h"
 
 #define HOST_SIZE 64
@@ -189,7 +189,7 @@ static status roll_back(struct trainer *t, const char *what, struct data_positio
     TRY(state_map(t->state));
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
     if (t->outputs.saver) TRY(reload(t));
-    TRY(broadcast_state(t));
+    TRY(rank_sync_state(t));
     TRY(state_unmap(t->state, true));
     TRY(loader_seek(t->loader, c->epoch, (size_t)c->batch));
     if (!t->outputs.metrics) return OK;
@@ -219,7 +219,7 @@ static status request_roll_back(struct trainer *t, struct text *what, struct dat
 status recovery_run(struct trainer *t, const struct bad_step *bad, bool *needs_roll_back) {
     const struct counters *c = &t->state->counters;
     struct text what = {0}, where = {0};
-    TRY(check_agreement(t, false)); /* a rank with a different state is reported instead */
+    TRY(rank_sync_verify(t, false)); /* a rank with a different state is reported instead */
     text_printf(&what, "%s not finite in epoch %lld, step %lld", bad->what, (long long)bad->first.epoch + 1,
                 (long long)c->step + 1);
     status s = explain(t, bad, &where);

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "train/loop/broadcast.h"
 #include "train/loop/progress.h"
+#include "train/loop/rank_sync.h"
 
 /* A failed save does not end the run: earlier checkpoints remain, and the next save retries. Rank 0. */
 static status report_failed_save(struct trainer *t, status failure) {
@@ -146,8 +146,8 @@ static const char *nonfinite_range(const struct trainer *t, const struct params 
 /* Verifies that the state is the same on all ranks; *nonfinite: a tensor that is not finite; NULL: none. */
 static status check_state(struct trainer *t, const char **nonfinite) {
     activity_phase(t->activity, ACTIVITY_SAVING);
-    TRY(broadcast_buffers(t)); /* those of rank 0 are saved */
-    TRY(check_agreement(t, true));
+    TRY(rank_sync_buffers(t)); /* those of rank 0 are saved */
+    TRY(rank_sync_verify(t, true));
     *nonfinite = nonfinite_range(t, &t->model->params);
     if (!*nonfinite) *nonfinite = nonfinite_range(t, &t->model->buffers);
     return OK;

@@ -7,10 +7,10 @@
 
 #include "base/clock.h"
 #include "train/loop/averaging/averaging.h"
-#include "train/loop/broadcast.h"
 #include "train/loop/control.h"
 #include "train/loop/micro_batch.h"
 #include "train/loop/progress.h"
+#include "train/loop/rank_sync.h"
 #include "train/loop/recovery.h"
 #include "train/loop/step_log.h"
 
@@ -164,7 +164,7 @@ static bool is_decision_right(const struct trainer *t, const struct update *upda
 /* Reports that the decisions of the devices differ. All ranks, because all have the same results. */
 static status report_difference(struct trainer *t, const struct update *update) {
     int world = comm_world_size(t->comm);
-    TRY(check_agreement(t, false));
+    TRY(rank_sync_verify(t, false));
     if (update->skips > 0 && update->skips < world)
         return status_new(STATUS_DIVERGED,
                           "%g of %d ranks skipped step %lld, since a number in it is not finite there, and the others "

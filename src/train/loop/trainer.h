@@ -1,8 +1,8 @@
 /* trainer: the parts of a run, which run.c and trainer.c create and destroy, and the state of the loop, in one struct
- * per subject, changed only by the file that its comment names. Broadcasts between ranks are in broadcast.h. The files
+ * per subject, changed only by the file that its comment names. Exchanges between ranks are in rank_sync.h. The files
  * of the loop include headers of each other only in this order (dry_run.c only trainer.h):
  *
- *   recording.h  update.h  trainer.h  progress.h  broadcast.h  averaging/averaging.h  save.h  control.h  recovery.h
+ *   recording.h  update.h  trainer.h  progress.h  rank_sync.h  averaging/averaging.h  save.h  control.h  recovery.h
  *   device_update.h  micro_batch.h  averaging/average_*.c  step_log.h  step.h  epoch.h  loop.h */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "dist/process/launcher_channel.h"
-#include "train/loop/broadcast.h"
 #include "train/loop/progress.h"
+#include "train/loop/rank_sync.h"
 #include "train/weights/init_from.h"
 
 /* Within an epoch, the position in the data depends on the number of ranks. */
@@ -109,9 +109,9 @@ static enum run_folder_start folder_start(const struct run *run, bool is_fresh) 
 /* Broadcasts the state of rank 0. Maps only what is broadcast, because mapped memory of a GPU is pinned. */
 static status broadcast_loaded(struct run *run) {
     struct trainer *t = &run->trainer;
-    if (!run->is_resumed && !t->averaging.zero) return broadcast_start(t);
+    if (!run->is_resumed && !t->averaging.zero) return rank_sync_start(t);
     TRY(state_map(t->state));
-    status s = broadcast_state(t);
+    status s = rank_sync_state(t);
     return status_first(s, state_unmap(t->state, true));
 }
 

@@ -1,7 +1,7 @@
 /* The host accesses the state, so these functions map it, except where the caller has done so. */
-#include "train/loop/broadcast.h"
+#include "train/loop/rank_sync.h"
 
-status check_agreement(struct trainer *t, bool with_buffers) {
+status rank_sync_verify(struct trainer *t, bool with_buffers) {
     if (comm_world_size(t->comm) == 1) return OK;
     TRY(state_map(t->state));
     status s = agreement_check(t->state, with_buffers, t->comm);
@@ -12,17 +12,17 @@ static status broadcast_weights(struct trainer *t) {
     struct params *params = &t->model->params;
     TRY(comm_broadcast(t->comm, &t->state->counters, sizeof t->state->counters, COMM_UINT8, 0));
     TRY(comm_broadcast(t->comm, params->values, params->total, COMM_FLOAT32, 0));
-    return broadcast_buffers(t);
+    return rank_sync_buffers(t);
 }
 
-status broadcast_start(struct trainer *t) {
+status rank_sync_start(struct trainer *t) {
     if (comm_world_size(t->comm) == 1) return OK;
     TRY(model_map(t->model));
     status s = broadcast_weights(t);
     return status_first(s, model_unmap(t->model, true));
 }
 
-status broadcast_state(struct trainer *t) {
+status rank_sync_state(struct trainer *t) {
     const struct params *params = &t->model->params;
     TRY(broadcast_weights(t));
     if (t->ema) TRY(comm_broadcast(t->comm, t->ema->values, params->total, COMM_FLOAT32, 0));
@@ -32,7 +32,7 @@ status broadcast_state(struct trainer *t) {
     return OK;
 }
 
-status broadcast_buffers(struct trainer *t) {
+status rank_sync_buffers(struct trainer *t) {
     struct params *buffers = &t->model->buffers;
     if (!buffers->total || comm_world_size(t->comm) == 1) return OK;
     TRY(device_map(t->device, (void **)&buffers->values));
@@ -40,7 +40,7 @@ status broadcast_buffers(struct trainer *t) {
     return device_unmap(t->device, (void **)&buffers->values, true);
 }
 
-status any_rank_stops(struct trainer *t, bool *must_stop) {
+status rank_sync_stop_request(struct trainer *t, bool *must_stop) {
     uint8_t has_request = t->stop && *t->stop;
     TRY(comm_all_reduce(t->comm, &has_request, 1, COMM_UINT8, COMM_MAX));
     *must_stop = *must_stop || has_request;

@@ -1,0 +1,23 @@
+/* rank_sync: broadcasts and comparisons between ranks, other than averaging. All ranks call all functions. */
+#ifndef TRAIN_RANK_SYNC_H
+#define TRAIN_RANK_SYNC_H
+
+#include "train/loop/trainer.h"
+
+/* Broadcasts the running statistics of rank 0, as DistributedDataParallel's broadcast_buffers, but only before an
+ * evaluation or a save: a training pass does not read them. */
+status rank_sync_buffers(struct trainer *trainer);
+
+/* Sets *must_stop on all ranks if one of them received a stop request. */
+status rank_sync_stop_request(struct trainer *trainer, bool *must_stop);
+
+/* Verifies that the states of all ranks are equal (agreement_check, which needs the state mapped; this maps it). */
+status rank_sync_verify(struct trainer *trainer, bool with_buffers);
+
+/* Broadcasts the counters and the state of rank 0: parameters, running statistics, optimizer, moving average. The state
+ * must be mapped (state_map). */
+status rank_sync_state(struct trainer *trainer);
+/* The same without optimizer and moving average, which are equal at the start of a run. */
+status rank_sync_start(struct trainer *trainer);
+
+#endif
