@@ -55,7 +55,7 @@ struct command_line {
     double started;                    /* clock_seconds() at the start of main */
     const volatile sig_atomic_t *stop; /* set by a stop request (signals_on_stop) */
     volatile sig_atomic_t
-        *can_save; /* set by the verb when a stop request must wait for it; before that, a request ends the process */
+        *defers_stop; /* set when the command handles a stop request itself; before that, a request ends the process */
 };
 
 /* Options that only some verbs accept; rows of the table in options.c. */

@@ -25,7 +25,7 @@ static status run(const struct command_line *line) {
     struct export_options options = {.weights = {.checkpoint = line->config, .which = line->weights},
                                      .format = line->format,
                                      .out = line->out,
-                                     .can_save = line->can_save};
+                                     .defers_stop = line->defers_stop};
     struct config_file *config = NULL;
     bool is_initial = line->checkpoint && strcmp(line->checkpoint, CHECKPOINT_INITIAL) == 0;
     if (line->checkpoint && !is_initial && strcmp(line->checkpoint, CHECKPOINT_BEST) != 0)

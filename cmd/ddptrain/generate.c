@@ -70,7 +70,7 @@ static status generate(const struct command_line *line, const char *prompt, cons
                                        .top_p = line->top_p,
                                        .seed = line->seed,
                                        .stop = line->stop,
-                                       .can_save = line->can_save};
+                                       .defers_stop = line->defers_stop};
     struct log *log = log_create(line->is_quiet, false);
     status s = command_choose_device(line, config, &alone, &nproc);
     if (!s) s = generate_text(config_of(config), &options, log, print, NULL);

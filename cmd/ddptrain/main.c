@@ -18,7 +18,7 @@
 #include "dist/process/launcher_channel.h"
 
 /* A signal handler can access only globals. */
-static volatile sig_atomic_t stop_requested, can_save, is_rank, is_silent, is_quiet, saves_nothing, stop_fd = -1;
+static volatile sig_atomic_t stop_requested, defers_stop, is_rank, is_silent, is_quiet, saves_nothing, stop_fd = -1;
 static struct timespec first_request; /* time; used by the handler only */
 
 /* To standard error, unless the launcher or rank 0 prints it. No AddressSanitizer in handlers: it would allocate memory
@@ -69,13 +69,13 @@ __attribute__((no_sanitize("address"))) static void request_stop(int signal_numb
     static const char sentence[] = "ddptrain: " STOPPED_BEFORE_TRAINING "\n";
     static const char no_training[] = "ddptrain: " STOPPED_ON_REQUEST "\n";
     int error = errno;
-    if (can_save) report_stop(signal_number);
+    if (defers_stop) report_stop(signal_number);
     stop_requested = 1;
     uint64_t one = 1;
-    int fd = can_save ? -1 : stop_fd;
+    int fd = defers_stop ? -1 : stop_fd;
     bool is_forwarded = fd >= 0 && write(fd, &one, sizeof one) == sizeof one; /* the store informs the other ranks */
     errno = error;
-    if (can_save || is_forwarded) return;
+    if (defers_stop || is_forwarded) return;
     if (saves_nothing)
         write_message(no_training, sizeof no_training - 1);
     else
@@ -158,7 +158,7 @@ int main(int argc, char **argv) {
                                 .top_p = 1,
                                 .started = clock_seconds(),
                                 .stop = &stop_requested,
-                                .can_save = &can_save,
+                                .defers_stop = &defers_stop,
                                 .stop_fd = &stop_fd};
     struct dist_env env = {0};
     status unknown = dist_env_detect(&env); /* a verb reports it */

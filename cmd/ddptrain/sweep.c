@@ -60,7 +60,7 @@ status command_sweep_open(const struct command_line *line, const struct sweep_fi
     out->options.threads = command_threads(&out->env, out->options.workers);
     if (out->no_gpu.length) out->options.no_gpu = text_string(&out->no_gpu);
     command_stop_before(out->env.ends_at, line->grace, out->log);
-    *line->can_save = 1;
+    *line->defers_stop = 1;
     return OK;
 }
 

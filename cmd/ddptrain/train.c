@@ -24,7 +24,7 @@ static status train(const struct command_line *line, const struct config *config
     struct run_options options = {.folder = line->run_dir ? line->run_dir : line->own_folder,
                                   .is_fresh = line->is_fresh,
                                   .stop = line->stop,
-                                  .can_save = line->can_save,
+                                  .defers_stop = line->defers_stop,
                                   .stop_fd = line->stop_fd,
                                   .overdue = command_end_overdue,
                                   .started = line->started};

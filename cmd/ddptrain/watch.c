@@ -79,7 +79,7 @@ static status watch_terminal(const struct command_line *line, struct watch *watc
 static status run(const struct command_line *line) {
     struct watch *watch;
     TRY(watch_open(line->config, &watch));
-    *line->can_save = 1; /* Ctrl-C ends it in order */
+    *line->defers_stop = 1; /* Ctrl-C ends it in order */
     status s = OK;
     if (isatty(STDOUT_FILENO)) {
         s = watch_terminal(line, watch);

@@ -97,7 +97,8 @@ status export_run(const struct export_options *options, struct log *log) {
     if (options->weights.folder) source.path = options->weights.folder;
     status s = weights_choose(NULL, &options->weights, log, &source.checkpoint, &average);
     if (!s) s = read_tensors(&source, average);
-    if (options->can_save) *options->can_save = 1; /* a stop request has no effect: the file is written completely */
+    if (options->defers_stop)
+        *options->defers_stop = 1; /* a stop request has no effect: the file is written completely */
     if (!s) s = format->write(&source, options->out);
     if (!s) log_line(log, "%s: %zu tensor%s", options->out, source.tensor_count, text_plural(source.tensor_count, "s"));
     checkpoint_close(source.checkpoint);

@@ -10,10 +10,10 @@
 #include "train/weights/weights.h"
 
 struct export_options {
-    struct weights_options weights;  /* with --checkpoint initial also the config, weights.training */
-    const char *format;              /* --format; NULL: by the extension of [out] */
-    const char *out;                 /* --out; NULL: STATUS_USAGE */
-    volatile sig_atomic_t *can_save; /* set before the file is written; NULL: not needed */
+    struct weights_options weights;     /* with --checkpoint initial also the config, weights.training */
+    const char *format;                 /* --format; NULL: by the extension of [out] */
+    const char *out;                    /* --out; NULL: STATUS_USAGE */
+    volatile sig_atomic_t *defers_stop; /* set before the file is written; NULL: not needed */
 };
 
 /* Writes the file atomically and logs what it holds. STATUS_USAGE when the format or its extension is not known, when

@@ -9,7 +9,7 @@
 #include "../../cmd/ddptrain/train.c"
 
 /* All static variables of main.c: CMakeLists.txt compares the lists. */
-static volatile sig_atomic_t *const variables[] = {&stop_requested, &can_save,      &is_rank, &is_silent,
+static volatile sig_atomic_t *const variables[] = {&stop_requested, &defers_stop,   &is_rank, &is_silent,
                                                    &is_quiet,       &saves_nothing, &stop_fd};
 #define VARIABLES (sizeof variables / sizeof *variables)
 

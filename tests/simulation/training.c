@@ -95,7 +95,7 @@ static status run_all(struct run *run) {
 }
 
 static status train(struct run *run) {
-    if (run->options->can_save) *run->options->can_save = 1;
+    if (run->options->defers_stop) *run->options->defers_stop = 1;
     status s = run_all(run);
     if (!s || status_code(s) == STATUS_STOPPED) s = status_first(s, comm_barrier(run->comm));
     return s;

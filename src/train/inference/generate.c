@@ -235,7 +235,7 @@ static status run_model(struct generator *g) {
 
 static status write_text(struct generator *g, generate_sink *sink, void *context) {
     struct text bytes = {0}, piece = {0};
-    if (g->options->can_save) *g->options->can_save = 1;
+    if (g->options->defers_stop) *g->options->defers_stop = 1;
     sink(context, g->options->prompt);
     status s = OK;
     for (int64_t i = 0; i < g->options->characters; i++) {

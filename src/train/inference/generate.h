@@ -15,15 +15,15 @@
 
 struct generate_options {
     struct weights_options weights;
-    const char *prompt;                /* at least one character, all in the vocabulary */
-    const char *prompt_source;         /* for messages: "--prompt", or the name of a file */
-    int64_t characters;                /* to add, or tokens of a tokenizer */
-    double temperature;                /* divides the logits; 0: always the most likely */
-    int64_t top_k;                     /* samples among the k most likely; 0: among all */
-    double top_p;                      /* of these, among the most likely ones whose probabilities sum to p; 1: all */
-    int64_t seed;                      /* the same seed gives the same text */
-    const volatile sig_atomic_t *stop; /* set by a stop request; NULL: never */
-    volatile sig_atomic_t *can_save;   /* set when a stop request must wait for the end of a token; NULL: not needed */
+    const char *prompt;                 /* at least one character, all in the vocabulary */
+    const char *prompt_source;          /* for messages: "--prompt", or the name of a file */
+    int64_t characters;                 /* to add, or tokens of a tokenizer */
+    double temperature;                 /* divides the logits; 0: always the most likely */
+    int64_t top_k;                      /* samples among the k most likely; 0: among all */
+    double top_p;                       /* of these, among the most likely ones whose probabilities sum to p; 1: all */
+    int64_t seed;                       /* the same seed gives the same text */
+    const volatile sig_atomic_t *stop;  /* set by a stop request; NULL: never */
+    volatile sig_atomic_t *defers_stop; /* set when a stop request must wait for the end of a token; NULL: not needed */
 };
 
 /* Called with each new piece of text, the prompt first. */

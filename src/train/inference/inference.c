@@ -357,7 +357,7 @@ static status check_stop(const struct inference *inf) {
 
 /* A stop request has no effect from here on. */
 static void begin_ending(const struct inference *inf) {
-    if (inf->options->is_ending) *inf->options->is_ending = 1;
+    if (inf->options->defers_stop) *inf->options->defers_stop = 1;
 }
 
 /* Replaces the message of a collective, which names ranks, when the failure is a stop request. */

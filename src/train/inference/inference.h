@@ -23,7 +23,7 @@ struct inference_options {
     const char *out;  /* predict: .csv or .h5; NULL or "-": standard output, as CSV */
     bool wants_probabilities, wants_inputs, wants_outputs; /* predict: see predictions.h */
     volatile sig_atomic_t
-        *is_ending; /* set when all is computed: a stop request has no effect any more; NULL: not needed */
+        *defers_stop; /* set when all is computed: a stop request has no effect any more; NULL: not needed */
     volatile sig_atomic_t *stop_fd;  /* as in store_options, until then; NULL: not needed */
     store_overdue_function *overdue; /* as in store_options; NULL: none */
 };

@@ -117,7 +117,7 @@ static status train(struct run *run) {
     struct trainer *t = &run->trainer;
     if (run_is_first_rank(run) && !run->options->writes_nothing) TRY(open_outputs(run));
     fault_delay(run->env->rank);
-    if (run->options->can_save) *run->options->can_save = 1;
+    if (run->options->defers_stop) *run->options->defers_stop = 1;
     bool is_stopped;
     status s = loop_run(t, run->is_resumed, &is_stopped);
     log_progress(run->log, NULL);

@@ -32,8 +32,8 @@ struct run_options {
     bool is_fresh;                     /* --fresh */
     const volatile sig_atomic_t *stop; /* set by SIGINT or SIGTERM; NULL: never */
     volatile sig_atomic_t
-        *can_save; /* set when training begins: a stop request then waits for a save; NULL: not needed */
-    volatile sig_atomic_t *stop_fd;  /* as in store_options, until [can_save] is set; NULL: not needed */
+        *defers_stop; /* set when training begins: a stop request then waits for a save; NULL: not needed */
+    volatile sig_atomic_t *stop_fd;  /* as in store_options, until [defers_stop] is set; NULL: not needed */
     store_overdue_function *overdue; /* as in store_options; NULL: none */
     double started;                  /* clock_seconds() when the program started */
 
