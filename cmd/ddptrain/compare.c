@@ -40,7 +40,7 @@ static status run(const struct command_line *line) {
     struct command_sweep prepared;
     status s = command_sweep_open(line, file, folder, &prepared);
     if (!s && prepared.env.rank > 0)
-        s = sweep_serve(file, &prepared.options, sweep_base(file)->dist.timeout);
+        s = sweep_run_worker(file, &prepared.options, sweep_base(file)->dist.timeout);
     else if (!s)
         s = compare_run(file, &prepared.options, prepared.log, &out);
     command_sweep_close(&prepared);

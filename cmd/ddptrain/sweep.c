@@ -77,7 +77,7 @@ static status run(const struct command_line *line) {
     status s = command_sweep_open(line, file, folder, &sweep);
     if (!s)
         s = sweep.env.rank == 0 ? sweep_run(file, &sweep.options, sweep.log)
-                                : sweep_serve(file, &sweep.options, sweep_base(file)->dist.timeout);
+                                : sweep_run_worker(file, &sweep.options, sweep_base(file)->dist.timeout);
     command_sweep_close(&sweep);
     free(folder);
     sweep_free(file);

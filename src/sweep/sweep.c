@@ -35,8 +35,8 @@ struct sweep {
     struct dataset_cache *cache;
     struct worker_slot *slots; /* (slot_count): those of this process, then those of other ranks, by rank */
     struct pollfd *fds;
-    int slot_count, joined;         /* joined: other ranks */
-    struct worker_listener *server; /* NULL: there are no other ranks */
+    int slot_count, joined;           /* joined: other ranks */
+    struct worker_listener *listener; /* NULL: there are no other ranks */
     struct run_queue queue;
     int64_t *kept, kept_count;        /* the best trials so far; (config->kept, or with keep: all the trials) */
     bool is_ending;                   /* every run has ended: the best ones get their folders */
@@ -207,7 +207,7 @@ static status hand_out(struct sweep *s) {
 static void accept_ranks(struct sweep *s) {
     struct worker_connection *connection;
     int rank;
-    while (s->server && (connection = worker_accept(s->server, &rank))) {
+    while (s->listener && (connection = worker_accept(s->listener, &rank))) {
         struct worker_slot *slot = &s->slots[s->options->workers + rank - 1];
         if (slot_is_used(slot)) { /* a second process with the same RANK */
             worker_connection_send_command(connection, &(struct worker_command){.type = COMMAND_REFUSE});
@@ -226,7 +226,7 @@ static status wait_for_reports(struct sweep *s, int milliseconds) {
     struct pollfd *fds = s->fds;
     size_t count = (size_t)s->slot_count;
     for (int i = 0; i < s->slot_count; i++) fds[i] = (struct pollfd){.fd = slot_fd(&s->slots[i]), .events = POLLIN};
-    worker_listener_wait(s->server, fds, &count);
+    worker_listener_wait(s->listener, fds, &count);
     int ready = poll(fds, (nfds_t)count, milliseconds);
     if (ready < 0 && errno != EINTR) return status_errno(STATUS_IO, errno, "cannot wait for the workers");
     for (int i = 0; ready > 0 && i < s->slot_count; i++)
@@ -401,7 +401,7 @@ static void prepare_slots(struct sweep *s) {
 static status listen_for_ranks(struct sweep *s) {
     struct text what = {0};
     sweep_write_all(s->file, &what);
-    status failure = worker_listen(s->options->env, text_string(&what), &s->server);
+    status failure = worker_listen(s->options->env, text_string(&what), &s->listener);
     text_free(&what);
     return failure;
 }
@@ -410,7 +410,8 @@ static status listen_for_ranks(struct sweep *s) {
 static void dismiss_ranks(struct sweep *s, enum status_code code) {
     double deadline = clock_seconds() + LATE_SECONDS;
     int expected = s->options->env->world_size - 1;
-    while (s->server && s->joined < expected && clock_seconds() < deadline && !(s->options->stop && *s->options->stop))
+    while (s->listener && s->joined < expected && clock_seconds() < deadline &&
+           !(s->options->stop && *s->options->stop))
         status_free(wait_for_reports(s, 50));
     for (int i = 0; i < s->slot_count; i++) slot_dismiss(&s->slots[i], (int)code);
 }
@@ -467,7 +468,7 @@ static status conclude(struct sweep *s) {
 
 static void tear_down(struct sweep *s) {
     for (int i = 0; s->slots && i < s->slot_count; i++) slot_end(&s->slots[i], s->slots[i].is_busy);
-    worker_listener_close(s->server);
+    worker_listener_close(s->listener);
     free(s->fds);
     dataset_cache_destroy(s->cache);
     pruner_destroy(s->pruner);
@@ -487,7 +488,7 @@ status sweep_run(const struct sweep_file *file, const struct sweep_options *opti
     if (is_open) failure = status_first(failure, trials_write(s.trials));
     log_progress(log, NULL);
     if (!failure) failure = conclude(&s);
-    if (s.server) dismiss_ranks(&s, status_code(failure));
+    if (s.listener) dismiss_ranks(&s, status_code(failure));
     tear_down(&s);
     return failure;
 }

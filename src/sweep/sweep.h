@@ -14,8 +14,8 @@ struct sweep_options {
     bool is_fresh;      /* an earlier sweep in it is moved aside */
     int workers;        /* processes of this rank, >= 1 */
     int threads;        /* of each */
-    /* One rank, or one of several that a launcher has started: then rank 0 calls sweep_run and the others sweep_serve,
-     * and each is one worker. */
+    /* One rank, or one of several that a launcher has started: then rank 0 calls sweep_run and the others
+     * sweep_run_worker, and each is one worker. */
     const struct dist_env *env;
     const char *no_gpu; /* as worker_options' */
     double grace;       /* seconds that workers have to save after a stop request */
@@ -28,6 +28,6 @@ status sweep_run(const struct sweep_file *file, const struct sweep_options *opti
 
 /* A rank other than 0: works for the coordinator until the sweep ends. Waits [timeout] seconds for it at first.
  * STATUS_PEER: it was not reached, or was lost. */
-status sweep_serve(const struct sweep_file *file, const struct sweep_options *options, double timeout);
+status sweep_run_worker(const struct sweep_file *file, const struct sweep_options *options, double timeout);
 
 #endif

@@ -171,66 +171,66 @@ struct worker_listener {
 };
 
 status worker_listen(const struct dist_env *env, const char *what, struct worker_listener **out) {
-    struct worker_listener *server = calloc(1, sizeof *server);
+    struct worker_listener *listener = calloc(1, sizeof *listener);
     *out = NULL;
-    if (!server) return status_memory("the connections of the sweep");
-    server->fd = -1;
-    server->world = env->world_size;
-    server->incarnation = env->incarnation;
-    digest_what(what, server->what);
-    status s = store_secret_find(env, server->secret);
-    if (!s) s = store_listener_find(env, &server->fd);
+    if (!listener) return status_memory("the connections of the sweep");
+    listener->fd = -1;
+    listener->world = env->world_size;
+    listener->incarnation = env->incarnation;
+    digest_what(what, listener->what);
+    status s = store_secret_find(env, listener->secret);
+    if (!s) s = store_listener_find(env, &listener->fd);
     if (s)
-        worker_listener_close(server);
+        worker_listener_close(listener);
     else
-        *out = server;
+        *out = listener;
     return s;
 }
 
-void worker_listener_close(struct worker_listener *server) {
-    if (!server) return;
-    for (size_t i = 0; i < server->count; i++) worker_connection_close(server->handshakes[i].connection);
-    if (server->fd >= 0) close(server->fd);
-    explicit_bzero(server, sizeof *server);
-    free(server);
+void worker_listener_close(struct worker_listener *listener) {
+    if (!listener) return;
+    for (size_t i = 0; i < listener->count; i++) worker_connection_close(listener->handshakes[i].connection);
+    if (listener->fd >= 0) close(listener->fd);
+    explicit_bzero(listener, sizeof *listener);
+    free(listener);
 }
 
-void worker_listener_wait(const struct worker_listener *server, struct pollfd *fds, size_t *count) {
-    if (!server) return;
-    if (server->count < MAX_HANDSHAKES) fds[(*count)++] = (struct pollfd){.fd = server->fd, .events = POLLIN};
-    for (size_t i = 0; i < server->count; i++)
-        fds[(*count)++] = (struct pollfd){.fd = server->handshakes[i].connection->fd, .events = POLLIN};
+void worker_listener_wait(const struct worker_listener *listener, struct pollfd *fds, size_t *count) {
+    if (!listener) return;
+    if (listener->count < MAX_HANDSHAKES) fds[(*count)++] = (struct pollfd){.fd = listener->fd, .events = POLLIN};
+    for (size_t i = 0; i < listener->count; i++)
+        fds[(*count)++] = (struct pollfd){.fd = listener->handshakes[i].connection->fd, .events = POLLIN};
 }
 
-static void accept_one(struct worker_listener *server) {
-    if (server->count == MAX_HANDSHAKES) return;
-    int fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+static void accept_one(struct worker_listener *listener) {
+    if (listener->count == MAX_HANDSHAKES) return;
+    int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return;
     net_tune(fd);
     expect(fd, sizeof(struct hello));
-    server->handshakes[server->count++] =
+    listener->handshakes[listener->count++] =
         (struct handshake){.connection = connection_new(fd), .deadline = clock_seconds() + HANDSHAKE_SECONDS};
 }
 
 /* Answers a HELLO; false: this is no rank of this job. */
-static bool challenge(struct worker_listener *server, struct handshake *s) {
-    struct challenge challenge = {.magic = MAGIC, .world = (uint32_t)server->world};
+static bool challenge(struct worker_listener *listener, struct handshake *s) {
+    struct challenge challenge = {.magic = MAGIC, .world = (uint32_t)listener->world};
     bool got, is_rank;
     status failure = receive(s->connection->fd, &s->hello, sizeof s->hello, &got);
     bool is_lost = failure != OK;
     status_free(failure);
     if (is_lost || !got) return !is_lost;
     s->has_hello = true;
-    bool is_other_world = s->hello.world != (uint32_t)server->world;
-    is_rank = s->hello.magic == MAGIC && s->hello.incarnation == (uint32_t)server->incarnation &&
-              (is_other_world || (s->hello.rank >= 1 && s->hello.rank < (uint32_t)server->world));
+    bool is_other_world = s->hello.world != (uint32_t)listener->world;
+    is_rank = s->hello.magic == MAGIC && s->hello.incarnation == (uint32_t)listener->incarnation &&
+              (is_other_world || (s->hello.rank >= 1 && s->hello.rank < (uint32_t)listener->world));
     if (!is_rank) return false;
-    bool is_other_sweep = memcmp(s->hello.what, server->what, sizeof server->what) != 0;
+    bool is_other_sweep = memcmp(s->hello.what, listener->what, sizeof listener->what) != 0;
     challenge.refusal = is_other_world ? OTHER_WORLD : is_other_sweep ? OTHER_SWEEP : ACCEPTED;
     failure = draw_nonce(challenge.nonce);
     bool is_sent = !failure && send_all(s->connection->fd, &challenge, sizeof challenge);
     status_free(failure);
-    begin(&s->connection->session, server->secret, &s->hello, &challenge, true);
+    begin(&s->connection->session, listener->secret, &s->hello, &challenge, true);
     expect(s->connection->fd, REPORT_SIZE);
     return is_sent && !challenge.refusal;
 }
@@ -245,26 +245,26 @@ static bool has_proved(struct handshake *s, bool *is_lost) {
     return got && !*is_lost;
 }
 
-static void remove_handshake(struct worker_listener *server, size_t index, bool is_closed) {
-    if (is_closed) worker_connection_close(server->handshakes[index].connection);
-    server->handshakes[index] = server->handshakes[--server->count];
+static void remove_handshake(struct worker_listener *listener, size_t index, bool is_closed) {
+    if (is_closed) worker_connection_close(listener->handshakes[index].connection);
+    listener->handshakes[index] = listener->handshakes[--listener->count];
 }
 
-struct worker_connection *worker_accept(struct worker_listener *server, int *rank) {
-    accept_one(server);
-    for (size_t i = 0; i < server->count;) {
-        struct handshake *s = &server->handshakes[i];
+struct worker_connection *worker_accept(struct worker_listener *listener, int *rank) {
+    accept_one(listener);
+    for (size_t i = 0; i < listener->count;) {
+        struct handshake *s = &listener->handshakes[i];
         bool is_lost = clock_seconds() > s->deadline;
         if (!is_lost && !s->has_hello)
-            is_lost = !challenge(server, s);
+            is_lost = !challenge(listener, s);
         else if (!is_lost && has_proved(s, &is_lost)) {
             struct worker_connection *connection = s->connection;
             *rank = (int)s->hello.rank;
-            remove_handshake(server, i, false);
+            remove_handshake(listener, i, false);
             return connection;
         }
         if (is_lost)
-            remove_handshake(server, i, true);
+            remove_handshake(listener, i, true);
         else
             i++;
     }

@@ -37,14 +37,14 @@ struct worker_listener;
 
 /* [what]: what must be the same on all ranks, a text. */
 status worker_listen(const struct dist_env *env, const char *what, struct worker_listener **out);
-void worker_listener_close(struct worker_listener *server); /* takes NULL */
+void worker_listener_close(struct worker_listener *listener); /* takes NULL */
 /* Descriptors to wait for, added to fds (*count), at most WORKER_LISTENER_DESCRIPTORS. */
 #define WORKER_LISTENER_DESCRIPTORS 33
 struct pollfd;
-void worker_listener_wait(const struct worker_listener *server, struct pollfd *fds, size_t *count);
+void worker_listener_wait(const struct worker_listener *listener, struct pollfd *fds, size_t *count);
 /* A rank that has joined since, or NULL; call it after each wait until it is NULL. One with another [what] or
  * WORLD_SIZE is refused. */
-struct worker_connection *worker_accept(struct worker_listener *server, int *rank);
+struct worker_connection *worker_accept(struct worker_listener *listener, int *rank);
 
 /* Connects another rank to rank 0; tries for [timeout] seconds, or until *stop. STATUS_USAGE: the coordinator has
  * another [what] or WORLD_SIZE. STATUS_PEER: it was not reached. STATUS_STOPPED. */
