@@ -135,8 +135,8 @@ static bool is_around_gelu(struct model *m, size_t i) {
 /* Marks the nodes that may be fused. The last of the three then computes the gradient before the GELU. */
 static void plan_gelus(struct model *m) {
     for (size_t i = 0; i + 2 < m->node_count; i++) {
-        if (m->nodes[i].part != PART_NONE || !is_around_gelu(m, i)) continue;
-        for (size_t k = 0; k < 3; k++) m->nodes[i + k].part = (enum node_part)(PART_BEFORE_GELU + k);
+        if (m->nodes[i].fusion != FUSION_NONE || !is_around_gelu(m, i)) continue;
+        for (size_t k = 0; k < 3; k++) m->nodes[i + k].fusion = (enum gelu_fusion)(FUSION_BEFORE_GELU + k);
         if (m->nodes[i + 1].dx[0] != SIZE_MAX) m->slots[m->nodes[i + 1].dx[0]].first = 2 * m->node_count - (i + 2);
     }
 }

@@ -42,7 +42,7 @@ void gradients_before(struct model *model, const struct layer *layer) {
     }
 }
 
-void gradients_after(struct model *model, size_t param, const struct gradient_parts *parts) {
+void gradients_after(struct model *model, size_t param, const struct gradient_receiver *receiver) {
     const struct param *p = &model->params.items[param];
-    if (!p->part) parts->take(parts->user, param, 0, p->count, params_gradient(&model->params, param));
+    if (!p->part) receiver->receive(receiver->user, param, 0, p->count, params_gradient(&model->params, param));
 }

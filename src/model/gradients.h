@@ -9,6 +9,6 @@
 /* Called by [model_backward_in_parts] around the backward passes of the layers. */
 void gradients_start(struct model *model);
 void gradients_before(struct model *model, const struct layer *layer);
-void gradients_after(struct model *model, size_t param, const struct gradient_parts *parts);
+void gradients_after(struct model *model, size_t param, const struct gradient_receiver *receiver);
 
 #endif

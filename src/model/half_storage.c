@@ -111,7 +111,7 @@ bool half_storage_plan(struct model *model, const struct device *device) {
     memset(p.slots, true, model->slot_count);
     for (size_t i = 0; i < model->node_count; i++) {
         const struct graph_node *node = &model->nodes[i];
-        if (node->part == PART_BEFORE_GELU && applies(&p, node->out, HALF_ALL))
+        if (node->fusion == FUSION_BEFORE_GELU && applies(&p, node->out, HALF_ALL))
             restrict_fused(&p, node), i += 2;
         else
             restrict_node(&p, node);
@@ -142,7 +142,8 @@ static bool is_slot_half(const struct model *model, size_t slot) {
 }
 
 bool half_storage_is_fused(const struct model *model, const struct graph_node *node) {
-    return node->part != PART_NONE && is_tensor_half(model, node->part == PART_BEFORE_GELU ? node->out : node->in[0]);
+    return node->fusion != FUSION_NONE &&
+           is_tensor_half(model, node->fusion == FUSION_BEFORE_GELU ? node->out : node->in[0]);
 }
 
 struct half_operands half_forward(const struct model *model, const struct graph_node *node) {

@@ -44,8 +44,8 @@ struct layer_common {
 
 /* Receives gradients as soon as they are complete: elements [first, first + count) of the gradient of parameter
  * [index], stored at [gradient] during the call. The layer's backward does not read the parameter afterwards. */
-struct gradient_parts {
-    void (*take)(void *user, size_t index, size_t first, size_t count, float *gradient);
+struct gradient_receiver {
+    void (*receive)(void *user, size_t index, size_t first, size_t count, float *gradient);
     void *user;
 };
 
@@ -59,10 +59,10 @@ struct pass {
     const struct all_sum *all_sum;
     size_t position; /* of the row, with cached_positions */
 
-    const struct gradient_parts *parts; /* model_backward_in_parts; NULL: gradients stay in params */
-    const struct params *params;        /* of the model */
-    const struct params *buffers;       /* state that is saved but not learned (running statistics); no gradients */
-    int32_t *lengths;                   /* (model->lengths_count, lengths_stride) */
+    const struct gradient_receiver *receiver; /* model_backward_in_parts; NULL: gradients stay in params */
+    const struct params *params;              /* of the model */
+    const struct params *buffers; /* state that is saved but not learned (running statistics); no gradients */
+    int32_t *lengths;             /* (model->lengths_count, lengths_stride) */
     size_t lengths_stride;
 };
 
@@ -187,7 +187,7 @@ struct layer_type {
     void (*join)(const struct layer *layer, const struct pass *pass, const float *const *x, float *y);
     void (*join_backward)(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
                           const float *dy, float *const *dx);
-    /* Elements of the first parameter's gradient that backward can compute at a time when pass->parts receives them;
+    /* Elements of the first parameter's gradient that backward can compute at a time when pass->receiver takes them;
      * backward then passes the parts on itself. NULL, or 0: all at once. */
     size_t (*gradient_part)(const struct layer *layer);
     /* Recomputes y from x at low cost, so that y need not be kept for layers whose backward reads it. NULL: y is

@@ -239,11 +239,11 @@ static void sum(const struct model *model, const struct graph_node *node, const 
 /* One of three fused nodes; the others are the adjacent ones in model->nodes. */
 static void run_part(const struct model *model, const struct graph_node *node, const struct pass *pass,
                      const float *inputs) {
-    if (node->part == PART_BEFORE_GELU)
+    if (node->fusion == FUSION_BEFORE_GELU)
         node->layer->type->around_gelu->forward_before(node->layer, pass, value_of(model, node->in[0], inputs),
                                                        model->tensors[node->out].value,
                                                        model->tensors[node[1].out].value);
-    if (node->part == PART_AFTER_GELU)
+    if (node->fusion == FUSION_AFTER_GELU)
         node->layer->type->around_gelu->forward_after(node->layer, pass, model->tensors[node->in[0]].value,
                                                       model->tensors[node->out].value);
 }
@@ -327,13 +327,13 @@ float *model_output_gradient(struct model *model) { return model->gradients[mode
 struct listener {
     gradient_ready *ready;
     void *user;
-    const struct gradient_parts *parts;
+    const struct gradient_receiver *receiver;
 };
 
 /* Counts a contribution to the gradient of [param]; reports the gradient after the last one. */
 static void count_contribution(struct model *model, size_t param, const struct listener *listener) {
     if (--model->waiting[param] > 0 || model->params.items[param].is_frozen) return;
-    if (listener->parts) gradients_after(model, param, listener->parts);
+    if (listener->receiver) gradients_after(model, param, listener->receiver);
     if (listener->ready) listener->ready(listener->user, param);
 }
 
@@ -363,11 +363,11 @@ static float *gradient_at(const struct model *model, size_t slot) {
 
 static void run_part_backward(const struct model *model, const struct graph_node *node, const struct pass *pass,
                               const float *inputs) {
-    if (node->part == PART_AFTER_GELU)
+    if (node->fusion == FUSION_AFTER_GELU)
         node->layer->type->around_gelu->backward_after(
             node->layer, pass, model->tensors[node->in[0]].value, model->tensors[node[-1].in[0]].value,
             model->gradients[node->dy], node->dx[0] == SIZE_MAX ? NULL : gradient_at(model, node[-1].dx[0]));
-    if (node->part == PART_BEFORE_GELU)
+    if (node->fusion == FUSION_BEFORE_GELU)
         node->layer->type->around_gelu->backward_before(node->layer, pass,
                                                         value_in_backward(model, node->in[0], inputs),
                                                         model->gradients[node->dy], gradient_at(model, node->dx[0]));
@@ -388,8 +388,8 @@ static void run_join_backward(const struct model *model, const struct graph_node
 static void run_backward(struct model *model, const struct pass *pass, const float *inputs,
                          const struct listener *listener) {
     struct pass own = complete(model, pass);
-    own.parts = listener->parts;
-    if (own.parts) gradients_start(model);
+    own.receiver = listener->receiver;
+    if (own.receiver) gradients_start(model);
     memcpy(model->waiting, model->users, model->params.count * sizeof *model->waiting);
     for (size_t i = model->node_count; i-- > 0;) {
         const struct graph_node *node = &model->nodes[i];
@@ -400,7 +400,7 @@ static void run_backward(struct model *model, const struct pass *pass, const flo
             device_ops(own.device)
                 ->image->relu_backward(own.device, model->tensors[node->out].value, model->gradients[node->raw],
                                        model->gradients[node->dy], own.rows * model->tensors[node->out].size);
-        if (node->layer && own.parts) gradients_before(model, node->layer);
+        if (node->layer && own.receiver) gradients_before(model, node->layer);
         half_set(model, half_backward(model, node));
         if (half_storage_is_fused(model, node))
             run_part_backward(model, node, &own, inputs);
@@ -429,6 +429,6 @@ void model_backward(struct model *model, const struct pass *pass, const float *i
 }
 
 void model_backward_in_parts(struct model *model, const struct pass *pass, const float *inputs,
-                             const struct gradient_parts *parts) {
-    run_backward(model, pass, inputs, &(struct listener){.parts = parts});
+                             const struct gradient_receiver *receiver) {
+    run_backward(model, pass, inputs, &(struct listener){.receiver = receiver});
 }

@@ -48,7 +48,7 @@ struct slot_add {
 };
 
 /* Three nodes that a device may fuse (struct gelu_ops): a linear layer, GELU by tanh, a linear layer. */
-enum node_part { PART_NONE, PART_BEFORE_GELU, PART_GELU, PART_AFTER_GELU };
+enum gelu_fusion { FUSION_NONE, FUSION_BEFORE_GELU, FUSION_GELU, FUSION_AFTER_GELU };
 
 struct graph_node {
     struct layer *layer; /* NULL: out = in[0] + in[1] */
@@ -57,7 +57,7 @@ struct graph_node {
     size_t raw; /* gradient slot after a relu fused into the node (RELU_AFTER): dy is computed from it; SIZE_MAX: dy is
                    the gradient */
     size_t *in, in_count, out; /* tensors; several inputs for a sum and for layers that join */
-    enum node_part part;
+    enum gelu_fusion fusion;
     size_t recompute;      /* node whose output is recomputed before the backward of this one; SIZE_MAX: none */
     size_t dy, *dx;        /* gradient slots; dy SIZE_MAX: no backward for this node; dx (in_count), SIZE_MAX: not
                               needed */
@@ -220,8 +220,8 @@ void model_backward(struct model *model, const struct pass *pass, const float *i
                     void *user);
 
 /* The same after model_split_gradients, for trainable parameters only: each gradient is zeroed, computed, and passed
- * to [parts] when it is complete. */
+ * to [receiver] when it is complete. */
 void model_backward_in_parts(struct model *model, const struct pass *pass, const float *inputs,
-                             const struct gradient_parts *parts);
+                             const struct gradient_receiver *receiver);
 
 #endif

@@ -73,19 +73,19 @@ static void add_run(struct optimizer *o, size_t begin, size_t end, size_t at, si
     if (begin < end) o->runs[o->run_count++] = (struct optimizer_run){begin, end, at, constants};
 }
 
-/* Adds the runs of the plan, restricted to the parts of this rank; all other elements are skipped. */
+/* Adds the runs of the plan, restricted to the ranges of this rank; all other elements are skipped. */
 static status add_runs(struct optimizer *o, const struct params *params) {
-    const struct optimizer_part all = {0, params->trained, 0};
-    const struct optimizer_part *parts = o->shard ? o->shard->parts : &all;
-    size_t part_count = o->shard ? o->shard->count : 1;
-    o->runs = calloc(2 * (o->plan->run_count + part_count) + 1, sizeof *o->runs);
+    const struct optimizer_shard_range all = {0, params->trained, 0};
+    const struct optimizer_shard_range *ranges = o->shard ? o->shard->ranges : &all;
+    size_t range_count = o->shard ? o->shard->count : 1;
+    o->runs = calloc(2 * (o->plan->run_count + range_count) + 1, sizeof *o->runs);
     if (!o->runs) return status_memory("the optimizer");
     for (size_t r = 0; r < o->plan->run_count; r++) {
         const struct optimizer_run *run = &o->plan->runs[r];
-        for (size_t i = 0; i < part_count; i++) {
-            size_t begin = parts[i].begin > run->begin ? parts[i].begin : run->begin;
-            size_t end = parts[i].end < run->end ? parts[i].end : run->end;
-            if (begin < end) add_run(o, begin, end, parts[i].at + (begin - parts[i].begin), run->constants);
+        for (size_t i = 0; i < range_count; i++) {
+            size_t begin = ranges[i].begin > run->begin ? ranges[i].begin : run->begin;
+            size_t end = ranges[i].end < run->end ? ranges[i].end : run->end;
+            if (begin < end) add_run(o, begin, end, ranges[i].at + (begin - ranges[i].begin), run->constants);
         }
     }
     add_run(o, params->total, params->total, 0, OPTIMIZER_SKIP);
@@ -164,10 +164,10 @@ void optimizer_run_part(struct optimizer *optimizer, struct params *params, size
                         const float *clip) {
     const struct optimizer_run *run_of = optimizer->plan->runs;
     while (run_of->end <= begin) run_of++; /* a parameter is within one run */
-    struct optimizer_run part = {.end = end - begin, .at = begin, .constants = run_of->constants};
+    struct optimizer_run own = {.end = end - begin, .at = begin, .constants = run_of->constants};
     run(optimizer,
         &(struct optimizer_update){
-            .clip = clip, .values = params->values + begin, .gradients = gradients, .runs = &part, .run_count = 1});
+            .clip = clip, .values = params->values + begin, .gradients = gradients, .runs = &own, .run_count = 1});
 }
 
 void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, optimizer_rate *rate,

@@ -45,14 +45,14 @@ const struct optimizer_type *optimizer_type_at(size_t index);
 
 struct optimizer_plan;
 
-/* The parts of the flat buffers that a rank updates, ascending. [at]: the position of their state in the buffers of the
- * rank. */
-struct optimizer_part {
+/* The ranges of the flat buffers that a rank updates, ascending. [at]: the position of their state in the buffers of
+ * the rank. */
+struct optimizer_shard_range {
     size_t begin, end, at;
 };
 struct optimizer_shard {
-    struct optimizer_part *parts; /* (count) */
-    size_t count, total;          /* total: elements of a buffer */
+    struct optimizer_shard_range *ranges; /* (count) */
+    size_t count, total;                  /* total: elements of a buffer */
 };
 
 struct optimizer {

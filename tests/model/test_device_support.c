@@ -93,7 +93,7 @@ END_TEST
 
 static const struct {
     const char *layers;
-    const char *parts; /* of each step: - of none, b before the GELU, g, a after it */
+    const char *fusions; /* of each node: - of none, b before the GELU, g, a after it */
 } gelus[] = {
     {"- linear: 4\n" TANH "- linear: 3\n", "bga"},
     {"- layer_norm\n- linear: 4\n" TANH "- linear: 3\n- relu\n- linear: 2\n", "-bga-"},
@@ -109,13 +109,13 @@ static const struct {
 };
 
 /* The gradient before a GELU exists when the backward of the layer after it runs. */
-START_TEST(steps_around_a_gelu) {
+START_TEST(nodes_around_a_gelu) {
     struct document *document;
     struct model *m = plan(gelus[_i].layers, (struct shape){.dims = 1, .size = {3}}, &document);
-    ck_assert_uint_eq(m->node_count, strlen(gelus[_i].parts));
+    ck_assert_uint_eq(m->node_count, strlen(gelus[_i].fusions));
     for (size_t i = 0; i < m->node_count; i++) {
-        ck_assert_int_eq("-bga"[m->nodes[i].part], gelus[_i].parts[i]);
-        if (m->nodes[i].part != PART_GELU) continue;
+        ck_assert_int_eq("-bga"[m->nodes[i].fusion], gelus[_i].fusions[i]);
+        if (m->nodes[i].fusion != FUSION_GELU) continue;
         ck_assert_uint_eq(m->slots[m->nodes[i].dx[0]].first, 2 * m->node_count - (i + 1));
         ck_assert_uint_eq(m->nodes[i].dx[0], m->nodes[i - 1].dy);
     }
@@ -124,4 +124,4 @@ START_TEST(steps_around_a_gelu) {
 }
 END_TEST
 
-LOOP_TESTS("device_support", EACH(layers, cases), EACH(steps_around_a_gelu, gelus))
+LOOP_TESTS("device_support", EACH(layers, cases), EACH(nodes_around_a_gelu, gelus))

@@ -144,14 +144,14 @@ static void backward_in_parts(const struct layer *layer, const struct pass *pass
         count = out - first < p->part / in ? out - first : p->part / in;
         ops->linear_backward_weight_rows(pass->device, dy, x, dw, dbias ? dbias + first : NULL, n, in, out, first,
                                          count);
-        if (!p->is_frozen) pass->parts->take(pass->parts->user, weight_of(layer), first * in, count * in, dw);
+        if (!p->is_frozen) pass->receiver->receive(pass->receiver->user, weight_of(layer), first * in, count * in, dw);
     }
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
                      const float *dy, float *dx) {
     (void)y;
-    if (pass->parts && pass->params->items[weight_of(layer)].part) {
+    if (pass->receiver && pass->params->items[weight_of(layer)].part) {
         backward_in_parts(layer, pass, x, dy, dx);
         return;
     }

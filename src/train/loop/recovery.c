@@ -18,21 +18,21 @@ struct finding {
     char what[DIAGNOSIS_SIZE];
 };
 
-/* [part]: the shard of [batch]; NULL: no shards. */
+/* [shard]: of [batch]; NULL: no shards. */
 static bool run(struct trainer *t, const struct diagnosis *diagnosis, const struct batch *batch,
-                const struct elastic_part *part, char *what) {
+                const struct elastic_shard *shard, char *what) {
     struct pass pass = trainer_pass(t, batch->rows, true);
-    if (part) pass.draws.first_row = part->first;
-    if (part) pass.draws.row_stride = 1;
+    if (shard) pass.draws.first_row = shard->first;
+    if (shard) pass.draws.row_stride = 1;
     return diagnosis_run(diagnosis, batch, &pass, what);
 }
 
 static void search_shards(struct trainer *t, const struct diagnosis *diagnosis, const struct batch *batch,
                           struct finding *finding) {
     size_t number = (size_t)t->state->counters.batch;
-    for (size_t i = 0; i < elastic_parts(t->averaging.elastic) && !finding->is_found; i++) {
-        struct elastic_part part = elastic_part(t->averaging.elastic, batch, number, i);
-        if (part.batch.rows) finding->is_found = run(t, diagnosis, &part.batch, &part, finding->what);
+    for (size_t i = 0; i < elastic_shard_count(t->averaging.elastic) && !finding->is_found; i++) {
+        struct elastic_shard shard = elastic_shard(t->averaging.elastic, batch, number, i);
+        if (shard.batch.rows) finding->is_found = run(t, diagnosis, &shard.batch, &shard, finding->what);
     }
 }
 

@@ -42,7 +42,7 @@ static status prepare_model(struct model *model, const struct pass_rows *rows) {
 }
 
 /* The norm is computed for each range of the gradients separately. */
-static status create_ranges(struct averaging_parts *a, const struct params *params) {
+static status create_ranges(struct averaging_state *a, const struct params *params) {
     TRY(ranges_create(params, &a->ranges));
     TRY(buffer_new(a->ranges.count * sizeof *a->norm_ranges, "the ranges of the gradients", (void **)&a->norm_ranges));
     for (size_t i = 0; i < a->ranges.count; i++) {

@@ -48,7 +48,7 @@ struct in_backward {
 };
 
 /* How gradients are averaged: the method and its objects. */
-struct averaging_parts {
+struct averaging_state {
     const struct averaging *method;   /* averaging/averaging.h */
     struct ranges ranges;             /* the parameters that are averaged */
     struct device_range *norm_ranges; /* (ranges.count) the same for clip_norm */
@@ -156,7 +156,7 @@ struct trainer {
     struct evaluation *evaluation;  /* of the validation rows */
     struct recordings *recordings;  /* of training passes; NULL: not recorded */
     struct recordings *evaluations; /* of evaluation passes, which may differ between ranks */
-    struct averaging_parts averaging;
+    struct averaging_state averaging;
     struct step_memory memory;
     struct outputs outputs;
 

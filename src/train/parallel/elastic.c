@@ -74,36 +74,36 @@ size_t elastic_rows(const struct elastic *e, size_t number) {
     return left < e->o.batch ? left : e->o.batch;
 }
 
-size_t elastic_parts(const struct elastic *e) { return e->own; }
+size_t elastic_shard_count(const struct elastic *e) { return e->own; }
 
-struct elastic_part elastic_part(const struct elastic *e, const struct batch *batch, size_t number, size_t index) {
-    size_t rows = elastic_rows(e, number), shard = e->first + index;
+struct elastic_shard elastic_shard(const struct elastic *e, const struct batch *batch, size_t number, size_t index) {
+    size_t rows = elastic_rows(e, number), n = e->first + index;
     size_t start = sampler_shard(rows, e->o.shards, e->first);
-    size_t begin = sampler_shard(rows, e->o.shards, shard), end = sampler_shard(rows, e->o.shards, shard + 1);
-    struct elastic_part part = {.first = begin, .weight = (float)((double)(end - begin) / (double)rows)};
-    if (begin == end) return part;
-    part.batch = (struct batch){.rows = end - begin,
-                                .inputs = batch->inputs + (begin - start) * e->o.input_size,
-                                .targets = (const char *)batch->targets + (begin - start) * e->o.target_bytes,
-                                .positions = batch->positions + (begin - start),
-                                .weights = batch->weights ? batch->weights + (begin - start) : NULL};
-    return part;
+    size_t begin = sampler_shard(rows, e->o.shards, n), end = sampler_shard(rows, e->o.shards, n + 1);
+    struct elastic_shard shard = {.first = begin, .weight = (float)((double)(end - begin) / (double)rows)};
+    if (begin == end) return shard;
+    shard.batch = (struct batch){.rows = end - begin,
+                                 .inputs = batch->inputs + (begin - start) * e->o.input_size,
+                                 .targets = (const char *)batch->targets + (begin - start) * e->o.target_bytes,
+                                 .positions = batch->positions + (begin - start),
+                                 .weights = batch->weights ? batch->weights + (begin - start) : NULL};
+    return shard;
 }
 
-static void run_part(const struct elastic *e, const struct elastic_part *part, float weight, const struct pass *pass,
-                     struct loss_sums *sums) {
+static void run_shard(const struct elastic *e, const struct elastic_shard *shard, float weight, const struct pass *pass,
+                      struct loss_sums *sums) {
     struct model *model = e->o.model;
     struct pass own = *pass;
-    own.rows = part->batch.rows;
-    own.draws.first_row = part->first;
+    own.rows = shard->batch.rows;
+    own.draws.first_row = shard->first;
     own.draws.row_stride = 1;
-    const float *output = model_forward(model, &own, part->batch.inputs);
-    loss_run(e->o.loss, e->o.loss_config, model, output, part->batch.targets, part->batch.weights, NULL, own.rows,
-             part->weight * weight, sums);
-    model_backward(model, &own, part->batch.inputs, NULL, NULL);
+    const float *output = model_forward(model, &own, shard->batch.inputs);
+    loss_run(e->o.loss, e->o.loss_config, model, output, shard->batch.targets, shard->batch.weights, NULL, own.rows,
+             shard->weight * weight, sums);
+    model_backward(model, &own, shard->batch.inputs, NULL, NULL);
 }
 
-/* The gradients, then the running statistics times the part's weight. */
+/* The gradients, then the running statistics times the weight of the shard. */
 static status fill_leaf(const struct elastic *e, struct device *device, float weight, float *leaf) {
     const struct params *params = &e->o.model->params, *buffers = &e->o.model->buffers;
     float *statistics = leaf + params->trained;
@@ -129,11 +129,11 @@ status elastic_run(struct elastic *e, const struct elastic_batch *batch, const s
     if (batch->is_first) device_zero(device, e->sums, e->own * sizeof *e->sums);
     shard_tree_start(e->tree);
     for (size_t i = 0; i < e->own; i++) {
-        struct elastic_part part = elastic_part(e, batch->rows, batch->number, i);
+        struct elastic_shard shard = elastic_shard(e, batch->rows, batch->number, i);
         params_zero_gradients(params, device);
         ops->copy(device, e->before, buffers->values, buffers->total);
-        if (part.batch.rows) run_part(e, &part, batch->weight, pass, &e->sums[i]);
-        TRY(fill_leaf(e, device, part.weight, shard_tree_leaf(e->tree)));
+        if (shard.batch.rows) run_shard(e, &shard, batch->weight, pass, &e->sums[i]);
+        TRY(fill_leaf(e, device, shard.weight, shard_tree_leaf(e->tree)));
         shard_tree_push(e->tree);
     }
     const float *sum;

@@ -30,13 +30,14 @@ size_t elastic_memory(const struct model *model, size_t shards, int world_size);
 void elastic_destroy(struct elastic *elastic); /* takes NULL */
 
 /* A shard of this rank's batch. */
-struct elastic_part {
+struct elastic_shard {
     struct batch batch;
     size_t first; /* its first row in the batch of all ranks */
     float weight; /* its rows / rows of that batch */
 };
-size_t elastic_parts(const struct elastic *elastic);
-struct elastic_part elastic_part(const struct elastic *elastic, const struct batch *batch, size_t number, size_t index);
+size_t elastic_shard_count(const struct elastic *elastic);
+struct elastic_shard elastic_shard(const struct elastic *elastic, const struct batch *batch, size_t number,
+                                   size_t index);
 
 /* A batch of an update. */
 struct elastic_batch {

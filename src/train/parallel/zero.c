@@ -39,9 +39,9 @@ static status divide(const struct dist_config *config, const struct params *para
     return s;
 }
 
-static void add_part(struct optimizer_shard *shard, size_t begin, size_t end) {
+static void add_range(struct optimizer_shard *shard, size_t begin, size_t end) {
     if (begin == end) return;
-    shard->parts[shard->count++] = (struct optimizer_part){begin, end, shard->total};
+    shard->ranges[shard->count++] = (struct optimizer_shard_range){begin, end, shard->total};
     shard->total += end - begin;
 }
 
@@ -55,17 +55,17 @@ status zero_create(const struct dist_config *config, const struct params *params
     z->world = world_size;
     z->total = params->trained;
     status s = divide(config, params, world_size, &z->shards, &z->shard_count);
-    if (!s) z->own.parts = calloc(2 * z->shard_count + 1, sizeof *z->own.parts);
+    if (!s) z->own.ranges = calloc(2 * z->shard_count + 1, sizeof *z->own.ranges);
     if (!s) z->squares = calloc(params->count + 1, sizeof *z->squares);
-    if (!s && (!z->own.parts || !z->squares)) s = memory_failure();
+    if (!s && (!z->own.ranges || !z->squares)) s = memory_failure();
     if (s) {
         zero_destroy(z);
         return s;
     }
     for (size_t i = 0; i < z->shard_count; i++) {
         const struct reducer_shard *c = &z->shards[i];
-        add_part(&z->own, shard_begin(c, rank), shard_begin(c, rank + 1));
-        add_part(&z->own, rest_begin(c, world_size), c->end);
+        add_range(&z->own, shard_begin(c, rank), shard_begin(c, rank + 1));
+        add_range(&z->own, rest_begin(c, world_size), c->end);
     }
     *out = z;
     return OK;
@@ -75,7 +75,7 @@ void zero_destroy(struct zero *z) {
     if (!z) return;
     for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) free(z->full[i]);
     free(z->shards);
-    free(z->own.parts);
+    free(z->own.ranges);
     free(z->squares);
     free(z);
 }
@@ -160,8 +160,8 @@ status zero_squared_norm(struct zero *z, const struct params *params, struct com
 
 void zero_check_finite(const struct zero *z, struct device *device, const float *gradients, double *bad) {
     for (size_t i = 0; i < z->own.count; i++) {
-        const struct optimizer_part *part = &z->own.parts[i];
-        device_ops(device)->check_finite(device, gradients + part->begin, part->end - part->begin, bad);
+        const struct optimizer_shard_range *range = &z->own.ranges[i];
+        device_ops(device)->check_finite(device, gradients + range->begin, range->end - range->begin, bad);
     }
 }
 

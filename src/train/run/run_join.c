@@ -129,7 +129,7 @@ static status alloc_gradients(struct trainer *t) {
 
 static status open_reducer(struct trainer *t) {
     const struct dist_config *d = &t->config->dist;
-    struct averaging_parts *a = &t->averaging;
+    struct averaging_state *a = &t->averaging;
     struct reducer_config buckets = {.bucket_cap_mb = d->bucket_cap_mb,
                                      .first_bucket_mb = d->first_bucket_mb,
                                      .is_scattered = a->zero != NULL,

@@ -44,7 +44,7 @@ static void backward(struct trainer *t, const struct pass *pass, const float *in
     const struct params *buffers = &t->model->buffers;
     if (!isfinite(t->memory.results->sums.loss)) return;
     if (!device_ops(t->device)->is_finite(t->device, buffers->values, buffers->total)) return;
-    model_backward_in_parts(t->model, pass, inputs, &(struct gradient_parts){apply_gradient, t});
+    model_backward_in_parts(t->model, pass, inputs, &(struct gradient_receiver){apply_gradient, t});
 }
 
 static status measure(struct trainer *t, struct update *update) {

@@ -8,7 +8,7 @@
 #include "train/loop/update.h"
 
 const struct averaging *averaging_choose(const struct trainer *t) {
-    const struct averaging_parts *a = &t->averaging;
+    const struct averaging_state *a = &t->averaging;
     if (config_updates_in_backward(t->config, comm_world_size(t->comm))) return &averaging_in_backward;
     if (a->elastic) return &averaging_elastic;
     if (a->zero) return a->host_gradients ? &averaging_sharded_on_host : &averaging_sharded;
