@@ -479,15 +479,15 @@ def stale(place, rng):
     """G19: a rank of an older start never joins, and does not affect the newer ones"""
     expected = place.undisturbed(2)
     shutil.rmtree(place.path("runs/stale"), ignore_errors=True)
-    port, incarnation = free_port(), rng.randrange(1, 5)
+    port, restart_count = free_port(), rng.randrange(1, 5)
     common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "job"}
 
     def rank(number, count):
         return place.start("short.yaml", run="runs/stale",
                            env={**common, "RANK": str(number), "LOCAL_RANK": str(number), "TORCHELASTIC_RESTART_COUNT": str(count)})
-    old = rank(1, rng.randrange(incarnation))
-    ranks = [rank(0, incarnation), rank(1, incarnation)]
-    older = rank(1, rng.randrange(incarnation))
+    old = rank(1, rng.randrange(restart_count))
+    ranks = [rank(0, restart_count), rank(1, restart_count)]
+    older = rank(1, rng.randrange(restart_count))
     for p in ranks:
         code, err = place.finish(p)
         check(code == 0, err)

@@ -69,7 +69,7 @@ static const struct {
     enum dist_launcher launcher;
     int rank, world, local_rank, local_world;
     const char *master; /* "host:port"; a port of 0 stands for a derived one */
-    const char *job;    /* id/incarnation, or id; NULL: any */
+    const char *job;    /* id/restart count, or id; NULL: any */
 } good[] = {
     {"", LAUNCHER_NONE, 0, 1, 0, 1, ":", ""},
     {"MASTER_ADDR=n1 MASTER_PORT=1", LAUNCHER_NONE, 0, 1, 0, 1, ":", NULL},
@@ -143,13 +143,13 @@ START_TEST(rank_is_detected) {
         ck_assert_int_eq(env.master_port, port);
     if (!good[_i].job) return;
     char job[160];
-    bool has_incarnation = strchr(good[_i].job, '/') != NULL;
-    if (has_incarnation)
-        snprintf(job, sizeof job, "%s/%d", env.job_id, env.incarnation);
+    bool has_restart_count = strchr(good[_i].job, '/') != NULL;
+    if (has_restart_count)
+        snprintf(job, sizeof job, "%s/%d", env.job_id, env.restart_count);
     else
         snprintf(job, sizeof job, "%s", env.job_id);
     ck_assert_str_eq(job, good[_i].job);
-    ck_assert_int_eq(env.has_begun, env.incarnation > 0);
+    ck_assert_int_eq(env.has_begun, env.restart_count > 0);
 }
 END_TEST
 

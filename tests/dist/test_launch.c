@@ -245,9 +245,9 @@ static int role_descriptor(const struct role_context *c) {
 
 /* Each start but the first resumes from an older checkpoint, and saves no newer one than that. */
 static int role_restarts(const struct role_context *c) {
-    mark(c, "started", c->env.incarnation);
-    launcher_send(MESSAGE_RESUMED, 0, c->env.incarnation == 0 ? 100 : 50, c->folder);
-    if (c->env.incarnation > 0) launcher_send(MESSAGE_SAVED, 0, 60, "");
+    mark(c, "started", c->env.restart_count);
+    launcher_send(MESSAGE_RESUMED, 0, c->env.restart_count == 0 ? 100 : 50, c->folder);
+    if (c->env.restart_count > 0) launcher_send(MESSAGE_SAVED, 0, 60, "");
     raise(SIGKILL);
     return 0;
 }

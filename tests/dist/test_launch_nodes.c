@@ -393,8 +393,8 @@ static void expect_message(struct peer *p, uint32_t message, uint32_t number) {
     ck_assert_uint_eq(store_read_u32(bytes + 8), number);
 }
 
-/* Calls nodes_wait_done at the end of incarnation 3; it must not wait for long. Returns its code; *newer is -1 or the
- * newer incarnation. */
+/* Calls nodes_wait_done at the end of start 3; it must not wait for long. Returns its code; *newer is -1 or the
+ * restart count of a newer start. */
 static enum status_code wait_done(struct launch_nodes *nodes, int signals, const char *expected, int64_t *newer) {
     double begin = clock_seconds();
     *newer = -1;
@@ -419,16 +419,16 @@ static struct peer link_of_hub(struct launch_nodes *hub) {
     return other;
 }
 
-START_TEST(node_0_waits_for_the_same_incarnation_of_all) {
+START_TEST(node_0_waits_for_the_same_start_of_all) {
     int64_t newer;
     struct launch_nodes *hub = make_nodes(2, 0);
     struct peer other = link_of_hub(hub);
-    send_message(&other, RESTART, 3); /* of the incarnation that has ended now */
+    send_message(&other, RESTART, 3); /* of the start that has ended now */
     send_message(&other, DONE, 3);
     ck_assert_int_eq(wait_done(hub, -1, "", &newer), STATUS_OK);
     ck_assert_int_eq(newer, -1);
     expect_message(&other, JOB_DONE, 3);
-    send_message(&other, DONE, 2); /* of an older incarnation: ignored */
+    send_message(&other, DONE, 2); /* of an older start: ignored */
     send_message(&other, RESTART, 5);
     ck_assert_int_eq(wait_done(hub, -1, "a rank of node 1 was lost", &newer), STATUS_PEER);
     ck_assert_int_eq(newer, 5);
@@ -544,7 +544,7 @@ END_TEST
 LOOP_TESTS("launch_nodes", LOOP(closed_link_is_a_loss_until_a_new_link, 0, 2), ONCE(reset_after_silence_is_no_loss),
            ONCE(loss_is_forwarded), ONCE(stop_is_no_loss), ONCE(node_may_end_after_done), ONCE(message_in_two_parts),
            ONCE(silent_link_is_no_loss), ONCE(nodes_that_joined_need_no_report), ONCE(invalid_messages_are_ignored),
-           ONCE(stop_of_another_node_ends_the_wait), ONCE(node_0_waits_for_the_same_incarnation_of_all),
+           ONCE(stop_of_another_node_ends_the_wait), ONCE(node_0_waits_for_the_same_start_of_all),
            ONCE(others_wait_for_node_0), LOOP(closed_link_ends_the_wait, 0, 2), ONCE(signal_ends_the_wait),
            LOOP(wrong_tag_closes_the_link, 0, TAMPERINGS), ONCE(message_without_space_is_the_last),
            ONCE(links_of_unknown_nodes_are_closed), ONCE(no_memory_is_a_failure))

@@ -147,7 +147,7 @@ static int role_other(const struct dist_env *env, const char *folder) {
 
 /* In the first start the rank of node 1 is killed; in the second all ranks wait. */
 static int role_restart(const struct dist_env *env, const char *folder) {
-    if (env->incarnation > 0) {
+    if (env->restart_count > 0) {
         mark(folder, "restarted", env->rank);
         return wait_long();
     }
@@ -163,7 +163,7 @@ static int role_restart(const struct dist_env *env, const char *folder) {
 
 /* In the first start the ranks of nodes 0 and 2 exit with 0 before that of node 1 is killed; in the second all do. */
 static int role_done(const struct dist_env *env, const char *folder) {
-    if (env->incarnation > 0) {
+    if (env->restart_count > 0) {
         mark(folder, "restarted", env->rank);
         return 0;
     }
@@ -189,7 +189,7 @@ static const struct {
 static int run_role(const char *name, const char *folder) {
     struct dist_env env;
     if (dist_env_detect(&env)) return 97;
-    if (env.incarnation == 0) link_launchers(&env);
+    if (env.restart_count == 0) link_launchers(&env);
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (strcmp(roles[i].name, name) == 0) return roles[i].run(&env, folder);
     return 97;

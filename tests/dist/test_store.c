@@ -386,8 +386,8 @@ static void client_body(const struct dist_env *env, void *argument) {
         struct store_join join = rank_connection(&wrong, secret, FOR_REQUESTS);
         int fd;
         struct store_session session;
-        uint32_t incarnation = 0;
-        rank_expect(store_join(&join, &fd, &session, &incarnation), STATUS_USAGE, client->expected);
+        uint32_t restart_count = 0;
+        rank_expect(store_join(&join, &fd, &session, &restart_count), STATUS_USAGE, client->expected);
         RANK_CHECK(fd == -1);
     }
     setenv(SECRET_VARIABLE, "right", 1); /* the rank itself can still join */

@@ -106,7 +106,7 @@ static void tamper(struct relay *r, struct stream *s, uint8_t *frame, size_t siz
 }
 
 /* Answers to attempts to join, which are repeated. */
-static bool is_rejection(enum store_type type) { return type == FRAME_REJECT || type == FRAME_INCARNATION; }
+static bool is_rejection(enum store_type type) { return type == FRAME_REJECT || type == FRAME_RESTART_COUNT; }
 
 static void pass_frame(struct relay *r, struct stream *s, size_t size) {
     bool is_due = !r->is_done || is_rejection(r->attack.type);
@@ -209,7 +209,7 @@ static const char *required(const struct attack *attack, int rank) {
     case FRAME_REJECT:
         if (rank == 0) return NULL;
         return is_genuine ? OTHER_WORLD_SIZE : is_lost ? NO_ANSWER : attack->how == ALTER_HEAD ? TAMPERED : NOT_PROVEN;
-    case FRAME_INCARNATION:
+    case FRAME_RESTART_COUNT:
         if (rank == 0) return NULL;
         return is_genuine ? OTHER_START : is_lost ? NO_ANSWER : TAMPERED;
     default:
@@ -305,7 +305,7 @@ static void rank_body_of_scenario(const struct dist_env *env, void *argument) {
     int launcher = type == FRAME_RANK_EXIT && mine.rank == 1 ? set_launcher_environment() : -1;
     if (mine.rank == 1) mine.master_port = scenario->port;
     if (mine.rank == 1 && type == FRAME_REJECT) mine.world_size = 3;
-    if (mine.rank == 0 && type == FRAME_INCARNATION) mine.incarnation = 1;
+    if (mine.rank == 0 && type == FRAME_RESTART_COUNT) mine.restart_count = 1;
     setenv(SECRET_VARIABLE, "a secret", 1);
     status failure = store_open(&mine, TIMEOUT, &store);
     if (!failure) failure = run_rank(scenario, &mine, store, launcher);
@@ -335,7 +335,7 @@ static const struct attack frames[] = {
     {FRAME_ERROR, false, 0},     {FRAME_SERVER_HEARTBEAT, false, 0},
     {FRAME_BYE, false, 0},       {FRAME_REPORT, true, 0},
     {FRAME_RANK_EXIT, true, 0},  {FRAME_JOB_FAILURE, false, 0},
-    {FRAME_REJECT, false, 0},    {FRAME_INCARNATION, false, 0},
+    {FRAME_REJECT, false, 0},    {FRAME_RESTART_COUNT, false, 0},
 };
 
 struct trial {

@@ -35,7 +35,7 @@ static void read_body(const struct store_frame *frame) {
     int64_t saved;
     if (store_parse_server_heartbeat(frame, &saved, &reading, process))
         must(saved >= 0 && strlen(process) < sizeof process);
-    store_parse_incarnation(frame, &number, &other);
+    store_parse_restart_count(frame, &number, &other);
     if (store_parse_proof(frame, process)) must(strlen(process) < sizeof process);
     if (store_parse_set(frame, key, &part, &size)) {
         must(is_inside(part, size, frame) && size <= STORE_MAX_VALUE);

@@ -381,7 +381,7 @@ int __wrap_setenv(const char *name, const char *value, int replaces) {
         p->rank = atoi(value);
         p->role = role_of_rank(&world.scenario, p->rank);
     }
-    if (strcmp(name, "DDPTRAIN_INCARNATION") == 0) p->incarnation = atoi(value);
+    if (strcmp(name, "DDPTRAIN_INCARNATION") == 0) p->restart_count = atoi(value);
     return 0;
 }
 

@@ -230,7 +230,7 @@ struct program_state { /* static variables of cmd/ddptrain/main.c */
 
 struct process {
     int pid, ppid, pgid, host;
-    int role, rank, incarnation;
+    int role, rank, restart_count;
     bool has_joined; /* its heartbeat thread has started */
     bool exists, has_ended, is_reaped, is_stopped, stops_after_exec, has_execed, is_untrusted;
     int wait_status;

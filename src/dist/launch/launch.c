@@ -69,9 +69,9 @@ static bool can_restart(const struct launch_start *start, status *failure) {
 /* Waits until the ranks of all nodes have succeeded. STATUS_PEER: a node restarts, and this one must, too. */
 static status wait_for_nodes(struct launch_start *start) {
     int64_t newer = 0;
-    status failure = nodes_wait_done(start->nodes, start->signals, start->job->incarnation, &newer);
+    status failure = nodes_wait_done(start->nodes, start->signals, start->job->restart_count, &newer);
     if (status_code(failure) != STATUS_PEER) return failure;
-    start->incarnation = newer;
+    start->restart_count = newer;
     if (start->stop != STOP_NONE) can_restart(start, &failure);
     return failure;
 }
@@ -79,25 +79,25 @@ static status wait_for_nodes(struct launch_start *start) {
 static status run(struct launch_start *start) {
     int max_tries = start->job->config->max_restarts, tries = 0;
     for (int64_t previous = 0;; previous = start->checkpoint) {
-        start->incarnation = -1;
+        start->restart_count = -1;
         start->job->needs_link = nodes_need_link(start->nodes);
         status failure = launch_once(start);
         if (!failure) failure = wait_for_nodes(start);
         if (!failure || max_tries == 0 || start->stop >= STOP_REQUESTED || !is_transient(failure)) return failure;
         if (!can_restart(start, &failure)) return failure;
         start->job->has_begun = start->has_begun;
-        if (start->incarnation >= 0) { /* the store rejected the incarnation of these ranks */
-            start->job->incarnation = (int)start->incarnation;
+        if (start->restart_count >= 0) { /* the store rejected these ranks because of their start */
+            start->job->restart_count = (int)start->restart_count;
         } else {
             if (start->checkpoint > previous) tries = 0;
             if (tries++ == max_tries) return no_more_restarts(failure, max_tries);
-            start->job->incarnation++;
+            start->job->restart_count++;
         }
         double seconds = pause_before(tries);
         log_line(start->log, "%s", status_message(failure));
         log_line(start->log, "starting all ranks again in %g s (restart %d, %d of at most %d without a new checkpoint)",
-                 seconds, start->job->incarnation, tries, max_tries);
-        nodes_send_restart(start->nodes, start->job->incarnation);
+                 seconds, start->job->restart_count, tries, max_tries);
+        nodes_send_restart(start->nodes, start->job->restart_count);
         launch_pause(start, seconds);
         if (!can_restart(start, &failure)) return failure;
         status_free(failure);

@@ -43,7 +43,7 @@ struct launch_config {
  * After a failure that may be transient (a lost rank, a crash, an I/O error) all
  * ranks are restarted from the newest checkpoint, with pauses of 0.5, 1, 2 ... 30 s, until config->max_restarts
  * restarts in a row have written no new checkpoint. On several nodes every launcher does so, because a failure of one
- * rank fails all; a launcher whose ranks are rejected because of their incarnation uses that of rank 0 for the next
+ * rank fails all; a launcher whose ranks are rejected because of their restart count uses that of rank 0 for the next
  * start.
  *
  * Call it in a single-threaded process. It restores the signal mask at the end. */

@@ -40,7 +40,7 @@ struct launch_job {
     const struct launch_config *config;
     char *const *argv;
     char job_id[128];
-    int incarnation;
+    int restart_count;
     bool has_begun;  /* an earlier start has opened the run folder: resume, even with --fresh */
     bool needs_link; /* the first rank of this node must create one to node 0 */
     char master_addr[256];
@@ -132,8 +132,8 @@ double nodes_lost_unfinished_time(const struct launch_nodes *n, double seconds);
 /* The first node that has ended on a request to stop; -1: none. It does not count as lost. The request may have been
  * sent to another node: all ranks stop, in any order. */
 int nodes_stopped(const struct launch_nodes *n);
-/* Sends that this node restarts its ranks, with this incarnation. */
-void nodes_send_restart(struct launch_nodes *n, int64_t incarnation);
+/* Sends that this node restarts its ranks, with this restart count. */
+void nodes_send_restart(struct launch_nodes *n, int64_t restart_count);
 /* Sends that this node ends because of a request to stop. */
 void nodes_send_stopped(struct launch_nodes *n);
 /* A rank of [node] (-1: of every node) has joined the store in this start, so the store informs that node. */
@@ -142,9 +142,9 @@ void nodes_joined(struct launch_nodes *n, int node);
  * informed (nodes): this node, and those others that would be. */
 bool nodes_need_report(const struct launch_nodes *n, bool *informed);
 /* All ranks of this node have exited with 0: waits until those of the other nodes have, too, for 30 s at most.
- * [signals]: a signalfd. STATUS_PEER: a node restarts, as incarnation *newer. STATUS_STOPPED: a request to stop, on any
- * node. */
-status nodes_wait_done(struct launch_nodes *n, int signals, int64_t incarnation, int64_t *newer);
+ * [signals]: a signalfd. STATUS_PEER: a node restarts, with the restart count *newer. STATUS_STOPPED: a request to
+ * stop, on any node. */
+status nodes_wait_done(struct launch_nodes *n, int signals, int64_t restart_count, int64_t *newer);
 
 /* launch_watch.c: one start of the ranks of this node. */
 struct launch_start {
@@ -155,10 +155,10 @@ struct launch_start {
     double grace;
     /* results */
     enum launch_stop stop;
-    int64_t checkpoint;   /* step of the newest checkpoint of all starts */
-    bool has_begun;       /* a rank has opened the run folder */
-    bool has_own_failure; /* a rank of this node has failed by itself, or the ranks could not be started */
-    int64_t incarnation;  /* of the store that rejected the ranks of this node; -1: none did */
+    int64_t checkpoint;    /* step of the newest checkpoint of all starts */
+    bool has_begun;        /* a rank has opened the run folder */
+    bool has_own_failure;  /* a rank of this node has failed by itself, or the ranks could not be started */
+    int64_t restart_count; /* of the store that rejected the ranks of this node; -1: none did */
 };
 /* Starts the ranks and waits until all have ended. */
 status launch_once(struct launch_start *start);

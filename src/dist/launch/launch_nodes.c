@@ -24,8 +24,8 @@
 
 enum message {
     HELLO,          /* the launcher has got this connection */
-    DONE,           /* all ranks of this node have exited with 0; number: their incarnation */
-    RESTART,        /* this node restarts its ranks; number: the new incarnation */
+    DONE,           /* all ranks of this node have exited with 0; number: their restart count */
+    RESTART,        /* this node restarts its ranks; number: the new restart count */
     JOB_DONE,       /* from node 0: the ranks of all nodes have exited with 0 */
     STOPPED,        /* number: a node that ends on a request to stop; node 0 forwards it */
     LOST,           /* from node 0; number: a node whose launcher has ended before its ranks had all exited with 0 */
@@ -41,7 +41,7 @@ struct launch_node {
     bool was_linked;       /* it has had a link */
     bool has_joined;       /* a rank has joined the store in this start */
     double ended_at;       /* clock_seconds(); 0: it has not */
-    int64_t done, restart; /* incarnations of the last DONE and RESTART; -1: none */
+    int64_t done, restart; /* restart counts of the last DONE and RESTART; -1: none */
     struct store_session session;
     uint8_t input[MESSAGE_SIZE];
     size_t size;
@@ -49,7 +49,7 @@ struct launch_node {
 
 struct launch_nodes {
     int count, own;
-    int64_t incarnation;        /* of this node's ranks */
+    int64_t restart_count;      /* of this node's ranks */
     int stopped;                /* the first node that ended on a request to stop; -1: none */
     struct launch_node items[]; /* (count); nodes other than 0 have a link to node 0 only */
 };
@@ -121,7 +121,7 @@ static void forward(struct launch_nodes *n, enum message message, int64_t number
 }
 
 static bool is_done(const struct launch_nodes *n, const struct launch_node *node) {
-    return node->done >= n->incarnation;
+    return node->done >= n->restart_count;
 }
 
 /* Only the first node counts: the others stop because of it. */
@@ -146,7 +146,7 @@ static void on_message(struct launch_nodes *n, struct launch_node *node, enum me
     if (message == JOB_DONE) node->is_job_done = true;
     if (message == STOPPED) on_stopped(n, number);
     if (n->own == 0 || number >= n->count) return;
-    if (message == LOST_AFTER_DONE) n->items[number].done = n->incarnation;
+    if (message == LOST_AFTER_DONE) n->items[number].done = n->restart_count;
     if (message == LOST_AFTER_DONE || message == LOST) on_lost(n, number);
 }
 
@@ -225,11 +225,11 @@ int nodes_stopped(const struct launch_nodes *n) { return n ? n->stopped : -1; }
 
 /* ---- the end of a start ---- */
 
-void nodes_send_restart(struct launch_nodes *n, int64_t incarnation) {
+void nodes_send_restart(struct launch_nodes *n, int64_t restart_count) {
     if (!n) return;
-    n->incarnation = incarnation;
+    n->restart_count = restart_count;
     for (int i = 0; i < n->count; i++) n->items[i].has_joined = false;
-    send_to_all(n, RESTART, incarnation);
+    send_to_all(n, RESTART, restart_count);
 }
 
 /* Reads first: closing a socket with unread data sends a reset, which may discard the message. */
@@ -255,33 +255,33 @@ bool nodes_need_report(const struct launch_nodes *n, bool *informed) {
     return is_needed;
 }
 
-/* A node that restarts with a newer incarnation than [incarnation]; -1: none. */
-static int restarting_node(const struct launch_nodes *n, int64_t incarnation) {
+/* A node that restarts with a restart count above [restart_count]; -1: none. */
+static int restarting_node(const struct launch_nodes *n, int64_t restart_count) {
     for (int i = 0; i < n->count; i++)
-        if (n->items[i].restart > incarnation) return i;
+        if (n->items[i].restart > restart_count) return i;
     return -1;
 }
 
 /* Whether the ranks of all nodes are done: node 0 waits for DONE of all linked nodes, the others for its JOB_DONE. */
-static bool is_job_done(const struct launch_nodes *n, int64_t incarnation) {
+static bool is_job_done(const struct launch_nodes *n, int64_t restart_count) {
     bool all_done = true;
     for (int i = 0; i < n->count; i++) {
         const struct launch_node *node = &n->items[i];
-        all_done = all_done && (node->fd < 0 || (n->own == 0 ? node->done == incarnation : node->is_job_done));
+        all_done = all_done && (node->fd < 0 || (n->own == 0 ? node->done == restart_count : node->is_job_done));
     }
     return all_done;
 }
 
-status nodes_wait_done(struct launch_nodes *n, int signals, int64_t incarnation, int64_t *newer) {
+status nodes_wait_done(struct launch_nodes *n, int signals, int64_t restart_count, int64_t *newer) {
     double until = clock_seconds() + WAIT_DONE_SECONDS, left;
     struct pollfd *polls = n ? calloc((size_t)n->count + 1, sizeof *polls) : NULL;
     int restarting = -1;
     bool is_stop_requested = false;
     if (!polls) return OK;
-    if (n->own != 0) send_message(&n->items[0], DONE, incarnation);
+    if (n->own != 0) send_message(&n->items[0], DONE, restart_count);
     for (nodes_read(n); (left = until - clock_seconds()) > 0; nodes_read(n)) {
-        restarting = restarting_node(n, incarnation);
-        if (is_stop_requested || n->stopped >= 0 || restarting >= 0 || is_job_done(n, incarnation)) break;
+        restarting = restarting_node(n, restart_count);
+        if (is_stop_requested || n->stopped >= 0 || restarting >= 0 || is_job_done(n, restart_count)) break;
         struct signalfd_siginfo info;
         nodes_poll(n, polls);
         polls[n->count] = (struct pollfd){.fd = signals, .events = POLLIN};
@@ -290,7 +290,7 @@ status nodes_wait_done(struct launch_nodes *n, int signals, int64_t incarnation,
         is_stop_requested = has_signal && info.ssi_signo != SIGCHLD;
     }
     free(polls);
-    if (n->stopped >= 0 || (is_stop_requested && !is_job_done(n, incarnation)))
+    if (n->stopped >= 0 || (is_stop_requested && !is_job_done(n, restart_count)))
         return status_new(STATUS_STOPPED,
                           "stopped on request after the ranks of this node had ended, before those of all "
                           "other nodes had; run the same command again to continue");
@@ -298,6 +298,6 @@ status nodes_wait_done(struct launch_nodes *n, int signals, int64_t incarnation,
         *newer = n->items[restarting].restart;
         return status_new(STATUS_PEER, "a rank of node %d was lost after those of this node had ended", restarting);
     }
-    if (n->own == 0) send_to_all(n, JOB_DONE, incarnation);
+    if (n->own == 0) send_to_all(n, JOB_DONE, restart_count);
     return OK;
 }

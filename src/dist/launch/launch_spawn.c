@@ -79,7 +79,7 @@ void launch_report(const struct launch_job *job, const bool *informed, int stop,
                            .rank = config->node_rank * config->nproc,
                            .world_size = config->nnodes * config->nproc,
                            .local_world_size = config->nproc,
-                           .incarnation = job->incarnation,
+                           .restart_count = job->restart_count,
                            .master_port = config->master_port};
     if (!config->master_addr || strlen(config->master_addr) >= sizeof env.master_addr) return;
     snprintf(env.master_addr, sizeof env.master_addr, "%s", config->master_addr);
@@ -130,7 +130,7 @@ static void set_environment(const struct launch_job *job, int local_rank, pid_t 
     int rank = c->node_rank * c->nproc + local_rank;
     set_number(LAUNCHER_VARIABLE, launcher);
     setenv(JOB_VARIABLE, job->job_id, 1);
-    set_number(INCARNATION_VARIABLE, job->incarnation);
+    set_number(RESTART_COUNT_VARIABLE, job->restart_count);
     set_number(BEGUN_VARIABLE, job->has_begun);
     set_number(LINK_VARIABLE, job->needs_link && local_rank == 0);
     set_number("RANK", rank);

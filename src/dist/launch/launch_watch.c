@@ -85,8 +85,8 @@ static void on_packet(struct launcher *l, struct launched_rank *r, struct launch
     case MESSAGE_JOINED: /* node n has the ranks n * count ... */
         nodes_joined(start->nodes, packet->number < 0 ? -1 : (int)(packet->number / l->count));
         break;
-    case MESSAGE_INCARNATION:
-        start->incarnation = packet->number;
+    case MESSAGE_RESTART_COUNT:
+        start->restart_count = packet->number;
         break;
     case MESSAGE_RESUMED:
         start->has_begun = true;

@@ -111,7 +111,7 @@ static status from_own_launcher(struct dist_env *env, bool *is_found) {
     *is_found = is_set(LAUNCHER_VARIABLE) && atol(getenv(LAUNCHER_VARIABLE)) == (long)getppid();
     if (!*is_found) return OK;
     TRY(from_variables(env));
-    TRY(read_int(INCARNATION_VARIABLE, 0, INT_MAX, &env->incarnation));
+    TRY(read_int(RESTART_COUNT_VARIABLE, 0, INT_MAX, &env->restart_count));
     env->has_begun = is_set(BEGUN_VARIABLE) && strcmp(getenv(BEGUN_VARIABLE), "1") == 0;
     return copy_text(env->job_id, sizeof env->job_id, is_set(JOB_VARIABLE) ? getenv(JOB_VARIABLE) : "", JOB_VARIABLE);
 }
@@ -126,8 +126,8 @@ static status from_torchrun(struct dist_env *env, bool *is_found) {
             return status_new(STATUS_USAGE, "MASTER_PORT is 65535, but the port after it is needed under torchrun");
         env->master_port++; /* torchrun's own store listens on MASTER_PORT */
     }
-    TRY(read_int("TORCHELASTIC_RESTART_COUNT", 0, INT_MAX, &env->incarnation));
-    env->has_begun = env->incarnation > 0;
+    TRY(read_int("TORCHELASTIC_RESTART_COUNT", 0, INT_MAX, &env->restart_count));
+    env->has_begun = env->restart_count > 0;
     return copy_text(env->job_id, sizeof env->job_id, getenv("TORCHELASTIC_RUN_ID"), "TORCHELASTIC_RUN_ID");
 }
 
@@ -191,8 +191,8 @@ static status from_slurm(struct dist_env *env, bool *is_found) {
     if (hosts == 1) env->local_world_size = env->world_size;
     if (env->local_world_size <= env->local_rank) env->local_world_size = env->local_rank + 1;
 
-    TRY(read_int("SLURM_RESTART_COUNT", 0, INT_MAX, &env->incarnation));
-    env->has_begun = env->incarnation > 0;
+    TRY(read_int("SLURM_RESTART_COUNT", 0, INT_MAX, &env->restart_count));
+    env->has_begun = env->restart_count > 0;
     const char *job = first_set((const char *[]){"SLURM_JOB_ID", "SLURM_JOBID", NULL});
     snprintf(env->job_id, sizeof env->job_id, "slurm-%.40s.%.40s", job ? getenv(job) : "", getenv("SLURM_STEP_ID"));
     char first[256];

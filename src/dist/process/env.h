@@ -24,11 +24,11 @@ struct dist_env {
     int rank, world_size;             /* 0, 1 for LAUNCHER_NONE */
     int local_rank, local_world_size; /* on this host */
     char master_addr[256];
-    int master_port;  /* of the store; 0: none needed (world_size 1) */
-    char job_id[128]; /* distinguishes jobs that use the same port */
-    int incarnation;  /* restarts of the ranks so far; the store rejects ranks of another incarnation */
-    double ends_at;   /* end of the Slurm allocation, in seconds since 1970; 0: not known */
-    bool has_begun;   /* an earlier start of this job has opened the run folder: resume, even with --fresh */
+    int master_port;   /* of the store; 0: none needed (world_size 1) */
+    char job_id[128];  /* distinguishes jobs that use the same port */
+    int restart_count; /* restarts of the ranks so far; the store rejects ranks of another start */
+    double ends_at;    /* end of the Slurm allocation, in seconds since 1970; 0: not known */
+    bool has_begun;    /* an earlier start of this job has opened the run folder: resume, even with --fresh */
 };
 
 /* Fills *out. Contradictory or incomplete variables (RANK without WORLD_SIZE, RANK >= WORLD_SIZE, a port that is not a

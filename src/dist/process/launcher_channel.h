@@ -20,16 +20,16 @@
 #define STOPPED_BEFORE_TRAINING STOPPED_ON_REQUEST " before training began; there was nothing to save"
 
 enum launcher_message {
-    MESSAGE_FAILURE,     /* of this rank, by launcher_report: code, text */
-    MESSAGE_JOB_FAILURE, /* the failure that ends the job: code, number: the rank, text */
-    MESSAGE_HANG,        /* the same, of a rank that hung or whose host fell silent */
-    MESSAGE_INCARNATION, /* the store rejected this rank; number: the incarnation of the store */
-    MESSAGE_RESUMED,     /* number: the step from which this start resumes; text: the run folder */
-    MESSAGE_SAVED,       /* number: the step of a complete checkpoint */
-    MESSAGE_JOINED,      /* number: a rank that has joined the store and gets its reports; -1: all ranks */
-    MESSAGE_LINK,        /* by launcher_send_link: number: the rank at the other end; session */
-    MESSAGE_RANK_EXIT,   /* from the launcher: number: a rank of this node, text: " was killed by SIGKILL" */
-    MESSAGE_TERMINATE    /* from the launcher: it will end this rank, because another has failed */
+    MESSAGE_FAILURE,       /* of this rank, by launcher_report: code, text */
+    MESSAGE_JOB_FAILURE,   /* the failure that ends the job: code, number: the rank, text */
+    MESSAGE_HANG,          /* the same, of a rank that hung or whose host fell silent */
+    MESSAGE_RESTART_COUNT, /* the store rejected this rank; number: the restart count of the store */
+    MESSAGE_RESUMED,       /* number: the step from which this start resumes; text: the run folder */
+    MESSAGE_SAVED,         /* number: the step of a complete checkpoint */
+    MESSAGE_JOINED,        /* number: a rank that has joined the store and gets its reports; -1: all ranks */
+    MESSAGE_LINK,          /* by launcher_send_link: number: the rank at the other end; session */
+    MESSAGE_RANK_EXIT,     /* from the launcher: number: a rank of this node, text: " was killed by SIGKILL" */
+    MESSAGE_TERMINATE      /* from the launcher: it will end this rank, because another has failed */
 };
 
 struct launcher_packet {

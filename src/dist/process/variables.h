@@ -9,11 +9,11 @@
 #define SECRET_FD_VARIABLE "DDPTRAIN_SECRET_FD" /* a file with the job's secret */
 #define REPORT_FD_VARIABLE "DDPTRAIN_REPORT_FD" /* a socket to the launcher, for launcher_send */
 #define EXITS_FD_VARIABLE "DDPTRAIN_EXITS_FD"   /* a socket on which the launcher reports how other ranks ended */
-#define ACTIVITY_FD_VARIABLE "DDPTRAIN_ACTIVITY_FD" /* a memfd for the activity record, which the launcher reads */
-#define LINK_VARIABLE "DDPTRAIN_LINK"               /* 1: this rank must create a link to the launcher of node 0 */
-#define INCARNATION_VARIABLE "DDPTRAIN_INCARNATION" /* restarts of the ranks so far */
-#define BEGUN_VARIABLE "DDPTRAIN_BEGUN"             /* 1: an earlier start has opened the run folder */
-#define SECRET_VARIABLE "DDPTRAIN_SECRET"           /* set by the user across nodes */
-#define INTERFACE_VARIABLE "GLOO_SOCKET_IFNAME"     /* as PyTorch: overrides the network interface */
+#define ACTIVITY_FD_VARIABLE "DDPTRAIN_ACTIVITY_FD"   /* a memfd for the activity record, which the launcher reads */
+#define LINK_VARIABLE "DDPTRAIN_LINK"                 /* 1: this rank must create a link to the launcher of node 0 */
+#define RESTART_COUNT_VARIABLE "DDPTRAIN_INCARNATION" /* restarts of the ranks so far */
+#define BEGUN_VARIABLE "DDPTRAIN_BEGUN"               /* 1: an earlier start has opened the run folder */
+#define SECRET_VARIABLE "DDPTRAIN_SECRET"             /* set by the user across nodes */
+#define INTERFACE_VARIABLE "GLOO_SOCKET_IFNAME"       /* as PyTorch: overrides the network interface */
 
 #endif

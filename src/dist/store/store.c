@@ -173,7 +173,7 @@ static status serve(struct store *s, const struct dist_env *env, const struct st
                                          .world_size = s->world_size,
                                          .node_size = env->local_world_size,
                                          .informed = options->informed,
-                                         .incarnation = (uint32_t)env->incarnation,
+                                         .restart_count = (uint32_t)env->restart_count,
                                          .limits = {.hang = options->hang, .slow = options->timeout},
                                          .job = s->job,
                                          .secret = s->secret,
@@ -195,7 +195,7 @@ static struct store_join join_options(const struct store *s, const struct dist_e
                                .job = s->job,
                                .secret = s->secret,
                                .process = process,
-                               .incarnation = (uint32_t)env->incarnation,
+                               .restart_count = (uint32_t)env->restart_count,
                                .stop_fd = s->stop > 0 ? s->stop : 0,
                                .log = env->local_rank == 0 ? options->log : NULL,
                                .is_inference = options->is_inference,
@@ -227,23 +227,23 @@ static void link_launchers(const struct store *s, struct store_join join) {
  * joins again. */
 static status join(struct store *s, const struct store_join *base, int *heartbeat_fd,
                    struct store_session *heartbeat_session) {
-    uint32_t incarnation = base->incarnation;
+    uint32_t restart_count = base->restart_count;
     struct store_join first = *base;
-    status failure = store_join(&first, &s->fd, &s->session, &incarnation);
+    status failure = store_join(&first, &s->fd, &s->session, &restart_count);
     while (!failure) {
         launcher_send(MESSAGE_JOINED, 0, s->rank, ""); /* the store now detects the end of this rank */
         struct store_join second = first;
         second.purpose = FOR_HEARTBEAT;
         second.joined_fd = s->fd;
-        failure = store_join(&second, heartbeat_fd, heartbeat_session, &incarnation);
+        failure = store_join(&second, heartbeat_fd, heartbeat_session, &restart_count);
         if (status_code(failure) != STATUS_USAGE) break;
         status_free(failure);
         close(s->fd);
         double latest = clock_seconds() + STORE_LOST_SECONDS;
         if (first.deadline > latest) first.deadline = latest;
-        failure = store_join(&first, &s->fd, &s->session, &incarnation);
+        failure = store_join(&first, &s->fd, &s->session, &restart_count);
     }
-    if (incarnation != base->incarnation) launcher_send(MESSAGE_INCARNATION, 0, incarnation, "");
+    if (restart_count != base->restart_count) launcher_send(MESSAGE_RESTART_COUNT, 0, restart_count, "");
     return failure;
 }
 

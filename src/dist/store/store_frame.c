@@ -83,7 +83,7 @@ bool store_parse_hello(const struct store_frame *frame, struct store_hello *hell
     const uint8_t *numbers = frame->body + STORE_NONCE;
     *hello = (struct store_hello){.nonce = frame->body,
                                   .world = store_read_u32(numbers),
-                                  .incarnation = store_read_u32(numbers + 4),
+                                  .restart_count = store_read_u32(numbers + 4),
                                   .purpose = store_read_u32(numbers + 8)};
     return hello->purpose < STORE_PURPOSES;
 }
@@ -91,13 +91,14 @@ bool store_parse_hello(const struct store_frame *frame, struct store_hello *hell
 void store_write_hello(const struct store_hello *hello, uint8_t body[STORE_HELLO]) {
     memcpy(body, hello->nonce, STORE_NONCE);
     store_write_u32(body + STORE_NONCE, hello->world);
-    store_write_u32(body + STORE_NONCE + 4, hello->incarnation);
+    store_write_u32(body + STORE_NONCE + 4, hello->restart_count);
     store_write_u32(body + STORE_NONCE + 8, hello->purpose);
 }
 
-bool store_parse_incarnation(const struct store_frame *frame, uint32_t *incarnation, uint32_t *is_waiting_for_ranks) {
-    if (frame->type != FRAME_INCARNATION || frame->length != 8) return false;
-    *incarnation = store_read_u32(frame->body);
+bool store_parse_restart_count(const struct store_frame *frame, uint32_t *restart_count,
+                               uint32_t *is_waiting_for_ranks) {
+    if (frame->type != FRAME_RESTART_COUNT || frame->length != 8) return false;
+    *restart_count = store_read_u32(frame->body);
     *is_waiting_for_ranks = store_read_u32(frame->body + 4);
     return true;
 }

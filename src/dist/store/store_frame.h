@@ -3,9 +3,9 @@
  *
  * A frame is a header of STORE_HEADER bytes, little-endian, and a body:
  *   0 magic "DDPS" | 4 version | 5 type | 6 two zeros | 8 length of the body u32 | 12 rank u32 | 16 job u64
- * Joining: client HELLO -> server CHALLENGE -> client PROOF -> server WELCOME, or REJECT with a reason, or INCARNATION
- * for a rank of another incarnation. From PROOF on every frame ends with a tag (store_session.h), counted in its
- * length: the tags of PROOF and WELCOME prove that both sides have the job's secret; the server answers no request
+ * Joining: client HELLO -> server CHALLENGE -> client PROOF -> server WELCOME, or REJECT with a reason, or
+ * RESTART_COUNT for a rank of another start. From PROOF on every frame ends with a tag (store_session.h), counted in
+ * its length: the tags of PROOF and WELCOME prove that both sides have the job's secret; the server answers no request
  * before. A frame with a wrong tag ends the connection, and its rank is lost for that reason. HELLO and CHALLENGE are
  * not authenticated, but their contents are part of the keys; a REJECT before the proof is not authenticated either,
  * and is reported as such. Rank 0's own two connections are socket pairs inside its process and have no tags.
@@ -41,7 +41,7 @@
 enum store_purpose { FOR_REQUESTS, FOR_HEARTBEAT, FOR_LINK, FOR_GIVING_UP, STORE_PURPOSES };
 
 enum store_type {
-    FRAME_HELLO = 1,        /* nonce, u32 world size, u32 incarnation, u32 purpose */
+    FRAME_HELLO = 1,        /* nonce, u32 world size, u32 restart count, u32 purpose */
     FRAME_CHALLENGE,        /* nonce */
     FRAME_PROOF,            /* process: text */
     FRAME_WELCOME,          /* empty */
@@ -55,7 +55,7 @@ enum store_type {
     FRAME_DONE,             /* empty */
     FRAME_VALUE,            /* bytes */
     FRAME_ERROR,            /* u32 status code, text */
-    FRAME_INCARNATION,      /* u32 incarnation of the server, u32 1 while it waits for ranks to join, else 0 */
+    FRAME_RESTART_COUNT,    /* u32 restart count of the server, u32 1 while it waits for ranks to join, else 0 */
     FRAME_HEARTBEAT,        /* a activity_snapshot */
     FRAME_RANK_EXIT,        /* u32 rank, text: how another rank of this host ended */
     FRAME_SERVER_HEARTBEAT, /* u64 step of the newest checkpoint, rank 0's activity_snapshot, text: host and pid of rank
@@ -98,11 +98,12 @@ bool store_frame_verify(struct store_session *session, struct store_frame *frame
 /* Parse and write bodies of the frame types above. false: the body is malformed. */
 struct store_hello {
     const uint8_t *nonce; /* (STORE_NONCE), inside the frame */
-    uint32_t world, incarnation, purpose;
+    uint32_t world, restart_count, purpose;
 };
 bool store_parse_hello(const struct store_frame *frame, struct store_hello *hello);
 void store_write_hello(const struct store_hello *hello, uint8_t body[STORE_HELLO]);
-bool store_parse_incarnation(const struct store_frame *frame, uint32_t *incarnation, uint32_t *is_waiting_for_ranks);
+bool store_parse_restart_count(const struct store_frame *frame, uint32_t *restart_count,
+                               uint32_t *is_waiting_for_ranks);
 bool store_parse_heartbeat(const struct store_frame *frame, struct activity_snapshot *reading);
 void store_write_heartbeat(const struct activity_snapshot *reading, uint8_t body[STORE_HEARTBEAT]);
 bool store_parse_server_heartbeat(const struct store_frame *frame, int64_t *saved, struct activity_snapshot *reading,

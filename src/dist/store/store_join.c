@@ -51,7 +51,7 @@ bool store_receive_frame(int fd, struct store_session *session, size_t limit, st
 }
 
 /* The result of one attempt. */
-enum outcome { JOINED, TRY_AGAIN, REJECTED, NOT_A_STORE, TAMPERED, OTHER_INCARNATION };
+enum outcome { JOINED, TRY_AGAIN, REJECTED, NOT_A_STORE, TAMPERED, OTHER_RESTART_COUNT };
 
 struct attempt {
     const struct store_join *join;
@@ -60,8 +60,8 @@ struct attempt {
     uint8_t body[STORE_MAX_JOINING];
     char why[STORE_MAX_JOINING + 1]; /* why the last attempt failed, */
     enum status_code code;           /* and the code of that failure */
-    uint32_t incarnation;            /* of the store, with OTHER_INCARNATION */
-    double older_since; /* time since when a store of an older incarnation has been waiting for ranks; 0: it is not */
+    uint32_t restart_count;          /* of the store, with OTHER_RESTART_COUNT */
+    double older_since; /* time since when a store of an older start has been waiting for ranks; 0: it is not */
 };
 
 static void set_why_from_errno(struct attempt *a) {
@@ -80,17 +80,18 @@ static bool send_frame(struct attempt *a, int fd, enum store_type type, const vo
     return store_send_frame(fd, &a->session, &frame, deadline);
 }
 
-/* A store with a newer incarnation has replaced that of this rank. A store with an older one is usually just ending;
+/* A store with a newer start has replaced that of this rank. A store with an older one is usually just ending;
  * but if it continues to wait for its ranks, the job was started again on rank 0's host. */
-static enum outcome compare_incarnations(struct attempt *a, const struct store_frame *frame) {
+static enum outcome compare_restart_counts(struct attempt *a, const struct store_frame *frame) {
     uint32_t is_waiting_for_ranks;
-    if (!store_parse_incarnation(frame, &a->incarnation, &is_waiting_for_ranks)) return NOT_A_STORE;
-    snprintf(a->why, sizeof a->why, "it is of start %u, this rank of start %u", a->incarnation, a->join->incarnation);
-    if (a->incarnation > a->join->incarnation) return OTHER_INCARNATION;
+    if (!store_parse_restart_count(frame, &a->restart_count, &is_waiting_for_ranks)) return NOT_A_STORE;
+    snprintf(a->why, sizeof a->why, "it is of start %u, this rank of start %u", a->restart_count,
+             a->join->restart_count);
+    if (a->restart_count > a->join->restart_count) return OTHER_RESTART_COUNT;
     double now = clock_seconds();
     if (!is_waiting_for_ranks) a->older_since = 0;
     if (is_waiting_for_ranks && a->older_since == 0) a->older_since = now;
-    return a->older_since > 0 && now - a->older_since > OLDER_SECONDS ? OTHER_INCARNATION : TRY_AGAIN;
+    return a->older_since > 0 && now - a->older_since > OLDER_SECONDS ? OTHER_RESTART_COUNT : TRY_AGAIN;
 }
 
 /* A client that does not prove the secret, or has another version of the protocol, is rejected without a tag. */
@@ -114,7 +115,7 @@ static enum outcome receive(struct attempt *a, int fd, enum store_type type, siz
     if (!is_proven) frame.length = length;
     if (frame.type == FRAME_REJECT) return on_reject(a, &frame, is_on && is_proven);
     if (!is_proven) return TAMPERED;
-    if (frame.type == FRAME_INCARNATION && is_on) return compare_incarnations(a, &frame);
+    if (frame.type == FRAME_RESTART_COUNT && is_on) return compare_restart_counts(a, &frame);
     return frame.type == type && frame.length == size ? JOINED : NOT_A_STORE;
 }
 
@@ -137,7 +138,7 @@ static enum outcome handshake(struct attempt *a, int fd, double deadline) {
     char process[STORE_MAX_PROCESS];
     struct store_hello contents = {.nonce = a->shake.client_nonce,
                                    .world = a->shake.world,
-                                   .incarnation = a->shake.incarnation,
+                                   .restart_count = a->shake.restart_count,
                                    .purpose = a->shake.purpose};
     store_write_hello(&contents, hello);
     a->session = (struct store_session){0};
@@ -228,12 +229,12 @@ static status timed_out(const struct attempt *a, bool is_lost, double seconds) {
 }
 
 /* The failure of an outcome that no further attempt would change; OK: try again. */
-static status final_failure(const struct attempt *a, enum outcome outcome, uint32_t *incarnation) {
+static status final_failure(const struct attempt *a, enum outcome outcome, uint32_t *restart_count) {
     const struct store_join *join = a->join;
     char endpoint[320];
     snprintf(endpoint, sizeof endpoint, "%s:%d", join->host, join->port);
-    if (outcome == OTHER_INCARNATION) {
-        *incarnation = a->incarnation;
+    if (outcome == OTHER_RESTART_COUNT) {
+        *restart_count = a->restart_count;
         return status_new(STATUS_PEER, "rank 0 at %s rejected rank %d: %s", endpoint, join->rank, a->why);
     }
     if (outcome == NOT_A_STORE)
@@ -244,12 +245,12 @@ static status final_failure(const struct attempt *a, enum outcome outcome, uint3
     return outcome == TAMPERED ? store_tampered(endpoint) : OK;
 }
 
-status store_join(const struct store_join *join, int *fd, struct store_session *session, uint32_t *incarnation) {
+status store_join(const struct store_join *join, int *fd, struct store_session *session, uint32_t *restart_count) {
     struct attempt a = {.join = join,
                         .shake = {.job = join->job,
                                   .rank = (uint32_t)join->rank,
                                   .world = (uint32_t)join->world_size,
-                                  .incarnation = join->incarnation,
+                                  .restart_count = join->restart_count,
                                   .purpose = join->purpose},
                         .why = "no process listens there"};
     double start = clock_seconds(), deadline = join->deadline, rejected_at = 0;
@@ -262,7 +263,7 @@ status store_join(const struct store_join *join, int *fd, struct store_session *
         session_end(&a.session);
         if (outcome == JOINED) return OK;
         *fd = -1;
-        if (!failure) failure = final_failure(&a, outcome, incarnation);
+        if (!failure) failure = final_failure(&a, outcome, restart_count);
         if (failure) return failure;
         double now = clock_seconds();
         if (outcome == REJECTED && rejected_at == 0) rejected_at = now;

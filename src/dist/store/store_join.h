@@ -18,7 +18,7 @@ struct store_join {
     const uint8_t *secret; /* (32) */
     const char *process;   /* "host n1, pid 71" */
     double deadline;       /* of clock_seconds() */
-    uint32_t incarnation;
+    uint32_t restart_count;
     enum store_purpose purpose; /* FOR_REQUESTS: joins; others: a further connection of a rank that has joined */
     int joined_fd;              /* for those: the connection of FOR_REQUESTS; else 0 */
     bool is_inference;          /* as in store_options */
@@ -27,13 +27,13 @@ struct store_join {
     struct log *log; /* for "waiting for rank 0"; NULL: silent */
 };
 
-/* Connects, with retries while no process listens or rank 0 is of an older incarnation; for STORE_LOST_SECONDS after
+/* Connects, with retries while no process listens or rank 0 is of an older start; for STORE_LOST_SECONDS after
  * joined_fd has ended. *fd: the connection of a rank that has joined, authenticated by *session. On failure *fd is -1:
  * STATUS_PEER: rank 0 did not answer, has left, or its answer was tampered with; STATUS_IO: no memory or descriptors;
  * STATUS_USAGE: rank 0 rejected this rank (FOR_HEARTBEAT: without retries), or another program answered. A rank that
- * gives up after a rejection reports so to rank 0, so that no rank waits for it. *incarnation is set if the store has
+ * gives up after a rejection reports so to rank 0, so that no rank waits for it. *restart_count is set if the store has
  * another one and this rank must not join (STATUS_PEER), else not changed. */
-status store_join(const struct store_join *join, int *fd, struct store_session *session, uint32_t *incarnation);
+status store_join(const struct store_join *join, int *fd, struct store_session *session, uint32_t *restart_count);
 
 /* Send or receive one frame; body (limit). false: errno as of net_send and net_receive, or EPROTO for bytes that are
  * not a frame, or EBADMSG for a frame with a wrong tag. */

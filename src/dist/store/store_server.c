@@ -370,7 +370,7 @@ static bool init_server(struct store_server *s, const struct store_server_config
     s->listener = config->listener;
     s->world_size = config->world_size;
     s->node_size = config->node_size;
-    s->incarnation = config->incarnation;
+    s->restart_count = config->restart_count;
     s->job = config->job;
     s->log = config->log;
     s->is_one_host = config->node_size == config->world_size;

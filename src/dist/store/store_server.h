@@ -16,7 +16,7 @@ struct store_server_config {
     int local, local_heartbeat; /* the server's ends of rank 0's own connections, which need no proof; owned, too */
     int world_size, node_size;  /* node_size as in members_create */
     const bool *informed; /* (nodes) whose ranks, except rank 0, will not join and are not waited for; NULL: none */
-    uint32_t incarnation;
+    uint32_t restart_count;
     struct members_limits limits;
     struct log *log;  /* for "waiting for ..."; NULL: silent. Not owned */
     const char *hint; /* added to those messages; copied */

@@ -137,14 +137,14 @@ static void reject(struct store_server *s, struct connection *c, const char *why
     server_reject(s, c, FRAME_REJECT, why, strlen(why));
 }
 
-/* Rejects a rank of another incarnation and sends that of the server. */
-static void reject_incarnation(struct store_server *s, struct connection *c) {
+/* Rejects a rank of another start and sends the restart count of the server. */
+static void reject_restart_count(struct store_server *s, struct connection *c) {
     uint8_t body[8];
     bool is_waiting_for_ranks =
         members_joined(s->members) < s->world_size && members_cause(s->members, clock_seconds()) < 0;
-    store_write_u32(body, s->incarnation);
+    store_write_u32(body, s->restart_count);
     store_write_u32(body + 4, is_waiting_for_ranks);
-    server_reject(s, c, FRAME_INCARNATION, body, sizeof body);
+    server_reject(s, c, FRAME_RESTART_COUNT, body, sizeof body);
 }
 
 static bool on_hello(struct store_server *s, struct connection *c, const struct store_frame *frame) {
@@ -156,7 +156,7 @@ static bool on_hello(struct store_server *s, struct connection *c, const struct 
     }
     memcpy(c->shake.client_nonce, hello.nonce, STORE_NONCE);
     c->shake.world = hello.world;
-    c->shake.incarnation = hello.incarnation;
+    c->shake.restart_count = hello.restart_count;
     c->shake.purpose = hello.purpose;
     c->shake.job = s->job;
     c->shake.rank = frame->rank;
@@ -244,8 +244,8 @@ static void begin_heartbeat(struct store_server *s, const struct connection *c) 
 static bool on_proof(struct store_server *s, struct connection *c, const struct store_frame *frame) {
     char process[STORE_MAX_PROCESS];
     if (!store_parse_proof(frame, process)) return false;
-    if (c->shake.incarnation != s->incarnation) {
-        reject_incarnation(s, c);
+    if (c->shake.restart_count != s->restart_count) {
+        reject_restart_count(s, c);
         return true;
     }
     if (!accept_join(s, c, process)) return true;

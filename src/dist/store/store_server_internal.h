@@ -49,7 +49,7 @@ struct store_server {
     int listener, wake;
     double accept_after; /* out of descriptors: accepts no connection before this time */
     int world_size, node_size;
-    uint32_t incarnation;
+    uint32_t restart_count;
     uint64_t job;
     uint8_t secret[32];
     char endpoint[320], hint[400];

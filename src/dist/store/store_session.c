@@ -37,7 +37,7 @@ static void derive_key(const uint8_t secret[32], const char *label, const struct
     write_number(at, shake->job, 8);
     write_number(at + 8, shake->rank, 4);
     write_number(at + 12, shake->world, 4);
-    write_number(at + 16, shake->incarnation, 4);
+    write_number(at + 16, shake->restart_count, 4);
     write_number(at + 20, shake->purpose, 4);
     store_hmac(secret, message, sizeof message, key);
 }

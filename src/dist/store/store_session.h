@@ -17,7 +17,7 @@
 struct store_handshake {
     uint8_t client_nonce[STORE_NONCE], server_nonce[STORE_NONCE];
     uint64_t job;
-    uint32_t rank, world, incarnation, purpose;
+    uint32_t rank, world, restart_count, purpose;
 };
 
 /* All zero: a connection inside one process, which needs no tags. It contains no pointers, so that a session can be

@@ -26,7 +26,7 @@
 enum refusal { ACCEPTED, OTHER_SWEEP, OTHER_WORLD };
 
 struct hello {
-    uint32_t magic, rank, world, incarnation;
+    uint32_t magic, rank, world, restart_count;
     uint8_t nonce[STORE_NONCE], what[32];
 };
 struct challenge {
@@ -140,7 +140,7 @@ static void digest_what(const char *what, uint8_t out[32]) {
 static void begin(struct store_session *session, const uint8_t secret[32], const struct hello *hello,
                   const struct challenge *challenge, bool is_server) {
     struct store_handshake shake = {
-        .rank = hello->rank, .world = hello->world, .incarnation = hello->incarnation, .purpose = MAGIC};
+        .rank = hello->rank, .world = hello->world, .restart_count = hello->restart_count, .purpose = MAGIC};
     memcpy(shake.client_nonce, hello->nonce, STORE_NONCE);
     memcpy(shake.server_nonce, challenge->nonce, STORE_NONCE);
     session_begin(session, secret, &shake, is_server);
@@ -164,7 +164,7 @@ struct handshake {
 };
 
 struct worker_listener {
-    int fd, world, incarnation;
+    int fd, world, restart_count;
     uint8_t secret[32], what[32];
     struct handshake handshakes[MAX_HANDSHAKES];
     size_t count;
@@ -176,7 +176,7 @@ status worker_listen(const struct dist_env *env, const char *what, struct worker
     if (!listener) return status_memory("the connections of the sweep");
     listener->fd = -1;
     listener->world = env->world_size;
-    listener->incarnation = env->incarnation;
+    listener->restart_count = env->restart_count;
     digest_what(what, listener->what);
     status s = store_secret_find(env, listener->secret);
     if (!s) s = store_listener_find(env, &listener->fd);
@@ -222,7 +222,7 @@ static bool challenge(struct worker_listener *listener, struct handshake *s) {
     if (is_lost || !got) return !is_lost;
     s->has_hello = true;
     bool is_other_world = s->hello.world != (uint32_t)listener->world;
-    is_rank = s->hello.magic == MAGIC && s->hello.incarnation == (uint32_t)listener->incarnation &&
+    is_rank = s->hello.magic == MAGIC && s->hello.restart_count == (uint32_t)listener->restart_count &&
               (is_other_world || (s->hello.rank >= 1 && s->hello.rank < (uint32_t)listener->world));
     if (!is_rank) return false;
     bool is_other_sweep = memcmp(s->hello.what, listener->what, sizeof listener->what) != 0;
@@ -278,7 +278,7 @@ static status handshake(const struct dist_env *env, const char *what, const uint
     struct hello hello = {.magic = MAGIC,
                           .rank = (uint32_t)env->rank,
                           .world = (uint32_t)env->world_size,
-                          .incarnation = (uint32_t)env->incarnation};
+                          .restart_count = (uint32_t)env->restart_count};
     struct challenge challenge;
     struct worker_report proof;
     double deadline = clock_seconds() + HANDSHAKE_SECONDS;
