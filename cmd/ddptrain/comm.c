@@ -140,13 +140,13 @@ static status measure(const struct command_line *line, struct comm *comm, const 
 static status connect(const struct command_line *line, const struct dist_env *env, struct store *store,
                       struct comm **comm, struct comm **out) {
     int backend = command_backend(line);
-    struct gpus_process place = dist_env_gpus(env);
+    struct gpus_process process = dist_env_gpus(env);
     char identity[128];
     int gpu;
     TRY(comm_create(comm_backend_names[backend], env, store, TIMEOUT, comm));
     *out = *comm;
     if (!command_uses_gpus(line)) return OK;
-    status s = gpus_choose(&place, &gpu);
+    status s = gpus_choose(&process, &gpu);
     if (!s) s = gpus_identity(gpu, identity);
     if (s) {
         status explained =

@@ -48,17 +48,17 @@ status command_nproc(const struct command_line *line, const char *device, int *n
 
 status command_choose_device(const struct command_line *line, struct config_file *file, const struct dist_env *env,
                              int *nproc) {
-    struct gpus_process place = dist_env_gpus(env);
+    struct gpus_process process = dist_env_gpus(env);
     struct text why = {0};
     int gpus;
     if (!config_device_is_auto(config_of(file))) return OK;
     bool is_default = !line->nproc || strcmp(line->nproc, "auto") == 0;
-    if (env->launcher == LAUNCHER_NONE) place.local_size = is_default ? 0 : *nproc;
+    if (env->launcher == LAUNCHER_NONE) process.local_size = is_default ? 0 : *nproc;
     if (env->launcher == LAUNCHER_OWN) {
         const char *explained = getenv(DEVICE_VARIABLE);
         if (!explained || strcmp(explained, "cuda") != 0)
             text_add(&why, explained ? explained : "the launcher chose the CPU");
-    } else if (gpus_available(&place, &gpus, &why) && place.local_size == 0) {
+    } else if (gpus_available(&process, &gpus, &why) && process.local_size == 0) {
         *nproc = gpus;
     }
     const char *why_cpu = why.length ? text_string(&why) : NULL;

@@ -24,12 +24,12 @@ static status count_workers(const struct command_line *line, const struct sweep_
                             int *workers, struct text *no_gpu) {
     const struct config *config = sweep_base(file);
     int64_t processes = sweep_of(file)->nproc_per_trial;
-    struct gpus_process place = dist_env_gpus(env);
+    struct gpus_process process = dist_env_gpus(env);
     const char *device = config_device_name(config);
     bool is_given = line->nproc && strcmp(line->nproc, "auto") != 0;
     int gpus = 0;
-    place.local_size = 0;
-    bool has_gpus = config_device_is_auto(config) && gpus_available(&place, &gpus, no_gpu);
+    process.local_size = 0;
+    bool has_gpus = config_device_is_auto(config) && gpus_available(&process, &gpus, no_gpu);
     if (env->launcher != LAUNCHER_NONE && env->world_size > 1) {
         *workers = 1;
         if (processes > 1)

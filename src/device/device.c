@@ -29,12 +29,12 @@ status device_create(const char *name, struct device **out) {
     return device_create_local(name, &alone, out);
 }
 
-status device_create_local(const char *name, const struct gpus_process *place, struct device **out) {
+status device_create_local(const char *name, const struct gpus_process *process, struct device **out) {
     const struct gpu_module *module;
     int gpus, own;
     if (!is_gpu(name)) return cpu_device_create(NULL, out);
     TRY(explain(gpu_find(&module, &gpus)));
-    TRY(explain(gpus_choose(place, &own)));
+    TRY(explain(gpus_choose(process, &own)));
     return module->create(own, out);
 }
 

@@ -179,7 +179,7 @@ struct device_ops {
  * or a GPU is missing, with the reason and a hint. */
 status device_create(const char *name, struct device **out);
 /* One GPU per process of a host: gpus_choose. */
-status device_create_local(const char *name, const struct gpus_process *place, struct device **out);
+status device_create_local(const char *name, const struct gpus_process *process, struct device **out);
 void device_destroy(struct device *device); /* takes NULL */
 
 /* Checks whether device_create could open [name], without initialising the device. */

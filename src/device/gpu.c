@@ -78,12 +78,12 @@ status gpus_count(int *gpus) {
 
 static bool is_one(const char *list) { return list && *list && !strchr(list, ','); }
 
-status gpus_choose(const struct gpus_process *place, int *gpu) {
+status gpus_choose(const struct gpus_process *process, int *gpu) {
     const struct gpu_module *module;
-    int gpus, rank = place->local_rank, size = place->local_size;
+    int gpus, rank = process->local_rank, size = process->local_size;
     const char *share = getenv(GPUS_SHARE_VARIABLE);
     TRY(gpu_find(&module, &gpus));
-    bool has_own = gpus == 1 && place->is_launched && is_one(getenv("CUDA_VISIBLE_DEVICES"));
+    bool has_own = gpus == 1 && process->is_launched && is_one(getenv("CUDA_VISIBLE_DEVICES"));
     if (size > gpus && !has_own && !(share && strcmp(share, "1") == 0))
         return status_new(STATUS_USAGE,
                           "a GPU for each process: %d processes on this host, %d GPU%s; start as many processes as "
@@ -99,18 +99,18 @@ static bool has_driver(void) {
     return !s;
 }
 
-bool gpus_available(const struct gpus_process *place, int *gpus, struct text *why) {
+bool gpus_available(const struct gpus_process *process, int *gpus, struct text *why) {
     int own;
     *gpus = 0;
     if (!has_driver()) {
         text_add(why, "there is no NVIDIA driver");
         return false;
     }
-    status s = place->is_launched ? gpus_choose(place, &own) : gpus_count(gpus);
+    status s = process->is_launched ? gpus_choose(process, &own) : gpus_count(gpus);
     if (s) text_printf(why, "a run on GPUs needs %s", status_message(s));
-    if (!s && !place->is_launched && place->local_size > *gpus)
-        text_printf(why, "%d process%s on this host, %d GPU%s", place->local_size,
-                    text_plural((uint64_t)place->local_size, "es"), *gpus, text_plural((uint64_t)*gpus, "s"));
+    if (!s && !process->is_launched && process->local_size > *gpus)
+        text_printf(why, "%d process%s on this host, %d GPU%s", process->local_size,
+                    text_plural((uint64_t)process->local_size, "es"), *gpus, text_plural((uint64_t)*gpus, "s"));
     status_free(s);
     return why->length == 0;
 }

@@ -22,11 +22,11 @@ status gpus_count(int *gpus);
 
 /* Index of the process's GPU: its local rank, or the only GPU that the launcher allows. STATUS_USAGE if there are
  * more processes than GPUs. */
-status gpus_choose(const struct gpus_process *place, int *gpu);
+status gpus_choose(const struct gpus_process *process, int *gpu);
 
 /* For `auto`: whether there is a GPU for each process, or, with local_size 0, at least one; *gpus: how many. If not,
  * [why] gets a clause with what is missing. Without a launcher, GPUs are counted as in gpus_count. */
-bool gpus_available(const struct gpus_process *place, int *gpus, struct text *why);
+bool gpus_available(const struct gpus_process *process, int *gpus, struct text *why);
 
 /* Whether a user would expect a GPU to be used: NVIDIA's driver is installed, and CUDA_VISIBLE_DEVICES does not hide
  * all GPUs. */

@@ -101,9 +101,9 @@ status build_share(const struct builder *builder, struct layer *layer, const str
 /* ---- build_memory.c ---- */
 
 /* Computes the memory offsets of all tensors and gradients, and the total size. */
-void build_place(struct model *model);
+void build_assign_memory(struct model *model);
 
-/* Plans gradient slots and lifetimes, then build_place. */
+/* Plans gradient slots and lifetimes, then build_assign_memory. */
 void build_memory(struct model *model);
 
 /* ---- */

@@ -198,7 +198,7 @@ static void plan_values(struct model *m) {
         if (m->tensors[t].recomputed_piece.size) m->nodes[m->tensors[t].reader].recompute = m->tensors[t].piece.first;
 }
 
-void build_place(struct model *m) {
+void build_assign_memory(struct model *m) {
     size_t count = 0;
     struct piece **pieces =
         arena_alloc(m->arena, (2 * m->tensor_count + m->layer_count + m->slot_count + 1) * sizeof(struct piece *));
@@ -216,5 +216,5 @@ void build_memory(struct model *model) {
     plan_gelus(model);
     plan_sums(model);
     plan_values(model);
-    build_place(model);
+    build_assign_memory(model);
 }

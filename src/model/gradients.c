@@ -4,7 +4,7 @@
 static bool is_shared(const struct model *model, size_t param) { return model->users[param] > 1; }
 
 /* Assigns one layer's gradients from [at] on; returns their end. */
-static size_t place(struct model *model, const struct layer *layer, size_t at) {
+static size_t assign_memory(struct model *model, const struct layer *layer, size_t at) {
     for (size_t i = layer->first_param; i < layer->first_param + layer->param_count; i++) {
         struct param *p = &model->params.items[i];
         if (is_shared(model, i)) continue;
@@ -25,7 +25,7 @@ void model_split_gradients(struct model *model) {
     }
     model->kept_gradients = params->gradient_floats = kept;
     for (size_t i = 0; i < model->layer_count; i++) {
-        size_t end = place(model, &model->layers[i], kept);
+        size_t end = assign_memory(model, &model->layers[i], kept);
         if (end > params->gradient_floats) params->gradient_floats = end;
     }
 }

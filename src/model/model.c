@@ -153,7 +153,7 @@ status model_adapt_to_device(struct model *model, const struct device *device) {
             TRY(status_prefix(l->type->check_device(l, device_ops(device)), "%s: %s: on %s", place_text(l->place).s,
                               l->path, device_describe(device)));
     }
-    if (half_storage_plan(model, device)) build_place(model);
+    if (half_storage_plan(model, device)) build_assign_memory(model);
     return OK;
 }
 

@@ -32,7 +32,7 @@ size_t params_declare(struct params *params, struct arena *arena, const char *na
     return params->count++;
 }
 
-static size_t place(struct params *params, bool is_frozen, size_t offset) {
+static size_t assign_offsets(struct params *params, bool is_frozen, size_t offset) {
     for (size_t i = 0; i < params->count; i++) {
         struct param *p = &params->items[i];
         if (p->is_frozen != is_frozen) continue;
@@ -43,8 +43,8 @@ static size_t place(struct params *params, bool is_frozen, size_t offset) {
 }
 
 void params_move_frozen_last(struct params *params) {
-    params->trained = place(params, false, 0);
-    place(params, true, params->trained);
+    params->trained = assign_offsets(params, false, 0);
+    assign_offsets(params, true, params->trained);
 }
 
 status params_alloc(struct params *params, struct device *device, bool has_gradients) {

@@ -223,8 +223,8 @@ bool config_ignored(const struct config *config, size_t index, struct text *out)
 
 status config_create_device(const struct config *config, const struct dist_env *env, struct device **out) {
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
-    struct gpus_process place = dist_env_gpus(env ? env : &alone);
-    TRY(device_create_local(config_device_name(config), &place, out));
+    struct gpus_process process = dist_env_gpus(env ? env : &alone);
+    TRY(device_create_local(config_device_name(config), &process, out));
     return device_set_precision(*out, config_precision(config));
 }
 

@@ -76,8 +76,8 @@ static status open_gpus(struct run *run) {
     int backend = run->config->dist.backend, gpu;
     char identity[128];
     if (run->env->world_size == 1 || !device_stream(t->device)) return OK;
-    struct gpus_process place = dist_env_gpus(run->env);
-    TRY(gpus_choose(&place, &gpu));
+    struct gpus_process process = dist_env_gpus(run->env);
+    TRY(gpus_choose(&process, &gpu));
     TRY(gpus_identity(gpu, identity));
     TRY(comm_check_gpus(t->comm, identity));
     if (!comm_backend_uses_gpus(backend) || plan_is_elastic(run->plan)) return OK;
