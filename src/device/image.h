@@ -66,7 +66,7 @@ struct pooling {
 };
 #define POOLING_MAX_WINDOW 256 /* elements of a maximum's window: its position is stored in one byte */
 
-/* values (count), on the host: replaced by the sums over all processes. [user] keeps a failure. */
+/* values (count), on the host: replaced by the sums over all ranks. [user] keeps a failure. */
 struct all_sum {
     void (*sum)(void *user, double *values, size_t count);
     void *user;
@@ -77,7 +77,7 @@ struct batch_norm {
     float eps, momentum;
     bool uses_batch;            /* statistics of this batch (training, or no running ones), else running statistics */
     bool has_relu;              /* y = max(norm, 0) */
-    const struct all_sum *sync; /* statistics and gradients over all processes' rows; NULL: over this process's rows */
+    const struct all_sum *sync; /* statistics and gradients over the rows of all ranks; NULL: over those of this rank */
 };
 /* floats that forward stores for backward: 6 vectors of [channels], and sums in double */
 #define BATCH_NORM_WORK(channels) (10 * (channels) + 2)
@@ -105,7 +105,7 @@ struct image_ops {
     /* y = (x - mean) / sqrt(variance + eps) * weight + bias over [count] positions of [channels]; the batch variance
      * is the biased one, and the running statistics (NULL: none) are updated with momentum from mean and unbiased
      * variance. weight and bias (channels) may be NULL; work (BATCH_NORM_WORK(channels)), aligned for doubles. With
-     * sync all processes must call, also with a [count] of 0. */
+     * sync all ranks must call, also with a [count] of 0. */
     void (*batch_norm_forward)(struct device *, const struct batch_norm *, const float *x, const float *weight,
                                const float *bias, float *running_mean, float *running_var, float *work, float *y,
                                size_t count);

@@ -20,13 +20,13 @@ struct loss_sums {
     double scored;  /* both weighted by rows */
 };
 
-/* The rows of a batch on all processes, for a loss that compares rows with each other. All processes make the same
+/* The rows of a batch on all ranks, for a loss that compares rows with each other. All ranks make the same
  * calls of gather, those without rows, too. */
 struct all_rows {
-    size_t processes, process; /* number; this one */
-    const size_t *rows;        /* (processes) of each */
-    size_t max;                /* of them */
-    /* all (processes, bytes), on the host: each process has set its part, and gets those of all. [user] keeps a
+    size_t world_size, rank; /* number of ranks; this one */
+    const size_t *rows;      /* (world_size) of each */
+    size_t max;              /* of them */
+    /* all (world_size, bytes), on the host: each rank has set its part, and gets those of all. [user] keeps a
      * failure; then the other parts are not set. */
     void (*gather)(void *user, void *all, size_t bytes);
     /* The same in the memory of a GPU, enqueued on [stream], a multiple of 4 bytes; NULL: gather is used. */
@@ -43,7 +43,7 @@ struct row_weights {
     const int32_t *lengths;
     size_t positions;
     size_t target_size;         /* values of a row of targets, for losses whose targets are of any number */
-    const struct all_rows *all; /* for losses whose type compares_rows; NULL: there are no other processes */
+    const struct all_rows *all; /* for losses whose type compares_rows; NULL: there are no other ranks */
 };
 
 struct cross_entropy_options {
@@ -110,7 +110,7 @@ struct contrastive_options {
     float temperature;
     bool is_symmetric;          /* the mean of both directions; else a is classified only */
     size_t size;                /* values of an embedding */
-    const struct all_rows *all; /* NULL: there are no other processes */
+    const struct all_rows *all; /* NULL: there are no other ranks */
 };
 
 struct loss_ops {
@@ -140,13 +140,13 @@ struct loss_ops {
     /* Allocates the workspace of ctc for [rows] rows. */
     status (*ctc_prepare)(struct device *, size_t rows, size_t steps, size_t classes, size_t target_size);
     /* outputs (rows, 2, size) = a and b, which are divided by their norms. The loss of row i is the cross entropy of
-     * the logits a_i b_j / temperature over the rows j of all processes, with the class i; in the other direction b_i
-     * a_j. Adds the loss of this process's rows, and rows to the count; doutputs, unless NULL, = d(sum of the losses of
-     * all processes' rows)/d(outputs) * factor. */
+     * the logits a_i b_j / temperature over the rows j of all ranks, with the class i; in the other direction b_i
+     * a_j. Adds the loss of the rows of this rank, and rows to the count; doutputs, unless NULL, = d(sum of the losses
+     * of the rows of all ranks)/d(outputs) * factor. */
     void (*contrastive)(struct device *, const struct contrastive_options *, const float *outputs, size_t rows,
                         float factor, float *doutputs, struct loss_sums *sums);
-    /* Allocates the workspace of contrastive for [rows] rows on each of [processes] processes. */
-    status (*contrastive_prepare)(struct device *, size_t rows, size_t processes, size_t size);
+    /* Allocates the workspace of contrastive for [rows] rows on each of [world_size] ranks. */
+    status (*contrastive_prepare)(struct device *, size_t rows, size_t world_size, size_t size);
     /* classes (rows, count) = x (rows, count), whose values are integers; a row of x is [stride] values long */
     void (*to_classes)(struct device *, const float *x, size_t stride, int64_t *classes, size_t rows, size_t count);
     /* Adds the weighted sum of the means of parts (count), as if it were the mean of [rows] rows; a part that counted

@@ -55,7 +55,7 @@ struct pass {
     size_t rows;
     bool is_training;
     struct draw_key draws; /* stream is set per layer */
-    /* For layers that use the rows of all processes; NULL: a single process. All processes make the same passes. */
+    /* For layers that use the rows of all ranks; NULL: one rank. All ranks make the same passes. */
     const struct all_sum *all_sum;
     size_t position; /* of the row, with cached_positions */
 

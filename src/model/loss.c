@@ -30,8 +30,8 @@ struct row_weights loss_weights(const struct model *model, const struct shape *o
 }
 
 status loss_prepare(const struct loss_type *loss, const void *config, struct device *device, const struct shape *output,
-                    size_t target_size, size_t rows, size_t processes) {
-    return loss->prepare ? loss->prepare(config, device, output, target_size, rows, processes) : OK;
+                    size_t target_size, size_t rows, size_t world_size) {
+    return loss->prepare ? loss->prepare(config, device, output, target_size, rows, world_size) : OK;
 }
 
 bool loss_predicts_logarithms(const struct loss_type *loss, const void *config) {

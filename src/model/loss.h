@@ -37,16 +37,16 @@ struct loss_type {
     /* Checks that the model's output matches the targets: [target_size] values, or as many positions of [classes]
      * classes. */
     status (*check)(const void *config, const struct shape *output, size_t target_size, int64_t classes);
-    /* Allocates what run needs for [rows] rows on each of [processes] processes; STATUS_USAGE for a device that cannot
+    /* Allocates what run needs for [rows] rows on each of [world_size] ranks; STATUS_USAGE for a device that cannot
      * compute the loss. NULL: nothing. */
     status (*prepare)(const void *config, struct device *device, const struct shape *output, size_t target_size,
-                      size_t rows, size_t processes);
+                      size_t rows, size_t world_size);
     /* [weights]: of the rows. sums += this batch; gradient (rows, output), unless NULL, = d(mean loss of this
      * batch)/d(output) * scale */
     void (*run)(const void *config, struct device *device, const struct shape *output_shape, const float *output,
                 const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
                 struct loss_sums *sums);
-    /* The loss of a row depends on the other rows of the batch, on all processes: each of them calls run for every
+    /* The loss of a row depends on the other rows of the batch, on all ranks: each of them calls run for every
      * batch, also without rows, with the weights' [all]. The mean is that of all rows. */
     bool compares_rows;
     /* run leaves out positions that are padding (struct row_weights's lengths). */
@@ -82,7 +82,7 @@ struct row_weights loss_weights(const struct model *model, const struct shape *o
 
 /* type->prepare, if there is one; before the first run with so many rows. */
 status loss_prepare(const struct loss_type *loss, const void *config, struct device *device, const struct shape *output,
-                    size_t target_size, size_t rows, size_t processes);
+                    size_t target_size, size_t rows, size_t world_size);
 
 /* type->predicts_logarithms, false without it. */
 bool loss_predicts_logarithms(const struct loss_type *loss, const void *config);
@@ -95,7 +95,7 @@ bool loss_compares_rows(const struct loss_type *loss, const void *config);
 
 /* Computes the loss of a batch from [output] of model_forward, with the mean of loss times weight (rows; NULL: all 1)
  * over the rows, and its gradient where model_backward reads it. [all]: for a loss that compares rows; NULL: without
- * those of other processes. */
+ * those of other ranks. */
 void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
               const void *targets, const float *weights, const struct all_rows *all, size_t rows, float scale,
               struct loss_sums *sums);

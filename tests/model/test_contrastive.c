@@ -50,7 +50,7 @@ static void *run(void *argument) {
     struct process *p = argument;
     struct device *device;
     size_t all_rows = p->rows, max = p->rows;
-    struct all_rows all = {.processes = PROCESSES, .process = p->number, .gather = gather, .user = p};
+    struct all_rows all = {.world_size = PROCESSES, .rank = p->number, .gather = gather, .user = p};
     if (p->group) {
         all.rows = p->group->rows;
         all.max = max = p->group->max;
@@ -176,7 +176,7 @@ static void fail_to_gather(void *user, void *all, size_t bytes) { (void)user, (v
  * an embedding of zeros has no direction. */
 START_TEST(without_values) {
     static const size_t rows[PROCESSES] = {2, 3, 2};
-    struct all_rows all = {.processes = PROCESSES, .process = 1, .rows = rows, .max = 3, .gather = fail_to_gather};
+    struct all_rows all = {.world_size = PROCESSES, .rank = 1, .rows = rows, .max = 3, .gather = fail_to_gather};
     struct contrastive_options options = {.temperature = 0.1f, .is_symmetric = true, .size = 2, .all = &all};
     float outputs[12] = {1, 2, 3, 4, 0, 0, 1, 1, 2, 1, 1, 2}, gradient[12];
     struct loss_sums sums = {0};

@@ -1,7 +1,7 @@
-/* The contrastive loss on the CPU. Each process has the rows of the logits that belong to its own rows, in both
- * directions, and computes them block by block, so that there is never a matrix (rows, all rows). The processes
+/* The contrastive loss on the CPU. Each rank has the rows of the logits that belong to its own rows, in both
+ * directions, and computes them block by block, so that there is never a matrix (rows, all rows). The ranks
  * exchange their normalised rows, and for the gradient the logarithms of the sums of their rows of logits: then each
- * has everything that the gradient of its rows depends on, that of the other processes' losses included. */
+ * has everything that the gradient of its rows depends on, that of the losses of the other ranks included. */
 #include <math.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@
 
 struct contrastive {
     const struct cpu_kernels *kernels;
-    size_t rows, first, total, size; /* own rows, the number of rows before them, rows of all processes */
+    size_t rows, first, total, size; /* own rows, the number of rows before them, rows of all ranks */
     float inverse_temperature, factor;
     float weights[SIDES]; /* of the directions: a is classified, b is classified */
     const float *x;       /* (rows, SIDES, size) */
@@ -31,19 +31,19 @@ struct contrastive {
     size_t part_floats; /* a block of logits, and two rows */
 };
 
-/* ---- the rows of all processes ---- */
+/* ---- the rows of all ranks ---- */
 
 static void gather(const struct all_rows *all, void *values, size_t row_bytes) {
     char *bytes = values, *to = bytes;
     all->gather(all->user, values, all->max * row_bytes);
-    for (size_t p = 0; p < all->processes; p++) {
+    for (size_t p = 0; p < all->world_size; p++) {
         memmove(to, bytes + p * all->max * row_bytes, all->rows[p] * row_bytes);
         to += all->rows[p] * row_bytes;
     }
 }
 
-/* Where this process's rows are for gather, as a number of rows. */
-static size_t own_place(const struct all_rows *all) { return all ? all->process * all->max : 0; }
+/* Where the rows of this rank are for gather, as a number of rows. */
+static size_t own_place(const struct all_rows *all) { return all ? all->rank * all->max : 0; }
 
 /* y = x / max(|x|, eps) */
 static double normalise(const float *x, float *y, size_t size) {
@@ -190,9 +190,9 @@ static bool add_bytes(size_t *bytes, size_t a, size_t b, size_t size) {
            !__builtin_add_overflow(*bytes, more, bytes);
 }
 
-status cpu_contrastive_prepare(struct device *device, size_t rows, size_t processes, size_t size) {
+status cpu_contrastive_prepare(struct device *device, size_t rows, size_t world_size, size_t size) {
     size_t total, bytes = 0;
-    bool fits = !__builtin_mul_overflow(rows, processes, &total) && total <= SIZE_MAX / (8 * BLOCK) &&
+    bool fits = !__builtin_mul_overflow(rows, world_size, &total) && total <= SIZE_MAX / (8 * BLOCK) &&
                 add_bytes(&bytes, rows, SIDES + 1, sizeof(double)) && add_bytes(&bytes, total, SIDES, sizeof(double)) &&
                 add_bytes(&bytes, total, SIDES * sizeof(float), size) &&
                 add_bytes(&bytes, threads_for(rows), part_floats(total), sizeof(float));
@@ -222,12 +222,12 @@ void cpu_contrastive(struct device *device, const struct contrastive_options *o,
                             .x = outputs,
                             .dx = doutputs,
                             .parts = threads_for(rows)};
-    for (size_t p = 0; all && p < all->processes; p++) {
-        c.first += p < all->process ? all->rows[p] : 0;
+    for (size_t p = 0; all && p < all->world_size; p++) {
+        c.first += p < all->rank ? all->rows[p] : 0;
         c.total += all->rows[p];
     }
     c.part_floats = part_floats(c.total);
-    divide_workspace(&c, device, all ? all->processes * all->max : rows);
+    divide_workspace(&c, device, all ? all->world_size * all->max : rows);
     normalise_rows(&c, c.all + SIDES * own_place(all) * c.size);
     if (all) gather(all, c.all, SIDES * c.size * sizeof *c.all);
     memset(c.losses, 0, rows * sizeof *c.losses);

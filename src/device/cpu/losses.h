@@ -12,6 +12,6 @@ status cpu_ctc_prepare(struct device *device, size_t rows, size_t steps, size_t 
 
 void cpu_contrastive(struct device *device, const struct contrastive_options *o, const float *outputs, size_t rows,
                      float factor, float *doutputs, struct loss_sums *sums);
-status cpu_contrastive_prepare(struct device *device, size_t rows, size_t processes, size_t size);
+status cpu_contrastive_prepare(struct device *device, size_t rows, size_t world_size, size_t size);
 
 #endif

@@ -1,8 +1,8 @@
 /* Batch norm with the formulas of cpu/sets/image_norm.c. Sums over positions are those of columns.cuh; the
  * statistics of each channel are computed from them on the GPU. cuDNN's batch norm is a single call, which does not
- * allow sums over processes.
+ * allow sums over ranks.
  *
- * With sync the sums are copied to the host, summed over processes, and copied back: the only operator that waits for
+ * With sync the sums are copied to the host, summed over ranks, and copied back: the only operator that waits for
  * the GPU. */
 #include "device/cuda/columns.cuh"
 #include "device/cuda/product.cuh"
@@ -12,7 +12,7 @@ namespace { /* in each file, so that kernels of different files have different t
 /* A batch norm's workspace, as on the CPU: statistics, then sums in double. */
 struct work {
     float *mean, *inverse, *scale, *shift, *from_x, *constant; /* (channels) */
-    double *sums;                                              /* (2, channels) for all processes' */
+    double *sums;                                              /* (2, channels) of all ranks */
     double *count;                                             /* positions of the statistics */
 };
 
@@ -46,7 +46,7 @@ __device__ void store(const struct rule &r, const struct work &w, size_t c, floa
     w.shift[c] = fmaf(-mean, w.scale[c], r.bias ? r.bias[c] : 0);
 }
 
-/* mean and spread: of E[x - origin] and E[(x - origin)^2], or with origin 0 of all processes' */
+/* mean and spread: of E[x - origin] and E[(x - origin)^2], or with origin 0 of those of all ranks */
 __device__ void store_batch(const struct rule &r, const struct work &w, size_t c, double mean, double spread,
                             double count) {
     float variance = (float)(spread > 0 ? spread : 0);
@@ -54,8 +54,8 @@ __device__ void store_batch(const struct rule &r, const struct work &w, size_t c
     store(r, w, c, (float)mean, variance);
 }
 
-/* Replaces the sums by those over all processes. */
-void sum_over_processes(operator_call *c, const struct all_sum *sync, double *sums, size_t count) {
+/* Replaces the sums by those over all ranks. */
+void sum_over_ranks(operator_call *c, const struct all_sum *sync, double *sums, size_t count) {
     double *host = gpu_staging(c->gpu, count);
     if (!host) return; /* device_status reports it; peers that wait are notified when this process ends */
     if (c->is_ok()) c->check(cudaMemcpyAsync(host, sums, count * sizeof *sums, cudaMemcpyDeviceToHost, c->gpu->stream));
@@ -107,7 +107,7 @@ void own_statistics(operator_call *c, const struct rule &r, const struct work &w
     });
 }
 
-/* Sums of x and x^2, which can be added up; a process may have no positions. */
+/* Sums of x and x^2, which can be added up; a rank may have no positions. */
 void shared_statistics(operator_call *c, const struct rule &r, const struct work &w, const struct all_sum *sync,
                        struct gpu_numbers x, size_t count, size_t channels) {
     sum_moments(c, x, count, channels, [=] __device__(size_t channel, const double *sums) {
@@ -116,7 +116,7 @@ void shared_statistics(operator_call *c, const struct rule &r, const struct work
         w.sums[channel] = sums[0] + all * origin;
         w.sums[channels + channel] = sums[1] + origin * (2 * sums[0] + all * origin);
     });
-    sum_over_processes(c, sync, w.sums, 2 * channels + 1);
+    sum_over_ranks(c, sync, w.sums, 2 * channels + 1);
     c->each(channels, [=] __device__(size_t channel) {
         double mean = w.sums[channel] / *w.count;
         store_batch(r, w, channel, mean, w.sums[channels + channel] / *w.count - mean * mean, *w.count);
@@ -246,7 +246,7 @@ struct application_back {
     }
 };
 
-/* Stores the values for application_back from the sums of g and g (x - mean) of all processes. */
+/* Stores the values for application_back from the sums of g and g (x - mean) of all ranks. */
 __device__ void store_back(const struct work &w, size_t c, double g, double products) {
     double inverse = (double)w.inverse[c], factor = -(double)w.scale[c], all = *w.count;
     w.from_x[c] = (float)(factor * inverse * inverse * products / all);
@@ -268,11 +268,11 @@ void batch_norm_backward(struct device *device, const struct batch_norm *norm, c
         w.sums[channel] = sums[0];
         w.sums[channels + channel] = sums[1];
         if (dw) dw[channel] += (float)(sums[1] * (double)w.inverse[channel]);
-        if (db) db[channel] += (float)sums[0]; /* of this process's rows, as every gradient */
+        if (db) db[channel] += (float)sums[0]; /* of the rows of this rank, as every gradient */
         store_back(w, channel, sums[0], sums[1]);
     });
     if (norm->sync) {
-        sum_over_processes(&c, norm->sync, w.sums, 2 * channels);
+        sum_over_ranks(&c, norm->sync, w.sums, 2 * channels);
         c.each(channels, [=] __device__(size_t i) { store_back(w, i, w.sums[i], w.sums[channels + i]); });
     }
     if (!dx) return;

@@ -1,6 +1,6 @@
 /* The contrastive loss: the method of cpu/contrastive.c. Logits are products of cuBLASLt of as many own rows as fit
  * into a limited workspace, with all rows; they are computed again for the gradient unless all of them fit. The loss
- * and its products are float32 in every precision. Rows of other processes are gathered in the GPU's memory by the
+ * and its products are float32 in every precision. Rows of other ranks are gathered in the GPU's memory by the
  * caller's function for it, which can be recorded, else through the host. */
 #include <cmath>
 
@@ -13,39 +13,39 @@
 
 namespace {
 
-/* The rows of all processes; own rows are [first, first + rows) of [total]. */
+/* The rows of all ranks; own rows are [first, first + rows) of [total]. */
 struct contrastive_rows {
     const struct all_rows *all; /* NULL: own rows only, or a dry run */
     size_t rows, first, total;
-    size_t places, own_place; /* for gathered rows: those of a process start at a multiple of the largest number */
+    size_t places, own_place; /* for gathered rows: those of a rank start at a multiple of the largest number */
 };
 
 struct contrastive_rows rows_of(const operator_call *c, const struct all_rows *all, size_t rows) {
     struct contrastive_rows r = {all, rows, 0, rows, rows, 0};
-    if (!all && c->gpu->is_dry_run && c->gpu->processes) r.total = r.places = rows * c->gpu->processes;
+    if (!all && c->gpu->is_dry_run && c->gpu->world_size) r.total = r.places = rows * c->gpu->world_size;
     if (!all) return r;
     r.total = 0;
-    r.places = all->processes * all->max;
-    r.own_place = all->process * all->max;
-    for (size_t p = 0; p < all->processes; p++) {
-        r.first += p < all->process ? all->rows[p] : 0;
+    r.places = all->world_size * all->max;
+    r.own_place = all->rank * all->max;
+    for (size_t p = 0; p < all->world_size; p++) {
+        r.first += p < all->rank ? all->rows[p] : 0;
         r.total += all->rows[p];
     }
     return r;
 }
 
-/* values (processes, bytes), through the host */
+/* values (world_size, bytes), through the host */
 void gather_on_host(operator_call *c, const struct all_rows *all, char *values, size_t bytes) {
-    size_t total = all->processes * bytes, own = all->process * bytes;
+    size_t total = all->world_size * bytes, own = all->rank * bytes;
     char *host = (char *)gpu_staging(c->gpu, total / sizeof(double) + 1);
     if (!host) return;
     if (c->is_ok()) c->check(cudaMemcpyAsync(host + own, values + own, bytes, cudaMemcpyDeviceToHost, c->gpu->stream));
     if (c->is_ok()) c->check(cudaStreamSynchronize(c->gpu->stream));
-    all->gather(all->user, host, bytes); /* also after a failure: other processes wait for it */
+    all->gather(all->user, host, bytes); /* also after a failure: other ranks wait for it */
     if (c->is_ok()) c->check(cudaMemcpyAsync(values, host, total, cudaMemcpyHostToDevice, c->gpu->stream));
 }
 
-/* The rows of all processes one after the other: [values] (places, floats), or a copy without gaps. */
+/* The rows of all ranks one after the other: [values] (places, floats), or a copy without gaps. */
 float *gather(operator_call *c, const struct contrastive_rows &r, float *values, size_t floats) {
     const struct all_rows *all = r.all;
     float *compact = r.places > r.rows ? c->scratch<float>(r.total * floats) : nullptr, *to = compact;
@@ -56,7 +56,7 @@ float *gather(operator_call *c, const struct contrastive_rows &r, float *values,
     else if (c->is_ok())
         all->enqueue(all->user, values, bytes, c->gpu->stream);
     if (r.total == r.places) return values;
-    for (size_t p = 0; p < all->processes; p++) {
+    for (size_t p = 0; p < all->world_size; p++) {
         size_t count = all->rows[p] * floats;
         if (count && c->is_ok())
             c->check(cudaMemcpyAsync(to, values + p * all->max * floats, count * sizeof *to, cudaMemcpyDeviceToDevice,
@@ -228,11 +228,11 @@ void run_blocks(operator_call *c, const struct contrastive &f, block_function *r
 
 } // namespace
 
-status gpu_contrastive_prepare(struct device *device, size_t rows, size_t processes, size_t size) {
+status gpu_contrastive_prepare(struct device *device, size_t rows, size_t world_size, size_t size) {
     size_t total, floats;
-    bool fits = !__builtin_mul_overflow(rows, processes, &total) && total < INT32_MAX &&
+    bool fits = !__builtin_mul_overflow(rows, world_size, &total) && total < INT32_MAX &&
                 !__builtin_mul_overflow(total * 2 * SIDES * sizeof(float), size, &floats);
-    ((struct gpu_device *)device)->processes = processes;
+    ((struct gpu_device *)device)->world_size = world_size;
     return fits ? OK : status_memory("the loss contrastive");
 }
 

@@ -31,7 +31,7 @@ double *gpu_staging(struct gpu_device *gpu, size_t count) {
     if (error == cudaSuccess)
         gpu->staged = count;
     else
-        gpu_fail_with(gpu, "memory for sums over processes", error);
+        gpu_fail_with(gpu, "memory for sums over ranks", error);
     return gpu->staging;
 }
 

@@ -148,7 +148,7 @@ struct gpu_device {
     bool is_recording;
     bool accepts_host_operands; /* for tests of operators: operator_call::in and the like copy operands from host memory
                                  */
-    size_t processes;           /* of a loss that compares rows: gpu_contrastive_prepare; 0: none */
+    size_t world_size;          /* of a loss that compares rows: gpu_contrastive_prepare; 0: none */
     double *staging;            /* pinned host memory: sums of a batch norm, rows of a loss */
     size_t staged;              /* doubles */
     const struct cudnn_module *cudnn_module; /* NULL until the first convolution */
@@ -238,7 +238,7 @@ void gpu_ctc(struct device *, const struct ctc_options *o, const float *log_prob
 status gpu_ctc_prepare(struct device *, size_t rows, size_t steps, size_t classes, size_t target_size);
 void gpu_contrastive(struct device *, const struct contrastive_options *o, const float *outputs, size_t rows,
                      float factor, float *doutputs, struct loss_sums *sums);
-status gpu_contrastive_prepare(struct device *, size_t rows, size_t processes, size_t size);
+status gpu_contrastive_prepare(struct device *, size_t rows, size_t world_size, size_t size);
 void gpu_embedding_backward(struct device *, const int32_t *tokens, const float *dy, float *dweight, size_t count,
                             size_t vocabulary, size_t size);
 void gpu_attention_forward(struct device *, const struct attention_shape *, const float *qkv, float *y,

@@ -1,5 +1,5 @@
 /* contrastive: InfoNCE, as in CLIP: the row of b that belongs to a row of a is found among the rows of
- * all processes. An output row holds both embeddings, one after the other. */
+ * all ranks. An output row holds both embeddings, one after the other. */
 #include "model/losses/losses.h"
 
 struct contrastive_config {
@@ -31,10 +31,10 @@ static status check(const void *config, const struct shape *output, size_t targe
 }
 
 static status prepare(const void *config, struct device *device, const struct shape *output, size_t target_size,
-                      size_t rows, size_t processes) {
+                      size_t rows, size_t world_size) {
     const struct loss_ops *ops = device_ops(device)->losses;
     (void)config, (void)target_size;
-    return ops->contrastive_prepare(device, rows, processes, shape_elements(output) / 2);
+    return ops->contrastive_prepare(device, rows, world_size, shape_elements(output) / 2);
 }
 
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,

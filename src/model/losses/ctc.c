@@ -53,9 +53,9 @@ static status check(const void *config, const struct shape *output, size_t targe
 }
 
 static status prepare(const void *config, struct device *device, const struct shape *output, size_t target_size,
-                      size_t rows, size_t processes) {
+                      size_t rows, size_t world_size) {
     const struct loss_ops *ops = device_ops(device)->losses;
-    (void)config, (void)processes;
+    (void)config, (void)world_size;
     return ops->ctc_prepare(device, rows, (size_t)output->size[0], (size_t)output->size[1], target_size);
 }
 

@@ -16,7 +16,7 @@ struct row_gather {
 /* A loss calls it; after a failure nothing is sent. */
 static void gather(void *user, void *all, size_t bytes) {
     struct row_gather *g = user;
-    const char *own = (const char *)all + g->all.process * bytes;
+    const char *own = (const char *)all + g->all.rank * bytes;
     if (!g->failure) g->failure = comm_all_gather(g->comm, own, bytes, COMM_UINT8, all);
 }
 
@@ -41,8 +41,8 @@ status row_gather_create(struct comm *comm, struct comm *gpus, size_t batch, str
     g->batch = batch;
     g->epoch_rows = calloc(world, sizeof *g->epoch_rows);
     g->rows = calloc(world, sizeof *g->rows);
-    g->all = (struct all_rows){.processes = world,
-                               .process = (size_t)comm_rank(comm),
+    g->all = (struct all_rows){.world_size = world,
+                               .rank = (size_t)comm_rank(comm),
                                .rows = g->rows,
                                .gather = gather,
                                .enqueue = gpus ? enqueue : NULL,
@@ -67,7 +67,7 @@ const struct all_rows *row_gather_batch(struct row_gather *g, size_t index) {
     if (!g) return NULL;
     size_t first = index * g->batch;
     g->all.max = 0;
-    for (size_t r = 0; r < g->all.processes; r++) {
+    for (size_t r = 0; r < g->all.world_size; r++) {
         size_t left = g->epoch_rows[r] > first ? g->epoch_rows[r] - first : 0;
         g->rows[r] = left < g->batch ? left : g->batch;
         if (g->rows[r] > g->all.max) g->all.max = g->rows[r];
