@@ -10,9 +10,9 @@
 enum count {
     COUNT_ROWS,
     COUNT_STOPS,
-    COUNT_LOSSES,
-    COUNT_GRADIENTS,
-    COUNT_STATISTICS,
+    COUNT_NONFINITE_LOSSES,
+    COUNT_NONFINITE_GRADIENTS,
+    COUNT_NONFINITE_STATISTICS,
     COUNT_SKIPS,
     COUNT_SAVES,
     COUNTS
@@ -35,18 +35,18 @@ status control_all_reduce(struct trainer *t, struct update *update) {
     size_t count = COUNTS + (update->checks_state ? AGREEMENT_NUMBERS : 0);
     counts[COUNT_ROWS] = update->rows;
     counts[COUNT_STOPS] = t->stop && *t->stop ? 1 : 0;
-    counts[COUNT_LOSSES] = isfinite(update->sums.loss) ? 0 : 1;
-    counts[COUNT_GRADIENTS] = update->nonfinite_gradients;
-    counts[COUNT_STATISTICS] = update->nonfinite_statistics;
+    counts[COUNT_NONFINITE_LOSSES] = isfinite(update->sums.loss) ? 0 : 1;
+    counts[COUNT_NONFINITE_GRADIENTS] = update->nonfinite_gradients;
+    counts[COUNT_NONFINITE_STATISTICS] = update->nonfinite_statistics;
     counts[COUNT_SKIPS] = update->skips;
     counts[COUNT_SAVES] = save_is_overdue(t) ? 1 : 0;
     if (update->checks_state) TRY(put_hash(t, hash));
     TRY(t->averaging.method->all_reduce_sums(t, &update->sums, counts, count));
     update->rows = counts[COUNT_ROWS];
     update->stops = counts[COUNT_STOPS];
-    update->nonfinite_losses = counts[COUNT_LOSSES] + (isfinite(update->sums.loss) ? 0 : 1);
-    update->nonfinite_gradients = counts[COUNT_GRADIENTS];
-    update->nonfinite_statistics = counts[COUNT_STATISTICS];
+    update->nonfinite_losses = counts[COUNT_NONFINITE_LOSSES] + (isfinite(update->sums.loss) ? 0 : 1);
+    update->nonfinite_gradients = counts[COUNT_NONFINITE_GRADIENTS];
+    update->nonfinite_statistics = counts[COUNT_NONFINITE_STATISTICS];
     update->skips = counts[COUNT_SKIPS];
     if (counts[COUNT_SAVES] > 0) save_request(t);
     if (!update->checks_state || agreement_is_equal(hash, comm_world_size(t->comm))) return OK;

@@ -7,8 +7,8 @@
 
 size_t micro_batches_of_update(const struct trainer *t) {
     size_t left = loader_batches(t->loader) - (size_t)t->state->counters.batch;
-    size_t group = (size_t)t->config->train.accumulate;
-    return left < group ? left : group;
+    size_t per_step = (size_t)t->config->train.accumulate;
+    return left < per_step ? left : per_step;
 }
 
 /* Rows of batch number [index] of an epoch on [rank]. */
@@ -30,9 +30,9 @@ static double mean_rows(const struct trainer *t, size_t index) {
 
 /* The weight of a micro-batch of [rows] rows in its update; gradients are averaged over ranks later. `samples`, and
  * ranks with unequal rows, need the rows of all micro-batches: only the last batch of an epoch may be short. */
-static float batch_weight(const struct trainer *t, size_t rows, double group_rows) {
+static float batch_weight(const struct trainer *t, size_t rows, double step_rows) {
     const struct train_config *c = &t->config->train;
-    if (c->accumulate_weighting == WEIGHTING_SAMPLES) return (float)((double)rows / group_rows);
+    if (c->accumulate_weighting == WEIGHTING_SAMPLES) return (float)((double)rows / step_rows);
     if (!t->config->sampler.uneven) return 1.0f / (float)c->accumulate;
     return (float)((double)rows / (mean_rows(t, (size_t)t->state->counters.batch) * (double)c->accumulate));
 }
@@ -133,7 +133,7 @@ void micro_batches_applied(struct trainer *t) {
 }
 
 /* Micro-batch [i] of the update. */
-static status run_batch(struct trainer *t, struct update *update, double group_rows, size_t i) {
+static status run_batch(struct trainer *t, struct update *update, double step_rows, size_t i) {
     bool is_last = i + 1 == update->batches;
     struct batch host, batch;
     activity_phase(t->activity, ACTIVITY_LOADING);
@@ -144,7 +144,7 @@ static status run_batch(struct trainer *t, struct update *update, double group_r
     if (i == 0) zero_gradients(t);
     t->micro_batches.has_zero_gradients = false;
     if (batch.rows > 0)
-        TRY(run_rows(t, update, &batch, batch_weight(t, batch.rows, group_rows), is_last));
+        TRY(run_rows(t, update, &batch, batch_weight(t, batch.rows, step_rows), is_last));
     else
         TRY(run_no_rows(t, is_last));
     t->micro_batches.has_zero_gradients = is_last && update->is_device_update;
@@ -155,9 +155,9 @@ static status run_batch(struct trainer *t, struct update *update, double group_r
 
 status micro_batches_run(struct trainer *t, struct update *update) {
     size_t first = (size_t)t->state->counters.batch;
-    double group_rows = 0;
+    double step_rows = 0;
     update->batches = micro_batches_of_update(t);
-    for (size_t i = 0; i < update->batches; i++) group_rows += mean_rows(t, first + i);
-    for (size_t i = 0; i < update->batches; i++) TRY(run_batch(t, update, group_rows, i));
+    for (size_t i = 0; i < update->batches; i++) step_rows += mean_rows(t, first + i);
+    for (size_t i = 0; i < update->batches; i++) TRY(run_batch(t, update, step_rows, i));
     return OK;
 }

@@ -16,8 +16,8 @@ bool progress_is_complete(const struct config *config, const struct counters *co
 int64_t progress_attempted_steps(const struct counters *c) { return c->step + c->skipped; }
 
 static int64_t steps_per_epoch(const struct trainer *t) {
-    int64_t batches = (int64_t)loader_batches(t->loader), group = t->config->train.accumulate;
-    return (batches + group - 1) / group;
+    int64_t batches = (int64_t)loader_batches(t->loader), per_step = t->config->train.accumulate;
+    return (batches + per_step - 1) / per_step;
 }
 
 int64_t progress_total_steps(const struct trainer *t) {

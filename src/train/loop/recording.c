@@ -1,5 +1,5 @@
-/* A fixed number of slots; a new key replaces the oldest one. A run has few keys: whole and short batches, within and
- * at the end of a group, with and without a norm. */
+/* A fixed number of slots; a new key replaces the oldest one. A run has few keys: whole and short batches, within
+ * a step and at its end, with and without a norm. */
 #include "train/loop/recording.h"
 
 #include <stdlib.h>

@@ -15,7 +15,7 @@ struct recording_key {
     size_t rows;
     float scale;      /* of the loss */
     float loss_scale; /* of the gradients; the update divides by it */
-    bool is_last;     /* of its group: gradients are averaged */
+    bool is_last;     /* the last micro-batch of its step: gradients are averaged */
     bool is_update;   /* the pass includes the update */
     bool has_norm;    /* the update computes the norm of the gradients */
 };

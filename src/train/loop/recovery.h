@@ -18,7 +18,7 @@ void recovery_close(struct trainer *trainer);
 /* Before a step whose update the host makes: saves the running statistics. */
 void recovery_prepare(struct trainer *trainer);
 
-/* Whether the group of micro-batches that begins at [position] is skipped after a roll-back. */
+/* Whether the micro-batches of the step that begins at [position] are skipped after a roll-back. */
 bool recovery_skips(const struct trainer *trainer, struct data_position position);
 
 /* After a step that was not applied; its micro-batches are consumed. OK: the run continues, after recovery_roll_back if

@@ -20,7 +20,7 @@ struct guard_config {
 };
 extern const struct schema guard_schema;
 
-/* The position in the data where a group of micro-batches begins. */
+/* The position in the data where the micro-batches of a step begin. */
 struct data_position {
     int64_t epoch, batch;
 };
@@ -42,7 +42,7 @@ void guard_destroy(struct guard *guard); /* takes NULL */
 void guard_keep_buffers(struct guard *guard, const struct params *buffers);
 void guard_restore_buffers(const struct guard *guard, struct params *buffers);
 
-/* Whether the group that begins at [position] is skipped. */
+/* Whether the micro-batches of the step that begins at [position] are skipped. */
 bool guard_is_skipped(const struct guard *guard, struct data_position position);
 /* Skips it from now on; false when config->max groups are already skipped. */
 bool guard_skip(struct guard *guard, struct data_position position);

@@ -64,9 +64,9 @@ static status check_shards(const struct epoch *e, const struct layer *layer) {
 }
 
 static bool reaches_last(const struct config *config, size_t rows, size_t batch) {
-    int64_t batches = (int64_t)(rows / batch), group = config->train.accumulate;
+    int64_t batches = (int64_t)(rows / batch), per_step = config->train.accumulate;
     if (config->sampler.drop_last_batch) return false;
-    return config->train.steps == SCHEMA_NO_INT || config->train.steps > batches / group;
+    return config->train.steps == SCHEMA_NO_INT || config->train.steps > batches / per_step;
 }
 
 status passes_check(const struct config *config, const struct model *model, size_t train_rows, int world_size) {

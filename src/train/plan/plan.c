@@ -126,9 +126,9 @@ static status plan_batches(struct plan *p) {
     p->rows = passes_rows(c, &p->info, &p->env, &evaluates, p->batch);
     size_t whole = sampler->shards ? (size_t)sampler->global_batch_size : p->batch;
     size_t length = sampler_length(sampler, p->info.train_rows, sampler->shards ? 1 : world);
-    size_t group = (size_t)c->train.accumulate;
+    size_t per_step = (size_t)c->train.accumulate;
     p->batches = sampler->drop_last_batch ? length / whole : (length + whole - 1) / whole;
-    p->steps = (p->batches + group - 1) / group;
+    p->steps = (p->batches + per_step - 1) / per_step;
     return OK;
 }
 
