@@ -55,8 +55,8 @@ struct device;
  * the output of GELU. */
 struct gelu_ops {
     /* kept = x (rows, in) w^T + bias, y = gelu(kept); w (hidden, in); bias (hidden) or NULL */
-    void (*forward)(struct device *, const float *x, const float *w, const float *bias, void *kept, void *y,
-                    size_t rows, size_t in, size_t hidden);
+    void (*forward_before)(struct device *, const float *x, const float *w, const float *bias, void *kept, void *y,
+                           size_t rows, size_t in, size_t hidden);
     /* to (rows, out) = y w^T + bias, as linear_forward */
     void (*forward_after)(struct device *, const void *y, const float *w, const float *bias, bool has_relu, float *to,
                           size_t rows, size_t hidden, size_t out);
@@ -66,8 +66,8 @@ struct gelu_ops {
                            float *dbias, void *dkept, size_t rows, size_t hidden, size_t out);
     /* dw (hidden, in) += dkept^T x; dbias (hidden) += column sums of dkept, NULL: none; dx = dkept w, NULL: not needed
      */
-    void (*backward)(struct device *, const void *dkept, const float *x, const float *w, float *dw, float *dbias,
-                     float *dx, size_t rows, size_t in, size_t hidden);
+    void (*backward_before)(struct device *, const void *dkept, const float *x, const float *w, float *dw, float *dbias,
+                            float *dx, size_t rows, size_t in, size_t hidden);
 };
 
 /* Operands of operators that are stored in 16 bits, the type of the precision's factors, instead of float32. The

@@ -70,11 +70,11 @@ static void run(struct device *d, enum precision precision, struct work *p) {
     ck_assert(!device_alloc(d, between * sizeof(float), "a test", &kept));
     ck_assert(!device_alloc(d, between * sizeof(float), "a test", &y));
     ck_assert(!device_alloc(d, between * sizeof(float), "a test", &dkept));
-    ops->forward(d, p->x, p->w1, p->has_bias ? p->b1 : NULL, kept, y, p->rows, p->in, p->hidden);
+    ops->forward_before(d, p->x, p->w1, p->has_bias ? p->b1 : NULL, kept, y, p->rows, p->in, p->hidden);
     ops->forward_after(d, y, p->w2, p->has_bias ? p->b2 : NULL, false, p->to, p->rows, p->hidden, p->out);
     ops->backward_after(d, p->dy, y, p->w2, kept, p->dw2, p->has_bias ? p->db2 : NULL, dkept, p->rows, p->hidden,
                         p->out);
-    ops->backward(d, dkept, p->x, p->w1, p->dw1, p->has_bias ? p->db1 : NULL, p->dx, p->rows, p->in, p->hidden);
+    ops->backward_before(d, dkept, p->x, p->w1, p->dw1, p->has_bias ? p->db1 : NULL, p->dx, p->rows, p->in, p->hidden);
     look(d, precision, kept, p->kept, between);
     look(d, precision, y, p->y, between);
     look(d, precision, dkept, p->dkept, between);
@@ -192,7 +192,7 @@ START_TEST(a_relu_after_and_no_input_gradients) {
     const struct gelu_ops *ops = device_ops(d)->gelu;
     ck_assert(!device_alloc(d, p.rows * p.hidden * sizeof(float), "a test", &kept));
     ck_assert(!device_alloc(d, p.rows * p.hidden * sizeof(float), "a test", &y));
-    ops->forward(d, p.x, p.w1, p.b1, kept, y, p.rows, p.in, p.hidden);
+    ops->forward_before(d, p.x, p.w1, p.b1, kept, y, p.rows, p.in, p.hidden);
     ops->forward_after(d, y, p.w2, p.b2, true, again.to, p.rows, p.hidden, p.out);
     ops->backward_after(d, p.dy, y, p.w2, kept, again.dw2, again.db2, NULL, p.rows, p.hidden, p.out);
     ck_assert(!device_status(d));

@@ -47,10 +47,10 @@ static void gelu(struct device *d, float *const p[]) {
     const struct gelu_ops *ops = device_ops(d)->gelu;
     float *between[3];
     for (int i = 0; i < 3; i++) ck_assert(!device_alloc(d, ROWS * OUT * sizeof(float), "a test", (void **)&between[i]));
-    ops->forward(d, p[0], p[1], p[2], between[0], between[1], ROWS, IN, OUT);
+    ops->forward_before(d, p[0], p[1], p[2], between[0], between[1], ROWS, IN, OUT);
     ops->forward_after(d, between[1], p[3], NULL, false, p[4], ROWS, OUT, IN);
     ops->backward_after(d, p[5], between[1], p[3], between[0], p[6], NULL, between[2], ROWS, OUT, IN);
-    ops->backward(d, between[2], p[0], p[1], p[7], NULL, NULL, ROWS, IN, OUT);
+    ops->backward_before(d, between[2], p[0], p[1], p[7], NULL, NULL, ROWS, IN, OUT);
     for (int i = 0; i < 3; i++) device_free(d, between[i]);
 }
 static void gelu_input(struct device *d, float *const p[]) {
@@ -61,7 +61,7 @@ static void gelu_input(struct device *d, float *const p[]) {
     for (size_t i = 0; i < ROWS * OUT; i++)
         bits[i] = is_bfloat16 ? bits_to_bfloat16(p[0][i]) : bits_to_float16(p[0][i]);
     device_upload(d, between, bits, ROWS * OUT * sizeof *bits);
-    device_ops(d)->gelu->backward(d, between, p[1], p[2], p[3], p[4], p[5], ROWS, IN, OUT);
+    device_ops(d)->gelu->backward_before(d, between, p[1], p[2], p[3], p[4], p[5], ROWS, IN, OUT);
     ck_assert(!device_wait(d));
     device_free(d, between);
     guarded_free(bits);

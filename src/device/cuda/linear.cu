@@ -148,8 +148,8 @@ namespace {
 
 bool is_bfloat16(const operator_call *c) { return c->gpu->precision == PRECISION_BFLOAT16; }
 
-void forward(struct device *device, const float *x, const float *w, const float *bias, void *kept, void *y, size_t rows,
-             size_t in, size_t hidden) {
+void forward_before(struct device *device, const float *x, const float *w, const float *bias, void *kept, void *y,
+                    size_t rows, size_t in, size_t hidden) {
     operator_call c(device, "linear_gelu_forward");
     struct gpu_numbers from = c.in(x, rows * in, c.half().x);
     const float *weight = c.in(w, hidden * in), *row = c.in(bias, hidden);
@@ -218,8 +218,8 @@ void backward_after(struct device *device, const float *dy, const void *y, const
     });
 }
 
-void backward(struct device *device, const void *dkept, const float *x, const float *w, float *dw, float *dbias,
-              float *dx, size_t rows, size_t in, size_t hidden) {
+void backward_before(struct device *device, const void *dkept, const float *x, const float *w, float *dw, float *dbias,
+                     float *dx, size_t rows, size_t in, size_t hidden) {
     operator_call c(device, "linear_gelu_backward");
     struct gpu_numbers from = c.in((const float *)dkept, rows * hidden, true);
     struct gpu_numbers input = c.in(x, rows * in, c.half().x);
@@ -234,5 +234,7 @@ void backward(struct device *device, const void *dkept, const float *x, const fl
 
 } // namespace
 
-const struct gelu_ops gpu_gelu = {
-    .forward = forward, .forward_after = forward_after, .backward_after = backward_after, .backward = backward};
+const struct gelu_ops gpu_gelu = {.forward_before = forward_before,
+                                  .forward_after = forward_after,
+                                  .backward_after = backward_after,
+                                  .backward_before = backward_before};

@@ -165,8 +165,9 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
 
 static void forward_before(const struct layer *layer, const struct pass *pass, const float *x, void *kept, void *y) {
     device_ops(pass->device)
-        ->gelu->forward(pass->device, x, params_value(pass->params, weight_of(layer)), bias_value(layer, pass), kept, y,
-                        vectors(layer, pass->rows), (size_t)features(layer), (size_t)config_of(layer)->out);
+        ->gelu->forward_before(pass->device, x, params_value(pass->params, weight_of(layer)), bias_value(layer, pass),
+                               kept, y, vectors(layer, pass->rows), (size_t)features(layer),
+                               (size_t)config_of(layer)->out);
 }
 
 static void forward_after(const struct layer *layer, const struct pass *pass, const void *y, float *to) {
@@ -189,9 +190,9 @@ static void backward_before(const struct layer *layer, const struct pass *pass, 
                             float *dx) {
     size_t weight = weight_of(layer);
     device_ops(pass->device)
-        ->gelu->backward(pass->device, dkept, x, params_value(pass->params, weight),
-                         params_gradient(pass->params, weight), bias_gradient(layer, pass), dx,
-                         vectors(layer, pass->rows), (size_t)features(layer), (size_t)config_of(layer)->out);
+        ->gelu->backward_before(pass->device, dkept, x, params_value(pass->params, weight),
+                                params_gradient(pass->params, weight), bias_gradient(layer, pass), dx,
+                                vectors(layer, pass->rows), (size_t)features(layer), (size_t)config_of(layer)->out);
 }
 
 static const struct layer_around_gelu around_gelu = {forward_before, forward_after, backward_after, backward_before};
