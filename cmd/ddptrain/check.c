@@ -45,7 +45,7 @@ static status run(const struct command_line *line) {
     return s;
 }
 
-const struct verb verb_check = {
+const struct subcommand subcommand_check = {
     .name = "check",
     .arguments = "CONFIG [KEY=VALUE ...]",
     .takes_overrides = true,

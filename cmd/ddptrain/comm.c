@@ -191,7 +191,7 @@ static status run(const struct command_line *line) {
     return command_on_ranks_without_config(line, run_rank);
 }
 
-const struct verb verb_comm = {
+const struct subcommand subcommand_comm = {
     .name = "comm",
     .arguments = "--nproc N",
     .help = "check every collective; print a table of times by size",

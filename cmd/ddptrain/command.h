@@ -1,5 +1,5 @@
-/* command: the command line, the tables of verbs and options, and how a verb starts its processes. A verb is a file in
- * this folder with a struct verb. */
+/* command: the command line, the tables of commands and options, and how a command starts its processes. A command is a
+ * file in this folder with a struct subcommand. */
 #ifndef CMD_COMMAND_H
 #define CMD_COMMAND_H
 
@@ -15,7 +15,7 @@
 #include "train/inference/inference.h"
 #include "train/weights/weights.h"
 
-struct verb;
+struct subcommand;
 
 #define OWN_OVERRIDES_MAX 9 /* one for each key that command_use_data sets */
 
@@ -47,7 +47,7 @@ struct command_line {
     const char *metric; /* compare */
     int seeds;          /* compare */
     double grace, temperature, top_p;
-    const struct verb *verb;
+    const struct subcommand *subcommand;
     bool wants_tensorboard; /* --tensorboard, which has become an override */
     bool is_fresh, is_quiet, has_no_progress, is_standalone;
     int max_restarts;
@@ -58,8 +58,8 @@ struct command_line {
         *defers_stop; /* set when the command handles a stop request itself; before that, a request ends the process */
 };
 
-/* Options that only some verbs accept; rows of the table in options.c. */
-enum verb_option {
+/* Options that only some commands accept; rows of the table in options.c. */
+enum subcommand_option {
     OPTION_CPU_BIND = 1 << 0,
     OPTION_FRESH = 1 << 1,
     OPTION_OUT = 1 << 2,
@@ -83,54 +83,54 @@ enum verb_option {
     OPTION_TOP_P = 1 << 20
 };
 
-struct verb {
+struct subcommand {
     const char *name, *arguments, *help; /* a line of --help: "eval", "CONFIG", "loss and ..." */
     status (*run)(const struct command_line *line);
-    unsigned options;      /* enum verb_option */
-    const char *operand;   /* the first argument after the verb: "config", "file"; NULL: none */
+    unsigned options;      /* enum subcommand_option */
+    const char *operand;   /* the first argument after the command: "config", "file"; NULL: none */
     size_t max_operands;   /* 0: one */
     char *tensorboard;     /* the KEY=VALUE that --tensorboard stands for */
     bool needs_no_operand; /* the operand is optional */
     bool saves;            /* it saves before it stops */
     bool accepts_run;      /* the config may be a run folder: its config.yaml */
-    bool takes_overrides;  /* KEY=VALUE; of other verbs such a word is an operand */
+    bool takes_overrides;  /* KEY=VALUE; of other commands such a word is an operand */
     bool accepts_data;     /* a data file may follow the config; max_operands is 2 */
     bool takes_pattern;    /* the operand may be a pattern of data files, such as part-*.csv, in quotes */
 };
 
-/* The table: a name here, and a `const struct verb verb_<name>`. The first one is the default. */
+/* The table: a name here, and a `const struct subcommand subcommand_<name>`. The first one is the default. */
 /* clang-format off */
-#define VERBS(X) \
+#define SUBCOMMANDS(X) \
     X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) \
     X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm)
 /* clang-format on */
-#define X(name) extern const struct verb verb_##name;
-VERBS(X)
+#define X(name) extern const struct subcommand subcommand_##name;
+SUBCOMMANDS(X)
 #undef X
 
-/* Verb [index] of the table; NULL after the last. */
-const struct verb *verb_at(size_t index);
-/* The verb with the name [word], the first argument; NULL: none. */
-const struct verb *verb_find(const char *word);
-/* STATUS_USAGE with a suggestion if [word] is not a file but similar to a verb of this or of another program. */
-status verb_check_word(const char *word);
+/* Command [index] of the table; NULL after the last. */
+const struct subcommand *subcommand_at(size_t index);
+/* The command with the name [word], the first argument; NULL: none. */
+const struct subcommand *subcommand_find(const char *word);
+/* STATUS_USAGE with a suggestion if [word] is not a file but similar to a command of this or of another program. */
+status subcommand_check_word(const char *word);
 
 /* Parses the arguments [first, argc). */
-status options_parse(int argc, char **argv, int first, const struct verb *verb, struct command_line *line);
+status options_parse(int argc, char **argv, int first, const struct subcommand *subcommand, struct command_line *line);
 /* Adds "did you mean 'train.epochs=5'?" for the unknown option [word]: an option of another program, a key of
  * the config with [has_config], or the most similar of the NULL-terminated [known] options; else nothing. [next]: the
  * next argument, or NULL. */
 void option_hint(const char *word, const char *next, const char *const *known, bool has_config, struct text *out);
 /* Prints what an option such as --help or --schema asks for; false: the arguments have none. */
 bool help_print(int argc, char **argv, status *s);
-/* `--help`, `--man`, `--completion`: written from the tables of verbs, options and keys. */
+/* `--help`, `--man`, `--completion`: written from the tables of commands, options and keys. */
 void usage_write(struct text *out);
 void man_write(struct text *out);
 void completion_write_bash(struct text *out);
 void completion_write_zsh(struct text *out);
 void completion_write_fish(struct text *out);
 
-/* The work of a verb on each rank. Only rank 0 prints to [log]. */
+/* The work of a command on each rank. Only rank 0 prints to [log]. */
 typedef status rank_function(const struct command_line *line, const struct config *config, const struct dist_env *env,
                              struct log *log);
 
@@ -139,7 +139,7 @@ void command_end_overdue(enum status_code code, const char *why);
 
 /* Loads the config and calls [run], if this process is a rank or the only process; else starts the ranks. */
 status command_on_ranks(const struct command_line *line, rank_function *run);
-/* The same for a verb without a config; [config] is NULL. */
+/* The same for a command without a config; [config] is NULL. */
 status command_on_ranks_without_config(const struct command_line *line, rank_function *run);
 
 /* The checkpoint and the weights of eval, predict and generate. */
@@ -152,7 +152,7 @@ status command_inference(const struct command_line *line, struct inference_optio
  * that run. STATUS_USAGE if --fresh would rename that folder. */
 status command_find_folder(struct command_line *line);
 
-/* Replaces a run folder by its config.yaml, for a verb that accepts it. STATUS_USAGE for a folder without one. */
+/* Replaces a run folder by its config.yaml, for a command that accepts it. STATUS_USAGE for a folder without one. */
 status command_find_run(struct command_line *line);
 /* Uses the data file after the config, if there is one: overrides dataset.path, and --part is all by default. "-" is
  * the standard input, a CSV file. */
@@ -165,7 +165,7 @@ status command_choose_device(const struct command_line *line, struct config_file
                              int *nproc);
 /* --nproc as a number; default: one per visible GPU for device "cuda", else 1. */
 status command_nproc(const struct command_line *line, const char *device, int *nproc);
-/* What a verb needs to run sweeps: how many workers, which devices, until when. */
+/* What a command needs to run sweeps: how many workers, which devices, until when. */
 struct command_sweep {
     struct sweep_options options;
     struct dist_env env;

@@ -51,7 +51,7 @@ static status run(const struct command_line *line) {
     return s;
 }
 
-const struct verb verb_compare = {
+const struct subcommand subcommand_compare = {
     .name = "compare",
     .arguments = "A B [KEY=VALUE ...]",
     .takes_overrides = true,

@@ -1,5 +1,5 @@
 /* completion: scripts for bash, zsh and fish that complete commands, options, keys and their values, from the tables of
- * verbs and options and the schema of a config. */
+ * commands and options and the schema of a config. */
 #include <ctype.h>
 #include <string.h>
 
@@ -19,10 +19,10 @@ static void add_values(const char *value, struct text *out, const char *separato
     }
 }
 
-/* ---- bash and zsh: functions that print words for a verb, an option or a key ---- */
+/* ---- bash and zsh: functions that print words for a command, an option or a key ---- */
 
 static void add_verb_words(struct text *out) {
-    for (size_t i = 0; verb_at(i); i++) text_printf(out, "%s%s", i ? " " : "", verb_at(i)->name);
+    for (size_t i = 0; subcommand_at(i); i++) text_printf(out, "%s%s", i ? " " : "", subcommand_at(i)->name);
 }
 
 static void add_case(struct text *out, const char *name, const char *words) {
@@ -44,12 +44,12 @@ static void add_key(void *context, const char *path, const char *const *values) 
 /* Defines _ddptrain_options VERB, _ddptrain_values OPTION|KEY, _ddptrain_keys. */
 static void add_tables(struct text *out) {
     text_add(out, "_ddptrain_options() {" FUNCTION_START);
-    for (size_t v = 0; verb_at(v); v++) {
+    for (size_t v = 0; subcommand_at(v); v++) {
         struct text words = {0};
         for (size_t i = 0; option_at(i); i++)
-            if (option_is_for(option_at(i), verb_at(v)))
+            if (option_is_for(option_at(i), subcommand_at(v)))
                 text_printf(&words, "%s%s", words.length ? " " : "", option_at(i)->name);
-        add_case(out, verb_at(v)->name, text_string(&words));
+        add_case(out, subcommand_at(v)->name, text_string(&words));
         text_free(&words);
     }
     text_add(out, FUNCTION_END "_ddptrain_information() {\n    echo \"");
@@ -134,9 +134,9 @@ void completion_write_zsh(struct text *out) {
                   "    local verb=train name word=${words[CURRENT]} previous=${words[CURRENT-1]}\n"
                   "    local -a verbs list\n"
                   "    verbs=(\n");
-    for (size_t i = 0; verb_at(i); i++) {
-        text_printf(out, "        '%s:", verb_at(i)->name);
-        for (const char *c = verb_at(i)->help; *c; c++)
+    for (size_t i = 0; subcommand_at(i); i++) {
+        text_printf(out, "        '%s:", subcommand_at(i)->name);
+        for (const char *c = subcommand_at(i)->help; *c; c++)
             text_add_bytes(out, *c == '\'' ? "'\\''" : c, *c == '\'' ? 4 : 1);
         text_add(out, "'\n");
     }
@@ -181,11 +181,12 @@ static void add_fish_option(struct text *out, const struct option *option) {
     const struct option *with_help = option;
     struct text words = {0}, values = {0};
     while (!with_help->help && with_help->value) with_help++;
-    bool is_for_training = option_is_for(option, verb_at(0)); /* which needs no command */
-    for (size_t i = 0; option->verbs && verb_at(i); i++)
-        if (option_is_for(option, verb_at(i)) != is_for_training) text_printf(&words, " %s", verb_at(i)->name);
+    bool is_for_training = option_is_for(option, subcommand_at(0)); /* which needs no command */
+    for (size_t i = 0; option->subcommands && subcommand_at(i); i++)
+        if (option_is_for(option, subcommand_at(i)) != is_for_training)
+            text_printf(&words, " %s", subcommand_at(i)->name);
     text_add(out, FISH);
-    if (option->verbs)
+    if (option->subcommands)
         text_printf(out, " -n '%s__fish_seen_subcommand_from%s'", is_for_training ? "not " : "", text_string(&words));
     text_printf(out, " -l %s", option->name + 2);
     add_values(option->value, &values, " ");
@@ -214,9 +215,9 @@ void completion_write_fish(struct text *out) {
                   "function __ddptrain_keys\n");
     schema_each_key(&config_schema, add_fish_key, out);
     text_add(out, "end\n");
-    for (size_t i = 0; verb_at(i); i++) {
-        text_printf(out, FISH " -n __fish_use_subcommand -a %s -d ", verb_at(i)->name);
-        add_quoted(out, verb_at(i)->help);
+    for (size_t i = 0; subcommand_at(i); i++) {
+        text_printf(out, FISH " -n __fish_use_subcommand -a %s -d ", subcommand_at(i)->name);
+        add_quoted(out, subcommand_at(i)->help);
         text_add(out, "\n");
     }
     for (size_t i = 0; information_at(i); i++) {

@@ -19,7 +19,7 @@ static status evaluate(const struct command_line *line, const struct config *con
 
 static status run(const struct command_line *line) { return command_on_ranks(line, evaluate); }
 
-const struct verb verb_eval = {
+const struct subcommand subcommand_eval = {
     .name = "eval",
     .arguments = "CONFIG|RUN [DATA|-]",
     .takes_overrides = true,

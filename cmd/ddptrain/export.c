@@ -43,7 +43,7 @@ static status run(const struct command_line *line) {
     return s;
 }
 
-const struct verb verb_export = {
+const struct subcommand subcommand_export = {
     .name = "export",
     .arguments = "RUN|FILE --out FILE",
     .help = "the model of a run's newest checkpoint, for other programs (--format)",

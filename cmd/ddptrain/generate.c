@@ -89,7 +89,7 @@ static status run(const struct command_line *line) {
     return s;
 }
 
-const struct verb verb_generate = {
+const struct subcommand subcommand_generate = {
     .name = "generate",
     .arguments = "CONFIG|RUN --prompt TEXT",
     .takes_overrides = true,

@@ -17,7 +17,7 @@ static status run(const struct command_line *line) {
     return failure;
 }
 
-const struct verb verb_init = {
+const struct subcommand subcommand_init = {
     .name = "init",
     .arguments = "DATA [--target COLUMN] > CONFIG",
     .help = "a commented config for a data file, which trains at once",

@@ -93,7 +93,7 @@ static status run(const struct command_line *line) {
     return s;
 }
 
-const struct verb verb_inspect = {
+const struct subcommand subcommand_inspect = {
     .name = "inspect",
     .arguments = "FILE|RUN",
     .help = "contents of a checkpoint, data file, safetensors file, run folder or folder of images",

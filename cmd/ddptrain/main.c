@@ -1,4 +1,4 @@
-/* ddptrain: parses the command line and calls a verb; handles stop requests and prints failures. */
+/* ddptrain: parses the command line and calls a command; handles stop requests and prints failures. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -63,8 +63,8 @@ __attribute__((no_sanitize("address"))) static void report_stop(int signal_numbe
         write_message(stopping + skipped, sizeof stopping - 1 - skipped);
 }
 
-/* During training the loop handles the request after its step. Before that, and in verbs that save nothing, the process
- * ends here, or the store ends it after it has informed the other ranks. */
+/* During training the loop handles the request after its step. Before that, and in commands that save nothing, the
+ * process ends here, or the store ends it after it has informed the other ranks. */
 __attribute__((no_sanitize("address"))) static void request_stop(int signal_number) {
     static const char sentence[] = "ddptrain: " STOPPED_BEFORE_TRAINING "\n";
     static const char no_training[] = "ddptrain: " STOPPED_ON_REQUEST "\n";
@@ -83,26 +83,26 @@ __attribute__((no_sanitize("address"))) static void request_stop(int signal_numb
     _exit(STATUS_STOPPED);
 }
 
-static status run_verb(int argc, char **argv, struct command_line *line) {
+static status run_subcommand(int argc, char **argv, struct command_line *line) {
     const char *word = argc > 1 ? argv[1] : NULL;
-    const struct verb *named = verb_find(word);
-    line->verb = named ? named : verb_at(0);
-    saves_nothing = !line->verb->saves;
-    TRY(verb_check_word(word));
-    TRY(options_parse(argc, argv, named ? 2 : 1, line->verb, line));
+    const struct subcommand *named = subcommand_find(word);
+    line->subcommand = named ? named : subcommand_at(0);
+    saves_nothing = !line->subcommand->saves;
+    TRY(subcommand_check_word(word));
+    TRY(options_parse(argc, argv, named ? 2 : 1, line->subcommand, line));
     is_quiet = line->is_quiet;
-    if (line->config && !line->verb->operand)
-        return status_new(STATUS_USAGE, "%s takes no config, got '%s'; see ddptrain --help", line->verb->name,
+    if (line->config && !line->subcommand->operand)
+        return status_new(STATUS_USAGE, "%s takes no config, got '%s'; see ddptrain --help", line->subcommand->name,
                           line->config);
-    if (!line->config && line->verb->operand && !line->verb->needs_no_operand)
-        return status_new(STATUS_USAGE, "no %s given; see ddptrain --help", line->verb->operand);
+    if (!line->config && line->subcommand->operand && !line->subcommand->needs_no_operand)
+        return status_new(STATUS_USAGE, "no %s given; see ddptrain --help", line->subcommand->operand);
     if (line->nnodes < 1) return status_new(STATUS_USAGE, "--nnodes must be at least 1");
     if (line->is_standalone && line->nnodes > 1)
         return status_new(STATUS_USAGE, "--standalone is for one node; leave it out with --nnodes %d", line->nnodes);
     TRY(command_find_run(line));
     TRY(command_use_data(line));
     TRY(command_find_folder(line));
-    return line->verb->run(line);
+    return line->subcommand->run(line);
 }
 
 /* Whether the output was written. A reader that has closed the pipe (`| head`) is no failure. */
@@ -161,7 +161,7 @@ int main(int argc, char **argv) {
                                 .defers_stop = &defers_stop,
                                 .stop_fd = &stop_fd};
     struct dist_env env = {0};
-    status unknown = dist_env_detect(&env); /* a verb reports it */
+    status unknown = dist_env_detect(&env); /* a command reports it */
     status_free(unknown);
     is_rank = getenv("RANK") != NULL; /* the launcher prints for its ranks */
     is_silent = env.rank > 0;
@@ -177,7 +177,7 @@ int main(int argc, char **argv) {
         s = status_new(STATUS_USAGE, "DDPTRAIN_FAULT_CLOCK: expected a factor above 0, got '%s'",
                        getenv("DDPTRAIN_FAULT_CLOCK"));
     else if (!s && !help_print(argc, argv, &s))
-        s = run_verb(argc, argv, &line);
+        s = run_subcommand(argc, argv, &line);
     s = status_first(s, check_output());
     if (s && !launcher_report(s) && !is_printed_by_another(&env, &line, s)) print_failure(s);
     int code = status_exit_code(status_code(s));

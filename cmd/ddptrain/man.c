@@ -1,4 +1,4 @@
-/* man: the manual page in the macros of man(7), from the tables of verbs, options and exit codes. */
+/* man: the manual page in the macros of man(7), from the tables of commands, options and exit codes. */
 #include <string.h>
 
 #include "options.h"
@@ -34,7 +34,7 @@ static void add_tag(struct text *out, const char *tag) {
     text_add(out, "\n");
 }
 
-static void add_verb(struct text *out, const char *name, const char *arguments, const char *help) {
+static void add_subcommand(struct text *out, const char *name, const char *arguments, const char *help) {
     struct text tag = {0};
     text_printf(&tag, "ddptrain%s%s%s%s", name ? " " : "", name ? name : "", *arguments ? " " : "", arguments);
     add_tag(out, text_string(&tag));
@@ -55,9 +55,9 @@ static size_t add_options(struct text *out, size_t first) {
     } while (!last->help);
     add_tag(out, text_string(&tag));
     add(out, last->help);
-    if (last->verbs) {
+    if (last->subcommands) {
         text_add(out, "\nAccepted by ");
-        option_add_verbs(last, out);
+        option_add_subcommands(last, out);
         text_add(out, ".");
     }
     text_add(out, "\n");
@@ -112,11 +112,12 @@ void man_write(struct text *out) {
                   ".B ddptrain\n.I COMMAND\n.RI [ arguments \" ...] [\" options ]\n");
     text_add(out, description);
     text_add(out, ".SH COMMANDS\n");
-    for (size_t i = 0; verb_at(i); i++)
-        add_verb(out, i == 0 ? NULL : verb_at(i)->name, verb_at(i)->arguments, verb_at(i)->help);
+    for (size_t i = 0; subcommand_at(i); i++)
+        add_subcommand(out, i == 0 ? NULL : subcommand_at(i)->name, subcommand_at(i)->arguments,
+                       subcommand_at(i)->help);
     for (size_t i = 0; information_at(i); i++)
         if (information_at(i)->help)
-            add_verb(out, information_at(i)->name, information_at(i)->argument, information_at(i)->help);
+            add_subcommand(out, information_at(i)->name, information_at(i)->argument, information_at(i)->help);
     text_add(out, ".SH OPTIONS\n");
     for (size_t i = 0; option_at(i);) i = add_options(out, i);
     text_add(out, ".SH EXIT STATUS\n");

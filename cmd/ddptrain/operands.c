@@ -68,7 +68,7 @@ static status reject_folder(const char *folder) {
 
 status command_find_run(struct command_line *line) {
     struct io_info info;
-    if (!line->verb->accepts_run || !line->config) return OK;
+    if (!line->subcommand->accepts_run || !line->config) return OK;
     TRY(io_stat(line->config, &info));
     if (!info.is_folder) return OK;
     struct text path = {0};
@@ -173,7 +173,7 @@ static void use_validation(struct command_line *line, const char *data) {
 }
 
 status command_use_data(struct command_line *line) {
-    if (!line->verb->accepts_data || line->operand_count < 2) return OK;
+    if (!line->subcommand->accepts_data || line->operand_count < 2) return OK;
     const char *data = line->operands[1];
     bool is_stdin = strcmp(data, "-") == 0;
     if (has_override(line, "dataset.path="))

@@ -1,4 +1,4 @@
-/* Suggestions for an unknown option: an option or a verb of another name, or a key of the config. */
+/* Suggestions for an unknown option: an option or a command of another name, or a key of the config. */
 #include <stdio.h>
 #include <string.h>
 

@@ -43,7 +43,7 @@ static const struct option options[] = {
     {.name = "--cpu-bind",
      .type = VALUE_TEXT,
      .offset = AT(cpu_bind),
-     .verbs = OPTION_CPU_BIND,
+     .subcommands = OPTION_CPU_BIND,
      .value = "none|cores",
      .help = "with cores, bind each process to an\n"
              "equal share of the cores that this command may use; default: none"},
@@ -55,20 +55,20 @@ static const struct option options[] = {
     {.name = "--fresh",
      .type = VALUE_NONE,
      .offset = AT(is_fresh),
-     .verbs = OPTION_FRESH,
+     .subcommands = OPTION_FRESH,
      .value = "",
      .help = "rename an existing run folder and start again"},
-    {.name = "--out", .type = VALUE_TEXT, .offset = AT(out), .verbs = OPTION_OUT},
+    {.name = "--out", .type = VALUE_TEXT, .offset = AT(out), .subcommands = OPTION_OUT},
     {.name = "--format",
      .type = VALUE_TEXT,
      .offset = AT(format),
-     .verbs = OPTION_FORMAT,
+     .subcommands = OPTION_FORMAT,
      .value = "safetensors|pt|onnx|c",
      .help = "default: by the extension of --out"},
     {.name = "--checkpoint",
      .type = VALUE_TEXT,
      .offset = AT(checkpoint),
-     .verbs = OPTION_CHECKPOINT,
+     .subcommands = OPTION_CHECKPOINT,
      .value = "FILE|best|initial",
      .help = "this checkpoint, or the newest of this run folder;\n"
              "best: that of checkpoint.best; initial: the start of\n"
@@ -77,80 +77,88 @@ static const struct option options[] = {
     {.name = "--weights",
      .type = VALUE_TEXT,
      .offset = AT(weights),
-     .verbs = OPTION_WEIGHTS,
+     .subcommands = OPTION_WEIGHTS,
      .value = "trained|average",
      .help = "the weights, or their moving average (train.ema);\n"
              "default: what the evaluations of the run used"},
     {.name = "--part",
      .type = VALUE_TEXT,
      .offset = AT(part),
-     .verbs = OPTION_PART,
+     .subcommands = OPTION_PART,
      .value = "train|validation|all",
      .help = "which rows; default: validation if there are any;\n"
              "all: every row of dataset.path, without split and validation file"},
     {.name = "--probabilities",
      .type = VALUE_NONE,
      .offset = AT(wants_probabilities),
-     .verbs = OPTION_PREDICTIONS,
+     .subcommands = OPTION_PREDICTIONS,
      .value = ""},
-    {.name = "--with-inputs", .type = VALUE_NONE, .offset = AT(wants_inputs), .verbs = OPTION_PREDICTIONS, .value = ""},
+    {.name = "--with-inputs",
+     .type = VALUE_NONE,
+     .offset = AT(wants_inputs),
+     .subcommands = OPTION_PREDICTIONS,
+     .value = ""},
     {.name = "--outputs",
      .type = VALUE_NONE,
      .offset = AT(wants_outputs),
-     .verbs = OPTION_PREDICTIONS,
+     .subcommands = OPTION_PREDICTIONS,
      .value = "",
      .help = "also a column for each class with its probability; the columns of\n"
              "the CSV file in front; the model's outputs as they are (logits)"},
     {.name = "--dot",
      .type = VALUE_NONE,
      .offset = AT(is_graph),
-     .verbs = OPTION_CHECK,
+     .subcommands = OPTION_CHECK,
      .value = "",
      .help = "print the model as a graph for Graphviz: ddptrain check CONFIG --dot | dot -Tsvg"},
     {.name = "--data",
      .type = VALUE_NONE,
      .offset = AT(reads_all),
-     .verbs = OPTION_CHECK,
+     .subcommands = OPTION_CHECK,
      .value = "",
      .help = "read every row of the dataset, too, and check its values"},
     {.name = "--target",
      .type = VALUE_TEXT,
      .offset = AT(target),
-     .verbs = OPTION_TARGET,
+     .subcommands = OPTION_TARGET,
      .value = "COLUMN",
      .help = "the column or dataset to predict; default: one with a usual name (target, label,\n"
              "class, y), else the last column"},
-    {.name = "--prompt", .type = VALUE_TEXT, .offset = AT(prompt), .verbs = OPTION_PROMPT},
+    {.name = "--prompt", .type = VALUE_TEXT, .offset = AT(prompt), .subcommands = OPTION_PROMPT},
     {.name = "--prompt-file",
      .type = VALUE_TEXT,
      .offset = AT(prompt_file),
-     .verbs = OPTION_PROMPT,
+     .subcommands = OPTION_PROMPT,
      .value = "FILE|-",
      .help = "the prompt is the text of this file, or the standard input, with its line ends",
      .aliases = {"--prompt_file"}},
     {.name = "--characters",
      .type = VALUE_NUMBER,
      .offset = AT(characters),
-     .verbs = OPTION_CHARACTERS,
+     .subcommands = OPTION_CHARACTERS,
      .value = "N",
      .aliases = {"--max-new-tokens", "--max_new_tokens"}},
-    {.name = "--temperature", .type = VALUE_REAL, .offset = AT(temperature), .verbs = OPTION_TEMPERATURE, .value = "T"},
+    {.name = "--temperature",
+     .type = VALUE_REAL,
+     .offset = AT(temperature),
+     .subcommands = OPTION_TEMPERATURE,
+     .value = "T"},
     {.name = "--top-k",
      .type = VALUE_NUMBER,
      .offset = AT(top_k),
-     .verbs = OPTION_TOP_K,
+     .subcommands = OPTION_TOP_K,
      .value = "K",
      .aliases = {"--top_k"}},
     {.name = "--top-p",
      .type = VALUE_REAL,
      .offset = AT(top_p),
-     .verbs = OPTION_TOP_P,
+     .subcommands = OPTION_TOP_P,
      .value = "P",
      .aliases = {"--top_p"}},
     {.name = "--seed",
      .type = VALUE_NUMBER,
      .offset = AT(seed),
-     .verbs = OPTION_SEED,
+     .subcommands = OPTION_SEED,
      .value = "S",
      .help = "number of characters or tokens (500), temperature (1; 0: always the most likely one),\n"
              "number of candidates (all), of these the most likely whose probabilities sum to P (1: all),\n"
@@ -158,19 +166,19 @@ static const struct option options[] = {
     {.name = "--tensorboard",
      .type = VALUE_NONE,
      .offset = AT(wants_tensorboard),
-     .verbs = OPTION_TENSORBOARD,
+     .subcommands = OPTION_TENSORBOARD,
      .value = "",
      .help = "write TensorBoard event files (train.tensorboard; of a sweep: tensorboard)"},
     {.name = "--seeds",
      .type = VALUE_NUMBER,
      .offset = AT(seeds),
-     .verbs = OPTION_SEEDS,
+     .subcommands = OPTION_SEEDS,
      .value = "N",
      .help = "number of pairs of runs, with the seeds of the configs plus 0, 1, 2 ...; default: 10"},
     {.name = "--metric",
      .type = VALUE_TEXT,
      .offset = AT(metric),
-     .verbs = OPTION_METRIC,
+     .subcommands = OPTION_METRIC,
      .value = "NAME",
      .help = "the metric to compare, in the best epoch of each run; default: val_loss"},
     {.name = "--max-restarts",
@@ -183,12 +191,12 @@ static const struct option options[] = {
     {.name = "--backend",
      .type = VALUE_TEXT,
      .offset = AT(backend),
-     .verbs = OPTION_BACKEND,
+     .subcommands = OPTION_BACKEND,
      .value = "auto|shm|gloo|nccl"},
     {.name = "--sizes",
      .type = VALUE_TEXT,
      .offset = AT(sizes),
-     .verbs = OPTION_SIZES,
+     .subcommands = OPTION_SIZES,
      .value = "1K,64K,1M",
      .help = "backend and sizes in bytes; default: auto, 1K to 64M"},
     {.name = "--grace",
@@ -208,8 +216,8 @@ static const struct option options[] = {
 
 const struct option *option_at(size_t index) { return index < N_OPTIONS ? &options[index] : NULL; }
 
-bool option_is_for(const struct option *option, const struct verb *verb) {
-    return !option->verbs || (verb->options & option->verbs);
+bool option_is_for(const struct option *option, const struct subcommand *subcommand) {
+    return !option->subcommands || (subcommand->options & option->subcommands);
 }
 
 /* Name [index] of an option: its name, then its aliases; NULL after the last. */
@@ -217,40 +225,41 @@ static const char *name_at(const struct option *option, size_t index) {
     return index == 0 ? option->name : option->aliases[index - 1];
 }
 
-void option_add_verbs(const struct option *option, struct text *out) {
+void option_add_subcommands(const struct option *option, struct text *out) {
     const char *separator = "";
-    for (size_t i = 0; verb_at(i); i++)
-        if (verb_at(i)->options & option->verbs) {
-            text_printf(out, "%s%s", separator, verb_at(i)->name);
+    for (size_t i = 0; subcommand_at(i); i++)
+        if (subcommand_at(i)->options & option->subcommands) {
+            text_printf(out, "%s%s", separator, subcommand_at(i)->name);
             separator = ", ";
         }
 }
 
 /* ---- parsing ---- */
 
-/* Adds a suggestion for [word]: first of the options of [verb], then of all. */
-static void add_hint(const char *word, const char *next, const struct verb *verb, struct text *out) {
+/* Adds a suggestion for [word]: first of the options of [subcommand], then of all. */
+static void add_hint(const char *word, const char *next, const struct subcommand *subcommand, struct text *out) {
     const char *known[N_OPTIONS + 1] = {NULL};
     size_t count = 0;
-    bool has_config = verb->operand && strcmp(verb->operand, "config") == 0;
+    bool has_config = subcommand->operand && strcmp(subcommand->operand, "config") == 0;
     for (size_t i = 0; i < N_OPTIONS; i++)
-        if (option_is_for(&options[i], verb)) known[count++] = options[i].name;
+        if (option_is_for(&options[i], subcommand)) known[count++] = options[i].name;
     option_hint(word, next, known, has_config, out);
     for (size_t i = 0; i < N_OPTIONS; i++) known[i] = options[i].name;
     if (!out->length) option_hint(word, next, known, false, out);
 }
 
-/* STATUS_USAGE if [verb] does not accept the option, with the verbs that do and a suggestion. */
-static status check_verb(const struct option *option, const char *name, const char *word, const char *next,
-                         const struct verb *verb) {
-    struct text verbs = {0}, hint = {0};
-    if (option_is_for(option, verb)) return OK;
-    option_add_verbs(option, &verbs);
-    option_hint(word, next, (const char *const[]){NULL}, verb->operand && strcmp(verb->operand, "config") == 0, &hint);
+/* STATUS_USAGE if [subcommand] does not accept the option, with the commands that do and a suggestion. */
+static status check_subcommand(const struct option *option, const char *name, const char *word, const char *next,
+                               const struct subcommand *subcommand) {
+    struct text subcommands = {0}, hint = {0};
+    if (option_is_for(option, subcommand)) return OK;
+    option_add_subcommands(option, &subcommands);
+    option_hint(word, next, (const char *const[]){NULL},
+                subcommand->operand && strcmp(subcommand->operand, "config") == 0, &hint);
     status s = status_new(STATUS_USAGE, "%s is for %s; '%s' does not accept it%s%s (see ddptrain --help)", name,
-                          text_string(&verbs), verb->name, hint.length ? "; " : "", text_string(&hint));
+                          text_string(&subcommands), subcommand->name, hint.length ? "; " : "", text_string(&hint));
     text_free(&hint);
-    text_free(&verbs);
+    text_free(&subcommands);
     return s;
 }
 
@@ -280,9 +289,9 @@ static status parse_value(const struct option *option, const char *name, char *v
     return OK;
 }
 
-static status unknown_option(const char *word, const char *next, const struct verb *verb) {
+static status unknown_option(const char *word, const char *next, const struct subcommand *subcommand) {
     struct text hint = {0};
-    add_hint(word, next, verb, &hint);
+    add_hint(word, next, subcommand, &hint);
     status s = status_new(STATUS_USAGE, "unknown option '%s'%s%s (see ddptrain --help)", word, hint.length ? "; " : "",
                           text_string(&hint));
     text_free(&hint);
@@ -299,15 +308,15 @@ static const struct option *find(const char *word, size_t length, const char **n
 
 /* [given] (N_OPTIONS): the name by which each option was given; NULL: not yet. Two values for an option are an error; a
  * flag may be repeated. */
-static status parse_option(char **argv, int argc, int *at, const struct verb *verb, const char **given,
+static status parse_option(char **argv, int argc, int *at, const struct subcommand *subcommand, const char **given,
                            struct command_line *line) {
     char *word = argv[*at], *equals = strchr(word, '=');
     const char *name, *next = *at + 1 < argc ? argv[*at + 1] : NULL;
     const struct option *option = find(word, equals ? (size_t)(equals - word) : strlen(word), &name);
-    if (!option) return unknown_option(word, next, verb);
+    if (!option) return unknown_option(word, next, subcommand);
     void *to = (char *)line + option->offset;
     const char **before = &given[option - options];
-    TRY(check_verb(option, name, word, next, verb));
+    TRY(check_subcommand(option, name, word, next, subcommand));
     if (option->type == VALUE_NONE) {
         if (equals) return status_new(STATUS_USAGE, "%s takes no value", name);
         *(bool *)to = true;
@@ -321,14 +330,14 @@ static status parse_option(char **argv, int argc, int *at, const struct verb *ve
     return parse_value(option, name, argv[++*at], to);
 }
 
-/* "did you mean '--checkpoint best'?" for checkpoint=best, if the verb has the option. */
-static void suggest_option(const char *word, const struct verb *verb, struct text *hint) {
+/* "did you mean '--checkpoint best'?" for checkpoint=best, if the command has the option. */
+static void suggest_option(const char *word, const struct subcommand *subcommand, struct text *hint) {
     const char *equals = strchr(word, '='), *name;
     struct text option_name = {0};
     text_add(&option_name, "--");
     text_add_bytes(&option_name, word, equals ? (size_t)(equals - word) : 0);
     const struct option *option = find(text_string(&option_name), option_name.length, &name);
-    if (option && option_is_for(option, verb)) text_printf(hint, "did you mean '%s %s'?", name, equals + 1);
+    if (option && option_is_for(option, subcommand)) text_printf(hint, "did you mean '%s %s'?", name, equals + 1);
     text_free(&option_name);
 }
 
@@ -342,38 +351,39 @@ static void suggest_pattern(const char *first, const char *second, struct text *
 }
 
 /* The failure for a second operand, probably a key without '=' or a data file. */
-static status unexpected(char **words, int count, const struct verb *verb, const struct command_line *line) {
-    bool has_config = verb->operand && strcmp(verb->operand, "config") == 0;
+static status unexpected(char **words, int count, const struct subcommand *subcommand,
+                         const struct command_line *line) {
+    bool has_config = subcommand->operand && strcmp(subcommand->operand, "config") == 0;
     int next = count > 1 && strcmp(words[1], "=") == 0 ? 2 : 1;
     struct text hint = {0};
     if (has_config && access(words[0], F_OK) == 0 && !strstr(words[0], ".yaml"))
         text_printf(&hint, "did you mean 'dataset.path=%s'?", words[0]);
-    else if (verb->takes_pattern && access(words[0], F_OK) == 0)
+    else if (subcommand->takes_pattern && access(words[0], F_OK) == 0)
         suggest_pattern(line->config, words[0], &hint);
     else if (has_config)
         schema_suggest_override(&config_schema, words[0], next < count ? words[next] : NULL, &hint);
     else
-        suggest_option(words[0], verb, &hint);
+        suggest_option(words[0], subcommand, &hint);
     status s = status_new(STATUS_USAGE, "unexpected argument '%s' after '%s'%s%s%s", words[0], line->config,
-                          verb->takes_overrides ? "; overrides are KEY=VALUE" : "", hint.length ? "; " : "",
+                          subcommand->takes_overrides ? "; overrides are KEY=VALUE" : "", hint.length ? "; " : "",
                           text_string(&hint));
     text_free(&hint);
     return s;
 }
 
-status options_parse(int argc, char **argv, int first, const struct verb *verb, struct command_line *line) {
+status options_parse(int argc, char **argv, int first, const struct subcommand *subcommand, struct command_line *line) {
     const char *given[N_OPTIONS] = {NULL};
     for (int i = first; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1])
-            TRY(parse_option(argv, argc, &i, verb, given, line));
-        else if (verb->takes_overrides && strchr(argv[i], '='))
+            TRY(parse_option(argv, argc, &i, subcommand, given, line));
+        else if (subcommand->takes_overrides && strchr(argv[i], '='))
             line->overrides[line->override_count++] = argv[i];
-        else if (line->operand_count < (verb->max_operands ? verb->max_operands : 1))
+        else if (line->operand_count < (subcommand->max_operands ? subcommand->max_operands : 1))
             line->operands[line->operand_count++] = argv[i];
         else
-            return unexpected(argv + i, argc - i, verb, line);
+            return unexpected(argv + i, argc - i, subcommand, line);
         line->config = line->operand_count ? line->operands[0] : NULL;
     }
-    if (line->wants_tensorboard) line->overrides[line->override_count++] = verb->tensorboard;
+    if (line->wants_tensorboard) line->overrides[line->override_count++] = subcommand->tensorboard;
     return OK;
 }

@@ -15,19 +15,19 @@ enum value_type { VALUE_NONE, VALUE_TEXT, VALUE_FOLDER, VALUE_NUMBER, VALUE_REAL
 struct option {
     const char *name;
     enum value_type type;
-    size_t offset;     /* in struct command_line, a bool, const char *, int or double, by type */
-    unsigned verbs;    /* its enum verb_option; 0: for every verb */
-    const char *value; /* of --help: "none|cores", "FILE|best"; lower-case words are accepted values, others describe
-                          one; NULL: not in --help */
-    const char *help;  /* NULL: that of the next row */
+    size_t offset;        /* in struct command_line, a bool, const char *, int or double, by type */
+    unsigned subcommands; /* its enum subcommand_option; 0: for every command */
+    const char *value;    /* of --help: "none|cores", "FILE|best"; lower-case words are accepted values, others describe
+                             one; NULL: not in --help */
+    const char *help;     /* NULL: that of the next row */
     const char *aliases[2]; /* spellings of torchrun */
 };
 
 /* Row [index]; NULL after the last. */
 const struct option *option_at(size_t index);
-bool option_is_for(const struct option *option, const struct verb *verb);
-/* Adds the verbs that accept the option: "eval, predict". */
-void option_add_verbs(const struct option *option, struct text *out);
+bool option_is_for(const struct option *option, const struct subcommand *subcommand);
+/* Adds the commands that accept the option: "eval, predict". */
+void option_add_subcommands(const struct option *option, struct text *out);
 
 /* Options that print something about the program and end it; only as the first argument, except --help. */
 struct information {

@@ -30,7 +30,7 @@ static status predict(const struct command_line *line, const struct config *conf
 
 static status run(const struct command_line *line) { return command_on_ranks(line, predict); }
 
-const struct verb verb_predict = {
+const struct subcommand subcommand_predict = {
     .name = "predict",
     .arguments = "CONFIG|RUN [DATA|-] [--out FILE]",
     .takes_overrides = true,

@@ -1,4 +1,4 @@
-/* ranks: starts the processes of a verb. A process that was started by a launcher is a rank; otherwise it is the
+/* ranks: starts the processes of a command. A process that was started by a launcher is a rank; otherwise it is the
  * launcher that starts the ranks, or the only rank. */
 #include <errno.h>
 #include <stdio.h>
@@ -173,7 +173,7 @@ static struct launch_config launch_of(const struct command_line *line, int nproc
                                   .master_port = line->master_port,
                                   .grace = line->grace,
                                   .max_restarts = line->max_restarts,
-                                  .saves = line->verb->saves};
+                                  .saves = line->subcommand->saves};
 }
 
 static status start_ranks(const struct command_line *line, int nproc, struct log *log) {
@@ -224,7 +224,7 @@ static void limit_threads(const struct config *config, const struct dist_env *en
     if (threads < processors_in_mask()) parallel_limit(threads);
 }
 
-/* [file]: NULL for verbs without a config. */
+/* [file]: NULL for commands without a config. */
 static status on_ranks(const struct command_line *line, struct config_file *file, rank_function *run) {
     const struct config *config = file ? config_of(file) : NULL;
     struct dist_env env;

@@ -28,7 +28,7 @@ static status run(const struct command_line *line) {
     return s;
 }
 
-const struct verb verb_report = {
+const struct subcommand subcommand_report = {
     .name = "report",
     .arguments = "RUN|SWEEP ... [--out FILE]",
     .help = "curves, configs, trials as one HTML page (default: report.html)",

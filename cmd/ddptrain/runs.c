@@ -12,7 +12,7 @@ static status run(const struct command_line *line) {
     return s;
 }
 
-const struct verb verb_runs = {
+const struct subcommand subcommand_runs = {
     .name = "runs",
     .arguments = "[FOLDER]",
     .help = "the run folders in a folder (default: runs): state, progress, best epoch, time, size",

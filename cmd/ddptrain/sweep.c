@@ -55,7 +55,7 @@ status command_sweep_open(const struct command_line *line, const struct sweep_fi
     TRY(dist_env_detect(&out->env));
     if (line->nnodes > 1)
         return status_new(STATUS_USAGE, "%s on several machines: start it with srun, mpirun or torchrun",
-                          line->verb->name);
+                          line->subcommand->name);
     TRY(count_workers(line, file, &out->env, &out->options.workers, &out->no_gpu));
     out->options.threads = command_threads(&out->env, out->options.workers);
     if (out->no_gpu.length) out->options.no_gpu = text_string(&out->no_gpu);
@@ -84,7 +84,7 @@ static status run(const struct command_line *line) {
     return s;
 }
 
-const struct verb verb_sweep = {
+const struct subcommand subcommand_sweep = {
     .name = "sweep",
     .arguments = "SWEEP [KEY=VALUE ...]",
     .takes_overrides = true,

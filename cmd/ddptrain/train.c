@@ -34,7 +34,7 @@ static status train(const struct command_line *line, const struct config *config
 
 static status run(const struct command_line *line) { return command_on_ranks(line, train); }
 
-const struct verb verb_train = {
+const struct subcommand subcommand_train = {
     .name = "train",
     .arguments = "CONFIG [KEY=VALUE ...] [options]",
     .takes_overrides = true,

@@ -3,7 +3,7 @@
 
 #include "options.h"
 
-#define USAGE_COLUMN 53  /* of the help of a verb */
+#define USAGE_COLUMN 53  /* of the help of a command */
 #define OPTION_COLUMN 23 /* of the help of an option */
 
 /* Adds spaces up to [column] of the line that begins at [start]. */
@@ -35,8 +35,8 @@ static size_t add_options(struct text *out, size_t first) {
         start = out->length;
     }
     pad(out, start, OPTION_COLUMN);
-    if (last->verbs) {
-        option_add_verbs(last, out);
+    if (last->subcommands) {
+        option_add_subcommands(last, out);
         text_add(out, ": ");
     }
     for (const char *c = last->help; *c; c++) {
@@ -48,8 +48,8 @@ static size_t add_options(struct text *out, size_t first) {
 }
 
 void usage_write(struct text *out) {
-    for (size_t i = 0; verb_at(i); i++)
-        add_usage(out, i == 0 ? NULL : verb_at(i)->name, verb_at(i)->arguments, verb_at(i)->help);
+    for (size_t i = 0; subcommand_at(i); i++)
+        add_usage(out, i == 0 ? NULL : subcommand_at(i)->name, subcommand_at(i)->arguments, subcommand_at(i)->help);
     for (size_t i = 0; information_at(i); i++)
         if (information_at(i)->help)
             add_usage(out, information_at(i)->name, information_at(i)->argument, information_at(i)->help);

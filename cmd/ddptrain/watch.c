@@ -93,7 +93,7 @@ static status run(const struct command_line *line) {
     return s;
 }
 
-const struct verb verb_watch = {
+const struct subcommand subcommand_watch = {
     .name = "watch",
     .arguments = "RUN|SWEEP",
     .help = "progress of a run or a sweep, live on a terminal (Ctrl-C ends it)",

@@ -306,7 +306,7 @@ class CommandLine(program.Case):
         _, err = self.run_program("test.yaml", "--nnodes", 2, "--master-addr", "localhost", "--master-port", 1, env=ranks, code=USAGE)
         self.assertIn("--nnodes 2: this process is already rank 0 of 2", err)
 
-    def test_a_config_may_be_called_as_nearly_a_verb(self):
+    def test_a_config_may_be_called_as_nearly_a_command(self):
         self.write("chekc", program.WINE)
         self.run_program("chekc", "train.epochs=1")
 

@@ -110,7 +110,7 @@ class Best(program.Case):
                                  f"accuracy {100 * find(values):.2f} %"] if metric == "val_accuracy" else None,
                 "val_loss": [f"loss {last.get('val_loss', 0):.4f} on 18 rows; best epoch {best}: loss {find(values):.4f}"], "train_loss": []}[metric])
 
-    def test_other_verbs_take_it(self):
+    def test_other_commands_take_it(self):
         self.run_program("test.yaml", "train.epochs=8", "checkpoint={save_every: 1, keep: 1, best: val_loss}")
         self.assertEqual([os.path.basename(c) for c in self.checkpoints()], ["best.h5", "epoch-0008.h5"])  # pruning leaves it alone
         best = self.events("end")[-1]["best_epoch"]

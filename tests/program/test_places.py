@@ -92,7 +92,7 @@ class Lookup(program.Case):
 
 
 class OwnConfig(program.Case):
-    """The config.yaml of a run folder means that run, to every verb."""
+    """The config.yaml of a run folder means that run, to every command."""
     def setUp(self):
         super().setUp()
         self.write("rows.csv", ROWS)

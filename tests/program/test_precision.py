@@ -1,4 +1,4 @@
-"""train.precision: bfloat16 learns what float32 learns, resumes bit for bit and serves every verb; where the processor cannot, it is refused."""
+"""train.precision: bfloat16 learns what float32 learns, resumes bit for bit and serves every command; where the processor cannot, it is refused."""
 import os
 
 import program

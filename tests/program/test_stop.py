@@ -1,4 +1,4 @@
-"""A request to stop during an evaluation, and in the verbs that only evaluate: within one batch, on any rank, and the
+"""A request to stop during an evaluation, and in the commands that only evaluate: within one batch, on any rank, and the
 next start continues with that evaluation. ctest-labels: dist fault"""
 import contextlib, fcntl, glob, os, pty, re, select, shutil, signal, struct, termios, time
 

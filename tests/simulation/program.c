@@ -1,5 +1,5 @@
-/* The program: main, the verb `train` and the choice between launcher and rank are the product's files, included here
- * so that their static variables can be saved and loaded for each process. */
+/* The program: main, the command `train` and the choice between launcher and rank are the product's files, included
+ * here so that their static variables can be saved and loaded for each process. */
 #undef _FORTIFY_SOURCE
 #include "simulation.h"
 
@@ -25,7 +25,7 @@ void program_load(const struct program_state *state) {
     first_request = state->first_request;
 }
 
-/* ---- functions of the verb that are not simulated ---- */
+/* ---- functions of the command that are not simulated ---- */
 
 bool help_print(int argc, char **argv, status *s) {
     (void)argc;

@@ -1,29 +1,29 @@
-/* The table of verbs, and suggestions for an unknown one. */
+/* The table of commands, and suggestions for an unknown one. */
 #include <string.h>
 #include <unistd.h>
 
 #include "base/schema/schema.h"
 #include "command.h"
 
-static const struct verb *const verbs[] = {
-#define X(name) &verb_##name,
-    VERBS(X)
+static const struct subcommand *const subcommands[] = {
+#define X(name) &subcommand_##name,
+    SUBCOMMANDS(X)
 #undef X
 };
-#define N_VERBS (sizeof verbs / sizeof *verbs)
+#define SUBCOMMAND_COUNT (sizeof subcommands / sizeof *subcommands)
 
-const struct verb *verb_at(size_t index) { return index < N_VERBS ? verbs[index] : NULL; }
+const struct subcommand *subcommand_at(size_t index) { return index < SUBCOMMAND_COUNT ? subcommands[index] : NULL; }
 
-const struct verb *verb_find(const char *word) {
-    for (size_t i = 0; word && i < N_VERBS; i++)
-        if (strcmp(word, verbs[i]->name) == 0) return verbs[i];
+const struct subcommand *subcommand_find(const char *word) {
+    for (size_t i = 0; word && i < SUBCOMMAND_COUNT; i++)
+        if (strcmp(word, subcommands[i]->name) == 0) return subcommands[i];
     return NULL;
 }
 
-/* Names of verbs in other programs. */
+/* Names of commands in other programs. */
 static const struct {
-    const char *word, *verb, *note;
-} other_verbs[] = {
+    const char *word, *subcommand, *note;
+} other_subcommands[] = {
     {"evaluate", "eval", ""},   {"evaluation", "eval", ""},
     {"test", "eval", ""},       {"val", "eval", ""},
     {"score", "eval", ""},      {"validate", "eval", ", or 'check' for the config alone"},
@@ -44,15 +44,15 @@ static const struct {
     {"benchmark", "comm", ""},
 };
 
-status verb_check_word(const char *word) {
-    const char *names[N_VERBS + 1] = {NULL};
-    if (!word || verb_find(word)) return OK;
+status subcommand_check_word(const char *word) {
+    const char *names[SUBCOMMAND_COUNT + 1] = {NULL};
+    if (!word || subcommand_find(word)) return OK;
     if (word[0] == '-' || strpbrk(word, "./=") || access(word, F_OK) == 0) return OK;
-    for (size_t i = 0; i < sizeof other_verbs / sizeof *other_verbs; i++)
-        if (strcmp(word, other_verbs[i].word) == 0)
+    for (size_t i = 0; i < sizeof other_subcommands / sizeof *other_subcommands; i++)
+        if (strcmp(word, other_subcommands[i].word) == 0)
             return status_new(STATUS_USAGE, "unknown command '%s'; did you mean '%s'%s? (see ddptrain --help)", word,
-                              other_verbs[i].verb, other_verbs[i].note);
-    for (size_t i = 0; i < N_VERBS; i++) names[i] = verbs[i]->name;
+                              other_subcommands[i].subcommand, other_subcommands[i].note);
+    for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) names[i] = subcommands[i]->name;
     const char *nearest = schema_nearest(word, names);
     if (!nearest) return OK;
     return status_new(STATUS_USAGE, "unknown command '%s'; did you mean '%s'? (see ddptrain --help)", word, nearest);
