@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sweep/sweep_internal.h"
+#include "sweep/sweep_config_internal.h"
 
 #define CONTEXTS 64 /* random points in which a value is tried that the first ones refuse */
 

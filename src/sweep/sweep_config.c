@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/files/find_file.h"
-#include "sweep/sweep_internal.h"
+#include "sweep/sweep_config_internal.h"
 
 struct sweep_file {
     struct document *document;

@@ -1,7 +1,7 @@
 /* The values of a sweep that have keys of the user's: `parameters`, and with method: list the mappings of `trials`. */
 #include <string.h>
 
-#include "sweep/sweep_internal.h"
+#include "sweep/sweep_config_internal.h"
 
 /* Of an entry of `parameters` that is not `values`. */
 struct distribution {

@@ -1,5 +1,5 @@
 /* The rows of the schema of a sweep: every key but `parameters` and the list of `trials`. */
-#include "sweep/sweep_internal.h"
+#include "sweep/sweep_config_internal.h"
 
 static const char *const methods[] = {"grid", "random", "tpe", "list", NULL};
 static const char *const goals[] = {"auto", "minimize", "maximize", NULL};

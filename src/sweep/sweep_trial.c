@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "sweep/sweep_internal.h"
+#include "sweep/sweep_config_internal.h"
 
 int64_t sweep_seed_of(const struct sweep_config *sweep, int64_t repeat) {
     return sweep->repeat.seeds == SCHEMA_NO_INT ? -1 : repeat / sweep->folds;

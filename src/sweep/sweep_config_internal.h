@@ -1,6 +1,7 @@
-/* Declarations shared by the files of sweep_config. */
-#ifndef SWEEP_SWEEP_INTERNAL_H
-#define SWEEP_SWEEP_INTERNAL_H
+/* Declarations shared by the files that read the file of a sweep: sweep_config.c, sweep_schema.c, sweep_parameters.c,
+ * sweep_trial.c and sweep_check.c. */
+#ifndef SWEEP_SWEEP_CONFIG_INTERNAL_H
+#define SWEEP_SWEEP_CONFIG_INTERNAL_H
 
 #include "sweep/sweep_config.h"
 
