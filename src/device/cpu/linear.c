@@ -1,8 +1,9 @@
-/* A linear layer is three products. Threads split columns if there are many, because each thread packs its own panels
- * of them and nothing is packed twice; else they split rows. The inputs are packed once for the gradient of the weight,
- * whose products would pack them again for every 256 of its rows: a tenth of the time where lines of the inputs fall
- * into few sets of the cache. Where rows of the first factor do, a product copies them for every 144 of its columns,
- * also a tenth of the time; many rows are copied once before it. */
+/* A linear layer is three matrix products. Where a product has MANY_UNITS blocks of columns or more, threads split its
+ * columns, so that each block of the second factor is packed once; else they split its rows. packed_factor packs the
+ * inputs once for the gradient of the weight, whose product would pack them again for every 256 of its rows: a tenth of
+ * the time where lines of the inputs map to few sets of the cache. Rows of the first factor map to few sets if the
+ * distance between them is a multiple of SAME_SETS floats: a product then copies them for every 144 of its columns,
+ * also a tenth of the time; if they are many, run_product copies them once before it, k + GAP floats apart. */
 #include "device/cpu/linear.h"
 
 #include <string.h>
