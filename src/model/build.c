@@ -28,8 +28,12 @@ static size_t add_tensor(struct builder *b, const struct shape *shape, size_t al
 
 static void add_node(struct builder *b, struct layer *layer, const size_t *in, size_t count, size_t out) {
     struct model *m = b->model;
-    struct graph_node node = {
-        .layer = layer, .in_count = count, .out = out, .raw = SIZE_MAX, .recompute = SIZE_MAX, .dy = SIZE_MAX};
+    struct graph_node node = {.layer = layer,
+                              .in_count = count,
+                              .out = out,
+                              .dy_after_relu = SIZE_MAX,
+                              .recompute = SIZE_MAX,
+                              .dy = SIZE_MAX};
     node.in = arena_alloc(m->arena, count * sizeof *node.in);
     node.dx = arena_alloc(m->arena, count * sizeof *node.dx);
     for (size_t i = 0; i < count; i++) {
@@ -458,12 +462,12 @@ status build_model(struct model *model, const struct model_config *config, const
             if (model->nodes[n].layer == b.layers[i]) model->nodes[n].layer = &model->layers[i];
         model->layers[i] = *b.layers[i];
     }
-    model->users = arena_alloc(model->arena, (model->params.count + 1) * sizeof *model->users);
-    model->waiting = arena_alloc(model->arena, (model->params.count + 1) * sizeof *model->waiting);
+    model->use_counts = arena_alloc(model->arena, (model->params.count + 1) * sizeof *model->use_counts);
+    model->pending_counts = arena_alloc(model->arena, (model->params.count + 1) * sizeof *model->pending_counts);
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];
-        for (size_t p = 0; p < layer->param_count; p++) model->users[layer->first_param + p]++;
-        for (size_t p = 0; p < layer->tied_count; p++) model->users[layer->tied + p]++;
+        for (size_t p = 0; p < layer->param_count; p++) model->use_counts[layer->first_param + p]++;
+        for (size_t p = 0; p < layer->tied_count; p++) model->use_counts[layer->tied + p]++;
     }
     build_memory(model);
     return OK;

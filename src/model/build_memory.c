@@ -65,10 +65,10 @@ static void plan_sum_side(struct pool *pool, struct model *m, struct graph_node 
 /* The derivative of a fused relu is applied to the gradient in place, or to a new slot if others read it. */
 static void plan_relu(struct pool *pool, struct graph_node *node, size_t size) {
     if (!(node->layer ? node->layer->has_relu && node->layer->type->relu == RELU_AFTER : node->has_relu)) return;
-    node->raw = node->dy;
-    if (pool->references[node->raw] == 1) return;
+    node->dy_after_relu = node->dy;
+    if (pool->references[node->dy_after_relu] == 1) return;
     node->dy = allocate_slot(pool, size);
-    release_slot(pool, node->raw);
+    release_slot(pool, node->dy_after_relu);
 }
 
 /* The first gradient of a layer's input is written to a new slot. A further one is added to the existing gradient by
@@ -184,7 +184,7 @@ static void plan_values(struct model *m) {
         out->piece = (struct piece){.size = out->size, .first = i, .last = i};
         size_t last = node->precedes_norm ? i + 1 : i; /* of the inputs */
         for (size_t input = 0; input < node->in_count; input++) extend_lifetime(owner(m, node->in[input]), last);
-        if (has_backward && node->raw != SIZE_MAX) extend_lifetime(out, end - i);
+        if (has_backward && node->dy_after_relu != SIZE_MAX) extend_lifetime(out, end - i);
         if (!node->layer) continue;
         bool reads_x = has_backward && !(node->layer->type->ignores & IGNORES_X);
         for (size_t input = 0; reads_x && input < node->in_count; input++)

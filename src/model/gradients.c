@@ -1,7 +1,7 @@
 /* Offsets of gradients are assigned once, before memory is allocated. */
 #include "model/gradients.h"
 
-static bool is_shared(const struct model *model, size_t param) { return model->users[param] > 1; }
+static bool is_shared(const struct model *model, size_t param) { return model->use_counts[param] > 1; }
 
 /* Assigns one layer's gradients from [at] on; returns their end. */
 static size_t assign_memory(struct model *model, const struct layer *layer, size_t at) {

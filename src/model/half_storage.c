@@ -81,7 +81,7 @@ static void restrict_node(const struct half_planning *p, const struct graph_node
     }
     require(p, node->out, supported, HALF_Y);
     require_slot(p, node->dy, node->out, supported, HALF_DY);
-    if (node->raw != SIZE_MAX) require_slot(p, node->raw, node->out, HALF_ALL, HALF_ALL);
+    if (node->dy_after_relu != SIZE_MAX) require_slot(p, node->dy_after_relu, node->out, HALF_ALL, HALF_ALL);
     for (size_t a = 0; a < node->add_count; a++) {
         const struct slot_add *add = &node->adds[a];
         size_t side = node->layer ? add->tensor : node->out;
@@ -154,7 +154,7 @@ struct half_operands half_forward(const struct model *model, const struct graph_
 
 struct half_operands half_relu(const struct model *model, const struct graph_node *node) {
     return (struct half_operands){.y = is_tensor_half(model, node->out),
-                                  .dy = is_slot_half(model, node->raw),
+                                  .dy = is_slot_half(model, node->dy_after_relu),
                                   .dx = is_slot_half(model, node->dy)};
 }
 

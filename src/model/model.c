@@ -324,23 +324,24 @@ const float *model_forward_visited(struct model *model, const struct pass *pass,
 float *model_output_gradient(struct model *model) { return model->gradients[model->output_slot]; }
 
 /* Receiver of complete gradients: one of the two, or none. */
-struct listener {
+struct gradient_callbacks {
     gradient_ready *ready;
     void *user;
     const struct gradient_receiver *receiver;
 };
 
 /* Counts a contribution to the gradient of [param]; reports the gradient after the last one. */
-static void count_contribution(struct model *model, size_t param, const struct listener *listener) {
-    if (--model->waiting[param] > 0 || model->params.items[param].is_frozen) return;
-    if (listener->receiver) gradients_after(model, param, listener->receiver);
-    if (listener->ready) listener->ready(listener->user, param);
+static void count_contribution(struct model *model, size_t param, const struct gradient_callbacks *callbacks) {
+    if (--model->pending_counts[param] > 0 || model->params.items[param].is_frozen) return;
+    if (callbacks->receiver) gradients_after(model, param, callbacks->receiver);
+    if (callbacks->ready) callbacks->ready(callbacks->user, param);
 }
 
-static void report_gradients(struct model *model, const struct layer *layer, const struct listener *listener) {
+static void report_gradients(struct model *model, const struct layer *layer,
+                             const struct gradient_callbacks *callbacks) {
     for (size_t p = layer->first_param + layer->param_count; p-- > layer->first_param;)
-        count_contribution(model, p, listener);
-    for (size_t p = layer->tied + layer->tied_count; p-- > layer->tied;) count_contribution(model, p, listener);
+        count_contribution(model, p, callbacks);
+    for (size_t p = layer->tied + layer->tied_count; p-- > layer->tied;) count_contribution(model, p, callbacks);
 }
 
 /* The value of a tensor for backward, which may have been recomputed. */
@@ -386,20 +387,21 @@ static void run_join_backward(const struct model *model, const struct graph_node
 }
 
 static void run_backward(struct model *model, const struct pass *pass, const float *inputs,
-                         const struct listener *listener) {
+                         const struct gradient_callbacks *callbacks) {
     struct pass own = complete(model, pass);
-    own.receiver = listener->receiver;
+    own.receiver = callbacks->receiver;
     if (own.receiver) gradients_start(model);
-    memcpy(model->waiting, model->users, model->params.count * sizeof *model->waiting);
+    memcpy(model->pending_counts, model->use_counts, model->params.count * sizeof *model->pending_counts);
     for (size_t i = model->node_count; i-- > 0;) {
         const struct graph_node *node = &model->nodes[i];
         if (node->dy == SIZE_MAX) continue;
         if (node->recompute != SIZE_MAX) recompute(model, &model->nodes[node->recompute], &own, inputs);
-        if (node->raw != SIZE_MAX) half_set(model, half_relu(model, node));
-        if (node->raw != SIZE_MAX)
+        if (node->dy_after_relu != SIZE_MAX) half_set(model, half_relu(model, node));
+        if (node->dy_after_relu != SIZE_MAX)
             device_ops(own.device)
-                ->image->relu_backward(own.device, model->tensors[node->out].value, model->gradients[node->raw],
-                                       model->gradients[node->dy], own.rows * model->tensors[node->out].size);
+                ->image->relu_backward(own.device, model->tensors[node->out].value,
+                                       model->gradients[node->dy_after_relu], model->gradients[node->dy],
+                                       own.rows * model->tensors[node->out].size);
         if (node->layer && own.receiver) gradients_before(model, node->layer);
         half_set(model, half_backward(model, node));
         if (half_storage_is_fused(model, node))
@@ -418,17 +420,17 @@ static void run_backward(struct model *model, const struct pass *pass, const flo
                       own.rows * model->tensors[add->tensor].size);
         }
         half_set(model, (struct half_operands){0});
-        if (node->layer) report_gradients(model, node->layer, listener);
+        if (node->layer) report_gradients(model, node->layer, callbacks);
     }
 }
 
 void model_backward(struct model *model, const struct pass *pass, const float *inputs, gradient_ready *ready,
                     void *user) {
     assert(!model->params.gradient_floats); /* after model_split_gradients not all gradients have memory */
-    run_backward(model, pass, inputs, &(struct listener){.ready = ready, .user = user});
+    run_backward(model, pass, inputs, &(struct gradient_callbacks){.ready = ready, .user = user});
 }
 
 void model_backward_in_parts(struct model *model, const struct pass *pass, const float *inputs,
                              const struct gradient_receiver *receiver) {
-    run_backward(model, pass, inputs, &(struct listener){.receiver = receiver});
+    run_backward(model, pass, inputs, &(struct gradient_callbacks){.receiver = receiver});
 }

@@ -54,8 +54,8 @@ struct graph_node {
     struct layer *layer; /* NULL: out = in[0] + in[1] */
     bool has_relu;       /* of a sum: out = max(in[0] + in[1], 0) */
     bool precedes_norm;  /* a sum that the next node normalises; a device may run both as one operator */
-    size_t raw; /* gradient slot after a relu fused into the node (RELU_AFTER): dy is computed from it; SIZE_MAX: dy is
-                   the gradient */
+    /* Gradient slot after a relu fused into the node (RELU_AFTER), from which dy is computed; SIZE_MAX: none. */
+    size_t dy_after_relu;
     size_t *in, in_count, out; /* tensors; several inputs for a sum and for layers that join */
     enum gelu_fusion fusion;
     size_t recompute;      /* node whose output is recomputed before the backward of this one; SIZE_MAX: none */
@@ -76,9 +76,9 @@ struct model {
     size_t slot_count;
     size_t row_floats; /* of the block, for one row */
     struct params params, buffers;
-    size_t *users;                /* (params.count) layers that use a parameter */
+    size_t *use_counts;           /* (params.count) layers that use a parameter */
     size_t kept_gradients;        /* floats of gradients with their own memory (model_split_gradients) */
-    size_t *waiting;              /* (params.count) layers that have not yet contributed to its gradient in this pass */
+    size_t *pending_counts;       /* (params.count) layers that have not yet contributed to its gradient in this pass */
     size_t output, output_slot;   /* the last tensor, and the slot of its gradient */
     struct model_output *outputs; /* (output_count) the parts of a row of the output; count 0: it has one */
     size_t output_count;

@@ -99,7 +99,7 @@ static void describe(const struct model *m, char *text) {
         const struct graph_node *s = &m->nodes[i];
         struct half_operands forward = half_forward(m, s), back = half_backward(m, s);
         *text++ = form(forward.y, true);
-        *text++ = form(s->raw == SIZE_MAX ? back.dy : half_relu(m, s).dy, s->dy != SIZE_MAX);
+        *text++ = form(s->dy_after_relu == SIZE_MAX ? back.dy : half_relu(m, s).dy, s->dy != SIZE_MAX);
         *text++ = form(back.dx, s->layer && s->dx[0] != SIZE_MAX);
         *text++ = ' ';
     }
