@@ -34,13 +34,13 @@ static status run(const struct command_line *line) {
     if (line->seeds < 2)
         return status_new(STATUS_USAGE, "--seeds: expected at least 2 pairs of runs, got %d; 30 show most differences",
                           line->seeds);
-    TRY(sweep_pair(line->operands[0], line->operands[1], line->overrides, line->override_count, line->seeds,
-                   line->metric ? line->metric : "val_loss", &file));
+    TRY(sweep_load_comparison(line->operands[0], line->operands[1], line->overrides, line->override_count, line->seeds,
+                              line->metric ? line->metric : "val_loss", &file));
     char *folder = folder_of(line);
     struct command_sweep prepared;
     status s = command_sweep_open(line, file, folder, &prepared);
     if (!s && prepared.env.rank > 0)
-        s = sweep_run_worker(file, &prepared.options, sweep_base(file)->dist.timeout);
+        s = sweep_run_worker(file, &prepared.options, sweep_file_base(file)->dist.timeout);
     else if (!s)
         s = compare_run(file, &prepared.options, prepared.log, &out);
     command_sweep_close(&prepared);

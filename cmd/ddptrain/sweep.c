@@ -22,8 +22,8 @@ static char *folder_of(const struct command_line *line) {
 /* One worker for each GPU that runs take, else for each processor. */
 static status count_workers(const struct command_line *line, const struct sweep_file *file, const struct dist_env *env,
                             int *workers, struct text *no_gpu) {
-    const struct config *config = sweep_base(file);
-    int64_t processes = sweep_of(file)->nproc_per_trial;
+    const struct config *config = sweep_file_base(file);
+    int64_t processes = sweep_file_config(file)->nproc_per_trial;
     struct gpus_process process = dist_env_gpus(env);
     const char *device = config_device_name(config);
     bool is_given = line->nproc && strcmp(line->nproc, "auto") != 0;
@@ -77,7 +77,7 @@ static status run(const struct command_line *line) {
     status s = command_sweep_open(line, file, folder, &sweep);
     if (!s)
         s = sweep.env.rank == 0 ? sweep_run(file, &sweep.options, sweep.log)
-                                : sweep_run_worker(file, &sweep.options, sweep_base(file)->dist.timeout);
+                                : sweep_run_worker(file, &sweep.options, sweep_file_base(file)->dist.timeout);
     command_sweep_close(&sweep);
     free(folder);
     sweep_free(file);

@@ -24,7 +24,7 @@
 #define LATE_SECONDS 10    /* for ranks that have not connected when the sweep ends */
 #define SECONDS_TO_WRITE 2 /* between two versions of trials.csv */
 
-struct sweep {
+struct coordinator {
     const struct sweep_file *file;
     const struct sweep_config *config;
     const struct sweep_options *options;
@@ -39,19 +39,19 @@ struct sweep {
     struct worker_listener *listener; /* NULL: there are no other ranks */
     struct run_queue queue;
     int64_t *kept, kept_count;        /* the best trials so far; (config->kept, or with keep: all the trials) */
-    bool is_ending;                   /* every run has ended: the best ones get their folders */
+    bool is_keeping_best;             /* every run has ended: the best ones get their folders */
     bool is_stopping, is_over_budget; /* no more runs are handed out */
-    int64_t beyond;                   /* folders of trials that [config] has no more */
+    int64_t out_of_range;             /* folders of trials with numbers >= config->trials */
     double started, written, stop_at; /* stop_at: when workers that still run are killed */
     struct sweep_report report;
 };
 
-static int64_t runs_of(const struct sweep *s) { return s->config->trials * s->config->runs; }
+static int64_t runs_of(const struct coordinator *s) { return s->config->trials * s->config->runs; }
 
 /* ---- reports of workers ---- */
 
 /* Whether the best trials may be others with the one that has just ended. */
-static bool may_be_kept(const struct sweep *s, const struct trial_summary *ended) {
+static bool may_be_kept(const struct coordinator *s, const struct trial_summary *ended) {
     if (ended->state != TRIAL_COMPLETE || s->config->kept == 0) return false;
     if (s->kept_count < s->config->kept) return true;
     double worst = trials_summary(s->trials, s->kept[s->kept_count - 1]).mean;
@@ -59,19 +59,19 @@ static bool may_be_kept(const struct sweep *s, const struct trial_summary *ended
 }
 
 /* Whether a worker trains a run of the trial, perhaps in a run folder; also of one that has failed. */
-static bool is_in_progress(const struct sweep *s, int64_t trial) {
+static bool is_in_progress(const struct coordinator *s, int64_t trial) {
     for (int i = 0; i < s->slot_count; i++)
         if (s->slots[i].is_busy && s->slots[i].job.run / s->config->runs == trial) return true;
     return false;
 }
 
 /* [log] NULL: without a line for a folder that is left. */
-static status remove_trial(struct sweep *s, int64_t trial, struct log *log) {
+static status remove_trial(struct coordinator *s, int64_t trial, struct log *log) {
     return sweep_folder_remove_trial(s->folder, s->config, trial, trials_run(s->trials, trial * s->config->runs), log);
 }
 
 /* [result] of [run] is in the table from now on. Takes result->message. */
-static status record(struct sweep *s, int64_t run, struct trial_run *result) {
+static status record(struct coordinator *s, int64_t run, struct trial_run *result) {
     int64_t trial = run / s->config->runs;
     if (result->state == TRIAL_COMPLETE && s->pruner) pruner_complete(s->pruner, run);
     TRY(trials_add(s->trials, run, result));
@@ -94,7 +94,7 @@ static status record(struct sweep *s, int64_t run, struct trial_run *result) {
 }
 
 /* The worker of a run has ended without a result; [how]: "was ended by ...". */
-static status lose_run(struct sweep *s, int64_t run, const char *how) {
+static status retry_or_fail_run(struct coordinator *s, int64_t run, const char *how) {
     struct text message = {0};
     int64_t trial = run / s->config->runs;
     int losses = run_queue_count_loss(&s->queue, run);
@@ -104,7 +104,7 @@ static status lose_run(struct sweep *s, int64_t run, const char *how) {
         return OK;
     }
     text_printf(&message, "its worker %s, %d times in a row", how, losses);
-    if (s->is_ending) {
+    if (s->is_keeping_best) {
         status failure = status_new(STATUS_PEER, "trial %" PRId64 " could not be kept: %s", trial, message.data);
         text_free(&message);
         return failure;
@@ -114,7 +114,7 @@ static status lose_run(struct sweep *s, int64_t run, const char *how) {
 }
 
 /* The run of a kept trial, done again or read from its folder, must be what the table says. */
-static status check_kept(struct sweep *s, const struct worker_report *r) {
+static status check_kept(struct coordinator *s, const struct worker_report *r) {
     const struct trial_run *before = trials_run(s->trials, r->run);
     int64_t trial = r->run / s->config->runs;
     if (r->event == WORKER_FAILED)
@@ -127,12 +127,13 @@ static status check_kept(struct sweep *s, const struct worker_report *r) {
                       trial, r->state_sha256, before->state_sha256);
 }
 
-static status take_report(struct sweep *s, struct worker_slot *slot, const struct worker_report *r) {
+static status take_report(struct coordinator *s, struct worker_slot *slot, const struct worker_report *r) {
     static const int states[] = {
         [WORKER_DONE] = TRIAL_COMPLETE, [WORKER_PRUNED] = TRIAL_PRUNED, [WORKER_FAILED] = TRIAL_FAILED};
     bool was_busy = slot->is_busy;
     slot->is_busy = false;
-    if (r->event == WORKER_LOST) return was_busy && !s->is_stopping ? lose_run(s, slot->job.run, r->message) : OK;
+    if (r->event == WORKER_LOST)
+        return was_busy && !s->is_stopping ? retry_or_fail_run(s, slot->job.run, r->message) : OK;
     if (r->run != slot->job.run) return status_new(STATUS_BUG, "a worker has reported another run than its own");
     if (r->event == WORKER_STOPPED) { /* a signal has stopped this worker, or all */
         run_queue_repeat(&s->queue, r->run);
@@ -140,7 +141,7 @@ static status take_report(struct sweep *s, struct worker_slot *slot, const struc
         return OK;
     }
     if (r->event != WORKER_FAILED) TRY(trials_check_data(s->trials, r->dataset, r->fingerprint));
-    if (s->is_ending) return check_kept(s, r);
+    if (s->is_keeping_best) return check_kept(s, r);
     if (r->event == WORKER_FAILED && r->code == STATUS_IO) /* not because of its values: it is to be done again */
         return status_new(STATUS_IO, "trial %" PRId64 ": %s", r->run / s->config->runs, r->message);
     struct trial_run result = {.state = states[r->event],
@@ -160,10 +161,10 @@ static status take_report(struct sweep *s, struct worker_slot *slot, const struc
     return record(s, r->run, &result);
 }
 
-static status answer_epoch(struct sweep *s, struct worker_slot *slot, const struct worker_report *r) {
+static status answer_epoch(struct coordinator *s, struct worker_slot *slot, const struct worker_report *r) {
     double value = s->config->metric.goal == SWEEP_MAXIMIZE ? -r->value : r->value;
     bool must_stop = false;
-    if (!s->is_ending) {
+    if (!s->is_keeping_best) {
         must_stop = pruner_report(s->pruner, r->run % s->config->runs, r->run, r->epoch, value);
         TRY(trials_add_epoch(s->trials, r->run, r->epoch, value));
     }
@@ -171,14 +172,14 @@ static status answer_epoch(struct sweep *s, struct worker_slot *slot, const stru
     return OK;
 }
 
-static status receive(struct sweep *s, struct worker_slot *slot) {
+static status receive(struct coordinator *s, struct worker_slot *slot) {
     struct worker_report report;
     struct text how = {0};
     bool was_busy = slot->is_busy, got, is_lost = false;
     int64_t run = slot->job.run;
     status failure = slot_receive(slot, &report, &got, &is_lost, &how);
     if (!failure && is_lost)
-        failure = was_busy && !s->is_stopping ? lose_run(s, run, text_string(&how)) : OK;
+        failure = was_busy && !s->is_stopping ? retry_or_fail_run(s, run, text_string(&how)) : OK;
     else if (!failure && got)
         failure = report.event == WORKER_EPOCH ? answer_epoch(s, slot, &report) : take_report(s, slot, &report);
     text_free(&how);
@@ -187,13 +188,13 @@ static status receive(struct sweep *s, struct worker_slot *slot) {
 
 /* ---- the loop ---- */
 
-static int count_busy(const struct sweep *s) {
+static int count_busy(const struct coordinator *s) {
     int busy = 0;
     for (int i = 0; i < s->slot_count; i++) busy += s->slots[i].is_busy;
     return busy;
 }
 
-static status hand_out(struct sweep *s) {
+static status assign_runs(struct coordinator *s) {
     for (int i = 0; i < s->slot_count && !s->is_stopping; i++) {
         struct worker_slot *slot = &s->slots[i];
         if (slot->is_busy || (slot->is_remote && !slot->connection)) continue;
@@ -204,13 +205,13 @@ static status hand_out(struct sweep *s) {
 }
 
 /* Ranks that have connected since: each is one more worker. */
-static void accept_ranks(struct sweep *s) {
+static void accept_ranks(struct coordinator *s) {
     struct worker_connection *connection;
     int rank;
     while (s->listener && (connection = worker_accept(s->listener, &rank))) {
         struct worker_slot *slot = &s->slots[s->options->workers + rank - 1];
         if (slot_is_used(slot)) { /* a second process with the same RANK */
-            worker_connection_send_command(connection, &(struct worker_command){.type = COMMAND_REFUSE});
+            worker_connection_send_command(connection, &(struct worker_command){.type = COMMAND_REJECT});
             worker_connection_close(connection);
             continue;
         }
@@ -222,7 +223,7 @@ static void accept_ranks(struct sweep *s) {
 }
 
 /* [milliseconds]: at most. */
-static status wait_for_reports(struct sweep *s, int milliseconds) {
+static status wait_for_reports(struct coordinator *s, int milliseconds) {
     struct pollfd *fds = s->fds;
     size_t count = (size_t)s->slot_count;
     for (int i = 0; i < s->slot_count; i++) fds[i] = (struct pollfd){.fd = slot_fd(&s->slots[i]), .events = POLLIN};
@@ -236,23 +237,23 @@ static status wait_for_reports(struct sweep *s, int milliseconds) {
 }
 
 /* Workers save what has checkpoints. */
-static void stop_workers(struct sweep *s) {
+static void stop_workers(struct coordinator *s) {
     s->is_stopping = true;
     s->stop_at = clock_seconds() + s->options->grace;
     for (int i = 0; i < s->slot_count; i++)
         if (s->slots[i].is_busy) slot_stop(&s->slots[i]);
 }
 
-static void check_deadlines(struct sweep *s) {
+static void check_deadlines(struct coordinator *s) {
     double now = clock_seconds();
     bool stop_requested = s->options->stop && *s->options->stop;
     s->is_over_budget = s->is_over_budget || now - s->started > s->config->budget.seconds;
-    if (!s->is_stopping && (stop_requested || (s->is_over_budget && !s->is_ending))) stop_workers(s);
+    if (!s->is_stopping && (stop_requested || (s->is_over_budget && !s->is_keeping_best))) stop_workers(s);
     for (int i = 0; s->is_stopping && now > s->stop_at && i < s->slot_count; i++)
         if (s->slots[i].is_busy) slot_end(&s->slots[i], true);
 }
 
-static status write_table_if_due(struct sweep *s) {
+static status write_table_if_due(struct coordinator *s) {
     double now = clock_seconds();
     if (now - s->written < SECONDS_TO_WRITE) return OK;
     s->written = now;
@@ -260,12 +261,12 @@ static status write_table_if_due(struct sweep *s) {
 }
 
 /* Until nothing is left to hand out and every worker is idle. */
-static status run_until_idle(struct sweep *s) {
-    status failure = hand_out(s);
+static status run_until_idle(struct coordinator *s) {
+    status failure = assign_runs(s);
     while (!failure && count_busy(s) > 0) {
         failure = wait_for_reports(s, 100);
         check_deadlines(s);
-        if (!failure) failure = hand_out(s);
+        if (!failure) failure = assign_runs(s);
         if (!failure) failure = write_table_if_due(s);
         sweep_report_progress(&s->report);
     }
@@ -273,28 +274,28 @@ static status run_until_idle(struct sweep *s) {
 }
 
 static status remove_unless_kept(void *user, int64_t trial) {
-    struct sweep *s = user;
+    struct coordinator *s = user;
     for (int64_t i = 0; i < s->kept_count; i++)
         if (s->kept[i] == trial) return OK;
-    s->beyond += trial >= s->config->trials;
+    s->out_of_range += trial >= s->config->trials;
     return trial >= s->config->trials ? OK : remove_trial(s, trial, s->log);
 }
 
 /* Removes the folders of other trials than those to keep. */
-static status remove_others(struct sweep *s) {
-    s->beyond = 0;
+static status remove_others(struct coordinator *s) {
+    s->out_of_range = 0;
     TRY(sweep_folder_visit(s->folder, remove_unless_kept, s));
-    if (s->beyond)
+    if (s->out_of_range)
         log_line(s->log,
                  "%s/runs has %" PRId64 " folder%s of trials from number %" PRId64 " on, which trials: %" PRId64
                  " leaves out; nothing is removed there",
-                 sweep_folder_path(s->folder), s->beyond, text_plural((uint64_t)s->beyond, "s"), s->config->trials,
-                 s->config->trials);
+                 sweep_folder_path(s->folder), s->out_of_range, text_plural((uint64_t)s->out_of_range, "s"),
+                 s->config->trials, s->config->trials);
     return OK;
 }
 
 /* The user trains the run of a kept trial further: its folder is not that of the table any more. */
-static status skip_extended(struct sweep *s) {
+static status skip_extended(struct coordinator *s) {
     struct text path = {0};
     status failure = OK;
     int64_t count = 0;
@@ -318,7 +319,7 @@ static status skip_extended(struct sweep *s) {
 }
 
 /* With keep: all, the complete trials of an earlier start that kept fewer. */
-static status list_without_folder(struct sweep *s) {
+static status list_without_folder(struct coordinator *s) {
     struct text path = {0};
     status failure = OK;
     s->kept_count = 0;
@@ -337,8 +338,8 @@ static status list_without_folder(struct sweep *s) {
 }
 
 /* Every run has ended: the best ones get their folders, all others lose them. */
-static status keep_best(struct sweep *s) {
-    s->is_ending = true;
+static status keep_best(struct coordinator *s) {
+    s->is_keeping_best = true;
     /* event files of an earlier start that was killed, or did not write them */
     for (int64_t run = 0; run < runs_of(s); run++)
         if (trials_run(s->trials, run)->state != TRIAL_PENDING)
@@ -354,7 +355,7 @@ static status keep_best(struct sweep *s) {
     return run_until_idle(s);
 }
 
-static status train_all(struct sweep *s) {
+static status train_all(struct coordinator *s) {
     s->started = s->written = clock_seconds();
     sweep_report_start(&s->report);
     TRY(run_until_idle(s));
@@ -365,13 +366,13 @@ static status train_all(struct sweep *s) {
 
 /* What workers share is opened before they start. A dataset that cannot be opened may be right in trials. STATUS_DATA:
  * an earlier start has trained on other rows. */
-static status open_base_dataset(struct sweep *s) {
+static status open_base_dataset(struct coordinator *s) {
     char key[DATASET_KEY_SIZE];
     struct dataset *dataset;
-    status failure = dataset_cache_open(s->cache, sweep_base(s->file), &dataset);
+    status failure = dataset_cache_open(s->cache, sweep_file_base(s->file), &dataset);
     status_free(failure);
     if (failure) return OK;
-    dataset_cache_key(sweep_base(s->file), key);
+    dataset_cache_key(sweep_file_base(s->file), key);
     /* workers whose runs have several processes do not open the dataset, and do not report its fingerprint */
     bool is_first = s->config->nproc_per_trial > 1 && trials_count(s->trials, TRIAL_PENDING) == runs_of(s);
     const char *fingerprint = dataset_info(dataset)->fingerprint;
@@ -381,7 +382,7 @@ static status open_base_dataset(struct sweep *s) {
     return failure;
 }
 
-static void prepare_slots(struct sweep *s) {
+static void prepare_slots(struct coordinator *s) {
     int n = s->options->workers;
     for (int i = 0; i < s->slot_count; i++) {
         struct worker_slot *slot = &s->slots[i];
@@ -398,7 +399,7 @@ static void prepare_slots(struct sweep *s) {
     }
 }
 
-static status listen_for_ranks(struct sweep *s) {
+static status listen_for_ranks(struct coordinator *s) {
     struct text what = {0};
     sweep_write_all(s->file, &what);
     status failure = worker_listen(s->options->env, text_string(&what), &s->listener);
@@ -407,16 +408,16 @@ static status listen_for_ranks(struct sweep *s) {
 }
 
 /* Ranks that have not connected yet would try until their timeout; connected ones end with [code]. */
-static void dismiss_ranks(struct sweep *s, enum status_code code) {
+static void end_ranks(struct coordinator *s, enum status_code code) {
     double deadline = clock_seconds() + LATE_SECONDS;
     int expected = s->options->env->world_size - 1;
     while (s->listener && s->joined < expected && clock_seconds() < deadline &&
            !(s->options->stop && *s->options->stop))
         status_free(wait_for_reports(s, 50));
-    for (int i = 0; i < s->slot_count; i++) slot_dismiss(&s->slots[i], (int)code);
+    for (int i = 0; i < s->slot_count; i++) slot_end_rank(&s->slots[i], (int)code);
 }
 
-static status open_all(struct sweep *s) {
+static status open_all(struct coordinator *s) {
     int64_t kept = s->config->kept == INT64_MAX ? s->config->trials : s->config->kept;
     s->kept = calloc((size_t)kept + 1, sizeof *s->kept);
     s->slot_count = s->options->workers + s->options->env->world_size - 1;
@@ -439,7 +440,7 @@ static status open_all(struct sweep *s) {
 }
 
 /* Every trial that has ended has failed. */
-static status all_failed(const struct sweep *s) {
+static status all_failed(const struct coordinator *s) {
     if (trials_count(s->trials, TRIAL_FAILED) == 0 || trials_count(s->trials, TRIAL_COMPLETE) > 0 ||
         trials_count(s->trials, TRIAL_PRUNED) > 0)
         return OK;
@@ -452,7 +453,7 @@ static status all_failed(const struct sweep *s) {
     return OK;
 }
 
-static status conclude(struct sweep *s) {
+static status report_result(struct coordinator *s) {
     s->report.is_done = !s->is_stopping;
     if (s->is_over_budget && s->is_stopping)
         log_line(s->log, "the budget of %g s is over; run the same command again to continue",
@@ -466,7 +467,7 @@ static status conclude(struct sweep *s) {
     return all_failed(s);
 }
 
-static void tear_down(struct sweep *s) {
+static void close_all(struct coordinator *s) {
     for (int i = 0; s->slots && i < s->slot_count; i++) slot_end(&s->slots[i], s->slots[i].is_busy);
     worker_listener_close(s->listener);
     free(s->fds);
@@ -480,15 +481,15 @@ static void tear_down(struct sweep *s) {
 }
 
 status sweep_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log) {
-    struct sweep s = {.file = file, .config = sweep_of(file), .options = options, .log = log};
+    struct coordinator s = {.file = file, .config = sweep_file_config(file), .options = options, .log = log};
     status failure = open_all(&s);
     bool is_open = !failure;
     if (is_open) failure = open_base_dataset(&s);
     if (is_open && !failure) failure = train_all(&s);
     if (is_open) failure = status_first(failure, trials_write(s.trials));
     log_progress(log, NULL);
-    if (!failure) failure = conclude(&s);
-    if (s.listener) dismiss_ranks(&s, status_code(failure));
-    tear_down(&s);
+    if (!failure) failure = report_result(&s);
+    if (s.listener) end_ranks(&s, status_code(failure));
+    close_all(&s);
     return failure;
 }

@@ -178,14 +178,16 @@ void sweep_free(struct sweep_file *file) {
     free(file);
 }
 
-const struct sweep_config *sweep_of(const struct sweep_file *file) { return &file->sweep; }
+const struct sweep_config *sweep_file_config(const struct sweep_file *file) { return &file->sweep; }
 
-const struct config *sweep_base(const struct sweep_file *file) { return config_of(file->base); }
+const struct config *sweep_file_base(const struct sweep_file *file) { return config_of(file->base); }
 
-const struct config *sweep_other(const struct sweep_file *file) { return file->other ? config_of(file->other) : NULL; }
+const struct config *sweep_file_other(const struct sweep_file *file) {
+    return file->other ? config_of(file->other) : NULL;
+}
 
-status sweep_pair(const char *a, const char *b, char *const *overrides, size_t count, int64_t seeds, const char *metric,
-                  struct sweep_file **out) {
+status sweep_load_comparison(const char *a, const char *b, char *const *overrides, size_t count, int64_t seeds,
+                             const char *metric, struct sweep_file **out) {
     static const char *const no_words[] = {NULL};
     static const char *const *const list[] = {no_words, no_words};
     struct sweep_file *file = calloc(1, sizeof *file);
@@ -223,7 +225,7 @@ status sweep_pair(const char *a, const char *b, char *const *overrides, size_t c
 }
 
 void sweep_write_base(const struct sweep_file *file, struct text *out) {
-    schema_write_yaml(&config_schema, sweep_base(file), out);
+    schema_write_yaml(&config_schema, sweep_file_base(file), out);
 }
 
 bool sweep_write_other(const struct sweep_file *file, struct text *out) {

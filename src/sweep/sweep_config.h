@@ -53,7 +53,7 @@ struct sweep_config {
     /* Not rows of the schema. */
     struct space space;             /* SWEEP_LIST: none */
     const char *const *const *list; /* SWEEP_LIST: (trials) KEY=VALUE words, NULL-terminated */
-    const char *other;              /* the config of the second of two trials (sweep_pair); NULL: all have [config] */
+    const char *other; /* the config of the second of two trials (sweep_load_comparison); NULL: all have [config] */
     struct config_source *source, *other_source; /* of [config], of [other]: read once for all trials */
     int64_t kept;                                /* trials whose runs are kept, at most [trials]; INT64_MAX: all */
     int64_t runs;                                /* of a trial */
@@ -77,16 +77,16 @@ struct sweep_file;
  * as file:line:column. */
 status sweep_load(const char *path, char *const *overrides, size_t count, struct sweep_file **out);
 void sweep_free(struct sweep_file *file); /* takes NULL */
-const struct sweep_config *sweep_of(const struct sweep_file *file);
+const struct sweep_config *sweep_file_config(const struct sweep_file *file);
 
 /* Two trials, the configs [a] and [b] with the same [overrides] (count), each with [seeds] seeds; [metric] is compared
  * in its own direction. No run folder is kept. STATUS_USAGE as sweep_load. */
-status sweep_pair(const char *a, const char *b, char *const *overrides, size_t count, int64_t seeds, const char *metric,
-                  struct sweep_file **out);
+status sweep_load_comparison(const char *a, const char *b, char *const *overrides, size_t count, int64_t seeds,
+                             const char *metric, struct sweep_file **out);
 
 /* The config of the trials, without parameters; of the second one of a comparison, NULL: there is none. */
-const struct config *sweep_base(const struct sweep_file *file);
-const struct config *sweep_other(const struct sweep_file *file);
+const struct config *sweep_file_base(const struct sweep_file *file);
+const struct config *sweep_file_other(const struct sweep_file *file);
 /* The resolved config of the trials, and the second one of a comparison; false: there is none. */
 void sweep_write_base(const struct sweep_file *file, struct text *out);
 bool sweep_write_other(const struct sweep_file *file, struct text *out);
@@ -98,8 +98,8 @@ void sweep_write(const struct sweep_config *sweep, struct text *out);
 
 /* *out: the config of run [repeat] (below sweep->runs) of trial [trial], which the caller frees (config_free). [point]:
  * the values of the parameters; NULL: without parameters, also without the values of a list. [trial] is used for
- * SWEEP_LIST, whose values are those of the list, and for a comparison (sweep_pair), whose trial 1 has the second
- * config; otherwise [point] says everything. STATUS_USAGE for values that do not go together. */
+ * SWEEP_LIST, whose values are those of the list, and for a comparison (sweep_load_comparison), whose trial 1 has the
+ * second config; otherwise [point] says everything. STATUS_USAGE for values that do not go together. */
 status sweep_trial_config(const struct sweep_config *sweep, int64_t trial, const struct point *point, int64_t repeat,
                           struct config_file **out);
 

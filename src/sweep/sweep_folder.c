@@ -83,7 +83,7 @@ static status update_config_file(const struct sweep_folder *f, const char *path,
 
 static status update_config_files(const struct sweep_folder *f, const struct sweep_file *file) {
     struct text sweep = {0}, base = {0}, other = {0};
-    sweep_write(sweep_of(file), &sweep);
+    sweep_write(sweep_file_config(file), &sweep);
     sweep_write_base(file, &base);
     bool has_other = sweep_write_other(file, &other);
     status s = update_config_file(f, f->sweep, text_string(&sweep), true);

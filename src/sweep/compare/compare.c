@@ -55,7 +55,7 @@ static void add_result(const struct sweep_config *sweep, const struct paired_tes
 /* [log] NULL: adds the warnings to [out]. */
 static void warn(const struct sweep_file *file, struct log *log, struct text *out) {
     struct text doubts = {0};
-    comparability_explain(sweep_base(file), sweep_other(file), sweep_of(file)->metric.name, &doubts);
+    comparability_explain(sweep_file_base(file), sweep_file_other(file), sweep_file_config(file)->metric.name, &doubts);
     for (const char *line = text_string(&doubts); *line; line += strcspn(line, "\n") + 1) {
         int length = (int)strcspn(line, "\n");
         if (log)
@@ -68,7 +68,7 @@ static void warn(const struct sweep_file *file, struct log *log, struct text *ou
 
 status compare_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log,
                    struct text *out) {
-    const struct sweep_config *sweep = sweep_of(file);
+    const struct sweep_config *sweep = sweep_file_config(file);
     struct trials *trials;
     struct paired_tests comparison = {0};
     warn(file, log, NULL);

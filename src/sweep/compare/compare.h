@@ -6,9 +6,9 @@
 #include "sweep/sweep.h"
 #include "sweep/trials.h"
 
-/* Trains what its folder does not have yet and adds the result to [out], a table and a sentence. [file]: sweep_pair's.
- * Warnings where the metric of the two is not comparable (comparability.h). STATUS_DATA with fewer than two pairs of
- * complete runs. */
+/* Trains what its folder does not have yet and adds the result to [out], a table and a sentence. [file]:
+ * sweep_load_comparison's. Warnings where the metric of the two is not comparable (comparability.h). STATUS_DATA with
+ * fewer than two pairs of complete runs. */
 status compare_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log,
                    struct text *out);
 

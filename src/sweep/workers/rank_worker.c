@@ -37,7 +37,7 @@ static status handle_command(struct rank_worker *w, const struct worker_command 
     case COMMAND_STOP:
         if (w->pid) kill(w->pid, SIGTERM);
         break;
-    case COMMAND_REFUSE:
+    case COMMAND_REJECT:
         return status_new(
             STATUS_USAGE,
             "rank %d: another process takes part in this sweep as rank %d; start each rank once, with its "

@@ -35,7 +35,7 @@ void slot_stop(struct worker_slot *slot) {
         kill(slot->pid, SIGTERM);
 }
 
-void slot_dismiss(struct worker_slot *slot, int code) {
+void slot_end_rank(struct worker_slot *slot, int code) {
     if (slot->connection)
         worker_connection_send_command(slot->connection, &(struct worker_command){.type = COMMAND_END, .code = code});
 }

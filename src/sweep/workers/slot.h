@@ -30,7 +30,7 @@ void slot_answer(struct worker_slot *slot, bool must_stop);
 /* The worker saves and ends its run. */
 void slot_stop(struct worker_slot *slot);
 /* The sweep has ended with [code]; for a rank. */
-void slot_dismiss(struct worker_slot *slot, int code);
+void slot_end_rank(struct worker_slot *slot, int code);
 
 /* The next report; *got false: it is not there in full yet. *is_lost: the worker has ended, the rank was lost; then the
  * slot is unused and [how] is a clause, "was ended by signal 9 (Killed)". */

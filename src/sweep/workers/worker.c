@@ -28,7 +28,7 @@
 
 struct worker_options worker_options(const struct sweep_file *file, const struct sweep_options *options,
                                      const struct dist_env *env) {
-    const struct sweep_config *sweep = sweep_of(file);
+    const struct sweep_config *sweep = sweep_file_config(file);
     return (struct worker_options){.sweep = sweep,
                                    .folder = options->folder,
                                    .env = env,

@@ -8,9 +8,9 @@
 #include "dist/process/env.h"
 #include "sweep/workers/worker.h"
 
-enum command_type { COMMAND_JOB, COMMAND_ANSWER, COMMAND_STOP, COMMAND_END, COMMAND_REFUSE };
+enum command_type { COMMAND_JOB, COMMAND_ANSWER, COMMAND_STOP, COMMAND_END, COMMAND_REJECT };
 
-/* From the coordinator. COMMAND_REFUSE: another process is this rank already. */
+/* From the coordinator. COMMAND_REJECT: another process is this rank already. */
 struct worker_command {
     int type;              /* enum command_type */
     int code;              /* COMMAND_END: enum status_code that the ranks end with */
