@@ -17,7 +17,7 @@
 
 struct subcommand;
 
-#define OWN_OVERRIDES_MAX 9 /* one for each key that command_use_data sets */
+#define MAX_DATA_OVERRIDES 9 /* one for each key that command_use_data sets */
 
 struct command_line {
     const char *program;
@@ -33,15 +33,15 @@ struct command_line {
     const char *master_addr;
     int master_port;
     const char *run_dir, *out, *checkpoint, *weights, *part; /* --run-dir, ...; NULL: not given */
-    char *own_folder;                                        /* set by command_find_folder; NULL: none */
-    char *own_config;                                        /* set by command_find_run; NULL: none */
-    char *own_overrides[OWN_OVERRIDES_MAX];                  /* of [overrides], set by command_use_data */
-    size_t own_override_count;
+    char *config_run_folder; /* the run folder that the config is in (command_find_folder); NULL: none */
+    char *allocated_config;  /* [config], if command_find_run has replaced a run folder; else NULL */
+    char *data_overrides[MAX_DATA_OVERRIDES]; /* those of [overrides] that command_use_data has added */
+    size_t data_override_count;
     bool wants_probabilities, wants_inputs, wants_outputs; /* predict: --probabilities, ... */
     const char *backend, *sizes;                           /* comm */
     const char *format;                                    /* export */
     const char *target;                                    /* init */
-    bool is_graph, reads_all;                              /* check: --dot, --data */
+    bool prints_dot, reads_all;                            /* check: --dot, --data */
     const char *prompt, *prompt_file;                      /* generate */
     int characters, top_k, seed;
     const char *metric; /* compare */
@@ -108,6 +108,8 @@ struct subcommand {
 SUBCOMMANDS(X)
 #undef X
 
+/* ---- subcommands.c ---- */
+
 /* Command [index] of the table; NULL after the last. */
 const struct subcommand *subcommand_at(size_t index);
 /* The command with the name [word], the first argument; NULL: none. */
@@ -115,12 +117,17 @@ const struct subcommand *subcommand_find(const char *word);
 /* STATUS_USAGE with a suggestion if [word] is not a file but similar to a command of this or of another program. */
 status subcommand_check_word(const char *word);
 
+/* ---- options.c, option_hints.c ---- */
+
 /* Parses the arguments [first, argc). */
 status options_parse(int argc, char **argv, int first, const struct subcommand *subcommand, struct command_line *line);
 /* Adds "did you mean 'train.epochs=5'?" for the unknown option [word]: an option of another program, a key of
  * the config with [has_config], or the most similar of the NULL-terminated [known] options; else nothing. [next]: the
  * next argument, or NULL. */
 void option_hint(const char *word, const char *next, const char *const *known, bool has_config, struct text *out);
+
+/* ---- help.c, usage.c, man.c, completion.c ---- */
+
 /* Prints what an option such as --help or --schema asks for; false: the arguments have none. */
 bool help_print(int argc, char **argv, status *s);
 /* `--help`, `--man`, `--completion`: written from the tables of commands, options and keys. */
@@ -129,6 +136,8 @@ void man_write(struct text *out);
 void completion_write_bash(struct text *out);
 void completion_write_zsh(struct text *out);
 void completion_write_fish(struct text *out);
+
+/* ---- ranks.c ---- */
 
 /* The work of a command on each rank. Only rank 0 prints to [log]. */
 typedef status rank_function(const struct command_line *line, const struct config *config, const struct dist_env *env,
@@ -148,9 +157,29 @@ struct weights_options command_weights(const struct command_line *line);
  * line, to whose rows `--checkpoint initial` fits the scaler; NULL: the options need none. */
 status command_inference(const struct command_line *line, struct inference_options *options,
                          struct config_file **training);
-/* Sets line->own_folder if the config is the config.yaml of a run folder and name=NAME is not given: the command is for
- * that run. STATUS_USAGE if --fresh would rename that folder. */
+/* Sets line->config_run_folder if the config is the config.yaml of a run folder and name=NAME is not given: the command
+ * is for that run. STATUS_USAGE if --fresh would rename that folder. */
 status command_find_folder(struct command_line *line);
+
+/* Chooses the device of train.device: auto for this process and the ranks that it starts (config_set_auto_device). Sets
+ * *nproc to the number of GPUs if --nproc is not given. STATUS_USAGE if the config needs a GPU. */
+status command_choose_device(const struct command_line *line, struct config_file *file, const struct dist_env *env,
+                             int *nproc);
+/* --nproc as a number; default: one per visible GPU for device "cuda", else 1. */
+status command_nproc(const struct command_line *line, const char *device, int *nproc);
+
+/* STATUS_USAGE where another launcher has decided what --nproc, --nnodes or --cpu-bind ask for. */
+status command_check_launcher(const struct command_line *line, const struct dist_env *env, int nproc);
+/* Threads for each of [processes] of this rank: its share of the processors of the host. */
+int command_threads(const struct dist_env *env, int processes);
+/* --cpu-bind cores; STATUS_USAGE for an unknown value. */
+status command_cpu_bind(const struct command_line *line, bool *binds_cores);
+/* Whether --backend needs GPUs. */
+bool command_uses_gpus(const struct command_line *line);
+/* --backend as enum dist_backend; default: BACKEND_AUTO. */
+int command_backend(const struct command_line *line);
+
+/* ---- operands.c ---- */
 
 /* Replaces a run folder by its config.yaml, for a command that accepts it. STATUS_USAGE for a folder without one. */
 status command_find_run(struct command_line *line);
@@ -159,12 +188,13 @@ status command_find_run(struct command_line *line);
 status command_use_data(struct command_line *line);
 void command_free_operands(struct command_line *line);
 
-/* Chooses the device of train.device: auto for this process and the ranks that it starts (config_set_auto_device). Sets
- * *nproc to the number of GPUs if --nproc is not given. STATUS_USAGE if the config needs a GPU. */
-status command_choose_device(const struct command_line *line, struct config_file *file, const struct dist_env *env,
-                             int *nproc);
-/* --nproc as a number; default: one per visible GPU for device "cuda", else 1. */
-status command_nproc(const struct command_line *line, const char *device, int *nproc);
+/* ---- train.c ---- */
+
+/* Where the allocation ends at [ends_at] (clock_unix; 0: unknown): this process is asked to stop in time to save. */
+void command_stop_before(double ends_at, double grace, struct log *log);
+
+/* ---- sweep.c, for compare.c too ---- */
+
 /* What a command needs to run sweeps: how many workers, which devices, until when. */
 struct command_sweep {
     struct sweep_options options;
@@ -176,18 +206,5 @@ struct command_sweep {
 status command_sweep_open(const struct command_line *line, const struct sweep_file *file, const char *folder,
                           struct command_sweep *out);
 void command_sweep_close(struct command_sweep *sweep);
-
-/* Where the allocation ends at [ends_at] (clock_unix; 0: unknown): this process is asked to stop in time to save. */
-void command_stop_before(double ends_at, double grace, struct log *log);
-/* STATUS_USAGE where another launcher has decided what --nproc, --nnodes or --cpu-bind ask for. */
-status command_check_launcher(const struct command_line *line, const struct dist_env *env, int nproc);
-/* Threads for each of [processes] of this rank: its share of the processors of the host. */
-int command_threads(const struct dist_env *env, int processes);
-/* --cpu-bind cores; STATUS_USAGE for an unknown value. */
-status command_cpu_bind(const struct command_line *line, bool *binds_cores);
-/* Whether --backend needs GPUs. */
-bool command_uses_gpus(const struct command_line *line);
-/* --backend as enum dist_backend; default: BACKEND_AUTO. */
-int command_backend(const struct command_line *line);
 
 #endif

@@ -167,7 +167,7 @@ int main(int argc, char **argv) {
     is_silent = env.rank > 0;
     if (!open_standard_streams()) return STATUS_IO;
     signals_on_stop(request_stop);
-    line.overrides = calloc((size_t)argc + OWN_OVERRIDES_MAX, sizeof *line.overrides);
+    line.overrides = calloc((size_t)argc + MAX_DATA_OVERRIDES, sizeof *line.overrides);
     line.operands = calloc((size_t)argc, sizeof *line.operands);
     if (!line.overrides || !line.operands) status_exit_without_memory();
     status s = stack_check();
@@ -184,7 +184,7 @@ int main(int argc, char **argv) {
     status_free(s);
     free(line.overrides);
     free(line.operands);
-    free(line.own_folder);
+    free(line.config_run_folder);
     command_free_operands(&line);
     return code;
 }

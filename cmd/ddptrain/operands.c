@@ -76,7 +76,7 @@ status command_find_run(struct command_line *line) {
     text_printf(&path, "%s%sconfig.yaml", line->config, line->config[length - 1] == '/' ? "" : "/");
     status s = io_stat(text_string(&path), &info);
     if (!s && !info.is_file) s = reject_folder(line->config);
-    if (!s) line->config = line->own_config = strdup(text_string(&path));
+    if (!s) line->config = line->allocated_config = strdup(text_string(&path));
     text_free(&path);
     return !s && !line->config ? status_memory("a path") : s;
 }
@@ -90,13 +90,13 @@ static bool has_override(const struct command_line *line, const char *key) {
 
 static void add_override(struct command_line *line, const char *key, const char *value) {
     struct text word = {0};
-    assert(line->own_override_count < OWN_OVERRIDES_MAX);
+    assert(line->data_override_count < MAX_DATA_OVERRIDES);
     text_add(&word, key);
     text_add(&word, value);
     char *copy = strdup(text_string(&word));
     text_free(&word);
     if (!copy) status_exit_without_memory();
-    line->own_overrides[line->own_override_count++] = line->overrides[line->override_count++] = copy;
+    line->data_overrides[line->data_override_count++] = line->overrides[line->override_count++] = copy;
 }
 
 static status copy_stdin(int to) {
@@ -201,6 +201,6 @@ status command_use_data(struct command_line *line) {
 }
 
 void command_free_operands(struct command_line *line) {
-    for (size_t i = 0; i < line->own_override_count; i++) free(line->own_overrides[i]);
-    free(line->own_config);
+    for (size_t i = 0; i < line->data_override_count; i++) free(line->data_overrides[i]);
+    free(line->allocated_config);
 }

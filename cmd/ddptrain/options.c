@@ -107,7 +107,7 @@ static const struct option options[] = {
              "the CSV file in front; the model's outputs as they are (logits)"},
     {.name = "--dot",
      .type = VALUE_NONE,
-     .offset = AT(is_graph),
+     .offset = AT(prints_dot),
      .subcommands = OPTION_CHECK,
      .value = "",
      .help = "print the model as a graph for Graphviz: ddptrain check CONFIG --dot | dot -Tsvg"},

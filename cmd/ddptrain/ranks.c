@@ -89,7 +89,7 @@ static status check_fresh(const struct command_line *line, const char *folder) {
     struct io_info there = {0}, here;
     TRY(io_stat(folder, &here));
     if (line->run_dir) TRY(io_stat(line->run_dir, &there));
-    bool is_same = line->run_dir ? io_is_same(&there, &here) : line->own_folder != NULL;
+    bool is_same = line->run_dir ? io_is_same(&there, &here) : line->config_run_folder != NULL;
     if (!line->is_fresh || !is_same) return OK;
     return status_new(STATUS_USAGE,
                       "%s: --fresh renames the run folder, and this config is in it; copy the config to another place "
@@ -104,9 +104,9 @@ status command_find_folder(struct command_line *line) {
     if (!name || strcmp(name, "config.yaml") != 0) return OK;
     char *folder = io_folder_of(line->config);
     status s = run_folder_is_run(folder, &is_run);
-    if (!s && is_run && !is_name_given(line)) line->own_folder = folder;
+    if (!s && is_run && !is_name_given(line)) line->config_run_folder = folder;
     if (!s && is_run) s = check_fresh(line, folder);
-    if (!line->own_folder) free(folder);
+    if (!line->config_run_folder) free(folder);
     return s;
 }
 
@@ -117,7 +117,7 @@ void command_end_overdue(enum status_code code, const char *why) {
 }
 
 struct weights_options command_weights(const struct command_line *line) {
-    return (struct weights_options){.folder = line->run_dir ? line->run_dir : line->own_folder,
+    return (struct weights_options){.folder = line->run_dir ? line->run_dir : line->config_run_folder,
                                     .checkpoint = line->checkpoint,
                                     .which = line->weights};
 }
@@ -126,8 +126,8 @@ struct weights_options command_weights(const struct command_line *line) {
 static status load_training(const struct command_line *line, struct config_file **training) {
     bool is_initial = line->checkpoint && strcmp(line->checkpoint, CHECKPOINT_INITIAL) == 0;
     *training = NULL;
-    if (!is_initial || line->own_override_count == 0) return OK;
-    return config_load(line->config, line->overrides, line->override_count - line->own_override_count, training);
+    if (!is_initial || line->data_override_count == 0) return OK;
+    return config_load(line->config, line->overrides, line->override_count - line->data_override_count, training);
 }
 
 status command_inference(const struct command_line *line, struct inference_options *options,

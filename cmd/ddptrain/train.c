@@ -21,7 +21,7 @@ void command_stop_before(double ends_at, double grace, struct log *log) {
 
 static status train(const struct command_line *line, const struct config *config, const struct dist_env *env,
                     struct log *log) {
-    struct run_options options = {.folder = line->run_dir ? line->run_dir : line->own_folder,
+    struct run_options options = {.folder = line->run_dir ? line->run_dir : line->config_run_folder,
                                   .is_fresh = line->is_fresh,
                                   .stop = line->stop,
                                   .defers_stop = line->defers_stop,

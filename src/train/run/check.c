@@ -67,11 +67,11 @@ status check_run(const struct config *config, const struct dist_env *env, const 
     status s = check_resume(config);
     if (!s && !plan->missing) s = record_missing(plan, try_parts(plan, &report));
     if (!s) {
-        if (options->is_graph)
+        if (options->prints_dot)
             plan_graph(plan->model, config->name, out);
         else
             plan_describe(plan, out);
-        if (report.length && !options->is_graph) text_printf(out, "\nmodel.init_from: %s\n", text_string(&report));
+        if (report.length && !options->prints_dot) text_printf(out, "\nmodel.init_from: %s\n", text_string(&report));
         *missing = plan->missing;
         plan->missing = OK;
     }
