@@ -91,7 +91,7 @@ static void append_layer(struct builder *b, struct layer *layer) {
     b->layers[m->layer_count++] = layer;
 }
 
-/* Returns tensor [in] in the required memory order: the tensor itself, a view if the order makes no difference, or
+/* Returns tensor [in] in the required memory format: the tensor itself, a view if the format makes no difference, or
  * the output of a reorder layer. [path] is the layer that requires it. */
 static size_t ordered(struct builder *b, size_t in, bool is_channels_last, const char *path) {
     struct model *m = b->model;
@@ -140,11 +140,12 @@ static size_t by_position(struct builder *b, size_t in, const struct class_targe
     return view;
 }
 
-/* The inputs in the memory order that the layer requires; ORDER_ANY: that of the first. */
+/* The inputs in the memory format that the layer requires; FORMAT_PRESERVE: that of the first. */
 static void order_inputs(struct builder *b, const struct layer *layer, size_t *in, size_t count) {
     const struct tensor *first = &b->model->tensors[in[0]];
-    bool is_channels_last =
-        layer->type->order == ORDER_ANY ? first->shape.is_channels_last : layer->type->order == ORDER_CHANNELS_LAST;
+    bool is_channels_last = layer->type->memory_format == FORMAT_PRESERVE
+                                ? first->shape.is_channels_last
+                                : layer->type->memory_format == FORMAT_CHANNELS_LAST;
     for (size_t i = 0; i < count; i++) in[i] = ordered(b, in[i], is_channels_last, layer->path);
 }
 

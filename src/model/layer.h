@@ -30,7 +30,7 @@ struct shape {
 };
 
 size_t shape_elements(const struct shape *shape);
-/* Whether the sizes are equal, in whatever memory order. */
+/* Whether the sizes are equal, in whatever memory format. */
 bool shape_is_equal(const struct shape *a, const struct shape *b);
 /* "13" or "(1, 28, 28)" */
 void shape_print(const struct shape *shape, struct text *out);
@@ -84,12 +84,12 @@ struct planning {
 
 struct builder;
 
-/* The memory order that a layer requires for rows with several dimensions; build.c inserts a reorder layer where
- * neighbours differ. */
-enum memory_order {
-    ORDER_PLAIN,         /* row-major, as the shape is written */
-    ORDER_ANY,           /* either; the output has the order of the input */
-    ORDER_CHANNELS_LAST, /* struct shape's is_channels_last */
+/* The memory format (torch.memory_format) that a layer requires for rows with several dimensions; build.c inserts a
+ * reorder layer where neighbours differ. */
+enum memory_format {
+    FORMAT_CONTIGUOUS,    /* row-major, as the shape is written */
+    FORMAT_PRESERVE,      /* either; the output has that of the input */
+    FORMAT_CHANNELS_LAST, /* struct shape's is_channels_last */
 };
 
 /* How a layer can include an adjacent relu (layer->has_relu), which saves passes over memory. */
@@ -133,7 +133,7 @@ struct layer_type {
     bool is_input;
     /* The output is the input: it has no memory, and forward and backward are not called (flatten). */
     bool is_view;
-    enum memory_order order;
+    enum memory_format memory_format;
     enum relu_place relu;
     /* What backward does not read; if no other node needs it, its memory is reused. */
     enum { IGNORES_NOTHING, IGNORES_X = 1, IGNORES_Y = 2, IGNORES_X_AND_Y = 3 } ignores;

@@ -78,7 +78,7 @@ static void describe(const struct layer *layer, struct operation *to) {
     const struct layer_type layer_##name = {                                                                           \
         .variant = {#name, NULL, doc},                                                                                 \
         .gives_probabilities = ((properties)&ACTIVATION_IS_PROBABILITY) != 0,                                          \
-        .order = ORDER_ANY,                                                                                            \
+        .memory_format = FORMAT_PRESERVE,                                                                              \
         .relu = (properties)&ACTIVATION_IS_RELU ? RELU_ITSELF : RELU_NONE,                                             \
         .is_by_position = true,                                                                                        \
         .plan = plan,                                                                                                  \
@@ -91,7 +91,7 @@ ACTIVATION_LAYERS(X)
 #undef X
 
 const struct layer_type layer_gelu = {.variant = {"gelu", &gelu_schema, "Gaussian error linear unit (torch.nn.GELU)."},
-                                      .order = ORDER_ANY,
+                                      .memory_format = FORMAT_PRESERVE,
                                       .is_by_position = true,
                                       .plan = plan,
                                       .half = HALF_ALL,
@@ -122,7 +122,7 @@ static void describe_leaky_relu(const struct layer *layer, struct operation *to)
 
 const struct layer_type layer_leaky_relu = {
     .variant = {"leaky_relu", &leaky_relu_schema, "x above 0, negative_slope x below (torch.nn.LeakyReLU)."},
-    .order = ORDER_ANY,
+    .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_Y,
     .keeps_positions = true,
     .plan = plan,
@@ -188,7 +188,7 @@ static void describe_elu(const struct layer *layer, struct operation *to) {
 
 const struct layer_type layer_elu = {
     .variant = {"elu", &elu_schema, "x above 0, alpha (exp(x) - 1) below (torch.nn.ELU)."},
-    .order = ORDER_ANY,
+    .memory_format = FORMAT_PRESERVE,
     .keeps_positions = true,
     .plan = plan_elu,
     .forward = elu_forward,

@@ -158,7 +158,7 @@ const struct layer_type layer_batch_norm = {
     .variant = {"batch_norm", &schema,
                 "Normalises each channel over the batch of one process (torch.nn.BatchNorm1d, BatchNorm2d), or of all "
                 "(`sync`). The running statistics are those of rank 0, as in DistributedDataParallel."},
-    .order = ORDER_CHANNELS_LAST,
+    .memory_format = FORMAT_CHANNELS_LAST,
     .relu = RELU_INSIDE,
     .ignores = IGNORES_Y,
     .runs_on = runs_on,

@@ -228,7 +228,7 @@ bool convolution_runs_on(const struct device_ops *ops) { return ops->convolution
 
 /* What all three types have. */
 #define CONVOLUTION                                                                                                    \
-    .order = ORDER_CHANNELS_LAST, .depends_on_threads = true, .relu = RELU_AFTER, .ignores = IGNORES_Y,                \
+    .memory_format = FORMAT_CHANNELS_LAST, .depends_on_threads = true, .relu = RELU_AFTER, .ignores = IGNORES_Y,       \
     .runs_on = convolution_runs_on, .plan = plan, .alloc = alloc, .release = convolution_release,                      \
     .prepare = convolution_prepare, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = convolution_forward,        \
     .backward = convolution_backward, .half = HALF_ALL, .multiply_adds = multiply_adds, .describe = describe

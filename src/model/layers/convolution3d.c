@@ -97,7 +97,7 @@ static bool has_shapes(const struct device_ops *ops) { return ops->shapes != NUL
 
 static const struct layer_type unfold_depth = {
     .variant = {"conv3d", NULL, "The images of each window along the depth, as channels."},
-    .order = ORDER_CHANNELS_LAST,
+    .memory_format = FORMAT_CHANNELS_LAST,
     .ignores = IGNORES_X_AND_Y,
     .runs_on = has_shapes,
     .plan = plan_unfold,
@@ -158,7 +158,7 @@ static void describe(const struct layer *layer, struct operation *to) {
 
 static const struct layer_type convolution_of_images = {
     .variant = {"conv3d", NULL, "The convolution over images whose channels are those of a window."},
-    .order = ORDER_CHANNELS_LAST,
+    .memory_format = FORMAT_CHANNELS_LAST,
     .depends_on_threads = true,
     .relu = RELU_AFTER,
     .ignores = IGNORES_Y,

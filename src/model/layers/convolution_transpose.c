@@ -120,7 +120,7 @@ static void describe(const struct layer *layer, struct operation *to) {
 const struct layer_type layer_conv_transpose2d = {
     .variant = {"conv_transpose2d", &schema,
                 "Transposed convolution over (channels, height, width) (torch.nn.ConvTranspose2d)."},
-    .order = ORDER_CHANNELS_LAST,
+    .memory_format = FORMAT_CHANNELS_LAST,
     .depends_on_threads = true,
     .ignores = IGNORES_Y,
     .runs_on = convolution_runs_on,

@@ -98,7 +98,7 @@ static void describe(const struct layer *layer, struct operation *to) {
 const struct layer_type layer_dropout = {
     .variant = {"dropout", &dropout_schema,
                 "In training, zeroes elements with probability p and scales the rest (torch.nn.Dropout)."},
-    .order = ORDER_ANY,
+    .memory_format = FORMAT_PRESERVE,
     .is_by_position = true,
     .plan = plan,
     DROPOUT(elements),
@@ -107,7 +107,7 @@ const struct layer_type layer_dropout1d = {
     .variant = {"dropout1d", &dropout1d_schema,
                 "In training, zeroes whole channels of (channels, length) with probability p and scales the rest "
                 "(torch.nn.Dropout1d)."},
-    .order = ORDER_CHANNELS_LAST,
+    .memory_format = FORMAT_CHANNELS_LAST,
     .plan = plan_channels,
     DROPOUT(channels),
 };
@@ -115,7 +115,7 @@ const struct layer_type layer_dropout2d = {
     .variant = {"dropout2d", &dropout2d_schema,
                 "In training, zeroes whole channels of (channels, height, width) with probability p and scales the "
                 "rest (torch.nn.Dropout2d)."},
-    .order = ORDER_CHANNELS_LAST,
+    .memory_format = FORMAT_CHANNELS_LAST,
     .plan = plan_channels,
     DROPOUT(channels),
 };
@@ -125,7 +125,7 @@ const struct layer_type layer_drop_path = {
          "Stochastic depth: as the last layer of a residual branch, in training, zeroes the branch of a row with "
          "probability p and scales the others by 1 / (1 - p) (torchvision.ops.StochasticDepth, timm's "
          "DropPath)."},
-    .order = ORDER_ANY,
+    .memory_format = FORMAT_PRESERVE,
     .is_by_position = true,
     .plan = plan,
     DROPOUT(rows),

@@ -143,7 +143,7 @@ const struct layer_type layer_concat = {
     .variant = {"concat", &concat_schema,
                 "Several outputs one after another along a dimension: `concat: {from: [a, b], dim: 1}` (torch.cat)."},
     .joins = true,
-    .order = ORDER_ANY,
+    .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_X_AND_Y,
     .is_by_position = true,
     .plan = plan_concat,
@@ -182,7 +182,7 @@ static void describe_multiply(const struct layer *layer, struct operation *to) {
 static const struct layer_type product = {
     .variant = {"multiply", NULL, "The product of two outputs of the same shape."},
     .joins = true,
-    .order = ORDER_ANY,
+    .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_Y,
     .is_by_position = true,
     .plan = plan_multiply,

@@ -80,6 +80,6 @@ const struct layer_type layer_layer_scale = {
 const struct layer_type layer_layer_scale2d = {
     .variant = {"layer_scale2d", &channels_schema,
                 "The same for each channel of (channels, height, width) (timm's LayerScale2d)."},
-    .order = ORDER_CHANNELS_LAST,
+    .memory_format = FORMAT_CHANNELS_LAST,
     SCALE,
 };

@@ -145,7 +145,7 @@ const struct layer_type layer_pad = {
     .variant = {"pad", &schema,
                 "More elements around the last one or two dimensions: the pixels of an image, the elements of a signal "
                 "(torch.nn.functional.pad, torch.nn.ZeroPad2d, ReflectionPad2d, ReplicationPad2d)."},
-    .order = ORDER_ANY,
+    .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_X_AND_Y,
     .runs_on = runs_on,
     .plan = plan,

@@ -189,7 +189,7 @@ static void describe_permute(const struct layer *layer, struct operation *to) {
 
 static const struct layer_type permuted_copy = {
     .variant = {"permute", NULL, "The dimensions in another order."},
-    .order = ORDER_ANY,
+    .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_X_AND_Y,
     .runs_on = runs_on,
     .plan = plan_permute,
@@ -201,7 +201,7 @@ static const struct layer_type permuted_copy = {
 static const struct layer_type permuted_view = {
     .variant = {"permute", NULL, "The dimensions in another order."},
     .is_view = true,
-    .order = ORDER_ANY,
+    .memory_format = FORMAT_PRESERVE,
     .plan = plan_view,
 };
 
@@ -311,7 +311,7 @@ const struct layer_type layer_pixel_shuffle = {
     .variant = {"pixel_shuffle", &shuffle_schema,
                 "(channels, height, width) with r^2 channels as the pixels of one, r times as high and wide "
                 "(torch.nn.PixelShuffle)."},
-    .order = ORDER_CHANNELS_LAST,
+    .memory_format = FORMAT_CHANNELS_LAST,
     .ignores = IGNORES_X_AND_Y,
     .runs_on = runs_on,
     .plan = plan_shuffle,
@@ -321,7 +321,7 @@ const struct layer_type layer_pixel_shuffle = {
 };
 const struct layer_type layer_pixel_unshuffle = {
     .variant = {"pixel_unshuffle", &unshuffle_schema, "The inverse of pixel_shuffle (torch.nn.PixelUnshuffle)."},
-    .order = ORDER_CHANNELS_LAST,
+    .memory_format = FORMAT_CHANNELS_LAST,
     .ignores = IGNORES_X_AND_Y,
     .runs_on = runs_on,
     .plan = plan_unshuffle,

@@ -141,10 +141,10 @@ static bool avg_runs_on(const struct device_ops *ops) { return ops->image->avg_p
 
 /* What all rows of maxima, and of averages, have. */
 #define MAXIMUM                                                                                                        \
-    .order = ORDER_CHANNELS_LAST, .relu = RELU_BEFORE, .ignores = IGNORES_X, .runs_on = max_runs_on, .plan = plan,     \
-    .forward = forward, .backward = backward, .half = HALF_ALL, .describe = describe
+    .memory_format = FORMAT_CHANNELS_LAST, .relu = RELU_BEFORE, .ignores = IGNORES_X, .runs_on = max_runs_on,          \
+    .plan = plan, .forward = forward, .backward = backward, .half = HALF_ALL, .describe = describe
 #define AVERAGE                                                                                                        \
-    .order = ORDER_CHANNELS_LAST, .ignores = IGNORES_X_AND_Y, .runs_on = avg_runs_on, .plan = plan,                    \
+    .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X_AND_Y, .runs_on = avg_runs_on, .plan = plan,           \
     .forward = forward, .backward = backward, .half = HALF_ALL, .describe = describe
 const struct layer_type layer_max_pool2d = {
     .variant = {"max_pool2d", &max_pool2d_schema, "Maximum of each window (torch.nn.MaxPool2d)."}, MAXIMUM};

@@ -137,8 +137,9 @@ static bool runs_on(const struct device_ops *ops) { return ops->image->max_pool_
 
 #define STEP(name_, doc_)                                                                                              \
     {                                                                                                                  \
-        .variant = {name_, NULL, doc_}, .order = ORDER_CHANNELS_LAST, .ignores = IGNORES_X, .runs_on = runs_on,        \
-        .plan = plan, .forward = forward, .backward = backward, .half = HALF_ALL, .describe = describe                 \
+        .variant = {name_, NULL, doc_}, .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X,                   \
+        .runs_on = runs_on, .plan = plan, .forward = forward, .backward = backward, .half = HALF_ALL,                  \
+        .describe = describe                                                                                           \
     }
 static const struct layer_type types[TYPES] = {
     STEP("max_pool3d", "Maxima of the images of a volume."),

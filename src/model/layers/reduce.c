@@ -119,7 +119,7 @@ static void describe_mean(const struct layer *layer, struct operation *to) { des
 /* Along one dimension. */
 static const struct layer_type mean_along = {
     .variant = {"mean", NULL, "The mean along one dimension."},
-    .order = ORDER_ANY,
+    .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_X_AND_Y,
     .plan = plan,
     .forward = mean_forward,
@@ -224,7 +224,7 @@ const struct layer_type layer_max = {
         {"max", &max_schema,
          "The maximum along a dimension (the values of torch.max); the gradient goes to the first of several. Over "
          "positions, padding is left out (padding_idx)."},
-    .order = ORDER_ANY,
+    .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_X_AND_Y,
     .runs_on = max_runs_on,
     .plan = plan_max,

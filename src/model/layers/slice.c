@@ -88,7 +88,7 @@ static void describe(const struct layer *layer, struct operation *to) {
 
 const struct layer_type layer_slice = {
     .variant = {"slice", &schema, "The elements start to end - 1 along a dimension (Tensor.narrow)."},
-    .order = ORDER_ANY,
+    .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_X_AND_Y,
     .plan = plan,
     .forward = forward,

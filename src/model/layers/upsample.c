@@ -150,7 +150,7 @@ static bool runs_on(const struct device_ops *ops) { return ops->shapes != NULL; 
 const struct layer_type layer_upsample = {
     .variant = {"upsample", &schema,
                 "An image or a signal of another size: pixels are repeated or interpolated (torch.nn.Upsample)."},
-    .order = ORDER_CHANNELS_LAST,
+    .memory_format = FORMAT_CHANNELS_LAST,
     .ignores = IGNORES_X_AND_Y,
     .runs_on = runs_on,
     .plan = plan,
