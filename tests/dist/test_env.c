@@ -138,7 +138,8 @@ START_TEST(rank_is_detected) {
     ck_assert_uint_eq(strlen(env.master_addr), (size_t)(colon - good[_i].master));
     int port = colon[1] ? atoi(colon + 1) : 0;
     if (colon[1] && port == 0)
-        ck_assert(env.master_port == derived_port(env.job_id) && env.master_port > 1024 && env.master_port < 32768);
+        ck_assert(env.master_port == dist_env_derive_port(env.job_id) && env.master_port > 1024 &&
+                  env.master_port < 32768);
     else
         ck_assert_int_eq(env.master_port, port);
     if (!good[_i].job) return;

@@ -23,7 +23,7 @@ enum { HELLO, DONE, RESTART, JOB_DONE, STOPPED, LOST, LOST_AFTER_DONE }; /* as i
 
 static struct launch_nodes *make_nodes(int count, int own) {
     struct launch_nodes *nodes;
-    ck_ok(nodes_create(count, own, &nodes));
+    ck_ok(launch_nodes_create(count, own, &nodes));
     return nodes;
 }
 
@@ -84,10 +84,10 @@ static struct peer link_up(struct launch_nodes *nodes) {
     int own;
     make_sessions(&session, &other.session);
     connect_ends(&own, &other.fd);
-    nodes_set_link(nodes, 0, own, &session);
+    launch_nodes_set_link(nodes, 0, own, &session);
     send_message(&other, HELLO, 0);
-    for (int i = 0; i < 100 && nodes_need_link(nodes); i++) usleep(10000);
-    ck_assert(!nodes_need_link(nodes));
+    for (int i = 0; i < 100 && launch_nodes_need_link(nodes); i++) usleep(10000);
+    ck_assert(!launch_nodes_need_link(nodes));
     return other;
 }
 
@@ -100,22 +100,22 @@ static void reset(int fd) {
 static void read_for_200_ms(struct launch_nodes *nodes) {
     for (int i = 0; i < 20; i++) {
         usleep(10000);
-        nodes_read(nodes);
+        launch_nodes_read(nodes);
     }
 }
 
 START_TEST(closed_link_is_a_loss_until_a_new_link) {
     struct launch_nodes *nodes = make_nodes(2, 1);
-    ck_assert(nodes_need_link(nodes));
+    ck_assert(launch_nodes_need_link(nodes));
     struct peer other = link_up(nodes);
-    ck_assert_int_eq(nodes_lost(nodes), -1);
+    ck_assert_int_eq(launch_nodes_lost(nodes), -1);
     _i == 0 ? (void)close(other.fd) : reset(other.fd);
     read_for_200_ms(nodes);
-    ck_assert_int_eq(nodes_lost(nodes), 0);
-    ck_assert_int_eq(nodes_lost_unfinished(nodes, 60), -1);
+    ck_assert_int_eq(launch_nodes_lost(nodes), 0);
+    ck_assert_int_eq(launch_nodes_lost_unfinished(nodes, 60), -1);
     other = link_up(nodes);
-    ck_assert_int_eq(nodes_lost(nodes), -1);
-    nodes_destroy(nodes);
+    ck_assert_int_eq(launch_nodes_lost(nodes), -1);
+    launch_nodes_destroy(nodes);
     close(other.fd);
 }
 END_TEST
@@ -124,11 +124,11 @@ START_TEST(reset_after_silence_is_no_loss) {
     struct launch_nodes *nodes = make_nodes(2, 1);
     struct peer other = link_up(nodes);
     usleep(SILENCE_US);
-    ck_assert(nodes_need_link(nodes)); /* before the connection is closed */
+    ck_assert(launch_nodes_need_link(nodes)); /* before the connection is closed */
     reset(other.fd);
     read_for_200_ms(nodes);
-    ck_assert_int_eq(nodes_lost(nodes), -1);
-    nodes_destroy(nodes);
+    ck_assert_int_eq(launch_nodes_lost(nodes), -1);
+    launch_nodes_destroy(nodes);
 }
 END_TEST
 
@@ -153,11 +153,11 @@ START_TEST(message_without_space_is_the_last) {
     enum { MANY = 300000 };
     struct launch_nodes *nodes = make_nodes(2, 1);
     struct peer other = link_up(nodes);
-    for (int i = 0; i < MANY; i++) nodes_send_restart(nodes, i);
+    for (int i = 0; i < MANY; i++) launch_nodes_send_restart(nodes, i);
     ck_assert_int_lt(read_messages(&other), MANY);
-    nodes_send_restart(nodes, MANY);
+    launch_nodes_send_restart(nodes, MANY);
     read_messages(&other);
-    nodes_destroy(nodes);
+    launch_nodes_destroy(nodes);
     close(other.fd);
 }
 END_TEST
@@ -173,8 +173,8 @@ struct trio {
 static void read_all(struct trio *t) {
     for (int i = 0; i < 20; i++) {
         usleep(10000);
-        nodes_read(t->hub);
-        nodes_read(t->other);
+        launch_nodes_read(t->hub);
+        launch_nodes_read(t->other);
     }
 }
 
@@ -184,35 +184,35 @@ static struct trio trio_create(void) {
     int hub_end, end;
     make_sessions(&client, &server);
     connect_ends(&hub_end, &end);
-    nodes_set_link(t.hub, 1, hub_end, &server);
-    nodes_set_link(t.other, 0, end, &client);
+    launch_nodes_set_link(t.hub, 1, hub_end, &server);
+    launch_nodes_set_link(t.other, 0, end, &client);
     make_sessions(&t.third.session, &server);
     connect_ends(&hub_end, &t.third.fd);
-    nodes_set_link(t.hub, 2, hub_end, &server);
+    launch_nodes_set_link(t.hub, 2, hub_end, &server);
     send_message(&t.third, HELLO, 0);
     read_all(&t);
-    ck_assert(!nodes_need_link(t.other));
+    ck_assert(!launch_nodes_need_link(t.other));
     return t;
 }
 
 static void trio_destroy(struct trio *t) {
-    nodes_destroy(t->hub);
-    nodes_destroy(t->other);
+    launch_nodes_destroy(t->hub);
+    launch_nodes_destroy(t->other);
 }
 
 START_TEST(loss_is_forwarded) {
     struct trio t = trio_create();
     close(t.third.fd);
     read_all(&t);
-    ck_assert_int_eq(nodes_lost(t.hub), 2);
-    ck_assert_int_eq(nodes_lost_unfinished(t.hub, 0), 2);
-    ck_assert_int_eq(nodes_lost_unfinished(t.hub, 60), -1);
-    nodes_destroy(t.hub);
+    ck_assert_int_eq(launch_nodes_lost(t.hub), 2);
+    ck_assert_int_eq(launch_nodes_lost_unfinished(t.hub, 0), 2);
+    ck_assert_int_eq(launch_nodes_lost_unfinished(t.hub, 60), -1);
+    launch_nodes_destroy(t.hub);
     t.hub = NULL;
     read_all(&t);
-    ck_assert_int_eq(nodes_lost(t.other), 2);
-    ck_assert_int_eq(nodes_lost_unfinished(t.other, 0), 2);
-    ck_assert_int_eq(nodes_stopped(t.other), -1);
+    ck_assert_int_eq(launch_nodes_lost(t.other), 2);
+    ck_assert_int_eq(launch_nodes_lost_unfinished(t.other, 0), 2);
+    ck_assert_int_eq(launch_nodes_stopped(t.other), -1);
     trio_destroy(&t);
 }
 END_TEST
@@ -222,12 +222,12 @@ START_TEST(stop_is_no_loss) {
     send_message(&t.third, STOPPED, 2);
     close(t.third.fd);
     read_all(&t);
-    nodes_send_stopped(t.hub);
-    nodes_destroy(t.hub);
+    launch_nodes_send_stopped(t.hub);
+    launch_nodes_destroy(t.hub);
     t.hub = NULL;
     read_all(&t);
-    ck_assert_int_eq(nodes_stopped(t.other), 2);
-    ck_assert_int_eq(nodes_lost(t.other), -1);
+    ck_assert_int_eq(launch_nodes_stopped(t.other), 2);
+    ck_assert_int_eq(launch_nodes_lost(t.other), -1);
     trio_destroy(&t);
 }
 END_TEST
@@ -238,14 +238,14 @@ START_TEST(node_may_end_after_done) {
     send_message(&t.third, DONE, 0);
     close(t.third.fd);
     read_all(&t);
-    ck_assert_int_eq(nodes_lost_unfinished(t.hub, 0), -1);
-    ck_assert_int_eq(nodes_lost_unfinished(t.other, 0), -1);
-    ck_assert_double_eq(nodes_lost_unfinished_time(t.other, 2), 0);
-    ck_assert_int_eq(nodes_lost(t.hub), 2);
-    ck_assert_int_eq(nodes_lost(t.other), 2);
-    nodes_send_restart(t.other, 1);
-    ck_assert_int_eq(nodes_lost_unfinished(t.other, 0), 2);
-    ck_assert(nodes_lost_unfinished_time(t.other, 2) > 0);
+    ck_assert_int_eq(launch_nodes_lost_unfinished(t.hub, 0), -1);
+    ck_assert_int_eq(launch_nodes_lost_unfinished(t.other, 0), -1);
+    ck_assert_double_eq(launch_nodes_lost_unfinished_time(t.other, 2), 0);
+    ck_assert_int_eq(launch_nodes_lost(t.hub), 2);
+    ck_assert_int_eq(launch_nodes_lost(t.other), 2);
+    launch_nodes_send_restart(t.other, 1);
+    ck_assert_int_eq(launch_nodes_lost_unfinished(t.other, 0), 2);
+    ck_assert(launch_nodes_lost_unfinished_time(t.other, 2) > 0);
     trio_destroy(&t);
 }
 END_TEST
@@ -259,10 +259,10 @@ START_TEST(invalid_messages_are_ignored) {
     send_message(&t.third, LOST, 1);
     send_message(&t.third, LOST_AFTER_DONE, 1);
     read_all(&t);
-    ck_assert_int_eq(nodes_lost(t.hub), -1);
-    ck_assert_int_eq(nodes_stopped(t.hub), -1);
-    ck_assert_int_eq(nodes_lost(t.other), -1);
-    ck_assert_int_eq(nodes_stopped(t.other), -1);
+    ck_assert_int_eq(launch_nodes_lost(t.hub), -1);
+    ck_assert_int_eq(launch_nodes_stopped(t.hub), -1);
+    ck_assert_int_eq(launch_nodes_lost(t.other), -1);
+    ck_assert_int_eq(launch_nodes_stopped(t.other), -1);
     trio_destroy(&t);
     close(t.third.fd);
 }
@@ -274,12 +274,12 @@ START_TEST(message_in_two_parts) {
     make_message(&t.third, STOPPED, 2, bytes);
     ck_assert_int_eq(send(t.third.fd, bytes, 7, MSG_NOSIGNAL), 7);
     read_all(&t);
-    ck_assert_int_eq(nodes_stopped(t.hub), -1);
-    ck_assert_int_eq(nodes_lost(t.hub), -1);
+    ck_assert_int_eq(launch_nodes_stopped(t.hub), -1);
+    ck_assert_int_eq(launch_nodes_lost(t.hub), -1);
     ck_assert_int_eq(send(t.third.fd, bytes + 7, MESSAGE_SIZE - 7, MSG_NOSIGNAL), MESSAGE_SIZE - 7);
     read_all(&t);
-    ck_assert_int_eq(nodes_stopped(t.hub), 2);
-    ck_assert_int_eq(nodes_lost(t.hub), -1);
+    ck_assert_int_eq(launch_nodes_stopped(t.hub), 2);
+    ck_assert_int_eq(launch_nodes_lost(t.hub), -1);
     trio_destroy(&t);
     close(t.third.fd);
 }
@@ -292,44 +292,44 @@ START_TEST(silent_link_is_no_loss) {
     int own, other;
     make_sessions(&client, &server);
     connect_ends(&own, &other);
-    nodes_set_link(nodes, 1, own, &server);
+    launch_nodes_set_link(nodes, 1, own, &server);
     close(other);
     read_for_200_ms(nodes);
-    ck_assert_int_eq(nodes_lost(nodes), -1);
-    nodes_destroy(nodes);
+    ck_assert_int_eq(launch_nodes_lost(nodes), -1);
+    launch_nodes_destroy(nodes);
 }
 END_TEST
 
 /* ---- reports ---- */
 
-/* The result of nodes_need_report, and which of the three nodes are informed, as digits. */
+/* The result of launch_nodes_need_report, and which of the three nodes are informed, as digits. */
 static void check_report(const struct launch_nodes *nodes, bool is_needed, const char *expected) {
     bool informed[3];
-    ck_assert(nodes_need_report(nodes, informed) == is_needed);
+    ck_assert(launch_nodes_need_report(nodes, informed) == is_needed);
     for (int i = 0; i < 3; i++) ck_assert_msg(informed[i] == (expected[i] == '1'), "node %d, expected %s", i, expected);
 }
 
 START_TEST(nodes_that_joined_need_no_report) {
     struct launch_nodes *hub = make_nodes(3, 0), *other = make_nodes(3, 1);
     check_report(hub, true, "100");
-    nodes_joined(hub, 2);
+    launch_nodes_joined(hub, 2);
     check_report(hub, true, "101");
-    nodes_joined(hub, 1);
+    launch_nodes_joined(hub, 1);
     check_report(hub, false, "111");
-    nodes_send_restart(hub, 1);
+    launch_nodes_send_restart(hub, 1);
     check_report(hub, true, "100");
-    nodes_joined(hub, -1);
+    launch_nodes_joined(hub, -1);
     check_report(hub, false, "111");
     check_report(other, true, "010"); /* to rank 0's store, which informs node 2 */
-    nodes_joined(other, 2);
+    launch_nodes_joined(other, 2);
     check_report(other, true, "011");
-    nodes_joined(other, -1);
+    launch_nodes_joined(other, -1);
     check_report(other, false, "111");
-    nodes_send_restart(other, 1);
-    nodes_joined(other, 1);
+    launch_nodes_send_restart(other, 1);
+    launch_nodes_joined(other, 1);
     check_report(other, false, "010");
-    nodes_destroy(hub);
-    nodes_destroy(other);
+    launch_nodes_destroy(hub);
+    launch_nodes_destroy(other);
 }
 END_TEST
 
@@ -373,11 +373,11 @@ START_TEST(wrong_tag_closes_the_link) {
     tamper(&t.third, _i);
     send_message(&t.third, STOPPED, 2);
     read_all(&t);
-    ck_assert_int_eq(nodes_stopped(t.hub), -1);
-    ck_assert_int_eq(nodes_stopped(t.other), -1);
-    ck_assert_int_eq(nodes_lost(t.hub), 2);
-    ck_assert_ptr_nonnull(strstr(nodes_describe_loss(t.hub, 2), "was tampered with or corrupted"));
-    ck_assert_str_eq(nodes_describe_loss(t.hub, 1), "has ended");
+    ck_assert_int_eq(launch_nodes_stopped(t.hub), -1);
+    ck_assert_int_eq(launch_nodes_stopped(t.other), -1);
+    ck_assert_int_eq(launch_nodes_lost(t.hub), 2);
+    ck_assert_ptr_nonnull(strstr(launch_nodes_describe_loss(t.hub, 2), "was tampered with or corrupted"));
+    ck_assert_str_eq(launch_nodes_describe_loss(t.hub, 1), "has ended");
     trio_destroy(&t);
     close(t.third.fd);
 }
@@ -393,12 +393,12 @@ static void expect_message(struct peer *p, uint32_t message, uint32_t number) {
     ck_assert_uint_eq(store_read_u32(bytes + 8), number);
 }
 
-/* Calls nodes_wait_done at the end of start 3; it must not wait for long. Returns its code; *newer is -1 or the
+/* Calls launch_nodes_wait_done at the end of start 3; it must not wait for long. Returns its code; *newer is -1 or the
  * restart count of a newer start. */
 static enum status_code wait_done(struct launch_nodes *nodes, int signals, const char *expected, int64_t *newer) {
     double begin = clock_seconds();
     *newer = -1;
-    status s = nodes_wait_done(nodes, signals, 3, newer);
+    status s = launch_nodes_wait_done(nodes, signals, 3, newer);
     enum status_code code = status_code(s);
     ck_assert_msg(!s || strstr(status_message(s), expected), "%s", status_message(s));
     ck_assert_double_lt(clock_seconds() - begin, 20); /* the timeout is 30 s */
@@ -413,7 +413,7 @@ static struct peer link_of_hub(struct launch_nodes *hub) {
     int own;
     make_sessions(&other.session, &session);
     connect_ends(&own, &other.fd);
-    nodes_set_link(hub, 1, own, &session);
+    launch_nodes_set_link(hub, 1, own, &session);
     send_message(&other, HELLO, 0);
     expect_message(&other, HELLO, 0);
     return other;
@@ -432,7 +432,7 @@ START_TEST(node_0_waits_for_the_same_start_of_all) {
     send_message(&other, RESTART, 5);
     ck_assert_int_eq(wait_done(hub, -1, "a rank of node 1 was lost", &newer), STATUS_PEER);
     ck_assert_int_eq(newer, 5);
-    nodes_destroy(hub);
+    launch_nodes_destroy(hub);
     ck_assert_int_eq(recv(other.fd, &newer, sizeof newer, 0), 0); /* no other message */
     close(other.fd);
 }
@@ -447,7 +447,7 @@ START_TEST(others_wait_for_node_0) {
     ck_assert_int_eq(wait_done(nodes, -1, "a rank of node 0 was lost", &newer), STATUS_PEER);
     ck_assert_int_eq(newer, 4);
     expect_message(&hub, DONE, 3);
-    nodes_destroy(nodes);
+    launch_nodes_destroy(nodes);
     close(hub.fd);
 
     nodes = make_nodes(2, 1);
@@ -456,7 +456,7 @@ START_TEST(others_wait_for_node_0) {
     send_message(&hub, JOB_DONE, 3);
     ck_assert_int_eq(wait_done(nodes, -1, "", &newer), STATUS_OK);
     expect_message(&hub, DONE, 3);
-    nodes_destroy(nodes);
+    launch_nodes_destroy(nodes);
     ck_assert_int_eq(recv(hub.fd, &newer, sizeof newer, 0), 0);
     close(hub.fd);
 }
@@ -470,7 +470,7 @@ START_TEST(closed_link_ends_the_wait) {
     close(other.fd);
     ck_assert_int_eq(wait_done(nodes, -1, "", &newer), STATUS_OK);
     ck_assert_int_eq(wait_done(none, -1, "", &newer), STATUS_OK);
-    nodes_destroy(nodes);
+    launch_nodes_destroy(nodes);
 }
 END_TEST
 
@@ -489,7 +489,7 @@ START_TEST(signal_ends_the_wait) {
     ck_assert_int_eq(read(signals[0], &child, sizeof child), -1); /* both were read */
     close(signals[0]);
     close(signals[1]);
-    nodes_destroy(hub);
+    launch_nodes_destroy(hub);
     close(other.fd);
 }
 END_TEST
@@ -500,10 +500,10 @@ START_TEST(stop_of_another_node_ends_the_wait) {
     int64_t newer = 0;
     double begin = clock_seconds();
     send_message(&t.third, STOPPED, 2);
-    status s = nodes_wait_done(t.hub, -1, 0, &newer);
+    status s = launch_nodes_wait_done(t.hub, -1, 0, &newer);
     ck_assert_int_eq(status_code(s), STATUS_STOPPED);
     status_free(s);
-    s = nodes_wait_done(t.other, -1, 0, &newer);
+    s = launch_nodes_wait_done(t.other, -1, 0, &newer);
     ck_assert_int_eq(status_code(s), STATUS_STOPPED);
     status_free(s);
     ck_assert_double_lt(clock_seconds() - begin, 20); /* the timeout is 30 s each */
@@ -521,11 +521,11 @@ START_TEST(links_of_unknown_nodes_are_closed) {
         int own, other;
         char byte;
         connect_ends(&own, &other);
-        nodes_set_link(i < 4 ? nodes : none, i < 4 ? numbers[i] : 0, own, &session);
+        launch_nodes_set_link(i < 4 ? nodes : none, i < 4 ? numbers[i] : 0, own, &session);
         ck_assert_int_eq(read(other, &byte, 1), 0); /* closed */
         close(other);
     }
-    nodes_destroy(nodes);
+    launch_nodes_destroy(nodes);
 }
 END_TEST
 
@@ -534,7 +534,7 @@ START_TEST(no_memory_is_a_failure) {
     struct launch_nodes *nodes;
     if (!CAN_FAIL_ALLOCATIONS) return;
     allocations_left = 1;
-    status s = nodes_create(2, 0, &nodes);
+    status s = launch_nodes_create(2, 0, &nodes);
     allocations_left = 0;
     ck_assert_ptr_null(nodes);
     ck_failure(s, STATUS_MEMORY, "no memory for the links to 2 nodes");

@@ -57,7 +57,7 @@ static const char *log_of(const struct printed *p) {
 
 static void open_log(struct printed *p) {
     char *run = path_in(p->folder, "run");
-    output_open(&p->rank, run);
+    launch_output_open(&p->rank, run);
     free(run);
 }
 
@@ -70,16 +70,16 @@ static void printed_destroy(struct printed *p) {
 START_TEST(lines_are_whole) {
     struct printed p = printed_create();
     print(&p, "one\ntw");
-    output_read(&p.rank);
+    launch_output_read(&p.rank);
     ck_assert_str_eq(contents(p.shown), "[rank 3] one\n");
     print(&p, "o\n\n");
-    output_read(&p.rank);
+    launch_output_read(&p.rank);
     ck_assert_str_eq(contents(p.shown), "[rank 3] one\n[rank 3] two\n[rank 3] \n");
     ck_assert_str_eq(log_of(&p), "no log");
     open_log(&p);
     ck_assert_str_eq(log_of(&p), "one\ntwo\n\n"); /* output from before the log was open */
     print(&p, "last\nwithout an end");
-    output_close(&p.rank);
+    launch_output_close(&p.rank);
     ck_assert_str_eq(contents(p.shown),
                      "[rank 3] one\n[rank 3] two\n[rank 3] \n[rank 3] last\n[rank 3] without an end\n");
     ck_assert_str_eq(log_of(&p), "one\ntwo\n\nlast\nwithout an end\n");
@@ -96,10 +96,10 @@ START_TEST(long_line_is_split) {
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = 0;
     print(&p, text);
-    output_read(&p.rank);
+    launch_output_read(&p.rank);
     const char *shown = contents(p.shown);
     ck_assert_msg(strlen(shown) > 8192 && shown[strlen(shown) - 1] == '\n', "%zu bytes", strlen(shown));
-    output_close(&p.rank);
+    launch_output_close(&p.rank);
     size_t count = 0;
     for (shown = contents(p.shown); (shown = strchr(shown, 'x')); shown++) count++;
     ck_assert_uint_eq(count, sizeof text - 1);
@@ -110,14 +110,14 @@ END_TEST
 START_TEST(the_end_of_the_pipe_ends_the_output) {
     struct printed p = printed_create();
     print(&p, "one\n");
-    output_read(&p.rank);
+    launch_output_read(&p.rank);
     ck_assert_int_ge(p.rank.output, 0);
     print(&p, "two");
     close(p.input);
-    output_read(&p.rank);
+    launch_output_read(&p.rank);
     ck_assert_int_eq(p.rank.output, -1);
     ck_assert_str_eq(contents(p.shown), "[rank 3] one\n");
-    output_close(&p.rank);
+    launch_output_close(&p.rank);
     ck_assert_str_eq(contents(p.shown), "[rank 3] one\n[rank 3] two\n");
     p.input = -1;
     printed_destroy(&p);
@@ -135,12 +135,12 @@ START_TEST(unlogged_output_has_a_limit) {
         line[0] = (char)('0' + i);
         if (strlen(expected) + strlen(line) <= MAX_UNLOGGED) strcat(expected, line);
         print(&p, line);
-        output_read(&p.rank);
+        launch_output_read(&p.rank);
     }
     ck_assert_uint_eq(strlen(expected), MAX_UNLOGGED);
     open_log(&p);
     ck_assert_str_eq(log_of(&p), expected);
-    output_close(&p.rank);
+    launch_output_close(&p.rank);
     printed_destroy(&p);
 }
 END_TEST
@@ -148,10 +148,10 @@ END_TEST
 /* Notes of the launcher are written to the log only, after the time. */
 START_TEST(notes_are_in_the_log) {
     struct printed p = printed_create();
-    output_note(&p.rank, "killed by SIGKILL");
+    launch_output_note(&p.rank, "killed by SIGKILL");
     open_log(&p);
-    output_note(&p.rank, "and again");
-    output_close(&p.rank);
+    launch_output_note(&p.rank, "and again");
+    launch_output_close(&p.rank);
     ck_assert_str_eq(contents(p.shown), "");
     const char *log = log_of(&p);
     ck_assert_uint_eq(strlen(log), 2 * strlen("2000-01-01 00:00:00 ") + strlen("killed by SIGKILL\nand again\n"));
@@ -177,7 +177,7 @@ START_TEST(the_umask_decides_who_may_read) {
     ck_assert_uint_eq(mode_of(&p, "run"), 0750);
     ck_assert_uint_eq(mode_of(&p, "run/logs"), 0750);
     ck_assert_uint_eq(mode_of(&p, "run/logs/rank-3.txt"), 0640);
-    output_close(&p.rank);
+    launch_output_close(&p.rank);
     printed_destroy(&p);
 }
 END_TEST
@@ -188,7 +188,7 @@ START_TEST(rank_0_has_no_log) {
     p.rank.rank = 0;
     open_log(&p);
     ck_assert_int_eq(p.rank.log, -1);
-    output_close(&p.rank);
+    launch_output_close(&p.rank);
     printed_destroy(&p);
 }
 END_TEST

@@ -46,8 +46,8 @@ static status no_more_restarts(status failure, int tries) {
 /* A restart needs all nodes and no request to stop. false: *failure is replaced by the failure that ends this launcher.
  */
 static bool can_restart(const struct launch_start *start, status *failure) {
-    nodes_read(start->nodes);
-    int lost = nodes_lost(start->nodes), stopped = nodes_stopped(start->nodes);
+    launch_nodes_read(start->nodes);
+    int lost = launch_nodes_lost(start->nodes), stopped = launch_nodes_stopped(start->nodes);
     status final = OK;
     if (start->stop >= STOP_REQUESTED)
         final =
@@ -59,7 +59,7 @@ static bool can_restart(const struct launch_start *start, status *failure) {
             status_message(*failure), stopped);
     else if (lost >= 0)
         final = status_new(status_code(*failure), "%s\nthe launcher of node %d %s: this node ends, too",
-                           status_message(*failure), lost, nodes_describe_loss(start->nodes, lost));
+                           status_message(*failure), lost, launch_nodes_describe_loss(start->nodes, lost));
     if (!final) return true;
     status_free(*failure);
     *failure = final;
@@ -69,7 +69,7 @@ static bool can_restart(const struct launch_start *start, status *failure) {
 /* Waits until the ranks of all nodes have succeeded. STATUS_PEER: a node restarts, and this one must, too. */
 static status wait_for_nodes(struct launch_start *start) {
     int64_t newer = 0;
-    status failure = nodes_wait_done(start->nodes, start->signals, start->job->restart_count, &newer);
+    status failure = launch_nodes_wait_done(start->nodes, start->signals, start->job->restart_count, &newer);
     if (status_code(failure) != STATUS_PEER) return failure;
     start->restart_count = newer;
     if (start->stop != STOP_NONE) can_restart(start, &failure);
@@ -80,7 +80,7 @@ static status run(struct launch_start *start) {
     int max_tries = start->job->config->max_restarts, tries = 0;
     for (int64_t previous = 0;; previous = start->checkpoint) {
         start->restart_count = -1;
-        start->job->needs_link = nodes_need_link(start->nodes);
+        start->job->needs_link = launch_nodes_need_link(start->nodes);
         status failure = launch_once(start);
         if (!failure) failure = wait_for_nodes(start);
         if (!failure || max_tries == 0 || start->stop >= STOP_REQUESTED || !is_transient(failure)) return failure;
@@ -97,7 +97,7 @@ static status run(struct launch_start *start) {
         log_line(start->log, "%s", status_message(failure));
         log_line(start->log, "starting all ranks again in %g s (restart %d, %d of at most %d without a new checkpoint)",
                  seconds, start->job->restart_count, tries, max_tries);
-        nodes_send_restart(start->nodes, start->job->restart_count);
+        launch_nodes_send_restart(start->nodes, start->job->restart_count);
         launch_pause(start, seconds);
         if (!can_restart(start, &failure)) return failure;
         status_free(failure);
@@ -122,9 +122,9 @@ static void report_to_other_nodes(const struct launch_start *start, const sigset
     const struct launch_job *job = start->job;
     bool is_stopped = status_code(failure) == STATUS_STOPPED;
     bool *informed = failure && start->nodes ? calloc((size_t)job->config->nnodes, sizeof *informed) : NULL;
-    if (is_stopped) nodes_send_stopped(start->nodes);
+    if (is_stopped) launch_nodes_send_stopped(start->nodes);
     bool is_needed = is_stopped ? !start->has_begun : start->has_own_failure;
-    if (informed && is_needed && nodes_need_report(start->nodes, informed)) {
+    if (informed && is_needed && launch_nodes_need_report(start->nodes, informed)) {
         int stop = is_stopped ? -1 : signalfd(start->signals, requests, SFD_CLOEXEC | SFD_NONBLOCK);
         launch_report(job, informed, stop > 0 ? stop : 0, start->log, failure);
         if (stop > 0 && stop != start->signals) close(stop);
@@ -147,7 +147,7 @@ status launch_run(const struct launch_config *config, char *const argv[], struct
     sigprocmask(SIG_BLOCK, &set, &before);
     start.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     int error = errno; /* of signalfd; the other nodes are informed of it, too */
-    status failure = config->nnodes > 1 ? nodes_create(config->nnodes, config->node_rank, &start.nodes) : OK;
+    status failure = config->nnodes > 1 ? launch_nodes_create(config->nnodes, config->node_rank, &start.nodes) : OK;
     if (!failure)
         failure =
             start.signals < 0 ? status_errno(STATUS_IO, error, "cannot start %d ranks", config->nproc) : run(&start);
@@ -158,7 +158,7 @@ status launch_run(const struct launch_config *config, char *const argv[], struct
     while (sigtimedwait(&set, NULL, &no_wait) > 0) { /* discards signals that arrived after the end */
     }
     if (start.signals >= 0) close(start.signals);
-    nodes_destroy(start.nodes);
+    launch_nodes_destroy(start.nodes);
     free(job.parts);
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (failure) log_file_line(log, status_message(failure));

@@ -58,10 +58,11 @@ void launch_release(struct launch_job *job); /* once after launch_prepare: close
 status launch_spawn(const struct launch_job *job, int local_rank, struct launched_rank *rank);
 
 /* launch_output.c: the output of ranks. */
-void output_read(struct launched_rank *rank); /* without blocking; sets rank->output to -1 at the end of the pipe */
-void output_open(struct launched_rank *rank, const char *run_folder);
-void output_note(struct launched_rank *rank, const char *text); /* writes a line with the time to its log only */
-void output_close(struct launched_rank *rank);                  /* writes an incomplete line, too */
+/* Without blocking; sets rank->output to -1 at the end of the pipe. */
+void launch_output_read(struct launched_rank *rank);
+void launch_output_open(struct launched_rank *rank, const char *run_folder);
+void launch_output_note(struct launched_rank *rank, const char *text); /* writes a line with the time to its log only */
+void launch_output_close(struct launched_rank *rank);                  /* writes an incomplete line, too */
 
 /* The first failure of the job, reported by a rank of this node: the only source for failures on other nodes. */
 struct launch_job_failure {
@@ -109,42 +110,42 @@ double launch_memory_limit(void); /* GiB; 0: unknown */
 /* launch_nodes.c: messages between the launchers of several nodes. All functions take NULL: one node. */
 struct launch_nodes;
 /* [count] nodes, of which this is number [own]. On a failure *out is NULL. */
-status nodes_create(int count, int own, struct launch_nodes **out);
-void nodes_destroy(struct launch_nodes *n);
+status launch_nodes_create(int count, int own, struct launch_nodes **out);
+void launch_nodes_destroy(struct launch_nodes *n);
 /* Sets the connection to the launcher of node [number], authenticated by [session]. Owns [fd] from now on. */
-void nodes_set_link(struct launch_nodes *n, int number, int fd, const struct store_session *session);
+void launch_nodes_set_link(struct launch_nodes *n, int number, int fd, const struct store_session *session);
 /* This is not node 0, and has no link to node 0, or a broken one. */
-bool nodes_need_link(struct launch_nodes *n);
+bool launch_nodes_need_link(struct launch_nodes *n);
 /* polls (nodes): fills one entry for each node. Returns how many it filled. */
-size_t nodes_poll(const struct launch_nodes *n, struct pollfd *polls);
+size_t launch_nodes_poll(const struct launch_nodes *n, struct pollfd *polls);
 /* Reads and handles all messages that have arrived. Does not block. */
-void nodes_read(struct launch_nodes *n);
+void launch_nodes_read(struct launch_nodes *n);
 /* The node whose launcher ended first: its ranks will not take part in a restart. -1: none. */
-int nodes_lost(const struct launch_nodes *n);
+int launch_nodes_lost(const struct launch_nodes *n);
 /* How the launcher of that node was lost, to follow "the launcher of node 1 ": "has ended", or why its link was closed.
  */
-const char *nodes_describe_loss(const struct launch_nodes *n, int node);
+const char *launch_nodes_describe_loss(const struct launch_nodes *n, int node);
 /* The same among nodes whose ranks had not all exited with 0, so that ranks of this node may wait for them; only if the
  * launcher ended at least [seconds] ago. */
-int nodes_lost_unfinished(const struct launch_nodes *n, double seconds);
-/* The clock_seconds() at which the result of nodes_lost_unfinished changes; 0: not known. */
-double nodes_lost_unfinished_time(const struct launch_nodes *n, double seconds);
+int launch_nodes_lost_unfinished(const struct launch_nodes *n, double seconds);
+/* The clock_seconds() at which the result of launch_nodes_lost_unfinished changes; 0: not known. */
+double launch_nodes_lost_unfinished_time(const struct launch_nodes *n, double seconds);
 /* The first node that has ended on a request to stop; -1: none. It does not count as lost. The request may have been
  * sent to another node: all ranks stop, in any order. */
-int nodes_stopped(const struct launch_nodes *n);
+int launch_nodes_stopped(const struct launch_nodes *n);
 /* Sends that this node restarts its ranks, with this restart count. */
-void nodes_send_restart(struct launch_nodes *n, int64_t restart_count);
+void launch_nodes_send_restart(struct launch_nodes *n, int64_t restart_count);
 /* Sends that this node ends because of a request to stop. */
-void nodes_send_stopped(struct launch_nodes *n);
+void launch_nodes_send_stopped(struct launch_nodes *n);
 /* A rank of [node] (-1: of every node) has joined the store in this start, so the store informs that node. */
-void nodes_joined(struct launch_nodes *n, int node);
+void launch_nodes_joined(struct launch_nodes *n, int node);
 /* Whether another node has neither a link nor joined, so that it would not be informed of the end of this one.
  * informed (nodes): this node, and those others that would be. */
-bool nodes_need_report(const struct launch_nodes *n, bool *informed);
+bool launch_nodes_need_report(const struct launch_nodes *n, bool *informed);
 /* All ranks of this node have exited with 0: waits until those of the other nodes have, too, for 30 s at most.
  * [signals]: a signalfd. STATUS_PEER: a node restarts, with the restart count *newer. STATUS_STOPPED: a request to
  * stop, on any node. */
-status nodes_wait_done(struct launch_nodes *n, int signals, int64_t restart_count, int64_t *newer);
+status launch_nodes_wait_done(struct launch_nodes *n, int signals, int64_t restart_count, int64_t *newer);
 
 /* launch_watch.c: one start of the ranks of this node. */
 struct launch_start {

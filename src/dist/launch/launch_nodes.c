@@ -54,7 +54,7 @@ struct launch_nodes {
     struct launch_node items[]; /* (count); nodes other than 0 have a link to node 0 only */
 };
 
-status nodes_create(int count, int own, struct launch_nodes **out) {
+status launch_nodes_create(int count, int own, struct launch_nodes **out) {
     struct launch_nodes *n = *out = calloc(1, sizeof *n + (size_t)count * sizeof n->items[0]);
     if (!n) return status_memory("the links to %d nodes", count);
     n->count = count;
@@ -72,7 +72,7 @@ static void close_link(struct launch_node *node) {
     node->size = 0;
 }
 
-void nodes_destroy(struct launch_nodes *n) {
+void launch_nodes_destroy(struct launch_nodes *n) {
     for (int i = 0; n && i < n->count; i++) close_link(&n->items[i]);
     free(n);
 }
@@ -92,7 +92,7 @@ static void send_to_all(struct launch_nodes *n, enum message message, int64_t nu
     for (int i = 0; i < n->count; i++) send_message(&n->items[i], message, number);
 }
 
-void nodes_set_link(struct launch_nodes *n, int number, int fd, const struct store_session *session) {
+void launch_nodes_set_link(struct launch_nodes *n, int number, int fd, const struct store_session *session) {
     if (!n || number < 0 || number >= n->count || number == n->own) {
         close(fd);
         return;
@@ -107,8 +107,8 @@ void nodes_set_link(struct launch_nodes *n, int number, int fd, const struct sto
     send_message(node, HELLO, 0);
 }
 
-bool nodes_need_link(struct launch_nodes *n) {
-    nodes_read(n);
+bool launch_nodes_need_link(struct launch_nodes *n) {
+    launch_nodes_read(n);
     return n && n->own != 0 && (!n->items[0].is_launcher || net_link_age(n->items[0].fd) > SILENCE_SECONDS);
 }
 
@@ -186,11 +186,11 @@ static void read_messages(struct launch_nodes *n, struct launch_node *node) {
     }
 }
 
-void nodes_read(struct launch_nodes *n) {
+void launch_nodes_read(struct launch_nodes *n) {
     for (int i = 0; n && i < n->count; i++) read_messages(n, &n->items[i]);
 }
 
-size_t nodes_poll(const struct launch_nodes *n, struct pollfd *polls) {
+size_t launch_nodes_poll(const struct launch_nodes *n, struct pollfd *polls) {
     for (int i = 0; n && i < n->count; i++) polls[i] = (struct pollfd){.fd = n->items[i].fd, .events = POLLIN};
     return n ? (size_t)n->count : 0;
 }
@@ -207,25 +207,25 @@ static int first_ended(const struct launch_nodes *n, double seconds, bool is_unf
     return first >= 0 && clock_seconds() >= n->items[first].ended_at + seconds ? first : -1;
 }
 
-int nodes_lost(const struct launch_nodes *n) { return first_ended(n, 0, false); }
+int launch_nodes_lost(const struct launch_nodes *n) { return first_ended(n, 0, false); }
 
-const char *nodes_describe_loss(const struct launch_nodes *n, int node) {
+const char *launch_nodes_describe_loss(const struct launch_nodes *n, int node) {
     return n->items[node].is_tampered ? "was disconnected, because the connection to it was tampered with or corrupted"
                                       : "has ended";
 }
 
-int nodes_lost_unfinished(const struct launch_nodes *n, double seconds) { return first_ended(n, seconds, true); }
+int launch_nodes_lost_unfinished(const struct launch_nodes *n, double seconds) { return first_ended(n, seconds, true); }
 
-double nodes_lost_unfinished_time(const struct launch_nodes *n, double seconds) {
+double launch_nodes_lost_unfinished_time(const struct launch_nodes *n, double seconds) {
     int first = first_ended(n, 0, true);
     return first >= 0 ? n->items[first].ended_at + seconds : 0;
 }
 
-int nodes_stopped(const struct launch_nodes *n) { return n ? n->stopped : -1; }
+int launch_nodes_stopped(const struct launch_nodes *n) { return n ? n->stopped : -1; }
 
 /* ---- the end of a start ---- */
 
-void nodes_send_restart(struct launch_nodes *n, int64_t restart_count) {
+void launch_nodes_send_restart(struct launch_nodes *n, int64_t restart_count) {
     if (!n) return;
     n->restart_count = restart_count;
     for (int i = 0; i < n->count; i++) n->items[i].has_joined = false;
@@ -233,18 +233,18 @@ void nodes_send_restart(struct launch_nodes *n, int64_t restart_count) {
 }
 
 /* Reads first: closing a socket with unread data sends a reset, which may discard the message. */
-void nodes_send_stopped(struct launch_nodes *n) {
+void launch_nodes_send_stopped(struct launch_nodes *n) {
     if (!n) return;
-    nodes_read(n);
+    launch_nodes_read(n);
     send_to_all(n, STOPPED, n->stopped >= 0 ? n->stopped : n->own);
 }
 
-void nodes_joined(struct launch_nodes *n, int node) {
+void launch_nodes_joined(struct launch_nodes *n, int node) {
     for (int i = 0; n && i < n->count; i++) n->items[i].has_joined = n->items[i].has_joined || node == i || node < 0;
 }
 
 /* Other nodes than 0 report to rank 0's store, which informs the rest. */
-bool nodes_need_report(const struct launch_nodes *n, bool *informed) {
+bool launch_nodes_need_report(const struct launch_nodes *n, bool *informed) {
     bool is_needed = false;
     for (int i = 0; n && i < n->count; i++) {
         const struct launch_node *node = &n->items[i];
@@ -272,18 +272,18 @@ static bool is_job_done(const struct launch_nodes *n, int64_t restart_count) {
     return all_done;
 }
 
-status nodes_wait_done(struct launch_nodes *n, int signals, int64_t restart_count, int64_t *newer) {
+status launch_nodes_wait_done(struct launch_nodes *n, int signals, int64_t restart_count, int64_t *newer) {
     double until = clock_seconds() + WAIT_DONE_SECONDS, left;
     struct pollfd *polls = n ? calloc((size_t)n->count + 1, sizeof *polls) : NULL;
     int restarting = -1;
     bool is_stop_requested = false;
     if (!polls) return OK;
     if (n->own != 0) send_message(&n->items[0], DONE, restart_count);
-    for (nodes_read(n); (left = until - clock_seconds()) > 0; nodes_read(n)) {
+    for (launch_nodes_read(n); (left = until - clock_seconds()) > 0; launch_nodes_read(n)) {
         restarting = restarting_node(n, restart_count);
         if (is_stop_requested || n->stopped >= 0 || restarting >= 0 || is_job_done(n, restart_count)) break;
         struct signalfd_siginfo info;
-        nodes_poll(n, polls);
+        launch_nodes_poll(n, polls);
         polls[n->count] = (struct pollfd){.fd = signals, .events = POLLIN};
         if (poll(polls, (nfds_t)n->count + 1, (int)(left * 1000) + 1) <= 0) continue;
         bool has_signal = polls[n->count].revents && read(signals, &info, sizeof info) == sizeof info;

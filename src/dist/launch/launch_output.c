@@ -41,7 +41,7 @@ static void end_line(struct launched_rank *r) {
     text_clear(&r->line);
 }
 
-void output_read(struct launched_rank *r) {
+void launch_output_read(struct launched_rank *r) {
     char bytes[4096];
     while (r->output >= 0) {
         ssize_t received = read(r->output, bytes, sizeof bytes);
@@ -61,7 +61,7 @@ void output_read(struct launched_rank *r) {
     }
 }
 
-void output_note(struct launched_rank *r, const char *text) {
+void launch_output_note(struct launched_rank *r, const char *text) {
     char stamp[32] = "";
     struct tm parts;
     time_t now = time(NULL);
@@ -73,7 +73,7 @@ void output_note(struct launched_rank *r, const char *text) {
 }
 
 /* Creates the folder if it does not exist: nodes may have no shared file system. */
-void output_open(struct launched_rank *r, const char *folder) {
+void launch_output_open(struct launched_rank *r, const char *folder) {
     char path[4096];
     if (r->log >= 0 || r->rank == 0) return;
     snprintf(path, sizeof path, "%s/logs", folder);
@@ -89,8 +89,8 @@ void output_open(struct launched_rank *r, const char *folder) {
     text_clear(&r->unlogged);
 }
 
-void output_close(struct launched_rank *r) {
-    output_read(r);
+void launch_output_close(struct launched_rank *r) {
+    launch_output_read(r);
     if (r->line.length > 0) end_line(r);
     if (r->output >= 0) close(r->output);
     if (r->log >= 0) close(r->log);

@@ -48,7 +48,7 @@ static void on_failure(struct launcher *l, struct launched_rank *r, const struct
     r->has_report = true;
     r->code = packet->code;
     memcpy(r->text, packet->text, sizeof r->text);
-    output_note(r, r->text);
+    launch_output_note(r, r->text);
     if (!r->order) r->order = ++l->order;
 }
 
@@ -83,14 +83,14 @@ static void on_packet(struct launcher *l, struct launched_rank *r, struct launch
         on_job_failure(l, packet);
         break;
     case MESSAGE_JOINED: /* node n has the ranks n * count ... */
-        nodes_joined(start->nodes, packet->number < 0 ? -1 : (int)(packet->number / l->count));
+        launch_nodes_joined(start->nodes, packet->number < 0 ? -1 : (int)(packet->number / l->count));
         break;
     case MESSAGE_RESTART_COUNT:
         start->restart_count = packet->number;
         break;
     case MESSAGE_RESUMED:
         start->has_begun = true;
-        output_open(r, packet->text);
+        launch_output_open(r, packet->text);
         if (r->rank == 0) open_log(start->log, packet->text);
         if (packet->number > start->checkpoint) start->checkpoint = packet->number;
         break;
@@ -123,7 +123,7 @@ static void on_link(struct launcher *l, const struct launcher_packet *packet, in
     struct store_session session;
     static_assert(sizeof session <= LAUNCHER_MAX_SESSION, "a packet must have space for a session");
     memcpy(&session, packet->session, sizeof session);
-    if (fd >= 0) nodes_set_link(l->start->nodes, (int)packet->number / l->count, fd, &session);
+    if (fd >= 0) launch_nodes_set_link(l->start->nodes, (int)packet->number / l->count, fd, &session);
     session_end(&session);
 }
 
@@ -187,7 +187,7 @@ static void reap(struct launcher *l, struct launched_rank *r) {
     if (!r->order) r->order = ++l->order;
     l->alive--;
     report_exit(l, r);
-    output_read(r);
+    launch_output_read(r);
 }
 
 /* ---- shutdown: SIGTERM, then SIGKILL ---- */
@@ -264,8 +264,8 @@ static void kill_hanging(struct launcher *l) {
 
 /* Ranks that detect the loss themselves have ended before, with the cause. */
 static void check_lost_nodes(struct launcher *l) {
-    if (l->phase != RUNNING || nodes_lost_unfinished(l->start->nodes, LOST_NODE_SECONDS) < 0) return;
-    l->lost_node = nodes_lost_unfinished(l->start->nodes, LOST_NODE_SECONDS);
+    if (l->phase != RUNNING || launch_nodes_lost_unfinished(l->start->nodes, LOST_NODE_SECONDS) < 0) return;
+    l->lost_node = launch_nodes_lost_unfinished(l->start->nodes, LOST_NODE_SECONDS);
     begin_stopping(l, failure_grace(l));
 }
 
@@ -283,10 +283,11 @@ static void check_early_stops(struct launcher *l) {
 /* The ranks of another node have all stopped on request: stops those of this node, with the same grace period. */
 static void check_stopped_nodes(struct launcher *l) {
     struct launch_start *start = l->start;
-    if (start->stop != STOP_NONE || nodes_stopped(start->nodes) < 0) return;
+    if (start->stop != STOP_NONE || launch_nodes_stopped(start->nodes) < 0) return;
     start->stop = STOP_ELSEWHERE;
     if (l->alive > 0)
-        log_line(start->log, "stopping: the ranks of node %d have stopped on request", nodes_stopped(start->nodes));
+        log_line(start->log, "stopping: the ranks of node %d have stopped on request",
+                 launch_nodes_stopped(start->nodes));
     begin_stopping(l, start->grace);
 }
 
@@ -333,7 +334,8 @@ static void read_signals(struct launcher *l) {
 
 static void poll_once(struct launcher *l) {
     int timeout = l->job_failure.is_known ? (int)(HANGING_SECONDS * 1000) : -1;
-    double next = l->phase != RUNNING ? l->phase_ends : nodes_lost_unfinished_time(l->start->nodes, LOST_NODE_SECONDS);
+    double next =
+        l->phase != RUNNING ? l->phase_ends : launch_nodes_lost_unfinished_time(l->start->nodes, LOST_NODE_SECONDS);
     if (next > 0) {
         double left = next - clock_seconds();
         int until_next = left <= 0 ? 0 : (int)(left * 1000) + 1;
@@ -344,7 +346,7 @@ static void poll_once(struct launcher *l) {
         l->polls[1 + 2 * i] = (struct pollfd){.fd = l->ranks[i].report, .events = POLLIN};
         l->polls[2 + 2 * i] = (struct pollfd){.fd = l->ranks[i].output, .events = POLLIN};
     }
-    nfds_t nodes = (nfds_t)nodes_poll(l->start->nodes, l->polls + 1 + 2 * l->count);
+    nfds_t nodes = (nfds_t)launch_nodes_poll(l->start->nodes, l->polls + 1 + 2 * l->count);
     if (poll(l->polls, 1 + 2 * (nfds_t)l->count + nodes, timeout) < 0 && errno != EINTR) return;
 }
 
@@ -354,10 +356,10 @@ static void watch(struct launcher *l) {
         read_signals(l);
         for (int i = 0; i < l->count; i++) {
             read_report(l, &l->ranks[i]);
-            output_read(&l->ranks[i]);
+            launch_output_read(&l->ranks[i]);
             reap(l, &l->ranks[i]);
         }
-        nodes_read(l->start->nodes);
+        launch_nodes_read(l->start->nodes);
         check_early_stops(l);
         check_failures(l);
         check_stopped_nodes(l);
@@ -408,7 +410,7 @@ static status result_of(struct launcher *l) {
     if (!waited_for_node) return failure;
     status_free(failure);
     return status_new(STATUS_PEER, "the ranks of this node waited for those of node %d, whose launcher %s",
-                      l->lost_node, nodes_describe_loss(l->start->nodes, l->lost_node));
+                      l->lost_node, launch_nodes_describe_loss(l->start->nodes, l->lost_node));
 }
 
 static void release(struct launcher *l) {
@@ -417,7 +419,7 @@ static void release(struct launcher *l) {
         if (r->report >= 0) close(r->report);
         if (r->exits >= 0) close(r->exits);
         activity_destroy(r->activity);
-        output_close(r);
+        launch_output_close(r);
     }
     free(l->ranks);
     free(l->polls);
@@ -436,7 +438,7 @@ status launch_once(struct launch_start *start) {
     status failure = l.ranks && l.polls ? start_ranks(&l) : status_memory("the start of %d ranks", l.count);
     if (failure) begin_killing(&l);
     watch(&l);
-    nodes_read(start->nodes);
+    launch_nodes_read(start->nodes);
     check_early_stops(&l);
     check_stopped_nodes(&l);
     start->has_own_failure = failure || has_own_failure(&l);
@@ -448,10 +450,11 @@ status launch_once(struct launch_start *start) {
 void launch_pause(struct launch_start *start, double seconds) {
     double until = clock_seconds() + seconds, left;
     struct pollfd *polls = calloc((size_t)start->job->config->nnodes + 1, sizeof *polls);
-    for (; polls && (left = until - clock_seconds()) > 0; nodes_read(start->nodes)) {
-        if (start->stop != STOP_NONE || nodes_stopped(start->nodes) >= 0 || nodes_lost(start->nodes) >= 0) break;
+    for (; polls && (left = until - clock_seconds()) > 0; launch_nodes_read(start->nodes)) {
+        if (start->stop != STOP_NONE || launch_nodes_stopped(start->nodes) >= 0 || launch_nodes_lost(start->nodes) >= 0)
+            break;
         struct signalfd_siginfo info;
-        nfds_t count = (nfds_t)nodes_poll(start->nodes, polls + 1);
+        nfds_t count = (nfds_t)launch_nodes_poll(start->nodes, polls + 1);
         polls[0] = (struct pollfd){.fd = start->signals, .events = POLLIN};
         if (poll(polls, 1 + count, (int)(left * 1000) + 1) <= 0) continue;
         while (read(start->signals, &info, sizeof info) == sizeof info)

@@ -52,7 +52,7 @@ static status copy_text(char *to, size_t size, const char *text, const char *wha
     return OK;
 }
 
-int derived_port(const char *job_id) {
+int dist_env_derive_port(const char *job_id) {
     uint32_t hash = 2166136261u; /* FNV-1a */
     for (const char *c = job_id; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
     return 20000 + (int)(hash % 12000);
@@ -84,7 +84,7 @@ static status find_master(struct dist_env *env, const char *default_host) {
                           "%s does not set the host of rank 0; set MASTER_ADDR to that host, the same on every rank",
                           dist_launcher_name(env->launcher));
     TRY(copy_text(env->master_addr, sizeof env->master_addr, host, "MASTER_ADDR"));
-    env->master_port = derived_port(env->job_id);
+    env->master_port = dist_env_derive_port(env->job_id);
     return read_int("MASTER_PORT", 1, MAX_PORT, &env->master_port);
 }
 

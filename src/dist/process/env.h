@@ -40,7 +40,7 @@ struct gpus_process dist_env_gpus(const struct dist_env *env);
 
 /* A port computed from the job id, for launchers that set none: equal on all ranks, outside the ephemeral range. Pure.
  */
-int derived_port(const char *job_id);
+int dist_env_derive_port(const char *job_id);
 
 /* "torchrun", "srun", ...: for messages. */
 const char *dist_launcher_name(enum dist_launcher launcher);
