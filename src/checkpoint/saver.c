@@ -1,6 +1,8 @@
 /* One thread and one image. saver_save waits until the thread has written the image, fills it and passes it to the
  * thread. So memory is limited to one copy of the state, and training waits only for that copy. saver_keep fills the
  * image without passing it on. The thread does not call libhdf5. */
+#include "checkpoint/saver.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>

@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "check_main.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_image.h"
+#include "checkpoint/saver.h"
 #include "train/states.h"
 
 static status save(struct saver *saver, int64_t step) {

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "checkpoint/saver.h"
 #include "train/loop/progress.h"
 #include "train/loop/rank_sync.h"
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/files/io.h"
+#include "checkpoint/saver.h"
 #include "dist/process/launcher_channel.h"
 #include "train/loop/dry_run.h"
 #include "train/loop/loop.h"
