@@ -171,8 +171,8 @@ static struct change draw(const struct augment *augment, int64_t epoch, int64_t 
     uint32_t word[4];
     augment_words(&key, STREAM, word);
     int64_t padding = config->random_crop.padding;
-    return (struct change){.down = random_below(word[0], 2 * padding + 1) - padding,
-                           .across = random_below(word[1], 2 * padding + 1) - padding,
+    return (struct change){.down = augment_below(word[0], 2 * padding + 1) - padding,
+                           .across = augment_below(word[1], 2 * padding + 1) - padding,
                            .is_flipped = (double)word[2] < config->horizontal_flip * 0x1p32,
                            .is_upside_down = (double)word[3] < config->vertical_flip * 0x1p32};
 }
@@ -198,13 +198,13 @@ struct augment_window augment_draw_window(const struct augment *augment, int64_t
     for (uint32_t attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
         uint32_t word[4];
         augment_words(&key, WINDOW_STREAM + attempt, word);
-        double area = height * width * random_between(word[0], augment->scale[0], augment->scale[1]);
-        double ratio = portable_exp(random_between(word[1], low, high));
+        double area = height * width * augment_between(word[0], augment->scale[0], augment->scale[1]);
+        double ratio = portable_exp(augment_between(word[1], low, high));
         double w = rint(sqrt(area * ratio)), h = rint(sqrt(area / ratio));
         if (w < 1 || w > width || h < 1 || h > height) continue;
         struct augment_window window = {.height = (size_t)h, .width = (size_t)w};
-        window.top = (size_t)random_below(word[2], (int64_t)(augment->height - window.height) + 1);
-        window.left = (size_t)random_below(word[3], (int64_t)(augment->width - window.width) + 1);
+        window.top = (size_t)augment_below(word[2], (int64_t)(augment->height - window.height) + 1);
+        window.left = (size_t)augment_below(word[3], (int64_t)(augment->width - window.width) + 1);
         return window;
     }
     return middle_window(augment);

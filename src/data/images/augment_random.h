@@ -24,12 +24,12 @@ static inline void augment_words(const struct augment_key *key, uint32_t stream,
 }
 
 /* Maps a random word to 0 .. count - 1. */
-static inline int64_t random_below(uint32_t word, int64_t count) {
+static inline int64_t augment_below(uint32_t word, int64_t count) {
     return (int64_t)((uint64_t)word * (uint64_t)count >> 32);
 }
 
 /* Maps a random word to [low, high). */
-static inline double random_between(uint32_t word, double low, double high) {
+static inline double augment_between(uint32_t word, double low, double high) {
     return low + word * 0x1p-32 * (high - low);
 }
 

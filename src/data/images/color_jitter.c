@@ -84,10 +84,10 @@ struct color_change color_jitter_draw(const struct color_jitter *jitter, const s
     struct color_change change = {.order = {COLOR_BRIGHTNESS, COLOR_CONTRAST, COLOR_SATURATION, COLOR_HUE}};
     uint32_t word[4];
     augment_words(key, STREAM, word);
-    for (int i = 0; i < COLORS; i++) change.factors[i] = random_between(word[i], jitter->low[i], jitter->high[i]);
+    for (int i = 0; i < COLORS; i++) change.factors[i] = augment_between(word[i], jitter->low[i], jitter->high[i]);
     augment_words(key, STREAM + 1, word);
     for (int i = 0; i < COLORS - 1; i++) { /* Fisher and Yates */
-        int64_t at = i + random_below(word[i], COLORS - i);
+        int64_t at = i + augment_below(word[i], COLORS - i);
         enum color color = change.order[i];
         change.order[i] = change.order[at];
         change.order[at] = color;

@@ -67,13 +67,13 @@ struct erased erasing_draw(const struct erasing *erasing, const struct augment_k
     double low = portable_log(erasing->ratio[0]), high = portable_log(erasing->ratio[1]);
     for (uint32_t attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
         augment_words(key, STREAM + attempt, word);
-        double area = (double)(height * width) * random_between(word[0], erasing->scale[0], erasing->scale[1]);
-        double ratio = portable_exp(random_between(word[1], low, high));
+        double area = (double)(height * width) * augment_between(word[0], erasing->scale[0], erasing->scale[1]);
+        double ratio = portable_exp(augment_between(word[1], low, high));
         double h = rint(sqrt(area * ratio)), w = rint(sqrt(area / ratio));
         if (h >= (double)height || w >= (double)width) continue;
         struct erased erased = {.height = (size_t)h, .width = (size_t)w};
-        erased.top = (size_t)random_below(word[2], (int64_t)(height - erased.height) + 1);
-        erased.left = (size_t)random_below(word[3], (int64_t)(width - erased.width) + 1);
+        erased.top = (size_t)augment_below(word[2], (int64_t)(height - erased.height) + 1);
+        erased.left = (size_t)augment_below(word[3], (int64_t)(width - erased.width) + 1);
         return erased;
     }
     return (struct erased){0};

@@ -60,7 +60,7 @@ struct random_rotation rotation_create(const struct rotation_config *config) {
 double rotation_draw(const struct random_rotation *rotation, const struct augment_key *key) {
     uint32_t word[4];
     augment_words(key, STREAM, word);
-    return random_between(word[0], rotation->degrees[0], rotation->degrees[1]);
+    return augment_between(word[0], rotation->degrees[0], rotation->degrees[1]);
 }
 
 struct turn turn_create(double degrees, size_t height, size_t width) {
