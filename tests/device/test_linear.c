@@ -131,12 +131,13 @@ static void check_small(struct device *device, size_t rows, size_t in, size_t ou
 
 /* With the name of a set that multiplies in bfloat16; NULL, with a line, where it cannot. */
 static struct device *open_bfloat16(const char *set) {
-    struct device *device;
+    struct device *device = NULL;
     status s = cpu_device_create(set, &device);
     if (!s) s = device_set_precision(device, PRECISION_BFLOAT16);
     if (!s) return device;
     printf("skipped on this machine: %s\n", status_message(s));
     status_free(s);
+    device_destroy(device);
     return NULL;
 }
 

@@ -64,18 +64,20 @@ static const struct convolution_ops *onednn_ops(void) {
     return NULL;
 }
 
+/* Of the project, in float32. NULL: oneDNN's are faster. */
+static const struct convolution_ops *own_ops(const struct cpu_kernels *kernels, const struct convolution *c) {
+    if (is_for_winograd(c)) return kernels->winograd;
+    return is_for_unit_stride(kernels, c) ? kernels->unit_stride : NULL;
+}
+
 /* NULL as onednn_ops. In bfloat16 both are faster than Winograd's algorithm in float32. */
 static const struct convolution_ops *large_ops(struct device *device, const struct convolution *c, bool *is_library) {
-    const struct cpu_kernels *kernels = cpu_kernels_of(device);
     const struct convolution_ops *rounding = cpu_rounding_convolution(device, c);
+    const struct convolution_ops *own = own_ops(cpu_kernels_of(device), c);
     if (rounding) return rounding;
-    rounding = cpu_rounds_convolutions(device) ? onednn_ops() : NULL;
-    *is_library = rounding != NULL;
-    if (rounding) return rounding;
-    if (is_for_winograd(c)) return kernels->winograd;
-    if (is_for_unit_stride(kernels, c)) return kernels->unit_stride;
-    *is_library = true;
-    return onednn_ops();
+    const struct convolution_ops *library = cpu_rounds_convolutions(device) || !own ? onednn_ops() : NULL;
+    *is_library = library != NULL;
+    return library ? library : own;
 }
 
 static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
@@ -95,9 +97,9 @@ static status create(struct device *device, const struct convolution *c, size_t 
         s = d->ops->create(device, c, rows, &d->inner);
     }
     if (s && is_library) {
-        d->ops = NULL;
         status_free(s);
-        s = OK;
+        d->ops = own_ops(kernels, c);
+        s = d->ops ? d->ops->create(device, c, rows, &d->inner) : OK;
     }
     if (!d->ops) {
         d->ops = kernels->convolution;

@@ -54,10 +54,11 @@ const struct convolution_ops *cpu_rounding_convolution(struct device *device, co
 
 status workspace_reserve(struct device *device, size_t bytes, const char *what) {
     struct cpu_device *cpu = (struct cpu_device *)device;
+    void *workspace;
     if (bytes <= cpu->workspace_bytes) return OK;
+    TRY(buffer_new(bytes, what, &workspace));
     buffer_free(cpu->workspace);
-    cpu->workspace_bytes = 0;
-    TRY(buffer_new(bytes, what, &cpu->workspace));
+    cpu->workspace = workspace;
     cpu->workspace_bytes = bytes;
     return OK;
 }

@@ -110,7 +110,8 @@ const struct cpu_kernels *cpu_kernels_of(struct device *device);
 
 /* In the precision of the device, on the caller's thread. */
 void cpu_product(struct device *device, const struct cpu_product *p);
-/* On all threads, with the device's workspace, where that is faster. False: nothing is computed. */
+/* The same on all threads, with the device's workspace. False: nothing is computed, because the precision has no such
+ * product or memory is missing. */
 bool cpu_shared_product(struct device *device, const struct cpu_product *p);
 /* Whether it uses a packed b: those that round their factors do not. */
 bool cpu_packs_products(struct device *device);

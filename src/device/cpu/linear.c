@@ -2,7 +2,7 @@
  * columns, so that each block of the second factor is packed once; else they split its rows. packed_factor packs the
  * inputs once for the gradient of the weight, whose product would pack them again for every 256 of its rows: a tenth of
  * the time where lines of the inputs map to few sets of the cache. Rows of the first factor map to few sets if the
- * distance between them is a multiple of SAME_SETS floats: a product then copies them for every 144 of its columns,
+ * distance between them is a multiple of SAME_SETS floats: a product then copies them for each group of its columns,
  * also a tenth of the time; if they are many, run_product copies them once before it, k + GAP floats apart. */
 #include "device/cpu/linear.h"
 

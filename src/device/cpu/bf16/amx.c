@@ -1,6 +1,6 @@
 /* Matrix product in bfloat16 with AMX: tiles of 16 x 16 sums, to each of which an instruction adds 32 steps of k. Both
- * factors are packed as tiles, in blocks that stay in the second-level cache: columns of b for all threads, and rows of
- * a for the thread that multiplies them; where there are few rows, the other way round. */
+ * factors are packed as tiles by all threads, in blocks that stay in the second-level cache: columns of b for all
+ * threads, and rows of a for about the threads that multiply them; where there are few rows, the other way round. */
 #include "device/cpu/bf16/amx.h"
 
 #include <assert.h>
@@ -124,6 +124,9 @@ struct amx_block {
 
 static inline __attribute__((always_inline)) void multiply(const struct amx_block *x, bool has_low, bool has_right) {
     const float *a = x->a, *b = x->b;
+    __asm__ volatile(
+        "" ::
+            : "memory"); /* what was packed is in memory: gcc does not know that tiles are loaded from it */
     size_t next = x->steps * TILE_FLOATS, stride = x->from_stride * sizeof(float), ldc = x->ldc * sizeof(float);
     if (x->from) {
         const float *low_from = x->from + SIZE * x->from_stride;

@@ -29,10 +29,11 @@ struct amx_space {
     bool is_shared, by_columns; /* among threads: of rows or, where there are few, of columns */
 };
 
-/* For a product (m, n) of k steps on all threads; rows == NULL: only the sizes. */
+/* For a product (m, n) of k steps on all threads, m and n > 0. at == NULL: only the sizes. It may need more for a
+ * smaller m, and depends on the number of threads. */
 struct amx_space amx_space(float *at, size_t m, size_t n, size_t k);
 
-/* p without its factors: c (m, n) = start + a b. The order of the sums depends on k alone. */
+/* p without its factors: c (m, n) = start + a b, with k > 0. The order of the sums depends on k alone. */
 void amx_product(const struct cpu_product *p, struct amx_factor a, struct amx_factor b, const struct amx_space *space);
 
 /* Convolutions of one group whose channels are multiples of 32, as products whose factor is the image. The caller

@@ -1,6 +1,7 @@
 /* Convolutions with AMX: the products of amx.c, one of whose factors is the image (pixels, (position in the kernel,
  * channels)), packed from where its pixels are; zeros are its padding. The gradient of the inputs is a convolution of
  * the outputs' gradient. The channels of a position are adjacent in the weights, too, in a copy. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/buffer.h"
@@ -178,13 +179,26 @@ static void for_each_output(const struct device_convolution *d, parallel_part *p
 /* ---- the operators ---- */
 
 /* The workspace: the copy of the weights, or of their gradient, and what is packed. */
-static struct amx_space space_of(const struct device_convolution *d, size_t m, size_t n, size_t k) {
-    return amx_space((float *)workspace_of(d->device) + d->weights, m, n, k);
-}
-
 static size_t bytes_of(const struct device_convolution *d, size_t m, size_t n, size_t k) {
     struct amx_space space = amx_space(NULL, m, n, k);
     return (d->weights + space.rows_floats + space.columns_floats) * sizeof(float);
+}
+
+/* Reserved again in each pass: fewer rows may need more, and the number of threads may have changed. NULL: there is not
+ * enough memory. */
+static float *reserve(const struct device_convolution *d, const struct cpu_product *p, struct amx_space *space) {
+    status s = workspace_reserve(d->device, bytes_of(d, p->m, p->n, p->k), "a convolution");
+    bool is_missing = s != OK;
+    status_free(s);
+    if (is_missing) return NULL;
+    float *copy = workspace_of(d->device);
+    *space = amx_space(copy + d->weights, p->m, p->n, p->k);
+    return copy;
+}
+
+/* Out of memory: the run ends because its numbers are not finite. */
+static void fail(float *numbers, size_t count) {
+    for (size_t i = 0; i < count; i++) numbers[i] = NAN;
 }
 
 static size_t taps_of(const struct device_convolution *d, size_t channels) { return d->positions * channels; }
@@ -219,9 +233,8 @@ static void destroy(struct device_convolution *d) { free(d); }
 static void forward(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
                     size_t rows) {
     size_t in = d->c.in.channels, out = d->c.out.channels, terms = taps_of(d, in);
-    float *copy = workspace_of(d->device);
-    struct weights weights = {d, w, NULL, copy, terms, in};
     struct view view = inputs_of(d, x);
+    struct amx_space space;
     struct cpu_product p = {.m = rows * pixels_of(&d->c.out),
                             .n = out,
                             .k = terms,
@@ -230,31 +243,45 @@ static void forward(struct device_convolution *d, const float *x, const float *w
                             .start = bias ? PRODUCT_ROW : PRODUCT_ZERO,
                             .row = bias,
                             .has_relu = d->c.has_relu};
-    struct amx_space space = space_of(d, p.m, p.n, p.k);
+    float *copy = p.m > 0 ? reserve(d, &p, &space) : NULL;
+    struct weights weights = {d, w, NULL, copy, terms, in};
+    if (!copy) {
+        fail(y, p.m * out);
+        return;
+    }
     for_each_output(d, copy_weights, &weights);
     amx_product(&p, image_factor(&view, false), amx_columns(copy, terms, 1), &space);
 }
 
 static void input_gradient(struct device_convolution *d, const float *w, const float *dy, float *dx, size_t rows) {
     size_t in = d->c.in.channels, out = d->c.out.channels;
-    float *copy = workspace_of(d->device);
-    struct weights weights = {d, w, NULL, copy, in, out * in};
     struct view view = gradients_of(d, dy);
+    struct amx_space space;
     struct cpu_product p = {
         .m = rows * pixels_of(&d->c.in), .n = in, .k = taps_of(d, out), .c = dx, .ldc = in, .start = PRODUCT_ZERO};
-    struct amx_space space = space_of(d, p.m, p.n, p.k);
+    float *copy = reserve(d, &p, &space);
+    struct weights weights = {d, w, NULL, copy, in, out * in};
+    if (!copy) {
+        fail(dx, p.m * in);
+        return;
+    }
     for_each_output(d, copy_weights, &weights);
     amx_product(&p, image_factor(&view, false), amx_columns(copy, 1, in), &space);
 }
 
 static void weight_gradient(struct device_convolution *d, const float *x, const float *dy, float *dw, size_t rows) {
     size_t in = d->c.in.channels, out = d->c.out.channels, terms = taps_of(d, in);
-    float *copy = workspace_of(d->device);
-    struct weights weights = {d, NULL, dw, copy, terms, in};
     struct view view = inputs_of(d, x);
     struct cpu_product p = {
-        .m = out, .n = terms, .k = rows * pixels_of(&d->c.out), .c = copy, .ldc = terms, .start = PRODUCT_ZERO};
-    struct amx_space space = space_of(d, p.m, p.n, p.k);
+        .m = out, .n = terms, .k = rows * pixels_of(&d->c.out), .ldc = terms, .start = PRODUCT_ZERO};
+    struct amx_space space;
+    float *copy = reserve(d, &p, &space);
+    struct weights weights = {d, NULL, dw, copy, terms, in};
+    if (!copy) {
+        fail(dw, d->weights);
+        return;
+    }
+    p.c = copy;
     amx_product(&p, amx_rows(dy, 1, out), image_factor(&view, true), &space);
     for_each_output(d, add_weights, &weights);
 }
@@ -262,6 +289,7 @@ static void weight_gradient(struct device_convolution *d, const float *x, const 
 static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
                      float *dw, float *dbias, size_t rows) {
     (void)dbias; /* computed by the caller */
+    if (rows == 0) return;
     if (dw) weight_gradient(d, x, dy, dw, rows);
     if (dx) input_gradient(d, w, dy, dx, rows);
 }

@@ -2,8 +2,7 @@
  * have it. Images stay channels last; weights are reordered for each primitive. Creating a primitive takes
  * milliseconds and fits one number of rows, so primitives are created before the loop (prepare) and kept; reordered
  * weights, and factors that are rounded to bfloat16, are in the device's workspace while an operator runs. The caller
- * computes the gradient of the bias
- * (../convolution.c). */
+ * computes the gradient of the bias (../convolution.c). */
 #include <dnnl.h>
 #include <math.h>
 #include <pthread.h>

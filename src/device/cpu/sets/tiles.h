@@ -1,4 +1,4 @@
-/* tiles: code shared by the matrix products of float32 (gemm.c) and bfloat16 (../bf16/product.c). Tiles of results (8
+/* tiles: code shared by the matrix products of float32 (gemm.c) and bfloat16 (../bf16/avx512.c). Tiles of results (8
  * rows x 3 vectors with 32 registers, 4 x 3 with 16) stay in registers while k runs over a packed panel of b. A step
  * of k is a word of 32 bits: one float or two bfloat16. */
 #ifndef DEVICE_CPU_SETS_TILES_H
