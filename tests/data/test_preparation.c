@@ -76,10 +76,18 @@ START_TEST(categories) {
     check(text, "columns: {c: {missing: most_frequent, encoding: ordinal, indicator: true}, a: ignore}", 2, 6,
           FEATURES(1, 0, 0, 0, 1, 0, 1, 1, 0, 0, 1, 0));
     /* numbers are sorted as numbers, and equal ones are one category */
-    check("c,y\n10,0\n9,0\n1.0,0\n01,0\n", "columns: {c: {type: category, encoding: ordinal}}", 1, 4,
+    check("c,y\n10,0\n9,0\n1.0,0\n1,0\n", "columns: {c: {type: category, encoding: ordinal}}", 1, 4,
           FEATURES(2, 1, 0, 0));
-    check("c,y\n10,0\n9,0\n1.0,0\n01,0\n", "scale: standard, columns: {c: {type: category, encoding: embedding}}", 1, 4,
+    check("c,y\n10,0\n9,0\n1.0,0\n1,0\n", "scale: standard, columns: {c: {type: category, encoding: embedding}}", 1, 4,
           FEATURES(3, 2, 1, 1));
+    /* a code with leading zeros makes all of them texts */
+    check("c,y\n7,0\n007,0\n12,0\n7,0\n", "columns: {c: {type: category, encoding: ordinal}}", 1, 4,
+          FEATURES(2, 0, 1, 2));
+    check("c,y\n7,0\n,0\n12,0\n7,0\n",
+          "columns: {c: {type: category, encoding: ordinal, missing: constant, fill: '07'}}", 1, 4,
+          FEATURES(2, 0, 1, 2));
+    check("c,y\n0.7,0\n0,0\n0.70,0\n7,0\n", "columns: {c: {type: category, encoding: ordinal}}", 1, 4,
+          FEATURES(1, 0, 1, 2));
     check(text, "columns: {c: {missing: indicator, encoding: embedding}, a: ignore}", 2, 6,
           FEATURES(2, 0, 1, 0, 2, 0, 2, 1, 1, 0, 2, 0));
     check("c,y\n10,0\n9,0\nx,0\n9,0\n", "columns: {c: {type: category, encoding: ordinal}}", 1, 4,

@@ -204,6 +204,10 @@ class Windows(program.Case):
         # of a validation file
         self.table(rows, names=["id", *NAMES], extra=[["south"] * 29 + ["north"] * 29], name="later.csv")
         self.assertTrue(self.check_line("dataset.validation=later.csv")[0].startswith(f"test: {expected} training windows, 46 validation windows"))
+        # codes that differ only in leading zeros are two series, equal numbers are one
+        for second, count in (("007", 29 - 6 + 29 - 6), ("7.0", 58 - 6)):
+            self.table(rows, names=["id", *NAMES], extra=[["7"] * 29 + [second] * 29], name="codes.csv")
+            self.assertTrue(self.check_line("dataset.path=codes.csv")[0].startswith(f"test: {count} training windows, "), second)
         # whole series
         self.config("steps: 6", "scale: standard, split: {test: 0.3, group: id, seed: 3}")
         self.run_program("test.yaml", "--run-dir", "runs/whole")

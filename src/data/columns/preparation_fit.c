@@ -188,9 +188,8 @@ static void choose_categories(struct fitter *fitter, const struct raw_column *ra
     size_t count = 0;
     bool *used = arena_alloc(fitter->arena, raw->texts.count + 1);
     const char **texts = arena_alloc(fitter->arena, (raw->texts.count + 2) * sizeof *texts);
-    double number;
     for (size_t i = 0; i < v->count; i++) used[(size_t)v->present[i]] = true;
-    out->are_numbers = raw->are_numbers && (!constant || csv_number(constant, &number));
+    out->are_numbers = raw->are_numbers && (!constant || category_is_number(constant));
     for (size_t i = 0; i < raw->texts.count; i++)
         if (used[i]) texts[count++] = raw->texts.items[i];
     if (constant) texts[count++] = constant;

@@ -45,10 +45,14 @@ static int by_number(const void *a, const void *b) {
     return order ? order : by_bytes(a, b);
 }
 
-bool category_are_numbers(const struct text_pool *pool) {
+bool category_is_number(const char *text) {
     double number;
+    return csv_number(text, &number) && isfinite(number) && !csv_is_code(text);
+}
+
+bool category_are_numbers(const struct text_pool *pool) {
     for (size_t i = 0; i < pool->count; i++)
-        if (!csv_number(pool->items[i].text, &number) || !isfinite(number)) return false;
+        if (!category_is_number(pool->items[i].text)) return false;
     return pool->count > 0;
 }
 

@@ -20,13 +20,15 @@ struct raw_column {
     const char *name;
     enum column_type type;    /* NUMBER, BOOLEAN, CATEGORY, DATE or TEXT */
     struct string_list texts; /* CATEGORY: sorted by category_compare; TEXT */
-    bool are_numbers; /* CATEGORY: every text is a number, and they are compared as numbers: 1, 1.0 and 01 are one
-                         category */
-    const char *date_format; /* DATE: of date_parse */
-    size_t missing;          /* number of rows without value */
+    bool are_numbers;         /* CATEGORY: every text is a number, and they are compared as numbers: 1 and 1.0 are one
+                                 category */
+    const char *date_format;  /* DATE: of date_parse */
+    size_t missing;           /* number of rows without value */
 };
 
-/* Whether all texts are finite numbers; false: there are none. */
+/* Whether the text can be compared as a number: it is a finite one and no code such as 007 (csv_is_code). */
+bool category_is_number(const char *text);
+/* Whether all texts are such numbers; false: there are none. */
 bool category_are_numbers(const struct text_pool *pool);
 /* Numbers by value, from 2^53 on also by their texts; texts by their bytes, which is the order of code points. */
 int category_compare(bool are_numbers, const char *a, const char *b);

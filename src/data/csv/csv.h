@@ -66,6 +66,10 @@ bool csv_number(const char *text, double *value);
  */
 bool csv_decimal(const char *text, char *decimal, double *value);
 
+/* Whether the text is probably a code whose leading zeros have a meaning, such as 007: digits, of which the first of
+ * several is 0. */
+bool csv_is_code(const char *text);
+
 /* digits / 10^power, rounded once; digits > 0, power 0 .. 19. */
 double csv_quotient(uint64_t digits, int power);
 /* Integers of at most so many digits fit into 64 bits, and those up to CSV_EXACT are exact as doubles. */

@@ -108,6 +108,10 @@ static bool is_short_number(const char *text, double *value) {
     return true;
 }
 
+bool csv_is_code(const char *text) {
+    return text[0] == '0' && text[1] != '\0' && text[strspn(text, "0123456789")] == '\0';
+}
+
 bool csv_number(const char *text, double *value) {
     if (is_short_number(text, value)) return true;
     if (*text == 0 || text[strspn(text, "+-.0123456789eE")] != 0) return false;

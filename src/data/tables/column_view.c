@@ -68,12 +68,8 @@ bool column_view_dates_rise(const struct column_view *c) {
     return false;
 }
 
-static bool is_code(const char *text) {
-    return text[0] == '0' && text[1] != '\0' && text[strspn(text, "0123456789")] == '\0';
-}
-
 static void add_number(struct column_view *c, const char *text, double number) {
-    if (!c->code && is_code(text)) c->code = arena_copy(c->pool.arena, text);
+    if (!c->code && csv_is_code(text)) c->code = arena_copy(c->pool.arena, text);
     c->numbers++;
     c->whole += number == floor(number);
     c->min = c->numbers == 1 ? number : fmin(c->min, number);

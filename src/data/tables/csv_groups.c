@@ -1,5 +1,5 @@
 /* The groups of dataset.split.group in a table are compared as categories: numbers if all values of the column are, so
- * that 1 and 1.0 are the same group, and else texts. */
+ * that 1 and 1.0 are the same group, and else texts, as codes such as 007 are. */
 #include "data/columns/raw_columns.h"
 #include "data/tables/csv_source.h"
 
