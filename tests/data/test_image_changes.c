@@ -49,6 +49,11 @@ START_TEST(draws_angles) {
     struct random_rotation one = rotation_create(&(struct rotation_config){.degrees = {.items = numbers, .count = 1}});
     struct random_rotation two = rotation_create(&(struct rotation_config){.degrees = {.items = numbers, .count = 2}});
     ck_assert(!rotation_create(&(struct rotation_config){0}).is_on);
+    for (size_t count = 1; count <= 2; count++) {
+        struct rotation_config zero = {.degrees = {.items = (double[]){0, 0}, .count = count}};
+        ck_assert(!rotation_create(&zero).is_on && !augment_moves(&(struct augment_config){.rotation = zero}));
+    }
+    ck_assert(rotation_is_on(&(struct rotation_config){.degrees = {.items = (double[]){0, 5}, .count = 2}}));
     ck_assert(one.is_on && !one.is_bilinear && one.degrees[0] == -30 && one.degrees[1] == 30);
     ck_assert(two.is_on && two.degrees[0] == 30 && two.degrees[1] == 50);
     for (int64_t row = 0; row < 10000; row++) {

@@ -134,7 +134,7 @@ const struct schema augment_schema = {
 
 bool augment_moves(const struct augment_config *config) {
     return config->random_crop.padding > 0 || config->random_resized_crop.scale.count > 0 ||
-           config->horizontal_flip > 0 || config->vertical_flip > 0 || config->rotation.degrees.count > 0;
+           config->horizontal_flip > 0 || config->vertical_flip > 0 || rotation_is_on(&config->rotation);
 }
 
 bool augment_is_on(const struct augment_config *config) {

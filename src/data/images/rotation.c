@@ -16,8 +16,8 @@ static const struct schema_row rows[] = {
      .fallback = "null",
      .min = -360,
      .max = 360,
-     .doc =
-         "Range of the angles: a number d for [-d, d], or [minimum, maximum], counter-clockwise; null: no rotation."},
+     .doc = "Range of the angles: a number d for [-d, d], or [minimum, maximum], counter-clockwise; null or 0: no "
+            "rotation."},
     {.key = "interpolation",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct rotation_config, interpolation),
@@ -48,8 +48,14 @@ const struct schema rotation_schema = {.name = "dataset.augment.rotation",
                                        .shorthand = "degrees",
                                        .check = check};
 
+bool rotation_is_on(const struct rotation_config *config) {
+    for (size_t i = 0; i < config->degrees.count; i++)
+        if (config->degrees.items[i] != 0) return true;
+    return false;
+}
+
 struct random_rotation rotation_create(const struct rotation_config *config) {
-    struct random_rotation rotation = {.is_on = config->degrees.count > 0, .is_bilinear = config->interpolation == 1};
+    struct random_rotation rotation = {.is_on = rotation_is_on(config), .is_bilinear = config->interpolation == 1};
     if (!rotation.is_on) return rotation;
     bool is_single = config->degrees.count == 1;
     rotation.degrees[0] = is_single ? -config->degrees.items[0] : config->degrees.items[0];

@@ -11,7 +11,7 @@
 
 /* `rotation:` */
 struct rotation_config {
-    struct real_list degrees; /* one number d: -d .. d; two: minimum and maximum; none: no rotation */
+    struct real_list degrees; /* one number d: -d .. d; two: minimum and maximum; none, or 0: no rotation */
     int interpolation;        /* 0: nearest; 1: bilinear */
 };
 extern const struct schema rotation_schema;
@@ -21,6 +21,8 @@ struct random_rotation {
     double degrees[2]; /* minimum, maximum */
 };
 
+/* Whether it rotates: an angle is not 0. */
+bool rotation_is_on(const struct rotation_config *config);
 struct random_rotation rotation_create(const struct rotation_config *config);
 
 /* A counter-clockwise rotation of images (height, width). */
