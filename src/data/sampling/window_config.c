@@ -60,6 +60,15 @@ const struct schema window_section = {.name = "dataset.window",
                                       .shorthand = "steps",
                                       .check = check_keys};
 
+size_t dataset_window_diff(const struct dataset_config *before, const struct dataset_config *now, struct text *out) {
+    struct window_config a = before->window, b = now->window;
+    if (a.steps == 0 && b.steps == 0) return 0;
+    a.stride = b.stride;
+    a.group = dataset_group(before);
+    b.group = dataset_group(now);
+    return schema_diff(&window_section, &a, &b, out);
+}
+
 static bool are_different(const char *a, const char *b) { return a && b && strcmp(a, b) != 0; }
 
 /* Samples that overlap and are divided at random have values of the training rows among those for validation. */

@@ -254,7 +254,8 @@ static status explain_shape(struct inference *inf, struct checkpoint *checkpoint
     add_shape(dims, shape, &text);
     text_add(&text, ", and was ");
     add_shape(trained.dims, trained.shape, &text);
-    text_add(&text, " in the training; for images see dataset.layout");
+    text_printf(&text, " in the training; %s",
+                inf->config->dataset.window.steps ? "see dataset.window" : "for images see dataset.layout");
     status s = status_new(status_code(failure), "%s", text_string(&text));
     text_free(&text);
     status_free(failure);
@@ -301,6 +302,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     status s = writes ? io_check_replace(options->out) : OK;
     if (!s) s = weights_choose(inf->config, &options->weights, log, &checkpoint, &average);
     inf->is_all = options->part && strcmp(options->part, "all") == 0;
+    if (!s && inf->env->rank == 0) s = trained_warn_of_window(checkpoint, &inf->config->dataset, log);
     if (!s) s = open_dataset(inf, checkpoint);
     if (!s) s = choose_part(inf, options);
     struct dataset_info info = {0};

@@ -123,6 +123,21 @@ status trained_warn_of_model(struct checkpoint *checkpoint, const struct config 
     return OK;
 }
 
+status trained_warn_of_window(struct checkpoint *checkpoint, const struct dataset_config *dataset, struct log *log) {
+    struct config_file *trained;
+    struct text differences = {0};
+    TRY(read_config(checkpoint, &trained));
+    if (!trained) return OK;
+    if (dataset_window_diff(&config_of(trained)->dataset, dataset, &differences))
+        log_warning(log,
+                    "dataset.window is not that of the training (training -> now):\n%s"
+                    "to use that of the training, give the run folder, without keys of dataset.window",
+                    text_string(&differences));
+    text_free(&differences);
+    config_free(trained);
+    return OK;
+}
+
 status trained_compare_split(struct checkpoint *checkpoint, const struct dataset_config *dataset,
                              const char *fingerprint, const char **why) {
     struct config_file *trained;

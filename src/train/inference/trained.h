@@ -25,6 +25,10 @@ status trained_read(struct arena *arena, struct checkpoint *checkpoint, struct d
  * its weights without a failure. Nothing where the checkpoint does not say. */
 status trained_warn_of_model(struct checkpoint *checkpoint, const struct config *config, struct log *log);
 
+/* Logs the keys of dataset.window in which samples are others than in the training. Nothing where the checkpoint does
+ * not say. */
+status trained_warn_of_window(struct checkpoint *checkpoint, const struct dataset_config *dataset, struct log *log);
+
 /* *why = why dataset.split gives other rows than in the training, "the data are not those ..."; NULL: it gives the
  * same, or the checkpoint does not say. [fingerprint]: of the rows; NULL: unknown. */
 status trained_compare_split(struct checkpoint *checkpoint, const struct dataset_config *dataset,
