@@ -99,7 +99,7 @@ static status find_windows(struct dataset *dataset, const struct dataset_config 
     TRY(rows_alloc(windows, sizeof(int64_t), "the windows", &starts));
     dataset->window_starts[part] = starts;
     windows_find(&of, span, stride, starts);
-    if (series) dataset->short_series[part] = windows_short_series(&of, starts, windows);
+    if (series) dataset->short_series[part] = windows_short_series(&of, starts, windows, &dataset->first_short[part]);
     rows->rows = (struct selection){.order = starts};
     *count = windows;
     return OK;
@@ -130,14 +130,19 @@ status windowed_assign(struct dataset *dataset, const struct dataset_config *con
 }
 
 void windowed_note(struct dataset *dataset) {
-    static const char *const names[] = {[DATASET_TRAIN] = "training", [DATASET_VALIDATION] = "validation"};
+    static const char *const names[] = {[DATASET_TRAIN] = "training ", [DATASET_VALIDATION] = "validation "};
     for (int part = 0; part < 2; part++) {
         size_t count = dataset->short_series[part];
+        struct text place = {0};
         if (count == 0) continue;
-        dataset->notes.items[dataset->notes.count++] =
-            arena_printf(dataset->arena,
-                         "warning: %zu of the series %s too few %s rows for a window and %s not used (dataset.window)",
-                         count, count == 1 ? "has" : "have", names[part], count == 1 ? "is" : "are");
+        const struct source *source = dataset->parts[part].table->source;
+        source->format->describe_group(source, dataset->first_short[part], &place);
+        dataset->notes.items[dataset->notes.count++] = arena_printf(
+            dataset->arena,
+            "warning: %zu of the series %s too few %srows for a window and %s not used (dataset.window); %s at %s",
+            count, count == 1 ? "has" : "have", dataset->info.validation_rows ? names[part] : "",
+            count == 1 ? "is" : "are", count == 1 ? "it is" : "the first is", text_string(&place));
+        text_free(&place);
     }
 }
 

@@ -42,9 +42,15 @@ START_TEST(short_series) {
     const int64_t series[] = {1, 1, 1, 0, 2, 2, 3};
     const bool is_used[] = {true, true, true, true, false, false, true};
     struct window_rows of = {.rows = 7, .series = series};
-    ck_assert_uint_eq(windows_short_series(&of, (int64_t[]){0, 1, 4}, 3), 2);
+    size_t first;
+    ck_assert_uint_eq(windows_short_series(&of, (int64_t[]){0, 1, 4}, 3, &first), 2);
+    ck_assert_uint_eq(first, 3);
+    ck_assert_uint_eq(windows_short_series(&of, (int64_t[]){3, 4, 6}, 3, &first), 1);
+    ck_assert_uint_eq(first, 0);
+    ck_assert_uint_eq(windows_short_series(&of, (int64_t[]){0, 3, 5, 6}, 4, &first), 0);
     of.is_used = is_used;
-    ck_assert_uint_eq(windows_short_series(&of, (int64_t[]){0, 1}, 2), 2);
+    ck_assert_uint_eq(windows_short_series(&of, (int64_t[]){0, 3}, 2, &first), 1);
+    ck_assert_uint_eq(first, 6);
 }
 END_TEST
 

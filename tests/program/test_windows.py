@@ -199,8 +199,12 @@ class Windows(program.Case):
         self.run_program("test.yaml", "dataset.split=0.4")
         out, _ = self.run_program("predict", "runs/test")
         self.assertEqual([int(line.split(",")[0]) for line in out.splitlines()[1:]], [*range(18 + 5, 30), *range(38 + 12 + 5, 58)])
-        self.assertIn("warning        1 of the series has too few validation rows for a window and is not used (dataset.window)",
+        self.assertIn("warning        1 of the series has too few validation rows for a window and is not used (dataset.window); it is at rows.csv:line 36: column 'id'",
                       self.check_line("dataset.split=0.4"))
+        # of rows to predict, which have no part
+        self.table(rows[:40], names=["id", *NAMES], extra=[["a"] * 15 + ["b"] * 5 + ["c"] * 15 + ["d"] * 5], name="new.csv")
+        self.assertIn("warning: 2 of the series have too few rows for a window and are not used (dataset.window); the first is at new.csv:line 17: column 'id'",
+                      self.run_program("predict", "runs/test", "new.csv")[1])
         # of a validation file
         self.table(rows, names=["id", *NAMES], extra=[["south"] * 29 + ["north"] * 29], name="later.csv")
         self.assertTrue(self.check_line("dataset.validation=later.csv")[0].startswith(f"test: {expected} training windows, 46 validation windows"))

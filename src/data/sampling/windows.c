@@ -32,16 +32,19 @@ size_t windows_interruption(const int64_t *series, size_t rows, bool *was_seen) 
     return rows;
 }
 
-size_t windows_short_series(const struct window_rows *of, const int64_t *starts, size_t count) {
+size_t windows_short_series(const struct window_rows *of, const int64_t *starts, size_t count, size_t *first) {
     const int64_t *series = of->series;
-    size_t used = 0, last = of->rows, found = 0;
+    size_t last = of->rows, found = 0, next = 0; /* next: the first window that does not start before [row] */
     for (size_t row = 0; row < of->rows; row++) {
         if (of->is_used && !of->is_used[row]) continue;
-        if (last == of->rows || series[row] != series[last]) used++;
+        bool is_new = last == of->rows || series[row] != series[last];
         last = row;
+        if (!is_new) continue;
+        while (next < count && starts[next] < (int64_t)row) next++;
+        if (next < count && series[starts[next]] == series[row]) continue;
+        if (found++ == 0) *first = row;
     }
-    for (size_t i = 0; i < count; i++) found += i == 0 || series[starts[i]] != series[starts[i - 1]];
-    return used - found;
+    return found;
 }
 
 size_t windows_split(const struct split_config *split, const int64_t *series, size_t rows, int64_t *order) {

@@ -19,8 +19,9 @@ size_t windows_find(const struct window_rows *of, size_t span, size_t stride, in
  */
 size_t windows_interruption(const int64_t *series, size_t rows, bool *was_seen);
 
-/* The number of series that have used rows but none of the windows: starts (count), of windows_find. */
-size_t windows_short_series(const struct window_rows *of, const int64_t *starts, size_t count);
+/* The number of series that have used rows but none of the windows: starts (count), of windows_find. *first: the first
+ * used row of the first of them, if there is one. The rows of a series are adjacent. */
+size_t windows_short_series(const struct window_rows *of, const int64_t *starts, size_t count, size_t *first);
 
 /* Splits each series in the order of time: order (rows) has the last rows of all series, of split_sizes, and then the
  * other rows, both in the order of the file. Returns the number of the former. */
