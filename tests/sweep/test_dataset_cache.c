@@ -10,21 +10,24 @@
 #define ROW_BYTES (10 * sizeof(float) + sizeof(int64_t))
 #define ROWS 100
 
-/* The dataset of data seed [seed]; the caller closes it. While it is open no other one has its address. */
-static struct dataset *open_seed(struct dataset_cache *cache, int seed) {
+/* The dataset of data seed [seed] with more [keys], or ""; the caller closes it. While it is open no other one has its
+ * address. */
+static struct dataset *open_keys(struct dataset_cache *cache, int seed, const char *keys) {
     char text[400];
     struct config_file *file;
     struct dataset *dataset;
     snprintf(text, sizeof text,
-             "dataset: {format: synthetic, synthetic: {kind: classes, rows: %d, inputs: 10, classes: 3, seed: %d}}\n"
+             "dataset: {%s format: synthetic, synthetic: {kind: classes, rows: %d, inputs: 10, classes: 3, seed: %d}}\n"
              "sampler: {batch_size: 8}\nmodel: {layers: [{linear: {out: 3}}]}\nloss: cross_entropy\n"
              "optimizer: {type: sgd, lr: 0.1}\ntrain: {epochs: 1}\n",
-             ROWS, seed);
+             keys, ROWS, seed);
     ck_ok(config_parse("test.yaml", text, &file));
     ck_ok(dataset_cache_open(cache, config_of(file), &dataset));
     config_free(file);
     return dataset;
 }
+
+static struct dataset *open_seed(struct dataset_cache *cache, int seed) { return open_keys(cache, seed, ""); }
 
 static bool is_kept(struct dataset_cache *cache, int seed, const struct dataset *before) {
     struct dataset *now = open_seed(cache, seed);
@@ -67,4 +70,24 @@ START_TEST(keeps_the_newest_above_the_limit) {
 }
 END_TEST
 
-TESTS("dataset cache", keeps_what_is_within_the_limit, keeps_the_newest_above_the_limit)
+/* They have 79 windows of 20 rows and 2 targets each, but their 100 rows are in memory once. */
+START_TEST(counts_the_rows_of_windows_once) {
+    static const char keys[] = "window: {steps: 20, predict_steps: 2},";
+    struct dataset_cache *cache = dataset_cache_create();
+    struct dataset *first[3];
+    dataset_cache_limit(cache, 2 * (ROWS * ROW_BYTES + 79 * sizeof(int64_t)));
+    for (int seed = 0; seed < 2; seed++) first[seed] = open_keys(cache, seed, keys);
+    for (int seed = 0; seed < 3; seed++) {
+        struct dataset *now = open_keys(cache, seed, keys);
+        if (seed < 2) ck_assert_ptr_eq(now, first[seed]);
+        dataset_close(now);
+    }
+    first[2] = open_keys(cache, 0, keys);
+    ck_assert_ptr_ne(first[2], first[0]); /* two fit */
+    dataset_cache_destroy(cache);
+    for (int seed = 0; seed < 3; seed++) dataset_close(first[seed]);
+}
+END_TEST
+
+TESTS("dataset cache", keeps_what_is_within_the_limit, keeps_the_newest_above_the_limit,
+      counts_the_rows_of_windows_once)

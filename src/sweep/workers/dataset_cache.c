@@ -86,9 +86,13 @@ static void trim(struct dataset_cache *cache) {
     }
 }
 
+/* With dataset.window the rows are in memory once, and a number for each window. */
 static uint64_t bytes_of(const struct dataset_info *info) {
-    return (uint64_t)(info->train_rows + info->validation_rows) *
-           (info->input_size * sizeof(float) + dataset_target_bytes(info));
+    const struct dataset_windows *windows = &info->windows;
+    uint64_t samples = info->train_rows + info->validation_rows, target = dataset_target_bytes(info);
+    if (windows->steps == 0) return samples * (info->input_size * sizeof(float) + target);
+    uint64_t row = windows->features * sizeof(float) + target / windows->target_steps;
+    return windows->rows * row + samples * sizeof(int64_t);
 }
 
 /* Takes [key] and [dataset]. */
