@@ -363,7 +363,8 @@ class Windows(program.Case):
         self.run_program("test.yaml", "dataset.path=numbers.csv", "dataset.inputs=[a,state]", "--run-dir", "runs/numbers")
         self.assertTrue(self.check_line("dataset.path=numbers.csv", "dataset.inputs=[a,state]")[0].endswith(" 2 classes"))
         _, err = self.run_program("check", "test.yaml", "dataset.inputs=[a,state]", code=DATA)
-        self.assertIn("rows.csv: column 'state' is target and input, which needs numbers, but it has texts; name the other columns in dataset.inputs", err)
+        self.assertIn("rows.csv:line 2: column 'state': 'low' is not a number, and the column is a target and an input. ", err)
+        self.assertIn("a target that is a class needs a loss for classes and must not be in dataset.inputs", err)
 
     def test_long_windows(self):
         """Longer than what is read from a file at once; and their memory is that of the rows."""
@@ -411,6 +412,18 @@ class Windows(program.Case):
             self.assertIn(message, err)
             _, err = self.run_program("test.yaml", code=code)
             self.assertIn(message, err)
+        advice = "Correct the value, or name another column in dataset.targets; a target that is a class needs a loss for classes and must not be in dataset.inputs"
+        for texts, keys, code, message in (
+                ("12x4567", "", DATA, "rows.csv:line 4: column 'y': 'x' is not a number; the column is a target and an input, and its values before are numbers. " + advice),
+                ("xxx4567", "", DATA, "rows.csv:line 2: column 'y': 'x' is not a number, and the column is a target and an input. " + advice),
+                ("xbcdefg", "", DATA, "rows.csv:line 2: column 'y': 'x' is not a number, and the column is a target and an input. " + advice),
+                ("1212121", "columns: {y: category}", DATA, "rows.csv: column 'y': it is a target and an input, whose values are numbers; "
+                 "remove its rule from dataset.columns, or for a class name the other columns in dataset.inputs"),
+                ("1212121", "columns: {y: ignore}", USAGE, "the others are for inputs. To use it as a target only, remove the rule and name the inputs in dataset.inputs"),
+                ("12x4567", "targets: a, columns: {y: ignore}", program.OK, ""), ("1234567", "inputs: [a]", program.OK, "")):
+            self.write("rows.csv", "a,y\n" + "".join(f"{i},{text}\n" for i, text in enumerate(texts)))
+            self.config("steps: 2", keys)
+            self.assertIn(message, self.run_program("test.yaml", "--fresh", code=code)[1], keys)
         np.savez(self.path("images.npz"), x=np.zeros((20, 3, 4), np.float32), y=np.zeros(20))
         self.config("steps: 6")
         _, err = self.run_program("check", "test.yaml", "dataset.path=images.npz", code=USAGE)

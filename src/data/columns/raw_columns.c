@@ -140,8 +140,16 @@ static void add_advice(const char *name, const char *what, struct text *out) {
     text_printf(out, ": %s}", what);
 }
 
+#define TARGET_ADVICE                                                                                                  \
+    "Correct the value, or name another column in dataset.targets; a target that is a class needs a loss for classes " \
+    "and must not be in dataset.inputs"
+
 void column_builder_explain_text(const struct column_builder *builder, struct text *out) {
     if (builder->is_given) return;
+    if (builder->is_target) {
+        text_add(out, "; the column is a target and an input, and its values before are numbers. " TARGET_ADVICE);
+        return;
+    }
     text_add(out, "; its values before are numbers. Write ");
     add_advice(builder->name, "category", out);
     text_add(out, " or ignore, or list the text in dataset.missing if it means a missing value");
@@ -206,7 +214,22 @@ static status reject_texts(const struct column_builder *builder) {
     return s;
 }
 
-static status infer(struct column_builder *builder) {
+/* Texts in a column that is a target, too. */
+static status reject_target(const struct column_builder *builder, size_t *row) {
+    if (!builder->is_given)
+        return wrong_text(builder, 0, "is not a number, and the column is a target and an input. " TARGET_ADVICE, row);
+    struct text name = {0};
+    text_add_value(&name, builder->name, TEXT_MAX_NAME);
+    status s = status_new(STATUS_DATA,
+                          "column '%s': it is a target and an input, whose values are numbers; remove its rule from "
+                          "dataset.columns, or for a class name the other columns in dataset.inputs",
+                          text_string(&name));
+    text_free(&name);
+    return s;
+}
+
+static status infer(struct column_builder *builder, size_t *row) {
+    if (builder->is_target && builder->holds_texts) return reject_target(builder, row);
     if (builder->is_given) return OK;
     if (!builder->holds_texts)
         builder->type = COLUMN_NUMBER;
@@ -225,7 +248,7 @@ status column_builder_finish(struct column_builder *builder, struct arena *arena
                              size_t *row) {
     *map = NULL;
     *row = SIZE_MAX;
-    TRY(infer(builder));
+    TRY(infer(builder, row));
     *out = (struct raw_column){
         .name = builder->name, .type = builder->type, .date_format = builder->date_format, .missing = builder->missing};
     if (!builder->holds_texts) return OK;

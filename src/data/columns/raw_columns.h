@@ -43,6 +43,7 @@ struct column_builder {
     const char *date_format; /* of date_parse */
     bool is_given;           /* the type is given: by the config, the training file or a checkpoint */
     bool holds_texts;        /* values are texts of the pool */
+    bool is_target;          /* the column is a target, too: texts are an error. Set by the caller; default false */
     size_t missing, values;
     struct text_pool pool;
 };

@@ -346,8 +346,11 @@ static status check_target_rule(const struct csv *csv, const struct column_rule 
     if (rule->type == COLUMN_CATEGORY && !has_more) return OK;
     return status_new(STATUS_USAGE,
                       "dataset.columns: '%s' is a target, whose only rule is `category`: its values, also numbers, are "
-                      "the labels of classes; the others are for inputs",
-                      csv_printable(csv, rule->name));
+                      "the labels of classes; the others are for inputs%s",
+                      csv_printable(csv, rule->name),
+                      csv->are_targets_inputs ? ". To use it as a target only, remove the rule and name the inputs in "
+                                                "dataset.inputs"
+                                              : "");
 }
 
 /* Every entry of dataset.columns must be for an input, the target, or a column that is ignored. */

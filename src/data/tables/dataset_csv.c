@@ -209,6 +209,10 @@ static void start_columns(struct csv *csv, const struct dataset_config *config, 
         column_builder_start(&csv->builders[i], name, column_rule_find(&config->rules, name), is_known ? &known : NULL,
                              csv->arena);
     }
+    for (size_t i = 0; i < csv->base.target_size; i++) {
+        const struct role *role = &csv->roles[csv->target_columns[i]];
+        if (!role->is_target) csv->builders[role->at].is_target = true;
+    }
 }
 
 static status check_texts(const struct csv *csv, size_t column, const struct raw_column *raw) {
@@ -243,18 +247,11 @@ static status reject_missing_target(struct csv *csv, size_t target) {
                       csv_printable(csv, csv->names[csv->target_columns[target]]));
 }
 
-/* A target that is an input, too, is the number of its column. */
+/* A target that is an input, too, is the number of its column: its builder rejects texts. */
 static status check_targets(struct csv *csv) {
     for (size_t i = 0; i < csv->base.target_size; i++) {
-        size_t column = csv->target_columns[i];
-        const struct role *role = &csv->roles[column];
-        if (role->is_target) continue;
-        if (csv->raw[role->at].missing > 0) return reject_missing_target(csv, i);
-        if (csv->raw[role->at].type == COLUMN_NUMBER) continue;
-        return status_new(STATUS_DATA,
-                          "%s: column '%s' is target and input, which needs numbers, but it has texts; name the other "
-                          "columns in dataset.inputs",
-                          csv->path, csv_printable(csv, csv->names[column]));
+        const struct role *role = &csv->roles[csv->target_columns[i]];
+        if (!role->is_target && csv->raw[role->at].missing > 0) return reject_missing_target(csv, i);
     }
     return OK;
 }
