@@ -330,21 +330,23 @@ class Windows(program.Case):
     def test_exported_c_file(self):
         rows = series()
         self.table(rows)
-        self.config("steps: 6, predict_steps: 2", "scale: standard, target_scale: standard, split: 0.25", outputs=2)
-        self.run_program("test.yaml")
-        self.run_program("export", "runs/test", "--out", "m.c")
-        self.assertIn("#define MODEL_INPUTS 18\n", self.read("m.h"))
-        if not shutil.which("gcc"):
-            self.skipTest("gcc is not installed")
-        subprocess.run(["gcc", "-O1", "-fPIC", "-shared", self.path("m.c"), "-o", self.path("m.so"), "-lm"], check=True)
-        model = ctypes.CDLL(self.path("m.so"))
-        out, _ = self.run_program("predict", "runs/test")
-        for line in out.splitlines()[1:]:
-            row, *expected = map(float, line.split(","))
-            x = np.ascontiguousarray(rows[int(row) - 5:int(row) + 1])
-            got = np.zeros(2, np.float32)
-            self.assertEqual(model.model_predict(x.ctypes.data_as(ctypes.c_void_p), got.ctypes.data_as(ctypes.c_void_p)), 0)
-            self.assert_close(got, expected, 1e-5)
+        for name, inputs, columns in (("m", "", [0, 1, 2]), ("n", "inputs: [y, a], ", [2, 0])):
+            self.config("steps: 6, predict_steps: 2", inputs + "scale: standard, target_scale: standard, split: 0.25", outputs=2)
+            self.run_program("test.yaml", "--fresh")
+            self.run_program("export", "runs/test", "--out", f"{name}.c")
+            self.assertIn(f"#define MODEL_INPUTS {6 * len(columns)}\n", self.read(f"{name}.h"))
+            if not shutil.which("gcc"):
+                self.skipTest("gcc is not installed")
+            library = self.path(f"{name}.so")
+            subprocess.run(["gcc", "-O1", "-fPIC", "-shared", self.path(f"{name}.c"), "-o", library, "-lm"], check=True)
+            model = ctypes.CDLL(library)
+            out, _ = self.run_program("predict", "runs/test")
+            for line in out.splitlines()[1:]:
+                row, *expected = map(float, line.split(","))
+                x = np.ascontiguousarray(rows[int(row) - 5:int(row) + 1, columns])
+                got = np.zeros(2, np.float32)
+                self.assertEqual(model.model_predict(x.ctypes.data_as(ctypes.c_void_p), got.ctypes.data_as(ctypes.c_void_p)), 0)
+                self.assert_close(got, expected, 1e-5)
 
     def test_classes(self):
         """Classes are no inputs unless they are named; their weights are those of the targets of windows."""

@@ -203,8 +203,10 @@ static float *input_of(const struct layer *layer, const struct saved *s, size_t 
 static status plan(struct layer *layer, struct planning *planning) {
     if (layer->in.dims != 2) {
         struct text shape = {0};
+        bool is_table_row = layer->in.dims == 1 && layer->in.input && !layer->in.is_tokens;
         shape_print(&layer->in, &shape);
-        status s = status_new(STATUS_USAGE, "its input must be (length, features), but is %s", text_string(&shape));
+        status s = status_new(STATUS_USAGE, "its input must be (length, features), but is %s%s", text_string(&shape),
+                              is_table_row ? "; dataset.window makes windows of a table" : "");
         text_free(&shape);
         return s;
     }
