@@ -129,6 +129,31 @@ class Preparation(program.Case):
         _, err = self.run_program("eval", "test.yaml", "dataset.path=new.csv", "--part", "all", code=DATA)
         self.assertIn("new.csv:line 3: column 'alive': class 'unclear' is not in the data that the model was trained with", err)
 
+    def test_codes_with_leading_zeros(self):
+        """Categories are compared as the checkpoint says: with such codes in the training file as texts, else as numbers."""
+        for name, second in (("texts", "007"), ("numbers", "7")):
+            self.write("codes.csv", "c,y\n" + f"12,1\n{second},0\n" * 8)
+            self.write("codes.yaml", """
+dataset: {path: codes.csv, columns: {c: category}}
+model: {layers: [{linear: 2}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.1}
+train: {epochs: 20}
+""")
+            self.run_program("codes.yaml", "--run-dir", f"runs/{name}")
+            with h5py.File(self.path(f"runs/{name}/checkpoints/epoch-0020.h5")) as f:
+                column = json.loads(f["data/preparation"][()])["columns"][0]
+            self.assertEqual((column["numeric"], column["categories"]), (name == "numbers", sorted([second, "12"], key=float)))
+            values = ["007", "7", "7.0", "12", "012"]
+            self.write("new.csv", "c\n" + "".join(value + "\n" for value in values))
+            out, err = self.run_program("predict", f"runs/{name}", "new.csv", "--outputs")
+            rows = [line.split(",")[2:] for line in out.splitlines()[1:]]
+            same_as_second = [value for value, row in zip(values, rows) if row == rows[0]]
+            self.assertEqual(same_as_second, ["007"] if name == "texts" else ["007", "7", "7.0"])
+            self.assertEqual(rows[3] == rows[4], name == "numbers")
+            if name == "texts":
+                self.assertIn("column 'c': 3 values are no category of the training rows, such as '7'", err)
+
     def test_check(self):
         out, _ = self.run_program("check", "test.yaml")
         self.assertIn("\ncolumn             type      missing                  features\n", out)
