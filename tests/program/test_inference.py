@@ -267,8 +267,8 @@ train: {epochs: 1}
                                     (["predict", "test.yaml", "--with-inputs"], "--with-inputs copies the columns of a CSV file or an SQLite table, or the names of images, and datasets/wine.h5 has none")):
             _, err = self.run_program(*arguments, code=USAGE)
             self.assertIn(sentence, err)
-        for ranks in (1, 2):  # before anything is read
-            _, err = self.run_program("predict", "test.yaml", "--out", "none/p.csv", "dataset.path=none.h5", "--nproc", ranks, code=program.IO)
+        for words in (["dataset.path=none.h5"], ["--nproc", 2]):  # before anything is read; of two ranks the other one may read already
+            _, err = self.run_program("predict", "test.yaml", "--out", "none/p.csv", *words, code=program.IO)
             self.assertIn("cannot create 'none/p.csv.tmp-", err)
         os.mkdir(self.path("folder.csv"))
         _, err = self.run_program("predict", "test.yaml", "--out", "folder.csv", "dataset.path=none.h5", code=program.IO)
