@@ -72,7 +72,7 @@ static const struct convolution cases[] = {
      .groups = 1,
      .has_bias = true,
      .has_relu = true},
-    {.in = {7, 9, 160}, .out = {7, 9, 32}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1, .has_bias = true},
+    {.in = {7, 9, 160}, .out = {7, 9, 64}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1, .has_bias = true},
 };
 
 /* The minimum number of rows, at least three, for which it is large. */
@@ -223,7 +223,7 @@ START_TEST(factors_are_rounded) {
         struct tensors expected = run_on(baseline, plain_ops, c, rows, rows, true);
         struct tensors exact = run_on(device, device_ops(device)->convolution, c, rows, rows, true);
         compare(&exact, &expected, c, i);
-        if (cpu_rounding_convolution(device, c)) {
+        if (cpu_rounding_convolution(device, c) && c->in.channels >= 64 && c->out.channels >= 64) {
             struct tensors plain = run(baseline, plain_ops, c, rows, rows);
             struct tensors rounded = run(device, device_ops(device)->convolution, c, rows, rows);
             check_rounded(&rounded, &expected, &plain, i);

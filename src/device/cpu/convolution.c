@@ -53,10 +53,17 @@ static bool is_depthwise(const struct convolution *c) {
            c->window.kernel[1] <= 16;
 }
 
+/* Whether a convolution in bfloat16 is faster than one in float32: with fewer channels the pixels, rounded for each
+ * position of the kernel, are multiplied too few times. */
+#define MIN_ROUNDED 64
+static bool is_rounded(struct device *device, const struct convolution *c) {
+    return cpu_rounds_convolutions(device) && c->in.channels >= MIN_ROUNDED && c->out.channels >= MIN_ROUNDED;
+}
+
 /* NULL if the module is not installed or the library does not support it. */
 static const struct convolution_ops *onednn_ops(void) {
     static const struct onednn_host host = {status_new,        status_memory, status_free,
-                                            workspace_reserve, workspace_of,  cpu_rounds_convolutions};
+                                            workspace_reserve, workspace_of,  is_rounded};
     void *address;
     status s = module_open("onednn", ONEDNN_OPEN, &address);
     if (!s) return ((onednn_open *)address)(&host);
@@ -70,12 +77,12 @@ static const struct convolution_ops *own_ops(const struct cpu_kernels *kernels, 
     return is_for_unit_stride(kernels, c) ? kernels->unit_stride : NULL;
 }
 
-/* NULL as onednn_ops. In bfloat16 both are faster than Winograd's algorithm in float32. */
+/* NULL as onednn_ops. */
 static const struct convolution_ops *large_ops(struct device *device, const struct convolution *c, bool *is_library) {
-    const struct convolution_ops *rounding = cpu_rounding_convolution(device, c);
+    const struct convolution_ops *rounding = is_rounded(device, c) ? cpu_rounding_convolution(device, c) : NULL;
     const struct convolution_ops *own = own_ops(cpu_kernels_of(device), c);
     if (rounding) return rounding;
-    const struct convolution_ops *library = cpu_rounds_convolutions(device) || !own ? onednn_ops() : NULL;
+    const struct convolution_ops *library = is_rounded(device, c) || !own ? onednn_ops() : NULL;
     *is_library = library != NULL;
     return library ? library : own;
 }

@@ -280,7 +280,7 @@ static status create(struct device *device, const struct convolution *c, size_t 
     if (!d) return host->status_memory("a convolution");
     d->device = device;
     d->c = *c;
-    d->is_bf16 = host->rounds_convolutions(device);
+    d->is_bf16 = host->is_rounded(device, c);
     if (dnnl_engine_create(&d->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags) != dnnl_success ||
         !plan_for(d, rows, true)) {

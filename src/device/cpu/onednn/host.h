@@ -14,7 +14,8 @@ struct onednn_host {
     void (*status_free)(status s);
     status (*workspace_reserve)(struct device *device, size_t bytes, const char *what);
     void *(*workspace_of)(struct device *device);
-    bool (*rounds_convolutions)(struct device *device); /* cpu_rounds_convolutions */
+    /* whether the factors of a convolution are rounded to bfloat16 */
+    bool (*is_rounded)(struct device *device, const struct convolution *c);
 };
 
 /* The only symbol of the module. [host] must stay valid. Thread-safe: every call must pass the same host. */
