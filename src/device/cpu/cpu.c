@@ -44,7 +44,7 @@ bool cpu_packs_products(struct device *device) {
 
 bool cpu_rounds_convolutions(struct device *device) {
     const struct bf16_kernels *kernels = ((struct cpu_device *)device)->bf16_kernels;
-    return kernels && kernels->rounds_convolutions;
+    return kernels && kernels->convolution;
 }
 
 const struct convolution_ops *cpu_rounding_convolution(struct device *device, const struct convolution *c) {

@@ -186,12 +186,6 @@ static void multiply_edge(struct amx_block x) {
     for (size_t i = 0; i < x.rows; i++) memcpy(c + i * ldc, edge + i * SIDE, row);
 }
 
-/* max(x, 0); NaN is not changed */
-static void relu(float *c, size_t ldc, size_t rows, size_t columns) {
-    for (size_t i = 0; i < rows; i++, c += ldc)
-        for (size_t j = 0; j < columns; j++) c[j] = c[j] > 0 ? c[j] : c[j] != c[j] ? c[j] : 0;
-}
-
 /* ---- blocks ---- */
 
 /* The block that is computed: rows [i, i + rows) and columns [j, j + columns) of c, steps [k, k + depth). */
@@ -235,7 +229,7 @@ static void multiply_block(const struct job *x, size_t row, size_t column) {
         multiply_edge(block);
     else
         multiply_tiles(&block);
-    if (p->has_relu && x->k + x->depth == p->k) relu(c, p->ldc, block.rows, block.columns);
+    if (p->has_relu && x->k + x->depth == p->k) relu_rows(c, p->ldc, block.rows, block.columns);
 }
 
 static void multiply_rows(void *context, size_t first, size_t last) {
@@ -332,6 +326,5 @@ const struct bf16_kernels bf16_kernels_amx = {.description = "cpu (amx, bfloat16
                                               .product = IN_SET(product),
                                               .shared_product = shared_product,
                                               .attention = &IN_SET(attention_kernels),
-                                              .rounds_convolutions = true,
                                               .convolves = amx_convolves,
                                               .convolution = &amx_convolution_ops};

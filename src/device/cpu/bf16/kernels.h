@@ -17,8 +17,8 @@ struct bf16_kernels {
     bool (*shared_product)(struct device *device, const struct cpu_product *p);
     /* Attention of sets/attention.c with these products: the softmax and stored values stay float32. */
     const struct attention_kernels *attention;
-    /* Large convolutions are rounded, too: by [convolution] where [convolves], else by oneDNN if it is installed. */
-    bool rounds_convolutions;
+    /* Large convolutions are rounded, too: by [convolution] where [convolves], else by oneDNN if it is installed. NULL:
+     * they stay float32. */
     bool (*convolves)(const struct convolution *c);
     const struct convolution_ops *convolution; /* the caller computes the gradient of the bias */
 };

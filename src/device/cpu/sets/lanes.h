@@ -128,6 +128,12 @@ static inline __attribute__((always_inline)) void partial_store(float *to, lanes
 #endif
 }
 
+/* c (rows, columns; row stride ldc) = max(c, 0); NaN is not changed */
+static inline void relu_rows(float *c, size_t ldc, size_t rows, size_t columns) {
+    for (size_t i = 0; i < rows; i++, c += ldc)
+        for (size_t j = 0; j < columns; j++) c[j] = c[j] > 0 ? c[j] : c[j] != c[j] ? c[j] : 0;
+}
+
 /* ---- panels ---- */
 
 /* Columns of the next panel when [left] remain. Less than two panels are halved: a tile of few columns has too few sums

@@ -126,12 +126,6 @@ static void edge_tile(struct block *block, tile_function *run, bool is_packed, c
     for (size_t i = 0; i < rows; i++) memcpy(c + i * block->ldc, edge + i * PANEL_WIDTH, columns * sizeof *c);
 }
 
-/* max(x, 0); NaN is not changed */
-static void relu(float *c, size_t ldc, size_t rows, size_t columns) {
-    for (size_t i = 0; i < rows; i++, c += ldc)
-        for (size_t j = 0; j < columns; j++) c[j] = c[j] > 0 ? c[j] : c[j] != c[j] ? c[j] : 0;
-}
-
 static void panel_product(struct block *block, bool is_packed) {
     static tile_function *const functions[2][TILE_VECTORS] = {{tile_1, tile_2, tile_3},
                                                               {packed_tile_1, packed_tile_2, packed_tile_3}};
@@ -148,7 +142,7 @@ static void panel_product(struct block *block, bool is_packed) {
             run(a, block->ars, block->panel, block->depth, from, stride, c, block->ldc, &block->source);
         else
             edge_tile(block, run, is_packed, a, c, rows);
-        if (block->has_relu) relu(c, block->ldc, rows, block->columns);
+        if (block->has_relu) relu_rows(c, block->ldc, rows, block->columns);
     }
 }
 
