@@ -2,7 +2,6 @@
  * are reduced, the predictions gathered on rank 0. */
 #include "train/inference/inference.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +10,7 @@
 #include "data/sampling/loader.h"
 #include "dist/comm/comm.h"
 #include "dist/comm/comm_processors.h"
+#include "train/inference/evaluation_json.h"
 #include "train/inference/predictions.h"
 #include "train/inference/trained.h"
 #include "train/loop/dry_run.h"
@@ -371,51 +371,6 @@ static status simplify_stop(status s) {
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
-static void add_class_json(const struct evaluation_result *r, const char *name, size_t offset, struct text *out) {
-    text_printf(out, ",\"class_%s\":[", name);
-    for (size_t c = 0; c < r->classes; c++) {
-        struct class_scores scores = metric_class_scores(r->confusion, r->classes, c);
-        text_add(out, c ? "," : "");
-        text_add_double(out, *(const double *)((const char *)&scores + offset));
-    }
-    text_add(out, "]");
-}
-
-/* The scores of each class, and the labels of the classes. */
-static void add_classes_json(const struct inference *inf, const struct evaluation_result *r, struct text *out) {
-    const struct string_list *labels = &inf->trained.labels;
-    add_class_json(r, "precision", offsetof(struct class_scores, precision), out);
-    add_class_json(r, "recall", offsetof(struct class_scores, recall), out);
-    add_class_json(r, "f1", offsetof(struct class_scores, f1), out);
-    add_class_json(r, "iou", offsetof(struct class_scores, iou), out);
-    for (size_t c = 0; c < labels->count; c++) {
-        text_add(out, c ? "," : ",\"labels\":[");
-        text_add_json(out, labels->items[c]);
-    }
-    text_add(out, labels->count ? "]" : "");
-}
-
-/* Not finite: null. */
-static void add_number_json(const char *name, double value, struct text *out) {
-    text_printf(out, ",\"%s\":", name);
-    text_add_double(out, value);
-}
-
-static void add_json(const struct inference *inf, const struct evaluation_result *r, struct text *out) {
-    text_printf(out, "{\"event\":\"eval\",\"part\":\"%s\",\"rows\":%lld", part_name(inf), (long long)r->rows);
-    add_number_json("loss", r->loss, out);
-    if (r->has_accuracy) add_number_json("accuracy", r->accuracy, out);
-    for (size_t i = 0; i < r->metric_count; i++) add_number_json(r->metrics[i].name, r->metrics[i].value, out);
-    for (size_t i = 0; r->confusion && i < r->classes * r->classes; i++)
-        text_printf(out, "%s%.10g%s",
-                    i == 0                ? ",\"confusion_matrix\":[["
-                    : i % r->classes == 0 ? "],["
-                                          : ",",
-                    r->confusion[i], i + 1 == r->classes * r->classes ? "]]" : "");
-    if (r->confusion) add_classes_json(inf, r, out);
-    text_add(out, "}\n");
-}
-
 /* positions (rows) = those of this rank after the first [done]; [is_interleaved] as in loader_create_evaluation. */
 static void set_positions(const struct inference *inf, size_t done, size_t rows, bool is_interleaved,
                           int64_t *positions) {
@@ -468,7 +423,7 @@ static status evaluate(struct inference *inf, struct text *out) {
                  inf->batch * (size_t)inf->env->world_size);
     for (size_t i = 0; !s && i < batches_of(inf); i++) s = evaluate_batch(inf, evaluation, i, positions);
     if (!s) s = evaluation_finish(evaluation, &result);
-    if (!s) add_json(inf, &result, out);
+    if (!s) evaluation_json_add(&result, part_name(inf), &inf->trained.labels, out);
     evaluation_destroy(evaluation);
     if (!s) s = comm_barrier(inf->comm);
     if (!s) begin_ending(inf);
