@@ -15,8 +15,7 @@
 #include "device/cpu/workspace.h"
 #include "device/image.h"
 
-#define PANEL 64 /* adjacent channels of the weights */
-#define DEPTH 64 /* channels whose products are summed at a time if weights are large */
+#define PANEL 64 /* adjacent channels */
 #define MAX_VECTORS (KERNELS_REGISTERS == 32 ? 4 : 2)
 #define MAX_ROWS 6
 #define PARTS 4 /* ranges of images whose weight gradients are summed separately, for any number of threads */
@@ -117,6 +116,16 @@ static void multiply(size_t m, size_t n, size_t depth, const float *a, size_t ar
  */
 static size_t stride_of(size_t tiles, size_t channels) { return tiles * channels + 16; }
 
+static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Of a block of tiles, a point of the inputs or of the gradients has one panel of channels after the other, (tiles,
+ * channels of the panel), so that products read adjacent memory. Offset of the panel from [channel] on, a multiple of
+ * PANEL. */
+static size_t panel_at(const struct device_convolution *d, size_t channel) { return channel * d->block; }
+
+/* Of [channels], those of the panel from [channel] on. */
+static size_t width_of(size_t channels, size_t channel) { return min_of(PANEL, channels - channel); }
+
 struct tile_place {
     size_t image;
     ptrdiff_t y, x; /* of the first output */
@@ -144,35 +153,44 @@ static const float *image_at(const float *x, const struct image_shape *size, siz
     return x + n * size->height * size->width * size->channels;
 }
 
-/* points (POINTS, tiles, in channels) of the inputs of tiles [first, last); point (0, first) is at [to] */
-static void input_points(const struct device_convolution *d, const float *x, size_t first, size_t last, float *to,
-                         size_t stride) {
+/* Where the channels from [channel] on of a [tile] of a block are, in the points of [channels]. */
+static size_t offset_of(const struct device_convolution *d, size_t tile, size_t channels, size_t channel) {
+    size_t panel = channel / PANEL * PANEL;
+    return panel_at(d, panel) + tile * width_of(channels, panel) + channel - panel;
+}
+
+/* points (POINTS, panels of in channels, tiles) of the inputs of tiles [first, last) of the block that begins at tile
+ * [begin] */
+static void input_points(const struct device_convolution *d, const float *x, size_t begin, size_t first, size_t last,
+                         float *points, size_t stride) {
     const float *pixels[POINTS];
-    for (size_t t = first; t < last; t++, to += d->in) {
-        struct tile_place at = place_of(d, t);
-        look_at(image_at(x, &d->c.in, at.image), &d->c.in, at.y - (ptrdiff_t)d->c.window.padding[0],
-                at.x - (ptrdiff_t)d->c.window.padding[1], SPAN, d->zeros, pixels);
+    for (size_t t = first; t < last; t++) {
+        struct tile_place place = place_of(d, t);
+        look_at(image_at(x, &d->c.in, place.image), &d->c.in, place.y - (ptrdiff_t)d->c.window.padding[0],
+                place.x - (ptrdiff_t)d->c.window.padding[1], SPAN, d->zeros, pixels);
         for (size_t c = 0; c < d->in; c += LANES) {
-            lanes from[POINTS], points[POINTS];
+            lanes from[POINTS], to[POINTS];
             for (size_t i = 0; i < POINTS; i++) from[i] = load(pixels[i] + c);
-            TRANSFORM_2D(inputs_to_points, SPAN, SPAN, from, points);
-            for (size_t i = 0; i < POINTS; i++) store(to + i * stride + c, points[i]);
+            TRANSFORM_2D(inputs_to_points, SPAN, SPAN, from, to);
+            float *at = points + offset_of(d, t - begin, d->in, c);
+            for (size_t i = 0; i < POINTS; i++) store(at + i * stride, to[i]);
         }
     }
 }
 
-/* the same of the outputs' gradients, (POINTS, tiles, out channels) */
-static void gradient_points(const struct device_convolution *d, const float *dy, size_t first, size_t last, float *to,
-                            size_t stride) {
+/* the same of the outputs' gradients, (POINTS, panels of out channels, tiles) */
+static void gradient_points(const struct device_convolution *d, const float *dy, size_t begin, size_t first,
+                            size_t last, float *points, size_t stride) {
     const float *pixels[TILE * TILE];
-    for (size_t t = first; t < last; t++, to += d->out) {
-        struct tile_place at = place_of(d, t);
-        look_at(image_at(dy, &d->c.out, at.image), &d->c.out, at.y, at.x, TILE, d->zeros, pixels);
+    for (size_t t = first; t < last; t++) {
+        struct tile_place place = place_of(d, t);
+        look_at(image_at(dy, &d->c.out, place.image), &d->c.out, place.y, place.x, TILE, d->zeros, pixels);
         for (size_t c = 0; c < d->out; c += LANES) {
-            lanes from[TILE * TILE], points[POINTS];
+            lanes from[TILE * TILE], to[POINTS];
             for (size_t i = 0; i < TILE * TILE; i++) from[i] = load(pixels[i] + c);
-            TRANSFORM_2D(outputs_to_points, TILE, SPAN, from, points);
-            for (size_t i = 0; i < POINTS; i++) store(to + i * stride + c, points[i]);
+            TRANSFORM_2D(outputs_to_points, TILE, SPAN, from, to);
+            float *at = points + offset_of(d, t - begin, d->out, c);
+            for (size_t i = 0; i < POINTS; i++) store(at + i * stride, to[i]);
         }
     }
 }
@@ -226,20 +244,14 @@ static void add_inputs(const struct device_convolution *d, const float *points, 
 
 /* ---- points of weights ---- */
 
-INLINE lanes gather(const float *from, size_t stride) {
-    lanes v;
-    for (size_t l = 0; l < LANES; l++) v[l] = from[l * stride];
-    return v;
-}
-
 /* points (POINTS, depth, width) of the weights from (side, deep) on; [side]: output side channels, [deep]: channels
  * that products are summed over; strides of w between them */
 static void weight_points(const float *w, size_t side_stride, size_t deep_stride, size_t width, size_t depth, float *to,
                           size_t stride) {
     for (size_t c = 0; c < width; c += LANES)
         for (size_t k = 0; k < depth; k++) {
-            lanes taps[9], points[POINTS];
-            for (size_t i = 0; i < 9; i++) taps[i] = gather(w + c * side_stride + k * deep_stride + i, side_stride);
+            lanes taps[TAPS], points[POINTS];
+            load_taps(w + c * side_stride + k * deep_stride, side_stride, taps);
             TRANSFORM_2D(taps_to_points, 3, SPAN, taps, points);
             for (size_t i = 0; i < POINTS; i++) store(to + i * stride + k * width + c, points[i]);
         }
@@ -251,14 +263,13 @@ static void add_weights(const float *points, size_t parts, size_t part_stride, s
                         size_t width, size_t depth, float *dw) {
     for (size_t c = 0; c < width; c += LANES)
         for (size_t k = 0; k < depth; k++) {
-            lanes from[POINTS], taps[9];
+            lanes from[POINTS], taps[TAPS];
             for (size_t i = 0; i < POINTS; i++) {
                 from[i] = load(points + i * stride + k * ld + c);
                 for (size_t p = 1; p < parts; p++) from[i] += load(points + p * part_stride + i * stride + k * ld + c);
             }
             TRANSFORM_2D(points_to_taps, SPAN, 3, from, taps);
-            for (size_t i = 0; i < 9; i++)
-                for (size_t l = 0; l < LANES; l++) dw[((c + l) * in + k) * 9 + i] += taps[i][l];
+            add_taps(taps, in * TAPS, dw + (c * in + k) * TAPS);
         }
 }
 
@@ -276,7 +287,6 @@ struct job {
 };
 
 static size_t floats_of(size_t tiles, size_t channels) { return POINTS * stride_of(tiles, channels) + 16; }
-static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
 static size_t panels_of(size_t channels) { return (channels + PANEL - 1) / PANEL; }
 static size_t images_of(const struct job *job) { return job->tiles / job->d->image_tiles; }
 
@@ -292,7 +302,7 @@ static size_t place(const struct device_convolution *d, size_t slots, float *at,
         PLACE(weights, panels_of(max) * floats_of(max, PANEL));
         PLACE(sums, PARTS * floats_of(d->in, d->out));
     } else {
-        PLACE(piece, slots * floats_of(DEPTH, PANEL));
+        PLACE(piece, slots * floats_of(PANEL, PANEL));
     }
 #undef PLACE
     return used;
@@ -308,21 +318,23 @@ static struct job new_job(const struct device_convolution *d, size_t rows) {
 static void all_weights(const struct job *job, bool is_forward) {
     const struct device_convolution *d = job->d;
     size_t side = is_forward ? d->out : d->in, depth = is_forward ? d->in : d->out;
-    size_t out_stride = 9 * d->in, stride = stride_of(depth, PANEL);
+    size_t out_stride = TAPS * d->in, stride = stride_of(depth, PANEL);
     for (size_t j = 0; j < side; j += PANEL)
-        weight_points(job->w + j * (is_forward ? out_stride : 9), is_forward ? out_stride : 9,
-                      is_forward ? 9 : out_stride, min_of(PANEL, side - j), depth,
+        weight_points(job->w + j * (is_forward ? out_stride : TAPS), is_forward ? out_stride : TAPS,
+                      is_forward ? TAPS : out_stride, min_of(PANEL, side - j), depth,
                       job->weights + j / PANEL * floats_of(depth, PANEL), stride);
 }
 
-/* products (POINTS, tiles, panel) = points (POINTS, tiles, depth) weights (POINTS, depth, panel); [from]: of the depth
- */
-static void multiply_panel(size_t tiles, size_t width, size_t depth, const float *points, size_t stride,
-                           size_t channels, const float *weights, size_t weights_stride, float *products,
-                           size_t products_stride, bool adds) {
+/* products (POINTS, tiles, width) = or += points (POINTS, panels of [depth] channels, tiles) weights (POINTS, depth,
+ * width) */
+static void multiply_panel(const struct device_convolution *d, size_t tiles, size_t width, size_t depth,
+                           const float *points, size_t stride, const float *weights, size_t weights_stride,
+                           float *products, size_t products_stride, bool adds) {
     for (size_t p = 0; p < POINTS; p++)
-        multiply(tiles, width, depth, points + p * stride, channels, 1, weights + p * weights_stride, width,
-                 products + p * products_stride, width, adds);
+        for (size_t k = 0; k < depth; k += PANEL)
+            multiply(tiles, width, width_of(depth, k), points + p * stride + panel_at(d, k), width_of(depth, k), 1,
+                     weights + p * weights_stride + k * width, width, products + p * products_stride, width,
+                     adds || k > 0);
 }
 
 /* ---- small weights ---- */
@@ -337,10 +349,10 @@ static void forward_blocks(void *context, size_t first_slot, size_t last_slot) {
         float *products = job->products + slot * floats_of(d->block, PANEL);
         for (size_t b = blocks * slot / job->slots; b < blocks * (slot + 1) / job->slots; b++) {
             size_t first = b * d->block, last = min_of(first + d->block, job->tiles);
-            input_points(d, job->x, first, last, inputs, stride);
+            input_points(d, job->x, first, first, last, inputs, stride);
             for (size_t j = 0; j < d->out; j += PANEL) {
                 size_t width = min_of(PANEL, d->out - j);
-                multiply_panel(last - first, width, d->in, inputs, stride, d->in,
+                multiply_panel(d, last - first, width, d->in, inputs, stride,
                                job->weights + j / PANEL * floats_of(d->in, PANEL), stride_of(d->in, PANEL), products,
                                products_stride, false);
                 outputs(d, products, products_stride, first, last, j, width, job->bias, job->y);
@@ -357,11 +369,20 @@ static void back_to_inputs(const struct job *job, const float *gradients, float 
         memset(job->dx + i * image, 0, image * sizeof(float));
     for (size_t j = 0; j < d->in; j += PANEL) {
         size_t width = min_of(PANEL, d->in - j);
-        multiply_panel(last - first, width, d->out, gradients, stride_of(d->block, d->out), d->out,
+        multiply_panel(d, last - first, width, d->out, gradients, stride_of(d->block, d->out),
                        job->weights + j / PANEL * floats_of(d->out, PANEL), stride_of(d->out, PANEL), products, stride,
                        false);
         add_inputs(d, products, stride, first, last, j, width, job->dx);
     }
+}
+
+/* One point of a block: sums (in, out) = or += those of inputs (panels, tiles) times gradients (panels, tiles) */
+static void weight_sums(const struct device_convolution *d, size_t tiles, const float *inputs, const float *gradients,
+                        float *sums, bool adds) {
+    for (size_t i = 0; i < d->in; i += PANEL)
+        for (size_t j = 0; j < d->out; j += PANEL)
+            multiply(width_of(d->in, i), width_of(d->out, j), tiles, inputs + panel_at(d, i), 1, width_of(d->in, i),
+                     gradients + panel_at(d, j), width_of(d->out, j), sums + i * d->out + j, d->out, adds);
 }
 
 static void backward_part(const struct job *job, size_t part, size_t slot) {
@@ -374,11 +395,11 @@ static void backward_part(const struct job *job, size_t part, size_t slot) {
     size_t end = images_of(job) * (part + 1) / job->parts * d->image_tiles;
     for (size_t first = begin; first < end; first += d->block) {
         size_t last = min_of(first + d->block, end);
-        if (job->dw) input_points(d, job->x, first, last, inputs, stride);
-        gradient_points(d, job->dy, first, last, gradients, gradients_stride);
+        if (job->dw) input_points(d, job->x, first, first, last, inputs, stride);
+        gradient_points(d, job->dy, first, first, last, gradients, gradients_stride);
         for (size_t p = 0; job->dw && p < POINTS; p++)
-            multiply(d->in, d->out, last - first, inputs + p * stride, 1, d->in, gradients + p * gradients_stride,
-                     d->out, sums + p * stride_of(d->in, d->out), d->out, first > begin);
+            weight_sums(d, last - first, inputs + p * stride, gradients + p * gradients_stride,
+                        sums + p * stride_of(d->in, d->out), first > begin);
         if (job->dx) back_to_inputs(job, gradients, job->products + slot * floats_of(d->block, PANEL), first, last);
     }
 }
@@ -394,7 +415,7 @@ static void add_all_weights(void *context, size_t first, size_t last) {
     const struct job *job = context;
     const struct device_convolution *d = job->d;
     add_weights(job->sums + first * LANES, job->parts, floats_of(d->in, d->out), stride_of(d->in, d->out), d->out,
-                d->in, (last - first) * LANES, d->in, job->dw + first * LANES * d->in * 9);
+                d->in, (last - first) * LANES, d->in, job->dw + first * LANES * d->in * TAPS);
 }
 
 /* ---- large weights ---- */
@@ -402,31 +423,30 @@ static void add_all_weights(void *context, size_t first, size_t last) {
 static void block_inputs(void *context, size_t first, size_t last) {
     const struct job *job = context;
     const struct device_convolution *d = job->d;
-    input_points(d, job->x, job->first + first, job->first + last, job->inputs + first * d->in,
-                 stride_of(d->block, d->in));
+    input_points(d, job->x, job->first, job->first + first, job->first + last, job->inputs, stride_of(d->block, d->in));
 }
 
 static void block_gradients(void *context, size_t first, size_t last) {
     const struct job *job = context;
     const struct device_convolution *d = job->d;
-    gradient_points(d, job->dy, job->first + first, job->first + last, job->gradients + first * d->out,
+    gradient_points(d, job->dy, job->first, job->first + first, job->first + last, job->gradients,
                     stride_of(d->block, d->out));
 }
 
 /* The products of a block's tiles with panel [j]; the weights' points are computed piece by piece. */
 static float *multiply_pieces(const struct job *job, bool is_forward, size_t slot, size_t j, size_t width) {
     const struct device_convolution *d = job->d;
-    size_t deep = is_forward ? d->in : d->out, out_stride = 9 * d->in;
-    size_t side_stride = is_forward ? out_stride : 9, deep_stride = is_forward ? 9 : out_stride;
+    size_t deep = is_forward ? d->in : d->out, out_stride = TAPS * d->in;
+    size_t side_stride = is_forward ? out_stride : TAPS, deep_stride = is_forward ? TAPS : out_stride;
     float *products = job->products + slot * floats_of(d->block, PANEL);
-    float *piece = job->piece + slot * floats_of(DEPTH, PANEL);
-    for (size_t k = 0; k < deep; k += DEPTH) {
-        size_t depth = min_of(DEPTH, deep - k);
+    float *piece = job->piece + slot * floats_of(PANEL, PANEL);
+    for (size_t k = 0; k < deep; k += PANEL) {
+        size_t depth = min_of(PANEL, deep - k);
         weight_points(job->w + j * side_stride + k * deep_stride, side_stride, deep_stride, width, depth, piece,
-                      stride_of(DEPTH, PANEL));
-        multiply_panel(job->last - job->first, width, depth, (is_forward ? job->inputs : job->gradients) + k,
-                       stride_of(d->block, deep), deep, piece, stride_of(DEPTH, PANEL), products,
-                       stride_of(d->block, PANEL), k > 0);
+                      stride_of(PANEL, PANEL));
+        multiply_panel(d, job->last - job->first, width, depth,
+                       (is_forward ? job->inputs : job->gradients) + panel_at(d, k), stride_of(d->block, deep), piece,
+                       stride_of(PANEL, PANEL), products, stride_of(d->block, PANEL), k > 0);
     }
     return products;
 }
@@ -465,14 +485,15 @@ static void input_panels(void *context, size_t first, size_t last) {
 
 static void weight_panel(const struct job *job, size_t slot, size_t j, size_t width) {
     const struct device_convolution *d = job->d;
-    size_t stride = stride_of(DEPTH, PANEL), tiles = job->last - job->first;
-    float *piece = job->piece + slot * floats_of(DEPTH, PANEL);
-    for (size_t k = 0; k < d->in; k += DEPTH) {
-        size_t depth = min_of(DEPTH, d->in - k);
+    size_t stride = stride_of(PANEL, PANEL), tiles = job->last - job->first;
+    float *piece = job->piece + slot * floats_of(PANEL, PANEL);
+    for (size_t k = 0; k < d->in; k += PANEL) {
+        size_t depth = min_of(PANEL, d->in - k);
         for (size_t p = 0; p < POINTS; p++)
-            multiply(depth, width, tiles, job->inputs + p * stride_of(d->block, d->in) + k, 1, d->in,
-                     job->gradients + p * stride_of(d->block, d->out) + j, d->out, piece + p * stride, width, false);
-        add_weights(piece, 1, 0, stride, width, d->in, width, depth, job->dw + (j * d->in + k) * 9);
+            multiply(depth, width, tiles, job->inputs + p * stride_of(d->block, d->in) + panel_at(d, k), 1, depth,
+                     job->gradients + p * stride_of(d->block, d->out) + panel_at(d, j), width, piece + p * stride,
+                     width, false);
+        add_weights(piece, 1, 0, stride, width, d->in, width, depth, job->dw + (j * d->in + k) * TAPS);
     }
 }
 

@@ -13,20 +13,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "device/cpu/sets/registers.h"
+#include "device/cpu/sets/lanes.h"
 
-#ifndef KERNELS_LANES
-#define KERNELS_LANES 4 /* for editors that read only the header */
-#endif
-#define LANES KERNELS_LANES
 #define INLINE static inline __attribute__((always_inline))
 #define TILE 4 /* outputs of a tile in each dimension */
 #define SPAN 6 /* inputs, and points */
 #define POINTS (SPAN * SPAN)
+#define TAPS 9 /* of a kernel */
 #define ROOT_HALF 0.70710678118654752440f
 #define ROOT_TWO 1.41421356237309504880f
 
-typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(4)));
 
 INLINE lanes load(const float *from) { return *(const lanes *)from; }
@@ -94,6 +90,43 @@ INLINE void points_to_taps(const lanes u[SPAN], lanes g[3]) {
     g[0] = u[0] + sum + wide_sum;
     g[1] = (-2.0f / 3 * ROOT_HALF) * (u[1] - u[2]) + (1.0f / 6 * ROOT_TWO) * (u[3] - u[4]);
     g[2] = 0.5f * sum + 2 * wide_sum + u[5];
+}
+
+/* taps (TAPS vectors) of the kernels at [from], [stride] apart, one for each lane */
+INLINE void load_taps(const float *from, size_t stride, lanes taps[TAPS]) {
+    lanes square[LANES];
+#if LANES > TAPS
+    for (size_t l = 0; l < LANES; l++) square[l] = partial_load(from + l * stride, TAPS);
+    transpose(square);
+    for (size_t i = 0; i < TAPS; i++) taps[i] = square[i];
+#else
+    lanes last = {0};
+    for (size_t i = 0; i + LANES < TAPS; i += LANES) {
+        for (size_t l = 0; l < LANES; l++) square[l] = load(from + l * stride + i);
+        transpose(square);
+        for (size_t l = 0; l < LANES; l++) taps[i + l] = square[l];
+    }
+    for (size_t l = 0; l < LANES; l++) last[l] = from[l * stride + TAPS - 1];
+    taps[TAPS - 1] = last;
+#endif
+}
+
+/* The reverse: adds the taps to the kernels. */
+INLINE void add_taps(const lanes taps[TAPS], size_t stride, float *to) {
+    lanes square[LANES] = {0};
+#if LANES > TAPS
+    for (size_t i = 0; i < TAPS; i++) square[i] = taps[i];
+    transpose(square);
+    for (size_t l = 0; l < LANES; l++)
+        partial_store(to + l * stride, partial_load(to + l * stride, TAPS) + square[l], TAPS);
+#else
+    for (size_t i = 0; i + LANES < TAPS; i += LANES) {
+        for (size_t l = 0; l < LANES; l++) square[l] = taps[i + l];
+        transpose(square);
+        for (size_t l = 0; l < LANES; l++) store(to + l * stride + i, load(to + l * stride + i) + square[l]);
+    }
+    for (size_t l = 0; l < LANES; l++) to[l * stride + TAPS - 1] += taps[TAPS - 1][l];
+#endif
 }
 
 /* to (SPAN or TILE, ...) = both dimensions of a transform of [n] x [n] to [m] x [m]: [transform] along the columns,
