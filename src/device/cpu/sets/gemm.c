@@ -13,7 +13,7 @@
 #define GROUP_ROWS (LANES == 16 ? 48 : 64)
 #define GROUP_COLUMNS (LANES == 16 ? 288 : 144)
 #define GROUP_STRIDE (MAX_K + LANES) /* between copied rows, as STRIP_STRIDE */
-#define COLUMNS_AT_ONCE (LINE / TILE_ROWS)
+#define COLUMNS_AT_ONCE (LANES == 16 ? 8 : LINE / TILE_ROWS)
 
 /* panel (k, width): columns of b, zeros beyond n */
 static void pack_panel(float *panel, size_t width, const float *b, size_t brs, size_t bcs, size_t k, size_t n) {
@@ -41,7 +41,8 @@ static void pack_panel(float *panel, size_t width, const float *b, size_t brs, s
 }
 
 /* strip: for each tile of rows (k, TILE_ROWS); rows past the end repeat the last one. Only so many columns of a at a
- * time as fill a line of the cache for each tile: the lines of a column, which is contiguous, are read once. */
+ * time as fill a line of the cache for each tile (AVX-512: four lines): the lines of a column, which is contiguous, are
+ * read once. */
 static void pack_columns(float *strip, const float *a, size_t acs, size_t k, size_t m) {
     for (size_t first = 0; first < k; first += COLUMNS_AT_ONCE) {
         size_t last = k - first < COLUMNS_AT_ONCE ? k : first + COLUMNS_AT_ONCE;
