@@ -42,6 +42,8 @@ status device_set_precision(struct device *device, enum precision precision) {
     return device->set_precision(device, precision);
 }
 
+bool device_has_tf32(const char *name) { return is_gpu(name) || cpu_splits_factors(); }
+
 void device_destroy(struct device *device) {
     if (device && device->close) device->close(device);
     free(device);

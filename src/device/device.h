@@ -188,7 +188,9 @@ status device_check(const char *name);
 /* The type to which factors of matrix products are rounded; stored values and sums are float32. */
 enum precision {
     PRECISION_FLOAT32,
-    PRECISION_TF32, /* float32 with 10 bits of fraction, on GPUs; the CPU does not round */
+    /* On GPUs float32 with 10 bits of fraction; on CPUs with AMX the sum of two bfloat16, of 16 bits; other CPUs do not
+     * round. */
+    PRECISION_TF32,
     PRECISION_BFLOAT16,
     PRECISION_FLOAT16 /* on GPUs; numbers of 65520 and more become infinite */
 };
@@ -196,6 +198,9 @@ enum precision {
 /* Sets the precision of linear_forward, linear_backward_*, attention and the device's other matrix products from now
  * on. STATUS_USAGE naming what is missing if the device has no instructions for it. */
 status device_set_precision(struct device *device, enum precision precision);
+
+/* Whether PRECISION_TF32 differs from PRECISION_FLOAT32 on a device of this [name] of this machine. */
+bool device_has_tf32(const char *name);
 
 const struct device_ops *device_ops(const struct device *device);
 /* The stream of the device's operators (a cudaStream_t), for work that must run before or after them; NULL: the CPU. */

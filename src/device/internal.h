@@ -47,6 +47,8 @@ struct memory_ops {
 /* src/device/cpu. [set]: NULL picks the best instruction set of this machine; "baseline", "avx2", "avx512" for tests.
  */
 status cpu_device_create(const char *set, struct device **out);
+/* Whether PRECISION_TF32 divides factors into two bfloat16 on this machine. */
+bool cpu_splits_factors(void);
 
 /* Exported by ddptrain_cuda.so (src/device/cuda) as ddptrain_cuda_gpus. */
 struct gpu_module {

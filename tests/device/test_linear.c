@@ -30,39 +30,44 @@ static void release(struct results *r) {
     guarded_free(r->y), guarded_free(r->positive), guarded_free(r->dx), guarded_free(r->dw), guarded_free(r->dbias);
 }
 
-/* |value - sum of a(i) b(i)| is small relative to the sum of |a(i) b(i)|. */
+/* Of float32 sums; of factors that are two bfloat16, each of which may differ by 2^-16, as may the product that is left
+ * out. */
+static double tolerance(enum precision precision) { return precision == PRECISION_TF32 ? 0x1.9p-15 : 1e-6; }
+
+/* |value - sum of a(i) b(i)| is at most [limit] times the sum of |a(i) b(i)|. */
 static void check(float value, float start, const float *a, size_t a_step, const float *b, size_t b_step, size_t count,
-                  const char *what) {
+                  double limit, const char *what) {
     double sum = (double)start, size = 1 + fabs(sum);
     for (size_t i = 0; i < count; i++) {
         double term = (double)a[i * a_step] * (double)b[i * b_step];
         sum += term;
         size += fabs(term);
     }
-    ck_assert_msg(fabs(sum - (double)value) < 1e-6 * size, "%s: %g, not %g", what, (double)value, sum);
+    ck_assert_msg(fabs(sum - (double)value) < limit * size, "%s: %g, not %g", what, (double)value, sum);
 }
 
-/* Checks elements in the corners and some between. [is_bf16]: with rounded factors. */
-static void check_all(const struct results *r, size_t rows, size_t in, size_t out, bool is_bf16) {
+/* Checks elements in the corners and some between. */
+static void check_all(const struct results *r, size_t rows, size_t in, size_t out, enum precision precision) {
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
     float *dw = random_values(out * in, 4), *dbias = random_values(out, 5), one = 1;
     float *dy = memcpy(guarded_malloc(rows * out * sizeof *dy), r->y, rows * out * sizeof *dy);
-    if (is_bf16) round_bf16(x, rows * in), round_bf16(w, out * in), round_bf16(dy, rows * out);
+    double limit = tolerance(precision);
+    if (precision == PRECISION_BFLOAT16) round_bf16(x, rows * in), round_bf16(w, out * in), round_bf16(dy, rows * out);
     for (size_t i = 0; i < rows; i += i + 8 < rows ? 7 : 1)
         for (size_t o = 0; o < out; o += o + 8 < out ? 7 : 1) {
-            check(r->y[i * out + o], bias[o], x + i * in, 1, w + o * in, 1, in, "y");
+            check(r->y[i * out + o], bias[o], x + i * in, 1, w + o * in, 1, in, limit, "y");
             float plain = r->positive[i * out + o];
             ck_assert(plain >= 0);
-            if (plain > 0) check(plain, 0, x + i * in, 1, w + o * in, 1, in, "y with relu");
+            if (plain > 0) check(plain, 0, x + i * in, 1, w + o * in, 1, in, limit, "y with relu");
             if (plain == 0) ck_assert_double_lt((double)(r->y[i * out + o] - bias[o]), 1e-3);
         }
     for (size_t j = 0; j < in; j += j + 8 < in ? 7 : 1) {
         for (size_t i = 0; i < rows; i += i + 8 < rows ? 7 : 1)
-            check(r->dx[i * in + j], 0, dy + i * out, 1, w + j, in, out, "dx");
+            check(r->dx[i * in + j], 0, dy + i * out, 1, w + j, in, out, limit, "dx");
         for (size_t o = 0; o < out; o += o + 8 < out ? 7 : 1)
-            check(r->dw[o * in + j], dw[o * in + j], dy + o, out, x + j, in, rows, "dw");
+            check(r->dw[o * in + j], dw[o * in + j], dy + o, out, x + j, in, rows, limit, "dw");
     }
-    for (size_t o = 0; o < out; o++) check(r->dbias[o], dbias[o], r->y + o, out, &one, 0, rows, "dbias");
+    for (size_t o = 0; o < out; o++) check(r->dbias[o], dbias[o], r->y + o, out, &one, 0, rows, limit, "dbias");
     guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(dw), guarded_free(dbias), guarded_free(dy);
 }
 
@@ -78,7 +83,7 @@ START_TEST(products_agree) {
         if (!device) continue;
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
             struct results r = compute(device, shapes[i][0], shapes[i][1], shapes[i][2]);
-            check_all(&r, shapes[i][0], shapes[i][1], shapes[i][2], false);
+            check_all(&r, shapes[i][0], shapes[i][1], shapes[i][2], PRECISION_FLOAT32);
             release(&r);
         }
         device_destroy(device);
@@ -95,7 +100,7 @@ START_TEST(rows_are_copied_in_groups) {
     device_ops(device)->linear_forward(device, x, w, bias, false, y, rows, in, out);
     for (size_t i = 0; i < rows; i += i + 70 < rows ? 63 : 1)
         for (size_t o = 0; o < out; o += o + 8 < out ? 7 : 1)
-            check(y[i * out + o], bias[o], x + i * in, 1, w + o * in, 1, in, "y");
+            check(y[i * out + o], bias[o], x + i * in, 1, w + o * in, 1, in, tolerance(PRECISION_FLOAT32), "y");
     guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(y);
     device_destroy(device);
 }
@@ -130,16 +135,20 @@ static void check_small(struct device *device, size_t rows, size_t in, size_t ou
 }
 
 /* With the name of a set that multiplies in bfloat16; NULL, with a line, where it cannot. */
-static struct device *open_bfloat16(const char *set) {
+static struct device *open_rounding(const char *set, enum precision precision) {
     struct device *device = NULL;
     status s = cpu_device_create(set, &device);
-    if (!s) s = device_set_precision(device, PRECISION_BFLOAT16);
+    if (!s) s = device_set_precision(device, precision);
+    if (!s && precision == PRECISION_TF32 && !device_has_tf32("cpu"))
+        s = status_new(STATUS_USAGE, "this CPU does not have AMX");
     if (!s) return device;
     printf("skipped on this machine: %s\n", status_message(s));
     status_free(s);
     device_destroy(device);
     return NULL;
 }
+
+static struct device *open_bfloat16(const char *set) { return open_rounding(set, PRECISION_BFLOAT16); }
 
 static const char *const bf16_sets[][2] = {{"amx", "cpu (amx, bfloat16)"}, {"avx512_bf16", "cpu (avx512, bfloat16)"}};
 #define BF16_SETS (sizeof bf16_sets / sizeof *bf16_sets)
@@ -160,25 +169,45 @@ START_TEST(small_products_have_the_bits_of_large_ones) {
         check_all_small(device);
         device_destroy(device);
     }
+    struct device *device = open_rounding("amx", PRECISION_TF32);
+    if (device) check_all_small(device);
+    device_destroy(device);
 }
 END_TEST
 
-START_TEST(bfloat16_rounds_the_factors_only) {
+/* Destroys the device. */
+static void check_rounding(struct device *device, const char *description, enum precision precision) {
     static const size_t deep[][3] = {
         {70, 2100, 33}, {2100, 40, 70}, {1, 33, 1}, {17, 1025, 15}}; /* several blocks of k */
-    for (size_t s = 0; s < BF16_SETS; s++) {
-        struct device *device = open_bfloat16(bf16_sets[s][0]);
-        if (!device) continue;
-        ck_assert_str_eq(device_describe(device), bf16_sets[s][1]);
-        for (size_t i = 0; i < (sizeof shapes + sizeof deep) / sizeof *shapes; i++) {
-            const size_t *shape =
-                i < sizeof shapes / sizeof *shapes ? shapes[i] : deep[i - sizeof shapes / sizeof *shapes];
-            struct results r = compute(device, shape[0], shape[1], shape[2]);
-            check_all(&r, shape[0], shape[1], shape[2], true);
-            release(&r);
-        }
-        device_destroy(device);
+    if (!device) return;
+    ck_assert_str_eq(device_describe(device), description);
+    for (size_t i = 0; i < (sizeof shapes + sizeof deep) / sizeof *shapes; i++) {
+        const size_t *shape = i < sizeof shapes / sizeof *shapes ? shapes[i] : deep[i - sizeof shapes / sizeof *shapes];
+        struct results r = compute(device, shape[0], shape[1], shape[2]);
+        check_all(&r, shape[0], shape[1], shape[2], precision);
+        release(&r);
     }
+    device_destroy(device);
+}
+
+START_TEST(bfloat16_rounds_the_factors_only) {
+    for (size_t s = 0; s < BF16_SETS; s++)
+        check_rounding(open_bfloat16(bf16_sets[s][0]), bf16_sets[s][1], PRECISION_BFLOAT16);
+}
+END_TEST
+
+START_TEST(factors_are_two_bfloat16) {
+    struct device *device = open_rounding("amx", PRECISION_TF32);
+    float x[] = {INFINITY, 1, 3e38f, 1 + 0x1p-15f}, w = 2, y[4];
+    check_rounding(device, "cpu (avx512, float32 products with amx)", PRECISION_TF32);
+    device = open_rounding("amx", PRECISION_TF32);
+    if (device) device_ops(device)->linear_forward(device, x, &w, NULL, false, y, 4, 1, 1);
+    if (device) ck_assert(isnan(y[0]) && y[1] == 2 && isinf(y[2]) && y[3] == 2 + 0x1p-14f);
+    device_destroy(device);
+    device = open_set("avx2"); /* stays float32 */
+    if (device) ck_assert(!device_set_precision(device, PRECISION_TF32));
+    if (device) ck_assert_str_eq(device_describe(device), "cpu (avx2)");
+    device_destroy(device);
 }
 END_TEST
 
@@ -187,14 +216,14 @@ START_TEST(a_missing_workspace_does_not_change_bits) {
     size_t rows = 330, in = 1100, out = 290;
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2);
     float *y = guarded_malloc(rows * out * sizeof *y), *other = guarded_malloc(rows * out * sizeof *y);
-    for (int i = 0; i < 2 && CAN_FAIL_ALLOCATIONS; i++) {
-        struct device *device = open_bfloat16("amx");
+    for (int i = 0; i < 4 && CAN_FAIL_ALLOCATIONS; i++) {
+        struct device *device = open_rounding("amx", i < 2 ? PRECISION_BFLOAT16 : PRECISION_TF32);
         if (!device) break;
-        allocations_left = i;
-        device_ops(device)->linear_forward(device, x, w, NULL, false, i ? other : y, rows, in, out);
+        allocations_left = i % 2;
+        device_ops(device)->linear_forward(device, x, w, NULL, false, i % 2 ? other : y, rows, in, out);
         ck_assert_int_eq(allocations_left, 0);
         device_destroy(device);
-        if (i) ck_assert_mem_eq(y, other, rows * out * sizeof *y);
+        if (i % 2) ck_assert_mem_eq(y, other, rows * out * sizeof *y);
     }
     guarded_free(x), guarded_free(w), guarded_free(y), guarded_free(other);
 }
@@ -210,7 +239,7 @@ START_TEST(bfloat16_needs_the_instructions) {
             ck_assert_str_eq(status_message(s), "train.precision: bfloat16 needs a processor with the instructions "
                                                 "AVX-512 BF16, which this one does not have: use float32");
             struct results r = compute(device, 3, 5, 7); /* float32 remains */
-            check_all(&r, 3, 5, 7, false);
+            check_all(&r, 3, 5, 7, PRECISION_FLOAT32);
             release(&r);
             device_destroy(device);
         }
@@ -240,10 +269,10 @@ START_TEST(a_relu_does_not_change_nan) {
 }
 END_TEST
 
-/* [context]: not NULL: in bfloat16 */
+/* [context]: the precision */
 static void run_large(struct device *device, const void *context, struct digest *digest) {
     static const size_t large[][3] = {{300, 384, 200}, {96, 200, 1000}, {50, 1100, 1500}};
-    if (context) ck_assert(!device_set_precision(device, PRECISION_BFLOAT16));
+    ck_assert(!device_set_precision(device, *(const enum precision *)context));
     for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
         size_t rows = large[i][0], in = large[i][1], out = large[i][2];
         struct results r = compute(device, rows, in, out);
@@ -255,13 +284,13 @@ static void run_large(struct device *device, const void *context, struct digest 
 }
 
 START_TEST(threads_do_not_change_bits) {
+    static const enum precision precisions[] = {PRECISION_FLOAT32, PRECISION_TF32, PRECISION_BFLOAT16};
     struct device *device = open_bfloat16(NULL);
-    threads_agree(run_large, NULL);
-    if (device) threads_agree(run_large, "bfloat16");
+    for (size_t i = 0; i < (device ? 3 : 2); i++) threads_agree(run_large, &precisions[i]);
     device_destroy(device);
 }
 END_TEST
 
 TESTS("linear", products_agree, rows_are_copied_in_groups, small_products_have_the_bits_of_large_ones,
-      bfloat16_rounds_the_factors_only, a_missing_workspace_does_not_change_bits, bfloat16_needs_the_instructions,
-      a_relu_does_not_change_nan, threads_do_not_change_bits)
+      bfloat16_rounds_the_factors_only, factors_are_two_bfloat16, a_missing_workspace_does_not_change_bits,
+      bfloat16_needs_the_instructions, a_relu_does_not_change_nan, threads_do_not_change_bits)

@@ -22,7 +22,9 @@ class Precision(program.Case):
         with open(self.path("mlp.yaml"), "w") as f:
             f.write("name: mlp\n" + MLP)
         with open("/proc/cpuinfo") as f:
-            self.can = "avx512_bf16" in f.read()
+            flags = f.read()
+        self.can = "avx512_bf16" in flags
+        self.has_amx = "amx_bf16" in flags
         self.gpt = os.path.join(program.SOURCE, "configs", "char_gpt_small.yaml")
 
     def test_refused_where_the_processor_cannot(self):
@@ -36,7 +38,6 @@ class Precision(program.Case):
         """Once for each key, by `check` and at the start of a run; a resolved config says nothing new."""
         lines = {"train.grad_scaler={init_scale: 1024}": "train.grad_scaler is for precision: float16; the loss is not scaled",
                  "train.cuda_graph=true": "train.cuda_graph is for GPUs",
-                 "train.float32_matmul_precision=high": "train.float32_matmul_precision: high is for GPUs; the CPU has no TF32",
                  "dataset.columns={x: {missing: mean}}": "dataset.columns, which format synthetic does not use (for csv, sqlite)",
                  "dataset.missing=['?']": "dataset.missing, which format synthetic does not use (for csv, sqlite)",
                  "dataset.csv={delimiter: ';'}": "dataset.csv, which format synthetic does not use (for csv, images)",
@@ -44,6 +45,9 @@ class Precision(program.Case):
                  "dataset.text={block_size: 8}": "dataset.text, which format synthetic does not use (for text)",
                  "dataset.tokens={block_size: 8}": "dataset.tokens, which format synthetic does not use (for tokens)",
                  "dataset.inputs=x": "dataset.inputs, which format synthetic does not use (for hdf5, csv, sqlite, npy, npz)"}
+        if not self.has_amx:
+            lines["train.float32_matmul_precision=high"] = ("train.float32_matmul_precision: high is for GPUs and for CPUs with AMX, which "
+                                                            "this one does not have")
         for i, words in enumerate([[], *[[key] for key in lines], list(lines)]):
             expected = [lines[key] for key in words]
             out, _ = self.run_program("check", "mlp.yaml", *words)
@@ -80,6 +84,29 @@ class Precision(program.Case):
             self.assertGreaterEqual(len(f.readlines()), 32)
         _, err = self.run_program("mlp.yaml", "train.epochs=21", "--run-dir", "runs/bf16", code=program.USAGE)
         self.assertIn("precision", err)  # a run keeps its precision
+
+    def test_products_of_two_bfloat16(self):
+        """With AMX train.float32_matmul_precision: high differs from float32 by little more than float32 from exact numbers."""
+        if not self.has_amx:
+            print("skipped: this CPU does not have AMX")
+            return
+        high = "train.float32_matmul_precision=high"
+        out, _ = self.run_program("check", "mlp.yaml", high)
+        self.assertIn("float32, factors of products as two bfloat16", out)
+        self.assertNotIn("ignored", out)
+        out, _ = self.run_program("check", "mlp.yaml", high, BF16)
+        self.assertIn("ignored        train.float32_matmul_precision: high is for precision: float32", out)
+        self.run_program("mlp.yaml", "--run-dir", "runs/f32")
+        self.run_program("mlp.yaml", high, "--run-dir", "runs/high")
+        with open(self.path("runs/high/log.txt")) as f:
+            self.assertIn("cpu (avx512, float32 products with amx)", f.read())
+        one, other = self.losses("runs/f32"), self.losses("runs/high")
+        self.assertNotEqual(one, other)
+        for a, b in zip(one, other):
+            self.assertAlmostEqual(a, b, delta=1e-4 * one[0])
+        self.run_program("mlp.yaml", high, "train.epochs=10", "--run-dir", "runs/part")
+        self.run_program("mlp.yaml", high, "--run-dir", "runs/part")
+        self.assertEqual(self.sha("runs/part"), self.sha("runs/high"))
 
     def test_gpt_learns_resumes_and_writes(self):
         if not self.can:

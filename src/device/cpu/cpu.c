@@ -154,23 +154,29 @@ static void set_attention(struct cpu_device *device, const struct attention_kern
 }
 
 /* Only together with the AVX-512 kernels: a device with a smaller set represents a processor without them. */
+static const struct bf16_kernels *find_bf16(const struct cpu_device *device, enum precision precision) {
+    if (!device->kernels->is_avx512) return NULL;
+    return precision == PRECISION_TF32 ? bf16_kernels_find_parts(device->bf16) : bf16_kernels_find(device->bf16);
+}
+
 static status set_precision(struct device *base, enum precision precision) {
     struct cpu_device *device = (struct cpu_device *)base;
     device->product = device->kernels->product;
     device->bf16_kernels = NULL;
     set_attention(device, device->kernels->attention);
-    if (precision == PRECISION_FLOAT32 || precision == PRECISION_TF32) return OK;
+    if (precision == PRECISION_FLOAT32) return OK;
     if (precision == PRECISION_FLOAT16)
         return status_new(STATUS_USAGE, "train.precision: float16 needs a GPU (train.device: cuda): use bfloat16 or "
                                         "float32");
-    const struct bf16_kernels *bf16 = device->kernels->is_avx512 ? bf16_kernels_find(device->bf16) : NULL;
+    const struct bf16_kernels *bf16 = find_bf16(device, precision);
+    if (!bf16 && precision == PRECISION_TF32) return OK;
     if (!bf16)
         return status_new(STATUS_USAGE,
                           "train.precision: bfloat16 needs a processor with the instructions AVX-512 BF16, which this "
                           "one does not have: use float32");
     device->product = bf16->product;
     device->bf16_kernels = bf16;
-    set_attention(device, bf16->attention);
+    if (bf16->attention) set_attention(device, bf16->attention);
     device->base.description = bf16->description;
     return OK;
 }
@@ -195,6 +201,14 @@ static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_
 #else
 #define BASELINE "cpu"
 #endif
+
+bool cpu_splits_factors(void) {
+#ifdef DDPTRAIN_X86_KERNELS
+    return has_avx512() && bf16_kernels_find_parts(NULL);
+#else
+    return false;
+#endif
+}
 
 status cpu_device_create(const char *set, struct device **out) {
     const struct kernel_set sets[] = {

@@ -203,9 +203,10 @@ bool config_ignored(const struct config *config, size_t index, struct text *out)
         bool is_ignored;
         const char *line;
     } lines[] = {
-        {c->matmul_precision == MATMUL_HIGH && !is_on_gpu,
-         "train.float32_matmul_precision: high is for GPUs; the CPU has no TF32"},
-        {c->matmul_precision == MATMUL_HIGH && is_on_gpu && c->precision != TRAIN_FLOAT32,
+        {c->matmul_precision == MATMUL_HIGH && !device_has_tf32(config_device_name(config)),
+         "train.float32_matmul_precision: high is for GPUs and for CPUs with AMX, which this one does not have"},
+        {c->matmul_precision == MATMUL_HIGH && c->precision != TRAIN_FLOAT32 &&
+             device_has_tf32(config_device_name(config)),
          "train.float32_matmul_precision: high is for precision: float32"},
         {c->precision != TRAIN_FLOAT16 && c->has_grad_scaler,
          "train.grad_scaler is for precision: float16; the loss is not scaled"},

@@ -181,7 +181,7 @@ const struct schema_alias config_aliases_training[] = {
     KEY_NOTE(NULL, "fp16 amp use_amp mixed_precision half bf16 autocast dtype", "train.precision",
              "One of float32, bfloat16, float16"),
     KEY_NOTE(NULL, "tf32 allow_tf32 matmul_precision set_float32_matmul_precision", "train.float32_matmul_precision",
-             "high rounds to TF32"),
+             "high rounds to TF32 on GPUs"),
     KEY(NULL,
         "gradient_clip_val clip_grad grad_clip max_grad_norm clip_norm clipnorm gradient_clipping clip gradient_clip "
         "clip_gradients grad_norm_clip",

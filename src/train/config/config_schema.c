@@ -52,9 +52,11 @@ static const struct schema_row train_rows[] = {
      .offset = offsetof(struct train_config, matmul_precision),
      .fallback = "highest",
      .choices = matmul_precisions,
-     .doc = "Factors of float32 products on GPUs: `highest` does not round them, `high` rounds them to TF32, 10 bits "
-            "of fraction (torch.set_float32_matmul_precision; here also for convolutions). Without effect on the CPU "
-            "and with other precisions."},
+     .doc =
+         "Factors of float32 products (torch.set_float32_matmul_precision): `highest` does not round them. `high` is "
+         "faster: GPUs round them to TF32, 10 bits of fraction, also in convolutions; CPUs with AMX divide each "
+         "into two bfloat16, 15 bits of fraction, in all products but those of attention and convolutions. Without "
+         "effect on other CPUs and with other precisions."},
     {.key = "grad_scaler",
      .type = SCHEMA_SECTION,
      .offset = offsetof(struct train_config, grad_scaler),

@@ -148,12 +148,14 @@ static void warn_of_memory(double bytes, int local_size, struct text *out) {
 
 /* Adds nothing for plain float32. */
 static void describe_precision(const struct config *config, struct text *out) {
-    static const char *const lines[] = {
-        [PRECISION_TF32] = "float32, matrix products in TF32",
+    const char *const lines[] = {
+        [PRECISION_TF32] = config->device == DEVICE_CUDA ? "float32, matrix products in TF32"
+                                                         : "float32, factors of products as two bfloat16",
         [PRECISION_BFLOAT16] = "products in bfloat16; weights, gradients and sums in float32",
         [PRECISION_FLOAT16] = "products in float16; weights, gradients and sums in float32; the loss scaled by"};
     enum precision precision = config_precision(config);
-    if (precision == PRECISION_FLOAT32 || (precision == PRECISION_TF32 && config->device != DEVICE_CUDA)) return;
+    if (precision == PRECISION_FLOAT32) return;
+    if (precision == PRECISION_TF32 && !device_has_tf32(config_device_name(config))) return;
     text_printf(out, "\nprecision      %s", lines[precision]);
     if (precision == PRECISION_FLOAT16) text_printf(out, " %g at first", config->train.grad_scaler.init_scale);
 }

@@ -20,7 +20,7 @@
 #define MAX_DEPTH 1024  /* steps of k that are packed together */
 #define KIB_FLOATS ((size_t)256)
 
-/* What is packed: at least SIDE x MAX_DEPTH numbers, half a word each. */
+/* What is packed: at least SIDE x MAX_DEPTH numbers, half a word for each part. */
 #define ROWS_FLOATS (768 * KIB_FLOATS) /* of a thread: with the columns most of a second-level cache of 2 MiB */
 #define COLUMNS_FLOATS (512 * KIB_FLOATS)
 #define SMALL_ROWS_FLOATS (256 * KIB_FLOATS) /* of a product on one thread: on its stack */
@@ -45,59 +45,83 @@ static void configure(void) {
 
 /* ---- packing ---- */
 
-/* to: a tile of the first [count] of 16 i and [depth] of 32 k, zeros for the others. The words of a tile of a are (i,
- * pair of k), of one of b (pair of k, i). */
-static inline __attribute__((always_inline)) void pack_tile(float *to, const struct amx_factor *f, const float *from,
-                                                            size_t count, size_t depth, bool is_b) {
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* The first [count] of 16 floats, or zeros; the rest of each in part 1. */
+ALWAYS_INLINE __m512 load_part(const float *x, size_t count, size_t part) {
+    return part ? rest_of(load(x, count)) : load(x, count);
+}
+
+/* 32 neighbours, as load_part. */
+ALWAYS_INLINE lanes neighbours_part(const float *x, size_t count, size_t part) {
+    return neighbours_of(load_part(x, count, part),
+                         count > LANES ? load_part(x + LANES, count - LANES, part) : _mm512_setzero_ps());
+}
+
+/* to: a tile of [part] of the first [count] of 16 i and [depth] of 32 k, zeros for the others. The words of a tile of a
+ * are (i, pair of k), of one of b (pair of k, i). */
+ALWAYS_INLINE void pack_tile(float *to, const struct amx_factor *f, const float *from, size_t count, size_t depth,
+                             size_t part, bool is_b) {
     lanes square[SIZE];
     for (size_t l = 0; l < SIZE; l++)
         if (f->k_step == 1)
-            square[l] = l < count ? neighbours(from + l * f->i_step, depth) : (lanes){0};
+            square[l] = l < count ? neighbours_part(from + l * f->i_step, depth, part) : (lanes){0};
         else if (2 * l < depth)
-            square[l] = pairs_of(load(from + 2 * l * f->k_step, count),
-                                 2 * l + 1 < depth ? load(from + (2 * l + 1) * f->k_step, count) : _mm512_setzero_ps());
+            square[l] = pairs_of(load_part(from + 2 * l * f->k_step, count, part),
+                                 2 * l + 1 < depth ? load_part(from + (2 * l + 1) * f->k_step, count, part)
+                                                   : _mm512_setzero_ps());
         else
             square[l] = (lanes){0};
     if ((f->k_step == 1) == is_b) transpose(square);
     for (size_t l = 0; l < SIZE; l++) *(lanes *)(to + l * SIZE) = square[l];
 }
 
-/* The tile (i, k) of a block of [count] x [depth] numbers. */
-static inline __attribute__((always_inline)) void pack_part(float *to, const struct amx_factor *f, const float *from,
-                                                            size_t count, size_t depth, size_t i, size_t k, bool is_b) {
-    to += (i / SIZE * divide_up(depth, STEP) + k / STEP) * TILE_FLOATS;
+/* The tile (i, k) of a block of [count] x [depth] numbers, of each part. */
+ALWAYS_INLINE void pack_tiles(float *to, const struct amx_factor *f, const float *from, size_t count, size_t depth,
+                              size_t i, size_t k, size_t parts, bool is_b) {
+    to += (i / SIZE * divide_up(depth, STEP) + k / STEP) * parts * TILE_FLOATS;
     from += i * f->i_step + k * f->k_step;
-    if (count - i >= SIZE && depth - k >= STEP)
-        pack_tile(to, f, from, SIZE, STEP, is_b);
-    else
-        pack_tile(to, f, from, at_most(count - i, SIZE), at_most(depth - k, STEP), is_b);
+    for (size_t part = 0; part < parts; part++, to += TILE_FLOATS)
+        if (count - i >= SIZE && depth - k >= STEP)
+            pack_tile(to, f, from, SIZE, STEP, part, is_b);
+        else
+            pack_tile(to, f, from, at_most(count - i, SIZE), at_most(depth - k, STEP), part, is_b);
 }
 
 /* As amx_factor.pack. Numbers are read in the order of their addresses. */
-static inline __attribute__((always_inline)) void pack(float *to, const struct amx_factor *f, size_t first_i,
-                                                       size_t count, size_t first_k, size_t depth, bool is_b) {
+ALWAYS_INLINE void pack(float *to, const struct amx_factor *f, size_t first_i, size_t count, size_t first_k,
+                        size_t depth, size_t parts, bool is_b) {
     const float *from = f->from + first_i * f->i_step + first_k * f->k_step;
     if (f->k_step == 1 && !is_b) {
-        size_t row = divide_up(depth, STEP) * TILE_FLOATS;
+        size_t step = parts * TILE_FLOATS, row = divide_up(depth, STEP) * step;
         for (size_t i = 0; i < count; i++)
             for (size_t k = 0; k < depth; k += STEP)
-                *(lanes *)(to + i / SIZE * row + k / STEP * TILE_FLOATS + i % SIZE * SIZE) =
-                    neighbours(from + i * f->i_step + k, depth - k);
+                for (size_t part = 0; part < parts; part++)
+                    *(lanes *)(to + i / SIZE * row + k / STEP * step + part * TILE_FLOATS + i % SIZE * SIZE) =
+                        neighbours_part(from + i * f->i_step + k, depth - k, part);
     } else if (f->k_step == 1) {
         for (size_t i = 0; i < count; i += SIZE)
-            for (size_t k = 0; k < depth; k += STEP) pack_part(to, f, from, count, depth, i, k, is_b);
+            for (size_t k = 0; k < depth; k += STEP) pack_tiles(to, f, from, count, depth, i, k, parts, is_b);
     } else {
         for (size_t k = 0; k < depth; k += STEP)
-            for (size_t i = 0; i < count; i += SIZE) pack_part(to, f, from, count, depth, i, k, is_b);
+            for (size_t i = 0; i < count; i += SIZE) pack_tiles(to, f, from, count, depth, i, k, parts, is_b);
     }
 }
 
 static void pack_a(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {
-    pack(to, f, i, count, k, depth, false);
+    pack(to, f, i, count, k, depth, 1, false);
 }
 
 static void pack_b(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {
-    pack(to, f, i, count, k, depth, true);
+    pack(to, f, i, count, k, depth, 1, true);
+}
+
+static void pack_a_parts(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {
+    pack(to, f, i, count, k, depth, 2, false);
+}
+
+static void pack_b_parts(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {
+    pack(to, f, i, count, k, depth, 2, true);
 }
 
 struct amx_factor amx_rows(const float *from, size_t i_step, size_t k_step) {
@@ -114,20 +138,58 @@ struct amx_factor amx_columns(const float *from, size_t i_step, size_t k_step) {
 
 /* Up to SIDE x SIDE elements of c. */
 struct amx_block {
-    const float *a, *b; /* [steps] tiles of 16 rows or columns, then those of the next 16 */
-    size_t steps;
+    const float *a, *b; /* [steps] tiles of 16 rows or columns (of each part), then those of the next 16 */
+    size_t steps, parts;
     const float *from; /* what the product is added to; NULL: 0 */
     size_t from_stride;
     float *c;
     size_t ldc, rows, columns;
 };
 
-static inline __attribute__((always_inline)) void multiply(const struct amx_block *x, bool has_low, bool has_right) {
+/* Adds a step of k. */
+ALWAYS_INLINE void add_step(const float *a, const float *b, size_t next, bool has_low, bool has_right) {
+    _tile_loadd(4, a, TILE_STRIDE);
+    _tile_loadd(6, b, TILE_STRIDE);
+    _tile_dpbf16ps(0, 4, 6);
+    if (has_right) {
+        _tile_loadd(7, b + next, TILE_STRIDE);
+        _tile_dpbf16ps(1, 4, 7);
+    }
+    if (has_low) {
+        _tile_loadd(5, a + next, TILE_STRIDE);
+        _tile_dpbf16ps(2, 5, 6);
+        if (has_right) _tile_dpbf16ps(3, 5, 7);
+    }
+}
+
+/* The same with the other part of one factor: what is not loaded again is in its tiles. */
+ALWAYS_INLINE void add_other_b(const float *b, size_t next, bool has_low, bool has_right) {
+    _tile_loadd(6, b, TILE_STRIDE);
+    _tile_dpbf16ps(0, 4, 6);
+    if (has_low) _tile_dpbf16ps(2, 5, 6);
+    if (!has_right) return;
+    _tile_loadd(7, b + next, TILE_STRIDE);
+    _tile_dpbf16ps(1, 4, 7);
+    if (has_low) _tile_dpbf16ps(3, 5, 7);
+}
+
+ALWAYS_INLINE void add_other_a(const float *a, size_t next, bool has_low, bool has_right) {
+    _tile_loadd(4, a, TILE_STRIDE);
+    _tile_dpbf16ps(0, 4, 6);
+    if (has_right) _tile_dpbf16ps(1, 4, 7);
+    if (!has_low) return;
+    _tile_loadd(5, a + next, TILE_STRIDE);
+    _tile_dpbf16ps(2, 5, 6);
+    if (has_right) _tile_dpbf16ps(3, 5, 7);
+}
+
+ALWAYS_INLINE void multiply(const struct amx_block *x, size_t parts, bool has_low, bool has_right) {
     const float *a = x->a, *b = x->b;
     __asm__ volatile(
         "" ::
             : "memory"); /* what was packed is in memory: gcc does not know that tiles are loaded from it */
-    size_t next = x->steps * TILE_FLOATS, stride = x->from_stride * sizeof(float), ldc = x->ldc * sizeof(float);
+    size_t step = parts * TILE_FLOATS, next = x->steps * step;
+    size_t stride = x->from_stride * sizeof(float), ldc = x->ldc * sizeof(float);
     if (x->from) {
         const float *low_from = x->from + SIZE * x->from_stride;
         _tile_loadd(0, x->from, stride);
@@ -140,19 +202,11 @@ static inline __attribute__((always_inline)) void multiply(const struct amx_bloc
         _tile_zero(2);
         _tile_zero(3);
     }
-    for (size_t s = 0; s < x->steps; s++, a += TILE_FLOATS, b += TILE_FLOATS) {
-        _tile_loadd(4, a, TILE_STRIDE);
-        _tile_loadd(6, b, TILE_STRIDE);
-        _tile_dpbf16ps(0, 4, 6);
-        if (has_right) {
-            _tile_loadd(7, b + next, TILE_STRIDE);
-            _tile_dpbf16ps(1, 4, 7);
-        }
-        if (has_low) {
-            _tile_loadd(5, a + next, TILE_STRIDE);
-            _tile_dpbf16ps(2, 5, 6);
-            if (has_right) _tile_dpbf16ps(3, 5, 7);
-        }
+    for (size_t s = 0; s < x->steps; s++, a += step, b += step) {
+        add_step(a, parts == 1 ? b : b + TILE_FLOATS, next, has_low, has_right);
+        if (parts == 1) continue;
+        add_other_b(b, next, has_low, has_right);
+        add_other_a(a + TILE_FLOATS, next, has_low, has_right);
     }
     float *low = x->c + SIZE * x->ldc;
     _tile_stored(0, x->c, ldc);
@@ -161,16 +215,23 @@ static inline __attribute__((always_inline)) void multiply(const struct amx_bloc
     if (has_low && has_right) _tile_stored(3, low + SIZE, ldc);
 }
 
-static void multiply_tiles(const struct amx_block *x) {
+ALWAYS_INLINE void multiply_parts(const struct amx_block *x, size_t parts) {
     bool has_low = x->rows > SIZE, has_right = x->columns > SIZE;
     if (has_low && has_right)
-        multiply(x, true, true);
+        multiply(x, parts, true, true);
     else if (has_low)
-        multiply(x, true, false);
+        multiply(x, parts, true, false);
     else if (has_right)
-        multiply(x, false, true);
+        multiply(x, parts, false, true);
     else
-        multiply(x, false, false);
+        multiply(x, parts, false, false);
+}
+
+static void multiply_tiles(const struct amx_block *x) {
+    if (x->parts == 1)
+        multiply_parts(x, 1);
+    else
+        multiply_parts(x, 2);
 }
 
 /* With parts of tiles: through a copy. */
@@ -193,10 +254,10 @@ struct job {
     const struct cpu_product *p;
     struct amx_factor a, b;
     float *packed_a, *packed_b;
-    size_t i, rows, j, columns, k, depth;
+    size_t i, rows, j, columns, k, depth, parts;
 };
 
-static size_t tile_floats(const struct job *x) { return divide_up(x->depth, STEP) * TILE_FLOATS; }
+static size_t tile_floats(const struct job *x) { return divide_up(x->depth, STEP) * x->parts * TILE_FLOATS; }
 
 /* Parts are in units of SIDE rows or columns. */
 static void pack_rows(void *context, size_t first, size_t last) {
@@ -218,6 +279,7 @@ static void multiply_block(const struct job *x, size_t row, size_t column) {
     struct amx_block block = {.a = x->packed_a + row / SIZE * tile_floats(x),
                               .b = x->packed_b + column / SIZE * tile_floats(x),
                               .steps = divide_up(x->depth, STEP),
+                              .parts = x->parts,
                               .from = start == PRODUCT_ADD ? c : NULL,
                               .from_stride = p->ldc,
                               .c = c,
@@ -283,7 +345,7 @@ static void add_steps(struct job *x, const struct amx_space *space) {
 
 /* The blocks of k are the same for every product of this k. */
 void amx_product(const struct cpu_product *p, struct amx_factor a, struct amx_factor b, const struct amx_space *space) {
-    struct job x = {.p = p, .a = a, .b = b, .packed_a = space->rows, .packed_b = space->columns};
+    struct job x = {.p = p, .a = a, .b = b, .packed_a = space->rows, .packed_b = space->columns, .parts = space->parts};
     for (size_t blocks = divide_up(p->k, MAX_DEPTH); blocks > 0; blocks--, x.k += x.depth) {
         x.depth = divide_up((p->k - x.k) / blocks, STEP) * STEP;
         if (blocks == 1) x.depth = p->k - x.k;
@@ -291,35 +353,51 @@ void amx_product(const struct cpu_product *p, struct amx_factor a, struct amx_fa
     }
 }
 
-void IN_SET(product)(const struct cpu_product *p) {
-    _Alignas(64) float rows[SMALL_ROWS_FLOATS], columns[SMALL_COLUMNS_FLOATS];
-    struct amx_space space = {rows, columns, SMALL_ROWS_FLOATS, SMALL_COLUMNS_FLOATS, false, false};
-    amx_product(p, amx_rows(p->a, p->ars, p->acs), amx_columns(p->b, p->bcs, p->brs), &space);
+/* Both factors are matrices. */
+static void matrix_product(const struct cpu_product *p, const struct amx_space *space) {
+    struct amx_factor a = amx_rows(p->a, p->ars, p->acs), b = amx_columns(p->b, p->bcs, p->brs);
+    if (space->parts == 2) a.pack = pack_a_parts, b.pack = pack_b_parts;
+    amx_product(p, a, b, space);
 }
+
+static __attribute__((noinline)) void small_product(const struct cpu_product *p, size_t parts) {
+    _Alignas(64) float rows[SMALL_ROWS_FLOATS], columns[SMALL_COLUMNS_FLOATS];
+    struct amx_space space = {rows, columns, SMALL_ROWS_FLOATS, SMALL_COLUMNS_FLOATS, false, false, parts};
+    matrix_product(p, &space);
+}
+
+void IN_SET(product)(const struct cpu_product *p) { small_product(p, 1); }
+static void product_of_parts(const struct cpu_product *p) { small_product(p, 2); }
 
 /* The words of [count] rows or columns of at most MAX_DEPTH of [k] steps, packed; at most [max] are used at a time. */
-static size_t packed_floats(size_t count, size_t k, size_t max) {
-    return at_most(divide_up(count, SIDE) * 2 * divide_up(at_most(k, MAX_DEPTH), STEP) * TILE_FLOATS, max);
+static size_t packed_floats(size_t count, size_t k, size_t parts, size_t max) {
+    return at_most(divide_up(count, SIDE) * 2 * divide_up(at_most(k, MAX_DEPTH), STEP) * parts * TILE_FLOATS, max);
 }
 
-struct amx_space amx_space(float *at, size_t m, size_t n, size_t k) {
+struct amx_space amx_space(float *at, size_t m, size_t n, size_t k, size_t parts) {
     size_t threads = parallel_threads();
     bool by_columns = divide_up(m, SIDE) < threads;
-    size_t rows = packed_floats(m, k, ROWS_FLOATS * (by_columns ? 1 : threads));
-    size_t columns = packed_floats(n, k, COLUMNS_FLOATS * (by_columns ? threads : 1));
-    return (struct amx_space){at, at ? at + rows : NULL, rows, columns, true, by_columns};
+    size_t rows = packed_floats(m, k, parts, ROWS_FLOATS * (by_columns ? 1 : threads));
+    size_t columns = packed_floats(n, k, parts, COLUMNS_FLOATS * (by_columns ? threads : 1));
+    return (struct amx_space){at, at ? at + rows : NULL, rows, columns, true, by_columns, parts};
 }
 
-static bool shared_product(struct device *device, const struct cpu_product *p) {
-    struct amx_space space = amx_space(NULL, p->m, p->n, p->k);
+static bool large_product(struct device *device, const struct cpu_product *p, size_t parts) {
+    struct amx_space space = amx_space(NULL, p->m, p->n, p->k, parts);
     size_t bytes = (space.rows_floats + space.columns_floats) * sizeof(float);
     status s = workspace_reserve(device, bytes, "the factors of a product");
     bool is_missing = s != OK;
     status_free(s);
     if (is_missing) return false;
-    space = amx_space(workspace_of(device), p->m, p->n, p->k);
-    amx_product(p, amx_rows(p->a, p->ars, p->acs), amx_columns(p->b, p->bcs, p->brs), &space);
+    space = amx_space(workspace_of(device), p->m, p->n, p->k, parts);
+    matrix_product(p, &space);
     return true;
+}
+
+static bool shared_product(struct device *device, const struct cpu_product *p) { return large_product(device, p, 1); }
+
+static bool shared_product_of_parts(struct device *device, const struct cpu_product *p) {
+    return large_product(device, p, 2);
 }
 
 const struct bf16_kernels bf16_kernels_amx = {.description = "cpu (amx, bfloat16)",
@@ -328,3 +406,7 @@ const struct bf16_kernels bf16_kernels_amx = {.description = "cpu (amx, bfloat16
                                               .attention = &IN_SET(attention_kernels),
                                               .convolves = amx_convolves,
                                               .convolution = &amx_convolution_ops};
+
+const struct bf16_kernels bf16_kernels_amx_parts = {.description = "cpu (avx512, float32 products with amx)",
+                                                    .product = product_of_parts,
+                                                    .shared_product = shared_product_of_parts};

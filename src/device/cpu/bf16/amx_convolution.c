@@ -180,7 +180,7 @@ static void for_each_output(const struct device_convolution *d, parallel_part *p
 
 /* The workspace: the copy of the weights, or of their gradient, and what is packed. */
 static size_t bytes_of(const struct device_convolution *d, size_t m, size_t n, size_t k) {
-    struct amx_space space = amx_space(NULL, m, n, k);
+    struct amx_space space = amx_space(NULL, m, n, k, 1);
     return (d->weights + space.rows_floats + space.columns_floats) * sizeof(float);
 }
 
@@ -192,7 +192,7 @@ static float *reserve(const struct device_convolution *d, const struct cpu_produ
     status_free(s);
     if (is_missing) return NULL;
     float *copy = workspace_of(d->device);
-    *space = amx_space(copy + d->weights, p->m, p->n, p->k);
+    *space = amx_space(copy + d->weights, p->m, p->n, p->k, 1);
     return copy;
 }
 

@@ -35,9 +35,15 @@ const struct bf16_kernels *bf16_kernels_find(const char *name) {
     if ((!name || strcmp(name, "avx512_bf16") == 0) && has_avx512_bf16()) return &bf16_kernels_avx512;
     return NULL;
 }
+
+const struct bf16_kernels *bf16_kernels_find_parts(const char *name) {
+    return bf16_kernels_find(name) == &bf16_kernels_amx ? &bf16_kernels_amx_parts : NULL;
+}
 #else
 const struct bf16_kernels *bf16_kernels_find(const char *name) {
     (void)name;
     return NULL;
 }
+
+const struct bf16_kernels *bf16_kernels_find_parts(const char *name) { return bf16_kernels_find(name); }
 #endif

@@ -15,7 +15,8 @@ struct bf16_kernels {
     /* The same bits, of a large product on all threads, with the workspace of the device. False, and nothing is
      * computed, if that cannot be allocated. NULL: there is none. */
     bool (*shared_product)(struct device *device, const struct cpu_product *p);
-    /* Attention of sets/attention.c with these products: the softmax and stored values stay float32. */
+    /* Attention of sets/attention.c with these products: the softmax and stored values stay float32. NULL: all of it
+     * does. */
     const struct attention_kernels *attention;
     /* Large convolutions are rounded, too: by [convolution] where [convolves], else by oneDNN if it is installed. NULL:
      * they stay float32. */
@@ -26,5 +27,11 @@ struct bf16_kernels {
 /* [name]: "amx" or "avx512_bf16"; NULL: the best for this processor. NULL if it, or the system, does not support them.
  * AMX: asks the system, which saves its registers only for processes that do. */
 const struct bf16_kernels *bf16_kernels_find(const char *name);
+
+/* The kernels of train.float32_matmul_precision: high: each factor is the sum of two bfloat16, of which three products
+ * are added (a difference of up to 3 x 2^-16 of the product of their magnitudes); only products of matrices. A factor
+ * that is infinite, or of 3.39e38 or more, gives NaN. [name]: as above; NULL if that is not AMX, because with AVX-512
+ * BF16 three products take longer than one of float32. */
+const struct bf16_kernels *bf16_kernels_find_parts(const char *name);
 
 #endif

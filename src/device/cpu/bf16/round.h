@@ -20,10 +20,18 @@ static inline lanes pairs_of(__m512 x, __m512 y) {
     return (lanes)_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(y, x));
 }
 
-/* (x0, x1), (x2, x3), ... rounded: the first [count] > 0 of 32 floats, zeros after them */
+/* (x0, x1), (x2, x3), ... rounded */
+static inline lanes neighbours_of(__m512 low, __m512 high) { return (lanes)_mm512_cvtne2ps_pbh(high, low); }
+
+/* of the first [count] > 0 of 32 floats, zeros after them */
 static inline lanes neighbours(const float *x, size_t count) {
-    __m512 high = count > LANES ? load(x + LANES, count - LANES) : _mm512_setzero_ps();
-    return (lanes)_mm512_cvtne2ps_pbh(high, load(x, count));
+    return neighbours_of(load(x, count), count > LANES ? load(x + LANES, count - LANES) : _mm512_setzero_ps());
+}
+
+/* What rounding leaves of x, itself in float32: x is the sum of two bfloat16 but for 2^-16 of it. NaN where x is, or is
+ * rounded to, infinity. */
+static inline __m512 rest_of(__m512 x) {
+    return x - _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x)), 16));
 }
 
 #endif
