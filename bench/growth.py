@@ -43,7 +43,7 @@ def main():
     build = os.path.dirname(os.path.dirname(options.binary))
     subprocess.run(["cmake", "--build", build, "--target", "limits"], check=True, stdout=subprocess.DEVNULL)
     folder = next(f for f in (build, os.path.join(build, "bin")) if os.path.exists(os.path.join(f, "limits")))
-    b = Bench(types.SimpleNamespace(binary=options.binary, bfloat16=False, set=["checkpoint.resume=never"]))
+    b = Bench(types.SimpleNamespace(binary=options.binary, bfloat16=False, high=False, set=["checkpoint.resume=never"]))
     cores, times = os.cpu_count(), {}
     machine = {n: [] for n in {1, min(2, cores)}}
     for _ in range(options.rounds):

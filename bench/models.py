@@ -2,14 +2,15 @@
 """Times training steps of larger models, ddptrain and PyTorch on this machine in interleaved rounds, and prints tables of medians for
 docs/performance.md:
 
-    bench/models.py [--only cnn,resnet18] [--rounds N] [--threads 1,2] [--nproc 1,2] [--bfloat16] [--ours] [--set KEY=VALUE]
-                    [--python PATH] [--without-debian]
+    bench/models.py [--only cnn,resnet18] [--rounds N] [--threads 1,2] [--nproc 1,2] [--bfloat16] [--high] [--ours]
+                    [--set KEY=VALUE] [--python PATH] [--without-debian]
 
 --threads: one process with that many threads; --nproc: processes of one thread each (1 adds nothing to --threads). A round runs both
 programs for a few seconds; of a run's steps the median without the first ones counts, of the rounds the median again. Data are made up
 (noise with labels, random text), lie in memory, and are the same for both in size and kind. PyTorch is Debian's and, with --python, the
 one of that interpreter, eager or compiled, whichever is faster, both at their best (bench/peers.py); its memory is that of an eager run
-without those settings, since they keep freed memory. --bfloat16: train.precision against PyTorch's autocast. --ours leaves PyTorch out."""
+without those settings, since they keep freed memory. --bfloat16: train.precision against PyTorch's autocast. --high: train.float32_matmul_precision
+against PyTorch's. --ours leaves PyTorch out."""
 import argparse, json, math, os, platform, random, shutil, statistics, subprocess, sys, tempfile
 from dataclasses import dataclass
 
@@ -175,7 +176,8 @@ class Bench:
         with open(config, "w") as f:
             f.write("name: bench\n" + workload.config.replace("STEPS", str(workload.steps)).replace("FOLDER", self.folder))
         command = [self.options.binary, config, "--run-dir", run, "--quiet", "--nproc", str(setting.nproc), "checkpoint.save_every=1000000",
-                   *(["train.precision=bfloat16"] if self.options.bfloat16 else []), *self.options.set]
+                   *(["train.precision=bfloat16"] if self.options.bfloat16 else []),
+                   *(["train.float32_matmul_precision=high"] if self.options.high else []), *self.options.set]
         p = subprocess.Popen(command, cwd=SOURCE, env=dict(os.environ, OMP_NUM_THREADS=str(setting.threads)))
         _, code, usage = os.wait4(p.pid, 0)
         p.returncode = code
@@ -186,7 +188,7 @@ class Bench:
 
     def theirs(self, peer, *arguments, threads, environment=None):
         environment = dict(environment or peers.strong_environment(), OMP_NUM_THREADS=str(threads))
-        precision = ["--bfloat16"] if self.options.bfloat16 else []
+        precision = [f"--{name}" for name in ("bfloat16", "high") if getattr(self.options, name)]
         return peer.run(PYTORCH, *arguments, "--threads", threads, *precision, environment=environment)
 
     def theirs_steps(self, peer, flags, name, setting):
@@ -209,6 +211,7 @@ def main():
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--nproc", default="1,2")
     parser.add_argument("--bfloat16", action="store_true")
+    parser.add_argument("--high", action="store_true")
     parser.add_argument("--ours", action="store_true")
     peers.add_options(parser)
     parser.add_argument("--set", action="append", default=[], help="a key of the config for ddptrain")
@@ -235,7 +238,7 @@ def main():
                         times.theirs[peer, mode].append(b.theirs_steps(peer, flags, name, setting))
         print(f"round {r + 1} of {options.rounds}", file=sys.stderr)
     model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
-    print(f"{model}, {os.cpu_count()} cores, {'bfloat16' if options.bfloat16 else 'float32'}; medians of {options.rounds} interleaved rounds [min - max]\n")
+    print(f"{model}, {os.cpu_count()} cores, {'bfloat16' if options.bfloat16 else 'float32'}{', high' if options.high else ''}; medians of {options.rounds} interleaved rounds [min - max]\n")
     if peaks:
         print("float32 product of 2048: " + "; ".join(f"{peer.name}, {s} {show(v)} GFLOP/s" for (peer, s), v in peaks.items()) + "\n")
     heads, lines = [f" {peer.name}, ms a step | ratio |" for peer in found], "---|---|" * len(found)

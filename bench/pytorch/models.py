@@ -267,6 +267,8 @@ def train(rank, world, options):
     if options.model in IMAGES:
         module = module.to(memory_format=torch.channels_last)
     model = nn.parallel.DistributedDataParallel(module, gradient_as_bucket_view=True) if world > 1 else module
+    if options.high:
+        torch.set_float32_matmul_precision("high")
     if options.compile:
         model = torch.compile(model)
     optimizer, draw, seconds = make_optimizer(module), data(torch.Generator().manual_seed(rank)), []
@@ -314,6 +316,7 @@ if __name__ == "__main__":
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--nproc", type=int, default=1)
     parser.add_argument("--bfloat16", action="store_true")
+    parser.add_argument("--high", action="store_true")
     parser.add_argument("--peak", action="store_true")
     parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
