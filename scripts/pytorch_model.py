@@ -444,7 +444,7 @@ COMPOSITES = {"sequential": "layers", "repeat": None, "residual": "layers", "par
 JOINS = {"add": None, "concat": "dim", "multiply": None, "sequence_lengths": None, "cross_attention": None, "matmul": None}
 # layers whose output has the positions of the input
 BY_POSITION = {"linear", "relu", "tanh", "sigmoid", "silu", "relu6", "selu", "hardswish", "hardsigmoid", "mish", "softplus", "gelu",
-               "leaky_relu", "elu", "softmax", "log_softmax", "dropout", "layer_norm", "rms_norm", "layer_scale", "drop_path", "positional_embedding", "attention", "scaled_dot_product_attention",
+               "leaky_relu", "elu", "prelu", "softmax", "log_softmax", "dropout", "dropout1d", "dropout2d", "layer_norm", "rms_norm", "layer_scale", "drop_path", "positional_embedding", "attention", "scaled_dot_product_attention",
                "rotary_embedding", "lstm", "gru", "rnn"}
 SPLITS = {"chunk": lambda x, c: x.chunk(c["chunks"], c.get("dim", 1)),
           "split": lambda x, c: x.split(_sizes(c["split_size"]), c.get("dim", 1))}

@@ -140,11 +140,12 @@ static size_t by_position(struct builder *b, size_t in, const struct class_targe
     return view;
 }
 
-/* The inputs in the memory format that the layer requires; FORMAT_PRESERVE: that of the first. */
+/* The inputs in the memory format that the layer requires; FORMAT_PRESERVE: that of the first, but positions with
+ * lengths first, as the operators that take lengths need them. */
 static void order_inputs(struct builder *b, const struct layer *layer, size_t *in, size_t count) {
     const struct tensor *first = &b->model->tensors[in[0]];
     bool is_channels_last = layer->type->memory_format == FORMAT_PRESERVE
-                                ? first->shape.is_channels_last
+                                ? first->shape.is_channels_last && !first->shape.lengths
                                 : layer->type->memory_format == FORMAT_CHANNELS_LAST;
     for (size_t i = 0; i < count; i++) in[i] = ordered(b, in[i], is_channels_last, layer->path);
 }

@@ -88,7 +88,7 @@ struct builder;
  * reorder layer where neighbours differ. */
 enum memory_format {
     FORMAT_CONTIGUOUS,    /* row-major, as the shape is written */
-    FORMAT_PRESERVE,      /* either; the output has that of the input */
+    FORMAT_PRESERVE,      /* either, but contiguous if rows have lengths; the output has that of the input */
     FORMAT_CHANNELS_LAST, /* struct shape's is_channels_last */
 };
 
@@ -144,8 +144,8 @@ struct layer_type {
     /* It computes each position of (positions, features) alone, or from what it stored of the earlier ones
      * (cached_positions). */
     bool is_by_position;
-    /* The positions of its output are those of its first input (recurrent layers), so that their lengths hold for it;
-     * is_by_position implies it. */
+    /* The positions of its output are those of its first input (recurrent layers, prelu), so that their lengths hold
+     * for it; is_by_position implies it. */
     bool keeps_positions;
     /* Its output is probabilities, which losses that compute them from scores do not expect. */
     bool gives_probabilities;

@@ -407,6 +407,12 @@ static const struct {
      {2, 6, 4}},
     {"log_softmax", "[{linear: 7}, log_softmax, {linear: 3}]", 2, {2, 5}},
     {"prelu", "[{linear: 7}, prelu, {linear: 5}, {prelu: {num_parameters: 5, init: 0.1}}, {linear: 3}]", 1, {6}},
+    {"prelu",
+     "[{embedding: {embedding_dim: 6, padding_idx: 0}}, {linear: 4}, prelu, {attention: {heads: 2}}, {mean: 1}, "
+     "{linear: 3}]",
+     1,
+     {5}},
+    {"prelu", "[{embedding: {embedding_dim: 6, padding_idx: 0}}, {linear: 5}, {prelu: 5}, {linear: 3}]", 1, {5}},
     {"patch_embedding", "[{patch_embedding: {embed_dim: 6, patch_size: [2, 3]}}, tanh, {linear: 3}]", 3, {3, 4, 6}},
     {"class_token", "[{linear: 5}, class_token, tanh, {linear: 3}]", 2, {4, 6}},
     {"max_pool1d",

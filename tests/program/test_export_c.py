@@ -173,6 +173,8 @@ PADDED = {
     "bag": ("t", 4, "[{embedding_bag: {embedding_dim: 5, num_embeddings: 9}}, {linear: 4}]"),
     "padded_max": ("t", 4, "[{embedding: {embedding_dim: 5, num_embeddings: 9, padding_idx: 0}}, {lstm: {hidden_size: 3, bidirectional: true, output: all}}, {max: 1}, {linear: 4}]"),
     "padded_max_of_maps": ("t", 4, "[{embedding: {embedding_dim: 6, num_embeddings: 9, padding_idx: 0}}, {linear: 4}, {max: {dim: 1, keepdim: true}}, flatten]"),
+    "padded_prelu": ("t", 4, "[{embedding: {embedding_dim: 6, num_embeddings: 9, padding_idx: 0}}, prelu, {attention: {heads: 3}}, {prelu: {num_parameters: 75, init: -0.5}}, "
+                             "{gru: 4}, {dropout1d: 0.2}, {prelu: 75}, {mean: 1}, {linear: 4}]"),
     "padded_bag": ("t", 4, "[{embedding_bag: {embedding_dim: 5, num_embeddings: 9, padding_idx: 0, mode: max}}, {linear: 4}]"),
     "padded_without_reader": ("t", 3, "[{embedding: {embedding_dim: 2, num_embeddings: 9, padding_idx: 0}}, flatten, {linear: 3}]"),
     "series": ("{series: x, steps: n}", 2, "[{sequence_lengths: {from: [series, steps]}}, {lstm: {hidden_size: 6, output: all}}, {mean: {dim: [1, 2], keepdim: true}}, {flatten: {name: a}}, "

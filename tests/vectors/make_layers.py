@@ -213,6 +213,8 @@ CASES = [
      "{linear: 3}]", [5, 4]),
     ("[{sequence_lengths: {from: [series, steps]}}, {linear: 6}, {attention: {heads: 2}}, {mean: {dim: 1}}, {linear: 3}]", [5, 4]),
     ("[{sequence_lengths: {from: [series, steps]}}, {linear: 6}, tanh, {max: 1}, {linear: 3}]", [5, 4]),
+    ("[{embedding: {embedding_dim: 6, padding_idx: 0}}, {linear: 4}, {prelu: {init: 0.1}}, {attention: {heads: 2}}, prelu, {linear: 7}]", [5], 7),
+    ("[{sequence_lengths: {from: [series, steps]}}, {linear: 6}, {prelu: 5}, {dropout1d: {p: 0}}, {mean: 1}, {linear: 3}]", [5, 4]),
     ("[{linear: 6}, {mean: 2}, {linear: 3}]", [4, 5]),
     ("[{conv2d: {out: 3, kernel_size: 2}}, {mean: {dim: 1}}, {mean: 2}, {linear: 3}]", [2, 4, 5]),
     ("[{linear: {out: 6, name: q}}, tanh, {linear: 6}, {slice: {end: 3, name: memory}}, {cross_attention: {heads: 2, dropout: 0, from: [q, memory]}}, "

@@ -108,6 +108,7 @@ const struct layer_type layer_dropout1d = {
                 "In training, zeroes whole channels of (channels, length) with probability p and scales the rest "
                 "(torch.nn.Dropout1d)."},
     .memory_format = FORMAT_CHANNELS_LAST,
+    .keeps_positions = true,
     .plan = plan_channels,
     DROPOUT(channels),
 };
@@ -116,6 +117,7 @@ const struct layer_type layer_dropout2d = {
                 "In training, zeroes whole channels of (channels, height, width) with probability p and scales the "
                 "rest (torch.nn.Dropout2d)."},
     .memory_format = FORMAT_CHANNELS_LAST,
+    .keeps_positions = true,
     .plan = plan_channels,
     DROPOUT(channels),
 };

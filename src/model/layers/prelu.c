@@ -70,6 +70,7 @@ static void describe(const struct layer *layer, struct operation *to) {
 const struct layer_type layer_prelu = {
     .variant = {"prelu", &schema, "x above 0, else x times a learned slope (torch.nn.PReLU)."},
     .memory_format = FORMAT_CHANNELS_LAST,
+    .keeps_positions = true,
     .ignores = IGNORES_Y,
     .plan = plan,
     .init = init,
