@@ -102,11 +102,13 @@ def is_padding(positions, lengths):
 
 
 def real_positions(y, t):
-    """Outputs and targets without the positions that are padding."""
+    """Outputs and targets without the positions that are padding; `rows` of the outputs: the number of rows."""
     if lengths_of(y) is None:
         return y, t
-    real = ~is_padding(y.shape[1], y.lengths)
-    return y[real], t.reshape(*y.shape[:2], *t.shape[2:])[real]
+    real, rows = ~is_padding(y.shape[1], y.lengths), len(y)
+    y, t = y[real], t.reshape(*y.shape[:2], *t.shape[2:])[real]
+    y.rows = rows
+    return y, t
 
 
 class Embedding(nn.Embedding):
@@ -676,7 +678,10 @@ def loss_function(config):
     if kind == "bce_with_logits":
         return lambda y, t: functional.binary_cross_entropy_with_logits(y, t, pos_weight=optional("pos_weight", y))
     if kind == "kl_div":
-        return nn.KLDivLoss(reduction=keys.get("reduction", "mean"), log_target=keys.get("log_target", False))
+        reduction, log_target = keys.get("reduction", "mean"), keys.get("log_target", False)
+        if reduction == "batchmean":  # of rows, also where some of their positions are padding
+            return lambda y, t: nn.KLDivLoss(reduction="sum", log_target=log_target)(y, t) / getattr(y, "rows", len(y))
+        return nn.KLDivLoss(reduction=reduction, log_target=log_target)
     if kind == "nll":
         return lambda y, t: functional.nll_loss(y.transpose(1, 2) if y.dim() == 3 else y, t, optional("weight", y),
                                                 ignore_index=keys.get("ignore_index", -100))

@@ -39,7 +39,7 @@ struct row_weights {
     const float *values; /* (rows), in device memory; NULL: all 1 */
     bool is_counted;     /* loss_sums.count is weighted, too */
     /* Lengths (rows), in device memory: of the [positions] of a row only the first ones count, the others are padding:
-     * no loss, no derivative. NULL: all count. Only of losses whose type masks_positions. */
+     * no loss, no derivative. NULL: all count. Not of losses that compare rows. */
     const int32_t *lengths;
     size_t positions;
     size_t target_size;         /* values of a row of targets, for losses whose targets are of any number */
@@ -77,8 +77,9 @@ struct elementwise_options {
     const double *pos_weight; /* LOSS_BCE_WITH_LOGITS: (pos_weights), repeated over the elements; in host memory */
     size_t pos_weights;       /* 0: all 1 */
     size_t pos_weight_run;    /* consecutive elements of one weight, at least 1; with pos_weights */
+    bool is_row_mean; /* the mean is over rows, of the sums of their elements: padding does not change the count */
     struct row_weights rows;
-    size_t row_elements; /* elements of a row; with rows.values */
+    size_t row_elements; /* elements of a row; with rows.values or rows.lengths */
 };
 
 enum rowwise_loss {
@@ -96,7 +97,7 @@ struct rowwise_options {
     size_t parts;    /* vectors of a row */
     size_t targets;  /* values of a row of targets */
     struct row_weights rows;
-    size_t row_masks; /* rows here of a row there; with rows.values */
+    size_t row_masks; /* rows here of a row there; with rows.values. With rows.lengths they are its positions */
 };
 
 struct ctc_options {
@@ -124,11 +125,13 @@ struct loss_ops {
                 const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,
                 struct loss_sums *sums);
     /* outputs (rows, parts, size), targets (rows, options->targets): sums->loss += over the rows, sums->count += rows;
-     * doutputs, unless NULL, = derivative * factor */
+     * doutputs, unless NULL, = derivative * factor. With lengths those that are padding are left out, and [factor] is
+     * multiplied by rows / those that are not. */
     void (*rowwise)(struct device *, const struct rowwise_options *, const float *outputs, const float *targets,
                     size_t rows, size_t size, float factor, float *doutputs, struct loss_sums *sums);
     /* sums->loss += over the elements, sums->count += counted (with rows.is_counted times the mean weight); doutputs
-     * (count), unless NULL, = derivative * factor */
+     * (count), unless NULL, = derivative * factor. With lengths, unless is_row_mean, [counted] is multiplied by the
+     * share of the elements that are not padding, and [factor] is divided by it. */
     void (*elementwise)(struct device *, const struct elementwise_options *, const float *outputs, const float *targets,
                         size_t count, float factor, double counted, float *doutputs, struct loss_sums *sums);
     /* log_probabilities (rows, steps, classes), targets (rows, options->rows.target_size): adds the loss of each row,

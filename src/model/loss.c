@@ -114,7 +114,7 @@ static struct shape shape_of_values(const struct loss_type *loss, const struct m
     } else if (loss->wants_classes && shape.dims > 0) {
         shape.dims--;
     } else if (loss->parts && shape.dims > 1) {
-        shape.size[0] /= (int64_t)loss->parts;
+        shape.size[shape.lengths ? shape.dims - 1 : 0] /= (int64_t)loss->parts;
     }
     return shape;
 }
@@ -127,6 +127,7 @@ static status check_parts(const struct loss_type *loss, const struct shape *outp
     const struct shape *target = &targets->shape;
     int64_t parts = (int64_t)loss->parts;
     if (!loss->parts || output->dims != 2 || output->size[0] == 1 || output->size[1] == 1) return OK;
+    if (output->lengths) return OK; /* of each position */
     bool is_by_position = target->dims == 2 && target->size[0] == output->size[0];
     if (output->size[0] == parts && !is_by_position) return OK; /* each part is a row, as of conv1d */
     if (target->dims == 2 && output->size[0] == parts * target->size[0] && output->size[1] == target->size[1])
@@ -179,12 +180,9 @@ static status check_shape(const struct loss_type *loss, const struct model *mode
 status loss_check_output(const struct loss_type *loss, const void *config, const struct model *model, size_t tensor,
                          const struct loss_targets *targets) {
     const struct shape *output = &model->tensors[tensor].shape;
+    if (output->lengths && loss->without_lengths)
+        return status_new(STATUS_USAGE, "%s %s", loss->variant.name, loss->without_lengths);
     status s = loss->check(config, output, targets->size, targets->classes);
-    if (!s && output->lengths && !loss->masks_positions)
-        return status_new(STATUS_USAGE,
-                          "%s cannot leave out the padding of rows (padding_idx) in an output for each "
-                          "position",
-                          loss->variant.name);
     if (!s) {
         TRY(check_parts(loss, output, targets));
         return check_shape(loss, model, tensor, targets);
@@ -277,13 +275,20 @@ void loss_mean_of_elements(const struct elementwise_options *options, struct dev
                                             gradient, sums);
 }
 
+size_t loss_row_positions(const struct shape *output) { return output->lengths ? (size_t)output->size[0] : 1; }
+
 status loss_check_parts(const char *name, size_t parts, const char *meaning, const struct shape *output,
                         size_t target_size) {
-    size_t size = shape_elements(output);
-    if (size % parts == 0 && (target_size == 0 || size == parts * target_size)) return OK;
+    size_t size = shape_elements(output), positions = loss_row_positions(output);
+    bool has_lengths = output->lengths,
+         is_divided = size / positions % parts == 0 && (!has_lengths || output->dims == 2);
+    if (is_divided && (target_size == 0 || size == parts * target_size)) return OK;
     struct text shape = {0}, wanted = {0};
     shape_print(output, &shape);
-    if (target_size > 0)
+    if (has_lengths && !is_divided)
+        text_printf(&wanted, "(positions, features) with a multiple of %zu features, of rows of different lengths",
+                    parts);
+    else if (target_size > 0)
         text_printf(&wanted, "%zu values for %zu target%s", parts * target_size, target_size,
                     text_plural(target_size, "s"));
     else
@@ -299,9 +304,10 @@ void loss_mean_of_rows(const struct rowwise_options *options, struct device *dev
                        const float *output, const void *targets, const struct row_weights *weights, size_t rows,
                        float scale, float *gradient, struct loss_sums *sums) {
     struct rowwise_options own = *options;
+    size_t positions = loss_row_positions(output_shape), count = rows * positions;
     own.rows = *weights;
-    own.row_masks = 1;
-    device_ops(device)->losses->rowwise(device, &own, output, targets, rows,
-                                        shape_elements(output_shape) / options->parts, scale / (float)rows, gradient,
-                                        sums);
+    own.row_masks = positions;
+    device_ops(device)->losses->rowwise(device, &own, output, targets, count,
+                                        shape_elements(output_shape) / positions / options->parts, scale / (float)count,
+                                        gradient, sums);
 }

@@ -49,8 +49,9 @@ struct loss_type {
     /* The loss of a row depends on the other rows of the batch, on all ranks: each of them calls run for every
      * batch, also without rows, with the weights' [all]. The mean is that of all rows. */
     bool compares_rows;
-    /* run leaves out positions that are padding (struct row_weights's lengths). */
-    bool masks_positions;
+    /* Why it cannot be of an output whose positions may be padding (struct shape's lengths), and what to do. NULL: run
+     * leaves them out (struct row_weights's lengths). */
+    const char *without_lengths;
     /* The output and its gradient may be 16 bits, as set on the device (struct half_operands). */
     bool accepts_half;
     /* Its config is a struct objective: several losses. */
@@ -66,7 +67,8 @@ struct loss_targets {
 
 /* type->check for the output of [model], after model_plan, and whether each value has the place of its target: without
  * dimensions of size 1, the shapes of output and target are equal (of classes the output without its classes; of
- * several parts that of a part), or one of them is a list. Parts must lie one after the other. A failure also says
+ * several parts that of a part), or one of them is a list. Parts must lie one after the other; of positions with
+ * lengths, those of each position. A failure also says
  * which change of the model or of the labels would help, where that is known. */
 status loss_check(const struct loss_type *loss, const void *config, const struct model *model,
                   const struct loss_targets *targets);

@@ -116,6 +116,32 @@ static void losses_with_classes(struct device *d, struct results *r, int i, stru
     put_loss(r, &other);
 }
 
+/* [i]: as in losses_with_classes; each row here is a position. */
+static void losses_of_parts(struct device *d, struct results *r, int i, struct row_weights rows, const float *x,
+                            const float *t) {
+    static const size_t parts[] = {
+        [ROWWISE_DICE] = 1, [ROWWISE_GAUSSIAN_NLL] = 2, [ROWWISE_COSINE_EMBEDDING] = 2, [ROWWISE_TRIPLET_MARGIN] = 3};
+    for (int loss = ROWWISE_DICE; loss <= ROWWISE_TRIPLET_MARGIN; loss++) {
+        size_t size = LOSS_CLASSES / parts[loss];
+        struct rowwise_options o = {.loss = (enum rowwise_loss)loss,
+                                    .smooth = 1,
+                                    .eps = 0.01f,
+                                    .margin = 0.2f,
+                                    .is_full = i & 4,
+                                    .parts = parts[loss],
+                                    .targets = loss == ROWWISE_TRIPLET_MARGIN     ? 0
+                                               : loss == ROWWISE_COSINE_EMBEDDING ? 1
+                                                                                  : size,
+                                    .rows = rows,
+                                    .row_masks = LOSS_POSITIONS};
+        struct loss_sums sums = {0};
+        device_ops(d)->losses->rowwise(d, &o, x, t, LOSS_ROWS * LOSS_POSITIONS, size, 0.1f, next(r, LOSS_VALUES),
+                                       &sums);
+        device_ops(d)->losses->rowwise(d, &o, x, t, LOSS_ROWS * LOSS_POSITIONS, size, 0.1f, NULL, &sums);
+        put_loss(r, &sums);
+    }
+}
+
 static void losses_of_rows(struct device *d, struct results *r) {
     static const double pos_weight[] = {0.5, 3};
     float *x = random_values(LOSS_VALUES, 1), *t = random_values(LOSS_VALUES, 2), weights[LOSS_ROWS];
@@ -125,6 +151,7 @@ static void losses_of_rows(struct device *d, struct results *r) {
         struct row_weights rows = {
             .values = i & 1 ? weights : NULL, .is_counted = i & 2, .lengths = lengths, .positions = LOSS_POSITIONS};
         struct elementwise_options o = {.loss = i & 4 ? LOSS_MSE : LOSS_BCE_WITH_LOGITS,
+                                        .is_row_mean = i % 3 == 2,
                                         .pos_weight = pos_weight,
                                         .pos_weights = i & 4 ? 0 : 2,
                                         .pos_weight_run = 1 + i % 3,
@@ -132,6 +159,7 @@ static void losses_of_rows(struct device *d, struct results *r) {
                                         .row_elements = LOSS_POSITIONS * LOSS_CLASSES};
         struct loss_sums sums = {0};
         losses_with_classes(d, r, i, rows, x);
+        losses_of_parts(d, r, i, rows, x, t);
         device_ops(d)->losses->elementwise(d, &o, x, t, LOSS_VALUES, 0.1f, 3, next(r, LOSS_VALUES), &sums);
         device_ops(d)->losses->elementwise(d, &o, x, t, LOSS_VALUES, 0.1f, 3, NULL, &sums);
         put_loss(r, &sums);

@@ -487,10 +487,14 @@ static inline struct shape input_of(size_t i) {
     return input;
 }
 
+/* A series of 6 positions and its lengths, then [layers]. */
+#define OF_LENGTHS(layers)                                                                                             \
+    "[{linear: {out: 5, from: series, name: x}}, {sequence_lengths: {from: [x, steps]}}, tanh, " layers "]"
+
 /* Every loss, each with every key that its gradient depends on. */
 static const struct {
     const char *config;
-    const char *outputs; /* NULL: 4 */
+    const char *outputs; /* the last layers; NULL: 4 outputs; with a `[` all layers, of a series with lengths */
 } loss_cases[] = {
     {"cross_entropy", NULL},
     {"{type: cross_entropy, label_smoothing: 0.2}", NULL},
@@ -526,16 +530,26 @@ static const struct {
     {"{type: contrastive, symmetric: false, temperature: 2}", "{linear: {out: 10}}"},
     {"{type: ctc, blank: 2}", "{linear: {out: 20}}, {reshape: [5, 4]}, log_softmax"},
     {"{type: ctc, blank: 3, padding: 1, zero_infinity: true}", "{linear: {out: 12}}, {reshape: [3, 4]}, log_softmax"},
+    /* rows of different lengths */
+    {"mse", OF_LENGTHS("{linear: 4}")},
+    {"kl_div", OF_LENGTHS("{linear: 4}, log_softmax")},
+    {"{type: kl_div, reduction: batchmean}", OF_LENGTHS("{linear: 4}, log_softmax")},
+    {"dice", OF_LENGTHS("{linear: 4}")},
+    {"gaussian_nll", OF_LENGTHS("{linear: 6}, softplus")},
+    {"{type: cosine_embedding, margin: -0.3}", OF_LENGTHS("{linear: 4}")},
+    {"{type: triplet_margin, margin: 2, eps: 0.1, swap: true}", OF_LENGTHS("{linear: 6}")},
 };
 
-#define LOSS_INPUT                                                                                                     \
-    (struct shape) {                                                                                                   \
-        .dims = 1, .size = { 6 }                                                                                       \
-    }
+#define LOSS_LAYERS 256
 
-static inline void layers_of_loss(size_t i, char layers[128]) {
+static inline struct shape loss_input(size_t i) {
+    bool has_lengths = loss_cases[i].outputs && loss_cases[i].outputs[0] == '[';
+    return (struct shape){.dims = 1, .size = {has_lengths ? 13 : 6}};
+}
+
+static inline void layers_of_loss(size_t i, char layers[LOSS_LAYERS]) {
     const char *outputs = loss_cases[i].outputs ? loss_cases[i].outputs : "{linear: {out: 4}}";
-    snprintf(layers, 128, "[{linear: {out: 7}}, tanh, %s]", outputs);
+    snprintf(layers, LOSS_LAYERS, outputs[0] == '[' ? "%s" : "[{linear: {out: 7}}, tanh, %s]", outputs);
 }
 
 /* The targets of kl_div are probabilities. */

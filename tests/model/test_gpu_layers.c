@@ -112,10 +112,10 @@ START_TEST(layers_with_16_bit_storage) {
 END_TEST
 
 START_TEST(losses) {
-    char text[128];
+    char text[LOSS_LAYERS];
     layers_of_loss((size_t)_i, text);
-    gpu_agrees(PRECISION_FLOAT32, 1e-4, text, LOSS_INPUT, loss_cases[_i].config);
-    gpu_agrees(PRECISION_BFLOAT16, 0.1, text, LOSS_INPUT, loss_cases[_i].config);
+    gpu_agrees(PRECISION_FLOAT32, 1e-4, text, loss_input((size_t)_i), loss_cases[_i].config);
+    gpu_agrees(PRECISION_BFLOAT16, 0.1, text, loss_input((size_t)_i), loss_cases[_i].config);
 }
 END_TEST
 

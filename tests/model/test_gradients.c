@@ -47,9 +47,9 @@ END_TEST
 START_TEST(loss_gradients) {
     size_t cases[32] = {0};
     for (size_t i = 0; i < sizeof loss_cases / sizeof *loss_cases; i++) {
-        char layers[128];
+        char layers[LOSS_LAYERS];
         layers_of_loss(i, layers);
-        struct fixture f = open_fixture(layers, LOSS_INPUT, 8, loss_cases[i].config);
+        struct fixture f = open_fixture(layers, loss_input(i), 8, loss_cases[i].config);
         make_positive(&f);
         check_gradients(&f, loss_cases[i].config);
         for (size_t t = 0; loss_type_at(t); t++) cases[t] += loss_type_at(t) == f.loss;

@@ -47,7 +47,15 @@ static void run_case(const json_t *vector) {
     }
     ck_assert(!device_create("cpu", &device));
     size_t n = count / shape_elements(&shape);
-    struct row_weights weights = {.target_size = target_count / n};
+    const json_t *given = json_object_get(vector, "lengths"); /* of rows; NULL: all positions are real */
+    int32_t lengths[8];
+    for (size_t r = 0; given && r < n; r++) lengths[r] = (int32_t)json_integer_value(json_array_get(given, r));
+    shape.lengths = given ? 1 : 0;
+    struct row_weights weights = {
+        .target_size = target_count / n, .lengths = given ? lengths : NULL, .positions = (size_t)shape.size[0]};
+    status s = given ? type->check(loss.config, &shape, weights.target_size, 0) : OK;
+    ck_assert_msg(!s, "%s: %s", config, status_message(s));
+
     ck_assert(!loss_prepare(type, loss.config, device, &shape, weights.target_size, n, 1));
     type->run(loss.config, device, &shape, x, t, &weights, n, 0.5f, gradient, &sums);
     double mean = json_number_value(json_object_get(vector, "loss"));
@@ -69,7 +77,7 @@ static void run_case(const json_t *vector) {
 START_TEST(losses_are_pytorchs) {
     json_t *root = vectors_load("losses"), *vector;
     size_t i;
-    ck_assert_uint_ge(json_array_size(root), 32);
+    ck_assert_uint_ge(json_array_size(root), 62);
     json_array_foreach(root, i, vector) run_case(vector);
     json_decref(root);
 }
@@ -174,6 +182,44 @@ START_TEST(ctc_of_lengths) {
 }
 END_TEST
 
+/* Sums of rows of different lengths with weights, which count. */
+static struct loss_sums run_weighted(const char *config, const float *x, const float *t, const int32_t *lengths,
+                                     const float *values, size_t n, float *gradient) {
+    struct device *device;
+    struct variant loss;
+    struct document *document = bind(config, &loss);
+    struct shape shape = {.dims = 2, .size = {3, 2}, .lengths = 1};
+    struct row_weights weights = {.values = values, .is_counted = true, .lengths = lengths, .positions = 3};
+    struct loss_sums sums = {0};
+    ck_assert(!device_create("cpu", &device));
+    loss_type_at((size_t)loss.index)->run(loss.config, device, &shape, x, t, &weights, n, 1, gradient, &sums);
+    device_destroy(device);
+    document_destroy(document);
+    return sums;
+}
+
+/* A row of weight 2 counts as two rows. */
+START_TEST(weights_of_rows_of_different_lengths) {
+    static const char *const configs[] = {"mse",  "kl_div",       "{type: kl_div, reduction: batchmean}",
+                                          "dice", "gaussian_nll", "{type: cosine_embedding, margin: 0.9}"};
+    static const int32_t lengths[] = {2, 1, 1};
+    static const float weights[] = {1, 2};
+    float x[18], t[18], gradient[18];
+    for (size_t i = 0; i < 12; i++) x[i] = 0.1f + 0.3f * (float)(i * 5 % 7), t[i] = 0.2f + 0.1f * (float)(i % 4);
+    memcpy(x + 12, x + 6, 6 * sizeof *x);
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        size_t targets = i < 4 ? 6 : 3; /* of a row */
+        memcpy(t + 2 * targets, t + targets, targets * sizeof *t);
+        struct loss_sums two = run_weighted(configs[i], x, t, lengths, weights, 2, gradient);
+        struct loss_sums three = run_weighted(configs[i], x, t, lengths, NULL, 3, NULL);
+        ck_assert_msg(fabs(two.loss - three.loss) < 1e-9 && fabs(two.count - three.count) < 1e-9,
+                      "%s: %.9g / %.9g, with weights %.9g / %.9g", configs[i], three.loss, three.count, two.loss,
+                      two.count);
+        for (size_t k = 0; k < 12; k++) ck_assert((k < 4 || k == 6 || k == 7) || gradient[k] == 0);
+    }
+}
+END_TEST
+
 static void run_bce(const char *config, const struct shape *shape, const float *x, const float *t, float *gradient,
                     struct loss_sums *sums) {
     struct device *device;
@@ -260,6 +306,27 @@ START_TEST(shapes_are_checked) {
     rejected(
         "triplet_margin", (struct shape){.dims = 1, .size = {4}}, 0, 0,
         "the model's output is 4: triplet_margin needs a multiple of 3 values (an anchor, a positive and a negative)");
+    struct shape padded = {.dims = 2, .size = {4, 3}, .lengths = 1}, pairs = {.dims = 2, .size = {4, 6}, .lengths = 1};
+    rejected("gaussian_nll", pairs, 12, 0, NULL);
+    rejected(
+        "gaussian_nll", pairs, 6, 0,
+        "the model's output is (4, 6): gaussian_nll needs 12 values for 6 targets (means, then as many variances)");
+    rejected(
+        "cosine_embedding", padded, 4, 0,
+        "the model's output is (4, 3): cosine_embedding needs (positions, features) with a multiple of 2 features, "
+        "of rows of different lengths (an embedding, then the one to compare)");
+    rejected("cosine_embedding", pairs, 4, 0, NULL);
+    rejected("cosine_embedding", pairs, 1, 0,
+             "a target row has 1 value: cosine_embedding needs one for each of the 4 positions, 1 or -1");
+    rejected("triplet_margin", padded, 0, 0, NULL);
+    rejected(
+        "triplet_margin", (struct shape){.dims = 3, .size = {4, 3, 2}, .lengths = 1}, 0, 0,
+        "the model's output is (4, 3, 2): triplet_margin needs (positions, features) with a multiple of 3 features, "
+        "of rows of different lengths (an anchor, a positive and a negative)");
+    rejected("dice", padded, 12, 0, NULL);
+    rejected("dice", (struct shape){.dims = 2, .size = {4, 1}, .lengths = 1}, 4, 0,
+             "dice compares the values of each position of rows of different lengths, of which the model has only one; "
+             "use bce_with_logits or focal");
     rejected("focal", three, 2, 0, "the model's output is 3, but a target row has 2 values");
     rejected("poisson_nll", three, 2, 0, "the model's output is 3, but a target row has 2 values");
     rejected("mse", three, 1, 0, "the model's output is 3, but a target row has 1 value");
@@ -274,4 +341,4 @@ START_TEST(shapes_are_checked) {
 END_TEST
 
 TESTS("loss", losses_are_pytorchs, sums_add_up, many_classes, ctc_of_too_many_labels, ctc_of_lengths,
-      positives_are_weighted_by_class, shapes_are_checked)
+      weights_of_rows_of_different_lengths, positives_are_weighted_by_class, shapes_are_checked)

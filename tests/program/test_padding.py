@@ -77,13 +77,19 @@ class Padding(program.Case):
     def test_targets_of_padding_do_not_count(self):
         before = np.roll(self.tokens, 1, 1)
         values = self.random.normal(size=(80, LENGTH, 2)).astype("f4")
+        decisions, signs = (values > 0).astype("f4"), np.where(values[..., 0] > 0, 1, -1).astype("f4")
         for name, targets, options in (("classes", before, {}), ("values", values, {"loss": "mse", "out": 2, "metrics": "rmse, mae, r2"}),
-                                       ("decisions", (values > 0).astype("f4"), {"loss": "bce_with_logits", "out": 2, "metrics": "f1, accuracy"})):
+                                       ("decisions", decisions, {"loss": "bce_with_logits", "out": 2, "metrics": "f1, accuracy"}),
+                                       ("masks", decisions, {"loss": "dice", "out": 2, "metrics": "mean_iou"}),
+                                       ("shares", np.abs(values), {"loss": "kl_div", "out": "2\n    - log_softmax", "metrics": "mae"}),
+                                       ("normal", values, {"loss": "gaussian_nll", "out": "4\n    - softplus", "metrics": ""}),
+                                       ("pairs", signs, {"loss": "cosine_embedding", "out": 4, "metrics": ""})):
             other = np.where(self.real.reshape(self.real.shape + (1,) * (targets.ndim - 2)), targets, 1)
             one, two = self.tags(name, targets, **options), self.tags(name + "2", other, **options)
             self.run_program(one, "--run-dir", name)
             self.run_program(two, "--run-dir", name + "2")
-            self.assertEqual(self.metrics(name), self.metrics(name + "2"))
+            with self.subTest(name):
+                self.assertEqual(self.metrics(name), self.metrics(name + "2"))
             self.assertEqual(self.run_program("eval", name)[0], self.run_program("eval", name + "2")[0])
 
     def test_layers_that_keep_the_lengths(self):
@@ -118,6 +124,24 @@ loss: {type: ctc, zero_infinity: true}
 """)
             self.run_program(f"ctc{i}.yaml", "--run-dir", f"ctc{i}")
             losses.append(self.metrics(f"ctc{i}"))
+        self.assertEqual(*losses)
+
+    def test_triplets_of_positions(self):
+        """Each position has an anchor, a positive and a negative; its loss does not count behind the end of a row."""
+        import h5py
+        series, losses = self.random.normal(size=(80, LENGTH, 2)).astype("f4"), []
+        for i, behind in enumerate((0, 7)):
+            with h5py.File(self.path(f"triplets{i}.h5"), "w") as f:
+                f["x"], f["n"] = np.where(self.real[..., None], series, behind), self.lengths
+            head = HEAD.replace("path: DATA,", f"path: triplets{i}.h5, inputs: {{series: x, steps: n}},").replace("METRICS", "")
+            self.write(f"triplets{i}.yaml", head + """model:
+  layers:
+    - sequence_lengths: {from: [series, steps]}
+    - linear: 6
+losses: [{type: triplet_margin, margin: 2}]
+""")
+            self.run_program(f"triplets{i}.yaml", "--run-dir", f"triplets{i}")
+            losses.append(self.metrics(f"triplets{i}"))
         self.assertEqual(*losses)
 
     def test_several_losses_and_weights_of_rows(self):
@@ -155,6 +179,41 @@ losses:
             found, rows = f["prediction"][()].reshape(80, LENGTH), f["row"][()]
         real = self.real[rows]
         self.assertAlmostEqual(result["accuracy"], (found == targets[rows])[real].mean(), places=6)
+
+    def areas(self, scores, labels):
+        """scikit-learn's roc_auc_score and average_precision_score, means over the columns."""
+        values = []
+        for score, label in zip(scores.T, labels.T):
+            larger = (score[:, None] > score) + (score[:, None] == score) / 2
+            chosen = score[:, None] >= score[label == 1]  # at the threshold of each positive label
+            values.append((larger[label == 1][:, label == 0].mean(), ((label[:, None] * chosen).sum(0) / chosen.sum(0)).mean()))
+        return np.mean(values, 0)
+
+    def test_areas_are_those_of_real_positions(self):
+        """Of all positions of the same output together."""
+        import h5py
+        targets = (self.random.normal(size=(80, LENGTH, 2)) > 0.5).astype("f4")
+        config = self.tags("areas", targets, "bce_with_logits", 2, "auc, average_precision")
+        self.write("several.yaml", re.sub("(?m)^loss: .*$", "losses: [{type: bce_with_logits, name: yes}]", self.read(config)))
+        self.run_program(config, "--run-dir", "areas", "--nproc", "2", "sampler.batch_size=8")
+        self.run_program("predict", "areas", "--part", "all", "--out", "areas.h5", "--outputs")
+        with h5py.File(self.path("areas.h5")) as f:
+            outputs, rows = f["outputs"][()].reshape(80, LENGTH, 2), f["row"][()]
+        real = self.real[rows]
+        expected = self.areas(outputs[real], targets[rows][real])
+        result = json.loads(self.run_program("eval", "areas", "--part", "all", "--nproc", "2")[0])
+        np.testing.assert_allclose([result["auc"], result["average_precision"]], expected, atol=1e-6)
+        self.run_program("several.yaml", "--run-dir", "several", "--nproc", "2", "sampler.batch_size=8")
+        result = json.loads(self.run_program("eval", "several", "--part", "all")[0])
+        np.testing.assert_allclose([result["yes_auc"], result["yes_average_precision"]], expected, atol=1e-6)
+        weights = self.random.integers(1, 4, 80)  # scikit-learn's sample_weight: as if rows were repeated
+        with h5py.File(self.path("weights.h5"), "w") as f:
+            f["x"], f["y"], f["w"] = self.tokens, targets, weights.astype("f4")
+        self.write("weights.yaml", self.read(config).replace("path: areas.npz,", "path: weights.h5, weights: w,"))
+        result = json.loads(self.run_program("eval", "weights.yaml", "--run-dir", "areas", "--part", "all")[0])
+        often = np.repeat(np.arange(80), weights[rows])
+        expected = self.areas(outputs[often][self.real[rows][often]], targets[rows][often][self.real[rows][often]])
+        np.testing.assert_allclose([result["auc"], result["average_precision"]], expected, atol=1e-6)
 
     def test_the_same_bits_with_threads_after_a_resume_and_on_elastic_ranks(self):
         config = self.tags("tags", np.roll(self.tokens, 1, 1))
@@ -246,14 +305,14 @@ losses:
 
     def test_losses_that_cannot(self):
         values = np.abs(self.random.normal(size=(80, LENGTH, 2))).astype("f4")
-        self.refused(self.tags("kl", values, "kl_div", 2, "mae"), program.USAGE, "kl_div cannot leave out the padding of rows")
-        decisions = (values > 1).astype("f4")
-        for metric in ("auc", "average_precision"):
-            message = f"train.metrics: {metric} cannot leave out the padding of rows in binary decisions"
-            one = self.tags("one", decisions, "bce_with_logits", 2, metric)
-            self.refused(one, program.USAGE, message)
-            self.write("several.yaml", re.sub("(?m)^loss: .*$", "losses: [{type: bce_with_logits}]", self.read(one)))
-            self.refused("several.yaml", program.USAGE, message)
+        one = self.tags("contrastive", values, "mse", 3, "")
+        self.write("contrastive.yaml", re.sub("(?m)^loss: .*$", "losses: [{type: contrastive}]", self.read(one)))
+        self.refused("contrastive.yaml", program.USAGE, "contrastive.yaml:", "contrastive compares each row with all others, which the "
+                     "positions of rows of different lengths are not; insert '- mean: 1' or '- max: 1' after each embedding")
+        self.refused(self.tags("dice", (values[..., 0] > 1).astype("f4"), "dice", 1, ""), program.USAGE,
+                     "dice compares the values of each position of rows of different lengths, of which the model has only one")
+        self.refused(self.tags("odd", values, "gaussian_nll", 3, ""), program.USAGE,
+                     "gaussian_nll needs (positions, features) with a multiple of 2 features, of rows of different lengths")
 
     def test_the_shipped_reviews(self):
         """They are what their script writes, and the config learns."""

@@ -18,6 +18,17 @@ def case(config, module, outputs, targets):
             "targets": targets.flatten().tolist(), "loss": loss.item(), "gradient": x.grad.flatten().tolist()}
 
 
+def case_of_lengths(config, module, outputs, targets, lengths):
+    """The loss of the positions that are not padding, outputs (rows, positions, ...); a module whose rows are these positions."""
+    x = outputs.double().requires_grad_()
+    t = targets if targets.dtype == torch.int64 else targets.double()
+    real = torch.arange(x.shape[1]) < torch.tensor(lengths)[:, None]
+    loss = module(x[real], t[real] if t.numel() else t)
+    loss.backward()
+    return {"config": config, "shape": list(outputs.shape[1:]), "lengths": lengths, "outputs": outputs.flatten().tolist(),
+            "targets": targets.flatten().tolist(), "loss": loss.item(), "gradient": x.grad.flatten().tolist()}
+
+
 def double(*values):
     return torch.tensor(values, dtype=torch.float64)
 
@@ -120,6 +131,20 @@ def ctc(padding=-100, **options):
     return loss
 
 
+torch.manual_seed(9)
+LENGTHS = [3, 6, 1, 5]
+words = 2 * torch.randn(4, 6, 6)
+word_logs, word_shares = torch.log_softmax(words, 2), torch.rand(4, 6, 6).softmax(2)
+word_spread, word_values, word_hot = torch.rand(4, 6, 6), torch.randn(4, 6, 3), (torch.rand(4, 6, 6) > 0.6).float()
+word_signs = torch.where(torch.rand(4, 6) > 0.5, 1.0, -1.0)
+word_classes = torch.randint(0, 6, (4, 6))
+
+
+def over_rows(module):
+    """A sum, divided by the number of all rows."""
+    return lambda inputs, targets: module(inputs, targets) / len(LENGTHS)
+
+
 cases = [
     case("cross_entropy", nn.CrossEntropyLoss(), logits, classes),
     case("{type: cross_entropy, label_smoothing: 0.1}", nn.CrossEntropyLoss(label_smoothing=0.1), logits, classes),
@@ -177,6 +202,21 @@ cases = [
     case("{type: ctc, padding: 0}", ctc(padding=0), many, long),
     case("{type: ctc, blank: 4}", ctc(blank=4), steps, labels % 4 - 100 * (labels < 0)),
     case("{type: ctc, zero_infinity: true}", ctc(zero_infinity=True), steps, impossible),
+    # rows of different lengths
+    case_of_lengths("cross_entropy", nn.CrossEntropyLoss(), words, word_classes, LENGTHS),
+    case_of_lengths("nll", nn.NLLLoss(), word_logs, word_classes, LENGTHS),
+    case_of_lengths("huber", nn.HuberLoss(), words[:, :, :3], word_values, LENGTHS),
+    case_of_lengths("bce_with_logits", nn.BCEWithLogitsLoss(), words, word_hot, LENGTHS),
+    case_of_lengths("kl_div", nn.KLDivLoss(reduction="mean"), word_logs, word_shares, LENGTHS),
+    case_of_lengths("{type: kl_div, log_target: true}", nn.KLDivLoss(reduction="mean", log_target=True), word_logs, word_shares.log(), LENGTHS),
+    case_of_lengths("{type: kl_div, reduction: batchmean}", over_rows(nn.KLDivLoss(reduction="sum")), word_logs, word_shares, LENGTHS),
+    case_of_lengths("dice", dice(1e-5), words, word_hot, LENGTHS),
+    case_of_lengths("{type: dice, smooth: 0.1}", lambda inputs, targets: dice(0.1)(inputs.flatten(1), targets.flatten(1)),
+                    words.reshape(4, 6, 3, 2), word_hot.reshape(4, 6, 3, 2), LENGTHS),
+    case_of_lengths("gaussian_nll", gaussian(nn.GaussianNLLLoss()), word_spread, word_values, LENGTHS),
+    case_of_lengths("{type: gaussian_nll, full: true, eps: 0.3}", gaussian(nn.GaussianNLLLoss(full=True, eps=0.3)), word_spread, word_values, LENGTHS),
+    case_of_lengths("{type: cosine_embedding, margin: 0.1}", parts(nn.CosineEmbeddingLoss(0.1), 2), words, word_signs, LENGTHS),
+    case_of_lengths("{type: triplet_margin, margin: 3}", triplet(nn.TripletMarginLoss(3)), words, torch.zeros(0), LENGTHS),
 ]
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "losses.json"), "w") as f:
     json.dump(cases, f, separators=(",", ":"))

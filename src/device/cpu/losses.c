@@ -171,11 +171,16 @@ static void cross_entropy(struct device *device, const struct cross_entropy_opti
     sums->count += o->rows.values && o->rows.is_counted ? weighted : count;
 }
 
+/* Positions of [count] rows that are not padding. */
+static size_t real_positions(const struct row_weights *rows, size_t count) {
+    size_t positions = 0;
+    for (size_t r = 0; r < count; r++) positions += (size_t)rows->lengths[r];
+    return positions;
+}
+
 /* Elements of a batch that are not padding. */
 static size_t real_elements(const struct elementwise_options *o, size_t count) {
-    size_t rows = count / o->row_elements, positions = 0;
-    for (size_t r = 0; r < rows; r++) positions += (size_t)o->rows.lengths[r];
-    return positions * (o->row_elements / o->rows.positions);
+    return real_positions(&o->rows, count / o->row_elements) * (o->row_elements / o->rows.positions);
 }
 
 static void elementwise(struct device *device, const struct elementwise_options *o, const float *outputs,
@@ -184,22 +189,23 @@ static void elementwise(struct device *device, const struct elementwise_options 
     (void)device;
     double weights = 0, all = (double)count;
     size_t row_elements = o->rows.values ? o->row_elements : 1, of_position = 1;
-    if (o->rows.lengths) {
+    if (o->rows.lengths) of_position = o->row_elements / o->rows.positions;
+    if (o->rows.lengths && !o->is_row_mean) {
         all = (double)real_elements(o, count);
         factor *= (float)((double)count / all);
         counted *= all / (double)count;
-        of_position = o->row_elements / o->rows.positions;
     }
     for (size_t i = 0; i < count; i++) {
-        if (is_padding(&o->rows, i / of_position)) {
+        bool is_real = !is_padding(&o->rows, i / of_position);
+        float weight = row_weight(&o->rows, i / row_elements);
+        if (is_real || o->is_row_mean) weights += (double)weight;
+        if (!is_real) {
             if (doutputs) doutputs[i] = 0;
             continue;
         }
         float pos_weight = o->pos_weights ? (float)o->pos_weight[i / o->pos_weight_run % o->pos_weights] : 1;
         struct slope s = slope_of(o, pos_weight, outputs[i], targets[i]);
-        float weight = row_weight(&o->rows, i / row_elements);
         sums->loss += (double)s.loss * (double)weight;
-        weights += (double)weight;
         if (doutputs) doutputs[i] = s.derivative * (factor * weight);
     }
     sums->count += o->rows.values && o->rows.is_counted ? counted * (weights / all) : counted;
@@ -233,10 +239,18 @@ static void nll(struct device *device, const struct cross_entropy_options *o, co
 static void rowwise(struct device *device, const struct rowwise_options *o, const float *outputs, const float *targets,
                     size_t rows, size_t size, float factor, float *doutputs, struct loss_sums *sums) {
     (void)device;
-    double weights = 0;
+    double weights = 0, real = (double)rows;
     size_t row_masks = o->rows.values ? o->row_masks : 1, row_size = o->parts * size;
+    if (o->rows.lengths) {
+        real = (double)real_positions(&o->rows, rows / o->rows.positions);
+        factor *= (float)((double)rows / real);
+    }
     for (size_t r = 0; r < rows; r++) {
         struct rowwise_sums all = {0, 0, 0};
+        if (is_padding(&o->rows, r)) {
+            for (size_t i = 0; doutputs && i < row_size; i++) doutputs[r * row_size + i] = 0;
+            continue;
+        }
         const float *x = outputs + r * row_size, *t = o->targets ? targets + r * o->targets : NULL;
         for (size_t i = 0; i < size; i++) all = rowwise_add(all, rowwise_sums_of(o, x, t, size, i));
         float weight = row_weight(&o->rows, r / row_masks);
@@ -245,7 +259,7 @@ static void rowwise(struct device *device, const struct rowwise_options *o, cons
         for (size_t i = 0; doutputs && i < row_size; i++)
             doutputs[r * row_size + i] = rowwise_slope(o, all, x, t, size, i) * (factor * weight);
     }
-    sums->count += o->rows.is_counted ? weights : (double)rows;
+    sums->count += o->rows.is_counted ? weights : real;
 }
 
 static void to_classes(struct device *device, const float *x, size_t stride, int64_t *classes, size_t rows,

@@ -62,22 +62,27 @@ struct loss_elements {
     }
 };
 
-/* Rows of different lengths: the mean is over the elements that are not padding. */
+/* *to = the positions of [rows] rows that are not padding. */
+static void count_real(operator_call *c, const struct loss_padding &padding, size_t rows, double *to) {
+    c->each(1, [=] __device__(size_t) { *to = 0; });
+    c->sum(
+        rows, [=] __device__(size_t r) { return (double)padding.lengths[r]; }, to);
+}
+
+/* Rows of different lengths: the mean is over the elements that are not padding, or over the rows. */
 static void elementwise_real(operator_call *c, const struct loss_elements &f, size_t count, float factor,
                              double counted, struct loss_sums *to) {
     const struct elementwise_options *o = &f.options;
     size_t of_position = o->row_elements / o->rows.positions;
     struct loss_padding padding(c, &o->rows, count / of_position);
-    double *real = c->scratch<double>(1), share = counted / (double)count;
-    bool is_weighted = f.rows && o->rows.is_counted;
-    c->each(1, [=] __device__(size_t) { *real = 0; });
-    c->sum(
-        count / o->row_elements,
-        [=] __device__(size_t r) { return (double)((size_t)padding.lengths[r] * of_position); }, real);
+    double *real = c->scratch<double>(1), share = counted / (double)count, positions = (double)(count / of_position);
+    bool is_weighted = f.rows && o->rows.is_counted, is_row_mean = o->is_row_mean;
+    count_real(c, padding, count / o->row_elements, real);
     c->sum(
         count,
         [=] __device__(size_t i) {
-            if (!padding.is_at(i / of_position)) return f.run(i, factor * (float)((double)count / *real));
+            float own = is_row_mean ? factor : factor * (float)(positions / *real);
+            if (!padding.is_at(i / of_position)) return f.run(i, own);
             if (f.dx) f.dx[i] = 0;
             return 0.0;
         },
@@ -85,7 +90,7 @@ static void elementwise_real(operator_call *c, const struct loss_elements &f, si
     c->sum(
         count,
         [=] __device__(size_t i) {
-            if (padding.is_at(i / of_position)) return 0.0;
+            if (!is_row_mean && padding.is_at(i / of_position)) return 0.0;
             return is_weighted ? share * (double)f.row_weight(i) : share;
         },
         &to->count);
@@ -214,55 +219,73 @@ static void nll(struct device *device, const struct cross_entropy_options *o, co
 struct rowwise_rows {
     const float *x, *t;
     struct rowwise_options options;
-    size_t size;
+    size_t size, rows;
     float factor;
     float *dx;
     double *losses;           /* (rows) */
     const float *row_weights; /* NULL: all 1 */
     size_t row_masks;
+    struct loss_padding padding;
+    const double *real; /* rows that are not padding; NULL: all */
 
     __device__ float row_weight(size_t r) const { return row_weights ? row_weights[r / row_masks] : 1; }
+
+    template <unsigned THREADS> __device__ void leave_out(size_t r, size_t first) const {
+        size_t row_size = options.parts * size;
+        if (first == 0) losses[r] = 0;
+        for (size_t j = first; dx && j < row_size; j += 4 * THREADS)
+            for (size_t k = j; k < j + 4 && k < row_size; k++) dx[r * row_size + k] = 0;
+    }
 
     template <unsigned THREADS> __device__ void run(size_t r, size_t first) const {
         size_t row_size = options.parts * size;
         const float *row = x + r * row_size, *target = options.targets ? t + r * options.targets : NULL;
         struct rowwise_sums s = {0, 0, 0};
+        if (padding.is_at(r)) {
+            leave_out<THREADS>(r, first);
+            return;
+        }
         for (size_t j = first; j < size; j += 4 * THREADS)
             for (size_t k = j; k < j + 4 && k < size; k++)
                 s = rowwise_add(s, rowwise_sums_of(&options, row, target, size, k));
         s.a = row_join<THREADS>(s.a, row_add());
         s.b = row_join<THREADS>(s.b, row_add());
         s.c = row_join<THREADS>(s.c, row_add());
-        float weight = row_weight(r);
+        float weight = row_weight(r), own = real ? factor * (float)((double)rows / *real) : factor;
         if (first == 0) losses[r] = rowwise_loss(&options, s, target, size) * (double)weight;
         for (size_t j = first; dx && j < row_size; j += 4 * THREADS)
             for (size_t k = j; k < j + 4 && k < row_size; k++)
-                dx[r * row_size + k] = rowwise_slope(&options, s, row, target, size, k) * (factor * weight);
+                dx[r * row_size + k] = rowwise_slope(&options, s, row, target, size, k) * (own * weight);
     }
 };
 
 static void rowwise(struct device *device, const struct rowwise_options *o, const float *outputs, const float *targets,
                     size_t rows, size_t size, float factor, float *doutputs, struct loss_sums *sums) {
     operator_call c(device, "a rowwise loss");
+    double *real = o->rows.lengths ? c.scratch<double>(1) : NULL;
     struct rowwise_rows f = {.x = c.in(outputs, rows * o->parts * size),
                              .t = c.in(o->targets ? targets : NULL, rows * o->targets),
                              .options = *o,
                              .size = size,
+                             .rows = rows,
                              .factor = factor,
                              .dx = c.out(doutputs, rows * o->parts * size),
                              .losses = c.scratch<double>(rows),
                              .row_weights = c.in(o->rows.values, o->rows.values ? rows / o->row_masks : 0),
-                             .row_masks = o->rows.values ? o->row_masks : 1};
+                             .row_masks = o->rows.values ? o->row_masks : 1,
+                             .padding = {&c, &o->rows, rows},
+                             .real = real};
     struct loss_sums *to = c.inout(sums, 1);
     if (rows == 0 || !c.is_ok()) return;
+    if (real) count_real(&c, f.padding, rows / o->rows.positions, real);
     rows_start(&c, rows, size, f);
     c.sum(
         rows, [=] __device__(size_t i) { return f.losses[i]; }, &to->loss);
     if (f.row_weights && o->rows.is_counted)
         c.sum(
-            rows, [=] __device__(size_t i) { return (double)f.row_weight(i); }, &to->count);
+            rows, [=] __device__(size_t i) { return f.padding.is_at(i) ? 0.0 : (double)f.row_weight(i); }, &to->count);
     else
-        c.each(1, [=] __device__(size_t) { to->count += (double)rows; });
+        c.each(1, [=] __device__(size_t) { to->count += real ? *real : (double)rows; });
 }
 
 static void to_classes(struct device *device, const float *values, size_t stride, int64_t *classes, size_t rows,

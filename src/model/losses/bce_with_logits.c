@@ -61,5 +61,4 @@ const struct loss_type loss_bce_with_logits = {
     .own_activation = "sigmoid",
     .check = check,
     .run = run,
-    .masks_positions = true,
 };

@@ -56,6 +56,8 @@ const struct loss_type loss_contrastive = {
                 "rows of a batch, on all ranks; without a target, in `losses` (open_clip's ClipLoss)."},
     .has_no_target = true,
     .compares_rows = true,
+    .without_lengths = "compares each row with all others, which the positions of rows of different lengths are not; "
+                       "insert '- mean: 1' or '- max: 1' after each embedding, before concat joins them",
     .parts = 2,
     .check = check,
     .prepare = prepare,

@@ -21,7 +21,14 @@ static const struct schema schema = {
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     (void)config, (void)classes;
     TRY(loss_check_parts("cosine_embedding", 2, "an embedding, then the one to compare", output, 0));
-    if (target_size == 1) return OK;
+    size_t positions = loss_row_positions(output);
+    if (target_size == positions) return OK;
+    if (output->lengths)
+        return status_new(
+            STATUS_USAGE,
+            "a target row has %zu value%s: cosine_embedding needs one for each of the %zu positions, 1 or "
+            "-1",
+            target_size, text_plural(target_size, "s"), positions);
     return status_new(STATUS_USAGE, "a target row has %zu values: cosine_embedding needs one, 1 or -1", target_size);
 }
 

@@ -58,6 +58,5 @@ const struct loss_type loss_cross_entropy = {
     .class_weight = class_weight,
     .check = check,
     .run = run,
-    .masks_positions = true,
     .accepts_half = true,
 };

@@ -78,7 +78,6 @@ const struct loss_type loss_ctc = {
                 "steps of an output, in their order; loss per target, mean over rows (torch.nn.CTCLoss)."},
     .wants_classes = true,
     .aligns_targets = true,
-    .masks_positions = true,
     .ignored = padding_of,
     .takes_logarithms = true,
     .ignored_key = "padding",

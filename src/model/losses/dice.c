@@ -20,6 +20,13 @@ static const struct schema_row keys[] = {
 static const struct schema schema = {
     .name = "loss.dice", .size = sizeof(struct dice_config), .rows = keys, .shorthand = "smooth"};
 
+static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
+    TRY(loss_check_values(config, output, target_size, classes));
+    if (!output->lengths || shape_elements(output) > (size_t)output->size[0]) return OK;
+    return status_new(STATUS_USAGE, "dice compares the values of each position of rows of different lengths, of which "
+                                    "the model has only one; use bce_with_logits or focal");
+}
+
 static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
                 const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
                 struct loss_sums *sums) {
@@ -41,6 +48,6 @@ const struct loss_type loss_dice = {
                 "smooth); mean over rows and channels (monai.losses.DiceLoss with sigmoid)."},
     .is_binary = true,
     .own_activation = "sigmoid",
-    .check = loss_check_values,
+    .check = check,
     .run = run,
 };

@@ -42,5 +42,4 @@ const struct loss_type loss_focal = {
     .own_activation = "sigmoid",
     .check = loss_check_values,
     .run = run,
-    .masks_positions = true,
 };

@@ -36,7 +36,7 @@ static void run(const void *config, struct device *device, const struct shape *o
     const struct gaussian_config *c = config;
     struct rowwise_options options = {
         .loss = ROWWISE_GAUSSIAN_NLL, .eps = (float)c->eps, .is_full = c->full, .parts = 2};
-    options.targets = shape_elements(output_shape) / 2;
+    options.targets = shape_elements(output_shape) / loss_row_positions(output_shape) / 2;
     loss_mean_of_rows(&options, device, output_shape, output, targets, weights, rows, scale, gradient, sums);
 }
 

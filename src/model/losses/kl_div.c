@@ -15,7 +15,7 @@ static const struct schema_row keys[] = {
      .offset = offsetof(struct kl_div_config, reduction),
      .fallback = "mean",
      .choices = reductions,
-     .doc = "`batchmean`: the mean over rows, which is the divergence; `mean`: over all elements."},
+     .doc = "`batchmean`: the sum over a row, mean over rows, which is the divergence; `mean`: over all elements."},
     {.key = "log_target",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct kl_div_config, log_target),
@@ -29,10 +29,12 @@ static void run(const void *config, struct device *device, const struct shape *o
                 const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
                 struct loss_sums *sums) {
     const struct kl_div_config *c = config;
+    bool is_row_mean = c->reduction == REDUCTION_BATCHMEAN;
     struct elementwise_options options = {.loss = c->log_target ? LOSS_KL_DIV_LOG : LOSS_KL_DIV,
+                                          .is_row_mean = is_row_mean,
                                           .rows = *weights,
                                           .row_elements = shape_elements(output_shape)};
-    size_t elements = rows * shape_elements(output_shape), over = c->reduction == REDUCTION_MEAN ? elements : rows;
+    size_t elements = rows * shape_elements(output_shape), over = is_row_mean ? rows : elements;
     device_ops(device)->losses->elementwise(device, &options, output, targets, elements, scale / (float)over,
                                             (double)over, gradient, sums);
 }

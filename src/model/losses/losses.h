@@ -55,17 +55,22 @@ struct loss_positions loss_positions_of(const struct shape *output, size_t rows)
         .fallback = "-100", .doc = "Targets of this class are ignored: no loss, no gradient, no accuracy."             \
     }
 
-/* An output of [parts] equal parts, which [meaning] describes; with [target_size] not 0 each has as many values as a
- * target row. [name]: of the loss. */
+/* Of how many positions of a row a rowwise loss is the mean: those of an output with lengths, each with its parts; 1:
+ * the parts are those of the row. */
+size_t loss_row_positions(const struct shape *output);
+
+/* An output of [parts] equal parts, which [meaning] describes, or with lengths of as many for each position; with
+ * [target_size] not 0 each has as many values as a target row. [name]: of the loss. */
 status loss_check_parts(const char *name, size_t parts, const char *meaning, const struct shape *output,
                         size_t target_size);
 
-/* The mean over the rows of the batch; sets the weights of [options]. */
+/* The mean over the rows of the batch, or over their loss_row_positions that are not padding; sets the weights of
+ * [options], whose targets are those of a row or position. */
 void loss_mean_of_rows(const struct rowwise_options *options, struct device *device, const struct shape *output_shape,
                        const float *output, const void *targets, const struct row_weights *weights, size_t rows,
                        float scale, float *gradient, struct loss_sums *sums);
 
-/* The mean over all elements of the batch; sets the weights of [options]. */
+/* The mean over all elements of the batch that are not padding; sets the weights of [options]. */
 void loss_mean_of_elements(const struct elementwise_options *options, struct device *device,
                            const struct shape *output_shape, const float *output, const void *targets,
                            const struct row_weights *weights, size_t rows, float scale, float *gradient,

@@ -40,5 +40,4 @@ const struct loss_type loss_nll = {
     .class_weight = class_weight,
     .check = check,
     .run = run,
-    .masks_positions = true,
 };

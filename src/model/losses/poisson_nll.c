@@ -46,5 +46,4 @@ const struct loss_type loss_poisson_nll = {
     .check = loss_check_values,
     .run = run,
     .predicts_logarithms = predicts_logarithms,
-    .masks_positions = true,
 };

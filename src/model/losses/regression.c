@@ -75,19 +75,17 @@ const struct loss_type loss_mse = {
     .is_regression = true,
     .check = loss_check_values,
     .run = mse,
-    .masks_positions = true};
+};
 const struct loss_type loss_l1 = {.variant = {"l1", NULL, "Absolute error, mean over all elements (torch.nn.L1Loss)."},
                                   .is_regression = true,
                                   .check = loss_check_values,
-                                  .run = l1,
-                                  .masks_positions = true};
+                                  .run = l1};
 const struct loss_type loss_smooth_l1 = {
     .variant = {"smooth_l1", &smooth_l1_schema,
                 "Squared error below beta, absolute error above (torch.nn.SmoothL1Loss)."},
     .is_regression = true,
     .check = loss_check_values,
     .run = smooth_l1,
-    .masks_positions = true,
 };
 const struct loss_type loss_huber = {
     .variant = {"huber", &huber_schema,
@@ -95,7 +93,6 @@ const struct loss_type loss_huber = {
     .is_regression = true,
     .check = loss_check_values,
     .run = huber,
-    .masks_positions = true,
 };
 const struct loss_type loss_quantile = {
     .variant =
@@ -105,5 +102,4 @@ const struct loss_type loss_quantile = {
     .is_regression = true,
     .check = loss_check_values,
     .run = quantile,
-    .masks_positions = true,
 };

@@ -37,12 +37,17 @@ static unsigned needs_of(const struct evaluation_options *options) {
     return needs;
 }
 
+static size_t positions_of(const struct evaluation_options *options) {
+    if (options->loss->wants_classes) return options->info->target_size;
+    return options->loss->is_binary && options->output->lengths ? (size_t)options->output->size[0] : 1;
+}
+
 static struct tally_options tally_of(const struct evaluation_options *options) {
     const struct loss_type *loss = options->loss;
     struct tally_options tally = {.needs = needs_of(options),
                                   .kind = metric_kind(loss),
                                   .out_size = shape_elements(options->output),
-                                  .positions = loss->wants_classes ? options->info->target_size : 1,
+                                  .positions = positions_of(options),
                                   .rows = options->rows,
                                   .has_ignored = loss->ignored != NULL,
                                   .ignored = loss->ignored ? loss->ignored(options->loss_config) : 0,
@@ -152,21 +157,8 @@ static void destroy_terms(struct evaluation *e) {
 
 /* ---- the evaluation ---- */
 
-static status check_padding(const struct loss_type *loss, const struct shape *output, const struct string_list *names) {
-    for (size_t i = 0; loss->is_binary && output->lengths && i < names->count; i++)
-        if (metric_needs(names->items[i]) == TALLY_SCORES)
-            return status_new(STATUS_USAGE,
-                              "train.metrics: %s cannot leave out the padding of rows in binary decisions",
-                              names->items[i]);
-    return OK;
-}
-
 status evaluation_check_size(const struct evaluation_options *options) {
-    const struct objective *objective = options->loss->is_objective ? options->loss_config : NULL;
-    for (size_t i = 0; objective && i < objective->count; i++)
-        TRY(check_padding(objective->terms[i].loss, &objective->terms[i].output.shape, options->metrics));
-    if (objective) return OK; /* without confusion matrices */
-    TRY(check_padding(options->loss, options->output, options->metrics));
+    if (options->loss->is_objective) return OK; /* without confusion matrices */
     struct tally_options tally = tally_of(options);
     return tally_check(&tally);
 }

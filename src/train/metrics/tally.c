@@ -46,7 +46,9 @@ status tally_create(const struct tally_options *options, struct tally **out) {
     t->options = *options;
     t->classes = classes_of(options);
     /* with two classes, one score is enough */
-    t->columns = options->kind != TALLY_CLASSES ? options->out_size : t->classes == 2 ? 1 : t->classes;
+    t->columns = options->kind != TALLY_CLASSES ? options->out_size / options->positions
+                 : t->classes == 2              ? 1
+                                                : t->classes;
     status s = allocate(t);
     if (s) {
         tally_destroy(t);
@@ -134,6 +136,23 @@ static void add_classes(struct tally *t, const float *outputs, const int64_t *ta
 
 /* ---- binary decisions and values ---- */
 
+/* One for each output, or with lengths for each output of each position that is not padding. */
+static void add_decision_scores(struct tally *t, const float *outputs, const float *targets,
+                                const struct row_weights *weights, size_t rows) {
+    size_t positions = t->options.positions, columns = t->columns;
+    for (size_t i = 0; i < rows * positions; i++) {
+        float *scores = t->scores + t->collected * columns;
+        uint8_t *labels = t->labels + t->collected * columns;
+        if (weights->lengths && i % positions >= (size_t)weights->lengths[i / positions]) continue;
+        for (size_t c = 0; c < columns; c++) {
+            scores[c] = outputs[i * columns + c];
+            labels[c] = targets[i * columns + c] > 0.5f;
+        }
+        if (t->score_weights) t->score_weights[t->collected] = weights->values ? weights->values[i / positions] : 1;
+        t->collected++;
+    }
+}
+
 static void add_decisions(struct tally *t, const float *outputs, const float *targets,
                           const struct row_weights *weights, size_t rows) {
     size_t size = t->options.out_size;
@@ -142,12 +161,8 @@ static void add_decisions(struct tally *t, const float *outputs, const float *ta
         double weight = weight_of(weights, i / size, i % size, size);
         t->counted += weight;
         if (t->confusion) t->confusion[2 * is_positive + (outputs[i] > 0)] += weight;
-        if (!t->scores) continue;
-        t->scores[t->collected * t->columns + i] = outputs[i];
-        t->labels[t->collected * t->columns + i] = is_positive;
-        if (t->score_weights) t->score_weights[t->collected + i / size] = (float)weight;
     }
-    t->collected += rows;
+    if (t->scores) add_decision_scores(t, outputs, targets, weights, rows);
 }
 
 /* The probability 1 / (1 + exp(-z)) of a logit z, the value of a logarithm; else the output itself. */

@@ -28,9 +28,11 @@ struct tally_options {
     size_t tops[TALLY_MAX_TOPS]; /* (top_count) numbers k of TALLY_TOP */
     size_t top_count;
     enum tally_kind kind;
-    size_t out_size;  /* of a row */
-    size_t positions; /* targets of a row: out_size / positions is the number of classes; TALLY_CLASSES only */
-    size_t rows;      /* maximum of this rank */
+    size_t out_size; /* of a row */
+    /* TALLY_CLASSES: targets of a row, out_size / positions is the number of classes. TALLY_BINARY: positions with
+     * lengths, whose scores are those of the same outputs; 1: none. */
+    size_t positions;
+    size_t rows; /* maximum of this rank */
     bool has_ignored, has_weights;
     bool is_logarithm;                       /* TALLY_REALS: outputs are logarithms of values */
     int64_t ignored;                         /* a target that is not counted */
