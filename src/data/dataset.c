@@ -357,13 +357,16 @@ static void note_augment(struct dataset *dataset, const struct dataset_config *c
 
 static void copy_columns(struct dataset *dataset, const struct dataset_config *config) {
     const struct source *source = dataset->tables[0].source;
-    dataset->notes.items = arena_alloc(dataset->arena, 8 * sizeof *dataset->notes.items);
+    dataset->notes.items = arena_alloc(dataset->arena, 12 * sizeof *dataset->notes.items);
     note_layout(dataset, config);
     note_augment(dataset, config);
     windowed_note(dataset);
     for (int i = 0; i < dataset->n_tables; i++) {
         const char *note = dataset->tables[i].source->note;
         if (note) dataset->notes.items[dataset->notes.count++] = arena_copy(dataset->arena, note);
+        const char *warning = dataset->tables[i].source->warning;
+        if (warning)
+            dataset->notes.items[dataset->notes.count++] = arena_printf(dataset->arena, "warning: %s", warning);
         note = dataset->tables[i].note;
         if (note) dataset->notes.items[dataset->notes.count++] = note;
     }

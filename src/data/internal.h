@@ -33,7 +33,7 @@ struct source {
     size_t threads;                 /* with decode: the number of threads that may call it */
     bool is_small;                  /* always kept in memory, regardless of cache_mb */
     uint64_t file_bytes;
-    const char *note; /* for dataset_notes; NULL: none. Owned by the format. */
+    const char *note, *warning; /* for dataset_notes; NULL: none. Owned by the format. */
     const struct raw_column
         *columns; /* (input_size) of a format with named columns, whose inputs may be missing or no numbers; read then
                      yields raw values, see raw_columns.h. NULL: inputs are numbers. Owned by the format. */

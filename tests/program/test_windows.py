@@ -147,6 +147,75 @@ class Windows(program.Case):
         evaluated = self.run_program("eval", "runs/one")[0]
         self.assertEqual(evaluated, self.run_program("eval", "runs/one", "--nproc", 2)[0])
 
+    def order_warning(self, dates, more, *arguments, columns=("time",), file="rows.csv", extra=()):
+        """The warnings of `check` about the order of the rows that have these dates."""
+        rows = series(len(dates))
+        self.table(rows, names=[*columns, *NAMES], extra=(dates, *extra))
+        self.config("steps: 5", more)
+        out, err = self.run_program("check", "test.yaml", *arguments)
+        return [line for line in (out + err).splitlines() if "order of the file" in line]
+
+    def test_order_of_time(self):
+        days = [f"2024-{1 + d // 28:02}-{1 + d % 28:02}" for d in range(60)]
+        hours = [f"2024-10-{25 + h // 24} {h % 24:02}:00" for h in range(60)]
+        ignored, used = "columns: {time: ignore}", "columns: {time: {type: date, parts: [month]}}"
+        for more in ignored, used:
+            self.assertEqual(self.order_warning(days, more), [])
+            for dates in days[::-1], [f'"{day}"' for day in days[::-1]]:
+                warning, = self.order_warning(dates, more)
+                self.assertTrue(warning.endswith("rows.csv:line 3: column 'time': '2024-03-03' is before '2024-03-04' of the row above, and 58 more rows are "
+                                                 "like it; dataset.window takes rows in the order of the file: sort them by time"), warning)
+                self.assertRegex(warning, "^warning +rows.csv:")
+        # one row, a missing date before it, and values that end the dates
+        late = days[:30] + ["", days[10]] + days[30:58]
+        self.assertIn("line 33: column 'time': '2024-01-11' is before '2024-02-02' of the row above; ", self.order_warning(late, ignored)[0])
+        self.assertEqual(self.order_warning(["", ""] + days[:50] + [""] * 5, ignored), [])
+        self.assertEqual(self.order_warning(days[::-1][:40] + ["today"] + days[:19], ignored), [])
+        self.assertEqual(self.order_warning([f"{20240000 - i}" for i in range(60)], ignored), [])
+        # clocks go back by an hour once; hours that always descend
+        self.assertEqual(self.order_warning(hours[:30] + hours[29:59], ignored), [])
+        self.assertEqual(self.order_warning(hours[:30] + hours[28:58], ignored), [])
+        self.assertEqual(len(self.order_warning(hours[:30] + hours[27:57], ignored)), 1)
+        self.assertEqual(len(self.order_warning(hours[::-1], ignored)), 1)
+        # other dates, a format, rows without windows
+        two = "columns: {time: ignore, born: ignore}"
+        self.assertEqual(self.order_warning(days[::-1], two, columns=("born", "time"), extra=(days,)), [])
+        self.assertEqual(len(self.order_warning(days[::-1], two, columns=("born", "time"), extra=(days[::-1],))), 1)
+        european = [f"{day[8:]}.{day[5:7]}.{day[:4]}" for day in days]
+        written = 'columns: {time: {type: date, format: "%d.%m.%Y", parts: [month]}}'
+        self.assertEqual(self.order_warning(european, written), [])
+        self.assertIn("'03.03.2024' is before '04.03.2024'", self.order_warning(european[::-1], written)[0])
+        self.table(series(60), names=["time", *NAMES], extra=(days[::-1],))
+        self.config("steps: 0", ignored, layer="relu")
+        self.assertNotIn("order of the file", "".join(self.run_program("check", "test.yaml")))
+
+    def test_order_of_time_in_series_files_and_databases(self):
+        days = [f"2024-{1 + d // 28:02}-{1 + d % 28:02}" for d in range(60)]
+        ignored, shops = "columns: {time: ignore}", ["b"] * 30 + ["a"] * 30
+        columns, words = ("time", "shop"), "dataset.window.group=shop"
+        self.assertEqual(self.order_warning(days[30:] + days[:30], ignored, words, columns=columns, extra=(shops,)), [])
+        warning, = self.order_warning(days[30:] + days[:30][::-1], ignored, words, columns=columns, extra=(shops,))
+        self.assertIn("rows.csv:line 33: column 'time': '2024-02-01' is before '2024-02-02' of the row above, and 28 more rows", warning)
+        self.assertIn("sort those of each series by time", warning)
+        # several files, the later ones with the columns in another order, or without the dates
+        path = "dataset.path=[rows.csv, late.csv]"
+        self.write("late.csv", "\n".join(["y,time,a,b"] + [f"{i},{days[i]},{i},{i}" for i in range(30)]) + "\n")
+        warning, = self.order_warning(days[30:], ignored, path)
+        self.assertIn("late.csv:line 2: column 'time': '2024-01-01' is before '2024-03-04' of the row above; ", warning)
+        self.write("late.csv", "\n".join(["y,a,b"] + [f"{i},{i},{i}" for i in range(30)]) + "\n")
+        self.assertEqual(self.order_warning(days[30:], ignored, path), [])
+        for dates, count in (days, 0), (days[::-1], 1), ([b"x"] * 60, 0):
+            with sqlite3.connect(self.path("rows.db")) as db:
+                db.execute("drop table if exists t")
+                db.execute("create table t (time, a real, b real, y real)")
+                db.executemany("insert into t values (?, ?, ?, ?)", [(day, *map(float, row)) for day, row in zip(dates, series(60))])
+            found = self.order_warning(days, ignored, "dataset.path=rows.db")
+            self.assertEqual(len(found), count)
+        self.assertEqual(self.order_warning(days, ignored, "dataset.path=rows.db"), [])
+        self.run_program("test.yaml", "--run-dir", "runs/time")
+        self.table(series(60), "new.csv", names=["time", *NAMES], extra=(days[::-1],))
+        self.assertIn("new.csv:line 3: column 'time'", self.run_program("predict", "runs/time", "new.csv", "--out", "p.csv")[1])
+
     def test_predict(self):
         """One value for each window, at the last row of its inputs; those at the end are forecasts."""
         rows = series()

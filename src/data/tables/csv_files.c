@@ -28,17 +28,22 @@ static status missing_column(const struct csv *csv, size_t column) {
                       csv_printable(csv, csv->names[column]), csv->parts[0].path);
 }
 
-/* Finds the columns that are used. */
+/* Finds the columns that are used, and those whose order is checked. */
 static status match_columns(struct csv *csv) {
     csv->n_fields = csv->reader.count;
     for (size_t i = 0; i < csv->n_columns; i++) {
         size_t field = 0, found = 0;
-        if (csv->roles[i].at == NOT_USED) continue;
+        bool is_used = csv->roles[i].at != NOT_USED;
+        if (!is_used && !csv->roles[i].may_be_date) continue;
         for (size_t k = 0; k < csv->n_fields; k++)
             if (strcmp(csv->roles[i].has_no_name ? csv_name(csv->reader.fields[k].text, k, csv->arena)
                                                  : csv->reader.fields[k].text,
                        csv->names[i]) == 0)
                 field = k, found++;
+        if (!is_used && found != 1) {
+            csv->roles[i].may_be_date = false;
+            continue;
+        }
         if (found == 0) return missing_column(csv, i);
         if (found > 1)
             return status_new(STATUS_DATA, "%s:line 1: duplicate column '%s'", csv->path,

@@ -12,8 +12,9 @@ enum field_kind { FIELD_IGNORED, FIELD_NUMBER, FIELD_TEXT };
 struct field_plan {
     enum field_kind kind;
     bool may_be_missing, is_input, is_group;
+    bool is_column;    /* of the first file; others are ignored */
     size_t column, at; /* at: index in the row */
-    char *from, *to;   /* FIELD_TEXT: of the current row */
+    char *from, *to;   /* FIELD_TEXT, FIELD_IGNORED: of the current row */
 };
 
 #define MAX_NUMBER 64     /* bytes; longer fields are left to csv_next */
@@ -81,9 +82,10 @@ static inline char *read_number(char *text, int separator, double *value) {
 static char *read_field(struct csv *csv, struct field_plan *plan, char *at, double *value) {
     char text[MAX_NUMBER], *from, *to;
     char *next = csv_plain_field(&csv->reader, at, &from, &to);
-    if (!next || plan->kind == FIELD_IGNORED) return next;
+    if (!next) return NULL;
     plan->from = from;
     plan->to = to;
+    if (plan->kind == FIELD_IGNORED) return next;
     if (plan->kind == FIELD_TEXT) return plan->is_input || to > from ? next : NULL;
     size_t length = (size_t)(to - from);
     if (length >= sizeof text || csv->decimal == 0) return NULL;
@@ -135,6 +137,16 @@ static status add_field(struct csv *csv, struct field_plan *plan, double *value)
     return OK;
 }
 
+/* A column of numbers has no dates; a text in it is left to csv_next. */
+static void add_orders(struct csv *csv, const double *row) {
+    for (size_t i = 0; csv->orders && i < csv->n_fields; i++) {
+        struct field_plan *plan = &csv->plans[i];
+        if (plan->kind == FIELD_NUMBER || !csv->roles[plan->column].may_be_date || !plan->is_column) continue;
+        *plan->to = 0;
+        csv_order_add(csv, plan->column, plan->from, row);
+    }
+}
+
 status csv_add_plain_row(struct csv *csv, double *row, bool *is_added) {
     struct csv_reader *reader = &csv->reader;
     *is_added = false;
@@ -149,6 +161,7 @@ status csv_add_plain_row(struct csv *csv, double *row, bool *is_added) {
     reader->at = next;
     for (size_t i = 0; i < csv->n_fields; i++)
         if (csv->plans[i].kind != FIELD_IGNORED) TRY(add_field(csv, &csv->plans[i], &row[csv->plans[i].at]));
+    add_orders(csv, row);
     csv_copy_targets(csv, row);
     return OK;
 }
@@ -165,8 +178,10 @@ status csv_plan_rows(struct csv *csv, bool is_text) {
     for (size_t i = 0; i < csv->n_columns; i++) {
         const struct role *role = &csv->roles[i];
         struct field_plan *plan = &plans[csv->fields[i]];
+        if (role->at == NOT_USED && !role->may_be_date) continue;
+        *plan = (struct field_plan){FIELD_NUMBER, .is_column = true, .column = i, .at = role->at};
+        if (role->at == NOT_USED) plan->kind = FIELD_IGNORED;
         if (role->at == NOT_USED) continue;
-        *plan = (struct field_plan){FIELD_NUMBER, .column = i, .at = role->at};
         plan->is_input = plan->may_be_missing = !role->is_weight && !role->is_target && !role->is_group;
         if (role->is_weight) plan->at = size + targets;
         if (role->is_target) plan->at += size;

@@ -13,6 +13,8 @@
 struct role {
     bool is_target, is_weight, is_group; /* neither: an input */
     bool has_no_name;                    /* in the file: it is used only where the config names it */
+    bool may_be_date;                    /* with csv.orders: all values so far are dates or missing, of an input or a
+                                            column that is not used */
     size_t at;                           /* index among the inputs or the targets; NOT_USED */
     size_t target_at;                    /* of an input that is a target, too: index among the targets; NOT_USED */
 };
@@ -25,6 +27,8 @@ struct csv_part {
 };
 
 struct csv;
+
+struct csv_order;
 
 /* Records of another kind of file, which is read as a CSV file is. */
 struct csv_input {
@@ -66,6 +70,7 @@ struct csv {
     const char *group_key;              /* that names the group column */
     bool are_targets_inputs;            /* targets are inputs, too, unless dataset.inputs is given */
     struct text_pool groups;            /* values of the group column; in rows are their indexes */
+    struct csv_order *orders;           /* (n_columns) with dataset.window; NULL: the order of time is not checked */
     double *group_values;               /* (groups.count), when all rows were read: see dataset_format.read_groups */
     double **maps; /* (input_size + target_size), when all rows were read: value = maps[i][(size_t)value] unless
                       it is NaN; NULL: the value is a number */
@@ -120,6 +125,13 @@ status csv_add_group(struct csv *csv, const char *text, double *value);
 
 /* Sets the targets of a row of the store that are inputs, too. */
 void csv_copy_targets(const struct csv *csv, double *row);
+
+/* With dataset.window, where the columns of inputs were started: which columns may have dates; each value of these is
+ * then added, with its row of the store, whose group is set. After all rows: source.warning if they are not in the
+ * order of time. */
+void csv_order_start(struct csv *csv, const struct dataset_config *config);
+void csv_order_add(struct csv *csv, size_t column, const char *text, const double *row);
+void csv_order_finish(struct csv *csv);
 
 /* The index of the group in a row of the store. */
 size_t csv_group_at(const struct csv *csv);

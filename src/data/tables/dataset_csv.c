@@ -117,6 +117,8 @@ static status add_record(struct csv *csv, double *row) {
             : role->is_target ? add_target(csv, i, text, &row[size + role->at])
                               : csv_add_input(csv, i, text, &row[role->at]));
     }
+    for (size_t i = 0; csv->orders && i < csv->n_columns; i++)
+        if (csv->roles[i].may_be_date) csv_order_add(csv, i, csv->reader.fields[csv->fields[i]].text, row);
     csv_copy_targets(csv, row);
     return OK;
 }
@@ -399,6 +401,7 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     csv->are_targets_inputs = config->window.steps > 0 && !wants_classes && config->target_range == TARGETS_ARE_ANY;
     TRY(csv_choose_columns(csv, config, train));
     start_columns(csv, config, train);
+    csv_order_start(csv, config);
     bool is_binary = !wants_classes && !config->has_losses && config->target_range == TARGETS_ARE_PROBABILITIES;
     bool has_target = csv->base.target_size == 1 && csv->roles[csv->target_columns[0]].is_target;
     bool may_be_text = (wants_classes || is_binary) && has_target;
@@ -406,6 +409,7 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     TRY(find_label_rule(csv, config, may_be_text, &csv->is_kind_known));
     csv->is_kind_known = csv->is_kind_known || train || csv->has_given_classes;
     TRY(read_rows(csv, config, may_be_text, train));
+    csv_order_finish(csv);
     csv->path = path;
     if (csv->decimal == ',' && !config->csv.decimal) csv_add_note(csv, "numbers have a decimal comma");
     TRY(finish_columns(csv));

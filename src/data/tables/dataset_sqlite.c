@@ -221,6 +221,13 @@ static status read_value(struct csv *csv, size_t column, const char **text) {
     return OK;
 }
 
+/* The text of a column that is not used; another type is "". */
+static const char *text_of(sqlite3_stmt *statement, int column) {
+    bool is_text = sqlite3_column_type(statement, column) == SQLITE_TEXT;
+    const char *text = is_text ? (const char *)sqlite3_column_text(statement, column) : NULL;
+    return text ? text : "";
+}
+
 /* The names of the columns first, then the rows. */
 static status next_record(struct csv *csv, bool *has_record) {
     struct records *records = csv->records;
@@ -238,7 +245,10 @@ static status next_record(struct csv *csv, bool *has_record) {
     if (result != SQLITE_ROW && result != SQLITE_DONE) return failure(csv, records->database);
     csv->reader.record_line = csv->base.rows;
     for (size_t i = 0; *has_record && i < csv->n_columns; i++)
-        if (csv->roles[i].at != NOT_USED) TRY(read_value(csv, i, &csv->reader.fields[i].text));
+        if (csv->roles[i].at != NOT_USED)
+            TRY(read_value(csv, i, &csv->reader.fields[i].text));
+        else if (csv->roles[i].may_be_date)
+            csv->reader.fields[i].text = text_of(records->statement, (int)i);
     return OK;
 }
 
