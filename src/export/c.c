@@ -208,11 +208,23 @@ static void add_prepared_header(struct c_file *c, struct text *out) {
              "int model_predict(const struct model_row *row, float *outputs);\n");
 }
 
+static void add_columns(const struct export_model *m, struct text *out) {
+    if (m->columns.count == 0) return;
+    if (m->config->dataset.window.steps == 0) {
+        text_add(out, "\n/* The name of each input. */\nextern const char *const model_columns[MODEL_INPUTS];\n");
+        return;
+    }
+    text_printf(out,
+                "\n/* The inputs are a window of MODEL_STEPS rows, the earliest first, of MODEL_FEATURES numbers each, "
+                "with these\n * names. */\n#define MODEL_STEPS %lld\n#define MODEL_FEATURES %zu\n"
+                "extern const char *const model_columns[MODEL_FEATURES];\n",
+                (long long)m->config->dataset.window.steps, m->columns.count);
+}
+
 static void add_plain_header(struct c_file *c, struct text *out) {
     const struct export_model *m = c->m;
     bool is_prepared = c->pieces[0].size > 0, are_tokens = m->model->in.is_tokens;
-    if (m->columns.count)
-        text_add(out, "\n/* The name of each input. */\nextern const char *const model_columns[MODEL_INPUTS];\n");
+    add_columns(m, out);
     text_printf(out, "\n/* Computes outputs (MODEL_OUTPUTS) for one row of inputs (MODEL_INPUTS), %s.\n",
                 are_tokens ? "the numbers of tokens" : "as they are in the dataset");
     add_names(c, out);

@@ -64,9 +64,16 @@ static status read_columns(const struct export_source *source, struct export_mod
     m->columns.items = arena_alloc(source->arena, (list.count + 1) * sizeof *m->columns.items);
     for (size_t i = 0; i < list.count; i++)
         if (list.items[i].role == COLUMN_INPUT) m->columns.items[m->columns.count++] = list.items[i].name;
-    *are_features = list.count > 0 && strcmp(list.format, "csv") == 0 && m->config->dataset.window.steps == 0;
-    if (!*are_features) m->columns.count = 0; /* a dataset of a file may be many inputs */
+    bool has_windows = m->config->dataset.window.steps > 0;
+    *are_features = list.count > 0 && strcmp(list.format, "csv") == 0 && !has_windows;
+    if (!*are_features && !has_windows) m->columns.count = 0; /* a dataset of a file may be many inputs */
     return OK;
+}
+
+/* A window has the same columns in each of its rows; a dataset of a file may be several of them. */
+static void check_window_columns(struct export_model *m, const struct shape *shape) {
+    bool has_windows = m->config->dataset.window.steps > 0;
+    if (has_windows && (shape->dims != 2 || shape->size[1] != (int64_t)m->columns.count)) m->columns.count = 0;
 }
 
 /* ---- the shape of the inputs ---- */
@@ -258,6 +265,7 @@ static status plan_model(const struct export_source *source, struct export_model
     struct shape shape = {0};
     if (m->config->dataset.input_groups.count > 0 || !has_one_output(m->config)) return plan_named(source, m);
     TRY(find_shape(source, m, &shape));
+    check_window_columns(m, &shape);
     return model_plan(&m->config->model, &shape, &m->model);
 }
 

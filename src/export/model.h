@@ -20,7 +20,8 @@ struct export_model {
     struct preparation *preparation;   /* of a table's columns; NULL: none */
     bool *reads_lengths;               /* (model->lengths_count) an operation leaves out what is behind these lengths */
     struct target_scale *target_scale; /* of the output; NULL: none */
-    struct string_list columns;        /* names of the inputs; count 0: none */
+    struct string_list columns;        /* names of the inputs, or with dataset.window of the features of each step, the
+                                          columns of a table's rows; count 0: none */
     double *mean, *scale, divide;      /* x' = (x / divide - mean) / scale */
     size_t features;  /* of mean and scale: of each in_size / features adjacent inputs; 0: no scaling */
     const char *name; /* of the run, only letters, digits, '.', '_' and '-' */

@@ -404,6 +404,8 @@ class Windows(program.Case):
             self.run_program("test.yaml", "--fresh")
             self.run_program("export", "runs/test", "--out", f"{name}.c")
             self.assertIn(f"#define MODEL_INPUTS {6 * len(columns)}\n", self.read(f"{name}.h"))
+            self.assertIn(f"#define MODEL_STEPS 6\n#define MODEL_FEATURES {len(columns)}\nextern const char *const model_columns[MODEL_FEATURES];\n",
+                          self.read(f"{name}.h"))
             if not shutil.which("gcc"):
                 self.skipTest("gcc is not installed")
             library = self.path(f"{name}.so")
@@ -416,6 +418,27 @@ class Windows(program.Case):
                 got = np.zeros(2, np.float32)
                 self.assertEqual(model.model_predict(x.ctypes.data_as(ctypes.c_void_p), got.ctypes.data_as(ctypes.c_void_p)), 0)
                 self.assert_close(got, expected, 1e-5)
+            names = (ctypes.c_char_p * len(columns)).in_dll(model, "model_columns")
+            self.assertEqual([one.decode() for one in names], [NAMES[column] for column in columns])
+
+    def test_exports_have_the_names_of_columns(self):
+        """Where each is a feature: of HDF5 datasets with a number for each row, not of one with several."""
+        rows = series()
+        self.table(rows)
+        self.other_files(rows)
+        for arguments, names in ((["dataset.inputs=[y, a]"], ["y", "a"]), (["dataset.path=rows.db"], NAMES),
+                                 (["dataset.path=rows.h5", "dataset.inputs=[b, y]", "dataset.targets=y"], ["b", "y"]),
+                                 (["dataset.path=rows.h5", "dataset.inputs=x", "dataset.targets=target"], None), (["dataset.path=rows.npz"], None)):
+            with self.subTest(arguments):
+                self.config("steps: 6")
+                self.run_program("test.yaml", "--fresh", *arguments)
+                self.run_program("export", "runs/test", "--out", "m.onnx")
+                self.run_program("export", "runs/test", "--out", "m.c")
+                with open(self.path("m.onnx"), "rb") as f:
+                    text = f.read()
+                self.assertEqual(json.dumps(names).encode() in text, names is not None)
+                self.assertEqual("model_columns[MODEL_FEATURES]" in self.read("m.h"), names is not None)
+                self.assertEqual(b"columns" in text, names is not None)
 
     def test_classes(self):
         """Classes are no inputs unless they are named; their weights are those of the targets of windows."""
