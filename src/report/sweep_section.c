@@ -15,6 +15,7 @@
 #include "report/page.h"
 #include "report/runs_section.h"
 #include "report/svg.h"
+#include "sweep/compare/comparability.h"
 #include "train/folder/run_folder.h"
 #include "train/metrics/report.h"
 
@@ -128,6 +129,25 @@ static void add_commands(struct text *out, const struct sweep_data *s) {
               sweep_data_repeats(s) > 1 ? "first run" : "run");
 }
 
+/* Whether trials have other values of parameter [index], or some of them, of a list, none. */
+static bool has_other_values(const struct sweep_data *s, size_t index) {
+    for (size_t i = 1; i < s->trial_total; i++) {
+        double a = s->trials[0].point[index], b = s->trials[i].point[index];
+        if (isnan(a) ? !isnan(b) : !(a == b)) return true;
+    }
+    return false;
+}
+
+/* A notice for each parameter that changes what the metric means. */
+static void add_doubts(struct text *out, const struct sweep_data *s) {
+    struct text doubts = {0};
+    for (size_t i = 0; i < s->parameter_count; i++)
+        if (has_other_values(s, i)) comparability_explain_key(s->parameters[i].path, s->metric, &doubts);
+    for (const char *line = text_string(&doubts); *line; line += strcspn(line, "\n") + 1)
+        page_notice(out, "%.*s.", (int)strcspn(line, "\n"), line);
+    text_free(&doubts);
+}
+
 static void add_best(struct text *out, const struct sweep_data *s) {
     struct page_heading headings[SWEEP_DATA_MAX_PARAMETERS + 4];
     struct text metric = {0};
@@ -142,6 +162,7 @@ static void add_best(struct text *out, const struct sweep_data *s) {
     headings[count++] =
         (struct page_heading){sweep_data_repeats(s) > 1 ? "State SHA-256 of the first run" : "State SHA-256", false};
     text_add(out, "<h3>Best trials</h3>\n");
+    add_doubts(out, s);
     page_table_begin(out, headings, count, true);
     for (size_t i = 0; i < s->ranked && i < BEST_SHOWN; i++) add_best_row(out, s, &s->trials[i]);
     page_table_end(out);

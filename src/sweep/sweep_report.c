@@ -3,8 +3,10 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "sweep/compare/comparability.h"
 #include "sweep/sweep_folder.h"
 #include "train/metrics/report.h"
 
@@ -59,6 +61,42 @@ static void warn_of_goal(const struct sweep_report *r) {
                     sweep_goal_name((enum sweep_goal)metric->goal), metric->name, usual, usual);
 }
 
+static bool has_word(const char *const *words, const char *word) {
+    while (*words && strcmp(*words, word) != 0) words++;
+    return *words != NULL;
+}
+
+/* Adds a sentence for each KEY=VALUE word of [words] that [others] lack. */
+static void add_doubts_of_words(const struct sweep_report *r, const char *const *words, const char *const *others,
+                                struct text *out) {
+    struct text key = {0};
+    for (; *words; words++) {
+        if (has_word(others, *words)) continue;
+        text_clear(&key);
+        text_printf(&key, "%.*s", (int)strcspn(*words, "="), *words);
+        comparability_explain_key(text_string(&key), r->sweep->metric.name, out);
+    }
+    text_free(&key);
+}
+
+/* A warning for each parameter that changes what the metric means; of a list the first trials that differ in one. */
+static void warn_of_parameters(const struct sweep_report *r) {
+    const struct sweep_config *sweep = r->sweep;
+    struct text doubts = {0};
+    for (size_t i = 0; i < sweep->space.count; i++) {
+        const struct parameter *p = &sweep->space.items[i];
+        if (p->kind != PARAMETER_VALUES || p->count > 1)
+            comparability_explain_key(p->path, sweep->metric.name, &doubts);
+    }
+    for (int64_t i = 1; sweep->list && i < sweep->trials && !doubts.length; i++) {
+        add_doubts_of_words(r, sweep->list[i], sweep->list[0], &doubts);
+        if (!doubts.length) add_doubts_of_words(r, sweep->list[0], sweep->list[i], &doubts);
+    }
+    for (const char *line = text_string(&doubts); *line; line += strcspn(line, "\n") + 1)
+        log_warning(r->log, "%.*s", (int)strcspn(line, "\n"), line);
+    text_free(&doubts);
+}
+
 void sweep_report_start(struct sweep_report *r) {
     r->started = r->shown = r->printed = clock_seconds();
     r->before = ended(r);
@@ -74,6 +112,7 @@ void sweep_report_start(struct sweep_report *r) {
              sweep_method_name((enum sweep_method)r->sweep->method), r->workers,
              text_plural((uint64_t)r->workers, "s"));
     warn_of_goal(r);
+    warn_of_parameters(r);
     if (r->before > 0)
         log_line(r->log, "continuing: %" PRId64 " of %" PRId64 " %ss have ended", r->before, runs_of(r), noun(r));
 }

@@ -142,6 +142,26 @@ class Sweep(SweepCase):
         self.sweep(text, "metric={name: val_loss, goal: auto}", name="loss")
         self.assertIn("  goal: minimize\n", self.read("sweeps/loss/sweep.yaml"))
 
+    def test_parameters_that_change_what_the_metric_means(self):
+        """A warning, and a notice in the report: the smallest loss may only be another measure."""
+        loss = "val_loss is not comparable between trials that differ in {}, which changes what the loss is; choose another metric"
+        split = "{} may not be comparable between trials that differ in dataset.split.seed, it may be of other rows or targets"
+        smooth = "{type: cross_entropy, label_smoothing: 0.1}"
+        for name, metric, method, sentence in (
+                ("a", "val_loss", f"grid\nparameters: {{loss: [cross_entropy, {smooth}]}}", loss.format("loss")),
+                ("b", "val_accuracy", f"grid\nparameters: {{loss: [cross_entropy, {smooth}]}}", None),
+                ("c", "val_loss", "random\ntrials: 2\nparameters: {loss.label_smoothing: {distribution: uniform, min: 0, max: 0.5}}", loss.format("loss.label_smoothing")),
+                ("d", "val_loss", "grid\nparameters: {optimizer.lr: [0.1, 0.01], loss: {value: cross_entropy}}", None),
+                ("e", "val_accuracy", "grid\nparameters: {dataset.split.seed: [1, 2]}", split.format("val_accuracy")),
+                ("f", "val_loss", f"list\ntrials: [{{optimizer.lr: 0.1}}, {{loss: {smooth}}}]", loss.format("loss")),
+                ("g", "val_loss", "list\ntrials: [{optimizer.lr: 0.1}, {optimizer.lr: 0.2}]", None)):
+            with self.subTest(name=name):
+                _, err = self.sweep(f"config: base.yaml\nmetric: {metric}\nmethod: {method}\n", name=name)
+                self.run_program("report", f"sweeps/{name}", "--out", "page.html")
+                for text in (err, self.read("page.html")):
+                    self.assertEqual(" comparable" in text, sentence is not None)
+                    self.assertIn(sentence or "", text)
+
     def test_repeats_are_seeds_and_folds_and_a_trial_is_their_mean(self):
         self.sweep(GRID + "repeat: {seeds: 2, folds: 3}\n", "keep=best 1", "dataset.split.seed=7")
         rows, summary = self.rows(), self.rows(table="summary.csv")

@@ -10,11 +10,11 @@ static const char *const of_rows[] = {
     "dataset.path",       "dataset.query", "dataset.table",  "dataset.targets",   "dataset.split",
     "dataset.validation", "dataset.text",  "dataset.tokens", "dataset.synthetic", NULL};
 
-/* Whether the line "  key: old -> new" is about a key of [keys] or one below it. */
-static bool is_about(const char *line, const char *const *keys) {
+/* Whether [text] begins with a key of [keys] or one below it: "loss.weight: 1 -> 2", or a key alone. */
+static bool is_about(const char *text, const char *const *keys) {
     for (size_t i = 0; keys[i]; i++) {
         size_t length = strlen(keys[i]);
-        if (strncmp(line + 2, keys[i], length) == 0 && strchr(".:", line[2 + length])) return true;
+        if (strncmp(text, keys[i], length) == 0 && strchr(".:", text[length])) return true; /* also for its end */
     }
     return false;
 }
@@ -38,7 +38,7 @@ static void add_text(const char *key, const char *a, const char *b, struct text 
 static void add_differences(const char *lines, const char *const *keys, struct text *out) {
     for (const char *line = lines; *line; line += strcspn(line, "\n") + 1) {
         const char *arrow = strstr(line, " -> ");
-        if (!arrow || !is_about(line, keys)) continue;
+        if (!arrow || !is_about(line + 2, keys)) continue;
         int before = (int)(arrow - line - 2), after = (int)strcspn(arrow + 4, "\n");
         text_printf(out, "%s%.*s in A, %.*s in B", out->length ? "; " : "", before, line + 2, after, arrow + 4);
     }
@@ -67,4 +67,16 @@ void comparability_explain(const struct config *a, const struct config *b, const
     text_free(&lines);
     text_free(&loss);
     text_free(&rows);
+}
+
+void comparability_explain_key(const char *key, const char *metric, struct text *out) {
+    if (is_loss(metric) && is_about(key, of_loss))
+        text_printf(out,
+                    "%s is not comparable between trials that differ in %s, which changes what the loss is; choose "
+                    "another metric, such as val_accuracy, val_auc or val_mae\n",
+                    metric, key);
+    else if (is_about(key, of_rows))
+        text_printf(out,
+                    "%s may not be comparable between trials that differ in %s, it may be of other rows or targets\n",
+                    metric, key);
 }
