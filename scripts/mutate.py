@@ -95,7 +95,7 @@ FIRST = [
     ("data/text/dataset_t*", ["data_text", "data_tokenizer", "program_padding"]), ("text/vocabulary*", ["data_text", "program_inference"]),
     ("target_scale*", ["program_target_scale"]), ("rows/scale*", ["program_scaling"]), ("npy*", ["data_npy", "program_npy", "corpus_npy"]),
     ("data/named*", ["program_losses", "program_data", "program_shapes"]), ("data/augmentation.c", ["data_augment", "data_image_changes", "program_shapes"]),
-    ("data/source_shape.c", ["program_shapes", "program_patterns"]), ("arrays/channels_last*", ["program_shapes", "data_hdf5", "data_npy"]),
+    ("data/source_shape.c", ["program_shapes", "program_patterns"]), ("data/overlap.c", ["program_patterns"]), ("arrays/channels_last*", ["program_shapes", "data_hdf5", "data_npy"]),
     ("data/dataset.c", ["data_csv", "data_hdf5", "program_data", "program_inference"]),
     ("model/layers/recurrent*", ["model_layers", "model_gradients", "program_recurrent"]), ("model/layers/*", ["model_layers", "model_gradients", "program_check", "program_export_onnx"]),
     ("model/losses/*", ["model_loss", "program_losses", "program_ctc", "program_contrastive"]), ("model/build*", ["model_model", "program_check", "program_bad_configs", "program_losses"]),

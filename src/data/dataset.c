@@ -357,7 +357,9 @@ static void note_augment(struct dataset *dataset, const struct dataset_config *c
 
 static void copy_columns(struct dataset *dataset, const struct dataset_config *config) {
     const struct source *source = dataset->tables[0].source;
-    dataset->notes.items = arena_alloc(dataset->arena, 12 * sizeof *dataset->notes.items);
+    const char *overlap = overlap_note(dataset, config);
+    dataset->notes.items = arena_alloc(dataset->arena, 13 * sizeof *dataset->notes.items);
+    if (overlap) dataset->notes.items[dataset->notes.count++] = overlap;
     note_layout(dataset, config);
     note_augment(dataset, config);
     windowed_note(dataset);

@@ -87,6 +87,10 @@ struct scale_config windowed_row_scale(const struct dataset *dataset, const stru
 /* Sets the scales of whole windows, when those of rows are fitted. */
 void windowed_finish(struct dataset *dataset);
 
+/* A warning about files that are in both parts, in the arena of [dataset]; NULL: there are none, or a trained model
+ * uses the dataset. */
+const char *overlap_note(struct dataset *dataset, const struct dataset_config *config);
+
 /* ---- classes ---- */
 
 /* With balances_classes: sets the weights of [info], in the arena of [dataset]. STATUS_USAGE unless a row has one

@@ -3,11 +3,13 @@ ctest-labels: unit"""
 import json
 import os
 import random
+import sqlite3
 
 import h5py
 import numpy as np
 
 import program
+from test_image_targets import RGB, write_png
 
 CONFIG = """
 dataset: {path: all.csv, targets: y, split: 0.2}
@@ -150,6 +152,61 @@ class Patterns(program.Case):
         self.assertIn("'none-*.csv': no file matches this pattern", self.error("dataset.path=none-*.csv"))
         self.table("b[1].csv", self.rows)
         self.assertEqual(self.state("dataset.path=b[1].csv"), self.state())
+
+
+class Overlap(program.Case):
+    """A warning, in a run and in check, where validation rows are also training rows."""
+
+    def setUp(self):
+        super().setUp()
+        generator = np.random.default_rng(0)
+        self.x, self.y = generator.normal(size=(30, 4)), np.arange(30) % 3
+        lines = [",".join(map(str, [*x, y])) for x, y in zip(self.x, self.y)]
+        for i in range(3):
+            self.write(f"part-{i}.csv", "\n".join(["a,b,c,d,y", *lines[i::3], ""]))
+
+    def check(self, dataset, file):
+        """[file]: the one that is named; None: no warning."""
+        self.write("test.yaml", CONFIG.replace("path: all.csv, targets: y, split: 0.2", dataset).replace("[{linear: 8}", "[flatten, {linear: 8}"))
+        for out, err in (self.run_program("check", "test.yaml"), self.run_program("test.yaml", "--fresh", "train.epochs=1")):
+            self.assertEqual(file is not None, "trained on validation rows" in out + err, dataset)
+            self.assertIn(f"{file} in dataset.path and in dataset.validation" if file else "", out + err)
+        return self.run_program("eval", "runs/test")
+
+    def test_patterns_and_lists(self):
+        os.symlink("part-1.csv", self.path("link.csv"))
+        self.check("path: part-*.csv, validation: {path: part-1.csv}", "part-1.csv is")
+        self.check("path: part-*.csv, validation: {path: link.csv}", "link.csv is")
+        self.check("path: [part-0.csv, part-1.csv], validation: {path: 'part-[12].csv'}", "part-1.csv is")
+        self.check("path: 'part-[01].csv', validation: {path: part-2.csv}", None)
+        self.check("path: part-*.csv, validation: {path: part-*.csv}", "part-0.csv and 2 more are")
+        self.check("path: part-0.csv, split: 0.2", None)
+        self.assertNotIn("trained on", "".join(self.run_program("eval", "runs/test", "part-0.csv")))
+
+    def test_what_a_validation_file_is_of(self):
+        """Other arrays of a file, or rows of another query, are other rows."""
+        np.savez(self.path("split.npz"), x_train=self.x, y_train=self.y, x_test=self.x, y_test=self.y)
+        self.check("path: split.npz, validation: {path: split.npz}", None)
+        np.savez(self.path("one.npz"), x=self.x, y=self.y)
+        self.check("path: one.npz, validation: {path: one.npz}", "one.npz is")
+        with sqlite3.connect(self.path("t.db")) as database:
+            database.execute("create table t (a, b, c, d, y)")
+            database.executemany("insert into t values (?, ?, ?, ?, ?)", [(*x.tolist(), int(y)) for x, y in zip(self.x, self.y)])
+        rows = "path: t.db, query: select * from t where a < 0, validation: {path: t.db"
+        self.check(rows + ", query: select * from t where a >= 0}", None)
+        self.check(rows + ", query: select * from t where a < 0}", "t.db is")
+        self.check(rows + "}", "t.db is")
+
+    def test_images(self):
+        for i in range(3):
+            os.makedirs(self.path(f"photos/{'abc'[i]}"))
+            write_png(self.path(f"photos/{'abc'[i]}/1.png"), np.full((8, 8, 3), 80 * i, "u1"), RGB)
+        self.check("path: photos, image: {size: 8}, validation: {path: photos}", "photos is")
+        self.write("train.csv", "file,y\na/1,0\nb/1,1\nb/1,2\n")
+        self.write("val.csv", "file,y\nc/1,1\n")
+        labels = "path: photos, image: {size: 8, labels: train.csv}, validation: {path: photos, targets: "
+        self.check(labels + "val.csv}", None)
+        self.check(labels + "train.csv}", "train.csv is")
 
 
 class Texts(program.Case):
