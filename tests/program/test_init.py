@@ -91,6 +91,15 @@ class Init(program.Case):
         text = self.train("people.csv", "--target", "sex")
         self.assertIn("targets: sex   # 2 classes: female, male", text)
 
+    def test_a_column_that_is_nearly_empty(self):
+        """Its few values may all be in validation rows; then nothing can replace those of the training rows."""
+        for values, rule in ((1, "ignore   # 1 value in 60 rows"), (4, "ignore   # 4 values in 60 rows"), (5, "{missing: median}   # 55 values are missing")):
+            for first in range(0, 60 - values, 10):
+                self.rows("sparse.csv", ["a", "b", "y"], [[i % 7, i / 4 if first <= i < first + values else "", i % 2] for i in range(60)])
+                self.assertIn(f"b: {rule}\n", self.train("sparse.csv"))
+        self.rows("short.csv", ["a", "b", "y"], [[i, 7 * i % 5 if i % 2 else "", i % 2] for i in range(8)])
+        self.assertIn("b: {missing: median}   # 4 values are missing\n", self.init("short.csv"))
+
     def test_codes_with_leading_zeros(self):
         """As numbers, codes of shops or places lose their zeros and have an order that means nothing."""
         def rows(shops, codes):

@@ -109,6 +109,9 @@ static void choose_code(const struct column_view *c, struct arena *arena, struct
     }
 }
 
+/* Whether a split may leave the training rows without a value. */
+static bool is_nearly_empty(const struct column_view *c) { return c->values < 5 && c->missing > 4 * c->values; }
+
 /* What `columns:` needs for an input. [may_count]: a column that counts the rows is used. */
 static void choose_rule(const struct column_view *c, const char *unit, bool may_count, struct arena *arena,
                         struct column_suggestion *out) {
@@ -122,6 +125,10 @@ static void choose_rule(const struct column_view *c, const char *unit, bool may_
     } else if (c->values == 0) {
         out->rule = "ignore";
         out->reason = "it is empty";
+    } else if (is_nearly_empty(c)) {
+        out->rule = "ignore";
+        out->reason = arena_printf(arena, "%zu value%s in %zu rows", c->values, text_plural(c->values, "s"),
+                                   c->values + c->missing);
     } else if (!has_texts && c->is_counted && c->values > 2 && !may_count) {
         out->rule = "ignore";
         out->reason = "it counts the rows";
