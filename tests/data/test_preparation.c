@@ -327,6 +327,16 @@ START_TEST(dates) {
                                              [DATE_SECOND] = 59,     [DATE_EPOCH] = 1735689599.5 / 86400};
     for (int part = 0; part < DATE_PARTS; part++)
         ck_assert(date_part_of(1735689599.5, (enum date_part)part) == parts[part]);
+    static const char *const ends[] = {"2024-12-31 23:59:59.999999999", "9999-12-31 23:59:59.999999",
+                                       "2024-12-31 23:59:59.99999999999999999999"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        double seconds = 0;
+        ck_assert_msg(date_parse(ends[i], NULL, &seconds), "%s", ends[i]);
+        for (int part = DATE_MONTH; part < DATE_EPOCH; part++)
+            if (part != DATE_WEEKDAY && part != DATE_DAYOFYEAR)
+                ck_assert_msg(date_part_of(seconds, (enum date_part)part) == parts[part], "%s: %s", ends[i],
+                              date_parts[part]);
+    }
 }
 END_TEST
 

@@ -21,8 +21,8 @@ bool date_part_find(const char *name, enum date_part *out) {
 }
 
 struct fields {
-    int year, month, day, hour, minute;
-    double second;
+    int year, month, day, hour, minute, second;
+    double fraction; /* of the second */
 };
 
 static int64_t days_of(int year, int month, int day) {
@@ -66,14 +66,12 @@ static bool skip(const char **at, char c) {
 
 /* ":30", ":30:05", ":30:05.25" after the hour */
 static bool read_time(const char **at, struct fields *f) {
-    int second;
     if (!digits(at, 2, 2, &f->hour) || !skip(at, ':') || !digits(at, 2, 2, &f->minute)) return false;
     if (!skip(at, ':')) return true;
-    if (!digits(at, 2, 2, &second)) return false;
-    f->second = second;
+    if (!digits(at, 2, 2, &f->second)) return false;
     if (!skip(at, '.')) return true;
     const char *first = *at;
-    for (double unit = 0.1; **at >= '0' && **at <= '9'; unit /= 10) f->second += unit * (*(*at)++ - '0');
+    for (double unit = 0.1; **at >= '0' && **at <= '9'; unit /= 10) f->fraction += unit * (*(*at)++ - '0');
     return *at > first;
 }
 
@@ -119,9 +117,7 @@ static bool read_directive(char directive, const char **at, struct fields *f) {
     case 'M':
         return digits(at, 1, 2, &f->minute);
     case 'S':
-        if (!digits(at, 1, 2, &value)) return false;
-        f->second = value;
-        return true;
+        return digits(at, 1, 2, &f->second);
     case 'z':
         return skip_offset(at);
     default:
@@ -150,10 +146,17 @@ const char *date_check_format(const char *format) {
     return has_year && has_month && has_day ? NULL : "it needs the year, the month and the day (%Y or %y, %m, %d)";
 }
 
+/* A fraction that is nearly 1, such as that of 23:59:59.999999999, must not become the next second, which may be of
+ * another day. */
+static double add_fraction(double whole, double fraction) {
+    return whole + fraction < whole + 1 ? whole + fraction : nextafter(whole + 1, whole);
+}
+
 bool date_parse(const char *text, const char *format, double *seconds) {
     struct fields f = {0};
     if (!(format ? read_format(text, format, &f) : read_iso(text, &f)) || !is_valid(&f)) return false;
-    *seconds = (double)days_of(f.year, f.month, f.day) * DAY + f.hour * 3600 + f.minute * 60 + f.second;
+    double midnight = (double)days_of(f.year, f.month, f.day) * DAY;
+    *seconds = add_fraction(midnight + f.hour * 3600 + f.minute * 60 + f.second, f.fraction);
     return true;
 }
 
