@@ -87,6 +87,7 @@ START_TEST(dialects) {
     check_values("a\tb\ty\r\n1.5\t2\t3\r\n4\t5\t6\r\n", "", 2, x, 2, y);
     check_values("a|b|y\n1.5|2|3\n4|5|6\n", "", 2, x, 2, y);
     check_values("a\tb\ty\n1,5\t2\t3\n4\t5\t6\n", "csv: {delimiter: tab, decimal: ','}", 2, x, 2, y);
+    check_values("a,b,y\n\"1,5\",2,3\n\"4,0\",5,6\n", "csv: {decimal: ','}", 2, x, 2, y);
     check_values("a#b#y\n1.5#'2'#3\n4#5#6\n", "csv: {delimiter: '#', quote: \"'\"}", 2, x, 2, y);
     check_values("a,b\"\",y\n1.5,2,3\n4,5,6\n", "csv: {quote: ''}", 2, x, 2, y);
     check_values("1.5,2,3\n4,5,6\n", "csv: {no_header: true}", 2, x, 2, y);
@@ -441,6 +442,9 @@ static const struct wrong wrongs[] = {
     {false, "a,y\n\xd8\xd8\xd8\xd8", "csv: {encoding: utf-16}", "t.csv: this is not UTF-16 text (byte 4)"},
     {false, "0,1\n1,0\n", "",
      "t.csv:line 1: expected a header with column names, but this is a row of numbers ('0', ...)"},
+    {false, "0,5;1;2\n1,5;0;3\n", "",
+     "t.csv:line 1: expected a header with column names, but this is a row of numbers ('0,5', ...)"},
+    {false, "a,y\n1,2\n3,4,5,6\n", "csv: {decimal: ','}", "t.csv:line 3: there are 4 fields, but the header has 2"},
     {false, ",a,y\n0,1,2\n0,1,x\n", "", "t.csv:line 3: column 'y': 'x' is not a number"},
     {false, ",,\n0,1,2\n", "", "t.csv: there is no column for the inputs; the file has only: Unnamed: 0"},
     {false, "a,b,a\n1,2,3\n", "", "t.csv:line 1: duplicate column 'a'"},

@@ -56,6 +56,8 @@ START_TEST(missing_numbers) {
           FEATURES(1, 0, 1, 0, 4.25, 1, 2, 0, 3, 0, 3, 0, 10, 0, 4, 0, 3, 0, 2.5, 1));
     check("a,b,y\n1,?,0\n-999,2,0\n", "missing: ['?', -999], columns: {a: {missing: mean}, b: {missing: mean}}", 2, 2,
           FEATURES(1, 2, 1, 2));
+    check("a;b;y\n1;?;0\n-9,5;2;0\n", "missing: ['?', '-9,5'], columns: {a: {missing: mean}, b: {missing: mean}}", 2, 2,
+          FEATURES(1, 2, 1, 2));
     teardown();
 }
 END_TEST

@@ -110,6 +110,9 @@ class Columns(program.Case):
         predicted, err = self.predict("rows.csv")
         self.assertEqual(predicted, expected)
         self.assertIn("rows.csv: there is no header; the columns must have the order of training: u, v, height", err)
+        with open(self.path("commas.csv"), "w") as f:
+            f.write(self.read("rows.csv").replace(",", ";").replace(".", ","))
+        self.assertEqual(self.predict("commas.csv")[0], expected)
         self.write("rows.csv", self.read("rows.csv").replace("\n", "\n1,x,2\n", 1))
         self.assertIn("rows.csv:line 2: column 'v': 'x' is not a number", self.predict("rows.csv", code=DATA)[1])
         self.csv("rows.csv", NAMES + ["kind"], header=[])  # no header: nothing shows the position of the target

@@ -353,12 +353,13 @@ class Init(program.Case):
                 (["twice.csv"], DATA, "twice.csv:line 1: duplicate column 'u'"),
                 (["none.csv"], DATA, "cannot read the dataset 'none.csv'"),
                 (["empty.csv"], DATA, "empty.csv: the file is empty"), (["header.csv"], DATA, "header.csv: there are no rows"),
-                (["numbers.csv"], DATA, "numbers.csv:line 1: expected a header"), (["one.csv"], DATA, "one.csv:line 1: expected two columns or more"),
+                (["numbers.csv"], DATA, "numbers.csv:line 1: expected a header"), (["commas.csv"], DATA, "commas.csv:line 1: expected a header"),
+                (["one.csv"], DATA, "one.csv:line 1: expected two columns or more"),
                 (["short.csv"], DATA, "short.csv:line 3: there are 1 fields, but the header has 2"),
                 (["gap.csv"], USAGE, "gap.csv: the target 'v' has no value in 1 row; name another column by --target COLUMN, or remove these rows"),
                 (["mixed.csv"], USAGE, "mixed.csv: the target 'v' has numbers and texts"),
                 (["what.dat"], USAGE, "'what.dat': unknown file extension"), ([], USAGE, "no data given")):
-            for name, text in (("empty.csv", ""), ("header.csv", "a,b\n"), ("numbers.csv", "1,2\n3,4\n"), ("one.csv", "a\n1\n"), ("short.csv", "a,b\n1,2\n3\n"),
+            for name, text in (("empty.csv", ""), ("header.csv", "a,b\n"), ("numbers.csv", "1,2\n3,4\n"), ("commas.csv", "1,5;2,5\n3;4\n"), ("one.csv", "a\n1\n"), ("short.csv", "a,b\n1,2\n3\n"),
                                ("gap.csv", "u,v\n1,2\n2,\n"), ("twice.csv", "u,v,u\n1,2,3\n"), ("mixed.csv", "u,v\n" + "1,2\n2,x\n" * 9), ("what.dat", "x")):
                 self.write(name, text)
             with self.subTest(arguments):

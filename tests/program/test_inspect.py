@@ -43,6 +43,8 @@ class Inspect(program.Case):
         self.assertNotIn("\x1b", out)
         self.write("b.csv", "1,2,red\n3,4,blue\n")
         self.assertIn("2 rows, 3 columns, without a header", self.inspect("b.csv"))
+        self.write("c.csv", "1,5;2,5;red\n3;4;blue\n")
+        self.assertIn("2 rows, 3 columns, without a header, separated by ';'", self.inspect("c.csv"))
         self.write("types.csv", "when;member;port;price\n" + "".join(f"2024-01-0{i};{'yes' if i % 2 else 'no'};{'AB'[i % 2]};1,{i}\n" for i in range(1, 9)) + ";NA;;\n")
         out = self.inspect("types.csv")
         self.assertIn("format  csv, 9 rows, 4 columns, with a header, separated by ';'\n", out)

@@ -101,8 +101,9 @@ static void advise_header(const struct csv *csv, const struct dataset_config *co
  * not be numbers (with one label at most). */
 static status check_header(const struct csv *csv, const struct dataset_config *config) {
     double *numbers = arena_alloc(csv->arena, (csv->n_columns + 1) * sizeof *numbers);
+    char decimal = csv->decimal;
     size_t count = 0;
-    for (size_t i = 0; i < csv->n_columns; i++) count += csv_number(csv->names[i], &numbers[count]);
+    for (size_t i = 0; i < csv->n_columns; i++) count += csv_decimal(csv->names[i], &decimal, &numbers[count]);
     bool is_named = config->inputs.count || config->targets.count || config->rules.count;
     if (is_named || count == 0 || count + 1 < csv->n_columns || are_rising(numbers, count, csv->n_columns)) return OK;
     struct text advice = {0};
@@ -120,9 +121,10 @@ static status check_header(const struct csv *csv, const struct dataset_config *c
 static void name_columns(struct csv *csv, const struct dataset_config *config) {
     const struct column_list *list = &config->columns;
     double number;
+    char decimal = csv->decimal;
     if (!config->without_targets || csv->n_columns != columns_count(list, COLUMN_INPUT)) return;
     for (size_t i = 0; i < csv->n_columns; i++)
-        if (!csv_number(csv->names[i], &number) || columns_have_name(list, csv->names[i])) return;
+        if (!csv_decimal(csv->names[i], &decimal, &number) || columns_have_name(list, csv->names[i])) return;
     csv->has_no_header = true;
     struct text names = {0};
     columns_add_names(list, COLUMN_INPUT, &names);

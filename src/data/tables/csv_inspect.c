@@ -66,8 +66,9 @@ static const char *type_of(struct column *column, struct arena *arena) {
 /* A line with two or more numbers, or with numbers only, is not a header. */
 static bool is_header(const struct csv_reader *reader) {
     double value;
+    char decimal = csv_usual_decimal(reader);
     size_t numbers = 0;
-    for (size_t i = 0; i < reader->count; i++) numbers += csv_number(reader->fields[i].text, &value);
+    for (size_t i = 0; i < reader->count; i++) numbers += csv_decimal(reader->fields[i].text, &decimal, &value);
     return numbers < 2 && numbers < reader->count;
 }
 

@@ -18,7 +18,7 @@ struct field_plan {
 };
 
 #define MAX_NUMBER 64     /* bytes; longer fields are left to csv_next */
-#define NO_SEPARATOR (-1) /* the decimal separator is not known yet */
+#define NO_SEPARATOR (-1) /* the decimal separator is not known yet, or the delimiter, so that it is in quotes only */
 
 /* ---- numbers ---- */
 
@@ -103,7 +103,7 @@ static char *read_row(struct csv *csv, double *row) {
     struct csv_reader *reader = &csv->reader;
     struct field_plan *plans = csv->plans;
     char delimiter = reader->delimiter, *at = reader->at, *next = at;
-    int separator = csv->decimal ? csv->decimal : NO_SEPARATOR;
+    int separator = csv->decimal && csv->decimal != delimiter ? csv->decimal : NO_SEPARATOR;
     if (*at == '\n' || *at == '\r' || *at == ' ' || *at == '\t') return NULL;
     for (size_t i = 0; i < csv->n_fields; i++, at = next + 1) {
         struct field_plan *plan = &plans[i];

@@ -179,8 +179,9 @@ static void set_missing(struct csv *csv, const struct dataset_config *config) {
     const char **texts = arena_alloc(csv->arena, (config->missing.count + 1) * sizeof *texts);
     double number;
     for (size_t i = 0; i < config->missing.count; i++) {
+        char decimal = 0; /* '.' or ',' */
         texts[i] = arena_copy(csv->arena, config->missing.items[i]);
-        csv->has_missing_number = csv->has_missing_number || csv_number(texts[i], &number);
+        csv->has_missing_number = csv->has_missing_number || csv_decimal(texts[i], &decimal, &number);
     }
     csv->missing = config->missing.count ? texts : usual_missing;
     for (size_t i = 0; csv->missing[i]; i++) csv->starts_missing[(unsigned char)*csv->missing[i]] = true;

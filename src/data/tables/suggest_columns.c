@@ -253,6 +253,7 @@ static status read_names(struct record_reader *reader, struct column_view **colu
                          struct arena *arena) {
     const struct csv_reader *record;
     double number;
+    char decimal = reader->decimal;
     size_t numbers = 0;
     TRY(reader->next(reader->state, &record));
     if (!record) return status_new(STATUS_DATA, "%s: the file is empty", reader->path);
@@ -262,7 +263,7 @@ static status read_names(struct record_reader *reader, struct column_view **colu
         (*columns)[i].pool.arena = (*columns)[i].marks.arena = arena; /* SQLite's are valid until the next row */
         (*columns)[i].has_no_name = record->fields[i].text[0] == 0;
         (*columns)[i].name = csv_name(record->fields[i].text, i, arena);
-        numbers += csv_number(record->fields[i].text, &number);
+        numbers += csv_decimal(record->fields[i].text, &decimal, &number);
         for (size_t k = 0; k < i && *count <= MAX_COMPARED; k++)
             if (strcmp((*columns)[k].name, (*columns)[i].name) == 0)
                 return status_new(STATUS_DATA, "%s:%s: duplicate column '%s'", reader->path, reader->header,
