@@ -113,7 +113,40 @@ class Sqlite(program.Case):
         self.database("d.db", self.rows + [(90, 1, "re\0d", "a")])
         self.assertIn("d.db:row 90: column 'colour': the text contains a NUL character", self.error("dataset.path=d.db"))
 
+    def test_null_is_missing(self):
+        """Also where dataset.missing lists other texts."""
+        self.write("b.csv", self.read("a.csv").replace(",,", ",?,"))
+        missing = "dataset.missing=['?']"
+        self.assertEqual(self.state("null", missing), self.state("mark", missing, "dataset.path=b.csv"))
+        self.database("b.db", self.rows + [(90, 1, "red", None)])
+        self.assertIn("b.db:row 90: column 'y': missing value", self.error("dataset.path=b.db", missing))
+
+    def test_reals_are_texts(self):
+        """Labels and categories that are numbers are written as in a CSV file."""
+        rows = [(i, x, [0.1, 2.5, 1e6, "other", 0.1 + 0.2][i % 5], [0.1, 1e-7 / 3, 2][i % 3]) for i, x, _, _ in self.rows]
+        self.write("b.csv", "n,x,colour,y\n" + "".join(",".join("1000000" if v == 1e6 else str(v) for v in row) + "\n" for row in rows))
+        self.run_program("test.yaml", "dataset.path=b.csv", "dataset.columns={colour: category, y: category}", "--run-dir", "runs/csv")
+        connection = sqlite3.connect(self.path("b.db"))
+        connection.execute("create table flowers (n, x, colour, y)")
+        connection.executemany("insert into flowers values (?, ?, ?, ?)", rows)
+        connection.commit()
+        connection.close()
+        self.assertEqual(self.run_program("eval", "runs/csv", "b.db")[0], self.run_program("eval", "runs/csv", "b.csv")[0])
+
+    def test_one_column_of_empty_texts(self):
+        """A row whose only value is an empty text is a row."""
+        self.write("k.csv", "k,y\n" + "".join(f"{'ab'[i % 2]},{i % 3}\n" for i in range(30)))
+        self.run_program("test.yaml", "dataset.path=k.csv", "dataset.columns={k: {type: category, missing: most_frequent}}", "--run-dir", "runs/k")
+        connection = sqlite3.connect(self.path("k.db"))
+        connection.execute("create table t (k)")
+        connection.executemany("insert into t values (?)", [("a",), ("",), (None,)])
+        connection.commit()
+        connection.close()
+        out = self.run_program("predict", "runs/k", "k.db", "--with-inputs")[0]
+        self.assertEqual([line.split(",")[:2] for line in out.splitlines()], [["k", "row"], ["a", "0"], ["", "1"], ["", "2"]])
+
     def test_files(self):
+        self.assertIn("90 rows", self.run_program("inspect", "/" + self.path("a.db"))[0])
         self.write("junk.db", "this is no database " * 100)
         self.assertIn("junk.db: SQLite: file is not a database", self.error("dataset.path=junk.db"))
         connection = sqlite3.connect(self.path("wal.db"))

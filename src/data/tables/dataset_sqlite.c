@@ -39,10 +39,10 @@ static int authorize(void *context, int action, const char *first, const char *s
     return action == SQLITE_SELECT || action == SQLITE_READ || action == SQLITE_RECURSIVE ? SQLITE_OK : SQLITE_DENY;
 }
 
-/* "file:<path>?immutable=1" with the characters of a URI escaped. */
+/* "file:<path>?immutable=1", or "file://<path>..." of an absolute path, with the characters of a URI escaped. */
 static char *uri_of(const char *path, struct arena *arena) {
     struct text uri = {0};
-    text_add(&uri, "file:");
+    text_add(&uri, *path == '/' ? "file://" : "file:"); /* without a host, which //path would begin with */
     for (; *path; path++)
         if (strchr("%?#", *path))
             text_printf(&uri, "%%%02x", (unsigned)*path);
@@ -198,15 +198,37 @@ static status bad_value(const struct csv *csv, size_t column, const char *what) 
                       csv_printable(csv, csv->names[column]), what);
 }
 
-/* The value of a column that is used, as text; "": missing. */
+/* What is compared as text: labels, categories and groups, and for `init` every value. */
+static bool is_text(const struct csv *csv, size_t column) {
+    if (!csv->roles) return true;
+    const struct role *role = &csv->roles[column];
+    bool is_input = !role->is_target && !role->is_weight && !role->is_group;
+    return role->is_target || role->is_group || (is_input && column_builder_wants_text(&csv->builders[role->at]));
+}
+
+/* [is_shortest]: as few digits as a CSV file has, 0.1 instead of 0.10000000000000001. */
+static void format_real(double value, bool is_shortest, char *text) {
+    int precision = is_shortest ? 15 : 17;
+    do snprintf(text, NUMBER, "%.*g", precision, value);
+    while (precision++ < 17 && strtod(text, NULL) != value);
+}
+
+/* A text that means a missing value in this column. */
+static const char *missing_text(const struct csv *csv, size_t column) {
+    bool is_listed = csv->missing && !csv->roles[column].is_target && !csv->roles[column].is_weight;
+    return is_listed ? csv->missing[0] : "";
+}
+
+/* The value of a column that is used, as text. */
 static status read_value(struct csv *csv, size_t column, const char **text) {
     struct records *records = csv->records;
     sqlite3_stmt *statement = records->statement;
     int at = (int)column, type = sqlite3_column_type(statement, at);
-    *text = "";
+    *text = missing_text(csv, column);
     if (type == SQLITE_NULL) return OK;
     if (type == SQLITE_BLOB) return bad_value(csv, column, "a blob is not a number or text");
-    if (type == SQLITE_FLOAT) snprintf(records->numbers[column], NUMBER, "%.17g", sqlite3_column_double(statement, at));
+    if (type == SQLITE_FLOAT)
+        format_real(sqlite3_column_double(statement, at), is_text(csv, column), records->numbers[column]);
     if (type == SQLITE_INTEGER)
         snprintf(records->numbers[column], NUMBER, "%lld", (long long)sqlite3_column_int64(statement, at));
     if (type != SQLITE_TEXT) {
@@ -274,6 +296,7 @@ static status open_sqlite(const struct dataset_config *config, const char *path,
 static status add_cell(const struct csv *csv, int column, struct text *out) {
     sqlite3_stmt *statement = ((struct records *)csv->records)->statement;
     int type = sqlite3_column_type(statement, column);
+    size_t start = out->length;
     if (column > 0) text_add(out, ",");
     if (type == SQLITE_FLOAT)
         text_add_double(out, sqlite3_column_double(statement, column));
@@ -283,8 +306,9 @@ static status add_cell(const struct csv *csv, int column, struct text *out) {
         const char *value = (const char *)sqlite3_column_text(statement, column);
         if (!value) return status_memory("a text of %s", csv->path);
         csv_add_field(out, value);
-    } else if (sqlite3_column_count(statement) == 1)
-        text_add(out, "\"\""); /* an empty line would be none */
+    }
+    bool is_empty_line = out->length == start && sqlite3_column_count(statement) == 1;
+    if (is_empty_line) text_add(out, "\"\""); /* an empty line would be none */
     return OK;
 }
 
