@@ -11,9 +11,17 @@ static int compare(const void *left, const void *right) {
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-static status expand(const char *path, struct arena *arena, struct string_list *files) {
+static void append(struct string_list *files, const struct string_list *more, struct arena *arena) {
+    const char **items = arena_alloc(arena, (files->count + more->count) * sizeof *items);
+    if (files->count) memcpy(items, files->items, files->count * sizeof *items);
+    if (more->count) memcpy(items + files->count, more->items, more->count * sizeof *items);
+    *files = (struct string_list){items, files->count + more->count};
+}
+
+/* Adds the files that match [path], which has no braces. */
+static status match(const char *path, struct arena *arena, struct string_list *files) {
     glob_t found = {0};
-    int error = glob(path, GLOB_NOSORT | GLOB_BRACE, NULL, &found);
+    int error = glob(path, GLOB_NOSORT, NULL, &found);
     status s = OK;
     if (error == GLOB_NOMATCH)
         s = status_new(STATUS_DATA, "'%s': no file matches this pattern", path);
@@ -21,29 +29,58 @@ static status expand(const char *path, struct arena *arena, struct string_list *
         s = status_memory("the names of files");
     else if (error)
         s = status_new(STATUS_DATA, "'%s': a folder of this pattern cannot be read", path);
-    files->items = arena_alloc(arena, (found.gl_pathc + 1) * sizeof *files->items);
-    for (files->count = 0; !s && files->count < found.gl_pathc; files->count++)
-        files->items[files->count] = arena_copy(arena, found.gl_pathv[files->count]);
-    qsort(files->items, files->count, sizeof *files->items, compare);
+    struct string_list names = {arena_alloc(arena, (found.gl_pathc + 1) * sizeof *names.items), 0};
+    for (; !s && names.count < found.gl_pathc; names.count++)
+        names.items[names.count] = arena_copy(arena, found.gl_pathv[names.count]);
+    append(files, &names, arena);
     globfree(&found);
     return s;
 }
 
-status file_pattern_expand(const char *path, struct arena *arena, struct string_list *files) {
-    struct io_info info;
-    TRY(io_stat(path, &info));
-    if (!info.exists && strpbrk(path, "*?[{")) return expand(path, arena, files);
-    files->items = arena_alloc(arena, sizeof *files->items);
-    files->items[0] = path;
-    files->count = 1;
-    return OK;
+/* The ',' or '}' behind the alternative that starts at [at]; NULL: its brace is not closed. */
+static const char *end_of(const char *at) {
+    for (int depth = 0; *at; at++) {
+        if (*at == '\\' && at[1])
+            at++;
+        else if (*at == '{')
+            depth++;
+        else if ((*at == ',' && depth == 0) || (*at == '}' && depth-- == 0))
+            return at;
+    }
+    return NULL;
 }
 
-static void append(struct string_list *files, const struct string_list *more, struct arena *arena) {
-    const char **items = arena_alloc(arena, (files->count + more->count) * sizeof *items);
-    memcpy(items, files->items, files->count * sizeof *items);
-    memcpy(items + files->count, more->items, more->count * sizeof *items);
-    *files = (struct string_list){items, files->count + more->count};
+static const char *close_of(const char *at) {
+    while ((at = end_of(at)) && *at == ',') at++;
+    return at;
+}
+
+/* The first brace that is closed; NULL: there is none. */
+static const char *find_brace(const char *path) {
+    for (; *path; path++) {
+        if (*path == '\\' && path[1])
+            path++;
+        else if (*path == '{' && path[1] != '}' && close_of(path + 1))
+            return path;
+    }
+    return NULL;
+}
+
+/* Adds the files of each alternative of the braces, which must have one: GLOB_BRACE ignores a file that is missing. */
+static status expand(const char *path, struct arena *arena, struct string_list *files) {
+    const char *brace = find_brace(path), *close = brace ? close_of(brace + 1) : NULL, *end = brace;
+    struct io_info info;
+    while (brace && end != close) {
+        const char *start = end + 1;
+        end = end_of(start);
+        TRY(expand(arena_printf(arena, "%.*s%.*s%s", (int)(brace - path), path, (int)(end - start), start, close + 1),
+                   arena, files));
+    }
+    if (brace) return OK;
+    TRY(io_stat(path, &info));
+    if (!info.exists && strpbrk(path, "*?[\\")) return match(path, arena, files);
+    append(files, &(struct string_list){&path, 1}, arena);
+    return OK;
 }
 
 /* A file of two patterns would have its rows twice. */
@@ -54,6 +91,21 @@ static status check_unique(const struct string_list *files, struct arena *arena)
     for (size_t i = 1; i < files->count; i++)
         if (strcmp(sorted[i - 1], sorted[i]) == 0)
             return status_new(STATUS_USAGE, "'%s': the list of files has this file twice", sorted[i]);
+    return OK;
+}
+
+status file_pattern_expand(const char *path, struct arena *arena, struct string_list *files) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    *files = (struct string_list){0};
+    if (!info.exists && strpbrk(path, "*?[{")) {
+        TRY(expand(path, arena, files));
+        qsort(files->items, files->count, sizeof *files->items, compare);
+        return check_unique(files, arena);
+    }
+    files->items = arena_alloc(arena, sizeof *files->items);
+    files->items[0] = path;
+    files->count = 1;
     return OK;
 }
 

@@ -8,7 +8,8 @@
 #include "base/status.h"
 
 /* *files: [path] if it exists or has no *, ?, [ and {; else the files that match it, sorted by strcmp; in [arena].
- * STATUS_DATA when none does. */
+ * STATUS_DATA when none does. Of braces each alternative is a name, which need not exist, or a pattern, which some file
+ * must match; STATUS_USAGE when two give the same name. */
 status file_pattern_expand(const char *path, struct arena *arena, struct string_list *files);
 
 /* The files of [path] and then those of each of [others], in the order of the list. STATUS_USAGE when two names are the

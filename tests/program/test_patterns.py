@@ -96,6 +96,22 @@ class Patterns(program.Case):
         self.assertIn("'photos' and 1 more: format images reads one file",
                       self.error("dataset.path=[photos, b.txt]", *self.IMAGES, code=program.USAGE))
 
+    def test_braces(self):
+        """Each alternative must be there, and no file may be named twice."""
+        self.table("a-1.csv", self.rows[:30])
+        self.table("a-2.csv", self.rows[30:40])
+        self.table("b.csv", self.rows[40:])
+        expected = self.state()
+        for pattern in ("{a-1,a-2,b}.csv", "{a-{1,2},b}.csv", "{b,a-?}.csv", "{a-[12].csv,b.csv}"):
+            self.assertEqual(self.state("dataset.format=csv", f"dataset.path='{pattern}'"), expected, pattern)
+        self.assertIn("cannot read the dataset 'c.csv'", self.error("dataset.path='{a-1,b,c}.csv'"))
+        self.assertIn("'c*.csv': no file matches this pattern", self.error("dataset.path='{a-1,c*}.csv'"))
+        self.assertIn("'a-1.csv': the list of files has this file twice", self.error("dataset.path='{a-1,a-*}.csv'", code=program.USAGE))
+        self.table("{b}.csv", self.rows)
+        self.table("d{.csv", self.rows)
+        self.assertEqual(self.state("dataset.path='{b}.csv'"), expected)
+        self.assertEqual(self.state("dataset.path='d{*.csv'"), expected)
+
     def test_predict_lists(self):
         self.table("one.csv", self.rows[:50])
         self.table("two.csv", self.rows[50:], (1, 2, 0))
