@@ -135,8 +135,10 @@ static status open_tables(struct dataset *dataset, const struct dataset_config *
     TRY(open_source(config, config->validation.path, wants_classes, train, &validation));
     TRY(add_table(dataset, config, validation, wants_classes));
     TRY(check_same_shape(config, train, validation));
-    TRY(source_compare_names(train, validation, false, &config->inputs));
-    return config->without_targets ? OK : source_compare_names(train, validation, true, &config->targets);
+    static const char where[] = "dataset.validation", other[] = "validation";
+    TRY(source_compare_names(train, validation, false, &config->inputs, where, other));
+    if (config->without_targets) return OK;
+    return source_compare_names(train, validation, true, &config->targets, where, other);
 }
 
 /* Reads the classes (rows) for a stratified split; the caller frees them with buffer_free. */

@@ -157,9 +157,10 @@ bool source_has_shape(int dims, const int64_t *shape);
 bool source_is_like(const struct source *a, const struct source *b);
 
 /* STATUS_DATA: an array of [names], dataset.inputs or dataset.targets, has rows of another shape in [b]; only for
- * several names, where both formats know their shapes; source_is_like compares a single one. */
+ * several names, where both formats know their shapes; source_is_like compares a single one. [where] begins the
+ * message; [other]: what file [b] is, such as "validation". */
 status source_compare_names(const struct source *a, const struct source *b, bool is_target,
-                            const struct string_list *names);
+                            const struct string_list *names, const char *where, const char *other);
 
 /* Whether rows of this shape are probably images (height, width, channels), as of Keras, OpenCV and Pillow. */
 bool source_seems_channels_last(int dims, const int64_t *shape);

@@ -44,6 +44,13 @@ static status check_shape(const struct source *first, const struct source *sourc
     return s;
 }
 
+/* The same for each dataset of a row, which several together may hide. */
+static status check_names(const struct source *first, const struct source *source, const struct dataset_config *config,
+                          const char *path) {
+    TRY(source_compare_names(source, first, false, &config->inputs, path, "first"));
+    return config->without_targets ? OK : source_compare_names(source, first, true, &config->targets, path, "first");
+}
+
 /* The file [index] of the targets, where targets are files: as many as there are files of inputs. */
 static status choose_targets(const struct dataset_format *format, struct dataset_config *config, size_t count,
                              size_t index) {
@@ -77,6 +84,7 @@ static status open_one(struct joined *j, const struct dataset_format *format, co
         base->file_bytes = 0;
     }
     TRY(check_shape(first, source, files, index));
+    TRY(check_names(first, source, config, files->items[index]));
     j->first[index] = base->rows;
     base->rows += source->rows;
     j->first[index + 1] = base->rows;
@@ -215,6 +223,13 @@ static struct column_list columns_of(const struct source *source, struct arena *
     return first->format->columns ? first->format->columns(first, arena) : (struct column_list){0};
 }
 
+static void shape_of_name(const struct source *source, bool is_target, size_t index, int *dims, int64_t *shape) {
+    const struct source *first = joined_first(source);
+    *dims = 1;
+    shape[0] = 1;
+    if (first->format->shape_of_name) first->format->shape_of_name(first, is_target, index, dims, shape);
+}
+
 static const struct dataset_format format_joined = {.name = "joined",
                                                     .read = read_joined,
                                                     .read_floats = read_floats,
@@ -226,4 +241,5 @@ static const struct dataset_format format_joined = {.name = "joined",
                                                     .read_bytes = read_bytes,
                                                     .describe = describe_joined,
                                                     .columns = columns_of,
+                                                    .shape_of_name = shape_of_name,
                                                     .close = close_joined};

@@ -46,7 +46,7 @@ bool source_seems_channels_last(int dims, const int64_t *shape) {
 }
 
 status source_compare_names(const struct source *a, const struct source *b, bool is_target,
-                            const struct string_list *names) {
+                            const struct string_list *names, const char *where, const char *other) {
     if (names->count < 2 || !a->format->shape_of_name || !b->format->shape_of_name) return OK;
     for (size_t i = 0; i < names->count; i++) {
         int dims[2];
@@ -59,10 +59,10 @@ status source_compare_names(const struct source *a, const struct source *b, bool
         if (is_same || is_like) continue;
         struct text both = {0};
         source_add_shape(dims[0], shapes[0], &both);
-        text_add(&both, ", but in the validation file ");
+        text_printf(&both, ", but in the %s file ", other);
         source_add_shape(dims[1], shapes[1], &both);
-        status s = status_new(STATUS_DATA, "dataset.validation: rows of '%s' have shape %s", names->items[i],
-                              text_string(&both));
+        status s =
+            status_new(STATUS_DATA, "%s: rows of '%s' have shape %s", where, names->items[i], text_string(&both));
         text_free(&both);
         return s;
     }

@@ -149,6 +149,32 @@ train: {epochs: 1}
             self.write_rows("other.h5", **{**good, "c": self.values(*shape)})
             self.run_program("test.yaml", "--fresh")
 
+    def test_names_of_several_files(self):
+        """Inputs and targets with names are those of one file; each has the same shape in all of them."""
+        x, b, c, d = self.values(2, 3), self.values(4), self.values(2, 3), self.values(2)
+        config = """
+dataset: {path: rows.h5, split: {test: 0.25, shuffle: false}, inputs: {a: a, b: b}, targets: {c: c, d: d}}
+model: {layers: [{flatten: {from: a, name: flat}}, {concat: {from: [flat, b]}}, {linear: {out: 6, name: first}}, {linear: {out: 2, name: second}}]}
+losses: [{type: mse, output: first, target: c}, {type: mse, output: second, target: d}]
+train: {epochs: 1}
+"""
+        self.write("test.yaml", config)
+        self.write_rows(a=x, b=b, c=c, d=d)
+        half = len(x) // 2
+        self.write_rows("1.h5", a=x[:half], b=b[:half], c=c[:half], d=d[:half])
+        self.write_rows("2.h5", a=x[half:], b=b[half:], c=c[half:], d=d[half:])
+        self.run_program("test.yaml", "--run-dir", "runs/one")
+        self.run_program("test.yaml", "dataset.path=[1.h5, 2.h5]", "--run-dir", "runs/two")
+        self.assertEqual(self.sha("runs/two"), self.sha("runs/one"))
+        self.write_rows("2.h5", a=self.values(4), b=self.values(2, 3), c=c, d=d)
+        _, err = self.run_program("test.yaml", "dataset.path=[1.h5, 2.h5]", "--run-dir", "runs/bad", code=program.DATA)
+        self.assertIn("2.h5: rows of 'a' have shape 4, but in the first file 2x3", err)
+        self.write_rows("1.h5", u=self.values(2), v=self.values(1), y=self.values(1))
+        self.write_rows("2.h5", u=self.values(1), v=self.values(2), y=self.values(1))
+        self.write("list.yaml", "dataset: {path: [1.h5, 2.h5], inputs: [u, v]}\nmodel: {layers: [linear: 1]}\nloss: mse\ntrain: {epochs: 1}\n")
+        _, err = self.run_program("list.yaml", code=program.DATA)
+        self.assertIn("2.h5: rows of 'u' have shape 1, but in the first file 2", err)
+
     def test_other_files(self):
         """Files of NumPy have shapes, too; those of a dataset agree."""
         x, layers = self.values(4), "[{linear: 6}, {reshape: [2, 3]}]"
