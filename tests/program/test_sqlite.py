@@ -3,6 +3,8 @@ import csv
 import os
 import random
 import sqlite3
+import subprocess
+import sys
 
 import program
 
@@ -144,6 +146,24 @@ class Sqlite(program.Case):
         connection.close()
         out = self.run_program("predict", "runs/k", "k.db", "--with-inputs")[0]
         self.assertEqual([line.split(",")[:2] for line in out.splitlines()], [["k", "row"], ["a", "0"], ["", "1"], ["", "2"]])
+
+    def test_unfinished_change(self):
+        """The rows of a transaction whose program was killed are in the file, and those before it in the journal."""
+        kill = ("import os, sqlite3, sys\nc = sqlite3.connect(sys.argv[1], isolation_level=None)\nc.execute('pragma cache_size = 2')\n"
+                "c.execute('insert into flowers select * from flowers, (with recursive n(i) as (select 1 union all select i + 1 from n where i < 200) select i from n)"
+                "'.replace('*', 'n, x, colour, y'))\nc.execute('begin')\nc.execute('update flowers set x = x + 1000')\nos._exit(0)\n")
+        subprocess.run([sys.executable, "-c", kill, self.path("a.db")], check=True)
+        self.assertTrue(os.path.getsize(self.path("a.db-journal")))
+        self.assertIn("a.db: a change of the database was not finished (a.db-journal); close the program", self.error())
+        self.assertIn("a change of the database was not finished", self.run_program("inspect", "a.db", code=program.DATA)[1])
+        connection = sqlite3.connect(self.path("a.db"))
+        self.assertLess(connection.execute("select max(x) from flowers").fetchone()[0], 1000)
+        connection.execute("pragma journal_mode = persist")
+        connection.execute("delete from flowers where n > 80")
+        connection.commit()
+        connection.close()
+        self.assertTrue(os.path.getsize(self.path("a.db-journal")))  # begins with zeros
+        self.run_program("test.yaml", self.rules)
 
     def test_files(self):
         self.assertIn("90 rows", self.run_program("inspect", "/" + self.path("a.db"))[0])

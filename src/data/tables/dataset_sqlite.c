@@ -65,6 +65,26 @@ static status check_log(const struct csv *csv) {
                       csv->path, csv->path, csv->path);
 }
 
+/* Nor are changes undone that were not finished: a journal that begins with a zero is not in use any more
+ * (https://sqlite.org/lockingv3.html, hot journals). */
+static status check_journal(const struct csv *csv) {
+    const char *journal = arena_printf(csv->arena, "%s-journal", csv->path);
+    struct io_info info;
+    char first = 0;
+    size_t got;
+    int fd;
+    TRY(io_stat(journal, &info));
+    if (!info.exists || info.size == 0) return OK;
+    TRY(io_open(journal, &fd));
+    status s = io_read_at(fd, journal, &first, 1, 0, &got);
+    TRY(status_first(s, io_close(fd, journal)));
+    if (first == 0) return OK;
+    return status_new(STATUS_DATA,
+                      "%s: a change of the database was not finished (%s); close the program that writes the database, "
+                      "or undo the change: sqlite3 %s .tables",
+                      csv->path, journal, csv->path);
+}
+
 static uint32_t number_at(const uint8_t *bytes, size_t size) {
     uint32_t number = 0;
     for (size_t i = 0; i < size; i++) number = number << 8 | bytes[i];
@@ -95,6 +115,7 @@ static status open_database(struct csv *csv, struct records *records) {
     TRY(file_check(csv->path, &bytes));
     csv->base.file_bytes += bytes;
     TRY(check_log(csv));
+    TRY(check_journal(csv));
     TRY(check_length(csv, bytes));
     int error = sqlite3_open_v2(uri_of(csv->path, csv->arena), &records->database, flags, NULL);
     if (!records->database) return status_memory("a database");
