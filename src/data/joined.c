@@ -1,6 +1,7 @@
 /* A source of sources. Names of columns are those of the first file. */
 #include "data/joined.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +52,17 @@ static status check_names(const struct source *first, const struct source *sourc
     return config->without_targets ? OK : source_compare_names(source, first, true, &config->targets, path, "first");
 }
 
+/* Bytes of images are divided by 255 and other values are not, unless dataset.divide says it. */
+static status check_divide(const struct source *first, const struct source *source, const struct dataset_config *config,
+                           const struct string_list *files, size_t index) {
+    if (!isnan(config->divide) || first->divide == source->divide) return OK;
+    return status_new(STATUS_DATA,
+                      "%s: its values are %s, but those of the first file, '%s', are %s; write dataset.divide: the "
+                      "number by which all are divided",
+                      files->items[index], source->is_bytes ? "bytes" : "not bytes", files->items[0],
+                      first->is_bytes ? "bytes" : "not bytes");
+}
+
 /* The file [index] of the targets, where targets are files: as many as there are files of inputs. */
 static status choose_targets(const struct dataset_format *format, struct dataset_config *config, size_t count,
                              size_t index) {
@@ -85,6 +97,7 @@ static status open_one(struct joined *j, const struct dataset_format *format, co
     }
     TRY(check_shape(first, source, files, index));
     TRY(check_names(first, source, config, files->items[index]));
+    TRY(check_divide(first, source, config, files, index));
     j->first[index] = base->rows;
     base->rows += source->rows;
     j->first[index + 1] = base->rows;

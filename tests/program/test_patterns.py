@@ -160,6 +160,22 @@ class Patterns(program.Case):
         np.save(self.path("x-2.npy"), x[31:])
         self.assertIn("x-2.npy: row 68, column 2: NaN is not a finite number", self.error("dataset.path=x-[0-2].npy", "dataset.targets=[]"))
 
+    def test_bytes_and_other_values(self):
+        """IDX images of bytes are divided by 255, those of floats are not."""
+        generator = np.random.default_rng(0)
+        for name, kind, dtype in (("1", 8, "u1"), ("2", 13, ">f4"), ("3", 8, "u1")):
+            with open(self.path(f"images{name}.idx"), "wb") as f:
+                f.write(bytes([0, 0, kind, 3]) + np.array([30, 4, 4], ">u4").tobytes() + generator.integers(0, 256, (30, 4, 4)).astype(dtype).tobytes())
+            with open(self.path(f"labels{name}.idx"), "wb") as f:
+                f.write(bytes([0, 0, 8, 1]) + np.array([30], ">u4").tobytes() + (np.arange(30) % 3).astype("u1").tobytes())
+        layers = ("dataset.targets=[]", "model.layers=[flatten, {linear: 3}]")
+        self.assertIn("images2.idx: its values are not bytes, but those of the first file, 'images1.idx', are bytes; write dataset.divide",
+                      self.error("dataset.path=images?.idx", *layers))
+        self.assertIn("images1.idx: its values are bytes, but those of the first file, 'images2.idx', are not bytes",
+                      self.error("dataset.path=[images2.idx, images1.idx]", *layers))
+        for paths in ("'images[13].idx'", "'images?.idx', divide: 255"):
+            self.state("dataset={path: %s, split: 0.2}" % paths, *layers[1:])
+
     def test_files_that_are_not_joined(self):
         os.mkdir(self.path("photos"))
         os.mkdir(self.path("pictures"))
