@@ -92,6 +92,9 @@ static const struct {
      "a list cannot start here; put '- ' on a line of its own"},
     {"mapping keys are not allowed in this context",
      "a '?' is not allowed here; put a text that contains it in quotes"},
+    {"did not find expected alphabetic or numeric character",
+     "a text that starts with '*' or '&' must be in quotes, as the pattern '*.csv'"},
+    {"did not find expected <document start>", "text behind the end of the document"},
     {"found unknown escape character", "an unknown escape; in \"...\" write \\\\ for a backslash, or use '...'"},
 };
 
@@ -148,6 +151,24 @@ static bool add_open_quotes(struct reader *reader, const char *problem) {
     return true;
 }
 
+/* A value that starts with '{', '[' or a quote ends with its counterpart: "{a,b}.csv" is a mapping and more text. */
+static bool add_text_behind(struct reader *reader, const char *problem) {
+    const yaml_mark_t *mark = &reader->yaml.problem_mark;
+    size_t length, at = 0;
+    const char *line = line_at(reader, mark->line + 1, &length);
+    if (strcmp(problem, "did not find expected key") != 0 &&
+        strcmp(problem, "did not find expected <document start>") != 0)
+        return false;
+    for (size_t i = 0; i + 1 < mark->column && at < length; i++) {
+        uint32_t code;
+        at += utf8_decode(line + at, length - at, &code);
+    }
+    if (mark->column == 0 || at >= length || !strchr("]}\"'", line[at])) return false;
+    problems_add(reader->problems, place_at(reader, mark->line + 1, mark->column + 1), NULL,
+                 "there is text behind the %c that ends this value; put the whole value in quotes", line[at]);
+    return true;
+}
+
 static void add_yaml_problem(struct reader *reader) {
     const yaml_parser_t *yaml = &reader->yaml;
     if (!yaml->problem) status_exit_without_memory();
@@ -157,6 +178,7 @@ static void add_yaml_problem(struct reader *reader) {
                     strcmp(problem, "could not find expected ':'") == 0;
     if (!reader->is_one_place && add_open_quotes(reader, problem)) return;
     if (!reader->is_one_place && is_colon && add_missing_space(reader)) return;
+    if (add_text_behind(reader, problem)) return;
     if (strcmp(problem, "found character that cannot start any token") == 0) {
         int c = yaml->buffer.pointer < yaml->buffer.last ? *yaml->buffer.pointer : 0;
         if (c == '\t')
