@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -246,6 +247,22 @@ START_TEST(a_lock_has_one_owner) {
 }
 END_TEST
 
+/* Two checks at the same time, such as two `ddptrain runs`, are not a process that has the lock. */
+START_TEST(checks_of_a_lock_do_not_see_each_other) {
+    char *folder = make_folder(), path[512];
+    snprintf(path, sizeof path, "%s/lock", folder);
+    int other;
+    bool is_locked = true;
+    spill(path, "x", 1);
+    ck_ok(io_open(path, &other));
+    ck_assert_int_eq(flock(other, LOCK_SH | LOCK_NB), 0); /* as io_is_locked of another process */
+    ck_ok(io_is_locked(path, &is_locked));
+    ck_assert(!is_locked);
+    ck_ok(io_close(other, path));
+    remove_folder(folder);
+}
+END_TEST
+
 START_TEST(names_of_files) {
     static const char *const folders[][2] = {{"a/b/c", "a/b"}, {"c", "."}, {"/c", "/"}, {"/a/c", "/a"}};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
@@ -444,7 +461,8 @@ END_TEST
 LOOP_TESTS("io", ONCE(buffers_are_aligned_and_zeroed), ONCE(a_too_large_buffer_is_a_failure), ONCE(writes_and_reads),
            ONCE(a_text_is_read_up_to_its_limit), ONCE(failures_have_the_path), ONCE(makes_and_lists_folders),
            ONCE(removes_empty_folders_only), ONCE(a_temporary_of_the_same_pid_is_replaced),
-           ONCE(abandoned_temporaries_are_removed), ONCE(a_lock_has_one_owner), ONCE(names_of_files),
-           ONCE(replaces_a_file), ONCE(written_bytes_are_read_back), ONCE(new_folders_are_synced),
-           ONCE(any_failing_call_leaves_old_or_new), ONCE(a_kill_at_any_call_leaves_old_or_new),
-           ONCE(the_environment_sets_a_fault), LOOP(a_malformed_environment_fails_every_call, 0, 7))
+           ONCE(abandoned_temporaries_are_removed), ONCE(a_lock_has_one_owner),
+           ONCE(checks_of_a_lock_do_not_see_each_other), ONCE(names_of_files), ONCE(replaces_a_file),
+           ONCE(written_bytes_are_read_back), ONCE(new_folders_are_synced), ONCE(any_failing_call_leaves_old_or_new),
+           ONCE(a_kill_at_any_call_leaves_old_or_new), ONCE(the_environment_sets_a_fault),
+           LOOP(a_malformed_environment_fails_every_call, 0, 7))

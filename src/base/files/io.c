@@ -204,14 +204,16 @@ status io_truncate(int fd, const char *path, uint64_t size) {
     return status_errno(STATUS_IO, errno, "cannot truncate '%s' to %llu bytes", path, (unsigned long long)size);
 }
 
-status io_lock(int fd, const char *path, bool *is_mine) {
+static status lock_with(int operation, int fd, const char *path, bool *is_mine) {
     int interrupts = 0, result;
     do {
-        result = has_fault(CALL_LOCK, path) ? -1 : flock(fd, LOCK_EX | LOCK_NB);
+        result = has_fault(CALL_LOCK, path) ? -1 : flock(fd, operation | LOCK_NB);
     } while (result != 0 && is_interrupted(&interrupts));
     *is_mine = result == 0;
     return result == 0 || errno == EWOULDBLOCK ? OK : status_errno(STATUS_IO, errno, "cannot lock '%s'", path);
 }
+
+status io_lock(int fd, const char *path, bool *is_mine) { return lock_with(LOCK_EX, fd, path, is_mine); }
 
 static status stat_result(int result, const struct stat *st, const char *path, struct io_info *info) {
     *info = (struct io_info){0};
@@ -239,6 +241,7 @@ status io_stat_fd(int fd, const char *path, struct io_info *info) {
     return stat_result(result, &st, path, info);
 }
 
+/* A shared lock: two checks do not see each other, and NFS needs no permission to write for it. */
 status io_is_locked(const char *path, bool *out) {
     int fd;
     bool is_free = true;
@@ -247,7 +250,7 @@ status io_is_locked(const char *path, bool *out) {
     TRY(io_stat(path, &info));
     if (!info.is_file) return OK;
     TRY(io_open(path, &fd));
-    status s = io_lock(fd, path, &is_free);
+    status s = lock_with(LOCK_SH, fd, path, &is_free);
     *out = !is_free;
     return status_first(s, io_close(fd, path));
 }

@@ -56,8 +56,8 @@ status io_truncate(int fd, const char *path, uint64_t size);
  * it. */
 status io_lock(int fd, const char *path, bool *is_mine);
 
-/* Whether a process has the lock of the file [path]; false for an absent file. The check locks the file for a moment.
- */
+/* Whether a process has the lock of the file [path]; false for an absent file. For a moment the check has a shared lock
+ * of the file, which other checks do not notice, but io_lock does. */
 status io_is_locked(const char *path, bool *out);
 
 /* OK also for an absent file. */
