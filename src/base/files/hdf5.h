@@ -52,9 +52,9 @@ bool hdf5_has_known_filters(hid_t plan, H5Z_filter_t *filter, char *name, size_t
 /* Runs [look] in a child process, which opens the file [path] and reads everything that the caller is going to read.
  * Returns the child's failure, so the caller parses only a file that the child could parse. STATUS_DATA when the child
  * crashes, is killed or uses HDF5_MAX_SECONDS of processor time, STATUS_IO when it has not ended after HDF5_MAX_WAIT
- * seconds. The child may allocate HDF5_MAX_MEMORY; libhdf5 fails when that is exceeded. OK when no child can be
- * started. Call it between hdf5_enter and hdf5_leave. [look] must not call these: the lock belongs to the caller's
- * thread, and the child would deadlock. */
+ * seconds, or has ended without a report and its end is unknown. The child may allocate HDF5_MAX_MEMORY; libhdf5 fails
+ * when that is exceeded. OK when no child can be started. Call it between hdf5_enter and hdf5_leave. [look] must not
+ * call these: the lock belongs to the caller's thread, and the child would deadlock. */
 #define HDF5_MAX_SECONDS 60
 #define HDF5_MAX_WAIT 300
 #define HDF5_MAX_MEMORY ((size_t)4 << 30)

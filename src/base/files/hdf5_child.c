@@ -104,14 +104,21 @@ static status describe_end(const char *path, int end) {
     return status_new(STATUS_DATA, "%s: it crashed the HDF5 library; the file is damaged or crafted", path);
 }
 
+/* 0 or an errno value: ECHILD where the program that uses this code ignores its children or waits for all of them. */
+static int wait_for_end(pid_t child, int *end) {
+    while (waitpid(child, end, 0) < 0)
+        if (errno != EINTR) return errno;
+    return 0;
+}
+
 static status wait_for(const char *path, pid_t child, int in, double seconds) {
     struct child_report report;
     int end = 0;
     if (!wait_for_report(in, clock_seconds() + seconds)) return give_up(path, child, seconds);
     ssize_t got = read(in, &report, sizeof report); /* 0: it ended without one */
-    while (waitpid(child, &end, 0) < 0)
-        if (errno != EINTR)
-            return status_errno(STATUS_IO, errno, "%s: cannot wait for the process that checks it", path);
+    int error = wait_for_end(child, &end);
+    if (got != sizeof report && error)
+        return status_errno(STATUS_IO, error, "%s: cannot wait for the process that checks it", path);
     if (got != sizeof report) return describe_end(path, end);
     return report.code == STATUS_OK ? OK : status_new((enum status_code)report.code, "%s", report.sentence);
 }
