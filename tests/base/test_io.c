@@ -137,6 +137,18 @@ START_TEST(makes_and_lists_folders) {
 }
 END_TEST
 
+/* Where the file system cannot sync a folder (fsync fails with EINVAL: /proc, VirtualBox's shared folders), renaming is
+ * as durable as it can be. */
+START_TEST(a_folder_that_cannot_be_synced_is_no_failure) {
+    int fd = open("/proc/self", O_RDONLY);
+    ck_assert_int_ge(fd, 0);
+    ck_assert(fsync(fd) != 0 && errno == EINVAL);
+    ck_failure(io_sync(fd, "/proc/self"), STATUS_IO, "cannot sync '/proc/self' to disk");
+    ck_ok(io_sync_folder_of("/proc/self/status"));
+    close(fd);
+}
+END_TEST
+
 /* An absent or non-empty folder is no failure; a file is one, and is not removed. */
 START_TEST(removes_empty_folders_only) {
     char *folder = make_folder(), *inner = path_in(folder, "a"), *file = path_in(folder, "a/b");
@@ -460,9 +472,9 @@ END_TEST
 
 LOOP_TESTS("io", ONCE(buffers_are_aligned_and_zeroed), ONCE(a_too_large_buffer_is_a_failure), ONCE(writes_and_reads),
            ONCE(a_text_is_read_up_to_its_limit), ONCE(failures_have_the_path), ONCE(makes_and_lists_folders),
-           ONCE(removes_empty_folders_only), ONCE(a_temporary_of_the_same_pid_is_replaced),
-           ONCE(abandoned_temporaries_are_removed), ONCE(a_lock_has_one_owner),
-           ONCE(checks_of_a_lock_do_not_see_each_other), ONCE(names_of_files), ONCE(replaces_a_file),
-           ONCE(written_bytes_are_read_back), ONCE(new_folders_are_synced), ONCE(any_failing_call_leaves_old_or_new),
-           ONCE(a_kill_at_any_call_leaves_old_or_new), ONCE(the_environment_sets_a_fault),
-           LOOP(a_malformed_environment_fails_every_call, 0, 7))
+           ONCE(a_folder_that_cannot_be_synced_is_no_failure), ONCE(removes_empty_folders_only),
+           ONCE(a_temporary_of_the_same_pid_is_replaced), ONCE(abandoned_temporaries_are_removed),
+           ONCE(a_lock_has_one_owner), ONCE(checks_of_a_lock_do_not_see_each_other), ONCE(names_of_files),
+           ONCE(replaces_a_file), ONCE(written_bytes_are_read_back), ONCE(new_folders_are_synced),
+           ONCE(any_failing_call_leaves_old_or_new), ONCE(a_kill_at_any_call_leaves_old_or_new),
+           ONCE(the_environment_sets_a_fault), LOOP(a_malformed_environment_fails_every_call, 0, 7))

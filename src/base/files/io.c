@@ -177,12 +177,33 @@ status io_write(int fd, const char *path, const void *bytes, size_t size) {
     return OK;
 }
 
-status io_sync(int fd, const char *path) {
+/* 0 or an errno value. */
+static int sync_to_disk(int fd, const char *path) {
     int interrupts = 0, result;
     do {
         result = has_fault(CALL_SYNC, path) ? -1 : fsync(fd);
     } while (result != 0 && is_interrupted(&interrupts));
-    return result == 0 ? OK : status_errno(STATUS_IO, errno, "cannot sync '%s' to disk", path);
+    return result == 0 ? 0 : errno;
+}
+
+static status sync_failure(int error, const char *path) {
+    return error ? status_errno(STATUS_IO, error, "cannot sync '%s' to disk", path) : OK;
+}
+
+status io_sync(int fd, const char *path) { return sync_failure(sync_to_disk(fd, path), path); }
+
+/* EINVAL: the file system has no fsync of folders. */
+status io_sync_folder_of(const char *path) {
+    char *folder = io_folder_of(path);
+    int fd;
+    status s = io_open(folder, &fd);
+    if (s == OK) {
+        int error = sync_to_disk(fd, folder);
+        s = sync_failure(error == EINVAL ? 0 : error, folder);
+        s = status_first(s, io_close(fd, folder));
+    }
+    free(folder);
+    return s;
 }
 
 status io_reserve(int fd, const char *path, uint64_t size) {

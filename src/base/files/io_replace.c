@@ -31,18 +31,6 @@ char *io_folder_of(const char *path) {
     return folder.data;
 }
 
-status io_sync_folder_of(const char *path) {
-    char *folder = io_folder_of(path);
-    int fd;
-    status s = io_open(folder, &fd);
-    if (s == OK) {
-        s = io_sync(fd, folder);
-        s = status_first(s, io_close(fd, folder));
-    }
-    free(folder);
-    return s;
-}
-
 bool io_is_temporary(const char *name) {
     const char *mark = NULL;
     for (const char *next = name; (next = strstr(next, TEMPORARY_MARK)); next++) mark = next;
