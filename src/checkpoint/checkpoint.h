@@ -58,7 +58,7 @@ void checkpoint_close(struct checkpoint *checkpoint); /* takes NULL */
 
 /* Opens and verifies the newest valid checkpoint of DIR (by the step in its seal, not by name or time). Damaged files
  * are skipped with a warning. *out NULL and *path NULL when there is none. *path is malloc'ed. STATUS_DATA when there
- * are checkpoints but none is valid. */
+ * are checkpoints but none is valid; STATUS_IO or STATUS_MEMORY when one of them could not be read at all. */
 status checkpoint_open_newest(const char *dir, struct log *log, struct checkpoint **out, char **path);
 
 /* Removes all but the newest [keep] checkpoints (by step; 0: keep all) and temporary files of killed processes. The

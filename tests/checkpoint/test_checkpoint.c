@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/fault.h"
 #include "base/files/hdf5.h"
 #include "base/files/sealed.h"
 #include "base/log.h"
@@ -381,6 +382,26 @@ START_TEST(the_folder_is_listed_again_when_a_file_went_away) {
 }
 END_TEST
 
+/* What the disk or the memory has refused may succeed later: the launcher restarts after such a failure. */
+START_TEST(unreadable_checkpoints_are_an_io_error) {
+    char *folder = make_folder(), *path = path_in(folder, "epoch-0002.h5");
+    status s;
+    ck_ok(write_state(folder, "epoch-0001", 1));
+    ck_ok(write_state(folder, "epoch-0002", 2));
+    damage(path, 700);
+    for (int call = 1; call <= 3; call++) {
+        fault_set(&(struct fault){.kind = FAULT_EIO, .at = call, .filter = "epoch-0001.h5", .is_permanent = true});
+        ck_assert_int_eq(newest_step(folder, &s), -1);
+        ck_failure(s, STATUS_IO, "none of its 2 checkpoints is valid");
+    }
+    fault_set(NULL);
+    ck_assert_int_eq(newest_step(folder, &s), 1);
+    ck_ok(s);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
 /* A dangling link is not a checkpoint, and does not hide that the others are damaged. */
 START_TEST(links_to_nothing) {
     char *folder = make_folder(), *link = path_in(folder, "epoch-0009.h5"), *path = path_in(folder, "epoch-0001.h5");
@@ -620,6 +641,6 @@ END_TEST
 TESTS("checkpoint", round_trip_of_all_types, a_checkpoint_in_memory, odd_states, equal_states_are_equal_bytes,
       differences_are_reported_and_change_nothing, optional_entries, other_files_are_rejected, an_image_that_is_no_hdf5,
       a_newer_format_is_rejected, the_newest_is_found_by_its_step, damaged_ones_are_skipped_with_a_warning,
-      the_folder_is_listed_again_when_a_file_went_away, links_to_nothing, prune_keeps_the_newest,
-      a_save_removes_what_a_killed_one_left, inspect_shows_what_is_inside, libhdf5_is_free_after_every_call,
-      what_is_no_dataset_is_a_failure, h5dump_reads_it)
+      the_folder_is_listed_again_when_a_file_went_away, links_to_nothing, unreadable_checkpoints_are_an_io_error,
+      prune_keeps_the_newest, a_save_removes_what_a_killed_one_left, inspect_shows_what_is_inside,
+      libhdf5_is_free_after_every_call, what_is_no_dataset_is_a_failure, h5dump_reads_it)
