@@ -213,10 +213,11 @@ struct walk {
 
 static status walk_group(struct walk *walk, hid_t group, const char *path, int depth);
 
-static status walk_child(struct walk *walk, hid_t group, const char *path, const char *name, int depth) {
+/* By its index: a name with a slash would be a path, which may lead through an external link to another file. */
+static status walk_child(struct walk *walk, hid_t group, hsize_t index, const char *path, const char *name, int depth) {
     if (walk->objects++ == HDF5_MAX_OBJECTS)
         return status_new(STATUS_DATA, "%s: the file has more than %d objects", walk->name, HDF5_MAX_OBJECTS);
-    hid_t child = H5Oopen(group, name, H5P_DEFAULT);
+    hid_t child = H5Oopen_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index, H5P_DEFAULT);
     if (child < 0) return image_failure(STATUS_DATA, "%s: '%s%s' cannot be opened", walk->name, path, name);
     struct text child_path = {0};
     text_printf(&child_path, "%s%s", path, name);
@@ -241,7 +242,7 @@ static status walk_group(struct walk *walk, hid_t group, const char *path, int d
     status s = OK;
     for (hsize_t i = 0; i < info.nlinks && s == OK; i++) {
         char *name = link_name(group, i);
-        if (name) s = walk_child(walk, group, path, name, depth);
+        if (name) s = walk_child(walk, group, i, path, name, depth);
         free(name);
     }
     return s;

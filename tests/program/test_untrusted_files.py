@@ -192,6 +192,25 @@ class Crafted(Case):
         self.assertIn("'scaler/mean' has a storage layout that this version cannot read",
                       self.refuse("eval", "c.yaml", "--checkpoint", sealed, codes=(DATA,)))
 
+    def test_a_name_that_is_a_path(self):
+        """A link whose name has a slash names its own object, not one of the file behind an external link."""
+        other = self.path("other.h5")
+        with h5py.File(other, "w") as h:
+            h["secret"] = np.zeros(12345, "f4")
+
+        def links(h):
+            h["model/ex"] = h5py.ExternalLink(other, "/")
+            h["model/exZsecret"] = np.zeros(3, "f4")
+
+        plain, _ = self.craft(links)
+        with open(plain, "rb") as f:
+            image = f.read()
+        self.assertEqual(image.count(b"exZsecret"), 1)
+        for file in self.craft(image.replace(b"exZsecret", b"ex/secret")):
+            said = self.refuse("inspect", file, codes=(OK,))
+            self.assertNotIn("12345", said)
+            self.assertRegex(said, r"secret +float32 \(3\)")
+
     def test_groups_in_circles(self):
         """Eight hard links to their own group are 8^32 paths."""
         plain, _ = self.craft(circles)
