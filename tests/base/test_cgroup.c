@@ -89,4 +89,23 @@ START_TEST(memory_of_all_groups) {
 }
 END_TEST
 
-LOOP_TESTS("cgroup", EACH(leaf_first, files), ONCE(memory_of_all_groups))
+/* The cache of files that were read counts as used, but the kernel frees it when memory is needed. */
+START_TEST(the_cache_of_files_is_available) {
+    char *root = make_folder();
+    put(root, "proc/self/cgroup", "0::/job\n");
+    put(root, "sys/fs/cgroup/job/memory.max", "5000\n");
+    put(root, "sys/fs/cgroup/job/memory.current", "4900\n");
+    put(root, "sys/fs/cgroup/job/memory.stat", "anon 900\nfile 4000\ninactive_file 3500\nactive_file 500\n");
+    ck_assert_uint_eq(memory_available_in_groups(root), 3600);
+    put(root, "sys/fs/cgroup/job/memory.stat", "inactive_file 6000\n"); /* read later: more than is used */
+    ck_assert_uint_eq(memory_available_in_groups(root), 5000);
+    put(root, "proc/self/cgroup", "5:memory:/job\n");
+    put(root, "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "900\n");
+    put(root, "sys/fs/cgroup/memory/job/memory.usage_in_bytes", "800\n");
+    put(root, "sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 300\n");
+    ck_assert_uint_eq(memory_available_in_groups(root), 400);
+    remove_folder(root);
+}
+END_TEST
+
+LOOP_TESTS("cgroup", EACH(leaf_first, files), ONCE(memory_of_all_groups), ONCE(the_cache_of_files_is_available))

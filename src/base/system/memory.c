@@ -25,6 +25,17 @@ static bool read_number(const char *path, const char *word, uint64_t *out) {
     return is_found;
 }
 
+static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* The bytes of the cache of files that have not been used lately, which the kernel frees first; part of the used ones.
+ */
+static uint64_t cache_of_group(const char *folder, bool is_v2) {
+    char path[CGROUP_MAX_PATH + 32];
+    uint64_t bytes;
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    return read_number(path, is_v2 ? "inactive_file " : "total_inactive_file ", &bytes) ? bytes : 0;
+}
+
 /* The bytes below the limit of the group [folder]. A group without a limit has "max" or a huge number. */
 static uint64_t available_in_group(const char *folder, bool is_v2) {
     char path[CGROUP_MAX_PATH + 32];
@@ -33,10 +44,9 @@ static uint64_t available_in_group(const char *folder, bool is_v2) {
     if (!read_number(path, "", &limit)) return UINT64_MAX;
     snprintf(path, sizeof path, "%s/%s", folder, is_v2 ? "memory.current" : "memory.usage_in_bytes");
     if (!read_number(path, "", &used)) return UINT64_MAX;
+    used -= min(used, cache_of_group(folder, is_v2));
     return used < limit ? limit - used : 0;
 }
-
-static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 static bool visit(void *context, const char *folder, bool is_v2) {
     uint64_t *available = context;

@@ -5,7 +5,8 @@
 #include <stdint.h>
 
 /* The available bytes: the minimum of the machine's (MemAvailable) and of those below the limits of this process's
- * control group and its ancestors. UINT64_MAX: unknown. */
+ * control group and its ancestors; both count the cache of files, which is freed when memory is needed, as available.
+ * UINT64_MAX: unknown. */
 uint64_t memory_available(void);
 /* Those of the groups alone; UINT64_MAX: no limit. [root]: as in cgroup_visit. */
 uint64_t memory_available_in_groups(const char *root);
