@@ -1,8 +1,10 @@
 /* The store between processes, its failures, and untrusted clients on its port. ctest-labels: dist fault */
 #include "store_ranks.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 
@@ -606,20 +608,59 @@ END_TEST
 
 /* ---- addresses and sockets ---- */
 
-/* A host that does not answer: with a full backlog the kernel drops the packets. */
-START_TEST(connect_times_out) {
+static int listen_on_loopback(int *listener) {
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
-    int listener, fds[8];
+    ck_assert(net_listen("127.0.0.1", 0, true, listener) == OK);
+    ck_assert_int_eq(getsockname(*listener, (struct sockaddr *)&address, &size), 0);
+    return net_port(&address);
+}
+
+/* The port of a host that does not answer: with a full backlog the kernel drops the packets. */
+static int silent_port(void) {
+    int listener, fd, port = listen_on_loopback(&listener);
     bool is_final;
     status s = OK;
-    ck_assert(net_listen("127.0.0.1", 0, true, &listener) == OK);
     ck_assert_int_eq(listen(listener, 0), 0);
-    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &size), 0);
-    for (int i = 0; i < 8 && !s; i++)
-        s = net_connect("127.0.0.1", net_port(&address), clock_seconds() + 0.3, &fds[i], &is_final);
+    for (int i = 0; i < 8 && !s; i++) s = net_connect("127.0.0.1", port, clock_seconds() + 0.3, &fd, &is_final);
     ck_assert_msg(s && strstr(status_message(s), "timed out"), "%s", status_message(s));
     status_free(s);
+    return port;
+}
+
+START_TEST(connect_times_out) { ck_assert_int_gt(silent_port(), 0); }
+END_TEST
+
+typedef int resolver(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **out);
+
+static int first_port; /* of the first address of the host "two.test" */
+
+/* Instead of the C library's, which it calls: "two.test" has two addresses. */
+int getaddrinfo(const char *restrict host, const char *restrict service, const struct addrinfo *restrict hints,
+                struct addrinfo **restrict out) {
+    resolver *resolve = (resolver *)(uintptr_t)dlsym(RTLD_NEXT, "getaddrinfo");
+    char port[16];
+    if (strcmp(host, "two.test") != 0) return resolve(host, service, hints, out);
+    snprintf(port, sizeof port, "%d", first_port);
+    int error = resolve("127.0.0.1", port, hints, out);
+    if (error) return error;
+    struct addrinfo *last = *out;
+    while (last->ai_next) last = last->ai_next;
+    return resolve("127.0.0.1", service, hints, &last->ai_next);
+}
+
+/* The first address of a host may be of a network that drops packets; then the second one is used. */
+START_TEST(a_silent_address_leaves_time_for_the_next) {
+    int listener, fd, port = listen_on_loopback(&listener);
+    bool is_final;
+    first_port = silent_port();
+    double begin = clock_seconds();
+    status s = net_connect("two.test", port, begin + 4, &fd, &is_final);
+    ck_assert_msg(!s, "%s", status_message(s));
+    ck_assert_double_ge(clock_seconds(), begin + 2);
+    ck_assert_double_le(clock_seconds(), begin + 3.5);
+    close(fd);
+    close(listener);
 }
 END_TEST
 
@@ -685,6 +726,7 @@ int main(void) {
                                        ONCE(untrusted_clients),
                                        ONCE(another_program_is_reported),
                                        ONCE(connect_times_out),
+                                       ONCE(a_silent_address_leaves_time_for_the_next),
                                        ONCE(listening_addresses),
                                        ONCE(no_user_timeout_is_set)};
     return check_run("store", loops, sizeof loops / sizeof *loops);

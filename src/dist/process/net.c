@@ -194,9 +194,11 @@ status net_connect(const char *host, int port, double deadline, int *fd, bool *i
     struct addrinfo *list;
     *fd = -1;
     TRY(resolve(host, port, &list, is_final));
-    int error = 0;
+    int error = 0, left = 0;
+    for (const struct addrinfo *a = list; a; a = a->ai_next) left++;
     for (const struct addrinfo *a = list; a && *fd < 0; a = a->ai_next) {
-        error = connect_to(a, deadline, fd);
+        double now = clock_seconds();
+        error = connect_to(a, now + (deadline - now) / left--, fd); /* an address that drops packets leaves time */
         if (*fd >= 0 && is_connected_to_itself(*fd)) {
             close(*fd);
             *fd = -1;

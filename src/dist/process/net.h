@@ -20,8 +20,8 @@ int net_port(const struct sockaddr_storage *address); /* 0 if the address is nei
  * STATUS_IO: no memory or descriptors. */
 status net_listen(const char *host, int port, bool is_one_host, int *fd);
 
-/* One attempt to connect, until [deadline] at the latest. *is_final: another attempt would fail, too. STATUS_IO: no
- * memory or descriptors on this host. */
+/* One attempt to connect, until [deadline] at the latest; several addresses of [host] share that time. *is_final:
+ * another attempt would fail, too. STATUS_IO: no memory or descriptors on this host. */
 status net_connect(const char *host, int port, double deadline, int *fd, bool *is_final);
 
 /* Seconds since the last acknowledgement from the other host; 0 if not known (not a TCP socket). */
