@@ -24,10 +24,10 @@ bool loading_is_batch_counter(const char *name);
 status loading_open(struct loading *l, const char *path);
 void loading_close(struct loading *l);
 
-/* STATUS_DATA for a tensor of integers. */
+/* STATUS_DATA for a tensor of integers or 8-bit floats. */
 status loading_check_type(const struct loading *l, const char *name, const struct safetensors_entry *entry);
 
-/* The description of a tensor of floating-point numbers; STATUS_DATA for one of integers. */
+/* The description of a tensor; STATUS_DATA as loading_check_type. */
 status loading_entry(const struct loading *l, const char *name, const json_t *entry, struct safetensors_entry *out);
 
 /* "(3, 64)" */

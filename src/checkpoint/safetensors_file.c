@@ -33,7 +33,8 @@ static void from_f16(const unsigned char *from, float *to, size_t count) {
 
 static const struct safetensors_dtype dtypes[] = {
     {"F32", 4, from_f32}, {"F64", 8, from_f64}, {"F16", 2, from_f16}, {"BF16", 2, from_bf16}, {"I64", 8, NULL},
-    {"I32", 4, NULL},     {"I16", 2, NULL},     {"I8", 1, NULL},      {"U8", 1, NULL},        {"BOOL", 1, NULL},
+    {"I32", 4, NULL},     {"I16", 2, NULL},     {"I8", 1, NULL},      {"U64", 8, NULL},       {"U32", 4, NULL},
+    {"U16", 2, NULL},     {"U8", 1, NULL},      {"BOOL", 1, NULL},    {"F8_E4M3", 1, NULL},   {"F8_E5M2", 1, NULL},
 };
 
 status safetensors_bad(const struct safetensors *file, const char *name, const char *what) {
@@ -70,7 +71,8 @@ status safetensors_entry(const struct safetensors *file, const char *name, const
     size_t bytes;
     *out = (struct safetensors_entry){0};
     if (dtype) out->dtype = safetensors_dtype(dtype);
-    if (!out->dtype) return safetensors_bad(file, name, "its dtype must be F32, F64, F16, BF16 or an integer type");
+    if (!out->dtype)
+        return safetensors_bad(file, name, "its dtype must be F32, F64, F16, BF16, an 8-bit float or an integer");
     TRY(read_shape(file, name, json_object_get(entry, "shape"), out));
     const json_t *from = json_array_get(offsets, 0), *to = json_array_get(offsets, 1);
     if (json_array_size(offsets) != 2 || !json_is_integer(from) || !json_is_integer(to))

@@ -13,7 +13,7 @@
 struct safetensors_dtype {
     const char *name; /* "F32" */
     size_t bytes;
-    /* converts values (count) to float32; NULL: integers, which no model accepts */
+    /* converts values (count) to float32; NULL: integers and 8-bit floats, which no model accepts */
     void (*convert)(const unsigned char *from, float *to, size_t count);
 };
 
