@@ -106,6 +106,35 @@ static void write_with_extra(const char *path, const char *extra, size_t length)
     free(old);
 }
 
+/* After torch.serialization.set_crc32_options(False) PyTorch writes 0 for the checksum of every member, and does not
+ * compare it. */
+START_TEST(a_stored_member_without_a_checksum_is_read) {
+    char *folder = make_folder(), path[512];
+    const struct zip_new_member member = {"x", "hello", 5};
+    struct arena *arena = arena_create();
+    struct zip zip;
+    uint8_t *content;
+    size_t size;
+    snprintf(path, sizeof path, "%s/x.zip", folder);
+    ck_ok(zip_write(path, &member, 1));
+    char *bytes = slurp(path, &size);
+    put(bytes, 14, 0);
+    put(bytes, size - 22 - 46 - 1 + 16, 0);
+    spill(path, bytes, size);
+    open_zip(path, arena, &zip);
+    ck_assert_uint_eq(zip.members[0].checksum, 0);
+    ck_ok(zip_read_all(&zip, &zip.members[0], &content));
+    ck_assert(memcmp(content, "hello", 5) == 0);
+    zip.members[0].is_deflated = true;
+    ck_failure(zip_check(&zip, &zip.members[0], content), STATUS_DATA, "damaged");
+    buffer_free(content);
+    free(bytes);
+    close(zip.fd);
+    arena_destroy(arena);
+    remove_folder(folder);
+}
+END_TEST
+
 /* A field of another kind comes before that of zip64. */
 #define TIME "\x55\x54\5\0\3\1\2\3\4"
 #define SIZES(length)                                                                                                  \
@@ -142,4 +171,5 @@ START_TEST(sizes_may_be_in_a_zip64_field) {
 }
 END_TEST
 
-TESTS("zip", written_members_are_read, many_members_need_zip64, sizes_may_be_in_a_zip64_field)
+TESTS("zip", written_members_are_read, a_stored_member_without_a_checksum_is_read, many_members_need_zip64,
+      sizes_may_be_in_a_zip64_field)

@@ -213,6 +213,7 @@ status zip_read_start(const struct zip *zip, const struct zip_member *member, vo
 
 status zip_check(const struct zip *zip, const struct zip_member *member, const uint8_t *bytes) {
     uLong sum = crc32(0, NULL, 0);
+    if (!member->is_deflated && member->checksum == 0) return OK; /* PyTorch's set_crc32_options(False) */
     for (uint64_t at = 0, chunk; at < member->size; at += chunk) {
         chunk = member->size - at < MAX_CHUNK ? member->size - at : MAX_CHUNK;
         sum = crc32(sum, bytes + at, (uInt)chunk);

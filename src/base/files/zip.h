@@ -36,7 +36,8 @@ const struct zip_member *zip_find(const struct zip *zip, const char *name);
 /* The first bytes of a member's content: up to [size], *got of them. */
 status zip_read_start(const struct zip *zip, const struct zip_member *member, void *out, size_t size, size_t *got);
 
-/* Checks the checksum of a member against its content [bytes] (member->size). */
+/* Checks the checksum of a member against its content [bytes] (member->size). OK for a stored member whose checksum is
+ * 0, as torch.save writes it after torch.serialization.set_crc32_options(False). */
 status zip_check(const struct zip *zip, const struct zip_member *member, const uint8_t *bytes);
 
 /* The whole content, with a check of its checksum: *out, to be freed with buffer_free. */
