@@ -542,6 +542,24 @@ class Terminal(program.Case):
         self.assertNotIn("%  [", self.read("runs/test/log.txt"))
         self.assertNotIn("\r", self.read("runs/test/log.txt"))
 
+    def test_stty_tostop(self):
+        """The ranks have process groups of their own, which such a terminal stops when they write to it."""
+        self.write("test.yaml", program.WINE)
+        main, side = os.openpty()
+        self.addCleanup(os.close, main)
+        settings = termios.tcgetattr(side)
+        settings[3] |= termios.TOSTOP
+        termios.tcsetattr(side, termios.TCSANOW, settings)
+
+        def control():
+            os.setsid()
+            fcntl.ioctl(2, termios.TIOCSCTTY, 0)
+
+        p = self.start("test.yaml", "--nproc", 2, stderr=side, stdin=subprocess.DEVNULL, preexec_fn=control)
+        os.close(side)
+        self.addCleanup(p.stdout.close)
+        self.assertEqual(p.wait(30 * program.SLOW), OK, os.read(main, 65536))
+
     def test_quiet(self):
         self.write("test.yaml", program.WINE)
         out, err = self.run_program("test.yaml", "--quiet")

@@ -28,7 +28,8 @@ struct launch_config {
 };
 
 /* Starts config->nproc ranks, each /proc/self/exe with [argv] and the variables that dist_env_detect reads, and waits
- * for all of them. Rank 0 inherits the standard streams. Output of the others is written to standard error, with
+ * for all of them. Rank 0 inherits the standard streams; it may write to the terminal also after
+ * `stty tostop`. Output of the others is written to standard error, with
  * "[rank 3] " before each line, and to logs/rank-3.txt of the run folder. SIGINT, SIGTERM, SIGHUP (unless ignored from
  * the start: signals_is_ignored), SIGUSR1 and SIGALRM are forwarded to the ranks as SIGTERM (they save and exit with
  * STATUS_STOPPED); a second SIGINT, or a second SIGTERM or SIGHUP at least a second later, kills them. When a rank

@@ -169,6 +169,7 @@ static _Noreturn void exec_rank(const struct launch_job *job, int local_rank, pi
     set_environment(job, local_rank, launcher, channels);
     static const int reset[] = {SIGINT, SIGTERM, SIGUSR1, SIGCHLD};
     for (size_t i = 0; i < sizeof reset / sizeof *reset; i++) signal(reset[i], SIG_DFL);
+    signal(SIGTTOU, SIG_IGN);   /* its process group is not the terminal's, which may stop it (stty tostop) */
     signals_block_only_stops(); /* main unblocks them after it has installed the handlers */
     if (channels->output[1] >= 0) {
         dup2(channels->output[1], STDOUT_FILENO);
