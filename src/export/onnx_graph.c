@@ -49,11 +49,10 @@ void onnx_strings(struct text *attributes, const char *name, const char *const *
 }
 
 bool onnx_is_taken(const struct onnx_graph *g, const char *name) {
-    static const char *const prefixes[] = {"/", "input_", "target_"};
+    static const char *const own[] = {"outputs", "input_mean", "input_scale", "target_mean", "target_scale"};
     const struct params *all[] = {&g->m->model->params, &g->m->model->buffers};
-    bool is_taken = strcmp(name, "outputs") == 0;
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-        is_taken = is_taken || strncmp(name, prefixes[i], strlen(prefixes[i])) == 0;
+    bool is_taken = *name == '/'; /* new_name; an output's name has no '/' */
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) is_taken = is_taken || strcmp(name, own[i]) == 0;
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; i < all[k]->count; i++) is_taken = is_taken || strcmp(all[k]->items[i].name, name) == 0;
     return is_taken;

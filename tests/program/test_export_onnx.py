@@ -183,6 +183,12 @@ class ExportOnnx(program.Case):
         graph = Graph(self.path("m.onnx"))
         self.assertEqual(len(graph.outputs), 2)
         self.assertFalse(set(graph.outputs) & set(graph.inputs))
+        losses = losses.replace("name: a_output", "name: target_p").replace("name: a}", "name: input_s}")
+        self.write("test.yaml", config.format("{input_a: [a, b], x: [c]}", "{p: t, q: u}", layers.replace("from: a,", "from: input_a,"), losses))
+        self.run_program("test.yaml", "--fresh")
+        self.run_program("export", "runs/test", "--out", "m.onnx")
+        graph = Graph(self.path("m.onnx"))
+        self.assertEqual((list(graph.inputs), list(graph.outputs)), (["input_a", "x"], ["target_p", "input_s"]))
 
     def test_refused(self):
         self.train((4,), 3, "[{linear: 3}, {batch_norm: {track_running_stats: false}}]")
