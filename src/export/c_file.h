@@ -23,7 +23,9 @@ struct c_file {
         const void *values;
         size_t count;
         enum c_layout layout;
-    } * made; /* (table_count) tables that are in the file */
+        size_t groups; /* of a convolution */
+        float eps;     /* of a batch norm */
+    } * made;          /* (table_count) tables that are in the file: layers may share parameters */
 };
 
 /* The name of a table of the parameter [index] in [layout], "0" for OPERATION_NO_PARAM. Adds it unless it is there. For

@@ -1,6 +1,5 @@
 /* Numbers are written as hexadecimal floats, which are exact. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "device/sequence.h"
 #include "export/c_file.h"
@@ -49,14 +48,17 @@ static void order_convolution(const float *from, float *to, const struct convolu
                 for (size_t o = 0; o < out; o++) *to++ = from[((g * out + o) * in + i) * taps + t];
 }
 
+static bool is_equal(const struct c_table *a, const struct c_table *b) {
+    return a->values == b->values && a->count == b->count && a->layout == b->layout && a->groups == b->groups &&
+           a->eps >= b->eps && a->eps <= b->eps;
+}
+
 /* The name of a new table, or of the one with the same content; *is_new. */
-static const char *name_of(struct c_file *c, const void *values, size_t count, enum c_layout layout, bool *is_new) {
+static const char *name_of(struct c_file *c, struct c_table table, bool *is_new) {
     size_t i = 0;
-    while (i < c->table_count &&
-           (c->made[i].values != values || c->made[i].count != count || c->made[i].layout != layout))
-        i++;
+    while (i < c->table_count && !is_equal(&c->made[i], &table)) i++;
     *is_new = i == c->table_count;
-    if (*is_new) c->made[c->table_count++] = (struct c_table){values, count, layout};
+    if (*is_new) c->made[c->table_count++] = table;
     return arena_printf(c->arena, "table_%zu", i);
 }
 
@@ -72,14 +74,15 @@ const char *c_table_param(struct c_file *c, size_t index, enum c_layout layout, 
     if (index == OPERATION_NO_PARAM) return "0";
     const struct param *param = &c->m->model->params.items[index];
     const float *values = c->m->params[index];
-    const char *name = name_of(c, values, param->count, layout, &is_new);
+    size_t groups = layout == C_CONVOLUTION ? op->convolution.groups : 0;
+    const char *name = name_of(
+        c, (struct c_table){.values = values, .count = param->count, .layout = layout, .groups = groups}, &is_new);
     if (!is_new) return name;
-    float *ordered = layout == C_PLAIN ? NULL : malloc(param->count * sizeof *ordered);
-    if (ordered && layout == C_LINEAR) order_linear(values, ordered, (size_t)param->shape[0], (size_t)param->shape[1]);
-    if (ordered && layout == C_CONVOLUTION) order_convolution(values, ordered, &op->convolution);
+    float *ordered = layout == C_PLAIN ? NULL : arena_alloc(c->arena, param->count * sizeof *ordered);
+    if (layout == C_LINEAR) order_linear(values, ordered, (size_t)param->shape[0], (size_t)param->shape[1]);
+    if (layout == C_CONVOLUTION) order_convolution(values, ordered, &op->convolution);
     add_table(&c->tables, "float", name, c_table_comment(c, param->name), ordered ? ordered : values, NULL,
               param->count);
-    free(ordered);
     return name;
 }
 
@@ -88,7 +91,8 @@ const char *c_table_rows(struct c_file *c, size_t index, size_t first, size_t co
     const struct param *param = &c->m->model->params.items[index];
     size_t columns = (size_t)param->shape[1];
     const float *values = c->m->params[index] + first * columns;
-    const char *name = name_of(c, values, count * columns, C_LINEAR, &is_new);
+    const char *name =
+        name_of(c, (struct c_table){.values = values, .count = count * columns, .layout = C_LINEAR}, &is_new);
     if (!is_new) return name;
     float *ordered = arena_alloc(c->arena, count * columns * sizeof *ordered);
     order_linear(values, ordered, count, columns);
@@ -116,7 +120,9 @@ const char *c_table_norm(struct c_file *c, const struct operation *op, size_t ch
     const float *mean = c->m->buffers[op->mean], *variance = c->m->buffers[op->variance];
     const float *weight = op->weight == OPERATION_NO_PARAM ? NULL : c->m->params[op->weight];
     const float *bias = op->bias == OPERATION_NO_PARAM ? NULL : c->m->params[op->bias];
-    const char *name = name_of(c, mean, channels, layout, &is_new);
+    const char *name =
+        name_of(c, (struct c_table){.values = mean, .count = channels, .layout = layout, .eps = op->eps}, &is_new);
+    if (!is_new) return name;
     float *values = arena_alloc(c->arena, channels * sizeof *values);
     for (size_t i = 0; i < channels; i++) {
         float inverse = (float)(1 / sqrt((double)variance[i] + (double)op->eps));

@@ -245,6 +245,7 @@ static status write_model(const struct export_source *source, const struct expor
                           m->model->params.elements, MAX_WEIGHTS);
     struct onnx_graph g = {.m = m, .arena = source->arena};
     g.has_param = arena_alloc(source->arena, (m->model->params.count + 1) * sizeof *g.has_param);
+    g.has_buffer = arena_alloc(source->arena, (m->model->buffers.count + 1) * sizeof *g.has_buffer);
     g.lengths = arena_alloc(source->arena, (m->model->lengths_count + 1) * sizeof *g.lengths);
     g.real_positions = arena_alloc(source->arena, (m->model->lengths_count + 1) * sizeof *g.real_positions);
     struct text out = {0};

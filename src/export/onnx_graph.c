@@ -151,6 +151,14 @@ const char *onnx_param(struct onnx_graph *g, size_t index) {
     return param->name;
 }
 
+const char *onnx_buffer(struct onnx_graph *g, size_t index) {
+    const struct param *buffer = &g->m->model->buffers.items[index];
+    if (!g->has_buffer[index])
+        onnx_tensor(g, buffer->name, ONNX_FLOAT, g->m->buffers[index], (size_t)buffer->dims, buffer->shape);
+    g->has_buffer[index] = true;
+    return buffer->name;
+}
+
 const char *onnx_numbers(struct onnx_graph *g, const int64_t *values, size_t count) {
     return onnx_tensor(g, NULL, ONNX_INT64, values, 1, (const int64_t[]){(int64_t)count});
 }

@@ -15,6 +15,7 @@ struct onnx_graph {
     struct text nodes, tensors;  /* the fields of the graph */
     size_t names;                /* used so far */
     bool *has_param;             /* (params.count) the parameter is in [tensors] */
+    bool *has_buffer;            /* (buffers.count) the buffer is in [tensors] */
     const char **lengths;        /* (model->lengths_count) see onnx_lengths; NULL: not yet, or not read */
     const char **real_positions; /* (model->lengths_count) see onnx_real_positions */
 };
@@ -55,8 +56,9 @@ bool onnx_is_taken(const struct onnx_graph *g, const char *name);
 const char *onnx_input_name(struct onnx_graph *g, const char *kind, const char *name);
 /* The features of g->m->preparation as doubles (batch, features), of an input for each column, which [inputs] gets. */
 const char *onnx_preparation(struct onnx_graph *g, struct text *inputs);
-/* A parameter of the model, once. */
+/* A parameter or a buffer of the model, which is in the file once. */
 const char *onnx_param(struct onnx_graph *g, size_t index);
+const char *onnx_buffer(struct onnx_graph *g, size_t index);
 /* A vector of int64, and a scalar float. */
 const char *onnx_numbers(struct onnx_graph *g, const int64_t *values, size_t count);
 const char *onnx_scalar(struct onnx_graph *g, float value);

@@ -17,15 +17,10 @@ static const char *param_or(struct onnx_graph *g, size_t index, size_t size, flo
 
 static const char *add_batch_norm(const struct onnx_call *c) {
     size_t channels = (size_t)c->layer->in.size[0];
-    const struct params *buffers = &c->g->m->model->buffers;
-    const int64_t shape[] = {(int64_t)channels};
     struct text attributes = {0};
     onnx_float(&attributes, "epsilon", c->op->eps);
-    const char *inputs[] = {
-        c->x, param_or(c->g, c->op->weight, channels, 1), param_or(c->g, c->op->bias, channels, 0),
-        onnx_tensor(c->g, buffers->items[c->op->mean].name, ONNX_FLOAT, c->g->m->buffers[c->op->mean], 1, shape),
-        onnx_tensor(c->g, buffers->items[c->op->variance].name, ONNX_FLOAT, c->g->m->buffers[c->op->variance], 1,
-                    shape)};
+    const char *inputs[] = {c->x, param_or(c->g, c->op->weight, channels, 1), param_or(c->g, c->op->bias, channels, 0),
+                            onnx_buffer(c->g, c->op->mean), onnx_buffer(c->g, c->op->variance)};
     return onnx_node(c->g, "BatchNormalization", inputs, 5, &attributes);
 }
 

@@ -34,6 +34,8 @@ LAYERS = {
     "batch_norm": ((5,), 2, "[{linear: 12}, batch_norm, relu, {linear: 6}, {batch_norm: {affine: false}}, {linear: 2}]"),
     "residual": ((8,), 4, "[{residual: [{linear: 8}, relu, {linear: 8}]}, relu, {residual: {layers: [{linear: 4}], shortcut: [{linear: 4}]}}, "
                        "{repeat: {times: 2, layers: [{residual: [{sequential: [{linear: 4}, tanh]}]}]}}]"),
+    "shared": ((8, 6, 6), 2, "[{conv2d: {out: 4, kernel_size: 3, groups: 2, name: a}}, {conv2d: {out: 4, kernel_size: 3, share: a}}, {batch_norm: {name: n}}, "
+                             "relu, {batch_norm: {share: n, eps: 0.5}}, {batch_norm: {share: n}}, flatten, {linear: 2}]"),
     "reshape": ((12,), 2, "[{reshape: [3, 4]}, {linear: 5}, {attention: {heads: 1}}, flatten, {linear: 2}]"),
     "attention": ((70, 8), 3, "[{positional_embedding: {}}, {attention: {heads: 2}}, layer_norm, {attention: {heads: 4, causal: true, bias: false}}, "
                            "{linear: 24}, {scaled_dot_product_attention: {heads: 2, causal: true}}, flatten, {linear: 3}]"),
