@@ -155,6 +155,29 @@ START_TEST(ctc_of_too_many_labels) {
 }
 END_TEST
 
+/* zero_infinity is for targets that do not fit into the steps, not for outputs that are NaN. */
+START_TEST(ctc_of_nan) {
+    struct device *device;
+    struct variant loss;
+    struct document *document = bind("{type: ctc, zero_infinity: true}", &loss);
+    const struct loss_type *type = loss_type_at((size_t)loss.index);
+    struct shape shape = {.dims = 2, .size = {2, 2}};
+    struct row_weights weights = {.target_size = 1};
+    float gradient[4], x[] = {NAN, NAN, NAN, NAN};
+    ck_assert(!device_create("cpu", &device));
+    ck_assert(!loss_prepare(type, loss.config, device, &shape, 1, 1, 1));
+    for (int has_gradient = 0; has_gradient < 2; has_gradient++) {
+        struct loss_sums sums = {0};
+        type->run(loss.config, device, &shape, x, (int64_t[]){1}, &weights, 1, 1, has_gradient ? gradient : NULL,
+                  &sums);
+        ck_assert(isnan(sums.loss));
+    }
+    for (size_t i = 0; i < 4; i++) ck_assert(isnan(gradient[i]));
+    device_destroy(device);
+    document_destroy(document);
+}
+END_TEST
+
 /* PyTorch's input_lengths: a row of which the last steps are padding is like a shorter one. */
 START_TEST(ctc_of_lengths) {
     struct device *device;
@@ -340,5 +363,5 @@ START_TEST(shapes_are_checked) {
 }
 END_TEST
 
-TESTS("loss", losses_are_pytorchs, sums_add_up, many_classes, ctc_of_too_many_labels, ctc_of_lengths,
+TESTS("loss", losses_are_pytorchs, sums_add_up, many_classes, ctc_of_too_many_labels, ctc_of_nan, ctc_of_lengths,
       weights_of_rows_of_different_lengths, positives_are_weighted_by_class, shapes_are_checked)

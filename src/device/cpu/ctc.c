@@ -44,10 +44,11 @@ static double at(const struct alignments *a, size_t step, size_t state) {
     return (double)a->x[step * a->classes + (size_t)label(a, state)];
 }
 
-/* log(exp(a) + exp(b) + exp(c)) */
+/* log(exp(a) + exp(b) + exp(c)); fmax ignores NaN, so without a finite number the sum of the three tells whether one
+ * is NaN. */
 static double log_sum(double a, double b, double c) {
     double max = fmax(a, fmax(b, c));
-    return isinf(max) ? max : max + log(exp(a - max) + exp(b - max) + exp(c - max));
+    return isinf(max) ? a + b + c : max + log(exp(a - max) + exp(b - max) + exp(c - max));
 }
 
 static double *forward_of(const struct alignments *a, size_t step) { return a->forward + step % a->kept * a->states; }

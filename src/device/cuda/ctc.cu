@@ -131,10 +131,11 @@ struct describe_row {
 
 /* ---- the recursions ---- */
 
-/* log(exp(a) + exp(b) + exp(c)) */
+/* log(exp(a) + exp(b) + exp(c)); fmaxf ignores NaN, so without a finite number the sum of the three tells whether one
+ * is NaN. */
 __device__ float log_sum(float a, float b, float c) {
     float max = fmaxf(a, fmaxf(b, c));
-    return isinf(max) ? max : max + logf(math_exp(a - max) + math_exp(b - max) + math_exp(c - max));
+    return isinf(max) ? a + b + c : max + logf(math_exp(a - max) + math_exp(b - max) + math_exp(c - max));
 }
 
 /* A direction over row [r]: its step and state 0 are the last ones of the row in backward. */
