@@ -28,12 +28,7 @@ static size_t add_tensor(struct builder *b, const struct shape *shape, size_t al
 
 static void add_node(struct builder *b, struct layer *layer, const size_t *in, size_t count, size_t out) {
     struct model *m = b->model;
-    struct graph_node node = {.layer = layer,
-                              .in_count = count,
-                              .out = out,
-                              .dy_after_relu = SIZE_MAX,
-                              .recompute = SIZE_MAX,
-                              .dy = SIZE_MAX};
+    struct graph_node node = {.layer = layer, .in_count = count, .out = out, .dy_after_relu = SIZE_MAX, .dy = SIZE_MAX};
     node.in = arena_alloc(m->arena, count * sizeof *node.in);
     node.dx = arena_alloc(m->arena, count * sizeof *node.dx);
     for (size_t i = 0; i < count; i++) {

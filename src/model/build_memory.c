@@ -174,6 +174,17 @@ static void keep_for_backward(struct model *m, struct tensor *tensor, size_t i) 
     tensor->reader = i;
 }
 
+/* Nodes recompute what they read first in backward, each at most all of its inputs. */
+static void plan_recomputations(struct model *m) {
+    for (size_t t = 0; t < m->tensor_count; t++) {
+        const struct tensor *tensor = &m->tensors[t];
+        if (!tensor->recomputed_piece.size) continue;
+        struct graph_node *node = &m->nodes[tensor->reader];
+        if (!node->recompute) node->recompute = arena_alloc(m->arena, node->in_count * sizeof *node->recompute);
+        node->recompute[node->recompute_count++] = tensor->piece.first;
+    }
+}
+
 /* Sets the lifetime of each value. The output is kept until the end of the pass. */
 static void plan_values(struct model *m) {
     size_t end = 2 * m->node_count;
@@ -194,8 +205,7 @@ static void plan_values(struct model *m) {
             (struct piece){.size = node->layer->saved_size, .first = i, .last = has_backward ? end - i : i};
     }
     extend_lifetime(owner(m, m->output), end);
-    for (size_t t = 0; t < m->tensor_count; t++)
-        if (m->tensors[t].recomputed_piece.size) m->nodes[m->tensors[t].reader].recompute = m->tensors[t].piece.first;
+    plan_recomputations(m);
 }
 
 void build_assign_memory(struct model *m) {

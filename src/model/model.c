@@ -395,7 +395,8 @@ static void run_backward(struct model *model, const struct pass *pass, const flo
     for (size_t i = model->node_count; i-- > 0;) {
         const struct graph_node *node = &model->nodes[i];
         if (node->dy == SIZE_MAX) continue;
-        if (node->recompute != SIZE_MAX) recompute(model, &model->nodes[node->recompute], &own, inputs);
+        for (size_t n = 0; n < node->recompute_count; n++)
+            recompute(model, &model->nodes[node->recompute[n]], &own, inputs);
         if (node->dy_after_relu != SIZE_MAX) half_set(model, half_relu(model, node));
         if (node->dy_after_relu != SIZE_MAX)
             device_ops(own.device)

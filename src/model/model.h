@@ -58,7 +58,8 @@ struct graph_node {
     size_t dy_after_relu;
     size_t *in, in_count, out; /* tensors; several inputs for a sum and for layers that join */
     enum gelu_fusion fusion;
-    size_t recompute;      /* node whose output is recomputed before the backward of this one; SIZE_MAX: none */
+    size_t *recompute; /* (recompute_count) nodes whose outputs are recomputed before the backward of this one */
+    size_t recompute_count;
     size_t dy, *dx;        /* gradient slots; dy SIZE_MAX: no backward for this node; dx (in_count), SIZE_MAX: not
                               needed */
     struct slot_add *adds; /* (add_count) after the layer's backward */

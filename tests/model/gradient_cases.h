@@ -452,6 +452,11 @@ static const struct {
      "{batch_norm: {affine: false}}, {adaptive_avg_pool2d: 2}, flatten, {linear: {out: 3}}]",
      3,
      {2, 6, 5}},
+    {"batch_norm of both factors",
+     "[{linear: {out: 5}}, {batch_norm: {name: a}}, {linear: {out: 5, from: input}}, {batch_norm: {name: b}}, "
+     "{multiply: {from: [a, b]}}, {linear: {out: 3}}]",
+     1,
+     {6}},
     {"batch_norm",
      "[{linear: {out: 7}}, batch_norm, {linear: {out: 5}}, batch_norm, tanh, {linear: {out: 3}}]",
      1,
