@@ -160,6 +160,19 @@ static status check_size(const struct layer *layer) {
     return OK;
 }
 
+/* The same for the parameters from [first] on: their counts are products of sizes. */
+static status check_params(const struct params *params, size_t first) {
+    for (size_t i = first; i < params->count; i++) {
+        const struct param *p = &params->items[i];
+        size_t count = 1;
+        for (int d = 0; d < p->dims; d++)
+            if (__builtin_mul_overflow(count, (size_t)p->shape[d], &count) || count > BUILD_MAX_ELEMENTS)
+                return status_new(STATUS_USAGE, "its parameter '%s' would have more than %zu numbers", p->name,
+                                  BUILD_MAX_ELEMENTS);
+    }
+    return OK;
+}
+
 /* The lengths of the output of a layer that declares none: those of its first input that has some, if the layer keeps
  * the positions. */
 static size_t lengths_after(const struct layer *layer) {
@@ -199,9 +212,10 @@ static status add_layer(struct builder *b, struct layer *layer, size_t *in, size
     TRY(check_name(b, layer));
     layer->first_param = m->params.count;
     layer->first_buffer = m->buffers.count;
-    size_t lengths = m->lengths_count;
+    size_t lengths = m->lengths_count, declared = planning.params->count;
     TRY(layer->type->plan(layer, &planning));
     TRY(check_size(layer));
+    TRY(check_params(planning.params, declared));
     if (m->lengths_count == lengths) layer->out.lengths = lengths_after(layer);
     if (!layer->type->is_input && !is_view) layer->out.input = 0;
     layer->param_count = m->params.count - layer->first_param;

@@ -8,7 +8,7 @@
 #define BUILD_MAX_LAYERS 10000
 #define BUILD_MAX_LISTS 40000 /* expanded composites, also empty ones */
 
-#define BUILD_MAX_ELEMENTS ((size_t)1 << 40) /* of a row of an output */
+#define BUILD_MAX_ELEMENTS ((size_t)1 << 40) /* of a row of an output, and of a parameter */
 
 #define BUILD_MAX_INPUTS 256 /* tensors that a layer joins */
 

@@ -229,6 +229,10 @@ START_TEST(bad_models) {
     rejected(
         "[{linear: 1}, {reshape: [1, 1, 1]}, {upsample: 1024}, {upsample: 1024}, {conv2d: {out: 4, kernel_size: 1}}]",
         "model.layers.4.conv2d: its output would be (4, 1048576, 1048576), more than 1099511627776 numbers");
+    rejected(
+        "[{reshape: [1, 2, 2]}, {conv2d: {out: 1048576, kernel_size: 2}}, {conv2d: {out: 1048576, kernel_size: 4096, "
+        "padding: 2048}}]",
+        "model.layers.2.conv2d: its parameter '2.weight' would have more than 1099511627776 numbers");
     rejected("[{reshape: [1, 4]}, {conv1d: {out: 3, kernel_size: 2, padding: same, stride: 2}}]",
              "model.layers.1.conv1d.padding: 'same' needs a stride of 1, got 2");
     rejected("[{reshape: [1, 4]}, {conv1d: {out: 3, kernel_size: 2, padding: full}}]",
