@@ -13,12 +13,6 @@ static const char *causal_mask(struct onnx_graph *g, size_t tokens) {
     return onnx_tensor(g, NULL, ONNX_FLOAT, mask, 2, shape);
 }
 
-static const char *gather(struct onnx_graph *g, const char *x, const char *indices, int64_t axis) {
-    struct text attributes = {0};
-    onnx_int(&attributes, "axis", axis);
-    return onnx_node(g, "Gather", (const char *const[]){x, indices}, 2, &attributes);
-}
-
 /* Columns from [first] on of [x], of [tokens] positions, as (batch, heads, tokens, size), each of [heads] heads as
  * often as there are queries for it. */
 static const char *heads_of(const struct onnx_call *c, const char *x, int64_t tokens, int64_t first, int64_t heads) {
@@ -30,7 +24,7 @@ static const char *heads_of(const struct onnx_call *c, const char *x, int64_t to
     if (heads == queries) return x;
     int64_t *indices = arena_alloc(g->arena, (size_t)queries * sizeof *indices);
     for (int64_t h = 0; h < queries; h++) indices[h] = h / (queries / heads);
-    return gather(g, x, onnx_numbers(g, indices, (size_t)queries), 1);
+    return onnx_gather(g, x, onnx_numbers(g, indices, (size_t)queries), 1);
 }
 
 /* Scores of keys that are padding become -infinity. */
@@ -107,7 +101,7 @@ static const char *add_rotation(const struct onnx_call *c) {
             sines[t * features + j] = j >= rotated ? 0 : is_second ? (float)sin(angle) : -(float)sin(angle);
         }
     }
-    const char *other = gather(g, c->x, onnx_numbers(g, others, features), -1);
+    const char *other = onnx_gather(g, c->x, onnx_numbers(g, others, features), -1);
     const char *own = onnx_node2(g, "Mul", c->x, onnx_tensor(g, NULL, ONNX_FLOAT, cosines, 2, shape));
     return onnx_node2(g, "Add", own, onnx_node2(g, "Mul", other, onnx_tensor(g, NULL, ONNX_FLOAT, sines, 2, shape)));
 }

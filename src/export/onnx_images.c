@@ -1,6 +1,7 @@
 /* Convolutions, poolings and interpolation as nodes of ONNX. */
 #include <stdlib.h>
 
+#include "device/shapes.h"
 #include "export/onnx_operations.h"
 
 /* The dimensions of an image that a node has: (height, width), or (length). */
@@ -212,27 +213,37 @@ static bool has_scale_of_sizes(const struct resize_side *s) {
     return s->scale >= scale && s->scale <= scale;
 }
 
+/* By index, because Resize computes coordinates with other roundings, which select other pixels. */
+static const char *nearest_pixels(const struct onnx_call *c) {
+    const struct resize *r = &c->op->resize;
+    const char *x = c->x;
+    int64_t axis = c->layer->in.dims; /* the last one is the width */
+    for (int d = 1; d >= 0 && axis >= 2; d--, axis--) {
+        int64_t *indices = arena_alloc(c->g->arena, r->side[d].out * sizeof *indices);
+        for (size_t o = 0; o < r->side[d].out; o++) indices[o] = (int64_t)resize_taps(r, d, o).first;
+        x = onnx_gather(c->g, x, onnx_numbers(c->g, indices, r->side[d].out), axis);
+    }
+    return x;
+}
+
 static const char *add_upsample(const struct onnx_call *c) {
     const struct resize *r = &c->op->resize;
+    if (r->is_nearest) return nearest_pixels(c);
     size_t dims = (size_t)c->layer->in.dims - 1; /* that change */
     const struct resize_side *side = r->side + (2 - dims);
-    int64_t axes[2], sizes[2];
-    float scales[2];
+    int64_t axes[2] = {0}, sizes[2] = {0};
+    float scales[2] = {0};
     bool has_sizes = true;
     struct text attributes = {0};
     for (size_t d = 0; d < dims; d++) {
         axes[d] = (int64_t)d + 2;
         sizes[d] = (int64_t)side[d].out;
-        scales[d] = 1 / side[d].scale;
+        scales[d] = side[d].in == side[d].out ? 1 : 1 / side[d].scale; /* the same size: a copy */
         has_sizes = has_sizes && (r->align_corners || has_scale_of_sizes(&side[d]));
     }
     onnx_ints(&attributes, "axes", axes, dims);
-    onnx_string(&attributes, "mode", r->is_nearest ? "nearest" : "linear");
-    onnx_string(&attributes, "nearest_mode", "floor");
-    onnx_string(&attributes, "coordinate_transformation_mode",
-                r->is_nearest      ? "asymmetric"
-                : r->align_corners ? "align_corners"
-                                   : "half_pixel");
+    onnx_string(&attributes, "mode", "linear");
+    onnx_string(&attributes, "coordinate_transformation_mode", r->align_corners ? "align_corners" : "half_pixel");
     const int64_t count = (int64_t)dims;
     const char *inputs[4] = {c->x, ""};
     inputs[2] = has_sizes ? "" : onnx_tensor(c->g, NULL, ONNX_FLOAT, scales, 1, &count);

@@ -17,6 +17,12 @@ const char *onnx_linear(struct onnx_graph *g, const char *x, size_t w, size_t b,
     return bias ? onnx_node2(g, "Add", y, bias) : y;
 }
 
+const char *onnx_gather(struct onnx_graph *g, const char *x, const char *indices, int64_t axis) {
+    struct text attributes = {0};
+    onnx_int(&attributes, "axis", axis);
+    return onnx_node(g, "Gather", (const char *const[]){x, indices}, 2, &attributes);
+}
+
 static const char *add_linear(const struct onnx_call *c) {
     return onnx_linear(c->g, c->x, c->op->weight, c->op->bias, c->layer->in.dims);
 }

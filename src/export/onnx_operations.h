@@ -36,6 +36,8 @@ const char *onnx_linear(struct onnx_graph *g, const char *x, size_t w, size_t b,
 const char *onnx_lengths(const struct onnx_graph *g, size_t number);
 /* Whether each position is before the end of its row: bool (batch, positions). */
 const char *onnx_real_positions(struct onnx_graph *g, size_t number, int64_t positions);
+/* The elements of [x] at [indices] (int64) along a dimension. */
+const char *onnx_gather(struct onnx_graph *g, const char *x, const char *indices, int64_t axis);
 /* Of the last dimension. */
 const char *onnx_softmax(struct onnx_graph *g, const char *x);
 
