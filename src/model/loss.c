@@ -194,9 +194,11 @@ status loss_check_output(const struct loss_type *loss, const void *config, const
         shape_print(&linear->in, &hint);
         text_add(&hint, " and uses only the last dimension: insert '- flatten' before it");
     } else if (targets->first_class > 0) {
-        text_printf(&hint,
-                    "; the smallest class is %lld: number the labels from 0, or give the last layer %lld outputs",
-                    (long long)targets->first_class, (long long)targets->classes);
+        text_printf(
+            &hint,
+            "; the smallest class is %lld: number the labels from 0 (in a table dataset.columns: {COLUMN: category} "
+            "does it), or give the last layer %lld outputs",
+            (long long)targets->first_class, (long long)targets->classes);
     }
     status explained = status_new(status_code(s), "%s%s", status_message(s), text_string(&hint));
     text_free(&hint);

@@ -286,7 +286,8 @@ class Model(program.Case):
         for command in ([], ["check"]):
             _, err = self.run_program(*command, "test.yaml", code=USAGE)
             self.assertIn("the model's output is 3, but the targets have 4 classes (0 to 3): cross_entropy needs one output per class; "
-                          "the smallest class is 1: number the labels from 0, or give the last layer 4 outputs", err)
+                          "the smallest class is 1: number the labels from 0 (in a table dataset.columns: {COLUMN: category} does it), or give the last layer 4 outputs", err)
+        self.run_program("test.yaml", "dataset.columns={label: category}")
 
     def test_images_into_a_linear_layer(self):
         text = program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y, scale: standard, split: {test: 0.2, seed: 42}",
