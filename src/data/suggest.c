@@ -143,6 +143,8 @@ static status suggest_rows(const char *path, const char *target, struct arena *a
     schema_bind(&dataset_schema, NULL, "dataset", &dataset_schema, &config, arena, &problems); /* the defaults */
     problems_free(&problems);
     config.path = path;
+    config.text.block_size = SUGGEST_TEXT_BLOCK;
+    config.text.stride = SUGGEST_TEXT_STRIDE;
     if (is_hdf5) TRY(hdf5_names_find(path, target, arena, &out->inputs, &out->target, &out->unused));
     const char *targets = out->target ? out->target : target;
     if (out->inputs) config.inputs = (struct string_list){&out->inputs, 1};

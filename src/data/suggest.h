@@ -17,6 +17,10 @@ struct column_suggestion {
 
 #define SUGGESTED_IMAGE_SIZE 64 /* height and width of the images of a folder */
 
+/* The rows of a text: dataset.text.block_size and stride of the suggestion. */
+#define SUGGEST_TEXT_BLOCK 64
+#define SUGGEST_TEXT_STRIDE 32
+
 struct suggestion {
     const char *format; /* "csv" */
     const char *path;   /* of the rows of the training; that of suggest() if it is not divided */

@@ -74,6 +74,14 @@ class Init(program.Case):
         os.remove(self.path("data/photos/" + names[3]))
         self.assertIn(f"path: data/labels.csv\n", self.init("data/labels.csv", "--target", "label"))
 
+    def test_a_short_text_is_read_several_times(self):
+        """One epoch of it is a few updates, after which the model writes letters at random."""
+        for lines, epochs in ((60, 20), (3000, 5), (30000, 1)):
+            self.write("poem.txt", "Es war, als haett der Himmel\n" * lines)
+            text = self.init("poem.txt")
+            self.assertIn(f"train:\n  epochs: {epochs}\n", text)
+            self.assertIn(f"init for poem.txt: text, {(lines * 29 - 65) // 32 + 1} rows.", text)
+
     def test_a_table_as_users_have_it(self):
         r = random.Random(1)
         rows = []

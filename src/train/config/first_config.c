@@ -178,7 +178,8 @@ static void add_dataset(const struct suggestion *s, struct text *out) {
     add_missing(s, out);
     add_columns(s, out);
     if (strcmp(s->format, "text") == 0)
-        text_add(out, "  text: {block_size: 64, stride: 32}   # a row is 64 characters, one starts at every 32nd\n");
+        text_printf(out, "  text: {block_size: %d, stride: %d}   # a row is %d characters, one starts at every %dnd\n",
+                    SUGGEST_TEXT_BLOCK, SUGGEST_TEXT_STRIDE, SUGGEST_TEXT_BLOCK, SUGGEST_TEXT_STRIDE);
     if (strcmp(s->format, "tokens") == 0) text_add(out, "  tokens: {block_size: 128}   # uint16 by default\n");
     if (s->input_kind == INPUT_VALUES) text_add(out, "  scale: standard        # inputs get mean 0 and deviation 1\n");
     if (s->input_kind == INPUT_VALUES && s->input_dims == 2)
@@ -262,7 +263,7 @@ static int batch_size(const struct suggestion *s) {
 }
 
 static int epochs(const struct suggestion *s) {
-    if (s->input_kind == INPUT_TOKENS) return 1;
+    if (s->input_kind == INPUT_TOKENS) return s->rows < 1000 ? 20 : s->rows < 10000 ? 5 : 1;
     if (is_image(s)) return s->rows < 1000 ? 30 : 5;
     return s->rows < 1000 ? 100 : s->rows < 20000 ? 30 : 10;
 }
