@@ -108,7 +108,7 @@ class Processes(Started):
         self.assert_no_leftovers(2.0)
 
     def test_signals_to_the_launcher(self):
-        for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+        for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2, signal.SIGALRM):
             p = self.start_endless("--nproc", 2)
             time.sleep(0.05)
             p.send_signal(sent)

@@ -5,11 +5,11 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* Installs [handler] for the stop requests: SIGINT, SIGTERM, SIGUSR1, SIGHUP and SIGALRM (the allocation ends soon). It
- * runs in the main thread on an alternate stack, because matrix products of numeric libraries use the stack pointer as
- * a general register, and a signal frame there would overwrite the heap. SIGPIPE and SIGXFSZ are ignored: a lost peer
- * or a file size limit gives a failed write. Unblocks the stop requests. Call it in the main thread before others
- * start. */
+/* Installs [handler] for the stop requests: SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGALRM, which schedulers
+ * send before an allocation ends. It runs in the main thread on an alternate stack, because matrix products of numeric
+ * libraries use the stack pointer as a general register, and a signal frame there would overwrite the heap. SIGPIPE and
+ * SIGXFSZ are ignored: a lost peer or a file size limit gives a failed write. Unblocks the stop requests. Call it in
+ * the main thread before others start. */
 void signals_on_stop(void (*handler)(int signal_number));
 
 /* Blocks all signals in this thread; *before is what signals_restore sets again. */

@@ -167,7 +167,7 @@ static _Noreturn void exec_rank(const struct launch_job *job, int local_rank, pi
     setpgid(0, 0);
     if (!kill_with_launcher(launcher, channels->report[1])) _exit(STATUS_PEER);
     set_environment(job, local_rank, launcher, channels);
-    static const int reset[] = {SIGINT, SIGTERM, SIGUSR1, SIGCHLD};
+    static const int reset[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD};
     for (size_t i = 0; i < sizeof reset / sizeof *reset; i++) signal(reset[i], SIG_DFL);
     signal(SIGTTOU, SIG_IGN);   /* its process group is not the terminal's, which may stop it (stty tostop) */
     signals_block_only_stops(); /* main unblocks them after it has installed the handlers */
