@@ -38,19 +38,27 @@ static size_t add_common(const struct string_list *train, const struct io_info *
     return count;
 }
 
+/* Adds the array of the inputs, as messages name it: ": array 'x': row 0". */
+static void add_array(const struct source *source, struct text *out) {
+    struct text place = {0};
+    source->format->describe(source, false, 0, 0, &place);
+    const char *array = strstr(text_string(&place), ": array ");
+    text_add(out, array ? array : text_string(&place));
+    text_free(&place);
+}
+
 /* Whether rows of one file are the same in both parts: not of other arrays of an .npz file, or another query. */
 static bool reads_alike(const struct dataset *dataset, const struct dataset_config *config) {
-    const struct source *train = dataset->tables[0].source, *validation = dataset->tables[1].source;
     const struct dataset_format *format = dataset_format_of(config, config->validation.path);
-    struct text a = {0}, b = {0};
+    struct text train = {0}, validation = {0};
     if (format->has_queries && config->validation.query)
         return config->query && strcmp(config->query, config->validation.query) == 0;
     if (format != &dataset_npz) return true;
-    train->format->describe(train, false, 0, 0, &a);
-    validation->format->describe(validation, false, 0, 0, &b);
-    bool is_same = strcmp(text_string(&a), text_string(&b)) == 0;
-    text_free(&a);
-    text_free(&b);
+    add_array(dataset->tables[0].source, &train);
+    add_array(dataset->tables[1].source, &validation);
+    bool is_same = strcmp(text_string(&train), text_string(&validation)) == 0;
+    text_free(&train);
+    text_free(&validation);
     return is_same;
 }
 

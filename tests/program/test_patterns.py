@@ -221,6 +221,8 @@ class Overlap(program.Case):
         self.check("path: split.npz, validation: {path: split.npz}", None)
         np.savez(self.path("one.npz"), x=self.x, y=self.y)
         self.check("path: one.npz, validation: {path: one.npz}", "one.npz is")
+        np.savez(self.path("two.npz"), x=self.x, y=self.y)
+        self.check("path: '{one,two}.npz', validation: {path: two.npz}", "two.npz is")
         with sqlite3.connect(self.path("t.db")) as database:
             database.execute("create table t (a, b, c, d, y)")
             database.executemany("insert into t values (?, ?, ?, ?, ?)", [(*x.tolist(), int(y)) for x, y in zip(self.x, self.y)])
