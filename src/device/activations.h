@@ -14,9 +14,8 @@
 /* Properties, a sum of: */
 enum {
     ACTIVATION_IS_CHEAP = 1,       /* costs about as much as reading x: a thread gets more elements */
-    ACTIVATION_BEFORE_PRODUCT = 2, /* often before a linear layer: a GPU also writes y in the format of its products */
-    ACTIVATION_IS_PROBABILITY = 4, /* y is a probability */
-    ACTIVATION_IS_RELU = 8         /* max(x, 0), which other layers can apply themselves */
+    ACTIVATION_IS_PROBABILITY = 2, /* y is a probability */
+    ACTIVATION_IS_RELU = 4         /* max(x, 0), which other layers can apply themselves */
 };
 
 /* Those with a layer of the same name without keys. X(id, name, properties, documentation of the layer) */
@@ -24,20 +23,20 @@ enum {
     X(ACTIVATION_RELU, relu, ACTIVATION_IS_CHEAP | ACTIVATION_IS_RELU, "max(x, 0) (torch.nn.ReLU).")                   \
     X(ACTIVATION_TANH, tanh, 0, "Hyperbolic tangent (torch.nn.Tanh).")                                                 \
     X(ACTIVATION_SIGMOID, sigmoid, ACTIVATION_IS_PROBABILITY, "1 / (1 + exp(-x)) (torch.nn.Sigmoid).")                 \
-    X(ACTIVATION_SILU, silu, ACTIVATION_BEFORE_PRODUCT, "x sigmoid(x), also called swish (torch.nn.SiLU).")            \
+    X(ACTIVATION_SILU, silu, 0, "x sigmoid(x), also called swish (torch.nn.SiLU).")                                    \
     X(ACTIVATION_RELU6, relu6, ACTIVATION_IS_CHEAP, "min(max(x, 0), 6) (torch.nn.ReLU6).")                             \
     X(ACTIVATION_SELU, selu, 0, "ELU with the two constants that normalize outputs (torch.nn.SELU).")                  \
     X(ACTIVATION_HARDSWISH, hardswish, ACTIVATION_IS_CHEAP, "x relu6(x + 3) / 6 (torch.nn.Hardswish).")                \
     X(ACTIVATION_HARDSIGMOID, hardsigmoid, ACTIVATION_IS_CHEAP | ACTIVATION_IS_PROBABILITY,                            \
       "relu6(x + 3) / 6 (torch.nn.Hardsigmoid).")                                                                      \
-    X(ACTIVATION_MISH, mish, ACTIVATION_BEFORE_PRODUCT, "x tanh(softplus(x)) (torch.nn.Mish).")                        \
+    X(ACTIVATION_MISH, mish, 0, "x tanh(softplus(x)) (torch.nn.Mish).")                                                \
     X(ACTIVATION_SOFTPLUS, softplus, 0, "log(1 + exp(x)) (torch.nn.Softplus).")
 
 /* All: also the two functions of the layer gelu, and that of elu with alpha 1. */
 #define ACTIVATIONS(X)                                                                                                 \
     ACTIVATION_LAYERS(X)                                                                                               \
-    X(ACTIVATION_GELU, gelu, ACTIVATION_BEFORE_PRODUCT, NULL)                                                          \
-    X(ACTIVATION_GELU_TANH, gelu_tanh, ACTIVATION_BEFORE_PRODUCT, NULL)                                                \
+    X(ACTIVATION_GELU, gelu, 0, NULL)                                                                                  \
+    X(ACTIVATION_GELU_TANH, gelu_tanh, 0, NULL)                                                                        \
     X(ACTIVATION_ELU, elu, 0, NULL)
 
 enum activation {

@@ -70,19 +70,42 @@ struct gelu_ops {
                             float *dx, size_t rows, size_t in, size_t hidden);
 };
 
+/* A copy of a float32 matrix in 16 bits, the type of the precision's factors, for products. The caller owns it and its
+ * memory, and passes it to every operator that writes the matrix or reads it in a product, until the last of these
+ * products; it clears is_valid where anything else changes the matrix. An operator finds it by the address and the
+ * size of its operand. One that writes the matrix writes the copy, too, or clears is_valid. A product reads the copy;
+ * if that is not valid, the product writes it first, so that later products find it. */
+struct half_copy {
+    const float *of;  /* (count), the matrix */
+    size_t count;     /* its elements in this pass */
+    size_t columns;   /* 0: the copy has no gaps; else its rows of so many numbers are padded to a multiple of 8 */
+    uint16_t *memory; /* (count), or (count / columns, columns rounded up to a multiple of 8) */
+    bool is_valid;    /* the copy is that of the matrix as it is */
+    bool has_sums;    /* with is_valid: the operator that wrote the matrix wrote it, so sums of a gradient's columns are
+                         those of the copy; else those of the matrix, whichever product wrote the copy */
+};
+
+struct half_copies {
+    struct half_copy **items; /* (count) */
+    size_t count;
+};
+
 /* Operands of operators that are stored in 16 bits, the type of the precision's factors, instead of float32. The
  * names are those of the operators' arguments; of a sum they are [x] and [other], of a loss [x] (the output) and [dx]
  * (its gradient). Such a matrix takes the memory of half as many floats, and its address is passed as a float
- * pointer. */
+ * pointer. [copies]: of matrices that the operators write or read and that are float32; all others are rounded by each
+ * product. */
 struct half_operands {
     bool x, other, y, dy, dx;
+    struct half_copies copies;
 };
 
 struct half_ops {
     /* Whether matrices with rows of [features] can be stored in 16 bits in the device's precision. */
     bool (*applies)(const struct device *, size_t features);
-    /* Sets the operands of all operators from now on. Products, attention, layer_norm, rms_norm, cross_entropy,
-     * is_finite and element-wise operators accept 16 bits; others fail. */
+    /* Sets the operands of all operators from now on; the copies must not move until the next call. Products,
+     * attention, layer_norm, rms_norm, cross_entropy, is_finite and element-wise operators accept 16 bits; others fail.
+     */
     void (*set)(struct device *, struct half_operands operands);
 };
 

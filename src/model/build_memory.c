@@ -35,7 +35,7 @@ static struct tensor *owner(struct model *m, size_t tensor) {
 }
 
 static void plan_add(struct graph_node *node, size_t tensor, size_t to, size_t a, size_t b) {
-    node->adds[node->add_count++] = (struct slot_add){to, a, b, tensor};
+    node->adds[node->add_count++] = (struct slot_add){.to = to, .a = a, .b = b, .tensor = tensor};
 }
 
 /* Whether only [tensor] (and the node's output, which is no longer needed) uses its slot, so that it may be
@@ -210,14 +210,15 @@ static void plan_values(struct model *m) {
 
 void build_assign_memory(struct model *m) {
     size_t count = 0;
-    struct piece **pieces =
-        arena_alloc(m->arena, (2 * m->tensor_count + m->layer_count + m->slot_count + 1) * sizeof(struct piece *));
+    struct piece **pieces = arena_alloc(
+        m->arena, (2 * m->tensor_count + m->layer_count + m->slot_count + m->copy_count + 1) * sizeof(struct piece *));
     for (size_t i = 1; i < m->tensor_count; i++) {
         pieces[count++] = &m->tensors[i].piece;
         pieces[count++] = &m->tensors[i].recomputed_piece;
     }
     for (size_t i = 0; i < m->layer_count; i++) pieces[count++] = &m->layers[i].saved_piece;
     for (size_t i = 0; i < m->slot_count; i++) pieces[count++] = &m->slots[i];
+    for (size_t i = 0; i < m->copy_count; i++) pieces[count++] = &m->copies[i].piece;
     m->row_floats = placement_find(m->arena, pieces, count);
 }
 

@@ -4,8 +4,10 @@
 
 #include <string.h>
 
-/* Number of contiguous elements in memory: operators work on rows of it. */
-static size_t features(const struct shape *shape) {
+#include "model/half_copies.h"
+
+/* Operators work on rows of it. */
+size_t half_storage_features(const struct shape *shape) {
     if (shape->dims == 0) return 1;
     return (size_t)shape->size[shape->is_channels_last ? 0 : shape->dims - 1];
 }
@@ -46,7 +48,7 @@ static void follow_autocast(const struct half_planning *p) {
  */
 static bool applies(const struct half_planning *p, size_t tensor, int supported) {
     const struct tensor *t = &p->model->tensors[tensor];
-    size_t contiguous = supported & HALF_BY_ELEMENT ? t->size : features(&t->shape);
+    size_t contiguous = supported & HALF_BY_ELEMENT ? t->size : half_storage_features(&t->shape);
     return device_ops(p->device)->half->applies(p->device, contiguous);
 }
 
@@ -128,6 +130,7 @@ bool half_storage_plan(struct model *model, const struct device *device) {
         if (p.slots[i]) halve(&model->slots[i]);
     model->half_tensors = p.tensors;
     model->half_slots = p.slots;
+    if (device_ops(device)->half->applies(device, 8)) half_copies_plan(model);
     return true;
 }
 
@@ -149,32 +152,38 @@ bool half_storage_is_fused(const struct model *model, const struct graph_node *n
 struct half_operands half_forward(const struct model *model, const struct graph_node *node) {
     return (struct half_operands){.x = is_tensor_half(model, node->in[0]),
                                   .other = node->in_count > 1 && is_tensor_half(model, node->in[1]),
-                                  .y = is_tensor_half(model, node->out)};
+                                  .y = is_tensor_half(model, node->out),
+                                  .copies = node->copies};
 }
 
 struct half_operands half_relu(const struct model *model, const struct graph_node *node) {
     return (struct half_operands){.y = is_tensor_half(model, node->out),
                                   .dy = is_slot_half(model, node->dy_after_relu),
-                                  .dx = is_slot_half(model, node->dy)};
+                                  .dx = is_slot_half(model, node->dy),
+                                  .copies = node->relu_copies};
 }
 
 /* A layer that reads neither x nor y may use its forward operator for backward, from dy to dx. */
 struct half_operands half_backward(const struct model *model, const struct graph_node *node) {
     bool has_values = !node->layer || node->layer->type->ignores != IGNORES_X_AND_Y;
-    struct half_operands n = {.dy = is_slot_half(model, node->dy), .dx = is_slot_half(model, node->dx[0])};
+    struct half_operands n = {
+        .dy = is_slot_half(model, node->dy), .dx = is_slot_half(model, node->dx[0]), .copies = node->backward_copies};
     n.x = has_values ? is_tensor_half(model, node->in[0]) : n.dy;
     n.y = has_values ? is_tensor_half(model, node->out) : n.dx;
     return n;
 }
 
 struct half_operands half_add(const struct model *model, const struct slot_add *add) {
-    return (struct half_operands){
-        .x = is_slot_half(model, add->a), .other = is_slot_half(model, add->b), .y = is_slot_half(model, add->to)};
+    return (struct half_operands){.x = is_slot_half(model, add->a),
+                                  .other = is_slot_half(model, add->b),
+                                  .y = is_slot_half(model, add->to),
+                                  .copies = add->copies};
 }
 
 struct half_operands half_loss(const struct model *model) {
     return (struct half_operands){.x = is_tensor_half(model, model->output),
-                                  .dx = is_slot_half(model, model->output_slot)};
+                                  .dx = is_slot_half(model, model->output_slot),
+                                  .copies = model->loss_copies};
 }
 
 void half_set(const struct model *model, struct half_operands operands) {

@@ -6,20 +6,24 @@
 
 #include "model/model.h"
 
-/* Selects them for the device in its precision and shrinks their pieces of memory. Returns whether there are any. */
+/* Selects them for the device in its precision and shrinks their pieces of memory; plans the copies of the others that
+ * products read (half_copies.h). Returns whether there are any. */
 bool half_storage_plan(struct model *model, const struct device *device);
 
 /* Whether the device runs the three nodes around a GELU, of which this is one, as one fused operation. */
 bool half_storage_is_fused(const struct model *model, const struct graph_node *node);
 
-/* 16-bit operands in the current pass: of the forward of a layer or sum; of the operator that applies a relu to dy;
- * of a layer's backward; of a sum of gradients. */
+/* 16-bit operands, and copies, in the current pass: of the forward of a layer or sum; of the operator that applies a
+ * relu to dy; of a layer's backward; of a sum of gradients. */
 struct half_operands half_forward(const struct model *model, const struct graph_node *node);
 struct half_operands half_relu(const struct model *model, const struct graph_node *node);
 struct half_operands half_backward(const struct model *model, const struct graph_node *node);
 struct half_operands half_add(const struct model *model, const struct slot_add *add);
 /* Of the loss: its input (the output of the model) and gradient. */
 struct half_operands half_loss(const struct model *model);
+
+/* Number of contiguous elements in memory of a row of [shape]: the last dimension, or the channels. */
+size_t half_storage_features(const struct shape *shape);
 
 /* Sets them on the device, if the model stores anything in 16 bits. */
 void half_set(const struct model *model, struct half_operands operands);

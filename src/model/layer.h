@@ -120,6 +120,18 @@ enum { HALF_X = 1, HALF_Y = 2, HALF_DY = 4, HALF_DX = 8, HALF_ALL = 15, HALF_BY_
  * rounds its input and returns 16 bits; or the output is float32. */
 enum autocast { AUTOCAST_AS_INPUT, AUTOCAST_PRODUCT, AUTOCAST_FLOAT32 };
 
+/* Which 16-bit copies of float32 matrices (struct half_copy) a layer's products read, of its inputs in forward and of
+ * dy in backward: none, those with rows of the last dimension, or those without gaps. */
+enum copy_layout { COPY_NONE, COPY_ROWS, COPY_WITHOUT_GAPS };
+
+/* A matrix in layer->saved that one of the layer's operators writes and a product of it reads in the same pass. */
+struct inner_matrix {
+    size_t first, size; /* elements of one row of the batch: [first, first + size) of saved */
+    size_t columns;
+    bool is_backward; /* in backward; else in forward */
+};
+#define LAYER_MAX_INNER 4
+
 struct layer_type {
     struct schema_variant variant;
     /* It takes several inputs (in_count of the layer): join and join_backward are used instead of forward and backward,
@@ -198,6 +210,9 @@ struct layer_type {
     int half;
     enum autocast autocast;
     bool (*can_be_half)(const struct layer *layer);
+    enum copy_layout copies;
+    /* Fills the matrices inside the layer that have 16-bit copies; returns their number. NULL: there are none. */
+    size_t (*inner_matrices)(const struct layer *layer, struct inner_matrix to[LAYER_MAX_INNER]);
     /* NULL: it cannot be fused with a GELU. */
     const struct layer_around_gelu *around_gelu;
     /* Whether a training pass calls pass->all_sum, so that all ranks must participate. NULL: never. */

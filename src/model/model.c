@@ -6,6 +6,7 @@
 
 #include "model/build.h"
 #include "model/gradients.h"
+#include "model/half_copies.h"
 #include "model/half_storage.h"
 #include "model/init_rules.h"
 
@@ -179,6 +180,8 @@ status model_alloc(struct model *model, struct device *device, size_t batch) {
     }
     model->gradients = arena_alloc(model->arena, (model->slot_count + 1) * sizeof *model->gradients);
     for (size_t i = 0; i < model->slot_count; i++) model->gradients[i] = address(model, &model->slots[i]);
+    for (size_t i = 0; i < model->copy_count; i++)
+        model->copies[i].copy.memory = (uint16_t *)address(model, &model->copies[i].piece);
     return OK;
 }
 
@@ -286,15 +289,16 @@ static bool run_sum_and_norm(const struct model *model, const struct graph_node 
 }
 
 /* Starts a pass; parameters must not change until it ends. */
-static struct pass begin(struct model *model, const struct pass *pass) {
+static struct pass begin(struct model *model, const struct pass *pass, const float *inputs) {
     const struct device_ops *ops = device_ops(pass->device);
     model->is_output_half = model->allows_half_output && pass->is_training;
     if (ops->round_parameters) ops->round_parameters(pass->device, model->params.values, model->params.total);
+    half_copies_begin(model, pass->rows, inputs);
     return complete(model, pass);
 }
 
 const float *model_forward(struct model *model, const struct pass *pass, const float *inputs) {
-    struct pass own = begin(model, pass);
+    struct pass own = begin(model, pass, inputs);
     for (size_t i = 0; i < model->node_count; i++)
         if (run_sum_and_norm(model, &model->nodes[i], &own, inputs))
             i++;
@@ -309,7 +313,7 @@ const float *model_output(const struct model *model, const float *inputs) {
 
 const float *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
                                    output_visitor *visit, void *user) {
-    struct pass own = begin(model, pass);
+    struct pass own = begin(model, pass, inputs);
     const struct layer *layer = model->layers;
     for (size_t i = 0; i < model->node_count; i++) {
         const struct graph_node *node = &model->nodes[i];
@@ -353,7 +357,9 @@ static const float *value_in_backward(const struct model *model, size_t tensor, 
 
 static void recompute(const struct model *model, const struct graph_node *node, const struct pass *pass,
                       const float *inputs) {
-    half_set(model, half_forward(model, node));
+    struct half_operands operands = half_forward(model, node);
+    operands.copies.count = 0; /* they are those of forward, whose memory has other contents now */
+    half_set(model, operands);
     node->layer->type->recompute(node->layer, pass, value_in_backward(model, node->in[0], inputs),
                                  model->tensors[node->out].recomputed);
 }

@@ -42,9 +42,19 @@ struct tensor {
     float *value;                  /* (batch, size); each pass sets those of the inputs and views */
 };
 
+/* A 16-bit copy for products of a matrix that the device stores in float32 (half_copies.h). */
+struct planned_copy {
+    struct piece piece;  /* of its memory, floats of one row, each of which holds two numbers */
+    size_t tensor, slot; /* the matrix is a value or a gradient slot, or in layer->saved; SIZE_MAX: not this */
+    const struct layer *layer;
+    size_t first, size; /* elements of one row of the matrix; first: in layer->saved */
+    struct half_copy copy;
+};
+
 struct slot_add {
-    size_t to, a, b; /* gradient slots: to = a + b */
-    size_t tensor;   /* whose gradient it is */
+    size_t to, a, b;           /* gradient slots: to = a + b */
+    size_t tensor;             /* whose gradient it is */
+    struct half_copies copies; /* of [to] */
 };
 
 /* Three nodes that a device may fuse (struct gelu_ops): a linear layer, GELU by tanh, a linear layer. */
@@ -64,6 +74,9 @@ struct graph_node {
                               needed */
     struct slot_add *adds; /* (add_count) after the layer's backward */
     size_t add_count;
+    /* 16-bit copies that its operators write or read: forward (with precedes_norm also the next node's), the derivative
+     * of a fused relu, backward. */
+    struct half_copies copies, relu_copies, backward_copies;
 };
 
 struct model {
@@ -94,12 +107,15 @@ struct model {
     struct arena *arena;
     /* What the device stores in 16 bits (half_storage.h): (tensor_count), (slot_count); NULL: nothing. */
     const bool *half_tensors, *half_slots;
-    bool allows_half_output; /* model_allow_half_output */
-    bool is_output_half;     /* in this pass, if half_tensors is set for it; half_slots decides for its gradient */
-    struct device *device;   /* NULL before model_alloc */
-    size_t batch;            /* maximum rows of a pass */
-    float *block;            /* (batch, row_floats): values, what layers save, gradients */
-    float **gradients;       /* (slot_count), into the block: (batch, slots[i].size) */
+    struct planned_copy *copies; /* (copy_count) of matrices that it does not store in 16 bits */
+    size_t copy_count;
+    struct half_copies loss_copies; /* of the output's gradient */
+    bool allows_half_output;        /* model_allow_half_output */
+    bool is_output_half;   /* in this pass, if half_tensors is set for it; half_slots decides for its gradient */
+    struct device *device; /* NULL before model_alloc */
+    size_t batch;          /* maximum rows of a pass */
+    float *block;          /* (batch, row_floats): values, what layers save, gradients */
+    float **gradients;     /* (slot_count), into the block: (batch, slots[i].size) */
 };
 
 /* A named input: elements first .. first + size - 1 of a row of all inputs. */

@@ -186,30 +186,96 @@ START_TEST(agrees_with_the_cpu_in_bfloat16) {
 }
 END_TEST
 
-/* The 16-bit copy of a gradient is used by the next product only while the gradient is unchanged. */
+/* The 16-bit copy of a matrix on the device, and the list of it alone. */
+struct copied {
+    struct half_copy copy, *item;
+};
+
+/* Gives the operators the copy of x (rows, columns) from now on. */
+static void give_copy(struct device *d, struct copied *c, const float *x, size_t rows, size_t columns) {
+    size_t stride = (columns + 7) / 8 * 8, bytes = rows * stride * sizeof *c->copy.memory;
+    c->copy = (struct half_copy){.of = x, .count = rows * columns, .columns = columns % 8 ? columns : 0};
+    ck_assert(!device_alloc(d, bytes, "a test", (void **)&c->copy.memory));
+    c->item = &c->copy;
+    device_ops(d)->half->set(d, (struct half_operands){.copies = {&c->item, 1}});
+}
+
+static void take_copy(struct device *d, struct copied *c) {
+    device_ops(d)->half->set(d, (struct half_operands){0});
+    device_free(d, c->copy.memory);
+}
+
+static float *on_device(struct device *d, const float *values, size_t count) {
+    float *x;
+    ck_assert(!device_alloc(d, count * sizeof *x, "a test", (void **)&x));
+    device_upload(d, x, values, count * sizeof *x);
+    return x;
+}
+
+static void check_dx(const struct work *p, const float *dy, const float *dx) {
+    for (size_t i = 0; i < p->rows * p->in; i++)
+        check_element(PRECISION_BFLOAT16, "dx", i,
+                      element(PRECISION_BFLOAT16, 0, dy + i / p->in * p->out, 1, p->w + i % p->in, p->in, p->out),
+                      dx[i]);
+}
+
+/* The copy that the first product of a gradient writes is read by the next product, but not after a change of the
+ * gradient, or of a part of it, by whatever operator or copy. */
 START_TEST(a_changed_gradient_is_rounded_again) {
-    for (int changes = 0; changes < 2; changes++) {
+    for (int change = 0; change < 4; change++) {
         struct device *d = gpu_with(PRECISION_BFLOAT16);
         const struct device_ops *ops = device_ops(d);
         struct work p = work_new(shapes[3]);
+        struct copied c;
         size_t count = p.rows * p.out;
-        float *dy, *dx = random_values(p.rows * p.in, 7), *other = random_values(count, 8);
-        ck_assert(!device_alloc(d, count * sizeof *dy, "a test", (void **)&dy));
-        ops->copy(d, p.dy, dy, count);
+        float *dx = random_values(p.rows * p.in, 7), *other = random_values(count, 8), *dy = on_device(d, p.dy, count);
+        give_copy(d, &c, dy, p.rows, p.out);
         ops->linear_backward_weight(d, dy, p.x, p.dw, p.dbias, p.rows, p.in, p.out);
-        if (changes) ops->copy(d, other, dy, count);
+        ck_assert(c.copy.is_valid);
+        if (change == 1) ops->copy(d, other, dy, count);
+        if (change == 2) device_upload(d, dy, other, count * sizeof *dy);
+        if (change == 3) ops->copy(d, other, dy + count - 1, 1);
+        ck_assert_int_eq(c.copy.is_valid, change == 0);
         ops->linear_backward_input(d, dy, p.w, dx, p.rows, p.in, p.out);
-        ck_assert(!device_status(d));
-        for (size_t i = 0; i < p.rows * p.in; i++)
-            check_element(PRECISION_BFLOAT16, "dx", i,
-                          element(PRECISION_BFLOAT16, 0, (changes ? other : p.dy) + i / p.in * p.out, 1, p.w + i % p.in,
-                                  p.in, p.out),
-                          dx[i]);
+        ck_assert(!device_download(d, p.dy, dy, count * sizeof *dy));
+        check_dx(&p, p.dy, dx);
+        take_copy(d, &c);
         device_free(d, dy);
         guarded_free(dx), guarded_free(other);
         work_free(&p);
         end(d);
     }
+}
+END_TEST
+
+/* Products read a valid copy itself, whatever operators ran in between: here it is zeroed behind their back. One of
+ * another matrix, of another number of rows, or with other gaps is neither read nor written. */
+START_TEST(a_copy_is_found_by_its_matrix) {
+    struct device *d = gpu_with(PRECISION_BFLOAT16);
+    const struct device_ops *ops = device_ops(d);
+    struct work p = work_new(shapes[3]);
+    struct copied c;
+    size_t count = p.rows * p.out;
+    float *dx = random_values(2 * p.rows * p.in, 7), *dy = on_device(d, p.dy, count),
+          *other = on_device(d, p.dy, count);
+    give_copy(d, &c, dy, p.rows, p.out);
+    ops->linear_backward_input(d, other, p.w, dx, p.rows, p.in, p.out);
+    ops->linear_backward_input(d, dy, p.w, dx, p.rows - 1, p.in, p.out);
+    ops->linear_backward_input(d, dy, p.w, dx, 2 * p.rows, p.in, p.out / 2);
+    ck_assert(!c.copy.is_valid);
+    ops->linear_backward_input(d, dy, p.w, dx, p.rows, p.in, p.out);
+    ck_assert(c.copy.is_valid);
+    check_dx(&p, p.dy, dx);
+    device_zero(d, c.copy.memory, p.rows * 136 * sizeof *c.copy.memory);
+    ops->linear_backward_input(d, other, p.w, dx, p.rows, p.in, p.out);
+    check_dx(&p, p.dy, dx);
+    ops->linear_backward_input(d, dy, p.w, dx, p.rows, p.in, p.out);
+    for (size_t i = 0; i < p.rows * p.in; i++) ck_assert(dx[i] == 0);
+    take_copy(d, &c);
+    device_free(d, dy), device_free(d, other);
+    guarded_free(dx);
+    work_free(&p);
+    end(d);
 }
 END_TEST
 
@@ -292,11 +358,16 @@ static void write_rms_norm_back(struct device *d, const float *x, float *y, size
     guarded_free(values), guarded_free(statistics), guarded_free(sums);
 }
 
-static writer *const writers[] = {write_gelu,          write_layer_norm,      write_rms_norm,
-                                  write_cross_entropy, write_layer_norm_back, write_rms_norm_back};
+static void write_relu(struct device *d, const float *x, float *y, size_t rows, size_t size) {
+    device_ops(d)->activation_forward(d, ACTIVATION_RELU, x, y, rows * size);
+}
 
-/* Backward of a layer reads the 16-bit copy of its gradient, if there is one. The bits are those of a gradient that is
- * rounded there, except for the sums of the bias, which then use rounded numbers. */
+static writer *const writers[] = {write_gelu,         write_relu,          write_layer_norm,
+                                  write_rms_norm,     write_cross_entropy, write_layer_norm_back,
+                                  write_rms_norm_back};
+
+/* Backward of a layer reads the 16-bit copy of its gradient that a norm has written, whatever ran in between. The bits
+ * are those of a gradient that is rounded there, except for the sums of the bias, which then use rounded numbers. */
 START_TEST(backward_before_a_norm) {
     enum precision precision = _i % 2 ? PRECISION_FLOAT16 : PRECISION_BFLOAT16;
     size_t rows = 37, in = 24, out = 136, count = rows * out;
@@ -306,10 +377,14 @@ START_TEST(backward_before_a_norm) {
     ck_assert(!device_alloc(d, count * sizeof *dy, "a test", (void **)&dy));
     for (int i = 0; i < 2; i++) {
         dw[i] = random_values(out * in, 4), dbias[i] = random_values(out, 5), dx[i] = random_values(rows * in, 6);
+        struct copied c;
+        give_copy(d, &c, i == 0 ? dy : x, rows, out);
         (_i < 2 ? write_layer_norm_back : write_rms_norm_back)(d, given, dy, rows, out);
-        if (i == 1) device_ops(d)->is_finite(d, x, 1); /* an operator between them */
+        ck_assert_int_eq(c.copy.is_valid, i == 0);
+        device_ops(d)->is_finite(d, x, 1); /* an operator between them */
         device_ops(d)->linear_backward_weight(d, dy, x, dw[i], dbias[i], rows, in, out);
         device_ops(d)->linear_backward_input(d, dy, w, dx[i], rows, in, out);
+        take_copy(d, &c);
     }
     for (size_t k = 0; k < out * in; k++) ck_assert_float_eq_tol(dw[0][k], dw[1][k], 1e-5f);
     for (size_t k = 0; k < rows * in; k++) ck_assert_float_eq_tol(dx[0][k], dx[1][k], 1e-5f);
@@ -322,7 +397,7 @@ START_TEST(backward_before_a_norm) {
 }
 END_TEST
 
-/* Some operators also write their result in 16 bits for the product after them; a change in between is not missed. */
+/* Some operators also write the copy of their result, if it has no gaps; a change after that is not missed. */
 static void check_product_after(writer *write, enum precision precision, const size_t *shape, bool changes) {
     struct device *d = gpu_with(precision);
     struct work p = work_new(shape);
@@ -333,9 +408,15 @@ static void check_product_after(writer *write, enum precision precision, const s
     for (size_t k = 0; k < p.out * p.in; k++) /* few products of long rows: their sums have errors of their own */
         if (p.in > 1024 && k % 1009 > 0) p.w[k] = 0;
     device_upload(d, x, p.x, bytes);
+    struct copied c;
+    bool is_half = precision == PRECISION_BFLOAT16 || precision == PRECISION_FLOAT16;
+    give_copy(d, &c, y, p.rows, p.in);
     write(d, x, y, p.rows, p.in);
+    ck_assert_int_eq(c.copy.is_valid, is_half && p.in % 8 == 0);
     if (changes) device_upload(d, y, other, bytes);
     device_ops(d)->linear_forward(d, y, p.w, NULL, false, result, p.rows, p.in, p.out);
+    ck_assert_int_eq(c.copy.is_valid, is_half);
+    take_copy(d, &c);
     ck_assert(!device_download(d, p.x, y, bytes));
     ck_assert(!changes || memcmp(p.x, other, bytes) == 0);
     for (size_t k = 0; k < p.rows * p.out; k++)
@@ -346,6 +427,36 @@ static void check_product_after(writer *write, enum precision precision, const s
     work_free(&p);
     end(d);
 }
+
+/* The copy that a convolution reads has no gaps. Element-wise operators write it also if the columns are not a multiple
+ * of 8; those that work on rows do not. */
+START_TEST(copies_without_gaps) {
+    enum precision precision = _i % 2 ? PRECISION_FLOAT16 : PRECISION_BFLOAT16;
+    static const size_t widths[] = {70, 60, 64}, rows = 7;
+    for (size_t k = 0; k < 3; k++) {
+        struct device *d = gpu_with(precision);
+        size_t count = rows * widths[k];
+        bool is_by_element = writers[_i / 2] == write_gelu || writers[_i / 2] == write_relu;
+        float *x = random_values(count, 1), *y = on_device(d, x, count);
+        uint16_t *bits = guarded_malloc(count * sizeof *bits);
+        struct copied c;
+        give_copy(d, &c, y, 1, count);
+        c.copy.columns = 0;
+        writers[_i / 2](d, x, y, rows, widths[k]);
+        ck_assert_int_eq(c.copy.is_valid, is_by_element || widths[k] == 64);
+        ck_assert(!device_download(d, bits, c.copy.memory, count * sizeof *bits));
+        ck_assert(!device_download(d, x, y, count * sizeof *x));
+        for (size_t i = 0; i < count; i++) {
+            uint16_t expected = precision == PRECISION_FLOAT16 ? bits_to_float16(x[i]) : bits_to_bfloat16(x[i]);
+            ck_assert_uint_eq(bits[i], c.copy.is_valid ? expected : 0);
+        }
+        take_copy(d, &c);
+        device_free(d, y);
+        guarded_free(x), guarded_free(bits);
+        end(d);
+    }
+}
+END_TEST
 
 /* Cross entropy writes long rows differently. */
 START_TEST(a_product_after_long_rows) {
@@ -422,9 +533,11 @@ int main(void) {
                                        ONCE(precision_may_change),
                                        EACH(agrees_with_the_cpu_in_bfloat16, shapes),
                                        ONCE(a_changed_gradient_is_rounded_again),
+                                       ONCE(a_copy_is_found_by_its_matrix),
                                        LOOP(parameters_are_rounded_by_round_parameters, 0, PRECISION_FLOAT16 + 1),
                                        EACH(a_product_after_16_bit_results, writers),
                                        ONCE(a_product_after_long_rows),
+                                       LOOP(copies_without_gaps, 0, 2 * sizeof writers / sizeof *writers),
                                        LOOP(cross_entropy_in_16_bits, 0, 8),
                                        LOOP(backward_before_a_norm, 0, 4),
                                        ONCE(float16_overflows),

@@ -65,6 +65,24 @@ class Update(program.Case):
             self.assertEqual(self.launches(many, "") - self.launches(few, ""), kernels * 20)
             self.assertEqual([many[key] - few[key] for key in ("products", "copies", "memsets", "graphs")], [5 * 20, 2 * 20, 0, 20])
 
+    def test_copies_of_branches(self):
+        """Three layers read the output of a norm, which stays float32, with other operators between them, and share
+        the gradient of their sum. Norms write the 16-bit copies of both. What is left to be rounded in each step: the
+        inputs, the gradients of the last layer and of the relu, and values for the gradients of the weights (the
+        inputs, three times the output of the first norm, once that of the second)."""
+        layers = ["{linear: 16}", "{layer_norm: {name: n}}", "{residual: {layers: [{linear: 16}], name: r}}",
+                  "{linear: {out: 16, name: a, from: n}}", "{linear: {out: 16, name: b, from: n}}",
+                  "{add: {from: [a, b, r, n]}}", "layer_norm", "{residual: [{linear: 16}, relu]}", "layer_norm",
+                  "{linear: 3}"]
+        words = [f"model.layers=[{', '.join(layers)}]", "train.accumulate=1", "train.evaluate_every=0"]
+        for graph in ("true", "false"):
+            more = (*words, f"train.cuda_graph={graph}")
+            few, many = (self.counts(*more, f"train.steps={n}", run=f"runs/{graph}-{n}") for n in (10, 20))
+            self.assertEqual(self.launches(many, "columns_job") - self.launches(few, "columns_job"), 10 * 8)
+        self.train(*words, "train.steps=20", "train.device=cpu", "train.precision=float32", run="runs/cpu")
+        found, expected = (self.events("step", run)[-1]["loss"] for run in ("runs/true-20", "runs/cpu"))
+        self.assertAlmostEqual(found, expected, delta=0.02)
+
     def test_recorded_or_not(self):
         """Checkpoints, evaluations of averaged weights and resumes: the 16-bit copy is created in different ways."""
         words = ["optimizer.decay=matrices", "model.freeze=['2.bias']", "checkpoint.save_every={steps: 5}", "train.ema=0.9", "train.evaluate_every=1"]

@@ -111,7 +111,7 @@ static void forward(operator_call *c, const struct attention_shape *shape, const
     job.y = to.to;
     job.out_softmaxes = (float2 *)c->out(softmaxes, 2 * shape->rows * shape->heads * shape->tokens);
     if (is_half(c, shape)) {
-        if (job.y) to.half_output = gpu_half_output_rows(c, y, job.y, shape->rows * shape->tokens, width);
+        if (job.y) to.half_output = gpu_half_output_rows(c, job.y, shape->rows * shape->tokens, width);
         job.half_output = to.half_output.to;
     }
     set_sources(c, &job, shape, from);
@@ -209,8 +209,7 @@ static void start_half(operator_call *c, struct attention_masked_job *job, const
     bool has_fours = shape->head_size % 8 == 0 && output.has_fours() && slope.has_fours();
     unsigned lanes = 1;
     while (lanes * 8 < job->padded) lanes *= 2;
-    if (job->dqkv && !g->dkv)
-        half_output = gpu_half_output_rows(c, g->dq, job->dqkv, shape->rows * shape->tokens, 3 * width);
+    if (job->dqkv && !g->dkv) half_output = gpu_half_output_rows(c, job->dqkv, shape->rows * shape->tokens, 3 * width);
     c->launch(attention_statistics_kernel, (unsigned)((counts * lanes + GPU_THREADS - 1) / GPU_THREADS), GPU_THREADS, 0,
               *shape, output, slope, job->softmaxes, statistics, job->padded, lanes, has_fours,
               c->gpu->precision == PRECISION_BFLOAT16, half_dy);

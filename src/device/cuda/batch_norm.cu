@@ -171,8 +171,7 @@ void batch_norm_forward(struct device *device, const struct batch_norm *norm, co
         own_statistics(&c, r, w, from, count, channels);
     else
         c.each(channels, [=] __device__(size_t i) { store(r, w, i, r.running_mean[i], r.running_var[i]); });
-    /* with a relu the next operator is probably a convolution, without one a sum */
-    if (to.to) to.half_output = gpu_half_output_of(&c, norm->has_relu && to.to == y ? y : nullptr, count * channels);
+    if (to.to) to.half_output = gpu_half_output_of(&c, to.to, count * channels);
     apply(&c, norm, w, from, to, count);
 }
 
@@ -276,9 +275,7 @@ void batch_norm_backward(struct device *device, const struct batch_norm *norm, c
         c.each(channels, [=] __device__(size_t i) { store_back(w, i, w.sums[i], w.sums[channels + i]); });
     }
     if (!dx) return;
-    if (to.to)
-        to.half_output =
-            gpu_half_output_of(&c, to.to == dx ? dx : nullptr, count * channels); /* of a convolution, often */
+    if (to.to) to.half_output = gpu_half_output_of(&c, to.to, count * channels);
     column_each(&c, count, channels, has_fours, application_back{w, input, from, to, norm->has_relu});
 }
 

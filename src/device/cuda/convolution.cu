@@ -331,12 +331,12 @@ static const uint16_t *half_weights(operator_call *c, struct device_convolution 
     const struct gpu_copy *parameters = &c->gpu->parameters.copy;
     size_t count = weights(&d->c);
     bool is_parameter =
-        parameters->source && w >= parameters->source && w + count <= parameters->source + parameters->rows;
+        parameters->source && w >= parameters->source && w + count <= parameters->source + parameters->count;
     uint16_t *to = gpu_reserve(c, &d->weights, count * sizeof *to);
-    if (is_parameter && d->weights.source == w && d->weights.made_by == parameters->made_by) return to;
+    if (is_parameter && d->weights.source == w && d->weights.version == parameters->version) return to;
     round_weights(c, &d->c, w, to);
     d->weights.source = is_parameter ? w : nullptr;
-    d->weights.made_by = parameters->made_by;
+    d->weights.version = parameters->version;
     return to;
 }
 
@@ -364,7 +364,7 @@ static void forward(struct device_convolution *d, const float *x, const float *w
         if (is_half != to.is_half()) convert(&c, made, to, count);
         return;
     }
-    if (is_half && to.to) to.half_output = gpu_half_output_of(&c, d->c.has_relu && to.to == y ? y : nullptr, count);
+    if (is_half && to.to) to.half_output = gpu_half_output_of(&c, to.to, count);
     column_each(&c, positions, out->channels, column_has_fours(out->channels, made, to),
                 epilogue{missing, made, to, d->c.has_relu});
 }
@@ -378,7 +378,7 @@ static void sum_bias(operator_call *c, struct gpu_numbers dy, float *dbias, size
 static const void *round_gradient(operator_call *c, struct gpu_numbers dy, float *dbias, size_t positions,
                                   size_t channels) {
     if (dbias && channels % 8 == 0 && !dy.is_half())
-        return gpu_gradient_factor(c, dy.floats(), false, dbias, positions, channels).at;
+        return gpu_gradient_factor(c, dy.floats(), dbias, positions, channels).at;
     sum_bias(c, dy, dbias, positions, channels);
     return operand(c, dy, positions * channels, true);
 }

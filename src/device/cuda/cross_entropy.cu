@@ -292,7 +292,7 @@ static void run(operator_call &c, const struct cross_entropy_options *o, const f
     };
     struct loss_sums *to = c.inout(sums, 1);
     f.is_aligned = rows_are_aligned(f.logits, classes) && f.dlogits.has_fours();
-    if (f.dlogits.to) f.dlogits.half_output = gpu_half_output_rows(&c, dlogits, f.dlogits.to, positions, classes);
+    if (f.dlogits.to) f.dlogits.half_output = gpu_half_output_rows(&c, f.dlogits.to, positions, classes);
     if (positions == 0 || !c.is_ok()) return;
     if (positions <= FEW && classes <= ROWS_LONG && positions * classes <= FEW_LOGITS) {
         c.launch(few_positions<IS_FAST>, 1, LONG_THREADS, 0, positions, f, is_weighted, to);

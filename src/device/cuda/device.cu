@@ -39,7 +39,6 @@ static struct gpu_device *gpu_of(const struct device *device) { return (struct g
 
 operator_call::operator_call(struct device *device, const char *name)
     : gpu(gpu_of(device)), operation(name), supports_half(false), start(gpu_of(device)->next_scratch), used(0) {
-    gpu->calls++;
     check(cudaSetDevice(gpu->gpu));
     gpu_flush_values(gpu);
     gpu_merge_scratch(gpu);
@@ -120,7 +119,7 @@ static void describe(struct gpu_device *gpu) {
 static status set_precision(struct device *device, enum precision precision) {
     struct gpu_device *gpu = gpu_of(device);
     gpu->precision = precision;
-    gpu->copy.source = gpu->parameters.copy.source = nullptr;
+    gpu->parameters.copy.source = nullptr;
     describe(gpu);
     return OK;
 }

@@ -70,8 +70,7 @@ static void activation_forward(struct device *device, enum activation f, const f
     operator_call c(device, "activation_forward");
     struct gpu_numbers from = c.in(x, count, c.half().x);
     struct gpu_result to = c.out(y, count, c.half().y);
-    bool is_before_product = activation_has(f, ACTIVATION_BEFORE_PRODUCT);
-    if (to.to) to.half_output = gpu_half_output_of(&c, is_before_product && to.to == y ? y : nullptr, count);
+    if (to.to) to.half_output = gpu_half_output_of(&c, to.to, count);
     if (f == ACTIVATION_GELU && (from.is_half() || to.is_half()))
         elements(
             &c, count, to, [] __device__(float v) { return v * normal(v).below; }, from);
@@ -410,7 +409,7 @@ static void add_relu(struct device *device, const float *a, const float *b, floa
     const struct half_operands &half = c.half();
     struct gpu_numbers from = c.in(a, count, half.x), other = c.in(b, count, half.other);
     struct gpu_result to = c.out(y, count, half.y);
-    if (to.to) to.half_output = gpu_half_output_of(&c, to.to == y ? y : nullptr, count);
+    if (to.to) to.half_output = gpu_half_output_of(&c, to.to, count);
     elements(
         &c, count, to, [] __device__(float u, float v) { return relu_value(u + v); }, from, other);
 }

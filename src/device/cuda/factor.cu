@@ -101,11 +101,79 @@ static struct columns_job job_of(const operator_call *c, const float *x, size_t 
             .total = nullptr};
 }
 
-struct factor gpu_factor(operator_call *c, const float *x, size_t rows, size_t columns) {
-    if (!is_half(c)) return {x, columns};
-    uint16_t *to = c->scratch<uint16_t>(rows * stride_of(columns));
-    run(c, job_of(c, x, rows, columns, to), nullptr);
-    return {to, stride_of(columns)};
+static size_t gaps_of(size_t columns) { return columns % 8 ? columns : 0; }
+
+/* The copy that the plan gives to the operator of x (count), with the layout of rows of [columns], or 0: without gaps.
+ * NULL: none. */
+static struct half_copy *copy_of(const operator_call *c, const float *x, size_t count, size_t columns) {
+    const struct half_copies *copies = &c->gpu->half.copies;
+    for (size_t i = 0; is_half(c) && i < copies->count; i++) {
+        struct half_copy *copy = copies->items[i];
+        if (x && copy->of == x && copy->count == count && copy->columns == gaps_of(columns)) return copy;
+    }
+    return nullptr;
+}
+
+/* Memory for a matrix of [size] numbers, rounded in this call: that of its copy, which is valid from then on, or
+ * scratch memory. */
+static uint16_t *memory_of(operator_call *c, struct half_copy *copy, size_t size) {
+    if (!copy) return c->scratch<uint16_t>(size);
+    copy->is_valid = true;
+    copy->has_sums = false;
+    return copy->memory;
+}
+
+struct factor gpu_gradient_factor(operator_call *c, const float *dy, float *sums, size_t rows, size_t columns) {
+    size_t stride = stride_of(columns);
+    if (!is_half(c)) {
+        if (sums) run(c, job_of(c, dy, rows, columns, nullptr), sums);
+        return {dy, columns};
+    }
+    struct half_copy *copy = copy_of(c, dy, rows * columns, columns);
+    if (copy && copy->is_valid) {
+        if (sums) run(c, job_of(c, dy, rows, columns, nullptr), sums);
+        return {copy->memory, stride};
+    }
+    uint16_t *to = memory_of(c, copy, rows * stride);
+    run(c, job_of(c, dy, rows, columns, to), sums);
+    return {to, stride};
+}
+
+struct factor gpu_factor(operator_call *c, struct gpu_numbers x, size_t rows, size_t columns) {
+    if (x.is_half()) return {x.at, columns};
+    return gpu_gradient_factor(c, x.floats(), nullptr, rows, columns);
+}
+
+struct gpu_numbers gpu_gradient_half(operator_call *c, struct gpu_numbers dy, size_t rows, size_t columns) {
+    if (dy.is_half() || gaps_of(columns)) return dy;
+    const struct half_copy *copy = copy_of(c, dy.floats(), rows * columns, 0);
+    if (!copy || !copy->is_valid || !copy->has_sums) return dy;
+    return {copy->memory, gpu_half_format(c->gpu)};
+}
+
+const uint16_t *gpu_half_copy(operator_call *c, const float *x, size_t count) {
+    struct half_copy *copy = copy_of(c, x, count, 0);
+    if (copy && copy->is_valid) return copy->memory;
+    bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16;
+    uint16_t *to = memory_of(c, copy, count);
+    size_t fours = alignment(x) >= sizeof(float4) ? count / 4 : 0;
+    c->each(fours + (count - 4 * fours), [=] __device__(size_t i) {
+        if (i < fours) {
+            float4 v = ((const float4 *)x)[i];
+            ((uint2 *)to)[i] = {gpu_to_half(is_bfloat16, v.x, v.y), gpu_to_half(is_bfloat16, v.z, v.w)};
+        } else {
+            size_t k = i + 3 * fours;
+            to[k] = gpu_to_half(is_bfloat16, x[k]);
+        }
+    });
+    return to;
+}
+
+struct gpu_half_output gpu_half_output_of(operator_call *c, const float *y, size_t count) {
+    struct half_copy *copy = c->is_ok() ? copy_of(c, y, count, 0) : nullptr;
+    if (!copy) return {nullptr, false};
+    copy->is_valid = copy->has_sums = true;
+    return {copy->memory, c->gpu->precision == PRECISION_BFLOAT16};
 }
 
 uint16_t *gpu_reserve(operator_call *c, struct gpu_copy *copy, size_t bytes) {
@@ -120,78 +188,6 @@ uint16_t *gpu_reserve(operator_call *c, struct gpu_copy *copy, size_t bytes) {
     if (c->is_ok()) c->check(cudaMalloc(&copy->memory, bytes));
     if (c->is_ok()) copy->bytes = bytes;
     return (uint16_t *)copy->memory;
-}
-
-static void set_copy(operator_call *c, const float *of, size_t rows, size_t columns) {
-    struct gpu_copy *copy = &c->gpu->copy;
-    copy->source = of, copy->rows = rows, copy->columns = columns, copy->made_by = c->gpu->calls;
-}
-
-/* Whether the copy is of x: the operator before this one wrote it, so x has not changed since. */
-static bool is_copied(const struct gpu_device *gpu, const float *x, size_t rows, size_t columns) {
-    const struct gpu_copy *copy = &gpu->copy;
-    if (copy->source != x || copy->made_by + 1 != gpu->calls) return false;
-    if (copy->columns == 0) return copy->rows == rows * columns && columns == stride_of(columns);
-    return copy->rows == rows && copy->columns == columns;
-}
-
-struct factor gpu_input_factor(operator_call *c, struct gpu_numbers x, size_t rows, size_t columns) {
-    if (x.is_half()) return {x.at, columns};
-    if (is_half(c) && is_copied(c->gpu, x.floats(), rows, columns)) return {c->gpu->copy.memory, stride_of(columns)};
-    return gpu_factor(c, x.floats(), rows, columns);
-}
-
-const uint16_t *gpu_half_copy(operator_call *c, const float *x, size_t count) {
-    const struct gpu_copy *copy = &c->gpu->copy;
-    bool is_whole = copy->columns == 0 || copy->columns == stride_of(copy->columns);
-    if (copy->source == x && copy->made_by + 1 == c->gpu->calls && is_whole &&
-        copy->rows * (copy->columns ? copy->columns : 1) == count)
-        return (const uint16_t *)copy->memory;
-    bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16;
-    uint16_t *to = c->scratch<uint16_t>(count);
-    size_t fours = alignment(x) >= sizeof(float4) ? count / 4 : 0;
-    c->each(fours + (count - 4 * fours), [=] __device__(size_t i) {
-        if (i < fours) {
-            float4 v = ((const float4 *)x)[i];
-            ((uint2 *)to)[i] = {gpu_to_half(is_bfloat16, v.x, v.y), gpu_to_half(is_bfloat16, v.z, v.w)};
-        } else {
-            size_t k = i + 3 * fours;
-            to[k] = gpu_to_half(is_bfloat16, x[k]);
-        }
-    });
-    return to;
-}
-
-struct gpu_numbers gpu_gradient_half(operator_call *c, struct gpu_numbers dy, bool is_kept, size_t rows,
-                                     size_t columns) {
-    if (dy.is_half() || !is_half(c) || columns != stride_of(columns) || !is_copied(c->gpu, dy.floats(), rows, columns))
-        return dy;
-    set_copy(c, is_kept ? dy.floats() : nullptr, rows, columns);
-    return {c->gpu->copy.memory, gpu_half_format(c->gpu)};
-}
-
-struct factor gpu_gradient_factor(operator_call *c, const float *dy, bool is_kept, float *sums, size_t rows,
-                                  size_t columns) {
-    struct gpu_copy *copy = &c->gpu->copy;
-    if (!is_half(c)) {
-        if (sums) run(c, job_of(c, dy, rows, columns, nullptr), sums);
-        return {dy, columns};
-    }
-    if (is_copied(c->gpu, dy, rows, columns)) {
-        if (sums) run(c, job_of(c, dy, rows, columns, nullptr), sums);
-    } else {
-        uint16_t *to = gpu_reserve(c, copy, rows * stride_of(columns) * sizeof *to);
-        run(c, job_of(c, dy, rows, columns, to), sums);
-    }
-    set_copy(c, is_kept ? dy : nullptr, rows, columns);
-    return {copy->memory, stride_of(columns)};
-}
-
-struct gpu_half_output gpu_half_output_of(operator_call *c, const float *y, size_t count) {
-    if (!y || !is_half(c) || !c->is_ok()) return {nullptr, false};
-    uint16_t *to = gpu_reserve(c, &c->gpu->copy, count * sizeof *to);
-    set_copy(c, y, count, 0);
-    return {to, c->gpu->precision == PRECISION_BFLOAT16};
 }
 
 namespace {
@@ -209,14 +205,14 @@ struct rounding {
 };
 
 bool is_current(const struct gpu_parameters *p, const float *values, size_t count) {
-    return p->is_current && p->copy.source == values && p->copy.rows == count;
+    return p->is_current && p->copy.source == values && p->copy.count == count;
 }
 
 void refresh(operator_call *c, const float *values, size_t count) {
     struct gpu_parameters *p = &c->gpu->parameters;
     bool is_there = is_current(p, values, count);
     uint16_t *to = gpu_reserve(c, &p->copy, count * sizeof *to);
-    p->copy.source = values, p->copy.rows = count, p->is_current = true;
+    p->copy.source = values, p->copy.count = count, p->is_current = true;
     if (!is_there) c->each(count / 4, rounding{values, to, c->gpu->precision == PRECISION_BFLOAT16});
 }
 
@@ -232,11 +228,11 @@ void gpu_round_parameters(struct device *device, const float *values, size_t cou
     }
     if (c.gpu->is_recording && !p->required) {
         p->required = p->copy.source = values;
-        p->required_count = p->copy.rows = count;
+        p->required_count = p->copy.count = count;
         p->is_current = true;
     }
     refresh(&c, values, count);
-    p->copy.made_by = c.gpu->calls;
+    p->copy.version = ++c.gpu->versions;
 }
 
 void gpu_parameters_refresh(struct gpu_device *gpu, const struct gpu_parameters *recorded) {
@@ -248,15 +244,15 @@ void gpu_parameters_refresh(struct gpu_device *gpu, const struct gpu_parameters 
 struct gpu_half_output gpu_half_output_parameters(const operator_call *c, const float *values, size_t count) {
     const struct gpu_parameters *p = &c->gpu->parameters;
     const float *of = p->copy.source;
-    bool is_inside = of && values >= of && values + count <= of + p->copy.rows;
+    bool is_inside = of && values >= of && values + count <= of + p->copy.count;
     if (!p->is_current || !is_inside) return {nullptr, false};
     return {(uint16_t *)p->copy.memory + (values - of), c->gpu->precision == PRECISION_BFLOAT16};
 }
 
 struct factor gpu_weight_factor(operator_call *c, const float *w, size_t out, size_t in) {
     const struct gpu_copy *copy = &c->gpu->parameters.copy;
-    bool is_inside = copy->source && w >= copy->source && w + out * in <= copy->source + copy->rows;
-    if (!is_half(c) || !is_inside || in != stride_of(in)) return gpu_factor(c, w, out, in);
+    bool is_inside = copy->source && w >= copy->source && w + out * in <= copy->source + copy->count;
+    if (!is_half(c) || !is_inside || in != stride_of(in)) return gpu_factor(c, {w, GPU_FLOAT32}, out, in);
     const uint16_t *at = (const uint16_t *)copy->memory + (w - copy->source);
-    return alignment(at) < 16 ? gpu_factor(c, w, out, in) : (struct factor){at, in};
+    return alignment(at) < 16 ? gpu_factor(c, {w, GPU_FLOAT32}, out, in) : (struct factor){at, in};
 }

@@ -30,18 +30,18 @@ struct gpu_plans;    /* product.cuh */
 struct cudnn_module; /* cudnn/plans.h */
 struct cudnn;
 
-/* A 16-bit copy for products: of the matrix that the previous operator wrote or read, or of weights. */
+/* A 16-bit copy of weights for products: of all parameters, or of those of a convolution. */
 struct gpu_copy {
-    const float *source;  /* what was copied; NULL: nothing */
-    size_t rows, columns; /* columns 0: rows are elements, of a matrix with any number of columns */
-    uint64_t made_by;     /* number of the operator that made it (gpu_device.calls) */
+    const float *source; /* (count), what was copied; NULL: nothing */
+    size_t count;
+    uint64_t version; /* gpu_device.versions when it was made */
     void *memory;
     size_t bytes; /* of memory */
 };
 
 /* The 16-bit copy of all parameters. Products use it without a check until the next gpu_round_parameters. */
 struct gpu_parameters {
-    struct gpu_copy copy; /* made_by: the newest gpu_round_parameters */
+    struct gpu_copy copy; /* version: of the newest gpu_round_parameters */
     bool is_current; /* the copy equals the parameters: nothing has changed them since, or an update has written both */
     const float *required; /* while recording, (required_count): parameters whose copy must be current at its start;
                               NULL: none */
@@ -127,10 +127,9 @@ struct gpu_device {
     void *workspace; /* (GPU_WORKSPACE), on the GPU */
     struct gpu_plans *plans;
     enum precision precision;  /* of products */
-    struct half_operands half; /* 16-bit operands of the next operators */
-    struct gpu_copy copy;
+    struct half_operands half; /* 16-bit operands of the next operators, and 16-bit copies of others */
     struct gpu_parameters parameters, parameters_before; /* before: of the recording in progress */
-    uint64_t calls; /* operators so far; other writes to device memory count, too */
+    uint64_t versions; /* of the parameters so far: calls of gpu_round_parameters and replays */
     struct gpu_chunk chunks[GPU_CHUNKS];
     int chunk_count;
     struct gpu_scratch_mark next_scratch;
@@ -253,11 +252,17 @@ void gpu_round_parameters(struct device *, const float *values, size_t count);
 /* Updates the parameters' copy as [recorded] requires. */
 void gpu_parameters_refresh(struct gpu_device *gpu, const struct gpu_parameters *recorded);
 
-/* [bytes] at [memory] are written by an operator, or by other work on the stream. */
+/* [bytes] at [memory] are written by an operator, or by other work on the stream: copies of them are no longer
+ * valid. An operator that writes a copy, too, calls this first. */
 static inline void gpu_mark_written(struct gpu_device *gpu, const void *memory, size_t bytes) {
     struct gpu_parameters *p = &gpu->parameters;
     const char *at = (const char *)memory, *of = (const char *)p->copy.source;
-    if (at && of && at < of + p->copy.rows * sizeof(float) && of < at + bytes) p->is_current = false;
+    if (at && of && at < of + p->copy.count * sizeof(float) && of < at + bytes) p->is_current = false;
+    for (size_t i = 0; at && i < gpu->half.copies.count; i++) {
+        struct half_copy *copy = gpu->half.copies.items[i];
+        const char *matrix = (const char *)copy->of;
+        if (at < matrix + copy->count * sizeof(float) && matrix < at + bytes) copy->is_valid = false;
+    }
 }
 
 extern const struct device_ops gpu_elementwise; /* add to copy of struct device_ops; the rest is 0 */

@@ -7,10 +7,9 @@
 
 namespace { /* in each file, so that kernels of different files have different types */
 
-/* y (rows, out) = x w^T + bias, then a relu in its own pass: cuBLASLt's maps a NaN to 0. [y]: the result, if
- * other operators read it as a factor; else NULL. */
+/* to (rows, out) = x w^T + bias, then a relu in its own pass: cuBLASLt's maps a NaN to 0. */
 void multiply_forward(operator_call *c, struct factor x, const float *weight, const float *row, bool has_relu,
-                      const float *y, struct gpu_result to, size_t rows, size_t in, size_t out) {
+                      struct gpu_result to, size_t rows, size_t in, size_t out) {
     bool wants_fusion = row && alignment(row) >= 16, is_half = to.is_half();
     float *sums = to.to;
     struct gpu_product p = {.transpose_a = CUBLAS_OP_T,
@@ -37,7 +36,7 @@ void multiply_forward(operator_call *c, struct factor x, const float *weight, co
         if (!is_half && !row && !has_relu) return;
     }
     if (!is_fused || !is_half) made = {sums, GPU_FLOAT32};
-    if (!is_half) to.half_output = gpu_half_output_rows(c, y, to.to, rows, out);
+    if (!is_half) to.half_output = gpu_half_output_of(c, to.to, rows * out);
     if (is_fused || !row) {
         elements(
             c, rows * out, to, [=] __device__(float v) { return has_relu && v < 0 ? 0 : v; }, made);
@@ -49,10 +48,9 @@ void multiply_forward(operator_call *c, struct factor x, const float *weight, co
     });
 }
 
-/* dy (rows, columns) as a factor; sums (columns), unless NULL, += its columns. [given]: the operator's argument. */
-struct factor gradient_of(operator_call *c, struct gpu_numbers dy, const float *given, float *sums, size_t rows,
-                          size_t columns) {
-    if (!dy.is_half()) return gpu_gradient_factor(c, dy.floats(), dy.floats() == given, sums, rows, columns);
+/* dy (rows, columns) as a factor; sums (columns), unless NULL, += its columns. */
+struct factor gradient_of(operator_call *c, struct gpu_numbers dy, float *sums, size_t rows, size_t columns) {
+    if (!dy.is_half()) return gpu_gradient_factor(c, dy.floats(), sums, rows, columns);
     return {dy.at, columns};
 }
 
@@ -99,11 +97,6 @@ void add_to_weight(operator_call *c, struct gpu_numbers dy, struct factor x, flo
     gpu_multiply(c, &p);
 }
 
-/* x (rows, in) in backward */
-struct factor factor_of(operator_call *c, struct gpu_numbers x, size_t rows, size_t in) {
-    return x.is_half() ? (struct factor){x.at, in} : gpu_factor(c, x.floats(), rows, in);
-}
-
 } // namespace
 
 void gpu_linear_forward(struct device *device, const float *x, const float *w, const float *bias, bool has_relu,
@@ -112,7 +105,7 @@ void gpu_linear_forward(struct device *device, const float *x, const float *w, c
     struct gpu_numbers from = c.in(x, rows * in, c.half().x);
     const float *weight = c.in(w, out * in), *row = c.in(bias, out);
     struct gpu_result to = c.out(y, rows * out, c.half().y);
-    multiply_forward(&c, gpu_input_factor(&c, from, rows, in), weight, row, has_relu, y, to, rows, in, out);
+    multiply_forward(&c, gpu_factor(&c, from, rows, in), weight, row, has_relu, to, rows, in, out);
 }
 
 void gpu_linear_backward_input(struct device *device, const float *dy, const float *w, float *dx, size_t rows,
@@ -120,8 +113,7 @@ void gpu_linear_backward_input(struct device *device, const float *dy, const flo
     operator_call c(device, "linear_backward_input");
     struct gpu_numbers from = c.in(dy, rows * out, c.half().dy);
     const float *weight = c.in(w, out * in);
-    struct gpu_product p =
-        input_product(&c, gradient_of(&c, from, dy, nullptr, rows, out), weight, nullptr, rows, in, out);
+    struct gpu_product p = input_product(&c, gradient_of(&c, from, nullptr, rows, out), weight, nullptr, rows, in, out);
     set_result(&p, c.out(dx, rows * in, c.half().dx));
     gpu_multiply(&c, &p);
 }
@@ -130,14 +122,14 @@ void gpu_linear_backward_weight(struct device *device, const float *dy, const fl
                                 size_t rows, size_t in, size_t out) {
     operator_call c(device, "linear_backward_weight");
     struct gpu_numbers from = c.in(dy, rows * out, c.half().dy), input = c.in(x, rows * in, c.half().x);
-    from = gpu_gradient_half(&c, from, from.at == dy, rows, out);
+    from = gpu_gradient_half(&c, from, rows, out);
     float *slopes = c.inout(dw, out * in), *db = c.inout(dbias, out);
     if (from.is_half()) {
-        add_to_weight(&c, from, factor_of(&c, input, rows, in), slopes, db, rows, in, out);
+        add_to_weight(&c, from, gpu_factor(&c, input, rows, in), slopes, db, rows, in, out);
         return;
     }
-    struct factor gradient = gradient_of(&c, from, dy, db, rows, out);
-    struct gpu_product p = weight_product(gradient, factor_of(&c, input, rows, in), slopes, rows, in, out);
+    struct factor gradient = gradient_of(&c, from, db, rows, out);
+    struct gpu_product p = weight_product(gradient, gpu_factor(&c, input, rows, in), slopes, rows, in, out);
     gpu_multiply(&c, &p);
 }
 
@@ -154,7 +146,7 @@ void forward_before(struct device *device, const float *x, const float *w, const
     struct gpu_numbers from = c.in(x, rows * in, c.half().x);
     const float *weight = c.in(w, hidden * in), *row = c.in(bias, hidden);
     uint16_t *before = c.out((uint16_t *)kept, rows * hidden), *to = c.out((uint16_t *)y, rows * hidden);
-    struct factor input = gpu_input_factor(&c, from, rows, in);
+    struct factor input = gpu_factor(&c, from, rows, in);
     struct gpu_product p = {.transpose_a = CUBLAS_OP_T,
                             .transpose_b = CUBLAS_OP_N,
                             .m = hidden,
@@ -169,7 +161,7 @@ void forward_before(struct device *device, const float *x, const float *w, const
                             .is_half = true};
     if (gpu_try_multiply(&c, &p)) return;
     float *sums = c.scratch<float>(rows * hidden);
-    multiply_forward(&c, input, weight, row, false, nullptr, {sums, {}}, rows, in, hidden);
+    multiply_forward(&c, input, weight, row, false, {sums, {}}, rows, in, hidden);
     bool is_bf16 = is_bfloat16(&c);
     c.each(rows * hidden, [=] __device__(size_t i) {
         before[i] = gpu_to_half(is_bf16, sums[i]);
@@ -183,20 +175,20 @@ void forward_after(struct device *device, const void *y, const float *w, const f
     const uint16_t *from = c.in((const uint16_t *)y, rows * hidden);
     const float *weight = c.in(w, out * hidden), *row = c.in(bias, out);
     struct gpu_result result = c.out(to, rows * out, c.half().y);
-    multiply_forward(&c, {from, hidden}, weight, row, has_relu, to, result, rows, hidden, out);
+    multiply_forward(&c, {from, hidden}, weight, row, has_relu, result, rows, hidden, out);
 }
 
 void backward_after(struct device *device, const float *dy, const void *y, const float *w, const void *kept, float *dw,
                     float *dbias, void *dkept, size_t rows, size_t hidden, size_t out) {
     operator_call c(device, "linear_backward_after_gelu");
     struct gpu_numbers from = c.in(dy, rows * out, c.half().dy);
-    from = gpu_gradient_half(&c, from, false, rows, out);
+    from = gpu_gradient_half(&c, from, rows, out);
     const float *weight = c.in(w, out * hidden);
     const uint16_t *input = c.in((const uint16_t *)y, rows * hidden),
                    *before = c.in((const uint16_t *)kept, rows * hidden);
     uint16_t *to = c.out((uint16_t *)dkept, rows * hidden);
     float *slopes = c.inout(dw, out * hidden), *db = c.inout(dbias, out);
-    struct factor gradient = gradient_of(&c, from, nullptr, db, rows, out);
+    struct factor gradient = gradient_of(&c, from, db, rows, out);
     if (from.is_half()) {
         add_to_weight(&c, from, {input, hidden}, slopes, db, rows, hidden, out);
     } else {
@@ -225,7 +217,7 @@ void backward_before(struct device *device, const void *dkept, const float *x, c
     struct gpu_numbers input = c.in(x, rows * in, c.half().x);
     const float *weight = c.in(w, hidden * in);
     float *slopes = c.inout(dw, hidden * in), *db = c.inout(dbias, hidden);
-    add_to_weight(&c, from, factor_of(&c, input, rows, in), slopes, db, rows, in, hidden);
+    add_to_weight(&c, from, gpu_factor(&c, input, rows, in), slopes, db, rows, in, hidden);
     if (!dx) return;
     struct gpu_product p = input_product(&c, {from.at, hidden}, weight, nullptr, rows, in, hidden);
     set_result(&p, c.out(dx, rows * in, c.half().dx));

@@ -26,7 +26,6 @@ static void check(struct gpu_device *gpu, const char *operation, cudaError_t err
 }
 
 static void mark_written(struct device *device, const void *memory, size_t bytes) {
-    gpu_of(device)->calls++;
     gpu_mark_written(gpu_of(device), memory, bytes);
 }
 
@@ -46,7 +45,7 @@ static status info(struct device *device, size_t *left, size_t *all) {
 
 static size_t used(const struct device *device) {
     const struct gpu_device *gpu = gpu_of(device);
-    size_t bytes = GPU_WORKSPACE + gpu->copy.bytes + gpu->parameters.copy.bytes;
+    size_t bytes = GPU_WORKSPACE + gpu->parameters.copy.bytes;
     for (size_t i = 0; i < gpu->array_count; i++) bytes += gpu->arrays[i].bytes;
     for (size_t i = 0; i < gpu->constant_count; i++) bytes += gpu->constants[i].memory_bytes;
     for (int i = 0; i < gpu->chunk_count; i++) bytes += gpu->chunks[i].bytes;
@@ -346,13 +345,12 @@ static void dry_run_begin(struct device *device) {
     gpu->needed = 0;
 }
 
-/* The 16-bit copies announced by operators are invalid: nothing has written them. */
+/* The 16-bit copy of the parameters is invalid: nothing has written it. */
 static status dry_run_end(struct device *device) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
     gpu->is_dry_run = false;
-    gpu->calls++;
-    gpu->copy.source = gpu->parameters.copy.source = nullptr;
+    gpu->parameters.copy.source = nullptr;
     gpu->parameters.is_current = false;
     if (gpu->needed > 0 && (gpu->chunk_count > 1 || scratch_bytes(gpu) < gpu->needed))
         allocate_scratch(gpu, gpu->needed);

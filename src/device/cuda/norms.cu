@@ -90,7 +90,7 @@ static void layer_norm(operator_call *c, struct norm_input<ADDS> input, const fl
     };
     f.is_aligned =
         input.is_aligned(size) && f.y.has_fours() && rows_are_aligned(f.weight, size) && rows_are_aligned(f.bias, size);
-    if (f.y.to) f.y.half_output = gpu_half_output_rows(c, y, f.y.to, rows, size);
+    if (f.y.to) f.y.half_output = gpu_half_output_rows(c, f.y.to, rows, size);
     rows_start(c, rows, size, f);
 }
 
@@ -266,7 +266,7 @@ static void layer_norm_backward(struct device *device, const float *x, const flo
     struct gpu_numbers from = c.in(dy, rows * size, c.half().dy);
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size);
     float *dw = c.inout(dweight, size), *db = c.inout(dbias, size);
-    struct norm_input_rows f = {input, w,    saved, from, to, gpu_half_output_rows(&c, dx, to, rows, size),
+    struct norm_input_rows f = {input, w,    saved, from, to, gpu_half_output_rows(&c, to, rows, size),
                                 adds,  true, size,  false};
     if ((dw || db) && all_back(&c, f, rows, dw, db)) return;
     if (dw || db)
@@ -317,7 +317,7 @@ static void rms_norm(operator_call *c, struct norm_input<ADDS> input, const floa
         input, c->in(weight, size), eps, c->out(y, rows *size, c->half().y), c->out(statistics, rows), size, false
     };
     f.is_aligned = input.is_aligned(size) && rows_are_aligned(f.weight, size) && f.y.has_fours();
-    if (f.y.to) f.y.half_output = gpu_half_output_rows(c, y, f.y.to, rows, size);
+    if (f.y.to) f.y.half_output = gpu_half_output_rows(c, f.y.to, rows, size);
     rows_start(c, rows, size, f);
 }
 
@@ -340,7 +340,7 @@ static void rms_norm_backward(struct device *device, const float *x, const float
     const float *input = c.in(x, rows * size), *w = c.in(weight, size), *saved = c.in(statistics, rows);
     struct gpu_numbers from = c.in(dy, rows * size, c.half().dy);
     float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size), *dw = c.inout(dweight, size);
-    struct norm_input_rows f = {input, w,     saved, from, to, gpu_half_output_rows(&c, dx, to, rows, size),
+    struct norm_input_rows f = {input, w,     saved, from, to, gpu_half_output_rows(&c, to, rows, size),
                                 adds,  false, size,  false};
     if (dw && all_back(&c, f, rows, dw, nullptr)) return;
     if (dw)

@@ -93,7 +93,7 @@ struct gpu_numbers {
     }
 };
 
-/* The 16-bit result of an operator, for elements of y (count). */
+/* The 16-bit result of an operator, or the copy of its result, for elements of y (count). */
 struct gpu_half_output {
     uint16_t *to; /* NULL: not written */
     bool is_bfloat16;
@@ -110,7 +110,7 @@ struct gpu_half_output {
     }
 };
 
-/* An operand that is written: in float32, in 16 bits for the next product (product.cuh), or both. */
+/* An operand that is written: in float32, in 16 bits, or in float32 with its copy for products (struct half_copy). */
 struct gpu_result {
     float *to; /* NULL: in 16 bits only, or not at all */
     struct gpu_half_output half_output;

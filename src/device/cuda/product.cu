@@ -167,7 +167,6 @@ bool gpu_try_multiply(operator_call *c, const struct gpu_product *p) {
 }
 
 void gpu_products_close(struct gpu_device *gpu) {
-    cudaFree(gpu->copy.memory);
     cudaFree(gpu->parameters.copy.memory);
     free(gpu->plans);
 }

@@ -33,22 +33,18 @@ bool gpu_try_multiply(operator_call *c, const struct gpu_product *p);
 uint16_t *gpu_reserve(operator_call *c, struct gpu_copy *copy, size_t bytes);
 void gpu_products_close(struct gpu_device *gpu);
 
+/* The functions below use the 16-bit copy of a matrix that the plan gives to the operator (struct half_copy), and write
+ * it if it is not valid; a matrix without one is rounded to scratch memory. */
+
 /* x (rows, columns) as a factor until the call ends. */
-struct factor gpu_factor(operator_call *c, const float *x, size_t rows, size_t columns);
-/* The same for a matrix that the previous operator may have written in 16 bits, too (gpu_half_output), or only in 16
- * bits. */
-struct factor gpu_input_factor(operator_call *c, struct gpu_numbers x, size_t rows, size_t columns);
-/* dy (rows, columns) in 16 bits if the previous operator wrote that, too; else unchanged. With [is_kept] the next
- * call gets the same. */
-struct gpu_numbers gpu_gradient_half(operator_call *c, struct gpu_numbers dy, bool is_kept, size_t rows,
-                                     size_t columns);
+struct factor gpu_factor(operator_call *c, struct gpu_numbers x, size_t rows, size_t columns);
+/* dy (rows, columns) in 16 bits if it has a valid copy without gaps; else unchanged. */
+struct gpu_numbers gpu_gradient_half(operator_call *c, struct gpu_numbers dy, size_t rows, size_t columns);
 /* The same for a weight, which may be rounded already (gpu_round_parameters). */
 struct factor gpu_weight_factor(operator_call *c, const float *w, size_t out, size_t in);
 
-/* The same for a gradient; with [is_kept], which says that dy is device memory, the next call gets the result without
- * another pass. [sums] (columns), unless NULL, += its columns. */
-struct factor gpu_gradient_factor(operator_call *c, const float *dy, bool is_kept, float *sums, size_t rows,
-                                  size_t columns);
+/* The same for a gradient; [sums] (columns), unless NULL, += its columns, in the pass that rounds it. */
+struct factor gpu_gradient_factor(operator_call *c, const float *dy, float *sums, size_t rows, size_t columns);
 
 /* x (count) in 16 bits, without gaps, until the call ends; 16-bit precisions only. */
 const uint16_t *gpu_half_copy(operator_call *c, const float *x, size_t count);
@@ -56,12 +52,12 @@ const uint16_t *gpu_half_copy(operator_call *c, const float *x, size_t count);
 /* Where an update of [values] (count), before it writes them, writes the 16-bit copy of the parameters, if they are
  * part of it and it is current. */
 struct gpu_half_output gpu_half_output_parameters(const operator_call *c, const float *values, size_t count);
-/* [y]: device memory that this call writes completely; NULL: none. */
+/* Where an operator that writes all of y (count) also writes its 16-bit copy, after operator_call::out for y: nowhere,
+ * unless y has one without gaps. The copy is valid from then on. */
 struct gpu_half_output gpu_half_output_of(operator_call *c, const float *y, size_t count);
-/* The same for rows of [size], written in fours. [to]: where the operator writes y. */
-static inline struct gpu_half_output gpu_half_output_rows(operator_call *c, const float *y, const float *to,
-                                                          size_t rows, size_t size) {
-    return gpu_half_output_of(c, to == y && size % 8 == 0 ? y : nullptr, rows * size);
+/* The same for rows of [size] that are written in fours: nowhere unless size is a multiple of 8. */
+static inline struct gpu_half_output gpu_half_output_rows(operator_call *c, const float *y, size_t rows, size_t size) {
+    return gpu_half_output_of(c, size % 8 == 0 ? y : nullptr, rows * size);
 }
 
 #endif

@@ -40,7 +40,6 @@ status gpu_record_begin(struct device *device, status *why) {
     check(gpu, cudaSetDevice(gpu->gpu));
     gpu_flush_values(gpu);
     check(gpu, cudaStreamBeginCapture(gpu->stream, cudaStreamCaptureModeThreadLocal));
-    gpu->calls++;
     gpu->is_recording = gpu->failure[0] == 0;
     if (gpu->is_recording)
         save_parameters(gpu);
@@ -70,7 +69,6 @@ status gpu_record_end(struct device *device, struct device_recording **out, stat
     *out = nullptr;
     *why = OK;
     gpu->is_recording = false;
-    gpu->calls++;
     check(gpu, cudaStreamEndCapture(gpu->stream, &graph));
     if (!gpu->failure[0]) *out = create(gpu, graph);
     gpu->parameters = gpu->parameters_before;
@@ -86,10 +84,9 @@ bool gpu_replay(struct device *device, const struct device_recording *recording)
     gpu_parameters_refresh(gpu, &recording->parameters);
     gpu_flush_values(gpu);
     if (recording->moves != gpu->moves) return false;
-    gpu->calls++;
     if (!gpu->failure[0]) check(gpu, cudaGraphLaunch(recording->work, gpu->stream));
     gpu->parameters = recording->parameters;
-    gpu->parameters.copy.made_by = gpu->calls;
+    gpu->parameters.copy.version = ++gpu->versions;
     return true;
 }
 

@@ -316,6 +316,14 @@ static void attention_backward(const struct layer *layer, const struct pass *pas
                                    3 * c);
 }
 
+/* The outputs of the heads, and the gradient of q, k and v. */
+static size_t inner_matrices(const struct layer *layer, struct inner_matrix to[LAYER_MAX_INNER]) {
+    size_t values = layer->out_size, c = features_of(layer);
+    to[0] = (struct inner_matrix){.first = 3 * values, .size = values, .columns = c};
+    to[1] = (struct inner_matrix){.first = 4 * values, .size = 3 * values, .columns = 3 * c, .is_backward = true};
+    return 2;
+}
+
 static size_t attention_multiply_adds(const struct layer *layer) {
     return 4 * tokens_of(layer) * features_of(layer) * features_of(layer) + core_multiply_adds(layer);
 }
@@ -353,6 +361,8 @@ const struct layer_type layer_attention = {
     .plan = attention_plan,
     .init = attention_init,
     .autocast = AUTOCAST_PRODUCT,
+    .copies = COPY_ROWS,
+    .inner_matrices = inner_matrices,
     .alloc = create_cache,
     .release = release_cache,
     .forward = attention_forward,

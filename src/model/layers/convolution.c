@@ -231,7 +231,8 @@ bool convolution_runs_on(const struct device_ops *ops) { return ops->convolution
     .memory_format = FORMAT_CHANNELS_LAST, .depends_on_threads = true, .relu = RELU_AFTER, .ignores = IGNORES_Y,       \
     .runs_on = convolution_runs_on, .plan = plan, .alloc = alloc, .release = convolution_release,                      \
     .prepare = convolution_prepare, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = convolution_forward,        \
-    .backward = convolution_backward, .half = HALF_ALL, .multiply_adds = multiply_adds, .describe = describe
+    .backward = convolution_backward, .half = HALF_ALL, .copies = COPY_WITHOUT_GAPS, .multiply_adds = multiply_adds,   \
+    .describe = describe
 const struct layer_type layer_conv2d = {
     .variant = {"conv2d", &conv2d_schema, "Convolution over (channels, height, width) (torch.nn.Conv2d)."},
     CONVOLUTION,

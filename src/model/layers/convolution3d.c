@@ -169,6 +169,7 @@ static const struct layer_type convolution_of_images = {
     .prepare = convolution_prepare,
     .init = init,
     .autocast = AUTOCAST_PRODUCT,
+    .copies = COPY_WITHOUT_GAPS,
     .forward = convolution_forward,
     .backward = convolution_backward,
     .half = HALF_ALL,

@@ -130,6 +130,7 @@ const struct layer_type layer_conv_transpose2d = {
     .prepare = prepare,
     .init = init,
     .autocast = AUTOCAST_PRODUCT,
+    .copies = COPY_WITHOUT_GAPS,
     .forward = forward,
     .backward = backward,
     .multiply_adds = multiply_adds,

@@ -141,6 +141,15 @@ static void join_backward(const struct layer *layer, const struct pass *pass, co
     if (dx[1]) ops->linear_backward_input(pass->device, s.dkv, w + c * c, dx[1], m, c, 2 * c);
 }
 
+/* The outputs of the heads, and the gradients of q and kv. */
+static size_t inner_matrices(const struct layer *layer, struct inner_matrix to[LAYER_MAX_INNER]) {
+    size_t values = layer->out_size, c = features_of(layer), others = 2 * keys_of(layer) * c;
+    to[0] = (struct inner_matrix){.first = values, .size = values, .columns = c};
+    to[1] = (struct inner_matrix){.first = 2 * values, .size = values, .columns = c, .is_backward = true};
+    to[2] = (struct inner_matrix){.first = 4 * values + others, .size = others, .columns = 2 * c, .is_backward = true};
+    return 3;
+}
+
 static size_t multiply_adds(const struct layer *layer) {
     size_t c = features_of(layer), t = tokens_of(layer), k = keys_of(layer);
     return 2 * t * c * c + 2 * k * c * c + 2 * t * k * c;
@@ -164,6 +173,8 @@ const struct layer_type layer_cross_attention = {
     .plan = plan,
     .init = attention_init,
     .autocast = AUTOCAST_PRODUCT,
+    .copies = COPY_ROWS,
+    .inner_matrices = inner_matrices,
     .join = join,
     .join_backward = join_backward,
     .multiply_adds = multiply_adds,

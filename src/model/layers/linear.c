@@ -218,6 +218,7 @@ const struct layer_type layer_linear = {
     .gradient_part = gradient_part,
     .half = HALF_ALL,
     .autocast = AUTOCAST_PRODUCT,
+    .copies = COPY_ROWS,
     .around_gelu = &around_gelu,
     .multiply_adds = multiply_adds,
     .describe = describe,
