@@ -193,7 +193,8 @@ static void plan_values(struct model *m) {
         struct tensor *out = &m->tensors[node->out];
         bool has_backward = node->dy != SIZE_MAX;
         out->piece = (struct piece){.size = out->size, .first = i, .last = i};
-        size_t last = node->precedes_norm ? i + 1 : i; /* of the inputs */
+        /* of the inputs: one operator may run the next node, too, or write its output */
+        size_t last = node->precedes_norm || node->fusion == FUSION_BEFORE_GELU ? i + 1 : i;
         for (size_t input = 0; input < node->in_count; input++) extend_lifetime(owner(m, node->in[input]), last);
         if (has_backward && node->dy_after_relu != SIZE_MAX) extend_lifetime(out, end - i);
         if (!node->layer) continue;

@@ -74,6 +74,10 @@ static const struct {
     {"[layer_norm, {residual: [{linear: 40}, {gelu: {approximate: tanh}}, {linear: 8}]}, layer_norm, {residual: "
      "[{linear: 8}, {gelu: {approximate: tanh}}, {linear: 8}]}]",
      "v 0 1, v 4 5 6, g 15 17, g 10 12"},
+    /* frozen: no backward keeps the input of the fused layers */
+    {"[layer_norm, {linear: 16}, {gelu: {approximate: tanh}}, {linear: 16}, {linear: 8}]\nfreeze: ['0.*', '1.*', "
+     "'3.*']",
+     "g 5 6"},
 };
 
 static bool has(const struct half_copies *list, const struct planned_copy *planned) {
