@@ -122,7 +122,7 @@ FIRST = [
     ("cpu/elementwise*", ["device_kernels", "model_layers", "program_metrics"]), ("sweep_tensorboard*", ["program_tensorboard"]),
     ("base/files/zip*", ["base_zip", "program_npy", "program_export"]),
     ("comm_check*", ["dist_comm_check", "dist_comm", "program_comm"]), ("comm_measure*", ["program_comm"]),
-    ("activity*", ["dist_activity", "dist_store", "program_processes"]),
+    ("activity*", ["dist_activity", "dist_store", "program_processes"]), ("process/net*", ["dist_net", "dist_store", "dist_store_messages"]),
     ("src/data/inspect*", ["program_inspect"]), ("src/device/cpu/losses*", ["device_sets", "model_loss"]),
     ("src/device/cpu/sets/norm*", ["device_sets_sequence", "model_layers"]), ("src/device/cpu/sets/image*", ["device_sets_image", "model_layers"]),
     ("data/*_config*", ["program_bad_configs", "data_csv", "data_hdf5", "program_places"]),

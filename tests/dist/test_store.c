@@ -1,11 +1,8 @@
 /* The store between processes, its failures, and untrusted clients on its port. ctest-labels: dist fault */
 #include "store_ranks.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
 
 #include "base/text.h"
@@ -606,106 +603,6 @@ START_TEST(another_program_is_reported) {
 }
 END_TEST
 
-/* ---- addresses and sockets ---- */
-
-static int listen_on_loopback(int *listener) {
-    struct sockaddr_storage address;
-    socklen_t size = sizeof address;
-    ck_assert(net_listen("127.0.0.1", 0, true, listener) == OK);
-    ck_assert_int_eq(getsockname(*listener, (struct sockaddr *)&address, &size), 0);
-    return net_port(&address);
-}
-
-/* The port of a host that does not answer: with a full backlog the kernel drops the packets. */
-static int silent_port(void) {
-    int listener, fd, port = listen_on_loopback(&listener);
-    bool is_final;
-    status s = OK;
-    ck_assert_int_eq(listen(listener, 0), 0);
-    for (int i = 0; i < 8 && !s; i++) s = net_connect("127.0.0.1", port, clock_seconds() + 0.3, &fd, &is_final);
-    ck_assert_msg(s && strstr(status_message(s), "timed out"), "%s", status_message(s));
-    status_free(s);
-    return port;
-}
-
-START_TEST(connect_times_out) { ck_assert_int_gt(silent_port(), 0); }
-END_TEST
-
-typedef int resolver(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **out);
-
-static int first_port; /* of the first address of the host "two.test" */
-
-/* Instead of the C library's, which it calls: "two.test" has two addresses. */
-int getaddrinfo(const char *restrict host, const char *restrict service, const struct addrinfo *restrict hints,
-                struct addrinfo **restrict out) {
-    resolver *resolve = (resolver *)(uintptr_t)dlsym(RTLD_NEXT, "getaddrinfo");
-    char port[16];
-    if (strcmp(host, "two.test") != 0) return resolve(host, service, hints, out);
-    snprintf(port, sizeof port, "%d", first_port);
-    int error = resolve("127.0.0.1", port, hints, out);
-    if (error) return error;
-    struct addrinfo *last = *out;
-    while (last->ai_next) last = last->ai_next;
-    return resolve("127.0.0.1", service, hints, &last->ai_next);
-}
-
-/* The first address of a host may be of a network that drops packets; then the second one is used. */
-START_TEST(a_silent_address_leaves_time_for_the_next) {
-    int listener, fd, port = listen_on_loopback(&listener);
-    bool is_final;
-    first_port = silent_port();
-    double begin = clock_seconds();
-    status s = net_connect("two.test", port, begin + 4, &fd, &is_final);
-    ck_assert_msg(!s, "%s", status_message(s));
-    ck_assert_double_ge(clock_seconds(), begin + 2);
-    ck_assert_double_le(clock_seconds(), begin + 3.5);
-    close(fd);
-    close(listener);
-}
-END_TEST
-
-START_TEST(listening_addresses) {
-    int fd, second;
-    struct sockaddr_storage address;
-    socklen_t size = sizeof address;
-    char text[64];
-    ck_assert(net_listen("localhost", 0, true, &fd) == OK);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    ck_assert(net_is_loopback(&address));
-    status s = net_listen("127.0.0.1", net_port(&address), true, &second);
-    if (address.ss_family == AF_INET) {
-        ck_assert_int_eq(status_code(s), STATUS_USAGE);
-        ck_assert_ptr_nonnull(strstr(status_message(s), "MASTER_PORT"));
-    }
-    status_free(s);
-    close(fd);
-    /* with several hosts a name that resolves to loopback is replaced by the wildcard address */
-    ck_assert(net_listen("127.0.0.1", 0, false, &fd) == OK);
-    size = sizeof address;
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    net_address_text(&address, text);
-    ck_assert_str_eq(text, "0.0.0.0");
-    close(fd);
-}
-END_TEST
-
-/* With TCP_USER_TIMEOUT Linux closes a connection after a third of a second without a route, whatever its value. */
-START_TEST(no_user_timeout_is_set) {
-    int listener, fd, timeout = -1;
-    bool is_final;
-    struct sockaddr_storage address;
-    socklen_t size = sizeof address;
-    ck_assert(net_listen("127.0.0.1", 0, true, &listener) == OK);
-    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &size), 0);
-    ck_assert(net_connect("127.0.0.1", net_port(&address), clock_seconds() + 5, &fd, &is_final) == OK);
-    size = sizeof timeout;
-    ck_assert_int_eq(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, &size), 0);
-    ck_assert_int_eq(timeout, 0);
-    close(fd);
-    close(listener);
-}
-END_TEST
-
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     const struct check_loop loops[] = {LOOP(keys, 1, 5),
@@ -724,10 +621,6 @@ int main(void) {
                                        ONCE(another_world_size_ends_the_wait),
                                        ONCE(late_connections_have_no_effect),
                                        ONCE(untrusted_clients),
-                                       ONCE(another_program_is_reported),
-                                       ONCE(connect_times_out),
-                                       ONCE(a_silent_address_leaves_time_for_the_next),
-                                       ONCE(listening_addresses),
-                                       ONCE(no_user_timeout_is_set)};
+                                       ONCE(another_program_is_reported)};
     return check_run("store", loops, sizeof loops / sizeof *loops);
 }
