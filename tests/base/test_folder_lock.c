@@ -2,6 +2,8 @@
  */
 #include "base/files/folder_lock.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,6 +61,32 @@ static pid_t hold(struct folder_lock *lock, double seconds) {
     close(ends[1]);
     return child;
 }
+
+/* A check has a shared lock for a moment: whoever locks the folder just then must not take it for another run. */
+START_TEST(a_check_at_the_same_moment_is_no_owner) {
+    char *folder = make_folder(), *path = path_in(folder, FOLDER_LOCK_FILE);
+    struct folder_lock lock = {.folder = folder, .path = path, .text = TEXT, .fd = -1};
+    int ends[2];
+    bool is_mine;
+    char byte;
+    spill(path, TEXT, strlen(TEXT));
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = open(path, O_RDONLY);
+        if (flock(fd, LOCK_SH) == 0 && write(ends[1], "x", 1) == 1) clock_sleep(0.02);
+        _exit(0);
+    }
+    ck_assert_int_eq(read(ends[0], &byte, 1), 1);
+    ck_ok(folder_lock_try(&lock, &is_mine));
+    ck_assert(is_mine);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    ck_ok(folder_lock_release(&lock));
+    close(ends[0]), close(ends[1]);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
 
 START_TEST(waits_for_another_process) {
     char *folder = make_folder(), *path = path_in(folder, FOLDER_LOCK_FILE);
@@ -120,4 +148,5 @@ START_TEST(renames_the_folder_unless_another_process_has_it) {
 }
 END_TEST
 
-TESTS("folder_lock", its_text, waits_for_another_process, a_free_name, renames_the_folder_unless_another_process_has_it)
+TESTS("folder_lock", its_text, a_check_at_the_same_moment_is_no_owner, waits_for_another_process, a_free_name,
+      renames_the_folder_unless_another_process_has_it)

@@ -9,6 +9,7 @@
 #include "base/text.h"
 
 #define REPORT_SECONDS 1.0
+#define CHECK_SECONDS 0.05 /* for a check by another process (io_is_locked), which takes microseconds, to end */
 #define MAX_NAMES 100000
 
 /* *size: how many bytes of the text the file has. */
@@ -35,8 +36,13 @@ status folder_lock_read(const struct folder_lock *lock, enum folder_lock_state *
 }
 
 status folder_lock_try(struct folder_lock *lock, bool *is_mine) {
+    double end = clock_seconds() + CHECK_SECONDS;
     if (lock->fd < 0) TRY(io_open_append(lock->path, &lock->fd));
-    return io_lock(lock->fd, lock->path, is_mine);
+    for (;;) {
+        TRY(io_lock(lock->fd, lock->path, is_mine));
+        if (*is_mine || clock_seconds() >= end) return OK;
+        clock_sleep(0.001);
+    }
 }
 
 status folder_lock_wait(struct folder_lock *lock, double seconds, struct log *log, bool *is_mine) {
