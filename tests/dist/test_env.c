@@ -8,6 +8,7 @@
 
 #include "check_main.h"
 #include "dist/process/env_slurm.h"
+#include "files.h"
 
 static const char *const known[] = {"RANK",
                                     "WORLD_SIZE",
@@ -35,6 +36,7 @@ static const char *const known[] = {"RANK",
                                     "SLURM_JOB_ID",
                                     "SLURM_JOBID",
                                     "SLURM_RESTART_COUNT",
+                                    "SLURM_JOB_END_TIME",
                                     "OMPI_COMM_WORLD_RANK",
                                     "OMPI_COMM_WORLD_SIZE",
                                     "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -216,6 +218,19 @@ static const struct {
     {"n[1-99999999999999999999]", ""},
 };
 
+/* In seconds since 1970, which have more than 31 bits from 2038 on. */
+START_TEST(the_end_of_an_allocation) {
+    struct dist_env env;
+    set_environment("");
+    ck_assert(dist_env_detect(&env) == OK && env.ends_at == 0);
+    set_environment("SLURM_JOB_END_TIME=2147483649");
+    ck_ok(dist_env_detect(&env));
+    ck_assert_double_eq(env.ends_at, 2147483649.0);
+    set_environment("SLURM_JOB_END_TIME=never");
+    ck_failure(dist_env_detect(&env), STATUS_USAGE, "SLURM_JOB_END_TIME is 'never', but must be a number from 0 to");
+}
+END_TEST
+
 START_TEST(node_lists) {
     char all[256] = "", host[64];
     int count = slurm_host_count(lists[_i].list);
@@ -247,4 +262,4 @@ START_TEST(counts_per_node) {
 END_TEST
 
 LOOP_TESTS("env", EACH(rank_is_detected, good), EACH(invalid_environments_are_rejected, bad), EACH(node_lists, lists),
-           ONCE(counts_per_node))
+           ONCE(the_end_of_an_allocation), ONCE(counts_per_node))

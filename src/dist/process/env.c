@@ -14,6 +14,7 @@
 
 #define MAX_PORT 65535
 #define MAX_RANKS (1 << 20)
+#define MAX_SECONDS (INT64_C(1) << 53) /* since 1970 */
 
 static bool is_set(const char *name) {
     const char *text = getenv(name);
@@ -28,14 +29,21 @@ static const char *first_set(const char *const *names) {
 }
 
 /* Reads variable [name], an integer from [min] to [max]. *out is not changed if it is not set. */
-static status read_int(const char *name, int min, int max, int *out) {
+static status read_number(const char *name, int64_t min, int64_t max, int64_t *out) {
     if (!is_set(name)) return OK;
     const char *text = getenv(name);
     char *end;
-    long value = strtol(text, &end, 10);
+    int64_t value = strtoll(text, &end, 10);
     if (*end || end == text || value < min || value > max)
-        return status_new(STATUS_USAGE, "environment variable %s is '%s', but must be a number from %d to %d", name,
-                          text, min, max);
+        return status_new(STATUS_USAGE, "environment variable %s is '%s', but must be a number from %lld to %lld", name,
+                          text, (long long)min, (long long)max);
+    *out = value;
+    return OK;
+}
+
+static status read_int(const char *name, int min, int max, int *out) {
+    int64_t value = *out;
+    TRY(read_number(name, min, max, &value));
     *out = (int)value;
     return OK;
 }
@@ -232,9 +240,9 @@ static const struct launcher {
 
 /* Set in every process of a Slurm job, under any launcher. */
 static status read_end(struct dist_env *env) {
-    int seconds = 0;
-    TRY(read_int("SLURM_JOB_END_TIME", 0, INT_MAX, &seconds));
-    env->ends_at = seconds;
+    int64_t seconds = 0;
+    TRY(read_number("SLURM_JOB_END_TIME", 0, MAX_SECONDS, &seconds));
+    env->ends_at = (double)seconds;
     return OK;
 }
 
