@@ -9,8 +9,23 @@
 
 #define MAX_LEVELS 32 /* of groups; hard links can form cycles */
 
+static herr_t look_for_allocation(unsigned number, const H5E_error2_t *error, void *context) {
+    bool *is_found = context;
+    (void)number;
+    *is_found = *is_found || error->min_num == H5E_NOSPACE || error->min_num == H5E_CANTALLOC;
+    return 0;
+}
+
+/* Whether libhdf5 could not allocate something, which for a file in memory is memory. */
+static bool cannot_allocate(void) {
+    bool is_found = false;
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, look_for_allocation, &is_found);
+    return is_found;
+}
+
 status image_failure(enum status_code code, const char *format, ...) {
     char reason[160];
+    if (code == STATUS_BUG && cannot_allocate()) return status_memory("a checkpoint");
     hdf5_reason(reason, sizeof reason, "no reason reported");
     va_list arguments;
     va_start(arguments, format);

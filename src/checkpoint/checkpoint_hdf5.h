@@ -22,7 +22,8 @@
 /* A limit, because hard links can form cycles. */
 #define HDF5_MAX_OBJECTS 1000000
 
-/* A failure with libhdf5's reason appended. Call it directly after the call that failed. */
+/* A failure with libhdf5's reason appended; instead of STATUS_BUG it is STATUS_MEMORY if libhdf5 could not allocate
+ * memory. Call it directly after the call that failed. */
 status image_failure(enum status_code code, const char *format, ...)
     __attribute__((format(printf, 2, 3), warn_unused_result));
 

@@ -30,32 +30,36 @@ struct creator {
 static status create_dataset(const struct creator *creator, struct image_entry *place) {
     hsize_t dims[MAX_DIMS];
     for (int d = 0; d < place->dims; d++) dims[d] = (hsize_t)place->shape[d];
-    hid_t space = place->dims ? H5Screate_simple(place->dims, dims, NULL) : H5Screate(H5S_SCALAR);
-    hid_t type = hdf5_file_type(place->type, place->size ? place->size : 1); /* libhdf5 has no texts of 0 bytes */
-    hid_t dataset =
-        H5Dcreate2(creator->file, place->path, type, space, creator->links, creator->properties, H5P_DEFAULT);
+    hid_t space = place->dims ? H5Screate_simple(place->dims, dims, NULL) : H5Screate(H5S_SCALAR), type = -1;
+    hid_t dataset = -1;
+    if (space >= 0) type = hdf5_file_type(place->type, place->size ? place->size : 1); /* no texts of 0 bytes exist */
+    if (type >= 0)
+        dataset = H5Dcreate2(creator->file, place->path, type, space, creator->links, creator->properties, H5P_DEFAULT);
     status s = OK;
     if (dataset < 0)
         s = image_failure(STATUS_BUG, "checkpoint: '%s' cannot be created", place->path);
     else if (place->size && (place->offset = H5Dget_offset(dataset)) == HADDR_UNDEF)
         s = image_failure(STATUS_BUG, "checkpoint: '%s' has no offset", place->path);
     if (dataset >= 0) H5Dclose(dataset);
-    H5Tclose(type);
-    H5Sclose(space);
+    if (type >= 0) H5Tclose(type);
+    if (space >= 0) H5Sclose(space);
     return s;
 }
 
-static bool create_attributes(hid_t file) {
+static status create_attributes(hid_t file) {
     int32_t version = CHECKPOINT_FORMAT_VERSION;
-    hid_t scalar = H5Screate(H5S_SCALAR), text = hdf5_file_type(ENTRY_TEXT, strlen(CHECKPOINT_FORMAT));
-    hid_t format = H5Acreate2(file, "format", text, scalar, H5P_DEFAULT, H5P_DEFAULT);
-    hid_t number = H5Acreate2(file, "format_version", H5T_STD_I32LE, scalar, H5P_DEFAULT, H5P_DEFAULT);
-    bool is_good = H5Awrite(format, text, CHECKPOINT_FORMAT) >= 0 && H5Awrite(number, H5T_NATIVE_INT32, &version) >= 0;
+    hid_t scalar = H5Screate(H5S_SCALAR), text = -1, format = -1, number = -1;
+    bool is_good =
+        scalar >= 0 && (text = hdf5_file_type(ENTRY_TEXT, strlen(CHECKPOINT_FORMAT))) >= 0 &&
+        (format = H5Acreate2(file, "format", text, scalar, H5P_DEFAULT, H5P_DEFAULT)) >= 0 &&
+        (number = H5Acreate2(file, "format_version", H5T_STD_I32LE, scalar, H5P_DEFAULT, H5P_DEFAULT)) >= 0 &&
+        H5Awrite(format, text, CHECKPOINT_FORMAT) >= 0 && H5Awrite(number, H5T_NATIVE_INT32, &version) >= 0;
+    status s = is_good ? OK : image_failure(STATUS_BUG, "checkpoint: no attributes");
     if (number >= 0) H5Aclose(number);
     if (format >= 0) H5Aclose(format);
-    H5Tclose(text);
-    H5Sclose(scalar);
-    return is_good;
+    if (text >= 0) H5Tclose(text);
+    if (scalar >= 0) H5Sclose(scalar);
+    return s;
 }
 
 /* The memory of libhdf5's core driver: the metadata at the start of the file. */
@@ -113,7 +117,7 @@ static hsize_t max_metadata_size(const struct image *image) {
     return size;
 }
 
-static hid_t core_access(const struct image *image, struct metadata *metadata) {
+static hid_t core_access(const struct image *image, struct metadata *metadata, status *s) {
     H5FD_file_image_callbacks_t callbacks = {.image_malloc = metadata_malloc,
                                              .image_realloc = metadata_realloc,
                                              .image_free = metadata_free,
@@ -121,30 +125,40 @@ static hid_t core_access(const struct image *image, struct metadata *metadata) {
                                              .udata_free = udata_free,
                                              .udata = metadata};
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-    H5Pset_fapl_core(access, 1, 0);
-    H5Pset_file_image_callbacks(access, &callbacks);
-    H5Pset_meta_block_size(access, max_metadata_size(image));
+    bool is_set = access >= 0 && H5Pset_fapl_core(access, 1, 0) >= 0 &&
+                  H5Pset_file_image_callbacks(access, &callbacks) >= 0 &&
+                  H5Pset_meta_block_size(access, max_metadata_size(image)) >= 0;
+    *s = is_set ? OK : image_failure(STATUS_BUG, "checkpoint: no properties of a file");
     return access;
 }
 
+/* The properties of links and datasets. */
+static status create_properties(struct creator *creator) {
+    creator->links = H5Pcreate(H5P_LINK_CREATE);
+    bool is_set = creator->links >= 0 && H5Pset_create_intermediate_group(creator->links, 1) >= 0 &&
+                  (creator->properties = H5Pcreate(H5P_DATASET_CREATE)) >= 0 &&
+                  H5Pset_layout(creator->properties, H5D_CONTIGUOUS) >= 0 &&
+                  H5Pset_alloc_time(creator->properties, H5D_ALLOC_TIME_EARLY) >= 0 &&
+                  H5Pset_fill_time(creator->properties, H5D_FILL_TIME_NEVER) >= 0 &&
+                  H5Pset_obj_track_times(creator->properties, 0) >= 0;
+    return is_set ? OK : image_failure(STATUS_BUG, "checkpoint: no properties of datasets");
+}
+
 static status create_file(struct image *image, struct metadata *metadata, hsize_t *size) {
-    hid_t access = core_access(image, metadata);
-    struct creator creator = {.links = H5Pcreate(H5P_LINK_CREATE), .properties = H5Pcreate(H5P_DATASET_CREATE)};
-    H5Pset_create_intermediate_group(creator.links, 1);
-    H5Pset_layout(creator.properties, H5D_CONTIGUOUS);
-    H5Pset_alloc_time(creator.properties, H5D_ALLOC_TIME_EARLY);
-    H5Pset_fill_time(creator.properties, H5D_FILL_TIME_NEVER);
-    H5Pset_obj_track_times(creator.properties, 0);
-    creator.file = H5Fcreate(HDF5_IN_MEMORY, H5F_ACC_TRUNC, H5P_DEFAULT, access);
-    status s = OK;
-    if (creator.file < 0 || !create_attributes(creator.file)) s = image_failure(STATUS_BUG, "checkpoint: no image");
+    struct creator creator = {.file = -1, .links = -1, .properties = -1};
+    status s;
+    hid_t access = core_access(image, metadata, &s);
+    if (s == OK) s = create_properties(&creator);
+    if (s == OK && (creator.file = H5Fcreate(HDF5_IN_MEMORY, H5F_ACC_TRUNC, H5P_DEFAULT, access)) < 0)
+        s = image_failure(STATUS_BUG, "checkpoint: no image");
+    if (s == OK) s = create_attributes(creator.file);
     for (size_t i = 0; i < image->count && s == OK; i++) s = create_dataset(&creator, &image->places[i]);
     if (s == OK && H5Fget_filesize(creator.file, size) < 0) s = image_failure(STATUS_BUG, "checkpoint: no image");
     if (creator.file >= 0 && H5Fclose(creator.file) < 0 && s == OK)
         s = image_failure(STATUS_BUG, "checkpoint: the image cannot be closed");
-    H5Pclose(creator.properties);
-    H5Pclose(creator.links);
-    H5Pclose(access);
+    if (creator.properties >= 0) H5Pclose(creator.properties);
+    if (creator.links >= 0) H5Pclose(creator.links);
+    if (access >= 0) H5Pclose(access);
     return s;
 }
 
