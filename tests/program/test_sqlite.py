@@ -174,6 +174,8 @@ class Sqlite(program.Case):
         connection.execute("create table t (a, y)")
         connection.commit()
         self.assertIn("wal.db: the newest rows are still in wal.db-wal", self.error("dataset.path=wal.db"))
+        os.symlink("wal.db", self.path("link.db"))
+        self.assertRegex(self.error("dataset.path=link.db"), r"link\.db: the newest rows are still in \S*/wal\.db-wal")
         connection.close()
         os.rename(self.path("a.db"), self.path("a ?#%41.db"))
         self.assertIn("90 rows", self.run_program("inspect", "a ?#%41.db")[0])

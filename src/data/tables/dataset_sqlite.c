@@ -1,6 +1,7 @@
 /* SQLite databases: the rows of a query or a table, with the columns of a CSV file: names, types, missing values and
  * labels are those of csv_source.h. The database is not trusted: it is opened read-only and immutable, nothing but
  * reading is authorized, and its schema may not call functions that are not safe. */
+#include <errno.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,21 +55,21 @@ static char *uri_of(const char *path, struct arena *arena) {
     return copy;
 }
 
-/* An immutable database is read without its write-ahead log. */
-static status check_log(const struct csv *csv) {
+/* An immutable database is read without its write-ahead log. [path]: of the file. */
+static status check_log(const struct csv *csv, const char *path) {
     struct io_info info;
-    TRY(io_stat(arena_printf(csv->arena, "%s-wal", csv->path), &info));
+    TRY(io_stat(arena_printf(csv->arena, "%s-wal", path), &info));
     if (!info.exists || info.size == 0) return OK;
     return status_new(STATUS_DATA,
                       "%s: the newest rows are still in %s-wal; close the program that writes the database, or run: "
                       "sqlite3 %s 'pragma wal_checkpoint(truncate)'",
-                      csv->path, csv->path, csv->path);
+                      csv->path, path, csv->path);
 }
 
 /* Nor are changes undone that were not finished: a journal that begins with a zero is not in use any more
  * (https://sqlite.org/lockingv3.html, hot journals). */
-static status check_journal(const struct csv *csv) {
-    const char *journal = arena_printf(csv->arena, "%s-journal", csv->path);
+static status check_journal(const struct csv *csv, const char *path) {
+    const char *journal = arena_printf(csv->arena, "%s-journal", path);
     struct io_info info;
     char first = 0;
     size_t got;
@@ -83,6 +84,19 @@ static status check_journal(const struct csv *csv) {
                       "%s: a change of the database was not finished (%s); close the program that writes the database, "
                       "or undo the change: sqlite3 %s .tables",
                       csv->path, journal, csv->path);
+}
+
+/* SQLite names these files after the file that a symbolic link leads to. */
+static status check_changes(const struct csv *csv) {
+    char *real = realpath(csv->path, NULL);
+    status s = real ? OK : status_errno(STATUS_IO, errno, "cannot read '%s'", csv->path);
+    const char *paths[] = {csv->path, real};
+    for (size_t i = 0; !s && i < 2; i++) {
+        s = check_log(csv, paths[i]);
+        if (!s) s = check_journal(csv, paths[i]);
+    }
+    free(real);
+    return s;
 }
 
 static uint32_t number_at(const uint8_t *bytes, size_t size) {
@@ -114,8 +128,7 @@ static status open_database(struct csv *csv, struct records *records) {
     uint64_t bytes;
     TRY(file_check(csv->path, &bytes));
     csv->base.file_bytes += bytes;
-    TRY(check_log(csv));
-    TRY(check_journal(csv));
+    TRY(check_changes(csv));
     TRY(check_length(csv, bytes));
     int error = sqlite3_open_v2(uri_of(csv->path, csv->arena), &records->database, flags, NULL);
     if (!records->database) return status_memory("a database");
