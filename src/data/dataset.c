@@ -60,6 +60,7 @@ static status open_files(const struct dataset_format *format, const struct datas
         return open_file(format, config, path, wants_classes, train, out);
     struct arena *arena = arena_create();
     status s = file_list_expand(path, others, arena, &files);
+    if (!s && files.count > 1) files_raise_limit(files.count * (format->has_target_file ? 2 : 1)); /* all stay open */
     if (!s && files.count > 1 && format->concatenates)
         s = open_concatenated(format, config, &files, wants_classes, train, out);
     else if (!s && files.count > 1 && !joined_supports(format))

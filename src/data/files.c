@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/files/io.h"
@@ -24,6 +25,14 @@ status file_check(const char *path, uint64_t *bytes) {
         !info.exists && path[0] != '/' ? "; it is also not beside the config or in the parent folder" : "", reason);
     free(folder);
     return s;
+}
+
+void files_raise_limit(size_t count) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    rlim_t more = limit.rlim_max - limit.rlim_cur;
+    limit.rlim_cur += count < more ? count : more;
+    setrlimit(RLIMIT_NOFILE, &limit); /* if it fails, opening a file does, too */
 }
 
 status files_are_too_many(const char *path, const struct string_list *others, size_t count, const char *format) {

@@ -194,6 +194,9 @@ static inline const struct string_list *dataset_others(const struct dataset_conf
 /* STATUS_USAGE: the format reads one file, and [path] and [others] name [count]. */
 status files_are_too_many(const char *path, const struct string_list *others, size_t count, const char *format);
 
+/* Raises the process's limit of open files by [count], as far as the system allows it (ulimit -Hn). */
+void files_raise_limit(size_t count);
+
 /* Checks that [path] is a readable regular file and gets its size. */
 status file_check(const char *path, uint64_t *bytes);
 /* The same for a folder. */

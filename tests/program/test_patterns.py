@@ -3,6 +3,7 @@ ctest-labels: unit"""
 import json
 import os
 import random
+import resource
 import sqlite3
 
 import h5py
@@ -175,6 +176,18 @@ class Patterns(program.Case):
                       self.error("dataset.path=[images2.idx, images1.idx]", *layers))
         for paths in ("'images[13].idx'", "'images?.idx', divide: 255"):
             self.state("dataset={path: %s, split: 0.2}" % paths, *layers[1:])
+
+    def test_more_files_than_the_limit(self):
+        """The limit of open files is raised as far as the system allows it."""
+        for i in range(100):
+            np.save(self.path(f"x-{i}.npy"), np.full((2, 4), i, "f4"))
+            np.save(self.path(f"y-{i}.npy"), np.arange(2))
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+            self.state("dataset.path=x-*.npy", "dataset.targets=[]")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     def test_files_that_are_not_joined(self):
         os.mkdir(self.path("photos"))
