@@ -4,6 +4,8 @@
 
 #include "data/open_dataset.h"
 
+#define MAX_CLASSES ((int64_t)1 << 24) /* a larger class is rather an identifier than the output of a model */
+
 /* weights (n_classes): rows / (classes * rows of the class), of the rows and classes that are counted. A class without
  * training rows has the weight 1. */
 static void weigh(const struct dataset_config *config, const int64_t *classes, size_t rows, size_t n_classes,
@@ -26,6 +28,10 @@ status class_weights_set(struct dataset *dataset, const struct dataset_config *c
     if (info->class_weights.count) return OK;
     if (info->target_kind != TARGET_CLASS || info->target_size != 1 || info->input_kind == INPUT_TOKENS)
         return status_new(STATUS_USAGE, "loss.weight: balanced needs one class per row; give a list of numbers");
+    if (info->classes > MAX_CLASSES)
+        return status_new(STATUS_DATA,
+                          "loss.weight: balanced: the largest class is %lld; at most %lld classes are counted",
+                          (long long)info->classes - 1, (long long)MAX_CLASSES);
     void *classes;
     size_t n = (size_t)info->classes;
     TRY(rows_alloc(info->train_rows, sizeof(int64_t), "the classes", &classes));

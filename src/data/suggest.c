@@ -91,6 +91,12 @@ static status count_smallest(struct dataset *dataset, struct suggestion *out) {
     return s;
 }
 
+/* Many classes with few rows each are probably whole numbers of a regression. */
+static bool are_values(const struct suggestion *s) {
+    return s->input_kind == INPUT_VALUES && s->names.count == 0 && s->classes > SUGGESTED_NUMBER_CLASSES &&
+           (size_t)s->classes * 10 > s->rows;
+}
+
 static status describe(struct dataset *dataset, struct arena *arena, struct suggestion *out) {
     const struct dataset_info *info = dataset_info(dataset);
     struct string_list labels = dataset_labels(dataset);
@@ -104,14 +110,8 @@ static status describe(struct dataset *dataset, struct arena *arena, struct sugg
     out->target_size = info->target_size;
     out->names = (struct string_list){arena_alloc(arena, (labels.count + 1) * sizeof *labels.items), labels.count};
     for (size_t i = 0; i < labels.count; i++) out->names.items[i] = arena_copy(arena, labels.items[i]);
-    if (info->target_kind == TARGET_CLASS && info->input_kind == INPUT_VALUES) return count_smallest(dataset, out);
-    return OK;
-}
-
-/* Many classes with few rows each are probably whole numbers of a regression. */
-static bool are_values(const struct suggestion *s) {
-    return s->input_kind == INPUT_VALUES && s->names.count == 0 && s->classes > SUGGESTED_NUMBER_CLASSES &&
-           (size_t)s->classes * 10 > s->rows;
+    bool has_classes = info->target_kind == TARGET_CLASS && info->input_kind == INPUT_VALUES && !are_values(out);
+    return has_classes ? count_smallest(dataset, out) : OK;
 }
 
 static status open_once(const struct dataset_config *config, bool wants_classes, struct arena *arena,

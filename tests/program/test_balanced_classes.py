@@ -60,6 +60,10 @@ class BalancedClasses(program.Case):
         self.assertIn("weight: balanced", self.read("runs/test/config.yaml"))
 
     def test_errors(self):
+        self.write("t.csv", self.read("t.csv") + "1,2,1999999999\n")  # a weight for each class would need 16 GB
+        self.assertIn("loss.weight: balanced: the largest class is 1999999999; at most 16777216 classes are counted",
+                      self.run_program("test.yaml", "--fresh", code=program.DATA)[1])
+        self.write("t.csv", self.read("t.csv").replace("1,2,1999999999\n", ""))
         _, err = self.run_program("check", "test.yaml", "loss.weight=balance", code=USAGE)
         self.assertIn("loss.weight", err)
         self.assertIn("balanced", err)

@@ -1,5 +1,5 @@
 """init: a config for a data file that passes check and trains. ctest-labels: unit"""
-import csv, fcntl, json, os, random, shutil
+import csv, fcntl, json, os, random, resource, shutil
 
 import numpy as np
 
@@ -351,6 +351,15 @@ class Init(program.Case):
         self.assertIn('targets: "null"', text)
         self.assertIn("name: x___y_", text)
         self.assertEqual(text.count("{missing: median}"), len(names))
+
+    def test_large_whole_numbers(self):
+        """Targets that are no classes are not counted as so many classes."""
+        generator = np.random.default_rng(0)
+        np.savez(self.path("t.npz"), x=generator.random((40, 6)), y=generator.integers(0, 2_000_000_000, 40))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertIn("loss: mse", self.init("t.npz"))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertLess(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1)
 
     def test_refused(self):
         self.rows("t.csv", ["u", "v"], [[i, f"text {i}"] for i in range(30)])
