@@ -83,6 +83,22 @@ START_TEST(equals_folds) {
 }
 END_TEST
 
+/* In a time that does not grow with rows times classes. */
+START_TEST(folds_of_many_classes) {
+    enum { CLASSES = 200000, ROWS = 2 * CLASSES };
+    int64_t *classes = malloc(ROWS * sizeof *classes), *order = malloc(ROWS * sizeof *order);
+    struct split_config config = {.folds = 2, .fold = 1, .stratify = true};
+    size_t n_validation;
+    ck_assert(classes && order);
+    for (int64_t i = 0; i < ROWS; i++) classes[i] = CLASSES - i % CLASSES;
+    ck_ok(split_rows_folds(&config, classes, ROWS, order, &n_validation));
+    ck_assert_uint_eq(n_validation, CLASSES); /* the second row of each class */
+    for (int64_t i = 0; i < CLASSES; i++) ck_assert_int_eq(order[i], CLASSES + i);
+    free(classes);
+    free(order);
+}
+END_TEST
+
 START_TEST(equals_group_splits) {
     json_t *root = vectors_load("groups"), *c;
     size_t i, k, splits = 0;
@@ -405,6 +421,6 @@ START_TEST(resolved_config) {
 END_TEST
 
 TESTS("split", equals_train_test_split, equals_stratified_train_test_split, stratified_rows_of_a_dataset, equals_folds,
-      equals_group_splits, folds_of_a_dataset, folds_of_a_time_series, without_shuffle_the_last_rows_validate,
-      equals_random_split, scaled_wine_equals_scikit_learn, minmax_and_constant_features, given_numbers, wrong_configs,
-      resolved_config)
+      folds_of_many_classes, equals_group_splits, folds_of_a_dataset, folds_of_a_time_series,
+      without_shuffle_the_last_rows_validate, equals_random_split, scaled_wine_equals_scikit_learn,
+      minmax_and_constant_features, given_numbers, wrong_configs, resolved_config)
