@@ -3,8 +3,9 @@
  *     embed MODEL floats|doubles|tokens|table ROWS THREADS REPEATS <rows >results
  *
  * Rows are binary numbers. A table is texts that end with NUL: the number of columns, their names, the cells row after
- * row; the cell "\1" is NULL. Results are binary: outputs, predictions and probabilities of all rows. Each thread
- * predicts all rows as often as asked, in calls of changing size; all must give the same bits. */
+ * row; the cell "\1" is NULL, and "\2" before the name of a column makes its cells numbers. Results are binary:
+ * outputs, predictions and probabilities of all rows. Each thread predicts all rows as often as asked, in calls of
+ * changing size; all must give the same bits. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <stdio.h>
@@ -52,7 +53,8 @@ static int predict_table(work *w, size_t first, size_t count, const ddptrain_res
     int code;
     for (i = 0; i < w->column_count; i++) {
         columns[i] = w->columns[i];
-        columns[i].texts += first;
+        if (columns[i].texts) columns[i].texts += first;
+        if (columns[i].numbers) columns[i].numbers += first;
     }
     code = ddptrain_predict_table(w->model, columns, w->column_count, count, to, w->message, sizeof w->message);
     free(columns);
@@ -96,12 +98,18 @@ static void read_table(work *w) {
     text += strlen(text) + 1;
     w->columns = allocate(w->column_count, sizeof *w->columns);
     for (column = 0; column < w->column_count; column++, text += strlen(text) + 1) {
-        w->columns[column].name = text;
-        w->columns[column].texts = allocate(w->rows, sizeof(char *));
+        w->columns[column].name = *text == '\2' ? text + 1 : text;
+        if (*text == '\2')
+            w->columns[column].numbers = allocate(w->rows, sizeof(double));
+        else
+            w->columns[column].texts = allocate(w->rows, sizeof(char *));
     }
     for (row = 0; row < w->rows; row++)
         for (column = 0; column < w->column_count; column++, text += strlen(text) + 1)
-            ((const char **)w->columns[column].texts)[row] = strcmp(text, "\1") == 0 ? NULL : text;
+            if (w->columns[column].numbers)
+                ((double *)w->columns[column].numbers)[row] = strtod(text, NULL);
+            else
+                ((const char **)w->columns[column].texts)[row] = strcmp(text, "\1") == 0 ? NULL : text;
 }
 
 static int same(const work *a, const work *b) {

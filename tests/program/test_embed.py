@@ -175,6 +175,19 @@ class Predictions(Embed):
         rows, count = self.table({"a": [row[0] for row in rows], "colour": [row[1] for row in rows]})
         self.check(self.embed("runs/reg", "table", rows, count), *self.predicted_values("reg.yaml", "--part", "all"))
 
+    def test_numbers_as_the_texts_of_a_file(self):
+        """A number is the category that a file writes as 0.1, and the missing value that it writes as -99.9."""
+        r = np.random.default_rng(5)
+        rows = [("-99.9" if i % 7 == 0 else f"{a:.3f}", ["0.1", "2.5", "red"][i % 3], f"{a * a:.5f}") for i, a in enumerate(r.normal(size=60))]
+        self.write("data.csv", "a,code,y\n" + "".join(",".join(row) + "\n" for row in rows))
+        self.write("reg.yaml", "dataset: {path: data.csv, missing: ['', -99.9], columns: {a: {missing: median}, code: category}}\n"
+                               "model: {layers: [{linear: 8}, tanh, {linear: 1}]}\nloss: mse\noptimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 2}\n")
+        self.run_program("reg.yaml")
+        rows = [row for row in rows if row[1] != "red"]
+        self.write("new.csv", "a,code\n" + "".join(",".join(row[:2]) + "\n" for row in rows))
+        cells, count = self.table({"\2a": [row[0] for row in rows], "\2code": [row[1] for row in rows]})
+        self.check(self.embed("runs/reg", "table", cells, count), *self.predicted_values("reg.yaml", "dataset.path=new.csv"))
+
     def test_windows(self):
         """The rows of each window, of a table of numbers; not of columns that are prepared."""
         rows = np.column_stack([np.sin(np.arange(60) / 4), np.arange(60) % 7])

@@ -135,6 +135,13 @@ class Sqlite(program.Case):
         connection.close()
         self.assertEqual(self.run_program("eval", "runs/csv", "b.db")[0], self.run_program("eval", "runs/csv", "b.csv")[0])
 
+    def test_reals_that_mean_missing_values(self):
+        rows = [(n, -99.9 if n % 7 == 0 else x, colour, y) for n, x, colour, y in self.rows]
+        self.write("b.csv", "n,x,colour,y\n" + "".join(",".join("" if v is None else str(v) for v in row) + "\n" for row in rows))
+        self.database("b.db", rows)
+        rules = ["dataset.missing=['', -99.9]", "dataset.columns={colour: {type: category, missing: most_frequent}, x: {missing: median}}"]
+        self.assertEqual(self.state("real", "dataset.path=b.db", *rules), self.state("text", "dataset.path=b.csv", *rules))
+
     def test_one_column_of_empty_texts(self):
         """A row whose only value is an empty text is a row."""
         self.write("k.csv", "k,y\n" + "".join(f"{'ab'[i % 2]},{i % 3}\n" for i in range(30)))

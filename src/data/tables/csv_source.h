@@ -123,6 +123,11 @@ status csv_add_input(struct csv *csv, size_t column, const char *text, double *v
 status csv_add_label(struct csv *csv, const char *text, double *value);
 status csv_add_group(struct csv *csv, const char *text, double *value);
 
+/* Writes a number of another kind of file as the text of a value: where it is compared as text, with as few digits as a
+ * CSV file has, 0.1 instead of 0.10000000000000001. */
+#define CSV_REAL 32
+void csv_format_real(const struct csv *csv, size_t column, double value, char text[CSV_REAL]);
+
 /* Sets the targets of a row of the store that are inputs, too. */
 void csv_copy_targets(const struct csv *csv, double *row);
 

@@ -1,18 +1,15 @@
 /* Rows of a table in memory, read as the records of a CSV file are. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/tables/cells.h"
 #include "data/tables/csv_source.h"
 
-#define NUMBER 32 /* bytes of a number as text */
-
 struct records {
     const struct cells *cells;
-    char (*numbers)[NUMBER]; /* (column_count): the numbers of the current row */
-    size_t next;             /* 0: the names; then row + 1 */
+    char (*numbers)[CSV_REAL]; /* (column_count): the numbers of the current row */
+    size_t next;               /* 0: the names; then row + 1 */
 };
 
 static status start(struct csv *csv, const struct dataset_config *config, bool is_validation) {
@@ -32,7 +29,7 @@ static status start(struct csv *csv, const struct dataset_config *config, bool i
 static const char *format_number(struct csv *csv, size_t column, double value) {
     const struct records *records = csv->records;
     char *text = records->numbers[column], *point;
-    snprintf(text, NUMBER, "%.17g", value);
+    csv_format_real(csv, column, value, text);
     if ((point = strchr(text, '.')) != NULL) *point = csv->decimal;
     return text;
 }

@@ -1,6 +1,7 @@
 /* CSV files: a header line with column names, then one row of values per line; the class column may be text. The file
  * is read once and stored as doubles until the rows are scaled; texts of a column become numbers when all are known. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -100,6 +101,20 @@ void csv_copy_targets(const struct csv *csv, double *row) {
         const struct role *role = &csv->roles[csv->target_columns[i]];
         if (!role->is_target) row[csv->base.input_size + i] = row[role->at];
     }
+}
+
+/* Labels, categories, groups and numbers that mean missing values, and for `init` every value, are compared as text. */
+static bool is_compared(const struct csv *csv, size_t column) {
+    if (!csv->roles || csv->has_missing_number) return true;
+    const struct role *role = &csv->roles[column];
+    if (role->is_weight) return false;
+    return role->is_target || role->is_group || column_builder_wants_text(&csv->builders[role->at]);
+}
+
+void csv_format_real(const struct csv *csv, size_t column, double value, char text[CSV_REAL]) {
+    int precision = is_compared(csv, column) ? 15 : 17;
+    do snprintf(text, CSV_REAL, "%.*g", precision, value);
+    while (precision++ < 17 && strtod(text, NULL) != value);
 }
 
 /* Adds the current record as a row. */

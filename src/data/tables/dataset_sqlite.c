@@ -14,13 +14,12 @@
 #include "data/tables/sqlite_rows.h"
 
 #define MAX_VALUE (16 << 20) /* bytes of a text, as of a record of CSV */
-#define NUMBER 32            /* bytes of a number as text */
 
 struct records {
     sqlite3 *database;
     sqlite3_stmt *statement;
-    char (*numbers)[NUMBER]; /* (columns) */
-    bool has_names;          /* the names of the columns were read */
+    char (*numbers)[CSV_REAL]; /* (columns) */
+    bool has_names;            /* the names of the columns were read */
 };
 
 /* ---- opening ---- */
@@ -232,21 +231,6 @@ static status bad_value(const struct csv *csv, size_t column, const char *what) 
                       csv_printable(csv, csv->names[column]), what);
 }
 
-/* What is compared as text: labels, categories and groups, and for `init` every value. */
-static bool is_text(const struct csv *csv, size_t column) {
-    if (!csv->roles) return true;
-    const struct role *role = &csv->roles[column];
-    bool is_input = !role->is_target && !role->is_weight && !role->is_group;
-    return role->is_target || role->is_group || (is_input && column_builder_wants_text(&csv->builders[role->at]));
-}
-
-/* [is_shortest]: as few digits as a CSV file has, 0.1 instead of 0.10000000000000001. */
-static void format_real(double value, bool is_shortest, char *text) {
-    int precision = is_shortest ? 15 : 17;
-    do snprintf(text, NUMBER, "%.*g", precision, value);
-    while (precision++ < 17 && strtod(text, NULL) != value);
-}
-
 /* A text that means a missing value in this column. */
 static const char *missing_text(const struct csv *csv, size_t column) {
     bool is_listed = csv->missing && !csv->roles[column].is_target && !csv->roles[column].is_weight;
@@ -262,9 +246,9 @@ static status read_value(struct csv *csv, size_t column, const char **text) {
     if (type == SQLITE_NULL) return OK;
     if (type == SQLITE_BLOB) return bad_value(csv, column, "a blob is not a number or text");
     if (type == SQLITE_FLOAT)
-        format_real(sqlite3_column_double(statement, at), is_text(csv, column), records->numbers[column]);
+        csv_format_real(csv, column, sqlite3_column_double(statement, at), records->numbers[column]);
     if (type == SQLITE_INTEGER)
-        snprintf(records->numbers[column], NUMBER, "%lld", (long long)sqlite3_column_int64(statement, at));
+        snprintf(records->numbers[column], CSV_REAL, "%lld", (long long)sqlite3_column_int64(statement, at));
     if (type != SQLITE_TEXT) {
         *text = records->numbers[column];
         return OK;
