@@ -12,15 +12,20 @@ static bool is_text(const struct prepared_column *column) {
 /* ---- names ---- */
 
 static bool is_used(const char *const *fields, size_t count, const char *identifier) {
+    /* of C, gcc and C++; the last ones: macros of gcc on some systems */
+    /* clang-format off */
     static const char *const words[] = {
-        "auto",      "break",    "case",     "char",     "const",     "continue", "default",  "do",     "double",
-        "else",      "enum",     "extern",   "float",    "for",       "goto",     "if",       "inline", "int",
-        "long",      "register", "restrict", "return",   "short",     "signed",   "sizeof",   "static", "struct",
-        "switch",    "typedef",  "union",    "unsigned", "void",      "volatile", "while",    "class",  "new",
-        "delete",    "this",     "private",  "public",   "protected", "template", "typename", "using",  "virtual",
-        "namespace", "operator", "friend",   "bool",     "true",      "false",    "try",      "catch",  "throw",
-        "and",       "or",       "not",      "xor",      "errno",     "asm",      "explicit", "export", "mutable",
-        "typeid",    "wchar_t",  "unix",     "linux",    "i386"}; /* the last ones: macros of gcc on some systems */
+        "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
+        "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
+        "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "class",
+        "new", "delete", "this", "private", "public", "protected", "template", "typename", "using", "virtual",
+        "namespace", "operator", "friend", "bool", "true", "false", "try", "catch", "throw", "and", "or", "not",
+        "xor", "errno", "asm", "explicit", "export", "mutable", "typeof", "nullptr", "decltype", "noexcept",
+        "constexpr", "concept", "requires", "alignas", "alignof", "compl", "bitand", "bitor", "and_eq", "or_eq",
+        "xor_eq", "not_eq", "char8_t", "char16_t", "char32_t", "consteval", "constinit", "co_await", "co_yield",
+        "co_return", "thread_local", "static_assert", "const_cast", "static_cast", "dynamic_cast", "reinterpret_cast",
+        "typeof_unqual", "typeid", "wchar_t", "unix", "linux", "i386"};
+    /* clang-format on */
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(words[i], identifier) == 0) return true;
     for (size_t i = 0; i < count; i++)

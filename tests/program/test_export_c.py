@@ -463,6 +463,19 @@ class ExportC(program.Case):
             with h5py.File(self.path("n.h5")) as f:
                 self.compare(self.run_table(library, header, new)[0], f["outputs"][:], "other values")
 
+    def test_columns_with_the_names_of_keywords(self):
+        """Of later standards of C, gcc's own, and of C++, which may include the header."""
+        words = ["typeof", "constexpr", "nullptr", "alignof", "concept", "co_yield", "bitand", "char8_t", "reinterpret_cast", "static_assert"]
+        self.write("data.csv", "\n".join([",".join([*words, "y"]), *(",".join(map(str, range(i, i + 11))) for i in range(9))]) + "\n")
+        self.write("test.yaml", f"dataset: {{path: data.csv, targets: y, columns: {{{words[0]}: {{missing: mean}}}}}}\nsampler: {{batch_size: 4}}\n"
+                                "model: {layers: [{linear: 1}]}\nloss: mse\noptimizer: sgd\ntrain: {steps: 1}\n")
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.c")
+        for words in ("gcc", "-std=gnu17", "m.c"), ("g++", "-std=c++20", "-x", "c++", "m.h"):
+            if shutil.which(words[0]):
+                done = subprocess.run([*words, "-fsyntax-only"], cwd=self.folder, capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_tokens(self):
         self.write("text.txt", "to be or not to be, that is the question. " * 30)
         self.write("test.yaml", "dataset: {path: text.txt, text: {block_size: 80}}\nsampler: {batch_size: 4}\nmodel:\n  layers:\n"
