@@ -134,10 +134,16 @@ HOST_DEVICE static inline float resize_coordinate(const struct resize *r, int d,
     return at < 0 ? 0 : at;
 }
 
+/* Whether a side is copied: bilinear wherever the size does not change, nearest unless the scale is another one, which
+ * PyTorch uses for signals. */
+HOST_DEVICE static inline bool resize_copies(const struct resize *r, int d) {
+    return r->side[d].in == r->side[d].out && !(r->is_nearest && r->side[d].scale < 1);
+}
+
 HOST_DEVICE static inline struct resize_taps resize_taps(const struct resize *r, int d, size_t o) {
     const struct resize_side *s = &r->side[d];
     float at = resize_coordinate(r, d, o);
-    size_t first = s->in == s->out ? o : (size_t)at;
+    size_t first = resize_copies(r, d) ? o : (size_t)at;
     if (first >= s->in) first = s->in - 1;
     struct resize_taps t = {first, first, 0};
     if (r->is_nearest || s->in == s->out) return t;
@@ -155,7 +161,7 @@ struct resize_readers {
 HOST_DEVICE static inline struct resize_readers resize_readers(const struct resize *r, int d, size_t i) {
     const struct resize_side *s = &r->side[d];
     struct resize_readers all = {0, s->out};
-    if (s->in == s->out) {
+    if (resize_copies(r, d)) {
         struct resize_readers own = {i, i + 1};
         return own;
     }

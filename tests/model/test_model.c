@@ -461,7 +461,29 @@ START_TEST(tied_weights_are_one) {
 }
 END_TEST
 
-TESTS("model", only_embeddings_accept_tokens, init_rules_draw_as_torch, trunc_normal_and_orthogonal_are_torchs,
-      init_rules_select_parameters, tied_weights_are_one, fused_relu, initial_weights_are_pytorchs,
-      only_the_last_draw_is_stored, composites_add_levels_to_names, names_replace_indices, bad_models,
-      limits_of_poolings, unused_parameters_are_named, ready_order)
+/* torch.nn.functional.interpolate: a signal by the scale, an image of the same or twice the size by the size. */
+START_TEST(nearest_pixels_are_pytorchs) {
+    static const struct {
+        const char *layers;
+        size_t count, pixels[6];
+    } cases[] = {{"[{reshape: [1, 3]}, {upsample: 1.3}, flatten]", 3, {0, 0, 1}},
+                 {"[{reshape: [1, 3]}, {upsample: 2.3}, flatten]", 6, {0, 0, 0, 1, 1, 2}},
+                 {"[{reshape: [1, 1, 3]}, {upsample: 1.3}, flatten]", 3, {0, 1, 2}},
+                 {"[{reshape: [1, 1, 3]}, {upsample: [1, 2.3]}, flatten]", 6, {0, 0, 1, 1, 2, 2}},
+                 {"[{reshape: [1, 3]}, {upsample: {size: 3}}, flatten]", 3, {0, 1, 2}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture f = open_fixture(cases[i].layers, (struct shape){.dims = 1, .size = {3}}, 2, "mse");
+        struct pass pass = {.device = f.device, .rows = 2};
+        const float *y = model_forward(f.model, &pass, f.inputs);
+        ck_assert_uint_eq(f.model->out_size, cases[i].count);
+        for (size_t o = 0; o < 2 * cases[i].count; o++)
+            ck_assert(y[o] == f.inputs[o / cases[i].count * 3 + cases[i].pixels[o % cases[i].count]]);
+        close_fixture(&f);
+    }
+}
+END_TEST
+
+TESTS("model", nearest_pixels_are_pytorchs, only_embeddings_accept_tokens, init_rules_draw_as_torch,
+      trunc_normal_and_orthogonal_are_torchs, init_rules_select_parameters, tied_weights_are_one, fused_relu,
+      initial_weights_are_pytorchs, only_the_last_draw_is_stored, composites_add_levels_to_names, names_replace_indices,
+      bad_models, limits_of_poolings, unused_parameters_are_named, ready_order)

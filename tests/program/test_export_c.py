@@ -64,6 +64,7 @@ LAYERS = {
     "upsampled": ((3, 5, 4), 3, "[{upsample: {scale_factor: 2, mode: bilinear}}, {conv2d: {out: 4, kernel_size: 3}}, {upsample: {size: [5, 9], mode: bilinear, "
                                 "align_corners: true}}, {upsample: {size: [7, 4]}}, {upsample: {scale_factor: [0.6, 1.7], mode: bilinear}}, flatten, {linear: 3}]"),
     "hardly_upsampled": ((2, 3, 5), 3, "[{upsample: 1.3}, {conv2d: {out: 3, kernel_size: 1}}, {upsample: {scale_factor: [1.2, 2], mode: bilinear}}, flatten, {linear: 3}]"),
+    "hardly_upsampled_signal": ((2, 3), 3, "[{upsample: 1.3}, {conv1d: {out: 3, kernel_size: 1}}, {upsample: 2.3}, flatten, {linear: 3}]"),
     "upsampled_signal": ((3, 7), 3, "[{upsample: {scale_factor: 1.5, mode: linear}}, {conv1d: {out: 4, kernel_size: 3}}, {upsample: {size: 12, mode: linear, "
                                     "align_corners: true}}, {upsample: {size: 5}}, flatten, {linear: 3}]"),
     "permuted": ((4, 5, 2), 3, "[{permute: [0, 3, 1, 2]}, {conv2d: {out: 3, kernel_size: 2}}, {permute: [0, 3, 1, 2]}, {linear: 4}, {permute: [0, 2, 3, 1]}, {linear: 5}, "

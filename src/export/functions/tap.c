@@ -9,7 +9,7 @@ INLINE struct tap tap_of(size_t in, size_t out, float scale, int is_nearest, int
     float at = scale * (float)o;
     if (!is_nearest && !align_corners) at = scale * ((float)o + 0.5f) - 0.5f;
     if (at < 0) at = 0;
-    t.first = in == out ? o : (size_t)at;
+    t.first = in == out && !(is_nearest && scale < 1) ? o : (size_t)at;
     if (t.first >= in) t.first = in - 1;
     t.second = t.first;
     if (is_nearest || in == out) return t;
