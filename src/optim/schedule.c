@@ -310,9 +310,10 @@ static double cosine(const struct schedule_config *c, double base, int64_t t, in
 static double cosine_restarts(const struct schedule_config *c, double base, int64_t t, int64_t total) {
     (void)total;
     int64_t period = c->t_0;
+    if (c->t_mult == 1) t %= period;
     while (t >= period) {
         t -= period;
-        period *= c->t_mult;
+        period = period > INT64_MAX / c->t_mult ? INT64_MAX : period * c->t_mult;
     }
     return c->eta_min + (base - c->eta_min) * (1 + cos(PI * (double)t / (double)period)) / 2;
 }

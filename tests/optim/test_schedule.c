@@ -132,6 +132,26 @@ START_TEST(a_cycle_has_an_end) {
 }
 END_TEST
 
+/* Periods whose lengths exceed all integers, and very many restarts. */
+START_TEST(restarts_have_no_limits) {
+    static const char *const long_periods[] = {"{type: cosine_restarts, t_0: 4, t_mult: 4611686018427387904}",
+                                               "{type: cosine_restarts, t_0: 2, t_mult: 4611686018427387904}",
+                                               "{type: cosine_restarts, t_0: 4, t_mult: 3037000500}"};
+    for (size_t i = 0; i < sizeof long_periods / sizeof *long_periods; i++) {
+        struct config_file *file = schedule_of(long_periods[i]);
+        for (int64_t epoch = 4; epoch < 40; epoch++) {
+            struct schedule_progress at = {.epoch = epoch, .total_epochs = 100, .total_steps = 1000};
+            ck_assert(fabs(schedule_lr(&config_of(file)->schedule, 0.1, &at) - 0.1) < 1e-12);
+        }
+        config_free(file);
+    }
+    struct config_file *file = schedule_of("{type: cosine_restarts, t_0: 2, interval: step}");
+    struct schedule_progress at = {.steps = ((int64_t)1 << 50) + 1, .total_epochs = 100, .total_steps = 1000};
+    ck_assert(fabs(schedule_lr(&config_of(file)->schedule, 0.1, &at) - 0.05) < 1e-15);
+    config_free(file);
+}
+END_TEST
+
 /* torch.optim.lr_scheduler.ReduceLROnPlateau of tests/vectors/make_plateau.py: a loss per epoch, the rate after each.
  */
 START_TEST(plateau_is_pytorchs) {
@@ -179,5 +199,5 @@ START_TEST(sections_that_contradict_each_other) {
 }
 END_TEST
 
-TESTS("schedule", schedules_are_pytorchs, cycles_and_tables_are_pytorchs, a_cycle_has_an_end,
+TESTS("schedule", schedules_are_pytorchs, cycles_and_tables_are_pytorchs, a_cycle_has_an_end, restarts_have_no_limits,
       schedules_count_steps_and_default_to_the_run, plateau_is_pytorchs, sections_that_contradict_each_other)
