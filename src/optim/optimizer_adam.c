@@ -43,6 +43,7 @@ static const struct schema_row adamw_rows[] = {
 void optimizer_check_betas(const struct real_list *betas, const struct node *where, const char *path,
                            struct problems *problems) {
     const struct node *node = node_get(where, "betas");
+    if (!node) node = where; /* of a group, whose place is that of all its keys */
     if (betas->count != 2)
         problems_add(problems, node ? node->place : (struct place){0}, path, "betas must be two numbers, got %zu",
                      betas->count);

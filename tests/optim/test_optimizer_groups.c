@@ -281,7 +281,7 @@ START_TEST(a_pattern_without_match_is_an_error) {
     rejected("{type: adam, groups: [{match: 'a.*', momentum: 0.5}]}", "null",
              "optimizer.groups.0: adam has no key 'momentum'");
     rejected("{type: adam, groups: [{match: 'a.*', betas: [0.5]}]}", "null",
-             "optimizer.groups.0: betas must be two numbers, got 1");
+             "test:6:34: optimizer.groups.0: betas must be two numbers, got 1");
     rejected("{type: sgd, momentum: 0.9, nesterov: true, groups: [{match: 'a.*', momentum: 0}]}", "null",
              "optimizer.groups.0: nesterov needs momentum > 0 and dampening 0");
     rejected("adam", "[a.bias, c]", "model.freeze: no parameter matches 'c'; the parameters are");
