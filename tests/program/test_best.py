@@ -69,6 +69,14 @@ class Best(program.Case):
                 by_name = self.run_program("eval", "test.yaml", "--run-dir", run, "--checkpoint", "best")[0]
                 self.assertEqual(by_name, self.run_program("eval", "test.yaml", "--checkpoint", self.path(run, "checkpoints", f"epoch-{best + 1:04}.h5"))[0])
 
+    def test_epochs_without_an_end(self):
+        """The number of all steps is more than an integer has; the schedule is at the start of its curve."""
+        self.run_program("test.yaml", "train.epochs=9223372036854775807", "train.early_stop=2", "schedule={type: cosine, interval: step}")
+        steps = self.events("step")
+        self.assertGreater(len(steps), 10)
+        self.assertEqual({e["lr"] for e in steps}, {steps[0]["lr"]})
+        self.assertGreater(steps[0]["lr"], 0)
+
     def test_only_evaluated_epochs_count(self):
         """Also for a number of the training rows; and no other epoch is taken for the best one because the one before it was."""
         for metric, mode, find in (("val_loss", "max", max), ("train_loss", "auto", min)):

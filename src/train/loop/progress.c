@@ -22,7 +22,9 @@ static int64_t steps_per_epoch(const struct trainer *t) {
 
 int64_t progress_total_steps(const struct trainer *t) {
     const struct train_config *c = &t->config->train;
-    return c->steps != SCHEMA_NO_INT ? c->steps : c->epochs * steps_per_epoch(t);
+    int64_t per_epoch = steps_per_epoch(t);
+    if (c->steps != SCHEMA_NO_INT) return c->steps;
+    return c->epochs > INT64_MAX / per_epoch ? INT64_MAX : c->epochs * per_epoch; /* a run without an end in sight */
 }
 
 double progress_fraction(const struct trainer *t) {
@@ -31,7 +33,7 @@ double progress_fraction(const struct trainer *t) {
 
 static int64_t total_epochs(const struct trainer *t) {
     const struct train_config *c = &t->config->train;
-    return c->epochs != SCHEMA_NO_INT ? c->epochs : (c->steps + steps_per_epoch(t) - 1) / steps_per_epoch(t);
+    return c->epochs != SCHEMA_NO_INT ? c->epochs : (c->steps - 1) / steps_per_epoch(t) + 1;
 }
 
 struct schedule_progress progress_of(const struct trainer *t) {

@@ -104,7 +104,7 @@ void report_step(struct report *report, double fraction, int64_t epoch, int64_t 
 static void add_loss(struct text *line, double loss) { text_printf(line, fabs(loss) < 1e5 ? "%.4f" : "%.4g", loss); }
 
 static bool is_due(const struct report *report, const struct epoch_report *epoch, bool is_last) {
-    int64_t every = report->counts_steps ? 1 : (report->total + EPOCH_LINES - 1) / EPOCH_LINES;
+    int64_t every = report->counts_steps ? 1 : (report->total - 1) / EPOCH_LINES + 1;
     return is_last || epoch->epoch == 1 || epoch->epoch % every == 0 || clock_seconds() - report->printed > 10;
 }
 
