@@ -1,9 +1,9 @@
 """Numbers that are not finite: stop, skip and roll back, on one rank and on two; the layer and the rows are named, and
 nothing that is not finite is ever saved. ctest-labels: dist"""
-import random
+import json, random
 
 import program
-from program import NOT_FINITE, STOPPED
+from program import DATA, NOT_FINITE, STOPPED
 
 BAD_ROW = 17
 CONFIG = """
@@ -72,6 +72,20 @@ class NotFinite(program.Case):
         self.assertIn("(number 10 since the start)", err)
         self.assertEqual(self.events("end")[0]["skipped"], 18)
         self.assertEqual(len(self.events("skipped")), 18)
+
+    def test_validation_without_a_target_that_counts(self):
+        """Another learning rate does not help, so the message is about the data."""
+        rows = "a,b,c,y\n" + "".join(f"{k % 5},{k % 3},{k % 2},%d\n" for k in range(16))
+        self.write("good.csv", rows % tuple(k % 2 for k in range(16)))
+        self.write("ignored.csv", rows % (16 * (-100,)))
+        self.write("test.yaml", CONFIG.replace("data.csv, inputs: [a, b, c, d]", "good.csv, inputs: [a, b, c]")
+                   .replace("split: {test: 0.11, shuffle: false}", "validation: {path: ignored.csv}")
+                   .replace("linear: {out: 1}", "linear: {out: 2}").replace("loss: mse", "loss: cross_entropy"))
+        for nproc in (1, 2):
+            _, err = self.run_program("test.yaml", "--nproc", nproc, "--run-dir", f"runs/{nproc}", code=DATA)
+            self.assertIn("the validation loss is not defined: no target of the 16 validation rows counts", err)
+        out, _ = self.run_program("eval", "test.yaml", "--checkpoint", "initial")
+        self.assertIsNone(json.loads(out)["loss"])
 
     def test_rollback_ends_where_skip_does(self):
         """Going back to the newest checkpoint and leaving the batch out is the same run as not applying its step."""

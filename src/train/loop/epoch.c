@@ -70,6 +70,12 @@ status epoch_evaluate(struct trainer *t, bool *must_stop) {
     t->epoch.evaluation_seconds = clock_seconds() - start;
     t->epoch.all_evaluation_seconds += t->epoch.evaluation_seconds;
     if (isfinite(t->epoch.result.loss)) return OK;
+    if (!t->epoch.result.has_targets)
+        return status_new(STATUS_DATA,
+                          "the validation loss is not defined: no target of the %lld validation row%s counts, because "
+                          "each is the loss's ignore_index, is padding, or has the weight 0. Use other validation rows "
+                          "(dataset.split, dataset.validation)",
+                          (long long)t->epoch.result.rows, text_plural((uint64_t)t->epoch.result.rows, "s"));
     return status_new(STATUS_NOT_FINITE,
                       "the validation loss is not finite after epoch %lld; nothing was saved after the evaluation. Try "
                       "a smaller optimizer.lr or train.clip_grad_norm",

@@ -8,8 +8,8 @@
 bool epoch_evaluates(const struct trainer *trainer, bool is_last);
 
 /* Evaluates into trainer->epoch.result. *must_stop is set, on all ranks in the same batch, when a rank received a stop
- * request: then there is no result, and the state is unchanged. STATUS_NOT_FINITE: the validation loss is not finite.
- */
+ * request: then there is no result, and the state is unchanged. STATUS_NOT_FINITE: the validation loss is not finite;
+ * STATUS_DATA: it is not defined, because no target counts. */
 status epoch_evaluate(struct trainer *trainer, bool *must_stop);
 
 /* After epoch_evaluate, if that is due: reports the epoch and resets its counters. [is_whole]: all its batches are done

@@ -20,6 +20,7 @@ struct evaluation_metric {
 struct evaluation_result {
     int64_t rows;
     double loss;
+    bool has_targets;  /* of each loss at least one target counts; else the loss is not defined */
     bool has_accuracy; /* the loss is one of classes */
     double accuracy;
     /* With several losses "<name>_loss", "<name>_accuracy" and their metrics. */
