@@ -47,10 +47,14 @@ void ema_destroy(struct ema *ema) {
     free(ema);
 }
 
+void ema_start(struct ema *ema, const struct params *params) {
+    if (ema) device_ops(ema->device)->copy(ema->device, params->values, ema->values, params->total);
+}
+
 void ema_update(struct ema *ema, const struct params *params, int64_t t, const float *clip) {
     if (!ema) return;
     if (t == 1)
-        device_ops(ema->device)->copy(ema->device, params->values, ema->values, params->total);
+        ema_start(ema, params);
     else
         device_ops(ema->device)
             ->optimizers->average(ema->device, ema->weight, clip, params->values, ema->values, params->total);

@@ -28,6 +28,9 @@ status ema_create(const struct ema_config *config, const struct params *params, 
                   struct ema **out);
 void ema_destroy(struct ema *ema); /* takes NULL */
 
+/* Before the first update: the average is the weights. Takes NULL. */
+void ema_start(struct ema *ema, const struct params *params);
+
 /* After update number [t] (from 1). With t > 1 does nothing if *clip is NaN (device/optimizers.h). Takes NULL. */
 void ema_update(struct ema *ema, const struct params *params, int64_t t, const float *clip);
 

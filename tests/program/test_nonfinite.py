@@ -73,6 +73,21 @@ class NotFinite(program.Case):
         self.assertEqual(self.events("end")[0]["skipped"], 18)
         self.assertEqual(len(self.events("skipped")), 18)
 
+    def test_average_before_the_first_applied_step(self):
+        """Until a step is applied the average of the weights is the weights, also after a resume."""
+        self.write_rows({row: 3e38 for row in range(64)})
+        self.write("test.yaml", CONFIG.replace("split: {test: 0.11, shuffle: false}", "validation: {path: good.csv}"))
+        self.write("good.csv", "a,b,c,d,y\n1,0,1,0,1\n0,1,1,0,0\n")
+        skip = "train.on_nonfinite={policy: skip, max: 1000}"
+        self.run_program("test.yaml", "--run-dir", "runs/plain", "train.epochs=2", skip)
+        for nproc in (1, 2):
+            run = f"runs/{nproc}"
+            average = ("test.yaml", "--nproc", nproc, "--run-dir", run, skip, "train.ema=0.9")
+            for epochs in (1, 2):
+                self.run_program(*average, f"train.epochs={epochs}")
+            for epoch in self.events("epoch", run):
+                self.assertEqual(epoch["val_loss"], self.events("epoch", "runs/plain")[0]["val_loss"])
+
     def test_validation_without_a_target_that_counts(self):
         """Another learning rate does not help, so the message is about the data."""
         rows = "a,b,c,y\n" + "".join(f"{k % 5},{k % 3},{k % 2},%d\n" for k in range(16))

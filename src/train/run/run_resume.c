@@ -143,6 +143,7 @@ status run_resume(struct run *run) {
     run->is_resumed = flags[0];
     run->is_complete = flags[1];
     TRY(broadcast_loaded(run));
+    if (c->step == 0) ema_start(t->ema, &t->model->params); /* an evaluation may come before the first applied step */
     launcher_send(MESSAGE_RESUMED, 0, c->step, run->folder_path);
     return OK;
 }
