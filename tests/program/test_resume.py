@@ -175,6 +175,22 @@ class Resume(program.Case):
         _, err = self.run_program("test.yaml", f"checkpoint.resume={start}", "train.epochs=13", "--run-dir", "runs/c", code=DATA)
         self.assertIn("state/step: int64 scalar in the config, not in the file", err)
 
+    def test_start_from_a_complete_state(self):
+        """The new folder has the state, as if its run had ended with it; a longer run continues from it."""
+        self.run_program("test.yaml", "train.epochs=2", "--run-dir", "runs/first")
+        start = self.path("runs/first/checkpoints/epoch-0002.h5")
+        resume = ("test.yaml", f"checkpoint.resume={start}")
+        for nproc in (1, 2):
+            run = f"runs/{nproc}"
+            _, err = self.run_program(*resume, "train.epochs=2", "--run-dir", run, "--nproc", nproc)
+            self.assertIn(f"{start}: complete (epoch 2, step ", err)
+            self.assertEqual(self.sha(run), self.sha("runs/first"))
+            self.assertEqual([os.path.basename(c) for c in self.checkpoints(run)], ["epoch-0002.h5"])
+            self.run_program("eval", "test.yaml", "--run-dir", run)
+            self.assertIn(f"{run}: complete", self.run_program(*resume, "train.epochs=2", "--run-dir", run, "--nproc", nproc)[1])
+            self.run_program(*resume, "train.epochs=3", "--run-dir", run, "--nproc", nproc)
+            self.assertEqual([e["epoch"] for e in self.events("epoch", run)], [2])
+
     def test_checkpoint_of_a_newer_version(self):
         """A counter unknown to this version is accepted only if it is 0."""
         self.run_program("test.yaml", "train.epochs=2", "schedule.t_max=600")

@@ -284,7 +284,7 @@ status save_last(struct trainer *t, const char **nonfinite) {
 }
 
 status save_first(struct trainer *t, const char **nonfinite) {
-    bool is_own = t->state->counters.metrics_bytes > 0; /* resumed from this folder */
+    bool is_own = counters_are_own(&t->state->counters);
     *nonfinite = NULL;
     if (t->config->train.on_nonfinite.policy != NONFINITE_ROLLBACK || is_own) return OK;
     save_mark_unsaved(t);
@@ -303,7 +303,8 @@ status save_complete(struct trainer *t, struct data_position *written) {
 
 void save_open(struct trainer *t, bool is_resumed) {
     t->saves.saved_at = t->saves.best_written_at = clock_seconds();
-    t->saves.saved_step = is_resumed ? progress_attempted_steps(&t->state->counters) : -1;
+    const struct counters *c = &t->state->counters;
+    t->saves.saved_step = is_resumed && counters_are_own(c) ? progress_attempted_steps(c) : -1;
 }
 
 void save_close(struct trainer *t) {

@@ -123,6 +123,18 @@ static status gather_shards(struct trainer *t) {
     return status_first(s, state_unmap(t->state, false));
 }
 
+/* A complete state of another folder is saved in this one, as the last state of a run is. */
+static void set_complete(struct run *run) {
+    const struct counters *c = &run->trainer.state->counters;
+    bool is_complete = run->is_resumed && progress_is_complete(run->config, c);
+    run->is_complete = is_complete && counters_are_own(c);
+    if (is_complete && !run->is_complete)
+        log_line(run->log,
+                 "%s: complete (epoch %lld, step %lld), so no step follows; increase train.epochs or "
+                 "train.steps to continue",
+                 run->config->checkpoint.resume, (long long)c->epoch, (long long)c->step);
+}
+
 status run_resume(struct run *run) {
     struct trainer *t = &run->trainer;
     TRY(gather_shards(t));
@@ -134,7 +146,7 @@ status run_resume(struct run *run) {
         TRY(run_folder_open(run->folder_path, folder_start(run, is_fresh), run->config, run->log, &run->folder));
         if (!is_fresh) TRY(find_and_load(run));
         if (!is_fresh && !run->is_resumed) TRY(load_initial_weights(run));
-        run->is_complete = run->is_resumed && progress_is_complete(run->config, &t->state->counters);
+        set_complete(run);
     }
     struct counters *c = &t->state->counters;
     c->world_size = run->env->world_size;

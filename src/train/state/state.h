@@ -44,6 +44,9 @@ struct counters {
     struct loss_scale loss_scale; /* train.precision: float16 */
 };
 
+/* Whether a loaded state is that of a checkpoint of this run folder; else that of the file of checkpoint.resume. */
+static inline bool counters_are_own(const struct counters *counters) { return counters->metrics_bytes > 0; }
+
 struct state {
     struct counters counters;
     struct model *model;
