@@ -69,6 +69,15 @@ class Best(program.Case):
                 by_name = self.run_program("eval", "test.yaml", "--run-dir", run, "--checkpoint", "best")[0]
                 self.assertEqual(by_name, self.run_program("eval", "test.yaml", "--checkpoint", self.path(run, "checkpoints", f"epoch-{best + 1:04}.h5"))[0])
 
+    def test_an_evaluation_because_the_run_ends(self):
+        """It does not count for early_stop, so that a run that is made longer stops where one of that length does."""
+        stop = "train={epochs: %d, evaluate_every: 4, early_stop: {metric: val_loss, mode: max, patience: 2}}"
+        self.run_program("test.yaml", stop % 20, "--run-dir", "runs/whole")
+        for epochs in (6, 20):
+            self.run_program("test.yaml", stop % epochs)
+        self.assertEqual(self.events("end", "runs/whole")[-1]["epoch"], 12)
+        self.assertEqual(self.sha(), self.sha("runs/whole"))
+
     def test_epochs_without_an_end(self):
         """The number of all steps is more than an integer has; the schedule is at the start of its curve."""
         self.run_program("test.yaml", "train.epochs=9223372036854775807", "train.early_stop=2", "schedule={type: cosine, interval: step}")

@@ -100,6 +100,13 @@ static void update_best(struct trainer *t, const struct epoch_report *e) {
     c->best_epoch = e->epoch;
 }
 
+/* Whether the epoch is evaluated because of train.evaluate_every, and not only because the run ends: that does not
+ * count for what decides how the run goes on, so that a longer run is identical up to here. */
+static bool is_evaluation_regular(const struct trainer *t, const struct epoch_report *e) {
+    int64_t every = t->config->train.evaluate_every;
+    return e->has_validation && every > 0 && e->epoch % every == 0;
+}
+
 static void update_early_stop(struct trainer *t, const struct epoch_report *e) {
     struct counters *c = &t->state->counters;
     struct early_stop stop = early_stop_of(&t->config->train.early_stop);
@@ -110,16 +117,14 @@ static void update_early_stop(struct trainer *t, const struct epoch_report *e) {
     c->early_stop_wait = is_better ? 0 : c->early_stop_wait + 1;
 }
 
-/* Passes the monitored value to the schedule, if this epoch has it. The same on all ranks. An evaluation that is done
- * only because the run ends does not count, so that a longer run is identical up to here. */
+/* Passes the monitored value to the schedule, if this epoch has it. The same on all ranks. */
 static void update_schedule(struct trainer *t, const struct epoch_report *e, bool is_whole) {
     const struct variant *schedule = &t->config->schedule;
     struct plateau *plateau = &t->state->counters.plateau;
     enum schedule_monitor monitor = schedule_monitor(schedule);
-    int64_t every = t->config->train.evaluate_every;
     if (!is_whole || isnan(e->train_loss)) return; /* NAN: every step of the epoch was skipped */
     if (monitor == MONITOR_TRAIN_LOSS) schedule_update_plateau(schedule, plateau, e->train_loss);
-    if (!e->has_validation || every == 0 || e->epoch % every != 0) return;
+    if (!is_evaluation_regular(t, e)) return;
     if (monitor == MONITOR_VAL_LOSS) schedule_update_plateau(schedule, plateau, e->validation_loss);
     if (monitor == MONITOR_VAL_ACCURACY) schedule_update_plateau(schedule, plateau, e->validation_accuracy);
 }
@@ -189,7 +194,7 @@ status epoch_finish(struct trainer *t, bool is_whole, bool is_last) {
     t->epoch.value = NAN;
     if (e.has_validation || !t->validation) {
         update_best(t, &e);
-        if (is_whole) update_early_stop(t, &e);
+        if (is_whole && (!t->validation || is_evaluation_regular(t, &e))) update_early_stop(t, &e);
     }
     update_schedule(t, &e, is_whole);
     report_epoch(&t->outputs.report, &e, is_last);
