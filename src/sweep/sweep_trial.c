@@ -113,6 +113,16 @@ static status add_repeat(const struct sweep_config *sweep, int64_t trial, int64_
     return s;
 }
 
+/* A run folder is the sweep's, whose next start continues what is in it: resume: never becomes auto. *out: the config
+ * so far, which is loaded again. */
+static status allow_resume(const struct sweep_config *sweep, int64_t trial, struct words *words,
+                           struct config_file **out) {
+    if (strcmp(config_of(*out)->checkpoint.resume, "never") != 0) return OK;
+    config_free(*out);
+    add_word(words, "checkpoint.resume=auto");
+    return load(sweep, trial, words, out);
+}
+
 status sweep_fixed_config(const struct sweep_config *sweep, int64_t trial, struct config_file **out) {
     return sweep_trial_config(sweep, trial, NULL, 0, out);
 }
@@ -125,6 +135,7 @@ status sweep_trial_config(const struct sweep_config *sweep, int64_t trial, const
     status s = add_repeat(sweep, trial, repeat, &words);
     add_metric(sweep, &words); /* after the fold: without it the config may have no validation rows */
     if (!s) s = load(sweep, trial, &words, out);
+    if (!s) s = allow_resume(sweep, trial, &words, out);
     arena_destroy(words.arena);
     return s;
 }

@@ -175,6 +175,22 @@ class Ends(SweepCase):
         self.run_program("base.yaml", *words[:-2], "optimizer.lr=0.02", "--run-dir", "alone", "checkpoint.best={metric: val_loss, mode: min}", timeout=120)
         self.assertEqual(self.rows("long")[0]["state_sha256"], self.sha("alone"))
 
+    def test_a_killed_sweep_of_runs_that_never_resume(self):
+        """The next start of the sweep continues its own run folders; else the kill would be in the table, as failed trials."""
+        self.write("never.yaml", "config: base.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.02}, {checkpoint.resume: never}]\nkeep: all\n"
+                   "overrides: [checkpoint.resume=never]\n")
+        words = ("train.epochs=4000", "checkpoint.save_every=100", "dataset.synthetic.rows=600", "--nproc", "2")
+        p = self.start("sweep", "never.yaml", *words)
+        folders = [self.path(f"sweeps/never/runs/000{k}/checkpoints") for k in (0, 1)]
+        self.wait_until(lambda: p.poll() is not None or all(os.path.isdir(f) and len(os.listdir(f)) > 1 for f in folders))
+        self.assertIsNone(p.poll(), "the sweep ended before it could be killed")
+        p.kill()
+        p.communicate()
+        self.wait_until(lambda: not self.leftovers())
+        self.run_program("sweep", "never.yaml", *words)
+        self.assertEqual({(row["state"], row["epochs"]) for row in self.rows("never")}, {("complete", "4000")})
+        self.assertTrue(self.events("resume", "sweeps/never/runs/0000"))
+
     def test_a_slow_trial_without_a_folder_gets_one(self):
         """keep: none, so it begins without; it takes longer than 5 seconds, and is pruned from the folder at the end."""
         self.write("slow.yaml", "config: base.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.02}]\nkeep: none\n")
