@@ -76,15 +76,44 @@ static status make_folder(const char *folder, const char *path) {
     return status_errno(STATUS_IO, errno, "cannot make the folder '%s'", path);
 }
 
+#define EVENT_FILE "events.out.tfevents."
+
+/* *is_written: the folder has an event file with content. Removes those without, which a killed start has left; with
+ * [removes] all. */
+static status check_files(const char *folder, bool removes, bool *is_written) {
+    struct io_names names;
+    struct text path = {0};
+    *is_written = false;
+    TRY(io_list(folder, &names));
+    status s = OK;
+    for (size_t i = 0; !s && i < names.count; i++) {
+        struct io_info info = {0};
+        if (strncmp(names.items[i], EVENT_FILE, strlen(EVENT_FILE)) != 0) continue;
+        text_clear(&path);
+        text_printf(&path, "%s/%s", folder, names.items[i]);
+        s = io_stat(text_string(&path), &info);
+        if (!s && (removes || info.size == 0)) s = io_remove(text_string(&path));
+        *is_written = *is_written || info.size > 0;
+    }
+    text_free(&path);
+    io_names_free(&names);
+    return s;
+}
+
 status sweep_tensorboard_add(const char *folder, const struct sweep_config *sweep, const struct trials *trials,
                              int64_t run) {
     struct text path = {0};
     struct io_info info;
+    bool is_written = false;
     if (!sweep->tensorboard) return OK;
     add_path(folder, sweep, run, &path);
     status s = io_stat(text_string(&path), &info);
-    if (!s && !info.exists) s = make_folder(folder, text_string(&path));
-    if (!s && !info.exists) s = write_run(text_string(&path), sweep, trials, run);
+    if (!s)
+        s = info.exists ? check_files(text_string(&path), false, &is_written) : make_folder(folder, text_string(&path));
+    if (!s && !is_written) {
+        s = write_run(text_string(&path), sweep, trials, run);
+        if (s) status_free(check_files(text_string(&path), true, &is_written)); /* a part of the events */
+    }
     text_free(&path);
     return s;
 }

@@ -225,6 +225,31 @@ checkpoint: {save_every: {steps: 3}, keep: 0}
         after = sorted(glob.glob(self.path("sweeps/sweep/tensorboard/*/*")))
         self.assertEqual((len(after), after[1:]), (len(before), before[1:]))
 
+    def test_a_sweep_that_is_killed_or_fails_while_it_writes_them(self):
+        """The next start writes what is missing."""
+        self.write("base.yaml", WINE)
+        self.write("sweep.yaml", "config: base.yaml\nmethod: grid\nparameters: {optimizer.lr: {values: [0.01, 0.02, 0.03]}}\n"
+                                 "overrides: [train.epochs=2]\ntensorboard: true\nkeep: none\n")
+        self.run_program("sweep", "sweep.yaml")
+        size = [os.path.getsize(path) for path in glob.glob(self.path("sweeps/sweep/tensorboard/*/*"))]
+        folders = sorted(glob.glob(self.path("sweeps/sweep/tensorboard/*")))
+        for folder, leaves_file in zip(folders, (False, True)):  # killed before, or after, the file was made
+            [path] = os.listdir(folder)
+            os.unlink(os.path.join(folder, path))
+            if leaves_file:
+                self.write(os.path.join(folder, "events.out.tfevents.1"), "")
+        failed = 0
+        for n in range(1, 8):
+            words = ["sweep", "sweep.yaml", "--run-dir", f"sweeps/{n}"]
+            self.run_program(*words, code=None, env={"DDPTRAIN_FAULT": f"{n}:enospc", "DDPTRAIN_FAULT_FILTER": "events.out.tfevents"})
+            failed += self.code == program.IO
+            self.run_program(*words)
+        self.run_program("sweep", "sweep.yaml")
+        self.assertGreater(failed, 2)
+        for run in ("sweep", *range(1, 8)):
+            files = glob.glob(self.path(f"sweeps/{run}/tensorboard/*/*"))
+            self.assertEqual([os.path.getsize(path) for path in files], size, run)
+
     def test_the_option_of_a_run(self):
         self.write("base.yaml", WINE)
         self.run_program("base.yaml", "--tensorboard", "--run-dir", "runs/a")
