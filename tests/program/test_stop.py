@@ -99,6 +99,15 @@ class Stop(program.Case):
         self.assertEqual(self.sha(), self.sha("runs/reference"))
         self.assertEqual(len(self.events("epoch")), 1)
 
+    def test_a_run_that_is_made_shorter_ends_with_this_evaluation(self):
+        """It is beyond its new end, which it does not reach again."""
+        for before, after, steps in ((["train.epochs=null", "train.steps=20"], ["train.epochs=null", "train.steps=10"], 20),
+                                     (["train.epochs=9", "train.evaluate_every=3"], ["train.epochs=2", "train.evaluate_every=3"], 3 * STEPS[1])):
+            self.stop_in_evaluation(1, before, signal.SIGTERM)
+            self.run_program("test.yaml", *after, timeout=15 * program.SLOW)
+            self.assertEqual(self.events("end")[-1]["step"], steps)
+            self.assertIn("val_loss", self.events("epoch")[-1])
+
     def test_a_longer_run_without_this_evaluation_saves_the_epoch_again(self):
         """The end of the epoch is due, its evaluation no more: the file of the epoch does not stay before that end."""
         self.stop_in_evaluation(1, [], signal.SIGTERM)

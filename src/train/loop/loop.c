@@ -42,10 +42,11 @@ static bool is_epoch_end(const struct trainer *t) {
     return (size_t)t->state->counters.batch == loader_batches(t->loader);
 }
 
+/* A run whose evaluation was pending may be beyond its end, if it was made shorter since. */
 static bool is_last(const struct trainer *t) {
     const struct counters *c = &t->state->counters;
-    if (t->config->train.epochs == SCHEMA_NO_INT) return c->step == t->config->train.steps;
-    return is_epoch_end(t) && c->epoch + 1 == t->config->train.epochs;
+    if (t->config->train.epochs == SCHEMA_NO_INT) return c->step >= t->config->train.steps;
+    return is_epoch_end(t) && c->epoch + 1 >= t->config->train.epochs;
 }
 
 /* Runs a step; completes it if the state is needed after it. */
