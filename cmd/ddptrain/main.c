@@ -17,6 +17,8 @@
 #include "command.h"
 #include "dist/process/launcher_channel.h"
 
+#define MAX_NODES 65536 /* with as many processes as --nproc accepts, an int has the number of all */
+
 /* A signal handler can access only globals. */
 static volatile sig_atomic_t stop_requested, defers_stop, is_rank, is_silent, is_quiet, saves_nothing, stop_fd = -1;
 static struct timespec first_request; /* time; used by the handler only */
@@ -96,7 +98,8 @@ static status run_subcommand(int argc, char **argv, struct command_line *line) {
                           line->config);
     if (!line->config && line->subcommand->operand && !line->subcommand->needs_no_operand)
         return status_new(STATUS_USAGE, "no %s given; see ddptrain --help", line->subcommand->operand);
-    if (line->nnodes < 1) return status_new(STATUS_USAGE, "--nnodes must be at least 1");
+    if (line->nnodes < 1 || line->nnodes > MAX_NODES)
+        return status_new(STATUS_USAGE, "--nnodes: expected 1 to %d, got %d", MAX_NODES, line->nnodes);
     if (line->is_standalone && line->nnodes > 1)
         return status_new(STATUS_USAGE, "--standalone is for one node; leave it out with --nnodes %d", line->nnodes);
     TRY(command_find_run(line));
