@@ -191,6 +191,17 @@ class Resume(program.Case):
             self.run_program(*resume, "train.epochs=3", "--run-dir", run, "--nproc", nproc)
             self.assertEqual([e["epoch"] for e in self.events("epoch", run)], [2])
 
+    def test_start_from_a_state_of_other_batches(self):
+        """100 batches of 8 rows are done; with 24 rows an epoch has no more than these, with 48 fewer."""
+        self.run_program("test.yaml", "train.epochs=2", "--run-dir", "runs/first", "checkpoint.save_every={steps: 400}", "checkpoint.keep=0")
+        start = f"checkpoint.resume={self.path('runs/first/checkpoints/step-00000400.h5')}"
+        for nproc, rows in ((1, 24), (1, 48), (2, 12)):
+            if nproc == 2:
+                self.run_program("test.yaml", "train.epochs=2", "--run-dir", "runs/first", "--fresh", "--nproc", 2, "sampler.batch_size=4",
+                                 "checkpoint.save_every={steps: 400}", "checkpoint.keep=0")
+            _, err = self.run_program("test.yaml", start, f"sampler.batch_size={rows}", "--run-dir", f"runs/{rows}", "--nproc", nproc, code=DATA)
+            self.assertIn(f"the checkpoint was saved after batch 100 of an epoch, which has {2400 // rows // nproc} here: it belongs to a run", err)
+
     def test_checkpoint_of_a_newer_version(self):
         """A counter unknown to this version is accepted only if it is 0."""
         self.run_program("test.yaml", "train.epochs=2", "schedule.t_max=600")
