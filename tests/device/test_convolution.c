@@ -73,6 +73,9 @@ static const struct convolution cases[] = {
      .has_bias = true,
      .has_relu = true},
     {.in = {7, 9, 160}, .out = {7, 9, 64}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1, .has_bias = true},
+    /* dilated, channels of more than two tiles that are not whole: oneDNN's gradient of the weights is wrong with AMX
+     */
+    {.in = {21, 19, 66}, .out = {21, 19, 68}, .window = {{5, 3}, {1, 1}, {4, 2}, {2, 2}}, .groups = 1},
 };
 
 /* The minimum number of rows, at least three, for which it is large. */
@@ -225,9 +228,10 @@ START_TEST(factors_are_rounded) {
         compare(&exact, &expected, c, i);
         struct tensors plain = run(baseline, plain_ops, c, rows, rows);
         struct tensors own = run(device, device_ops(device)->convolution, c, rows, rows);
-        if (c->in.channels < 64 || c->out.channels < 64) /* stays float32 */
+        bool is_own = cpu_rounding_convolution(device, c), is_dilated = c->window.dilation[0] > 1;
+        if (c->in.channels < 64 || c->out.channels < 64 || (is_dilated && !is_own)) /* stays float32 */
             compare(&own, &plain, c, i);
-        else if (cpu_rounding_convolution(device, c))
+        else if (is_own)
             check_rounded(&own, &expected, &plain, i);
         free_tensors(&own), free_tensors(&plain), free_tensors(&exact), free_tensors(&expected);
     }

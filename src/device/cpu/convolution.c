@@ -57,7 +57,10 @@ static bool is_depthwise(const struct convolution *c) {
  * position of the kernel, are multiplied too few times. */
 #define MIN_ROUNDED 64
 static bool is_rounded(struct device *device, const struct convolution *c) {
-    return cpu_rounds_convolutions(device) && c->in.channels >= MIN_ROUNDED && c->out.channels >= MIN_ROUNDED;
+    /* The gradient of the weights of a dilated one is wrong in oneDNN 2.6 with AMX, if channels are no whole tiles. */
+    bool is_dilated = c->window.dilation[0] > 1 || c->window.dilation[1] > 1;
+    return cpu_rounds_convolutions(device) && c->in.channels >= MIN_ROUNDED && c->out.channels >= MIN_ROUNDED &&
+           (!is_dilated || cpu_rounding_convolution(device, c));
 }
 
 /* NULL if the module is not installed or the library does not support it. */

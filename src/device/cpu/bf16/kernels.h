@@ -18,8 +18,8 @@ struct bf16_kernels {
     /* Attention of sets/attention.c with these products: the softmax and stored values stay float32. NULL: all of it
      * does. */
     const struct attention_kernels *attention;
-    /* Large convolutions are rounded, too: by [convolution] where [convolves], else by oneDNN if it is installed. NULL:
-     * they stay float32. */
+    /* Large convolutions are rounded, too: by [convolution] where [convolves], else, without a dilation, by oneDNN if
+     * it is installed. NULL: they stay float32. */
     bool (*convolves)(const struct convolution *c);
     const struct convolution_ops *convolution; /* the caller computes the gradient of the bias */
 };
