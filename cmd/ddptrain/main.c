@@ -17,7 +17,7 @@
 #include "command.h"
 #include "dist/process/launcher_channel.h"
 
-#define MAX_NODES 65536 /* with as many processes as --nproc accepts, an int has the number of all */
+#define MAX_NODES 65536 /* times the 4096 processes of --nproc, which an int can hold */
 
 /* A signal handler can access only globals. */
 static volatile sig_atomic_t stop_requested, defers_stop, is_rank, is_silent, is_quiet, saves_nothing, stop_fd = -1;
@@ -100,6 +100,8 @@ static status run_subcommand(int argc, char **argv, struct command_line *line) {
         return status_new(STATUS_USAGE, "no %s given; see ddptrain --help", line->subcommand->operand);
     if (line->nnodes < 1 || line->nnodes > MAX_NODES)
         return status_new(STATUS_USAGE, "--nnodes: expected 1 to %d, got %d", MAX_NODES, line->nnodes);
+    if (line->node_rank >= line->nnodes)
+        return status_new(STATUS_USAGE, "--node-rank must be below --nnodes %d, got %d", line->nnodes, line->node_rank);
     if (line->is_standalone && line->nnodes > 1)
         return status_new(STATUS_USAGE, "--standalone is for one node; leave it out with --nnodes %d", line->nnodes);
     TRY(command_find_run(line));

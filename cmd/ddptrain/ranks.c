@@ -183,8 +183,6 @@ static status start_ranks(const struct command_line *line, int nproc, struct log
     if (line->nnodes > 1 && (!line->master_addr || !line->master_port))
         return status_new(STATUS_USAGE, "--nnodes %d needs --master-addr and --master-port: where rank 0 listens",
                           line->nnodes);
-    if (line->node_rank >= line->nnodes)
-        return status_new(STATUS_USAGE, "--node-rank must be below --nnodes %d, got %d", line->nnodes, line->node_rank);
     signals_block_stops(); /* launch_run reads them; after all ranks have ended, a request has no effect */
     return launch_run(&launch, line->argv, log);
 }

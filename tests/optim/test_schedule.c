@@ -137,9 +137,10 @@ START_TEST(restarts_have_no_limits) {
     static const char *const long_periods[] = {"{type: cosine_restarts, t_0: 4, t_mult: 4611686018427387904}",
                                                "{type: cosine_restarts, t_0: 2, t_mult: 4611686018427387904}",
                                                "{type: cosine_restarts, t_0: 4, t_mult: 3037000500}"};
+    static const int64_t first[] = {4, 4, 12148002004}; /* of the period whose length would overflow, or before */
     for (size_t i = 0; i < sizeof long_periods / sizeof *long_periods; i++) {
         struct config_file *file = schedule_of(long_periods[i]);
-        for (int64_t epoch = 4; epoch < 40; epoch++) {
+        for (int64_t epoch = first[i]; epoch < first[i] + 36; epoch++) {
             struct schedule_progress at = {.epoch = epoch, .total_epochs = 100, .total_steps = 1000};
             ck_assert(fabs(schedule_lr(&config_of(file)->schedule, 0.1, &at) - 0.1) < 1e-12);
         }

@@ -343,6 +343,7 @@ class CommandLine(program.Case):
                 (["test.yaml", "--nnodes", "0"], USAGE, "--nnodes: expected 1 to 65536, got 0"),
                 (["test.yaml", "--nnodes", "2", "--standalone"], USAGE, "--standalone is for one node"),
                 (["test.yaml", "--nnodes=2", "--node-rank=2", "--master-addr=localhost", "--master-port=1"], USAGE, "--node-rank must be below --nnodes 2, got 2"),
+                (["check", "test.yaml", "--nproc=2", "--cpu-bind=cores", "--node-rank=2147483647"], USAGE, "--node-rank must be below --nnodes 1, got 2147483647"),
                 (["test.yaml", "--nproc", "2", "--nproc=3"], USAGE, "--nproc is given twice"),
                 (["test.yaml", "--nproc", "2", "--nproc_per_node=2"], USAGE, "--nproc and --nproc_per_node are the same option; give it once"),
                 (["test.yaml", "--quiet=1"], USAGE, "--quiet takes no value"),

@@ -85,6 +85,8 @@ class Best(program.Case):
         self.assertGreater(len(steps), 10)
         self.assertEqual({e["lr"] for e in steps}, {steps[0]["lr"]})
         self.assertGreater(steps[0]["lr"], 0)
+        out, _ = self.run_program("check", "test.yaml", "train.epochs=9223372036854775807")
+        self.assertIn("9223372036854775807 epochs, 9223372036854775807 steps\n", out)
 
     def test_only_evaluated_epochs_count(self):
         """Also for a number of the training rows; and no other epoch is taken for the best one because the one before it was."""

@@ -99,6 +99,9 @@ class NotFinite(program.Case):
         for nproc in (1, 2):
             _, err = self.run_program("test.yaml", "--nproc", nproc, "--run-dir", f"runs/{nproc}", code=DATA)
             self.assertIn("the validation loss is not defined: no target of the 16 validation rows counts", err)
+        self.write("test.yaml", self.read("test.yaml").replace("loss: cross_entropy", "losses: [{type: cross_entropy, name: kind}]"))
+        _, err = self.run_program("test.yaml", "--run-dir", "runs/named", code=DATA)
+        self.assertIn("the validation loss 'kind' is not defined: no target of the 16 validation rows counts", err)
         out, _ = self.run_program("eval", "test.yaml", "--checkpoint", "initial")
         self.assertIsNone(json.loads(out)["loss"])
 

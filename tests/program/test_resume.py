@@ -190,6 +190,8 @@ class Resume(program.Case):
             self.assertIn(f"{run}: complete", self.run_program(*resume, "train.epochs=2", "--run-dir", run, "--nproc", nproc)[1])
             self.run_program(*resume, "train.epochs=3", "--run-dir", run, "--nproc", nproc)
             self.assertEqual([e["epoch"] for e in self.events("epoch", run)], [2])
+        _, err = self.run_program(*resume, "train.epochs=2", "checkpoint.best=val_loss", "--run-dir", "runs/best")
+        self.assertNotIn("was not a number", err)  # no epoch was evaluated
 
     def test_start_from_a_state_of_other_batches(self):
         """100 batches of 8 rows are done; with 24 rows an epoch has no more than these, with 48 fewer."""
@@ -200,7 +202,11 @@ class Resume(program.Case):
                 self.run_program("test.yaml", "train.epochs=2", "--run-dir", "runs/first", "--fresh", "--nproc", 2, "sampler.batch_size=4",
                                  "checkpoint.save_every={steps: 400}", "checkpoint.keep=0")
             _, err = self.run_program("test.yaml", start, f"sampler.batch_size={rows}", "--run-dir", f"runs/{rows}", "--nproc", nproc, code=DATA)
-            self.assertIn(f"the checkpoint was saved after batch 100 of an epoch, which has {2400 // rows // nproc} here: it belongs to a run", err)
+            said = f"the checkpoint was saved after batch 100 of an epoch, which has {2400 // rows // nproc} here: it belongs to a run"
+            self.assertIn(said, err)
+            _, err = self.run_program("test.yaml", start, f"sampler.batch_size={rows}", "train.epochs=null", "train.steps=400", "schedule.t_max=400",
+                                      "--run-dir", f"runs/complete-{rows}", "--nproc", nproc, code=DATA)
+            self.assertIn(said, err)
 
     def test_checkpoint_of_a_newer_version(self):
         """A counter unknown to this version is accepted only if it is 0."""

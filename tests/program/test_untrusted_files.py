@@ -177,7 +177,7 @@ class Crafted(Case):
     def test_counters(self):
         for name, value, words in (("step", -5, "state/step is -5; expected 0 to 9007199254740992"),
                                    ("epoch", -(2**63), "state/epoch is -9223372036854775808"),
-                                   ("batch", 10**9, "batch 1000000000 of an epoch of 5 batches")):
+                                   ("batch", 10**9, "batch 1000000000 of an epoch, which has 5 here")):
             with self.subTest(name):
                 self.assertIn(words, self.read_everywhere(dataset(f"state/{name}", data=np.int64(value))))
 

@@ -70,12 +70,14 @@ status epoch_evaluate(struct trainer *t, bool *must_stop) {
     t->epoch.evaluation_seconds = clock_seconds() - start;
     t->epoch.all_evaluation_seconds += t->epoch.evaluation_seconds;
     if (isfinite(t->epoch.result.loss)) return OK;
-    if (!t->epoch.result.has_targets)
+    const char *loss = t->epoch.result.without_targets;
+    if (loss)
         return status_new(STATUS_DATA,
-                          "the validation loss is not defined: no target of the %lld validation row%s counts, because "
-                          "each is the loss's ignore_index, is padding, or has the weight 0. Use other validation rows "
-                          "(dataset.split, dataset.validation)",
-                          (long long)t->epoch.result.rows, text_plural((uint64_t)t->epoch.result.rows, "s"));
+                          "the validation loss%s%s%s is not defined: no target of the %lld validation row%s counts, "
+                          "because each is the loss's ignore_index, is padding, or has the weight 0. Use other "
+                          "validation rows (dataset.split, dataset.validation)",
+                          *loss ? " '" : "", loss, *loss ? "'" : "", (long long)t->epoch.result.rows,
+                          text_plural((uint64_t)t->epoch.result.rows, "s"));
     return status_new(STATUS_NOT_FINITE,
                       "the validation loss is not finite after epoch %lld; nothing was saved after the evaluation. Try "
                       "a smaller optimizer.lr or train.clip_grad_norm",
@@ -100,13 +102,8 @@ static void update_best(struct trainer *t, const struct epoch_report *e) {
     c->best_epoch = e->epoch;
 }
 
-/* Whether the epoch is evaluated because of train.evaluate_every, and not only because the run ends: that does not
- * count for what decides how the run goes on, so that a longer run is identical up to here. */
-static bool is_evaluation_regular(const struct trainer *t, const struct epoch_report *e) {
-    int64_t every = t->config->train.evaluate_every;
-    return e->has_validation && every > 0 && e->epoch % every == 0;
-}
-
+/* As for the schedule, an evaluation that is done only because the run ends does not count, so that a longer run is
+ * identical up to here. */
 static void update_early_stop(struct trainer *t, const struct epoch_report *e) {
     struct counters *c = &t->state->counters;
     struct early_stop stop = early_stop_of(&t->config->train.early_stop);
@@ -124,7 +121,7 @@ static void update_schedule(struct trainer *t, const struct epoch_report *e, boo
     enum schedule_monitor monitor = schedule_monitor(schedule);
     if (!is_whole || isnan(e->train_loss)) return; /* NAN: every step of the epoch was skipped */
     if (monitor == MONITOR_TRAIN_LOSS) schedule_update_plateau(schedule, plateau, e->train_loss);
-    if (!is_evaluation_regular(t, e)) return;
+    if (!epoch_evaluates(t, false)) return;
     if (monitor == MONITOR_VAL_LOSS) schedule_update_plateau(schedule, plateau, e->validation_loss);
     if (monitor == MONITOR_VAL_ACCURACY) schedule_update_plateau(schedule, plateau, e->validation_accuracy);
 }
@@ -190,11 +187,12 @@ status epoch_finish(struct trainer *t, bool is_whole, bool is_last) {
         e.validation_loss = t->epoch.result.loss;
         e.validation_accuracy = t->epoch.result.accuracy;
     }
+    t->epoch.has_ended = true;
     t->epoch.is_best = false;
     t->epoch.value = NAN;
     if (e.has_validation || !t->validation) {
         update_best(t, &e);
-        if (is_whole && (!t->validation || is_evaluation_regular(t, &e))) update_early_stop(t, &e);
+        if (is_whole && (!t->validation || epoch_evaluates(t, false))) update_early_stop(t, &e);
     }
     update_schedule(t, &e, is_whole);
     report_epoch(&t->outputs.report, &e, is_last);

@@ -139,7 +139,7 @@ static status check_position(const struct trainer *t) {
 static status run_all(struct trainer *t, enum loop_state *state) {
     const struct counters *c = &t->state->counters;
     bool is_complete = progress_is_complete(t->config, c), has_rolled_back;
-    if (!is_complete) TRY(check_position(t));
+    TRY(check_position(t));
     TRY(save(t, save_first, &has_rolled_back));
     TRY(loader_seek(t->loader, c->epoch, (size_t)c->batch));
     if (is_complete) return save(t, save_last, &has_rolled_back);

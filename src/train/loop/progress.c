@@ -24,7 +24,7 @@ int64_t progress_total_steps(const struct trainer *t) {
     const struct train_config *c = &t->config->train;
     int64_t per_epoch = steps_per_epoch(t);
     if (c->steps != SCHEMA_NO_INT) return c->steps;
-    return c->epochs > INT64_MAX / per_epoch ? INT64_MAX : c->epochs * per_epoch; /* a run without an end in sight */
+    return c->epochs > INT64_MAX / per_epoch ? INT64_MAX : c->epochs * per_epoch; /* more than can be counted */
 }
 
 double progress_fraction(const struct trainer *t) {

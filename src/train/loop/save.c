@@ -287,7 +287,6 @@ status save_first(struct trainer *t, const char **nonfinite) {
     bool is_own = counters_are_own(&t->state->counters);
     *nonfinite = NULL;
     if (t->config->train.on_nonfinite.policy != NONFINITE_ROLLBACK || is_own) return OK;
-    save_mark_unsaved(t);
     return save_if_valid(t, nonfinite);
 }
 

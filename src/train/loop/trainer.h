@@ -131,6 +131,7 @@ struct epoch_state {
     double all_evaluation_seconds;   /* the duration of all evaluations of this process */
     double value;                    /* checkpoint.best's metric of the last epoch; NAN: it has none */
     bool is_best;                    /* the last epoch is the best so far */
+    bool has_ended;                  /* an epoch, or a part of one at the end of the run, has ended in this process */
 };
 
 struct trainer {

@@ -134,14 +134,14 @@ static void add_named(const struct evaluation *e, struct evaluation_result *out,
 }
 
 static status finish_terms(struct evaluation *e, struct evaluation_result *out) {
-    *out = (struct evaluation_result){.has_targets = true};
+    *out = (struct evaluation_result){0};
     for (size_t i = 0; i < e->objective->count; i++) {
         const struct objective_term *t = &e->objective->terms[i];
         struct evaluation_result result = {0};
         TRY(evaluation_finish(e->terms[i], &result));
         out->rows = result.rows;
         out->loss += t->weight * result.loss;
-        out->has_targets = out->has_targets && result.has_targets;
+        if (result.without_targets && !out->without_targets) out->without_targets = t->name;
         add_named(e, out, t->name, "loss", result.loss);
         if (result.has_accuracy) add_named(e, out, t->name, "accuracy", result.accuracy);
         for (size_t m = 0; m < result.metric_count; m++)
@@ -300,7 +300,7 @@ static status compute_result(struct evaluation *evaluation, struct evaluation_re
     if (evaluation->tally) TRY(tally_reduce(evaluation->tally));
     *out = (struct evaluation_result){.rows = (int64_t)totals[4],
                                       .loss = sums->loss / sums->count,
-                                      .has_targets = sums->count > 0,
+                                      .without_targets = sums->count > 0 ? NULL : "",
                                       .has_accuracy = evaluation->options.loss->wants_classes,
                                       .accuracy = sums->scored > 0 ? sums->correct / sums->scored : 0};
     return add_metrics(evaluation, out);

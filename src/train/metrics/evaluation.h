@@ -20,7 +20,8 @@ struct evaluation_metric {
 struct evaluation_result {
     int64_t rows;
     double loss;
-    bool has_targets;  /* of each loss at least one target counts; else the loss is not defined */
+    /* The first of `losses` of which no target counts, or "" of the only loss: the loss is not defined. NULL: none. */
+    const char *without_targets;
     bool has_accuracy; /* the loss is one of classes */
     double accuracy;
     /* With several losses "<name>_loss", "<name>_accuracy" and their metrics. */

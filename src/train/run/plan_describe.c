@@ -172,8 +172,9 @@ static void describe_length(const struct config *config, size_t steps, struct te
     text_add(out, "run            ");
     if (config->train.epochs != SCHEMA_NO_INT)
         text_printf(out, "%llu epoch%s, ", (unsigned long long)epochs, text_plural(epochs, "s"));
-    steps = config->train.epochs == SCHEMA_NO_INT ? (size_t)config->train.steps : steps * epochs;
-    text_printf(out, "%zu step%s\n", steps, text_plural(steps, "s"));
+    uint64_t all = steps && epochs > INT64_MAX / steps ? INT64_MAX : steps * epochs; /* as in the run */
+    if (config->train.epochs == SCHEMA_NO_INT) all = (uint64_t)config->train.steps;
+    text_printf(out, "%llu step%s\n", (unsigned long long)all, text_plural(all, "s"));
 }
 
 static void describe_rows(const struct plan *p, struct text *out) {

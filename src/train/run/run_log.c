@@ -114,7 +114,7 @@ static const char *best_metric(const struct run *run) {
 /* A metric may be undefined, such as auc where all rows are of one class. */
 static void warn_of_no_best(const struct run *run) {
     const char *metric = run->config->checkpoint.best.metric;
-    if (metric && run->trainer.state->counters.best_epoch == 0)
+    if (metric && run->trainer.epoch.has_ended && run->trainer.state->counters.best_epoch == 0)
         log_warning(
             run->log,
             "checkpoint.best: %s was not a number in any epoch, so no checkpoint is the best one; is it defined "
