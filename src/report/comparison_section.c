@@ -68,15 +68,15 @@ static status load(const struct sweep_data *s, const char *name, struct config_f
 }
 
 /* Nothing for configs that cannot be read; the page says that elsewhere. */
-static void add_doubts(struct text *out, const struct sweep_data *s) {
+static void add_notices(struct text *out, const struct sweep_data *s) {
     struct config_file *a = NULL, *b = NULL;
-    struct text doubts = {0};
+    struct text warnings = {0};
     status r = load(s, SWEEP_BASE_CONFIG, &a);
     if (!r) r = load(s, SWEEP_OTHER_CONFIG, &b);
-    if (!r) comparability_explain(config_of(a), config_of(b), s->metric, &doubts);
-    for (const char *line = text_string(&doubts); *line; line += strcspn(line, "\n") + 1)
+    if (!r) comparability_explain(config_of(a), config_of(b), s->metric, &warnings);
+    for (const char *line = text_string(&warnings); *line; line += strcspn(line, "\n") + 1)
         page_notice(out, "%.*s.", (int)strcspn(line, "\n"), line);
-    text_free(&doubts);
+    text_free(&warnings);
     config_free(a);
     config_free(b);
     status_free(r);
@@ -96,7 +96,7 @@ void comparison_section_add(struct text *out, const struct sweep_data *s) {
     if (c.left_out)
         page_notice(out, "%zu pair%s left out, of which a run has failed, has not ended or has no value.", c.left_out,
                     c.left_out == 1 ? " is" : "s are");
-    add_doubts(out, s);
+    add_notices(out, s);
     if (c.pairs >= 2)
         add_tests(out, s, &c);
     else

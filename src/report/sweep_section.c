@@ -139,13 +139,13 @@ static bool has_other_values(const struct sweep_data *s, size_t index) {
 }
 
 /* A notice for each parameter that changes what the metric means. */
-static void add_doubts(struct text *out, const struct sweep_data *s) {
-    struct text doubts = {0};
+static void add_notices(struct text *out, const struct sweep_data *s) {
+    struct text warnings = {0};
     for (size_t i = 0; i < s->parameter_count; i++)
-        if (has_other_values(s, i)) comparability_explain_key(s->parameters[i].path, s->metric, &doubts);
-    for (const char *line = text_string(&doubts); *line; line += strcspn(line, "\n") + 1)
+        if (has_other_values(s, i)) comparability_explain_key(s->parameters[i].path, s->metric, &warnings);
+    for (const char *line = text_string(&warnings); *line; line += strcspn(line, "\n") + 1)
         page_notice(out, "%.*s.", (int)strcspn(line, "\n"), line);
-    text_free(&doubts);
+    text_free(&warnings);
 }
 
 static void add_best(struct text *out, const struct sweep_data *s) {
@@ -162,7 +162,7 @@ static void add_best(struct text *out, const struct sweep_data *s) {
     headings[count++] =
         (struct page_heading){sweep_data_repeats(s) > 1 ? "State SHA-256 of the first run" : "State SHA-256", false};
     text_add(out, "<h3>Best trials</h3>\n");
-    add_doubts(out, s);
+    add_notices(out, s);
     page_table_begin(out, headings, count, true);
     for (size_t i = 0; i < s->ranked && i < BEST_SHOWN; i++) add_best_row(out, s, &s->trials[i]);
     page_table_end(out);

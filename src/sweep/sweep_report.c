@@ -67,8 +67,8 @@ static bool has_word(const char *const *words, const char *word) {
 }
 
 /* Adds a sentence for each KEY=VALUE word of [words] that [others] lack. */
-static void add_doubts_of_words(const struct sweep_report *r, const char *const *words, const char *const *others,
-                                struct text *out) {
+static void add_warnings_of_words(const struct sweep_report *r, const char *const *words, const char *const *others,
+                                  struct text *out) {
     struct text key = {0};
     for (; *words; words++) {
         if (has_word(others, *words)) continue;
@@ -82,19 +82,19 @@ static void add_doubts_of_words(const struct sweep_report *r, const char *const 
 /* A warning for each parameter that changes what the metric means; of a list the first trials that differ in one. */
 static void warn_of_parameters(const struct sweep_report *r) {
     const struct sweep_config *sweep = r->sweep;
-    struct text doubts = {0};
+    struct text warnings = {0};
     for (size_t i = 0; i < sweep->space.count; i++) {
         const struct parameter *p = &sweep->space.items[i];
         if (p->kind != PARAMETER_VALUES || p->count > 1)
-            comparability_explain_key(p->path, sweep->metric.name, &doubts);
+            comparability_explain_key(p->path, sweep->metric.name, &warnings);
     }
-    for (int64_t i = 1; sweep->list && i < sweep->trials && !doubts.length; i++) {
-        add_doubts_of_words(r, sweep->list[i], sweep->list[0], &doubts);
-        if (!doubts.length) add_doubts_of_words(r, sweep->list[0], sweep->list[i], &doubts);
+    for (int64_t i = 1; sweep->list && i < sweep->trials && !warnings.length; i++) {
+        add_warnings_of_words(r, sweep->list[i], sweep->list[0], &warnings);
+        if (!warnings.length) add_warnings_of_words(r, sweep->list[0], sweep->list[i], &warnings);
     }
-    for (const char *line = text_string(&doubts); *line; line += strcspn(line, "\n") + 1)
+    for (const char *line = text_string(&warnings); *line; line += strcspn(line, "\n") + 1)
         log_warning(r->log, "%.*s", (int)strcspn(line, "\n"), line);
-    text_free(&doubts);
+    text_free(&warnings);
 }
 
 void sweep_report_start(struct sweep_report *r) {

@@ -147,6 +147,7 @@ class Sweep(SweepCase):
         loss = "val_loss is not comparable between trials that differ in {}, which changes what the loss is; choose another metric"
         split = "{} may not be comparable between trials that differ in dataset.split.seed, it may be of other rows or targets"
         smooth = "{type: cross_entropy, label_smoothing: 0.1}"
+        self.write("terms.yaml", CONFIG.replace("loss: cross_entropy", "losses: [{type: cross_entropy, name: kind}]"))
         for name, metric, method, sentence in (
                 ("a", "val_loss", f"grid\nparameters: {{loss: [cross_entropy, {smooth}]}}", loss.format("loss")),
                 ("b", "val_accuracy", f"grid\nparameters: {{loss: [cross_entropy, {smooth}]}}", None),
@@ -154,9 +155,12 @@ class Sweep(SweepCase):
                 ("d", "val_loss", "grid\nparameters: {optimizer.lr: [0.1, 0.01], loss: {value: cross_entropy}}", None),
                 ("e", "val_accuracy", "grid\nparameters: {dataset.split.seed: [1, 2]}", split.format("val_accuracy")),
                 ("f", "val_loss", f"list\ntrials: [{{optimizer.lr: 0.1}}, {{loss: {smooth}}}]", loss.format("loss")),
-                ("g", "val_loss", "list\ntrials: [{optimizer.lr: 0.1}, {optimizer.lr: 0.2}]", None)):
+                ("g", "val_loss", "list\ntrials: [{optimizer.lr: 0.1}, {optimizer.lr: 0.2}]", None),
+                ("h", "val_kind_loss", "grid\nparameters: {losses.0.loss_weight: [1, 2]}", None),  # the loss is without its weight
+                ("i", "val_loss", "grid\nparameters: {losses.0.loss_weight: [1, 2]}", loss.format("losses.0.loss_weight"))):
             with self.subTest(name=name):
-                _, err = self.sweep(f"config: base.yaml\nmetric: {metric}\nmethod: {method}\n", name=name)
+                base = "terms" if "losses" in method else "base"
+                _, err = self.sweep(f"config: {base}.yaml\nmetric: {metric}\nmethod: {method}\n", name=name)
                 self.run_program("report", f"sweeps/{name}", "--out", "page.html")
                 for text in (err, self.read("page.html")):
                     self.assertEqual(" comparable" in text, sentence is not None)

@@ -14,7 +14,8 @@ static const char *const of_rows[] = {
 static bool is_about(const char *text, const char *const *keys) {
     for (size_t i = 0; keys[i]; i++) {
         size_t length = strlen(keys[i]);
-        if (strncmp(text, keys[i], length) == 0 && strchr(".:", text[length])) return true; /* also for its end */
+        if (strncmp(text, keys[i], length) == 0 && strchr(".:", text[length]))
+            return true; /* strchr finds the end, too */
     }
     return false;
 }
@@ -34,19 +35,30 @@ static void add_text(const char *key, const char *a, const char *b, struct text 
     if (strcmp(a, b) != 0 && !is_same_file(a, b)) text_printf(out, "  %s: %s -> %s\n", key, a, b);
 }
 
-/* Adds the differences of [keys]: "loss.label_smoothing: 0 in A, 0.1 in B; ...". */
-static void add_differences(const char *lines, const char *const *keys, struct text *out) {
+/* "losses.1.loss_weight" */
+static bool is_weight_of_term(const char *text) {
+    if (strncmp(text, "losses.", 7) != 0) return false;
+    const char *member = text + 7 + strspn(text + 7, "0123456789"), *weight = ".loss_weight";
+    return strncmp(member, weight, strlen(weight)) == 0;
+}
+
+/* Whether a difference in [text] changes what the loss [metric] is; that of one of `losses` is without its weight. */
+static bool changes_loss(const char *text, const char *metric) {
+    size_t length = strlen(metric);
+    bool is_loss = length >= 4 && strcmp(metric + length - 4, "loss") == 0;
+    bool is_sum = strcmp(metric, "val_loss") == 0 || strcmp(metric, "train_loss") == 0;
+    return is_loss && is_about(text, of_loss) && (is_sum || !is_weight_of_term(text));
+}
+
+/* Adds the differences that change the loss [metric], or NULL: which rows it is of: "loss.label_smoothing: 0 in A, 0.1
+ * in B; ...". */
+static void add_differences(const char *lines, const char *metric, struct text *out) {
     for (const char *line = lines; *line; line += strcspn(line, "\n") + 1) {
         const char *arrow = strstr(line, " -> ");
-        if (!arrow || !is_about(line + 2, keys)) continue;
+        if (!arrow || !(metric ? changes_loss(line + 2, metric) : is_about(line + 2, of_rows))) continue;
         int before = (int)(arrow - line - 2), after = (int)strcspn(arrow + 4, "\n");
         text_printf(out, "%s%.*s in A, %.*s in B", out->length ? "; " : "", before, line + 2, after, arrow + 4);
     }
-}
-
-static bool is_loss(const char *metric) {
-    size_t length = strlen(metric);
-    return length >= 4 && strcmp(metric + length - 4, "loss") == 0;
 }
 
 void comparability_explain(const struct config *a, const struct config *b, const char *metric, struct text *out) {
@@ -55,8 +67,8 @@ void comparability_explain(const struct config *a, const struct config *b, const
     add_text("dataset.path", a->dataset.path, b->dataset.path, &lines);
     add_text("dataset.validation.path", a->dataset.validation.path, b->dataset.validation.path, &lines);
     add_text("dataset.validation.query", a->dataset.validation.query, b->dataset.validation.query, &lines);
-    if (is_loss(metric)) add_differences(text_string(&lines), of_loss, &loss);
-    add_differences(text_string(&lines), of_rows, &rows);
+    add_differences(text_string(&lines), metric, &loss);
+    add_differences(text_string(&lines), NULL, &rows);
     if (loss.length)
         text_printf(out,
                     "%s is not comparable, the losses are defined differently (%s); --metric names another metric\n",
@@ -70,7 +82,7 @@ void comparability_explain(const struct config *a, const struct config *b, const
 }
 
 void comparability_explain_key(const char *key, const char *metric, struct text *out) {
-    if (is_loss(metric) && is_about(key, of_loss))
+    if (changes_loss(key, metric))
         text_printf(out,
                     "%s is not comparable between trials that differ in %s, which changes what the loss is; choose "
                     "another metric, such as val_accuracy, val_auc or val_mae\n",

@@ -54,16 +54,17 @@ static void add_result(const struct sweep_config *sweep, const struct paired_tes
 
 /* [log] NULL: adds the warnings to [out]. */
 static void warn(const struct sweep_file *file, struct log *log, struct text *out) {
-    struct text doubts = {0};
-    comparability_explain(sweep_file_base(file), sweep_file_other(file), sweep_file_config(file)->metric.name, &doubts);
-    for (const char *line = text_string(&doubts); *line; line += strcspn(line, "\n") + 1) {
+    struct text warnings = {0};
+    comparability_explain(sweep_file_base(file), sweep_file_other(file), sweep_file_config(file)->metric.name,
+                          &warnings);
+    for (const char *line = text_string(&warnings); *line; line += strcspn(line, "\n") + 1) {
         int length = (int)strcspn(line, "\n");
         if (log)
             log_warning(log, "%.*s", length, line);
         else
             text_printf(out, "warning: %.*s\n", length, line);
     }
-    text_free(&doubts);
+    text_free(&warnings);
 }
 
 status compare_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log,
