@@ -74,7 +74,7 @@ START_TEST(a_check_at_the_same_moment_is_no_owner) {
     pid_t child = fork();
     if (child == 0) {
         int fd = open(path, O_RDONLY);
-        if (flock(fd, LOCK_SH) == 0 && write(ends[1], "x", 1) == 1) clock_sleep(0.02);
+        if (flock(fd, LOCK_SH) == 0 && write(ends[1], "x", 1) == 1) clock_sleep(0.002);
         _exit(0);
     }
     ck_assert_int_eq(read(ends[0], &byte, 1), 1);

@@ -93,6 +93,8 @@ class Columns(program.Case):
         self.assertIn("dataset.inputs: unknown column 'weight'; the model was trained with the inputs: u, v, height", err)
         _, err = self.evaluate("same.csv", "dataset.inputs=[u, v]", code=USAGE)
         self.assertIn("dataset.inputs: missing column 'height'", err)
+        _, err = self.evaluate("same.csv", "dataset.inputs=[u, v, height, u]", code=USAGE)
+        self.assertIn("dataset.inputs: repeated column 'u'", err)
         _, err = self.evaluate("same.csv", "dataset.targets=[u]", code=USAGE)
         self.assertIn("dataset.targets: unknown column 'u'; the model was trained with the targets: kind", err)
 

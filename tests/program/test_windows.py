@@ -153,7 +153,7 @@ class Windows(program.Case):
         self.table(rows, names=[*columns, *NAMES], extra=(dates, *extra))
         self.config("steps: 5", more)
         out, err = self.run_program("check", "test.yaml", *arguments)
-        return [line for line in (out + err).splitlines() if "order of the file" in line]
+        return [line for line in (out + err).splitlines() if "takes rows in the order of" in line]
 
     def test_order_of_time(self):
         days = [f"2024-{1 + d // 28:02}-{1 + d % 28:02}" for d in range(60)]
@@ -181,6 +181,7 @@ class Windows(program.Case):
         two = "columns: {time: ignore, born: ignore}"
         self.assertEqual(self.order_warning(days[::-1], two, columns=("born", "time"), extra=(days,)), [])
         self.assertEqual(len(self.order_warning(days[::-1], two, columns=("born", "time"), extra=(days[::-1],))), 1)
+        self.assertEqual(len(self.order_warning(days[::-1], two, columns=("time", "born"), extra=(60 * ["2024-06-01"],))), 1)
         european = [f"{day[8:]}.{day[5:7]}.{day[:4]}" for day in days]
         written = 'columns: {time: {type: date, format: "%d.%m.%Y", parts: [month]}}'
         self.assertEqual(self.order_warning(european, written), [])
@@ -204,13 +205,15 @@ class Windows(program.Case):
         self.assertIn("late.csv:line 2: column 'time': '2024-01-01' is before '2024-03-04' of the row above; ", warning)
         self.write("late.csv", "\n".join(["y,a,b"] + [f"{i},{i},{i}" for i in range(30)]) + "\n")
         self.assertEqual(self.order_warning(days[30:], ignored, path), [])
-        for dates, count in (days, 0), (days[::-1], 1), ([b"x"] * 60, 0):
+        missing = "dataset.missing=['?']"
+        for dates, count in (days, 0), (days[::-1], 1), (days[:29:-1] + [None] + days[29:0:-1], 1), ([b"x"] * 60, 0):
             with sqlite3.connect(self.path("rows.db")) as db:
                 db.execute("drop table if exists t")
                 db.execute("create table t (time, a real, b real, y real)")
                 db.executemany("insert into t values (?, ?, ?, ?)", [(day, *map(float, row)) for day, row in zip(dates, series(60))])
-            found = self.order_warning(days, ignored, "dataset.path=rows.db")
+            found = self.order_warning(days, ignored, "dataset.path=rows.db", missing)
             self.assertEqual(len(found), count)
+            self.assertTrue(all(line.endswith("in the order of dataset.query: write one with `order by`") for line in found), found)
         self.assertEqual(self.order_warning(days, ignored, "dataset.path=rows.db"), [])
         self.run_program("test.yaml", "--run-dir", "runs/time")
         self.table(series(60), "new.csv", names=["time", *NAMES], extra=(days[::-1],))

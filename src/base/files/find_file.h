@@ -10,7 +10,7 @@
  * the first match is used. A match outside of the working directory makes *path absolute, in [arena]. Otherwise *path
  * is unchanged. *path may be NULL. */
 status find_file(const char **path, const char *config, struct arena *arena);
-/* The same for a folder. Both take patterns (*, ?, [, {) for files that exist. */
+/* The same for a folder. Both take patterns (*, ?, [, {) for files that exist; of {a,b} one of them is enough. */
 status find_folder(const char **path, const char *config, struct arena *arena);
 
 #endif

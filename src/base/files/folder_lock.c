@@ -51,7 +51,7 @@ status folder_lock_wait(struct folder_lock *lock, double seconds, struct log *lo
     TRY(folder_lock_try(lock, is_mine));
     while (!*is_mine && clock_seconds() < start + seconds) {
         clock_sleep(0.02);
-        TRY(folder_lock_try(lock, is_mine));
+        TRY(io_lock(lock->fd, lock->path, is_mine));
         if (*is_mine || is_reported || clock_seconds() < start + REPORT_SECONDS) continue;
         log_line(log, "waiting for %s: another ddptrain has locked it", lock->path);
         is_reported = true;

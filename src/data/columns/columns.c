@@ -72,5 +72,10 @@ status columns_check_key(const struct column_list *trained, enum column_role rol
     for (size_t i = 0; i < trained->count; i++)
         if (trained->items[i].role == role && !string_list_has(names, trained->items[i].name))
             return reject_key(trained, role, "missing column", trained->items[i].name);
+    bool has_repeated = names->count > columns_count(trained, role);
+    for (size_t i = 0; has_repeated && i < names->count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(names->items[k], names->items[i]) == 0)
+                return reject_key(trained, role, "repeated column", names->items[i]);
     return OK;
 }

@@ -84,8 +84,9 @@ static bool assign_stratified(const struct split_config *config, const struct st
     return largest >= folds;
 }
 
-/* [memory]: (WORKSPACES, rows). */
 enum { WORKSPACES = 6 };
+
+/* [memory]: (WORKSPACES, rows). */
 static status fill_folds(const struct split_config *config, const int64_t *classes, size_t rows, int64_t *memory,
                          int64_t *order, size_t *n_validation) {
     int64_t *fold_of = memory, *spaces[WORKSPACES];

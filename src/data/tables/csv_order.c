@@ -16,9 +16,9 @@ struct csv_order {
     double last, group; /* of the row above, and its series */
     char above[32];     /* its text, or the start of it */
     size_t dates;
-    size_t earlier;  /* rows before the row above */
-    bool is_far;     /* one of them by more than CLOCK_CHANGE */
-    const char *why; /* about the first of them */
+    size_t earlier, later; /* rows before and after the row above */
+    bool is_far;           /* one of them by more than CLOCK_CHANGE */
+    const char *why;       /* about the first of them */
 };
 
 void csv_order_start(struct csv *csv, const struct dataset_config *config) {
@@ -52,7 +52,9 @@ void csv_order_add(struct csv *csv, size_t column, const char *text, const doubl
     if (csv_is_missing(csv, text)) return;
     csv->roles[column].may_be_date = parse(order, text, &seconds);
     if (!csv->roles[column].may_be_date) return;
-    if (order->has_last && order->group == group && seconds < order->last) note_earlier(csv, column, text, seconds);
+    bool has_above = order->has_last && order->group == group;
+    if (has_above && seconds < order->last) note_earlier(csv, column, text, seconds);
+    if (has_above && seconds > order->last) order->later++;
     order->has_last = true;
     order->last = seconds;
     order->group = group;
@@ -69,14 +71,15 @@ void csv_order_finish(struct csv *csv) {
     const struct csv_order *found = NULL;
     for (size_t i = 0; csv->orders && i < csv->n_columns; i++) {
         const struct csv_order *order = &csv->orders[i];
-        if (!csv->roles[i].may_be_date || order->dates < 2) continue;
+        if (!csv->roles[i].may_be_date || order->earlier + order->later == 0) continue; /* or dates all alike */
         if (!is_disordered(order)) return;
         if (!found) found = order;
     }
     if (!found) return;
     const char *more =
         found->earlier == 1 ? "" : arena_printf(csv->arena, ", and %zu more rows are like it", found->earlier - 1);
-    csv->base.warning =
-        arena_printf(csv->arena, "%s%s; dataset.window takes rows in the order of the file: sort %s by time",
-                     found->why, more, csv->group_column == NOT_USED ? "them" : "those of each series");
+    csv->base.warning = arena_printf(csv->arena, "%s%s; dataset.window takes rows in the order of %s", found->why, more,
+                                     csv->records                    ? "dataset.query: write one with `order by`"
+                                     : csv->group_column == NOT_USED ? "the file: sort them by time"
+                                                                     : "the file: sort those of each series by time");
 }

@@ -180,7 +180,7 @@ status csv_plan_rows(struct csv *csv, bool is_text) {
         struct field_plan *plan = &plans[csv->fields[i]];
         if (role->at == NOT_USED && !role->may_be_date) continue;
         *plan = (struct field_plan){FIELD_NUMBER, .is_column = true, .column = i, .at = role->at};
-        if (role->at == NOT_USED) plan->kind = FIELD_IGNORED;
+        if (role->at == NOT_USED) plan->kind = FIELD_IGNORED, plan->at = 0;
         if (role->at == NOT_USED) continue;
         plan->is_input = plan->may_be_missing = !role->is_weight && !role->is_target && !role->is_group;
         if (role->is_weight) plan->at = size + targets;

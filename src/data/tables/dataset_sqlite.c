@@ -261,10 +261,13 @@ static status read_value(struct csv *csv, size_t column, const char **text) {
     return OK;
 }
 
-/* The text of a column that is not used; another type is "". */
-static const char *text_of(sqlite3_stmt *statement, int column) {
-    bool is_text = sqlite3_column_type(statement, column) == SQLITE_TEXT;
-    const char *text = is_text ? (const char *)sqlite3_column_text(statement, column) : NULL;
+/* The text of a column that is not used, or a missing one; another type is "". */
+static const char *text_of(const struct csv *csv, size_t column) {
+    const struct records *records = csv->records;
+    sqlite3_stmt *statement = records->statement;
+    int type = sqlite3_column_type(statement, (int)column);
+    if (type == SQLITE_NULL) return missing_text(csv, column);
+    const char *text = type == SQLITE_TEXT ? (const char *)sqlite3_column_text(statement, (int)column) : NULL;
     return text ? text : "";
 }
 
@@ -288,7 +291,7 @@ static status next_record(struct csv *csv, bool *has_record) {
         if (csv->roles[i].at != NOT_USED)
             TRY(read_value(csv, i, &csv->reader.fields[i].text));
         else if (csv->roles[i].may_be_date)
-            csv->reader.fields[i].text = text_of(records->statement, (int)i);
+            csv->reader.fields[i].text = text_of(csv, i);
     return OK;
 }
 
