@@ -461,7 +461,8 @@ START_TEST(tied_weights_are_one) {
 }
 END_TEST
 
-/* torch.nn.functional.interpolate: a signal by the scale, an image of the same or twice the size by the size. */
+/* torch.nn.functional.interpolate: a signal and a large image by the scale, a small image of the same or twice the size
+ * by the size. */
 START_TEST(nearest_pixels_are_pytorchs) {
     static const struct {
         const char *layers;
@@ -470,6 +471,10 @@ START_TEST(nearest_pixels_are_pytorchs) {
                  {"[{reshape: [1, 3]}, {upsample: 2.3}, flatten]", 6, {0, 0, 0, 1, 1, 2}},
                  {"[{reshape: [1, 1, 3]}, {upsample: 1.3}, flatten]", 3, {0, 1, 2}},
                  {"[{reshape: [1, 1, 3]}, {upsample: [1, 2.3]}, flatten]", 6, {0, 0, 1, 1, 2, 2}},
+                 {"[{reshape: [1, 1, 3]}, {upsample: {size: [200, 3]}}, {upsample: [1, 2.3]}, {slice: {end: 1, dim: "
+                  "2}}, flatten]",
+                  6,
+                  {0, 0, 0, 1, 1, 2}},
                  {"[{reshape: [1, 3]}, {upsample: {size: 3}}, flatten]", 3, {0, 1, 2}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct fixture f = open_fixture(cases[i].layers, (struct shape){.dims = 1, .size = {3}}, 2, "mse");

@@ -82,9 +82,8 @@ void *upsample_to(struct arena *arena, int64_t height, int64_t width) {
 }
 
 /* Along the height [0] or the width [1], of an input of [in] pixels. PyTorch computes with the scale that is given, not
- * with that of the rounded size, except for the nearest pixel of an image that stays as large or becomes twice as large
- * (nearest_idx in ATen/native/UpSample.h). */
-static struct resize_side side_of(const struct upsample_config *c, bool is_image, int d, size_t in) {
+ * with that of the rounded size. */
+static struct resize_side side_of(const struct upsample_config *c, int d, size_t in) {
     struct resize_side s = {.in = in, .out = in};
     const struct real_list *scales = &c->scale_factor;
     double factor = 0;
@@ -95,9 +94,17 @@ static struct resize_side side_of(const struct upsample_config *c, bool is_image
         s.out = (size_t)((double)in * factor);
     }
     s.scale = factor > 0 ? (float)(1 / factor) : (float)in / (float)(s.out ? s.out : 1);
-    if (is_image && c->mode == MODE_NEAREST && (s.out == in || s.out == 2 * in)) s.scale = (float)in / (float)s.out;
     if (c->align_corners) s.scale = s.out > 1 ? (float)(in - 1) / (float)(s.out - 1) : 0;
     return s;
+}
+
+/* The exception, for the nearest pixels of a small image whose side stays as large or becomes twice as large
+ * (nearest_idx in ATen/native/UpSample.h, which upsample_nearest2d calls where the two sides are at most 128 together).
+ */
+static void use_size(struct resize_side sides[2]) {
+    for (int d = 0; d < 2 && sides[0].out + sides[1].out <= 128; d++)
+        if (sides[d].out == sides[d].in || sides[d].out == 2 * sides[d].in)
+            sides[d].scale = (float)sides[d].in / (float)sides[d].out;
 }
 
 static struct resize resize_of(const struct layer *layer) {
@@ -106,8 +113,9 @@ static struct resize resize_of(const struct layer *layer) {
     struct resize r = {
         .channels = in.channels, .is_nearest = c->mode == MODE_NEAREST, .align_corners = c->align_corners};
     bool is_image = layer->in.dims > 2;
-    r.side[0] = is_image ? side_of(c, true, 0, in.height) : (struct resize_side){1, 1, 1};
-    r.side[1] = side_of(c, is_image, 1, in.width);
+    r.side[0] = is_image ? side_of(c, 0, in.height) : (struct resize_side){1, 1, 1};
+    r.side[1] = side_of(c, 1, in.width);
+    if (is_image && r.is_nearest) use_size(r.side);
     return r;
 }
 
