@@ -18,10 +18,10 @@ struct candidate {
 struct candidates {
     struct candidate *items; /* the newest first */
     size_t count;
-    size_t invalid;       /* files with the extension that are not valid */
-    size_t removed;       /* files that were removed after they were listed */
-    enum status_code why; /* STATUS_DATA; the code of the first file that the system could not read */
-    struct text reasons;  /* one line for each invalid file */
+    size_t invalid;        /* files with the extension that are not valid */
+    size_t removed;        /* files that were removed after they were listed */
+    enum status_code code; /* STATUS_DATA; the code of the first file that the system could not read */
+    struct text reasons;   /* one line for each invalid file */
 };
 
 static char *join(const char *dir, const char *name, const char *ending) {
@@ -100,7 +100,7 @@ static void skip_file(struct candidates *candidates, struct log *log, const char
         log_warning(log, "skipped a checkpoint: %s", status_message(reason));
         text_printf(&candidates->reasons, "\n  %s", status_message(reason));
         candidates->invalid++;
-        if (status_is_system(reason) && candidates->why == STATUS_DATA) candidates->why = status_code(reason);
+        if (status_is_system(reason) && candidates->code == STATUS_DATA) candidates->code = status_code(reason);
     }
     status_free(reason);
 }
@@ -155,7 +155,7 @@ static status open_first(const char *dir, struct log *log, struct candidates *ca
         skip_file(candidates, log, candidates->items[i].path, s);
     }
     if ((candidates->removed && !is_last) || candidates->invalid == 0) return OK;
-    return status_new(candidates->why, "%s: none of its %zu checkpoints is valid:%s", dir, candidates->invalid,
+    return status_new(candidates->code, "%s: none of its %zu checkpoints is valid:%s", dir, candidates->invalid,
                       text_string(&candidates->reasons));
 }
 
@@ -167,7 +167,7 @@ status checkpoint_open_newest(const char *dir, struct log *log, struct checkpoin
     for (int round = 0; round < MAX_ROUNDS && is_stale && s == OK; round++) {
         struct io_info info;
         struct io_names names;
-        struct candidates candidates = {.why = STATUS_DATA};
+        struct candidates candidates = {.code = STATUS_DATA};
         TRY(io_stat(dir, &info));
         if (!info.exists) return OK;
         TRY(io_list(dir, &names));

@@ -382,7 +382,7 @@ START_TEST(the_folder_is_listed_again_when_a_file_went_away) {
 }
 END_TEST
 
-/* What the disk or the memory has refused may succeed later: the launcher restarts after such a failure. */
+/* A read that failed may succeed later: the launcher restarts after such a failure. */
 START_TEST(unreadable_checkpoints_are_an_io_error) {
     char *folder = make_folder(), *path = path_in(folder, "epoch-0002.h5");
     status s;

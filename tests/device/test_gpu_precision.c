@@ -192,7 +192,7 @@ struct copied {
 };
 
 /* Gives the operators the copy of x (rows, columns) from now on. */
-static void give_copy(struct device *d, struct copied *c, const float *x, size_t rows, size_t columns) {
+static void set_copy(struct device *d, struct copied *c, const float *x, size_t rows, size_t columns) {
     size_t stride = (columns + 7) / 8 * 8, bytes = rows * stride * sizeof *c->copy.memory;
     c->copy = (struct half_copy){.of = x, .count = rows * columns, .columns = columns % 8 ? columns : 0};
     ck_assert(!device_alloc(d, bytes, "a test", (void **)&c->copy.memory));
@@ -200,7 +200,7 @@ static void give_copy(struct device *d, struct copied *c, const float *x, size_t
     device_ops(d)->half->set(d, (struct half_operands){.copies = {&c->item, 1}});
 }
 
-static void take_copy(struct device *d, struct copied *c) {
+static void free_copy(struct device *d, struct copied *c) {
     device_ops(d)->half->set(d, (struct half_operands){0});
     device_free(d, c->copy.memory);
 }
@@ -229,7 +229,7 @@ START_TEST(a_changed_gradient_is_rounded_again) {
         struct copied c;
         size_t count = p.rows * p.out;
         float *dx = random_values(p.rows * p.in, 7), *other = random_values(count, 8), *dy = on_device(d, p.dy, count);
-        give_copy(d, &c, dy, p.rows, p.out);
+        set_copy(d, &c, dy, p.rows, p.out);
         ops->linear_backward_weight(d, dy, p.x, p.dw, p.dbias, p.rows, p.in, p.out);
         ck_assert(c.copy.is_valid);
         if (change == 1) ops->copy(d, other, dy, count);
@@ -239,7 +239,7 @@ START_TEST(a_changed_gradient_is_rounded_again) {
         ops->linear_backward_input(d, dy, p.w, dx, p.rows, p.in, p.out);
         ck_assert(!device_download(d, p.dy, dy, count * sizeof *dy));
         check_dx(&p, p.dy, dx);
-        take_copy(d, &c);
+        free_copy(d, &c);
         device_free(d, dy);
         guarded_free(dx), guarded_free(other);
         work_free(&p);
@@ -248,8 +248,8 @@ START_TEST(a_changed_gradient_is_rounded_again) {
 }
 END_TEST
 
-/* Products read a valid copy itself, whatever operators ran in between: here it is zeroed behind their back. One of
- * another matrix, of another number of rows, or with other gaps is neither read nor written. */
+/* Products read a valid copy itself, whatever operators ran in between: here it is zeroed without clearing is_valid.
+ * One of another matrix, of another number of rows, or with other gaps is neither read nor written. */
 START_TEST(a_copy_is_found_by_its_matrix) {
     struct device *d = gpu_with(PRECISION_BFLOAT16);
     const struct device_ops *ops = device_ops(d);
@@ -258,7 +258,7 @@ START_TEST(a_copy_is_found_by_its_matrix) {
     size_t count = p.rows * p.out;
     float *dx = random_values(2 * p.rows * p.in, 7), *dy = on_device(d, p.dy, count),
           *other = on_device(d, p.dy, count);
-    give_copy(d, &c, dy, p.rows, p.out);
+    set_copy(d, &c, dy, p.rows, p.out);
     ops->linear_backward_input(d, other, p.w, dx, p.rows, p.in, p.out);
     ops->linear_backward_input(d, dy, p.w, dx, p.rows - 1, p.in, p.out);
     ops->linear_backward_input(d, dy, p.w, dx, 2 * p.rows, p.in, p.out / 2);
@@ -271,7 +271,7 @@ START_TEST(a_copy_is_found_by_its_matrix) {
     check_dx(&p, p.dy, dx);
     ops->linear_backward_input(d, dy, p.w, dx, p.rows, p.in, p.out);
     for (size_t i = 0; i < p.rows * p.in; i++) ck_assert(dx[i] == 0);
-    take_copy(d, &c);
+    free_copy(d, &c);
     device_free(d, dy), device_free(d, other);
     guarded_free(dx);
     work_free(&p);
@@ -378,13 +378,13 @@ START_TEST(backward_before_a_norm) {
     for (int i = 0; i < 2; i++) {
         dw[i] = random_values(out * in, 4), dbias[i] = random_values(out, 5), dx[i] = random_values(rows * in, 6);
         struct copied c;
-        give_copy(d, &c, i == 0 ? dy : x, rows, out);
+        set_copy(d, &c, i == 0 ? dy : x, rows, out);
         (_i < 2 ? write_layer_norm_back : write_rms_norm_back)(d, given, dy, rows, out);
         ck_assert_int_eq(c.copy.is_valid, i == 0);
         device_ops(d)->is_finite(d, x, 1); /* an operator between them */
         device_ops(d)->linear_backward_weight(d, dy, x, dw[i], dbias[i], rows, in, out);
         device_ops(d)->linear_backward_input(d, dy, w, dx[i], rows, in, out);
-        take_copy(d, &c);
+        free_copy(d, &c);
     }
     for (size_t k = 0; k < out * in; k++) ck_assert_float_eq_tol(dw[0][k], dw[1][k], 1e-5f);
     for (size_t k = 0; k < rows * in; k++) ck_assert_float_eq_tol(dx[0][k], dx[1][k], 1e-5f);
@@ -410,13 +410,13 @@ static void check_product_after(writer *write, enum precision precision, const s
     device_upload(d, x, p.x, bytes);
     struct copied c;
     bool is_half = precision == PRECISION_BFLOAT16 || precision == PRECISION_FLOAT16;
-    give_copy(d, &c, y, p.rows, p.in);
+    set_copy(d, &c, y, p.rows, p.in);
     write(d, x, y, p.rows, p.in);
     ck_assert_int_eq(c.copy.is_valid, is_half && p.in % 8 == 0);
     if (changes) device_upload(d, y, other, bytes);
     device_ops(d)->linear_forward(d, y, p.w, NULL, false, result, p.rows, p.in, p.out);
     ck_assert_int_eq(c.copy.is_valid, is_half);
-    take_copy(d, &c);
+    free_copy(d, &c);
     ck_assert(!device_download(d, p.x, y, bytes));
     ck_assert(!changes || memcmp(p.x, other, bytes) == 0);
     for (size_t k = 0; k < p.rows * p.out; k++)
@@ -440,7 +440,7 @@ START_TEST(copies_without_gaps) {
         float *x = random_values(count, 1), *y = on_device(d, x, count);
         uint16_t *bits = guarded_malloc(count * sizeof *bits);
         struct copied c;
-        give_copy(d, &c, y, 1, count);
+        set_copy(d, &c, y, 1, count);
         c.copy.columns = 0;
         writers[_i / 2](d, x, y, rows, widths[k]);
         ck_assert_int_eq(c.copy.is_valid, is_by_element || widths[k] == 64);
@@ -450,7 +450,7 @@ START_TEST(copies_without_gaps) {
             uint16_t expected = precision == PRECISION_FLOAT16 ? bits_to_float16(x[i]) : bits_to_bfloat16(x[i]);
             ck_assert_uint_eq(bits[i], c.copy.is_valid ? expected : 0);
         }
-        take_copy(d, &c);
+        free_copy(d, &c);
         device_free(d, y);
         guarded_free(x), guarded_free(bits);
         end(d);

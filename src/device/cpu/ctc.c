@@ -44,8 +44,8 @@ static double at(const struct alignments *a, size_t step, size_t state) {
     return (double)a->x[step * a->classes + (size_t)label(a, state)];
 }
 
-/* log(exp(a) + exp(b) + exp(c)); fmax ignores NaN, so without a finite number the sum of the three tells whether one
- * is NaN. */
+/* log(exp(a) + exp(b) + exp(c)); fmax ignores NaN, so without a finite number the sum of the three decides: NaN if one
+ * is. */
 static double log_sum(double a, double b, double c) {
     double max = fmax(a, fmax(b, c));
     return isinf(max) ? a + b + c : max + log(exp(a - max) + exp(b - max) + exp(c - max));

@@ -131,8 +131,8 @@ struct describe_row {
 
 /* ---- the recursions ---- */
 
-/* log(exp(a) + exp(b) + exp(c)); fmaxf ignores NaN, so without a finite number the sum of the three tells whether one
- * is NaN. */
+/* log(exp(a) + exp(b) + exp(c)); fmaxf ignores NaN, so without a finite number the sum of the three decides: NaN if one
+ * is. */
 __device__ float log_sum(float a, float b, float c) {
     float max = fmaxf(a, fmaxf(b, c));
     return isinf(max) ? a + b + c : max + logf(math_exp(a - max) + math_exp(b - max) + math_exp(c - max));

@@ -38,13 +38,13 @@ void gpu_products_close(struct gpu_device *gpu);
 
 /* x (rows, columns) as a factor until the call ends. */
 struct factor gpu_factor(operator_call *c, struct gpu_numbers x, size_t rows, size_t columns);
-/* dy (rows, columns) in 16 bits if it has a valid copy without gaps; else unchanged. */
-struct gpu_numbers gpu_gradient_half(operator_call *c, struct gpu_numbers dy, size_t rows, size_t columns);
 /* The same for a weight, which may be rounded already (gpu_round_parameters). */
 struct factor gpu_weight_factor(operator_call *c, const float *w, size_t out, size_t in);
 
 /* The same for a gradient; [sums] (columns), unless NULL, += its columns, in the pass that rounds it. */
 struct factor gpu_gradient_factor(operator_call *c, const float *dy, float *sums, size_t rows, size_t columns);
+/* dy (rows, columns) in 16 bits if it has a valid copy without gaps; else unchanged. */
+struct gpu_numbers gpu_gradient_half(operator_call *c, struct gpu_numbers dy, size_t rows, size_t columns);
 
 /* x (count) in 16 bits, without gaps, until the call ends; 16-bit precisions only. */
 const uint16_t *gpu_half_copy(operator_call *c, const float *x, size_t count);

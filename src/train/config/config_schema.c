@@ -55,7 +55,8 @@ static const struct schema_row train_rows[] = {
      .doc =
          "Factors of float32 products (torch.set_float32_matmul_precision): `highest` does not round them. `high` is "
          "faster: GPUs round them to TF32, 10 bits of fraction, also in convolutions; CPUs with AMX divide each "
-         "into two bfloat16, 15 bits of fraction, in all products but those of attention and convolutions. Without "
+         "into two bfloat16, 15 bits of fraction, in all products but those of attention, convolutions and the loss "
+         "`contrastive`. Without "
          "effect on other CPUs and with other precisions."},
     {.key = "grad_scaler",
      .type = SCHEMA_SECTION,
