@@ -152,7 +152,8 @@ static int run_all(ddptrain_model *model, const work *first, size_t threads) {
         free(works[i].results.predictions);
         free(works[i].results.probabilities);
     }
-    for (column = 0; column < first->column_count; column++) free((void *)first->columns[column].texts);
+    for (column = 0; column < first->column_count; column++)
+        free((void *)first->columns[column].texts), free((void *)first->columns[column].numbers);
     return code;
 }
 
