@@ -146,41 +146,21 @@ struct amx_block {
     size_t ldc, rows, columns;
 };
 
-/* Adds a step of k. */
-ALWAYS_INLINE void add_step(const float *a, const float *b, size_t next, bool has_low, bool has_right) {
-    _tile_loadd(4, a, TILE_STRIDE);
-    _tile_loadd(6, b, TILE_STRIDE);
+/* Adds a step of k, of tiles that are loaded, or are those of the step before. */
+ALWAYS_INLINE void add_step(const float *a, bool loads_a, const float *b, bool loads_b, size_t next, bool has_low,
+                            bool has_right) {
+    if (loads_a) _tile_loadd(4, a, TILE_STRIDE);
+    if (loads_b) _tile_loadd(6, b, TILE_STRIDE);
     _tile_dpbf16ps(0, 4, 6);
     if (has_right) {
-        _tile_loadd(7, b + next, TILE_STRIDE);
+        if (loads_b) _tile_loadd(7, b + next, TILE_STRIDE);
         _tile_dpbf16ps(1, 4, 7);
     }
     if (has_low) {
-        _tile_loadd(5, a + next, TILE_STRIDE);
+        if (loads_a) _tile_loadd(5, a + next, TILE_STRIDE);
         _tile_dpbf16ps(2, 5, 6);
         if (has_right) _tile_dpbf16ps(3, 5, 7);
     }
-}
-
-/* The same with the other part of one factor: what is not loaded again is in its tiles. */
-ALWAYS_INLINE void add_other_b(const float *b, size_t next, bool has_low, bool has_right) {
-    _tile_loadd(6, b, TILE_STRIDE);
-    _tile_dpbf16ps(0, 4, 6);
-    if (has_low) _tile_dpbf16ps(2, 5, 6);
-    if (!has_right) return;
-    _tile_loadd(7, b + next, TILE_STRIDE);
-    _tile_dpbf16ps(1, 4, 7);
-    if (has_low) _tile_dpbf16ps(3, 5, 7);
-}
-
-ALWAYS_INLINE void add_other_a(const float *a, size_t next, bool has_low, bool has_right) {
-    _tile_loadd(4, a, TILE_STRIDE);
-    _tile_dpbf16ps(0, 4, 6);
-    if (has_right) _tile_dpbf16ps(1, 4, 7);
-    if (!has_low) return;
-    _tile_loadd(5, a + next, TILE_STRIDE);
-    _tile_dpbf16ps(2, 5, 6);
-    if (has_right) _tile_dpbf16ps(3, 5, 7);
 }
 
 ALWAYS_INLINE void multiply(const struct amx_block *x, size_t parts, bool has_low, bool has_right) {
@@ -203,10 +183,10 @@ ALWAYS_INLINE void multiply(const struct amx_block *x, size_t parts, bool has_lo
         _tile_zero(3);
     }
     for (size_t s = 0; s < x->steps; s++, a += step, b += step) {
-        add_step(a, parts == 1 ? b : b + TILE_FLOATS, next, has_low, has_right);
+        add_step(a, true, parts == 1 ? b : b + TILE_FLOATS, true, next, has_low, has_right);
         if (parts == 1) continue;
-        add_other_b(b, next, has_low, has_right);
-        add_other_a(a + TILE_FLOATS, next, has_low, has_right);
+        add_step(a, false, b, true, next, has_low, has_right);
+        add_step(a + TILE_FLOATS, true, b, false, next, has_low, has_right);
     }
     float *low = x->c + SIZE * x->ldc;
     _tile_stored(0, x->c, ldc);
