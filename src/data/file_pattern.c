@@ -37,7 +37,7 @@ static status match(const char *path, struct arena *arena, struct string_list *f
     return s;
 }
 
-/* The ',' or '}' behind the alternative that starts at [at]; NULL: its brace is not closed. */
+/* The ',' or '}' after the alternative that starts at [at]; NULL: its brace is not closed. */
 static const char *end_of(const char *at) {
     for (int depth = 0; *at; at++) {
         if (*at == '\\' && at[1])

@@ -143,20 +143,19 @@ const char *onnx_slice(struct onnx_graph *g, const char *x, int64_t axis, int64_
     return onnx_node(g, "Slice", inputs, 4, NULL);
 }
 
+/* Layers may share it: one tensor in the file. */
+static const char *add_once(struct onnx_graph *g, const struct param *p, const float *values, bool *is_there) {
+    if (!*is_there) onnx_tensor(g, p->name, ONNX_FLOAT, values, (size_t)p->dims, p->shape);
+    *is_there = true;
+    return p->name;
+}
+
 const char *onnx_param(struct onnx_graph *g, size_t index) {
-    const struct param *param = &g->m->model->params.items[index];
-    if (!g->has_param[index])
-        onnx_tensor(g, param->name, ONNX_FLOAT, g->m->params[index], (size_t)param->dims, param->shape);
-    g->has_param[index] = true;
-    return param->name;
+    return add_once(g, &g->m->model->params.items[index], g->m->params[index], &g->has_param[index]);
 }
 
 const char *onnx_buffer(struct onnx_graph *g, size_t index) {
-    const struct param *buffer = &g->m->model->buffers.items[index];
-    if (!g->has_buffer[index])
-        onnx_tensor(g, buffer->name, ONNX_FLOAT, g->m->buffers[index], (size_t)buffer->dims, buffer->shape);
-    g->has_buffer[index] = true;
-    return buffer->name;
+    return add_once(g, &g->m->model->buffers.items[index], g->m->buffers[index], &g->has_buffer[index]);
 }
 
 const char *onnx_numbers(struct onnx_graph *g, const int64_t *values, size_t count) {

@@ -94,7 +94,7 @@ static const struct {
      "a '?' is not allowed here; put a text that contains it in quotes"},
     {"did not find expected alphabetic or numeric character",
      "a text that starts with '*' or '&' must be in quotes, as the pattern '*.csv'"},
-    {"did not find expected <document start>", "text behind the end of the document"},
+    {"did not find expected <document start>", "text after the end of the document"},
     {"found unknown escape character", "an unknown escape; in \"...\" write \\\\ for a backslash, or use '...'"},
 };
 
@@ -152,7 +152,7 @@ static bool add_open_quotes(struct reader *reader, const char *problem) {
 }
 
 /* A value that starts with '{', '[' or a quote ends with its counterpart: "{a,b}.csv" is a mapping and more text. */
-static bool add_text_behind(struct reader *reader, const char *problem) {
+static bool add_text_after(struct reader *reader, const char *problem) {
     const yaml_mark_t *mark = &reader->yaml.problem_mark;
     size_t length, at = 0;
     const char *line = line_at(reader, mark->line + 1, &length);
@@ -165,7 +165,7 @@ static bool add_text_behind(struct reader *reader, const char *problem) {
     }
     if (mark->column == 0 || at >= length || !strchr("]}\"'", line[at])) return false;
     problems_add(reader->problems, place_at(reader, mark->line + 1, mark->column + 1), NULL,
-                 "there is text behind the %c that ends this value; put the whole value in quotes", line[at]);
+                 "there is text after the %c that ends this value; put the whole value in quotes", line[at]);
     return true;
 }
 
@@ -178,7 +178,7 @@ static void add_yaml_problem(struct reader *reader) {
                     strcmp(problem, "could not find expected ':'") == 0;
     if (!reader->is_one_place && add_open_quotes(reader, problem)) return;
     if (!reader->is_one_place && is_colon && add_missing_space(reader)) return;
-    if (add_text_behind(reader, problem)) return;
+    if (add_text_after(reader, problem)) return;
     if (strcmp(problem, "found character that cannot start any token") == 0) {
         int c = yaml->buffer.pointer < yaml->buffer.last ? *yaml->buffer.pointer : 0;
         if (c == '\t')
