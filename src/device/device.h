@@ -109,6 +109,12 @@ struct half_ops {
     void (*set)(struct device *, struct half_operands operands);
 };
 
+/* Receives rows [first, first + count) of a result when they are complete. */
+struct part_receiver {
+    void (*receive)(void *user, size_t first, size_t count);
+    void *user;
+};
+
 struct device_ops {
     /* y (rows, out) = x (rows, in) w^T + bias, with [has_relu] max(0, y); w (out, in); bias (out) or NULL */
     void (*linear_forward)(struct device *, const float *x, const float *w, const float *bias, bool has_relu, float *y,
@@ -124,10 +130,12 @@ struct device_ops {
      * update changed them, which also writes the rounded copy (optimizers.h). A recording checks this when it is
      * replayed. NULL: each product rounds them, or nothing is rounded. */
     void (*round_parameters)(struct device *, const float *values, size_t count);
-    /* Only rows [first, first + count) of dw and dbias, set instead of added: dw (count, in), dbias (count) or NULL.
-     * The same bits as linear_backward_weight on zeros. */
-    void (*linear_backward_weight_rows)(struct device *, const float *dy, const float *x, float *dw, float *dbias,
-                                        size_t rows, size_t in, size_t out, size_t first, size_t count);
+    /* The same, one part of at most [max_rows] rows of dw after the other, each in the memory [dw] (max_rows, in). It
+     * and dbias are set instead of added. The same bits as linear_backward_weight on zeros. [receiver] runs only
+     * operators without a workspace: updates, norms. */
+    void (*linear_backward_weight_in_parts)(struct device *, const float *dy, const float *x, float *dw, float *dbias,
+                                            size_t rows, size_t in, size_t out, size_t max_rows,
+                                            const struct part_receiver *receiver);
     /* y (count) = a + b; y may be a or b */
     void (*add)(struct device *, const float *a, const float *b, float *y, size_t count);
     /* y (count) = f(x) */

@@ -208,14 +208,30 @@ struct change {
     const float *from; /* of an average */
 };
 
+#define LINE 16   /* floats of a line of the cache */
+#define CHUNK 512 /* of each array of an update: with the next ones a part of a first-level cache */
+
 /* The address of element [first] of [p]; NULL for NULL. */
 static float *offset(float *p, size_t first) { return p ? p + first : NULL; }
 
+static void prefetch(const float *p, size_t count) {
+    for (size_t i = 0; p && i < count; i += LINE) __builtin_prefetch(p + i, 1);
+}
+
+/* A chunk at a time: gradients are zeroed while they are in the cache, and the next values and states are fetched. */
 static void update_part(void *context, size_t first, size_t last) {
     const struct change *c = context;
-    float *states[OPTIMIZER_STATES];
-    for (int i = 0; i < OPTIMIZER_STATES; i++) states[i] = offset(c->states[i], first);
-    c->kernel(c->constants, c->factor, c->values + first, c->gradients + first, states, last - first);
+    for (size_t end; first < last; first = end) {
+        float *states[OPTIMIZER_STATES];
+        end = last - first < CHUNK ? last : first + CHUNK;
+        size_t next = last - end < CHUNK ? last - end : CHUNK;
+        prefetch(c->values + end, next);
+        for (int i = 0; i < OPTIMIZER_STATES; i++) {
+            states[i] = offset(c->states[i], first);
+            prefetch(offset(c->states[i], end), next);
+        }
+        c->kernel(c->constants, c->factor, c->values + first, c->gradients + first, states, end - first);
+    }
 }
 
 static void zero_part(void *context, size_t first, size_t last) {

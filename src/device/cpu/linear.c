@@ -11,13 +11,14 @@
 #include "device/cpu/parallel.h"
 #include "device/cpu/workspace.h"
 
-#define UNIT 48                      /* rows or columns that are not split: a multiple of the kernels' tiles */
-#define MANY_UNITS 16                /* of columns: enough that an uneven split costs little */
-#define MIN_WORK ((size_t)1 << 20)   /* multiply-adds of a thread: 20 us */
-#define TALL 512                     /* rows of a product for which its second factor is packed once */
-#define MAX_PACKED ((size_t)1 << 22) /* floats */
-#define SAME_SETS 1024               /* floats between rows that map to the same few sets of the cache */
-#define GAP 16                       /* floats between copied rows: a line of the cache */
+#define UNIT 48                       /* rows or columns that are not split: a multiple of the kernels' tiles */
+#define MANY_UNITS 16                 /* of columns: enough that an uneven split costs little */
+#define MIN_WORK ((size_t)1 << 20)    /* multiply-adds of a thread: 20 us */
+#define TALL 512                      /* rows of a product for which its second factor is packed once */
+#define MAX_PACKED ((size_t)1 << 22)  /* floats */
+#define PART_FLOATS ((size_t)1 << 18) /* of a part of the gradient of a weight, for each thread */
+#define SAME_SETS 1024                /* floats between rows that map to the same few sets of the cache */
+#define GAP 16                        /* floats between copied rows: a line of the cache */
 
 struct cut {
     const struct cpu_product *whole;
@@ -156,35 +157,56 @@ static const float *packed_factor(struct device *device, const struct cpu_produc
     return workspace_of(device);
 }
 
-/* dw (count, in) and dbias (count) from [count] columns of dy (rows, count; [out] between rows) */
-static void weight_gradient(struct device *device, enum product_start start, const float *dy, const float *x, float *dw,
-                            float *dbias, size_t rows, size_t in, size_t out, size_t count) {
-    struct cpu_product p = {.m = count,
-                            .n = in,
-                            .k = rows,
-                            .a = dy,
-                            .ars = 1,
-                            .acs = out,
-                            .b = x,
-                            .brs = in,
-                            .bcs = 1,
-                            .c = dw,
-                            .ldc = in,
-                            .start = start};
-    p.packed = packed_factor(device, &p);
-    run_product(device, &p);
+/* The product of [count] columns of dy (rows, count; [out] between rows) and x: dw (count, in) */
+static struct cpu_product weight_product(enum product_start start, const float *dy, const float *x, float *dw,
+                                         size_t rows, size_t in, size_t out, size_t count) {
+    return (struct cpu_product){.m = count,
+                                .n = in,
+                                .k = rows,
+                                .a = dy,
+                                .ars = 1,
+                                .acs = out,
+                                .b = x,
+                                .brs = in,
+                                .bcs = 1,
+                                .c = dw,
+                                .ldc = in,
+                                .start = start};
+}
+
+/* dbias (out) += column sums of dy (rows, out); dbias may be NULL */
+static void bias_gradient(struct device *device, const float *dy, float *dbias, size_t rows, size_t out) {
     if (!dbias) return;
-    struct columns c = {cpu_kernels_of(device)->add_rows, dy, dbias, rows, count, out};
-    parallel_for((count + UNIT - 1) / UNIT, parallel_items(rows * UNIT), sum_columns, &c);
+    struct columns c = {cpu_kernels_of(device)->add_rows, dy, dbias, rows, out, out};
+    parallel_for((out + UNIT - 1) / UNIT, parallel_items(rows * UNIT), sum_columns, &c);
 }
 
 void linear_backward_weight(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
                             size_t rows, size_t in, size_t out) {
-    weight_gradient(device, PRODUCT_ADD, dy, x, dw, dbias, rows, in, out, out);
+    struct cpu_product p = weight_product(PRODUCT_ADD, dy, x, dw, rows, in, out, out);
+    p.packed = packed_factor(device, &p);
+    run_product(device, &p);
+    bias_gradient(device, dy, dbias, rows, out);
 }
 
-void linear_backward_weight_rows(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
-                                 size_t rows, size_t in, size_t out, size_t first, size_t count) {
-    if (dbias) memset(dbias, 0, count * sizeof *dbias);
-    weight_gradient(device, PRODUCT_ZERO, dy + first, x, dw, dbias, rows, in, out, count);
+/* Rows of a part: so many that each thread's stay in its second-level cache, if the second factor is packed. */
+static size_t part_rows(const struct cpu_product *whole, size_t max_rows) {
+    size_t rows = PART_FLOATS * parallel_threads() / whole->n / UNIT * UNIT;
+    if (!whole->packed || rows > max_rows) return max_rows;
+    return rows > UNIT * parallel_threads() ? rows : UNIT * parallel_threads();
+}
+
+void linear_backward_weight_in_parts(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
+                                     size_t rows, size_t in, size_t out, size_t max_rows,
+                                     const struct part_receiver *receiver) {
+    struct cpu_product p = weight_product(PRODUCT_ZERO, dy, x, dw, rows, in, out, out);
+    p.packed = packed_factor(device, &p);
+    size_t step = part_rows(&p, max_rows);
+    if (dbias) memset(dbias, 0, out * sizeof *dbias);
+    bias_gradient(device, dy, dbias, rows, out);
+    for (size_t first = 0; first < out; first += p.m, p.a += p.m) {
+        p.m = out - first < step ? out - first : step;
+        run_product(device, &p);
+        receiver->receive(receiver->user, first, p.m);
+    }
 }

@@ -11,7 +11,8 @@ void linear_backward_input(struct device *device, const float *dy, const float *
                            size_t out);
 void linear_backward_weight(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
                             size_t rows, size_t in, size_t out);
-void linear_backward_weight_rows(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
-                                 size_t rows, size_t in, size_t out, size_t first, size_t count);
+void linear_backward_weight_in_parts(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
+                                     size_t rows, size_t in, size_t out, size_t max_rows,
+                                     const struct part_receiver *receiver);
 
 #endif

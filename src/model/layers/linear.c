@@ -119,7 +119,7 @@ static void forward(const struct layer *layer, const struct pass *pass, const fl
                          (size_t)config_of(layer)->out);
 }
 
-/* 8 MiB of a gradient: large enough for a fast matrix product, small enough for the cache. */
+/* At most 8 MiB of a gradient are in memory: enough for a fast matrix product. */
 #define PART_FLOATS ((size_t)1 << 21)
 #define PART_ROWS 48 /* a part is a multiple of it, as the CPU splits products over threads */
 
@@ -131,6 +131,20 @@ static size_t gradient_part(const struct layer *layer) {
     return rows_of_part < out ? rows_of_part * in : 0;
 }
 
+/* The part of the gradient of a weight of [in] columns that is in memory. */
+struct gradient_part {
+    const struct gradient_receiver *receiver;
+    size_t param, in;
+    bool is_frozen;
+    float *gradient;
+};
+
+static void receive_rows(void *user, size_t first, size_t count) {
+    const struct gradient_part *part = user;
+    if (part->is_frozen) return;
+    part->receiver->receive(part->receiver->user, part->param, first * part->in, count * part->in, part->gradient);
+}
+
 /* dx first: it needs the weight before the update. */
 static void backward_in_parts(const struct layer *layer, const struct pass *pass, const float *x, const float *dy,
                               float *dx) {
@@ -140,12 +154,9 @@ static void backward_in_parts(const struct layer *layer, const struct pass *pass
     float *dw = params_gradient(pass->params, weight_of(layer));
     float *dbias = bias_gradient(layer, pass);
     if (dx) ops->linear_backward_input(pass->device, dy, params_value(pass->params, weight_of(layer)), dx, n, in, out);
-    for (size_t first = 0, count; first < out; first += count) {
-        count = out - first < p->part / in ? out - first : p->part / in;
-        ops->linear_backward_weight_rows(pass->device, dy, x, dw, dbias ? dbias + first : NULL, n, in, out, first,
-                                         count);
-        if (!p->is_frozen) pass->receiver->receive(pass->receiver->user, weight_of(layer), first * in, count * in, dw);
-    }
+    struct gradient_part part = {pass->receiver, weight_of(layer), in, p->is_frozen, dw};
+    ops->linear_backward_weight_in_parts(pass->device, dy, x, dw, dbias, n, in, out, p->part / in,
+                                         &(struct part_receiver){receive_rows, &part});
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
