@@ -223,7 +223,11 @@ enum precision {
      * round. */
     PRECISION_TF32,
     PRECISION_BFLOAT16,
-    PRECISION_FLOAT16 /* on GPUs; numbers of 65520 and more become infinite */
+    PRECISION_FLOAT16, /* on GPUs; numbers of 65520 and more become infinite */
+    /* On CPUs with AMX the factors of large products are three bfloat16, which together have all bits of float32. A
+     * result is as exact as with PRECISION_FLOAT32 but depends on the number of rows: for training. Other devices: as
+     * PRECISION_FLOAT32. */
+    PRECISION_FLOAT32_SPLIT
 };
 
 /* Sets the precision of linear_forward, linear_backward_*, attention and the device's other matrix products from now

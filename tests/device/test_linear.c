@@ -139,7 +139,7 @@ static struct device *open_rounding(const char *set, enum precision precision) {
     struct device *device = NULL;
     status s = cpu_device_create(set, &device);
     if (!s) s = device_set_precision(device, precision);
-    if (!s && precision == PRECISION_TF32 && !device_has_tf32("cpu"))
+    if (!s && precision != PRECISION_BFLOAT16 && !device_has_tf32("cpu"))
         s = status_new(STATUS_USAGE, "this CPU does not have AMX");
     if (!s) return device;
     printf("skipped on this machine: %s\n", status_message(s));
@@ -199,7 +199,7 @@ END_TEST
 START_TEST(factors_are_two_bfloat16) {
     struct device *device = open_rounding("amx", PRECISION_TF32);
     float x[] = {INFINITY, 1, 3e38f, 1 + 0x1p-15f}, w = 2, y[4];
-    check_rounding(device, "cpu (avx512, float32 products with amx)", PRECISION_TF32);
+    check_rounding(device, "cpu (avx512, factors of two bfloat16 with amx)", PRECISION_TF32);
     device = open_rounding("amx", PRECISION_TF32);
     if (device) device_ops(device)->linear_forward(device, x, &w, NULL, false, y, 4, 1, 1);
     if (device) ck_assert(isnan(y[0]) && y[1] == 2 && isinf(y[2]) && y[3] == 2 + 0x1p-14f);
@@ -211,13 +211,116 @@ START_TEST(factors_are_two_bfloat16) {
 }
 END_TEST
 
+/* Of x, dy (rows, ...) with one number that is infinite: results that are not finite are those of float32, and the
+ * others have the bits that they have without it. */
+static void check_infinity(struct device *split, struct device *plain, float *x, const float *w, const float *bias,
+                           size_t rows, size_t in, size_t out) {
+    float *y[3];
+    for (int i = 0; i < 3; i++) {
+        y[i] = guarded_malloc(rows * out * sizeof *y[i]);
+        if (i == 1) x[5 * in + 3] = INFINITY;
+        struct device *device = i < 2 ? split : plain;
+        device_ops(device)->linear_forward(device, x, w, bias, false, y[i], rows, in, out);
+    }
+    for (size_t i = 0; i < rows * out; i++)
+        if (i / out == 5)
+            ck_assert(isinf(y[1][i]) && y[1][i] == y[2][i]);
+        else
+            ck_assert(y[1][i] == y[0][i]);
+    for (int i = 0; i < 3; i++) guarded_free(y[i]);
+}
+
+START_TEST(factors_are_three_bfloat16) {
+    struct device *plain = open_set("avx512"), *split = open_rounding("amx", PRECISION_FLOAT32_SPLIT);
+    size_t rows = 70, in = 600, out = 101;
+    float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
+    if (plain && split) check_infinity(split, plain, x, w, bias, rows, in, out);
+    if (plain && split) check_infinity(split, plain, x, w, NULL, rows, in, out);
+    device_destroy(plain);
+    check_rounding(split, "cpu (avx512, amx)", PRECISION_FLOAT32_SPLIT);
+    split = open_set("avx2"); /* as float32 */
+    if (split) ck_assert(!device_set_precision(split, PRECISION_FLOAT32_SPLIT));
+    if (split) ck_assert_str_eq(device_describe(split), "cpu (avx2)");
+    device_destroy(split);
+    guarded_free(x), guarded_free(w), guarded_free(bias);
+}
+END_TEST
+
+/* More exact than the sums of float32: the parts have all bits, and few sums are rounded. */
+START_TEST(three_bfloat16_are_as_exact_as_float32) {
+    size_t rows = 80, in = 900, out = 64;
+    float *x = random_values(rows * in, 1), *w = random_values(out * in, 2),
+          *y = guarded_malloc(rows * out * sizeof *y);
+    double squares[2] = {0};
+    struct device *devices[] = {open_set("avx512"), open_rounding("amx", PRECISION_FLOAT32_SPLIT)};
+    for (int d = 0; d < 2 && devices[0] && devices[1]; d++) {
+        device_ops(devices[d])->linear_forward(devices[d], x, w, NULL, false, y, rows, in, out);
+        for (size_t i = 0; i < rows * out; i++) {
+            double sum = 0;
+            for (size_t k = 0; k < in; k++) sum += (double)x[i / out * in + k] * (double)w[i % out * in + k];
+            squares[d] += (sum - (double)y[i]) * (sum - (double)y[i]);
+        }
+    }
+    ck_assert_double_le(squares[1], squares[0]);
+    for (int d = 0; d < 2; d++) device_destroy(devices[d]);
+    guarded_free(x), guarded_free(w), guarded_free(y);
+}
+END_TEST
+
+struct collected {
+    const float *part;
+    float *whole;
+    size_t in, rows;
+};
+
+static void collect(void *user, size_t first, size_t count) {
+    struct collected *c = user;
+    ck_assert_uint_eq(first, c->rows);
+    memcpy(c->whole + first * c->in, c->part, count * c->in * sizeof *c->part);
+    c->rows += count;
+}
+
+/* The gradient of a weight, at most [max_rows] rows of which are in memory. */
+static void check_parts(struct device *device, size_t rows, size_t in, size_t out, size_t max_rows) {
+    const struct device_ops *ops = device_ops(device);
+    float *x = random_values(rows * in, 1), *dy = random_values(rows * out, 2), *part, *whole, *dw, *dbias[2];
+    part = guarded_malloc(max_rows * in * sizeof *part);
+    whole = guarded_malloc(out * in * sizeof *whole);
+    dw = memset(guarded_malloc(out * in * sizeof *dw), 0, out * in * sizeof *dw);
+    for (int i = 0; i < 2; i++) dbias[i] = memset(guarded_malloc(out * sizeof *dbias[i]), 0, out * sizeof *dbias[i]);
+    dbias[1][0] = 1; /* is set, not added to */
+    struct collected collected = {part, whole, in, 0};
+    ops->linear_backward_weight(device, dy, x, dw, dbias[0], rows, in, out);
+    ops->linear_backward_weight_in_parts(device, dy, x, part, dbias[1], rows, in, out, max_rows,
+                                         &(struct part_receiver){collect, &collected});
+    ck_assert_uint_eq(collected.rows, out);
+    ck_assert_mem_eq(whole, dw, out * in * sizeof *dw);
+    ck_assert_mem_eq(dbias[0], dbias[1], out * sizeof **dbias);
+    float *const blocks[] = {x, dy, part, whole, dw, dbias[0], dbias[1]};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) guarded_free(blocks[i]);
+}
+
+START_TEST(parts_of_a_gradient_have_the_bits_of_the_whole) {
+    static const enum precision precisions[] = {PRECISION_FLOAT32, PRECISION_FLOAT32_SPLIT, PRECISION_BFLOAT16};
+    for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
+        struct device *device = i ? open_rounding(NULL, precisions[i]) : open_set(NULL);
+        if (!device) continue;
+        check_parts(device, 100, 300, 590, 96);
+        check_parts(device, 70, 3000, 1000, 480); /* smaller parts, of an x that is packed once */
+        check_parts(device, 5, 7, 50, 48);
+        device_destroy(device);
+    }
+}
+END_TEST
+
 /* The product on one thread, which needs no workspace, has the bits of the one on all threads. */
 START_TEST(a_missing_workspace_does_not_change_bits) {
     size_t rows = 330, in = 1100, out = 290;
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2);
     float *y = guarded_malloc(rows * out * sizeof *y), *other = guarded_malloc(rows * out * sizeof *y);
-    for (int i = 0; i < 4 && CAN_FAIL_ALLOCATIONS; i++) {
-        struct device *device = open_rounding("amx", i < 2 ? PRECISION_BFLOAT16 : PRECISION_TF32);
+    static const enum precision precisions[] = {PRECISION_BFLOAT16, PRECISION_TF32, PRECISION_FLOAT32_SPLIT};
+    for (int i = 0; i < 6 && CAN_FAIL_ALLOCATIONS; i++) {
+        struct device *device = open_rounding("amx", precisions[i / 2]);
         if (!device) break;
         allocations_left = i % 2;
         device_ops(device)->linear_forward(device, x, w, NULL, false, i % 2 ? other : y, rows, in, out);
@@ -284,13 +387,16 @@ static void run_large(struct device *device, const void *context, struct digest 
 }
 
 START_TEST(threads_do_not_change_bits) {
-    static const enum precision precisions[] = {PRECISION_FLOAT32, PRECISION_TF32, PRECISION_BFLOAT16};
+    static const enum precision precisions[] = {PRECISION_FLOAT32, PRECISION_TF32, PRECISION_FLOAT32_SPLIT,
+                                                PRECISION_BFLOAT16};
     struct device *device = open_bfloat16(NULL);
-    for (size_t i = 0; i < (device ? 3 : 2); i++) threads_agree(run_large, &precisions[i]);
+    for (size_t i = 0; i < (device ? 4 : 3); i++) threads_agree(run_large, &precisions[i]);
     device_destroy(device);
 }
 END_TEST
 
 TESTS("linear", products_agree, rows_are_copied_in_groups, small_products_have_the_bits_of_large_ones,
-      bfloat16_rounds_the_factors_only, factors_are_two_bfloat16, a_missing_workspace_does_not_change_bits,
-      bfloat16_needs_the_instructions, a_relu_does_not_change_nan, threads_do_not_change_bits)
+      bfloat16_rounds_the_factors_only, factors_are_two_bfloat16, factors_are_three_bfloat16,
+      three_bfloat16_are_as_exact_as_float32, parts_of_a_gradient_have_the_bits_of_the_whole,
+      a_missing_workspace_does_not_change_bits, bfloat16_needs_the_instructions, a_relu_does_not_change_nan,
+      threads_do_not_change_bits)

@@ -99,7 +99,7 @@ class Precision(program.Case):
         self.run_program("mlp.yaml", "--run-dir", "runs/f32")
         self.run_program("mlp.yaml", high, "--run-dir", "runs/high")
         with open(self.path("runs/high/log.txt")) as f:
-            self.assertIn("cpu (avx512, float32 products with amx)", f.read())
+            self.assertIn("cpu (avx512, factors of two bfloat16 with amx)", f.read())
         one, other = self.losses("runs/f32"), self.losses("runs/high")
         self.assertNotEqual(one, other)
         for a, b in zip(one, other):

@@ -33,9 +33,13 @@ const struct cpu_kernels *cpu_kernels_of(struct device *device) { return kernels
 
 void cpu_product(struct device *device, const struct cpu_product *p) { ((struct cpu_device *)device)->product(p); }
 
-bool cpu_shared_product(struct device *device, const struct cpu_product *p) {
+bool cpu_shares_product(struct device *device, const struct cpu_product *p) {
     const struct bf16_kernels *kernels = ((struct cpu_device *)device)->bf16_kernels;
-    return kernels && kernels->shared_product && kernels->shared_product(device, p);
+    return kernels && kernels->shared_product && (!kernels->shares || kernels->shares(p));
+}
+
+void cpu_shared_product(struct device *device, const struct cpu_product *p) {
+    ((struct cpu_device *)device)->bf16_kernels->shared_product(device, p);
 }
 
 bool cpu_packs_products(struct device *device) {
@@ -156,7 +160,8 @@ static void set_attention(struct cpu_device *device, const struct attention_kern
 /* Only together with the AVX-512 kernels: a device with a smaller set represents a processor without them. */
 static const struct bf16_kernels *find_bf16(const struct cpu_device *device, enum precision precision) {
     if (!device->kernels->is_avx512) return NULL;
-    return precision == PRECISION_TF32 ? bf16_kernels_find_parts(device->bf16) : bf16_kernels_find(device->bf16);
+    if (precision == PRECISION_BFLOAT16) return bf16_kernels_find(device->bf16);
+    return bf16_kernels_find_parts(device->bf16, precision == PRECISION_TF32 ? 2 : 3);
 }
 
 static status set_precision(struct device *base, enum precision precision) {
@@ -169,12 +174,12 @@ static status set_precision(struct device *base, enum precision precision) {
         return status_new(STATUS_USAGE, "train.precision: float16 needs a GPU (train.device: cuda): use bfloat16 or "
                                         "float32");
     const struct bf16_kernels *bf16 = find_bf16(device, precision);
-    if (!bf16 && precision == PRECISION_TF32) return OK;
+    if (!bf16 && precision != PRECISION_BFLOAT16) return OK;
     if (!bf16)
         return status_new(STATUS_USAGE,
                           "train.precision: bfloat16 needs a processor with the instructions AVX-512 BF16, which this "
                           "one does not have: use float32");
-    device->product = bf16->product;
+    if (bf16->product) device->product = bf16->product;
     device->bf16_kernels = bf16;
     if (bf16->attention) set_attention(device, bf16->attention);
     device->base.description = bf16->description;
@@ -204,7 +209,7 @@ static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_
 
 bool cpu_splits_factors(void) {
 #ifdef DDPTRAIN_X86_KERNELS
-    return has_avx512() && bf16_kernels_find_parts(NULL);
+    return has_avx512() && bf16_kernels_find_parts(NULL, 2);
 #else
     return false;
 #endif

@@ -110,10 +110,11 @@ const struct cpu_kernels *cpu_kernels_of(struct device *device);
 
 /* In the precision of the device, on the caller's thread. */
 void cpu_product(struct device *device, const struct cpu_product *p);
-/* The same on all threads, with the device's workspace. False: nothing is computed, because the precision has no such
- * product or memory is missing. */
-bool cpu_shared_product(struct device *device, const struct cpu_product *p);
-/* Whether it uses a packed b: those that round their factors do not. */
+/* Whether a large product, or part of its rows, is for cpu_shared_product: on all threads, with the device's workspace.
+ */
+bool cpu_shares_product(struct device *device, const struct cpu_product *p);
+void cpu_shared_product(struct device *device, const struct cpu_product *p);
+/* Whether cpu_product uses a packed b: those that round their factors do not. */
 bool cpu_packs_products(struct device *device);
 /* Whether large convolutions round their factors to bfloat16, as products do; and the operators of the project for such
  * a convolution, whose caller computes the gradient of the bias. NULL: there are none. */

@@ -77,8 +77,15 @@ static size_t rows_to_copy(struct device *device, const struct cpu_product *p) {
     return is_missing ? 0 : rows;
 }
 
+static bool is_shared(struct device *device, const struct cpu_product *p) {
+    return p->m * p->n * p->k >= MIN_WORK && cpu_shares_product(device, p);
+}
+
 static void run_product(struct device *device, const struct cpu_product *whole) {
-    if (whole->m * whole->n * whole->k >= MIN_WORK && cpu_shared_product(device, whole)) return;
+    if (is_shared(device, whole)) {
+        cpu_shared_product(device, whole);
+        return;
+    }
     size_t max_rows = rows_to_copy(device, whole);
     if (!max_rows) {
         run_rows(device, whole);
@@ -147,7 +154,8 @@ static void sum_columns(void *context, size_t first, size_t last) {
 /* The second factor, packed in the workspace. NULL: it is packed by the product. */
 static const float *packed_factor(struct device *device, const struct cpu_product *p) {
     size_t floats = (p->n + CPU_PACK_COLUMNS) * p->k;
-    if (p->m < TALL || floats > MAX_PACKED || p->m * p->n * p->k < 2 * MIN_WORK || !cpu_packs_products(device))
+    if (p->m < TALL || floats > MAX_PACKED || p->m * p->n * p->k < 2 * MIN_WORK || !cpu_packs_products(device) ||
+        is_shared(device, p))
         return NULL;
     status s = workspace_reserve(device, floats * sizeof(float), "a factor of a product");
     bool is_missing = s != OK;
@@ -202,11 +210,15 @@ void linear_backward_weight_in_parts(struct device *device, const float *dy, con
     struct cpu_product p = weight_product(PRODUCT_ZERO, dy, x, dw, rows, in, out, out);
     p.packed = packed_factor(device, &p);
     size_t step = part_rows(&p, max_rows);
+    bool shares = is_shared(device, &p); /* as all of it, however few rows the last part has */
     if (dbias) memset(dbias, 0, out * sizeof *dbias);
     bias_gradient(device, dy, dbias, rows, out);
     for (size_t first = 0; first < out; first += p.m, p.a += p.m) {
         p.m = out - first < step ? out - first : step;
-        run_product(device, &p);
+        if (shares)
+            cpu_shared_product(device, &p);
+        else
+            run_product(device, &p);
         receiver->receive(receiver->user, first, p.m);
     }
 }

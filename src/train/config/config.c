@@ -222,11 +222,14 @@ bool config_ignored(const struct config *config, size_t index, struct text *out)
     return dataset_ignored_key(&config->dataset, index, out);
 }
 
-status config_create_device(const struct config *config, const struct dist_env *env, struct device **out) {
+status config_create_device(const struct config *config, const struct dist_env *env, bool is_training,
+                            struct device **out) {
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     struct gpus_process process = dist_env_gpus(env ? env : &alone);
     TRY(device_create_local(config_device_name(config), &process, out));
-    return device_set_precision(*out, config_precision(config));
+    enum precision precision = config_precision(config);
+    bool splits = is_training && precision == PRECISION_FLOAT32 && config->device == DEVICE_CPU;
+    return device_set_precision(*out, splits ? PRECISION_FLOAT32_SPLIT : precision);
 }
 
 const struct loss_type *config_loss(const struct config *config) {

@@ -147,8 +147,10 @@ bool config_updates_in_backward(const struct config *config, int world_size);
  * more. */
 bool config_ignored(const struct config *config, size_t index, struct text *out);
 
-/* Creates the device of the config with its precision, for this process of its host ([env] NULL: the only one). Destroy
- * *out also after a failure, unless it is NULL. */
-status config_create_device(const struct config *config, const struct dist_env *env, struct device **out);
+/* Creates the device of the config with its precision, for this process of its host ([env] NULL: the only one). If it
+ * is not for training, outputs of a row in float32 do not depend on the rows that are computed with it. Destroy *out
+ * also after a failure, unless it is NULL. */
+status config_create_device(const struct config *config, const struct dist_env *env, bool is_training,
+                            struct device **out);
 
 #endif

@@ -29,7 +29,7 @@ status plan_explain_memory(status failure) {
 /* `check` is also for runs on other machines: it continues without a device that this machine lacks. */
 static status open_device(struct plan *p) {
     bool is_check = p->purpose == PLAN_CHECK;
-    status s = config_create_device(p->config, is_check ? NULL : &p->env, &p->device);
+    status s = config_create_device(p->config, is_check ? NULL : &p->env, p->purpose == PLAN_TRAINING, &p->device);
     if (!is_check || status_code(s) != STATUS_USAGE) return s;
     p->missing = s;
     device_destroy(p->device);

@@ -17,12 +17,12 @@
 #define TILE_FLOATS AMX_TILE_FLOATS
 #define TILE_STRIDE (SIZE * sizeof(float))
 #define SIDE (2 * SIZE) /* rows and columns of c that are computed together: four tiles */
-#define MAX_DEPTH 1024  /* steps of k that are packed together */
 #define KIB_FLOATS ((size_t)256)
 
-/* What is packed: at least SIDE x MAX_DEPTH numbers, half a word for each part. */
-#define ROWS_FLOATS (768 * KIB_FLOATS) /* of a thread: with the columns most of a second-level cache of 2 MiB */
-#define COLUMNS_FLOATS (512 * KIB_FLOATS)
+/* What is packed: at least SIDE x max_depth numbers, half a word for each part. */
+#define ROWS_FLOATS (768 * KIB_FLOATS)       /* of a thread: with CACHED_FLOATS most of a second-level cache of 2 MiB */
+#define COLUMNS_FLOATS (4096 * KIB_FLOATS)   /* of all rows */
+#define CACHED_FLOATS (512 * KIB_FLOATS)     /* columns that are multiplied with the rows of a thread at a time */
 #define SMALL_ROWS_FLOATS (256 * KIB_FLOATS) /* of a product on one thread: on its stack */
 #define SMALL_COLUMNS_FLOATS (128 * KIB_FLOATS)
 
@@ -32,6 +32,9 @@
 
 static size_t at_most(size_t count, size_t max) { return count < max ? count : max; }
 static size_t divide_up(size_t count, size_t size) { return (count + size - 1) / size; }
+
+/* Steps of k that are packed together. */
+static size_t max_depth(size_t parts) { return parts == 1 ? 1024 : 512; }
 
 /* Of all tiles: 16 rows of 64 bytes. */
 static void configure(void) {
@@ -47,45 +50,77 @@ static void configure(void) {
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* The first [count] of 16 floats, or zeros; the rest of each in part 1. */
-ALWAYS_INLINE __m512 load_part(const float *x, size_t count, size_t part) {
-    return part ? rest_of(load(x, count)) : load(x, count);
-}
-
-/* 32 neighbours, as load_part. */
-ALWAYS_INLINE lanes neighbours_part(const float *x, size_t count, size_t part) {
-    return neighbours_of(load_part(x, count, part),
-                         count > LANES ? load_part(x + LANES, count - LANES, part) : _mm512_setzero_ps());
-}
-
-/* to: a tile of [part] of the first [count] of 16 i and [depth] of 32 k, zeros for the others. The words of a tile of a
- * are (i, pair of k), of one of b (pair of k, i). */
+/* to: a tile of the first [count] of 16 i and [depth] of 32 k, zeros for the others. The words of a tile of a are (i,
+ * pair of k), of one of b (pair of k, i). */
 ALWAYS_INLINE void pack_tile(float *to, const struct amx_factor *f, const float *from, size_t count, size_t depth,
-                             size_t part, bool is_b) {
+                             bool is_b) {
     lanes square[SIZE];
     for (size_t l = 0; l < SIZE; l++)
         if (f->k_step == 1)
-            square[l] = l < count ? neighbours_part(from + l * f->i_step, depth, part) : (lanes){0};
+            square[l] = l < count ? neighbours(from + l * f->i_step, depth) : (lanes){0};
         else if (2 * l < depth)
-            square[l] = pairs_of(load_part(from + 2 * l * f->k_step, count, part),
-                                 2 * l + 1 < depth ? load_part(from + (2 * l + 1) * f->k_step, count, part)
-                                                   : _mm512_setzero_ps());
+            square[l] = pairs_of(load(from + 2 * l * f->k_step, count),
+                                 2 * l + 1 < depth ? load(from + (2 * l + 1) * f->k_step, count) : _mm512_setzero_ps());
         else
             square[l] = (lanes){0};
     if ((f->k_step == 1) == is_b) transpose(square);
     for (size_t l = 0; l < SIZE; l++) *(lanes *)(to + l * SIZE) = square[l];
 }
 
+/* to: the words (x0, y0), (x1, y1), ... of each part, in a row of its tile */
+ALWAYS_INLINE void store_parts(float *to, __m512 x, __m512 y, size_t parts) {
+    for (size_t part = 0; part < parts; part++, to += TILE_FLOATS) {
+        __m512i round_x = rounded(x, part + 1 == parts), round_y = rounded(y, part + 1 == parts);
+        _mm512_storeu_si512(to, first_halves(round_x, round_y));
+        x -= _mm512_castsi512_ps(bfloat16_of(round_x)), y -= _mm512_castsi512_ps(bfloat16_of(round_y));
+    }
+}
+
+/* As pack_tile, a tile for each part. A pair of k are steps l and 16 + l. */
+ALWAYS_INLINE void pack_tile_parts(float *to, const struct amx_factor *f, const float *from, size_t count, size_t depth,
+                                   size_t parts, bool is_b) {
+    lanes first[SIZE], second[SIZE];
+    for (size_t l = 0; l < SIZE; l++) {
+        bool by_k = f->k_step == 1;
+        const float *at = from + l * (by_k ? f->i_step : f->k_step), *other = at + (by_k ? SIZE : SIZE * f->k_step);
+        size_t lines = by_k ? count : depth, size = by_k ? depth : count;
+        bool has_other = by_k ? l < count && depth > SIZE : l + SIZE < depth;
+        first[l] = l < lines ? (lanes)load(at, size) : (lanes){0};
+        second[l] = has_other ? (lanes)load(other, by_k ? depth - SIZE : count) : (lanes){0};
+    }
+    if ((f->k_step == 1) == is_b) {
+        transpose(first);
+        transpose(second);
+    }
+    for (size_t l = 0; l < SIZE; l++) store_parts(to + l * SIZE, (__m512)first[l], (__m512)second[l], parts);
+}
+
 /* The tile (i, k) of a block of [count] x [depth] numbers, of each part. */
 ALWAYS_INLINE void pack_tiles(float *to, const struct amx_factor *f, const float *from, size_t count, size_t depth,
                               size_t i, size_t k, size_t parts, bool is_b) {
+    bool is_whole = count - i >= SIZE && depth - k >= STEP;
     to += (i / SIZE * divide_up(depth, STEP) + k / STEP) * parts * TILE_FLOATS;
     from += i * f->i_step + k * f->k_step;
-    for (size_t part = 0; part < parts; part++, to += TILE_FLOATS)
-        if (count - i >= SIZE && depth - k >= STEP)
-            pack_tile(to, f, from, SIZE, STEP, part, is_b);
+    count = at_most(count - i, SIZE);
+    depth = at_most(depth - k, STEP);
+    if (parts == 1 && is_whole)
+        pack_tile(to, f, from, SIZE, STEP, is_b);
+    else if (parts == 1)
+        pack_tile(to, f, from, count, depth, is_b);
+    else if (is_whole)
+        pack_tile_parts(to, f, from, SIZE, STEP, parts, is_b);
+    else
+        pack_tile_parts(to, f, from, count, depth, parts, is_b);
+}
+
+/* A row of tiles of a whose steps of k are contiguous. */
+ALWAYS_INLINE void pack_row(float *to, const float *from, size_t depth, size_t parts) {
+    for (size_t k = 0; k < depth; k += STEP, from += STEP, to += parts * TILE_FLOATS)
+        if (parts == 1)
+            *(lanes *)to = neighbours(from, depth - k);
         else
-            pack_tile(to, f, from, at_most(count - i, SIZE), at_most(depth - k, STEP), part, is_b);
+            store_parts(to, load(from, depth - k),
+                        depth - k > SIZE ? load(from + SIZE, depth - k - SIZE) : _mm512_setzero_ps(), parts);
 }
 
 /* As amx_factor.pack. Numbers are read in the order of their addresses. */
@@ -93,12 +128,9 @@ ALWAYS_INLINE void pack(float *to, const struct amx_factor *f, size_t first_i, s
                         size_t depth, size_t parts, bool is_b) {
     const float *from = f->from + first_i * f->i_step + first_k * f->k_step;
     if (f->k_step == 1 && !is_b) {
-        size_t step = parts * TILE_FLOATS, row = divide_up(depth, STEP) * step;
+        size_t row = divide_up(depth, STEP) * parts * TILE_FLOATS;
         for (size_t i = 0; i < count; i++)
-            for (size_t k = 0; k < depth; k += STEP)
-                for (size_t part = 0; part < parts; part++)
-                    *(lanes *)(to + i / SIZE * row + k / STEP * step + part * TILE_FLOATS + i % SIZE * SIZE) =
-                        neighbours_part(from + i * f->i_step + k, depth - k, part);
+            pack_row(to + i / SIZE * row + i % SIZE * SIZE, from + i * f->i_step, depth, parts);
     } else if (f->k_step == 1) {
         for (size_t i = 0; i < count; i += SIZE)
             for (size_t k = 0; k < depth; k += STEP) pack_tiles(to, f, from, count, depth, i, k, parts, is_b);
@@ -108,21 +140,16 @@ ALWAYS_INLINE void pack(float *to, const struct amx_factor *f, size_t first_i, s
     }
 }
 
-static void pack_a(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {
-    pack(to, f, i, count, k, depth, 1, false);
-}
-
-static void pack_b(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {
-    pack(to, f, i, count, k, depth, 1, true);
-}
-
-static void pack_a_parts(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {
-    pack(to, f, i, count, k, depth, 2, false);
-}
-
-static void pack_b_parts(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {
-    pack(to, f, i, count, k, depth, 2, true);
-}
+#define PACK(name, parts, is_b)                                                                                        \
+    static void name(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {          \
+        pack(to, f, i, count, k, depth, parts, is_b);                                                                  \
+    }
+PACK(pack_a, 1, false)
+PACK(pack_b, 1, true)
+PACK(pack_a_2, 2, false)
+PACK(pack_b_2, 2, true)
+PACK(pack_a_3, 3, false)
+PACK(pack_b_3, 3, true)
 
 struct amx_factor amx_rows(const float *from, size_t i_step, size_t k_step) {
     assert(i_step == 1 || k_step == 1);
@@ -163,6 +190,26 @@ ALWAYS_INLINE void add_step(const float *a, bool loads_a, const float *b, bool l
     }
 }
 
+/* The products of a step of k whose parts are not both small, the smaller ones first. */
+ALWAYS_INLINE void add_products(const float *a, const float *b, size_t parts, size_t next, bool has_low,
+                                bool has_right) {
+    const float *a1 = a + TILE_FLOATS, *b1 = b + TILE_FLOATS, *a2 = a1 + TILE_FLOATS, *b2 = b1 + TILE_FLOATS;
+    if (parts == 3) {
+        add_step(a, true, b2, true, next, has_low, has_right);
+        add_step(a, false, b1, true, next, has_low, has_right);
+        add_step(a1, true, b1, false, next, has_low, has_right);
+        add_step(a1, false, b, true, next, has_low, has_right);
+        add_step(a2, true, b, false, next, has_low, has_right);
+        add_step(a, true, b, false, next, has_low, has_right);
+    } else if (parts == 2) {
+        add_step(a, true, b1, true, next, has_low, has_right);
+        add_step(a, false, b, true, next, has_low, has_right);
+        add_step(a1, true, b, false, next, has_low, has_right);
+    } else {
+        add_step(a, true, b, true, next, has_low, has_right);
+    }
+}
+
 ALWAYS_INLINE void multiply(const struct amx_block *x, size_t parts, bool has_low, bool has_right) {
     const float *a = x->a, *b = x->b;
     __asm__ volatile(
@@ -183,10 +230,7 @@ ALWAYS_INLINE void multiply(const struct amx_block *x, size_t parts, bool has_lo
         _tile_zero(3);
     }
     for (size_t s = 0; s < x->steps; s++, a += step, b += step) {
-        add_step(a, true, parts == 1 ? b : b + TILE_FLOATS, true, next, has_low, has_right);
-        if (parts == 1) continue;
-        add_step(a, false, b, true, next, has_low, has_right);
-        add_step(a + TILE_FLOATS, true, b, false, next, has_low, has_right);
+        add_products(a, b, parts, next, has_low, has_right);
     }
     float *low = x->c + SIZE * x->ldc;
     _tile_stored(0, x->c, ldc);
@@ -210,8 +254,10 @@ ALWAYS_INLINE void multiply_parts(const struct amx_block *x, size_t parts) {
 static void multiply_tiles(const struct amx_block *x) {
     if (x->parts == 1)
         multiply_parts(x, 1);
-    else
+    else if (x->parts == 2)
         multiply_parts(x, 2);
+    else
+        multiply_parts(x, 3);
 }
 
 /* With parts of tiles: through a copy. */
@@ -239,17 +285,51 @@ struct job {
 
 static size_t tile_floats(const struct job *x) { return divide_up(x->depth, STEP) * x->parts * TILE_FLOATS; }
 
+#define ZERO_SUBNORMALS 0x8040u /* of MXCSR: they are slow, and AMX takes them as 0 */
+
+/* Packs rows or columns [i, i + count) of a block. */
+static void pack_numbers(const struct job *x, const struct amx_factor *f, float *to, size_t i, size_t count) {
+    unsigned state = _mm_getcsr();
+    _mm_setcsr(state | ZERO_SUBNORMALS);
+    f->pack(to, f, i, count, x->k, x->depth);
+    _mm_setcsr(state);
+}
+
 /* Parts are in units of SIDE rows or columns. */
 static void pack_rows(void *context, size_t first, size_t last) {
     const struct job *x = context;
     size_t from = first * SIDE, to = at_most(last * SIDE, x->rows);
-    x->a.pack(x->packed_a + from / SIZE * tile_floats(x), &x->a, x->i + from, to - from, x->k, x->depth);
+    pack_numbers(x, &x->a, x->packed_a + from / SIZE * tile_floats(x), x->i + from, to - from);
 }
 
 static void pack_columns(void *context, size_t first, size_t last) {
     const struct job *x = context;
     size_t from = first * SIDE, to = at_most(last * SIDE, x->columns);
-    x->b.pack(x->packed_b + from / SIZE * tile_floats(x), &x->b, x->j + from, to - from, x->k, x->depth);
+    pack_numbers(x, &x->b, x->packed_b + from / SIZE * tile_floats(x), x->j + from, to - from);
+}
+
+static bool is_finite(const float *c, size_t ldc, size_t rows, size_t columns) {
+    lanes sums = {0}; /* of zeros, or NaN */
+    for (size_t i = 0; i < rows; i++, c += ldc)
+        for (size_t j = 0; j < columns; j += LANES)
+            sums += (columns - j >= LANES ? *(const lanes *)(c + j) : (lanes)load(c + j, columns - j)) * 0;
+    return !_mm512_cmp_ps_mask((__m512)sums, (__m512)sums, _CMP_UNORD_Q);
+}
+
+/* The block [c] of the result, whose rows and columns in it are [row] and [column]: rows that are not finite, in
+ * float32. The others keep their bits, so that they do not depend on these. */
+static void compute_nonfinite_again(const struct job *x, const struct amx_block *block, float *c, size_t row,
+                                    size_t column) {
+    float again[SIDE * SIDE];
+    struct cpu_product p = *x->p;
+    p.m = block->rows, p.n = block->columns;
+    p.a += row * p.ars, p.b += column * p.bcs;
+    p.c = again, p.ldc = SIDE;
+    if (p.row) p.row += column;
+    p.has_relu = false;
+    cpu_kernels_avx512.product(&p);
+    for (size_t i = 0; i < block->rows; i++, c += block->ldc)
+        if (!is_finite(c, 0, 1, block->columns)) memcpy(c, again + i * SIDE, block->columns * sizeof *c);
 }
 
 static void multiply_block(const struct job *x, size_t row, size_t column) {
@@ -271,14 +351,20 @@ static void multiply_block(const struct job *x, size_t row, size_t column) {
         multiply_edge(block);
     else
         multiply_tiles(&block);
-    if (p->has_relu && x->k + x->depth == p->k) relu_rows(c, p->ldc, block.rows, block.columns);
+    if (x->k + x->depth < p->k) return;
+    if (x->parts == 3 && p->start != PRODUCT_ADD && !is_finite(c, p->ldc, block.rows, block.columns))
+        compute_nonfinite_again(x, &block, c, x->i + row, x->j + column);
+    if (p->has_relu) relu_rows(c, p->ldc, block.rows, block.columns);
 }
 
 static void multiply_rows(void *context, size_t first, size_t last) {
     const struct job *x = context;
+    size_t cached = CACHED_FLOATS / tile_floats(x) / 2 * SIDE;
     configure();
-    for (size_t i = first; i < last; i++)
-        for (size_t column = 0; column < x->columns; column += SIDE) multiply_block(x, i * SIDE, column);
+    for (size_t j = 0; j < x->columns; j += cached)
+        for (size_t i = first; i < last; i++)
+            for (size_t column = j; column < j + cached && column < x->columns; column += SIDE)
+                multiply_block(x, i * SIDE, column);
     _tile_release();
 }
 
@@ -309,12 +395,12 @@ static void add_steps(struct job *x, const struct amx_space *space) {
     const struct cpu_product *p = x->p;
     size_t max_rows = block_size(x, p->m, space->rows_floats), unit = SIDE * x->depth;
     size_t max_columns = block_size(x, p->n, space->columns_floats);
-    for (x->i = 0; x->i < p->m; x->i += x->rows) {
-        x->rows = at_most(p->m - x->i, max_rows);
-        share(space, divide_up(x->rows, SIDE), unit, MIN_NUMBERS, pack_rows, x);
-        for (x->j = 0; x->j < p->n; x->j += x->columns) {
-            x->columns = at_most(p->n - x->j, max_columns);
-            share(space, divide_up(x->columns, SIDE), unit, MIN_NUMBERS, pack_columns, x);
+    for (x->j = 0; x->j < p->n; x->j += x->columns) {
+        x->columns = at_most(p->n - x->j, max_columns);
+        share(space, divide_up(x->columns, SIDE), unit, MIN_NUMBERS, pack_columns, x);
+        for (x->i = 0; x->i < p->m; x->i += x->rows) {
+            x->rows = at_most(p->m - x->i, max_rows);
+            if (x->j == 0 || x->rows < p->m) share(space, divide_up(x->rows, SIDE), unit, MIN_NUMBERS, pack_rows, x);
             if (space->by_columns)
                 share(space, divide_up(x->columns, SIDE), unit * x->rows, MIN_WORK, multiply_columns, x);
             else
@@ -326,7 +412,7 @@ static void add_steps(struct job *x, const struct amx_space *space) {
 /* The blocks of k are the same for every product of this k. */
 void amx_product(const struct cpu_product *p, struct amx_factor a, struct amx_factor b, const struct amx_space *space) {
     struct job x = {.p = p, .a = a, .b = b, .packed_a = space->rows, .packed_b = space->columns, .parts = space->parts};
-    for (size_t blocks = divide_up(p->k, MAX_DEPTH); blocks > 0; blocks--, x.k += x.depth) {
+    for (size_t blocks = divide_up(p->k, max_depth(x.parts)); blocks > 0; blocks--, x.k += x.depth) {
         x.depth = divide_up((p->k - x.k) / blocks, STEP) * STEP;
         if (blocks == 1) x.depth = p->k - x.k;
         add_steps(&x, space);
@@ -336,7 +422,8 @@ void amx_product(const struct cpu_product *p, struct amx_factor a, struct amx_fa
 /* Both factors are matrices. */
 static void matrix_product(const struct cpu_product *p, const struct amx_space *space) {
     struct amx_factor a = amx_rows(p->a, p->ars, p->acs), b = amx_columns(p->b, p->bcs, p->brs);
-    if (space->parts == 2) a.pack = pack_a_parts, b.pack = pack_b_parts;
+    if (space->parts == 2) a.pack = pack_a_2, b.pack = pack_b_2;
+    if (space->parts == 3) a.pack = pack_a_3, b.pack = pack_b_3;
     amx_product(p, a, b, space);
 }
 
@@ -347,11 +434,12 @@ static __attribute__((noinline)) void small_product(const struct cpu_product *p,
 }
 
 void IN_SET(product)(const struct cpu_product *p) { small_product(p, 1); }
-static void product_of_parts(const struct cpu_product *p) { small_product(p, 2); }
+static void product_of_two(const struct cpu_product *p) { small_product(p, 2); }
 
-/* The words of [count] rows or columns of at most MAX_DEPTH of [k] steps, packed; at most [max] are used at a time. */
+/* The words of [count] rows or columns of a block of [k] steps, packed; at most [max] are used at a time. */
 static size_t packed_floats(size_t count, size_t k, size_t parts, size_t max) {
-    return at_most(divide_up(count, SIDE) * 2 * divide_up(at_most(k, MAX_DEPTH), STEP) * parts * TILE_FLOATS, max);
+    size_t depth = at_most(k, max_depth(parts));
+    return at_most(divide_up(count, SIDE) * 2 * divide_up(depth, STEP) * parts * TILE_FLOATS, max);
 }
 
 struct amx_space amx_space(float *at, size_t m, size_t n, size_t k, size_t parts) {
@@ -362,23 +450,26 @@ struct amx_space amx_space(float *at, size_t m, size_t n, size_t k, size_t parts
     return (struct amx_space){at, at ? at + rows : NULL, rows, columns, true, by_columns, parts};
 }
 
-static bool large_product(struct device *device, const struct cpu_product *p, size_t parts) {
+static void large_product(struct device *device, const struct cpu_product *p, size_t parts) {
     struct amx_space space = amx_space(NULL, p->m, p->n, p->k, parts);
     size_t bytes = (space.rows_floats + space.columns_floats) * sizeof(float);
     status s = workspace_reserve(device, bytes, "the factors of a product");
     bool is_missing = s != OK;
     status_free(s);
-    if (is_missing) return false;
+    if (is_missing) {
+        small_product(p, parts);
+        return;
+    }
     space = amx_space(workspace_of(device), p->m, p->n, p->k, parts);
     matrix_product(p, &space);
-    return true;
 }
 
-static bool shared_product(struct device *device, const struct cpu_product *p) { return large_product(device, p, 1); }
+static void shared_product(struct device *device, const struct cpu_product *p) { large_product(device, p, 1); }
+static void shared_product_of_two(struct device *device, const struct cpu_product *p) { large_product(device, p, 2); }
+static void shared_product_of_three(struct device *device, const struct cpu_product *p) { large_product(device, p, 3); }
 
-static bool shared_product_of_parts(struct device *device, const struct cpu_product *p) {
-    return large_product(device, p, 2);
-}
+/* Packing the factors of smaller ones takes longer than AMX saves. */
+static bool shares_three(const struct cpu_product *p) { return p->m >= 64 && p->n >= 64 && p->k >= 64; }
 
 const struct bf16_kernels bf16_kernels_amx = {.description = "cpu (amx, bfloat16)",
                                               .product = IN_SET(product),
@@ -387,6 +478,9 @@ const struct bf16_kernels bf16_kernels_amx = {.description = "cpu (amx, bfloat16
                                               .convolves = amx_convolves,
                                               .convolution = &amx_convolution_ops};
 
-const struct bf16_kernels bf16_kernels_amx_parts = {.description = "cpu (avx512, float32 products with amx)",
-                                                    .product = product_of_parts,
-                                                    .shared_product = shared_product_of_parts};
+const struct bf16_kernels bf16_kernels_amx_two = {.description = "cpu (avx512, factors of two bfloat16 with amx)",
+                                                  .product = product_of_two,
+                                                  .shared_product = shared_product_of_two};
+
+const struct bf16_kernels bf16_kernels_amx_three = {
+    .description = "cpu (avx512, amx)", .shared_product = shared_product_of_three, .shares = shares_three};

@@ -1,6 +1,6 @@
 /* amx: a matrix product in bfloat16 with AMX whose factors may be more than matrices in memory: each packs itself. A
- * product of two parts is more exact: each number is the sum of two bfloat16, which together have 16 bits,
- * and only the products of the second ones are left out. */
+ * product of several parts is more exact: each number is the sum of two or three bfloat16, which together have 16 or 24
+ * bits, and only the smallest products of parts are left out. */
 #ifndef DEVICE_CPU_BF16_AMX_H
 #define DEVICE_CPU_BF16_AMX_H
 
@@ -12,8 +12,8 @@
 
 /* A factor of numbers (i, k), where i is a row of a or a column of b. pack: to = numbers [i, i + count) x [k, k +
  * depth) as tiles of 16 i and 32 k, those with the same i one after the other; i and k are multiples of 32. The words
- * of a tile of a are (i, pair of k), of one of b (pair of k, i); steps of k past the end are 0. Of two parts, each tile
- * is followed by that of the second ones. */
+ * of a tile of a are (i, pair of k), of one of b (pair of k, i); steps of k past the end are 0. Of several parts, each
+ * tile is followed by those of the next ones. */
 struct amx_factor {
     void (*pack)(float *to, const struct amx_factor *factor, size_t i, size_t count, size_t k, size_t depth);
     const float *from; /* amx_rows, amx_columns: number (i, k) is at from[i * i_step + k * k_step] */
@@ -30,7 +30,7 @@ struct amx_space {
     float *rows, *columns;
     size_t rows_floats, columns_floats;
     bool is_shared, by_columns; /* among threads: of rows or, where there are few, of columns */
-    size_t parts;               /* of each number: 1 or 2 */
+    size_t parts;               /* of each number: 1, 2 or 3 */
 };
 
 /* For a product (m, n) of k steps and of [parts] on all threads, m and n > 0. at == NULL: only the sizes. It may need

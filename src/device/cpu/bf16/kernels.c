@@ -36,8 +36,9 @@ const struct bf16_kernels *bf16_kernels_find(const char *name) {
     return NULL;
 }
 
-const struct bf16_kernels *bf16_kernels_find_parts(const char *name) {
-    return bf16_kernels_find(name) == &bf16_kernels_amx ? &bf16_kernels_amx_parts : NULL;
+const struct bf16_kernels *bf16_kernels_find_parts(const char *name, size_t parts) {
+    if (bf16_kernels_find(name) != &bf16_kernels_amx) return NULL;
+    return parts == 2 ? &bf16_kernels_amx_two : &bf16_kernels_amx_three;
 }
 #else
 const struct bf16_kernels *bf16_kernels_find(const char *name) {
@@ -45,5 +46,8 @@ const struct bf16_kernels *bf16_kernels_find(const char *name) {
     return NULL;
 }
 
-const struct bf16_kernels *bf16_kernels_find_parts(const char *name) { return bf16_kernels_find(name); }
+const struct bf16_kernels *bf16_kernels_find_parts(const char *name, size_t parts) {
+    (void)parts;
+    return bf16_kernels_find(name);
+}
 #endif

@@ -10,11 +10,13 @@
 
 struct bf16_kernels {
     const char *description; /* of a device that uses them */
-    /* One of ars and acs must be 1, and one of brs and bcs; [packed] is not used. */
+    /* One of ars and acs must be 1, and one of brs and bcs; [packed] is not used. NULL: float32. */
     void (*product)(const struct cpu_product *p);
-    /* The same bits, of a large product on all threads, with the workspace of the device. False, and nothing is
-     * computed, if that cannot be allocated. NULL: there is none. */
-    bool (*shared_product)(struct device *device, const struct cpu_product *p);
+    /* A large product on all threads, with the workspace of the device, or, with the same bits, on one thread if that
+     * cannot be allocated. NULL: there is none. */
+    void (*shared_product)(struct device *device, const struct cpu_product *p);
+    /* Whether it is for this product; then also for a part of its rows. NULL: for each, with the bits of [product]. */
+    bool (*shares)(const struct cpu_product *p);
     /* Attention of sets/attention.c with these products: the softmax and stored values stay float32. NULL: all of it
      * does. */
     const struct attention_kernels *attention;
@@ -28,10 +30,15 @@ struct bf16_kernels {
  * AMX: asks the system, which saves its registers only for processes that do. */
 const struct bf16_kernels *bf16_kernels_find(const char *name);
 
-/* The kernels of train.float32_matmul_precision: high: each factor is the sum of two bfloat16, of which three products
- * are added (a difference of up to 3 x 2^-16 of the product of their magnitudes); only products of matrices. A factor
- * that is infinite, or of 3.39e38 or more, gives NaN. [name]: as above; NULL if that is not AMX, because with AVX-512
- * BF16 three products take longer than one of float32. */
-const struct bf16_kernels *bf16_kernels_find_parts(const char *name);
+/* Kernels whose factors are sums of bfloat16, only for products of matrices. [name]: as above; NULL if that is not AMX,
+ * because with AVX-512 BF16 they take longer than those of float32.
+ *
+ * 2 [parts]: of train.float32_matmul_precision: high. Three products of parts are added, a difference of up to 3 x
+ * 2^-16 of the product of the factors' magnitudes. A factor that is infinite, or of 3.39e38 or more, gives NaN.
+ *
+ * 3: each factor is exactly their sum. Six products are added; the others are less than 2^-25 of the product of the
+ * factors' magnitudes. Results that are not finite are computed again in float32, unless they are added to c. What is
+ * below 2^-126 is 0, also in the parts, so factors below 2^-109 have fewer bits. */
+const struct bf16_kernels *bf16_kernels_find_parts(const char *name, size_t parts);
 
 #endif

@@ -3,6 +3,7 @@
 #define DEVICE_CPU_BF16_ROUND_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 
 #include "device/cpu/sets/lanes.h"
 
@@ -28,10 +29,20 @@ static inline lanes neighbours(const float *x, size_t count) {
     return neighbours_of(load(x, count), count > LANES ? load(x + LANES, count - LANES) : _mm512_setzero_ps());
 }
 
-/* What rounding leaves of x, itself in float32: x is the sum of two bfloat16 but for 2^-16 of it. NaN where x is, or is
- * rounded to, infinity. */
-static inline __m512 rest_of(__m512 x) {
-    return x - _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x)), 16));
+/* The first halves of these words are x rounded to bfloat16 (to nearest; what is in the middle, away from 0). A NaN may
+ * become 0, but not with [keeps_nan]. */
+static inline __m512i rounded(__m512 x, bool keeps_nan) {
+    const __m512i half = _mm512_set1_epi32(0x8000);
+    __mmask16 added = keeps_nan ? _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q) : (__mmask16)-1;
+    return _mm512_mask_add_epi32((__m512i)x, added, (__m512i)x, half);
+}
+
+/* Words without their second halves. */
+static inline __m512i bfloat16_of(__m512i words) { return _mm512_and_si512(words, _mm512_set1_epi32(-0x10000)); }
+
+/* (x0, y0), (x1, y1), ...: the first halves of words */
+static inline __m512i first_halves(__m512i x, __m512i y) {
+    return _mm512_or_si512(_mm512_srli_epi32(x, 16), bfloat16_of(y));
 }
 
 #endif

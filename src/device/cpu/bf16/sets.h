@@ -4,6 +4,6 @@
 
 #include "device/cpu/bf16/kernels.h"
 
-extern const struct bf16_kernels bf16_kernels_amx, bf16_kernels_avx512, bf16_kernels_amx_parts;
+extern const struct bf16_kernels bf16_kernels_amx, bf16_kernels_avx512, bf16_kernels_amx_two, bf16_kernels_amx_three;
 
 #endif
