@@ -73,6 +73,9 @@ static const struct convolution cases[] = {
      .has_bias = true,
      .has_relu = true},
     {.in = {7, 9, 160}, .out = {7, 9, 64}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1, .has_bias = true},
+    /* strides beside a dilation, with inputs that are not read */
+    {.in = {11, 13, 64}, .out = {4, 7, 64}, .window = {{3, 2}, {3, 2}, {2, 1}, {2, 1}}, .groups = 1},
+    {.in = {10, 9, 64}, .out = {3, 3, 64}, .window = {{2, 1}, {4, 4}, {0, 0}, {1, 1}}, .groups = 1, .has_bias = true},
     /* dilated, channels of more than two tiles that are not whole: oneDNN's gradient of the weights is wrong with AMX
      */
     {.in = {21, 19, 66}, .out = {21, 19, 68}, .window = {{5, 3}, {1, 1}, {4, 2}, {2, 2}}, .groups = 1},
@@ -228,7 +231,7 @@ START_TEST(factors_are_rounded) {
         compare(&exact, &expected, c, i);
         struct tensors plain = run(baseline, plain_ops, c, rows, rows);
         struct tensors own = run(device, device_ops(device)->convolution, c, rows, rows);
-        bool is_own = cpu_rounding_convolution(device, c), is_dilated = c->window.dilation[0] > 1;
+        bool is_own = cpu_amx_convolution(device, c), is_dilated = c->window.dilation[0] > 1;
         if (c->in.channels < 64 || c->out.channels < 64 || (is_dilated && !is_own)) /* stays float32 */
             compare(&own, &plain, c, i);
         else if (is_own)
@@ -240,12 +243,35 @@ START_TEST(factors_are_rounded) {
 }
 END_TEST
 
+/* With AMX, in float32: by the operators with AMX, and by those that are chosen. */
+START_TEST(factors_are_three_bfloat16) {
+    struct device *device = open_set("amx"), *baseline = open_set("baseline");
+    ck_assert_ptr_nonnull(baseline);
+    if (device) ck_assert(!device_set_precision(device, PRECISION_FLOAT32_SPLIT));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && device; i++) {
+        const struct convolution *c = &cases[i];
+        const struct convolution_ops *amx = cpu_amx_convolution(device, c);
+        size_t rows = rows_of(c);
+        struct tensors expected = run(baseline, cpu_kernels_of(baseline)->convolution, c, rows, rows);
+        struct tensors chosen = run(device, device_ops(device)->convolution, c, rows, rows);
+        compare(&chosen, &expected, c, i);
+        if (amx) {
+            struct tensors own = run(device, amx, c, rows, rows);
+            compare_products(&own, &expected, i);
+            free_tensors(&own);
+        }
+        free_tensors(&chosen), free_tensors(&expected);
+    }
+    device_destroy(device), device_destroy(baseline);
+}
+END_TEST
+
 /* Fewer and more rows than it was created for, then on one thread: each pass needs another part of the workspace. */
 static void add_other_rows(struct device *device, const void *context, struct digest *digest) {
     static const size_t counts[] = {4, 1, 20, 0, 7};
     const struct convolution *c = context;
     ck_assert(!device_set_precision(device, PRECISION_BFLOAT16));
-    const struct convolution_ops *ops = cpu_rounding_convolution(device, c);
+    const struct convolution_ops *ops = cpu_amx_convolution(device, c);
     struct device_convolution *d;
     ck_assert(!ops->create(device, c, 7, &d));
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -309,7 +335,7 @@ START_TEST(outputs_alone) {
 }
 END_TEST
 
-enum bits_of { WINOGRAD, UNIT_STRIDE, BFLOAT16 };
+enum bits_of { WINOGRAD, UNIT_STRIDE, BFLOAT16, THREE_BFLOAT16 };
 
 struct bits_case {
     const struct convolution *c;
@@ -321,9 +347,10 @@ static void add_bits(struct device *device, const void *context, struct digest *
     const struct convolution *c = of->c;
     const struct cpu_kernels *kernels = cpu_kernels_of(device);
     const struct convolution_ops *ops = of->of == WINOGRAD ? kernels->winograd : kernels->unit_stride;
-    if (of->of == BFLOAT16) {
-        ck_assert(!device_set_precision(device, PRECISION_BFLOAT16));
-        ops = cpu_rounding_convolution(device, c);
+    if (of->of == BFLOAT16 || of->of == THREE_BFLOAT16) {
+        enum precision precision = of->of == BFLOAT16 ? PRECISION_BFLOAT16 : PRECISION_FLOAT32_SPLIT;
+        ck_assert(!device_set_precision(device, precision));
+        ops = cpu_amx_convolution(device, c);
     }
     struct tensors t = run(device, ops, c, rows_of(c), rows_of(c));
     digest_add(digest, t.y, t.out * sizeof *t.y);
@@ -332,9 +359,8 @@ static void add_bits(struct device *device, const void *context, struct digest *
     free_tensors(&t);
 }
 
-/* Whether the project's own operators round on this machine. */
-static bool is_rounded(struct device *device, const struct convolution *c) {
-    return device && cpu_rounding_convolution(device, c);
+static bool uses_amx(struct device *device, const struct convolution *c) {
+    return device && cpu_amx_convolution(device, c);
 }
 
 START_TEST(the_same_bits_on_any_number_of_threads) {
@@ -347,7 +373,8 @@ START_TEST(the_same_bits_on_any_number_of_threads) {
             c->window.stride[0] == 1)
             threads_agree(add_bits, &(struct bits_case){c, WINOGRAD});
         if (has_unit_stride(c)) threads_agree(add_bits, &(struct bits_case){c, UNIT_STRIDE});
-        if (is_rounded(device, c)) threads_agree(add_bits, &(struct bits_case){c, BFLOAT16});
+        if (uses_amx(device, c)) threads_agree(add_bits, &(struct bits_case){c, BFLOAT16});
+        if (uses_amx(device, c)) threads_agree(add_bits, &(struct bits_case){c, THREE_BFLOAT16});
     }
     status_free(s);
     device_destroy(device);
@@ -376,6 +403,6 @@ START_TEST(the_same_bits_in_every_set) {
 }
 END_TEST
 
-LOOP_TESTS("convolution", ONCE(every_implementation), ONCE(factors_are_rounded),
+LOOP_TESTS("convolution", ONCE(every_implementation), ONCE(factors_are_rounded), ONCE(factors_are_three_bfloat16),
            ONCE(other_numbers_of_rows_in_bfloat16), ONCE(fewer_rows), LOOP(outputs_alone, 0, 2),
            ONCE(the_same_bits_on_any_number_of_threads), ONCE(the_same_bits_in_every_set))

@@ -48,10 +48,10 @@ bool cpu_packs_products(struct device *device) {
 
 bool cpu_rounds_convolutions(struct device *device) {
     const struct bf16_kernels *kernels = ((struct cpu_device *)device)->bf16_kernels;
-    return kernels && kernels->convolution;
+    return kernels && kernels->rounds_convolutions;
 }
 
-const struct convolution_ops *cpu_rounding_convolution(struct device *device, const struct convolution *c) {
+const struct convolution_ops *cpu_amx_convolution(struct device *device, const struct convolution *c) {
     const struct bf16_kernels *kernels = ((struct cpu_device *)device)->bf16_kernels;
     return kernels && kernels->convolves && kernels->convolves(c) ? kernels->convolution : NULL;
 }

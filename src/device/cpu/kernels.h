@@ -116,10 +116,10 @@ bool cpu_shares_product(struct device *device, const struct cpu_product *p);
 void cpu_shared_product(struct device *device, const struct cpu_product *p);
 /* Whether cpu_product uses a packed b: those that round their factors do not. */
 bool cpu_packs_products(struct device *device);
-/* Whether large convolutions round their factors to bfloat16, as products do; and the operators of the project for such
- * a convolution, whose caller computes the gradient of the bias. NULL: there are none. */
+/* Whether large convolutions round their factors to bfloat16, as products do; and the operators with AMX for such a
+ * convolution, or for one in float32, whose caller computes the gradient of the bias. NULL: there are none. */
 bool cpu_rounds_convolutions(struct device *device);
-const struct convolution_ops *cpu_rounding_convolution(struct device *device, const struct convolution *c);
+const struct convolution_ops *cpu_amx_convolution(struct device *device, const struct convolution *c);
 
 extern const struct cpu_kernels cpu_kernels_baseline, cpu_kernels_avx2, cpu_kernels_avx512;
 

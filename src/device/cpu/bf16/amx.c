@@ -22,7 +22,7 @@
 /* What is packed: at least SIDE x max_depth numbers, half a word for each part. */
 #define ROWS_FLOATS (768 * KIB_FLOATS)       /* of a thread: with CACHED_FLOATS most of a second-level cache of 2 MiB */
 #define COLUMNS_FLOATS (4096 * KIB_FLOATS)   /* of all rows */
-#define CACHED_FLOATS (512 * KIB_FLOATS)     /* columns that are multiplied with the rows of a thread at a time */
+#define CACHED_FLOATS (512 * KIB_FLOATS)     /* columns that a thread multiplies with its rows at a time */
 #define SMALL_ROWS_FLOATS (256 * KIB_FLOATS) /* of a product on one thread: on its stack */
 #define SMALL_COLUMNS_FLOATS (128 * KIB_FLOATS)
 
@@ -67,15 +67,6 @@ ALWAYS_INLINE void pack_tile(float *to, const struct amx_factor *f, const float 
     for (size_t l = 0; l < SIZE; l++) *(lanes *)(to + l * SIZE) = square[l];
 }
 
-/* to: the words (x0, y0), (x1, y1), ... of each part, in a row of its tile */
-ALWAYS_INLINE void store_parts(float *to, __m512 x, __m512 y, size_t parts) {
-    for (size_t part = 0; part < parts; part++, to += TILE_FLOATS) {
-        __m512i round_x = rounded(x, part + 1 == parts), round_y = rounded(y, part + 1 == parts);
-        _mm512_storeu_si512(to, first_halves(round_x, round_y));
-        x -= _mm512_castsi512_ps(bfloat16_of(round_x)), y -= _mm512_castsi512_ps(bfloat16_of(round_y));
-    }
-}
-
 /* As pack_tile, a tile for each part. A pair of k are steps l and 16 + l. */
 ALWAYS_INLINE void pack_tile_parts(float *to, const struct amx_factor *f, const float *from, size_t count, size_t depth,
                                    size_t parts, bool is_b) {
@@ -115,12 +106,7 @@ ALWAYS_INLINE void pack_tiles(float *to, const struct amx_factor *f, const float
 
 /* A row of tiles of a whose steps of k are contiguous. */
 ALWAYS_INLINE void pack_row(float *to, const float *from, size_t depth, size_t parts) {
-    for (size_t k = 0; k < depth; k += STEP, from += STEP, to += parts * TILE_FLOATS)
-        if (parts == 1)
-            *(lanes *)to = neighbours(from, depth - k);
-        else
-            store_parts(to, load(from, depth - k),
-                        depth - k > SIZE ? load(from + SIZE, depth - k - SIZE) : _mm512_setzero_ps(), parts);
+    for (size_t k = 0; k < depth; k += STEP, to += parts * TILE_FLOATS) store_row(to, from + k, depth - k, parts);
 }
 
 /* As amx_factor.pack. Numbers are read in the order of their addresses. */
@@ -151,14 +137,14 @@ PACK(pack_b_2, 2, true)
 PACK(pack_a_3, 3, false)
 PACK(pack_b_3, 3, true)
 
-struct amx_factor amx_rows(const float *from, size_t i_step, size_t k_step) {
+struct amx_factor amx_rows(const float *from, size_t i_step, size_t k_step, size_t parts) {
     assert(i_step == 1 || k_step == 1);
-    return (struct amx_factor){pack_a, from, i_step, k_step, NULL};
+    return (struct amx_factor){parts == 1 ? pack_a : parts == 2 ? pack_a_2 : pack_a_3, from, i_step, k_step, NULL};
 }
 
-struct amx_factor amx_columns(const float *from, size_t i_step, size_t k_step) {
+struct amx_factor amx_columns(const float *from, size_t i_step, size_t k_step, size_t parts) {
     assert(i_step == 1 || k_step == 1);
-    return (struct amx_factor){pack_b, from, i_step, k_step, NULL};
+    return (struct amx_factor){parts == 1 ? pack_b : parts == 2 ? pack_b_2 : pack_b_3, from, i_step, k_step, NULL};
 }
 
 /* ---- tiles ---- */
@@ -352,7 +338,8 @@ static void multiply_block(const struct job *x, size_t row, size_t column) {
     else
         multiply_tiles(&block);
     if (x->k + x->depth < p->k) return;
-    if (x->parts == 3 && p->start != PRODUCT_ADD && !is_finite(c, p->ldc, block.rows, block.columns))
+    if (x->parts == 3 && x->a.from && x->b.from && p->start != PRODUCT_ADD &&
+        !is_finite(c, p->ldc, block.rows, block.columns))
         compute_nonfinite_again(x, &block, c, x->i + row, x->j + column);
     if (p->has_relu) relu_rows(c, p->ldc, block.rows, block.columns);
 }
@@ -421,10 +408,8 @@ void amx_product(const struct cpu_product *p, struct amx_factor a, struct amx_fa
 
 /* Both factors are matrices. */
 static void matrix_product(const struct cpu_product *p, const struct amx_space *space) {
-    struct amx_factor a = amx_rows(p->a, p->ars, p->acs), b = amx_columns(p->b, p->bcs, p->brs);
-    if (space->parts == 2) a.pack = pack_a_2, b.pack = pack_b_2;
-    if (space->parts == 3) a.pack = pack_a_3, b.pack = pack_b_3;
-    amx_product(p, a, b, space);
+    amx_product(p, amx_rows(p->a, p->ars, p->acs, space->parts), amx_columns(p->b, p->bcs, p->brs, space->parts),
+                space);
 }
 
 static __attribute__((noinline)) void small_product(const struct cpu_product *p, size_t parts) {
@@ -446,7 +431,8 @@ struct amx_space amx_space(float *at, size_t m, size_t n, size_t k, size_t parts
     size_t threads = parallel_threads();
     bool by_columns = divide_up(m, SIDE) < threads;
     size_t rows = packed_floats(m, k, parts, ROWS_FLOATS * (by_columns ? 1 : threads));
-    size_t columns = packed_floats(n, k, parts, COLUMNS_FLOATS * (by_columns ? threads : 1));
+    size_t cached = by_columns ? CACHED_FLOATS * threads : 0;
+    size_t columns = packed_floats(n, k, parts, cached > COLUMNS_FLOATS ? cached : COLUMNS_FLOATS);
     return (struct amx_space){at, at ? at + rows : NULL, rows, columns, true, by_columns, parts};
 }
 
@@ -475,6 +461,7 @@ const struct bf16_kernels bf16_kernels_amx = {.description = "cpu (amx, bfloat16
                                               .product = IN_SET(product),
                                               .shared_product = shared_product,
                                               .attention = &IN_SET(attention_kernels),
+                                              .rounds_convolutions = true,
                                               .convolves = amx_convolves,
                                               .convolution = &amx_convolution_ops};
 
@@ -482,5 +469,8 @@ const struct bf16_kernels bf16_kernels_amx_two = {.description = "cpu (avx512, f
                                                   .product = product_of_two,
                                                   .shared_product = shared_product_of_two};
 
-const struct bf16_kernels bf16_kernels_amx_three = {
-    .description = "cpu (avx512, amx)", .shared_product = shared_product_of_three, .shares = shares_three};
+const struct bf16_kernels bf16_kernels_amx_three = {.description = "cpu (avx512, amx)",
+                                                    .shared_product = shared_product_of_three,
+                                                    .shares = shares_three,
+                                                    .convolves = amx_convolves,
+                                                    .convolution = &amx_convolution_ops_three};

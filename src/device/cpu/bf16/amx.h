@@ -21,9 +21,9 @@ struct amx_factor {
     const void *context; /* of others */
 };
 
-/* Matrices of one part; one of the steps is 1. */
-struct amx_factor amx_rows(const float *from, size_t i_step, size_t k_step);    /* as a */
-struct amx_factor amx_columns(const float *from, size_t i_step, size_t k_step); /* as b */
+/* Matrices, one of whose steps is 1. */
+struct amx_factor amx_rows(const float *from, size_t i_step, size_t k_step, size_t parts);    /* as a */
+struct amx_factor amx_columns(const float *from, size_t i_step, size_t k_step, size_t parts); /* as b */
 
 /* Memory for what is packed, of floats. */
 struct amx_space {
@@ -42,7 +42,7 @@ void amx_product(const struct cpu_product *p, struct amx_factor a, struct amx_fa
 
 /* Convolutions of one group whose channels are multiples of 32, as products whose factor is the image. The caller
  * computes the gradient of the bias. */
-extern const struct convolution_ops amx_convolution_ops;
+extern const struct convolution_ops amx_convolution_ops, amx_convolution_ops_three; /* of one part, of three */
 bool amx_convolves(const struct convolution *c);
 
 #endif

@@ -1,8 +1,10 @@
 /* Convolutions with AMX: the products of amx.c, one of whose factors is the image (pixels, (position in the kernel,
  * channels)), packed from where its pixels are; zeros are its padding. The gradient of the inputs is a convolution of
- * the outputs' gradient. The channels of a position are adjacent in the weights, too, in a copy. */
+ * the outputs' gradient; of a stride of s, it is s x s of them, each of the pixels that the same positions of the
+ * kernel reach. The channels of a position are adjacent in the weights, too, in a copy. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buffer.h"
 #include "device/cpu/bf16/amx.h"
@@ -18,7 +20,11 @@
 struct device_convolution {
     struct device *device;
     struct convolution c;
+    size_t parts;              /* of each number, as in amx.h */
     size_t positions, weights; /* of the kernel; numbers of the weights */
+    /* Positions (positions) by phase: phase (y, x) are the inputs (y + i stride, x + j stride). */
+    size_t *order;
+    size_t *places; /* (positions): where a position is in order */
 };
 
 bool amx_convolves(const struct convolution *c) {
@@ -36,6 +42,9 @@ struct view {
     struct image_shape shape, grid;
     struct window window;
     bool is_gradient;
+    size_t phase[2];     /* is_gradient: the grid is every stride-th pixel from here on, and */
+    const size_t *order; /* these are the positions; NULL: all */
+    size_t parts;
 };
 
 /* A pixel of the grid. */
@@ -74,24 +83,28 @@ static bool find(const struct view *v, int d, size_t at, size_t k, size_t size, 
 
 /* The channels that position [t] of the kernel reads for a pixel of the grid. NULL: zeros. */
 static const float *channels_at(const struct view *v, const struct grid_pixel *at, size_t t) {
-    size_t y, x;
-    if (!find(v, 0, at->y, t / v->window.kernel[1], v->shape.height, &y) ||
-        !find(v, 1, at->x, t % v->window.kernel[1], v->shape.width, &x))
+    const size_t *stride = v->window.stride;
+    size_t y = at->y, x = at->x;
+    if (v->is_gradient) t = v->order[t], y = v->phase[0] + y * stride[0], x = v->phase[1] + x * stride[1];
+    if (!find(v, 0, y, t / v->window.kernel[1], v->shape.height, &y) ||
+        !find(v, 1, x, t % v->window.kernel[1], v->shape.width, &x))
         return NULL;
     return v->image + ((at->row * v->shape.height + y) * v->shape.width + x) * v->shape.channels;
 }
 
+static const float zeros[STEP];
+
 /* As a: i are pixels, k are (position, channel). */
 static void pack_pixels(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {
     const struct view *v = f->context;
-    size_t channels = v->shape.channels, row = depth / STEP * TILE_FLOATS;
+    size_t channels = v->shape.channels, step = v->parts * TILE_FLOATS, row = depth / STEP * step;
     struct grid_pixel at = pixel_at(v, i);
     for (size_t l = 0; l < count; l++, next_pixel(v, &at)) {
         float *tile = to + l / SIZE * row + l % SIZE * SIZE;
         size_t t = k / channels, c = k % channels;
         const float *from = channels_at(v, &at, t);
-        for (size_t s = 0; s < depth; s += STEP, tile += TILE_FLOATS) {
-            *(lanes *)tile = from ? neighbours(from + c, STEP) : (lanes){0};
+        for (size_t s = 0; s < depth; s += STEP, tile += step) {
+            store_row(tile, from ? from + c : zeros, STEP, v->parts);
             c += STEP;
             if (c < channels || s + STEP >= depth) continue;
             c = 0;
@@ -101,18 +114,22 @@ static void pack_pixels(float *to, const struct amx_factor *f, size_t i, size_t 
 }
 
 /* A tile of b: the same 16 channels of two pixels of each pair. */
-static void pack_pairs(float *to, const float *const pixels[STEP], size_t c) {
+static void pack_pairs(float *to, const float *const pixels[STEP], size_t c, size_t parts) {
     for (size_t l = 0; l < SIZE; l++) {
-        const float *even = pixels[2 * l], *odd = pixels[2 * l + 1];
-        *(lanes *)(to + l * SIZE) = pairs_of(even ? _mm512_loadu_ps(even + c) : _mm512_setzero_ps(),
-                                             odd ? _mm512_loadu_ps(odd + c) : _mm512_setzero_ps());
+        const float *one = pixels[parts == 1 ? 2 * l : l], *other = pixels[parts == 1 ? 2 * l + 1 : SIZE + l];
+        __m512 x = one ? _mm512_loadu_ps(one + c) : _mm512_setzero_ps();
+        __m512 y = other ? _mm512_loadu_ps(other + c) : _mm512_setzero_ps();
+        if (parts == 1)
+            *(lanes *)(to + l * SIZE) = pairs_of(x, y);
+        else
+            store_parts(to + l * SIZE, x, y, parts);
     }
 }
 
 /* As b: i are (position, channel), k are pixels. */
 static void pack_channels(float *to, const struct amx_factor *f, size_t i, size_t count, size_t k, size_t depth) {
     const struct view *v = f->context;
-    size_t channels = v->shape.channels, row = (depth + STEP - 1) / STEP * TILE_FLOATS;
+    size_t channels = v->shape.channels, step = v->parts * TILE_FLOATS, row = (depth + STEP - 1) / STEP * step;
     struct grid_pixel at = pixel_at(v, k);
     for (size_t s = 0; s < depth; s += STEP) {
         struct grid_pixel grid_pixels[STEP];
@@ -124,7 +141,7 @@ static void pack_channels(float *to, const struct amx_factor *f, size_t i, size_
             if (j == 0 || c == 0)
                 for (size_t l = 0; l < pixels; l++)
                     at_position[l] = channels_at(v, &grid_pixels[l], (i + j) / channels);
-            pack_pairs(to + j / SIZE * row + s / STEP * TILE_FLOATS, at_position, c);
+            pack_pairs(to + j / SIZE * row + s / STEP * step, at_position, c, v->parts);
         }
     }
 }
@@ -134,31 +151,48 @@ static struct amx_factor image_factor(const struct view *v, bool is_b) {
 }
 
 static struct view inputs_of(const struct device_convolution *d, const float *x) {
-    return (struct view){x, d->c.in, d->c.out, d->c.window, false};
+    return (struct view){.image = x, .shape = d->c.in, .grid = d->c.out, .window = d->c.window, .parts = d->parts};
 }
 
-static struct view gradients_of(const struct device_convolution *d, const float *dy) {
-    return (struct view){dy, d->c.out, d->c.in, d->c.window, true};
+/* Pixels of a dimension of the inputs in a phase. */
+static size_t pixels_in(size_t size, size_t phase, size_t stride) {
+    return size > phase ? (size - phase + stride - 1) / stride : 0;
+}
+
+static struct view gradients_of(const struct device_convolution *d, const float *dy, size_t y, size_t x) {
+    const size_t *stride = d->c.window.stride;
+    struct image_shape grid = {pixels_in(d->c.in.height, y, stride[0]), pixels_in(d->c.in.width, x, stride[1]),
+                               d->c.in.channels};
+    return (struct view){.image = dy,
+                         .shape = d->c.out,
+                         .grid = grid,
+                         .window = d->c.window,
+                         .is_gradient = true,
+                         .phase = {y, x},
+                         .parts = d->parts};
 }
 
 /* ---- weights ---- */
 
-/* w (out, in, positions), and a copy: (out, positions, in) or (positions, out, in). */
+/* w (out, in, positions), and a copy: (out, positions, in) or (positions, out, in), where places[t] is that of position
+ * t; NULL: t. */
 struct weights {
     const struct device_convolution *d;
     const float *w;
     float *dw; /* (out, in, positions) */
     float *copy;
     size_t out_stride, position_stride; /* of the copy */
+    const size_t *places;
 };
 
 static void copy_weights(void *context, size_t first, size_t last) {
     const struct weights *x = context;
     size_t in = x->d->c.in.channels, positions = x->d->positions;
     for (size_t o = first; o < last; o++)
-        for (size_t t = 0; t < positions; t++)
-            for (size_t c = 0; c < in; c++)
-                x->copy[o * x->out_stride + t * x->position_stride + c] = x->w[(o * in + c) * positions + t];
+        for (size_t t = 0; t < positions; t++) {
+            float *to = x->copy + o * x->out_stride + (x->places ? x->places[t] : t) * x->position_stride;
+            for (size_t c = 0; c < in; c++) to[c] = x->w[(o * in + c) * positions + t];
+        }
 }
 
 static void add_weights(void *context, size_t first, size_t last) {
@@ -178,21 +212,22 @@ static void for_each_output(const struct device_convolution *d, parallel_part *p
 
 /* ---- the operators ---- */
 
-/* The workspace: the copy of the weights, or of their gradient, and what is packed. */
-static size_t bytes_of(const struct device_convolution *d, size_t m, size_t n, size_t k) {
-    struct amx_space space = amx_space(NULL, m, n, k, 1);
-    return (d->weights + space.rows_floats + space.columns_floats) * sizeof(float);
+/* The workspace: the copy of the weights, or of their gradient; [extra] floats; and what is packed. */
+static size_t bytes_of(const struct device_convolution *d, size_t m, size_t n, size_t k, size_t extra) {
+    struct amx_space space = amx_space(NULL, m, n, k, d->parts);
+    return (d->weights + extra + space.rows_floats + space.columns_floats) * sizeof(float);
 }
 
 /* Reserved again in each pass: fewer rows may need more, and the number of threads may have changed. NULL: there is not
  * enough memory. */
-static float *reserve(const struct device_convolution *d, const struct cpu_product *p, struct amx_space *space) {
-    status s = workspace_reserve(d->device, bytes_of(d, p->m, p->n, p->k), "a convolution");
+static float *reserve(const struct device_convolution *d, const struct cpu_product *p, size_t extra,
+                      struct amx_space *space) {
+    status s = workspace_reserve(d->device, bytes_of(d, p->m, p->n, p->k, extra), "a convolution");
     bool is_missing = s != OK;
     status_free(s);
     if (is_missing) return NULL;
     float *copy = workspace_of(d->device);
-    *space = amx_space(copy + d->weights, p->m, p->n, p->k, 1);
+    *space = amx_space(copy + d->weights + extra, p->m, p->n, p->k, d->parts);
     return copy;
 }
 
@@ -203,32 +238,89 @@ static void fail(float *numbers, size_t count) {
 
 static size_t taps_of(const struct device_convolution *d, size_t channels) { return d->positions * channels; }
 
-static status prepare(struct device_convolution *d, size_t rows, bool is_training) {
-    size_t in = d->c.in.channels, out = d->c.out.channels, outputs = rows * pixels_of(&d->c.out);
-    size_t inputs = rows * pixels_of(&d->c.in);
-    TRY(workspace_reserve(d->device, bytes_of(d, outputs, out, taps_of(d, in)), "a convolution"));
-    if (!is_training) return OK;
-    TRY(workspace_reserve(d->device, bytes_of(d, inputs, in, taps_of(d, out)), "a convolution"));
-    return workspace_reserve(d->device, bytes_of(d, out, taps_of(d, in), outputs), "a convolution");
+static bool has_phases(const struct device_convolution *d) {
+    return d->c.window.stride[0] > 1 || d->c.window.stride[1] > 1;
 }
 
-static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
+/* The largest product of the gradient of the inputs, that of the first phase, but for its steps of k; its result is
+ * then copied, unless it is the only one. */
+static struct cpu_product input_product(const struct device_convolution *d, size_t rows) {
+    struct view view = gradients_of(d, NULL, 0, 0);
+    return (struct cpu_product){.m = rows * pixels_of(&view.grid),
+                                .n = d->c.in.channels,
+                                .k = taps_of(d, d->c.out.channels),
+                                .ldc = d->c.in.channels,
+                                .start = PRODUCT_ZERO};
+}
+
+static size_t copied_floats(const struct device_convolution *d, const struct cpu_product *p) {
+    return has_phases(d) ? p->m * p->n : 0;
+}
+
+static status prepare(struct device_convolution *d, size_t rows, bool is_training) {
+    size_t in = d->c.in.channels, out = d->c.out.channels, outputs = rows * pixels_of(&d->c.out);
+    struct cpu_product p = input_product(d, rows);
+    TRY(workspace_reserve(d->device, bytes_of(d, outputs, out, taps_of(d, in), 0), "a convolution"));
+    if (!is_training) return OK;
+    TRY(workspace_reserve(d->device, bytes_of(d, p.m, p.n, p.k, copied_floats(d, &p)), "a convolution"));
+    return workspace_reserve(d->device, bytes_of(d, out, taps_of(d, in), outputs, 0), "a convolution");
+}
+
+/* The phase of the inputs that position [t] reaches, in dimension [d]. */
+static size_t phase_of(const struct window *w, int d, size_t t) {
+    size_t k = d == 0 ? t / w->kernel[1] : t % w->kernel[1];
+    return (k * w->dilation[d] + w->stride[d] * w->padding[d] - w->padding[d]) % w->stride[d];
+}
+
+static bool is_in_phase(const struct window *w, size_t t, size_t y, size_t x) {
+    return phase_of(w, 0, t) == y && phase_of(w, 1, t) == x;
+}
+
+static void order_positions(struct device_convolution *d) {
+    const struct window *w = &d->c.window;
+    size_t count = 0;
+    for (size_t y = 0; y < w->stride[0]; y++)
+        for (size_t x = 0; x < w->stride[1]; x++)
+            for (size_t t = 0; t < d->positions; t++)
+                if (is_in_phase(w, t, y, x)) d->places[t] = count, d->order[count++] = t;
+}
+
+static void destroy(struct device_convolution *d) {
+    free(d->order);
+    free(d->places);
+    free(d);
+}
+
+static status create(struct device *device, const struct convolution *c, size_t rows, size_t parts,
+                     struct device_convolution **out) {
     struct device_convolution *d = calloc(1, sizeof *d);
     if (!d) return status_memory("a convolution");
     d->device = device;
     d->c = *c;
+    d->parts = parts;
     d->positions = c->window.kernel[0] * c->window.kernel[1];
     d->weights = c->out.channels * taps_of(d, c->in.channels);
-    status s = prepare(d, rows, true);
+    d->order = calloc(d->positions, sizeof *d->order);
+    d->places = calloc(d->positions, sizeof *d->places);
+    status s = d->order && d->places ? prepare(d, rows, true) : status_memory("a convolution");
     if (s) {
-        free(d);
+        destroy(d);
         return s;
     }
+    order_positions(d);
     *out = d;
     return OK;
 }
 
-static void destroy(struct device_convolution *d) { free(d); }
+static status create_one(struct device *device, const struct convolution *c, size_t rows,
+                         struct device_convolution **out) {
+    return create(device, c, rows, 1, out);
+}
+
+static status create_three(struct device *device, const struct convolution *c, size_t rows,
+                           struct device_convolution **out) {
+    return create(device, c, rows, 3, out);
+}
 
 static void forward(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
                     size_t rows) {
@@ -243,30 +335,73 @@ static void forward(struct device_convolution *d, const float *x, const float *w
                             .start = bias ? PRODUCT_ROW : PRODUCT_ZERO,
                             .row = bias,
                             .has_relu = d->c.has_relu};
-    float *copy = p.m > 0 ? reserve(d, &p, &space) : NULL;
-    struct weights weights = {d, w, NULL, copy, terms, in};
+    float *copy = p.m > 0 ? reserve(d, &p, 0, &space) : NULL;
+    struct weights weights = {d, w, NULL, copy, terms, in, NULL};
     if (!copy) {
         fail(y, p.m * out);
         return;
     }
     for_each_output(d, copy_weights, &weights);
-    amx_product(&p, image_factor(&view, false), amx_columns(copy, terms, 1), &space);
+    amx_product(&p, image_factor(&view, false), amx_columns(copy, terms, 1, d->parts), &space);
+}
+
+/* The gradient of a phase; NULL: it is 0. */
+struct phase {
+    const struct device_convolution *d;
+    const float *from;
+    float *dx;
+    size_t y, x, height, width;
+};
+
+static void copy_phase(void *context, size_t first, size_t last) {
+    const struct phase *p = context;
+    const size_t *stride = p->d->c.window.stride;
+    const struct image_shape *in = &p->d->c.in;
+    for (size_t i = first; i < last; i++) { /* lines of the phase */
+        size_t y = p->y + i % p->height * stride[0];
+        float *to = p->dx + ((i / p->height * in->height + y) * in->width + p->x) * in->channels;
+        for (size_t x = 0; x < p->width; x++, to += stride[1] * in->channels)
+            if (p->from)
+                memcpy(to, p->from + (i * p->width + x) * in->channels, in->channels * sizeof *to);
+            else
+                memset(to, 0, in->channels * sizeof *to);
+    }
+}
+
+/* [copy]: the weights of the [positions] of the phase; result: memory, if the gradient is to be copied to dx */
+static void phase_gradient(const struct device_convolution *d, const struct view *view, size_t positions,
+                           const float *copy, float *result, float *dx, size_t rows, const struct amx_space *space) {
+    size_t in = d->c.in.channels;
+    struct cpu_product p = input_product(d, rows);
+    p.m = rows * pixels_of(&view->grid);
+    p.k = positions * d->c.out.channels;
+    p.c = has_phases(d) ? result : dx;
+    if (p.m == 0) return;
+    if (p.k > 0) amx_product(&p, image_factor(view, false), amx_columns(copy, 1, in, d->parts), space);
+    if (p.k > 0 && !has_phases(d)) return;
+    struct phase phase = {
+        d, p.k > 0 ? result : NULL, dx, view->phase[0], view->phase[1], view->grid.height, view->grid.width};
+    parallel_for(rows * view->grid.height, parallel_items(view->grid.width * in), copy_phase, &phase);
 }
 
 static void input_gradient(struct device_convolution *d, const float *w, const float *dy, float *dx, size_t rows) {
     size_t in = d->c.in.channels, out = d->c.out.channels;
-    struct view view = gradients_of(d, dy);
     struct amx_space space;
-    struct cpu_product p = {
-        .m = rows * pixels_of(&d->c.in), .n = in, .k = taps_of(d, out), .c = dx, .ldc = in, .start = PRODUCT_ZERO};
-    float *copy = reserve(d, &p, &space);
-    struct weights weights = {d, w, NULL, copy, in, out * in};
+    struct cpu_product p = input_product(d, rows);
+    float *copy = reserve(d, &p, copied_floats(d, &p), &space);
+    struct weights weights = {d, w, NULL, copy, in, out * in, d->places};
     if (!copy) {
-        fail(dx, p.m * in);
+        fail(dx, rows * pixels_of(&d->c.in) * in);
         return;
     }
     for_each_output(d, copy_weights, &weights);
-    amx_product(&p, image_factor(&view, false), amx_columns(copy, 1, in), &space);
+    for (size_t y = 0, first = 0, last = 0; y < d->c.window.stride[0]; y++)
+        for (size_t x = 0; x < d->c.window.stride[1]; x++, first = last) {
+            struct view view = gradients_of(d, dy, y, x);
+            while (last < d->positions && is_in_phase(&d->c.window, d->order[last], y, x)) last++;
+            view.order = d->order + first;
+            phase_gradient(d, &view, last - first, copy + first * out * in, copy + d->weights, dx, rows, &space);
+        }
 }
 
 static void weight_gradient(struct device_convolution *d, const float *x, const float *dy, float *dw, size_t rows) {
@@ -275,14 +410,14 @@ static void weight_gradient(struct device_convolution *d, const float *x, const 
     struct cpu_product p = {
         .m = out, .n = terms, .k = rows * pixels_of(&d->c.out), .ldc = terms, .start = PRODUCT_ZERO};
     struct amx_space space;
-    float *copy = reserve(d, &p, &space);
-    struct weights weights = {d, NULL, dw, copy, terms, in};
+    float *copy = reserve(d, &p, 0, &space);
+    struct weights weights = {d, NULL, dw, copy, terms, in, NULL};
     if (!copy) {
         fail(dw, d->weights);
         return;
     }
     p.c = copy;
-    amx_product(&p, amx_rows(dy, 1, out), image_factor(&view, true), &space);
+    amx_product(&p, amx_rows(dy, 1, out, d->parts), image_factor(&view, true), &space);
     for_each_output(d, add_weights, &weights);
 }
 
@@ -295,4 +430,6 @@ static void backward(struct device_convolution *d, const float *x, const float *
 }
 
 const struct convolution_ops amx_convolution_ops = {
-    .create = create, .destroy = destroy, .prepare = prepare, .forward = forward, .backward = backward};
+    .create = create_one, .destroy = destroy, .prepare = prepare, .forward = forward, .backward = backward};
+const struct convolution_ops amx_convolution_ops_three = {
+    .create = create_three, .destroy = destroy, .prepare = prepare, .forward = forward, .backward = backward};

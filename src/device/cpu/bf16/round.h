@@ -45,6 +45,26 @@ static inline __m512i first_halves(__m512i x, __m512i y) {
     return _mm512_or_si512(_mm512_srli_epi32(x, 16), bfloat16_of(y));
 }
 
+#define PART_FLOATS 256 /* between the parts of a number, whose tiles follow each other */
+
+/* to: the words (x0, y0), (x1, y1), ... of each part */
+static inline __attribute__((always_inline)) void store_parts(float *to, __m512 x, __m512 y, size_t parts) {
+    for (size_t part = 0; part < parts; part++, to += PART_FLOATS) {
+        __m512i round_x = rounded(x, part + 1 == parts), round_y = rounded(y, part + 1 == parts);
+        _mm512_storeu_si512(to, first_halves(round_x, round_y));
+        x -= _mm512_castsi512_ps(bfloat16_of(round_x)), y -= _mm512_castsi512_ps(bfloat16_of(round_y));
+    }
+}
+
+/* to: the words of the first [count] > 0 of 32 floats, zeros after them: (x0, x1), ... of one part, (x0, x16), ... of
+ * several */
+static inline __attribute__((always_inline)) void store_row(float *to, const float *x, size_t count, size_t parts) {
+    if (parts == 1)
+        *(lanes *)to = neighbours(x, count);
+    else
+        store_parts(to, load(x, count), count > LANES ? load(x + LANES, count - LANES) : _mm512_setzero_ps(), parts);
+}
+
 #endif
 
 #endif
