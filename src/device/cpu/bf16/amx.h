@@ -40,8 +40,8 @@ struct amx_space amx_space(float *at, size_t m, size_t n, size_t k, size_t parts
 /* p without its factors: c (m, n) = start + a b, with k > 0. The order of the sums depends on k alone. */
 void amx_product(const struct cpu_product *p, struct amx_factor a, struct amx_factor b, const struct amx_space *space);
 
-/* Convolutions of one group whose channels are multiples of 32, as products whose factor is the image. The caller
- * computes the gradient of the bias. */
+/* Convolutions of one group with small strides whose channels are multiples of 32, as products whose factor is the
+ * image. The caller computes the gradient of the bias. */
 extern const struct convolution_ops amx_convolution_ops, amx_convolution_ops_three; /* of one part, of three */
 bool amx_convolves(const struct convolution *c);
 

@@ -16,6 +16,7 @@
 #define SIZE AMX_SIZE
 #define STEP AMX_STEP
 #define TILE_FLOATS AMX_TILE_FLOATS
+#define MAX_STRIDE 8 /* with a larger one, the gradient of the inputs is many small products */
 
 struct device_convolution {
     struct device *device;
@@ -28,7 +29,8 @@ struct device_convolution {
 };
 
 bool amx_convolves(const struct convolution *c) {
-    return c->groups == 1 && c->in.channels % STEP == 0 && c->out.channels % STEP == 0;
+    return c->groups == 1 && c->in.channels % STEP == 0 && c->out.channels % STEP == 0 &&
+           c->window.stride[0] <= MAX_STRIDE && c->window.stride[1] <= MAX_STRIDE;
 }
 
 static size_t pixels_of(const struct image_shape *s) { return s->height * s->width; }
@@ -266,23 +268,29 @@ static status prepare(struct device_convolution *d, size_t rows, bool is_trainin
     return workspace_reserve(d->device, bytes_of(d, out, taps_of(d, in), outputs, 0), "a convolution");
 }
 
-/* The phase of the inputs that position [t] reaches, in dimension [d]. */
-static size_t phase_of(const struct window *w, int d, size_t t) {
-    size_t k = d == 0 ? t / w->kernel[1] : t % w->kernel[1];
+/* The phase of the inputs that line or column [k] of the kernel reaches, in dimension [d]. */
+static size_t phase_of(const struct window *w, int d, size_t k) {
     return (k * w->dilation[d] + w->stride[d] * w->padding[d] - w->padding[d]) % w->stride[d];
 }
 
 static bool is_in_phase(const struct window *w, size_t t, size_t y, size_t x) {
-    return phase_of(w, 0, t) == y && phase_of(w, 1, t) == x;
+    return phase_of(w, 0, t / w->kernel[1]) == y && phase_of(w, 1, t % w->kernel[1]) == x;
+}
+
+/* Adds the positions of a phase to the first [count] of the order; returns how many there are then. */
+static size_t add_positions(struct device_convolution *d, size_t count, size_t y, size_t x) {
+    const struct window *w = &d->c.window;
+    for (size_t line = 0; line < w->kernel[0]; line++)
+        for (size_t column = 0; phase_of(w, 0, line) == y && column < w->kernel[1]; column++)
+            if (phase_of(w, 1, column) == x) d->order[count++] = line * w->kernel[1] + column;
+    return count;
 }
 
 static void order_positions(struct device_convolution *d) {
-    const struct window *w = &d->c.window;
     size_t count = 0;
-    for (size_t y = 0; y < w->stride[0]; y++)
-        for (size_t x = 0; x < w->stride[1]; x++)
-            for (size_t t = 0; t < d->positions; t++)
-                if (is_in_phase(w, t, y, x)) d->places[t] = count, d->order[count++] = t;
+    for (size_t y = 0; y < d->c.window.stride[0]; y++)
+        for (size_t x = 0; x < d->c.window.stride[1]; x++) count = add_positions(d, count, y, x);
+    for (size_t i = 0; i < count; i++) d->places[d->order[i]] = i;
 }
 
 static void destroy(struct device_convolution *d) {
