@@ -131,8 +131,8 @@ struct device_ops {
      * replayed. NULL: each product rounds them, or nothing is rounded. */
     void (*round_parameters)(struct device *, const float *values, size_t count);
     /* The same, one part of at most [max_rows] rows of dw after the other, each in the memory [dw] (max_rows, in). It
-     * and dbias are set instead of added. The same bits as linear_backward_weight on zeros. [receiver] runs only
-     * operators without a workspace: updates, norms. */
+     * and dbias are set instead of added. The same bits as linear_backward_weight on zeros, if all are finite.
+     * [receiver] runs only operators without a workspace: updates, norms. */
     void (*linear_backward_weight_in_parts)(struct device *, const float *dy, const float *x, float *dw, float *dbias,
                                             size_t rows, size_t in, size_t out, size_t max_rows,
                                             const struct part_receiver *receiver);

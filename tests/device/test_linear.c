@@ -307,6 +307,7 @@ START_TEST(parts_of_a_gradient_have_the_bits_of_the_whole) {
         if (!device) continue;
         check_parts(device, 100, 300, 590, 96);
         check_parts(device, 70, 3000, 1000, 480); /* smaller parts, of an x that is packed once */
+        check_parts(device, 50, 6000, 600, 48);   /* fewer than each thread would have */
         check_parts(device, 5, 7, 50, 48);
         device_destroy(device);
     }

@@ -55,9 +55,9 @@ static bool is_depthwise(const struct convolution *c) {
 
 /* Channels from which AMX is faster: with fewer ones the pixels, rounded for each position of the kernel, are
  * multiplied too few times. */
-#define MIN_ROUNDED 64
+#define MIN_AMX_CHANNELS 64
 static bool has_many_channels(const struct convolution *c) {
-    return c->in.channels >= MIN_ROUNDED && c->out.channels >= MIN_ROUNDED;
+    return c->in.channels >= MIN_AMX_CHANNELS && c->out.channels >= MIN_AMX_CHANNELS;
 }
 
 static bool is_rounded(struct device *device, const struct convolution *c) {

@@ -199,9 +199,9 @@ void linear_backward_weight(struct device *device, const float *dy, const float 
 
 /* Rows of a part: so many that each thread's stay in its second-level cache, if the second factor is packed. */
 static size_t part_rows(const struct cpu_product *whole, size_t max_rows) {
-    size_t rows = PART_FLOATS * parallel_threads() / whole->n / UNIT * UNIT;
-    if (!whole->packed || rows > max_rows) return max_rows;
-    return rows > UNIT * parallel_threads() ? rows : UNIT * parallel_threads();
+    size_t min = UNIT * parallel_threads(), rows = PART_FLOATS * parallel_threads() / whole->n / UNIT * UNIT;
+    if (rows < min) rows = min;
+    return whole->packed && rows < max_rows ? rows : max_rows;
 }
 
 void linear_backward_weight_in_parts(struct device *device, const float *dy, const float *x, float *dw, float *dbias,

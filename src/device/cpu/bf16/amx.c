@@ -1,6 +1,7 @@
 /* Matrix product in bfloat16 with AMX: tiles of 16 x 16 sums, to each of which an instruction adds 32 steps of k. Both
- * factors are packed as tiles by all threads, in blocks that stay in the second-level cache: columns of b for all
- * threads, and rows of a for about the threads that multiply them; where there are few rows, the other way round. */
+ * factors are packed as tiles by all threads: columns of b for all threads, as many of which stay in the second-level
+ * cache as a thread multiplies at a time, and rows of a for about the threads that multiply them; where there are few
+ * rows, the other way round. */
 #include "device/cpu/bf16/amx.h"
 
 #include <assert.h>
@@ -15,6 +16,7 @@
 #define SIZE AMX_SIZE
 #define STEP AMX_STEP
 #define TILE_FLOATS AMX_TILE_FLOATS
+_Static_assert(PART_STRIDE == TILE_FLOATS, "the tile of a part follows that of the one before");
 #define TILE_STRIDE (SIZE * sizeof(float))
 #define SIDE (2 * SIZE) /* rows and columns of c that are computed together: four tiles */
 #define KIB_FLOATS ((size_t)256)
@@ -176,7 +178,7 @@ ALWAYS_INLINE void add_step(const float *a, bool loads_a, const float *b, bool l
     }
 }
 
-/* The products of a step of k whose parts are not both small, the smaller ones first. */
+/* The products of a step of k whose parts are not both small, in an order that uses loaded tiles again. */
 ALWAYS_INLINE void add_products(const float *a, const float *b, size_t parts, size_t next, bool has_low,
                                 bool has_right) {
     const float *a1 = a + TILE_FLOATS, *b1 = b + TILE_FLOATS, *a2 = a1 + TILE_FLOATS, *b2 = b1 + TILE_FLOATS;

@@ -45,7 +45,7 @@ struct view {
     struct window window;
     bool is_gradient;
     size_t phase[2];     /* is_gradient: the grid is every stride-th pixel from here on, and */
-    const size_t *order; /* these are the positions; NULL: all */
+    const size_t *order; /* these are the positions */
     size_t parts;
 };
 

@@ -32,16 +32,17 @@ struct bf16_kernels {
  * AMX: asks the system, which saves its registers only for processes that do. */
 const struct bf16_kernels *bf16_kernels_find(const char *name);
 
-/* Kernels whose factors are sums of bfloat16. [name]: as above; NULL if that is not AMX,
- * because with AVX-512 BF16 they take longer than those of float32.
+/* Kernels whose factors are sums of bfloat16. [name]: as above; NULL if that is not AMX, because with AVX-512 BF16 they
+ * take longer than those of float32.
  *
  * 2 [parts]: of train.float32_matmul_precision: high, only for products of matrices. Three products of parts are added,
  * a difference of up to 3 x 2^-16 of the product of the factors' magnitudes. A factor that is infinite, or of 3.39e38
  * or more, gives NaN.
  *
- * 3: each factor is exactly their sum. Six products are added; the others are less than 2^-25 of the product of the
- * factors' magnitudes. Results that are not finite are computed again in float32, unless they are added to c or are of
- * a convolution. What is below 2^-126 is 0, also in the parts, so factors below 2^-109 have fewer bits. */
+ * 3: each factor is exactly their sum. Six products are added; the others are less than 2^-23 of the product of the
+ * factors' magnitudes together. Results that are not finite are computed again in float32, unless they are added to c
+ * or are of a convolution. Parts, and products of parts, below 2^-126 are 0, so factors below 2^-103 and products below
+ * 2^-102 have fewer bits. */
 const struct bf16_kernels *bf16_kernels_find_parts(const char *name, size_t parts);
 
 #endif

@@ -45,11 +45,11 @@ static inline __m512i first_halves(__m512i x, __m512i y) {
     return _mm512_or_si512(_mm512_srli_epi32(x, 16), bfloat16_of(y));
 }
 
-#define PART_FLOATS 256 /* between the parts of a number, whose tiles follow each other */
+#define PART_STRIDE 256 /* floats between the parts of a number, whose tiles follow each other */
 
 /* to: the words (x0, y0), (x1, y1), ... of each part */
 static inline __attribute__((always_inline)) void store_parts(float *to, __m512 x, __m512 y, size_t parts) {
-    for (size_t part = 0; part < parts; part++, to += PART_FLOATS) {
+    for (size_t part = 0; part < parts; part++, to += PART_STRIDE) {
         __m512i round_x = rounded(x, part + 1 == parts), round_y = rounded(y, part + 1 == parts);
         _mm512_storeu_si512(to, first_halves(round_x, round_y));
         x -= _mm512_castsi512_ps(bfloat16_of(round_x)), y -= _mm512_castsi512_ps(bfloat16_of(round_y));
