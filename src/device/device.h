@@ -224,8 +224,8 @@ enum precision {
     PRECISION_TF32,
     PRECISION_BFLOAT16,
     PRECISION_FLOAT16, /* on GPUs; numbers of 65520 and more become infinite */
-    /* On CPUs with AMX the factors of large products are three bfloat16, which together have all bits of float32. A
-     * result is as exact as with PRECISION_FLOAT32 but depends on the number of rows: for training. Other devices: as
+    /* Only of CPUs: with AMX the factors of large products are three bfloat16, which together have all bits of float32.
+     * A result is as exact as with PRECISION_FLOAT32 but depends on the number of rows: for training. Without AMX: as
      * PRECISION_FLOAT32. */
     PRECISION_FLOAT32_SPLIT
 };

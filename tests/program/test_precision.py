@@ -109,6 +109,18 @@ class Precision(program.Case):
         self.run_program("mlp.yaml", high, "--run-dir", "runs/part")
         self.assertEqual(self.sha("runs/part"), self.sha("runs/high"))
 
+    def test_predictions_do_not_depend_on_the_rows_beside_them(self):
+        """Training in float32 may multiply many rows with AMX; `predict` has the same bits with any size of a batch."""
+        words = ["dataset.synthetic={kind: linear, rows: 512, inputs: 128, targets: 3}", "model={layers: [{linear: 256}, relu, {linear: 3}]}"]
+        self.run_program("mlp.yaml", *words, "train.epochs=1", "--run-dir", "runs/wide")
+        outputs = []
+        for size in 10, 128:
+            self.run_program("predict", "runs/wide", f"sampler.batch_size={size}", "--out", f"{size}.csv")
+            with open(self.path(f"{size}.csv")) as f:
+                outputs.append(f.read())
+        self.assertGreater(len(outputs[0].splitlines()), 100)
+        self.assertEqual(*outputs)
+
     def test_gpt_learns_resumes_and_writes(self):
         if not self.can:
             return

@@ -142,13 +142,13 @@ struct columns {
     void (*add_rows)(float *sum, const float *x, size_t rows, size_t size, size_t stride);
     const float *x;
     float *sum;
-    size_t rows, size, stride;
+    size_t rows, size;
 };
 
 static void sum_columns(void *context, size_t first, size_t last) {
     const struct columns *c = context;
     size_t from = first * UNIT, to = last * UNIT < c->size ? last * UNIT : c->size;
-    c->add_rows(c->sum + from, c->x + from, c->rows, to - from, c->stride);
+    c->add_rows(c->sum + from, c->x + from, c->rows, to - from, c->size);
 }
 
 /* The second factor, packed in the workspace. NULL: it is packed by the product. */
@@ -165,10 +165,10 @@ static const float *packed_factor(struct device *device, const struct cpu_produc
     return workspace_of(device);
 }
 
-/* The product of [count] columns of dy (rows, count; [out] between rows) and x: dw (count, in) */
+/* dw (out, in) from dy (rows, out) and x (rows, in) */
 static struct cpu_product weight_product(enum product_start start, const float *dy, const float *x, float *dw,
-                                         size_t rows, size_t in, size_t out, size_t count) {
-    return (struct cpu_product){.m = count,
+                                         size_t rows, size_t in, size_t out) {
+    return (struct cpu_product){.m = out,
                                 .n = in,
                                 .k = rows,
                                 .a = dy,
@@ -185,13 +185,13 @@ static struct cpu_product weight_product(enum product_start start, const float *
 /* dbias (out) += column sums of dy (rows, out); dbias may be NULL */
 static void bias_gradient(struct device *device, const float *dy, float *dbias, size_t rows, size_t out) {
     if (!dbias) return;
-    struct columns c = {cpu_kernels_of(device)->add_rows, dy, dbias, rows, out, out};
+    struct columns c = {cpu_kernels_of(device)->add_rows, dy, dbias, rows, out};
     parallel_for((out + UNIT - 1) / UNIT, parallel_items(rows * UNIT), sum_columns, &c);
 }
 
 void linear_backward_weight(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
                             size_t rows, size_t in, size_t out) {
-    struct cpu_product p = weight_product(PRODUCT_ADD, dy, x, dw, rows, in, out, out);
+    struct cpu_product p = weight_product(PRODUCT_ADD, dy, x, dw, rows, in, out);
     p.packed = packed_factor(device, &p);
     run_product(device, &p);
     bias_gradient(device, dy, dbias, rows, out);
@@ -207,7 +207,7 @@ static size_t part_rows(const struct cpu_product *whole, size_t max_rows) {
 void linear_backward_weight_in_parts(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
                                      size_t rows, size_t in, size_t out, size_t max_rows,
                                      const struct part_receiver *receiver) {
-    struct cpu_product p = weight_product(PRODUCT_ZERO, dy, x, dw, rows, in, out, out);
+    struct cpu_product p = weight_product(PRODUCT_ZERO, dy, x, dw, rows, in, out);
     p.packed = packed_factor(device, &p);
     size_t step = part_rows(&p, max_rows);
     bool shares = is_shared(device, &p); /* as all of it, however few rows the last part has */
