@@ -1,7 +1,8 @@
 /* Matrix product in bfloat16 with AMX: tiles of 16 x 16 sums, to each of which an instruction adds 32 steps of k. Both
  * factors are packed as tiles by all threads: columns of b for all threads, as many of which stay in the second-level
  * cache as a thread multiplies at a time, and rows of a for about the threads that multiply them; where there are few
- * rows, the other way round. */
+ * rows, the other way round. Where all rows of a stay in the second-level cache, each thread has its own columns of b,
+ * and packs the next ones while it multiplies: vector instructions are executed beside those of tiles. */
 #include "device/cpu/bf16/amx.h"
 
 #include <assert.h>
@@ -19,6 +20,9 @@
 _Static_assert(PART_STRIDE == TILE_FLOATS, "the tile of a part follows that of the one before");
 #define TILE_STRIDE (SIZE * sizeof(float))
 #define SIDE (2 * SIZE) /* rows and columns of c that are computed together: four tiles */
+/* Columns that a thread packs while it multiplies those before. In memory their rows may be far from each other, so
+ * they are not short. */
+#define PANEL (2 * SIDE)
 #define KIB_FLOATS ((size_t)256)
 
 /* What is packed: at least SIDE x max_depth numbers, half a word for each part. */
@@ -27,6 +31,8 @@ _Static_assert(PART_STRIDE == TILE_FLOATS, "the tile of a part follows that of t
 #define CACHED_FLOATS (512 * KIB_FLOATS)     /* columns that a thread multiplies with its rows at a time */
 #define SMALL_ROWS_FLOATS (256 * KIB_FLOATS) /* of a product on one thread: on its stack */
 #define SMALL_COLUMNS_FLOATS (128 * KIB_FLOATS)
+
+#define MIN_PANELS 2 /* of a thread that packs while it multiplies */
 
 /* Fewer are not divided among threads: 20 us. */
 #define MIN_NUMBERS ((size_t)1 << 15) /* to pack */
@@ -37,6 +43,7 @@ static size_t divide_up(size_t count, size_t size) { return (count + size - 1) /
 
 /* Steps of k that are packed together. */
 static size_t max_depth(size_t parts) { return parts == 1 ? 1024 : 512; }
+#define MAX_WORDS (3 * 512 / 2) /* of all parts of them, for a row or a column */
 
 /* Of all tiles: 16 rows of 64 bytes. */
 static void configure(void) {
@@ -151,6 +158,9 @@ struct amx_factor amx_columns(const float *from, size_t i_step, size_t k_step, s
 
 /* ---- tiles ---- */
 
+struct packing;
+static void pack_next(struct packing *packing);
+
 /* Up to SIDE x SIDE elements of c. */
 struct amx_block {
     const float *a, *b; /* [steps] tiles of 16 rows or columns (of each part), then those of the next 16 */
@@ -159,6 +169,7 @@ struct amx_block {
     size_t from_stride;
     float *c;
     size_t ldc, rows, columns;
+    struct packing *packing; /* what is packed meanwhile, or NULL */
 };
 
 /* Adds a step of k, of tiles that are loaded, or are those of the step before. */
@@ -219,6 +230,7 @@ ALWAYS_INLINE void multiply(const struct amx_block *x, size_t parts, bool has_lo
     }
     for (size_t s = 0; s < x->steps; s++, a += step, b += step) {
         add_products(a, b, parts, next, has_low, has_right);
+        if (x->packing) pack_next(x->packing);
     }
     float *low = x->c + SIZE * x->ldc;
     _tile_stored(0, x->c, ldc);
@@ -275,10 +287,15 @@ static size_t tile_floats(const struct job *x) { return divide_up(x->depth, STEP
 
 #define ZERO_SUBNORMALS 0x8040u /* of MXCSR: they are slow, and AMX takes them as 0 */
 
-/* Packs rows or columns [i, i + count) of a block. */
-static void pack_numbers(const struct job *x, const struct amx_factor *f, float *to, size_t i, size_t count) {
+static unsigned zero_subnormals(void) {
     unsigned state = _mm_getcsr();
     _mm_setcsr(state | ZERO_SUBNORMALS);
+    return state;
+}
+
+/* Packs rows or columns [i, i + count) of a block. */
+static void pack_numbers(const struct job *x, const struct amx_factor *f, float *to, size_t i, size_t count) {
+    unsigned state = zero_subnormals();
     f->pack(to, f, i, count, x->k, x->depth);
     _mm_setcsr(state);
 }
@@ -294,6 +311,59 @@ static void pack_columns(void *context, size_t first, size_t last) {
     const struct job *x = context;
     size_t from = first * SIDE, to = at_most(last * SIDE, x->columns);
     pack_numbers(x, &x->b, x->packed_b + from / SIZE * tile_floats(x), x->j + from, to - from);
+}
+
+/* A panel that is packed tile by tile, between the steps of k of [blocks] blocks. */
+struct packing {
+    const struct job *job;
+    float *to;
+    size_t column, columns; /* of the job's */
+    size_t tiles, tile;     /* all, and the next one */
+    size_t steps;           /* of k */
+    size_t blocks, credit;  /* a tile costs [blocks] */
+};
+
+static void start_packing(struct packing *p, const struct job *x, float *to, size_t column, size_t end) {
+    size_t columns = column < end ? at_most(end - column, PANEL) : 0, tiles = divide_up(columns, SIZE);
+    size_t steps = divide_up(x->depth, STEP), blocks = divide_up(x->rows, SIDE) * (PANEL / SIDE);
+    *p = (struct packing){x, to, column, columns, tiles * steps, 0, steps, blocks, 0};
+}
+
+/* The source of a tile at column [i] and step [k] of the panel: of k_step == 1 its own, else its share of the rows of
+ * all tiles at [k], so that each row is fetched in the order of its addresses. */
+static void prefetch_tile(const struct packing *p, size_t i, size_t k) {
+    const struct amx_factor *f = &p->job->b;
+    const float *from = f->from + (p->job->j + p->column) * f->i_step + (p->job->k + k) * f->k_step;
+    size_t depth = at_most(p->job->depth - k, STEP);
+    if (f->k_step == 1) {
+        for (size_t l = i; l < at_most(i + SIZE, p->columns); l++)
+            for (size_t at = 0; at < depth; at += SIZE) __builtin_prefetch(from + l * f->i_step + at);
+        return;
+    }
+    size_t tiles = divide_up(p->columns, SIZE), tile = i / SIZE;
+    for (size_t l = tile * depth / tiles; l < (tile + 1) * depth / tiles; l++)
+        for (size_t at = 0; at < p->columns; at += SIZE) __builtin_prefetch(from + l * f->k_step + at, 0, 2);
+}
+
+/* Numbers are read in the order of their addresses. */
+static void pack_tile_of_panel(struct packing *p) {
+    const struct job *x = p->job;
+    size_t tiles = p->tiles / p->steps, tile = p->tile++;
+    bool by_k = x->b.k_step == 1;
+    size_t i = (by_k ? tile / p->steps : tile % tiles) * SIZE, k = (by_k ? tile % p->steps : tile / tiles) * STEP;
+    x->b.pack(p->to + i / SIZE * tile_floats(x) + k / STEP * x->parts * TILE_FLOATS, &x->b, x->j + p->column + i,
+              at_most(p->columns - i, SIZE), x->k + k, at_most(x->depth - k, STEP));
+    if (k + STEP < x->depth) prefetch_tile(p, i, k + STEP);
+}
+
+/* After a step of k of a block: as many tiles as it takes to have packed all after the last block. */
+static void pack_next(struct packing *p) {
+    for (p->credit += PANEL / SIZE; p->credit >= p->blocks && p->tile < p->tiles; p->credit -= p->blocks)
+        pack_tile_of_panel(p);
+}
+
+static void pack_all(struct packing *p) {
+    while (p->tile < p->tiles) pack_tile_of_panel(p);
 }
 
 static bool is_finite(const float *c, size_t ldc, size_t rows, size_t columns) {
@@ -315,17 +385,22 @@ static void compute_nonfinite_again(const struct job *x, const struct amx_block 
     p.c = again, p.ldc = SIDE;
     if (p.row) p.row += column;
     p.has_relu = false;
+    unsigned state = _mm_getcsr();
+    _mm_setcsr(state & ~ZERO_SUBNORMALS);
     cpu_kernels_avx512.product(&p);
+    _mm_setcsr(state);
     for (size_t i = 0; i < block->rows; i++, c += block->ldc)
         if (!is_finite(c, 0, 1, block->columns)) memcpy(c, again + i * SIDE, block->columns * sizeof *c);
 }
 
-static void multiply_block(const struct job *x, size_t row, size_t column) {
+/* [packed]: the columns of b; they and the rows are at [row] and [column] of the job's. */
+static void multiply_block(const struct job *x, size_t row, size_t column, const float *packed,
+                           struct packing *packing) {
     const struct cpu_product *p = x->p;
     enum product_start start = x->k > 0 ? PRODUCT_ADD : p->start;
     float *c = p->c + (x->i + row) * p->ldc + x->j + column;
     struct amx_block block = {.a = x->packed_a + row / SIZE * tile_floats(x),
-                              .b = x->packed_b + column / SIZE * tile_floats(x),
+                              .b = packed,
                               .steps = divide_up(x->depth, STEP),
                               .parts = x->parts,
                               .from = start == PRODUCT_ADD ? c : NULL,
@@ -333,7 +408,8 @@ static void multiply_block(const struct job *x, size_t row, size_t column) {
                               .c = c,
                               .ldc = p->ldc,
                               .rows = at_most(x->rows - row, SIDE),
-                              .columns = at_most(x->columns - column, SIDE)};
+                              .columns = at_most(x->columns - column, SIDE),
+                              .packing = packing};
     if (start == PRODUCT_ROW) block.from = p->row + x->j + column, block.from_stride = 0;
     if (block.rows % SIZE || block.columns % SIZE)
         multiply_edge(block);
@@ -346,6 +422,10 @@ static void multiply_block(const struct job *x, size_t row, size_t column) {
     if (p->has_relu) relu_rows(c, p->ldc, block.rows, block.columns);
 }
 
+static void multiply_packed(const struct job *x, size_t row, size_t column) {
+    multiply_block(x, row, column, x->packed_b + column / SIZE * tile_floats(x), NULL);
+}
+
 static void multiply_rows(void *context, size_t first, size_t last) {
     const struct job *x = context;
     size_t cached = CACHED_FLOATS / tile_floats(x) / 2 * SIDE;
@@ -353,7 +433,7 @@ static void multiply_rows(void *context, size_t first, size_t last) {
     for (size_t j = 0; j < x->columns; j += cached)
         for (size_t i = first; i < last; i++)
             for (size_t column = j; column < j + cached && column < x->columns; column += SIDE)
-                multiply_block(x, i * SIDE, column);
+                multiply_packed(x, i * SIDE, column);
     _tile_release();
 }
 
@@ -361,8 +441,30 @@ static void multiply_columns(void *context, size_t first, size_t last) {
     const struct job *x = context;
     configure();
     for (size_t row = 0; row < x->rows; row += SIDE)
-        for (size_t j = first; j < last; j++) multiply_block(x, row, j * SIDE);
+        for (size_t j = first; j < last; j++) multiply_packed(x, row, j * SIDE);
     _tile_release();
+}
+
+static void multiply_and_pack(void *context, size_t first, size_t last) {
+    const struct job *x = context;
+    _Alignas(64) float panels[2][PANEL * MAX_WORDS], *now = panels[0], *next = panels[1];
+    size_t end = at_most(last * SIDE, x->columns);
+    struct packing packing;
+    unsigned state = zero_subnormals();
+    configure();
+    start_packing(&packing, x, now, first * SIDE, end);
+    pack_all(&packing);
+    for (size_t column = first * SIDE; column < end; column += PANEL) {
+        start_packing(&packing, x, next, column + PANEL, end);
+        for (size_t row = 0; row < x->rows; row += SIDE)
+            for (size_t j = 0; j < PANEL && column + j < end; j += SIDE)
+                multiply_block(x, row, column + j, now + j / SIZE * tile_floats(x), &packing);
+        pack_all(&packing);
+        float *multiplied = now;
+        now = next, next = multiplied;
+    }
+    _tile_release();
+    _mm_setcsr(state);
 }
 
 /* The number of rows or columns of a block of at most [floats] words, of [count] that are divided evenly. */
@@ -379,11 +481,27 @@ static void share(const struct amx_space *space, size_t units, size_t work, size
         part(x, 0, units);
 }
 
+/* All rows are packed at once, and threads have about the same number of columns. With more rows, or fewer steps of k,
+ * packing takes a small share of the time, and c is better read and written by whole rows. */
+static bool packs_while_multiplying(const struct job *x, const struct amx_space *space) {
+    const struct cpu_product *p = x->p;
+    size_t threads = parallel_threads();
+    return x->b.from && space->is_shared && 2 * p->m <= p->k &&
+           divide_up(p->m, SIZE) * tile_floats(x) <= at_most(space->rows_floats, ROWS_FLOATS) &&
+           divide_up(p->n, PANEL) >= MIN_PANELS * threads;
+}
+
 /* The steps of k from x->k on. */
 static void add_steps(struct job *x, const struct amx_space *space) {
     const struct cpu_product *p = x->p;
     size_t max_rows = block_size(x, p->m, space->rows_floats), unit = SIDE * x->depth;
     size_t max_columns = block_size(x, p->n, space->columns_floats);
+    if (packs_while_multiplying(x, space)) {
+        x->i = x->j = 0, x->rows = p->m, x->columns = p->n;
+        share(space, divide_up(p->m, SIDE), unit, MIN_NUMBERS, pack_rows, x);
+        share(space, divide_up(p->n, SIDE), unit * p->m, MIN_WORK, multiply_and_pack, x);
+        return;
+    }
     for (x->j = 0; x->j < p->n; x->j += x->columns) {
         x->columns = at_most(p->n - x->j, max_columns);
         share(space, divide_up(x->columns, SIDE), unit, MIN_NUMBERS, pack_columns, x);
