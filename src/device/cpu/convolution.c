@@ -53,17 +53,14 @@ static bool is_depthwise(const struct convolution *c) {
            c->window.kernel[1] <= 16;
 }
 
-/* Channels from which AMX is faster: with fewer ones the pixels, rounded for each position of the kernel, are
- * multiplied too few times. */
-#define MIN_AMX_CHANNELS 64
-static bool has_many_channels(const struct convolution *c) {
-    return c->in.channels >= MIN_AMX_CHANNELS && c->out.channels >= MIN_AMX_CHANNELS;
-}
+#define MIN_ROUNDED_CHANNELS 64 /* from which oneDNN is faster with rounded factors */
 
 static bool is_rounded(struct device *device, const struct convolution *c) {
+    if (!cpu_rounds_convolutions(device)) return false;
+    if (cpu_amx_convolution(device, c)) return true;
     /* The gradient of the weights of a dilated one is wrong in oneDNN 2.6 with AMX, if channels are no whole tiles. */
     bool is_dilated = c->window.dilation[0] > 1 || c->window.dilation[1] > 1;
-    return cpu_rounds_convolutions(device) && has_many_channels(c) && (!is_dilated || cpu_amx_convolution(device, c));
+    return c->in.channels >= MIN_ROUNDED_CHANNELS && c->out.channels >= MIN_ROUNDED_CHANNELS && !is_dilated;
 }
 
 /* NULL if the module is not installed or the library does not support it. */
@@ -86,9 +83,8 @@ static const struct convolution_ops *own_ops(const struct cpu_kernels *kernels, 
 /* NULL as onednn_ops. */
 static const struct convolution_ops *large_ops(struct device *device, const struct convolution *c, bool *is_library) {
     const struct convolution_ops *own = own_ops(cpu_kernels_of(device), c);
-    bool uses_amx = cpu_rounds_convolutions(device) ? is_rounded(device, c) : !own && has_many_channels(c);
-    const struct convolution_ops *amx = uses_amx ? cpu_amx_convolution(device, c) : NULL;
-    if (amx) return amx;
+    const struct convolution_ops *amx = cpu_amx_convolution(device, c);
+    if (amx && (!own || cpu_rounds_convolutions(device))) return amx;
     const struct convolution_ops *library = is_rounded(device, c) || !own ? onednn_ops() : NULL;
     *is_library = library != NULL;
     return library ? library : own;

@@ -53,7 +53,7 @@ bool cpu_rounds_convolutions(struct device *device) {
 
 const struct convolution_ops *cpu_amx_convolution(struct device *device, const struct convolution *c) {
     const struct bf16_kernels *kernels = ((struct cpu_device *)device)->bf16_kernels;
-    return kernels && kernels->convolves && kernels->convolves(c) ? kernels->convolution : NULL;
+    return kernels && kernels->convolution_of ? kernels->convolution_of(c) : NULL;
 }
 
 status workspace_reserve(struct device *device, size_t bytes, const char *what) {

@@ -34,10 +34,6 @@ _Static_assert(PART_STRIDE == TILE_FLOATS, "the tile of a part follows that of t
 
 #define MIN_PANELS 2 /* of a thread that packs while it multiplies */
 
-/* Fewer are not divided among threads: 20 us. */
-#define MIN_NUMBERS ((size_t)1 << 15) /* to pack */
-#define MIN_WORK ((size_t)1 << 23)    /* multiply-adds */
-
 static size_t at_most(size_t count, size_t max) { return count < max ? count : max; }
 static size_t divide_up(size_t count, size_t size) { return (count + size - 1) / size; }
 
@@ -46,7 +42,7 @@ static size_t max_depth(size_t parts) { return parts == 1 ? 1024 : 512; }
 #define MAX_WORDS (3 * 512 / 2) /* of all parts of them, for a row or a column */
 
 /* Of all tiles: 16 rows of 64 bytes. */
-static void configure(void) {
+void amx_configure(void) {
     static const struct {
         uint8_t palette, start_row, reserved[14];
         uint16_t row_bytes[16];
@@ -429,7 +425,7 @@ static void multiply_packed(const struct job *x, size_t row, size_t column) {
 static void multiply_rows(void *context, size_t first, size_t last) {
     const struct job *x = context;
     size_t cached = CACHED_FLOATS / tile_floats(x) / 2 * SIDE;
-    configure();
+    amx_configure();
     for (size_t j = 0; j < x->columns; j += cached)
         for (size_t i = first; i < last; i++)
             for (size_t column = j; column < j + cached && column < x->columns; column += SIDE)
@@ -439,7 +435,7 @@ static void multiply_rows(void *context, size_t first, size_t last) {
 
 static void multiply_columns(void *context, size_t first, size_t last) {
     const struct job *x = context;
-    configure();
+    amx_configure();
     for (size_t row = 0; row < x->rows; row += SIDE)
         for (size_t j = first; j < last; j++) multiply_packed(x, row, j * SIDE);
     _tile_release();
@@ -451,7 +447,7 @@ static void multiply_and_pack(void *context, size_t first, size_t last) {
     size_t end = at_most(last * SIDE, x->columns);
     struct packing packing;
     unsigned state = zero_subnormals();
-    configure();
+    amx_configure();
     start_packing(&packing, x, now, first * SIDE, end);
     pack_all(&packing);
     for (size_t column = first * SIDE; column < end; column += PANEL) {
@@ -498,20 +494,21 @@ static void add_steps(struct job *x, const struct amx_space *space) {
     size_t max_columns = block_size(x, p->n, space->columns_floats);
     if (packs_while_multiplying(x, space)) {
         x->i = x->j = 0, x->rows = p->m, x->columns = p->n;
-        share(space, divide_up(p->m, SIDE), unit, MIN_NUMBERS, pack_rows, x);
-        share(space, divide_up(p->n, SIDE), unit * p->m, MIN_WORK, multiply_and_pack, x);
+        share(space, divide_up(p->m, SIDE), unit, AMX_MIN_NUMBERS, pack_rows, x);
+        share(space, divide_up(p->n, SIDE), unit * p->m, AMX_MIN_WORK, multiply_and_pack, x);
         return;
     }
     for (x->j = 0; x->j < p->n; x->j += x->columns) {
         x->columns = at_most(p->n - x->j, max_columns);
-        share(space, divide_up(x->columns, SIDE), unit, MIN_NUMBERS, pack_columns, x);
+        share(space, divide_up(x->columns, SIDE), unit, AMX_MIN_NUMBERS, pack_columns, x);
         for (x->i = 0; x->i < p->m; x->i += x->rows) {
             x->rows = at_most(p->m - x->i, max_rows);
-            if (x->j == 0 || x->rows < p->m) share(space, divide_up(x->rows, SIDE), unit, MIN_NUMBERS, pack_rows, x);
+            if (x->j == 0 || x->rows < p->m)
+                share(space, divide_up(x->rows, SIDE), unit, AMX_MIN_NUMBERS, pack_rows, x);
             if (space->by_columns)
-                share(space, divide_up(x->columns, SIDE), unit * x->rows, MIN_WORK, multiply_columns, x);
+                share(space, divide_up(x->columns, SIDE), unit * x->rows, AMX_MIN_WORK, multiply_columns, x);
             else
-                share(space, divide_up(x->rows, SIDE), unit * x->columns, MIN_WORK, multiply_rows, x);
+                share(space, divide_up(x->rows, SIDE), unit * x->columns, AMX_MIN_WORK, multiply_rows, x);
         }
     }
 }
@@ -582,8 +579,7 @@ const struct bf16_kernels bf16_kernels_amx = {.description = "cpu (amx, bfloat16
                                               .shared_product = shared_product,
                                               .attention = &IN_SET(attention_kernels),
                                               .rounds_convolutions = true,
-                                              .convolves = amx_convolves,
-                                              .convolution = &amx_convolution_ops};
+                                              .convolution_of = amx_convolution_of_one};
 
 const struct bf16_kernels bf16_kernels_amx_two = {.description = "cpu (avx512, factors of two bfloat16 with amx)",
                                                   .product = product_of_two,
@@ -592,5 +588,4 @@ const struct bf16_kernels bf16_kernels_amx_two = {.description = "cpu (avx512, f
 const struct bf16_kernels bf16_kernels_amx_three = {.description = "cpu (avx512, amx)",
                                                     .shared_product = shared_product_of_three,
                                                     .shares = shares_three,
-                                                    .convolves = amx_convolves,
-                                                    .convolution = &amx_convolution_ops_three};
+                                                    .convolution_of = amx_convolution_of_three};

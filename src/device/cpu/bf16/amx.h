@@ -40,9 +40,20 @@ struct amx_space amx_space(float *at, size_t m, size_t n, size_t k, size_t parts
 /* p without its factors: c (m, n) = start + a b, with k > 0. The order of the sums depends on k alone. */
 void amx_product(const struct cpu_product *p, struct amx_factor a, struct amx_factor b, const struct amx_space *space);
 
-/* Convolutions of one group with small strides whose channels are multiples of 32, as products whose factor is the
- * image. The caller computes the gradient of the bias. */
-extern const struct convolution_ops amx_convolution_ops, amx_convolution_ops_three; /* of one part, of three */
-bool amx_convolves(const struct convolution *c);
+/* Prepares this thread for tiles of AMX_SIZE rows; _tile_release ends it. */
+void amx_configure(void);
+
+/* Fewer are not divided among threads: 20 us. */
+#define AMX_MIN_NUMBERS ((size_t)1 << 15) /* to pack */
+#define AMX_MIN_WORK ((size_t)1 << 23)    /* multiply-adds */
+
+/* How a convolution is computed with numbers of one part or of three; NULL: not with AMX. The caller computes the
+ * gradient of the bias. */
+const struct convolution_ops *amx_convolution_of_one(const struct convolution *c);
+const struct convolution_ops *amx_convolution_of_three(const struct convolution *c);
+
+/* Of stride 1, one part. */
+extern const struct convolution_ops amx_unit_stride_ops;
+bool amx_unit_stride_suits(const struct convolution *c);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "device/cpu/bf16/amx.h"
+#include "device/cpu/bf16/amx_weights.h"
 #include "device/cpu/bf16/round.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/workspace.h"
@@ -28,9 +29,13 @@ struct device_convolution {
     size_t *places; /* (positions): where a position is in order */
 };
 
-bool amx_convolves(const struct convolution *c) {
+/* With fewer channels the pixels, rounded for each position of the kernel, are multiplied too few times. */
+#define MIN_CHANNELS 64
+
+static bool suits(const struct convolution *c) {
     return c->groups == 1 && c->in.channels % STEP == 0 && c->out.channels % STEP == 0 &&
-           c->window.stride[0] <= MAX_STRIDE && c->window.stride[1] <= MAX_STRIDE;
+           c->in.channels >= MIN_CHANNELS && c->out.channels >= MIN_CHANNELS && c->window.stride[0] <= MAX_STRIDE &&
+           c->window.stride[1] <= MAX_STRIDE;
 }
 
 static size_t pixels_of(const struct image_shape *s) { return s->height * s->width; }
@@ -174,44 +179,6 @@ static struct view gradients_of(const struct device_convolution *d, const float 
                          .parts = d->parts};
 }
 
-/* ---- weights ---- */
-
-/* w (out, in, positions), and a copy: (out, positions, in) or (positions, out, in), where places[t] is that of position
- * t; NULL: t. */
-struct weights {
-    const struct device_convolution *d;
-    const float *w;
-    float *dw; /* (out, in, positions) */
-    float *copy;
-    size_t out_stride, position_stride; /* of the copy */
-    const size_t *places;
-};
-
-static void copy_weights(void *context, size_t first, size_t last) {
-    const struct weights *x = context;
-    size_t in = x->d->c.in.channels, positions = x->d->positions;
-    for (size_t o = first; o < last; o++)
-        for (size_t t = 0; t < positions; t++) {
-            float *to = x->copy + o * x->out_stride + (x->places ? x->places[t] : t) * x->position_stride;
-            for (size_t c = 0; c < in; c++) to[c] = x->w[(o * in + c) * positions + t];
-        }
-}
-
-static void add_weights(void *context, size_t first, size_t last) {
-    const struct weights *x = context;
-    size_t in = x->d->c.in.channels, positions = x->d->positions;
-    for (size_t o = first; o < last; o++)
-        for (size_t c = 0; c < in; c++)
-            for (size_t t = 0; t < positions; t++)
-                x->dw[(o * in + c) * positions + t] += x->copy[o * x->out_stride + t * x->position_stride + c];
-}
-
-#define MIN_WEIGHTS ((size_t)1 << 14) /* of a thread: 20 us */
-
-static void for_each_output(const struct device_convolution *d, parallel_part *part, struct weights *x) {
-    parallel_for(d->c.out.channels, 1 + MIN_WEIGHTS / (d->positions * d->c.in.channels), part, x);
-}
-
 /* ---- the operators ---- */
 
 /* The workspace: the copy of the weights, or of their gradient; [extra] floats; and what is packed. */
@@ -344,12 +311,12 @@ static void forward(struct device_convolution *d, const float *x, const float *w
                             .row = bias,
                             .has_relu = d->c.has_relu};
     float *copy = p.m > 0 ? reserve(d, &p, 0, &space) : NULL;
-    struct weights weights = {d, w, NULL, copy, terms, in, NULL};
+    struct amx_weights weights = {.c = &d->c, .copy = copy, .out_stride = terms, .position_stride = in};
     if (!copy) {
         fail(y, p.m * out);
         return;
     }
-    for_each_output(d, copy_weights, &weights);
+    amx_copy_weights(&weights, w);
     amx_product(&p, image_factor(&view, false), amx_columns(copy, terms, 1, d->parts), &space);
 }
 
@@ -397,12 +364,13 @@ static void input_gradient(struct device_convolution *d, const float *w, const f
     struct amx_space space;
     struct cpu_product p = input_product(d, rows);
     float *copy = reserve(d, &p, copied_floats(d, &p), &space);
-    struct weights weights = {d, w, NULL, copy, in, out * in, d->places};
+    struct amx_weights weights = {
+        .c = &d->c, .copy = copy, .out_stride = in, .position_stride = out * in, .places = d->places};
     if (!copy) {
         fail(dx, rows * pixels_of(&d->c.in) * in);
         return;
     }
-    for_each_output(d, copy_weights, &weights);
+    amx_copy_weights(&weights, w);
     for (size_t y = 0, first = 0, last = 0; y < d->c.window.stride[0]; y++)
         for (size_t x = 0; x < d->c.window.stride[1]; x++, first = last) {
             struct view view = gradients_of(d, dy, y, x);
@@ -419,14 +387,14 @@ static void weight_gradient(struct device_convolution *d, const float *x, const 
         .m = out, .n = terms, .k = rows * pixels_of(&d->c.out), .ldc = terms, .start = PRODUCT_ZERO};
     struct amx_space space;
     float *copy = reserve(d, &p, 0, &space);
-    struct weights weights = {d, NULL, dw, copy, terms, in, NULL};
+    struct amx_weights weights = {.c = &d->c, .copy = copy, .out_stride = terms, .position_stride = in};
     if (!copy) {
         fail(dw, d->weights);
         return;
     }
     p.c = copy;
     amx_product(&p, amx_rows(dy, 1, out, d->parts), image_factor(&view, true), &space);
-    for_each_output(d, add_weights, &weights);
+    amx_add_weights(&weights, dw);
 }
 
 static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
@@ -437,7 +405,15 @@ static void backward(struct device_convolution *d, const float *x, const float *
     if (dx) input_gradient(d, w, dy, dx, rows);
 }
 
-const struct convolution_ops amx_convolution_ops = {
+static const struct convolution_ops ops_one = {
     .create = create_one, .destroy = destroy, .prepare = prepare, .forward = forward, .backward = backward};
-const struct convolution_ops amx_convolution_ops_three = {
+static const struct convolution_ops ops_three = {
     .create = create_three, .destroy = destroy, .prepare = prepare, .forward = forward, .backward = backward};
+
+const struct convolution_ops *amx_convolution_of_one(const struct convolution *c) {
+    return amx_unit_stride_suits(c) ? &amx_unit_stride_ops : suits(c) ? &ops_one : NULL;
+}
+
+const struct convolution_ops *amx_convolution_of_three(const struct convolution *c) {
+    return suits(c) ? &ops_three : NULL;
+}

@@ -20,12 +20,11 @@ struct bf16_kernels {
     /* Attention of sets/attention.c with these products: the softmax and stored values stay float32. NULL: all of it
      * does. */
     const struct attention_kernels *attention;
-    /* Large convolutions are rounded, too: by [convolution] where [convolves], else, without a dilation, by oneDNN if
-     * it is installed. */
+    /* Large convolutions are rounded, too, those with many channels also if [convolution_of] returns NULL: by oneDNN if
+     * it is installed, unless they are dilated. */
     bool rounds_convolutions;
-    /* NULL: the device's own. */
-    bool (*convolves)(const struct convolution *c);
-    const struct convolution_ops *convolution; /* the caller computes the gradient of the bias */
+    /* NULL: those of the device; the caller computes the gradient of the bias. */
+    const struct convolution_ops *(*convolution_of)(const struct convolution *c);
 };
 
 /* [name]: "amx" or "avx512_bf16"; NULL: the best for this processor. NULL if it, or the system, does not support them.
