@@ -227,6 +227,7 @@ static status predict_table(void *context) {
     struct prediction *p = context;
     struct predictor_results results;
     TRY(check(p, p->columns, &results));
+    if (!p->columns && p->column_count > 0) return status_new(STATUS_USAGE, "columns must not be NULL");
     TRY(check_columns(p));
     struct cell_column *columns = calloc(p->column_count + 1, sizeof *columns);
     if (!columns) return status_memory("the columns of a table");

@@ -292,6 +292,17 @@ class Failures(Embed):
         self.assertIn("row 3, value 2: it is not a finite number", self.embed("runs/test", "floats", x.tobytes(), len(x), code=DATA))
         self.assertIn("not tokens", self.embed("runs/test", "tokens", x.tobytes(), len(x), code=USAGE))
 
+    def test_columns_without_an_array(self):
+        """Also where no row needs them."""
+        self.train_wine()
+        self.write("use.c", '#include <stdio.h>\n#include "ddptrain.h"\nint main(void) { ddptrain_options o = DDPTRAIN_OPTIONS; ddptrain_model *m;\n'
+                            'ddptrain_results r = {0}; char text[200]; int code = ddptrain_model_open("runs/test", &o, &m, text, sizeof text);\n'
+                            'if (code) return code;\ncode = ddptrain_predict_table(m, NULL, 2, 0, &r, text, sizeof text);\n'
+                            'puts(text); ddptrain_model_close(m); return code == DDPTRAIN_USAGE ? 0 : 1; }\n')
+        use = self.build(self.path("use.c"), "use")
+        done = subprocess.run([use], cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=60 * program.SLOW)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "columns must not be NULL\n", ""))
+
     def test_checkpoint_of_an_earlier_version(self):
         """Without data/inputs the shape is that of the columns or the dataset."""
         x = self.train_wine()
