@@ -1,6 +1,4 @@
 /* Convolutions, poolings and interpolation as nodes of ONNX. */
-#include <stdlib.h>
-
 #include "device/shapes.h"
 #include "export/onnx_operations.h"
 
@@ -98,19 +96,18 @@ static size_t pad_after(const struct window *w, int d, size_t in, size_t out) {
 
 /* Adaptive maxima of x along dimension [axis] of a batch: of a slice for each output. */
 static const char *adaptive_max_along(struct onnx_graph *g, const char *x, int64_t axis, size_t in, size_t out) {
-    const char **parts = calloc(out, sizeof *parts);
+    const char **parts = arena_alloc(g->arena, out * sizeof *parts);
     struct text attributes = {0};
     const char *axes = onnx_numbers(g, (const int64_t[]){axis}, 1);
-    for (size_t o = 0; parts && o < out; o++) {
+    for (size_t o = 0; o < out; o++) {
         int64_t from = (int64_t)(o * in / out), to = (int64_t)(((o + 1) * in + out - 1) / out);
         const char *inputs[] = {x, onnx_numbers(g, &from, 1), onnx_numbers(g, &to, 1), axes};
         parts[o] = onnx_node2(g, "ReduceMax", onnx_node(g, "Slice", inputs, 4, NULL), axes);
     }
     onnx_int(&attributes, "axis", axis);
-    const char *y = parts && out > 1 ? onnx_node(g, "Concat", parts, out, &attributes) : parts ? parts[0] : x;
-    if (out == 1) text_free(&attributes);
-    free(parts);
-    return y;
+    if (out > 1) return onnx_node(g, "Concat", parts, out, &attributes);
+    text_free(&attributes);
+    return parts[0];
 }
 
 static const char *adaptive_max(const struct onnx_call *c) {
@@ -157,8 +154,8 @@ static const char *add_max_pool(const struct onnx_call *c) {
 
 /* One dimension of an average as a matrix (out, in), whose rows are the weights of the windows. */
 static const char *average_tensor(struct onnx_graph *g, const struct pooling *p, int d, size_t in, size_t out) {
-    float *matrix = calloc(out * in, sizeof *matrix);
-    for (size_t o = 0; matrix && o < out; o++) {
+    float *matrix = arena_alloc(g->arena, out * in * sizeof *matrix);
+    for (size_t o = 0; o < out; o++) {
         size_t start = o * p->window.stride[d], end = start + p->window.kernel[d], pad = p->window.padding[d];
         size_t padded = (end < in + 2 * pad ? end : in + 2 * pad) - start;
         size_t from = start < pad ? 0 : start - pad, to = (end < in + pad ? end : in + pad) - pad;
@@ -167,9 +164,7 @@ static const char *average_tensor(struct onnx_graph *g, const struct pooling *p,
         if (p->divisor) count = d == 0 ? p->divisor : 1;
         for (size_t i = from; i < to; i++) matrix[o * in + i] = 1 / (float)count;
     }
-    const char *name = onnx_tensor(g, NULL, ONNX_FLOAT, matrix, 2, (const int64_t[]){(int64_t)out, (int64_t)in});
-    free(matrix);
-    return name;
+    return onnx_tensor(g, NULL, ONNX_FLOAT, matrix, 2, (const int64_t[]){(int64_t)out, (int64_t)in});
 }
 
 /* [matrix] times the depth of a volume, whose images are rows for that. */

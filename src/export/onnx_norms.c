@@ -1,14 +1,10 @@
 /* Norms and softmax as nodes of ONNX, and factors of channels. */
-#include <stdlib.h>
-
 #include "export/onnx_operations.h"
 
 static const char *constant_vector(struct onnx_graph *g, size_t size, float value) {
-    float *values = malloc(size * sizeof *values);
-    for (size_t i = 0; values && i < size; i++) values[i] = value;
-    const char *name = onnx_tensor(g, NULL, ONNX_FLOAT, values, 1, (const int64_t[]){(int64_t)size});
-    free(values);
-    return name;
+    float *values = arena_alloc(g->arena, size * sizeof *values);
+    for (size_t i = 0; i < size; i++) values[i] = value;
+    return onnx_tensor(g, NULL, ONNX_FLOAT, values, 1, (const int64_t[]){(int64_t)size});
 }
 
 static const char *param_or(struct onnx_graph *g, size_t index, size_t size, float value) {

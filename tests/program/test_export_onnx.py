@@ -1,13 +1,13 @@
 """The ONNX file of export, read with the standard library: its structure, weights and values. scripts/check_onnx.py compares the
 values of a runtime. ctest-labels: unit"""
-import os, re
+import os, re, subprocess, unittest
 
 import numpy as np
 
 import program
 import test_export_c
 from onnx_graph import Graph
-from program import USAGE
+from program import IO, SANITIZER, USAGE
 
 
 class ExportOnnx(program.Case):
@@ -195,6 +195,23 @@ class ExportOnnx(program.Case):
         _, err = self.run_program("export", "runs/test", "--out", "m.onnx", code=USAGE)
         test_export_c.check_refusal(self, err)
         self.assertFalse(os.path.exists(self.path("m.onnx")))
+
+    @unittest.skipIf(SANITIZER, "the sanitizer has allocations of its own")
+    def test_missing_memory(self):
+        """For what only the file needs: an error, not a crash or a file of another model."""
+        self.write("fail.c", "#include <stddef.h>\nvoid *__libc_malloc(size_t size);\nvoid *__libc_calloc(size_t count, size_t size);\n"
+                             "static int fails(size_t bytes) { return bytes >= BYTES && bytes < BYTES + 64; }\n"
+                             "void *malloc(size_t size) { return fails(size) ? NULL : __libc_malloc(size); }\n"
+                             "void *calloc(size_t count, size_t size) { return fails(count * size) ? NULL : __libc_calloc(count, size); }\n")
+        for name, width, floats, layers in (("averages", 200, 101 * 200, "[{adaptive_avg_pool1d: 101}, flatten, {linear: 2}]"),
+                                            ("ones", 16411, 16411, "[{layer_norm: {elementwise_affine: false}}, {adaptive_avg_pool1d: 2}, flatten, {linear: 2}]")):
+            with self.subTest(name):
+                self.train((1, width), 2, layers)
+                library = self.path(f"{name}.so")
+                subprocess.run(["gcc", "-shared", "-fPIC", "-fno-builtin", f"-DBYTES={4 * floats}", self.path("fail.c"), "-o", library], check=True)
+                _, err = self.run_program("export", "runs/test", "--out", "m.onnx", code=IO, env={"LD_PRELOAD": library})
+                self.assertIn("memory", err)
+                self.assertFalse(os.path.exists(self.path("m.onnx")))
 
 
 if __name__ == "__main__":
