@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/files/hdf5.h"
+#include "base/system/signals.h"
 #include "check_main.h"
 #include "files.h"
 
@@ -63,6 +64,20 @@ static status be_asked_to_stop(void *unused) {
 
 /* The child ignores stop requests, which a terminal sends to it too. */
 START_TEST(the_child_ignores_stop_requests) { ck_ok(hdf5_try_in_child("a.h5", be_asked_to_stop, NULL)); }
+END_TEST
+
+static status exceed_cpu_time(void *unused) {
+    (void)unused;
+    raise(SIGXCPU);
+    return OK;
+}
+
+/* SIGXCPU is a stop request of the parent, whose thread may block it; the child ends by it. */
+START_TEST(the_child_ends_by_its_limit_of_time) {
+    signals_block_stops();
+    ck_failure(hdf5_try_in_child("a.h5", exceed_cpu_time, NULL), STATUS_DATA,
+               "a.h5: the HDF5 library found no end of it in 60 s");
+}
 END_TEST
 
 /* An unknown exit status of the child is a failure. */
@@ -187,6 +202,6 @@ START_TEST(the_lock_of_another_thread_stays) {
 END_TEST
 
 TESTS("hdf5", the_child_contains_a_crash, the_child_is_a_copy, the_child_ignores_stop_requests,
-      an_unknown_exit_status_is_a_failure, a_report_needs_no_exit_status, a_failure_of_the_child_is_returned,
-      a_child_that_hangs_is_killed, the_child_has_a_limit_of_memory, the_child_is_killed_first,
-      a_lock_that_was_left_behind_is_released, the_lock_of_another_thread_stays)
+      the_child_ends_by_its_limit_of_time, an_unknown_exit_status_is_a_failure, a_report_needs_no_exit_status,
+      a_failure_of_the_child_is_returned, a_child_that_hangs_is_killed, the_child_has_a_limit_of_memory,
+      the_child_is_killed_first, a_lock_that_was_left_behind_is_released, the_lock_of_another_thread_stays)

@@ -22,14 +22,14 @@ static bool is_inside(uintptr_t address, const stack_t *stack) {
 }
 
 START_TEST(every_stop_has_its_own_stack) {
-    static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGHUP};
+    static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGHUP, SIGXCPU};
     signal(SIGHUP, SIG_DFL);
     signal(SIGINT, SIG_DFL);
     signals_on_stop(handle);
     stack_t stack;
     ck_assert_int_eq(sigaltstack(NULL, &stack), 0);
     ck_assert_int_eq(stack.ss_flags & SS_DISABLE, 0);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         struct sigaction action;
         frame = 0;
         raise(stops[i]);
@@ -71,8 +71,9 @@ START_TEST(only_stops_are_blocked) {
     signals_block_all(&before);
     signals_block_only_stops();
     sigprocmask(SIG_SETMASK, NULL, &now);
-    static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGHUP}, others[] = {SIGCHLD, SIGQUIT};
-    for (int i = 0; i < 6; i++) ck_assert_int_eq(sigismember(&now, stops[i]), 1);
+    static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGHUP, SIGXCPU},
+                     others[] = {SIGCHLD, SIGQUIT};
+    for (int i = 0; i < 7; i++) ck_assert_int_eq(sigismember(&now, stops[i]), 1);
     for (int i = 0; i < 2; i++) ck_assert_int_eq(sigismember(&now, others[i]), 0);
     signals_restore(&before);
 }

@@ -313,8 +313,8 @@ static struct launcher launcher_start(const char *role, int nproc, double grace)
     ck_assert_int_ge(launcher.pid, 0);
     if (launcher.pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        static const int plain[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM};
-        for (size_t i = 0; i < 6; i++) signal(plain[i], SIG_DFL);
+        static const int plain[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU};
+        for (size_t i = 0; i < 7; i++) signal(plain[i], SIG_DFL);
         unsetenv("OMP_NUM_THREADS");
         char *argv[] = {"test_launch", "role", (char *)role, launcher.folder, NULL};
         struct launch_config config = {
@@ -453,7 +453,7 @@ START_TEST(older_checkpoints_are_no_progress) {
 }
 END_TEST
 
-static const int requests[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM};
+static const int requests[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU};
 
 START_TEST(requests_are_forwarded_to_ranks) {
     struct launcher launcher = launcher_start("saves", 2, 10);

@@ -1,6 +1,6 @@
 """A request to stop during an evaluation, and in the commands that only evaluate: within one batch, on any rank, and the
 next start continues with that evaluation. ctest-labels: dist fault"""
-import contextlib, fcntl, glob, os, pty, re, select, shutil, signal, struct, termios, time
+import contextlib, fcntl, glob, os, pty, re, resource, select, shutil, signal, struct, termios, time
 
 import program
 from program import PEER, STOPPED
@@ -141,6 +141,18 @@ class Stop(program.Case):
             err = p.communicate(timeout=20 * program.SLOW)[1]
             self.assertEqual(p.returncode, 0, err)
             self.assertEqual(self.metrics()[-1]["event"], "end")
+
+    def test_the_soft_limit_of_the_cpu_time(self):
+        """The kernel sends SIGXCPU to one rank, and again each second."""
+        seconds = 2 * program.SLOW
+        for nproc in (1, 2):
+            p = self.start("test.yaml", "--nproc", nproc, "--fresh", "train.epochs=100000", "schedule.monitor=train_loss", "train.evaluate_every=0",
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY)))
+            _, err = p.communicate(timeout=60 * program.SLOW)
+            self.assertEqual(p.returncode, STOPPED, err)
+            self.assertIn("the state is saved", err)
+            self.assertEqual(self.metrics()[-1]["event"], "stopped")
+            self.assertTrue(self.checkpoints())
 
     def test_messages_of_one_process(self):
         for number, said in ((signal.SIGTERM, "then the state is saved\n"), (signal.SIGINT, "press Ctrl-C again to end at once\n")):

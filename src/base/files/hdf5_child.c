@@ -61,9 +61,11 @@ static void run_child(hdf5_look *look, void *context, int out, pid_t parent, con
     struct rlimit seconds = {HDF5_MAX_SECONDS, HDF5_MAX_SECONDS + 1}, core = {0, 0};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(0);
+    signals_ignore_stops(); /* they are for the parent, which kills the child when it ends; all but SIGXCPU */
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++) signal(crashes[i], SIG_DFL);
-    signals_ignore_stops(); /* they are for the parent, which kills the child when it ends */
-    signals_restore(mask);
+    sigset_t own = *mask;
+    sigdelset(&own, SIGXCPU);
+    signals_restore(&own);
     setrlimit(RLIMIT_CPU, &seconds);
     setrlimit(RLIMIT_CORE, &core);
     limit_memory();

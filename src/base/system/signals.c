@@ -15,7 +15,7 @@ bool signals_is_ignored(int signal_number) {
            inherited.sa_handler == SIG_IGN;
 }
 
-static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGHUP};
+static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGHUP, SIGXCPU};
 
 static sigset_t stop_set(void) {
     sigset_t set;

@@ -6,7 +6,8 @@
 #include <stdbool.h>
 
 /* Installs [handler] for the stop requests: SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGALRM, which schedulers
- * send before an allocation ends. It runs in the main thread on an alternate stack, because matrix products of numeric
+ * send before an allocation ends, and SIGXCPU, which the kernel sends at the soft limit of the CPU time and each second
+ * from then on. It runs in the main thread on an alternate stack, because matrix products of numeric
  * libraries use the stack pointer as a general register, and a signal frame there would overwrite the heap. SIGPIPE and
  * SIGXFSZ are ignored: a lost peer or a file size limit gives a failed write. Unblocks the stop requests. Call it in
  * the main thread before others start. */

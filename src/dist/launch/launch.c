@@ -139,7 +139,7 @@ status launch_run(const struct launch_config *config, char *const argv[], struct
     TRY(bind_ranks(&job, log));
     struct launch_start start = {
         .job = &job, .log = log, .grace = config->grace > 0 ? config->grace : DEFAULT_GRACE, .has_own_failure = true};
-    static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD};
+    static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU, SIGCHLD};
     sigset_t set, before;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)

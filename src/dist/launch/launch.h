@@ -31,10 +31,10 @@ struct launch_config {
  * for all of them. Rank 0 inherits the standard streams; it may write to the terminal also after
  * `stty tostop`. Output of the others is written to standard error, with
  * "[rank 3] " before each line, and to logs/rank-3.txt of the run folder. SIGINT, SIGTERM, SIGHUP (unless ignored from
- * the start: signals_is_ignored), SIGUSR1, SIGUSR2 and SIGALRM are forwarded to the ranks as SIGTERM (they save and
- * exit with STATUS_STOPPED); a second SIGINT, or a second SIGTERM or SIGHUP at least a second later, kills them. When a
- * rank fails, the others get SIGTERM, and SIGKILL after at most 5 s (after 1 s if a rank hung or its host fell silent:
- * the others have been idle for longer).
+ * the start: signals_is_ignored), SIGUSR1, SIGUSR2, SIGALRM and SIGXCPU are forwarded to the ranks as SIGTERM (they
+ * save and exit with STATUS_STOPPED); a second SIGINT, or a second SIGTERM or SIGHUP at least a second later, kills
+ * them. When a rank fails, the others get SIGTERM, and SIGKILL after at most 5 s (after 1 s if a rank hung or its host
+ * fell silent: the others have been idle for longer).
  *
  * OK: all ranks exited with 0. STATUS_STOPPED: all exited with 0 or 75, at least one
  * with 75. Otherwise the failure of the rank that failed first, "rank 1 (host n1, pid 71): <its message>"; a rank that
