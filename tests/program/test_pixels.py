@@ -112,6 +112,14 @@ class Pixels(program.Case):
         self.assertIn("-1 is not a class; classes are integers from 0, and targets that do not count, such as those of padding, are -100 "
                       "(ignore_index of the loss)", err)
 
+    def test_no_target_counts(self):
+        """The steps of the epoch are done, but have no loss."""
+        np.savez(self.path("pixels.npz"), x=self.x, y=np.full_like(self.y, -100))
+        _, err = self.run_program("test.yaml")
+        self.assertRegex(err, r"epoch 2/2  no training target counts  lr 0\.5 ")
+        self.assertRegex(err, r"done: 2 epochs, 2 steps in ")
+        self.assertEqual([e["train_loss"] for e in self.events("epoch")], [None, None])
+
     def test_sequences(self):
         """A class for each step of a series."""
         np.savez(self.path("pixels.npz"), x=self.x.reshape(ROWS, 2 * HIGH, WIDE), y=self.y.reshape(ROWS, -1)[:, :2 * HIGH])

@@ -119,7 +119,7 @@ static void update_schedule(struct trainer *t, const struct epoch_report *e, boo
     const struct variant *schedule = &t->config->schedule;
     struct plateau *plateau = &t->state->counters.plateau;
     enum schedule_monitor monitor = schedule_monitor(schedule);
-    if (!is_whole || isnan(e->train_loss)) return; /* NAN: every step of the epoch was skipped */
+    if (!is_whole || isnan(e->train_loss)) return; /* NAN: it has no training loss */
     if (monitor == MONITOR_TRAIN_LOSS) schedule_update_plateau(schedule, plateau, e->train_loss);
     if (!epoch_evaluates(t, false)) return;
     if (monitor == MONITOR_VAL_LOSS) schedule_update_plateau(schedule, plateau, e->validation_loss);
@@ -176,6 +176,7 @@ status epoch_finish(struct trainer *t, bool is_whole, bool is_last) {
     struct counters *c = &t->state->counters;
     struct epoch_report e = {.epoch = c->epoch + 1,
                              .train_loss = c->epoch_count > 0 ? c->epoch_loss / c->epoch_count : NAN,
+                             .has_steps = c->epoch_samples > 0,
                              .has_train_accuracy = is_accuracy_known(t) && c->epoch_scored > 0,
                              .train_accuracy = c->epoch_correct / c->epoch_scored,
                              .has_validation = epoch_evaluates(t, is_last),

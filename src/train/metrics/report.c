@@ -115,7 +115,7 @@ void report_epoch(struct report *report, const struct epoch_report *epoch, bool 
     text_printf(&line, "epoch %lld", (long long)epoch->epoch);
     if (!report->counts_steps) text_printf(&line, "/%lld", (long long)report->total);
     if (isnan(epoch->train_loss)) {
-        text_add(&line, "  every step was skipped");
+        text_add(&line, epoch->has_steps ? "  no training target counts" : "  every step was skipped");
     } else {
         text_add(&line, "  train loss ");
         add_loss(&line, epoch->train_loss);

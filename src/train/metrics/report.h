@@ -22,7 +22,8 @@ struct report {
 
 struct epoch_report {
     int64_t epoch;     /* epochs finished */
-    double train_loss; /* NAN: every step was skipped */
+    double train_loss; /* NAN: every step was skipped, or no target counts */
+    bool has_steps;    /* false: every step was skipped */
     bool has_train_accuracy, has_validation;
     double train_accuracy, validation_loss, validation_accuracy;
     int64_t validation_rows;
