@@ -96,6 +96,17 @@ START_TEST(every_spelling_of_a_value_is_bound) {
 }
 END_TEST
 
+START_TEST(every_digit_of_a_number_counts) {
+    char config[1600];
+    snprintf(config, sizeof config, "seed: 1\nsampler: {fraction: 0.%0400d1e400}\ntrain: {clip: 2%0500d.5e-500}\n", 0,
+             0);
+    struct bound b = bind_good(config);
+    ck_assert(b.config.sampler.fraction == 0.1);
+    ck_assert(b.config.train.clip == 2);
+    unbind(&b);
+}
+END_TEST
+
 START_TEST(no_mapping_means_all_defaults) {
     struct arena *arena = arena_create();
     struct problems problems = {0};
@@ -417,7 +428,7 @@ START_TEST(a_megabyte_of_mistakes_is_handled_at_once) {
 END_TEST
 
 LOOP_TESTS("schema", ONCE(defaults_are_bound), ONCE(every_spelling_of_a_value_is_bound),
-           ONCE(no_mapping_means_all_defaults), EACH(mistakes_have_their_sentence, mistakes),
-           ONCE(overrides_are_checked_like_the_file), ONCE(the_nearest_word_is_suggested),
-           ONCE(longer_words_may_differ_more), ONCE(typos_of_every_key_are_rejected),
-           ONCE(a_megabyte_of_mistakes_is_handled_at_once))
+           ONCE(every_digit_of_a_number_counts), ONCE(no_mapping_means_all_defaults),
+           EACH(mistakes_have_their_sentence, mistakes), ONCE(overrides_are_checked_like_the_file),
+           ONCE(the_nearest_word_is_suggested), ONCE(longer_words_may_differ_more),
+           ONCE(typos_of_every_key_are_rejected), ONCE(a_megabyte_of_mistakes_is_handled_at_once))

@@ -35,7 +35,7 @@ static size_t take_digits(const char **text, char *out, size_t max) {
     return count;
 }
 
-#define DIGITS_MAX 400 /* more than any number needs */
+#define DIGITS_MAX 32 /* more than an integer of 64 bits has */
 
 bool value_parse_int(const char *text, int64_t *out, const char **hint) {
     char digits[DIGITS_MAX + 2];
@@ -63,27 +63,28 @@ bool value_parse_int(const char *text, int64_t *out, const char **hint) {
     return false;
 }
 
-bool value_parse_real(const char *text, double *out, const char **hint) {
+/* [number]: as large as [text]. */
+static bool parse_real(const char *text, char *number, double *out, const char **hint) {
     static const char *const not_finite[] = {"nan", ".nan", "inf", ".inf", "infinity", NULL};
-    char number[3 * (DIGITS_MAX + 2)], *n = number;
+    char *n = number;
     const char *t = text;
     if (*t == '-' || *t == '+') *n++ = *t++;
     if (is_any_of(t, not_finite)) {
         *hint = "it must be finite";
         return false;
     }
-    size_t whole = take_digits(&t, n, DIGITS_MAX), fraction = 0;
+    size_t whole = take_digits(&t, n, SIZE_MAX), fraction = 0;
     n += whole;
     if (*t == '.') {
         *n++ = *t++;
-        fraction = take_digits(&t, n, DIGITS_MAX);
+        fraction = take_digits(&t, n, SIZE_MAX);
         n += fraction;
     }
     if (whole + fraction == 0) return false;
     if (*t == 'e' || *t == 'E') {
         *n++ = *t++;
         if (*t == '-' || *t == '+') *n++ = *t++;
-        size_t exponent = take_digits(&t, n, DIGITS_MAX);
+        size_t exponent = take_digits(&t, n, SIZE_MAX);
         if (exponent == 0) return false;
         n += exponent;
     }
@@ -96,6 +97,17 @@ bool value_parse_real(const char *text, double *out, const char **hint) {
     if (*out == 0 && strpbrk(number, "123456789") && strpbrk(number, "123456789") < number + strcspn(number, "eE"))
         *hint = "it is too small, it would become 0";
     return !*hint;
+}
+
+/* With all digits, however many there are. */
+bool value_parse_real(const char *text, double *out, const char **hint) {
+    char short_number[128];
+    size_t size = strlen(text) + 1;
+    char *number = size <= sizeof short_number ? short_number : malloc(size);
+    if (!number) status_exit_without_memory();
+    bool is_number = parse_real(text, number, out, hint);
+    if (number != short_number) free(number);
+    return is_number;
 }
 
 bool row_is_nullable(const struct schema_row *row) {
