@@ -97,6 +97,20 @@ START_TEST(dialects) {
 }
 END_TEST
 
+/* With hundreds of digits before or behind the decimal separator. */
+START_TEST(long_numbers) {
+    static const char decimals[] = {'.', ','};
+    const float x[] = {1.5F, 2, 4, 5}, y[] = {3, 6};
+    char text[2000];
+    setup();
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "a;b;y\n1%c5%0500d;2%0500d%ce-500;3\n4;5;6\n", decimals[i], 0, 0, decimals[i]);
+        check_values(text, "", 2, x, 2, y);
+    }
+    teardown();
+}
+END_TEST
+
 /* Writes number [i] of a sequence of all lengths, signs and exponents. */
 static void print_number(char *text, size_t size, unsigned i) {
     double value = (i % 2 ? -1.0 : 1.0) * (double)(i * 2654435761u) / (double)(1u << i % 32);
@@ -581,6 +595,6 @@ START_TEST(damaged_files) {
 }
 END_TEST
 
-TESTS("csv", reads_values, as_pandas_reads_it, dialects, plain_numbers, many_rows, pieces, encodings, compressed,
-      numbers, text_classes, another_order_is_noted, without_targets, iris, rejects, missing_files, metadata_only,
-      fingerprint, damaged_files)
+TESTS("csv", reads_values, as_pandas_reads_it, dialects, long_numbers, plain_numbers, many_rows, pieces, encodings,
+      compressed, numbers, text_classes, another_order_is_noted, without_targets, iris, rejects, missing_files,
+      metadata_only, fingerprint, damaged_files)

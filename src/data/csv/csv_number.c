@@ -122,12 +122,18 @@ bool csv_number(const char *text, double *value) {
 
 /* A number with a decimal comma. */
 static bool comma_number(const char *text, double *value) {
-    char point[64];
+    char short_number[64];
     size_t comma = strcspn(text, ",."), length = strlen(text);
-    if (text[comma] != ',' || length >= sizeof point) return text[comma] == 0 && csv_number(text, value);
+    if (text[comma] != ',') return text[comma] == 0 && csv_number(text, value);
+    bool is_short = length < sizeof short_number;
+    if (!is_short && text[strspn(text, "+-,0123456789eE")] != 0) return false;
+    char *point = is_short ? short_number : malloc(length + 1);
+    if (!point) status_exit_without_memory();
     memcpy(point, text, length + 1);
     point[comma] = '.';
-    return csv_number(point, value);
+    bool is_number = csv_number(point, value);
+    if (!is_short) free(point);
+    return is_number;
 }
 
 bool csv_decimal(const char *text, char *decimal, double *value) {
