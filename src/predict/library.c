@@ -204,6 +204,22 @@ static status predict_tokens(void *context) {
     return predictor_run_tokens(p->model->predictor, p->tokens, p->rows, &results);
 }
 
+static int compare_names(const void *left, const void *right) {
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* Whether the table has every column of the model; [names] (column_count) is memory for its names. */
+static status find_columns(const struct prediction *p, const char **names) {
+    const ddptrain_info *info = &p->model->info;
+    for (size_t i = 0; i < p->column_count; i++) names[i] = p->columns[i].name;
+    qsort(names, p->column_count, sizeof *names, compare_names);
+    for (size_t i = 0; i < info->columns; i++)
+        if (!bsearch(&info->column_names[i], names, p->column_count, sizeof *names, compare_names))
+            return status_new(STATUS_DATA, "there is no column '%s', which the model was trained with",
+                              info->column_names[i]);
+    return OK;
+}
+
 static status check_columns(const struct prediction *p) {
     for (size_t i = 0; i < p->column_count; i++) {
         const ddptrain_column *c = &p->columns[i];
@@ -211,16 +227,11 @@ static status check_columns(const struct prediction *p) {
         if (!c->texts == !c->numbers && p->rows > 0)
             return status_new(STATUS_USAGE, "column '%s': give either texts or numbers", c->name);
     }
-    const ddptrain_info *info = &p->model->info;
-    for (size_t i = 0; i < info->columns; i++) {
-        bool is_found = false;
-        for (size_t k = 0; k < p->column_count && !is_found; k++)
-            is_found = strcmp(p->columns[k].name, info->column_names[i]) == 0;
-        if (!is_found)
-            return status_new(STATUS_DATA, "there is no column '%s', which the model was trained with",
-                              info->column_names[i]);
-    }
-    return OK;
+    const char **names = calloc(p->column_count + 1, sizeof *names);
+    if (!names) return status_memory("the columns of a table");
+    status s = find_columns(p, names);
+    free(names);
+    return s;
 }
 
 static status predict_table(void *context) {

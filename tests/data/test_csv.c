@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "data/csv/csv.h"
 #include "open.h"
 
@@ -403,6 +404,78 @@ START_TEST(another_order_is_noted) {
 }
 END_TEST
 
+/* Writes a header of [count] columns and y, and a row with the number of each. */
+static void write_wide(const char *file, size_t count, bool is_reversed) {
+    struct text text = {0};
+    for (size_t i = 0; i < count; i++) text_printf(&text, "column_%zu,", is_reversed ? count - 1 - i : i);
+    text_add(&text, "y\n");
+    for (size_t i = 0; i < count; i++) text_printf(&text, "%zu,", is_reversed ? count - 1 - i : i);
+    text_add(&text, "1\n");
+    spill(file, text_string(&text), text.length);
+    text_free(&text);
+}
+
+/* Columns of other files are found in a time that does not grow with the square of their number. */
+START_TEST(many_columns_are_found_at_once) {
+    enum { COLUMNS = 50000 };
+    setup();
+    char *first = path_in(folder, "v1.csv"), *second = path_in(folder, "v2.csv");
+    write_wide(path, COLUMNS, false);
+    write_wide(first, COLUMNS, true);
+    write_wide(second, COLUMNS, false);
+    struct dataset *dataset;
+    double start = clock_seconds();
+    ck_ok(open_yaml(&dataset, false, "{path: %s, validation: {path: %s/v?.csv}}", path, folder));
+    ck_assert_msg(clock_seconds() - start < 10, "%g s", clock_seconds() - start);
+    float *x;
+    void *y;
+    read_part(dataset, DATASET_VALIDATION, &x, &y);
+    for (size_t i = 0; i < 2 * COLUMNS; i++) ck_assert(x[i] == (float)(i % COLUMNS));
+    free(x), free(y);
+    dataset_close(dataset);
+    free(first), free(second);
+    teardown();
+}
+END_TEST
+
+/* In other files a column without a name is found by its place, and its name is not that of another one. */
+START_TEST(columns_without_a_name_in_several_files) {
+    const float x[] = {1, 2, 4, 5}, y[] = {3, 6};
+    setup();
+    char *other = path_in(folder, "t2.csv");
+    static const struct {
+        const char *first, *second, *keys, *message;
+    } cases[] = {
+        {"a,,y\n1,2,3\n", "a,,y\n4,5,6\n", "columns: {'Unnamed: 1': number}", NULL},
+        {"a,,y\n1,2,3\n", "'Unnamed: 1',y,a\n5,6,4\n", "columns: {'Unnamed: 1': number}", NULL},
+        {"a,'Unnamed: 1',y\n1,2,3\n", "a,,y\n4,5,6\n", "targets: y", "t2.csv: there is no column 'Unnamed: 1', which"},
+        {"a,b,y\n1,2,3\n", "a,b,b,y\n4,5,5,6\n", "targets: y", "t2.csv:line 1: duplicate column 'b'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char keys[300];
+        struct dataset *dataset = NULL;
+        spill(other, cases[i].second, strlen(cases[i].second));
+        snprintf(keys, sizeof keys, "%s, csv: {quote: \"'\"}, path: [%s, %s]", cases[i].keys, path, other);
+        write_csv(cases[i].first);
+        status s = open_yaml(&dataset, false, "{%s}", keys);
+        if (cases[i].message) {
+            ck_failure(s, STATUS_DATA, cases[i].message);
+            continue;
+        }
+        ck_ok(s);
+        float *inputs;
+        void *targets;
+        read_part(dataset, DATASET_TRAIN, &inputs, &targets);
+        for (size_t k = 0; k < 4; k++) ck_assert(inputs[k] == x[k]);
+        for (size_t k = 0; k < 2; k++) ck_assert(((float *)targets)[k] == y[k]);
+        free(inputs), free(targets);
+        dataset_close(dataset);
+    }
+    free(other);
+    teardown();
+}
+END_TEST
+
 /* Without targets the classes of a checkpoint are ignored. */
 START_TEST(without_targets) {
     setup();
@@ -596,5 +669,6 @@ START_TEST(damaged_files) {
 END_TEST
 
 TESTS("csv", reads_values, as_pandas_reads_it, dialects, long_numbers, plain_numbers, many_rows, pieces, encodings,
-      compressed, numbers, text_classes, another_order_is_noted, without_targets, iris, rejects, missing_files,
-      metadata_only, fingerprint, damaged_files)
+      compressed, numbers, text_classes, another_order_is_noted, many_columns_are_found_at_once,
+      columns_without_a_name_in_several_files, without_targets, iris, rejects, missing_files, metadata_only,
+      fingerprint, damaged_files)

@@ -123,8 +123,13 @@ static void name_columns(struct csv *csv, const struct dataset_config *config) {
     double number;
     char decimal = csv->decimal;
     if (!config->without_targets || csv->n_columns != columns_count(list, COLUMN_INPUT)) return;
+    const char **known = arena_alloc(csv->arena, (list->count + 1) * sizeof *known);
+    for (size_t i = 0; i < list->count; i++) known[i] = list->items[i].name;
+    qsort(known, list->count, sizeof *known, csv_compare_names);
     for (size_t i = 0; i < csv->n_columns; i++)
-        if (!csv_decimal(csv->names[i], &decimal, &number) || columns_have_name(list, csv->names[i])) return;
+        if (!csv_decimal(csv->names[i], &decimal, &number) ||
+            bsearch(&csv->names[i], known, list->count, sizeof *known, csv_compare_names))
+            return;
     csv->has_no_header = true;
     struct text names = {0};
     columns_add_names(list, COLUMN_INPUT, &names);
@@ -138,28 +143,30 @@ int csv_compare_names(const void *left, const void *right) {
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-static status check_unique(const struct csv *csv) {
-    const char **sorted = arena_alloc(csv->arena, csv->n_columns * sizeof *sorted);
-    memcpy(sorted, csv->names, csv->n_columns * sizeof *sorted);
+static status sort_names(struct csv *csv) {
+    struct sorted_name *sorted = csv->by_name = arena_alloc(csv->arena, csv->n_columns * sizeof *sorted);
+    for (size_t i = 0; i < csv->n_columns; i++) sorted[i] = (struct sorted_name){csv->names[i], i};
     qsort(sorted, csv->n_columns, sizeof *sorted, csv_compare_names);
     for (size_t i = 1; i < csv->n_columns; i++)
-        if (strcmp(sorted[i], sorted[i - 1]) == 0)
+        if (strcmp(sorted[i].name, sorted[i - 1].name) == 0)
             return status_new(STATUS_DATA, "%s:line 1: duplicate column '%s'", csv->path,
-                              csv_printable(csv, sorted[i]));
+                              csv_printable(csv, sorted[i].name));
     return OK;
 }
 
 status csv_read_header(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
     TRY(read_names(csv, config));
     if (!train && !csv->has_no_header && csv_has_trained_columns(config)) name_columns(csv, config);
-    TRY(check_unique(csv));
+    TRY(sort_names(csv));
     return train || csv->has_no_header || csv->records ? OK : check_header(csv, config);
 }
 
 /* [known_from]: the source of the name, for the message; NULL: the config. */
 static status find_column(const struct csv *csv, const char *name, const char *known_from, size_t *column) {
-    for (*column = 0; *column < csv->n_columns; (*column)++)
-        if (strcmp(csv->names[*column], name) == 0) return OK;
+    const struct sorted_name *found =
+        bsearch(&name, csv->by_name, csv->n_columns, sizeof *csv->by_name, csv_compare_names);
+    *column = found ? found->index : csv->n_columns;
+    if (found) return OK;
     const char *nearest = schema_nearest(name, csv->names);
     struct text columns = {0};
     list_columns(csv, &columns);

@@ -1,5 +1,6 @@
 /* The files of a path that is a pattern or a list: their rows follow one another, and the columns of each are found by
  * the names of the first file's. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "data/file_pattern.h"
@@ -28,18 +29,37 @@ static status missing_column(const struct csv *csv, size_t column) {
                       csv_printable(csv, csv->names[column]), csv->parts[0].path);
 }
 
+/* Writes the names of the fields to [sorted] (n_fields). */
+static void sort_fields(const struct csv *csv, struct sorted_name *sorted) {
+    for (size_t i = 0; i < csv->n_fields; i++) {
+        const char *text = csv->reader.fields[i].text;
+        sorted[i] = (struct sorted_name){text[0] ? text : csv_name(text, i, csv->arena), i};
+    }
+    qsort(sorted, csv->n_fields, sizeof *sorted, csv_compare_names);
+}
+
+/* The number of fields with the name of [column], and the last of them in *field. A field without a name is only that
+ * of a column without one. */
+static size_t find_fields(const struct csv *csv, const struct sorted_name *sorted, size_t column, size_t *field) {
+    const char *name = csv->names[column];
+    const struct sorted_name *end = sorted + csv->n_fields,
+                             *at = bsearch(&name, sorted, csv->n_fields, sizeof *sorted, csv_compare_names);
+    size_t found = 0;
+    while (at && at > sorted && strcmp(at[-1].name, name) == 0) at--;
+    for (; at && at < end && strcmp(at->name, name) == 0; at++) {
+        if (!csv->roles[column].has_no_name && csv->reader.fields[at->index].text[0] == 0) continue;
+        *field = at->index;
+        found++;
+    }
+    return found;
+}
+
 /* Finds the columns that are used, and those whose order is checked. */
-static status match_columns(struct csv *csv) {
-    csv->n_fields = csv->reader.count;
+static status match_fields(struct csv *csv, const struct sorted_name *sorted) {
     for (size_t i = 0; i < csv->n_columns; i++) {
-        size_t field = 0, found = 0;
         bool is_used = csv->roles[i].at != NOT_USED;
         if (!is_used && !csv->roles[i].may_be_date) continue;
-        for (size_t k = 0; k < csv->n_fields; k++)
-            if (strcmp(csv->roles[i].has_no_name ? csv_name(csv->reader.fields[k].text, k, csv->arena)
-                                                 : csv->reader.fields[k].text,
-                       csv->names[i]) == 0)
-                field = k, found++;
+        size_t field = 0, found = find_fields(csv, sorted, i, &field);
         if (!is_used && found != 1) {
             csv->roles[i].may_be_date = false;
             continue;
@@ -51,6 +71,16 @@ static status match_columns(struct csv *csv) {
         csv->fields[i] = field;
     }
     return OK;
+}
+
+static status match_columns(struct csv *csv) {
+    csv->n_fields = csv->reader.count;
+    struct sorted_name *sorted = calloc(csv->n_fields + 1, sizeof *sorted);
+    if (!sorted) return status_memory("the columns of a table");
+    sort_fields(csv, sorted);
+    status s = match_fields(csv, sorted);
+    free(sorted);
+    return s;
 }
 
 /* Starts file csv->part; its first row is the current record then. */

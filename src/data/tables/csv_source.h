@@ -19,6 +19,12 @@ struct role {
     size_t target_at;                    /* of an input that is a target, too: index among the targets; NOT_USED */
 };
 
+/* An entry of a list that is sorted by csv_compare_names, which reads the first member. */
+struct sorted_name {
+    const char *name;
+    size_t index;
+};
+
 /* One of the files of a path. */
 struct csv_part {
     const char *path;
@@ -56,6 +62,7 @@ struct csv {
     size_t n_fields;                        /* of a record of the current file */
     size_t *fields;                         /* (n_columns): the field of each column in the current file */
     const char **names;                     /* (n_columns) */
+    struct sorted_name *by_name;            /* (n_columns) */
     struct role *roles;                     /* (n_columns) */
     size_t *input_columns, *target_columns; /* (input_size), (target_size): column of each value */
 
@@ -170,7 +177,7 @@ bool csv_means_missing(const char *text);
 /* These texts; NULL past the last. */
 const char *csv_missing_text(size_t index);
 
-/* strcmp for qsort and bsearch of strings. */
+/* strcmp for qsort and bsearch of strings, and of struct sorted_name. */
 int csv_compare_names(const void *left, const void *right);
 
 /* Reads the header, or names the columns of a file without one by those of the model, and chooses the inputs and
