@@ -109,6 +109,10 @@ void sweep_point(const struct sweep_config *sweep, int64_t trial, struct point *
 /* The generator of trial [trial]. */
 void sweep_rng(const struct sweep_config *sweep, int64_t trial, struct rng *rng);
 
+/* A sweep with one seed where [sweep] has no repeat.seeds, else without: its runs, which have other paths, are those of
+ * the first seed of [sweep]. */
+struct sweep_config sweep_with_other_seeds(const struct sweep_config *sweep);
+
 /* The seed of a repeat is the config's plus sweep_seed_of; -1: there are no seeds. The fold; -1: there are none. */
 int64_t sweep_seed_of(const struct sweep_config *sweep, int64_t repeat);
 int64_t sweep_fold_of(const struct sweep_config *sweep, int64_t repeat);

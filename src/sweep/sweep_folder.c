@@ -95,6 +95,88 @@ static status update_config_files(const struct sweep_folder *f, const struct swe
     return s;
 }
 
+/* ---- runs of a start with or without seeds ---- */
+
+static status has_lock_file(const char *folder, bool *out) {
+    struct text path = {0};
+    struct io_info info;
+    text_printf(&path, "%s/" FOLDER_LOCK_FILE, folder);
+    status s = io_stat(text_string(&path), &info);
+    *out = !s && info.exists;
+    text_free(&path);
+    return s;
+}
+
+static status move_entry(const char *from, const char *to, const char *name) {
+    struct text old = {0}, new = {0};
+    text_printf(&old, "%s/%s", from, name);
+    text_printf(&new, "%s/%s", to, name);
+    status s = io_rename(text_string(&old), text_string(&new));
+    text_free(&old);
+    text_free(&new);
+    return s;
+}
+
+/* Moves all but folders of seeds, one of which may be [to]. The lock file is the last, so that a start after a kill
+ * goes on with the rest. */
+static status move_entries(const char *from, const char *to) {
+    struct io_names names;
+    TRY(io_make_folders(to));
+    TRY(io_list(from, &names));
+    status s = OK;
+    for (size_t i = 0; !s && i < names.count; i++) {
+        bool stays = strncmp(names.items[i], "seed-", strlen("seed-")) == 0;
+        if (!stays && strcmp(names.items[i], FOLDER_LOCK_FILE) != 0) s = move_entry(from, to, names.items[i]);
+    }
+    io_names_free(&names);
+    if (!s) s = move_entry(from, to, FOLDER_LOCK_FILE);
+    return s ? s : io_remove_folder(from);
+}
+
+/* Where [from] has a run and [to] none. A run that is being trained stays. */
+static status move_run(const char *from, const char *to, int64_t *moved) {
+    bool has_run, is_used, is_taken;
+    TRY(has_lock_file(from, &has_run));
+    if (!has_run) return OK;
+    TRY(has_lock_file(to, &is_taken));
+    TRY(folder_lock_is_held(from, &is_used));
+    if (is_taken || is_used) return OK;
+    TRY(move_entries(from, to));
+    ++*moved;
+    return OK;
+}
+
+struct move {
+    const char *folder;
+    const struct sweep_config *now;
+    struct sweep_config before; /* with seeds where now has none, and vice versa */
+    int64_t moved;
+};
+
+static status move_trial(void *user, int64_t trial) {
+    struct move *m = user;
+    status s = OK;
+    for (int64_t fold = 0; !s && fold < m->now->folds; fold++) { /* the runs of the first seed */
+        struct text from = {0}, to = {0};
+        sweep_run_path(m->folder, &m->before, trial * m->before.runs + fold, &from);
+        sweep_run_path(m->folder, m->now, trial * m->now->runs + fold, &to);
+        s = move_run(text_string(&from), text_string(&to), &m->moved);
+        text_free(&from);
+        text_free(&to);
+    }
+    return s;
+}
+
+/* Without repeat.seeds a run is that of the first seed, but has another folder. */
+static status move_runs(const struct sweep_folder *f, const struct sweep_config *now, struct log *log) {
+    struct move m = {.folder = f->path, .now = now, .before = sweep_with_other_seeds(now)};
+    status s = sweep_folder_visit(f, move_trial, &m);
+    if (m.moved)
+        log_line(log, "%s: moved %" PRId64 " run%s of the first seed, since repeat.seeds has changed", f->runs, m.moved,
+                 text_plural((uint64_t)m.moved, "s"));
+    return s;
+}
+
 /* ---- the folder ---- */
 
 static void set_path(struct sweep_folder *f, const char *path) {
@@ -146,6 +228,7 @@ status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_fil
     if (!s) s = folder_lock_acquire(&f->lock, log);
     if (!s) s = io_make_folders(f->runs);
     if (!s) s = update_config_files(f, file);
+    if (!s) s = move_runs(f, sweep_file_config(file), log);
     if (s)
         sweep_folder_close(f);
     else

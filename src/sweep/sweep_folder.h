@@ -13,7 +13,8 @@ struct sweep_folder;
 #define SWEEP_OTHER_CONFIG "other_config.yaml"
 
 /* Opens (makes) [path] and takes its lock. STATUS_USAGE: another process has it; the folder is another sweep's, with
- * the first difference; it has files that are no sweep's. [is_fresh]: what is there is first moved to "<path>.1" ... */
+ * the first difference; it has files that are no sweep's. [is_fresh]: what is there is first moved to "<path>.1" ...
+ * Where repeat.seeds was added or removed since the last start, the runs of the first seed are moved to their paths. */
 status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_file *file, struct log *log,
                          struct sweep_folder **out);
 void sweep_folder_close(struct sweep_folder *folder); /* takes NULL */

@@ -100,6 +100,22 @@ static status check_files(const char *folder, bool removes, bool *is_written) {
     return s;
 }
 
+/* Moves the file of [run] of a start with or without repeat.seeds to [path], if there is one. */
+static status move_earlier(const char *folder, const struct sweep_config *sweep, int64_t run, const char *path,
+                           bool *is_moved) {
+    struct sweep_config before = sweep_with_other_seeds(sweep);
+    struct text earlier = {0};
+    struct io_info info;
+    int64_t repeat = run % sweep->runs;
+    if (repeat >= sweep->folds) return OK; /* not of the first seed */
+    add_path(folder, &before, run / sweep->runs * before.runs + repeat, &earlier);
+    status s = io_stat(text_string(&earlier), &info);
+    *is_moved = !s && info.exists;
+    if (*is_moved) s = io_rename(text_string(&earlier), path);
+    text_free(&earlier);
+    return s;
+}
+
 status sweep_tensorboard_add(const char *folder, const struct sweep_config *sweep, const struct trials *trials,
                              int64_t run) {
     struct text path = {0};
@@ -108,6 +124,7 @@ status sweep_tensorboard_add(const char *folder, const struct sweep_config *swee
     if (!sweep->tensorboard) return OK;
     add_path(folder, sweep, run, &path);
     status s = io_stat(text_string(&path), &info);
+    if (!s && !info.exists) s = move_earlier(folder, sweep, run, text_string(&path), &info.exists);
     if (!s)
         s = info.exists ? check_files(text_string(&path), false, &is_written) : make_folder(folder, text_string(&path));
     if (!s && !is_written) {

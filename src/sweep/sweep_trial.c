@@ -12,6 +12,13 @@ int64_t sweep_fold_of(const struct sweep_config *sweep, int64_t repeat) {
     return sweep->repeat.folds == SCHEMA_NO_INT ? -1 : repeat % sweep->folds;
 }
 
+struct sweep_config sweep_with_other_seeds(const struct sweep_config *sweep) {
+    struct sweep_config other = *sweep;
+    other.repeat.seeds = sweep->repeat.seeds == SCHEMA_NO_INT ? 1 : SCHEMA_NO_INT;
+    other.runs = sweep->folds;
+    return other;
+}
+
 /* splitmix64, so that neighbouring numbers and seeds give unrelated generators. */
 void sweep_rng(const struct sweep_config *sweep, int64_t trial, struct rng *rng) {
     uint64_t z = (uint64_t)sweep->seed * 0x9e3779b97f4a7c15u + (uint64_t)trial + 1;

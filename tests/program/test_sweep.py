@@ -444,6 +444,40 @@ train: {epochs: 10}
         _, err = self.sweep("config: base.yaml\nmethod: grid\nrepeat: {seeds: 2}\nparameters: {optimizer.lr: [0.01]}\n", name="seeds", code=USAGE)
         self.assertIn("val_loss needs validation rows", err)
 
+    def test_a_sweep_that_gets_seeds_or_loses_them(self):
+        """The runs of the first seed are moved, with what the user has added, and are not trained again."""
+        for folds, before, after in (("", "", "/seed-0"), ("folds: 2, ", "/fold-1", "/seed-0-fold-1")):
+            with self.subTest(folds):
+                text = f"config: base.yaml\nmethod: grid\ntensorboard: true\nrepeat: {{{folds}seeds: %s}}\nparameters: {{optimizer.lr: [0.1, 0.01]}}\n"
+                words = ["dataset.split={seed: 7}"] if folds else []
+                self.sweep(text % "null", *words, "--fresh")
+                runs = self.path("sweeps/test/runs/0001")
+                self.write("sweeps/test/runs/0001/notes.txt", "of the user")
+                first = os.stat(runs + before + "/metrics.jsonl").st_ino
+                _, err = self.sweep(text % 2, *words)
+                self.assertIn(f"moved {4 if folds else 2} runs of the first seed, since repeat.seeds has changed", err)
+                self.assertEqual(os.stat(runs + after + "/metrics.jsonl").st_ino, first)
+                repeats = [f"seed-{s}{fold}" for s in range(2) for fold in (("-fold-0", "-fold-1") if folds else ("",))]
+                self.assertEqual(sorted(os.listdir(runs)), (["notes.txt"] if folds else []) + repeats)
+                self.assertEqual(self.read(f"sweeps/test/runs/0001{'' if folds else '/seed-0'}/notes.txt"), "of the user")
+                self.assertEqual(len(os.listdir(self.path("sweeps/test/tensorboard"))), 8 if folds else 4)
+                out, _ = self.run_program("runs", "sweeps/test/runs")
+                self.assertEqual(len(out.splitlines()), 9 if folds else 5)
+                row = [r for r in self.rows() if r["trial"] == "1"][1 if folds else 0]
+                self.assertEqual(self.sha("sweeps/test/runs/0001" + after), row["state_sha256"])
+                self.sweep(text % "null", *words)
+                self.assertEqual(os.stat(runs + before + "/metrics.jsonl").st_ino, first)
+                self.assertFalse(os.path.exists(runs + after))
+
+    def test_seeds_after_a_kill_between_two_files_of_a_run(self):
+        text = "config: base.yaml\nmethod: grid\nparameters: {optimizer.lr: [0.1]}\n"
+        self.sweep(text)
+        os.mkdir(self.path("sweeps/test/runs/0000/seed-0"))
+        os.rename(self.path("sweeps/test/runs/0000/checkpoints"), self.path("sweeps/test/runs/0000/seed-0/checkpoints"))
+        self.sweep(text, "repeat.seeds=2")
+        self.assertEqual(sorted(os.listdir(self.path("sweeps/test/runs/0000"))), ["seed-0", "seed-1"])
+        self.assertEqual(self.sha("sweeps/test/runs/0000/seed-0"), self.rows()[0]["state_sha256"])
+
     def test_a_seed_that_has_no_next_one(self):
         self.sweep("config: base.yaml\nmethod: grid\nrepeat: {seeds: 2}\nparameters: {seed: [9223372036854775807]}\n")
         rows = self.rows()
