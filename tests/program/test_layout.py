@@ -318,6 +318,13 @@ class Layout(unittest.TestCase):
                          for line in lines_with(r'status_(?:new|errno)\s*\([^;]*?"[^"\n]*(?:out of|no) memory\b', code)]
         self.fail_with(problems)
 
+    def test_waits_use_the_monotonic_clock(self):
+        """The time of day may be set while something waits; it is only for what is written."""
+        written = {"src/base/clock.h", "src/train/metrics/event_file.c"}
+        waits = r"\bCLOCK_REALTIME\b|\bpthread_(?:timedjoin_np|cond_timedwait|mutex_timedlock)\b|\bsem_timedwait\b"
+        self.fail_with([f"{name}:{line}: waits by the time of day, which may be set; use CLOCK_MONOTONIC" for name in c_files("src/") + c_files("cmd/")
+                        if name not in written for line in lines_with(waits, without_comments(read(name)))])
+
     def test_no_decision_by_the_name_of_a_type(self):
         """What differs between layers, losses or optimizers is a field of their rows; a file may compare its own types."""
         search_in_the_table = {"src/model/init_rules.c"}

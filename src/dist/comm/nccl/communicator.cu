@@ -214,9 +214,9 @@ static bool wait_for_abort(struct communicator *c) {
     c->is_aborting = false;
     pthread_mutex_unlock(&c->mutex);
     if (!is_aborting) return true;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until); /* that of the system may be set meanwhile */
     until.tv_sec += ABORT_SECONDS;
-    if (pthread_timedjoin_np(c->abort_thread, nullptr, &until) == 0) return true;
+    if (pthread_clockjoin_np(c->abort_thread, nullptr, CLOCK_MONOTONIC, &until) == 0) return true;
     pthread_detach(c->abort_thread);
     return false;
 }
