@@ -73,8 +73,8 @@ static status check_list(const struct augment *augment, const struct dataset_tar
                       target->size, target->size / pixels, augment->height, augment->width);
 }
 
-/* Adds [target] to *moved (count), if it moves. */
-static status plan_target(const struct dataset *dataset, const struct dataset_config *config, bool has_classes,
+/* Adds [target] to *moved (count), if it moves. [ignored]: NULL for values. */
+static status plan_target(const struct dataset *dataset, const struct ignored_class *ignored,
                           const struct dataset_target *target, struct moved_target *moved, size_t *count) {
     const struct augment *augment = &dataset->augment;
     const struct target_scale *scale = dataset->info.target_scale;
@@ -84,10 +84,9 @@ static status plan_target(const struct dataset *dataset, const struct dataset_co
     if (!is_image(augment, target)) return check_list(augment, target);
     if (scale && scale->type != TARGET_SCALE_LOG1P)
         return refuse(target, "dataset.target_scale scales each pixel for itself; remove one of the two");
-    bool is_ignored = has_classes && config->has_ignored_class;
     moved[(*count)++] = (struct moved_target){.first = target->first,
                                               .channels = target->size / (augment->height * augment->width),
-                                              .fill = is_ignored ? config->ignored_class : 0};
+                                              .fill = ignored && ignored->is_set ? ignored->value : 0};
     return OK;
 }
 
@@ -99,12 +98,12 @@ static status plan_targets(struct dataset *dataset, const struct dataset_config 
     dataset->moved = moved;
     if (info->target_size == 0) return OK;
     if (!config->has_losses)
-        return plan_target(dataset, config, info->target_kind == TARGET_CLASS, &whole, moved, &dataset->moved_count);
+        return plan_target(dataset, info->target_kind == TARGET_CLASS ? &config->ignored : NULL, &whole, moved,
+                           &dataset->moved_count);
     for (size_t i = 0; i < info->target_count; i++) {
         const struct dataset_target *target = &info->targets[i];
         if (target->is_input) continue;
-        TRY(plan_target(dataset, config, string_list_has(&config->class_targets, target->name), target, moved,
-                        &dataset->moved_count));
+        TRY(plan_target(dataset, dataset_ignored_class(config, target->name), target, moved, &dataset->moved_count));
     }
     return OK;
 }

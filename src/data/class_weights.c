@@ -12,7 +12,7 @@ static void weigh(const struct dataset_config *config, const int64_t *classes, s
                   double *weights) {
     size_t counted = 0, present = 0;
     for (size_t i = 0; i < rows; i++) {
-        if (classes[i] < 0 || (config->has_ignored_class && classes[i] == config->ignored_class)) continue;
+        if (classes[i] < 0 || (config->ignored.is_set && classes[i] == config->ignored.value)) continue;
         weights[classes[i]]++;
         counted++;
     }

@@ -97,9 +97,7 @@ static status add_table(struct dataset *dataset, const struct dataset_config *co
     enum target_kind kind = wants_classes ? TARGET_CLASS : TARGET_VALUES;
     struct table *table = &dataset->tables[dataset->n_tables++];
     TRY(table_create(source, kind, &dataset->scaler, table));
-    table->has_ignored_class = config->has_ignored_class;
-    table->ignored_class = config->ignored_class;
-    table->ignored_key = config->ignored_key;
+    table->ignored = config->ignored;
     if (source->input_kind == INPUT_TOKENS && !wants_classes)
         return status_new(STATUS_USAGE, "dataset: the target of a token is the next token, which is a class; use "
                                         "loss: cross_entropy");

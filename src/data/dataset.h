@@ -101,6 +101,13 @@ struct synthetic_config {
 /* Values that a loss takes: any; 0 to 1; 1 and -1. */
 enum target_range { TARGETS_ARE_ANY, TARGETS_ARE_PROBABILITIES, TARGETS_ARE_SIGNS };
 
+/* The class of targets that a loss does not count: it is valid, also where it is negative. */
+struct ignored_class {
+    bool is_set; /* false: the loss counts all classes */
+    int64_t value;
+    const char *key; /* of the loss, whose value it is: "ignore_index" */
+};
+
 /* `dataset:`, embedded in train/config/config.c. Its pointers must stay valid until dataset_open returns. */
 struct dataset_config {
     const char *path;                   /* NULL only for synthetic */
@@ -156,10 +163,8 @@ struct dataset_config {
     int local_ranks;
     /* Not a key: what the values of targets must be. */
     enum target_range target_range;
-    /* Not keys: of targets that are classes, the one that the loss ignores, if any. */
-    bool has_ignored_class;
-    int64_t ignored_class;
-    const char *ignored_key; /* of the loss, whose value it is: "ignore_index" */
+    /* Not a key: of targets that are classes, without `losses:`. */
+    struct ignored_class ignored;
     /* Not keys: whether the loss weighs classes by their rows; with is_trained, their weights in training (count 0: not
      * known). */
     bool balances_classes;
@@ -168,6 +173,7 @@ struct dataset_config {
      * targets, too. */
     bool has_losses;
     struct string_list class_targets, probability_targets, sign_targets, input_targets;
+    const struct ignored_class *class_targets_ignored; /* (class_targets.count) */
 };
 extern const struct schema dataset_schema;
 

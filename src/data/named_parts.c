@@ -50,14 +50,22 @@ static status name_inputs(const struct dataset_config *config, const struct sour
     return groups->count == 0 || first == info->input_size ? OK : differs(config, "inputs", first, info->input_size);
 }
 
+const struct ignored_class *dataset_ignored_class(const struct dataset_config *config, const char *target) {
+    for (size_t i = 0; i < config->class_targets.count; i++)
+        if (strcmp(config->class_targets.items[i], target) == 0) return &config->class_targets_ignored[i];
+    return NULL;
+}
+
 /* Checks the values of a target in all rows, and counts its classes. */
 static status check_target(const struct dataset_config *config, struct table *table, struct dataset_target *target) {
     if (string_list_has(&config->probability_targets, target->name))
         TRY(table_check_range(table, TARGETS_ARE_PROBABILITIES, target->first, target->size));
     if (string_list_has(&config->sign_targets, target->name))
         TRY(table_check_range(table, TARGETS_ARE_SIGNS, target->first, target->size));
-    if (!string_list_has(&config->class_targets, target->name)) return OK;
+    const struct ignored_class *ignored = dataset_ignored_class(config, target->name);
+    if (!ignored) return OK;
     int64_t classes, first;
+    table->ignored = *ignored;
     TRY(table_count_classes(table, target->first, target->size, &classes, &first));
     if (classes > MAX_CLASS)
         return status_new(STATUS_DATA, "dataset.targets: '%s' has the class %lld; the largest with `losses` is %d",

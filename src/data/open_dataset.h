@@ -97,6 +97,9 @@ const char *overlap_note(struct dataset *dataset, const struct dataset_config *c
  * class. */
 status class_weights_set(struct dataset *dataset, const struct dataset_config *config);
 
+/* Of the target [target], with `losses:`; NULL: it has no classes. */
+const struct ignored_class *dataset_ignored_class(const struct dataset_config *config, const char *target);
+
 /* Sets inputs and targets of [info], whose sizes are set, and checks the values of the targets: STATUS_DATA with the
  * place of the first that does not fit its loss. [preparation]: NULL: none. */
 status dataset_name_parts(const struct dataset_config *config, struct table *tables, int n_tables,

@@ -110,7 +110,8 @@ static status describe(struct dataset *dataset, struct arena *arena, struct sugg
     out->target_size = info->target_size;
     out->names = (struct string_list){arena_alloc(arena, (labels.count + 1) * sizeof *labels.items), labels.count};
     for (size_t i = 0; i < labels.count; i++) out->names.items[i] = arena_copy(arena, labels.items[i]);
-    bool has_classes = info->target_kind == TARGET_CLASS && info->input_kind == INPUT_VALUES && !are_values(out);
+    bool has_classes = info->target_kind == TARGET_CLASS && info->input_kind == INPUT_VALUES &&
+                       info->target_size == 1 && !are_values(out);
     return has_classes ? count_smallest(dataset, out) : OK;
 }
 

@@ -211,6 +211,11 @@ class Init(program.Case):
         self.assertIn("linear: {out: 2}   # one for each target", text)
         self.assertIn("there is no dataset 'z'", self.init("t.h5", "--target", "z", code=DATA))
 
+    def test_several_classes_of_a_row(self):
+        draw = np.random.default_rng(0)
+        np.savez(self.path("t.npz"), x=draw.random((300, 4)), y=draw.integers(0, 2, (300, 10)))
+        self.assertIn("linear: {out: 2}   # one for each class", self.init("t.npz"))
+
     def test_images_with_channels_last(self):
         """Keras' and OpenCV's order: init writes the layout; a config without it is warned of."""
         x = np.random.default_rng(0).integers(0, 255, (40, 10, 12, 3)).astype("u1")

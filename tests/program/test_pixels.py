@@ -112,6 +112,33 @@ class Pixels(program.Case):
         self.assertIn("-1 is not a class; classes are integers from 0, and targets that do not count, such as those of padding, are -100 "
                       "(ignore_index of the loss)", err)
 
+    def test_each_loss_ignores_its_own_class(self):
+        """Of several losses each has its ignore_index, also for the pixels that a crop adds."""
+        import h5py
+        known = np.random.default_rng(1).random(self.y.shape) < 0.7
+        kinds = np.arange(ROWS) % 4
+        with h5py.File(self.path("pixels.h5"), "w") as f:
+            f["x"], f["kind"], f["unknown"] = self.x, kinds, np.where(kinds == 3, -1, kinds)
+            f["void"], f["minus"] = np.where(known, self.y, 255), np.where(known, self.y, -100)
+        layers = ("{conv2d: {out: 3, kernel_size: 1, name: mask}}, {mean: {dim: [2, 3], from: input, name: means}}, "
+                  "{linear: {out: 4, name: kind}}")
+        base = (CONFIG.split("loss:")[0] + "train: {epochs: 2}\n").replace("{conv2d: {out: 3, kernel_size: 1}}", layers)
+        states = {}
+        for crop in "{}", "{random_crop: 3}":
+            for mask, ignored in ("void", 255), ("minus", -100):
+                for kind in "kind", "unknown":
+                    config = base.replace("pixels.npz", f"pixels.h5, inputs: x, targets: {{mask: {mask}, kind: {kind}}}, augment: {crop}")
+                    first = f"{{type: cross_entropy, output: kind, target: kind{', ignore_index: -1' if kind == 'unknown' else ''}}}"
+                    self.write("both.yaml", config + f"losses: [{first}, {{type: cross_entropy, output: mask, target: mask, "
+                               f"ignore_index: {ignored}}}]\n")
+                    self.run_program("both.yaml", "--fresh")
+                    states.setdefault((crop, kind), set()).add(self.events("step", "runs/both")[-1]["loss"])
+        self.assertEqual([len(losses) for losses in states.values()], [1] * 4)
+        self.write("both.yaml", config + "losses: [{type: cross_entropy, output: kind, target: kind, ignore_index: -1}, "
+                   "{type: cross_entropy, output: mask, target: mask}, {type: cross_entropy, output: kind, target: kind, name: again}]\n")
+        _, err = self.run_program("both.yaml", "--fresh", code=DATA)
+        self.assertIn("-1 is not a class; classes are integers from 0", err)
+
     def test_no_target_counts(self):
         """The steps of the epoch are done, but have no loss."""
         np.savez(self.path("pixels.npz"), x=self.x, y=np.full_like(self.y, -100))

@@ -24,16 +24,14 @@ struct table {
     const char *note;                        /* about unknown categories; NULL: there are none */
     double *raw;                             /* (chunk_rows, source->input_size) with a preparation: read buffer */
     enum target_kind target_kind;
-    bool has_ignored_class;
-    int64_t ignored_class;    /* of targets that are classes: it is valid and not counted */
-    const char *ignored_key;  /* the loss's key for it; NULL: not known */
-    float *inputs;            /* (rows, input_size), scaled after table_finish; NULL: not in memory */
-    double *exact;            /* (rows, input_size): instead, before scaler_fit, if float32 is not exact */
-    uint8_t *bytes;           /* (rows, input_size): instead, for inputs that are bytes */
-    struct byte_table values; /* of the bytes, after table_finish */
-    void *targets;            /* (rows, target_size) int64_t or float; NULL: not in memory */
-    bool is_raw;              /* in memory and not yet scaled */
-    double *weights;          /* (rows) of dataset.weights; NULL: none */
+    struct ignored_class ignored; /* of the targets that are classes and are read now */
+    float *inputs;                /* (rows, input_size), scaled after table_finish; NULL: not in memory */
+    double *exact;                /* (rows, input_size): instead, before scaler_fit, if float32 is not exact */
+    uint8_t *bytes;               /* (rows, input_size): instead, for inputs that are bytes */
+    struct byte_table values;     /* of the bytes, after table_finish */
+    void *targets;                /* (rows, target_size) int64_t or float; NULL: not in memory */
+    bool is_raw;                  /* in memory and not yet scaled */
+    double *weights;              /* (rows) of dataset.weights; NULL: none */
 
     double *chunk; /* (chunk_rows, max of input_size and target_size): read buffer */
     size_t chunk_rows;

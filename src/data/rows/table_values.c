@@ -72,7 +72,7 @@ status table_read_targets(struct table *table, size_t first, size_t count) {
 }
 
 bool table_is_ignored(const struct table *table, double value) {
-    return table->has_ignored_class && value == (double)table->ignored_class;
+    return table->ignored.is_set && value == (double)table->ignored.value;
 }
 
 status table_check_class(const struct table *table, size_t row, size_t element, double value) {
@@ -82,9 +82,9 @@ status table_check_class(const struct table *table, size_t row, size_t element, 
     if (value > 0 && value < 1)
         text_add(&sentence, "; for targets that are probabilities of classes, let the model end in log_softmax and use "
                             "the loss {type: kl_div, reduction: batchmean}");
-    if (value < 0 && table->has_ignored_class && table->ignored_key)
+    if (value < 0 && table->ignored.is_set && table->ignored.key)
         text_printf(&sentence, ", and targets that do not count, such as those of padding, are %lld (%s of the loss)",
-                    (long long)table->ignored_class, table->ignored_key);
+                    (long long)table->ignored.value, table->ignored.key);
     status s = table_reject(table, true, row, element, value, text_string(&sentence));
     text_free(&sentence);
     return s;

@@ -49,12 +49,17 @@ static void add_names(const struct string_list *names, struct text *out) {
     text_add(out, "\n");
 }
 
+static void add_ignored(const struct ignored_class *ignored, struct text *out) {
+    text_printf(out, "%d %lld\n", ignored->is_set, ignored->is_set ? (long long)ignored->value : 0);
+}
+
 /* All that the rows depend on. */
 static char *key_of(const struct config *c) {
     struct text key = {0};
-    text_printf(&key, "%d %d %d %d %lld\n", config_loss(c)->wants_classes, c->dataset.balances_classes,
-                (int)c->dataset.target_range, c->dataset.has_losses,
-                c->dataset.has_ignored_class ? (long long)c->dataset.ignored_class : -1);
+    text_printf(&key, "%d %d %d %d\n", config_loss(c)->wants_classes, c->dataset.balances_classes,
+                (int)c->dataset.target_range, c->dataset.has_losses);
+    add_ignored(&c->dataset.ignored, &key);
+    for (size_t i = 0; i < c->dataset.class_targets.count; i++) add_ignored(&c->dataset.class_targets_ignored[i], &key);
     add_names(&c->dataset.class_targets, &key);
     add_names(&c->dataset.probability_targets, &key);
     add_names(&c->dataset.sign_targets, &key);

@@ -36,11 +36,21 @@ static enum target_range range_of(const struct loss_type *loss) {
     return loss->is_binary ? TARGETS_ARE_PROBABILITIES : loss->is_sign ? TARGETS_ARE_SIGNS : TARGETS_ARE_ANY;
 }
 
-static void set_ignored(struct dataset_config *d, const struct loss_type *loss, const void *config) {
-    d->has_ignored_class = loss && loss->ignored;
-    if (!d->has_ignored_class) return;
-    d->ignored_class = loss->ignored(config);
-    d->ignored_key = loss->ignored_key;
+static struct ignored_class ignored_of(const struct loss_type *loss, const void *config) {
+    if (!loss->ignored) return (struct ignored_class){0};
+    return (struct ignored_class){true, loss->ignored(config), loss->ignored_key};
+}
+
+/* Of several losses of a target: the class that all of them ignore. */
+static void add_class_target(struct dataset_config *d, struct ignored_class *all, const char *name,
+                             struct ignored_class ignored) {
+    size_t count = d->class_targets.count, i = 0;
+    add(&d->class_targets, name);
+    while (strcmp(d->class_targets.items[i], name) != 0) i++;
+    if (i == count)
+        all[i] = ignored;
+    else if (all[i].value != ignored.value)
+        all[i].is_set = false;
 }
 
 void config_set_targets(struct config *c, struct arena *arena) {
@@ -49,18 +59,19 @@ void config_set_targets(struct config *c, struct arena *arena) {
     bool reads_targets = false;
     d->target_range = range_of(config_loss(c));
     if (c->losses.count == 0 && config_loss(c)) {
-        set_ignored(d, config_loss(c), c->loss.config);
+        d->ignored = ignored_of(config_loss(c), c->loss.config);
         d->balances_classes = loss_is_balanced(config_loss(c), c->loss.config);
     }
     if (c->losses.count == 0) return;
+    struct ignored_class *ignored = arena_alloc(arena, c->losses.count * sizeof *ignored);
+    d->class_targets_ignored = ignored;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         lists[i]->items = arena_alloc(arena, c->losses.count * sizeof *lists[i]->items);
     for (size_t i = 0; i < c->losses.count; i++) {
         const struct loss_type *loss = loss_type_at((size_t)c->losses.items[i].index);
         const char *name = target_of(c, &c->losses.items[i]);
         if (!name || loss->has_no_target) continue;
-        if (loss->wants_classes) add(&d->class_targets, name);
-        if (loss->wants_classes && !d->has_ignored_class) set_ignored(d, loss, c->losses.items[i].config);
+        if (loss->wants_classes) add_class_target(d, ignored, name, ignored_of(loss, c->losses.items[i].config));
         if (range_of(loss) == TARGETS_ARE_PROBABILITIES) add(&d->probability_targets, name);
         if (range_of(loss) == TARGETS_ARE_SIGNS) add(&d->sign_targets, name);
         if (is_target(c, name))
