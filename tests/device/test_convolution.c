@@ -87,6 +87,10 @@ static const struct convolution cases[] = {
      .groups = 1,
      .has_bias = true,
      .has_relu = true},
+    /* products of the image: kernels of one position and of one line, and images of one pixel */
+    {.in = {9, 11, 96}, .out = {9, 11, 64}, .window = {{1, 1}, {1, 1}, {0, 0}, {1, 1}}, .groups = 1, .has_bias = true},
+    {.in = {1, 9, 64}, .out = {1, 9, 96}, .window = {{1, 3}, {1, 1}, {0, 1}, {1, 1}}, .groups = 1},
+    {.in = {1, 1, 64}, .out = {1, 1, 64}, .window = {{1, 1}, {1, 1}, {0, 0}, {1, 1}}, .groups = 1},
     {.in = {12, 21, 64}, .out = {13, 20, 16}, .window = {{2, 4}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1},
 };
 

@@ -2,7 +2,7 @@
  * factors are packed as tiles by all threads: columns of b for all threads, as many of which stay in the second-level
  * cache as a thread multiplies at a time, and rows of a for about the threads that multiply them; where there are few
  * rows, the other way round. Where all rows of a stay in the second-level cache, each thread has its own columns of b,
- * and packs the next ones while it multiplies: vector instructions are executed beside those of tiles. */
+ * and packs the next ones while it multiplies: vector and tile instructions run in parallel. */
 #include "device/cpu/bf16/amx.h"
 
 #include <assert.h>
@@ -20,8 +20,7 @@
 _Static_assert(PART_STRIDE == TILE_FLOATS, "the tile of a part follows that of the one before");
 #define TILE_STRIDE (SIZE * sizeof(float))
 #define SIDE (2 * SIZE) /* rows and columns of c that are computed together: four tiles */
-/* Columns that a thread packs while it multiplies those before. In memory their rows may be far from each other, so
- * they are not short. */
+/* Columns that a thread packs while it multiplies those before: many, because their rows may be far apart in memory. */
 #define PANEL (2 * SIDE)
 #define KIB_FLOATS ((size_t)256)
 
@@ -165,7 +164,7 @@ struct amx_block {
     size_t from_stride;
     float *c;
     size_t ldc, rows, columns;
-    struct packing *packing; /* what is packed meanwhile, or NULL */
+    struct packing *packing; /* what is packed between its steps, or NULL */
 };
 
 /* Adds a step of k, of tiles that are loaded, or are those of the step before. */
@@ -207,9 +206,7 @@ ALWAYS_INLINE void add_products(const float *a, const float *b, size_t parts, si
 
 ALWAYS_INLINE void multiply(const struct amx_block *x, size_t parts, bool has_low, bool has_right) {
     const float *a = x->a, *b = x->b;
-    __asm__ volatile(
-        "" ::
-            : "memory"); /* what was packed is in memory: gcc does not know that tiles are loaded from it */
+    AMX_READS_MEMORY;
     size_t step = parts * TILE_FLOATS, next = x->steps * step;
     size_t stride = x->from_stride * sizeof(float), ldc = x->ldc * sizeof(float);
     if (x->from) {
@@ -316,7 +313,7 @@ struct packing {
     size_t column, columns; /* of the job's */
     size_t tiles, tile;     /* all, and the next one */
     size_t steps;           /* of k */
-    size_t blocks, credit;  /* a tile costs [blocks] */
+    size_t blocks, credit;  /* a step adds PANEL / SIZE to the credit, a tile takes [blocks] */
 };
 
 static void start_packing(struct packing *p, const struct job *x, float *to, size_t column, size_t end) {

@@ -11,9 +11,9 @@
 #define AMX_TILE_FLOATS (AMX_SIZE * AMX_SIZE) /* words of 32 bits: sums, or pairs of k */
 
 /* A factor of numbers (i, k), where i is a row of a or a column of b. pack: to = numbers [i, i + count) x [k, k +
- * depth) as tiles of 16 i and 32 k, those with the same i one after the other; i and k are multiples of 32. The words
- * of a tile of a are (i, pair of k), of one of b (pair of k, i); steps of k past the end are 0. Of several parts, each
- * tile is followed by those of the next ones. */
+ * depth) as tiles of 16 i and 32 k, those with the same i one after the other; k is a multiple of 32, i of 16 for a
+ * matrix, else of 32. The words of a tile of a are (i, pair of k), of one of b (pair of k, i); steps of k past the end
+ * are 0. Of several parts, each tile is followed by those of the next ones. */
 struct amx_factor {
     void (*pack)(float *to, const struct amx_factor *factor, size_t i, size_t count, size_t k, size_t depth);
     const float *from; /* amx_rows, amx_columns: number (i, k) is at from[i * i_step + k * k_step] */
@@ -43,7 +43,10 @@ void amx_product(const struct cpu_product *p, struct amx_factor a, struct amx_fa
 /* Prepares this thread for tiles of AMX_SIZE rows; _tile_release ends it. */
 void amx_configure(void);
 
-/* Fewer are not divided among threads: 20 us. */
+/* Before tiles are loaded: what was written is in memory. gcc does not know that the instruction reads it. */
+#define AMX_READS_MEMORY __asm__ volatile("" ::: "memory")
+
+/* Minimum work of a thread, about 20 us. */
 #define AMX_MIN_NUMBERS ((size_t)1 << 15) /* to pack */
 #define AMX_MIN_WORK ((size_t)1 << 23)    /* multiply-adds */
 
@@ -52,8 +55,10 @@ void amx_configure(void);
 const struct convolution_ops *amx_convolution_of_one(const struct convolution *c);
 const struct convolution_ops *amx_convolution_of_three(const struct convolution *c);
 
-/* Of stride 1, one part. */
+/* For stride 1, numbers of one part: whether they compute this convolution, and are faster than products of the image.
+ */
 extern const struct convolution_ops amx_unit_stride_ops;
 bool amx_unit_stride_suits(const struct convolution *c);
+bool amx_unit_stride_is_faster(const struct convolution *c);
 
 #endif

@@ -411,7 +411,8 @@ static const struct convolution_ops ops_three = {
     .create = create_three, .destroy = destroy, .prepare = prepare, .forward = forward, .backward = backward};
 
 const struct convolution_ops *amx_convolution_of_one(const struct convolution *c) {
-    return amx_unit_stride_suits(c) ? &amx_unit_stride_ops : suits(c) ? &ops_one : NULL;
+    if (suits(c) && !(amx_unit_stride_suits(c) && amx_unit_stride_is_faster(c))) return &ops_one;
+    return amx_unit_stride_suits(c) ? &amx_unit_stride_ops : NULL;
 }
 
 const struct convolution_ops *amx_convolution_of_three(const struct convolution *c) {

@@ -1,12 +1,15 @@
 /* Convolutions with AMX of stride 1, in bfloat16: tiles are loaded from a copy of the image in bfloat16, with its
- * padding, and nothing is copied once for each position of the kernel. The numbers that a line of the kernel reads for
+ * padding, and the image is not copied for each position of the kernel. The numbers that a line of the kernel reads for
  * a pixel are adjacent in the copy, (kernel width) x (channels), and those of the next pixel begin [channels] further,
  * so a tile is 16 pixels, 32 steps of these lines at a time. Pixels are numbered through the lines of the copy; results
  * between the end of an image's line and that of the copy's are dropped. The copy is of a few lines at a time, a band,
  * which stays in the second-level cache.
  *
- * The gradient of the inputs is such a convolution of the outputs' gradient. Of that of the weights, (outputs, numbers
- * of a line of the kernel), pixels are the steps. */
+ * The gradient of the inputs is such a convolution of the outputs' gradient. The gradient of the weights is a matrix
+ * (channels of the outputs, numbers of a line of the kernel), each a sum over pixels.
+ *
+ * Steps past the end of a kernel's line, and pixels whose results are dropped, are multiplied by 0, so an infinite
+ * number or NaN can make results of the pixels beside it NaN, too. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -26,6 +29,8 @@
 #define TILES 4                 /* of sums */
 #define BAND ((size_t)96 << 10) /* numbers of a band */
 #define MIN_CHANNELS 8
+#define MIN_PIXELS SIZE  /* of a band */
+#define MANY_PIXELS 56   /* of a band, from which it is faster than the product of amx_convolution.c */
 #define MAX_CHANNELS 512 /* of an image that is read */
 #define MAX_KERNEL SIZE
 #define SLACK_PIXELS (TILES * SIZE + MAX_KERNEL) /* behind a band, which tiles may read */
@@ -70,10 +75,10 @@ static struct correlation gradient_of(const struct convolution *c) {
 }
 
 static size_t line_numbers(const struct correlation *c) { return c->width * c->image.channels; }
-static size_t depth_of(const struct correlation *c) {
-    return c->kernel[1] * c->image.channels;
-} /* of a kernel's line */
 static size_t bands_of(const struct correlation *c) { return divide_up(c->out.height, c->band); }
+
+/* Numbers of a line of the kernel. */
+static size_t depth_of(const struct correlation *c) { return c->kernel[1] * c->image.channels; }
 
 /* Weights as tiles of b: (lines of the kernel, tiles of 16 channels of out, steps of 32). */
 static size_t weight_floats(const struct correlation *c) {
@@ -83,7 +88,7 @@ static size_t weight_floats(const struct correlation *c) {
 static bool suits_correlation(const struct correlation *c) {
     return c->image.channels >= MIN_CHANNELS && c->image.channels <= MAX_CHANNELS &&
            c->kernel[0] * line_numbers(c) <= BAND && weight_floats(c) <= MAX_WEIGHTS &&
-           4 * c->out.width >= 3 * c->width; /* few results are dropped */
+           c->band * c->width >= MIN_PIXELS && 4 * c->out.width >= 3 * c->width; /* at most a quarter is dropped */
 }
 
 bool amx_unit_stride_suits(const struct convolution *c) {
@@ -93,6 +98,13 @@ bool amx_unit_stride_suits(const struct convolution *c) {
             return false;
     struct correlation forward = forward_of(c), gradient = gradient_of(c);
     return c->groups == 1 && suits_correlation(&forward) && suits_correlation(&gradient);
+}
+
+static bool has_many_pixels(const struct correlation *c) { return c->band * c->width >= MANY_PIXELS; }
+
+bool amx_unit_stride_is_faster(const struct convolution *c) {
+    struct correlation forward = forward_of(c), gradient = gradient_of(c);
+    return c->window.kernel[0] * c->window.kernel[1] > 1 && has_many_pixels(&forward) && has_many_pixels(&gradient);
 }
 
 /* ---- bands ---- */
@@ -117,8 +129,8 @@ static struct band band_of(const struct correlation *c, size_t i) {
     return (struct band){c, i / bands_of(c), first, at_most(c->out.height - first, c->band)};
 }
 
-/* Where the band is in out. */
-static size_t number_of(const struct band *b) {
+/* Of the band in out. */
+static size_t offset_of(const struct band *b) {
     const struct image_shape *out = &b->c->out;
     return (b->row * out->height + b->first) * out->width * out->channels;
 }
@@ -155,6 +167,7 @@ ALWAYS_INLINE void correlate(const struct correlation *c, const uint16_t *x, con
     size_t stride = c->image.channels * sizeof *x, steps = divide_up(depth_of(c), STEP);
     size_t next = SIZE * c->image.channels, line = divide_up(c->out.channels, SIZE) * steps * TILE_FLOATS;
     const float *bias_1 = is_narrow ? bias : bias + SIZE;
+    AMX_READS_MEMORY;
     _tile_loadd(0, bias, 0);
     _tile_loadd(1, bias_1, 0);
     _tile_loadd(2, bias, 0);
@@ -254,7 +267,7 @@ static void correlate_bands(void *context, size_t first, size_t last) {
     for (size_t i = first; i < last; i++) {
         struct band band = band_of(f->c, i);
         copy_band(&band, f->images, copy);
-        correlate_band(f, &band, copy, f->out + number_of(&band));
+        correlate_band(f, &band, copy, f->out + offset_of(&band));
     }
     _tile_release();
 }
@@ -269,10 +282,14 @@ static void pack_weights(const struct correlation *c, const float *copy, size_t 
     }
 }
 
+/* Bands are short enough for all threads; results do not depend on them. */
 static void run_forward(struct forward *f, size_t rows) {
-    const struct correlation *c = f->c;
-    size_t work = c->out.width * c->out.channels * depth_of(c) * c->kernel[0] * c->band;
-    parallel_for(rows * bands_of(c), 1 + AMX_MIN_WORK / work, correlate_bands, f);
+    if (rows == 0) return;
+    struct correlation c = *f->c;
+    c.band = at_most(c.band, divide_up(rows * c.out.height, parallel_threads()));
+    size_t work = c.out.width * c.out.channels * depth_of(&c) * c.kernel[0] * c.band;
+    f->c = &c;
+    parallel_for(rows * bands_of(&c), 1 + AMX_MIN_WORK / work, correlate_bands, f);
 }
 
 /* ---- the gradient of the weights ---- */
@@ -348,7 +365,7 @@ static void pack_bands(void *context, size_t first, size_t last) {
         struct band band = band_of(c, g->first + i);
         copy_band(&band, g->x, copy);
         pack_words(copy, c->image.channels, g->words + i * words_of(c, c->band), words_of(c, band.lines));
-        pack_band_outputs(&band, g->dy + number_of(&band), g->tiles + i * tiles_of(c));
+        pack_band_outputs(&band, g->dy + offset_of(&band), g->tiles + i * tiles_of(c));
     }
 }
 
@@ -366,6 +383,7 @@ struct sum_block {
 ALWAYS_INLINE void add_block(const struct sum_block *x, size_t rows, size_t columns) {
     const float *a = x->a;
     size_t b_step = SIZE * x->b_stride / sizeof *a, at = 0;
+    AMX_READS_MEMORY;
     _tile_loadd(0, x->sums[0], x->stride);
     if (rows * columns > 1) _tile_loadd(1, x->sums[1], x->stride);
     if (rows * columns > 2) _tile_loadd(2, x->sums[2], x->stride);

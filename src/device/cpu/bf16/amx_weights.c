@@ -1,3 +1,4 @@
+/* Copies of the weights, by all threads. */
 #include "device/cpu/bf16/amx_weights.h"
 
 #include "device/cpu/parallel.h"

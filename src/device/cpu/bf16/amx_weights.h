@@ -7,8 +7,8 @@
 
 struct convolution;
 
-/* Numbers of a copy: o * out_stride + t * position_stride + (t / kernel width) * line_gap + c, where o are channels of
- * the outputs, c of the inputs, and t is a position of the kernel, or places[position] unless places is NULL. */
+/* The weight of channel o of the outputs, c of the inputs and position t of the kernel is at copy[o * out_stride +
+ * p * position_stride + p / (kernel width) * line_gap + c], where p is places[t], or t if places is NULL. */
 struct amx_weights {
     const struct convolution *c;
     float *copy;

@@ -20,8 +20,8 @@ struct bf16_kernels {
     /* Attention of sets/attention.c with these products: the softmax and stored values stay float32. NULL: all of it
      * does. */
     const struct attention_kernels *attention;
-    /* Large convolutions are rounded, too, those with many channels also if [convolution_of] returns NULL: by oneDNN if
-     * it is installed, unless they are dilated. */
+    /* Large convolutions are rounded, too. Where [convolution_of] returns NULL, oneDNN rounds those with many channels,
+     * if it is installed and they are not dilated. */
     bool rounds_convolutions;
     /* NULL: those of the device; the caller computes the gradient of the bias. */
     const struct convolution_ops *(*convolution_of)(const struct convolution *c);
