@@ -135,7 +135,7 @@ FIRST = [
     ("predictions*", ["program_inference"]), ("nonfinite/*", ["program_nonfinite"]), ("loop/recovery*", ["program_nonfinite", "program_resume"]),
     ("run_folder*", ["program_resume", "program_files"]), ("weights_choice*", ["program_initial"]), ("weights*", ["program_weights"]), ("initial*", ["program_initial"]),
     ("dry_run*", ["program_files", "program_gpu_emulated"]), ("plan*", ["program_same_errors", "program_bad_configs"]),
-    ("check*", ["program_same_errors", "program_bad_configs"]), ("init_from*", ["program_weights", "program_same_errors"]),
+    ("check*", ["program_same_errors", "program_bad_configs"]), ("init_from*", ["program_weights", "program_same_errors"]), ("saved_config*", ["program_saved_config"]),
     ("config*", ["program_bad_configs"]), ("metrics/metrics*", ["program_resume", "program_readers"]),
     ("passes*", ["program_batch_norm", "program_worlds", "program_inference"]), ("state*", ["checkpoint_checkpoint", "program_resume"]),
     ("save*", ["checkpoint_saver", "program_save", "program_resume"]), ("run_resume*", ["program_resume"]), ("run_join*", ["program_worlds", "program_agreement"]), ("run_log*", ["program_resume"]),

@@ -11,6 +11,7 @@
 #include "checkpoint/mapped.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_index.h"
+#include "train/weights/saved_config.h"
 #include "train/weights/start_data.h"
 #include "train/weights/weights.h"
 
@@ -98,15 +99,28 @@ static struct io_info info_of(const char *folder, const char *name, struct arena
     return info;
 }
 
-/* A folder is one of a run, whose checkpoints have the names of the model, or one of transformers' save_pretrained: its
- * file of weights, or the index of several. NULL: it has none. */
+/* The files of weights, or the indices of several, that transformers' save_pretrained writes. */
+static const char *const saved_files[] = {"model.safetensors", "model.safetensors" TENSOR_INDEX_ENDING,
+                                          "pytorch_model.bin", "pytorch_model.bin" TENSOR_INDEX_ENDING};
+#define SAVED_FILE_COUNT (sizeof saved_files / sizeof *saved_files)
+
+/* A folder is one of a run, whose checkpoints have the names of the model, or one of save_pretrained. NULL: it has no
+ * file of weights. */
 static const char *find_file(const char *folder, struct arena *arena) {
-    static const char *const files[] = {"model.safetensors", "model.safetensors" TENSOR_INDEX_ENDING,
-                                        "pytorch_model.bin", "pytorch_model.bin" TENSOR_INDEX_ENDING};
     if (info_of(folder, "checkpoints", arena).is_folder) return NULL;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        if (info_of(folder, files[i], arena).is_file) return arena_printf(arena, "%s/%s", folder, files[i]);
+    for (size_t i = 0; i < SAVED_FILE_COUNT; i++)
+        if (info_of(folder, saved_files[i], arena).is_file) return arena_printf(arena, "%s/%s", folder, saved_files[i]);
     return NULL;
+}
+
+/* Compares the model with the config.json beside a file of save_pretrained. */
+static status compare_saved_config(const struct model *model, const char *path, bool is_partial, struct arena *arena,
+                                   struct text *warnings) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *folder = slash ? arena_printf(arena, "%.*s", (int)(slash - path), path) : ".";
+    for (size_t i = 0; i < SAVED_FILE_COUNT; i++)
+        if (strcmp(name, saved_files[i]) == 0) return saved_config_compare(model, folder, is_partial, warnings);
+    return OK;
 }
 
 static status from_path(struct model *model, const struct weight_source *source, const char *path, bool is_folder,
@@ -140,7 +154,12 @@ status init_from(struct model *model, const struct weight_source *source, const 
     TRY(io_stat(source->file, &info));
     struct arena *arena = arena_create();
     const char *file = info.is_folder ? find_file(source->file, arena) : source->file;
-    status s = from_path(model, source, file ? file : source->file, !file, dataset, report);
+    struct text warnings = {0};
+    status s = file ? compare_saved_config(model, file, source->is_partial, arena, &warnings) : OK;
+    if (!s) s = from_path(model, source, file ? file : source->file, !file, dataset, report);
+    if (warnings.length && !report->length) text_add(report, file);
+    text_add(report, text_string(&warnings));
+    text_free(&warnings);
     arena_destroy(arena);
     return s;
 }
