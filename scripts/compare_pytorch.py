@@ -170,7 +170,7 @@ class Comparison:
                                      {"vocabulary": self.vocabulary, "block_size": positions, "stride": positions}}
         x = self.random.normal(size=(rows, *self.shape)).astype("<f4")
         if self.has_values:
-            x = self.make_tokens(rows).astype("<f4")
+            x = self.make_tokens(self.shape, self.vocabulary, self.padding).astype("<f4")
         if loss in ("cross_entropy", "nll") and len(out) > 1:  # of each pixel, or of each step of a series
             classes, positions = (out[0], out[1:]) if len(out) == 3 else (out[1], out[:1])
             y = self.random.integers(0, classes, (rows, *positions)).astype("<i8")
@@ -188,21 +188,30 @@ class Comparison:
         targets = torch.tensor(y) if loss in ("cross_entropy", "nll") else torch.tensor(y).double()
         return torch.tensor(x).double(), targets, {"path": self.path("rows.h5")}
 
-    def make_tokens(self, rows):
-        """Rows of random lengths, one of them full."""
-        tokens = self.random.integers(0, self.vocabulary, (rows, *self.shape))
-        if self.padding is None:
+    def make_lengths(self, positions):
+        """Random ones, the first of them full."""
+        lengths = self.random.integers(1, positions + 1, self.options.rows)
+        lengths[0] = positions
+        return lengths
+
+    def make_tokens(self, shape, vocabulary, padding):
+        tokens = self.random.integers(0, vocabulary, (self.options.rows, *shape))
+        if padding is None:
             return tokens
-        other = (self.padding + 1) % self.vocabulary
-        lengths = self.random.integers(1, self.shape[0] + 1, rows)
-        lengths[0] = self.shape[0]
-        real = np.arange(self.shape[0]) < lengths[:, None]
-        return np.where(real, np.where(tokens == self.padding, other, tokens), self.padding)
+        real = np.arange(shape[0]) < self.make_lengths(shape[0])[:, None]
+        return np.where(real, np.where(tokens == padding, (padding + 1) % vocabulary, tokens), padding)
+
+    def make_input(self, model, name, shape):
+        if name in model.tokens:
+            return self.make_tokens(shape, *model.tokens[name]).astype("<f4")
+        if name in model.lengths:
+            return self.make_lengths(model.lengths[name]).reshape(-1, *shape).astype("<f4")
+        return self.random.normal(size=(self.options.rows, *shape)).astype("<f4")
 
     def make_named_rows(self, model):
         """The same for `losses`; targets (rows, all of them), and self.columns, those of each loss."""
         rows, dataset = self.options.rows, {"path": self.path("rows.h5")}
-        inputs = {name: self.random.normal(size=(rows, *shape)).astype("<f4") for name, shape in model.inputs.items()}
+        inputs = {name: self.make_input(model, name, shape) for name, shape in model.inputs.items()}
         targets, self.columns, at = {}, [], 0
         with h5py.File(self.path("rows.h5"), "w") as f:
             for name, values in inputs.items():

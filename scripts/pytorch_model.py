@@ -484,6 +484,7 @@ class Model(nn.Module):
     def __init__(self, config, shape, vocabulary=None, inputs=None, outputs=None):
         super().__init__()
         self.vocabulary, self.inputs = vocabulary, inputs or {"input": tuple(shape)}
+        self.tokens, self.lengths = {}, {}  # of inputs: (vocabulary, padding or None) of an embedding; the largest length
         first = tuple(shape) if len(self.inputs) == 1 else None
         self.out_shape, self.apply_layers = self._list(config["layers"], "", first, ChainMap(self.inputs), outputs)
         for name, parameter in self.named_parameters():
@@ -566,6 +567,8 @@ class Model(nn.Module):
             name = before + (str(i) if own is None else own)
             if own == "":
                 name = before[:-1]
+            if kind in ("embedding", "embedding_bag") and sources and sources[0] in self.inputs:
+                self.tokens[sources[0]] = keys.get("num_embeddings") or self.vocabulary, keys.get("padding_idx")
             if kind in JOINS:
                 ins = ([shape] if len(sources) == 1 else []) + [shapes[source] for source in sources]
                 if kind == "cross_attention":
@@ -573,6 +576,8 @@ class Model(nn.Module):
                     self._put(name, run)
                 else:
                     shape, run = _join(kind, keys, ins)
+                if kind == "sequence_lengths" and sources[-1] in self.inputs:
+                    self.lengths[sources[-1]] = ins[0][0]
             elif keys.get("share"):  # the same modules again
                 given = shapes[sources[0]] if sources else shape
                 run, (like, shape) = known[keys["share"]]
@@ -664,9 +669,16 @@ def loss_function(config):
         value = keys.get(key)
         return None if value is None else torch.tensor(value, dtype=like.dtype)
 
+    def class_weight(y, t):
+        """`balanced`: of the rows of the targets, which are all of the training. A class without a row has the weight 1."""
+        if keys.get("weight") != "balanced":
+            return optional("weight", y)
+        counts = torch.bincount(t[t != keys.get("ignore_index", -100)], minlength=y.shape[-1]).to(y.dtype)
+        return torch.where(counts > 0, counts.sum() / (counts > 0).sum() / counts.clamp(min=1), 1)
+
     if kind == "cross_entropy":
         # PyTorch has the classes of a sequence in the second dimension
-        return lambda y, t: functional.cross_entropy(y.transpose(1, 2) if y.dim() == 3 else y, t, optional("weight", y),
+        return lambda y, t: functional.cross_entropy(y.transpose(1, 2) if y.dim() == 3 else y, t, class_weight(y, t),
                                                      ignore_index=keys.get("ignore_index", -100),
                                                      label_smoothing=keys.get("label_smoothing", 0))
     if kind == "mse":
@@ -683,7 +695,7 @@ def loss_function(config):
             return lambda y, t: nn.KLDivLoss(reduction="sum", log_target=log_target)(y, t) / getattr(y, "rows", len(y))
         return nn.KLDivLoss(reduction=reduction, log_target=log_target)
     if kind == "nll":
-        return lambda y, t: functional.nll_loss(y.transpose(1, 2) if y.dim() == 3 else y, t, optional("weight", y),
+        return lambda y, t: functional.nll_loss(y.transpose(1, 2) if y.dim() == 3 else y, t, class_weight(y, t),
                                                 ignore_index=keys.get("ignore_index", -100))
     if kind == "huber":
         return nn.HuberLoss(delta=keys.get("delta", 1))

@@ -68,6 +68,25 @@ losses:
 optimizer: {type: sgd, lr: 0.05}
 train: {steps: 3}
 """
+# Tokens of two inputs, one with padding, and the lengths of a third.
+INPUTS = """
+dataset: {path: t.h5, inputs: {a: [a], b: [b], z: [z], n: [n]}, targets: [y]}
+sampler: {batch_size: 12}
+model:
+  layers:
+    - embedding: {num_embeddings: 11, embedding_dim: 4, padding_idx: 0, from: a, name: ea}
+    - mean: {dim: 1, name: ma}
+    - embedding_bag: {num_embeddings: 7, embedding_dim: 4, from: b, name: eb}
+    - linear: {out: 4, from: z, name: h}
+    - sequence_lengths: {from: [h, n]}
+    - lstm: 4
+    - mean: {dim: 1, name: mz}
+    - add: {from: [ma, eb, mz]}
+    - linear: 3
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0.05}
+train: {steps: 3}
+"""
 # The loss falls to about 0, where only rounding is left of it.
 EXACT = """
 dataset: {format: synthetic, synthetic: {kind: linear, rows: 8, inputs: 32, targets: 2, noise: 0}}
@@ -101,10 +120,19 @@ class ComparePyTorch(program.Case):
 
     def test_weights_in_the_loss_and_attention_without_biases(self):
         for kind, count, loss in (("classes", "classes", "{type: cross_entropy, weight: [0.5, 1, 3.7]}"),
+                                  ("classes", "classes", "{type: cross_entropy, weight: balanced}"),
                                   ("uniform", "targets", "{type: bce_with_logits, pos_weight: [0.5, 1, 3.7]}")):
             self.write("weighed.yaml", WEIGHED % (kind, count, loss))
             out = self.compare("weighed.yaml", "--rows", "6")
             self.assertEqual(out.count("  good"), 5, out)
+
+    def test_tokens_and_lengths_of_named_inputs(self):
+        import h5py
+        with h5py.File(self.path("t.h5"), "w") as f:
+            f["a"], f["b"], f["z"], f["n"], f["y"] = [[1, 2, 0]] * 12, [[3, 4]] * 12, [[[0.5, 1.0]] * 5] * 12, [[4]] * 12, [0, 1, 2] * 4
+        self.write("inputs.yaml", INPUTS)
+        out = self.compare("inputs.yaml", "--rows", "7")
+        self.assertEqual(out.count("  good"), 5, out)
 
     def test_losses_without_a_target(self):
         self.write("codes.yaml", CODES)
