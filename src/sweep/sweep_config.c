@@ -132,7 +132,7 @@ static status apply_overrides(struct sweep_file *file, char *const *overrides, s
     struct arena *arena = document_arena(file->document);
     struct string_list *words = &file->sweep.overrides;
     for (size_t i = 0; i < count; i++)
-        if (is_sweep_key(overrides[i])) document_override(file->document, overrides[i], problems);
+        if (is_sweep_key(overrides[i])) schema_override(&sweep_schema, file->document, overrides[i], problems);
     read_root(file, problems);
     const char **items = arena_alloc(arena, (words->count + count + 1) * sizeof *items);
     for (size_t i = 0; i < words->count; i++) items[i] = words->items[i];

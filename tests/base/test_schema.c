@@ -296,6 +296,61 @@ START_TEST(overrides_are_checked_like_the_file) {
 }
 END_TEST
 
+static const struct {
+    const char *yaml, *assignment, *expected; /* the tree, or the message */
+} short_forms[] = {
+    {"checkpoint: {save_every: 3}", "checkpoint.save_every.epochs=5", "{checkpoint: {save_every: {epochs: 5}}}"},
+    {"checkpoint: {save_every: 3}", "checkpoint.save_every.steps=5",
+     "{checkpoint: {save_every: {epochs: 3, steps: 5}}}"},
+    {"checkpoint: {save_every: 3}", "checkpoint.save_every=5", "{checkpoint: {save_every: 5}}"},
+    {"checkpoint: {save_every: [3]}", "checkpoint.save_every.steps=5",
+     "{checkpoint: {save_every: {epochs: [3], steps: 5}}}"},
+    {"checkpoint: {save_every: [3]}", "checkpoint.save_every.0=5", "{checkpoint: {save_every: [5]}}"},
+    {"checkpoint: {save_every: x}", "checkpoint.save_every.steps=5",
+     "{checkpoint: {save_every: {epochs: x, steps: 5}}}"},
+    {"model: {layers: [relu, {dropout: 0.1}]}", "model.layers.1.dropout.p=0.2",
+     "{model: {layers: [relu, {dropout: {p: 0.2}}]}}"},
+    {"model: {layers: [{sequential: {layers: [{dropout: 0.1}]}}]}", "model.layers.0.sequential.layers.0.dropout.name=d",
+     "{model: {layers: [{sequential: {layers: [{dropout: {p: 0.1, name: d}}]}}]}}"},
+    {"model: {layers: [{linear: {out: 2, init: {normal: 0.1}}}]}", "model.layers.0.linear.init.normal.std=1",
+     "{model: {layers: [{linear: {out: 2, init: {normal: {std: 1}}}}]}}"},
+    {"optimizer: sgd", "optimizer.lr=1", "{optimizer: {type: sgd, lr: 1}}"},
+    {"model: {layers: [{linear: 3}]}", "model.layers.0.linear.bias=false",
+     "argument 'model.layers.0.linear.bias=false': 'model.layers.0.linear' is the value '3', which has no keys; write "
+     "model.layers.0.linear={bias: ...}"},
+    {"model: {layers: [{dropuot: 0.1}]}", "model.layers.0.dropuot.p=1",
+     "argument 'model.layers.0.dropuot.p=1': 'model.layers.0.dropuot' is the value '0.1', which has no keys; write "
+     "model.layers.0.dropuot={p: ...}"},
+    {"model: {layers: 5}", "model.layers.0=1",
+     "argument 'model.layers.0=1': 'model.layers' is the value '5', which has no keys; write model.layers={0: ...}"},
+    {"model: {layers: [5]}", "model.layers.0.relu=1",
+     "argument 'model.layers.0.relu=1': 'model.layers.0' is the value '5', which has no keys; write "
+     "model.layers.0={relu: ...}"},
+    {"other: 5", "other.a=1",
+     "argument 'other.a=1': 'other' is the value '5', which has no keys; write other={a: ...}"},
+    {"seed: 5", "seed.a=1", "argument 'seed.a=1': 'seed' is the value '5', which has no keys; write seed={a: ...}"},
+};
+
+START_TEST(overrides_replace_short_forms) {
+    struct problems problems = {0};
+    struct document *document;
+    struct text text = {0};
+    const char *yaml = short_forms[_i].yaml;
+    ck_assert_ptr_null(document_parse("c.yaml", yaml, strlen(yaml), &problems, &document));
+    schema_override(&example_schema, document, short_forms[_i].assignment, &problems);
+    status s = problems_status(&problems, STATUS_USAGE);
+    if (s)
+        text_add(&text, status_message(s));
+    else
+        node_write(document_root(document), &text);
+    ck_assert_str_eq(text_string(&text), short_forms[_i].expected);
+    text_free(&text);
+    status_free(s);
+    problems_free(&problems);
+    document_destroy(document);
+}
+END_TEST
+
 START_TEST(the_nearest_word_is_suggested) {
     static const char *const known[] = {"lr", "batch_size", "shuffle", "seed", "p", NULL};
     static const struct {
@@ -430,5 +485,6 @@ END_TEST
 LOOP_TESTS("schema", ONCE(defaults_are_bound), ONCE(every_spelling_of_a_value_is_bound),
            ONCE(every_digit_of_a_number_counts), ONCE(no_mapping_means_all_defaults),
            EACH(mistakes_have_their_sentence, mistakes), ONCE(overrides_are_checked_like_the_file),
-           ONCE(the_nearest_word_is_suggested), ONCE(longer_words_may_differ_more),
-           ONCE(typos_of_every_key_are_rejected), ONCE(a_megabyte_of_mistakes_is_handled_at_once))
+           EACH(overrides_replace_short_forms, short_forms), ONCE(the_nearest_word_is_suggested),
+           ONCE(longer_words_may_differ_more), ONCE(typos_of_every_key_are_rejected),
+           ONCE(a_megabyte_of_mistakes_is_handled_at_once))

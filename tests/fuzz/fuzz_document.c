@@ -39,7 +39,7 @@ static void bind_overridden(const char *bytes, size_t size) {
     if (size > 64 && !memchr(bytes, '=', length)) return;
     struct document *document = parse(bytes, size, &problems);
     char *line = strndup(bytes, length);
-    if (document && line) document_override(document, line, &problems);
+    if (document && line) schema_override(&example_schema, document, line, &problems);
     free(line);
     resolve(document, &problems, &out);
     text_free(&out);

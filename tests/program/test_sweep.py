@@ -658,6 +658,18 @@ class Pruning(SweepCase):
         self.assertEqual(self.rows("killed"), self.rows())
 
 
+class ShortForms(SweepCase):
+    def test_parameters_in_short_forms(self):
+        """`linear: 8` is {out: 8}."""
+        self.write("base.yaml", CONFIG.replace("linear: {out: 8}", "linear: 8").replace("split: {test: 0.25, seed: 1}", "split: 0.25"))
+        self.sweep("config: base.yaml\nmethod: grid\nparameters: {model.layers.0.linear.out: [4, 8], dataset.split.test: [0.25, 0.5]}\n", "dataset.split.seed=1")
+        losses = [row["val_loss"] for row in self.rows()]
+        self.write("base.yaml", CONFIG)
+        self.sweep("config: base.yaml\nmethod: grid\nparameters: {model.layers.0.linear.out: [4, 8], dataset.split.test: [0.25, 0.5]}\n", name="long")
+        self.assertEqual([row["val_loss"] for row in self.rows("long")], losses)
+        self.assertEqual(len(set(losses)), 4)
+
+
 class Wrong(SweepCase):
     def test_wrong_sweeps(self):
         grid = "config: base.yaml\nmethod: grid\nparameters: {%s}\n"

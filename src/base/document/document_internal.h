@@ -16,6 +16,14 @@ struct document {
 struct node *document_parse_tree(const char *bytes, size_t size, struct place place, bool is_one_place, int depth,
                                  struct arena *arena, struct problems *problems);
 
+/* The key of which a scalar or list at the path of [steps] (count) is the short form (`linear: 16` is {out: 16}); NULL:
+ * there is none. */
+typedef const char *document_short_form(const void *schema, char *const *steps, size_t count);
+
+/* document_override that also replaces the short forms in its path by mappings. */
+void document_override_by(struct document *document, const char *assignment, document_short_form *short_form,
+                          const void *schema, struct problems *problems);
+
 /* [text] shortened for a message: use short_text(x).s within one expression. */
 struct short_text {
     char s[68];

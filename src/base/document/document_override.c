@@ -12,6 +12,8 @@ struct override {
     struct place place;
     char *steps[DOCUMENT_MAX_DEPTH];
     int step_count;
+    document_short_form *short_form; /* NULL: there are no short forms */
+    const void *schema;              /* its argument */
 };
 
 /* The path of the first [count] steps. */
@@ -88,31 +90,48 @@ static bool is_type_name(const struct node *node) {
     return true;
 }
 
-/* Replaces an empty *slot or a type name in it with a mapping, so that it has the key of step [depth]; false (reported)
- * for another scalar. */
+/* The key that the value *slot of the first [depth] steps is the short form of, as in `linear: 16`; NULL: none. */
+static const char *short_form_of(const struct override *o, const struct node *node, int depth) {
+    bool is_index = isdigit((unsigned char)o->steps[depth][0]);
+    if (!o->short_form || node->kind == NODE_MAPPING || (node->kind == NODE_SEQUENCE && is_index)) return NULL;
+    return o->short_form(o->schema, o->steps, (size_t)depth);
+}
+
+/* Replaces the value of *slot with {[key]: value}. */
+static void wrap(struct override *o, struct node **slot, const char *key) {
+    struct node *value = *slot;
+    *slot = new_mapping(o, value->place);
+    *slot_of_key(o, *slot, key) = value;
+    (*slot)->key_places[0] = value->place;
+}
+
+/* Replaces an empty *slot, a short form or a type name in it with a mapping, so that it has the key of step [depth];
+ * false (reported) for another scalar. */
 static bool make_container(struct override *o, struct node **slot, int depth, bool is_entry) {
     struct node *node = *slot;
     if (!node || node_is_null(node)) {
         *slot = new_mapping(o, o->place);
         return true;
     }
-    if (node->kind != NODE_SCALAR) return true;
+    const char *key = short_form_of(o, node, depth);
+    if (key) wrap(o, slot, key);
+    if (key || node->kind != NODE_SCALAR) return true;
     if (!is_type_name(node)) {
         problems_add(o->problems, o->place, NULL, "'%s' is the value '%s', which has no keys; write %s={%s: ...}",
                      path_of(o, depth), short_text(node->text).s, path_of(o, depth), o->steps[depth]);
         return false;
     }
-    *slot = new_mapping(o, node->place);
-    if (is_entry && strcmp(node->text, o->steps[depth]) == 0) return true; /* `- linear`, `.linear.out=3` */
-    struct node **type = slot_of_key(o, *slot, "type");
-    *type = node;
-    (*slot)->key_places[0] = node->place;
+    if (is_entry && strcmp(node->text, o->steps[depth]) == 0) /* `- linear`, `.linear.out=3` */
+        *slot = new_mapping(o, node->place);
+    else
+        wrap(o, slot, "type");
     return true;
 }
 
-void document_override(struct document *document, const char *assignment, struct problems *problems) {
+void document_override_by(struct document *document, const char *assignment, document_short_form *short_form,
+                          const void *schema, struct problems *problems) {
     struct arena *arena = document->arena;
-    struct override o = {.document = document, .problems = problems};
+    struct override o = {.document = document, .problems = problems, .short_form = short_form, .schema = schema};
     o.place.file = arena_printf(arena, "argument '%s'", short_text(assignment).s);
     const char *equals = strchr(assignment, '=');
     if (!equals) {
@@ -135,4 +154,8 @@ void document_override(struct document *document, const char *assignment, struct
         if (!slot) return;
     }
     *slot = value;
+}
+
+void document_override(struct document *document, const char *assignment, struct problems *problems) {
+    document_override_by(document, assignment, NULL, NULL, problems);
 }

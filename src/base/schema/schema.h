@@ -169,6 +169,11 @@ struct schema {
 void schema_bind(const struct schema *schema, const struct node *mapping, const char *path, const struct schema *root,
                  void *config, struct arena *arena, struct problems *problems);
 
+/* document_override of a document that is bound by [root]: a short form in the path becomes a mapping, so that after
+ * `linear: 16` both `linear.out=8` and `linear.bias=false` work. */
+void schema_override(const struct schema *root, struct document *document, const char *assignment,
+                     struct problems *problems);
+
 /* Writes the resolved config: every key with its value, defaults included, as YAML that binds to the same struct (keys
  * with present_offset only when they were given). */
 void schema_write_yaml(const struct schema *schema, const void *config, struct text *out);

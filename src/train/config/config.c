@@ -62,7 +62,7 @@ static status find_files(struct config *c, const char *path, struct arena *arena
 /* Applies the words to [document], which it owns; NULL: it could not be read. */
 static status complete(struct document *document, const char *path, char *const *overrides, size_t count,
                        struct problems *problems, struct config_file **out) {
-    for (size_t i = 0; document && i < count; i++) document_override(document, overrides[i], problems);
+    for (size_t i = 0; document && i < count; i++) schema_override(&config_schema, document, overrides[i], problems);
     return bind(document, path, problems, out);
 }
 

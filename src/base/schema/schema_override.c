@@ -1,0 +1,29 @@
+/* Overrides know from the schema which values of their path are short forms. */
+#include "base/schema/schema_internal.h"
+
+/* The section of a value of [row], which the steps after *at may describe: an index or a name, the type of a layer;
+ * NULL: it has none, or its type cannot be seen from the path (an optimizer's). Advances *at to the last of these
+ * steps. */
+static const struct schema *section_of(const struct schema_row *row, char *const *steps, size_t count, size_t *at) {
+    bool is_list = row->type == SCHEMA_SECTION_LIST || row->type == SCHEMA_SECTION_MAP;
+    int index;
+    if ((is_list || row->type == SCHEMA_VARIANT_LIST) && ++*at >= count) return NULL;
+    if (is_list || row->type == SCHEMA_SECTION) return row->section;
+    if (row->type < SCHEMA_VARIANT || !row->variants->is_keyed || ++*at >= count) return NULL;
+    const struct schema_variant *type = variants_find(row->variants, steps[*at], &index);
+    return type ? type->schema : NULL;
+}
+
+static const char *short_form(const void *root, char *const *steps, size_t count) {
+    const struct schema *section = root;
+    for (size_t i = 0; section && i < count; i++) {
+        const struct schema_row *row = schema_row(section, steps[i]);
+        section = row ? section_of(row, steps, count, &i) : NULL;
+    }
+    return section ? section->shorthand : NULL;
+}
+
+void schema_override(const struct schema *root, struct document *document, const char *assignment,
+                     struct problems *problems) {
+    document_override_by(document, assignment, short_form, root, problems);
+}
