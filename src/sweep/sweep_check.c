@@ -32,16 +32,20 @@ static status try_value(const struct sweep_config *sweep, size_t index, double v
     return first;
 }
 
-/* The first line of a failure that is about the argument [path]=..., without the argument. */
-static const char *refusal(status failure, const char *path) {
-    const char *message = status_message(failure);
+/* The first line of a failure that is about the argument [path]=..., without the argument; NULL: there is none. */
+static const char *own_refusal(status failure, const char *path) {
     size_t length = strlen(path);
-    for (const char *line = message; line; line = strchr(line, '\n')) {
+    for (const char *line = status_message(failure); line; line = strchr(line, '\n')) {
         line += *line == '\n';
         const char *colon = strstr(line, "': ");
         if (strncmp(line, "argument '", 10) == 0 && colon && strncmp(line + 10, path, length) == 0) return colon + 3;
     }
-    return message;
+    return NULL;
+}
+
+static const char *refusal(status failure, const char *path) {
+    const char *own = own_refusal(failure, path);
+    return own ? own : status_message(failure);
 }
 
 static void add_refusal(struct problems *problems, struct place place, const char *path, status failure) {
@@ -76,18 +80,32 @@ static void check_is_free(const struct sweep_config *sweep, const char *key, str
         problems_add(problems, place, NULL, "%.*s: repeat.folds sets it; leave one of the two out", (int)length, key);
 }
 
+/* The first reason against a value of parameter [index]. */
+static status try_values(const struct sweep_config *sweep, size_t index) {
+    const struct parameter *p = &sweep->space.items[index];
+    bool is_listed = p->kind == PARAMETER_VALUES;
+    const double ends[] = {p->min, parameter_round(p, p->max)};
+    size_t count = is_listed ? p->count : 2;
+    status s = OK;
+    for (size_t k = 0; !s && k < count; k++) s = try_value(sweep, index, is_listed ? (double)k : ends[k]);
+    return s;
+}
+
+/* A parameter that the config never takes is the reason against every value of the others, too: it is reported once. */
 static void check_values(const struct sweep_config *sweep, struct problems *problems) {
+    status failures[SPACE_MAX_PARAMETERS];
+    size_t before = problems->count;
     for (size_t i = 0; i < sweep->space.count; i++) {
         const struct parameter *p = &sweep->space.items[i];
         check_is_free(sweep, p->path, p->place, problems);
-        size_t count = p->kind == PARAMETER_VALUES ? p->count : 2;
-        for (size_t k = 0; k < count; k++) {
-            double value = p->kind == PARAMETER_VALUES ? (double)k : k == 0 ? p->min : parameter_round(p, p->max);
-            status s = try_value(sweep, i, value);
-            if (s) add_refusal(problems, p->place, p->path, s);
-            status_free(s);
-            if (s) break;
-        }
+        failures[i] = try_values(sweep, i);
+        if (failures[i] && own_refusal(failures[i], p->path)) add_refusal(problems, p->place, p->path, failures[i]);
+    }
+    bool is_explained = problems->count > before;
+    for (size_t i = 0; i < sweep->space.count; i++) {
+        const struct parameter *p = &sweep->space.items[i];
+        if (failures[i] && !is_explained) add_refusal(problems, p->place, p->path, failures[i]);
+        status_free(failures[i]);
     }
 }
 

@@ -708,6 +708,11 @@ class Wrong(SweepCase):
                 self.assertIn(sentence, err)
                 self.assertFalse(os.path.exists(self.path("sweeps")), "something was written")
 
+    def test_one_parameter_that_is_never_taken(self):
+        """The others are no reason for it."""
+        _, err = self.sweep("config: base.yaml\nmethod: grid\nparameters:\n  optimizer.lr: [0.1, 0.2]\n  train.epochs.x: [1, 2]\n  optimizer.type: [sgd]\n", code=USAGE)
+        self.assertEqual(err, "test.yaml:5:19: 'train.epochs' is the value '3', which has no keys; write train.epochs={x: ...}\n")
+
     def test_a_folder_of_another_sweep(self):
         self.sweep(GRID)
         _, err = self.sweep(GRID.replace("0.01", "0.02"), code=USAGE)
