@@ -77,6 +77,11 @@ LAYERS = {
                                "{pixel_shuffle: 3}, flatten, {linear: 3}]"),
     "padded": ((2, 4, 5), 3, "[{pad: {padding: 1, value: 0.5}}, {conv2d: {out: 3, kernel_size: 2}}, {pad: {padding: [1, 2, 0, 3], mode: reflect}}, {pad: {padding: [2, 0, 1, 0], "
                              "mode: replicate}}, {conv2d: {out: 2, kernel_size: 3}}, {pad: {padding: [1, 2]}}, flatten, {pad: [2, 3]}, {linear: 3}]"),
+    "pad_of_convolution": ((3, 8, 9), 3, "[{conv2d: {out: 4, kernel_size: 1}}, {pad: {padding: [1, 0, 2, 1]}}, flatten, {linear: 3}]"),
+    "pad_of_upsample": ((3, 8, 9), 3, "[{upsample: 2}, {pad: {padding: [1, 0, 2, 1]}}, flatten, {linear: 3}]"),
+    "pad_of_maxima": ((4, 8, 9), 3, "[{max_pool2d: {kernel_size: 2, stride: 1}}, {pad: {padding: [1, 0, 2, 1]}}, flatten, {linear: 3}]"),
+    "pad_of_norm": ((4, 8, 9), 3, "[batch_norm, {pad: {padding: [1, 0, 2, 1]}}, flatten, {linear: 3}]"),
+    "padded_depth": ((2, 6, 2, 2), 2, "[{conv3d: {out: 3, kernel_size: 1, padding: [2, 0, 0]}}, {conv3d: {out: 3, kernel_size: [1, 2, 1], padding: [1, 0, 0]}}, flatten, {linear: 2}]"),
     "padded_signal": ((3, 6), 3, "[{pad: {padding: [2, 1], mode: circular}}, {conv1d: {out: 4, kernel_size: 2}}, {pad: {padding: [1, 2, 1, 0], mode: reflect}}, flatten, {linear: 3}]"),
     "parts": ((9,), 4, "[{linear: 12}, {chunk: {chunks: 3, names: [q, k, v]}}, {multiply: {from: [q, k]}}, {concat: {from: v}}, {reshape: [2, 4]}, "
                        "{split: {split_size: [1, 3], dim: -1, names: [a, b]}}, {concat: {from: [b, a], dim: 2}}, flatten, {linear: 4}]"),

@@ -41,7 +41,10 @@ INLINE void attend(struct attention a, float *y, float *work) {
                     for (j = visible; j < keys; j++) row[j] = 0;
                     for (j = 0; j < visible; j++) sums[j % 16] += row[j];
                     sum[i] = sum[i] * factor + total(sums);
-                    for (d = 0; d < size; d++) to[d] = k ? to[d] * factor : 0;
+                    if (k)
+                        for (d = 0; d < size; d++) to[d] *= factor;
+                    else
+                        for (d = 0; d < size; d++) to[d] = 0;
                     for (j = 0; j < keys; j++)
                         for (d = 0; d < size; d++) to[d] = fmaf(value[(k + j) * stride + d], row[j], to[d]);
                 }

@@ -12,10 +12,10 @@ INLINE void convolution(const float *x, struct model_image in, const float *w, c
                     for (kx = 0; kx < window.kernel[1]; kx++, to += in_group) {
                         size_t v = oy * window.stride[0] + ky * window.dilation[0] - window.padding[0];
                         size_t h = ox * window.stride[1] + kx * window.dilation[1] - window.padding[1];
-                        int is_inside =
-                            v < in.height && h < in.width; /* before the image the difference wraps around */
-                        const float *pixel = is_inside ? x + (v * in.width + h) * in.channels + g * in_group : 0;
-                        for (i = 0; i < in_group; i++) to[i] = pixel ? pixel[i] : 0;
+                        if (v < in.height && h < in.width) /* before the image the difference wraps around */
+                            memcpy(to, x + (v * in.width + h) * in.channels + g * in_group, in_group * sizeof *to);
+                        else
+                            for (i = 0; i < in_group; i++) to[i] = 0;
                     }
                 linear(column, w + g * depth * out_group, b ? b + g * out_group : 0, y, 1, depth, out_group);
             }

@@ -14,8 +14,9 @@ INLINE void convolution_transpose(const float *x, struct model_image in, const f
                         size_t h = ix * window.stride[1] + kx * window.dilation[1] - window.padding[1];
                         size_t tap = (g * window.kernel[0] + ky) * window.kernel[1] + kx;
                         const float *from = w + tap * out_group * in_group;
-                        float *to = y + (v * out.width + h) * out.channels + g * out_group;
+                        float *to;
                         if (v >= out.height || h >= out.width) continue; /* before y the difference wraps around */
+                        to = y + (v * out.width + h) * out.channels + g * out_group;
                         for (o = 0; o < out_group; o++, from += in_group) {
                             float sum = 0;
                             for (i = 0; i < in_group; i++) sum = fmaf(x[i], from[i], sum);

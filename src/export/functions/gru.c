@@ -12,7 +12,10 @@ INLINE void gru(float *gates, const float *w, const float *b, float *states, flo
         sigmoid(r, r, 2 * hidden);
         for (j = 0; j < hidden; j++) n[j] = fmaf(r[j], states[2 * hidden + j], n[j]);
         hyperbolic_tangent(n, n, hidden);
-        for (j = 0; j < hidden; j++) h[j] = fmaf(z[j], (before ? before[j] : 0) - n[j], n[j]);
+        if (before)
+            for (j = 0; j < hidden; j++) h[j] = fmaf(z[j], before[j] - n[j], n[j]);
+        else
+            for (j = 0; j < hidden; j++) h[j] = fmaf(z[j], 0 - n[j], n[j]);
         before = h;
     }
 }

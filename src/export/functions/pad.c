@@ -16,7 +16,9 @@ INLINE void pad(const float *x, float *y, size_t rows, const size_t *in, const s
         for (a = 0; a < out[0]; a++)
             for (b = 0; b < out[1]; b++, y += inner) {
                 size_t row = pad_source(in[0], before[0], mode, a), column = pad_source(in[1], before[1], mode, b);
-                int is_inside = row < in[0] && column < in[1];
-                for (i = 0; i < inner; i++) y[i] = is_inside ? x[(row * in[1] + column) * inner + i] : value;
+                if (row < in[0] && column < in[1])
+                    memcpy(y, x + (row * in[1] + column) * inner, inner * sizeof *y);
+                else
+                    for (i = 0; i < inner; i++) y[i] = value;
             }
 }
