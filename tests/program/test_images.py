@@ -77,6 +77,32 @@ class Images(program.Case):
         os.mkdir(self.path("photos/all/3.jpg"))
         self.run_program("check", "test.yaml")
 
+    def test_a_class_with_the_name_of_a_file(self):
+        shutil.copytree(os.path.join(program.SOURCE, "datasets/shapes"), self.path("photos"))
+        os.rename(self.path("photos/square"), self.path("photos/square.jpg"))
+        os.rename(self.path("photos/circle"), self.path("photos/circle.gif"))
+        self.write("test.yaml", CONFIG.replace("datasets/shapes", "photos"))
+        self.run_program("test.yaml")
+        for words in (("photos",), ("--part", "all")):
+            out, _ = self.run_program("predict", "test.yaml", *words)
+            self.assertEqual(len(out.splitlines()), 121)
+
+    def test_images_beside_the_classes(self):
+        """They are not used, and a warning names one of them."""
+        shutil.copytree(os.path.join(program.SOURCE, "datasets/shapes"), self.path("photos"))
+        self.write("test.yaml", CONFIG.replace("datasets/shapes", "photos"))
+        self.assertNotIn("warning", self.run_program("check", "test.yaml")[0])
+        for names, warning in ((["a.png"], "1 image beside the folders of the classes, such as photos/a.png, is not used; move it into the folder of a class"),
+                               (["b.jpg", "c.gif", "notes.txt"], "3 images beside the folders of the classes, such as photos/a.png, are not used; "
+                                                                 "move them into the folder of a class")):
+            for name in names:
+                shutil.copy(self.path("photos/square/00.png"), self.path(f"photos/{name}"))
+            self.assertIn("\nwarning        " + warning, self.run_program("check", "test.yaml")[0])
+            out, _ = self.run_program("inspect", "photos")
+            self.assertIn(f"120 images, 3 classes\n\nwarning: {warning}\n\n", out)
+        self.run_program("test.yaml")
+        self.assertIn("warning: " + warning, self.read("runs/test/log.txt"))
+
     def test_a_damaged_image(self):
         shutil.copytree(os.path.join(program.SOURCE, "datasets/shapes"), self.path("photos"))
         with open(self.path("photos/square/07.png"), "r+b") as f:

@@ -29,6 +29,8 @@ struct images {
     size_t capacity;
     const char **classes; /* (n_classes), sorted */
     size_t n_classes;
+    size_t unclassified;             /* images beside the folders of the classes */
+    const char *first_unclassified;  /* the path of one of them */
     struct image_decoder **decoders; /* (base.threads) */
     struct source *labels;           /* dataset.image.labels; NULL: there are none */
     struct image_masks masks;        /* dataset.image.masks */
@@ -48,7 +50,8 @@ static status add_file(struct images *images, const char *class, const char *fol
     return OK;
 }
 
-/* Adds the images of [folder] and of the folders in it. */
+/* Adds the images of [folder] and of the folders in it. Folders in that of the dataset may have the name of a file:
+ * they may be classes. Below it there may be millions of files, which are not asked for. */
 static status list_files(struct images *images, const char *class, const char *folder, int depth) {
     struct io_names names = {0};
     if (depth > MAX_DEPTH)
@@ -56,17 +59,19 @@ static status list_files(struct images *images, const char *class, const char *f
                           folder, MAX_DEPTH);
     status s = io_list(folder, &names);
     for (size_t i = 0; !s && i < names.count; i++) {
-        const char *name = names.items[i];
+        const char *name = names.items[i], *path = NULL;
         struct io_info info = {0};
-        if (image_is_foreign(name)) {
+        if (depth == 0 || (!image_is_foreign(name) && !image_is_named(name))) {
+            path = arena_printf(images->arena, "%s/%s", folder, name);
+            s = io_stat(path, &info);
+        }
+        if (s || info.is_folder) {
+            if (!s) s = list_files(images, class, path, depth + 1);
+        } else if (image_is_foreign(name)) {
             s = status_new(STATUS_DATA, "%s/%s: only JPEG and PNG images are read; convert or remove the file", folder,
                            name);
         } else if (image_is_named(name)) {
             s = add_file(images, class, folder, arena_copy(images->arena, name));
-        } else {
-            const char *path = arena_printf(images->arena, "%s/%s", folder, name);
-            s = io_stat(path, &info);
-            if (!s && info.is_folder) s = list_files(images, class, path, depth + 1);
         }
     }
     io_names_free(&names);
@@ -91,6 +96,21 @@ static status check_parts(const struct images *images) {
                       path, images->classes[0], last, path, path);
 }
 
+static void count_unclassified(struct images *images, const char *path) {
+    if (!image_is_named(path) && !image_is_foreign(path)) return;
+    if (images->unclassified++ == 0) images->first_unclassified = path;
+}
+
+/* What is wrong with images beside the folders of classes, in [arena]; NULL: there are none. */
+static const char *unclassified_warning(const struct images *images) {
+    if (images->unclassified == 0) return NULL;
+    return arena_printf(images->arena,
+                        "%zu image%s beside the folders of the classes, such as %s, %s not used; move %s into the "
+                        "folder of a class",
+                        images->unclassified, text_plural(images->unclassified, "s"), images->first_unclassified,
+                        images->unclassified == 1 ? "is" : "are", images->unclassified == 1 ? "it" : "them");
+}
+
 /* Each folder in the folder of the dataset is a class. */
 static status list_classes(struct images *images) {
     struct io_names names = {0};
@@ -103,6 +123,7 @@ static status list_classes(struct images *images) {
         const char *folder = arena_printf(images->arena, "%s/%s", images->path, class);
         size_t before = images->base.rows;
         s = io_stat(folder, &info);
+        if (!s && info.is_file) count_unclassified(images, folder);
         if (s || !info.is_folder) continue;
         if (!utf8_is_valid(class))
             s = status_new(STATUS_DATA, "%s: the name of the folder is not UTF-8 text; rename it", folder);
@@ -342,6 +363,7 @@ static status open_images(const struct dataset_config *config, const char *path,
     if (!s) s = find_files(images, config->without_targets, &known);
     if (!s) s = set_shape(images, config);
     if (!s) note_orientation(images);
+    if (!s) images->base.warning = unclassified_warning(images);
     if (!s) s = hash_files(images, &images->base.file_bytes);
     if (s)
         close_images(&images->base);
@@ -476,6 +498,8 @@ static status inspect(const char *path, struct text *out) {
     if (!s)
         text_printf(out, "folder  %s\nformat  images, %zu image%s, %zu class%s\n\n", images.path, images.base.rows,
                     text_plural(images.base.rows, "s"), images.n_classes, text_plural(images.n_classes, "es"));
+    const char *warning = s || images.n_classes == 0 ? NULL : unclassified_warning(&images);
+    if (warning) text_printf(out, "warning: %s\n\n", warning);
     for (size_t i = 0, count, shown = 0; !s && i < images.base.rows; i += count) {
         for (count = 1; i + count < images.base.rows && images.files[i + count].label == images.files[i].label;)
             count++;
