@@ -72,7 +72,8 @@ static void read_texts(struct checkpoint *checkpoint) {
     char *labels = NULL, *characters = NULL;
     struct entry entries[] = {{"data/labels", ENTRY_TEXT, 0, {0}, &labels, true},
                               {"data/vocabulary", ENTRY_TEXT, 0, {0}, &characters, true}};
-    if (is_ok(column_names_read(arena, checkpoint, &columns))) is_ok(column_names_compare(&columns, &now, "a"));
+    if (is_ok(column_names_read(arena, checkpoint, &columns)))
+        is_ok(column_names_compare(&columns, &now, "a", "--fresh"));
     if (is_ok(checkpoint_read(checkpoint, entries, 2, NULL))) {
         if (labels) is_ok(labels_read(arena, labels, &classes));
         if (characters && is_ok(vocabulary_create(characters, &vocabulary))) vocabulary_destroy(vocabulary);

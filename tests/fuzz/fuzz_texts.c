@@ -64,14 +64,14 @@ static void read_preparation(struct arena *arena) {
     struct preparation *again, copy = preparation_copy(preparation, arena);
     must(is_ok(preparation_read(arena, NULL, &again)));
     must(strcmp(preparation_write(arena, again), current) == 0);
-    must(is_ok(preparation_compare(NULL, &copy, "fuzz.h5")));
+    must(is_ok(preparation_compare(NULL, &copy, "fuzz.h5", "--fresh")));
 }
 
 static void read_columns(struct arena *arena) {
     struct column_list columns, again;
     if (!is_ok(column_names_parse(arena, current, &columns))) return;
     must(is_ok(column_names_parse(arena, column_names_write(arena, &columns), &again)));
-    must(is_ok(column_names_compare(&columns, &again, "fuzz.h5")));
+    must(is_ok(column_names_compare(&columns, &again, "fuzz.h5", "--fresh")));
 }
 
 static void read_scale(struct arena *arena) {
@@ -95,7 +95,7 @@ static void read_labels(struct arena *arena) {
     struct string_list labels, again;
     if (!is_ok(labels_read(arena, current, &labels))) return;
     must(is_ok(labels_read(arena, labels_write(arena, &labels), &again)));
-    must(is_ok(labels_compare(&labels, &again, "fuzz.h5")));
+    must(is_ok(labels_compare(&labels, &again, "fuzz.h5", "--fresh")));
 }
 
 static void read_vocabulary(struct arena *arena) {

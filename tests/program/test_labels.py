@@ -131,6 +131,9 @@ class Labels(program.Case):
         _, err = self.run_program("test.yaml", code=DATA)
         self.assertRegex(err, r"runs/test/checkpoints/\S+: class 0 was 'green' in the training and is 'blue' in the dataset now; "
                               "use the same labels, or --fresh to start over")
+        for fresh in ((), ("--fresh",)):
+            _, err = self.run_program("test.yaml", "--run-dir", "runs/other", "checkpoint.resume=" + self.checkpoints()[-1], *fresh, code=DATA)
+            self.assertIn("; use the same labels, or leave out checkpoint.resume to start over\n", err)
         self.write("train.csv", text)
         self.run_program("test.yaml")
 

@@ -36,7 +36,7 @@ static const struct {
 };
 
 START_TEST(a_resume_needs_the_same_columns) {
-    status s = column_names_compare(&cases[_i].trained, &cases[_i].now, "t.h5");
+    status s = column_names_compare(&cases[_i].trained, &cases[_i].now, "t.h5", "--fresh");
     if (cases[_i].failure)
         ck_failure(s, STATUS_DATA, cases[_i].failure);
     else

@@ -167,7 +167,7 @@ static status reload(struct trainer *t) {
     TRY(checkpoint_open_newest(run_folder_checkpoints(t->outputs.folder), t->outputs.log, &checkpoint, &path));
     if (!checkpoint) return status_new(STATUS_NOT_FINITE, "there is no checkpoint to roll back to");
     int64_t world_size = t->state->counters.world_size;
-    status s = state_load(t->state, checkpoint, path);
+    status s = state_load(t->state, checkpoint, path, "--fresh to start over");
     t->state->counters.world_size = world_size;
     if (t->state->counters.pending_end == PENDING_END_OF_EPOCH) /* batches of this number of ranks */
         t->state->counters.batch = (int64_t)loader_batches(t->loader);

@@ -22,10 +22,10 @@ static status check_world_size(const struct run *run, const struct counters *c, 
                       (long long)c->world_size, run->env->world_size);
 }
 
-static status load(struct run *run, struct checkpoint *checkpoint, const char *path) {
+static status load(struct run *run, struct checkpoint *checkpoint, const char *path, const char *otherwise) {
     struct state *state = run->trainer.state;
     TRY(state_map(state));
-    status s = state_load(state, checkpoint, path);
+    status s = state_load(state, checkpoint, path, otherwise);
     TRY(status_first(s, state_unmap(state, true)));
     TRY(check_world_size(run, &state->counters, path));
     if (state->counters.pending_end == PENDING_END_OF_EPOCH) /* batches of this number of ranks */
@@ -44,7 +44,7 @@ static status load_named(struct run *run) {
     const char *path = run->config->checkpoint.resume;
     struct checkpoint *checkpoint;
     TRY(status_prefix(checkpoint_open(path, &checkpoint), "checkpoint.resume"));
-    status s = load(run, checkpoint, path);
+    status s = load(run, checkpoint, path, "leave out checkpoint.resume to start over");
     checkpoint_close(checkpoint);
     struct counters *c = &run->trainer.state->counters;
     c->metrics_bytes = 0;                     /* of the file in another folder */
@@ -68,7 +68,7 @@ static status find_and_load(struct run *run) {
             "--run-dir",
             run->folder_path);
     } else if (checkpoint) {
-        s = load(run, checkpoint, path);
+        s = load(run, checkpoint, path, "--fresh to start over");
     } else if (names_file(run)) {
         s = load_named(run);
     }

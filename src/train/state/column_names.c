@@ -76,7 +76,8 @@ status column_names_read(struct arena *arena, struct checkpoint *checkpoint, str
 }
 
 /* Reports the first column that only one of the two lists has. */
-static status compare_names(const struct column_list *trained, const struct column_list *now, const char *path) {
+static status compare_names(const struct column_list *trained, const struct column_list *now, const char *path,
+                            const char *otherwise) {
     for (size_t i = 0; i < trained->count; i++) {
         const struct named_column *column = &trained->items[i];
         if (columns_have(now, column->role, column->name)) continue;
@@ -85,21 +86,22 @@ static status compare_names(const struct column_list *trained, const struct colu
         return status_new(
             STATUS_DATA,
             "%s: it was trained with the column '%.60s' as %s, which the dataset now %s%s%.60s%s; use the same "
-            "columns, or --fresh to start over",
+            "columns, or %s",
             path, column->name, column_role_name(column->role),
             found ? "has in another role (see dataset.inputs, dataset.targets)" : "does not have",
-            nearest ? " (there is '" : "", nearest ? nearest : "", nearest ? "')" : "");
+            nearest ? " (there is '" : "", nearest ? nearest : "", nearest ? "')" : "", otherwise);
     }
     for (size_t i = 0; i < now->count; i++)
         if (!columns_have(trained, now->items[i].role, now->items[i].name))
             return status_new(STATUS_DATA,
                               "%s: it was trained without the column '%.60s', which the dataset now has as %s; use "
-                              "the same columns, or --fresh to start over",
-                              path, now->items[i].name, column_role_name(now->items[i].role));
+                              "the same columns, or %s",
+                              path, now->items[i].name, column_role_name(now->items[i].role), otherwise);
     return OK;
 }
 
-static status compare_order(const struct column_list *trained, const struct column_list *now, const char *path) {
+static status compare_order(const struct column_list *trained, const struct column_list *now, const char *path,
+                            const char *otherwise) {
     for (size_t i = 0; i < trained->count; i++) {
         enum column_role role = trained->items[i].role;
         if (i < now->count && strcmp(trained->items[i].name, now->items[i].name) == 0) continue;
@@ -107,16 +109,17 @@ static status compare_order(const struct column_list *trained, const struct colu
         columns_add_names(trained, role, &names);
         status s = status_new(STATUS_DATA,
                               "%s: the %s columns of the dataset have another order than in training, and a resume "
-                              "needs the same order: %s; use the same file, or --fresh to start over",
-                              path, column_role_name(role), text_string(&names));
+                              "needs the same order: %s; use the same file, or %s",
+                              path, column_role_name(role), text_string(&names), otherwise);
         text_free(&names);
         return s;
     }
     return OK;
 }
 
-status column_names_compare(const struct column_list *trained, const struct column_list *now, const char *path) {
+status column_names_compare(const struct column_list *trained, const struct column_list *now, const char *path,
+                            const char *otherwise) {
     if (trained->count == 0 || now->count == 0 || strcmp(trained->format, now->format) != 0) return OK;
-    TRY(compare_names(trained, now, path));
-    return compare_order(trained, now, path);
+    TRY(compare_names(trained, now, path, otherwise));
+    return compare_order(trained, now, path, otherwise);
 }

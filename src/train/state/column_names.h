@@ -18,7 +18,9 @@ status column_names_read(struct arena *arena, struct checkpoint *checkpoint, str
 status column_names_parse(struct arena *arena, const char *text, struct column_list *out);
 
 /* For a resume, which needs the same columns in the same order: STATUS_DATA with the first difference. Nothing is
- * compared when one list is empty or the formats differ. [path]: of the checkpoint, for the message. */
-status column_names_compare(const struct column_list *trained, const struct column_list *now, const char *path);
+ * compared when one list is empty or the formats differ. For the message: [path] of the checkpoint; [otherwise]: what
+ * may be done instead, such as "--fresh to start over". */
+status column_names_compare(const struct column_list *trained, const struct column_list *now, const char *path,
+                            const char *otherwise);
 
 #endif

@@ -54,12 +54,13 @@ status labels_load_newest(struct arena *arena, const char *folder, struct string
     return s;
 }
 
-status labels_compare(const struct string_list *trained, const struct string_list *now, const char *path) {
+status labels_compare(const struct string_list *trained, const struct string_list *now, const char *path,
+                      const char *otherwise) {
     for (size_t i = 0; i < trained->count && i < now->count; i++)
         if (strcmp(trained->items[i], now->items[i]) != 0)
             return status_new(STATUS_DATA,
                               "%s: class %zu was '%.60s' in the training and is '%.60s' in the dataset now; use the "
-                              "same labels, or --fresh to start over",
-                              path, i, trained->items[i], now->items[i]);
+                              "same labels, or %s",
+                              path, i, trained->items[i], now->items[i], otherwise);
     return OK;
 }

@@ -21,7 +21,8 @@ status labels_load(struct arena *arena, struct checkpoint *checkpoint, struct st
 status labels_load_newest(struct arena *arena, const char *folder, struct string_list *out);
 
 /* For a resume, which needs the same labels: STATUS_DATA with the first class whose label differs. Nothing is compared
- * when one list is empty. [path]: of the checkpoint, for the message. */
-status labels_compare(const struct string_list *trained, const struct string_list *now, const char *path);
+ * when one list is empty. [path], [otherwise]: as of column_names_compare. */
+status labels_compare(const struct string_list *trained, const struct string_list *now, const char *path,
+                      const char *otherwise);
 
 #endif

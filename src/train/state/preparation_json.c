@@ -243,7 +243,8 @@ static const char *first_difference(const struct preparation *before, const stru
     return before->count > now->count ? before->items[now->count].name : now->items[before->count].name;
 }
 
-status preparation_compare(struct checkpoint *checkpoint, const struct preparation *now, const char *path) {
+status preparation_compare(struct checkpoint *checkpoint, const struct preparation *now, const char *path,
+                           const char *otherwise) {
     static const struct preparation none;
     struct arena *arena = arena_create();
     struct preparation *before;
@@ -252,8 +253,8 @@ status preparation_compare(struct checkpoint *checkpoint, const struct preparati
     if (name)
         s = status_new(STATUS_DATA,
                        "%s: the column '%.60s' was prepared in another way (types, categories, values for missing "
-                       "ones); use the same file and the same dataset.columns, or --fresh to start over",
-                       path, name);
+                       "ones); use the same file and the same dataset.columns, or %s",
+                       path, name, otherwise);
     arena_destroy(arena);
     return s;
 }

@@ -23,7 +23,8 @@ char *preparation_write(struct arena *arena, const struct preparation *preparati
 status preparation_read(struct arena *arena, struct checkpoint *checkpoint, struct preparation **out);
 
 /* For a resume: STATUS_DATA with the first column whose preparation in [checkpoint] is not that of [now] (NULL: none).
- * [path]: of the checkpoint, for the message. */
-status preparation_compare(struct checkpoint *checkpoint, const struct preparation *now, const char *path);
+ * [path], [otherwise]: as of column_names_compare. */
+status preparation_compare(struct checkpoint *checkpoint, const struct preparation *now, const char *path,
+                           const char *otherwise);
 
 #endif

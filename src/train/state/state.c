@@ -254,7 +254,8 @@ static struct entry *entries_for_loading(struct state *state, size_t *count) {
     return entries;
 }
 
-static status check_fingerprint(const struct state *state, struct checkpoint *checkpoint, const char *path) {
+static status check_fingerprint(const struct state *state, struct checkpoint *checkpoint, const char *path,
+                                const char *otherwise) {
     char *before = NULL;
     const char *now = state->fingerprint;
     struct entry entry = {.path = FINGERPRINT, .type = ENTRY_TEXT, .data = &before};
@@ -263,29 +264,30 @@ static status check_fingerprint(const struct state *state, struct checkpoint *ch
     if (strcmp(before, now) != 0)
         s = status_new(
             STATUS_DATA,
-            "%s: it was trained on other data (fingerprint %.12s..., now %.12s...); use the same dataset, or "
-            "--fresh to start over",
-            path, before, now);
+            "%s: it was trained on other data (fingerprint %.12s..., now %.12s...); use the same dataset, or %s", path,
+            before, now, otherwise);
     free(before);
     return s;
 }
 
 /* Before check_fingerprint, whose message is less specific. */
-static status check_columns(const struct state *state, struct checkpoint *checkpoint, const char *path) {
+static status check_columns(const struct state *state, struct checkpoint *checkpoint, const char *path,
+                            const char *otherwise) {
     struct arena *arena = arena_create();
     struct column_list trained;
     status s = status_prefix(column_names_read(arena, checkpoint, &trained), "%s", path);
-    if (!s) s = column_names_compare(&trained, &state->columns, path);
+    if (!s) s = column_names_compare(&trained, &state->columns, path, otherwise);
     arena_destroy(arena);
     return s;
 }
 
 /* The fingerprint has the numbers of the classes, not their labels. */
-static status check_labels(const struct state *state, struct checkpoint *checkpoint, const char *path) {
+static status check_labels(const struct state *state, struct checkpoint *checkpoint, const char *path,
+                           const char *otherwise) {
     struct arena *arena = arena_create();
     struct string_list trained;
     status s = status_prefix(labels_load(arena, checkpoint, &trained), "%s", path);
-    if (!s) s = labels_compare(&trained, &state->labels, path);
+    if (!s) s = labels_compare(&trained, &state->labels, path, otherwise);
     arena_destroy(arena);
     return s;
 }
@@ -306,12 +308,12 @@ static status check_counters(const struct state *state, struct checkpoint *check
     return OK;
 }
 
-status state_load(struct state *state, struct checkpoint *checkpoint, const char *path) {
+status state_load(struct state *state, struct checkpoint *checkpoint, const char *path, const char *otherwise) {
     static const char *const complete[] = {"model", "optimizer", "ema", "state", NULL};
-    TRY(check_columns(state, checkpoint, path));
-    TRY(preparation_compare(checkpoint, state->preparation, path));
-    TRY(check_labels(state, checkpoint, path));
-    TRY(check_fingerprint(state, checkpoint, path));
+    TRY(check_columns(state, checkpoint, path, otherwise));
+    TRY(preparation_compare(checkpoint, state->preparation, path, otherwise));
+    TRY(check_labels(state, checkpoint, path, otherwise));
+    TRY(check_fingerprint(state, checkpoint, path, otherwise));
     TRY(check_counters(state, checkpoint, path));
     free_loaded(state);
     state->counters.pending_end = PENDING_NONE; /* files of earlier versions do not have it */

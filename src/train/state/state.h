@@ -83,8 +83,8 @@ void state_destroy(struct state *state); /* takes NULL */
 void state_set_optimizer(struct state *state, size_t index, float *full);
 
 /* Restores parameters, optimizer state and counters, or changes nothing: STATUS_DATA with all differences for a
- * checkpoint of another model, optimizer or dataset. [path]: for messages. */
-status state_load(struct state *state, struct checkpoint *checkpoint, const char *path);
+ * checkpoint of another model, optimizer or dataset. [path], [otherwise]: for messages, as of column_names_compare. */
+status state_load(struct state *state, struct checkpoint *checkpoint, const char *path, const char *otherwise);
 
 /* SHA-256 (hex) of parameters, buffers, optimizer state, the moving average of the weights and the counters epoch,
  * batch, step and samples. */
