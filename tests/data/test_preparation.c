@@ -218,6 +218,13 @@ static const struct {
      "t.csv: column 'name': it has 2 different texts in 3 rows, such as names or "
      "identifiers; write dataset.columns: {name: ignore}, or category if they are categories; a model reads "
      "sentences with {type: text, tokenizer: FILE}"},
+    {"a,y\ninf,2\n4,4\n7,1\n1,1\n", "",
+     "t.csv:line 2: column 'a': 'inf' is not a finite number, but other values of the column are numbers; correct it, "
+     "write dataset.columns: {a: category} or ignore, or list the text in dataset.missing if it means a missing value"},
+    {"a,y\nTrue,2\nFalse,4\n1,1\n0,1\n", "", "t.csv:line 2: column 'a': 'True' is not a finite number, but other"},
+    {"a,y\nx,2\n007,4\n1,1\n2,1\n", "", "t.csv:line 2: column 'a': 'x' is not a finite number, but other values"},
+    {"a,y\nx,2\n007,4\n008,1\n2,1\n", "", "t.csv: column 'a': it has 4 different texts in 4 rows, such as names"},
+    {"a,y\nx,2\n1,4\nv,1\n", "", "t.csv: column 'a': it has 3 different texts in 3 rows, such as names"},
     {"a,b,c,y\n1,2,3,4\n,2,,4\n,,1,1\n", "columns: {b: {missing: mean}}",
      "line 3: column 'a': missing value; remove the row, or write dataset.columns: {a: {missing: median}}, or mean, "
      "most_frequent, constant or indicator; the same holds for 'c'"},

@@ -199,7 +199,33 @@ static bool are_categories(const struct column_builder *builder) {
     return builder->pool.count <= MAX_CATEGORIES && builder->pool.count * 2 <= builder->values;
 }
 
-static status reject_texts(const struct column_builder *builder) {
+/* The index of the first text that is no finite number, if at least half of the values are numbers; else count. A code
+ * such as 007 is neither. */
+static size_t text_among_numbers(const struct column_builder *builder) {
+    const struct text_pool *pool = &builder->pool;
+    size_t numbers = 0, first = pool->count;
+    for (size_t i = 0; i < pool->count; i++) {
+        const char *text = pool->items[i].text;
+        double number;
+        if (category_is_number(text)) numbers += pool->items[i].count;
+        if (first == pool->count && (!csv_number(text, &number) || !isfinite(number))) first = i;
+    }
+    return numbers * 2 < builder->values ? pool->count : first;
+}
+
+static status reject_text_among_numbers(const struct column_builder *builder, size_t index, size_t *row) {
+    struct text sentence = {0};
+    text_add(&sentence, "is not a finite number, but other values of the column are numbers; correct it, write ");
+    add_advice(builder->name, "category", &sentence);
+    text_add(&sentence, " or ignore, or list the text in dataset.missing if it means a missing value");
+    status s = wrong_text(builder, index, text_string(&sentence), row);
+    text_free(&sentence);
+    return s;
+}
+
+static status reject_texts(const struct column_builder *builder, size_t *row) {
+    size_t index = text_among_numbers(builder);
+    if (index < builder->pool.count) return reject_text_among_numbers(builder, index, row);
     struct text advice = {0}, name = {0};
     text_add_value(&name, builder->name, TEXT_MAX_NAME);
     add_advice(builder->name, "ignore", &advice);
@@ -240,7 +266,7 @@ static status infer(struct column_builder *builder, size_t *row) {
     else if (are_categories(builder))
         builder->type = COLUMN_CATEGORY;
     else
-        return reject_texts(builder);
+        return reject_texts(builder, row);
     return OK;
 }
 
