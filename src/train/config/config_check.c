@@ -127,12 +127,11 @@ static void check_metrics(const struct config *c, const struct node *root, struc
 static void check_target_scale(const struct config *c, const struct node *root, struct problems *problems) {
     const struct loss_type *loss = config_loss(c);
     if (c->dataset.target_scale == TARGET_SCALE_NONE || loss->is_regression || c->losses.count) return;
+    const char *targets = loss->targets ? loss->targets : loss->wants_classes ? "classes" : "probabilities";
+    bool are_values = strcmp(targets, "values") == 0; /* which this loss does not have scaled */
     problems_add(problems, place_of_key(root, "dataset", "target_scale"), "dataset.target_scale",
-                 "is for values in any unit (loss mse, l1, smooth_l1, huber or quantile), but the targets of %s are %s",
-                 loss->variant.name,
-                 loss->targets         ? loss->targets
-                 : loss->wants_classes ? "classes"
-                                       : "probabilities");
+                 "is for the losses mse, l1, smooth_l1, huber and quantile, but the loss is %s%s%s", loss->variant.name,
+                 are_values ? "" : ", whose targets are ", are_values ? "" : targets);
 }
 
 /* checkpoint.best and train.early_stop: their metric must be one of metrics.jsonl's epochs. */
