@@ -27,17 +27,20 @@ static void add_counts(const struct sweep_report *r, struct text *out) {
 
 static const char *noun(const struct sweep_report *r) { return r->sweep->runs > 1 ? "run" : "trial"; }
 
+/* The rate is that when the last run ended: time without an end does not make the rest longer. A rest that has passed
+ * is not known. */
 static void add_progress(const struct sweep_report *r, struct text *out) {
-    double now = clock_seconds(), seconds = now - r->started;
     int64_t here = ended(r) - r->before;
-    double rate = seconds > 0 ? (double)here / seconds : 0;
-    char left[32];
+    double rate = (double)here / fmax(r->last_end - r->started, 1e-6);
     text_printf(out, "%" PRId64 " of %" PRId64 " %ss", ended(r), runs_of(r), noun(r));
     add_counts(r, out);
     if (r->best >= 0) text_printf(out, ", best %.6g (trial %" PRId64 ")", r->best_value, r->best);
     if (here == 0) return;
-    report_duration((double)(runs_of(r) - ended(r)) / rate, left);
-    text_printf(out, ", %.3g %ss/s, %s left", rate, noun(r), left);
+    text_printf(out, ", %.3g %ss/s", rate, noun(r));
+    double left = (double)(runs_of(r) - ended(r)) / rate - (clock_seconds() - r->last_end);
+    char duration[32];
+    report_duration(left, duration);
+    if (left > 0) text_printf(out, ", %s left", duration);
 }
 
 static void add_point(const struct sweep_report *r, int64_t trial, struct text *out) {
@@ -98,7 +101,7 @@ static void warn_of_parameters(const struct sweep_report *r) {
 }
 
 void sweep_report_start(struct sweep_report *r) {
-    r->started = r->shown = r->printed = clock_seconds();
+    r->started = r->shown = r->printed = r->last_end = clock_seconds();
     r->before = ended(r);
     r->best = -1;
     r->best_value = NAN;
@@ -122,6 +125,7 @@ void sweep_report_run(struct sweep_report *r, int64_t run) {
     struct trial_summary s = trials_summary(r->trials, trial);
     const struct trial_run *result = trials_run(r->trials, run);
     struct text line = {0};
+    r->last_end = clock_seconds();
     if (result->state == TRIAL_FAILED && trials_count(r->trials, TRIAL_FAILED) <= 3)
         log_warning(r->log, "trial %" PRId64 " failed: %s", trial, result->message ? result->message : "");
     if (s.state == TRIAL_COMPLETE && trials_is_better(r->sweep, s.mean, r->best_value)) {

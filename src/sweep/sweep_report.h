@@ -12,6 +12,7 @@ struct sweep_report {
     const char *folder;
     int workers;
     double started, shown, printed; /* of the first line, the last progress, the last line */
+    double last_end;                /* when the last run ended */
     int64_t before;                 /* runs that had ended when this process started */
     bool is_done;                   /* nothing is left to do */
     int64_t best;                   /* trial; -1: none yet */

@@ -1,6 +1,6 @@
 """Sweeps: which trials there are, what the table says of each, and that every trial is an ordinary run; comparisons.
 ctest-labels: dist"""
-import csv, itertools, json, math, os, random, re, statistics, subprocess, time
+import csv, fcntl, itertools, json, math, os, random, re, statistics, struct, subprocess, termios, time
 
 import program
 from program import DATA, NOT_FINITE, USAGE
@@ -59,6 +59,29 @@ class SweepCase(program.Case):
 
 
 class Sweep(SweepCase):
+    def test_the_time_that_is_left(self):
+        """It does not grow while a long trial runs."""
+        self.write("test.yaml", "config: base.yaml\nmethod: grid\nparameters: {train.epochs: {values: [9000, 30000]}}\n")
+        main, side = os.openpty()
+        fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 160, 0, 0))
+        p = subprocess.Popen([program.BINARY, "sweep", "test.yaml"], cwd=self.folder, env=self.environment({"TERM": "xterm"}), stderr=side, stdin=subprocess.DEVNULL)
+        os.close(side)
+        text = b""
+        while part := self.read_terminal(main):
+            text += part
+        os.close(main)
+        self.assertEqual(p.wait(), 0)
+        left = [float(number) * {"ms": 1e-3, "s": 1}[unit] for number, unit in re.findall(r"1 of 2 trials.*?([\d.]+) (ms|s) left", text.decode())]
+        self.assertTrue(left)
+        self.assertEqual(left, sorted(left, reverse=True))
+
+    @staticmethod
+    def read_terminal(main):
+        try:
+            return os.read(main, 65536)
+        except OSError:
+            return b""
+
     def test_a_trial_is_the_run_of_its_config(self):
         """With and without a run folder in the sweep, the state is that of the run alone."""
         _, err = self.sweep(SWEEP, "keep=best 3", "--nproc", 2)
