@@ -382,6 +382,15 @@ class CommandLine(program.Case):
                         self.assertRegex(line, rf"^(  \S+ +| +)(?<=^.{{{start}}})\S")
                     self.assertLessEqual(len(line), 100)
 
+    def test_sizes_of_signals(self):
+        """The keys of layers of (channels, length) are one number, those of images may be two."""
+        for name in ("conv1d", "max_pool1d", "avg_pool1d", "adaptive_avg_pool1d", "adaptive_max_pool1d"):
+            for layer, is_image in ((name, False), (name.replace("1d", "2d"), True)):
+                with self.subTest(layer):
+                    out, _ = self.run_program("--help-config", f"model.layers.{layer}")
+                    self.assertEqual("one number, or [height, width]" in out, is_image)
+                    self.assertIn("one number", out)
+
     def test_a_fault_that_cannot_be_read(self):
         self.write("test.yaml", program.WINE)
         _, err = self.run_program("test.yaml", env={"DDPTRAIN_FAULT": "abc"}, code=USAGE)

@@ -8,11 +8,19 @@
 enum padding_word { PADDING_NONE, PADDING_SAME, PADDING_VALID };
 static const char *const paddings[] = {"same", "valid", NULL};
 
+/* What padding means; [sizes]: one number, or also a list. */
+#define PADDING(sizes)                                                                                                 \
+    "Zeros around the input: " sizes                                                                                   \
+    "; `same`: as many as give the output the input's size, for stride 1, with an odd number one more behind; "        \
+    "`valid`: none."
+
 static const struct schema_row rows[] = {
-    CONVOLUTION_ROWS(" one number, or [height, width].",
-                     "Zeros around the input: one number, or [height, width]; `same`: as many as give the output the "
-                     "input's size, for stride 1, with an odd number one more behind; `valid`: none.",
+    CONVOLUTION_ROWS(" one number, or [height, width].", PADDING("one number, or [height, width]"),
                      .choices = paddings),
+    {0},
+};
+static const struct schema_row rows1d[] = {
+    CONVOLUTION_ROWS(" one number.", PADDING("one number"), .choices = paddings),
     {0},
 };
 
@@ -59,7 +67,7 @@ static void check_patches(void *config, const struct node *where, const char *pa
 static const struct schema conv2d_schema = {
     .name = "model.layers.conv2d", .size = sizeof(struct convolution_config), .rows = rows, .check = check_conv2d};
 static const struct schema conv1d_schema = {
-    .name = "model.layers.conv1d", .size = sizeof(struct convolution_config), .rows = rows, .check = check_conv1d};
+    .name = "model.layers.conv1d", .size = sizeof(struct convolution_config), .rows = rows1d, .check = check_conv1d};
 
 struct window convolution_window(const struct convolution_config *c, int dims) {
     struct window w = {.padding = {0, 0}, .dilation = {1, 1}};

@@ -4,11 +4,15 @@
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
 
-static const struct schema_row max_rows[] = {POOL_WINDOW_ROWS("[height, width]"), {0}};
-static const struct schema_row avg1d_rows[] = {POOL_WINDOW_ROWS("[height, width]"), POOL_COUNT_ROW, {0}};
-static const struct schema_row avg_rows[] = {
-    POOL_WINDOW_ROWS("[height, width]"), POOL_COUNT_ROW, POOL_DIVISOR_ROW, {0}};
-static const struct schema_row adaptive_rows[] = {POOL_OUTPUT_ROW("[height, width]"), {0}};
+#define LENGTH " one number."
+#define SIZES " one number, or [height, width]."
+
+static const struct schema_row max1d_rows[] = {POOL_WINDOW_ROWS(LENGTH), {0}};
+static const struct schema_row max_rows[] = {POOL_WINDOW_ROWS(SIZES), {0}};
+static const struct schema_row avg1d_rows[] = {POOL_WINDOW_ROWS(LENGTH), POOL_COUNT_ROW, {0}};
+static const struct schema_row avg_rows[] = {POOL_WINDOW_ROWS(SIZES), POOL_COUNT_ROW, POOL_DIVISOR_ROW, {0}};
+static const struct schema_row adaptive1d_rows[] = {POOL_OUTPUT_ROW(LENGTH), {0}};
+static const struct schema_row adaptive_rows[] = {POOL_OUTPUT_ROW(SIZES), {0}};
 
 static void check_window(const struct pool_config *c, int max, const struct node *where, const char *path,
                          struct problems *problems) {
@@ -31,13 +35,13 @@ static void check_output2d(void *config, const struct node *where, const char *p
     pair_check(&((const struct pool_config *)config)->output_size, "output_size", 2, where, path, problems);
 }
 
-POOL_SCHEMA(max_pool1d, max_rows, "kernel_size", check_window1d);
+POOL_SCHEMA(max_pool1d, max1d_rows, "kernel_size", check_window1d);
 POOL_SCHEMA(max_pool2d, max_rows, "kernel_size", check_window2d);
 POOL_SCHEMA(avg_pool1d, avg1d_rows, "kernel_size", check_window1d);
 POOL_SCHEMA(avg_pool2d, avg_rows, "kernel_size", check_window2d);
-POOL_SCHEMA(adaptive_avg_pool1d, adaptive_rows, "output_size", check_output1d);
+POOL_SCHEMA(adaptive_avg_pool1d, adaptive1d_rows, "output_size", check_output1d);
 POOL_SCHEMA(adaptive_avg_pool2d, adaptive_rows, "output_size", check_output2d);
-POOL_SCHEMA(adaptive_max_pool1d, adaptive_rows, "output_size", check_output1d);
+POOL_SCHEMA(adaptive_max_pool1d, adaptive1d_rows, "output_size", check_output1d);
 POOL_SCHEMA(adaptive_max_pool2d, adaptive_rows, "output_size", check_output2d);
 
 static bool is_adaptive(const struct layer *layer) {

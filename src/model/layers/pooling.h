@@ -18,9 +18,9 @@ struct pool_config {
         .doc = doc_, __VA_ARGS__                                                                                       \
     }
 
-/* [sizes]: the form of a list, such as "[height, width]". */
+/* [sizes]: one number, and the form of a list, such as " one number, or [height, width].". */
 #define POOL_WINDOW_ROWS(sizes)                                                                                        \
-    POOL_SIZES(kernel_size, 1, "Size of the window: one number, or " sizes ".", .flags = SCHEMA_REQUIRED),             \
+    POOL_SIZES(kernel_size, 1, "Size of the window:" sizes, .flags = SCHEMA_REQUIRED),                                 \
         POOL_SIZES(stride, 1, "Step of the window; null: its size.", .fallback = "null"),                              \
         POOL_SIZES(padding, 0, "Padding around the input, at most half the window.", .fallback = "0"), {               \
         .key = "ceil_mode", .type = SCHEMA_BOOL, .offset = offsetof(struct pool_config, ceil_mode),                    \
@@ -44,8 +44,7 @@ struct pool_config {
         .doc = "Divisor of the sum of a window; null: the number of its elements."                                     \
     }
 
-#define POOL_OUTPUT_ROW(sizes)                                                                                         \
-    POOL_SIZES(output_size, 1, "Size of the output: one number, or " sizes ".", .flags = SCHEMA_REQUIRED)
+#define POOL_OUTPUT_ROW(sizes) POOL_SIZES(output_size, 1, "Size of the output:" sizes, .flags = SCHEMA_REQUIRED)
 
 /* The schema of the layer [name_], in the variable name_##_schema. */
 #define POOL_SCHEMA(name_, rows_, shorthand_, check_)                                                                  \

@@ -7,7 +7,7 @@
 #include "model/layers/pooling.h"
 #include "model/layers/volumes.h"
 
-#define SIZES "[depth, height, width]"
+#define SIZES " one number, or [depth, height, width]."
 
 static const struct schema_row max_rows[] = {POOL_WINDOW_ROWS(SIZES), {0}};
 static const struct schema_row avg_rows[] = {POOL_WINDOW_ROWS(SIZES), POOL_COUNT_ROW, POOL_DIVISOR_ROW, {0}};
