@@ -43,7 +43,10 @@ static status check_inputs(const struct dataset_config *config, const struct raw
 status text_columns_open(const struct dataset_config *config, const struct source *source, struct text_columns *out) {
     size_t texts = find_texts(source->columns, source->input_size);
     if (texts == SIZE_MAX) return OK;
-    const struct column_rule *rule = column_rule_find(&config->rules, source->columns[texts].name);
+    struct arena *arena = arena_create();
+    struct column_rules rules = column_rules_index(arena, &config->rules);
+    const struct column_rule *rule = column_rule_find(&rules, source->columns[texts].name);
+    arena_destroy(arena);
     const char *trained = config->is_trained ? config->trained_tokenizer : NULL;
     if (config->is_trained && !trained)
         return status_new(STATUS_DATA, "the checkpoint has columns of texts, but no tokenizer (data/tokenizer)");

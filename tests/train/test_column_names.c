@@ -1,6 +1,7 @@
 /* The columns of a resume against those of the training. ctest-labels: unit */
 #include "train/state/column_names.h"
 
+#include "base/clock.h"
 #include "check_main.h"
 #include "files.h"
 
@@ -44,4 +45,22 @@ START_TEST(a_resume_needs_the_same_columns) {
 }
 END_TEST
 
-LOOP_TESTS("column_names", EACH(a_resume_needs_the_same_columns, cases))
+/* In a time that does not grow with the square of their number. */
+START_TEST(many_columns_are_compared_at_once) {
+    enum { COLUMNS = 100000 };
+    struct arena *arena = arena_create();
+    struct column_list trained = {"csv", arena_alloc(arena, COLUMNS * sizeof *trained.items), COLUMNS};
+    for (size_t i = 0; i < COLUMNS; i++)
+        trained.items[i] = (struct named_column){arena_printf(arena, "column_%zu", i), COLUMN_INPUT};
+    struct column_list now = columns_copy(arena, &trained);
+    double start = clock_seconds();
+    ck_ok(column_names_compare(&trained, &now, "t.h5"));
+    now.items[COLUMNS - 1].role = COLUMN_TARGET;
+    ck_failure(column_names_compare(&trained, &now, "t.h5"), STATUS_DATA,
+               "'column_99999' as input, which the dataset now has in another role");
+    ck_assert_msg(clock_seconds() - start < 10, "%g s", clock_seconds() - start);
+    arena_destroy(arena);
+}
+END_TEST
+
+LOOP_TESTS("column_names", EACH(a_resume_needs_the_same_columns, cases), ONCE(many_columns_are_compared_at_once))

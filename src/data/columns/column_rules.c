@@ -1,6 +1,7 @@
 /* The `dataset.columns` section of the config. */
 #include "data/columns/column_rules.h"
 
+#include <stdint.h>
 #include <string.h>
 
 #include "data/columns/date.h"
@@ -187,9 +188,14 @@ static void check(void *config, const struct node *where, const char *path, stru
 const struct schema column_rule_schema = {
     .name = "dataset.columns", .size = sizeof(struct column_rule), .rows = rows, .shorthand = "type", .check = check};
 
-const struct column_rule *column_rule_find(const struct section_list *rules, const char *name) {
-    const struct column_rule *items = rules->items;
-    for (size_t i = 0; i < rules->count; i++)
-        if (strcmp(items[i].name, name) == 0) return &items[i];
-    return NULL;
+struct column_rules column_rules_index(struct arena *arena, const struct section_list *rules) {
+    struct column_rules out = {rules->items, name_index_create(arena, rules->count)};
+    for (size_t i = 0; i < rules->count; i++) name_index_add(&out.names, out.items[i].name, i);
+    name_index_sort(&out.names);
+    return out;
+}
+
+const struct column_rule *column_rule_find(const struct column_rules *rules, const char *name) {
+    size_t index = name_index_find(&rules->names, name);
+    return index == SIZE_MAX ? NULL : &rules->items[index];
 }

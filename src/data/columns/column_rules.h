@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "base/schema/schema.h"
+#include "data/columns/name_index.h"
 
 /* The names of each enum are its choices in a config and in a checkpoint: column_types, ... */
 enum column_type {
@@ -53,7 +54,14 @@ struct column_rule {
 };
 extern const struct schema column_rule_schema;
 
+/* The entries of `columns:`, sorted by name. */
+struct column_rules {
+    const struct column_rule *items;
+    struct name_index names;
+};
+struct column_rules column_rules_index(struct arena *arena, const struct section_list *rules);
+
 /* The entry for the column [name]; NULL: none. */
-const struct column_rule *column_rule_find(const struct section_list *rules, const char *name);
+const struct column_rule *column_rule_find(const struct column_rules *rules, const char *name);
 
 #endif

@@ -1,7 +1,6 @@
-/* The lists are short and searched once per file, so the search is linear. */
 #include "data/columns/columns.h"
 
-#include <string.h>
+#include <stdint.h>
 
 #define NAMES_LENGTH 200 /* of a list of names in a message */
 
@@ -23,14 +22,23 @@ size_t columns_count(const struct column_list *list, enum column_role role) {
     return count;
 }
 
-bool columns_have(const struct column_list *list, enum column_role role, const char *name) {
-    for (size_t i = 0; i < list->count; i++)
-        if (list->items[i].role == role && strcmp(list->items[i].name, name) == 0) return true;
-    return false;
+struct column_index columns_index(struct arena *arena, const struct column_list *list) {
+    struct column_index index;
+    for (size_t role = 0; role < COLUMN_ROLES; role++) {
+        index.roles[role] = name_index_create(arena, list->count);
+        for (size_t i = 0; i < list->count; i++)
+            if (list->items[i].role == role) name_index_add(&index.roles[role], list->items[i].name, i);
+        name_index_sort(&index.roles[role]);
+    }
+    return index;
 }
 
-bool columns_have_name(const struct column_list *list, const char *name) {
-    return columns_have(list, COLUMN_INPUT, name) || columns_have(list, COLUMN_TARGET, name);
+bool columns_have(const struct column_index *index, enum column_role role, const char *name) {
+    return name_index_find(&index->roles[role], name) != SIZE_MAX;
+}
+
+bool columns_have_name(const struct column_index *index, const char *name) {
+    return columns_have(index, COLUMN_INPUT, name) || columns_have(index, COLUMN_TARGET, name);
 }
 
 void columns_add_names(const struct column_list *list, enum column_role role, struct text *out) {
@@ -64,18 +72,28 @@ static status reject_key(const struct column_list *trained, enum column_role rol
     return s;
 }
 
-status columns_check_key(const struct column_list *trained, enum column_role role, const struct string_list *names) {
-    if (names->count == 0) return OK;
+static status check_names(const struct column_list *trained, const struct column_index *index, enum column_role role,
+                          const struct string_list *names, const struct name_index *sorted) {
     for (size_t i = 0; i < names->count; i++)
-        if (!columns_have(trained, role, names->items[i]))
+        if (!columns_have(index, role, names->items[i]))
             return reject_key(trained, role, "unknown column", names->items[i]);
     for (size_t i = 0; i < trained->count; i++)
-        if (trained->items[i].role == role && !string_list_has(names, trained->items[i].name))
+        if (trained->items[i].role == role && name_index_find(sorted, trained->items[i].name) == SIZE_MAX)
             return reject_key(trained, role, "missing column", trained->items[i].name);
-    bool has_repeated = names->count > columns_count(trained, role);
-    for (size_t i = 0; has_repeated && i < names->count; i++)
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(names->items[k], names->items[i]) == 0)
-                return reject_key(trained, role, "repeated column", names->items[i]);
+    for (size_t i = 0; i < names->count; i++)
+        if (name_index_find(sorted, names->items[i]) != i)
+            return reject_key(trained, role, "repeated column", names->items[i]);
     return OK;
+}
+
+status columns_check_key(const struct column_list *trained, enum column_role role, const struct string_list *names) {
+    if (names->count == 0) return OK;
+    struct arena *arena = arena_create();
+    struct column_index index = columns_index(arena, trained);
+    struct name_index sorted = name_index_create(arena, names->count);
+    for (size_t i = 0; i < names->count; i++) name_index_add(&sorted, names->items[i], i);
+    name_index_sort(&sorted);
+    status s = check_names(trained, &index, role, names, &sorted);
+    arena_destroy(arena);
+    return s;
 }

@@ -10,6 +10,7 @@
 #include "base/schema/schema.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "data/columns/name_index.h"
 
 enum column_role { COLUMN_INPUT, COLUMN_TARGET, COLUMN_ROLES };
 
@@ -33,9 +34,15 @@ struct column_list columns_copy(struct arena *arena, const struct column_list *l
 /* The number of columns with [role]. */
 size_t columns_count(const struct column_list *list, enum column_role role);
 
-/* Whether the list has a column of this name, in any role or in [role] (the same data may be input and target). */
-bool columns_have_name(const struct column_list *list, const char *name);
-bool columns_have(const struct column_list *list, enum column_role role, const char *name);
+/* The names of the columns with each role (the same data may be input and target), sorted, in [arena]. */
+struct column_index {
+    struct name_index roles[COLUMN_ROLES];
+};
+struct column_index columns_index(struct arena *arena, const struct column_list *list);
+
+/* Whether the list has a column of this name, in any role or in [role]. */
+bool columns_have_name(const struct column_index *index, const char *name);
+bool columns_have(const struct column_index *index, enum column_role role, const char *name);
 
 /* Adds the names of the columns with [role], "a, b, c", truncated after about 200 characters. */
 void columns_add_names(const struct column_list *list, enum column_role role, struct text *out);

@@ -261,7 +261,7 @@ static status check_type(const struct raw_column *raw, const struct column_rule 
     return OK;
 }
 
-static status fit_column(struct fitter *fitter, const struct section_list *rules, size_t column,
+static status fit_column(struct fitter *fitter, const struct column_rules *rules, size_t column,
                          struct prepared_column *out) {
     static const struct column_rule none = {.scale = -1};
     const struct raw_column *raw = &fitter->columns[column];
@@ -299,8 +299,9 @@ status preparation_fit(const struct raw_column *columns, size_t count, const str
                        struct preparation *out) {
     struct fitter fitter = {.columns = columns, .rows = rows, .column_count = count, .scale = scale, .arena = arena};
     *out = (struct preparation){.items = arena_alloc(arena, (count + 1) * sizeof *out->items), .count = count};
+    struct column_rules by_name = column_rules_index(arena, rules);
     status s = allocate(&fitter);
-    for (size_t i = 0; !s && i < count; i++) s = fit_column(&fitter, rules, i, &out->items[i]);
+    for (size_t i = 0; !s && i < count; i++) s = fit_column(&fitter, &by_name, i, &out->items[i]);
     buffer_free(fitter.values.present);
     buffer_free(fitter.chunk);
     buffer_free(fitter.marks);

@@ -143,10 +143,16 @@ int csv_compare_names(const void *left, const void *right) {
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
+static struct name_index index_names(const struct csv *csv, const char *const *names, size_t count) {
+    struct name_index index = name_index_create(csv->arena, count);
+    for (size_t i = 0; i < count; i++) name_index_add(&index, names[i], i);
+    name_index_sort(&index);
+    return index;
+}
+
 static status sort_names(struct csv *csv) {
-    struct sorted_name *sorted = csv->by_name = arena_alloc(csv->arena, csv->n_columns * sizeof *sorted);
-    for (size_t i = 0; i < csv->n_columns; i++) sorted[i] = (struct sorted_name){csv->names[i], i};
-    qsort(sorted, csv->n_columns, sizeof *sorted, csv_compare_names);
+    csv->by_name = index_names(csv, csv->names, csv->n_columns);
+    const struct sorted_name *sorted = csv->by_name.items;
     for (size_t i = 1; i < csv->n_columns; i++)
         if (strcmp(sorted[i].name, sorted[i - 1].name) == 0)
             return status_new(STATUS_DATA, "%s:line 1: duplicate column '%s'", csv->path,
@@ -163,10 +169,8 @@ status csv_read_header(struct csv *csv, const struct dataset_config *config, con
 
 /* [known_from]: the source of the name, for the message; NULL: the config. */
 static status find_column(const struct csv *csv, const char *name, const char *known_from, size_t *column) {
-    const struct sorted_name *found =
-        bsearch(&name, csv->by_name, csv->n_columns, sizeof *csv->by_name, csv_compare_names);
-    *column = found ? found->index : csv->n_columns;
-    if (found) return OK;
+    *column = name_index_find(&csv->by_name, name);
+    if (*column != SIZE_MAX) return OK;
     const char *nearest = schema_nearest(name, csv->names);
     struct text columns = {0};
     list_columns(csv, &columns);
@@ -272,8 +276,8 @@ struct column_list csv_columns_of(const struct csv *csv, struct arena *arena) {
 /* ---- roles ---- */
 
 /* Whether the config says not to use the column. */
-static bool is_ignored(const struct dataset_config *config, const char *name) {
-    const struct column_rule *rule = column_rule_find(&config->rules, name);
+static bool is_ignored(const struct csv *csv, const char *name) {
+    const struct column_rule *rule = column_rule_find(&csv->rules, name);
     return rule && rule->type == COLUMN_IGNORED;
 }
 
@@ -288,10 +292,10 @@ static bool is_in_order(const struct csv *csv) {
 /* Makes a note about columns that are not in [list], and about a different order. */
 static void note_columns(struct csv *csv, const struct dataset_config *config, const struct column_list *list) {
     struct text note = {0}, ignored = {0};
+    struct column_index trained = columns_index(csv->arena, list);
     for (size_t i = 0; i < csv->n_columns && ignored.length < 200; i++)
-        if (csv->roles[i].at == NOT_USED && !columns_have_name(list, csv->names[i]) &&
-            !is_ignored(config, csv->names[i]) && !is_weights(config, csv->names[i]) &&
-            !is_group(config, csv->names[i]))
+        if (csv->roles[i].at == NOT_USED && !columns_have_name(&trained, csv->names[i]) &&
+            !is_ignored(csv, csv->names[i]) && !is_weights(config, csv->names[i]) && !is_group(config, csv->names[i]))
             text_printf(&ignored, "%s%s", ignored.length ? ", " : "", csv_printable(csv, csv->names[i]));
     bool was_chosen = config->inputs.count > 0; /* then other columns and another order are expected */
     if (!was_chosen && !is_in_order(csv))
@@ -341,11 +345,9 @@ static size_t default_target(const struct csv *csv) {
 }
 
 /* Whether [column] is a target by the config. */
-static bool is_target(const struct csv *csv, const struct string_list *targets, size_t column) {
-    if (targets->count == 0) return column == default_target(csv);
-    for (size_t i = 0; i < targets->count; i++)
-        if (strcmp(csv->names[column], targets->items[i]) == 0) return true;
-    return false;
+static bool is_target(const struct csv *csv, size_t column) {
+    if (csv->config_targets.count == 0) return column == default_target(csv);
+    return name_index_find(&csv->config_targets, csv->names[column]) != SIZE_MAX;
 }
 
 /* `y: category` of the target: its numbers are labels. */
@@ -383,7 +385,7 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
         if (!is_ignored && is_group(config, rules[i].name))
             return status_new(STATUS_USAGE, "dataset.columns: '%s' is the column of %s, and the rules are for inputs",
                               csv_printable(csv, rules[i].name), csv->group_key);
-        if (is_target(csv, &config->targets, column))
+        if (is_target(csv, column))
             TRY(check_target_rule(csv, &rules[i]));
         else if (!is_ignored)
             return status_new(STATUS_USAGE,
@@ -394,16 +396,15 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
 }
 
 static bool is_default_input(const struct csv *csv, const struct dataset_config *config, size_t column) {
-    bool may_be_input =
-        csv->are_targets_inputs || (csv->roles[column].at == NOT_USED && !is_target(csv, &config->targets, column));
-    return may_be_input && !is_ignored(config, csv->names[column]) && !is_weights(config, csv->names[column]) &&
+    bool may_be_input = csv->are_targets_inputs || (csv->roles[column].at == NOT_USED && !is_target(csv, column));
+    return may_be_input && !is_ignored(csv, csv->names[column]) && !is_weights(config, csv->names[column]) &&
            !is_group(config, csv->names[column]) &&
-           (!csv->roles[column].has_no_name || column_rule_find(&config->rules, csv->names[column]));
+           (!csv->roles[column].has_no_name || column_rule_find(&csv->rules, csv->names[column]));
 }
 
 static void note_unnamed(struct csv *csv, const struct dataset_config *config) {
     for (size_t i = 0; i < csv->n_columns && config->inputs.count == 0; i++)
-        if (csv->roles[i].has_no_name && csv->roles[i].at == NOT_USED && !is_ignored(config, csv->names[i])) {
+        if (csv->roles[i].has_no_name && csv->roles[i].at == NOT_USED && !is_ignored(csv, csv->names[i])) {
             csv_add_note(csv, arena_printf(csv->arena,
                                            "column %zu has no name and is not used; dataset.columns: "
                                            "{\"%s\": number} uses it",
@@ -413,6 +414,8 @@ static void note_unnamed(struct csv *csv, const struct dataset_config *config) {
 }
 
 status csv_choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
+    csv->rules = column_rules_index(csv->arena, &config->rules);
+    csv->config_targets = index_names(csv, config->targets.items, config->targets.count);
     TRY(use_weights(csv, config));
     TRY(use_groups(csv, config));
     if (train) return use_same_columns(csv, config, train);

@@ -3,6 +3,7 @@
 #define DATA_CSV_SOURCE_H
 
 #include "base/arena.h"
+#include "data/columns/columns.h"
 #include "data/columns/raw_columns.h"
 #include "data/csv/csv.h"
 #include "data/internal.h"
@@ -17,12 +18,6 @@ struct role {
                                             column that is not used */
     size_t at;                           /* index among the inputs or the targets; NOT_USED */
     size_t target_at;                    /* of an input that is a target, too: index among the targets; NOT_USED */
-};
-
-/* An entry of a list that is sorted by csv_compare_names, which reads the first member. */
-struct sorted_name {
-    const char *name;
-    size_t index;
 };
 
 /* One of the files of a path. */
@@ -62,7 +57,9 @@ struct csv {
     size_t n_fields;                        /* of a record of the current file */
     size_t *fields;                         /* (n_columns): the field of each column in the current file */
     const char **names;                     /* (n_columns) */
-    struct sorted_name *by_name;            /* (n_columns) */
+    struct name_index by_name;              /* of the columns */
+    struct name_index config_targets;       /* dataset.targets */
+    struct column_rules rules;              /* dataset.columns */
     struct role *roles;                     /* (n_columns) */
     size_t *input_columns, *target_columns; /* (input_size), (target_size): column of each value */
 
@@ -177,7 +174,7 @@ bool csv_means_missing(const char *text);
 /* These texts; NULL past the last. */
 const char *csv_missing_text(size_t index);
 
-/* strcmp for qsort and bsearch of strings, and of struct sorted_name. */
+/* strcmp for qsort and bsearch of strings, and of struct sorted_name, whose first member is one. */
 int csv_compare_names(const void *left, const void *right);
 
 /* Reads the header, or names the columns of a file without one by those of the model, and chooses the inputs and

@@ -224,7 +224,7 @@ static void start_columns(struct csv *csv, const struct dataset_config *config, 
         struct raw_column known;
         const char *name = csv->names[csv->input_columns[i]];
         bool is_known = known_type(csv, config, train, i, &known);
-        column_builder_start(&csv->builders[i], name, column_rule_find(&config->rules, name), is_known ? &known : NULL,
+        column_builder_start(&csv->builders[i], name, column_rule_find(&csv->rules, name), is_known ? &known : NULL,
                              csv->arena);
     }
     for (size_t i = 0; i < csv->base.target_size; i++) {
@@ -395,11 +395,11 @@ status csv_read_text(struct csv *csv, const struct dataset_config *config) {
 }
 
 /* Whether dataset.columns says that the values of the target are labels. */
-static status find_label_rule(const struct csv *csv, const struct dataset_config *config, bool may_be_text, bool *out) {
+static status find_label_rule(const struct csv *csv, bool may_be_text, bool *out) {
     *out = false;
     for (size_t i = 0; i < csv->n_columns && !*out; i++) {
         const struct role *role = &csv->roles[i];
-        *out = role->is_target && role->at != NOT_USED && column_rule_find(&config->rules, csv->names[i]);
+        *out = role->is_target && role->at != NOT_USED && column_rule_find(&csv->rules, csv->names[i]);
     }
     if (!*out || may_be_text) return OK;
     return status_new(STATUS_USAGE,
@@ -422,7 +422,7 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     bool has_target = csv->base.target_size == 1 && csv->roles[csv->target_columns[0]].is_target;
     bool may_be_text = (wants_classes || is_binary) && has_target;
     if (!train && may_be_text && config->classes.count) copy_classes(csv, &config->classes);
-    TRY(find_label_rule(csv, config, may_be_text, &csv->is_kind_known));
+    TRY(find_label_rule(csv, may_be_text, &csv->is_kind_known));
     csv->is_kind_known = csv->is_kind_known || train || csv->has_given_classes;
     TRY(read_rows(csv, config, may_be_text, train));
     csv_order_finish(csv);

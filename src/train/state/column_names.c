@@ -77,11 +77,12 @@ status column_names_read(struct arena *arena, struct checkpoint *checkpoint, str
 
 /* Reports the first column that only one of the two lists has. */
 static status compare_names(const struct column_list *trained, const struct column_list *now, const char *path,
-                            const char *otherwise) {
+                            const char *otherwise, struct arena *arena) {
+    struct column_index trained_index = columns_index(arena, trained), now_index = columns_index(arena, now);
     for (size_t i = 0; i < trained->count; i++) {
         const struct named_column *column = &trained->items[i];
-        if (columns_have(now, column->role, column->name)) continue;
-        bool found = columns_have_name(now, column->name);
+        if (columns_have(&now_index, column->role, column->name)) continue;
+        bool found = columns_have_name(&now_index, column->name);
         const char *nearest = found ? NULL : columns_nearest(now, column->name);
         return status_new(
             STATUS_DATA,
@@ -92,7 +93,7 @@ static status compare_names(const struct column_list *trained, const struct colu
             nearest ? " (there is '" : "", nearest ? nearest : "", nearest ? "')" : "", otherwise);
     }
     for (size_t i = 0; i < now->count; i++)
-        if (!columns_have(trained, now->items[i].role, now->items[i].name))
+        if (!columns_have(&trained_index, now->items[i].role, now->items[i].name))
             return status_new(STATUS_DATA,
                               "%s: it was trained without the column '%.60s', which the dataset now has as %s; use "
                               "the same columns, or %s",
@@ -120,6 +121,9 @@ static status compare_order(const struct column_list *trained, const struct colu
 status column_names_compare(const struct column_list *trained, const struct column_list *now, const char *path,
                             const char *otherwise) {
     if (trained->count == 0 || now->count == 0 || strcmp(trained->format, now->format) != 0) return OK;
-    TRY(compare_names(trained, now, path, otherwise));
+    struct arena *arena = arena_create();
+    status s = compare_names(trained, now, path, otherwise, arena);
+    arena_destroy(arena);
+    TRY(s);
     return compare_order(trained, now, path, otherwise);
 }
