@@ -56,6 +56,33 @@ class Lookup(program.Case):
                            env=self.environment(), capture_output=True, text=True)
         self.assertEqual(p.returncode, 0, p.stderr)
 
+    def test_names_that_are_not_utf8(self):
+        """A config file has none of them: a path with one is rejected, and the name of a run is repaired."""
+        folder = self.path("\udcff")
+        os.mkdir(folder)
+        for name in ("rows.csv", "test.yaml", "a\udcfe.yaml"):
+            with open(os.path.join(folder, name), "w") as f:
+                f.write(ROWS if name == "rows.csv" else CONFIG)
+        for words in ([], ["check"], ["--nproc", 2]):
+            _, err = self.run_program(*words, "\udcff/test.yaml", code=USAGE)
+            self.assertRegex(err, r'^ddptrain: (rank . .*: )?a name is not valid UTF-8 \(\\ufffd\), so the config in the run folder, with .*path: ".*/\\ufffd/rows.csv".*, '
+                                  "could not be read again; rename the file or folder, or start ddptrain in the folder of the config\n")
+        self.assertFalse(os.path.exists(self.path("runs")))
+        self.folder = folder
+        for epochs in (2, 3):
+            self.run_program("a\udcfe.yaml", f"train.epochs={epochs}")
+        self.assertEqual(len(self.events("epoch", "runs/a\ufffd")), 3)
+        self.run_program("eval", "runs/a\ufffd")
+
+    def test_a_config_whose_written_form_is_too_large(self):
+        self.write("rows.csv", ",".join(f"c{i}" for i in range(32000)) + "\n" + 2 * (32000 * "1," + "\n").replace(",\n", "\n"))
+        rules = "".join(f"    c{i}: number\n" for i in range(31999))
+        self.write("test.yaml", f"dataset:\n  path: rows.csv\n  columns:\n{rules}model: {{layers: [{{linear: 1}}]}}\nloss: mse\ntrain: {{epochs: 1}}\n")
+        for words in ([], ["check"]):
+            _, err = self.run_program(*words, "test.yaml", code=USAGE)
+            self.assertEqual(err, "ddptrain: the config of the run, which has every default, could not be read again; shorten the config: "
+                                  "config.yaml: larger than 1 MiB, the maximum for a config\n")
+
     def test_a_config_that_is_a_symbolic_link(self):
         """The folders of the link come first, then those of the file."""
         os.makedirs(self.path("linked/configs"))

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/files/find_file.h"
+#include "base/utf8.h"
 #include "optim/optimizer_groups.h"
 
 struct config_file {
@@ -18,10 +19,16 @@ struct config_source {
     char *dataset, *dataset_path; /* dataset.path as a config had it last, and what was found; NULL: none yet */
 };
 
+#define REPLACED "\\ufffd"     /* how schema_write_yaml writes a byte that is not UTF-8 */
+#define SMALL_CONFIG (1 << 17) /* bytes that are within every limit of a document */
+
 /* "configs/wine_mlp.yaml" -> "wine_mlp" */
 static const char *name_of_file(const char *path, struct arena *arena) {
-    const char *slash = strrchr(path, '/');
-    char *name = arena_copy(arena, slash ? slash + 1 : path);
+    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    struct text valid = {0};
+    utf8_repair(file, strlen(file), true, &valid);
+    char *name = arena_copy(arena, text_string(&valid));
+    text_free(&valid);
     char *dot = strrchr(name, '.');
     if (dot && dot != name) *dot = 0;
     return name;
@@ -138,6 +145,33 @@ status config_parse(const char *name, const char *text, struct config_file **out
     if (!s) s = bind(document, name, &problems, out);
     problems_free(&problems);
     return s;
+}
+
+/* The first byte that was replaced in a text of schema_write_yaml, where a backslash of a value is two; NULL: none. */
+static const char *find_replaced(const char *written) {
+    for (const char *at = written; (at = strchr(at, '\\')); at += 2)
+        if (strncmp(at, REPLACED, strlen(REPLACED)) == 0) return at;
+    return NULL;
+}
+
+status config_check_written(const char *written) {
+    const char *at = find_replaced(written);
+    if (at) {
+        while (at > written && at[-1] != '\n') at--;
+        at += strspn(at, " -");
+        return status_new(STATUS_USAGE,
+                          "a name is not valid UTF-8 (\\ufffd), so the config in the run folder, with %.*s, could not "
+                          "be read again; rename the file or folder, or start ddptrain in the folder of the config",
+                          (int)strcspn(at, "\n"), at);
+    }
+    if (strlen(written) <= SMALL_CONFIG) return OK;
+    struct config_file *file;
+    status s = config_parse("config.yaml", written, &file);
+    if (s)
+        return status_prefix(s, "the config of the run, which has every default, could not be read again; shorten the "
+                                "config");
+    config_free(file);
+    return OK;
 }
 
 void config_free(struct config_file *file) {

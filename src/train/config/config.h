@@ -99,6 +99,10 @@ void config_source_close(struct config_source *source); /* takes NULL */
 status config_parse(const char *name, const char *text, struct config_file **out);
 void config_free(struct config_file *file); /* takes NULL */
 
+/* STATUS_USAGE when [written], the resolved config that a run folder and checkpoints contain, could not be read again:
+ * with a path that is not UTF-8, or larger than a config may be. */
+status config_check_written(const char *written);
+
 const struct config *config_of(const struct config_file *file);
 
 /* Whether train.device is `auto` and no other key needs the CPU. The device is the CPU until config_set_auto_device. */

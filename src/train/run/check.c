@@ -21,6 +21,15 @@ static status check_resume(const struct config *config) {
     return OK;
 }
 
+/* Whether the config of a run folder can be read. */
+static status check_written(const struct config *config) {
+    struct text written = {0};
+    schema_write_yaml(&config_schema, config, &written);
+    status s = config_check_written(text_string(&written));
+    text_free(&written);
+    return s;
+}
+
 /* The GPU memory of the rank that needs the maximum, by a dry run. */
 static status measure_memory(struct trainer *t, struct plan *plan) {
     const struct sampler_config *sampler = &plan->config->sampler;
@@ -64,7 +73,8 @@ status check_run(const struct config *config, const struct dist_env *env, const 
     struct text report = {0};
     *missing = OK;
     TRY(plan_create(config, &plan_options, &plan));
-    status s = check_resume(config);
+    status s = check_written(config);
+    if (!s) s = check_resume(config);
     if (!s && !plan->missing) s = record_missing(plan, try_parts(plan, &report));
     if (!s) {
         if (options->prints_dot)

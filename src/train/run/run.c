@@ -50,6 +50,7 @@ static status open_loaders(struct run *run) {
 static status create_parts(struct run *run) {
     struct trainer *t = &run->trainer;
     struct plan_options options = {.purpose = PLAN_TRAINING, .env = run->env, .dataset = run->options->dataset};
+    TRY(config_check_written(text_string(&run->config_text)));
     TRY(plan_create(run->config, &options, &run->plan));
     /* OpenMP reads this variable when it is loaded, at the first large operation */
     if (plan_is_elastic(run->plan) && depends_on_threads(run->plan->model)) setenv("OMP_NUM_THREADS", "1", 0);
