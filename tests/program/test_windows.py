@@ -1,5 +1,5 @@
 """dataset.window: windows of a table are those of a file of prepared windows, and stay in their part and their series. ctest-labels: dist"""
-import ctypes, json, shutil, sqlite3, subprocess
+import ctypes, datetime, json, shutil, sqlite3, subprocess
 
 import numpy as np
 
@@ -189,6 +189,46 @@ class Windows(program.Case):
         self.table(series(60), names=["time", *NAMES], extra=(days[::-1],))
         self.config("steps: 0", ignored, layer="relu")
         self.assertNotIn("order of the file", "".join(self.run_program("check", "test.yaml")))
+
+    def steps_warning(self, times, *arguments, columns=("time",), extra=()):
+        """The warnings of `check` about unequal steps between these times."""
+        self.table(series(len(times)), names=[*columns, *NAMES], extra=(times, *extra))
+        self.config("steps: 5", "columns: {%s}" % ", ".join(f"{name}: ignore" for name in columns))
+        out, err = self.run_program("check", "test.yaml", *arguments)
+        return [line for line in (out + err).splitlines() if "equal steps of time" in line]
+
+    def test_steps_of_time(self):
+        start = datetime.datetime(2024, 3, 1)
+        spaced = lambda count, seconds: [start + datetime.timedelta(seconds=seconds * i) for i in range(count)]
+        hours, days = spaced(1440, 3600), [str(time.date()) for time in spaced(60, 86400)]
+        workdays = [str(time.date()) for time in spaced(60, 86400) if time.weekday() < 5]
+        months = [f"{2000 + i // 12}-{i % 12 + 1:02}-01" for i in range(60)]
+        spring = [time for time in hours if str(time) != "2024-03-31 02:00:00"]
+        autumn = datetime.datetime(2024, 10, 27, 2)
+        autumn = [autumn + datetime.timedelta(hours=i) for i in [*range(-40, 1), *range(60)]]
+        shaking = [time + datetime.timedelta(seconds=i * 7 % 10 / 10) for i, time in enumerate(spaced(60, 10))]
+        for times in (hours[:60], days, workdays, months, months[::3], months[::6], spring, autumn, shaking, sorted(2 * hours[:30]), ["", *days[:20], "", *days[21:40]]):
+            self.assertEqual(self.steps_warning(times), [])
+        warning, = self.steps_warning(hours[:20] + hours[25:40] + hours[41:60])
+        self.assertRegex(warning, r"^warning +rows.csv:line 22: column 'time': '2024-03-02 01:00:00' is 6 h after '2024-03-01 19:00:00' of the row above and "
+                                  "the usual step is 1 h, so 2 of 53 steps differ; dataset.window takes rows as equal steps of time: add the missing rows, "
+                                  "or number the parts without gaps in a column for dataset.window.group$")
+        for times, line in ((days[:9] + days[10:], "line 11: column 'time': '2024-03-11' is 2 days after '2024-03-09' of the row above and the usual step is 1 day, so 1 of 58"),
+                            (workdays[:8] + workdays[9:], "line 10: column 'time': '2024-03-14' is 2 days after '2024-03-12' of the row above and the usual step is 1 day, so 1 of 40"),
+                            (months[:17] + months[18:], "line 19: column 'time': '2001-07-01' is 61 days after '2001-05-01' of the row above and the usual step is 31 days, so 1 of 58"),
+                            ([hours[i * (i + 1) // 2] for i in range(20)], "line 4: column 'time': '2024-03-01 03:00:00' is 2 h after '2024-03-01 01:00:00' of the row above "
+                                                                           "and the first step is 1 h, so 18 of 19"),
+                            (["2024-03-01 00:00", "2024-03-01 00:01", "2024-03-01 00:01:01.5", *(f"2024-03-01 00:{i:02}" for i in range(2, 30))],
+                             "line 4: column 'time': '2024-03-01 00:01:01.5' is 1.5 s after '2024-03-01 00:01' of the row above and the usual step is 1 min, so 1 of 30")):
+            warning, = self.steps_warning(times)
+            self.assertIn(line, warning)
+        # within a series; another column with equal steps
+        shops, parts = ["b"] * 30 + ["a"] * 30, [*days[:30], *days[:20], *days[25:35]]
+        self.table(series(60), names=["time", "shop", *NAMES], extra=(parts, shops))
+        self.config("steps: 5, group: shop", "columns: {time: ignore}")
+        self.assertIn("rows.csv:line 52: column 'time': '2024-03-26' is 6 days after '2024-03-20'", "".join(self.run_program("check", "test.yaml")))
+        self.assertEqual(self.steps_warning(days[:30] + days[31:], columns=("time", "other"), extra=(days[:59],)), [])
+        self.assertEqual(len(self.steps_warning(days[:30] + days[31:], columns=("time", "other"), extra=(days[:58:-1] + days[:58],))), 1)
 
     def test_order_of_time_in_series_files_and_databases(self):
         days = [f"2024-{1 + d // 28:02}-{1 + d % 28:02}" for d in range(60)]
