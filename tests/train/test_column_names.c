@@ -54,9 +54,15 @@ START_TEST(many_columns_are_compared_at_once) {
         trained.items[i] = (struct named_column){arena_printf(arena, "column_%zu", i), COLUMN_INPUT};
     struct column_list now = columns_copy(arena, &trained);
     double start = clock_seconds();
-    ck_ok(column_names_compare(&trained, &now, "t.h5"));
+    ck_ok(column_names_compare(&trained, &now, "t.h5", "start over"));
+    struct string_list names = {arena_alloc(arena, (COLUMNS + 1) * sizeof *names.items), COLUMNS};
+    for (size_t i = 0; i < COLUMNS; i++) names.items[COLUMNS - 1 - i] = trained.items[i].name;
+    ck_ok(columns_check_key(&trained, COLUMN_INPUT, &names));
+    names.items[names.count++] = "column_2";
+    ck_failure(columns_check_key(&trained, COLUMN_INPUT, &names), STATUS_USAGE,
+               "repeated column 'column_2'; the model");
     now.items[COLUMNS - 1].role = COLUMN_TARGET;
-    ck_failure(column_names_compare(&trained, &now, "t.h5"), STATUS_DATA,
+    ck_failure(column_names_compare(&trained, &now, "t.h5", "start over"), STATUS_DATA,
                "'column_99999' as input, which the dataset now has in another role");
     ck_assert_msg(clock_seconds() - start < 10, "%g s", clock_seconds() - start);
     arena_destroy(arena);

@@ -1,3 +1,4 @@
+/* Lists of columns are searched by their sorted names, because a table may have thousands. */
 #include "data/columns/columns.h"
 
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* Equal names are sorted by their index, so that the first one is found. */
 #include "data/columns/name_index.h"
 
 #include <stdint.h>
