@@ -38,7 +38,9 @@ static const char *own_refusal(status failure, const char *path) {
     for (const char *line = status_message(failure); line; line = strchr(line, '\n')) {
         line += *line == '\n';
         const char *colon = strstr(line, "': ");
-        if (strncmp(line, "argument '", 10) == 0 && colon && strncmp(line + 10, path, length) == 0) return colon + 3;
+        if (strncmp(line, "argument '", 10) == 0 && colon && strncmp(line + 10, path, length) == 0 &&
+            line[10 + length] == '=')
+            return colon + 3;
     }
     return NULL;
 }
@@ -94,14 +96,15 @@ static status try_values(const struct sweep_config *sweep, size_t index) {
 /* A parameter that the config never takes is the reason against every value of the others, too: it is reported once. */
 static void check_values(const struct sweep_config *sweep, struct problems *problems) {
     status failures[SPACE_MAX_PARAMETERS];
-    size_t before = problems->count;
+    bool is_explained = false;
     for (size_t i = 0; i < sweep->space.count; i++) {
         const struct parameter *p = &sweep->space.items[i];
         check_is_free(sweep, p->path, p->place, problems);
         failures[i] = try_values(sweep, i);
-        if (failures[i] && own_refusal(failures[i], p->path)) add_refusal(problems, p->place, p->path, failures[i]);
+        if (!failures[i] || !own_refusal(failures[i], p->path)) continue;
+        add_refusal(problems, p->place, p->path, failures[i]);
+        is_explained = true;
     }
-    bool is_explained = problems->count > before;
     for (size_t i = 0; i < sweep->space.count; i++) {
         const struct parameter *p = &sweep->space.items[i];
         if (failures[i] && !is_explained) add_refusal(problems, p->place, p->path, failures[i]);

@@ -238,7 +238,7 @@ static const struct schema_row example_nested_rows[] = {
     {0},
 };
 static const struct schema example_nested_schema = {
-    .name = "sequential", .size = sizeof(struct example_nested), .rows = example_nested_rows};
+    .name = "sequential", .size = sizeof(struct example_nested), .rows = example_nested_rows, .shorthand = "layers"};
 
 static const struct schema_row example_layer_rows[] = {
     {.key = "name", .type = SCHEMA_STRING, .offset = FIELD(struct example_layer, name), .fallback = "null", .doc = "."},

@@ -312,6 +312,8 @@ static const struct {
      "{model: {layers: [relu, {dropout: {p: 0.2}}]}}"},
     {"model: {layers: [{sequential: {layers: [{dropout: 0.1}]}}]}", "model.layers.0.sequential.layers.0.dropout.name=d",
      "{model: {layers: [{sequential: {layers: [{dropout: {p: 0.1, name: d}}]}}]}}"},
+    {"model: {layers: [{sequential: [{dropout: 0.1}]}]}", "model.layers.0.sequential.0.dropout.name=d",
+     "{model: {layers: [{sequential: [{dropout: {p: 0.1, name: d}}]}]}}"},
     {"model: {layers: [{linear: {out: 2, init: {normal: 0.1}}}]}", "model.layers.0.linear.init.normal.std=1",
      "{model: {layers: [{linear: {out: 2, init: {normal: {std: 1}}}}]}}"},
     {"optimizer: sgd", "optimizer.lr=1", "{optimizer: {type: sgd, lr: 1}}"},

@@ -144,7 +144,7 @@ class Stop(program.Case):
 
     def test_the_soft_limit_of_the_cpu_time(self):
         """The kernel sends SIGXCPU to one rank, and again each second."""
-        seconds = 2 * program.SLOW
+        seconds = 3 * program.SLOW
         for nproc in (1, 2):
             p = self.start("test.yaml", "--nproc", nproc, "--fresh", "train.epochs=100000", "schedule.monitor=train_loss", "train.evaluate_every=0",
                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY)))

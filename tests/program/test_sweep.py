@@ -71,7 +71,8 @@ class Sweep(SweepCase):
             text += part
         os.close(main)
         self.assertEqual(p.wait(), 0)
-        left = [float(number) * {"ms": 1e-3, "s": 1}[unit] for number, unit in re.findall(r"1 of 2 trials.*?([\d.]+) (ms|s) left", text.decode())]
+        found = re.findall(r"1 of 2 trials.*?(?:(\d+) min )?([\d.]+) (ms|s) left", text.decode())
+        left = [60 * int(minutes or 0) + float(number) * {"ms": 1e-3, "s": 1}[unit] for minutes, number, unit in found]
         self.assertTrue(left)
         self.assertEqual(left, sorted(left, reverse=True))
 

@@ -1,4 +1,6 @@
 /* Overrides know from the schema which values of their path are short forms. */
+#include <ctype.h>
+
 #include "base/schema/schema_internal.h"
 
 /* The section of a value of [row], which the steps after *at may describe: an index or a name, the type of a layer;
@@ -18,6 +20,11 @@ static const char *short_form(const void *root, char *const *steps, size_t count
     const struct schema *section = root;
     for (size_t i = 0; section && i < count; i++) {
         const struct schema_row *row = schema_row(section, steps[i]);
+        if (!row && section->shorthand && isdigit((unsigned char)steps[i][0])) { /* an index of a list that is one */
+            if (i == 0) return NULL;
+            row = schema_row(section, section->shorthand);
+            i--;
+        }
         section = row ? section_of(row, steps, count, &i) : NULL;
     }
     return section ? section->shorthand : NULL;

@@ -51,7 +51,7 @@ static status add_file(struct images *images, const char *class, const char *fol
 }
 
 /* Adds the images of [folder] and of the folders in it. Folders in that of the dataset may have the name of a file:
- * they may be classes. Below it there may be millions of files, which are not asked for. */
+ * they may be classes, so each of its entries is looked at; below it, files are not. */
 static status list_files(struct images *images, const char *class, const char *folder, int depth) {
     struct io_names names = {0};
     if (depth > MAX_DEPTH)

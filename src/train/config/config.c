@@ -19,8 +19,8 @@ struct config_source {
     char *dataset, *dataset_path; /* dataset.path as a config had it last, and what was found; NULL: none yet */
 };
 
-#define REPLACED "\\ufffd"     /* how schema_write_yaml writes a byte that is not UTF-8 */
-#define SMALL_CONFIG (1 << 17) /* bytes that are within every limit of a document */
+#define MAX_SHOWN 200      /* bytes of a line in a message */
+#define REPLACED "\\ufffd" /* how schema_write_yaml writes a byte that is not UTF-8 */
 
 /* "configs/wine_mlp.yaml" -> "wine_mlp" */
 static const char *name_of_file(const char *path, struct arena *arena) {
@@ -149,7 +149,7 @@ status config_parse(const char *name, const char *text, struct config_file **out
 
 /* The first byte that was replaced in a text of schema_write_yaml, where a backslash of a value is two; NULL: none. */
 static const char *find_replaced(const char *written) {
-    for (const char *at = written; (at = strchr(at, '\\')); at += 2)
+    for (const char *at = written; (at = strchr(at, '\\')); at += at[1] ? 2 : 1)
         if (strncmp(at, REPLACED, strlen(REPLACED)) == 0) return at;
     return NULL;
 }
@@ -162,9 +162,8 @@ status config_check_written(const char *written) {
         return status_new(STATUS_USAGE,
                           "a name is not valid UTF-8 (\\ufffd), so the config in the run folder, with %.*s, could not "
                           "be read again; rename the file or folder, or start ddptrain in the folder of the config",
-                          (int)strcspn(at, "\n"), at);
+                          (int)(strcspn(at, "\n") < MAX_SHOWN ? strcspn(at, "\n") : MAX_SHOWN), at);
     }
-    if (strlen(written) <= SMALL_CONFIG) return OK;
     struct config_file *file;
     status s = config_parse("config.yaml", written, &file);
     if (s)
