@@ -1,5 +1,6 @@
 /* Products of sizes that cover every branch of the kernel: several blocks of k, of rows and of columns, tiles at the
  * edges, rows that are copied first; and the same bits on one and several threads. ctest-labels: unit */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,6 +247,26 @@ START_TEST(factors_are_three_bfloat16) {
 }
 END_TEST
 
+/* What is computed again has subnormal numbers, also where a thread packs, without them, while it multiplies. */
+START_TEST(results_beside_infinity_are_those_of_float32) {
+    struct device *devices[] = {open_set("avx512"), open_rounding("amx", PRECISION_FLOAT32_SPLIT)};
+    size_t rows = 70, in = 600, out = 1200, row = 5;
+    float *x = random_values(rows * in, 1), *w = random_values(out * in, 2);
+    float *y[2] = {guarded_malloc(rows * out * sizeof(float)), guarded_malloc(rows * out * sizeof(float))};
+    for (size_t k = 0; k < in; k++) x[row * in + k] = k ? 1e-30f : 4, w[in + k] = k ? 1e-11f : 0;
+    w[0] = 3e38f;
+    for (int d = 0; d < 2 && devices[0] && devices[1]; d++)
+        device_ops(devices[d])->linear_forward(devices[d], x, w, NULL, false, y[d], rows, in, out);
+    if (devices[0] && devices[1]) {
+        ck_assert(isinf(y[1][row * out]));
+        ck_assert(y[1][row * out + 1] > 0 && y[1][row * out + 1] < FLT_MIN);
+        ck_assert_mem_eq(y[1] + row * out, y[0] + row * out, 2 * sizeof(float));
+    }
+    for (int d = 0; d < 2; d++) device_destroy(devices[d]), guarded_free(y[d]);
+    guarded_free(x), guarded_free(w);
+}
+END_TEST
+
 /* More exact than the sums of float32: the parts have all bits, and few sums are rounded. */
 START_TEST(three_bfloat16_are_as_exact_as_float32) {
     size_t rows = 80, in = 900, out = 64;
@@ -398,6 +419,6 @@ END_TEST
 
 TESTS("linear", products_agree, rows_are_copied_in_groups, small_products_have_the_bits_of_large_ones,
       bfloat16_rounds_the_factors_only, factors_are_two_bfloat16, factors_are_three_bfloat16,
-      three_bfloat16_are_as_exact_as_float32, parts_of_a_gradient_have_the_bits_of_the_whole,
-      a_missing_workspace_does_not_change_bits, bfloat16_needs_the_instructions, a_relu_does_not_change_nan,
-      threads_do_not_change_bits)
+      results_beside_infinity_are_those_of_float32, three_bfloat16_are_as_exact_as_float32,
+      parts_of_a_gradient_have_the_bits_of_the_whole, a_missing_workspace_does_not_change_bits,
+      bfloat16_needs_the_instructions, a_relu_does_not_change_nan, threads_do_not_change_bits)
