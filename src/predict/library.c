@@ -8,6 +8,7 @@
 
 #include "base/files/hdf5.h"
 #include "base/system/stack.h"
+#include "data/columns/name_index.h"
 #include "data/text/vocabulary.h"
 #include "predict/ddptrain.h"
 #include "train/inference/predictor.h"
@@ -204,17 +205,14 @@ static status predict_tokens(void *context) {
     return predictor_run_tokens(p->model->predictor, p->tokens, p->rows, &results);
 }
 
-static int compare_names(const void *left, const void *right) {
-    return strcmp(*(const char *const *)left, *(const char *const *)right);
-}
-
-/* Whether the table has every column of the model; [names] (column_count) is memory for its names. */
-static status find_columns(const struct prediction *p, const char **names) {
+/* Whether the table has every column of the model. */
+static status find_columns(const struct prediction *p, struct arena *arena) {
     const ddptrain_info *info = &p->model->info;
-    for (size_t i = 0; i < p->column_count; i++) names[i] = p->columns[i].name;
-    qsort(names, p->column_count, sizeof *names, compare_names);
+    struct name_index names = name_index_create(arena, p->column_count);
+    for (size_t i = 0; i < p->column_count; i++) name_index_add(&names, p->columns[i].name, i);
+    name_index_sort(&names);
     for (size_t i = 0; i < info->columns; i++)
-        if (!bsearch(&info->column_names[i], names, p->column_count, sizeof *names, compare_names))
+        if (name_index_find(&names, info->column_names[i]) == SIZE_MAX)
             return status_new(STATUS_DATA, "there is no column '%s', which the model was trained with",
                               info->column_names[i]);
     return OK;
@@ -227,10 +225,9 @@ static status check_columns(const struct prediction *p) {
         if (!c->texts == !c->numbers && p->rows > 0)
             return status_new(STATUS_USAGE, "column '%s': give either texts or numbers", c->name);
     }
-    const char **names = calloc(p->column_count + 1, sizeof *names);
-    if (!names) return status_memory("the columns of a table");
-    status s = find_columns(p, names);
-    free(names);
+    struct arena *arena = arena_create();
+    status s = find_columns(p, arena);
+    arena_destroy(arena);
     return s;
 }
 

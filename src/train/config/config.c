@@ -159,10 +159,11 @@ status config_check_written(const char *written) {
     if (at) {
         while (at > written && at[-1] != '\n') at--;
         at += strspn(at, " -");
+        size_t length = strcspn(at, "\n");
         return status_new(STATUS_USAGE,
                           "a name is not valid UTF-8 (\\ufffd), so the config in the run folder, with %.*s, could not "
                           "be read again; rename the file or folder, or start ddptrain in the folder of the config",
-                          (int)(strcspn(at, "\n") < MAX_SHOWN ? strcspn(at, "\n") : MAX_SHOWN), at);
+                          (int)(length < MAX_SHOWN ? length : MAX_SHOWN), at);
     }
     struct config_file *file;
     status s = config_parse("config.yaml", written, &file);

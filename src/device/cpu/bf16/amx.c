@@ -33,9 +33,6 @@ _Static_assert(PART_STRIDE == TILE_FLOATS, "the tile of a part follows that of t
 
 #define MIN_PANELS 2 /* of a thread that packs while it multiplies */
 
-static size_t at_most(size_t count, size_t max) { return count < max ? count : max; }
-static size_t divide_up(size_t count, size_t size) { return (count + size - 1) / size; }
-
 /* Steps of k that are packed together. */
 static size_t max_depth(size_t parts) { return parts == 1 ? 1024 : 512; }
 #define MAX_WORDS (3 * 512 / 2) /* of all parts of them, for a row or a column */

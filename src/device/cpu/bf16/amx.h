@@ -4,11 +4,16 @@
 #ifndef DEVICE_CPU_BF16_AMX_H
 #define DEVICE_CPU_BF16_AMX_H
 
+#include <math.h>
+
 #include "device/cpu/kernels.h"
 
 #define AMX_SIZE 16                           /* rows of a tile, its columns of sums, its pairs of k */
 #define AMX_STEP (2 * AMX_SIZE)               /* steps of k of a tile */
 #define AMX_TILE_FLOATS (AMX_SIZE * AMX_SIZE) /* words of 32 bits: sums, or pairs of k */
+
+static inline size_t at_most(size_t count, size_t max) { return count < max ? count : max; }
+static inline size_t divide_up(size_t count, size_t size) { return (count + size - 1) / size; }
 
 /* A factor of numbers (i, k), where i is a row of a or a column of b. pack: to = numbers [i, i + count) x [k, k +
  * depth) as tiles of 16 i and 32 k, those with the same i one after the other; k is a multiple of 32, i of 16 for a
@@ -49,6 +54,11 @@ void amx_configure(void);
 /* Minimum work of a thread, about 20 us. */
 #define AMX_MIN_NUMBERS ((size_t)1 << 15) /* to pack */
 #define AMX_MIN_WORK ((size_t)1 << 23)    /* multiply-adds */
+
+/* Out of memory: the run ends because its numbers are not finite. */
+static inline void amx_fail(float *numbers, size_t count) {
+    for (size_t i = 0; i < count; i++) numbers[i] = NAN;
+}
 
 /* How a convolution is computed with numbers of one part or of three; NULL: not with AMX. The caller computes the
  * gradient of the bias. */

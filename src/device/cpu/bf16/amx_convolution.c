@@ -2,7 +2,6 @@
  * channels)), packed from where its pixels are; zeros are its padding. The gradient of the inputs is a convolution of
  * the outputs' gradient; of a stride of s, it is s x s of them, each of the pixels that the same positions of the
  * kernel reach. The channels of a position are adjacent in the weights, too, in a copy. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -200,11 +199,6 @@ static float *reserve(const struct device_convolution *d, const struct cpu_produ
     return copy;
 }
 
-/* Out of memory: the run ends because its numbers are not finite. */
-static void fail(float *numbers, size_t count) {
-    for (size_t i = 0; i < count; i++) numbers[i] = NAN;
-}
-
 static size_t taps_of(const struct device_convolution *d, size_t channels) { return d->positions * channels; }
 
 static bool has_phases(const struct device_convolution *d) {
@@ -313,7 +307,7 @@ static void forward(struct device_convolution *d, const float *x, const float *w
     float *copy = p.m > 0 ? reserve(d, &p, 0, &space) : NULL;
     struct amx_weights weights = {.c = &d->c, .copy = copy, .out_stride = terms, .position_stride = in};
     if (!copy) {
-        fail(y, p.m * out);
+        amx_fail(y, p.m * out);
         return;
     }
     amx_copy_weights(&weights, w);
@@ -367,7 +361,7 @@ static void input_gradient(struct device_convolution *d, const float *w, const f
     struct amx_weights weights = {
         .c = &d->c, .copy = copy, .out_stride = in, .position_stride = out * in, .places = d->places};
     if (!copy) {
-        fail(dx, rows * pixels_of(&d->c.in) * in);
+        amx_fail(dx, rows * pixels_of(&d->c.in) * in);
         return;
     }
     amx_copy_weights(&weights, w);
@@ -389,7 +383,7 @@ static void weight_gradient(struct device_convolution *d, const float *x, const 
     float *copy = reserve(d, &p, 0, &space);
     struct amx_weights weights = {.c = &d->c, .copy = copy, .out_stride = terms, .position_stride = in};
     if (!copy) {
-        fail(dw, d->weights);
+        amx_fail(dw, d->weights);
         return;
     }
     p.c = copy;
