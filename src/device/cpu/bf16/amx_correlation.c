@@ -15,7 +15,7 @@ static void round_numbers(uint16_t *to, const float *from, size_t count) {
 }
 
 void amx_copy_band(const struct band *b, const float *images, uint16_t *to) {
-    const struct correlation *c = b->c;
+    const struct amx_correlation *c = b->c;
     size_t channels = c->image.channels, left = c->padding[1] * channels, count = c->image.width * channels;
     size_t lines = b->lines + c->kernel[0] - 1;
     const float *image = images + b->row * c->image.height * count;
@@ -35,7 +35,7 @@ void amx_copy_band(const struct band *b, const float *images, uint16_t *to) {
 /* Tiles of sums: 0 and 1 are of 16 pixels and 32 channels, 2 and 3 of the next 16 pixels; or all of 16 channels
  * [is_narrow], each of the next 16 pixels. b: tiles of the first 16 channels; those of the next ones follow. bias: (32)
  * or NULL */
-ALWAYS_INLINE void correlate(const struct correlation *c, const uint16_t *x, const float *b, bool is_narrow,
+ALWAYS_INLINE void correlate(const struct amx_correlation *c, const uint16_t *x, const float *b, bool is_narrow,
                              const float *bias) {
     size_t stride = c->image.channels * sizeof *x, steps = divide_up(depth_of(c), STEP);
     size_t next = SIZE * c->image.channels, line = divide_up(c->out.channels, SIZE) * steps * TILE_FLOATS;
@@ -85,7 +85,7 @@ static void store_tile(size_t tile, float *to, size_t stride) {
  * a copy, if all pixels are in one of its lines. */
 static void write_tile(const struct band *b, float *out, size_t tile, size_t pixel, size_t channel, bool has_relu) {
     _Alignas(64) float sums[TILE_FLOATS];
-    const struct correlation *c = b->c;
+    const struct amx_correlation *c = b->c;
     size_t channels = c->out.channels, count = at_most(channels - channel, SIZE);
     size_t y = pixel / c->width, x = pixel % c->width;
     float *to = out + (y * c->out.width + x) * channels + channel;
@@ -104,8 +104,8 @@ static void write_tile(const struct band *b, float *out, size_t tile, size_t pix
 }
 
 /* out: the lines of the band */
-static void correlate_band(const struct forward *f, const struct band *b, const uint16_t *x, float *out) {
-    const struct correlation *c = b->c;
+static void correlate_band(const struct correlation_pass *f, const struct band *b, const uint16_t *x, float *out) {
+    const struct amx_correlation *c = b->c;
     size_t tiles = divide_up(c->out.channels, SIZE), steps = divide_up(depth_of(c), STEP), pixels = pixels_of(b);
     for (size_t t = 0; t < tiles; t += 2) {
         float bias[2 * SIZE] = {0};
@@ -127,7 +127,7 @@ static void correlate_band(const struct forward *f, const struct band *b, const 
 }
 
 static void correlate_bands(void *context, size_t first, size_t last) {
-    const struct forward *f = context;
+    const struct correlation_pass *f = context;
     _Alignas(64) uint16_t copy[BAND + SLACK(MAX_CHANNELS)];
     amx_configure();
     for (size_t i = first; i < last; i++) {
@@ -139,10 +139,10 @@ static void correlate_bands(void *context, size_t first, size_t last) {
 }
 
 /* Bands are short enough for all threads; results do not depend on them. */
-void amx_correlate(const struct forward *f, size_t rows) {
+void amx_correlate(const struct correlation_pass *f, size_t rows) {
     if (rows == 0) return;
-    struct correlation c = *f->c;
-    struct forward shorter = *f;
+    struct amx_correlation c = *f->c;
+    struct correlation_pass shorter = *f;
     shorter.c = &c;
     c.band = at_most(c.band, divide_up(rows * c.out.height, parallel_threads()));
     size_t work = c.out.width * c.out.channels * depth_of(&c) * c.kernel[0] * c.band;

@@ -21,7 +21,7 @@
 #define MANY_PIXELS 56                /* of a band, from which it is faster than the product of amx_convolution.c */
 #define MAX_WEIGHTS ((size_t)1 << 19) /* words that stay in the second-level cache */
 
-static bool suits_correlation(const struct correlation *c) {
+static bool suits_correlation(const struct amx_correlation *c) {
     return c->image.channels >= MIN_CHANNELS && c->image.channels <= MAX_CHANNELS &&
            c->kernel[0] * line_numbers(c) <= BAND && weight_floats(c) <= MAX_WEIGHTS &&
            c->band * c->width >= MIN_PIXELS && 4 * c->out.width >= 3 * c->width; /* at most a quarter is dropped */
@@ -32,21 +32,21 @@ bool amx_unit_stride_suits(const struct convolution *c) {
     for (int d = 0; d < 2; d++)
         if (w->stride[d] != 1 || w->dilation[d] != 1 || w->padding[d] >= w->kernel[d] || w->kernel[d] > MAX_KERNEL)
             return false;
-    struct correlation forward = forward_of(c), gradient = gradient_of(c);
+    struct amx_correlation forward = forward_of(c), gradient = gradient_of(c);
     return c->groups == 1 && suits_correlation(&forward) && suits_correlation(&gradient);
 }
 
-static bool has_many_pixels(const struct correlation *c) { return c->band * c->width >= MANY_PIXELS; }
+static bool has_many_pixels(const struct amx_correlation *c) { return c->band * c->width >= MANY_PIXELS; }
 
 bool amx_unit_stride_is_faster(const struct convolution *c) {
-    struct correlation forward = forward_of(c), gradient = gradient_of(c);
+    struct amx_correlation forward = forward_of(c), gradient = gradient_of(c);
     return c->window.kernel[0] * c->window.kernel[1] > 1 && has_many_pixels(&forward) && has_many_pixels(&gradient);
 }
 
 /* ---- the operators ---- */
 
 /* Tiles of the weights, from their copy: number (k, j) of line l is copy[l * line + k * k_step + j * j_step]. */
-static void pack_weights(const struct correlation *c, const float *copy, size_t line, size_t j_step, size_t k_step,
+static void pack_weights(const struct amx_correlation *c, const float *copy, size_t line, size_t j_step, size_t k_step,
                          float *tiles) {
     size_t size = weight_floats(c) / c->kernel[0];
     for (size_t l = 0; l < c->kernel[0]; l++) {
@@ -66,13 +66,13 @@ static size_t max_of(size_t a, size_t b) { return a > b ? a : b; }
 /* Floats of the workspace: a copy of the weights, or the sums of their gradient, in whole tiles; then tiles of the
  * weights, or bands. */
 static size_t copy_floats(const struct convolution *c) {
-    struct correlation forward = forward_of(c);
+    struct amx_correlation forward = forward_of(c);
     size_t weights = c->out.channels * c->window.kernel[0] * depth_of(&forward);
     return round_up(max_of(weights, gradient_floats(&forward)), SIZE);
 }
 
 static size_t workspace_bytes(const struct convolution *c, bool is_training) {
-    struct correlation forward = forward_of(c), gradient = gradient_of(c);
+    struct amx_correlation forward = forward_of(c), gradient = gradient_of(c);
     size_t floats = weight_floats(&forward);
     if (is_training) {
         floats = max_of(floats, weight_floats(&gradient));
@@ -119,7 +119,7 @@ static status create(struct device *device, const struct convolution *c, size_t 
 
 static void forward(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
                     size_t rows) {
-    struct correlation c = forward_of(&d->c);
+    struct amx_correlation c = forward_of(&d->c);
     size_t in = d->c.in.channels, terms = d->c.window.kernel[0] * depth_of(&c);
     float *copy = reserve(d, false);
     if (!copy) {
@@ -127,14 +127,14 @@ static void forward(struct device_convolution *d, const float *x, const float *w
         return;
     }
     struct amx_weights weights = {.c = &d->c, .copy = copy, .out_stride = terms, .position_stride = in};
-    struct forward f = {&c, x, copy + copy_floats(&d->c), bias, y, d->c.has_relu};
+    struct correlation_pass f = {&c, x, copy + copy_floats(&d->c), bias, y, d->c.has_relu};
     amx_copy_weights(&weights, w);
     pack_weights(&c, copy, depth_of(&c), terms, 1, copy + copy_floats(&d->c));
     amx_correlate(&f, rows);
 }
 
 static void input_gradient(struct device_convolution *d, const float *w, const float *dy, float *dx, size_t rows) {
-    struct correlation c = gradient_of(&d->c);
+    struct amx_correlation c = gradient_of(&d->c);
     size_t in = d->c.in.channels, out = d->c.out.channels;
     float *copy = reserve(d, true);
     if (!copy) {
@@ -143,21 +143,21 @@ static void input_gradient(struct device_convolution *d, const float *w, const f
     }
     struct amx_weights weights = {
         .c = &d->c, .copy = copy, .out_stride = in, .position_stride = out * in, .places = d->mirrored};
-    struct forward f = {&c, dy, copy + copy_floats(&d->c), NULL, dx, false};
+    struct correlation_pass f = {&c, dy, copy + copy_floats(&d->c), NULL, dx, false};
     amx_copy_weights(&weights, w);
     pack_weights(&c, copy, depth_of(&c) * in, 1, in, copy + copy_floats(&d->c));
     amx_correlate(&f, rows);
 }
 
 static void weight_gradient(struct device_convolution *d, const float *x, const float *dy, float *dw, size_t rows) {
-    struct correlation c = forward_of(&d->c);
+    struct amx_correlation c = forward_of(&d->c);
     float *copy = reserve(d, true);
     if (!copy) {
         amx_fail(dw, d->c.out.channels * d->c.window.kernel[0] * depth_of(&c));
         return;
     }
     float *words = copy + copy_floats(&d->c);
-    struct gradient g = {
+    struct weight_gradient g = {
         .c = &c, .x = x, .dy = dy, .sums = copy, .words = words, .tiles = words + group_of(&c) * words_of(&c, c.band)};
     amx_weight_gradient(&g, rows);
     struct amx_weights weights = {.c = &d->c,

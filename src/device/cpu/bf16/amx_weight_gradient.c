@@ -28,7 +28,7 @@ static void pack_outputs(const float *const pixels[STEP], size_t channel, size_t
 }
 
 static void pack_band_outputs(const struct band *b, const float *dy, float *tiles) {
-    const struct correlation *c = b->c;
+    const struct amx_correlation *c = b->c;
     size_t channels = c->out.channels, steps = steps_of(c, c->band);
     for (size_t s = 0; s < steps_of(c, b->lines); s++) {
         const float *pixels[STEP];
@@ -42,8 +42,8 @@ static void pack_band_outputs(const struct band *b, const float *dy, float *tile
 }
 
 static void pack_bands(void *context, size_t first, size_t last) {
-    const struct gradient *g = context;
-    const struct correlation *c = g->c;
+    const struct weight_gradient *g = context;
+    const struct amx_correlation *c = g->c;
     _Alignas(64) uint16_t copy[BAND + SLACK(MAX_CHANNELS)];
     for (size_t i = first; i < last; i++) {
         struct band band = band_of(c, g->first + i);
@@ -122,12 +122,12 @@ static void add_sums(const struct sum_block *x, size_t rows, size_t columns) {
         add_block(x, 1, 1);
 }
 
-static size_t gradient_columns(const struct correlation *c) { return c->kernel[0] * gradient_line(c) / SIZE; }
-static size_t gradient_rows(const struct correlation *c) { return divide_up(c->out.channels, SIZE); }
+static size_t gradient_columns(const struct amx_correlation *c) { return c->kernel[0] * gradient_line(c) / SIZE; }
+static size_t gradient_rows(const struct amx_correlation *c) { return divide_up(c->out.channels, SIZE); }
 
 /* Tiles [column, column + columns) of the sums of one or two tiles of outputs from [row] on, of all bands. */
-static void add_columns(const struct gradient *g, size_t row, size_t rows, size_t column, size_t columns) {
-    const struct correlation *c = g->c;
+static void add_columns(const struct weight_gradient *g, size_t row, size_t rows, size_t column, size_t columns) {
+    const struct amx_correlation *c = g->c;
     size_t line = gradient_line(c), sums_row = c->kernel[0] * line;
     struct sum_block x = {.stride = sums_row * sizeof *g->sums,
                           .next_a = steps_of(c, c->band) * TILE_FLOATS,
@@ -147,10 +147,10 @@ static void add_columns(const struct gradient *g, size_t row, size_t rows, size_
 }
 
 /* Blocks are of two tiles of outputs and two of columns, or of one and four. */
-static size_t block_columns(const struct correlation *c) { return gradient_rows(c) == 1 ? TILES : 2; }
+static size_t block_columns(const struct amx_correlation *c) { return gradient_rows(c) == 1 ? TILES : 2; }
 
 static void add_bands(void *context, size_t first, size_t last) {
-    const struct gradient *g = context;
+    const struct weight_gradient *g = context;
     size_t rows = gradient_rows(g->c), columns = gradient_columns(g->c), width = block_columns(g->c);
     amx_configure();
     for (size_t i = first; i < last; i++) {
@@ -160,8 +160,8 @@ static void add_bands(void *context, size_t first, size_t last) {
     _tile_release();
 }
 
-void amx_weight_gradient(struct gradient *g, size_t rows) {
-    const struct correlation *c = g->c;
+void amx_weight_gradient(struct weight_gradient *g, size_t rows) {
+    const struct amx_correlation *c = g->c;
     size_t all = rows * bands_of(c), group = group_of(c), numbers = c->band * line_numbers(c);
     size_t blocks = divide_up(gradient_rows(c), 2) * divide_up(gradient_columns(c), block_columns(c));
     memset(g->sums, 0, gradient_floats(c) * sizeof *g->sums);
