@@ -25,7 +25,8 @@ struct schedule_config {
     struct int_list milestones;
     struct section_list points; /* of struct schedule_point */
     bool three_phase, cycle_momentum;
-    int anneal, monitor, mode, threshold_mode, interpolation;
+    const char *monitor;
+    int anneal, mode, threshold_mode, interpolation;
 };
 
 struct schedule_point {
@@ -38,8 +39,7 @@ enum cycle_mode { TRIANGULAR, TRIANGULAR2, EXP_RANGE };
 enum interpolation { LINEAR, STEP };
 
 static const char *const anneals[] = {"cos", "linear", NULL};
-static const char *const monitors[] = {"val_loss", "val_accuracy", "train_loss", NULL};
-static const char *const modes[] = {"min", "max", NULL};
+static const char *const modes[] = {"auto", "min", "max", NULL};
 static const char *const threshold_modes[] = {"rel", "abs", NULL};
 static const char *const cycle_modes[] = {"triangular", "triangular2", "exp_range", NULL};
 static const char *const interpolations[] = {"linear", "step", NULL};
@@ -160,9 +160,15 @@ static const struct schema_row one_cycle_rows[] = {
         .min = 0, .max = INFINITY, .doc = doc_                                                                         \
     }
 static const struct schema_row plateau_rows[] = {
-    CHOICE(monitor, "val_loss", monitors,
-           "The metric that is monitored, after each evaluation (train_loss: after each epoch)."),
-    CHOICE(mode, "min", modes, "Whether a smaller (`min`) or a larger (`max`) value is better."),
+    {.key = "monitor",
+     .type = SCHEMA_STRING,
+     .offset = offsetof(struct schedule_config, monitor),
+     .fallback = "val_loss",
+     .doc =
+         "The metric that is monitored, after each evaluation (train_loss, train_accuracy: after each epoch); one of "
+         "those of train.early_stop."},
+    CHOICE(mode, "auto", modes,
+           "Whether a smaller (`min`) or a larger (`max`) value is better; `auto`: as for train.early_stop."),
     REAL(factor, "0.1", "The rate is multiplied by this."),
     EPOCHS(patience, "10", "Evaluations without progress before the rate is reduced."),
     REAL(threshold, "0.0001", "The minimum change that counts as progress."),
@@ -471,27 +477,23 @@ double schedule_momentum(const struct variant *schedule, const struct schedule_p
     return cycle(c, c->max_momentum, c->base_momentum, c->max_momentum, t, total);
 }
 
-enum schedule_monitor schedule_monitor(const struct variant *schedule) {
-    static const enum schedule_monitor by_choice[] = {MONITOR_VAL_LOSS, MONITOR_VAL_ACCURACY, MONITOR_TRAIN_LOSS};
+const char *schedule_monitor(const struct variant *schedule, int *mode) {
     const struct schedule_config *c = schedule->config;
-    return is_plateau(schedule) ? by_choice[c->monitor] : MONITOR_NOTHING;
+    if (!is_plateau(schedule)) return NULL;
+    *mode = c->mode;
+    return c->monitor;
 }
 
-bool schedule_is_max(const struct variant *schedule) {
-    const struct schedule_config *c = schedule->config;
-    return is_plateau(schedule) && c->mode == 1;
-}
-
-static bool is_better(const struct schedule_config *c, double value, double best) {
-    bool is_relative = c->threshold_mode == 0, is_min = c->mode == 0;
+static bool is_better(const struct schedule_config *c, bool is_max, double value, double best) {
+    bool is_relative = c->threshold_mode == 0;
     if (isnan(best)) return true;
-    if (is_min) return value < (is_relative ? best * (1 - c->threshold) : best - c->threshold);
-    return value > (is_relative ? best * (c->threshold + 1) : best + c->threshold);
+    if (is_max) return value > (is_relative ? best * (c->threshold + 1) : best + c->threshold);
+    return value < (is_relative ? best * (1 - c->threshold) : best - c->threshold);
 }
 
-void schedule_update_plateau(const struct variant *schedule, struct plateau *plateau, double value) {
+void schedule_update_plateau(const struct variant *schedule, struct plateau *plateau, double value, bool is_max) {
     const struct schedule_config *c = schedule->config;
-    if (is_better(c, value, plateau->best)) {
+    if (is_better(c, is_max, value, plateau->best)) {
         plateau->best = value;
         plateau->bad_epochs = 0;
     } else {

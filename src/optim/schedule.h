@@ -31,13 +31,11 @@ struct plateau {
     int64_t bad_epochs, cooldown, reductions;
 };
 
-/* The metric that the schedule monitors. */
-enum schedule_monitor { MONITOR_NOTHING, MONITOR_VAL_LOSS, MONITOR_VAL_ACCURACY, MONITOR_TRAIN_LOSS };
-enum schedule_monitor schedule_monitor(const struct variant *schedule);
-/* Whether larger values of it are better (mode: max). */
-bool schedule_is_max(const struct variant *schedule);
+/* The metric that the schedule monitors; NULL: none. *mode: whether smaller or larger values are better, as an enum
+ * monitor_mode (train/metrics/monitor.h). */
+const char *schedule_monitor(const struct variant *schedule, int *mode);
 
-/* ReduceLROnPlateau.step([value]). */
-void schedule_update_plateau(const struct variant *schedule, struct plateau *plateau, double value);
+/* ReduceLROnPlateau.step([value]); is_max: larger values are better. */
+void schedule_update_plateau(const struct variant *schedule, struct plateau *plateau, double value, bool is_max);
 
 #endif

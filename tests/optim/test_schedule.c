@@ -164,10 +164,11 @@ START_TEST(plateau_is_pytorchs) {
         const struct variant *s = &config_of(file)->schedule;
         struct schedule_progress at = {.total_epochs = 100};
         struct plateau plateau = {.best = NAN};
-        ck_assert_int_eq(schedule_monitor(s), MONITOR_VAL_LOSS);
+        int mode;
+        ck_assert_str_eq(schedule_monitor(s, &mode), "val_loss");
         json_t *values = json_object_get(run, "values"), *rates = json_object_get(run, "lr");
         for (size_t t = 0; t < json_array_size(values); t++) {
-            schedule_update_plateau(s, &plateau, json_number_value(json_array_get(values, t)));
+            schedule_update_plateau(s, &plateau, json_number_value(json_array_get(values, t)), mode == 2);
             at.epoch++;
             at.reductions = plateau.reductions;
             double expected = json_real_value(json_array_get(rates, t)), got = schedule_lr(s, 0.1, &at);
@@ -184,7 +185,7 @@ START_TEST(sections_that_contradict_each_other) {
         const char *rest, *sentence;
     } cases[] = {
         {"schedule: {type: one_cycle}\noptimizer: sgd", "duplicate"},
-        {"schedule: {type: reduce_on_plateau, monitor: val_accuracy}", "the loss 'mse' has no accuracy"},
+        {"schedule: {type: reduce_on_plateau, monitor: val_accuracy}", "epochs have no metric 'val_accuracy'"},
         {"schedule: {type: reduce_on_plateau, factor: -1}", "must be >= 0"},
         {"schedule: {type: piecewise, points: {}}", "points must not be empty"},
         {"schedule: {type: piecewise, points: {5: 1, 5000: 1, 30: 1}}",

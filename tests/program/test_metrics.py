@@ -416,6 +416,24 @@ class Optimizers(program.Case):
         self.assertGreater(len({s["lr"] for s in self.events("step", "runs/whole")}), 3)
         self.assertEqual([s["lr"] for s in self.events("step")], [s["lr"] for s in self.events("step", "runs/whole")])
 
+    def test_a_plateau_of_any_metric(self):
+        """A rise is progress for what should be large; metrics of the training count after each epoch."""
+        config = program.WINE.replace("lr: 0.001", "lr: 0.02").replace("{epochs: 10}", "{epochs: 60, metrics: [f1], evaluate_every: 3}")
+        self.write("test.yaml", config + "schedule: {type: reduce_on_plateau, monitor: val_f1, factor: 0.5, patience: 0, eps: 0}\n")
+        for metric, options in (("val_f1", ()), ("val_accuracy", ()), ("val_loss", ()), ("train_accuracy", ("train.evaluate_every=0",))):
+            self.run_program("test.yaml", f"schedule.monitor={metric}", "--run-dir", metric, *options)
+            epochs, best, rate = self.events("epoch", metric), None, 0.02
+            sign = -1 if metric.endswith("loss") else 1
+            for epoch, following in zip(epochs, epochs[1:]):
+                value = epoch.get(metric)
+                is_better = value is not None and (best is None or sign * value > sign * best * (1 + sign * 1e-4))
+                if is_better:
+                    best = value
+                elif value is not None:
+                    rate /= 2
+                self.assertAlmostEqual(following["lr"], rate, delta=1e-9 * rate, msg=f"{metric}, epoch {following['epoch']}")
+            self.assertLess(rate, 0.02)
+
     def test_resume_with_a_plateau_groups_and_frozen_parameters(self):
         """A learning rate that was reduced, and is due to be reduced, is reduced at the same steps after a resume."""
         config = program.WINE.replace("{epochs: 10}", "{epochs: 12}").replace("save_every: 5", "save_every: 1, keep: 0")

@@ -134,19 +134,23 @@ static void check_target_scale(const struct config *c, const struct node *root, 
                  are_values ? "" : ", whose targets are ", are_values ? "" : targets);
 }
 
-/* checkpoint.best and train.early_stop: their metric must be one of metrics.jsonl's epochs. */
+/* checkpoint.best, train.early_stop and reduce_on_plateau: their metric must be one of metrics.jsonl's epochs. */
 static void check_monitors(const struct config *c, const struct node *root, struct problems *problems) {
     const struct early_stop stop = early_stop_of(&c->train.early_stop);
+    struct monitor plateau = {0};
+    plateau.metric = schedule_monitor(&c->schedule, &plateau.mode);
     const struct {
         const char *section, *key, *path;
         const struct monitor *monitor;
     } monitors[] = {{"checkpoint", "best", "checkpoint.best", &c->checkpoint.best},
-                    {"train", "early_stop", "train.early_stop", &stop.monitor}};
+                    {"train", "early_stop", "train.early_stop", &stop.monitor},
+                    {"schedule", "monitor", "schedule.monitor", &plateau}};
     for (size_t i = 0; i < sizeof monitors / sizeof *monitors; i++) {
         const struct monitor *m = monitors[i].monitor;
+        bool is_each_epoch = m == &plateau && m->metric && !monitor_is_of_validation(m->metric);
         status s = m->metric || m->mode == MONITOR_AUTO
                        ? monitor_check(m, &c->train.metrics, config_loss(c), &c->losses,
-                                       dataset_has_validation(&c->dataset), c->train.evaluate_every)
+                                       dataset_has_validation(&c->dataset), is_each_epoch ? 1 : c->train.evaluate_every)
                        : status_new(STATUS_USAGE, "mode needs metric; give the metric, too");
         if (s)
             problems_add(problems, place_of_key(root, monitors[i].section, monitors[i].key), monitors[i].path, "%s",
@@ -155,29 +159,20 @@ static void check_monitors(const struct config *c, const struct node *root, stru
     }
 }
 
-/* The value that a schedule monitors must be measured before the end of the run, and its mode must fit. */
+/* The momentum that a schedule changes must exist, and the mode must fit the metric that it monitors. */
 static void check_schedule(const struct config *c, const struct node *root, struct problems *problems) {
     struct place place = config_place(node_get(root, "schedule"));
-    enum schedule_monitor monitor = schedule_monitor(&c->schedule);
+    struct monitor monitor = {0};
+    monitor.metric = schedule_monitor(&c->schedule, &monitor.mode);
     if (schedule_changes_momentum(&c->schedule) && isnan(optimizer_settings(&c->optimizer).momentum))
         problems_add(problems, place, "schedule",
                      "%s changes the momentum, and this optimizer has none that can change; set optimizer.momentum, or "
                      "cycle_momentum: false",
                      c->schedule.name);
-    if (monitor == MONITOR_VAL_ACCURACY && !config_loss(c)->wants_classes)
-        problems_add(problems, place, "schedule.monitor", "the loss '%s' has no accuracy",
-                     config_loss(c)->variant.name);
-    else if (monitor == MONITOR_VAL_ACCURACY && !schedule_is_max(&c->schedule))
+    if (monitor.metric && monitor.mode == MONITOR_MIN &&
+        monitor_is_maximized(&(struct monitor){.metric = monitor.metric}))
         problems_add(problems, place, "schedule.mode",
-                     "with min a rising val_accuracy reduces the learning rate; use mode: max");
-    if (monitor != MONITOR_VAL_LOSS && monitor != MONITOR_VAL_ACCURACY) return;
-    if (!dataset_has_validation(&c->dataset))
-        problems_add(problems, place, "schedule.monitor",
-                     "there are no validation rows (dataset.split or dataset.validation); use monitor: train_loss");
-    else if (c->train.evaluate_every == 0)
-        problems_add(problems, place, "schedule.monitor",
-                     "is measured only after the last epoch (train.evaluate_every: 0); use monitor: train_loss, or "
-                     "set train.evaluate_every");
+                     "with min a rising %.60s reduces the learning rate; use mode: max", monitor.metric);
 }
 
 void config_check(void *config, const struct node *root, const char *path, struct problems *problems) {

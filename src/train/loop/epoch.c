@@ -117,13 +117,12 @@ static void update_early_stop(struct trainer *t, const struct epoch_report *e) {
 /* Passes the monitored value to the schedule, if this epoch has it. The same on all ranks. */
 static void update_schedule(struct trainer *t, const struct epoch_report *e, bool is_whole) {
     const struct variant *schedule = &t->config->schedule;
-    struct plateau *plateau = &t->state->counters.plateau;
-    enum schedule_monitor monitor = schedule_monitor(schedule);
-    if (!is_whole || isnan(e->train_loss)) return; /* NAN: it has no training loss */
-    if (monitor == MONITOR_TRAIN_LOSS) schedule_update_plateau(schedule, plateau, e->train_loss);
-    if (!epoch_evaluates(t, false)) return;
-    if (monitor == MONITOR_VAL_LOSS) schedule_update_plateau(schedule, plateau, e->validation_loss);
-    if (monitor == MONITOR_VAL_ACCURACY) schedule_update_plateau(schedule, plateau, e->validation_accuracy);
+    struct monitor monitor = {0};
+    monitor.metric = schedule_monitor(schedule, &monitor.mode);
+    if (!monitor.metric || !is_whole || isnan(e->train_loss)) return; /* NAN: it has no training loss */
+    if (monitor_is_of_validation(monitor.metric) && !epoch_evaluates(t, false)) return;
+    schedule_update_plateau(schedule, &t->state->counters.plateau, monitor_value(monitor.metric, e, &t->epoch.result),
+                            monitor_is_maximized(&monitor));
 }
 
 /* val_f1, ... */

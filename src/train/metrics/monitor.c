@@ -59,18 +59,20 @@ struct early_stop early_stop_of(const struct early_stop *config) {
     return stop;
 }
 
+bool monitor_is_of_validation(const char *metric) { return strncmp(metric, "val_", PREFIX) == 0; }
+
 /* Whether the epochs of a run with [loss] have [metric]. */
 static bool is_known(const char *metric, const struct string_list *metrics, const struct loss_type *loss) {
     if (strcmp(metric, "train_loss") == 0 || strcmp(metric, "val_loss") == 0) return true;
     bool is_accuracy = strcmp(metric, "train_accuracy") == 0 || strcmp(metric, "val_accuracy") == 0;
     if (is_accuracy && loss->wants_classes) return true;
-    return strncmp(metric, "val_", PREFIX) == 0 && !metric_is_matrix(metric + PREFIX) && !loss->is_objective &&
+    return monitor_is_of_validation(metric) && !metric_is_matrix(metric + PREFIX) && !loss->is_objective &&
            string_list_has(metrics, metric + PREFIX);
 }
 
 /* Whether [metric] is that of one of several losses: "val_<name>_loss". */
 static bool is_of_term(const char *metric, const struct string_list *metrics, const struct variant_list *losses) {
-    for (size_t i = 0; i < losses->count && strncmp(metric, "val_", PREFIX) == 0; i++) {
+    for (size_t i = 0; i < losses->count && monitor_is_of_validation(metric); i++) {
         const char *name = objective_name(&losses->items[i]), *rest = metric + PREFIX + strlen(name) + 1;
         if (strncmp(metric + PREFIX, name, strlen(name)) != 0 || rest[-1] != '_') continue;
         const struct loss_type *loss = loss_type_at((size_t)losses->items[i].index);
@@ -107,7 +109,7 @@ status monitor_check(const struct monitor *monitor, const struct string_list *me
     if (!metric) return OK;
     if (!is_known(metric, metrics, loss) && !is_of_term(metric, metrics, losses))
         return unknown(metric, metrics, loss, losses);
-    if (strncmp(metric, "val_", PREFIX) == 0 && !has_validation)
+    if (monitor_is_of_validation(metric) && !has_validation)
         return status_new(STATUS_USAGE,
                           "%s needs validation rows (dataset.split or dataset.validation); without them use train_loss",
                           metric);
@@ -129,7 +131,7 @@ double monitor_value(const char *metric, const struct epoch_report *epoch, const
 bool monitor_is_maximized(const struct monitor *monitor) {
     if (monitor->mode != MONITOR_AUTO) return monitor->mode == MONITOR_MAX;
     if (strcmp(monitor->metric, "train_loss") == 0 || strcmp(monitor->metric, "val_loss") == 0) return false;
-    return strncmp(monitor->metric, "val_", PREFIX) != 0 || !metric_is_error(monitor->metric + PREFIX);
+    return !monitor_is_of_validation(monitor->metric) || !metric_is_error(monitor->metric + PREFIX);
 }
 
 bool monitor_is_better(const struct monitor *monitor, double value, double best, double min_delta) {

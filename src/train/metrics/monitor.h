@@ -1,5 +1,5 @@
-/* monitor: the metric that selects the best checkpoint (`checkpoint.best`) or ends a run (`train.early_stop`). Metrics
- * have the names of the epoch events in metrics.jsonl. */
+/* monitor: the metric that selects the best checkpoint (`checkpoint.best`), ends a run (`train.early_stop`) or reduces
+ * the learning rate (`schedule: reduce_on_plateau`). Metrics have the names of the epoch events in metrics.jsonl. */
 #ifndef TRAIN_MONITOR_H
 #define TRAIN_MONITOR_H
 
@@ -34,6 +34,9 @@ struct early_stop early_stop_of(const struct early_stop *config);
 /* STATUS_USAGE when epochs do not have the metric, with the reason. [metrics]: train.metrics. */
 status monitor_check(const struct monitor *monitor, const struct string_list *metrics, const struct loss_type *loss,
                      const struct variant_list *losses, bool has_validation, int64_t evaluate_every);
+
+/* Whether evaluations measure [metric], not the training itself. */
+bool monitor_is_of_validation(const char *metric);
 
 /* The value of [metric] in an epoch and its evaluation ([result], if has_validation); NAN: the epoch does not have it.
  */
