@@ -227,7 +227,10 @@ enum precision {
     /* Only of CPUs: with AMX the factors of large products are three bfloat16, which together have all bits of float32.
      * A result is as exact as with PRECISION_FLOAT32 but depends on the number of rows: for training. Without AMX: as
      * PRECISION_FLOAT32. */
-    PRECISION_FLOAT32_SPLIT
+    PRECISION_FLOAT32_SPLIT,
+    /* Only of CPUs: PRECISION_FLOAT32 by algorithms that do not depend on the instruction set or the number of threads.
+     * Sets with fused multiply-add (AVX2, AVX-512, NEON) give the same bits. */
+    PRECISION_FLOAT32_PORTABLE
 };
 
 /* Sets the precision of linear_forward, linear_backward_*, attention and the device's other matrix products from now

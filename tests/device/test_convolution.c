@@ -418,6 +418,34 @@ START_TEST(the_same_bits_in_every_set) {
 }
 END_TEST
 
+/* By the operators that are chosen for determinism.portable, with oneDNN and AMX where they are. */
+START_TEST(the_same_bits_on_every_processor) {
+    static const char *const with_fma[] = {"avx2", "avx512", "amx"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tensors first = {0};
+        for (size_t s = 0; s < sizeof with_fma / sizeof *with_fma; s++) {
+            struct device *device = open_set(with_fma[s]);
+            if (!device) continue;
+            ck_assert(!device_set_precision(device, PRECISION_FLOAT32_PORTABLE));
+            struct tensors t =
+                run(device, device_ops(device)->convolution, &cases[i], rows_of(&cases[i]), rows_of(&cases[i]));
+            device_destroy(device);
+            if (!first.x) {
+                first = t;
+                continue;
+            }
+            ck_assert_mem_eq(t.y, first.y, t.out * sizeof(float));
+            ck_assert_mem_eq(t.dx, first.dx, t.in * sizeof(float));
+            ck_assert_mem_eq(t.dw, first.dw, t.weights * sizeof(float));
+            ck_assert_mem_eq(t.dbias, first.dbias, cases[i].out.channels * sizeof(float));
+            free_tensors(&t);
+        }
+        if (first.x) free_tensors(&first);
+    }
+}
+END_TEST
+
 LOOP_TESTS("convolution", ONCE(every_implementation), ONCE(factors_are_rounded), ONCE(factors_are_three_bfloat16),
            ONCE(other_numbers_of_rows_in_bfloat16), ONCE(fewer_rows), LOOP(outputs_alone, 0, 2),
-           ONCE(the_same_bits_on_any_number_of_threads), ONCE(the_same_bits_in_every_set))
+           ONCE(the_same_bits_on_any_number_of_threads), ONCE(the_same_bits_in_every_set),
+           ONCE(the_same_bits_on_every_processor))

@@ -17,6 +17,37 @@ checkpoint: {save_every: {steps: 2}, keep: 0}
 determinism: {mode: elastic, shards: 8}
 """
 
+# large products of matrices and convolutions: those for which AMX and oneDNN are used, if they are there
+LARGE = """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 128, inputs: [3, 16, 16], classes: 4, seed: 5}, split: {test: 0.25, seed: 1}}
+sampler: {batch_size: 32}
+model: {layers: [{conv2d: {out: 64, kernel_size: 5, padding: 2}}, relu, {conv2d: {out: 64, kernel_size: 3, stride: 2, padding: 1}}, relu, flatten, {linear: 96}, relu, {linear: 4}]}
+loss: cross_entropy
+optimizer: {type: adamw, lr: 0.001}
+train: {epochs: 1}
+"""
+
+
+class Portable(program.Case):
+    def test_the_same_bits_on_any_number_of_threads(self):
+        self.write("test.yaml", LARGE + "determinism: {portable: true}\n")
+        values = []
+        for threads in (1, 2, 3):
+            self.run_program("test.yaml", "--run-dir", f"runs/{threads}", env={"OMP_NUM_THREADS": str(threads)})
+            out, _ = self.run_program("eval", f"runs/{threads}", env={"OMP_NUM_THREADS": str(4 - threads)})
+            values.append((self.sha(f"runs/{threads}"), self.losses(f"runs/{threads}"), [line for line in out.splitlines() if "loss" in line]))
+        self.assertEqual(values, values[:1] * 3)
+        self.assertIn("float32, without AMX and oneDNN", self.run_program("check", "test.yaml")[0])
+        self.run_program("test.yaml", "--run-dir", "runs/default", "determinism.portable=false")
+        self.assert_close(self.losses("runs/1"), self.losses("runs/default"), 2e-5, "the same formulas")
+
+    def test_a_change_of_processes(self):
+        """Elastic: no thread less for a model with convolutions."""
+        self.write("test.yaml", LARGE.replace("batch_size", "global_batch_size") + "determinism: {mode: elastic, shards: 2, portable: true}\n")
+        for world, threads in ((1, 2), (2, 1), (1, 3)):
+            self.run_program("test.yaml", "--run-dir", f"runs/{world}{threads}", "--nproc", world, env={"OMP_NUM_THREADS": str(threads)})
+            self.assertEqual(self.sha(f"runs/{world}{threads}"), self.sha("runs/12"))
+
 
 class Elastic(program.Case):
     def numbers(self, run):

@@ -38,13 +38,14 @@ static bool is_for_winograd(const struct convolution *c) {
 
 #define MAX_DEPTH 1024 /* numbers of a sum for which a panel of weights stays in the second-level cache */
 
-/* Where oneDNN's kernels for AVX2 reach a third to two thirds of the speed. */
-static bool is_for_unit_stride(const struct cpu_kernels *kernels, const struct convolution *c) {
+/* Where oneDNN's kernels for AVX2 reach a third to two thirds of the speed, or oneDNN is not used. */
+static bool is_for_unit_stride(struct device *device, const struct convolution *c) {
+    bool is_slow = cpu_kernels_of(device)->is_avx512 && !cpu_is_portable(device);
     const struct window *w = &c->window;
     size_t taps = w->kernel[0] * w->kernel[1];
     for (int d = 0; d < 2; d++)
         if (w->stride[d] != 1 || w->dilation[d] != 1 || w->padding[d] >= w->kernel[d]) return false;
-    return !kernels->is_avx512 && c->groups == 1 && c->in.channels >= 8 && taps * c->in.channels <= MAX_DEPTH &&
+    return !is_slow && c->groups == 1 && c->in.channels >= 8 && taps * c->in.channels <= MAX_DEPTH &&
            taps * c->out.channels <= MAX_DEPTH;
 }
 
@@ -75,14 +76,16 @@ static const struct convolution_ops *onednn_ops(void) {
 }
 
 /* Of the project, in float32. NULL: oneDNN's are faster. */
-static const struct convolution_ops *own_ops(const struct cpu_kernels *kernels, const struct convolution *c) {
+static const struct convolution_ops *own_ops(struct device *device, const struct convolution *c) {
+    const struct cpu_kernels *kernels = cpu_kernels_of(device);
     if (is_for_winograd(c)) return kernels->winograd;
-    return is_for_unit_stride(kernels, c) ? kernels->unit_stride : NULL;
+    return is_for_unit_stride(device, c) ? kernels->unit_stride : NULL;
 }
 
-/* NULL as onednn_ops. */
+/* NULL: the general one. */
 static const struct convolution_ops *large_ops(struct device *device, const struct convolution *c, bool *is_library) {
-    const struct convolution_ops *own = own_ops(cpu_kernels_of(device), c);
+    const struct convolution_ops *own = own_ops(device, c);
+    if (cpu_is_portable(device)) return own;
     const struct convolution_ops *amx = cpu_amx_convolution(device, c);
     if (amx && (!own || cpu_rounds_convolutions(device))) return amx;
     const struct convolution_ops *library = is_rounded(device, c) || !own ? onednn_ops() : NULL;
@@ -108,7 +111,7 @@ static status create(struct device *device, const struct convolution *c, size_t 
     }
     if (s && is_library) {
         status_free(s);
-        d->ops = own_ops(kernels, c);
+        d->ops = own_ops(device, c);
         s = d->ops ? d->ops->create(device, c, rows, &d->inner) : OK;
     }
     if (!d->ops) {

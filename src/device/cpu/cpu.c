@@ -21,9 +21,10 @@ struct cpu_device {
     const char *bf16;                             /* as for bf16_kernels_find */
     void (*product)(const struct cpu_product *p); /* in the selected precision */
     const struct bf16_kernels *bf16_kernels;      /* NULL: in float32 */
-    struct device_ops ops;                        /* cpu_ops, with this instruction set's groups */
-    struct sequence_ops sequence;                 /* of the set, with attention in the selected precision */
-    void *workspace;                              /* (workspace_bytes) */
+    bool is_portable;
+    struct device_ops ops;        /* cpu_ops, with this instruction set's groups */
+    struct sequence_ops sequence; /* of the set, with attention in the selected precision */
+    void *workspace;              /* (workspace_bytes) */
     size_t workspace_bytes;
 };
 
@@ -55,6 +56,8 @@ const struct convolution_ops *cpu_amx_convolution(struct device *device, const s
     const struct bf16_kernels *kernels = ((struct cpu_device *)device)->bf16_kernels;
     return kernels && kernels->convolution_of ? kernels->convolution_of(c) : NULL;
 }
+
+bool cpu_is_portable(struct device *device) { return ((struct cpu_device *)device)->is_portable; }
 
 status workspace_reserve(struct device *device, size_t bytes, const char *what) {
     struct cpu_device *cpu = (struct cpu_device *)device;
@@ -169,7 +172,8 @@ static status set_precision(struct device *base, enum precision precision) {
     device->product = device->kernels->product;
     device->bf16_kernels = NULL;
     set_attention(device, device->kernels->attention);
-    if (precision == PRECISION_FLOAT32) return OK;
+    device->is_portable = precision == PRECISION_FLOAT32_PORTABLE;
+    if (precision == PRECISION_FLOAT32 || device->is_portable) return OK;
     if (precision == PRECISION_FLOAT16)
         return status_new(STATUS_USAGE, "train.precision: float16 needs a GPU (train.device: cuda): use bfloat16 or "
                                         "float32");

@@ -121,6 +121,9 @@ bool cpu_packs_products(struct device *device);
 bool cpu_rounds_convolutions(struct device *device);
 const struct convolution_ops *cpu_amx_convolution(struct device *device, const struct convolution *c);
 
+/* PRECISION_FLOAT32_PORTABLE: neither oneDNN nor a choice that depends on the instruction set. */
+bool cpu_is_portable(struct device *device);
+
 extern const struct cpu_kernels cpu_kernels_baseline, cpu_kernels_avx2, cpu_kernels_avx512;
 
 #endif

@@ -223,6 +223,7 @@ enum precision config_precision(const struct config *config) {
     const struct train_config *c = &config->train;
     if (c->precision == TRAIN_BFLOAT16) return PRECISION_BFLOAT16;
     if (c->precision == TRAIN_FLOAT16) return PRECISION_FLOAT16;
+    if (config->determinism.is_portable && config->device == DEVICE_CPU) return PRECISION_FLOAT32_PORTABLE;
     return c->matmul_precision == MATMUL_HIGH ? PRECISION_TF32 : PRECISION_FLOAT32;
 }
 
@@ -245,6 +246,7 @@ bool config_ignored(const struct config *config, size_t index, struct text *out)
         {c->precision != TRAIN_FLOAT16 && c->has_grad_scaler,
          "train.grad_scaler is for precision: float16; the loss is not scaled"},
         {c->has_cuda_graph && !is_on_gpu, "train.cuda_graph is for GPUs"},
+        {config->determinism.is_portable && is_on_gpu, "determinism.portable is for CPUs"},
         {c->metrics.count > 0 && !dataset_has_validation(&config->dataset),
          "train.metrics are measured on validation rows, and there are none (dataset.split or dataset.validation)"},
     };

@@ -58,7 +58,8 @@ struct checkpoint_config {
 enum determinism_mode { DETERMINISM_TORCH, DETERMINISM_ELASTIC };
 
 struct determinism_config {
-    int mode;       /* enum determinism_mode */
+    int mode; /* enum determinism_mode */
+    bool is_portable;
     int64_t shards; /* SCHEMA_NO_INT unless the mode is elastic */
 };
 

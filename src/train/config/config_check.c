@@ -75,6 +75,14 @@ static void check_elastic(struct config *c, const struct node *root, struct prob
                      "the number of processes");
 }
 
+/* Other precisions have instructions that not every processor has, or are sums in another order there. */
+static void check_portable(const struct config *c, const struct node *root, struct problems *problems) {
+    if (!c->determinism.is_portable) return;
+    if (c->train.precision != TRAIN_FLOAT32 || c->train.matmul_precision == MATMUL_HIGH)
+        problems_add(problems, place_of_key(root, "determinism", "portable"), "determinism.portable",
+                     "is for train.precision: float32 with float32_matmul_precision: highest");
+}
+
 static void check_backend(const struct config *c, const struct node *root, struct problems *problems) {
     struct place place = place_of_key(root, "dist", "backend");
     const char *name = comm_backend_names[c->dist.backend];
@@ -181,6 +189,7 @@ void config_check(void *config, const struct node *root, const char *path, struc
     config_check_losses(config, root, problems);
     if (c->loss.index < 0 && c->losses.count == 0) return;
     check_elastic(config, root, problems);
+    check_portable(c, root, problems);
     check_backend(c, root, problems);
     check_name(c, root, problems);
     check_resume(c, root, problems);

@@ -254,6 +254,13 @@ static const struct schema_row determinism_rows[] = {
      .max = 65536,
      .doc = "elastic: number of parts of each batch whose gradients are computed separately and summed in one fixed "
             "tree; choose the maximum number of ranks of the run, preferably a power of two."},
+    {.key = "portable",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct determinism_config, is_portable),
+     .fallback = "false",
+     .doc = "Whether a run on CPUs has the same bits on every processor with AVX2, AVX-512, AMX or NEON, and on any "
+            "number "
+            "of threads: neither AMX nor oneDNN is used (docs/determinism.md)."},
     {0},
 };
 

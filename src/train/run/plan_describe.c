@@ -151,6 +151,7 @@ static void describe_precision(const struct config *config, struct text *out) {
     const char *const lines[] = {
         [PRECISION_TF32] = config->device == DEVICE_CUDA ? "float32, matrix products in TF32"
                                                          : "float32, factors of products as two bfloat16",
+        [PRECISION_FLOAT32_PORTABLE] = "float32, without AMX and oneDNN",
         [PRECISION_BFLOAT16] = "products in bfloat16; weights, gradients and sums in float32",
         [PRECISION_FLOAT16] = "products in float16; weights, gradients and sums in float32; the loss scaled by"};
     enum precision precision = config_precision(config);

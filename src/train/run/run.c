@@ -53,7 +53,8 @@ static status create_parts(struct run *run) {
     TRY(config_check_written(text_string(&run->config_text)));
     TRY(plan_create(run->config, &options, &run->plan));
     /* OpenMP reads this variable when it is loaded, at the first large operation */
-    if (plan_is_elastic(run->plan) && depends_on_threads(run->plan->model)) setenv("OMP_NUM_THREADS", "1", 0);
+    bool is_elastic = plan_is_elastic(run->plan) && !run->config->determinism.is_portable;
+    if (is_elastic && depends_on_threads(run->plan->model)) setenv("OMP_NUM_THREADS", "1", 0);
     TRY(trainer_create(t, run->plan));
     TRY(init_model(run));
     TRY(open_loaders(run));
