@@ -27,6 +27,7 @@ static const struct schema_row repeat_rows[] = {
      .type = SCHEMA_INT,
      .offset = FIELD(struct sweep_repeat, seeds),
      .fallback = "null",
+     .flags = SCHEMA_EXTENDS,
      .min = 1,
      .max = 10000,
      .doc = "Runs of a trial with other seeds: seed and sampler.seed of the config plus 0, 1, 2 ..."},

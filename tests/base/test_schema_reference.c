@@ -102,6 +102,7 @@ START_TEST(the_reference_page_is_complete) {
         "| `tags` | list of texts or null | `null` |  | . |\n",
         "### `model.layers.relu`\n\nmax(x, 0).\n\nNo keys of its own.\n",
         "### `schedule.constant`\n\nStays.\n\nNo keys.\n",
+        "| How many are kept. *May differ on a resume.* |\n",
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         ck_assert_msg(strstr(text_string(&page), parts[i]), "missing: %s\n%s", parts[i], text_string(&page));

@@ -73,7 +73,9 @@ static const struct section *section_at(const struct sections *all, const char *
     return NULL;
 }
 
-static void add_table(struct text *out, const struct sections *all, const char *path, const struct schema *schema) {
+/* [flags]: those of the section. */
+static void add_table(struct text *out, const struct sections *all, const char *path, const struct schema *schema,
+                      unsigned flags) {
     text_add(out, "| Key | Type | Default | Allowed | Meaning |\n|---|---|---|---|---|\n");
     for (const struct schema_row *row = schema->rows; row->key; row++) {
         struct text row_path = {0};
@@ -90,6 +92,7 @@ static void add_table(struct text *out, const struct sections *all, const char *
         add_allowed_cell(out, row);
         text_add(out, " | ");
         add_cell(out, row->doc ? row->doc : "");
+        if ((row->flags | flags) & SCHEMA_EXTENDS) text_add(out, " *May differ on a resume.*");
         text_add(out, " |\n");
         text_free(&row_path);
     }
@@ -110,7 +113,7 @@ static void add_choice(struct text *out, const struct sections *all, const struc
     text_add(out, "\n");
     if (!has_rows(variants->common)) return;
     text_printf(out, "Keys of every %s:\n\n", variants->what);
-    add_table(out, all, s->path, variants->common);
+    add_table(out, all, s->path, variants->common, s->row->flags);
 }
 
 static void add_struct(struct text *out, const struct sections *all, const struct section *s) {
@@ -119,7 +122,7 @@ static void add_struct(struct text *out, const struct sections *all, const struc
     text_add(out, "\n\n");
     if (s->own && s->own->shorthand) text_printf(out, "A single value means `{%s: VALUE}`.\n\n", s->own->shorthand);
     if (has_rows(s->own))
-        add_table(out, all, s->path, s->own);
+        add_table(out, all, s->path, s->own, s->row->flags);
     else
         text_add(out, s->common ? "No keys of its own.\n\n" : "No keys.\n\n");
 }
@@ -129,9 +132,10 @@ void schema_write_markdown(const struct schema *schema, struct text *out) {
     struct sections all = sections_list(schema, arena);
     text_printf(out,
                 "# %c%s reference\n\nEvery key of a %s. The program generates this page from the schema that it "
-                "checks %ss with.\nUnknown keys, wrong types and values outside the allowed range are errors.\n\n",
+                "checks %ss with.\nUnknown keys, wrong types and values outside the allowed range are errors. A resume "
+                "accepts another value only for keys whose\nmeaning ends with *May differ on a resume.*\n\n",
                 toupper((unsigned char)schema->name[0]), schema->name + 1, schema->name, schema->name);
-    add_table(out, &all, "", schema);
+    add_table(out, &all, "", schema, 0);
     for (size_t i = 1; i < all.count; i++) {
         const struct section *s = &all.items[i];
         if (s->repeats) continue;
