@@ -122,8 +122,8 @@ static const struct option options[] = {
      .offset = AT(target),
      .subcommands = OPTION_TARGET,
      .value = "COLUMN",
-     .help = "the column or dataset to predict; default: one with a usual name (target, label,\n"
-             "class, y), else the last column"},
+     .help = "the column or dataset to predict; default: the last one named target(s), label(s),\n"
+             "class, y, outcome, survived or churn, in any case, else the last column"},
     {.name = "--prompt", .type = VALUE_TEXT, .offset = AT(prompt), .subcommands = OPTION_PROMPT},
     {.name = "--prompt-file",
      .type = VALUE_TEXT,
