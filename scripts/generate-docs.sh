@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes the pages that the program itself knows: docs/config.md, docs/sweep.md and docs/config.schema.json.
+# Writes the pages that the program itself knows: docs/config.md, docs/sweep.md, docs/commands.md and
+# docs/config.schema.json.
 #
 #     scripts/generate-docs.sh [PROGRAM]     default build/release/bin/ddptrain, built when it is missing or old
 set -euo pipefail
@@ -18,4 +19,5 @@ write() { # option file
 }
 write --reference docs/config.md
 write --sweep-reference docs/sweep.md
+write --command-reference docs/commands.md
 write --schema docs/config.schema.json

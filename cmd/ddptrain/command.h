@@ -133,6 +133,7 @@ bool help_print(int argc, char **argv, status *s);
 /* `--help`, `--man`, `--completion`: written from the tables of commands, options and keys. */
 void usage_write(struct text *out);
 void man_write(struct text *out);
+void command_page_write(struct text *out);
 void completion_write_bash(struct text *out);
 void completion_write_zsh(struct text *out);
 void completion_write_fish(struct text *out);

@@ -36,6 +36,7 @@ static status help_schema(const char *unused) { return (void)unused, print(&conf
 static status config_page(const char *unused) { return (void)unused, print(&config_schema, schema_write_markdown); }
 static status sweep_page(const char *unused) { return (void)unused, print(&sweep_schema, schema_write_markdown); }
 static status usage(const char *unused) { return (void)unused, print_text(usage_write); }
+static status command_page(const char *unused) { return (void)unused, print_text(command_page_write); }
 static status man_page(const char *unused) { return (void)unused, print_text(man_write); }
 
 static status completion(const char *shell) {
@@ -65,6 +66,7 @@ static const struct information table[] = {
     {"--version", "", NULL, version},
     {"--reference", "", NULL, config_page},
     {"--sweep-reference", "", NULL, sweep_page},
+    {"--command-reference", "", NULL, command_page},
 };
 
 const struct information *information_at(size_t index) {

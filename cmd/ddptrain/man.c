@@ -82,23 +82,14 @@ static const char description[] =
     ".BR mpirun (1)\n"
     "and torchrun it is one rank of the job that they start.\n";
 
-static const char end[] = ".SH FILES\n"
-                          ".TP\n"
-                          ".I runs/NAME/\n"
-                          "The folder of a run: config.yaml (with every default), metrics.jsonl (one JSON object per\n"
-                          "line), log.txt, checkpoints/*.h5 (HDF5 with the names of a PyTorch state_dict).\n"
-                          ".SH ENVIRONMENT\n"
-                          ".TP\n"
-                          ".B RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT\n"
-                          "are read as PyTorch reads them, and so are those that Slurm and MPI set.\n"
-                          ".TP\n"
-                          ".B OMP_NUM_THREADS\n"
-                          "Threads of each process. Default: 1 for each of several processes of \\-\\-nproc; else the processors that\n"
-                          "a process may use, divided among the ranks that share them.\n"
-                          ".TP\n"
-                          ".B DDPTRAIN_MODULE_DIR\n"
-                          "The folder of the modules (Gloo, CUDA, NCCL), if they are not where they were installed.\n"
-                          ".SH EXAMPLES\n"
+static const char files[] =
+    ".SH FILES\n"
+    ".TP\n"
+    ".I runs/NAME/\n"
+    "The folder of a run: config.yaml (with every default), metrics.jsonl (one JSON object per\n"
+    "line), log.txt, checkpoints/*.h5 (HDF5 with the names of a PyTorch state_dict).\n";
+
+static const char end[] = ".SH EXAMPLES\n"
                           ".EX\n"
                           "ddptrain /usr/share/doc/ddptrain/examples/wine_mlp.yaml\n"
                           "ddptrain config.yaml \\-\\-nproc 4 optimizer.lr=0.01 \\-\\-run\\-dir runs/fast\n"
@@ -125,5 +116,12 @@ void man_write(struct text *out) {
 #define X(name, code, meaning) text_printf(out, ".TP\n.B %d\n%s\n", code, meaning);
     STATUS_CODES(X)
 #undef X
+    text_add(out, files);
+    text_add(out, ".SH ENVIRONMENT\n");
+    for (size_t i = 0; variable_at(i); i++) {
+        text_printf(out, ".TP\n.B %s\n", variable_at(i)->names);
+        add(out, variable_at(i)->help);
+        text_add(out, "\n");
+    }
     text_add(out, end);
 }

@@ -37,4 +37,10 @@ struct information {
 };
 const struct information *information_at(size_t index);
 
+/* Environment variables that a user may set, for the man page and the reference page. */
+struct variable {
+    const char *names, *help;
+};
+const struct variable *variable_at(size_t index);
+
 #endif

@@ -421,6 +421,9 @@ class Generated(unittest.TestCase):
     def test_sweep_reference(self):
         self.check_page("docs/sweep.md", "--sweep-reference")
 
+    def test_command_reference(self):
+        self.check_page("docs/commands.md", "--command-reference")
+
     def test_config_schema(self):
         self.check_page("docs/config.schema.json", "--schema")
 
