@@ -26,8 +26,8 @@ build_packages=(
     "libutf8proc-dev" # texts in the form NFC
     "libjansson-dev"  # JSON
     "nettle-dev"      # SHA-256
-    "libgloo-dev"     # several processes on CPUs; the program runs without it, in one process
-    "libdnnl-dev"     # large matrix products; opened at run time where it is present
+    "libgloo-dev"     # processes on several hosts; the program runs without it on one host
+    "libdnnl-dev"     # large convolutions; opened at run time where it is present
 )
 test_packages=(
     "check"
