@@ -220,7 +220,7 @@ static void draw(struct text *out, const struct plot_of *p) {
         right = fmax(right, c->last.x);
         if (i < 64) names[i] = p->series[i].name;
     }
-    struct svg_plot plot = {.out = out, .x.label = p->is_of_steps ? "update" : "epoch"};
+    struct svg_plot plot = {.out = out, .x.label = p->is_of_steps ? "step" : "epoch"};
     plot.y.is_log = is_log_of(p, low, high);
     axis_fit(&plot.x, left, right, false);
     axis_fit(&plot.y, low, high, true);
@@ -245,7 +245,7 @@ static const struct known {
 } known[] = {
     {"Loss", {"train_loss", "val_loss"}, {"Training loss", "Validation loss"}, false, true},
     {"Accuracy", {"train_accuracy", "val_accuracy"}, {"Training accuracy", "Validation accuracy"}, false, false},
-    {NULL, {"loss", NULL}, {"Loss of each update", NULL}, true, true},
+    {NULL, {"loss", NULL}, {"Loss of each step", NULL}, true, true},
     {NULL, {"grad_norm", NULL}, {"Gradient norm", NULL}, true, true},
     {NULL, {"lr", NULL}, {"Learning rate", NULL}, true, false},
     {NULL, {"loss_scale", NULL}, {"Loss scale", NULL}, true, true},

@@ -255,7 +255,7 @@ static void write_run(const struct watch *w, struct page_of_lines *p) {
     if (isfinite(w->done)) add_bar(p, w->done);
     text_add(&p->line, "  ");
     add_of(p, "epoch", r->epochs, run_data_number(r, "train.epochs"));
-    add_of(p, "update", r->steps, run_data_number(r, "train.steps"));
+    add_of(p, "step", r->steps, run_data_number(r, "train.steps"));
     end_line(p);
     begin_line(p, "epoch");
     add_number(p, "train loss", last_of(r, "train_loss", false));
@@ -263,7 +263,7 @@ static void write_run(const struct watch *w, struct page_of_lines *p) {
     add_number(p, "accuracy", last_of(r, "val_accuracy", false));
     end_line(p);
     if (isfinite(last_of(r, "loss", true))) {
-        begin_line(p, "update");
+        begin_line(p, "step");
         add_number(p, "loss", last_of(r, "loss", true));
         add_number(p, "lr", last_of(r, "lr", true));
         add_number(p, "gradient norm", last_of(r, "grad_norm", true));

@@ -163,7 +163,7 @@ class Report(program.Case):
         self.assertEqual(float(facts["Validation loss"]), float("%.6g" % epochs[-1]["val_loss"]))
         self.assertEqual(facts["Best epoch"], "val_accuracy %.6g in epoch %d" % (end["best_value"], end["best_epoch"]))
         figures = page.figures()
-        self.assertEqual(set(figures), {"Loss", "Accuracy", "Validation: f1", "Validation: auc", "Loss of each update", "Gradient norm",
+        self.assertEqual(set(figures), {"Loss", "Accuracy", "Validation: f1", "Validation: auc", "Loss of each step", "Gradient norm",
                                         "Learning rate", "Samples per second", "Counts of validation rows"})
         ticks = [e for e in figures["Loss"] if "tick mid" == e.get("@class")]
         lines = [e for e in figures["Loss"] if e.get("@class") == "grid" and "V" in e["@d"]]
@@ -171,9 +171,9 @@ class Report(program.Case):
         self.assertGreater(len(lines), 2)
         loss = paths(figures["Loss"])
         self.assertEqual({k: len(v) for k, v in loss.items()}, {"training": 10, "validation": 10})
-        self.assertEqual(len(paths(figures["Loss of each update"])["wine"]), len(steps))
+        self.assertEqual(len(paths(figures["Loss of each step"])["wine"]), len(steps))
         self.assertEqual(sum("marks" in e.get("@class", "").split() for e in figures["Loss"]), 2)
-        self.assertEqual(sum("marks" in e.get("@class", "").split() for e in figures["Loss of each update"]), 0)
+        self.assertEqual(sum("marks" in e.get("@class", "").split() for e in figures["Loss of each step"]), 0)
         self.check_places(figures["Loss"], loss["validation"], [(e["epoch"] + 1, e["val_loss"]) for e in epochs])
         self.check_places(figures["Learning rate"], paths(figures["Learning rate"])["wine"], [(s["step"], s["lr"]) for s in steps])
         counts = epochs[-1]["val_confusion_matrix"]
@@ -236,12 +236,12 @@ class Report(program.Case):
         for folder in ("x", "y"):
             self.fake([START, *({"event": "step", "step": i, "loss": i, "lr": 1} for i in range(1, 5))], f"{folder}/same")
         page = self.page("runs/x/same", "runs/y/same/")
-        self.assertEqual(sorted(paths(page.figures()["Loss of each update"])), ["runs/x/same", "runs/y/same"])
+        self.assertEqual(sorted(paths(page.figures()["Loss of each step"])), ["runs/x/same", "runs/y/same"])
 
     def test_twenty_runs(self):
         folders = [self.fake([START, *({"event": "step", "step": i, "loss": n + i, "lr": 1} for i in range(1, 5))], f"r{n}") for n in range(20)]
         page = self.page(*folders)
-        curves = page.figures()["Loss of each update"]
+        curves = page.figures()["Loss of each step"]
         self.assertEqual(len(paths(curves)), 20)
         looks = {e["@class"] for e in curves if e["tag"] == "path" and e.get("@data-name")}
         self.assertEqual(len(looks), 20, "two runs look the same")
@@ -271,7 +271,7 @@ class Report(program.Case):
         self.assertEqual(self.facts(page)["State"], "failed")
         self.assertEqual(self.facts(page)["Updates"], "8")
         self.assertIn("the last line of metrics.jsonl is not complete", page.source)
-        self.assertEqual(len(paths(page.figures()["Loss of each update"])["a"]), 8)
+        self.assertEqual(len(paths(page.figures()["Loss of each step"])["a"]), 8)
         self.assertNotIn("There are no curves yet", page.source)
         self.assertNotIn("damaged", page.source)
 
@@ -281,12 +281,12 @@ class Report(program.Case):
                '{"event":"step","step":4,"loss":.5}', "x" * 300000]
         page = self.page(self.fake([START, *good, *bad, {"event": "of the future", "x": [1, {"y": "]}"}]}]))
         self.assertIn(f"{len(bad)} of {len(bad) + 5} lines of metrics.jsonl are damaged", page.source)
-        self.assertEqual(len(paths(page.figures()["Loss of each update"])["a"]), 3)
+        self.assertEqual(len(paths(page.figures()["Loss of each step"])["a"]), 3)
 
     def test_values_that_are_not_finite_are_gaps(self):
         losses = [3, 2, None, None, 1, 0.5]
         page = self.page(self.fake([START, *({"event": "step", "step": i + 1, "loss": v, "lr": 1} for i, v in enumerate(losses))]))
-        figure = page.figures()["Loss of each update"]
+        figure = page.figures()["Loss of each step"]
         curve = next(e for e in figure if e.get("@data-name"))
         self.assertEqual(re.findall("[ML]", curve["@d"]), ["M", "L", "M", "L"])
         self.assertIn("2 values are not finite", page.source)
@@ -294,7 +294,7 @@ class Report(program.Case):
     def test_wide_ranges_have_a_logarithmic_axis(self):
         for number, (losses, is_log) in enumerate((([1000, 10, 0.1], True), ([3, 2, 1], False), ([1000, 10, -0.1], False))):
             page = self.page(self.fake([START, *({"event": "step", "step": i + 1, "loss": v, "lr": 1} for i, v in enumerate(losses))], f"r{number}"))
-            title = "Loss of each update" + " (logarithmic)" * is_log
+            title = "Loss of each step" + " (logarithmic)" * is_log
             svg = next(e for e in page.figures()[title] if e["tag"] == "svg")
             box, (low, high, log) = ([float(v) for v in svg[name].split(",")] for name in ("@data-box", "@data-y"))
             self.assertEqual(log, is_log)
@@ -316,7 +316,7 @@ class Report(program.Case):
         page = self.page("runs/long")
         self.assertLess(time.monotonic() - start, 6 * program.SLOW)
         self.assertLess(len(page.source), 1 << 20)
-        figure = page.figures()["Loss of each update"]
+        figure = page.figures()["Loss of each step"]
         for e in figure:
             self.assertLessEqual(len(re.findall("[ML]", e.get("@d", ""))), 2000)
         band = paths(figure, "band")[None]

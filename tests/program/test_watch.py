@@ -96,22 +96,22 @@ class Watch(program.Case):
         out, epochs = self.once("runs/test"), self.events("epoch")
         end = self.events("end")[0]
         self.assertRegex(out, r"\Aruns/test: complete, 1 process on cpu")
-        self.assertRegex(out, r"progress  \[=+\] 100 %  epoch 10 of 10  update 50\n")
+        self.assertRegex(out, r"progress  \[=+\] 100 %  epoch 10 of 10  step 50\n")
         self.assertIn("train loss %.6g  validation loss %.6g" % (epochs[-1]["train_loss"], epochs[-1]["val_loss"]), out)
         self.assertIn("best      val_accuracy %.6g in epoch %d\n" % (end["best_value"], end["best_epoch"]), out)
         self.assertRegex(out, r"\nloss      [_.,=+*#-]{30,60}  [\d.]+ to [\d.]+\n")
         self.assertNotIn("left", out)
 
     def test_progress_in_steps_and_epochs(self):
-        """100 rows, 2 processes, 5 rows a batch: 10 updates an epoch, before the first one has ended too."""
+        """100 rows, 2 processes, 5 rows a batch: 10 steps an epoch, before the first one has ended too."""
         steps = [{"event": "step", "step": i, "loss": 1 / i, "lr": 0.5, "samples": 10, "seconds": 0.5} for i in range(1, 6)]
-        self.assertIn(" 5 %  epoch 0 of 10  update 5\n", self.once(self.fake(START, *steps)))
+        self.assertIn(" 5 %  epoch 0 of 10  step 5\n", self.once(self.fake(START, *steps)))
         self.assertIn("20 samples/s  47 s left\n", self.once("runs/a"))  # 2.5 s for a twentieth
         self.assertIn(" 10 %  epoch 0 of 10", self.once(self.fake(START, *steps, config="train: {epochs: 10, accumulate: 2}\n")))
-        self.assertIn(" 25 %  epoch 0  update 5 of 20\n", self.once(self.fake(START, *steps, config="train: {steps: 20}\n")))
+        self.assertIn(" 25 %  epoch 0  step 5 of 20\n", self.once(self.fake(START, *steps, config="train: {steps: 20}\n")))
         epoch = {"event": "epoch", "epoch": 0, "train_loss": 3, "val_loss": 2}
-        out = self.once(self.fake(START, *steps, epoch, {**epoch, "epoch": 1, "val_loss": 4}))  # 5 updates in 2 epochs
-        self.assertIn(" 20 %  epoch 2 of 10  update 5\n", out)
+        out = self.once(self.fake(START, *steps, epoch, {**epoch, "epoch": 1, "val_loss": 4}))  # 5 steps in 2 epochs
+        self.assertIn(" 20 %  epoch 2 of 10  step 5\n", out)
         self.assertIn("train loss 3  validation loss 4\n", out)
         self.assertIn("best      val_loss 2 in epoch 1\n", out)
 
@@ -171,7 +171,7 @@ class Watch(program.Case):
             self.read_until(terminal, r"\x1b\[J(.|\n)*\n")
             p.send_signal(signal.SIGINT)
             self.read_until(terminal, None)
-            lines = [line for line in re.sub(r"\x1b\[\??\d*[A-Za-z]", "", self.shown).split("\r\n") if re.match("progress|update", line)]
+            lines = [line for line in re.sub(r"\x1b\[\??\d*[A-Za-z]", "", self.shown).split("\r\n") if re.match("progress|step", line)]
             self.assertTrue(lines)
             for line in lines:
                 self.assertLess(len(line), columns)
@@ -198,7 +198,7 @@ class Watch(program.Case):
         self.assertEqual(sum("progress" in line for line in screen.lines), 1)
         self.assertLess(max(map(len, screen.lines)), 75)
         self.assertRegex("\n".join(screen.lines), r"\nloss      [\u2581-\u2588]{20,}")
-        updates = [int(n) for n in re.findall(r"update (\d+)", self.shown)]
+        updates = [int(n) for n in re.findall(r"step (\d+)", self.shown)]
         self.assertEqual(updates, sorted(updates))
         self.assertGreater(updates[-1], 600)
         self.assertEqual(updates[-1], self.events("stopped")[-1]["step"])
@@ -242,19 +242,19 @@ class Watch(program.Case):
         step = {"event": "step", "loss": 1, "lr": 1}
         folder = self.fake(START, *({**step, "step": i} for i in range(1, 40)))
         p, terminal = self.open_terminal(folder)
-        self.read_until(terminal, "update 39")
+        self.read_until(terminal, "step 39")
         self.fake(START, *({**step, "step": i} for i in range(1, 4)))
-        self.read_until(terminal, r"update 3\b")
+        self.read_until(terminal, r"step 3\b")
         path = self.path(folder, "metrics.jsonl")
         self.fake(START, *({**step, "step": i} for i in range(1, 400)), name="b")
         os.replace(self.path("runs/b/metrics.jsonl"), path)
-        self.read_until(terminal, "update 399")
+        self.read_until(terminal, "step 399")
         with open(path, "a") as f:
             f.write(json.dumps({**step, "step": 400}) + "\n" + json.dumps({**step, "step": 401})[:20])
-        self.read_until(terminal, r"update 400\b")
+        self.read_until(terminal, r"step 400\b")
         with open(path, "a") as f:
             f.write(json.dumps({**step, "step": 401})[20:] + "\n" + json.dumps({"event": "end", "epoch": 2, "step": 401}) + "\n")
-        self.assertIn("update 401", self.read_until(terminal, None))
+        self.assertIn("step 401", self.read_until(terminal, None))
         self.assertEqual(p.wait(20), OK)
 
     def test_a_sweep_that_goes_on(self):

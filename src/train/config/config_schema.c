@@ -43,7 +43,7 @@ static const struct schema_row train_rows[] = {
      .choices = precisions,
      .doc = "Arithmetic of matrix products (linear, attention; on GPUs and with AMX also convolutions). `bfloat16` and "
             "`float16` "
-            "round the factors; weights, their gradients and all sums stay float32. On GPUs, activations between "
+            "round the operands; weights, their gradients and all sums stay float32. On GPUs, activations between "
             "layers have 16 bits as under autocast (docs/gpu.md). On the CPU `bfloat16` requires AVX-512 BF16, and AMX "
             "makes it faster. "
             "`float16` requires a GPU and scales the loss (`grad_scaler`)."},
