@@ -58,7 +58,7 @@ class Update(program.Case):
             self.assertGreaterEqual(self.launches(few, "rounding"), 1)
 
     def test_operations_of_a_small_step(self):
-        """Kernels, products and copies of a step of the wine MLP (docs/gpu.md), with and without a norm."""
+        """Kernels, products and copies of a step of the wine MLP (docs/gpu-internals.md), with and without a norm."""
         self.write("test.yaml", program.WINE.replace("epochs: 10", "steps: 20, evaluate_every: 0, log_every: 50").replace("save_every: 5", "save_every: {steps: 1000}"))
         for clip, kernels in (("0", 8), ("1", 9)):
             few, many = (self.counts(f"train.steps={steps}", f"train.clip_grad_norm={clip}", run=f"runs/{clip}-{steps}") for steps in (20, 40))
