@@ -113,7 +113,7 @@ run() { # word
         tsan) run_tsan ;;
         tsan-quick)
             emulation=OFF
-            run_tsan --label-exclude fault --tests-regex '^(base_(workers|thread|log|io|folder_lock|memory)|checkpoint_.*|data_(loader|exactly_once|images|table)|device_.*|dist_.*|model_batch_norm_sync|program_(batch_norm|data|elastic|embed|files|images|nonfinite|once_per_job|parity|pixels|precision|resume|weights|worlds|zero))$'
+            run_tsan --label-exclude fault --tests-regex '^(base_(workers|thread|log|io|folder_lock|memory)|checkpoint_.*|data_(loader|exactly_once|images|table)|device_(convolution|linear|parallel|sequence)|dist_.*|model_batch_norm_sync|program_(batch_norm|data|elastic|embed|files|images|nonfinite|once_per_job|parity|pixels|precision|resume|weights|worlds|zero))$'
             ;;
         aarch64) scripts/test-aarch64.sh quick ;;
         package) say "package: Debian package and lintian" && scripts/package.sh ;;

@@ -300,7 +300,7 @@ static void add_other_rows(struct device *device, const void *context, struct di
     ops->destroy(d);
 }
 
-START_TEST(other_numbers_of_rows_in_bfloat16) {
+START_TEST(other_numbers_of_rows_on_threads) {
     static const struct convolution convolutions[] = {
         {.in = {4, 4, 1024}, .out = {4, 4, 512}, .window = {{1, 1}, {1, 1}, {0, 0}, {1, 1}}, .groups = 1},
         {.in = {30, 31, 40}, .out = {30, 31, 24}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1}};
@@ -446,6 +446,6 @@ START_TEST(the_same_bits_on_every_processor) {
 END_TEST
 
 LOOP_TESTS("convolution", ONCE(every_implementation), ONCE(factors_are_rounded), ONCE(factors_are_three_bfloat16),
-           ONCE(other_numbers_of_rows_in_bfloat16), ONCE(fewer_rows), LOOP(outputs_alone, 0, 2),
+           ONCE(other_numbers_of_rows_on_threads), ONCE(fewer_rows), LOOP(outputs_alone, 0, 2),
            ONCE(the_same_bits_on_any_number_of_threads), ONCE(the_same_bits_in_every_set),
            ONCE(the_same_bits_on_every_processor))
