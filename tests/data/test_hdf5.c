@@ -84,6 +84,34 @@ START_TEST(reads_any_number_type) {
 }
 END_TEST
 
+/* An enumeration of one byte, as h5py's; FALSE is [no]. */
+static hid_t boolean_type(int8_t no) {
+    hid_t type = H5Tenum_create(H5T_NATIVE_INT8);
+    H5Tenum_insert(type, "FALSE", &no);
+    H5Tenum_insert(type, "TRUE", (int8_t[]){1});
+    return type;
+}
+
+/* In one piece of the file, and in compressed chunks. */
+START_TEST(reads_booleans) {
+    static const int8_t x[] = {0, 1, 1, 0, 1, 1}, y[] = {0, 1, 0};
+    setup();
+    hid_t boolean = boolean_type(0), chunks = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(chunks, 2, (hsize_t[]){2, 2});
+    H5Pset_deflate(chunks, 1);
+    for (int i = 0; i < 2; i++) {
+        hid_t file = create_file(path);
+        write_values(file, "x", 2, (hsize_t[]){3, 2}, boolean, i ? chunks : H5P_DEFAULT, boolean, x);
+        write_values(file, "y", 1, (hsize_t[]){3}, boolean, H5P_DEFAULT, boolean, y);
+        H5Fclose(file);
+        check_rows("", false, 6, (const float[]){0, 1, 1, 0, 1, 1}, 3);
+        check_rows("inputs: y, targets: x", false, 3, (const float[]){0, 1, 0}, 3);
+    }
+    H5Tclose(boolean), H5Pclose(chunks);
+    teardown();
+}
+END_TEST
+
 START_TEST(joins_vectors_of_groups) {
     setup();
     hid_t file = create_file(path);
@@ -357,16 +385,14 @@ END_TEST
 
 START_TEST(rejects_other_types) {
     setup();
-    hid_t file = create_file(path), text = H5Tcopy(H5T_C_S1), truth = H5Tenum_create(H5T_NATIVE_INT8);
+    hid_t file = create_file(path), text = H5Tcopy(H5T_C_S1), colors = boolean_type(2);
     H5Tset_size(text, 4);
-    H5Tenum_insert(truth, "FALSE", (int8_t[]){0});
-    H5Tenum_insert(truth, "TRUE", (int8_t[]){1});
     hid_t odd = H5Tcopy(H5T_STD_I64LE);
     H5Tset_precision(odd, 20);
     H5Tset_size(odd, 3);
     write_integers(file, "y", 1, (hsize_t[]){3}, classes);
     write_values(file, "text", 1, (hsize_t[]){3}, text, H5P_DEFAULT, text, "aaaabbbbcccc");
-    write_values(file, "bool", 1, (hsize_t[]){3}, truth, H5P_DEFAULT, truth, (int8_t[]){0, 1, 0});
+    write_values(file, "colors", 1, (hsize_t[]){3}, colors, H5P_DEFAULT, colors, (int8_t[]){2, 1, 2});
     write_values(file, "odd", 1, (hsize_t[]){3}, odd, H5P_DEFAULT, H5T_NATIVE_INT64, classes);
     write_doubles(file, "none", 2, (hsize_t[]){0, 2}, NULL);
     write_integers(file, "no", 1, (hsize_t[]){0}, NULL);
@@ -375,11 +401,12 @@ START_TEST(rejects_other_types) {
     write_doubles(file, "deep", 10, (hsize_t[]){3, 1, 1, 1, 1, 1, 1, 1, 1, 1}, six);
     hid_t scalar = H5Screate(H5S_SCALAR);
     H5Dclose(H5Dcreate2(file, "scalar", H5T_IEEE_F64LE, scalar, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-    H5Sclose(scalar), H5Tclose(text), H5Tclose(truth), H5Tclose(odd);
+    H5Sclose(scalar), H5Tclose(text), H5Tclose(colors), H5Tclose(odd);
     H5Fclose(file);
     check_rejection(false, "inputs: text",
                     "t.h5: dataset 'text' is of type string; only integers and floats can be read");
-    check_rejection(false, "inputs: bool", "t.h5: dataset 'bool' is of an enumeration type (h5py's way to store bool)");
+    check_rejection(false, "inputs: colors",
+                    "t.h5: dataset 'colors' is of an enumeration type that is not that of h5py's booleans");
     check_rejection(false, "inputs: odd", "t.h5: dataset 'odd' has numbers of 3 bytes");
     check_rejection(false, "inputs: none, targets: no", "t.h5: there are no rows");
     check_rejection(false, "inputs: thin", "t.h5: dataset 'thin' has rows of 0 values");
@@ -682,7 +709,7 @@ START_TEST(reads_chunks_of_the_right_size) {
 }
 END_TEST
 
-TESTS("hdf5", reads_any_number_type, joins_vectors_of_groups, reads_images, streams_what_memory_holds,
+TESTS("hdf5", reads_any_number_type, reads_booleans, joins_vectors_of_groups, reads_images, streams_what_memory_holds,
       every_row_has_its_class, samples_large_files, rejects_wrong_names, rejects_wrong_values,
       rejects_overflow_when_scaled, names_the_row_that_overflows, rejects_other_types, rejects_missing_chunks,
       rejects_other_files, rejects_unknown_filters, rejects_what_is_no_hdf5, rejects_chunks_of_another_size,

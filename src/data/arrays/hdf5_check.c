@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/files/hdf5.h"
 
@@ -55,10 +56,28 @@ static bool has_good_bits(hid_t type) {
            exponent_bits <= precision - exponent && mantissa_bits <= precision - mantissa;
 }
 
+/* Whether the member [i] of an enumeration of one byte is [value], named [name]. */
+static bool is_member(hid_t type, unsigned i, const char *name, uint8_t value) {
+    uint8_t number;
+    char *found = H5Tget_member_name(type, i);
+    bool is = found && strcmp(found, name) == 0 && H5Tget_member_value(type, i, &number) >= 0 && number == value;
+    if (found) H5free_memory(found);
+    return is;
+}
+
+hid_t hdf5_value_type(hid_t dataset) {
+    hid_t type = H5Dget_type(dataset);
+    if (type < 0 || H5Tget_class(type) != H5T_ENUM || H5Tget_size(type) != 1 || H5Tget_nmembers(type) != 2) return type;
+    if (!is_member(type, 0, "FALSE", 0) || !is_member(type, 1, "TRUE", 1)) return type;
+    hid_t numbers = H5Tget_super(type);
+    H5Tclose(type);
+    return numbers;
+}
+
 static status check_type(struct check *c, struct hdf5_rows *out) {
     static const char *const names[] = {"integer",  "float",     "time",        "string", "bit field", "opaque",
                                         "compound", "reference", "enumeration", "vlen",   "array"};
-    hid_t type = H5Dget_type(c->dataset);
+    hid_t type = hdf5_value_type(c->dataset);
     H5T_class_t class = type < 0 ? H5T_NO_CLASS : H5Tget_class(type);
     bool is_number = class == H5T_INTEGER || class == H5T_FLOAT, is_good = is_number && has_good_bits(type);
     size_t bytes = c->value_bytes = is_number ? H5Tget_size(type) : 0;
@@ -66,7 +85,8 @@ static status check_type(struct check *c, struct hdf5_rows *out) {
     if (type >= 0) H5Tclose(type);
     out->is_float32 = bytes <= (class == H5T_FLOAT ? 4 : 2);
     if (class == H5T_ENUM)
-        return reject(c, "is of an enumeration type (h5py's way to store bool); save it with .astype('uint8')");
+        return reject(c, "is of an enumeration type that is not that of h5py's booleans; save it with "
+                         ".astype('int64')");
     if (!is_number)
         return reject(c, "is of type %s; only integers and floats can be read",
                       class >= 0 && class < H5T_NCLASSES ? names[class] : "unknown");

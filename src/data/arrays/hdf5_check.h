@@ -22,6 +22,10 @@ struct hdf5_rows {
  * STATUS_DATA with the first error. */
 status hdf5_check(hid_t dataset, const char *path, const char *name, uint64_t file_bytes, struct hdf5_rows *shape);
 
+/* The type of the values of [dataset], for H5Tclose; of booleans, as h5py writes them (an enumeration of FALSE and
+ * TRUE), that of their numbers, 0 and 1. Negative on failure. */
+hid_t hdf5_value_type(hid_t dataset);
+
 /* STATUS_DATA, "<path>: <sentence>: <libhdf5's error>", for the call that just failed in this thread; STATUS_MEMORY
  * where libhdf5 had too little memory. */
 status hdf5_failure(const char *path, const char *format, ...) __attribute__((format(printf, 2, 3)));

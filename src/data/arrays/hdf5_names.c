@@ -26,7 +26,7 @@ struct search {
 
 static void add_dataset(struct search *search, const char *name, hid_t dataset) {
     hsize_t shape[MAX_DIMS + 1];
-    hid_t space = H5Dget_space(dataset), type = H5Dget_type(dataset);
+    hid_t space = H5Dget_space(dataset), type = hdf5_value_type(dataset);
     H5T_class_t class = type < 0 ? H5T_NO_CLASS : H5Tget_class(type);
     int dims = space < 0 ? -1 : H5Sget_simple_extent_ndims(space);
     bool is_good = dims >= 1 && dims <= MAX_DIMS + 1 && (class == H5T_INTEGER || class == H5T_FLOAT) &&

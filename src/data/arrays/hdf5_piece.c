@@ -44,7 +44,7 @@ static void find_type(hid_t type, struct npy_header *out) {
 void hdf5_piece_find(hid_t dataset, const struct hdf5_rows *rows, int fd, const char *path, struct hdf5_piece *out) {
     *out = (struct hdf5_piece){.path = path, .fd = fd, .of = {.size = rows->size, .rows = (size_t)rows->shape[0]}};
     haddr_t start = H5Dget_offset(dataset); /* undefined for chunks and for values in the dataset's header */
-    hid_t type = H5Dget_type(dataset);
+    hid_t type = hdf5_value_type(dataset);
     if (start != HADDR_UNDEF && type >= 0) find_type(type, &out->of);
     out->start = start;
     if (type >= 0) H5Tclose(type);
