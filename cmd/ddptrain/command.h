@@ -42,7 +42,7 @@ struct command_line {
     const char *format;                                    /* export */
     const char *target;                                    /* init */
     bool prints_dot, reads_all;                            /* check: --dot, --data */
-    const char *prompt, *prompt_file;                      /* generate */
+    const char *prompt, *prompt_file, *stop_text;          /* generate */
     int characters, top_k, seed;
     const char *metric; /* compare */
     int seeds;          /* compare */
@@ -80,7 +80,8 @@ enum subcommand_option {
     OPTION_PREDICTIONS = 1 << 17, /* --probabilities, --with-inputs, --outputs */
     OPTION_TARGET = 1 << 18,
     OPTION_CHECK = 1 << 19, /* --dot, --data */
-    OPTION_TOP_P = 1 << 20
+    OPTION_TOP_P = 1 << 20,
+    OPTION_STOP = 1 << 21
 };
 
 struct subcommand {

@@ -69,6 +69,7 @@ static status generate(const struct command_line *line, const char *prompt, cons
                                        .top_k = line->top_k,
                                        .top_p = line->top_p,
                                        .seed = line->seed,
+                                       .stop_text = line->stop_text,
                                        .stop = line->stop,
                                        .defers_stop = line->defers_stop};
     struct log *log = log_create(line->is_quiet, false);
@@ -96,7 +97,7 @@ const struct subcommand subcommand_generate = {
     .help = "text from a trained model of texts",
     .run = run,
     .options = OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PROMPT | OPTION_CHARACTERS | OPTION_TEMPERATURE |
-               OPTION_TOP_K | OPTION_TOP_P | OPTION_SEED,
+               OPTION_TOP_K | OPTION_TOP_P | OPTION_SEED | OPTION_STOP,
     .operand = "config",
     .accepts_run = true,
 };

@@ -163,6 +163,13 @@ static const struct option options[] = {
      .help = "number of characters or tokens (500), temperature (1; 0: always the most likely one),\n"
              "number of candidates (all), of these the most likely whose probabilities sum to P (1: all),\n"
              "seed of the sampling"},
+    {.name = "--stop",
+     .type = VALUE_TEXT,
+     .offset = AT(stop_text),
+     .subcommands = OPTION_STOP,
+     .value = "TEXT",
+     .help = "the text ends before this one, such as that of the token that ends a document",
+     .aliases = {"--stop-strings", "--stop_strings"}},
     {.name = "--tensorboard",
      .type = VALUE_NONE,
      .offset = AT(wants_tensorboard),

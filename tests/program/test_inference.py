@@ -296,6 +296,14 @@ class Generate(program.Case):
             for arguments in (["--temperature", 0], ["--top-k", 1], ["--temperature", 0.01]):
                 self.assertEqual(self.generate("--prompt", prompt, "--characters", 13, *arguments), prompt + "efghijabcdefg\n")
 
+    def test_stop(self):
+        """The text before the first one in what is new; what only begins like it is written."""
+        fixed = ["--prompt", "defg", "--characters", 13, "--temperature", 0]
+        whole = "hijabcdefghij"
+        for stop, text in (("e", "hijabcd"), ("jab", "hi"), ("hij", ""), ("ghij", "hijabcdef"), ("ijk", whole), ("j" * 40, whole), ("defg", "hijabc")):
+            self.assertEqual(self.generate(*fixed, "--stop", stop), "defg" + text + "\n", stop)
+        self.assertIn("--stop needs a value, got an empty value", self.generate(*fixed, "--stop", "", code=USAGE))
+
     def test_draws(self):
         draws = ["--prompt", "a", "--characters", 400, "--temperature", 50]
         text = self.generate(*draws, "--seed", 1)

@@ -223,6 +223,26 @@ static void write_characters(struct text *bytes, bool is_end, struct text *piece
     if (piece->length) sink(context, text_string(piece));
 }
 
+/* How many bytes at the end of [bytes] may be the beginning of [stop]. */
+static size_t begun(const struct text *bytes, const char *stop) {
+    size_t count = strlen(stop) - 1;
+    if (count > bytes->length) count = bytes->length;
+    while (count > 0 && memcmp(bytes->data + bytes->length - count, stop, count) != 0) count--;
+    return count;
+}
+
+/* Moves the bytes that are written now from [all] to [bytes]: up to the stop text, or to what may be its beginning.
+ * True: the stop text was found. */
+static bool take_text(const struct generate_options *options, struct text *all, struct text *bytes) {
+    const char *stop = options->stop_text, *end = NULL;
+    if (stop && all->length) end = memmem(all->data, all->length, stop, strlen(stop));
+    size_t left = stop && !end ? begun(all, stop) : 0, count = end ? (size_t)(end - all->data) : all->length - left;
+    text_add_bytes(bytes, text_string(all), count);
+    if (left) memmove(all->data, all->data + count, left);
+    all->length = left;
+    return end != NULL;
+}
+
 /* Computes g->last. */
 static status run_model(struct generator *g) {
     if (g->decoder) return decoder_run(g->decoder, g->tokens, g->length, g->last);
@@ -234,20 +254,24 @@ static status run_model(struct generator *g) {
 }
 
 static status write_text(struct generator *g, generate_sink *sink, void *context) {
-    struct text bytes = {0}, piece = {0};
+    struct text all = {0}, bytes = {0}, piece = {0};
     if (g->options->defers_stop) *g->options->defers_stop = 1;
     sink(context, g->options->prompt);
     status s = OK;
-    for (int64_t i = 0; i < g->options->characters; i++) {
+    bool has_ended = false;
+    for (int64_t i = 0; i < g->options->characters && !has_ended; i++) {
         if (g->options->stop && *g->options->stop) s = status_new(STATUS_STOPPED, "stopped on request");
         if (!s) s = run_model(g);
         if (s) break;
         int32_t next = (int32_t)sample(g, g->last);
         append(g, next);
-        vocabulary_decode(g->vocabulary, &next, 1, &bytes);
+        vocabulary_decode(g->vocabulary, &next, 1, &all);
+        has_ended = take_text(g->options, &all, &bytes);
         write_characters(&bytes, false, &piece, sink, context);
     }
+    text_add_bytes(&bytes, text_string(&all), all.length);
     write_characters(&bytes, true, &piece, sink, context);
+    text_free(&all);
     text_free(&bytes);
     text_free(&piece);
     return s;

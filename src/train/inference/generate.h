@@ -22,6 +22,7 @@ struct generate_options {
     int64_t top_k;                      /* samples among the k most likely; 0: among all */
     double top_p;                       /* of these, among the most likely ones whose probabilities sum to p; 1: all */
     int64_t seed;                       /* the same seed gives the same text */
+    const char *stop_text;              /* the new text ends before this, which is not written; NULL: nowhere */
     const volatile sig_atomic_t *stop;  /* set by a stop request; NULL: never */
     volatile sig_atomic_t *defers_stop; /* set when a stop request must wait for the end of a token; NULL: not needed */
 };
