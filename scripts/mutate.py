@@ -88,7 +88,7 @@ FIRST = [
     ("tables/dataset_cells*", ["program_sqlite", "program_inference", "program_predict"]), ("tables/suggest*", ["program_init"]), ("tables/column_view*", ["program_init"]), ("data/suggest*", ["program_init"]), ("first_config*", ["program_init"]),
     ("preparation*", ["data_preparation", "program_preparation", "program_texts"]), ("columns/text_tokens*", ["program_texts"]), ("data/text_columns*", ["program_texts"]), ("data/rows/table*", ["data_table", "data_csv", "data_preparation", "program_preparation", "program_data"]),
     ("columns/date*", ["data_preparation", "program_preparation"]), ("dataset_sqlite*", ["program_sqlite", "corpus_sqlite"]),
-    ("arrays/hdf5*", ["data_hdf5", "data_hdf5_piece", "corpus_hdf5_data", "program_untrusted_files"]),
+    ("arrays/hdf5*", ["data_hdf5", "data_hdf5_damage", "data_hdf5_piece", "corpus_hdf5_data", "program_untrusted_files"]),
     ("dataset_hdf5*", ["data_hdf5", "corpus_hdf5_data", "program_inspect", "program_untrusted_files"]),
     ("images/dataset_images*", ["data_images", "program_images", "program_image_targets"]), ("data/images/*", ["data_images", "data_augment", "data_image_changes", "program_images", "program_image_targets", "program_pixels"]),
     ("text/tokenizer*", ["data_tokenizer", "corpus_tokenizer"]), ("data/text/token*", ["data_text", "data_tokenizer", "program_padding"]),
