@@ -70,7 +70,7 @@ static void add_facts(struct text *out, const struct run_data *r) {
     number_text(r->steps, &t);
     if (t.length && isfinite(run_data_number(r, "train.steps")))
         text_printf(&t, " of %.0f", run_data_number(r, "train.steps"));
-    fact(out, "Updates", &t);
+    fact(out, "Steps", &t);
     for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
         if (isfinite(last_of(r, last[i].curve))) text_printf(&t, "%.6g", last_of(r, last[i].curve));
         fact(out, last[i].name, &t);
@@ -160,7 +160,7 @@ static void add_notices(struct text *out, const struct run_data *r) {
 
 void runs_section_overview(struct text *out, struct run_data *const *runs, size_t count) {
     static const struct page_heading headings[] = {
-        {"Run", false},          {"State", false},     {"Epochs", true}, {"Updates", true},
+        {"Run", false},          {"State", false},     {"Epochs", true}, {"Steps", true},
         {"Train loss", true},    {"Val. loss", true},  {"Best", false},  {"Time", true},
         {"Samples/s", true},     {"Processes", false}, {"Memory", true}, {"Last written", false},
         {"State SHA-256", false}};

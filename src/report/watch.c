@@ -23,7 +23,7 @@ struct watch {
 
 /* ---- reading ---- */
 
-/* Updates of an epoch; NAN: unknown. */
+/* Steps of an epoch; NAN: unknown. */
 static double epoch_updates(const struct run_data *r) {
     double accumulate = run_data_number(r, "train.accumulate");
     if (r->epoch_updates > 0) return r->epoch_updates;

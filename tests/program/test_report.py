@@ -148,7 +148,7 @@ class Report(program.Case):
         facts = self.facts(page)
         self.assertEqual(facts["State"], "complete")
         self.assertEqual(facts["Epochs"], "10 of 10")
-        self.assertEqual(facts["Updates"], str(end["step"]))
+        self.assertEqual(facts["Steps"], str(end["step"]))
         self.assertEqual(facts["State SHA-256"], end["state_sha256"])
         self.assertNotIn("State SHA-256", [e["text"] for e in page.elements if e["tag"] == "th"], "a table of one run")
         self.assertTrue(1 << 20 < end["peak_memory_bytes"] < 1 << 32)
@@ -269,7 +269,7 @@ class Report(program.Case):
             f.write('{"event":"step","epoch":0,"step":9,"loss":0.')
         page = self.page(run)
         self.assertEqual(self.facts(page)["State"], "failed")
-        self.assertEqual(self.facts(page)["Updates"], "8")
+        self.assertEqual(self.facts(page)["Steps"], "8")
         self.assertIn("the last line of metrics.jsonl is not complete", page.source)
         self.assertEqual(len(paths(page.figures()["Loss of each step"])["a"]), 8)
         self.assertNotIn("There are no curves yet", page.source)
@@ -326,7 +326,7 @@ class Report(program.Case):
         self.assertAlmostEqual(x, left + peak / 1e6 * (right - left), delta=2)
         y0, y1, _ = map(float, svg["@data-y"].split(","))
         self.assertAlmostEqual(y, bottom - (50 - y0) / (y1 - y0) * (bottom - top), delta=0.1)
-        self.assertEqual(self.facts(page)["Updates"], "1000000")
+        self.assertEqual(self.facts(page)["Steps"], "1000000")
 
     def test_hostile_texts(self):
         """Texts of files are texts of the page, wherever they stand."""
