@@ -36,7 +36,7 @@ static union optimizer_constants plan(const void *config, const struct optimizer
         .minus_lr = (float)-own->lr,
         .rho = (float)c->rho,
         .one_minus_rho = (float)(1 - c->rho),
-        .eps = (float)c->eps,
+        .eps = optimizer_eps(c->eps),
         .weight_decay = (float)own->weight_decay,
         .has_weight_decay = own->weight_decay != 0,
     };

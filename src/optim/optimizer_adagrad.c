@@ -28,7 +28,7 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     const struct adagrad_config *c = config;
     struct adagrad_constants s = {
         .minus_lr = (float)-(own->lr / (1 + (double)(t - 1) * c->lr_decay)),
-        .eps = (float)c->eps,
+        .eps = optimizer_eps(c->eps),
         .weight_decay = (float)own->weight_decay,
         .has_weight_decay = own->weight_decay != 0,
     };

@@ -75,7 +75,7 @@ static struct adam_constants plan_shared(const struct adam_config *c, const stru
         .one_minus_beta1 = (float)(1 - beta1),
         .beta2 = (float)beta2,
         .one_minus_beta2 = (float)(1 - beta2),
-        .eps = (float)c->eps,
+        .eps = optimizer_eps(c->eps),
         .minus_step_size = (float)-(own->lr / (1 - pow(beta1, (double)t))),
         .sqrt_correction2 = (float)sqrt(1 - pow(beta2, (double)t)),
         .decay_factor = 1,

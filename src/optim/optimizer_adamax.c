@@ -35,7 +35,7 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     struct adamax_constants s = {
         .one_minus_beta1 = (float)(1 - beta1),
         .beta2 = (float)c->betas.items[1],
-        .eps = (float)c->eps,
+        .eps = optimizer_eps(c->eps),
         .minus_step_size = (float)-(own->lr / (1 - pow(beta1, (double)t))),
         .weight_decay = (float)own->weight_decay,
         .has_weight_decay = own->weight_decay != 0,

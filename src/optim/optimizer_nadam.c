@@ -60,7 +60,7 @@ static union optimizer_constants plan(const void *config, const struct optimizer
         .one_minus_beta1 = (float)(1 - beta1),
         .beta2 = (float)beta2,
         .one_minus_beta2 = (float)(1 - beta2),
-        .eps = (float)c->eps,
+        .eps = optimizer_eps(c->eps),
         .correction2 = (float)(1 - pow(beta2, (double)t)),
         .minus_gradient_step_size = (float)(-own->lr * (1 - mu) / (1 - product)),
         .minus_average_step_size = (float)(-own->lr * mu_next / (1 - product * mu_next)),

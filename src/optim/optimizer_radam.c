@@ -51,7 +51,7 @@ static union optimizer_constants plan(const void *config, const struct optimizer
         .one_minus_beta1 = (float)(1 - beta1),
         .beta2 = (float)beta2,
         .one_minus_beta2 = (float)(1 - beta2),
-        .eps = (float)c->eps,
+        .eps = optimizer_eps(c->eps),
         .correction1 = (float)(1 - pow(beta1, (double)t)),
         .sqrt_correction2 = (float)sqrt(1 - pow(beta2, (double)t)),
         .rectification = is_rectified ? (float)rectification(beta2, length) : 1,

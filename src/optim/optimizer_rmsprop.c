@@ -45,7 +45,7 @@ static union optimizer_constants plan(const void *config, const struct optimizer
         .minus_lr = (float)-own->lr,
         .alpha = (float)c->alpha,
         .one_minus_alpha = (float)(1 - c->alpha),
-        .eps = (float)c->eps,
+        .eps = optimizer_eps(c->eps),
         .momentum = isnan(own->momentum) ? 0 : (float)own->momentum,
         .weight_decay = (float)own->weight_decay,
         .has_weight_decay = own->weight_decay != 0,

@@ -2,6 +2,8 @@
 #ifndef OPTIMIZERS_H
 #define OPTIMIZERS_H
 
+#include <float.h>
+
 #include "optim/optimizer.h"
 
 /* A name here, and a `const struct optimizer_type optimizer_<name>` in a file of this folder. */
@@ -30,6 +32,11 @@ OPTIMIZERS(X)
         .key = "betas", .type = SCHEMA_REAL_LIST, .offset = offsetof(struct struct_, betas), .fallback = fallback_,    \
         .min = 0, .max = 1, .excludes_max = true, .doc = doc_                                                          \
     }
+/* What is added to a denominator. For [eps] 0 it is the smallest normal number, which changes no sum with the root of a
+ * mean of squares that is not 0: a gradient that was always 0, as in the padding between parameters, makes no update
+ * instead of 0 / 0. */
+static inline float optimizer_eps(double eps) { return eps > (double)FLT_MIN ? (float)eps : FLT_MIN; }
+
 void optimizer_check_betas(const struct real_list *betas, const struct node *where, const char *path,
                            struct problems *problems);
 

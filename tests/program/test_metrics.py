@@ -406,6 +406,14 @@ class Best(program.Case):
 
 
 class Optimizers(program.Case):
+    def test_eps_may_be_0(self):
+        """Where a gradient was always 0, as between the parameters in memory, 0 / 0 is no update."""
+        for name in ("adam", "adamw", "nadam", "radam", "adamax", "adagrad", "rmsprop", "adadelta"):
+            self.write("test.yaml", program.WINE.replace("{type: adam, lr: 0.001}", f"{{type: {name}, lr: 0.001, eps: 0}}"))
+            for options in ((), ("--nproc", 2, "dist.zero_stage=1")):
+                self.run_program("test.yaml", "--fresh", *options)
+                self.assertLess(self.losses()[-1], 1.3, name)
+
     def test_a_plateau_counts_whole_epochs(self):
         """A run of 7 steps ends in its second epoch; continued, the schedule has seen what an uninterrupted run has."""
         config = program.WINE.replace("{epochs: 10}", "{steps: 40}").replace("lr: 0.001", "lr: 0.05")
