@@ -75,6 +75,17 @@ class SavedConfig(program.Case):
                         {"rope_parameters": {"rope_theta": 1e4, "rope_type": "llama3"}}):
             self.assertRegex(self.check("llama", changes), r"\n  warning: (rope_)?type of hf/config.json is llama3, and rotary_embedding computes only the default one\n")
 
+    def test_what_no_layer_computes(self):
+        for name, key, value, neutral in (("llama", "embedding_multiplier", 12, 1), ("llama", "logits_scaling", 0.5, None), ("llama", "attention_multiplier", 0.2, None),
+                                          ("gpt2", "scale_attn_by_inverse_layer_idx", True, False), ("llama", "final_logit_softcapping", 30.0, None)):
+            self.assertIn(f"\n  warning: {key} of hf/config.json is {value + 0:g}, and no layer here computes this\n", self.check(name, {key: value}))
+            self.assertNotIn("warning", self.check(name, {key: neutral}))
+        self.assertIn("\n  warning: sliding_window of hf/config.json is 2, and attention here is to all of the ", self.check("llama", {"sliding_window": 2}))
+        for changes in ({"sliding_window": 4096}, {"sliding_window": 2, "use_sliding_window": False}, {"sliding_window": None}, {"model_type": "mistral"}):
+            self.assertNotIn("warning", self.check("llama", changes))
+        self.assertIn("\n  warning: model_type of hf/config.json is gemma, which may compute something else with the same weights: compare some outputs\n",
+                      self.check("llama", {"model_type": "gemma"}))
+
     def test_activations(self):
         tanh = "{gelu: {approximate: tanh}}"
         err = self.check("gpt2", code=USAGE, replace=(tanh, "gelu"))

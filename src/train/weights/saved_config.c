@@ -203,6 +203,57 @@ static void add_unknown(const struct comparison *c, const struct saved_key *keys
     text_printf(warnings, ", %s", what);
 }
 
+/* Values of computations that no layer has, and the one that changes nothing; NAN: each does. */
+static const struct other_key {
+    const char *name;
+    double neutral;
+} other_keys[] = {
+    {"embedding_multiplier", 1},
+    {"residual_multiplier", 1},
+    {"logits_scaling", 1},
+    {"logit_scale", 1},
+    {"attention_multiplier", NAN},
+    {"query_pre_attn_scalar", NAN},
+    {"attn_logit_softcapping", NAN},
+    {"final_logit_softcapping", NAN},
+    {"scale_attn_by_inverse_layer_idx", 0},
+};
+
+static void add_other_keys(const struct comparison *c, struct text *warnings) {
+    for (size_t i = 0; i < sizeof other_keys / sizeof *other_keys; i++) {
+        const json_t *value = json_object_get(c->root, other_keys[i].name);
+        double number = json_is_true(value) ? 1 : json_number_value(value);
+        bool is_set = json_is_true(value) || json_is_number(value);
+        if (is_set && number != other_keys[i].neutral)
+            text_printf(warnings, "\n  warning: %s of %s is %.7g, and no layer here computes this", other_keys[i].name,
+                        c->path, number);
+    }
+}
+
+/* Attention to the last tokens alone, where rows are longer than that. */
+static void add_window(const struct comparison *c, struct text *warnings) {
+    const json_t *window = json_object_get(c->root, "sliding_window");
+    const struct shape *in = &c->model->in;
+    bool is_off = json_is_false(json_object_get(c->root, "use_sliding_window"));
+    if (!json_is_integer(window) || is_off || !in->is_tokens || json_integer_value(window) >= in->size[0]) return;
+    text_printf(warnings,
+                "\n  warning: sliding_window of %s is %lld, and attention here is to all of the %lld tokens of a row",
+                c->path, (long long)json_integer_value(window), (long long)in->size[0]);
+}
+
+/* Types whose outputs were compared with transformers' own. */
+static const char *const known_types[] = {"gpt2", "llama", "mistral", "qwen2", "bert", "vit", NULL};
+
+static void add_type(const struct comparison *c, struct text *warnings) {
+    const char *type = json_string_value(json_object_get(c->root, "model_type"));
+    for (size_t i = 0; type && known_types[i]; i++)
+        if (strcmp(type, known_types[i]) == 0) return;
+    if (!type) return;
+    text_printf(warnings, "\n  warning: model_type of %s is ", c->path);
+    text_add_value(warnings, type, TEXT_MAX_NAME);
+    text_add(warnings, ", which may compute something else with the same weights: compare some outputs");
+}
+
 static void add_unknown_ones(const struct comparison *c, struct text *warnings) {
     const char *key, *type = json_string_value(find(c, rope_type_keys, &key));
     const char *activation = json_string_value(find(c, activation_keys, &key));
@@ -210,6 +261,9 @@ static void add_unknown_ones(const struct comparison *c, struct text *warnings) 
         add_unknown(c, rope_type_keys, "and rotary_embedding computes only the default one", warnings);
     if (activation && !activation_of_name(activation))
         add_unknown(c, activation_keys, "which is not compared with the activations of the model", warnings);
+    add_other_keys(c, warnings);
+    add_window(c, warnings);
+    add_type(c, warnings);
 }
 
 /* ---- all ---- */
