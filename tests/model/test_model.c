@@ -260,6 +260,7 @@ START_TEST(bad_models) {
     rejected("[{linear: 600}, {reshape: [1, 600]}, {adaptive_max_pool1d: 2}]",
              "a window may have at most 256 elements, got 300");
     rejected("[instance_norm]", "needs an input of shape (channels, length) or (channels, height, width), got 4");
+    rejected("[{reshape: [4, 1, 1]}, instance_norm]", "needs more than one position in each channel");
     rejected("[class_token]", "its input must be (positions, features), but is 4");
     rejected("[{reshape: [1, 2, 2]}, {patch_embedding: {embed_dim: 3, patch_size: [1, 3]}}]",
              "patch_size must divide the image (2 x 2), got 1 x 3");
