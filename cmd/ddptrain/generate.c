@@ -9,10 +9,10 @@
 #include "base/text.h"
 #include "command.h"
 
-static void print(void *context, const char *text) {
+/* What failed is reported at the end of the program. */
+static bool print(void *context, const char *text) {
     (void)context;
-    fputs(text, stdout);
-    fflush(stdout);
+    return fputs(text, stdout) >= 0 && fflush(stdout) == 0;
 }
 
 /* Adds the bytes of [fd] to its end. */

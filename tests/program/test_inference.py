@@ -304,6 +304,19 @@ class Generate(program.Case):
             self.assertEqual(self.generate(*fixed, "--stop", stop), "defg" + text + "\n", stop)
         self.assertIn("--stop needs a value, got an empty value", self.generate(*fixed, "--stop", "", code=USAGE))
 
+    def test_a_lost_output_ends_the_text(self):
+        """A text of this length would take hours."""
+        long = ["generate", "text.yaml", "--prompt", "a", "--characters", 2**31 - 1]
+        with open("/dev/full", "w") as full:
+            p = self.start(*long, stdout=full)
+            _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, program.IO, err)
+        p = self.start(*long)
+        self.assertEqual(p.stdout.read(5), "abcde")
+        p.stdout.close()
+        self.assertEqual(p.wait(timeout=60 * program.SLOW), 0)
+        p.stderr.close()
+
     def test_draws(self):
         draws = ["--prompt", "a", "--characters", 400, "--temperature", 50]
         text = self.generate(*draws, "--seed", 1)

@@ -212,15 +212,15 @@ static status encode_prompt(struct generator *g) {
     return count ? OK : status_new(STATUS_USAGE, "%s: at least one character is needed", source);
 }
 
-/* Passes the complete characters of the bytes so far to [sink]. */
-static void write_characters(struct text *bytes, bool is_end, struct text *piece, generate_sink *sink, void *context) {
+/* Passes the complete characters of the bytes so far to [sink]; false: it wants no more. */
+static bool write_characters(struct text *bytes, bool is_end, struct text *piece, generate_sink *sink, void *context) {
     text_clear(piece);
     size_t used = utf8_repair(text_string(bytes), bytes->length, is_end, piece), left = bytes->length - used;
     char rest[4];
     memcpy(rest, text_string(bytes) + used, left); /* a part of a character */
     text_clear(bytes);
     text_add_bytes(bytes, rest, left);
-    if (piece->length) sink(context, text_string(piece));
+    return piece->length == 0 || sink(context, text_string(piece));
 }
 
 /* How many bytes at the end of [bytes] may be the beginning of [stop]. */
@@ -256,9 +256,8 @@ static status run_model(struct generator *g) {
 static status write_text(struct generator *g, generate_sink *sink, void *context) {
     struct text all = {0}, bytes = {0}, piece = {0};
     if (g->options->defers_stop) *g->options->defers_stop = 1;
-    sink(context, g->options->prompt);
     status s = OK;
-    bool has_ended = false;
+    bool has_ended = !sink(context, g->options->prompt);
     for (int64_t i = 0; i < g->options->characters && !has_ended; i++) {
         if (g->options->stop && *g->options->stop) s = status_new(STATUS_STOPPED, "stopped on request");
         if (!s) s = run_model(g);
@@ -267,7 +266,7 @@ static status write_text(struct generator *g, generate_sink *sink, void *context
         append(g, next);
         vocabulary_decode(g->vocabulary, &next, 1, &all);
         has_ended = take_text(g->options, &all, &bytes);
-        write_characters(&bytes, false, &piece, sink, context);
+        has_ended = !write_characters(&bytes, false, &piece, sink, context) || has_ended;
     }
     text_add_bytes(&bytes, text_string(&all), all.length);
     write_characters(&bytes, true, &piece, sink, context);

@@ -27,8 +27,8 @@ struct generate_options {
     volatile sig_atomic_t *defers_stop; /* set when a stop request must wait for the end of a token; NULL: not needed */
 };
 
-/* Called with each new piece of text, the prompt first. */
-typedef void generate_sink(void *context, const char *text);
+/* Called with each new piece of text, the prompt first; false: the text cannot be written, which ends it. */
+typedef bool generate_sink(void *context, const char *text);
 
 /* STATUS_STOPPED after a stop request, between two tokens. STATUS_USAGE when the config is not that of a model of
  * texts, or the prompt is empty or has characters that are not in the vocabulary. */
