@@ -173,6 +173,8 @@ static const struct {
     {"RANK=0 WORLD_SIZE=2 LOCAL_RANK=3 LOCAL_WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "local rank 3 does not exist"},
     {"RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=3 MASTER_ADDR=a MASTER_PORT=1",
      "the local world size 3 is larger than"},
+    {"RANK=0 WORLD_SIZE=1 LOCAL_RANK=5 MASTER_ADDR=a MASTER_PORT=1",
+     "local rank 5 does not exist: the world size is 1"},
     {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65535 TORCHELASTIC_RUN_ID=x TORCHELASTIC_USE_AGENT_STORE=True",
      "65535"},
     {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE is not set"},

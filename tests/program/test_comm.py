@@ -55,6 +55,18 @@ class Comm(program.Case):
         self.check_output(self.started_by_a_launcher(["", ""]), 2, "shared memory", ["1 KiB"])
         self.check_output(self.started_by_a_launcher(["a", "b"]), 2, "gloo", ["1 KiB"])
 
+    def test_another_secret(self):
+        """Both sides say why: the rank that is rejected, and the one that goes on waiting for it."""
+        env = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        self.write("test.yaml", program.WINE)
+        first, second = (self.start("test.yaml", env={**env, "RANK": str(rank), "DDPTRAIN_SECRET": f"secret {rank}"}) for rank in range(2))
+        _, err = second.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(second.returncode, USAGE, err)
+        self.assertIn("the secrets differ", err)
+        first.send_signal(signal.SIGTERM)
+        out, err = first.communicate(timeout=60 * program.SLOW)
+        self.assertEqual((out + err).count("rejected a connection with another secret (is DDPTRAIN_SECRET the same on every rank?)\n"), 1, out + err)
+
     def test_stopped(self):
         """Nothing is due to be saved, and no message mentions a save."""
         for nproc in (2, 3):  # one process has nothing to measure and is done at once

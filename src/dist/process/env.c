@@ -73,6 +73,9 @@ static status check(const struct dist_env *env) {
     if (env->local_rank >= env->local_world_size)
         return status_new(STATUS_USAGE, "local rank %d does not exist: the local world size is %d (%s)",
                           env->local_rank, env->local_world_size, dist_launcher_name(env->launcher));
+    if (env->local_rank >= env->world_size)
+        return status_new(STATUS_USAGE, "local rank %d does not exist: the world size is %d (%s)", env->local_rank,
+                          env->world_size, dist_launcher_name(env->launcher));
     if (env->local_world_size > env->world_size)
         return status_new(STATUS_USAGE, "the local world size %d is larger than the world size %d (%s)",
                           env->local_world_size, env->world_size, dist_launcher_name(env->launcher));

@@ -363,6 +363,10 @@ static bool on_wrong_tag(struct store_server *s, struct connection *c) {
     char reason[STORE_MAX_REPORT];
     if (c->stage == STAGE_PROOF) {
         c->session.is_on = false;
+        if (!s->has_logged_secret)
+            log_line(s->log, "rejected a connection with another secret (is " SECRET_VARIABLE " the same on every "
+                             "rank?)");
+        s->has_logged_secret = true;
         reject(s, c,
                "the secrets differ, or the connection was tampered with (is " SECRET_VARIABLE
                " the same on every rank?)");
