@@ -62,6 +62,39 @@ static void copy_wanted(const struct loading *l) {
     }
 }
 
+/* Whether a tensor has a name of the model after l->prefix and [length] more characters. */
+static bool is_in_model(const struct loading *l, size_t length) {
+    const char *name;
+    json_t *entry;
+    bool is_in = false;
+    json_object_foreach(l->file.header, name, entry) {
+        bool is_tensor = safetensors_is_tensor(name);
+        is_in = is_in || (is_tensor && loading_find_param(l, name + l->prefix.length + length));
+    }
+    return is_in;
+}
+
+#define MAX_PARTS 3 /* of a prefix */
+
+void loading_find_member(struct loading *l) {
+    struct text part = {0};
+    const char *first = NULL;
+    json_t *entry;
+    json_object_foreach(l->file.header, first, entry) {
+        if (safetensors_is_tensor(first)) break;
+    }
+    const char *dot = first && safetensors_is_tensor(first) ? first + l->prefix.length - 1 : NULL;
+    for (int i = 0; dot && i < MAX_PARTS && (dot = strchr(dot + 1, '.')); i++) {
+        text_clear(&part);
+        text_add_bytes(&part, first + l->prefix.length, (size_t)(dot + 1 - first) - l->prefix.length);
+        if (!is_common_prefix(l, text_string(&part))) break;
+        if (!is_in_model(l, part.length)) continue;
+        text_add(&l->prefix, text_string(&part));
+        break;
+    }
+    text_free(&part);
+}
+
 status loading_open(struct loading *l, const char *path) {
     TRY(tensor_index_is_name(path) ? tensor_index_read(path, &l->file)
         : l->target->is_torch      ? torch_file_read(path, &l->file)

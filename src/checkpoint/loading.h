@@ -24,6 +24,10 @@ bool loading_is_batch_counter(const char *name);
 status loading_open(struct loading *l, const char *path);
 void loading_close(struct loading *l);
 
+/* Adds the prefix of a class that has the model as a member, such as the "model." of PyTorch Lightning: the shortest
+ * parts before a dot that all tensors share, where the rest is a name of the model. */
+void loading_find_member(struct loading *l);
+
 /* STATUS_DATA for a tensor of integers or 8-bit floats. */
 status loading_check_type(const struct loading *l, const char *name, const struct safetensors_entry *entry);
 

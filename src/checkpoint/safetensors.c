@@ -150,6 +150,7 @@ static status fill(const struct loading *l, const struct params *params) {
 status safetensors_load(const char *path, const struct safetensors_target *target) {
     struct loading l = {.target = target};
     status s = loading_open(&l, path);
+    if (!s) loading_find_member(&l);
     if (!s) s = compare(&l);
     for (size_t i = 0; !s && i < target->set_count; i++) s = fill(&l, target->sets[i]);
     loading_close(&l);

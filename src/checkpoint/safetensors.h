@@ -50,7 +50,8 @@ struct safetensors_target {
  * difference is a line of the STATUS_DATA failure, and no value is changed. F64, F16 and BF16 are converted; a value
  * that is not finite in float32 is STATUS_DATA too. When some matrices of the file match only transposed, the failure
  * also lists its square product matrices, whose layout the shape does not show. The prefixes of DistributedDataParallel
- * ("module.") and torch.compile ("_orig_mod.") are removed from names; PyTorch's num_batches_tracked are ignored; an
+ * ("module.") and torch.compile ("_orig_mod.") are removed from names, and one that all share, where the rest is a name
+ * of the model; PyTorch's num_batches_tracked are ignored; an
  * alias may be in the file instead of its parameter or, with the same values, beside it. */
 status safetensors_load(const char *path, const struct safetensors_target *target);
 

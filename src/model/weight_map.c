@@ -207,7 +207,9 @@ static const struct schema_row rows[] = {
      .fallback = "null",
      .doc = "A safetensors file, a state_dict that torch.save wrote, an index of several (.index.json), a folder of "
             "transformers' save_pretrained, or a checkpoint of ddptrain. The prefixes `module.` "
-            "(DistributedDataParallel) and `_orig_mod.` (torch.compile) of names are removed."},
+            "(DistributedDataParallel) and `_orig_mod.` (torch.compile) of names are removed, and so is one that all "
+            "names "
+            "share, without a map, where the rest is a name of the model (`model.` of PyTorch Lightning)."},
     {.key = "map",
      .type = SCHEMA_STRING_LIST,
      .offset = FIELD(struct weight_source, map),

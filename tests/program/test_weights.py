@@ -136,7 +136,7 @@ class Weights(program.Case):
         back = {n: (b.astype("<u4") << 16).view("<f4") for n, b in bf16.items()}
         for dtype, arrays, expected in (("F32", values, values), ("F64", {n: v.astype("<f8") for n, v in values.items()}, values),
                                         ("F16", {n: v.astype("<f2") for n, v in values.items()}, values), ("BF16", bf16, back)):
-            for prefix in ("", "module.", "_orig_mod.", "module._orig_mod."):
+            for prefix in ("", "module.", "_orig_mod.", "module._orig_mod.", "model.", "net.inner.", "_orig_mod.model."):
                 write_safetensors(self.path("w.safetensors"), {n: (dtype, a) for n, a in arrays.items()}, prefix)
                 begun = self.start_from("w.safetensors")
                 for n in shapes:
