@@ -83,14 +83,35 @@ static status expand(const char *path, struct arena *arena, struct string_list *
     return OK;
 }
 
-/* A file of two patterns would have its rows twice. */
+struct named_file {
+    const char *name;
+    struct io_info info;
+};
+
+/* The same file has adjacent items then, also under two names; a file that does not exist has number 0. */
+static int compare_files(const void *left, const void *right) {
+    const struct named_file *a = left, *b = right;
+    if (a->info.device != b->info.device) return a->info.device < b->info.device ? -1 : 1;
+    if (a->info.inode != b->info.inode) return a->info.inode < b->info.inode ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static status reject_twice(const char *name, const char *other) {
+    if (strcmp(name, other) == 0) return status_new(STATUS_USAGE, "'%s': the list of files has this file twice", name);
+    return status_new(STATUS_USAGE, "'%s': the list of files has this file twice, also as '%s'", name, other);
+}
+
+/* A file of two patterns, or with two names, would have its rows twice. */
 static status check_unique(const struct string_list *files, struct arena *arena) {
-    const char **sorted = arena_alloc(arena, files->count * sizeof *sorted);
-    memcpy(sorted, files->items, files->count * sizeof *sorted);
-    qsort(sorted, files->count, sizeof *sorted, compare);
+    struct named_file *sorted = arena_alloc(arena, (files->count + 1) * sizeof *sorted);
+    for (size_t i = 0; i < files->count; i++) {
+        sorted[i] = (struct named_file){.name = files->items[i]};
+        TRY(io_stat(sorted[i].name, &sorted[i].info));
+    }
+    qsort(sorted, files->count, sizeof *sorted, compare_files);
     for (size_t i = 1; i < files->count; i++)
-        if (strcmp(sorted[i - 1], sorted[i]) == 0)
-            return status_new(STATUS_USAGE, "'%s': the list of files has this file twice", sorted[i]);
+        if (strcmp(sorted[i - 1].name, sorted[i].name) == 0 || io_is_same(&sorted[i - 1].info, &sorted[i].info))
+            return reject_twice(sorted[i].name, sorted[i - 1].name);
     return OK;
 }
 

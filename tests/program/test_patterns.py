@@ -93,6 +93,11 @@ class Patterns(program.Case):
         self.assertIn("'none-*.csv': no file matches this pattern", self.error("dataset.path=[b.csv, none-*.csv]"))
         self.assertIn("'b.csv' has format csv, but 'c.npy' has format npy; all must have the same",
                       self.error("dataset.path=[b.csv, c.npy]", code=program.USAGE))
+        os.symlink("a-1.csv", self.path("link.csv"))
+        for other in ("./a-1.csv", "parts/../a-1.csv", "link.csv"):
+            names = sorted(["a-1.csv", other])
+            self.assertIn(f"'{names[1]}': the list of files has this file twice, also as '{names[0]}'",
+                          self.error(f"dataset.path=[b.csv, a-1.csv, {other}]", code=program.USAGE))
         os.mkdir(self.path("photos"))
         self.assertIn("'photos' and 1 more: format images reads one file",
                       self.error("dataset.path=[photos, b.txt]", *self.IMAGES, code=program.USAGE))
