@@ -109,6 +109,12 @@ void text_add_value(struct text *text, const char *string, size_t max) {
     if (left > 0) text_add(text, "...");
 }
 
+void text_pad(struct text *text, size_t start, size_t width) {
+    size_t characters = 0;
+    for (size_t i = start; i < text->length; i++) characters += ((unsigned char)text->data[i] & 0xc0) != 0x80;
+    for (; characters < width; characters++) text_add_bytes(text, " ", 1);
+}
+
 /* A byte becomes up to 4. A truncated line has at least TEXT_MAX_LINE / 4 bytes, its end fewer than TEXT_MAX_LINE / 64.
  */
 size_t text_max_printable(size_t length) { return 4 * length + length / 16; }

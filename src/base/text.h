@@ -26,6 +26,8 @@ void text_printf(struct text *text, const char *format, ...) __attribute__((form
 #define TEXT_MAX_LINE 4096
 void text_add_value(struct text *text, const char *string, size_t max);
 void text_add_printable(struct text *text, const char *string);
+/* Adds blanks until the valid UTF-8 from byte [start] has [width] characters, for columns of a table. */
+void text_pad(struct text *text, size_t start, size_t width);
 /* The maximum number of bytes that text_add_printable adds for a string of [length] bytes. */
 size_t text_max_printable(size_t length);
 

@@ -95,10 +95,11 @@ static status report_dataset(void *context, const char *path, hid_t dataset) {
     struct text kind = {0};
     text_printf(&kind, "%s ", shape.type_name);
     text_add_shape(&kind, shape.dims, shape.shape);
-    struct text shown = {0};
-    text_add_value(&shown, name, TEXT_MAX_NAME);
-    text_printf(report->out, "  %-28s %-22s", text_string(&shown), kind.data);
-    text_free(&shown);
+    text_add(report->out, "  ");
+    size_t start = report->out->length;
+    text_add_value(report->out, name, TEXT_MAX_NAME);
+    text_pad(report->out, start, 28);
+    text_printf(report->out, " %-22s", kind.data);
     text_free(&kind);
     add_content(report, &shape);
     while (report->out->length && report->out->data[report->out->length - 1] == ' ')

@@ -39,15 +39,17 @@ static status print_tensors(const struct safetensors *file, struct text *out) {
     text_add(out, "\n");
     json_object_foreach(file->header, name, value) {
         struct safetensors_entry tensor;
-        struct text kind = {0}, shown = {0};
+        struct text kind = {0};
         if (!safetensors_is_tensor(name)) continue;
         TRY(safetensors_entry(file, name, value, &tensor));
         text_printf(&kind, "%s (", tensor.dtype->name);
         for (int d = 0; d < tensor.dims; d++) text_printf(&kind, "%s%lld", d ? ", " : "", (long long)tensor.shape[d]);
         text_add(&kind, ")");
-        text_add_value(&shown, name, TEXT_MAX_NAME);
-        text_printf(out, "  %-28s %-22s", text_string(&shown), kind.data);
-        text_free(&shown);
+        text_add(out, "  ");
+        size_t start = out->length;
+        text_add_value(out, name, TEXT_MAX_NAME);
+        text_pad(out, start, 28);
+        text_printf(out, " %-22s", kind.data);
         text_free(&kind);
         if (tensor.dtype->convert) {
             struct range range = range_of(file, &tensor);

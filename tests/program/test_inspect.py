@@ -1,5 +1,7 @@
 """inspect says what is in data files and how far a run folder is. ctest-labels: unit"""
+import os
 import re
+import shutil
 
 import h5py
 
@@ -17,6 +19,19 @@ class Inspect(program.Case):
         self.assertIn("format  csv, 150 rows, 5 columns, with a header\n", out)
         self.assertRegex(out, r"1  sepal_length +number +4\.3 to 7\.9\n")
         self.assertRegex(out, r"5  species +category +setosa, versicolor, virginica\n")
+
+    def test_names_of_more_bytes_than_characters(self):
+        self.write("a.csv", "Größe,size,Ort\n" + "".join(f"{i},{i},{'Ö' if i % 2 else 'O'}\n" for i in range(8)))
+        lines = self.inspect("a.csv").splitlines()[3:]
+        self.assertEqual({line.index("integer") for line in lines[:2]} | {lines[2].index("category")}, {37})
+        self.write("a.yaml", "dataset: {path: a.csv, inputs: [Größe, size], targets: Ort, columns: {size: category}}\nmodel: {layers: [{linear: 2}]}\n"
+                             "loss: cross_entropy\ntrain: {epochs: 1}\n")
+        lines = [line for line in self.run_program("check", "a.yaml")[0].splitlines() if line.startswith(("Größe", "size", "column "))]
+        self.assertEqual([line[19:23] for line in lines], ["type", "numb", "cate"])
+        for name in ("Ünï", "plain"):
+            shutil.copytree(os.path.join(program.SOURCE, "datasets/shapes/square"), self.path("photos", name))
+        lines = [line for line in self.inspect("photos").splitlines() if "the first" in line]
+        self.assertEqual([line.index("40 images") for line in lines], [31, 31])
 
     def test_a_pattern(self):
         for name in ("part-1.csv", "part-2.csv", "part-10.csv"):

@@ -32,10 +32,14 @@ static void add_features(const struct prepared_column *column, struct text *out)
 }
 
 static void add_line(const char *name, const char *type, const char *missing, const char *features, struct text *out) {
-    struct text shown = {0};
-    text_add_value(&shown, name, TEXT_MAX_NAME);
-    text_printf(out, "%-18s %-9s %-24s %s\n", text_string(&shown), type, missing, features);
-    text_free(&shown);
+    size_t start = out->length;
+    text_add_value(out, name, TEXT_MAX_NAME);
+    text_pad(out, start, 18);
+    text_printf(out, " %-9s ", type);
+    start = out->length;
+    text_add(out, missing);
+    text_pad(out, start, 24);
+    text_printf(out, " %s\n", features);
 }
 
 void columns_describe(const struct preparation *preparation, const struct raw_column *raw,

@@ -464,16 +464,18 @@ static status add_records(const struct dataset_config *config, bool is_validatio
 static status describe_class(const struct images *images, size_t first, size_t count, struct text *out) {
     struct image_config config = {.channels = 3};
     struct image_decoder *decoder;
-    struct text path = {0}, name = {0};
-    text_add_value(&name, images->n_classes ? images->files[first].class : "without classes", TEXT_MAX_NAME);
-    text_printf(out, "  %-28s %zu image%s, the first: ", text_string(&name), count, text_plural(count, "s"));
+    struct text path = {0};
+    text_add(out, "  ");
+    size_t start = out->length;
+    text_add_value(out, images->n_classes ? images->files[first].class : "without classes", TEXT_MAX_NAME);
+    text_pad(out, start, 28);
+    text_printf(out, " %zu image%s, the first: ", count, text_plural(count, "s"));
     text_printf(&path, "%s/%s", images->files[first].folder, images->files[first].name);
     status s = image_decoder_create(&config, &decoder);
     if (!s) s = image_describe_file(decoder, text_string(&path), out);
     image_decoder_destroy(decoder);
     text_add(out, "\n");
     text_free(&path);
-    text_free(&name);
     return s;
 }
 

@@ -74,10 +74,11 @@ static bool is_header(const struct csv_reader *reader) {
 
 static void print_column(size_t number, const char *name, const struct column *column, const char *type, size_t rows,
                          struct text *out) {
-    struct text shown = {0};
-    text_add_value(&shown, name, TEXT_MAX_NAME);
-    text_printf(out, "  %4zu  %-28s ", number, text_string(&shown));
-    text_free(&shown);
+    text_printf(out, "  %4zu  ", number);
+    size_t start = out->length;
+    text_add_value(out, name, TEXT_MAX_NAME);
+    text_pad(out, start, 28);
+    text_add(out, " ");
     if (column->missing == rows)
         text_add(out, "empty");
     else if (column->texts == 0)

@@ -481,8 +481,11 @@ static status describe_table(struct csv *csv, struct records *records, const cha
     TRY(prepare(csv, records, arena_printf(csv->arena, "select * from \"%s\"", table)));
     for (int i = 0; i < sqlite3_column_count(records->statement); i++) {
         const char *type = sqlite3_column_decltype(records->statement, i);
-        text_printf(out, "    %-26s %s\n", csv_printable(csv, sqlite3_column_name(records->statement, i)),
-                    type ? csv_printable(csv, type) : "");
+        text_add(out, "    ");
+        size_t start = out->length;
+        text_add(out, csv_printable(csv, sqlite3_column_name(records->statement, i)));
+        text_pad(out, start, 26);
+        text_printf(out, " %s\n", type ? csv_printable(csv, type) : "");
     }
     sqlite3_finalize(records->statement);
     records->statement = NULL;

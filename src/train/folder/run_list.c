@@ -94,10 +94,9 @@ static const char *state_of(const struct events *events, bool is_running) {
 }
 
 static void add_name(const char *name, struct text *out) {
-    struct text printable = {0};
-    text_add_value(&printable, name, TEXT_MAX_NAME);
-    text_printf(out, "%-24s", text_string(&printable));
-    text_free(&printable);
+    size_t start = out->length;
+    text_add_value(out, name, TEXT_MAX_NAME);
+    text_pad(out, start, 24);
 }
 
 /* The epoch of an event; -1: none that a run can have. */

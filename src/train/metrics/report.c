@@ -160,7 +160,8 @@ static void report_classes(struct log *log, const struct evaluation_result *resu
             text_add_value(&line, labels->items[c], TEXT_MAX_NAME);
         else
             text_printf(&line, "%zu", c);
-        log_line(log, "%-20s %9.4f %9.4f %9.4f %9.4f %9.*f", text_string(&line), s.precision, s.recall, s.f1, s.iou,
+        text_pad(&line, 0, 20);
+        log_line(log, "%s %9.4f %9.4f %9.4f %9.4f %9.*f", text_string(&line), s.precision, s.recall, s.f1, s.iou,
                  s.targets == floor(s.targets) ? 0 : 2, s.targets);
     }
     text_free(&line);
