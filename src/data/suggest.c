@@ -86,9 +86,19 @@ static status count_smallest(struct dataset *dataset, struct suggestion *out) {
     out->smallest_class = info->train_rows;
     for (int64_t c = 0; !s && c < info->classes; c++)
         if (counts[c] > 0 && counts[c] < out->smallest_class) out->smallest_class = counts[c];
+    out->has_one_target = !s && out->smallest_class == info->train_rows;
     buffer_free(classes);
     buffer_free(counts);
     return s;
+}
+
+static void keep_warnings(const struct dataset *dataset, struct arena *arena, struct suggestion *out) {
+    static const char start[] = "warning: ";
+    struct string_list notes = dataset_notes(dataset);
+    out->warnings = (struct string_list){.items = arena_alloc(arena, (notes.count + 1) * sizeof *notes.items)};
+    for (size_t i = 0; i < notes.count; i++)
+        if (strncmp(notes.items[i], start, strlen(start)) == 0)
+            out->warnings.items[out->warnings.count++] = arena_copy(arena, notes.items[i] + strlen(start));
 }
 
 /* Many classes with few rows each are probably whole numbers of a regression. */
@@ -110,6 +120,7 @@ static status describe(struct dataset *dataset, struct arena *arena, struct sugg
     out->target_size = info->target_size;
     out->names = (struct string_list){arena_alloc(arena, (labels.count + 1) * sizeof *labels.items), labels.count};
     for (size_t i = 0; i < labels.count; i++) out->names.items[i] = arena_copy(arena, labels.items[i]);
+    keep_warnings(dataset, arena, out);
     bool has_classes = info->target_kind == TARGET_CLASS && info->input_kind == INPUT_VALUES &&
                        info->target_size == 1 && !are_values(out);
     return has_classes ? count_smallest(dataset, out) : OK;

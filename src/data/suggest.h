@@ -32,6 +32,7 @@ struct suggestion {
     const char *inputs;                        /* the name, where it is not the default of the format; else NULL */
     const char *time;                          /* a column whose dates rise from row to row; NULL: none */
     struct string_list unused;                 /* HDF5: other datasets with as many rows */
+    struct string_list warnings;               /* about the file, without "warning: " */
     struct string_list missing;                /* for dataset.missing; count 0: the default */
     const char *missing_mark, *missing_column; /* a text of missing that is no default, and a column that has it */
     const char *target;                        /* the name; NULL: the default of the format */
@@ -46,6 +47,7 @@ struct suggestion {
     size_t smallest_class;    /* rows of the smallest class; 0: not known */
     size_t target_size;       /* TARGET_VALUES: values of a row */
     struct string_list names; /* of the classes; count 0: numbers */
+    bool has_one_target;      /* the same for all rows, so that there is nothing to learn */
     bool has_number_labels;   /* the names are numbers, for which the target needs the rule `category` */
 };
 

@@ -178,6 +178,32 @@ class Init(program.Case):
         self.rows("t.csv", ["price", "y"], [["$1", 1], ["$2", 2], ["$3", 1]])
         self.assertIn("t.csv: no column is left for the inputs: 'price': numbers with currency signs, such as '$1' in line 2", self.init("t.csv", code=USAGE))
 
+    def test_numbers_that_are_too_large(self):
+        """1e400 is read as infinity."""
+        self.rows("t.csv", ["a", "b", "c", "y"], [[i * 0.7, "1e400" if i == 9 else i * 0.3, "-1e400" if i < 30 else 2, i % 2] for i in range(60)])
+        text = self.train("t.csv")
+        self.assertIn("b: ignore   # numbers with infinite values, such as '1e400' in line 11; remove these rows, or list the text in dataset.missing\n", text)
+        self.assertIn("c: category   # numbers with infinite values, such as '-1e400' in line 2", text)
+        self.assertIn("the target 'b' has numbers with infinite values, such as '1e400' in line 11", self.init("t.csv", "--target", "b", code=USAGE))
+
+    def test_one_class(self):
+        warning = "  # warning: all rows have the same target, so that there is nothing to learn; "
+        for same in ("1", "1.5", "yes", 0):
+            self.rows("t.csv", ["a", "b", "y"], [[i % 7, i / 4, same] for i in range(60)])
+            self.assertIn(warning + "name another one by --target NAME\n", self.train("t.csv"), same)
+            self.assertNotIn("warning", self.init("t.csv", "--target", "a"))
+        np.savez(self.path("t.npz"), x=np.random.default_rng(0).random((40, 4)), y=np.ones(40, int))
+        self.assertIn(warning, self.init("t.npz"))
+        shutil.copytree(os.path.join(program.SOURCE, "datasets/shapes/circle"), self.path("photos/one"))
+        self.assertIn(warning + "each class needs a folder of its own\n", self.train("photos", words=["train.epochs=1"]))
+        self.assertNotIn("warning", self.init("datasets/shapes"))
+
+    def test_images_beside_the_folders(self):
+        shutil.copytree(os.path.join(program.SOURCE, "datasets/shapes/circle"), self.path("photos"))
+        shutil.copytree(os.path.join(program.SOURCE, "datasets/shapes/circle"), self.path("photos/sub"))
+        self.assertRegex(self.init("photos"), r"  # warning: 40 images beside the folders of the classes, such as photos/\S+, are not used; "
+                                              r"move them into the folder of a class\n")
+
     def test_the_kind_of_target(self):
         r = random.Random(2)
         for values, kind in (([i % 3 for i in range(60)], "cross_entropy"), ([i % 2 for i in range(60)], "cross_entropy"), ([i * 0.5 for i in range(60)], "mse"),

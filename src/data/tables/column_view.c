@@ -91,8 +91,9 @@ status column_view_add(struct column_view *c, const char *text, char *decimal, s
     }
     if (!is_number && suggest_is_mark(text)) return text_pool_add(&c->marks, text, line, &index);
     bool is_first = c->values++ == 0;
+    if (is_first) c->starts_with_text = !is_number;
+    is_number = is_number && isfinite(number); /* not 1e400 */
     if (is_first) {
-        c->starts_with_text = !is_number;
         c->is_counted = is_number && (number == 0 || number == 1);
         c->has_dates = true;
         c->formats = (1u << DATE_FORMATS) - 1;

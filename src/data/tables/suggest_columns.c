@@ -240,6 +240,7 @@ static status choose_target(const char *path, const struct column_view *c, const
                        c->pool.count * 3 <= c->values;
     out->target_size = 1;
     out->target_kind = TARGET_VALUES;
+    out->has_one_target = c->pool.count == 1 || (!holds_texts(c) && c->min == c->max);
     if (are_numbers && !are_number_labels(c) && c->min < 0) are_numbers = false;
     out->has_number_labels = are_numbers && are_number_labels(c);
     if (holds_texts(c) || are_numbers) count_classes(c, holds_texts(c) || out->has_number_labels, arena, out);

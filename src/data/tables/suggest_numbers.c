@@ -1,8 +1,11 @@
 /* What a person or a spreadsheet writes into a column of numbers. */
 #include "data/tables/suggest_numbers.h"
 
+#include <math.h>
 #include <string.h>
 #include <strings.h>
+
+#include "data/csv/csv.h"
 
 #define MAX_UNIT 12 /* bytes */
 
@@ -80,7 +83,9 @@ static bool is_unit(const char *text) {
 
 unsigned suggest_number_style(const char *text) {
     unsigned styles = 0;
+    double number;
     skip_blanks(&text);
+    if (csv_number(text, &number) && !isfinite(number)) return NUMBER_INFINITE;
     if (*text == '-' || *text == '+') text++;
     if (strcasecmp(text, "inf") == 0 || strcasecmp(text, "infinity") == 0) return NUMBER_INFINITE;
     if (skip_currency(&text)) styles |= NUMBER_CURRENCY;

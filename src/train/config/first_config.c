@@ -43,6 +43,8 @@ static void add_name(struct text *out, const char *path) {
     if (out->length == start) text_add(out, "first");
 }
 
+#define MAX_WARNING 1000 /* bytes */
+
 /* A comment shows one line of a file's text. */
 static void add_shown(struct text *out, const char *word) { text_add_value(out, word, TEXT_MAX_NAME); }
 
@@ -151,6 +153,18 @@ static void add_image(const struct suggestion *s, struct text *out) {
     text_add(out, "' names; its other columns may be targets\n");
 }
 
+static void add_warnings(const struct suggestion *s, struct text *out) {
+    for (size_t i = 0; i < s->warnings.count; i++) {
+        text_add(out, "  # warning: ");
+        text_add_value(out, s->warnings.items[i], MAX_WARNING);
+        text_add(out, "\n");
+    }
+    if (s->has_one_target)
+        text_printf(out, "  # warning: all rows have the same target, so that there is nothing to learn; %s\n",
+                    s->is_image_folder && !s->labels ? "each class needs a folder of its own"
+                                                     : "name another one by --target NAME");
+}
+
 static void add_dataset(const struct suggestion *s, struct text *out) {
     text_add(out, "dataset:\n  path: ");
     add_scalar(out, s->path);
@@ -174,6 +188,7 @@ static void add_dataset(const struct suggestion *s, struct text *out) {
         add_target_note(s, out);
         text_add(out, "\n");
     }
+    add_warnings(s, out);
     add_unused(s, out);
     add_missing(s, out);
     add_columns(s, out);
