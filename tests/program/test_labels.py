@@ -73,6 +73,27 @@ class Labels(program.Case):
                                 (["dataset.columns={kind: number}"], "'kind' is a target, whose only rule is `category`")):
             self.assertIn(sentence, self.run_program("check", "test.yaml", "dataset.path=numbers.csv", *words, code=program.USAGE)[1])
 
+    def test_equal_numbers_are_one_label(self):
+        """1 and 1.0, as pandas writes a column with missing values, in one file and in another."""
+        def write(name, *labels):
+            self.write(name, "u,v,kind\n" + "".join(f"{i % 3},{i % 7 / 9},{labels[i % len(labels)]}\n" for i in range(60)))
+        words = ["model.layers=[{linear: 3}]", "train.epochs=1", "dataset.columns={kind: category}"]
+        write("whole.csv", 1, 2, 10)
+        write("real.csv", "1.0", "2.0", "10.0")
+        write("both.csv", 1, "2.0", 10, "1.0", 2, "1e1")
+        for name in ("whole.csv", "both.csv"):
+            self.run_program("test.yaml", f"dataset.path={name}", *words, "--run-dir", "runs/n", "--fresh")
+            evaluated = {other: self.run_program("eval", "runs/n", other)[0] for other in ("whole.csv", "real.csv", "both.csv")}
+            self.assertEqual(len(set(evaluated.values())), 1, evaluated)
+            out, _ = self.run_program("predict", "runs/n", "real.csv", "--probabilities")
+            self.assertEqual(out.splitlines()[0], "row,prediction,1,10,2")
+            self.run_program("test.yaml", f"dataset.path={name}", "dataset.split=0", "dataset.validation=real.csv", *words, "--run-dir", "runs/v", "--fresh")
+        write("codes.csv", "01", "1", "2")
+        out, _ = self.run_program("check", "test.yaml", "dataset.path=codes.csv", *words)
+        self.assertIn("3 classes", out)
+        write("new.csv", "1.5")
+        self.assertIn("class '1.5' is not in the data that the model was trained with", self.run_program("eval", "runs/n", "new.csv", code=DATA)[1])
+
     def test_binary_losses(self):
         """Two texts are 0 and 1 in the order of the alphabet: the model is that of the numbers, predictions are the texts."""
         words = ["dataset.split=0.25", "train.epochs=10", "train.metrics=[auc]", "model.layers=[{linear: 8}, tanh, {linear: 1}]"]

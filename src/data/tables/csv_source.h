@@ -84,9 +84,10 @@ struct csv {
     bool has_labels;
     const char **classes; /* (n_classes) sorted, unique labels */
     size_t n_classes;
-    bool has_given_classes; /* [classes] are those of a checkpoint, in the arena */
-    bool is_kind_known;     /* another file decides whether the class column has labels */
-    bool has_no_header;     /* the first record is a row */
+    struct string_list number_classes; /* [classes], which are different numbers, by value; count 0: they are not */
+    bool has_given_classes;            /* [classes] are those of a checkpoint, in the arena */
+    bool is_kind_known;                /* another file decides whether the class column has labels */
+    bool has_no_header;                /* the first record is a row */
 };
 
 /* Opens a source of [format] with records of [input]; [records] is owned by it then, also after a failure. */
@@ -127,6 +128,12 @@ status csv_add_input(struct csv *csv, size_t column, const char *text, double *v
 status csv_add_label(struct csv *csv, const char *text, double *value);
 status csv_add_group(struct csv *csv, const char *text, double *value);
 
+/* The classes of a checkpoint. */
+void csv_copy_classes(struct csv *csv, const struct string_list *classes);
+/* When all rows were read: labels become their index in the sorted labels of [train], of a checkpoint or of this file.
+ * [is_binary]: the loss takes two. */
+status csv_number_labels(struct csv *csv, bool is_binary, const struct csv *train);
+
 /* Writes a number of another kind of file as the text of a value: where it is compared as text, with as few digits as a
  * CSV file has, 0.1 instead of 0.10000000000000001. */
 #define CSV_REAL 32
@@ -155,8 +162,9 @@ const char *csv_name(const char *text, size_t index, struct arena *arena);
 /* Whether [text] means a missing value. */
 bool csv_is_missing(const struct csv *csv, const char *text);
 
-/* The file of a row. */
+/* The file of a row, and its line (row) there; 0: it cannot be read again. */
 const char *csv_path_of(const struct csv *csv, size_t row);
+size_t csv_line_of(const struct csv *csv, size_t row);
 
 /* A text of the file, escaped for messages; in the arena of [csv]. */
 const char *csv_printable(const struct csv *csv, const char *text);

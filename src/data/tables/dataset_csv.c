@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/files/io.h"
 #include "data/tables/csv_source.h"
@@ -13,8 +12,8 @@
 
 static size_t values_of(const struct csv *csv) { return csv->base.input_size + csv->base.target_size; }
 
-/* The line number is the last value of a row; 0: it cannot be read again. */
-static size_t line_of(const struct csv *csv, size_t row) {
+/* The line number is the last value of a row. */
+size_t csv_line_of(const struct csv *csv, size_t row) {
     const double *values;
     size_t got;
     status s = row_store_read((struct row_store *)&csv->store, row, 1, &values, &got);
@@ -61,13 +60,6 @@ status csv_add_input(struct csv *csv, size_t column, const char *text, double *v
     }
     if (!is_number) return add_text(csv, column, builder, text, value);
     column_builder_add_number(builder);
-    return OK;
-}
-
-status csv_add_label(struct csv *csv, const char *text, double *value) {
-    size_t index;
-    TRY(text_pool_add(&csv->labels, text, csv->base.rows, &index));
-    *value = (double)index;
     return OK;
 }
 
@@ -245,7 +237,7 @@ static status finish_column(struct csv *csv, size_t input) {
     size_t row;
     status s = column_builder_finish(&csv->builders[input], csv->arena, &csv->raw[input], &csv->maps[input], &row);
     if (s && row != SIZE_MAX)
-        return status_prefix(s, "%s:%s %zu", csv_path_of(csv, row), csv->input->unit, line_of(csv, row));
+        return status_prefix(s, "%s:%s %zu", csv_path_of(csv, row), csv->input->unit, csv_line_of(csv, row));
     if (s) return status_prefix(s, "%s", csv->path);
     return check_texts(csv, csv->input_columns[input], &csv->raw[input]);
 }
@@ -261,7 +253,7 @@ static status reject_missing_target(struct csv *csv, size_t target) {
     return status_new(STATUS_DATA,
                       "%s:%s %zu: column '%s': missing value, and the column is a target, too; fill it in the file, as "
                       "pandas' interpolate() does, or remove the row",
-                      csv_path_of(csv, row), csv->input->unit, line_of(csv, row),
+                      csv_path_of(csv, row), csv->input->unit, csv_line_of(csv, row),
                       csv_printable(csv, csv->names[csv->target_columns[target]]));
 }
 
@@ -279,101 +271,6 @@ static status finish_columns(struct csv *csv) {
     for (size_t i = 0; i < csv->base.input_size; i++) TRY(finish_column(csv, i));
     TRY(check_targets(csv));
     csv->base.columns = csv->raw;
-    return OK;
-}
-
-/* ---- labels ---- */
-
-/* "<place>: column 'a': " of a label. */
-static void describe_label(const struct csv *csv, size_t label, struct text *out) {
-    size_t row = csv->labels.items[label].first_row;
-    text_printf(out, "%s:%s %zu: column '%s'", csv_path_of(csv, row), csv->input->unit, line_of(csv, row),
-                csv_printable(csv, csv->names[csv->target_columns[0]]));
-}
-
-static status check_labels(const struct csv *csv) {
-    struct text place = {0};
-    size_t wrong = 0;
-    while (wrong < csv->labels.count && csv_is_utf8(csv->labels.items[wrong].text)) wrong++;
-    if (wrong == csv->labels.count) return OK;
-    describe_label(csv, wrong, &place);
-    status s = status_new(STATUS_DATA, "%s: the label is not UTF-8 text", text_string(&place));
-    text_free(&place);
-    return s;
-}
-
-static void copy_classes(struct csv *csv, const struct string_list *classes) {
-    csv->classes = arena_alloc(csv->arena, classes->count * sizeof *csv->classes);
-    for (size_t i = 0; i < classes->count; i++) csv->classes[i] = arena_copy(csv->arena, classes->items[i]);
-    csv->n_classes = classes->count;
-    csv->has_given_classes = true;
-}
-
-static void collect_classes(struct csv *csv) {
-    csv->n_classes = csv->labels.count;
-    csv->classes = arena_alloc(csv->arena, (csv->n_classes + 1) * sizeof *csv->classes);
-    for (size_t i = 0; i < csv->n_classes; i++) csv->classes[i] = csv->labels.items[i].text;
-    qsort(csv->classes, csv->n_classes, sizeof *csv->classes, csv_compare_names);
-}
-
-static status reject_class(const struct csv *csv, const struct csv *known, size_t label) {
-    struct text place = {0};
-    bool is_given = known->has_given_classes;
-    describe_label(csv, label, &place);
-    status s = status_new(STATUS_DATA, "%s: class '%s' is not in %s%s%s", text_string(&place),
-                          csv_printable(csv, csv->labels.items[label].text),
-                          is_given ? "the data that the model was trained with" : "'", is_given ? "" : known->path,
-                          is_given ? "" : "'");
-    text_free(&place);
-    return s;
-}
-
-/* The class of a label; SIZE_MAX: none. 0 and 1 are those of two labels such as no and yes, because databases and
- * spreadsheets have numbers for them. */
-static size_t class_of(const struct csv *known, const char *label) {
-    static const char *const booleans[][2] = {{"false", "true"}, {"no", "yes"}};
-    const char **found = bsearch(&label, known->classes, known->n_classes, sizeof *known->classes, csv_compare_names);
-    if (found) return (size_t)(found - known->classes);
-    if (known->n_classes != 2 || (strcmp(label, "0") != 0 && strcmp(label, "1") != 0)) return SIZE_MAX;
-    for (size_t i = 0; i < sizeof booleans / sizeof *booleans; i++)
-        for (size_t first = 0; first < 2; first++)
-            if (strcasecmp(known->classes[first], booleans[i][0]) == 0 &&
-                strcasecmp(known->classes[1 - first], booleans[i][1]) == 0)
-                return *label == '0' ? first : 1 - first;
-    return SIZE_MAX;
-}
-
-/* A binary loss takes two labels: the first in the order of the alphabet is 0, the second 1, as scikit-learn's
- * LabelBinarizer. */
-static status check_binary(const struct csv *csv) {
-    if (csv->n_classes == 2) return OK;
-    struct text some = {0};
-    for (size_t i = 0; i < csv->n_classes && i < 3; i++)
-        text_printf(&some, "%s'%s'", i ? ", " : "", csv_printable(csv, csv->classes[i]));
-    status s = status_new(STATUS_DATA,
-                          "%s: the target has %zu label%s (%s%s), and the loss takes two, or numbers from 0 to 1; for "
-                          "more classes write loss: cross_entropy, with an output of the model for each",
-                          csv->path, csv->n_classes, text_plural(csv->n_classes, "s"), text_string(&some),
-                          csv->n_classes > 3 ? ", ..." : "");
-    text_free(&some);
-    return s;
-}
-
-/* Labels become their index in the sorted labels of the training file. The pool has them in the order of the file. */
-static status number_labels(struct csv *csv, bool is_binary, const struct csv *train) {
-    if (!csv->has_labels) return OK;
-    TRY(check_labels(csv));
-    if (!train && !csv->has_given_classes) collect_classes(csv);
-    if (!train && is_binary) TRY(check_binary(csv));
-    const struct csv *known = train ? train : csv;
-    double *map = csv->maps[csv->base.input_size] = calloc(csv->labels.count + 1, sizeof *map);
-    if (!map) return status_memory("%zu labels", csv->labels.count);
-    for (size_t i = 0; i < csv->labels.count; i++) {
-        size_t class = class_of(known, csv->labels.items[i].text);
-        if (class == SIZE_MAX) return reject_class(csv, known, i);
-        map[i] = (double)class;
-    }
-    csv->base.classes = (int64_t)known->n_classes;
     return OK;
 }
 
@@ -421,7 +318,7 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     bool is_binary = !wants_classes && !config->has_losses && config->target_range == TARGETS_ARE_PROBABILITIES;
     bool has_target = csv->base.target_size == 1 && csv->roles[csv->target_columns[0]].is_target;
     bool may_be_text = (wants_classes || is_binary) && has_target;
-    if (!train && may_be_text && config->classes.count) copy_classes(csv, &config->classes);
+    if (!train && may_be_text && config->classes.count) csv_copy_classes(csv, &config->classes);
     TRY(find_label_rule(csv, may_be_text, &csv->is_kind_known));
     csv->is_kind_known = csv->is_kind_known || train || csv->has_given_classes;
     TRY(read_rows(csv, config, may_be_text, train));
@@ -430,7 +327,7 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     if (csv->decimal == ',' && !config->csv.decimal) csv_add_note(csv, "numbers have a decimal comma");
     TRY(finish_columns(csv));
     csv_number_groups(csv);
-    TRY(number_labels(csv, is_binary, train));
+    TRY(csv_number_labels(csv, is_binary, train));
     csv->base.input_dims = 1;
     csv->base.input_shape[0] = (int64_t)csv->base.input_size;
     return OK;
@@ -533,7 +430,7 @@ status csv_read_weights(struct source *source, size_t first, size_t count, doubl
 }
 
 static void describe_value(const struct csv *csv, size_t row, size_t column, struct text *out) {
-    text_printf(out, "%s:%s %zu: column '%s'", csv_path_of(csv, row), csv->input->unit, line_of(csv, row),
+    text_printf(out, "%s:%s %zu: column '%s'", csv_path_of(csv, row), csv->input->unit, csv_line_of(csv, row),
                 csv_printable(csv, csv->names[column]));
 }
 

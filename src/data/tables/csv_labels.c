@@ -1,0 +1,124 @@
+/* The labels of a class column: texts, or with the rule `category` numbers, of which 1 and 1.0 are one label. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "data/tables/csv_source.h"
+
+status csv_add_label(struct csv *csv, const char *text, double *value) {
+    size_t index;
+    TRY(text_pool_add(&csv->labels, text, csv->base.rows, &index));
+    *value = (double)index;
+    return OK;
+}
+
+/* "<place>: column 'a': " of a label. */
+static void describe_label(const struct csv *csv, size_t label, struct text *out) {
+    size_t row = csv->labels.items[label].first_row;
+    text_printf(out, "%s:%s %zu: column '%s'", csv_path_of(csv, row), csv->input->unit, csv_line_of(csv, row),
+                csv_printable(csv, csv->names[csv->target_columns[0]]));
+}
+
+static status check_labels(const struct csv *csv) {
+    struct text place = {0};
+    size_t wrong = 0;
+    while (wrong < csv->labels.count && csv_is_utf8(csv->labels.items[wrong].text)) wrong++;
+    if (wrong == csv->labels.count) return OK;
+    describe_label(csv, wrong, &place);
+    status s = status_new(STATUS_DATA, "%s: the label is not UTF-8 text", text_string(&place));
+    text_free(&place);
+    return s;
+}
+
+void csv_copy_classes(struct csv *csv, const struct string_list *classes) {
+    csv->classes = arena_alloc(csv->arena, classes->count * sizeof *csv->classes);
+    for (size_t i = 0; i < classes->count; i++) csv->classes[i] = arena_copy(csv->arena, classes->items[i]);
+    csv->n_classes = classes->count;
+    csv->has_given_classes = true;
+}
+
+static void collect_classes(struct csv *csv) {
+    csv->n_classes = csv->labels.count;
+    csv->classes = arena_alloc(csv->arena, (csv->n_classes + 1) * sizeof *csv->classes);
+    for (size_t i = 0; i < csv->n_classes; i++) csv->classes[i] = csv->labels.items[i].text;
+    if (category_are_numbers(&csv->labels)) csv->n_classes = category_sort(csv->classes, csv->n_classes, true);
+    qsort(csv->classes, csv->n_classes, sizeof *csv->classes, csv_compare_names);
+}
+
+/* Classes that are numbers are also found by their values. Of a checkpoint two may be equal: it is older than that. */
+static void index_numbers(struct csv *csv) {
+    for (size_t i = 0; i < csv->n_classes; i++)
+        if (!category_is_number(csv->classes[i])) return;
+    const char **texts = arena_alloc(csv->arena, (csv->n_classes + 1) * sizeof *texts);
+    memcpy(texts, csv->classes, csv->n_classes * sizeof *texts);
+    if (category_sort(texts, csv->n_classes, true) == csv->n_classes)
+        csv->number_classes = (struct string_list){texts, csv->n_classes};
+}
+
+static status reject_class(const struct csv *csv, const struct csv *known, size_t label) {
+    struct text place = {0};
+    bool is_given = known->has_given_classes;
+    describe_label(csv, label, &place);
+    status s = status_new(STATUS_DATA, "%s: class '%s' is not in %s%s%s", text_string(&place),
+                          csv_printable(csv, csv->labels.items[label].text),
+                          is_given ? "the data that the model was trained with" : "'", is_given ? "" : known->path,
+                          is_given ? "" : "'");
+    text_free(&place);
+    return s;
+}
+
+/* The class of a label; SIZE_MAX: none. 0 and 1 are those of two labels such as no and yes, because databases and
+ * spreadsheets have numbers for them. */
+static size_t class_of(const struct csv *known, const char *label) {
+    static const char *const booleans[][2] = {{"false", "true"}, {"no", "yes"}};
+    const char **found = bsearch(&label, known->classes, known->n_classes, sizeof *known->classes, csv_compare_names);
+    if (!found && known->number_classes.count && category_is_number(label)) {
+        size_t same = category_find(&known->number_classes, true, label);
+        if (same == SIZE_MAX) return SIZE_MAX;
+        label = known->number_classes.items[same];
+        found = bsearch(&label, known->classes, known->n_classes, sizeof *known->classes, csv_compare_names);
+    }
+    if (found) return (size_t)(found - known->classes);
+    if (known->n_classes != 2 || (strcmp(label, "0") != 0 && strcmp(label, "1") != 0)) return SIZE_MAX;
+    for (size_t i = 0; i < sizeof booleans / sizeof *booleans; i++)
+        for (size_t first = 0; first < 2; first++)
+            if (strcasecmp(known->classes[first], booleans[i][0]) == 0 &&
+                strcasecmp(known->classes[1 - first], booleans[i][1]) == 0)
+                return *label == '0' ? first : 1 - first;
+    return SIZE_MAX;
+}
+
+/* A binary loss takes two labels: the first in the order of the alphabet is 0, the second 1, as scikit-learn's
+ * LabelBinarizer. */
+static status check_binary(const struct csv *csv) {
+    if (csv->n_classes == 2) return OK;
+    struct text some = {0};
+    for (size_t i = 0; i < csv->n_classes && i < 3; i++)
+        text_printf(&some, "%s'%s'", i ? ", " : "", csv_printable(csv, csv->classes[i]));
+    status s = status_new(STATUS_DATA,
+                          "%s: the target has %zu label%s (%s%s), and the loss takes two, or numbers from 0 to 1; for "
+                          "more classes write loss: cross_entropy, with an output of the model for each",
+                          csv->path, csv->n_classes, text_plural(csv->n_classes, "s"), text_string(&some),
+                          csv->n_classes > 3 ? ", ..." : "");
+    text_free(&some);
+    return s;
+}
+
+/* Labels become their index in the sorted labels of the training file. The pool has them in the order of the file. */
+status csv_number_labels(struct csv *csv, bool is_binary, const struct csv *train) {
+    if (!csv->has_labels) return OK;
+    TRY(check_labels(csv));
+    if (!train && !csv->has_given_classes) collect_classes(csv);
+    if (!train) index_numbers(csv);
+    if (!train && is_binary) TRY(check_binary(csv));
+    const struct csv *known = train ? train : csv;
+    double *map = csv->maps[csv->base.input_size] = calloc(csv->labels.count + 1, sizeof *map);
+    if (!map) return status_memory("%zu labels", csv->labels.count);
+    for (size_t i = 0; i < csv->labels.count; i++) {
+        size_t class = class_of(known, csv->labels.items[i].text);
+        if (class == SIZE_MAX) return reject_class(csv, known, i);
+        map[i] = (double)class;
+    }
+    csv->base.classes = (int64_t)known->n_classes;
+    return OK;
+}
