@@ -73,6 +73,35 @@ class Labels(program.Case):
                                 (["dataset.columns={kind: number}"], "'kind' is a target, whose only rule is `category`")):
             self.assertIn(sentence, self.run_program("check", "test.yaml", "dataset.path=numbers.csv", *words, code=program.USAGE)[1])
 
+    def test_booleans_of_several_targets(self):
+        """They are 1 and 0, in files that are CSV or a database, in those of eval and where the other file has numbers."""
+        import sqlite3
+        def rows(no, yes):
+            return [(i % 5 / 5, i % 7 / 9, yes if i % 3 else no, yes if i % 4 == 0 else no) for i in range(60)]
+        def write(name, no, yes, end=""):
+            self.write(name, "a,b,s,t\n" + "".join(",".join(map(str, row)) + "\n" for row in rows(no, yes)) + end)
+        for name, values in (("numbers.csv", (0, 1)), ("pandas.csv", ("False", "True")), ("words.csv", ("NO", "yes")), ("quoted.csv", ('"false"', "true"))):
+            write(name, *values)
+        with sqlite3.connect(self.path("table.db")) as db:
+            db.execute("CREATE TABLE t (a REAL, b REAL, s TEXT, t TEXT)")
+            db.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows("false", "true"))
+        words = ["loss=bce_with_logits", "model.layers=[{linear: 2}]", "train.epochs=2", "dataset.targets=[s, t]", "dataset.inputs=[a, b]"]
+        names = ("numbers.csv", "pandas.csv", "words.csv", "quoted.csv", "table.db")
+        for name in names:
+            self.run_program("test.yaml", f"dataset.path={name}", *words, "--run-dir", "runs/" + name)
+            self.assertEqual(self.sha("runs/" + name), self.sha("runs/numbers.csv"), name)
+        for run in ("numbers.csv", "pandas.csv"):
+            self.assertEqual(len({self.run_program("eval", "runs/" + run, name)[0] for name in names}), 1)
+        self.run_program("predict", "runs/pandas.csv", "words.csv")
+        self.run_program("check", "test.yaml", "dataset.path=pandas.csv", *words[1:], "loss=mse", "dataset.targets=[t]", "model.layers=[{linear: 1}]")
+        for end, sentence in (("1,2,True,1\n", "line 62: column 't': '1' is not false or true, as the values before"),
+                              ("1,2,yes,True\n", "line 62: column 's': 'yes' is not false or true, as the values before"),
+                              ("1,2,,True\n", "line 62: column 's': missing value")):
+            write("mixed.csv", "False", "True", end)
+            self.assertIn("mixed.csv:" + sentence, self.run_program("check", "test.yaml", "dataset.path=mixed.csv", *words, code=DATA)[1])
+        write("mixed.csv", 0, 1, "1,2,True,1\n")
+        self.assertIn("line 62: column 's': 'True' is not a number", self.run_program("check", "test.yaml", "dataset.path=mixed.csv", *words, code=DATA)[1])
+
     def test_equal_numbers_are_one_label(self):
         """1 and 1.0, as pandas writes a column with missing values, in one file and in another."""
         def write(name, *labels):

@@ -82,9 +82,9 @@ static void sort_categories(const struct text_pool *pool, struct arena *arena, s
 /* ---- booleans ---- */
 
 static const char *const pairs[][2] = {{"false", "true"}, {"no", "yes"}, {"0", "1"}};
-enum { INFERRED_PAIRS = 2, PAIRS = 3 };
+enum { PAIRS = 3 };
 
-static bool read_boolean(const char *text, size_t pair, double *value) {
+bool boolean_read(const char *text, size_t pair, double *value) {
     for (int i = 0; i < 2; i++)
         if (strcasecmp(text, pairs[pair][i]) == 0) {
             *value = i;
@@ -95,9 +95,9 @@ static bool read_boolean(const char *text, size_t pair, double *value) {
 
 static bool are_booleans(const struct text_pool *pool) {
     double value;
-    for (size_t pair = 0; pair < INFERRED_PAIRS; pair++) {
+    for (size_t pair = 0; pair < BOOLEAN_PAIRS; pair++) {
         size_t count = 0;
-        while (count < pool->count && read_boolean(pool->items[count].text, pair, &value)) count++;
+        while (count < pool->count && boolean_read(pool->items[count].text, pair, &value)) count++;
         if (count == pool->count) return true;
     }
     return false;
@@ -170,7 +170,7 @@ static status map_booleans(const struct column_builder *builder, double *map, si
     for (size_t i = 0; i < builder->pool.count; i++) {
         bool is_boolean = false;
         for (size_t pair = 0; !is_boolean && pair < PAIRS; pair++)
-            is_boolean = read_boolean(builder->pool.items[i].text, pair, &map[i]);
+            is_boolean = boolean_read(builder->pool.items[i].text, pair, &map[i]);
         if (!is_boolean) return wrong_text(builder, i, "is not true, false, yes, no, 1 or 0", row);
     }
     return OK;

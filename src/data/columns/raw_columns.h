@@ -37,6 +37,10 @@ size_t category_sort(const char **texts, size_t count, bool are_numbers);
 /* The index of [text] in sorted texts; SIZE_MAX: it is none of them. */
 size_t category_find(const struct string_list *texts, bool are_numbers, const char *text);
 
+/* Whether the text is one of [pair], below BOOLEAN_PAIRS, in any case: false or true, no or yes; *value: 0 or 1. */
+enum { BOOLEAN_PAIRS = 2 };
+bool boolean_read(const char *text, size_t pair, double *value);
+
 struct column_builder {
     const char *name;
     enum column_type type;   /* COLUMN_AUTO: not decided yet, except by holds_texts */

@@ -1,4 +1,5 @@
-/* The labels of a class column: texts, or with the rule `category` numbers, of which 1 and 1.0 are one label. */
+/* Targets that are texts. The labels of a class column: texts, or with the rule `category` numbers, of which 1 and 1.0
+ * are one label. Booleans of targets that are numbers. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -10,6 +11,13 @@ status csv_add_label(struct csv *csv, const char *text, double *value) {
     TRY(text_pool_add(&csv->labels, text, csv->base.rows, &index));
     *value = (double)index;
     return OK;
+}
+
+status csv_add_boolean(const struct csv *csv, size_t column, const char *text, double *value) {
+    static const char *const names[BOOLEAN_PAIRS] = {"false or true", "no or yes"};
+    size_t pair = csv->roles[column].booleans - 1;
+    if (boolean_read(text, pair, value)) return OK;
+    return csv_reject_value(csv, column, text, names[pair], ", as the values before");
 }
 
 /* "<place>: column 'a': " of a label. */

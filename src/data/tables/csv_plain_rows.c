@@ -124,9 +124,10 @@ static char *read_row(struct csv *csv, double *row) {
 static status add_field(struct csv *csv, struct field_plan *plan, double *value) {
     if (plan->kind == FIELD_TEXT) {
         *plan->to = 0; /* a quote, the delimiter or the line end, which were already read */
-        return plan->is_input   ? csv_add_input(csv, plan->column, plan->from, value)
-               : plan->is_group ? csv_add_group(csv, plan->from, value)
-                                : csv_add_label(csv, plan->from, value);
+        return plan->is_input                      ? csv_add_input(csv, plan->column, plan->from, value)
+               : plan->is_group                    ? csv_add_group(csv, plan->from, value)
+               : csv->roles[plan->column].booleans ? csv_add_boolean(csv, plan->column, plan->from, value)
+                                                   : csv_add_label(csv, plan->from, value);
     }
     if (!plan->is_input) return OK;
     struct column_builder *builder = &csv->builders[csv->roles[plan->column].at];
@@ -187,7 +188,7 @@ status csv_plan_rows(struct csv *csv, bool is_text) {
         if (role->is_target) plan->at += size;
         plan->is_group = role->is_group;
         if (role->is_group) plan->at = csv_group_at(csv);
-        if (role->is_target  ? is_text
+        if (role->is_target  ? is_text || role->booleans
             : role->is_group ? true
                              : plan->is_input && column_builder_wants_text(&csv->builders[role->at]))
             plan->kind = FIELD_TEXT;

@@ -17,7 +17,8 @@ struct role {
     bool may_be_date;                    /* with csv.orders: all values so far are dates or missing, of an input or a
                                             column that is not used */
     size_t at;                           /* index among the inputs or the targets; NOT_USED */
-    size_t target_at;                    /* of an input that is a target, too: index among the targets; NOT_USED */
+    size_t booleans;  /* of a target: 1 + the pair of boolean_read of its values; 0: numbers or labels */
+    size_t target_at; /* of an input that is a target, too: index among the targets; NOT_USED */
 };
 
 /* One of the files of a path. */
@@ -126,6 +127,7 @@ status csv_plan_rows(struct csv *csv, bool is_text);
 /* Adds a value of the current record. */
 status csv_add_input(struct csv *csv, size_t column, const char *text, double *value);
 status csv_add_label(struct csv *csv, const char *text, double *value);
+status csv_add_boolean(const struct csv *csv, size_t column, const char *text, double *value);
 status csv_add_group(struct csv *csv, const char *text, double *value);
 
 /* The classes of a checkpoint. */
@@ -133,6 +135,9 @@ void csv_copy_classes(struct csv *csv, const struct string_list *classes);
 /* When all rows were read: labels become their index in the sorted labels of [train], of a checkpoint or of this file.
  * [is_binary]: the loss takes two. */
 status csv_number_labels(struct csv *csv, bool is_binary, const struct csv *train);
+
+/* STATUS_DATA: the value of the current record is missing, or "'x' is not <what>", such as "a number; write ...". */
+status csv_reject_value(const struct csv *csv, size_t column, const char *text, const char *what, const char *advice);
 
 /* Writes a number of another kind of file as the text of a value: where it is compared as text, with as few digits as a
  * CSV file has, 0.1 instead of 0.10000000000000001. */

@@ -22,13 +22,13 @@ size_t csv_line_of(const struct csv *csv, size_t row) {
     return is_lost ? 0 : (size_t)values[csv->store.width - 1];
 }
 
-static status reject_value(const struct csv *csv, size_t column, const char *text, const char *advice) {
+status csv_reject_value(const struct csv *csv, size_t column, const char *text, const char *what, const char *advice) {
     size_t line = csv->reader.record_line;
     if (*text == 0)
         return status_new(STATUS_DATA, "%s:%s %zu: column '%s': missing value", csv->path, csv->input->unit, line,
                           csv_printable(csv, csv->names[column]));
-    return status_new(STATUS_DATA, "%s:%s %zu: column '%s': '%s' is not a number%s", csv->path, csv->input->unit, line,
-                      csv_printable(csv, csv->names[column]), csv_printable(csv, text), advice);
+    return status_new(STATUS_DATA, "%s:%s %zu: column '%s': '%s' is not %s%s", csv->path, csv->input->unit, line,
+                      csv_printable(csv, csv->names[column]), csv_printable(csv, text), what, advice);
 }
 
 bool csv_is_missing(const struct csv *csv, const char *text) {
@@ -45,7 +45,7 @@ static status add_text(struct csv *csv, size_t column, struct column_builder *bu
     if (fits) return OK;
     struct text advice = {0};
     column_builder_explain_text(builder, &advice);
-    status s = reject_value(csv, column, text, text_string(&advice));
+    status s = csv_reject_value(csv, column, text, "a number", text_string(&advice));
     text_free(&advice);
     return s;
 }
@@ -67,12 +67,16 @@ static status add_target(struct csv *csv, size_t column, const char *text, doubl
     bool may_be_label = csv->has_labels && *text, is_number = csv_decimal(text, &csv->decimal, value);
     if (csv->base.rows == 0 && !csv->is_kind_known) csv->has_labels = may_be_label = may_be_label && !is_number;
     if (may_be_label) return csv_add_label(csv, text, value);
-    return is_number ? OK : reject_value(csv, column, text, "");
+    struct role *role = &csv->roles[column];
+    for (size_t pair = 0; pair < BOOLEAN_PAIRS && csv->base.rows == 0; pair++)
+        if (boolean_read(text, pair, value)) role->booleans = pair + 1;
+    if (role->booleans) return csv_add_boolean(csv, column, text, value);
+    return is_number ? OK : csv_reject_value(csv, column, text, "a number", "");
 }
 
 static status add_weight(struct csv *csv, size_t column, const char *text, double *value) {
     bool is_number = csv_decimal(text, &csv->decimal, value);
-    return is_number ? OK : reject_value(csv, column, text, ", and dataset.weights names this column");
+    return is_number ? OK : csv_reject_value(csv, column, text, "a number", ", and dataset.weights names this column");
 }
 
 status csv_add_group(struct csv *csv, const char *text, double *value) {
