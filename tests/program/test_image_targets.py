@@ -125,6 +125,18 @@ class Targets(program.Case):
         _, err = self.run_program("test.yaml", "--fresh", "dataset.validation.targets=null", code=program.USAGE)
         self.assertIn("dataset.validation.targets is missing: give the CSV file of the labels of the images in 'photos'", err)
 
+    def test_an_evaluation_needs_labels_too(self):
+        """The folders of other images are no classes of a model that was trained with a file of labels."""
+        self.config("test.yaml", "path: photos, image: {size: 8, labels: labels.csv}", DENSE, "cross_entropy", "f1")
+        self.write_labels(["file,kind", *(f"{i:02}.png,{'ab'[i % 2]}" for i in range(4))])
+        self.run_program("test.yaml")
+        shutil.copytree(self.path("photos"), self.path("new/sub"))
+        self.assertIn("class 'sub' is not in the data that the model was trained with; that had a file of labels: give dataset.image.labels=FILE",
+                      self.run_program("eval", "runs/test", "new", code=program.DATA)[1])
+        self.run_program("eval", "runs/test", "photos", "dataset.image.labels=labels.csv")
+        shutil.copytree(self.path("photos"), self.path("classes/a"))
+        self.run_program("eval", "runs/test", "classes")
+
     def test_mistakes_in_labels(self):
         self.config("test.yaml", "path: photos, image: {size: 8, labels: labels.csv}", DENSE, "cross_entropy", "f1")
         for lines, code, message in (

@@ -32,6 +32,7 @@ struct images {
     size_t unclassified;             /* images beside the folders of the classes */
     const char *first_unclassified;  /* the path of one of them */
     struct image_decoder **decoders; /* (base.threads) */
+    bool had_labels;                 /* the model was trained with such a file */
     struct source *labels;           /* dataset.image.labels; NULL: there are none */
     struct image_masks masks;        /* dataset.image.masks */
 };
@@ -159,8 +160,11 @@ static status number_classes(struct images *images) {
         struct image_file *file = &images->files[i];
         const char **found = bsearch(&file->class, images->classes, images->n_classes, sizeof *found, compare_names);
         if (!found)
-            return status_new(STATUS_DATA, "%s: class '%s' is not in the data that the model was trained with",
-                              images->path, file->class);
+            return status_new(STATUS_DATA, "%s: class '%s' is not in the data that the model was trained with%s",
+                              images->path, file->class,
+                              images->had_labels ? "; that had a file of labels: give dataset.image.labels=FILE, a CSV "
+                                                   "file with a row for each of these images"
+                                                 : "");
         file->label = (size_t)(found - images->classes);
     }
     images->base.classes = (int64_t)images->n_classes;
@@ -358,6 +362,7 @@ static status open_images(const struct dataset_config *config, const char *path,
     images->base.format = &dataset_images;
     images->arena = arena_create();
     images->path = without_slash(images->arena, path);
+    images->had_labels = config->is_trained && image_labels_trained(config);
     status s = open_labels(images, config, wants_classes, (const struct images *)train);
     if (!s) s = image_masks_find(&images->masks, config, wants_classes, train != NULL, images->arena);
     if (!s) s = find_files(images, config->without_targets, &known);

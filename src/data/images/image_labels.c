@@ -29,11 +29,15 @@ static status find_first_column(const struct dataset_config *config, const char 
     return s;
 }
 
+bool image_labels_trained(const struct dataset_config *config) {
+    return config->columns.count && strcmp(config->columns.format, dataset_images.name) == 0;
+}
+
 /* The names of the targets that a model was trained with, else those of the config. */
 static struct string_list targets_of(const struct dataset_config *config, struct arena *arena) {
     const struct column_list *trained = &config->columns;
     struct string_list targets = {.items = arena_alloc(arena, (trained->count + 1) * sizeof *targets.items)};
-    if (!trained->count || strcmp(trained->format, dataset_images.name) != 0) return config->targets;
+    if (!image_labels_trained(config)) return config->targets;
     for (size_t i = 0; i < trained->count; i++)
         if (trained->items[i].role == COLUMN_TARGET) targets.items[targets.count++] = trained->items[i].name;
     return targets;

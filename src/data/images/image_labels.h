@@ -18,6 +18,9 @@ status image_labels_open(const struct dataset_config *config, const char *path, 
  * file that exists. STATUS_DATA, with the line: there is none. */
 status image_labels_name(struct source *labels, const char *folder, size_t row, struct arena *arena, const char **name);
 
+/* Whether the model that [config] has the columns of was trained with a file of labels. */
+bool image_labels_trained(const struct dataset_config *config);
+
 /* The targets of the model, whose inputs have no names. */
 struct column_list image_labels_columns(const struct source *labels, struct arena *arena);
 
