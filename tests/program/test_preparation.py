@@ -154,6 +154,24 @@ train: {epochs: 20}
             if name == "texts":
                 self.assertIn("column 'c': 3 values are no category of the training rows, such as '7'", err)
 
+    def test_numbers_that_begin_with_a_text(self):
+        """A wrong first value makes a category of a column of numbers, which check and the log say."""
+        def write(*first):
+            self.write("t.csv", "a,b,c,kind,y\n" + "".join(",".join([*(first[k] if i == 0 and k < len(first) else str(i % (5 + k)) for k in range(3)),
+                                                                      "xyz"[i % 3], "pq"[i % 2]]) + "\n" for i in range(60)))
+        self.write("t.yaml", "name: t\ndataset: {path: t.csv}\nmodel: {layers: [{linear: 2}]}\nloss: cross_entropy\ntrain: {epochs: 1}\n")
+        note = ("t.csv: column 'a' is a category, because its first value is a text, though most are numbers%s; if they are numbers, correct "
+                "texts such as 'inf' or list them in dataset.missing, else write dataset.columns: {a: category}\n")
+        for first, others in ((["inf"], ""), (["inf", "abc"], "; so is 1 more"), (["inf", "abc", "?"], "; so are 2 more")):
+            write(*first)
+            self.assertIn("note           " + note % others, self.run_program("check", "t.yaml")[0])
+            self.run_program("t.yaml", "--fresh")
+            self.assertIn(note % others, self.read("runs/t/log.txt"))
+        for words in (["dataset.columns={a: category, b: category, c: ignore}"], ["dataset.columns={a: {missing: mean}, b: {missing: mean}, c: {missing: mean}}",
+                                                                                   "dataset.missing=[inf, abc, '?']"]):
+            self.assertNotIn("is a category, because", self.run_program("check", "t.yaml", *words)[0])
+        self.assertNotIn("is a category, because", "".join(self.run_program("eval", "runs/t", "t.csv")))
+
     def test_check(self):
         out, _ = self.run_program("check", "test.yaml")
         self.assertIn("\ncolumn             type      missing                  features\n", out)

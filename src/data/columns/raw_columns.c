@@ -213,6 +213,12 @@ static size_t text_among_numbers(const struct column_builder *builder) {
     return numbers * 2 < builder->values ? pool->count : first;
 }
 
+const char *column_builder_text_among_numbers(const struct column_builder *builder) {
+    if (builder->is_given || builder->type != COLUMN_CATEGORY) return NULL;
+    size_t index = text_among_numbers(builder);
+    return index < builder->pool.count ? builder->pool.items[index].text : NULL;
+}
+
 static status reject_text_among_numbers(const struct column_builder *builder, size_t index, size_t *row) {
     struct text sentence = {0};
     text_add(&sentence, "is not a finite number, but other values of the column are numbers; correct it, write ");

@@ -246,6 +246,26 @@ static status finish_column(struct csv *csv, size_t input) {
     return check_texts(csv, csv->input_columns[input], &csv->raw[input]);
 }
 
+/* A wrong first value makes categories of numbers. */
+static void note_mixed_columns(struct csv *csv) {
+    size_t count = 0;
+    const char *text = NULL, *name = NULL;
+    for (size_t i = 0; i < csv->base.input_size; i++) {
+        const char *found = column_builder_text_among_numbers(&csv->builders[i]);
+        if (!found || count++ > 0) continue;
+        text = csv_printable(csv, found);
+        name = csv_printable(csv, csv->builders[i].name);
+    }
+    if (count == 0) return;
+    const char *others =
+        count == 1 ? "" : arena_printf(csv->arena, "; so %s %zu more", count == 2 ? "is" : "are", count - 1);
+    csv_add_note(csv, arena_printf(csv->arena,
+                                   "column '%s' is a category, because its first value is a text, though most are "
+                                   "numbers%s; if they are numbers, correct texts such as '%s' or list them in "
+                                   "dataset.missing, else write dataset.columns: {%s: category}",
+                                   name, others, text, name));
+}
+
 /* A missing value of an input may be replaced, one of a target may not. */
 static status reject_missing_target(struct csv *csv, size_t target) {
     const double *values;
@@ -274,6 +294,7 @@ static status finish_columns(struct csv *csv) {
     csv->maps = arena_alloc(csv->arena, (values_of(csv) + 1) * sizeof *csv->maps);
     for (size_t i = 0; i < csv->base.input_size; i++) TRY(finish_column(csv, i));
     TRY(check_targets(csv));
+    note_mixed_columns(csv);
     csv->base.columns = csv->raw;
     return OK;
 }
