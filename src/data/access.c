@@ -105,6 +105,20 @@ status dataset_read(struct dataset *dataset, enum dataset_part part, const int64
     return s;
 }
 
+status dataset_read_file_targets(struct dataset *dataset, enum dataset_part part, const int64_t *positions,
+                                 size_t count, float *targets) {
+    const struct dataset_rows *from = &dataset->parts[part];
+    const struct dataset_windows *windows = &dataset->info.windows;
+    size_t rows = windows->steps ? windows->target_steps : 1, behind = windows->steps ? windows->first_target : 0;
+    status s = OK;
+    if (!dataset->is_in_memory) pthread_mutex_lock(&dataset->reading);
+    for (size_t i = 0; !s && i < count; i++)
+        s = table_read_file_targets(from->table, selection_row(&from->rows, (size_t)positions[i]) + behind, rows,
+                                    targets + i * dataset->info.target_size);
+    if (!dataset->is_in_memory) pthread_mutex_unlock(&dataset->reading);
+    return s;
+}
+
 void dataset_read_weights(const struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
                           bool is_divided, float *weights) {
     const struct dataset_rows *from = &dataset->parts[part];

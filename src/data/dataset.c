@@ -434,6 +434,7 @@ static bool fits_in_memory(const struct dataset *dataset, const struct dataset_c
     bool is_small = true, has_tokens = false;
     for (int i = 0; i < dataset->n_tables; i++) {
         bytes += table_bytes(&dataset->tables[i]);
+        bytes += table_file_target_bytes(&dataset->tables[i]);
         is_small = is_small && dataset->tables[i].source->is_small;
         has_tokens = has_tokens || dataset->tables[i].source->input_kind == INPUT_TOKENS;
     }

@@ -80,6 +80,40 @@ class TargetScale(program.Case):
         self.assertEqual([[float(row[name]) for name in names] for row in rows], values.tolist())
         self.assertEqual(len(set(values[:, 0])), len(rows))
 
+    def test_errors_of_small_targets(self):
+        """mape divides by the target of the file, not by a number that its scaled value in float32 stands for: also 0, in rows that are
+        in memory or read on demand, in windows, and of two processes."""
+        draw = np.random.default_rng(0)
+        a = draw.normal(size=120)
+        self.write("small.csv", "a,y\n" + "".join(f"{p:.5f},{q:.4f}\n" for p, q in zip(a, np.exp(4 * a) + 0.0001)))
+        self.write("zeros.csv", "a,y\n" + "".join(f"{p:.5f},{q:.4f}\n" for p, q in zip(a, np.where(np.arange(120) % 9, a * 1000, 0))))
+        for name in ("small.csv", "zeros.csv"):
+            for scale in ("standard", "minmax"):
+                self.write("test.yaml", CONFIG.replace("[price, same]", "y").replace("train.csv", name).replace("linear: 2", "linear: 1").replace("rmse", "mape")
+                           % (scale, 0.01))
+                self.run_program("test.yaml", "--fresh")
+                self.run_program("predict", "test.yaml", "--out", "out.csv")
+                targets = [float(line.split(",")[1]) for line in self.read(name).splitlines()[1:]]
+                rows = [(targets[int(r["row"])], float(r["y"])) for r in csv.DictReader(self.read("out.csv").splitlines())]
+                expected = np.mean([abs(x - y) / max(abs(y), np.finfo(float).eps) for y, x in rows])
+                np.testing.assert_allclose(self.events("epoch")[-1]["val_mape"], expected, rtol=1e-5)
+                evaluated = json.loads(self.run_program("eval", "test.yaml")[0])["mape"]
+                np.testing.assert_allclose(evaluated, expected, rtol=1e-5)
+                for words in (["dataset.cache_mb=0"], ["--nproc", 2]):
+                    np.testing.assert_allclose(json.loads(self.run_program("eval", "test.yaml", *words)[0])["mape"], expected, rtol=1e-5)
+        np.savez(self.path("rows.npz"), x=a[:, None], y=np.where(np.arange(120) % 9, a * 1000, 0))
+        for words in ([], ["dataset.cache_mb=0"]):
+            self.run_program("test.yaml", "--fresh", "dataset.path=rows.npz", "dataset.targets=null", *words)
+            self.assertGreater(self.events("epoch")[-1]["val_mape"], 1e12)
+        window = ["dataset.path=zeros.csv", "dataset.window={steps: 3, predict_steps: 2}", "dataset.split={test: 0.25, shuffle: false}", "model.layers=[flatten, {linear: 2}]", "optimizer.lr=1e-9"]
+        for words in ([], ["dataset.cache_mb=0"]):
+            self.run_program("test.yaml", "--fresh", *window, *words)
+            self.run_program("predict", "test.yaml", *window, "--out", "out.csv")
+            rows = [[float(v) for v in line.split(",")] for line in self.read("out.csv").splitlines()[1:]]
+            errors = [abs(r[1 + k] - targets[int(r[0]) + 1 + k]) for r in rows if r[0] + 2 < len(targets) for k in range(2)]
+            np.testing.assert_allclose(self.events("epoch")[-1]["val_mae"], np.mean(errors), rtol=1e-5)
+            self.assertGreater(self.events("epoch")[-1]["val_mape"], 1e12)
+
     def test_resume_and_files_that_are_read_in_parts(self):
         import h5py
         with h5py.File(self.path("rows.h5"), "w") as f:

@@ -67,6 +67,7 @@ void table_free(struct table *table) {
     buffer_free(table->exact);
     buffer_free(table->bytes);
     buffer_free(table->targets);
+    buffer_free(table->file_targets);
     buffer_free(table->weights);
     byte_table_free(&table->values);
     free(table->order);
@@ -76,4 +77,8 @@ void table_free(struct table *table) {
 double table_bytes(const struct table *table) {
     double size = table->source->is_bytes ? 1 : sizeof(float);
     return (double)table->rows * ((double)table->input_size * size + (double)table_target_bytes(table));
+}
+
+double table_file_target_bytes(const struct table *table) {
+    return table->target_scale ? (double)table->rows * (double)table_target_bytes(table) : 0;
 }

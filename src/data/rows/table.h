@@ -30,6 +30,7 @@ struct table {
     uint8_t *bytes;               /* (rows, input_size): instead, for inputs that are bytes */
     struct byte_table values;     /* of the bytes, after table_finish */
     void *targets;                /* (rows, target_size) int64_t or float; NULL: not in memory */
+    float *file_targets;          /* (rows, target_size) with target_scale: as in the file; NULL: not in memory */
     bool is_raw;                  /* in memory and not yet scaled */
     double *weights;              /* (rows) of dataset.weights; NULL: none */
 
@@ -60,8 +61,9 @@ status table_read_raw(struct table *table, double **raw);
 status table_prepare(struct table *table, const struct preparation *preparation, const struct tokenizer *tokenizer,
                      bool is_trained, const char *path, struct arena *arena);
 
-/* Bytes of memory that the rows need after table_finish. */
+/* Bytes of memory that the rows need after table_finish, and those of file_targets beside. */
 double table_bytes(const struct table *table);
+double table_file_target_bytes(const struct table *table);
 
 /* Reads all targets and gets the largest class + 1 and the smallest class of their elements [begin, begin + size).
  * STATUS_DATA with the place of a value that is not a class. */
@@ -116,6 +118,10 @@ status table_read(struct table *table, const struct selection *rows, const int64
  * target_steps, target_size). Thread-safe for rows in memory. */
 status table_read_windows(struct table *table, const struct dataset_windows *windows, const struct selection *rows,
                           const int64_t *positions, size_t count, float *inputs, void *targets);
+
+/* Reads the targets (count, target_size) of rows first .. first + count - 1 of the file, values in float32, before
+ * target_scale, from which they cannot be computed: 0 would be a small number. Thread-safe for rows in memory. */
+status table_read_file_targets(struct table *table, size_t first, size_t count, float *targets);
 
 /* Tells the operating system that table_read will be called for these rows soon. Not thread-safe. */
 void table_will_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count);

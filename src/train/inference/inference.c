@@ -405,6 +405,8 @@ static status evaluate(struct inference *inf, struct text *out) {
                                          .loss = inf->loss,
                                          .loss_config = inf->plan->loss_config,
                                          .info = dataset_info(inf->dataset),
+                                         .dataset = inf->dataset,
+                                         .part = inf->part,
                                          .device = inf->device,
                                          .comm = inf->comm,
                                          .output = &inf->model->out,

@@ -13,6 +13,7 @@ struct evaluation {
     struct loss_sums *sums;    /* on the device until evaluation_finish */
     float *outputs;            /* (batch, out_size) copy on the host; NULL: not needed, or the device is the host */
     int32_t *lengths;          /* (batch) copy of the lengths of rows; NULL likewise */
+    float *file_targets;       /* (batch, target_size) in the unit of the file; NULL: targets are not scaled */
     struct row_gather *gather; /* for a loss that compares the rows of all ranks; NULL: none, or one rank */
     double rows;
     size_t batches;  /* so far */
@@ -188,6 +189,9 @@ static status create_counts(struct evaluation *e) {
     if (o->loss->compares_rows) TRY(create_gather(o, &e->gather));
     if (!tally.needs) return OK;
     TRY(tally_create(&tally, &e->tally));
+    if (o->info->target_scale)
+        TRY(buffer_new(o->batch * o->info->target_size * sizeof *e->file_targets, "the unscaled targets",
+                       (void **)&e->file_targets));
     if (device_is_host(o->device)) return OK;
     TRY(buffer_new(o->batch * e->out_size * sizeof *e->outputs, "the outputs", (void **)&e->outputs));
     if (!o->output->lengths) return OK;
@@ -215,6 +219,7 @@ void evaluation_destroy(struct evaluation *evaluation) {
     row_gather_destroy(evaluation->gather);
     buffer_free(evaluation->outputs);
     buffer_free(evaluation->lengths);
+    buffer_free(evaluation->file_targets);
     device_free(evaluation->options.device, evaluation->sums);
     free(evaluation);
 }
@@ -260,7 +265,12 @@ status evaluation_add_metrics(struct evaluation *evaluation, const float *output
         TRY(device_download(o->device, evaluation->lengths, weights.lengths, host->rows * sizeof *evaluation->lengths));
         weights.lengths = evaluation->lengths;
     }
-    tally_add(evaluation->tally, outputs, host->targets, &weights, host->rows);
+    const void *targets = host->targets;
+    if (evaluation->file_targets) {
+        targets = evaluation->file_targets;
+        TRY(dataset_read_file_targets(o->dataset, o->part, host->positions, host->rows, evaluation->file_targets));
+    }
+    tally_add(evaluation->tally, outputs, targets, &weights, host->rows);
     return OK;
 }
 

@@ -41,6 +41,8 @@ struct evaluation_options {
     const struct loss_type *loss;
     const void *loss_config; /* with loss_objective: its struct objective, with workspaces */
     const struct dataset_info *info;
+    struct dataset *dataset; /* with info->target_scale: of the rows, whose targets in the file are read for metrics */
+    enum dataset_part part;  /* of these rows */
     struct device *device;
     struct comm *comm;
     const struct shape *output; /* of the model */
@@ -54,8 +56,8 @@ void evaluation_destroy(struct evaluation *evaluation); /* takes NULL */
 
 /* Resets the sums. */
 void evaluation_start(struct evaluation *evaluation);
-/* outputs (rows, out_size) and the batch on the device; the same batch on the host. Of a batch, targets and weights are
- * used. */
+/* outputs (rows, out_size) and the batch on the device; the same batch on the host. Of a batch, targets, weights
+ * and positions are used. */
 status evaluation_add(struct evaluation *evaluation, const float *outputs, const struct batch *batch,
                       const struct batch *host);
 /* The same in two parts: evaluation_add_loss enqueues the work of the device, which may be recorded;

@@ -192,7 +192,7 @@ static void add_reals(struct tally *t, const float *outputs, const float *target
     size_t size = t->options.out_size;
     for (size_t i = 0; i < rows * size; i++) {
         double *v = t->values + i % size * TALLY_VALUE_SUMS;
-        double y = unscaled(t, i % size, (double)targets[i]), x = unscaled(t, i % size, value_of(t, outputs[i]));
+        double y = (double)targets[i], x = unscaled(t, i % size, value_of(t, outputs[i]));
         double error = x - y, weight = weight_of(weights, i / size, i % size, size);
         if (weight == 0) continue;
         v[TALLY_ABSOLUTE] += weight * fabs(error);

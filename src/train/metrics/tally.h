@@ -36,7 +36,7 @@ struct tally_options {
     bool has_ignored, has_weights;
     bool is_logarithm;                       /* TALLY_REALS: outputs are logarithms of values */
     int64_t ignored;                         /* a target that is not counted */
-    const struct target_scale *target_scale; /* of TALLY_REALS: outputs and targets are scaled by it; NULL: not */
+    const struct target_scale *target_scale; /* of TALLY_REALS: outputs are scaled by it, targets are not; NULL: not */
     struct comm *comm;
 };
 

@@ -33,6 +33,8 @@ static status open_evaluation(struct run *run) {
                                          .loss = t->loss,
                                          .loss_config = t->loss_config,
                                          .info = info,
+                                         .dataset = t->dataset,
+                                         .part = DATASET_VALIDATION,
                                          .device = t->device,
                                          .comm = run->own_comm ? run->own_comm : t->comm,
                                          .output = &t->model->out,
