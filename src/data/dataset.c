@@ -378,6 +378,24 @@ static void copy_columns(struct dataset *dataset, const struct dataset_config *c
     dataset->columns = columns_copy(dataset->arena, &columns);
 }
 
+static status count_classes(struct dataset *dataset) {
+    struct dataset_info *info = &dataset->info;
+    struct class_count count;
+    bool are_counted = true;
+    class_count_start(&count);
+    for (int i = 0; i < dataset->n_tables; i++) {
+        struct table *table = &dataset->tables[i];
+        int64_t classes = table->source->classes;
+        are_counted = are_counted && classes == 0;
+        if (classes == 0) TRY(table_count_classes(table, 0, table->source->target_size, &count));
+        if (classes > info->classes) info->classes = classes;
+    }
+    if (count.classes > info->classes) info->classes = count.classes;
+    info->first_class = are_counted ? count.first : 0;
+    info->absent_class = are_counted ? class_count_absent(&count) : 0;
+    return OK;
+}
+
 static status describe(struct dataset *dataset, const struct dataset_config *config, bool wants_classes) {
     const struct source *source = dataset->tables[0].source;
     struct dataset_info *info = &dataset->info;
@@ -392,12 +410,7 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
     memcpy(info->target_shape, source->target_shape, sizeof info->target_shape);
     info->target_kind = wants_classes ? TARGET_CLASS : TARGET_VALUES;
     info->is_binary = !wants_classes && config->target_range == TARGETS_ARE_PROBABILITIES;
-    for (int i = 0; i < dataset->n_tables && wants_classes; i++) {
-        int64_t classes = dataset->tables[i].source->classes, first = 0;
-        if (classes == 0) TRY(table_count_classes(&dataset->tables[i], 0, source->target_size, &classes, &first));
-        info->first_class = i == 0 || first < info->first_class ? first : info->first_class;
-        if (classes > info->classes) info->classes = classes;
-    }
+    if (wants_classes) TRY(count_classes(dataset));
     for (int i = 0; i < dataset->n_tables && config->target_range && source->target_size > 0; i++)
         TRY(table_check_range(&dataset->tables[i], config->target_range, 0, source->target_size));
     TRY(windowed_describe(dataset));

@@ -257,11 +257,12 @@ struct dataset_info {
     int64_t input_shape[MAX_DIMS]; /* {13} for wine; {1, 28, 28} for an image; {block_size} for tokens */
     size_t input_size;             /* values (4 bytes each) of one input row */
     enum target_kind target_kind;
-    bool is_binary;      /* TARGET_VALUES: of decisions between two classes */
-    int64_t classes;     /* TARGET_CLASS: largest class + 1 over all rows, for tokens the vocabulary; else 0 */
-    int64_t first_class; /* TARGET_CLASS: the smallest class of all rows, if they were counted; else 0 */
-    size_t target_size;  /* values of one target row; TARGET_CLASS: 1, for tokens block_size; 0: without_targets */
-    int target_dims;     /* of one target row; 0: a list of values, or not known */
+    bool is_binary;       /* TARGET_VALUES: of decisions between two classes */
+    int64_t classes;      /* TARGET_CLASS: largest class + 1 over all rows, for tokens the vocabulary; else 0 */
+    int64_t first_class;  /* TARGET_CLASS: the smallest class of all rows, if they were counted; else 0 */
+    int64_t absent_class; /* likewise: the smallest one between the others that does not occur; 0: there is none */
+    size_t target_size;   /* values of one target row; TARGET_CLASS: 1, for tokens block_size; 0: without_targets */
+    int target_dims;      /* of one target row; 0: a list of values, or not known */
     int64_t target_shape[MAX_DIMS];
     const struct dataset_input *inputs; /* (input_count) named inputs; count 0: they have no names */
     size_t input_count;

@@ -64,14 +64,15 @@ static status check_target(const struct dataset_config *config, struct table *ta
         TRY(table_check_range(table, TARGETS_ARE_SIGNS, target->first, target->size));
     const struct ignored_class *ignored = dataset_ignored_class(config, target->name);
     if (!ignored) return OK;
-    int64_t classes, first;
+    struct class_count count;
+    class_count_start(&count);
     table->ignored = *ignored;
-    TRY(table_count_classes(table, target->first, target->size, &classes, &first));
-    if (classes > MAX_CLASS)
+    TRY(table_count_classes(table, target->first, target->size, &count));
+    if (count.classes > MAX_CLASS)
         return status_new(STATUS_DATA, "dataset.targets: '%s' has the class %lld; the largest with `losses` is %d",
-                          target->name, (long long)classes - 1, MAX_CLASS);
-    if (classes > target->classes) target->classes = classes;
-    if (first < target->first_class) target->first_class = first;
+                          target->name, (long long)count.classes - 1, MAX_CLASS);
+    if (count.classes > target->classes) target->classes = count.classes;
+    if (count.first < target->first_class) target->first_class = count.first;
     return OK;
 }
 

@@ -199,6 +199,11 @@ status loss_check_output(const struct loss_type *loss, const void *config, const
             "; the smallest class is %lld: number the labels from 0 (in a table dataset.columns: {COLUMN: category} "
             "does it), or give the last layer %lld outputs",
             (long long)targets->first_class, (long long)targets->classes);
+    } else if (targets->absent_class > 0 && targets->size == 1) {
+        text_printf(&hint,
+                    "; no row has class %lld: number the labels without gaps (in a table dataset.columns: {COLUMN: "
+                    "category} does it), or give the last layer %lld outputs",
+                    (long long)targets->absent_class, (long long)targets->classes);
     }
     status explained = status_new(status_code(s), "%s%s", status_message(s), text_string(&hint));
     text_free(&hint);

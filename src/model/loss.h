@@ -62,7 +62,8 @@ struct loss_type {
 struct loss_targets {
     size_t size;
     int64_t classes, first_class;
-    struct shape shape; /* of a row; 0 dimensions: a list of values, or not known */
+    struct shape shape;   /* of a row; 0 dimensions: a list of values, or not known */
+    int64_t absent_class; /* the smallest one above [first_class] that no target has; 0: there is none, or not known */
 };
 
 /* type->check for the output of [model], after model_plan, and whether each value has the place of its target: without

@@ -68,7 +68,10 @@ static status find_target(const struct objective_keys *k, const struct objective
 }
 
 static status check_term(const struct objective_term *t, const struct model *model) {
-    struct loss_targets targets = {t->target.size, t->target.classes, t->target.first_class, t->target.shape};
+    struct loss_targets targets = {.size = t->target.size,
+                                   .classes = t->target.classes,
+                                   .first_class = t->target.first_class,
+                                   .shape = t->target.shape};
     return loss_check_output(t->loss, t->config, model, t->output.tensor, &targets);
 }
 

@@ -291,6 +291,16 @@ class Model(program.Case):
                           "the smallest class is 1: number the labels from 0 (in a table dataset.columns: {COLUMN: category} does it), or give the last layer 4 outputs", err)
         self.run_program("test.yaml", "dataset.columns={label: category}")
 
+    def test_labels_with_gaps(self):
+        self.write("rows.csv", "a,b,label\n" + "".join(f"{i}.5,{i % 4},{(0, 3, 7)[i % 3]}\n" for i in range(30)))
+        self.write("test.yaml", program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y", "path: rows.csv"))
+        _, err = self.run_program("check", "test.yaml", code=USAGE)
+        self.assertIn("the model's output is 3, but the targets have 8 classes (0 to 7): cross_entropy needs one output per class; no row has class 1: "
+                      "number the labels without gaps (in a table dataset.columns: {COLUMN: category} does it), or give the last layer 8 outputs", err)
+        self.run_program("test.yaml", "dataset.columns={label: category}")
+        self.write("rows.csv", "a,b,label\n" + "".join(f"{i}.5,{i % 4},{i % 5}\n" for i in range(30)))
+        self.assertNotIn("no row has", self.run_program("check", "test.yaml", code=USAGE)[1])
+
     def test_images_into_a_linear_layer(self):
         text = program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y, scale: standard, split: {test: 0.2, seed: 42}",
                                     "format: synthetic, synthetic: {kind: classes, inputs: [1, 8, 8], classes: 3}")

@@ -65,9 +65,19 @@ status table_prepare(struct table *table, const struct preparation *preparation,
 double table_bytes(const struct table *table);
 double table_file_target_bytes(const struct table *table);
 
-/* Reads all targets and gets the largest class + 1 and the smallest class of their elements [begin, begin + size).
- * STATUS_DATA with the place of a value that is not a class. */
-status table_count_classes(struct table *table, size_t begin, size_t size, int64_t *classes, int64_t *first);
+/* The classes of all rows of some tables; class_count_start before the first. */
+#define CLASS_COUNT_SEEN 256
+struct class_count {
+    int64_t classes, first;      /* the largest class + 1, 0: there is none; the smallest, INT64_MAX: there is none */
+    bool seen[CLASS_COUNT_SEEN]; /* whether class i occurs */
+};
+static inline void class_count_start(struct class_count *count) { *count = (struct class_count){.first = INT64_MAX}; }
+/* The smallest class above [first] and below [classes] that does not occur, as far as CLASS_COUNT_SEEN; 0: none. */
+int64_t class_count_absent(const struct class_count *count);
+
+/* Reads all targets and adds the classes of their elements [begin, begin + size). STATUS_DATA with the place of a value
+ * that is not a class. */
+status table_count_classes(struct table *table, size_t begin, size_t size, struct class_count *out);
 
 /* Calls visit(context, row, targets (target_size)) with the targets of each row of the file, unscaled, in its order. */
 typedef void target_visitor(void *context, size_t row, const double *targets);

@@ -3,9 +3,13 @@
 
 #include "data/rows/table_internal.h"
 
-status table_count_classes(struct table *table, size_t begin, size_t size, int64_t *classes, int64_t *first) {
-    *classes = 0;
-    *first = INT64_MAX;
+int64_t class_count_absent(const struct class_count *count) {
+    for (int64_t class = count->first; class < count->classes && class < CLASS_COUNT_SEEN; class ++)
+        if (!count->seen[class]) return class;
+    return 0;
+}
+
+status table_count_classes(struct table *table, size_t begin, size_t size, struct class_count *out) {
     for (size_t row = 0, count; row < table->rows; row += count) {
         count = table_chunk_at(table, row);
         TRY(table_read_targets(table, row, count));
@@ -14,8 +18,10 @@ status table_count_classes(struct table *table, size_t begin, size_t size, int64
             double value = table->chunk[i / size * table->target_size + element];
             TRY(table_check_class(table, row + i / size, element, value));
             if (table_is_ignored(table, value)) continue;
-            if ((int64_t)value < *first) *first = (int64_t)value;
-            if ((int64_t)value >= *classes) *classes = (int64_t)value + 1;
+            int64_t class = (int64_t)value;
+            if (class < out->first) out->first = class;
+            if (class >= out->classes) out->classes = class + 1;
+            if (class >= 0 && class < CLASS_COUNT_SEEN) out->seen[class] = true;
         }
     }
     return OK;

@@ -191,8 +191,10 @@ status config_check_model(const struct config *config, const struct model *model
 }
 
 status config_check_loss(const struct config *config, const struct model *model, const struct dataset_info *info) {
-    struct loss_targets targets = {
-        .size = info->target_size, .classes = info->classes, .first_class = info->first_class};
+    struct loss_targets targets = {.size = info->target_size,
+                                   .classes = info->classes,
+                                   .first_class = info->first_class,
+                                   .absent_class = info->absent_class};
     targets.shape.dims = info->target_dims;
     memcpy(targets.shape.size, info->target_shape, sizeof info->target_shape);
     if (config->losses.count) return OK; /* config_plan_objective */
