@@ -1,4 +1,6 @@
 /* The rows of the schema of a sweep: every key but `parameters` and the list of `trials`. */
+#include <string.h>
+
 #include "sweep/sweep_config_internal.h"
 
 static const char *const methods[] = {"grid", "random", "tpe", "list", NULL};
@@ -166,7 +168,14 @@ static const struct schema_row sweep_rows[] = {
             "TensorBoard's HParams."},
     {0},
 };
-const struct schema sweep_schema = {.name = "sweep", .size = sizeof(struct sweep_config), .rows = sweep_rows};
+
+/* Those of `parameters` and of an entry of the list of `trials`. */
+static bool has_path_keys(char *const *steps, size_t count) {
+    return (count == 1 && strcmp(steps[0], "parameters") == 0) || (count == 2 && strcmp(steps[0], "trials") == 0);
+}
+
+const struct schema sweep_schema = {
+    .name = "sweep", .size = sizeof(struct sweep_config), .rows = sweep_rows, .has_path_keys = has_path_keys};
 
 const char *sweep_method_name(enum sweep_method method) { return methods[method]; }
 

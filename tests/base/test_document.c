@@ -208,6 +208,12 @@ static const struct {
      "argument 'a.b.l.5=1': 'a.b.l' is a list with the entries 0 to 0; '5' is none of them"},
     {"a: {b: x-y}", "a.b.c=1", "argument 'a.b.c=1': 'a.b' is the value 'x-y', which has no keys; write a.b={c: ...}"},
     {"a: x_1", "a.b=1", "{a: {type: x_1, b: 1}}"},
+    {"a: {b.c: 1}", "a.b.c=2", "{a: {b.c: 2}}"}, /* a key may have dots */
+    {"a: {b.c: {d: 1}}", "a.b.c.d=2", "{a: {b.c: {d: 2}}}"},
+    {"a: {b: {c: 1}, b.c: {d.e: 1}}", "a.b.c.d.e=2", "{a: {b: {c: 1}, b.c: {d.e: 2}}}"},
+    {"a: {b.c: 1}", "a.b.d=2", "{a: {b.c: 1, b: {d: 2}}}"},
+    {"a: {b.c: [1]}", "a.b.c.1=2",
+     "argument 'a.b.c.1=2': 'a.b.c' is a list with the entries 0 to 0; '1' is none of them"},
     {"a: 1", "a={b", "argument 'a={b': expected ',' or '}' here; a '{' is not closed"},
     {"a: 1", "a={b: 1, b: 2}", "argument 'a={b: 1, b: 2}': duplicate key 'b'"},
     {"a: 1", "a=*x", "argument 'a=*x': an alias ('*'), which is not accepted; write the value out"},

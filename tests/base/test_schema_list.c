@@ -198,6 +198,31 @@ static status bind_map(const char *text, struct document **document, struct map 
     return s;
 }
 
+static const struct {
+    const char *yaml, *assignment, *expected;
+} names[] = {
+    {"entries: {a: 1}", "entries.b=2", "{entries: {a: 1, b: 2}}"},
+    {"entries: {a: 1}", "entries.b.c=2", "{entries: {a: 1, b.c: 2}}"},
+    {"entries: {a: 1}", "entries.b.c.size=2", "{entries: {a: 1, b.c: {size: 2}}}"},
+    {"entries: {b.c: 1}", "entries.b.c.size=2", "{entries: {b.c: {size: 2}}}"},
+    {"entries: {b.c: {size: 1}}", "entries.b.c.sise=2", "{entries: {b.c: {size: 1, sise: 2}}}"},
+    {"", "entries.size.size=2", "{entries: {size: {size: 2}}}"},
+};
+
+START_TEST(overrides_name_keys_with_dots) {
+    struct problems problems = {0};
+    struct document *document;
+    struct text out = {0};
+    ck_assert_ptr_null(document_parse("t", names[_i].yaml, strlen(names[_i].yaml), &problems, &document));
+    schema_override(&map_schema, document, names[_i].assignment, &problems);
+    ck_assert_uint_eq(problems.count, 0);
+    node_write(document_root(document), &out);
+    ck_assert_str_eq(text_string(&out), names[_i].expected);
+    text_free(&out);
+    document_destroy(document);
+}
+END_TEST
+
 /* A mapping with keys of the user's: bound in their order, written so that it can be read, compared by name. */
 START_TEST(maps_are_bound_and_written) {
     struct document *a = NULL, *b = NULL;
@@ -296,5 +321,6 @@ START_TEST(reference_explains_it) {
 }
 END_TEST
 
-TESTS("schema lists", maps_are_bound_and_written, entries_are_bound_and_written, empty_sections_are_written,
-      problems_have_their_place, differences_are_listed, reference_explains_it)
+LOOP_TESTS("schema lists", ONCE(maps_are_bound_and_written), EACH(overrides_name_keys_with_dots, names),
+           ONCE(entries_are_bound_and_written), ONCE(empty_sections_are_written), ONCE(problems_have_their_place),
+           ONCE(differences_are_listed), ONCE(reference_explains_it))

@@ -66,6 +66,15 @@ class Preparation(program.Case):
         out, _ = self.run_program("eval", "test.yaml")
         self.assertGreater(json.loads(out)["accuracy"], 0.8)
 
+    def test_overrides_of_columns_with_dots(self):
+        self.write("dots.csv", "price.usd,size,y\n" + "".join(f"n/a {i},{i},{i % 2}\n" for i in range(40)))
+        self.write("dots.yaml", "dataset: {path: dots.csv, targets: y, columns: {size: {scale: standard}}}\n"
+                                "model: {layers: [{linear: 2}]}\nloss: cross_entropy\noptimizer: sgd\ntrain: {epochs: 1}\n")
+        for words in ("dataset.columns.price.usd=ignore",), ("dataset.columns.price.usd.type=ignore",), \
+                     ("dataset.columns={price.usd: {type: text}}", "dataset.columns.price.usd.type=ignore"):
+            out, err = self.run_program("check", "dots.yaml", *words)
+            self.assertRegex(out + err, r"price\.usd +.*ignore")
+
     def test_embedding(self):
         """A column as tokens for an embedding layer; a category that no training row has is token 0."""
         self.write("embedding.yaml", CONFIG.replace("name: test", "name: embedding").replace("port: {missing: most_frequent}", "port: {encoding: embedding, missing: most_frequent}")

@@ -130,6 +130,22 @@ class Sweep(SweepCase):
         _, err = self.sweep(GRID + "overrides: [train.epoch=2]\n", name="wrong", code=USAGE)
         self.assertIn("argument 'train.epoch=2': train.epoch: unknown key", err)
 
+    def test_overrides_of_parameters(self):
+        """Their keys have dots: an existing one is changed, a new one is what follows `parameters`."""
+        self.sweep(SWEEP, "parameters.optimizer.lr.min=0.25", "parameters.optimizer.lr.max=0.5", "parameters.sampler.batch_size.values.1=12",
+                   "parameters.model.layers.0.linear.out={value: 5}", "parameters.optimizer.weight_decay={values: [0.125]}")
+        for row in self.rows():
+            self.assertTrue(0.25 <= float(row["optimizer.lr"]) <= 0.5, row)
+            self.assertIn(row["sampler.batch_size"], ("8", "12"))
+            self.assertEqual((row["model.layers.0.linear.out"], row["optimizer.weight_decay"]), ("5", "0.125"))
+        self.sweep("config: base.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.1}]\n", "trials.0.optimizer.lr=0.2", "trials.0.optimizer.weight_decay=0.5", name="list")
+        self.assertIn("trials:\n  - {optimizer.lr: 0.2, optimizer.weight_decay: 0.5}\n", self.read("sweeps/list/sweep.yaml"))
+        _, err = self.sweep(SWEEP, "parameters.optimizer.lr.mix=1", name="wrong", code=USAGE)
+        self.assertIn("argument 'parameters.optimizer.lr.mix=1': parameters.optimizer.lr.mix: unknown key; did you mean 'min'?", err)
+        _, err = self.sweep(SWEEP, "parameters.optimizer.momentun={values: [0.5]}", name="wrong", code=USAGE)
+        self.assertIn("argument 'parameters.optimizer.momentun={values: [0.5]}': optimizer.momentun: unknown key", err)
+        self.assertEqual(len(err.splitlines()), 1, err)
+
     def test_a_grid_has_every_combination(self):
         self.sweep(GRID)
         rows = self.rows()

@@ -79,7 +79,8 @@ struct document *document_copy(const struct document *document);
 /* Applies one override "a.b.c=VALUE": VALUE is YAML in one line (`0.1`, `[1, 2]`, `{type: sgd, lr: 0.1}`).
  * Missing mappings of the path are created; a scalar in the path that names a type (`loss: mse`) becomes
  * {type: mse} so that `loss.label_smoothing=0.1` works; schema_override also replaces short forms. A step may be an
- * index into a sequence (`model.layers.0.linear.out=128`). Problems get the place {"argument 'a.b.c=VALUE'", 0, 0}. */
+ * index into a sequence (`model.layers.0.linear.out=128`). Steps that are an existing key together are this key:
+ * `columns.price.usd` of {columns: {price.usd: float}}. Problems get the place {"argument 'a.b.c=VALUE'", 0, 0}. */
 void document_override(struct document *document, const char *assignment, struct problems *problems);
 
 const struct node *document_root(const struct document *document);

@@ -12,8 +12,7 @@ struct override {
     struct place place;
     char *steps[DOCUMENT_MAX_DEPTH];
     int step_count;
-    document_short_form *short_form; /* NULL: there are no short forms */
-    const void *schema;              /* its argument */
+    const struct document_paths *paths; /* NULL: there is no schema */
 };
 
 /* The path of the first [count] steps. */
@@ -36,6 +35,35 @@ static bool split_steps(struct override *o, char *key) {
         o->steps[o->step_count++] = step;
     }
     return true;
+}
+
+/* Sets what is between the [count] steps from [depth] on. */
+static void separate_steps(struct override *o, int depth, int count, char separator) {
+    for (int i = depth + 1; i < depth + count; i++) o->steps[i][-1] = separator;
+}
+
+/* Makes the [count] steps from [depth] on one step, with the dots between them. */
+static void join_steps(struct override *o, int depth, int count) {
+    char **steps = o->steps + depth;
+    separate_steps(o, depth, count, '.');
+    memmove(steps + 1, steps + count, (size_t)(o->step_count - depth - count) * sizeof *steps);
+    o->step_count -= count - 1;
+}
+
+/* A key may contain dots: steps from [depth] on that are a key of [mapping] together become one step, as many as
+ * possible; those of a new key as the schema says. */
+static void join_key(struct override *o, const struct node *mapping, int depth) {
+    for (int count = o->step_count - depth; count > 0; count--) {
+        separate_steps(o, depth, count, '.');
+        bool is_known = node_get(mapping, o->steps[depth]) != NULL;
+        separate_steps(o, depth, count, 0);
+        if (is_known) {
+            join_steps(o, depth, count);
+            return;
+        }
+    }
+    if (o->paths)
+        join_steps(o, depth, (int)o->paths->new_key(o->paths->schema, o->steps, (size_t)o->step_count, (size_t)depth));
 }
 
 static struct node *new_mapping(struct override *o, struct place place) {
@@ -93,8 +121,8 @@ static bool is_type_name(const struct node *node) {
 /* The key that the value *slot of the first [depth] steps is the short form of, as in `linear: 16`; NULL: none. */
 static const char *short_form_of(const struct override *o, const struct node *node, int depth) {
     bool is_index = isdigit((unsigned char)o->steps[depth][0]);
-    if (!o->short_form || node->kind == NODE_MAPPING || (node->kind == NODE_SEQUENCE && is_index)) return NULL;
-    return o->short_form(o->schema, o->steps, (size_t)depth);
+    if (!o->paths || node->kind == NODE_MAPPING || (node->kind == NODE_SEQUENCE && is_index)) return NULL;
+    return o->paths->short_form(o->paths->schema, o->steps, (size_t)depth);
 }
 
 /* Replaces the value of *slot with {[key]: value}. */
@@ -128,10 +156,10 @@ static bool make_container(struct override *o, struct node **slot, int depth, bo
     return true;
 }
 
-void document_override_by(struct document *document, const char *assignment, document_short_form *short_form,
-                          const void *schema, struct problems *problems) {
+void document_override_by(struct document *document, const char *assignment, const struct document_paths *paths,
+                          struct problems *problems) {
     struct arena *arena = document->arena;
-    struct override o = {.document = document, .problems = problems, .short_form = short_form, .schema = schema};
+    struct override o = {.document = document, .problems = problems, .paths = paths};
     o.place.file = arena_printf(arena, "argument '%s'", short_text(assignment).s);
     const char *equals = strchr(assignment, '=');
     if (!equals) {
@@ -150,6 +178,7 @@ void document_override_by(struct document *document, const char *assignment, doc
     for (int depth = 0; depth < o.step_count; depth++) {
         if (!make_container(&o, slot, depth, is_entry)) return;
         is_entry = (*slot)->kind == NODE_SEQUENCE;
+        if (!is_entry) join_key(&o, *slot, depth);
         slot = is_entry ? slot_of_index(&o, *slot, depth) : slot_of_key(&o, *slot, o.steps[depth]);
         if (!slot) return;
     }
@@ -157,5 +186,5 @@ void document_override_by(struct document *document, const char *assignment, doc
 }
 
 void document_override(struct document *document, const char *assignment, struct problems *problems) {
-    document_override_by(document, assignment, NULL, NULL, problems);
+    document_override_by(document, assignment, NULL, problems);
 }

@@ -160,6 +160,10 @@ struct schema {
      * dotted path, for problems_add. Must accept its own output: a written config is bound again. */
     void (*check)(void *config, const struct node *where, const char *path, struct problems *problems);
     const struct schema_alias *aliases; /* of the root; may be NULL */
+    /* Of the root; may be NULL: whether the keys of the mapping at the path [steps] (count), which the rows do not
+     * have, are dotted paths (`parameters: {optimizer.lr: ...}`), so that what follows there in an override is one key.
+     */
+    bool (*has_path_keys)(char *const *steps, size_t count);
 };
 
 /* Fills *config (schema->size bytes, zeroed first) from [mapping] (NULL: all defaults). [path] is the dotted path
@@ -170,7 +174,8 @@ void schema_bind(const struct schema *schema, const struct node *mapping, const 
                  void *config, struct arena *arena, struct problems *problems);
 
 /* document_override of a document that is bound by [root]: a short form in the path becomes a mapping, so that after
- * `linear: 16` both `linear.out=8` and `linear.bias=false` work. */
+ * `linear: 16` both `linear.out=8` and `linear.bias=false` work. A new name of a SCHEMA_SECTION_MAP, which may have
+ * dots, ends before the first key of its section. */
 void schema_override(const struct schema *root, struct document *document, const char *assignment,
                      struct problems *problems);
 
