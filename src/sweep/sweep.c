@@ -96,7 +96,9 @@ static status record(struct coordinator *s, int64_t run, struct trial_run *resul
 /* The worker of a run has ended without a result; [how]: "was ended by ...". */
 static status retry_or_fail_run(struct coordinator *s, int64_t run, const char *how) {
     struct text message = {0};
+    struct trial_run pruned;
     int64_t trial = run / s->config->runs;
+    if (!s->is_keeping_best && trials_must_stop(s->trials, run, &pruned)) return record(s, run, &pruned);
     int losses = run_queue_count_loss(&s->queue, run);
     if (losses < MAX_ATTEMPTS) {
         log_warning(s->log, "the worker of trial %" PRId64 " %s; another one takes the trial over", trial, how);
@@ -165,8 +167,8 @@ static status answer_epoch(struct coordinator *s, struct worker_slot *slot, cons
     double value = s->config->metric.goal == SWEEP_MAXIMIZE ? -r->value : r->value;
     bool must_stop = false;
     if (!s->is_keeping_best) {
-        must_stop = pruner_report(s->pruner, r->run % s->config->runs, r->run, r->epoch, value);
-        TRY(trials_add_epoch(s->trials, r->run, r->epoch, value));
+        must_stop = pruner_report(s->pruner, r->run % s->config->runs, r->run, r->epoch, value) && !r->is_last;
+        TRY(trials_add_epoch(s->trials, r->run, r->epoch, value, must_stop));
     }
     slot_answer(slot, must_stop);
     return OK;
@@ -355,9 +357,19 @@ static status keep_best(struct coordinator *s) {
     return run_until_idle(s);
 }
 
+/* Of runs that an earlier start told to stop, but whose workers did not report it any more. Their checkpoints may be
+ * behind the epoch of the decision, where a worker would not ask for it again. */
+static status record_pruned(struct coordinator *s) {
+    struct trial_run result;
+    for (int64_t run = 0; run < runs_of(s); run++)
+        if (trials_must_stop(s->trials, run, &result)) TRY(record(s, run, &result));
+    return OK;
+}
+
 static status train_all(struct coordinator *s) {
     s->started = s->written = clock_seconds();
     sweep_report_start(&s->report);
+    TRY(record_pruned(s));
     TRY(run_until_idle(s));
     return s->is_stopping ? OK : keep_best(s);
 }

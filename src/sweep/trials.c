@@ -17,6 +17,26 @@ void trials_set_run(struct trials *t, int64_t run, const struct trial_run *resul
     count(t, run, 1);
 }
 
+void trials_set_epoch(struct trials *t, int64_t run, int64_t epoch, double value, bool must_stop) {
+    struct reported *r = &t->reported[run];
+    if (!isfinite(value)) value = INFINITY;
+    if (epoch == 1) *r = (struct reported){0}; /* begun anew */
+    if (r->best_epoch == 0 || value < r->best) {
+        r->best = value;
+        r->best_epoch = epoch;
+    }
+    r->epoch = epoch;
+    r->must_stop = must_stop;
+}
+
+bool trials_must_stop(const struct trials *t, int64_t run, struct trial_run *out) {
+    const struct reported *r = &t->reported[run];
+    double value = t->sweep->metric.goal == SWEEP_MAXIMIZE ? -r->best : r->best;
+    *out = (struct trial_run){
+        .state = TRIAL_PRUNED, .value = isfinite(value) ? value : NAN, .best_epoch = r->best_epoch, .epochs = r->epoch};
+    return t->runs[run].state == TRIAL_PENDING && r->must_stop;
+}
+
 const struct trial_run *trials_run(const struct trials *t, int64_t run) { return &t->runs[run]; }
 
 int64_t trials_count(const struct trials *t, int state) { return t->counts[state]; }
@@ -103,6 +123,7 @@ status trials_open(const char *folder, const struct sweep_config *sweep, struct 
     size_t n = (size_t)sweep->trials;
     *t = (struct trials){.sweep = sweep,
                          .runs = calloc(n * (size_t)sweep->runs, sizeof *t->runs),
+                         .reported = calloc(n * (size_t)sweep->runs, sizeof *t->reported),
                          .values = calloc((size_t)sweep->runs, sizeof *t->values),
                          .points = calloc(n * sweep->space.count + 1, sizeof *t->points),
                          .has_point = calloc(n, sizeof *t->has_point),
@@ -111,7 +132,9 @@ status trials_open(const char *folder, const struct sweep_config *sweep, struct 
                          .table = path_in(folder, "trials.csv"),
                          .summary = path_in(folder, "summary.csv"),
                          .fd = -1};
-    status s = t->runs && t->values && t->points && t->has_point ? OK : status_memory("the table of %zu trials", n);
+    status s = t->runs && t->reported && t->values && t->points && t->has_point
+                   ? OK
+                   : status_memory("the table of %zu trials", n);
     if (!s) s = io_open_append(t->history, &t->fd);
     if (!s) s = trials_read_history(t, pruner);
     if (s)
@@ -126,6 +149,7 @@ status trials_close(struct trials *t) {
     status s = t->fd >= 0 ? io_close(t->fd, t->history) : OK;
     for (int64_t i = 0; t->runs && i < t->sweep->trials * t->sweep->runs; i++) free(t->runs[i].message);
     free(t->runs);
+    free(t->reported);
     free(t->values);
     free(t->points);
     free(t->has_point);

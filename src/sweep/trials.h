@@ -37,8 +37,11 @@ void trials_set_point(struct trials *trials, int64_t trial, const struct point *
 
 /* Run [run] has ended; takes run->message. The line is in the file, if not on disk, on return. */
 status trials_add(struct trials *trials, int64_t run, const struct trial_run *result);
-/* A value that a pruner was given. */
-status trials_add_epoch(struct trials *trials, int64_t run, int64_t epoch, double value);
+/* A value that a pruner was given. [must_stop]: the run is told to stop after this epoch, and does. */
+status trials_add_epoch(struct trials *trials, int64_t run, int64_t epoch, double value, bool must_stop);
+/* Whether run [run] was told to stop but has no result: its worker was lost since, at this start or an earlier one.
+ * *out: its result then, by the values of its epochs; the time of training is 0. */
+bool trials_must_stop(const struct trials *trials, int64_t run, struct trial_run *out);
 /* History on disk, and trials.csv as of now; with repeats also summary.csv, one row for each trial. */
 status trials_write(struct trials *trials);
 

@@ -101,13 +101,14 @@ status trials_add(struct trials *t, int64_t run, const struct trial_run *r) {
     return append(t);
 }
 
-status trials_add_epoch(struct trials *t, int64_t run, int64_t epoch, double value) {
+status trials_add_epoch(struct trials *t, int64_t run, int64_t epoch, double value, bool must_stop) {
+    trials_set_epoch(t, run, epoch, value, must_stop);
     text_clear(&t->line);
     text_printf(&t->line,
                 "{\"event\":\"epoch\",\"trial\":%" PRId64 ",\"repeat\":%" PRId64 ",\"epoch\":%" PRId64 ",\"value\":",
                 run / t->sweep->runs, run % t->sweep->runs, epoch);
     text_add_double(&t->line, value);
-    text_add(&t->line, "}");
+    text_add(&t->line, must_stop ? ",\"must_stop\":true}" : "}");
     return append(t);
 }
 
@@ -180,8 +181,10 @@ static bool read_event(struct trials *t, const json_t *event, struct pruner *pru
     if (name && strcmp(name, "run") == 0) return read_run(t, event, pruner);
     bool is_epoch = name && strcmp(name, "epoch") == 0 && run >= 0 &&
                     get_int(event, "epoch", 1, INT64_MAX - 1, &epoch) && get_real(event, "value", &value);
-    if (is_epoch && pruner) pruner_report(pruner, run % t->sweep->runs, run, epoch, value);
-    return is_epoch;
+    if (!is_epoch) return false;
+    trials_set_epoch(t, run, epoch, value, json_is_true(json_object_get(event, "must_stop")));
+    if (pruner) pruner_report(pruner, run % t->sweep->runs, run, epoch, value);
+    return true;
 }
 
 /* The lines of [text]; what follows the last line end was not written whole. */

@@ -1,6 +1,6 @@
 """Sweeps: which trials there are, what the table says of each, and that every trial is an ordinary run; comparisons.
 ctest-labels: dist"""
-import csv, fcntl, itertools, json, math, os, random, re, statistics, struct, subprocess, termios, time
+import csv, fcntl, itertools, json, math, os, random, re, shutil, statistics, struct, subprocess, termios, time
 
 import program
 from program import DATA, NOT_FINITE, USAGE
@@ -696,6 +696,31 @@ class Pruning(SweepCase):
             p.communicate()
         self.sweep(text, *words, name="killed")
         self.assertEqual(self.rows("killed"), self.rows())
+
+    def test_a_kill_between_a_decision_and_its_result(self):
+        """The worker has saved the epoch at which it was told to stop, and would not ask again."""
+        for rule, metric in (("asha", "val_loss"), ("median", "val_accuracy")):
+            text = self.LONG % f"{rule}, startup_trials: 2" + f"metric: {metric}\nkeep: all\n"
+            words = ("trials=16", "train.epochs=9", "--nproc", "1")
+            self.sweep(text, *words, name=rule)
+            lines, table = self.read(f"sweeps/{rule}/history.jsonl").splitlines(keepends=True), self.read(f"sweeps/{rule}/trials.csv")
+            pruned = [r for r in self.history(rule) if r["state"] == "pruned"]
+            self.assertTrue(1 < len(pruned) < 15, pruned)
+            for run in (pruned[-1], pruned[0]):
+                end = next(i for i, line in enumerate(lines) if line.startswith('{"event":"run","trial":%d,' % run["trial"]))
+                self.write(f"sweeps/{rule}/history.jsonl", "".join(lines[:end]))
+                for trial in self.kept(rule):
+                    if int(trial) > run["trial"]:
+                        shutil.rmtree(self.path("sweeps", rule, "runs", trial))
+                self.sweep(text, *words, name=rule)
+                self.assertEqual(self.read(f"sweeps/{rule}/trials.csv"), table)
+                self.assertEqual(run["epochs"], max(e["epoch"] for e in self.history(rule, "epoch") if e["trial"] == run["trial"]))
+
+    def test_a_rung_at_the_end_stops_no_run(self):
+        self.sweep(self.LONG % "asha", "trials=8", "train.epochs=4", "--nproc", "1")
+        self.assertIn("must_stop", self.read("sweeps/test/history.jsonl"))
+        self.assertTrue(all(e["epoch"] < 4 for e in self.history("test", "epoch") if e.get("must_stop")))
+        self.assertEqual({(r["state"], r["epochs"]) for r in self.rows()}, {("complete", "4"), ("pruned", "2")})
 
 
 class ShortForms(SweepCase):

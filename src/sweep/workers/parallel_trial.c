@@ -88,7 +88,8 @@ static void pass_epoch(const struct child *c, const char *line, size_t length) {
     const json_t *epoch = json_object_get(event, "epoch"), *value = json_object_get(event, c->trial->metric);
     int64_t number = json_is_integer(epoch) ? json_integer_value(epoch) : -1;
     if (number >= 0 && number < INT64_MAX)
-        c->trial->on_epoch(c->trial->user, number + 1, json_is_number(value) ? json_number_value(value) : (double)NAN);
+        c->trial->on_epoch(c->trial->user, number + 1, json_is_number(value) ? json_number_value(value) : (double)NAN,
+                           number + 1 == c->trial->config->train.epochs);
     json_decref(event);
 }
 

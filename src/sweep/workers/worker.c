@@ -67,9 +67,10 @@ struct worker {
                             INFINITY: there was no run */
 };
 
-static void on_epoch(void *user, int64_t epoch, double value) {
+static void on_epoch(void *user, int64_t epoch, double value, bool is_last) {
     struct worker *w = user;
-    struct worker_report report = {.event = WORKER_EPOCH, .run = w->run, .epoch = epoch, .value = value};
+    struct worker_report report = {
+        .event = WORKER_EPOCH, .is_last = is_last, .run = w->run, .epoch = epoch, .value = value};
     bool must_stop = false;
     if (!w->options->reports_epochs || isnan(value)) return;
     if (send(w->fd, &report, sizeof report, MSG_NOSIGNAL) != sizeof report) return; /* the next message finds out */

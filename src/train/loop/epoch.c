@@ -197,7 +197,8 @@ status epoch_finish(struct trainer *t, bool is_whole, bool is_last) {
     update_schedule(t, &e, is_whole);
     report_epoch(&t->outputs.report, &e, is_last);
     TRY(log_epoch(t, &e));
-    if (t->on_epoch) t->on_epoch(t->user, e.epoch, t->epoch.value);
+    bool ends_run = is_last || progress_stops_early(t->config, c);
+    if (t->on_epoch) t->on_epoch(t->user, e.epoch, t->epoch.value, ends_run);
     if (!is_whole) return OK;
     c->epoch++;
     c->batch = 0;

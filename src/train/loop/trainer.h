@@ -139,8 +139,8 @@ struct trainer {
     const struct config *config;
     const volatile sig_atomic_t
         *stop; /* set by a signal: stop after this step, or batch of an evaluation; NULL: never */
-    void (*on_epoch)(void *user, int64_t epoch, double value); /* run_options' */
-    void *user;                                                /* of on_epoch */
+    void (*on_epoch)(void *user, int64_t epoch, double value, bool is_last); /* run_options' */
+    void *user;                                                              /* of on_epoch */
     struct comm *comm;
     struct activity *activity; /* reports the phase of this rank to the store; NULL: one rank */
     struct device *device;

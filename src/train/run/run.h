@@ -24,8 +24,9 @@ struct run_summary {
     char state_sha256[65];     /* hex */
 };
 
-/* After an epoch (from 1), with its value of checkpoint.best's metric; NAN: this epoch has none. Rank 0. */
-typedef void run_epoch_function(void *user, int64_t epoch, double value);
+/* After an epoch (from 1), with its value of checkpoint.best's metric; NAN: this epoch has none. [is_last]: the run
+ * ends with it. Rank 0. */
+typedef void run_epoch_function(void *user, int64_t epoch, double value, bool is_last);
 
 struct run_options {
     const char *folder;                /* --run-dir; NULL: runs/<name> */
