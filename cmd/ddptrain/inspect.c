@@ -11,6 +11,7 @@
 #include "command.h"
 #include "data/dataset.h"
 #include "data/file_pattern.h"
+#include "report/sweep_data.h"
 #include "train/folder/run_folder.h"
 #include "train/metrics/metrics_read.h"
 
@@ -32,7 +33,7 @@ static status add_newest_event(const char *folder, struct text *out) {
 }
 
 /* Prints the newest valid checkpoint of a run folder. */
-static status inspect_folder(const char *folder, struct text *out) {
+static status inspect_run(const char *folder, struct text *out) {
     struct text checkpoints = {0};
     struct checkpoint *newest = NULL;
     char *path = NULL;
@@ -59,15 +60,22 @@ static status inspect_images(const char *folder, struct text *out) {
     return s;
 }
 
+static status inspect_folder(const char *folder, struct text *out) {
+    bool is_run, is_sweep;
+    TRY(run_folder_is_readable(folder, &is_run));
+    if (is_run) return inspect_run(folder, out);
+    TRY(sweep_data_is_sweep(folder, &is_sweep));
+    if (!is_sweep) return inspect_images(folder, out);
+    return status_new(STATUS_DATA,
+                      "%s: the folder of a sweep; ddptrain runs, report and watch read it, and inspect one of its runs",
+                      folder);
+}
+
 static status inspect(const char *path, struct text *out) {
     const char *dot = strrchr(path, '.');
     struct io_info info;
-    bool is_run;
     TRY(io_stat(path, &info));
-    if (info.is_folder) {
-        TRY(run_folder_is_readable(path, &is_run));
-        return is_run ? inspect_folder(path, out) : inspect_images(path, out);
-    }
+    if (info.is_folder) return inspect_folder(path, out);
     if (info.exists && dataset_is_inspected(path)) return dataset_inspect(path, out);
     if (tensor_index_is_name(path) || (dot && strcmp(dot, ".safetensors") == 0)) return safetensors_inspect(path, out);
     return checkpoint_inspect(path, out);

@@ -126,9 +126,19 @@ class Runs(program.Case):
         rows = self.rows("sweeps/sweep/runs")
         self.assertEqual(list(rows), ["0000/fold-0", "0000/fold-1", "0001/fold-0", "0001/fold-1"])
         self.assertEqual({row[0] for row in rows.values()}, {"complete"})
+        for folder, prefix in (("sweeps/sweep", "runs/"), ("sweeps", "sweep/runs/"), (".", None)):  # in a folder that is no sweep one level down
+            if prefix:
+                self.assertEqual(self.rows(folder), {prefix + name: row for name, row in rows.items()})
+            else:
+                self.run_program("runs", folder, code=DATA)
+        _, err = self.run_program("inspect", "sweeps/sweep", code=DATA)
+        self.assertEqual(err, "ddptrain: sweeps/sweep: the folder of a sweep; ddptrain runs, report and watch read it, and inspect one of its runs\n")
         for folder, run in (("sweeps/sweep", "a sweep, whose trials.csv has the value of each trial"), ("sweeps/sweep/runs", "not a run, but has runs")):
             _, err = self.run_program("predict", folder, "datasets/wine.csv", code=USAGE)
             self.assertEqual(err, f"ddptrain: {folder}: this folder is {run}; give one of its runs, such as sweeps/sweep/runs/0000/fold-0\n")
+        shutil.rmtree(self.path("sweeps/sweep/runs"))
+        _, err = self.run_program("runs", "sweeps/sweep", code=DATA)
+        self.assertIn("sweeps/sweep: the folder of a sweep that has kept no run", err)
         os.mkdir(self.path("empty"))
         self.assertIn("empty: this folder is not a run, because it has no config.yaml", self.run_program("predict", "empty", code=USAGE)[1])
 
@@ -137,7 +147,7 @@ class Runs(program.Case):
         self.assertIn("runs: there is no such folder", err)
         os.mkdir(self.path("runs"))
         _, err = self.run_program("runs", code=DATA)
-        self.assertIn("runs: there is no run folder in it, nor in its folders; those of a sweep are in sweeps/NAME", err)
+        self.assertIn("runs: there is no run folder in it, nor in its folders; those of a sweep are listed by: ddptrain runs sweeps/NAME", err)
         self.write("test.yaml", WINE)
         self.run_program("test.yaml", "train.epochs=1", "--run-dir", "runs/a\x1b[31mb")
         shutil.copytree(self.path("runs/a\x1b[31mb"), self.path("runs/copy"))

@@ -167,43 +167,71 @@ static void add_run(const char *folder, const char *name, size_t *count, struct 
     text_free(&row);
 }
 
-/* Adds the run [name] of [folder]; of a folder that is not a run, such as a trial with folds, the runs in it, down to
- * [depth] levels below. The row of a run that cannot be read contains the reason. */
-static void list_entry(const char *folder, const char *name, size_t depth, size_t *count, struct text *out) {
-    struct text path = {0};
+/* Whether [path] is the folder of a sweep, whose runs are in its folder runs. */
+static status is_sweep(const char *path, bool *out) {
+    struct text file = {0};
     struct io_info info;
-    struct io_names names = {0};
-    bool is_run = false;
+    text_printf(&file, "%s/sweep.yaml", path);
+    status s = io_stat(text_string(&file), &info);
+    *out = !s && info.is_file;
+    text_free(&file);
+    return s;
+}
+
+static status list_entries(const char *folder, const char *prefix, size_t depth, size_t *count, struct text *out);
+
+/* Adds the run [name] of [folder]; of a folder that is not a run, such as a trial with folds, the runs in it, down to
+ * [depth] levels below, and of a sweep all of them. The row of a run that cannot be read contains the reason. */
+static void list_entry(const char *folder, const char *name, size_t depth, size_t *count, struct text *out) {
+    struct text path = {0}, prefix = {0};
+    bool is_run = false, has_sweep = false;
     text_printf(&path, "%s/%s", folder, name);
     status s = run_folder_is_readable(text_string(&path), &is_run);
     if (s || is_run) {
         add_run(text_string(&path), name, count, out);
-    } else if (depth > 0 && !(s = io_stat(text_string(&path), &info)) && info.is_folder) {
-        s = io_list(text_string(&path), &names);
-        for (size_t i = 0; !s && i < names.count; i++) {
-            struct text inner = {0};
-            text_printf(&inner, "%s/%s", name, names.items[i]);
-            list_entry(folder, text_string(&inner), depth - 1, count, out);
-            text_free(&inner);
-        }
+    } else if (depth > 0 && !(s = is_sweep(text_string(&path), &has_sweep))) {
+        text_printf(&prefix, "%s/%s", name, has_sweep ? "runs/" : "");
+        s = list_entries(folder, text_string(&prefix), has_sweep ? 1 : depth - 1, count, out);
     }
-    io_names_free(&names);
     status_free(s);
     text_free(&path);
+    text_free(&prefix);
+}
+
+/* The entries of [folder]/[prefix], which is "" or ends with a slash; nothing if it is no folder. */
+static status list_entries(const char *folder, const char *prefix, size_t depth, size_t *count, struct text *out) {
+    struct text path = {0};
+    struct io_info info;
+    struct io_names names = {0};
+    text_printf(&path, "%s/%s", folder, prefix);
+    status s = io_stat(text_string(&path), &info);
+    if (!s && info.is_folder) s = io_list(text_string(&path), &names);
+    for (size_t i = 0; !s && i < names.count; i++) {
+        struct text name = {0};
+        text_printf(&name, "%s%s", prefix, names.items[i]);
+        list_entry(folder, text_string(&name), depth, count, out);
+        text_free(&name);
+    }
+    io_names_free(&names);
+    text_free(&path);
+    return s;
 }
 
 status run_list(const char *folder, struct text *out) {
     struct io_info info;
-    struct io_names names;
+    bool has_sweep;
+    size_t count = 0;
     TRY(io_stat(folder, &info));
     if (!info.is_folder) return status_new(STATUS_DATA, "%s: there is no such folder", folder);
-    TRY(io_list(folder, &names));
-    size_t count = 0;
-    for (size_t i = 0; i < names.count; i++) list_entry(folder, names.items[i], 1, &count, out);
-    io_names_free(&names);
-    return count
-               ? OK
-               : status_new(STATUS_DATA,
-                            "%s: there is no run folder in it, nor in its folders; those of a sweep are in sweeps/NAME",
-                            folder);
+    TRY(is_sweep(folder, &has_sweep));
+    TRY(list_entries(folder, has_sweep ? "runs/" : "", 1, &count, out));
+    if (count) return OK;
+    if (has_sweep)
+        return status_new(STATUS_DATA,
+                          "%s: the folder of a sweep that has kept no run (key keep); trials.csv in it has the trials",
+                          folder);
+    return status_new(STATUS_DATA,
+                      "%s: there is no run folder in it, nor in its folders; those of a sweep are listed "
+                      "by: ddptrain runs sweeps/NAME",
+                      folder);
 }
