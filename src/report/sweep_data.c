@@ -181,6 +181,13 @@ bool sweep_data_is_complete(const struct sweep_data *s) {
     return (int64_t)s->trial_total >= s->trial_count;
 }
 
+const char *sweep_data_state(const struct sweep_data *s) {
+    return s->is_locked                ? "running"
+           : sweep_data_is_complete(s) ? "complete"
+           : s->has_stopped            ? "stopped"
+                                       : "not complete";
+}
+
 /* ---- the values of a trial ---- */
 
 /* The point of trial [trial] of a list. */
@@ -284,10 +291,12 @@ static bool read_run(struct sweep_data *s, const struct json_line *line) {
 }
 
 static bool read_line(void *user, const char *bytes, size_t size) {
+    struct sweep_data *s = user;
     struct json_line line;
     if (!json_line_read(bytes, size, &line)) return false;
-    if (json_line_is(&line, "event", "run")) return read_run(user, &line);
-    return json_line_is(&line, "event", "epoch");
+    s->has_stopped = json_line_is(&line, "event", "stopped");
+    if (json_line_is(&line, "event", "run")) return read_run(s, &line);
+    return s->has_stopped || json_line_is(&line, "event", "epoch");
 }
 
 /* ---- trials ---- */
@@ -408,6 +417,7 @@ static void clear_runs(struct sweep_data *s) {
     s->trials = NULL;
     s->reason_count = s->run_count = s->run_capacity = s->trial_total = s->ranked = 0;
     s->file = (struct line_file){0};
+    s->has_stopped = false;
 }
 
 static void clear_sweep(struct sweep_data *s) {

@@ -50,8 +50,8 @@ struct sweep_data_reason {
 struct sweep_data {
     char *path, *label;
     struct line_file file;
-    bool is_locked;
-    double modified; /* of history.jsonl; NAN: there is none */
+    bool is_locked, has_stopped; /* has_stopped: in order, and nothing was added since */
+    double modified;             /* of history.jsonl; NAN: there is none */
     char *method, *metric, *config, *early;
     char *other;     /* of a comparison: the config of trial 1; NULL: a sweep */
     char *overrides; /* of the config, quoted for a shell, each with a blank before it; "": none */
@@ -86,6 +86,8 @@ int64_t sweep_data_repeats(const struct sweep_data *sweep);
 int64_t sweep_data_total(const struct sweep_data *sweep);
 /* Whether every trial has ended. */
 bool sweep_data_is_complete(const struct sweep_data *sweep);
+/* "running", "complete", "stopped" or "not complete". */
+const char *sweep_data_state(const struct sweep_data *sweep);
 bool sweep_data_is_better(const struct sweep_data *sweep, double a, double b);
 
 /* Adds "optimizer.lr=0.01" for each parameter of a trial, the words separated by [separator]; quoted for a shell. */

@@ -49,7 +49,7 @@ static void add_facts(struct text *out, const struct sweep_data *s) {
     for (size_t i = 0; i < s->trial_total; i++) seconds += s->trials[i].seconds;
     report_duration(seconds < 1e15 ? seconds : 0, duration);
     page_facts_begin(out);
-    page_fact(out, "State", s->is_locked ? "running" : sweep_data_is_complete(s) ? "complete" : "not complete");
+    page_fact(out, "State", sweep_data_state(s));
     text_printf(&t, "%s of %s", s->is_max ? "maximum" : "minimum", s->metric);
     page_fact(out, "Goal", text_string(&t));
     page_fact(out, "Method", s->method);

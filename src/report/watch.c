@@ -87,7 +87,8 @@ static bool is_silent(const struct watch *w) { return !(clock_unix() - w->modifi
 
 bool watch_has_ended(const struct watch *w) {
     if (w->run ? w->run->is_locked : w->sweep->is_locked) return false;
-    if (w->run ? w->run->has_ended || w->run->has_stopped : sweep_data_is_complete(w->sweep)) return true;
+    if (w->run ? w->run->has_ended || w->run->has_stopped : w->sweep->has_stopped || sweep_data_is_complete(w->sweep))
+        return true;
     return is_silent(w);
 }
 
@@ -355,11 +356,8 @@ static void add_reason(const struct sweep_data *s, struct page_of_lines *p) {
 static void write_sweep(const struct watch *w, struct page_of_lines *p) {
     const struct sweep_data *s = w->sweep;
     add_name(p, s->path);
-    text_printf(&p->line, ": %s, ",
-                s->is_locked                ? "running"
-                : sweep_data_is_complete(s) ? "complete"
-                : is_silent(w)              ? "not complete"
-                                            : state_without_lock(w));
+    bool is_unknown = !s->is_locked && !s->has_stopped && !sweep_data_is_complete(s) && !is_silent(w);
+    text_printf(&p->line, ": %s, ", is_unknown ? state_without_lock(w) : sweep_data_state(s));
     add_name(p, s->method);
     text_printf(&p->line, ", %s of ", s->is_max ? "maximum" : "minimum");
     add_name(p, s->metric);
@@ -370,6 +368,10 @@ static void write_sweep(const struct watch *w, struct page_of_lines *p) {
     add_best_so_far(s, p);
     add_reason(s, p);
     add_age(w, p);
+    if (!watch_has_ended(w) || sweep_data_is_complete(s)) return;
+    begin_line(p, "continue");
+    text_add(&p->line, "with the same command");
+    end_line(p);
 }
 
 void watch_write(const struct watch *watch, size_t width, bool has_blocks, struct text *out) {

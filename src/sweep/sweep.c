@@ -498,6 +498,7 @@ status sweep_run(const struct sweep_file *file, const struct sweep_options *opti
     bool is_open = !failure;
     if (is_open) failure = open_base_dataset(&s);
     if (is_open && !failure) failure = train_all(&s);
+    if (is_open && !failure && s.is_stopping) failure = trials_add_stop(s.trials);
     if (is_open) failure = status_first(failure, trials_write(s.trials));
     log_progress(log, NULL);
     if (!failure) failure = report_result(&s);

@@ -42,6 +42,8 @@ status trials_add_epoch(struct trials *trials, int64_t run, int64_t epoch, doubl
 /* Whether run [run] was told to stop but has no result: its worker was lost since, at this start or an earlier one.
  * *out: its result then, by the values of its epochs; the time of training is 0. */
 bool trials_must_stop(const struct trials *trials, int64_t run, struct trial_run *out);
+/* The sweep has stopped in order, with runs left to do. */
+status trials_add_stop(struct trials *trials);
 /* History on disk, and trials.csv as of now; with repeats also summary.csv, one row for each trial. */
 status trials_write(struct trials *trials);
 

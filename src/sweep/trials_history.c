@@ -112,6 +112,12 @@ status trials_add_epoch(struct trials *t, int64_t run, int64_t epoch, double val
     return append(t);
 }
 
+status trials_add_stop(struct trials *t) {
+    text_clear(&t->line);
+    text_add(&t->line, "{\"event\":\"stopped\"}");
+    return append(t);
+}
+
 /* A number of an event within its limits. */
 static bool get_int(const json_t *event, const char *name, int64_t min, int64_t max, int64_t *out) {
     const json_t *value = json_object_get(event, name);
@@ -178,6 +184,7 @@ static bool read_event(struct trials *t, const json_t *event, struct pruner *pru
     if (get_int(event, "trial", t->sweep->trials, INT64_MAX - 1, &epoch) ||
         get_int(event, "repeat", t->sweep->runs, INT64_MAX - 1, &epoch))
         return true; /* of a time of more trials or seeds */
+    if (name && strcmp(name, "stopped") == 0) return true;
     if (name && strcmp(name, "run") == 0) return read_run(t, event, pruner);
     bool is_epoch = name && strcmp(name, "epoch") == 0 && run >= 0 &&
                     get_int(event, "epoch", 1, INT64_MAX - 1, &epoch) && get_real(event, "value", &value);

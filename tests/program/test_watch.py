@@ -153,6 +153,28 @@ class Watch(program.Case):
         self.assertIn(" 66 %  4 of 6 trials: 3 complete, 0 pruned, 1 failed\n", out)
         self.assertIn("failed    1: no \\x1b[1m memory\n", out)
 
+    def test_a_sweep_that_was_stopped(self):
+        self.write("base.yaml", WINE)
+        self.write("test.yaml", SWEEP)
+        p = self.start("sweep", "test.yaml", "train.epochs=100000", "--nproc", 1)
+        self.wait_for(lambda: os.path.exists(self.path("sweeps/test/history.jsonl")), what="the sweep")
+        p.send_signal(signal.SIGTERM)
+        p.communicate()
+        self.assertEqual(p.returncode, STOPPED)
+        out = self.once("sweeps/test")
+        self.assertRegex(out, r"\Asweeps/test: stopped, random, minimum of val_loss\n")
+        self.assertIn("\ncontinue  with the same command\n", out)
+        terminal = self.open_terminal("sweeps/test")
+        self.read_until(terminal[1], None)
+        self.assertEqual(terminal[0].wait(20), OK)
+        self.run_program("report", "sweeps/test", "--out", "page.html")
+        self.assertIn("stopped", self.read("page.html"))
+        self.run_program("sweep", "test.yaml", "train.epochs=100000", "budget.seconds=0.2", "--nproc", 1)
+        self.assertIn("sweeps/test: stopped", self.once("sweeps/test"))
+        with open(self.path("sweeps/test/history.jsonl"), "a") as f:
+            f.write('{"event":"epoch","trial":0,"repeat":0,"epoch":1,"value":1}\n')  # begun again, then killed
+        self.assertIn("sweeps/test: running on another host, or just ended", self.once("sweeps/test"))
+
     def test_what_is_refused(self):
         for folder, words in (("none", "there is no such folder"), (".", "not the folder of a run or a sweep")):
             _, err = self.run_program("watch", folder, code=DATA)
