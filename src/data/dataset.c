@@ -2,6 +2,7 @@
  * training rows. */
 #include "data/dataset.h"
 
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -20,7 +21,10 @@
 /* Rows to predict may be a single image. */
 static status check_folder(const struct dataset_config *config, const char *path) {
     struct io_info info = {0};
-    if (config->without_targets && !config->image.labels && image_is_named(path)) TRY(io_stat(path, &info));
+    bool may_be_image = config->without_targets && !config->image.labels && image_is_named(path);
+    if (may_be_image) TRY(io_stat(path, &info));
+    if (may_be_image && !info.exists)
+        return status_new(STATUS_DATA, "cannot read the image '%s': %s", path, strerror(ENOENT));
     return info.is_file ? OK : folder_check(path);
 }
 

@@ -85,7 +85,7 @@ class Targets(program.Case):
         out, _ = self.run_program("predict", "runs/test", "photos/05.png", "--with-inputs")
         self.assertEqual(out.splitlines()[1:], [lines[1]])
         _, err = self.run_program("predict", "runs/test", "photos/99.png", code=program.DATA)
-        self.assertIn("cannot read the folder of images 'photos/99.png': No such file or directory", err)
+        self.assertIn("cannot read the image 'photos/99.png': No such file or directory", err)
         self.write_labels(["id,y,x", "00,1,2", "03,3,4"], "other.csv")  # columns by name, in another order, without extensions
         for words in ("dataset.image.labels=other.csv", f"dataset.image={{size: {SIZE}, labels: other.csv}}"):
             out, _ = self.run_program("eval", "runs/test", "photos", words)
