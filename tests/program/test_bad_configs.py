@@ -329,6 +329,8 @@ class CommandLine(program.Case):
         self.write("test.yaml", program.WINE)
         self.write("zeros", "\0" * 1000)
         self.write("notes", "nothing but text in this file\n" * 10)
+        self.write("data.csv", "a,b\n1,2\n")
+        self.write("large.csv", "1,2\n" * 300000)
         for arguments, code, sentence in (
                 ([], USAGE, "no config given; see ddptrain --help"),
                 (["missing.yaml"], USAGE, "missing.yaml"),
@@ -368,6 +370,9 @@ class CommandLine(program.Case):
                 (["inspect", "day=1/a.csv"], None, "day=1/a.csv: there is no such file"),
                 (["comm", "dist.timeout=3"], USAGE, "comm takes no config, got 'dist.timeout=3'"),
                 (["inspect"], USAGE, "no file given"),
+                (["data.csv"], USAGE, "data.csv:1:1: expected a mapping of sections (such as `sampler: {batch_size: 32}`), got a single value; "
+                                      "if it is a data file, ddptrain init writes a config for it: ddptrain init data.csv > CONFIG"),
+                (["check", "large.csv"], USAGE, "large.csv: larger than 1 MiB, the maximum for a config; if it is a data file, ddptrain init"),
                 (["inspect", "notes"], DATA, "notes: a text file, not a checkpoint"),
                 (["inspect", "datasets"], DATA, "datasets: neither the folder of a run nor a folder of images: "),
                 (["inspect", "zeros"], DATA, "zeros: not an HDF5 file, or damaged"),

@@ -80,15 +80,27 @@ static status free_after(status s, struct config_file **file) {
     return s;
 }
 
+/* [failure] to read the config [path], which may be the data: adds what then helps. */
+static status explain_data(status failure, const char *path) {
+    if (!failure || !dataset_knows_extension(path)) return failure;
+    status s = status_new(status_code(failure),
+                          "%s; if it is a data file, ddptrain init writes a config for it: "
+                          "ddptrain init %s > CONFIG",
+                          status_message(failure), path);
+    status_free(failure);
+    return s;
+}
+
 status config_load(const char *path, char *const *overrides, size_t count, struct config_file **out) {
     struct problems problems = {0};
     struct document *document = NULL;
     *out = NULL;
     status s = document_read(path, &problems, &document);
+    bool is_read = !s && problems.count == 0;
     if (!s) s = complete(document, path, overrides, count, &problems, out);
     if (!s) s = find_files(&(*out)->config, path, document_arena((*out)->document));
     problems_free(&problems);
-    return free_after(s, out);
+    return free_after(is_read ? s : explain_data(s, path), out);
 }
 
 status config_source_open(const char *path, struct config_source **out) {
