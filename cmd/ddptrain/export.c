@@ -1,4 +1,4 @@
-/* export: the model of a checkpoint as a file for other programs. */
+/* export: the model of a checkpoint, or of the run of a config, as a file for other programs. */
 #include "export/export.h"
 
 #include <string.h>
@@ -8,6 +8,10 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"
+
+static bool is_initial(const struct command_line *line) {
+    return line->checkpoint && strcmp(line->checkpoint, CHECKPOINT_INITIAL) == 0;
+}
 
 /* The config of a run folder, or the file [path]. */
 static status load_config(const char *path, struct config_file **out) {
@@ -21,21 +25,36 @@ static status load_config(const char *path, struct config_file **out) {
     return s;
 }
 
-static status run(const struct command_line *line) {
-    struct export_options options = {.weights = {.checkpoint = line->config, .which = line->weights},
+/* The run of a config: the folder that the config is in, or runs/<name>; else [line]'s operand. */
+static status find_run(const struct command_line *line, struct text *run) {
+    struct config_file *config;
+    struct io_info info;
+    const char *folder = line->config_run_folder, *dot = strrchr(line->config, '.');
+    TRY(io_stat(line->config, &info));
+    if (folder || info.is_folder || !dot || (strcmp(dot, ".yaml") != 0 && strcmp(dot, ".yml") != 0)) {
+        text_add(run, folder ? folder : line->config);
+        return OK;
+    }
+    TRY(config_load(line->config, NULL, 0, &config));
+    text_printf(run, "runs/%s", config_of(config)->name);
+    config_free(config);
+    status s = io_stat(text_string(run), &info);
+    if (s || info.exists) return s;
+    return status_new(STATUS_DATA,
+                      "%s: its run would be in %s, which does not exist; train first, or give a run folder",
+                      line->config, text_string(run));
+}
+
+static status export_from(const struct command_line *line, const char *run) {
+    struct export_options options = {.weights = {.which = line->weights},
                                      .format = line->format,
                                      .out = line->out,
                                      .defers_stop = line->defers_stop};
     struct config_file *config = NULL;
-    bool is_initial = line->checkpoint && strcmp(line->checkpoint, CHECKPOINT_INITIAL) == 0;
-    if (line->checkpoint && !is_initial && strcmp(line->checkpoint, CHECKPOINT_BEST) != 0)
-        return status_new(STATUS_USAGE,
-                          "--checkpoint: export accepts only best and initial; give a file in place of RUN");
-    if (line->checkpoint)
-        options.weights =
-            (struct weights_options){.folder = line->config, .checkpoint = line->checkpoint, .which = line->weights};
-    if (is_initial) TRY(load_config(line->config, &config));
-    if (is_initial) options.weights.training = config_of(config);
+    options.weights.folder = line->checkpoint ? run : NULL;
+    options.weights.checkpoint = line->checkpoint ? line->checkpoint : run;
+    if (is_initial(line)) TRY(load_config(line->config, &config));
+    if (is_initial(line)) options.weights.training = config_of(config);
     struct log *log = log_create(line->is_quiet, false);
     status s = export_run(&options, log);
     log_destroy(log);
@@ -43,9 +62,21 @@ static status run(const struct command_line *line) {
     return s;
 }
 
+static status run(const struct command_line *line) {
+    struct text run = {0};
+    if (line->checkpoint && !is_initial(line) && strcmp(line->checkpoint, CHECKPOINT_BEST) != 0)
+        return status_new(STATUS_USAGE,
+                          "--checkpoint: export accepts only best and initial; give a file in place of RUN");
+    if (is_initial(line)) return export_from(line, line->config); /* of a config, without a run */
+    status s = find_run(line, &run);
+    if (!s) s = export_from(line, text_string(&run));
+    text_free(&run);
+    return s;
+}
+
 const struct subcommand subcommand_export = {
     .name = "export",
-    .arguments = "RUN|FILE --out FILE",
+    .arguments = "CONFIG|RUN|FILE --out FILE",
     .help = "the model of a run's newest checkpoint, for other programs (--format)",
     .run = run,
     .options = OPTION_OUT | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_FORMAT,

@@ -4,7 +4,7 @@ import collections, io, os, pickle, struct, unittest, zipfile
 import numpy as np
 
 import program
-from program import DATA
+from program import DATA, WINE
 from test_weights import read_safetensors
 
 
@@ -165,6 +165,21 @@ class InitFrom(program.Case):
         self.run_program("export", "runs/test", "--out", "w.safetensors")
         for name, values in read_safetensors(self.path("w.safetensors")).items():
             np.testing.assert_array_equal(begun[name], values)
+
+    def test_the_run_of_a_config(self):
+        self.write("a.yaml", WINE)
+        self.run_program("a.yaml", "train.epochs=1", "checkpoint.best=val_loss")
+        self.run_program("a.yaml", "train.epochs=1", "name=b")
+        for words in ([], ["--checkpoint", "best"], ["--checkpoint", "initial"]):
+            files = []
+            for operand in ("runs/a", "a.yaml", "runs/a/config.yaml"):
+                self.run_program("export", operand, *words, "--out", "w.safetensors")
+                with open(self.path("w.safetensors"), "rb") as f:
+                    files.append(f.read())
+            self.assertEqual(len(set(files)), 1, words)
+        self.write("c.yaml", WINE)
+        _, err = self.run_program("export", "c.yaml", "--out", "w.safetensors", code=DATA)
+        self.assertIn("c.yaml: its run would be in runs/c, which does not exist; train first, or give a run folder", err)
 
     def test_protocols_types_and_shared_storages(self):
         for protocol in (2, 3, 4, 5):
