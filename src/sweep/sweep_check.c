@@ -58,6 +58,15 @@ static void add_refusal(struct problems *problems, struct place place, const cha
 #define BEST "checkpoint.best"
 #define FOLD "dataset.split.fold" /* also "folds" */
 
+/* A run without a value before its end cannot be stopped early. */
+static void check_pruning(const struct sweep_config *sweep, const struct config *config, const struct node *root,
+                          struct problems *problems) {
+    const struct node *rule = node_get(root, "early_terminate");
+    if (sweep->early_terminate.type != PRUNE_NONE && config->train.evaluate_every == 0)
+        problems_add(problems, rule ? rule->place : root->place, "early_terminate",
+                     "nothing is evaluated before the last epoch (train.evaluate_every: 0)");
+}
+
 /* Whether epochs have the metric: the config's own check says what they have. */
 static void check_metric(const struct sweep_config *sweep, const struct node *root, struct problems *problems) {
     const struct node *node = node_get(root, "metric");
@@ -66,6 +75,7 @@ static void check_metric(const struct sweep_config *sweep, const struct node *ro
     const char *line = s ? refusal(s, BEST) : "";
     if (strncmp(line, BEST ": ", strlen(BEST ": ")) == 0) line += strlen(BEST ": ");
     if (s) problems_add(problems, node ? node->place : root->place, "metric", "%.*s", (int)strcspn(line, "\n"), line);
+    if (!s) check_pruning(sweep, config_of(config), root, problems);
     status_free(s);
     config_free(config);
 }

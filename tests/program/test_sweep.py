@@ -716,6 +716,15 @@ class Pruning(SweepCase):
                 self.assertEqual(self.read(f"sweeps/{rule}/trials.csv"), table)
                 self.assertEqual(run["epochs"], max(e["epoch"] for e in self.history(rule, "epoch") if e["trial"] == run["trial"]))
 
+    def test_runs_that_are_evaluated_at_their_end(self):
+        self.sweep(GRID, "train.evaluate_every=0")
+        for row in self.rows():
+            self.assertEqual((row["state"], row["best_epoch"], row["epochs"]), ("complete", "3", "3"))
+            self.assertEqual([e["val_loss"] for e in self.events("epoch", f"sweeps/test/runs/{int(row['trial']):04d}") if "val_loss" in e],
+                             [float(row["val_loss"])])
+        _, err = self.sweep(GRID + "early_terminate: median\n", "train.evaluate_every=0", name="pruned", code=USAGE)
+        self.assertEqual(err, "pruned.yaml:7:18: early_terminate: nothing is evaluated before the last epoch (train.evaluate_every: 0)\n")
+
     def test_a_rung_at_the_end_stops_no_run(self):
         self.sweep(self.LONG % "asha", "trials=8", "train.epochs=4", "--nproc", "1")
         self.assertIn("must_stop", self.read("sweeps/test/history.jsonl"))

@@ -155,10 +155,12 @@ static void check_monitors(const struct config *c, const struct node *root, stru
                     {"schedule", "monitor", "schedule.monitor", &plateau}};
     for (size_t i = 0; i < sizeof monitors / sizeof *monitors; i++) {
         const struct monitor *m = monitors[i].monitor;
-        bool is_each_epoch = m == &plateau && m->metric && !monitor_is_of_validation(m->metric);
+        /* the best epoch may be the last one, the only one that is evaluated */
+        bool needs_no_more =
+            m == &c->checkpoint.best || (m == &plateau && m->metric && !monitor_is_of_validation(m->metric));
         status s = m->metric || m->mode == MONITOR_AUTO
                        ? monitor_check(m, &c->train.metrics, config_loss(c), &c->losses,
-                                       dataset_has_validation(&c->dataset), is_each_epoch ? 1 : c->train.evaluate_every)
+                                       dataset_has_validation(&c->dataset), needs_no_more ? 1 : c->train.evaluate_every)
                        : status_new(STATUS_USAGE, "mode needs metric; give the metric, too");
         if (s)
             problems_add(problems, place_of_key(root, monitors[i].section, monitors[i].key), monitors[i].path, "%s",
