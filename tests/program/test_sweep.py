@@ -716,6 +716,19 @@ class Pruning(SweepCase):
                 self.assertEqual(self.read(f"sweeps/{rule}/trials.csv"), table)
                 self.assertEqual(run["epochs"], max(e["epoch"] for e in self.history(rule, "epoch") if e["trial"] == run["trial"]))
 
+    def test_a_worker_that_is_lost_after_a_decision(self):
+        """It was told to stop, and is killed while it writes to the run folder."""
+        text = "config: base.yaml\nmethod: list\nearly_terminate: asha\nkeep: all\ntrials: [{optimizer.lr: 0.1}, {optimizer.lr: 1.0e-5}]\n"
+        self.sweep(text, "--nproc", "1")
+        self.assertEqual(self.history()[1]["state"], "pruned")
+        was_lost = False
+        for call in (36, 44, 52, 60):
+            name = f"lost{call}"
+            self.sweep(text, "--nproc", "1", name=name, env={"DDPTRAIN_FAULT": f"{call}:kill", "DDPTRAIN_FAULT_FILTER": "runs/0001"})
+            self.assertEqual(self.read(f"sweeps/{name}/trials.csv"), self.read("sweeps/test/trials.csv"))
+            was_lost = was_lost or self.history(name)[1]["seconds"] == 0
+        self.assertTrue(was_lost)
+
     def test_runs_that_are_evaluated_at_their_end(self):
         self.sweep(GRID, "train.evaluate_every=0")
         for row in self.rows():
