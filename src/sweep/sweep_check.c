@@ -62,7 +62,8 @@ static void add_refusal(struct problems *problems, struct place place, const cha
 static void check_pruning(const struct sweep_config *sweep, const struct config *config, const struct node *root,
                           struct problems *problems) {
     const struct node *rule = node_get(root, "early_terminate");
-    if (sweep->early_terminate.type != PRUNE_NONE && config->train.evaluate_every == 0)
+    if (sweep->early_terminate.type != PRUNE_NONE && config->train.evaluate_every == 0 &&
+        dataset_has_validation(&config->dataset))
         problems_add(problems, rule ? rule->place : root->place, "early_terminate",
                      "nothing is evaluated before the last epoch (train.evaluate_every: 0)");
 }

@@ -20,7 +20,7 @@ void trials_set_run(struct trials *t, int64_t run, const struct trial_run *resul
 void trials_set_epoch(struct trials *t, int64_t run, int64_t epoch, double value, bool must_stop) {
     struct reported *r = &t->reported[run];
     if (!isfinite(value)) value = INFINITY;
-    if (epoch == 1) *r = (struct reported){0}; /* begun anew */
+    if (epoch <= r->epoch) *r = (struct reported){0}; /* begun anew */
     if (r->best_epoch == 0 || value < r->best) {
         r->best = value;
         r->best_epoch = epoch;

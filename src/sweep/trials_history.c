@@ -108,7 +108,11 @@ status trials_add_epoch(struct trials *t, int64_t run, int64_t epoch, double val
                 "{\"event\":\"epoch\",\"trial\":%" PRId64 ",\"repeat\":%" PRId64 ",\"epoch\":%" PRId64 ",\"value\":",
                 run / t->sweep->runs, run % t->sweep->runs, epoch);
     text_add_double(&t->line, value);
-    text_add(&t->line, must_stop ? ",\"must_stop\":true}" : "}");
+    if (must_stop) {
+        text_add(&t->line, ",\"must_stop\":true");
+        add_parameters(t, run / t->sweep->runs, &t->line); /* of tpe, which another start could not compute */
+    }
+    text_add(&t->line, "}");
     return append(t);
 }
 
@@ -189,7 +193,8 @@ static bool read_event(struct trials *t, const json_t *event, struct pruner *pru
     bool is_epoch = name && strcmp(name, "epoch") == 0 && run >= 0 &&
                     get_int(event, "epoch", 1, INT64_MAX - 1, &epoch) && get_real(event, "value", &value);
     if (!is_epoch) return false;
-    trials_set_epoch(t, run, epoch, value, json_is_true(json_object_get(event, "must_stop")));
+    bool must_stop = json_is_true(json_object_get(event, "must_stop"));
+    trials_set_epoch(t, run, epoch, value, must_stop && get_point(t, event, run / t->sweep->runs));
     if (pruner) pruner_report(pruner, run % t->sweep->runs, run, epoch, value);
     return true;
 }

@@ -699,10 +699,10 @@ class Pruning(SweepCase):
 
     def test_a_kill_between_a_decision_and_its_result(self):
         """The worker has saved the epoch at which it was told to stop, and would not ask again."""
-        for rule, metric in (("asha", "val_loss"), ("median", "val_accuracy")):
+        for rule, metric, method in (("asha", "val_loss", ()), ("median", "val_accuracy", ()), ("asha", "val_loss", ("method=tpe",))):
             text = self.LONG % f"{rule}, startup_trials: 2" + f"metric: {metric}\nkeep: all\n"
-            words = ("trials=16", "train.epochs=9", "--nproc", "1")
-            self.sweep(text, *words, name=rule)
+            words = ("trials=16", "train.epochs=9", *method, "--nproc", "1")
+            self.sweep(text, *words, "--fresh", name=rule)
             lines, table = self.read(f"sweeps/{rule}/history.jsonl").splitlines(keepends=True), self.read(f"sweeps/{rule}/trials.csv")
             pruned = [r for r in self.history(rule) if r["state"] == "pruned"]
             self.assertTrue(1 < len(pruned) < 15, pruned)

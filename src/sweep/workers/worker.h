@@ -33,7 +33,7 @@ enum worker_event {
 struct worker_report {
     int event;    /* enum worker_event */
     int code;     /* enum status_code of WORKER_FAILED */
-    bool is_last; /* of WORKER_EPOCH: the run ends with this epoch in any case */
+    bool is_last; /* of WORKER_EPOCH: it is the last one of train.epochs */
     int64_t run, epoch, best_epoch, epochs;
     double value, seconds;
     char state_sha256[65];
