@@ -83,8 +83,8 @@ void loading_find_member(struct loading *l) {
     json_object_foreach(l->file.header, first, entry) {
         if (safetensors_is_tensor(first)) break;
     }
-    const char *dot = first && safetensors_is_tensor(first) ? first + l->prefix.length - 1 : NULL;
-    for (int i = 0; dot && i < MAX_PARTS && (dot = strchr(dot + 1, '.')); i++) {
+    const char *dot = first ? strchr(first + l->prefix.length, '.') : NULL;
+    for (int i = 0; dot && i < MAX_PARTS; i++, dot = strchr(dot + 1, '.')) {
         text_clear(&part);
         text_add_bytes(&part, first + l->prefix.length, (size_t)(dot + 1 - first) - l->prefix.length);
         if (!is_common_prefix(l, text_string(&part))) break;

@@ -106,7 +106,7 @@ status dataset_read(struct dataset *dataset, enum dataset_part part, const int64
 }
 
 status dataset_read_file_targets(struct dataset *dataset, enum dataset_part part, const int64_t *positions,
-                                 size_t count, float *targets) {
+                                 size_t count, double *targets) {
     const struct dataset_rows *from = &dataset->parts[part];
     const struct dataset_windows *windows = &dataset->info.windows;
     size_t rows = windows->steps ? windows->target_steps : 1, behind = windows->steps ? windows->first_target : 0;

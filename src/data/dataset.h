@@ -305,7 +305,7 @@ status dataset_read(struct dataset *dataset, enum dataset_part part, const int64
 /* Reads the targets (count, target_size) of the same rows before they are scaled, for info->target_scale. Thread-safe.
  */
 status dataset_read_file_targets(struct dataset *dataset, enum dataset_part part, const int64_t *positions,
-                                 size_t count, float *targets);
+                                 size_t count, double *targets);
 
 /* Tells the operating system that dataset_read will be called for these rows soon, so that it reads them together and
  * while other rows are used. Does nothing for rows in memory; names only the first row of a window. Thread-safe. */

@@ -167,7 +167,7 @@ static const struct schema_row plateau_rows[] = {
      .doc =
          "The metric that is monitored, after each evaluation (train_loss, train_accuracy: after each epoch); one of "
          "those of train.early_stop."},
-    CHOICE(mode, "auto", modes,
+    CHOICE(mode, "min", modes,
            "Whether a smaller (`min`) or a larger (`max`) value is better; `auto`: as for train.early_stop."),
     REAL(factor, "0.1", "The rate is multiplied by this."),
     EPOCHS(patience, "10", "Evaluations without progress before the rate is reduced."),

@@ -99,7 +99,7 @@ WRONG = [
     ("checkpoint:", "name: \"a\\tb\"\ncheckpoint:", "name: is the name of the run folder, so it must have no line ends"),
     ("epochs: 10}", "epochs: 10, precision: bfloat16}\ndeterminism: {portable: true}",
      "determinism.portable: is for train.precision: float32 with float32_matmul_precision: highest"),
-    ("checkpoint:", "schedule: {type: reduce_on_plateau, monitor: val_accuracy, mode: min}\ncheckpoint:",
+    ("checkpoint:", "schedule: {type: reduce_on_plateau, monitor: val_accuracy}\ncheckpoint:",
      "schedule.mode: with min a rising val_accuracy reduces the learning rate; use mode: max"),
     ("epochs: 10}", "epochs: 10, evaluate_every: 0}\nschedule: reduce_on_plateau",
      "schedule.monitor: nothing is evaluated before the last epoch (train.evaluate_every: 0)"),

@@ -35,6 +35,13 @@ class Labels(program.Case):
         self.rows("train.csv", NAMES * 16, 1)
         self.run_program("test.yaml")
 
+    def test_long_identifiers_are_texts(self):
+        """Two of them may be the same double."""
+        labels = [12345678901234567, 12345678901234568] * 20
+        self.write("ids.csv", "a,y\n" + "".join(f"{i % 7},{label}\n" for i, label in enumerate(labels)))
+        self.write("ids.yaml", "dataset: {path: ids.csv, columns: {y: category}}\nmodel: {layers: [{linear: 2}]}\nloss: cross_entropy\ntrain: {epochs: 1}\n")
+        self.assertIn("2 classes", self.run_program("check", "ids.yaml")[0])
+
     def test_other_files(self):
         for nproc in (1, 2):
             for labels in (["red"] * 9, ["green", "red"] * 5, NAMES * 3):

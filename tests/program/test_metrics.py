@@ -427,7 +427,7 @@ class Optimizers(program.Case):
     def test_a_plateau_of_any_metric(self):
         """A rise is progress for what should be large; metrics of the training count after each epoch."""
         config = program.WINE.replace("lr: 0.001", "lr: 0.02").replace("{epochs: 10}", "{epochs: 60, metrics: [f1], evaluate_every: 3}")
-        self.write("test.yaml", config + "schedule: {type: reduce_on_plateau, monitor: val_f1, factor: 0.5, patience: 0, eps: 0}\n")
+        self.write("test.yaml", config + "schedule: {type: reduce_on_plateau, monitor: val_f1, mode: auto, factor: 0.5, patience: 0, eps: 0}\n")
         for metric, options in (("val_f1", ()), ("val_accuracy", ()), ("val_loss", ()), ("train_accuracy", ("train.evaluate_every=0",))):
             self.run_program("test.yaml", f"schedule.monitor={metric}", "--run-dir", metric, *options)
             epochs, best, rate = self.events("epoch", metric), None, 0.02

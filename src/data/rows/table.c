@@ -80,5 +80,5 @@ double table_bytes(const struct table *table) {
 }
 
 double table_file_target_bytes(const struct table *table) {
-    return table->target_scale ? (double)table->rows * (double)table_target_bytes(table) : 0;
+    return table->target_scale ? (double)table->rows * (double)(table->target_size * sizeof *table->file_targets) : 0;
 }

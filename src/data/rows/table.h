@@ -30,7 +30,7 @@ struct table {
     uint8_t *bytes;               /* (rows, input_size): instead, for inputs that are bytes */
     struct byte_table values;     /* of the bytes, after table_finish */
     void *targets;                /* (rows, target_size) int64_t or float; NULL: not in memory */
-    float *file_targets;          /* (rows, target_size) with target_scale: as in the file; NULL: not in memory */
+    double *file_targets;         /* (rows, target_size) with target_scale: as in the file; NULL: not in memory */
     bool is_raw;                  /* in memory and not yet scaled */
     double *weights;              /* (rows) of dataset.weights; NULL: none */
 
@@ -129,9 +129,9 @@ status table_read(struct table *table, const struct selection *rows, const int64
 status table_read_windows(struct table *table, const struct dataset_windows *windows, const struct selection *rows,
                           const int64_t *positions, size_t count, float *inputs, void *targets);
 
-/* Reads the targets (count, target_size) of rows first .. first + count - 1 of the file, values in float32, before
+/* Reads the targets (count, target_size) of rows first .. first + count - 1 of the file, before
  * target_scale, from which they cannot be computed: 0 would be a small number. Thread-safe for rows in memory. */
-status table_read_file_targets(struct table *table, size_t first, size_t count, float *targets);
+status table_read_file_targets(struct table *table, size_t first, size_t count, double *targets);
 
 /* Tells the operating system that table_read will be called for these rows soon. Not thread-safe. */
 void table_will_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count);

@@ -45,18 +45,15 @@ static status load_inputs(struct table *table, struct digest *digest) {
 
 /* ---- targets ---- */
 
-static void to_floats(const double *values, size_t count, float *out) {
-    for (size_t i = 0; i < count; i++) out[i] = (float)values[i];
-}
-
 static status alloc_file_targets(struct table *table) {
     void *memory;
-    TRY(rows_alloc(table->rows, table_target_bytes(table), "the unscaled targets of the dataset", &memory));
+    TRY(rows_alloc(table->rows, table->target_size * sizeof *table->file_targets, "the unscaled targets of the dataset",
+                   &memory));
     table->file_targets = memory;
     return OK;
 }
 
-status table_read_file_targets(struct table *table, size_t first, size_t count, float *targets) {
+status table_read_file_targets(struct table *table, size_t first, size_t count, double *targets) {
     size_t size = table->target_size;
     if (table->file_targets) {
         memcpy(targets, table->file_targets + first * size, count * size * sizeof *targets);
@@ -64,7 +61,7 @@ status table_read_file_targets(struct table *table, size_t first, size_t count, 
     }
     for (size_t i = 0; i < count; i++) {
         TRY(table_read_targets(table, first + i, 1));
-        to_floats(table->chunk, size, targets + i * size);
+        memcpy(targets + i * size, table->chunk, size * sizeof *targets);
     }
     return OK;
 }
@@ -79,7 +76,8 @@ status table_load(struct table *table, bool needs_fit, struct digest *digest) {
         TRY(table_read_targets(table, row, count));
         if (digest) digest_add(digest, table->chunk, count * table->target_size * sizeof(double));
         if (table->file_targets)
-            to_floats(table->chunk, count * table->target_size, table->file_targets + row * table->target_size);
+            memcpy(table->file_targets + row * table->target_size, table->chunk,
+                   count * table->target_size * sizeof *table->file_targets);
         TRY(table_convert_targets(table, row, table->chunk, count,
                                   (char *)table->targets + row * table_target_bytes(table)));
     }

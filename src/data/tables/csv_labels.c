@@ -45,18 +45,34 @@ void csv_copy_classes(struct csv *csv, const struct string_list *classes) {
     csv->has_given_classes = true;
 }
 
+#define EXACT_DIGITS 15 /* that a double has */
+
+/* Whether numbers with other digits are other doubles, unlike long identifiers. */
+static bool is_exact(const char *text) {
+    size_t digits = 0;
+    for (; *text; text++) digits += *text >= '0' && *text <= '9';
+    return digits <= EXACT_DIGITS;
+}
+
+static bool are_exact(const char **texts, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!is_exact(texts[i])) return false;
+    return true;
+}
+
 static void collect_classes(struct csv *csv) {
     csv->n_classes = csv->labels.count;
     csv->classes = arena_alloc(csv->arena, (csv->n_classes + 1) * sizeof *csv->classes);
     for (size_t i = 0; i < csv->n_classes; i++) csv->classes[i] = csv->labels.items[i].text;
-    if (category_are_numbers(&csv->labels)) csv->n_classes = category_sort(csv->classes, csv->n_classes, true);
+    if (category_are_numbers(&csv->labels) && are_exact(csv->classes, csv->n_classes))
+        csv->n_classes = category_sort(csv->classes, csv->n_classes, true);
     qsort(csv->classes, csv->n_classes, sizeof *csv->classes, csv_compare_names);
 }
 
 /* Classes that are numbers are also found by their values. Of a checkpoint two may be equal: it is older than that. */
 static void index_numbers(struct csv *csv) {
     for (size_t i = 0; i < csv->n_classes; i++)
-        if (!category_is_number(csv->classes[i])) return;
+        if (!category_is_number(csv->classes[i]) || !is_exact(csv->classes[i])) return;
     const char **texts = arena_alloc(csv->arena, (csv->n_classes + 1) * sizeof *texts);
     memcpy(texts, csv->classes, csv->n_classes * sizeof *texts);
     if (category_sort(texts, csv->n_classes, true) == csv->n_classes)

@@ -142,6 +142,8 @@ static void check_target_scale(const struct config *c, const struct node *root, 
                  are_values ? "" : ", whose targets are ", are_values ? "" : targets);
 }
 
+static bool is_maximized(const char *metric) { return monitor_is_maximized(&(struct monitor){.metric = metric}); }
+
 /* checkpoint.best, train.early_stop and reduce_on_plateau: their metric must be one of metrics.jsonl's epochs. */
 static void check_monitors(const struct config *c, const struct node *root, struct problems *problems) {
     const struct early_stop stop = early_stop_of(&c->train.early_stop);
@@ -165,24 +167,21 @@ static void check_monitors(const struct config *c, const struct node *root, stru
         if (s)
             problems_add(problems, place_of_key(root, monitors[i].section, monitors[i].key), monitors[i].path, "%s",
                          status_message(s));
+        else if (m == &plateau && m->mode == MONITOR_MIN && m->metric && is_maximized(m->metric))
+            problems_add(problems, config_place(node_get(root, "schedule")), "schedule.mode",
+                         "with min a rising %.60s reduces the learning rate; use mode: max", m->metric);
         status_free(s);
     }
 }
 
-/* The momentum that a schedule changes must exist, and the mode must fit the metric that it monitors. */
+/* The momentum that a schedule changes must exist. */
 static void check_schedule(const struct config *c, const struct node *root, struct problems *problems) {
     struct place place = config_place(node_get(root, "schedule"));
-    struct monitor monitor = {0};
-    monitor.metric = schedule_monitor(&c->schedule, &monitor.mode);
     if (schedule_changes_momentum(&c->schedule) && isnan(optimizer_settings(&c->optimizer).momentum))
         problems_add(problems, place, "schedule",
                      "%s changes the momentum, and this optimizer has none that can change; set optimizer.momentum, or "
                      "cycle_momentum: false",
                      c->schedule.name);
-    if (monitor.metric && monitor.mode == MONITOR_MIN &&
-        monitor_is_maximized(&(struct monitor){.metric = monitor.metric}))
-        problems_add(problems, place, "schedule.mode",
-                     "with min a rising %.60s reduces the learning rate; use mode: max", monitor.metric);
 }
 
 void config_check(void *config, const struct node *root, const char *path, struct problems *problems) {

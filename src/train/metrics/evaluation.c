@@ -13,7 +13,7 @@ struct evaluation {
     struct loss_sums *sums;    /* on the device until evaluation_finish */
     float *outputs;            /* (batch, out_size) copy on the host; NULL: not needed, or the device is the host */
     int32_t *lengths;          /* (batch) copy of the lengths of rows; NULL likewise */
-    float *file_targets;       /* (batch, target_size) in the unit of the file; NULL: targets are not scaled */
+    double *file_targets;      /* (batch, target_size) in the unit of the file; NULL: targets are not scaled */
     struct row_gather *gather; /* for a loss that compares the rows of all ranks; NULL: none, or one rank */
     double rows;
     size_t batches;  /* so far */

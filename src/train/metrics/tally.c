@@ -187,12 +187,13 @@ static void add_deviation(double *mean, double *deviation, double y, double weig
 
 double tally_larger(double a, double b) { return a > b || isnan(a) ? a : b; }
 
-static void add_reals(struct tally *t, const float *outputs, const float *targets, const struct row_weights *weights,
+static void add_reals(struct tally *t, const float *outputs, const void *targets, const struct row_weights *weights,
                       size_t rows) {
     size_t size = t->options.out_size;
     for (size_t i = 0; i < rows * size; i++) {
         double *v = t->values + i % size * TALLY_VALUE_SUMS;
-        double y = (double)targets[i], x = unscaled(t, i % size, value_of(t, outputs[i]));
+        double y = t->options.target_scale ? ((const double *)targets)[i] : (double)((const float *)targets)[i],
+               x = unscaled(t, i % size, value_of(t, outputs[i]));
         double error = x - y, weight = weight_of(weights, i / size, i % size, size);
         if (weight == 0) continue;
         v[TALLY_ABSOLUTE] += weight * fabs(error);
