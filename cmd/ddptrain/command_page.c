@@ -76,12 +76,7 @@ void command_page_write(struct text *out) {
              "overrides a key of the config by its dotted path:\n`optimizer.lr=0.01 train.epochs=5`. `KEY=null` "
              "removes a key that cannot be null: its default holds.\n\n## Commands\n\n"
              "| Command | Meaning |\n|---|---|\n");
-    for (size_t i = 0; subcommand_at(i); i++)
-        add_subcommand(out, i == 0 ? NULL : subcommand_at(i)->name, subcommand_at(i)->arguments,
-                       subcommand_at(i)->help);
-    for (size_t i = 0; information_at(i); i++)
-        if (information_at(i)->help)
-            add_subcommand(out, information_at(i)->name, information_at(i)->argument, information_at(i)->help);
+    commands_write(out, add_subcommand);
     text_add(out, "\n## Options\n\n| Option | Commands | Meaning |\n|---|---|---|\n");
     for (size_t i = 0; option_at(i);) i = add_options(out, i);
     text_add(out, "\n## Exit codes\n\n| Code | Meaning |\n|---|---|\n");

@@ -73,6 +73,14 @@ const struct information *information_at(size_t index) {
     return index < sizeof table / sizeof *table ? &table[index] : NULL;
 }
 
+void commands_write(struct text *out, command_writer *add) {
+    for (size_t i = 0; subcommand_at(i); i++)
+        add(out, i == 0 ? NULL : subcommand_at(i)->name, subcommand_at(i)->arguments, subcommand_at(i)->help);
+    for (size_t i = 0; information_at(i); i++)
+        if (information_at(i)->help)
+            add(out, information_at(i)->name, information_at(i)->argument, information_at(i)->help);
+}
+
 bool help_print(int argc, char **argv, status *s) {
     bool is_requested = argc > 1 && strcmp(argv[1], "help") == 0;
     for (int i = 1; i < argc; i++)

@@ -104,12 +104,7 @@ void man_write(struct text *out) {
                   ".B ddptrain\n.I COMMAND\n.RI [ arguments \" ...] [\" options ]\n");
     text_add(out, description);
     text_add(out, ".SH COMMANDS\n");
-    for (size_t i = 0; subcommand_at(i); i++)
-        add_subcommand(out, i == 0 ? NULL : subcommand_at(i)->name, subcommand_at(i)->arguments,
-                       subcommand_at(i)->help);
-    for (size_t i = 0; information_at(i); i++)
-        if (information_at(i)->help)
-            add_subcommand(out, information_at(i)->name, information_at(i)->argument, information_at(i)->help);
+    commands_write(out, add_subcommand);
     text_add(out, ".SH OPTIONS\n");
     for (size_t i = 0; option_at(i);) i = add_options(out, i);
     text_add(out, ".SH EXIT STATUS\n");

@@ -37,6 +37,10 @@ struct information {
 };
 const struct information *information_at(size_t index);
 
+/* Calls [add] for each command that `--help` lists; [name]: NULL for training, which needs none. */
+typedef void command_writer(struct text *out, const char *name, const char *arguments, const char *help);
+void commands_write(struct text *out, command_writer *add);
+
 /* Environment variables that a user may set, for the man page and the reference page. */
 struct variable {
     const char *names, *help;

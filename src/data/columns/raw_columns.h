@@ -75,8 +75,10 @@ void column_builder_explain_text(const struct column_builder *builder, struct te
 status column_builder_finish(struct column_builder *builder, struct arena *arena, struct raw_column *out, double **map,
                              size_t *row);
 
-/* After column_builder_finish: the first text that is no number, of a column that is only by it a category: its first
- * value is a text, but at least half of all are numbers. NULL: it is no such column, or its type is given. */
+/* After column_builder_finish: the first text that is not a number, of a column that became a category because its
+ * first value is a text, although at least half of its values are numbers. NULL: it is no such column, or its type is
+ * given.
+ */
 const char *column_builder_text_among_numbers(const struct column_builder *builder);
 
 #endif

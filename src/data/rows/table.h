@@ -129,8 +129,8 @@ status table_read(struct table *table, const struct selection *rows, const int64
 status table_read_windows(struct table *table, const struct dataset_windows *windows, const struct selection *rows,
                           const int64_t *positions, size_t count, float *inputs, void *targets);
 
-/* Reads the targets (count, target_size) of rows first .. first + count - 1 of the file, before
- * target_scale, from which they cannot be computed: 0 would be a small number. Thread-safe for rows in memory. */
+/* Reads the targets (count, target_size) of rows first .. first + count - 1 of the file, before target_scale; from the
+ * scaled ones they cannot be computed: 0 would be a small number. Thread-safe for rows in memory. */
 status table_read_file_targets(struct table *table, size_t first, size_t count, double *targets);
 
 /* Tells the operating system that table_read will be called for these rows soon. Not thread-safe. */

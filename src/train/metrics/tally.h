@@ -79,7 +79,8 @@ status tally_create(const struct tally_options *options, struct tally **out);
 void tally_destroy(struct tally *tally); /* takes NULL */
 
 void tally_start(struct tally *tally);
-/* [weights]: of the rows, in host memory. A row of weight 0, and a position that is padding, is not counted. */
+/* targets: int64_t of classes, else float; with target_scale double, in the unit of the file. [weights]: of the rows,
+ * in host memory. A row of weight 0, and a position that is padding, is not counted. */
 void tally_add(struct tally *tally, const float *outputs, const void *targets, const struct row_weights *weights,
                size_t rows);
 /* Sums the counts over all ranks, except the scores. All ranks. */
