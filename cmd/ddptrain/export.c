@@ -64,9 +64,10 @@ static status export_from(const struct command_line *line, const char *run) {
 
 static status run(const struct command_line *line) {
     struct text run = {0};
-    if (line->checkpoint && !is_initial(line) && strcmp(line->checkpoint, CHECKPOINT_BEST) != 0)
+    if (line->checkpoint && !is_initial(line) && strcmp(line->checkpoint, CHECKPOINT_BEST) != 0 &&
+        strcmp(line->checkpoint, CHECKPOINT_NEWEST) != 0)
         return status_new(STATUS_USAGE,
-                          "--checkpoint: export accepts only best and initial; give a file in place of RUN");
+                          "--checkpoint: export accepts only best, newest and initial; give a file in place of RUN");
     if (is_initial(line)) return export_from(line, line->config); /* of a config, without a run */
     status s = find_run(line, &run);
     if (!s) s = export_from(line, text_string(&run));
@@ -77,7 +78,7 @@ static status run(const struct command_line *line) {
 const struct subcommand subcommand_export = {
     .name = "export",
     .arguments = "CONFIG|RUN|FILE --out FILE",
-    .help = "the model of a run's newest checkpoint, for other programs (--format)",
+    .help = "the model of a run's best or newest checkpoint, for other programs (--format)",
     .run = run,
     .options = OPTION_OUT | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_FORMAT,
     .operand = "file",

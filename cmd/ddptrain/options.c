@@ -69,11 +69,12 @@ static const struct option options[] = {
      .type = VALUE_TEXT,
      .offset = AT(checkpoint),
      .subcommands = OPTION_CHECKPOINT,
-     .value = "FILE|best|initial",
-     .help = "this checkpoint, or the newest of this run folder;\n"
-             "best: that of checkpoint.best; initial: the start of\n"
+     .value = "FILE|best|newest|initial",
+     .help = "this checkpoint, or that of this run folder; best:\n"
+             "that of checkpoint.best, the default if the run keeps one;\n"
+             "newest: the last one that was saved; initial: the start of\n"
              "a new run, such as the weights of model.init_from\n"
-             "(export accepts only best and initial)"},
+             "(export accepts only best, newest and initial)"},
     {.name = "--weights",
      .type = VALUE_TEXT,
      .offset = AT(weights),

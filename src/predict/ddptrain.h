@@ -53,7 +53,7 @@ typedef struct ddptrain_model ddptrain_model;
 /* Initialise it with DDPTRAIN_OPTIONS, so that members of later versions have their defaults. */
 typedef struct ddptrain_options {
     size_t size;            /* sizeof(ddptrain_options) */
-    const char *checkpoint; /* "best": the best checkpoint of a run folder; NULL: the newest */
+    const char *checkpoint; /* of a run folder: "best", "newest"; NULL: the best one if there is one, else the newest */
     const char *weights;    /* "trained" or "average" (with train.ema); NULL: those that the run's evaluations use */
 } ddptrain_options;
 #define DDPTRAIN_OPTIONS                                                                                               \

@@ -135,17 +135,24 @@ class Best(program.Case):
         best = self.events("end")[-1]["best_epoch"]
         _, err = self.run_program("predict", "test.yaml", "--checkpoint", "best", "--out", "p.csv")
         self.assertRegex(err, f"best.h5: epoch {best}, step \\d+\\n")
-        newest = r"epoch-0008.h5: epoch 8, step \d+, the newest; --checkpoint best takes that of the best epoch\n"
-        for words in (["predict", "test.yaml", "--out", "p.csv"], ["predict", "runs/test", "--out", "p.csv"], ["eval", "test.yaml"], ["export", "runs/test", "--out", "x.pt"]):
-            self.assertRegex(self.run_program(*words)[1], newest)
+        for words in (["predict", "test.yaml", "--out", "p.csv"], ["predict", "runs/test", "--out", "p.csv"], ["eval", "test.yaml"], ["eval", "test.yaml", "--checkpoint", "runs/test"],
+                      ["export", "runs/test", "--out", "x.pt"], ["export", "runs/test/checkpoints", "--out", "x.pt"]):
+            self.assertRegex(self.run_program(*words)[1], f"best.h5: epoch {best}, step \\d+, the best epoch; --checkpoint newest takes the newest\n")
+            if "--checkpoint" not in words and "runs/test/checkpoints" not in words:
+                self.assertRegex(self.run_program(*words, "--checkpoint", "newest")[1], r"epoch-0008.h5: epoch 8, step \d+\n")
         self.assertNotIn("newest", self.run_program("predict", "test.yaml", "--checkpoint", self.checkpoints()[-1], "--out", "p.csv")[1])
         self.assertIn("unknown option '--best'; did you mean '--checkpoint best'?", self.run_program("predict", "runs/test", "--best", code=USAGE)[1])
         self.run_program("export", "runs/test", "--checkpoint", "best", "--out", "best.safetensors")
         self.run_program("export", self.path("runs/test/checkpoints/best.h5"), "--out", "file.safetensors")
         with open(self.path("best.safetensors"), "rb") as a, open(self.path("file.safetensors"), "rb") as b:
             self.assertEqual(a.read(), b.read())
+        with open(self.path("runs/test/checkpoints/best.h5"), "r+b") as f:
+            f.write(b"damaged")
+        _, err = self.run_program("eval", "test.yaml", code=DATA)
+        self.assertIn("; --checkpoint newest takes the newest checkpoint\n", err)
+        self.run_program("eval", "test.yaml", "--checkpoint", "newest")
         _, err = self.run_program("export", "runs/test", "--checkpoint", "x.h5", "--out", "x.safetensors", code=USAGE)
-        self.assertIn("--checkpoint: export accepts only best", err)
+        self.assertIn("--checkpoint: export accepts only best, newest and initial", err)
 
     def test_a_run_without_one(self):
         self.run_program("test.yaml", "train.epochs=1")

@@ -170,7 +170,7 @@ class InitFrom(program.Case):
         self.write("a.yaml", WINE)
         self.run_program("a.yaml", "train.epochs=1", "checkpoint.best=val_loss")
         self.run_program("a.yaml", "train.epochs=1", "name=b")
-        for words in ([], ["--checkpoint", "best"], ["--checkpoint", "initial"]):
+        for words in ([], ["--checkpoint", "best"], ["--checkpoint", "newest"], ["--checkpoint", "initial"]):
             files = []
             for operand in ("runs/a", "a.yaml", "runs/a/config.yaml"):
                 self.run_program("export", operand, *words, "--out", "w.safetensors")

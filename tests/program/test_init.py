@@ -32,6 +32,10 @@ class Init(program.Case):
                 text = self.train(f"datasets/{name}", words=())
                 self.assertIn("name: " + name.split(".")[0], text)
                 self.assertIn("stratify: true", text)
+                for line in ("  epochs: 300\n", "  early_stop: {metric: val_loss, patience: 15}   # ", "  best: val_loss "):
+                    self.assertIn(line, text)
+                self.assertLess(len(self.events("epoch")), 300)
+                self.assertIn("best.h5: epoch ", self.run_program("predict", "first.yaml", "--run-dir", "runs/test", "--out", "p.csv")[1])
                 self.assertNotIn("conv2d", text)
                 self.assertGreaterEqual(self.events("epoch")[-1][metric], minimum)
         for name, layer, words in (("mnist/t10k-images-idx3-ubyte.gz", "conv2d", ["train.epochs=null", "train.steps=3", "dataset.split.test=0.1"]),

@@ -223,7 +223,7 @@ static const struct schema_row checkpoint_rows[] = {
      .offset = offsetof(struct checkpoint_config, best),
      .section = &monitor_schema,
      .doc = "The checkpoint of the epoch with the best value of a metric is kept as checkpoints/best.h5 in addition to "
-            "the newest ones; eval, predict, generate and export use it with --checkpoint best."},
+            "the newest ones; eval, predict, generate and export use it, with --checkpoint newest the newest."},
     {.key = "resume",
      .type = SCHEMA_STRING,
      .offset = offsetof(struct checkpoint_config, resume),

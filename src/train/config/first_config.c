@@ -44,6 +44,7 @@ static void add_name(struct text *out, const char *path) {
 }
 
 #define MAX_WARNING 1000 /* bytes */
+#define PATIENCE 15      /* epochs without improvement */
 
 /* A comment shows one line of a file's text. */
 static void add_shown(struct text *out, const char *word) { text_add_value(out, word, TEXT_MAX_NAME); }
@@ -279,21 +280,25 @@ static int batch_size(const struct suggestion *s) {
 
 static int epochs(const struct suggestion *s) {
     if (s->input_kind == INPUT_TOKENS) return s->rows < 1000 ? 20 : s->rows < 10000 ? 5 : 1;
-    if (is_image(s)) return s->rows < 1000 ? 30 : 5;
-    return s->rows < 1000 ? 100 : s->rows < 20000 ? 30 : 10;
+    if (is_image(s)) return s->rows < 1000 ? 100 : 30;
+    return s->rows < 20000 ? 300 : 100;
 }
 
 static void add_training(const struct suggestion *s, struct text *out) {
     bool has_classes = s->target_kind == TARGET_CLASS, has_validation = s->validation || s->rows >= 5;
     text_printf(out, "\nloss: %s\n\noptimizer: {type: adam, lr: 0.001}\n\ntrain:\n  epochs: %d\n",
                 has_classes ? "cross_entropy" : "mse", epochs(s));
+    if (has_validation && s->input_kind == INPUT_VALUES)
+        text_printf(out,
+                    "  early_stop: {metric: val_loss, patience: %d}   # ends after %d epochs without improvement\n",
+                    PATIENCE, PATIENCE);
     if (!has_classes)
         text_add(out, "  metrics: [mae, r2]     # in the unit of the file; the loss is of scaled targets\n");
-    const char *metric = has_classes && s->input_kind == INPUT_VALUES ? "val_accuracy" : "val_loss";
     if (has_validation)
-        text_printf(
-            out, "\ncheckpoint:\n  best: %s   # kept as checkpoints/best.h5; predict takes it by --checkpoint best\n",
-            metric);
+        text_add(
+            out,
+            "\ncheckpoint:\n  best: val_loss         # kept as checkpoints/best.h5, which eval, predict and export "
+            "take\n");
 }
 
 static void add_head_comment(const struct suggestion *s, const char *path, struct text *out) {

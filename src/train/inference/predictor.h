@@ -13,7 +13,7 @@
 #include "data/tables/cells.h"
 
 struct predictor_options {
-    const char *checkpoint; /* "best": the best checkpoint of a run folder; NULL: the newest */
+    const char *checkpoint; /* of a run folder: "best", "newest"; NULL: the best one if there is one, else the newest */
     const char *weights;    /* "trained" or "average"; NULL: those that the run's evaluations use */
 };
 

@@ -21,11 +21,13 @@ static status open_checkpoint(const char *path, const struct predictor_options *
     struct weights_options weights = {.which = options->weights};
     struct config_file *file = NULL;
     struct io_info info;
-    bool is_best = options->checkpoint && strcmp(options->checkpoint, CHECKPOINT_BEST) == 0;
-    if (options->checkpoint && !is_best)
-        return status_new(STATUS_USAGE, "the checkpoint is '%s'; expected best, or nothing for the newest",
-                          options->checkpoint);
-    if (is_best) weights.checkpoint = CHECKPOINT_BEST;
+    const char *which = options->checkpoint;
+    if (which && strcmp(which, CHECKPOINT_BEST) != 0 && strcmp(which, CHECKPOINT_NEWEST) != 0)
+        return status_new(STATUS_USAGE,
+                          "the checkpoint is '%s'; expected best or newest, or nothing for the best one if the run "
+                          "keeps one, else the newest",
+                          which);
+    weights.checkpoint = which;
     if (is_config(path)) {
         TRY(config_load(path, NULL, 0, &file));
         status s = weights_open(config_of(file), &weights, NULL, out, average);
@@ -34,10 +36,10 @@ static status open_checkpoint(const char *path, const struct predictor_options *
     }
     TRY(io_stat(path, &info));
     if (!info.exists) return status_new(STATUS_DATA, "%s does not exist", path);
-    if (is_best && !info.is_folder)
-        return status_new(STATUS_USAGE, "%s: this is a file, and the best checkpoint is looked for in a run folder",
-                          path);
-    if (is_best)
+    if (which && !info.is_folder)
+        return status_new(STATUS_USAGE, "%s: this is a file, and the %s checkpoint is looked for in a run folder", path,
+                          which);
+    if (info.is_folder)
         weights.folder = path;
     else
         weights.checkpoint = path;

@@ -32,31 +32,53 @@ static status open_folder(const char *folder, const char *advice, struct log *lo
 #define GIVE_FILE ", or give --checkpoint FILE"
 #define GIVE_INITIAL GIVE_FILE ", or --checkpoint " CHECKPOINT_INITIAL " for the weights of model.init_from"
 
-/* Whether there is a best.h5 beside the checkpoint [path] of another name. */
-static bool has_best_beside(const char *path) {
-    struct text best = {0};
+static status find_best(const char *folder, struct text *path, bool *exists) {
     struct io_info info;
-    const char *name = strrchr(path, '/');
-    text_add_bytes(&best, path, name ? (size_t)(name - path) + 1 : 0);
-    text_add(&best, CHECKPOINT_BEST ".h5");
-    status s = io_stat(text_string(&best), &info);
-    bool has_best = !s && info.is_file && strcmp(text_string(&best), path) != 0;
+    TRY(find_checkpoints(folder, path));
+    text_add(path, "/" CHECKPOINT_BEST ".h5");
+    TRY(io_stat(text_string(path), &info));
+    *exists = info.exists;
+    return OK;
+}
+
+/* The failure to open a best checkpoint that was not asked for. */
+static status advise_newest(status s) {
+    if (!s) return OK;
+    status advised = status_new(status_code(s), "%s; --checkpoint " CHECKPOINT_NEWEST " takes the newest checkpoint",
+                                status_message(s));
     status_free(s);
-    text_free(&best);
-    return has_best;
+    return advised;
+}
+
+/* Opens a checkpoint of a run folder: "best", "newest", or for [which] NULL the best one if there is one, else the
+ * newest. */
+static status open_choice(const char *folder, const char *which, const char *advice, struct log *log,
+                          struct checkpoint **out, char **found) {
+    struct text path = {0};
+    bool exists, wants_best = which && strcmp(which, CHECKPOINT_BEST) == 0;
+    if (which && !wants_best) return open_folder(folder, advice, log, out, found);
+    status s = find_best(folder, &path, &exists);
+    if (!s && exists) {
+        s = checkpoint_open(text_string(&path), out);
+        *found = path.data;
+        return wants_best ? s : advise_newest(s);
+    }
+    if (!s && wants_best)
+        s = status_new(STATUS_DATA, "%s does not exist; a run saves it with checkpoint.best", text_string(&path));
+    text_free(&path);
+    return s ? s : open_folder(folder, advice, log, out, found);
 }
 
 status weights_open_start(const char *path, struct checkpoint **out, char **found) {
     struct io_info info;
-    struct text best = {0};
     *out = NULL;
     *found = NULL;
     TRY(io_stat(path, &info));
     if (!info.is_folder) return checkpoint_open(path, out);
-    status s = find_checkpoints(path, &best);
-    text_add(&best, "/" CHECKPOINT_BEST ".h5");
-    if (!s) s = io_stat(text_string(&best), &info);
-    if (!s && info.exists) {
+    struct text best = {0};
+    bool exists = false;
+    status s = find_best(path, &best, &exists);
+    if (!s && exists) {
         s = checkpoint_open(text_string(&best), out);
         *found = best.data;
         return s;
@@ -65,30 +87,17 @@ status weights_open_start(const char *path, struct checkpoint **out, char **foun
     return s ? s : open_folder(path, "", NULL, out, found);
 }
 
-/* Opens best.h5 of a run folder. */
-static status open_best(const char *folder, struct checkpoint **out, char **found) {
-    struct text path = {0};
-    struct io_info info;
-    text_printf(&path, "%s/checkpoints/%s.h5", folder, CHECKPOINT_BEST);
-    status s = io_stat(text_string(&path), &info);
-    if (!s && !info.exists)
-        s = status_new(STATUS_DATA, "%s does not exist; a run saves it with checkpoint.best", text_string(&path));
-    if (!s) s = checkpoint_open(text_string(&path), out);
-    *found = path.data;
-    return s;
+static bool is_word(const char *checkpoint) {
+    return strcmp(checkpoint, CHECKPOINT_BEST) == 0 || strcmp(checkpoint, CHECKPOINT_NEWEST) == 0;
 }
 
 static status open_path(const char *path, struct log *log, struct checkpoint **out, char **found) {
     struct io_info info;
     TRY(io_stat(path, &info));
-    if (info.is_folder) return open_folder(path, GIVE_FILE, log, out, found);
+    if (info.is_folder) return open_choice(path, NULL, GIVE_FILE, log, out, found);
     TRY(checkpoint_open(path, out));
     *found = strdup(path);
     return OK;
-}
-
-static bool is_best(const struct weights_options *options) {
-    return options->checkpoint && strcmp(options->checkpoint, CHECKPOINT_BEST) == 0;
 }
 
 static status open_run(const struct config *config, const struct weights_options *options, struct log *log,
@@ -99,10 +108,14 @@ static status open_run(const struct config *config, const struct weights_options
         text_add(&run, options->folder);
     else
         text_printf(&run, "runs/%s", config->name);
-    status s = is_best(options) ? open_best(text_string(&run), out, found)
-                                : open_folder(text_string(&run), advice, log, out, found);
+    status s = open_choice(text_string(&run), options->checkpoint, advice, log, out, found);
     text_free(&run);
     return s;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), end_length = strlen(end);
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
 }
 
 /* *average: whether the evaluations of the run used it. True when the config cannot be read by this version. */
@@ -139,21 +152,21 @@ static status choose(const struct weights_options *options, const char *path, st
 static status open_and_choose(const struct config *config, const struct weights_options *options, struct log *log,
                               struct checkpoint **out, bool *average) {
     int64_t epoch = 0, step = 0;
-    bool has_average = false, was_searched = false;
+    bool has_average = false;
     char *path = NULL;
     *out = NULL;
-    status s = options->checkpoint && !is_best(options) ? open_path(options->checkpoint, log, out, &path)
-                                                        : open_run(config, options, log, out, &path);
-    was_searched = !s && !is_best(options) && !(options->checkpoint && strcmp(options->checkpoint, path) == 0);
+    status s = options->checkpoint && !is_word(options->checkpoint) ? open_path(options->checkpoint, log, out, &path)
+                                                                    : open_run(config, options, log, out, &path);
     struct entry counters[] = {{.path = "state/epoch", .type = ENTRY_INT64, .data = &epoch},
                                {.path = "state/step", .type = ENTRY_INT64, .data = &step}};
     if (!s) s = checkpoint_read(*out, counters, 2, NULL);
     if (!s) s = choose(options, path, *out, &has_average, average);
+    bool is_named = !s && options->checkpoint && (is_word(options->checkpoint) || !strcmp(options->checkpoint, path));
     if (!s)
         log_line(log, "%s: epoch %lld, step %lld%s%s", path, (long long)epoch, (long long)step,
-                 was_searched && has_best_beside(path) ? ", the newest; --checkpoint " CHECKPOINT_BEST
-                                                         " takes that of the best epoch"
-                                                       : "",
+                 !is_named && ends_with(path, "/" CHECKPOINT_BEST ".h5")
+                     ? ", the best epoch; --checkpoint " CHECKPOINT_NEWEST " takes the newest"
+                     : "",
                  !has_average ? ""
                  : *average   ? "; the moving average of the weights (--weights trained: as trained)"
                               : "; the weights as trained (--weights average: their moving average)");

@@ -9,12 +9,14 @@
 #include "train/config/config.h"
 
 #define CHECKPOINT_INITIAL "initial" /* only for weights_choose (weights_choice.h) */
+#define CHECKPOINT_NEWEST "newest"
 
 /* Selects a checkpoint and the weights in it. */
 struct weights_options {
     const char *folder;            /* --run-dir; NULL: runs/<name> */
-    const char *checkpoint;        /* a file, a run folder or its folder of checkpoints; "best": [folder]'s best
-                                    * checkpoint; "initial": the start of a new run, without [folder]; NULL: its newest */
+    const char *checkpoint;        /* a file, a run folder or its folder of checkpoints; "best", "newest": that of
+                                    * [folder]; "initial": the start of a new run, without [folder]; NULL: the best one
+                                    * of [folder] if there is one, else the newest, as of a folder */
     const struct config *training; /* of "initial": the config of that run; NULL: the one of the command */
     const char *which;             /* --weights: "trained" or "average"; NULL: those that the run's evaluations use */
 };
