@@ -87,16 +87,17 @@ enum subcommand_option {
 struct subcommand {
     const char *name, *arguments, *help; /* a line of --help: "eval", "CONFIG", "loss and ..." */
     status (*run)(const struct command_line *line);
-    unsigned options;      /* enum subcommand_option */
-    const char *operand;   /* the first argument after the command: "config", "file"; NULL: none */
-    size_t max_operands;   /* 0: one */
-    char *tensorboard;     /* the KEY=VALUE that --tensorboard stands for */
-    bool needs_no_operand; /* the operand is optional */
-    bool saves;            /* it saves before it stops */
-    bool accepts_run;      /* the config may be a run folder: its config.yaml */
-    bool takes_overrides;  /* KEY=VALUE; of other commands such a word is an operand */
-    bool accepts_data;     /* a data file may follow the config; max_operands is 2 */
-    bool takes_pattern;    /* the operand may be a pattern of data files, such as part-*.csv, in quotes */
+    unsigned options;            /* enum subcommand_option */
+    const char *operand;         /* the first argument after the command: "config", "file"; NULL: none */
+    size_t max_operands;         /* 0: one */
+    char *tensorboard;           /* the KEY=VALUE that --tensorboard stands for */
+    bool needs_no_operand;       /* the operand is optional */
+    bool saves;                  /* it saves before it stops */
+    bool accepts_run;            /* the config may be a run folder: its config.yaml */
+    bool takes_overrides;        /* KEY=VALUE; of other commands such a word is an operand */
+    const char *override_prefix; /* NULL: any key */
+    bool accepts_data;           /* a data file may follow the config; max_operands is 2 */
+    bool takes_pattern;          /* the operand may be a pattern of data files, such as part-*.csv, in quotes */
 };
 
 /* The table: a name here, and a `const struct subcommand subcommand_<name>`. The first one is the default. */

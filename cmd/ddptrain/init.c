@@ -6,10 +6,12 @@
 #include "train/config/first_config.h"
 
 static status run(const struct command_line *line) {
-    struct text out = {0};
-    status s = first_config_write(line->config, line->target, &out);
+    struct text out = {0}, notes = {0};
+    status s = first_config_write(line->config, line->target, line->overrides, line->override_count, &out, &notes);
     if (!s) fputs(text_string(&out), stdout);
+    if (!s) fputs(text_string(&notes), stderr);
     text_free(&out);
+    text_free(&notes);
     if (!s) return OK;
     /* The shell has created the file of `> CONFIG` already. */
     status failure = status_new(status_code(s), "%s; no config was written", status_message(s));
@@ -19,10 +21,12 @@ static status run(const struct command_line *line) {
 
 const struct subcommand subcommand_init = {
     .name = "init",
-    .arguments = "DATA [--target COLUMN] > CONFIG",
+    .arguments = "DATA [--target COLUMN] [KEY=VALUE ...] > CONFIG",
     .help = "a commented config for a data file, which trains at once",
     .run = run,
     .options = OPTION_TARGET,
     .operand = "data",
+    .takes_overrides = true,
+    .override_prefix = "dataset.csv.",
     .takes_pattern = true,
 };

@@ -372,11 +372,17 @@ static status unexpected(char **words, int count, const struct subcommand *subco
         schema_suggest_override(&config_schema, words[0], next < count ? words[next] : NULL, &hint);
     else
         suggest_option(words[0], subcommand, &hint);
-    status s = status_new(STATUS_USAGE, "unexpected argument '%s' after '%s'%s%s%s", words[0], line->config,
-                          subcommand->takes_overrides ? "; overrides are KEY=VALUE" : "", hint.length ? "; " : "",
-                          text_string(&hint));
+    status s =
+        status_new(STATUS_USAGE, "unexpected argument '%s' after '%s'%s%s%s", words[0], line->config,
+                   subcommand->takes_overrides && !subcommand->override_prefix ? "; overrides are KEY=VALUE" : "",
+                   hint.length ? "; " : "", text_string(&hint));
     text_free(&hint);
     return s;
+}
+
+static bool is_override(const struct subcommand *subcommand, const char *word) {
+    const char *prefix = subcommand->override_prefix;
+    return subcommand->takes_overrides && strchr(word, '=') && (!prefix || strncmp(word, prefix, strlen(prefix)) == 0);
 }
 
 status options_parse(int argc, char **argv, int first, const struct subcommand *subcommand, struct command_line *line) {
@@ -384,7 +390,7 @@ status options_parse(int argc, char **argv, int first, const struct subcommand *
     for (int i = first; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1])
             TRY(parse_option(argv, argc, &i, subcommand, given, line));
-        else if (subcommand->takes_overrides && strchr(argv[i], '='))
+        else if (is_override(subcommand, argv[i]))
             line->overrides[line->override_count++] = argv[i];
         else if (line->operand_count < (subcommand->max_operands ? subcommand->max_operands : 1))
             line->operands[line->operand_count++] = argv[i];

@@ -13,34 +13,59 @@
 #include "data/images/image_names.h"
 #include "data/images/image_parts.h"
 #include "data/internal.h"
+#include "data/tables/csv_header.h"
 #include "data/tables/sqlite_rows.h"
 #include "data/tables/suggest_columns.h"
 
 /* ---- CSV files ---- */
 
+/* The records of a file. Without a header the names 0, 1, 2, ... are a record before the first one. */
+struct records {
+    struct csv_reader reader;
+    struct csv_reader names;
+    bool has_no_header, is_named, is_read; /* is_read: the first record is the current one of [reader] */
+    struct arena *arena;
+};
+
+static void name_columns(struct records *records) {
+    const struct csv_reader *reader = &records->reader;
+    struct csv_field *fields = arena_alloc(records->arena, (reader->count + 1) * sizeof *fields);
+    for (size_t i = 0; i < reader->count; i++) fields[i].text = arena_printf(records->arena, "%zu", i);
+    records->names = (struct csv_reader){.fields = fields, .count = reader->count, .record_line = reader->record_line};
+}
+
 static status next_record(void *state, const struct csv_reader **record) {
-    bool has_record;
-    TRY(csv_next(state, &has_record));
-    *record = has_record ? state : NULL;
+    struct records *records = state;
+    bool has_record = true, is_first = records->has_no_header && !records->is_named;
+    if (!records->is_read) TRY(csv_next(&records->reader, &has_record));
+    records->is_read = is_first;
+    records->is_named = true;
+    if (is_first && has_record) name_columns(records);
+    *record = !has_record ? NULL : is_first ? &records->names : &records->reader;
     return OK;
 }
 
-static status suggest_csv(const char *path, const char *target, struct arena *arena, struct suggestion *out) {
+static status suggest_csv(const char *path, const char *target, const struct csv_choice *csv, struct arena *arena,
+                          struct suggestion *out) {
     char *text = NULL;
     uint64_t bytes;
-    struct csv_reader reader = {0};
+    struct records records = {.arena = arena};
     const char *note;
+    const struct csv_config *dialect = csv->dialect;
     TRY(file_check(path, &bytes));
-    status s = csv_open_file(path, NULL, &reader, &text, &note);
-    struct record_reader records = {.path = path,
-                                    .header = "line 1",
-                                    .advice = ", separated by , ; | or tabs",
-                                    .has_lines = true,
-                                    .decimal = csv_usual_decimal(&reader),
-                                    .state = &reader,
-                                    .next = next_record};
-    if (!s) s = suggest_columns(&records, target, arena, out);
-    csv_free(&reader);
+    out->has_no_header = !csv->has_header_key && csv_first_is_row(path, dialect);
+    records.has_no_header = csv->has_header_key ? dialect->has_no_header : out->has_no_header;
+    status s = csv_open_file(path, dialect, &records.reader, &text, &note);
+    char decimal = dialect && dialect->decimal ? *dialect->decimal : csv_usual_decimal(&records.reader);
+    struct record_reader reader = {.path = path,
+                                   .header = "line 1",
+                                   .advice = ", separated by , ; | or tabs",
+                                   .has_lines = true,
+                                   .decimal = decimal,
+                                   .state = &records,
+                                   .next = next_record};
+    if (!s) s = suggest_columns(&reader, target, arena, out);
+    csv_free(&records.reader);
     buffer_free(text);
     return s;
 }
@@ -208,7 +233,8 @@ static status suggest_labels(const char *path, const struct image_names *images,
     return suggest_rows(out->path, out->target, arena, out);
 }
 
-status suggest(const char *path, const char *target, struct arena *arena, struct suggestion *out) {
+status suggest(const char *path, const char *target, const struct csv_choice *csv, struct arena *arena,
+               struct suggestion *out) {
     static const struct dataset_config automatic;
     struct io_info info;
     *out = (struct suggestion){.path = path};
@@ -233,7 +259,7 @@ status suggest(const char *path, const char *target, struct arena *arena, struct
     struct image_names images;
     image_names_find(files.items[0], arena, &images);
     if (images.folder && files.count == 1) return suggest_labels(path, &images, target, arena, out);
-    TRY(suggest_csv(files.items[0], target, arena, out));
+    TRY(suggest_csv(files.items[0], target, csv, arena, out));
     out->rows *= files.count;
     return OK;
 }

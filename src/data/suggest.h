@@ -32,6 +32,7 @@ struct suggestion {
     const char *inputs;                        /* the name, where it is not the default of the format; else NULL */
     const char *time;                          /* a column whose dates rise from row to row; NULL: none */
     struct string_list unused;                 /* HDF5: other datasets with as many rows */
+    bool has_no_header;                        /* of a CSV file, which is recognised; columns are named 0, 1, 2, ... */
     struct string_list warnings;               /* about the file, without "warning: " */
     struct string_list missing;                /* for dataset.missing; count 0: the default */
     const char *missing_mark, *missing_column; /* a text of missing that is no default, and a column that has it */
@@ -51,9 +52,16 @@ struct suggestion {
     bool has_number_labels;   /* the names are numbers, for which the target needs the rule `category` */
 };
 
+/* What is given of a CSV file; the rest is recognised. */
+struct csv_choice {
+    const struct csv_config *dialect; /* NULL: nothing */
+    bool has_header_key;              /* dialect->has_no_header is given, not a default */
+};
+
 /* [target]: the name of the column or dataset with the targets; NULL: a CSV column with a usual name such as target,
  * label or class, else the last one. Memory in [arena]. STATUS_USAGE for a target that cannot be one, STATUS_DATA for a
  * file that cannot be read. */
-status suggest(const char *path, const char *target, struct arena *arena, struct suggestion *out);
+status suggest(const char *path, const char *target, const struct csv_choice *csv, struct arena *arena,
+               struct suggestion *out);
 
 #endif

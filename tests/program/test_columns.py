@@ -143,7 +143,7 @@ class Columns(program.Case):
         self.assertIn("; the row has 3 fields, and the model was trained with the inputs u, v, height and the target kind\n",
                       self.evaluate("rows.csv", code=DATA)[1])
         _, err = self.run_program("test.yaml", "dataset.path=rows.csv", "--run-dir", "runs/new", code=DATA)
-        self.assertTrue(err.endswith("; insert a line with names before it\n"), err)
+        self.assertIn("; insert a line with names before it, or write dataset.csv: {no_header: true}", err)
 
     def test_predict_by_a_checkpoint_without_names(self):
         """Nothing says that the last column is an input."""

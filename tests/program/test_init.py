@@ -396,6 +396,31 @@ class Init(program.Case):
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         self.assertLess(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1)
 
+    def test_without_a_header(self):
+        """The first line is a row if its values have the types of those below."""
+        kinds = ["setosa", "virginica"]
+        rows = [[f"{5 + i % 7 / 10:.1f}", f"{i % 5 / 10}", kinds[i % 2]] for i in range(30)]
+        for file, values in (("flowers.csv", rows), ("texts.csv", [["pe"[i % 2], "xsn"[i % 3], "ab"[i // 2 % 2]] for i in range(30)]),
+                             ("twice.csv", [[i % 2, i % 2, i // 3 % 2] for i in range(1, 31)])):
+            self.rows(file, values[0], values[1:])
+            text = self.train(file)
+            self.assertIn("csv: {no_header: true}   # the first line is a row, and the columns are named 0, 1, 2, ...\n", text)
+            self.assertIn('targets: "2"   # ', text)
+            self.assertIn(f"{file}: the first line seems to be a row", self.run_program("init", file)[1])
+            self.assertIn("30 rows, 3 columns, without a header", self.run_program("inspect", file)[0])
+            self.write("bare.yaml", f"dataset: {{path: {file}}}\nmodel: {{layers: [{{linear: {{out: 2}}}}]}}\nloss: cross_entropy\ntrain: {{epochs: 1}}\n")
+            err = self.run_program("check", "bare.yaml", code=DATA)[1]
+            self.assertIn(f"{file}:line 1: expected a header with column names", err)
+            self.assertIn("or write dataset.csv: {no_header: true}", err)
+        self.assertNotIn("no_header: true", self.init("flowers.csv", "dataset.csv.no_header=false"))
+        self.assertIn('csv: {no_header: true, delimiter: ","}\n', self.init("flowers.csv", "dataset.csv.no_header=true", 'dataset.csv.delimiter=","'))
+
+    def test_headers_of_numbers(self):
+        for header in (["", "0", "1", "2"], ["1990", "1991", "1992", "y"], ["2012", "2011", "2010", "2009"], ["400.5", "401", "402", "403", "404.5"]):
+            self.rows("numbers.csv", header, [[i * 7 % 5 + k / 2 for k in range(len(header))] for i in range(30)])
+            self.assertNotIn("no_header", self.train("numbers.csv"))
+            self.assertIn(f"30 rows, {len(header)} columns, with a header", self.run_program("inspect", "numbers.csv")[0])
+
     def test_refused(self):
         self.rows("t.csv", ["u", "v"], [[i, f"text {i}"] for i in range(30)])
         for arguments, code, sentence in (
@@ -405,13 +430,13 @@ class Init(program.Case):
                 (["twice.csv"], DATA, "twice.csv:line 1: duplicate column 'u'"),
                 (["none.csv"], DATA, "cannot read the dataset 'none.csv'"),
                 (["empty.csv"], DATA, "empty.csv: the file is empty"), (["header.csv"], DATA, "header.csv: there are no rows"),
-                (["numbers.csv"], DATA, "numbers.csv:line 1: expected a header"), (["commas.csv"], DATA, "commas.csv:line 1: expected a header"),
+                (["header.csv", "dataset.csv.no_heade=true"], USAGE, "unknown key; did you mean 'no_header'?"),
                 (["one.csv"], DATA, "one.csv:line 1: expected two columns or more"),
                 (["short.csv"], DATA, "short.csv:line 3: there are 1 fields, but the header has 2"),
                 (["gap.csv"], USAGE, "gap.csv: the target 'v' has no value in 1 row; name another column by --target COLUMN, or remove these rows"),
                 (["mixed.csv"], USAGE, "mixed.csv: the target 'v' has numbers and texts"),
                 (["what.dat"], USAGE, "'what.dat': unknown file extension"), ([], USAGE, "no data given")):
-            for name, text in (("empty.csv", ""), ("header.csv", "a,b\n"), ("numbers.csv", "1,2\n3,4\n"), ("commas.csv", "1,5;2,5\n3;4\n"), ("one.csv", "a\n1\n"), ("short.csv", "a,b\n1,2\n3\n"),
+            for name, text in (("empty.csv", ""), ("header.csv", "a,b\n"), ("one.csv", "a\n1\n"), ("short.csv", "a,b\n1,2\n3\n"),
                                ("gap.csv", "u,v\n1,2\n2,\n"), ("twice.csv", "u,v,u\n1,2,3\n"), ("mixed.csv", "u,v\n" + "1,2\n2,x\n" * 9), ("what.dat", "x")):
                 self.write(name, text)
             with self.subTest(arguments):

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "data/tables/csv_header.h"
 #include "data/tables/csv_source.h"
 
 bool csv_is_utf8(const char *text) {
@@ -67,17 +68,6 @@ static status read_names(struct csv *csv, const struct dataset_config *config) {
     return OK;
 }
 
-/* Whether numeric names are plausible as column names: three or more that count up from 0 or 1, or five or more that
- * increase, such as wavelengths and years. */
-static bool are_rising(const double *numbers, size_t count, size_t columns) {
-    bool is_counted = columns >= 3 && (numbers[0] == 0 || numbers[0] == 1), is_rising = count >= 5;
-    for (size_t i = 1; i < count; i++) {
-        is_counted = is_counted && numbers[i] == numbers[0] + (double)i;
-        is_rising = is_rising && numbers[i] > numbers[i - 1];
-    }
-    return is_counted || is_rising;
-}
-
 /* Which names a header needs, where a model knows them: in the order of the training if the number of fields fits. */
 static void advise_header(const struct csv *csv, const struct dataset_config *config, struct text *out) {
     const struct column_list *list = &config->columns;
@@ -97,21 +87,26 @@ static void advise_header(const struct csv *csv, const struct dataset_config *co
     text_free(&target_names);
 }
 
-/* Rejects a file without header, whose first row would be lost: when the config names no column, the first line must
- * not be numbers (with one label at most). */
+/* Rejects a file without header, whose first row would be lost, unless the config names columns. A model knows the
+ * names of its columns, so that only numbers can be a row then. */
 static status check_header(const struct csv *csv, const struct dataset_config *config) {
-    double *numbers = arena_alloc(csv->arena, (csv->n_columns + 1) * sizeof *numbers);
     char decimal = csv->decimal;
-    size_t count = 0;
-    for (size_t i = 0; i < csv->n_columns; i++) count += csv_decimal(csv->names[i], &decimal, &numbers[count]);
+    double number;
+    size_t numbers = 0;
+    for (size_t i = 0; i < csv->n_columns; i++) numbers += csv_decimal(csv->names[i], &decimal, &number);
     bool is_named = config->inputs.count || config->targets.count || config->rules.count;
-    if (is_named || count == 0 || count + 1 < csv->n_columns || are_rising(numbers, count, csv->n_columns)) return OK;
+    if (is_named || (config->is_trained && numbers == 0) || !csv_first_is_row(csv->path, &config->csv)) return OK;
     struct text advice = {0};
+    if (!config->is_trained)
+        text_add(&advice,
+                 ", or write dataset.csv: {no_header: true}, with which the columns are named 0, 1, 2, ... (if "
+                 "it is a header, name its columns in dataset.inputs or dataset.targets)");
     advise_header(csv, config, &advice);
     status s = status_new(STATUS_DATA,
-                          "%s:line 1: expected a header with column names, but this is a row of numbers ('%s', "
-                          "...); insert a line with names before it%s",
-                          csv->path, csv_printable(csv, csv->names[0]), text_string(&advice));
+                          "%s:line 1: expected a header with column names, but this is a row of %s ('%s', ...); insert "
+                          "a line with names before it%s",
+                          csv->path, numbers > 0 ? "numbers" : "values like those below",
+                          csv_printable(csv, csv->names[0]), text_string(&advice));
     text_free(&advice);
     return s;
 }
@@ -163,8 +158,8 @@ static status sort_names(struct csv *csv) {
 status csv_read_header(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
     TRY(read_names(csv, config));
     if (!train && !csv->has_no_header && csv_has_trained_columns(config)) name_columns(csv, config);
-    TRY(sort_names(csv));
-    return train || csv->has_no_header || csv->records ? OK : check_header(csv, config);
+    if (!train && !csv->has_no_header && !csv->records) TRY(check_header(csv, config));
+    return sort_names(csv);
 }
 
 /* [known_from]: the source of the name, for the message; NULL: the config. */

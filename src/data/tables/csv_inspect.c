@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "data/tables/csv_header.h"
 #include "data/tables/csv_source.h"
 
 #define MAX_LABELS 10
@@ -63,15 +64,6 @@ static const char *type_of(struct column *column, struct arena *arena) {
     return type;
 }
 
-/* A line with two or more numbers, or with numbers only, is not a header. */
-static bool is_header(const struct csv_reader *reader) {
-    double value;
-    char decimal = csv_usual_decimal(reader);
-    size_t numbers = 0;
-    for (size_t i = 0; i < reader->count; i++) numbers += csv_decimal(reader->fields[i].text, &decimal, &value);
-    return numbers < 2 && numbers < reader->count;
-}
-
 static void print_column(size_t number, const char *name, const struct column *column, const char *type, size_t rows,
                          struct text *out) {
     text_printf(out, "  %4zu  ", number);
@@ -94,12 +86,11 @@ static void print_column(size_t number, const char *name, const struct column *c
     text_add(out, "\n");
 }
 
-/* The names of the header, or "(no header)"; *has_row: the current record is a row. */
-static const char **names_of(const struct csv_reader *reader, bool *has_row, struct arena *arena) {
+/* The names of the header; [has_row]: the current record is a row, and they are 0, 1, 2, ... */
+static const char **names_of(const struct csv_reader *reader, bool has_row, struct arena *arena) {
     const char **names = arena_alloc(arena, (reader->count + 1) * sizeof *names);
-    *has_row = !is_header(reader);
     for (size_t i = 0; i < reader->count; i++)
-        names[i] = *has_row ? "(no header)" : arena_copy(arena, reader->fields[i].text);
+        names[i] = has_row ? arena_printf(arena, "%zu", i) : arena_copy(arena, reader->fields[i].text);
     return names;
 }
 
@@ -141,7 +132,8 @@ status csv_inspect(const char *path, struct text *out) {
     size_t count = reader.count;
     struct column *columns = arena_alloc(arena, (count + 1) * sizeof *columns);
     for (size_t i = 0; i < count; i++) columns[i] = (struct column){.min = INFINITY, .max = -INFINITY};
-    const char **names = s ? NULL : names_of(&reader, &has_row, arena);
+    has_row = !s && csv_first_is_row(path, NULL);
+    const char **names = s ? NULL : names_of(&reader, has_row, arena);
     bool has_header = !has_row;
     for (size_t i = 0; !s && i < count; i++) column_builder_start(&columns[i].builder, names[i], NULL, NULL, arena);
     if (!s) s = count_fields(&reader, columns, count, has_row, &rows);
@@ -149,6 +141,7 @@ status csv_inspect(const char *path, struct text *out) {
         text_printf(out, "file    %s\nformat  csv, %zu row%s, %zu column%s, %s", path, rows, text_plural(rows, "s"),
                     count, text_plural(count, "s"), has_header ? "with a header" : "without a header");
         add_dialect(&reader, note, out);
+        if (!has_header) text_add(out, "\nnote    a config needs dataset.csv: {no_header: true} for it");
         text_add(out, "\n\n");
         for (size_t i = 0; i < count; i++)
             print_column(i + 1, names[i], &columns[i], type_of(&columns[i], arena), rows, out);

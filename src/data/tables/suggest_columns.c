@@ -253,9 +253,6 @@ static status choose_target(const char *path, const struct column_view *c, const
 static status read_names(struct record_reader *reader, struct column_view **columns, size_t *count,
                          struct arena *arena) {
     const struct csv_reader *record;
-    double number;
-    char decimal = reader->decimal;
-    size_t numbers = 0;
     TRY(reader->next(reader->state, &record));
     if (!record) return status_new(STATUS_DATA, "%s: the file is empty", reader->path);
     *count = record->count;
@@ -264,17 +261,11 @@ static status read_names(struct record_reader *reader, struct column_view **colu
         (*columns)[i].pool.arena = (*columns)[i].marks.arena = arena; /* SQLite's are valid until the next row */
         (*columns)[i].has_no_name = record->fields[i].text[0] == 0;
         (*columns)[i].name = csv_name(record->fields[i].text, i, arena);
-        numbers += csv_decimal(record->fields[i].text, &decimal, &number);
         for (size_t k = 0; k < i && *count <= MAX_COMPARED; k++)
             if (strcmp((*columns)[k].name, (*columns)[i].name) == 0)
                 return status_new(STATUS_DATA, "%s:%s: duplicate column '%s'", reader->path, reader->header,
                                   (*columns)[i].name);
     }
-    if (numbers > 1 && numbers + 1 >= *count)
-        return status_new(STATUS_DATA,
-                          "%s:%s: expected a header with column names, but this is a row of numbers; insert a "
-                          "line with names before it",
-                          reader->path, reader->header);
     if (*count < 2)
         return status_new(STATUS_DATA, "%s:%s: expected two columns or more%s", reader->path, reader->header,
                           reader->advice);

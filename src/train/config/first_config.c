@@ -5,6 +5,7 @@
 
 #include "base/files/io.h"
 #include "data/suggest.h"
+#include "train/config/config.h"
 
 /* ---- scalars ---- */
 
@@ -166,7 +167,62 @@ static void add_warnings(const struct suggestion *s, struct text *out) {
                                                      : "name another one by --target NAME");
 }
 
-static void add_dataset(const struct suggestion *s, struct text *out) {
+/* ---- how a CSV file is written ---- */
+
+static const char csv_key[] = "dataset.csv.";
+
+static bool is_csv_key(const char *override, const char *key) {
+    size_t start = sizeof csv_key - 1, length = strlen(key);
+    return strncmp(override, csv_key, start) == 0 && strncmp(override + start, key, length) == 0;
+}
+
+/* Binds the overrides to dataset.csv. [arena] must live as long as *out. */
+static status read_csv_choice(char *const *overrides, size_t count, struct arena *arena, struct csv_config *config,
+                              struct csv_choice *out) {
+    struct problems problems = {0};
+    struct document *document = NULL;
+    *out = (struct csv_choice){0};
+    if (count == 0) return OK;
+    for (size_t i = 0; i < count; i++)
+        out->has_header_key = out->has_header_key || is_csv_key(overrides[i], "no_header=");
+    status s = document_parse("init", "", 0, &problems, &document);
+    for (size_t i = 0; !s && i < count; i++) schema_override(&config_schema, document, overrides[i], &problems);
+    if (!s)
+        schema_bind(&csv_schema, node_get(node_get(document_root(document), "dataset"), "csv"), "dataset.csv",
+                    &csv_schema, config, arena, &problems);
+    if (!s) s = problems_status(&problems, STATUS_USAGE);
+    problems_free(&problems);
+    if (!s) {
+        config->delimiter = config->delimiter ? arena_copy(arena, config->delimiter) : NULL;
+        config->quote = config->quote ? arena_copy(arena, config->quote) : NULL;
+        config->decimal = config->decimal ? arena_copy(arena, config->decimal) : NULL;
+        out->dialect = config;
+    }
+    document_destroy(document);
+    return s;
+}
+
+/* `csv:` with the keys of the overrides and those that were recognised. */
+static void add_csv(const struct suggestion *s, char *const *overrides, size_t count, struct text *out) {
+    if (count == 0 && !s->has_no_header) return;
+    text_printf(out, "  csv: {%s", s->has_no_header ? "no_header: true" : "");
+    for (size_t i = 0; i < count; i++) {
+        const char *key = overrides[i] + sizeof csv_key - 1;
+        size_t length = strcspn(key, "=");
+        text_printf(out, "%s%.*s: %s", i || s->has_no_header ? ", " : "", (int)length, key, key + length + 1);
+    }
+    text_printf(out, "}%s\n",
+                s->has_no_header ? "   # the first line is a row, and the columns are named 0, 1, 2, ..." : "");
+}
+
+static void add_csv_note(const struct suggestion *s, const char *path, struct text *notes) {
+    if (!s->has_no_header) return;
+    add_shown(notes, path);
+    text_add(notes, ": the first line seems to be a row, so the columns are named 0, 1, 2, ...; if it has the names, "
+                    "write dataset.csv.no_header=false after the file\n");
+}
+
+static void add_dataset(const struct suggestion *s, char *const *overrides, size_t count, struct text *out) {
     text_add(out, "dataset:\n  path: ");
     add_scalar(out, s->path);
     text_add(out, "\n");
@@ -175,6 +231,7 @@ static void add_dataset(const struct suggestion *s, struct text *out) {
         add_scalar(out, s->table);
         text_printf(out, "   # the others are: %s\n", s->other_tables);
     }
+    add_csv(s, overrides, count, out);
     if (s->is_image_folder) add_image(s, out);
     if (s->is_channels_last) text_add(out, "  layout: nhwc         # rows seem to be (height, width, channels)\n");
     if (s->inputs) {
@@ -311,17 +368,22 @@ static void add_head_comment(const struct suggestion *s, const char *path, struc
                   "#     ddptrain predict CONFIG NEW     new rows\n\n");
 }
 
-status first_config_write(const char *path, const char *target, struct text *out) {
+status first_config_write(const char *path, const char *target, char *const *overrides, size_t count, struct text *out,
+                          struct text *notes) {
     struct arena *arena = arena_create();
     struct suggestion s;
-    status failure = suggest(path, target, arena, &s);
+    struct csv_config config;
+    struct csv_choice csv;
+    status failure = read_csv_choice(overrides, count, arena, &config, &csv);
+    if (!failure) failure = suggest(path, target, &csv, arena, &s);
     if (!failure && target && !s.target) s.target = target;
     if (!failure) {
         add_head_comment(&s, path, out);
         text_add(out, "name: ");
         add_name(out, path);
         text_add(out, "\nseed: 42\n\n");
-        add_dataset(&s, out);
+        add_dataset(&s, overrides, count, out);
+        add_csv_note(&s, path, notes);
         text_printf(out, "\nsampler: {batch_size: %d, shuffle: true}\n\n", batch_size(&s));
         if (s.input_kind == INPUT_TOKENS)
             add_gpt(&s, out);
