@@ -25,9 +25,9 @@ static status load_config(const char *path, struct config_file **out) {
     return s;
 }
 
-/* The run of a config: the folder that the config is in, or runs/<name>; else [line]'s operand. */
-static status find_run(const struct command_line *line, struct text *run) {
-    struct config_file *config;
+/* The run of a config: the folder that the config is in, or runs/<name>, then *config is the config; else [line]'s
+ * operand. */
+static status find_run(const struct command_line *line, struct text *run, struct config_file **config) {
     struct io_info info;
     const char *folder = line->config_run_folder, *dot = strrchr(line->config, '.');
     TRY(io_stat(line->config, &info));
@@ -35,9 +35,8 @@ static status find_run(const struct command_line *line, struct text *run) {
         text_add(run, folder ? folder : line->config);
         return OK;
     }
-    TRY(config_load(line->config, NULL, 0, &config));
-    text_printf(run, "runs/%s", config_of(config)->name);
-    config_free(config);
+    TRY(config_load(line->config, NULL, 0, config));
+    text_printf(run, "runs/%s", config_of(*config)->name);
     status s = io_stat(text_string(run), &info);
     if (s || info.exists) return s;
     return status_new(STATUS_DATA,
@@ -45,12 +44,14 @@ static status find_run(const struct command_line *line, struct text *run) {
                       line->config, text_string(run));
 }
 
-static status export_from(const struct command_line *line, const char *run) {
+/* [named]: the config that names the run; NULL: none. */
+static status export_from(const struct command_line *line, const char *run, const struct config_file *named) {
     struct export_options options = {.weights = {.which = line->weights},
                                      .format = line->format,
                                      .out = line->out,
                                      .defers_stop = line->defers_stop};
     struct config_file *config = NULL;
+    if (named) options.config = config_of(named);
     options.weights.folder = line->checkpoint ? run : NULL;
     options.weights.checkpoint = line->checkpoint ? line->checkpoint : run;
     if (is_initial(line)) TRY(load_config(line->config, &config));
@@ -64,14 +65,16 @@ static status export_from(const struct command_line *line, const char *run) {
 
 static status run(const struct command_line *line) {
     struct text run = {0};
+    struct config_file *config = NULL;
     if (line->checkpoint && !is_initial(line) && strcmp(line->checkpoint, CHECKPOINT_BEST) != 0 &&
         strcmp(line->checkpoint, CHECKPOINT_NEWEST) != 0)
         return status_new(STATUS_USAGE,
                           "--checkpoint: export accepts only best, newest and initial; give a file in place of RUN");
-    if (is_initial(line)) return export_from(line, line->config); /* of a config, without a run */
-    status s = find_run(line, &run);
-    if (!s) s = export_from(line, text_string(&run));
+    if (is_initial(line)) return export_from(line, line->config, NULL); /* of a config, without a run */
+    status s = find_run(line, &run, &config);
+    if (!s) s = export_from(line, text_string(&run), config);
     text_free(&run);
+    config_free(config);
     return s;
 }
 

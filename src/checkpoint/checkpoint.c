@@ -93,6 +93,8 @@ static void take_image(struct checkpoint *checkpoint, struct image *image) {
     image->bytes = NULL;
 }
 
+const char *checkpoint_path(const struct checkpoint *checkpoint) { return checkpoint->path; }
+
 status checkpoint_create(const char *name, const struct entry *entries, size_t count, struct checkpoint **out) {
     *out = NULL;
     struct checkpoint *checkpoint = NULL;

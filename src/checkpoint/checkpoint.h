@@ -34,6 +34,8 @@ status checkpoint_write(const char *dir, const char *name, const struct entry *e
 struct checkpoint;
 /* STATUS_DATA with the file's name and the error (truncated, damaged, not a checkpoint, newer format). */
 status checkpoint_open(const char *path, struct checkpoint **out);
+/* Its path, or the name of checkpoint_create. */
+const char *checkpoint_path(const struct checkpoint *checkpoint);
 /* A copy of [entries] in memory as an open checkpoint, without a file; [name]: for messages. */
 status checkpoint_create(const char *name, const struct entry *entries, size_t count, struct checkpoint **out);
 /* Fills all [entries], or none. Every path, type and shape is compared first; each difference is a line of the

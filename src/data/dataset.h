@@ -287,9 +287,8 @@ struct dataset;
 status dataset_open(const struct dataset_config *config, bool wants_classes, bool metadata_only, struct dataset **out);
 /* Whether both configs split the same rows into the same parts. */
 bool dataset_has_same_split(const struct dataset_config *a, const struct dataset_config *b);
-/* Adds a line "  steps: 6 -> 8" for each key of dataset.window that says what a sample is, in which both differ; with
- * stride, which only says how many there are, none. Returns the number of lines. */
-size_t dataset_window_diff(const struct dataset_config *before, const struct dataset_config *now, struct text *out);
+/* The name of the series of each row of windows: window.group or split.group; NULL: none, or there are no windows. */
+const char *dataset_series(const struct dataset_config *config);
 /* One more owner, for runs one after another over the same rows: each calls dataset_close. Returns [dataset]. */
 struct dataset *dataset_retain(struct dataset *dataset);
 void dataset_close(struct dataset *dataset); /* takes NULL; the last owner's call frees it */

@@ -48,7 +48,7 @@ static const struct schema_row dataset_rows[] = {
      .offset = FIELD(struct dataset_config, path),
      .others_offset = FIELD(struct dataset_config, others),
      .fallback = "null",
-     .flags = SCHEMA_EXTENDS, /* the fingerprint is compared instead */
+     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
      .doc = "File of the rows, or a pattern (data/part-*.csv) or a list for several files. Relative paths are searched "
             "in the "
             "working directory, then in the folder of the config, "
@@ -58,6 +58,7 @@ static const struct schema_row dataset_rows[] = {
      .offset = FIELD(struct dataset_config, format),
      .fallback = "auto",
      .choices = format_choices,
+     .flags = SCHEMA_INFERENCE,
      .doc = "auto: by the extension of path (.h5 .hdf5 .hdf: hdf5, .csv .tsv .csv.gz .tsv.gz: csv, .db .sqlite "
             ".sqlite3: sqlite, -ubyte "
             "-ubyte.gz .idx .idx.gz: idx, "
@@ -68,6 +69,7 @@ static const struct schema_row dataset_rows[] = {
      .offset = FIELD(struct dataset_config, inputs),
      .groups_offset = FIELD(struct dataset_config, input_groups),
      .fallback = "[]",
+     .flags = SCHEMA_INFERENCE,
      .doc = "HDF5: names of datasets (x when empty; several vectors are concatenated); NPZ: name of an array (x, X, "
             "data, images and others when empty); CSV: columns (all but the targets when empty). A mapping gives the "
             "model several inputs, by name: {image: images/x, table: [age, weight]}."},
@@ -76,6 +78,7 @@ static const struct schema_row dataset_rows[] = {
      .offset = FIELD(struct dataset_config, targets),
      .groups_offset = FIELD(struct dataset_config, target_groups),
      .fallback = "[]",
+     .flags = SCHEMA_INFERENCE,
      .doc = "HDF5: names of datasets (y when empty); CSV, and image.labels: columns (the last one when empty); IDX, "
             "NPY: file of the labels (when empty derived from path: images -> labels, x -> y); NPZ: name of an array "
             "(y when empty). A "
@@ -84,6 +87,7 @@ static const struct schema_row dataset_rows[] = {
      .type = SCHEMA_STRING,
      .offset = FIELD(struct dataset_config, weights),
      .fallback = "null",
+     .flags = SCHEMA_INFERENCE,
      .doc = "HDF5, NPZ: name of a dataset or an array, CSV, SQLite: of a column, with a weight from 0 for each row "
             "(scikit-learn's sample_weight). Training divides the weights by their mean over the training rows and "
             "multiplies the loss of each row; validation losses and metrics are weighted means. Null: all 1."},
@@ -106,23 +110,27 @@ static const struct schema_row dataset_rows[] = {
      .type = SCHEMA_STRING,
      .offset = FIELD(struct dataset_config, query),
      .fallback = "null",
+     .flags = SCHEMA_INFERENCE,
      .doc = "SQLite: the query whose rows are read (select ... order by ...)."},
     {.key = "table",
      .type = SCHEMA_STRING,
      .offset = FIELD(struct dataset_config, table),
      .fallback = "null",
+     .flags = SCHEMA_INFERENCE,
      .doc = "SQLite: instead of query, all columns of this table or view; null: the only one of the file."},
     {.key = "csv",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, csv),
      .present_offset = FIELD(struct dataset_config, has_csv),
      .section = &csv_schema,
+     .flags = SCHEMA_INFERENCE,
      .doc = "CSV: how the file is written, where that is not recognised."},
     {.key = "layout",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct dataset_config, layout),
      .fallback = "nchw",
      .choices = layouts,
+     .flags = SCHEMA_INFERENCE,
      .doc = "HDF5, NPY, NPZ: order of the dimensions of images in the file: nchw is (rows, channels, height, width), "
             "nhwc (rows, height, width, channels), also of targets of the same height and width. The model always gets "
             "(channels, height, width)."},
@@ -154,11 +162,13 @@ static const struct schema_row dataset_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, augment),
      .section = &augment_schema,
+     .flags = SCHEMA_INFERENCE,
      .doc = "Random changes of the training images and of their targets for each pixel, drawn again in each epoch."},
     {.key = "split",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, split),
      .section = &split_section,
+     .flags = SCHEMA_INFERENCE,
      .doc = "Splits the rows into training and validation rows as scikit-learn's train_test_split, or (folds:) as "
             "its KFold and StratifiedKFold, or (train:) as torch's random_split."},
     {.key = "window",
@@ -171,7 +181,7 @@ static const struct schema_row dataset_rows[] = {
     {.key = "validation",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, validation),
-     .flags = SCHEMA_NULLABLE,
+     .flags = SCHEMA_NULLABLE | SCHEMA_INFERENCE,
      .section = &validation_schema,
      .doc = "A separate file for validation, instead of split."},
     {.key = "image",
@@ -193,12 +203,13 @@ static const struct schema_row dataset_rows[] = {
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct dataset_config, synthetic),
      .section = &synthetic_section,
+     .flags = SCHEMA_INFERENCE,
      .doc = "With format: synthetic, the rows that are generated."},
     {.key = "prefetch",
      .type = SCHEMA_INT,
      .offset = FIELD(struct dataset_config, prefetch),
      .fallback = "-1",
-     .flags = SCHEMA_EXTENDS,
+     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
      .min = -1,
      .max = 1024,
      .doc = "Batches that a thread reads ahead; 0: none; -1: 2 for rows in a file, none for rows in memory."},
@@ -206,7 +217,7 @@ static const struct schema_row dataset_rows[] = {
      .type = SCHEMA_INT,
      .offset = FIELD(struct dataset_config, cache_mb),
      .fallback = "1024",
-     .flags = SCHEMA_EXTENDS,
+     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
      .min = 0,
      .max = 1e9,
      .doc = "Rows are kept in memory when all of them fit in this many MiB per rank (images of bytes as bytes, others "

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "export/formats.h"
+#include "train/inference/trained.h"
 #include "train/weights/weights_choice.h"
 
 static const struct export_format *const formats[] = {
@@ -96,6 +97,7 @@ status export_run(const struct export_options *options, struct log *log) {
     struct export_source source = {.arena = arena_create(), .path = options->weights.checkpoint, .log = log};
     if (options->weights.folder) source.path = options->weights.folder;
     status s = weights_choose(NULL, &options->weights, log, &source.checkpoint, &average);
+    if (!s && options->config) s = trained_compare_config(source.checkpoint, options->config, true);
     if (!s) s = read_tensors(&source, average);
     if (options->defers_stop)
         *options->defers_stop = 1; /* a stop request has no effect: the file is written completely */

@@ -11,6 +11,7 @@
 
 struct export_options {
     struct weights_options weights;     /* with --checkpoint initial also the config, weights.training */
+    const struct config *config;        /* that names the run, and must be the one of its training; NULL: none */
     const char *format;                 /* --format; NULL: by the extension of [out] */
     const char *out;                    /* --out; NULL: STATUS_USAGE */
     volatile sig_atomic_t *defers_stop; /* set before the file is written; NULL: not needed */

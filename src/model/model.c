@@ -21,6 +21,7 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_STRING_LIST,
      .offset = offsetof(struct model_config, freeze),
      .fallback = "null",
+     .flags = SCHEMA_INFERENCE,
      .doc = "Parameters that keep their values, as shell patterns on their names (`0.*`). Backward stops at the first "
             "trainable parameter."},
     {.key = "init",
@@ -28,13 +29,14 @@ static const struct schema_row rows[] = {
      .offset = offsetof(struct model_config, init),
      .fallback = "[]",
      .variants = &init_variants,
+     .flags = SCHEMA_INFERENCE,
      .doc = "Rules for the initial weights, applied in order after PyTorch's defaults (torch.nn.init); `[gpt2]` is "
             "GPT-2's."},
     {.key = "init_from",
      .type = SCHEMA_SECTION,
      .offset = offsetof(struct model_config, init_from),
      .present_offset = offsetof(struct model_config, has_init_from),
-     .flags = SCHEMA_NULLABLE,
+     .flags = SCHEMA_NULLABLE | SCHEMA_INFERENCE,
      .section = &weight_source_schema,
      .doc = "Start from the weights of a file instead of new ones: its path, or a mapping with the keys below. A run "
             "folder gives its best checkpoint, else its newest. Unless there is a map or `partial`, every name and "

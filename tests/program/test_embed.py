@@ -92,6 +92,8 @@ class Predictions(Embed):
         for model in ("runs/test", "runs/test/checkpoints", "runs/test/checkpoints/epoch-0010.h5", "test.yaml"):
             with self.subTest(model=model):
                 self.check(self.embed(model, kind, x.tobytes(), len(x)), *expected)
+        self.write("test.yaml", program.WINE.replace("scale: standard", "scale: none"))
+        self.assertIn("(training -> now):\n  dataset.scale.type: standard -> none\n", self.embed("test.yaml", kind, x.tobytes(), len(x), code=USAGE))
 
     def test_many_threads(self):
         x = self.train_wine()

@@ -110,14 +110,14 @@ class Inference(program.Case):
         out, _ = self.run_program("eval", "own.yaml", "--run-dir", "runs/test", "--part", "all")
         self.assertEqual(json.loads(out), whole)
 
-    def test_another_model_is_a_warning(self):
-        """Layers of the same shapes take the weights."""
+    def test_another_model_is_refused(self):
+        """Layers of the same shapes would take the weights."""
         other, first = ["model.layers.1=tanh"], self.checkpoints()[0]
         for verb in ("eval", "predict"):
             for arguments in (other, other + ["--checkpoint", first], other + ["--nproc", "2"]):
-                _, err = self.run_program(verb, "test.yaml", *arguments)
-                self.assertEqual(err.count("warning: this is not the model that was trained (training -> now):\n  layers.1: relu -> tanh\n"
-                                           "to use that of the training, give the run folder in place of the config\n"), 1, err)
+                _, err = self.run_program(verb, "test.yaml", *arguments, code=USAGE)
+                self.assertEqual(err.count("1 key that predictions depend on differs (training -> now):\n  model.layers.1: relu -> tanh\n"
+                                           "leave such keys out on the command line, and give the run folder in place of another config\n"), 1, err)
             for arguments in (["runs/test"], ["test.yaml", "model.freeze=['0.*']", f"model.init_from={first}"]):
                 _, err = self.run_program(verb, *arguments)
                 self.assertNotIn("warning", err)
@@ -260,7 +260,7 @@ train: {epochs: 1}
                 (["--run-dir", "runs/none"], DATA, "runs/none has no checkpoint"),
                 (["loss=mse"], USAGE, "loss: the model's output is 3, but a target row has 1 value"),
                 (["--checkpoint", "none.h5"], DATA, "there is no such checkpoint"),
-                (["model.layers.0.linear.out=8"], DATA, "0.weight: (64, 13) in the file, (8, 13) in the config")):
+                (["model.layers.0.linear.out=8"], USAGE, "(training -> now):\n  model.layers.0.linear.out: 64 -> 8\n")):
             with self.subTest(arguments):
                 self.assertIn(sentence, self.evaluate(*arguments, code=code))
         for arguments, sentence in ((["predict", "test.yaml", "--out", "p.npz"], "the formats are .csv and .h5"),
@@ -386,18 +386,19 @@ class Generate(program.Case):
             self.write("one.yaml", config.replace("IDENTITY", ""))
             self.write("whole.yaml", config.replace("IDENTITY", ", {slice: {dim: 1, start: 0, end: 16}}"))  # needs all positions at once
             self.run_program("one.yaml", "--fresh")
+            self.run_program("whole.yaml", "--run-dir", "runs/whole", "--fresh")
             for prompt, characters in ((text[:1], 15), (text[50:57], 30), (text[:16], 3), (text[:20], 3)):
                 for draws in (["--temperature", 0], ["--seed", 5]):
                     with self.subTest(name=name, prompt=prompt, draws=draws):
-                        one, whole = (self.run_program("generate", f, "--prompt", prompt, "--characters", characters, *draws)[0]
-                                      for f in ("one.yaml", "whole.yaml"))
+                        one, whole = (self.run_program("generate", run, "--prompt", prompt, "--characters", characters, *draws)[0]
+                                      for run in (f"runs/{name}", "runs/whole"))
                         self.assertEqual(one, whole)
                         self.assertEqual(len(one), len(prompt) + characters + 1)
 
     def test_refused(self):
         self.assertIn("--prompt", self.generate("--prompt", "abx", code=USAGE))
-        other = self.generate("--prompt", "ab", "loss=mse", "model.layers=[{embedding: {embedding_dim: 16}}, {linear: 1}]", code=USAGE)
-        self.assertIn("the model's output is not one logit per position and token (4 x 10)", other)
+        other = self.generate("--prompt", "ab", "model.layers.1.linear=1", "dataset.text.block_size=5", code=USAGE)
+        self.assertIn("(training -> now):\n  dataset.text.block_size: 4 -> 5\n  model.layers.1.linear.out: 10 -> 1\n", other)
 
 
 class GenerateTokens(program.Case):
@@ -460,7 +461,7 @@ class GenerateTokens(program.Case):
             size = 12 if code == OK else 9
             self.run_program("ids.bin.yaml", "dataset.tokens.tokenizer=null", f"dataset.tokens.vocabulary={size}", f"model.layers.1.linear={size}",
                              "--run-dir", "runs/ids", "--fresh")
-            out, err = self.run_program(*arguments, "dataset.tokens.tokenizer=other.json", "dataset.tokens.vocabulary=null", code=code)
+            out, err = self.run_program(*arguments, "dataset.tokens.tokenizer=other.json", code=code)
             self.assertIn("aé😀b\n" if code == OK else "the model was trained with 9 tokens, and the tokenizer has 103; train with it", out + err)
         self.write("tokenizer.json", '{"model": {"type": "Unigram"}}')
         _, err = self.run_program("text.txt.yaml", "--fresh", code=DATA)

@@ -275,7 +275,8 @@ checkpoint: {best: val_loss}
             wanted = self.predict("test.yaml", trained, "--outputs")
             for other in others:
                 self.assertEqual(self.predict("test.yaml", other, "--outputs"), wanted)
-                self.assertNotEqual(self.predict("test.yaml", other, "dataset.divide=7", "--outputs"), wanted)
+                self.predict("test.yaml", other, "dataset.divide=7", "--outputs", code=USAGE)
+                self.assertIn("\n  dataset.divide: null -> 7\n", self.err)
             self.assertEqual(self.run_program("eval", "test.yaml", others[0])[0], self.run_program("eval", "test.yaml", trained)[0])
 
 

@@ -74,8 +74,8 @@ class Sqlite(program.Case):
     def test_predictions_of_either_kind(self):
         self.state("run")
         for path, out in (("a.csv", "csv.csv"), ("a.db", "db.csv")):
-            self.run_program("predict", "test.yaml", "--run-dir", "runs/run", "dataset.path=" + path, "--part", "all", "--out", out)
-            self.run_program("predict", "test.yaml", "--run-dir", "runs/run", "dataset.path=" + path, "--part", "all", "--with-inputs", "--out", "inputs-" + out)
+            self.run_program("predict", "runs/run", "dataset.path=" + path, "--part", "all", "--out", out)
+            self.run_program("predict", "runs/run", "dataset.path=" + path, "--part", "all", "--with-inputs", "--out", "inputs-" + out)
         self.assertEqual(self.read("csv.csv"), self.read("db.csv"))
         self.assertEqual(self.read("inputs-csv.csv"), self.read("inputs-db.csv"))
 
@@ -85,7 +85,7 @@ class Sqlite(program.Case):
         self.database("b.db", [(1, 0.1, text, "b"), (2, None, " red", None)], ["create table names (n integer, name text, image blob)",
                       "insert into names values (1, 'one', x'00'), (2, '', null)"])
         query = "dataset.query=select name, image, x, flowers.n as n, 'red' as colour, colour as \"own, \"\"colour\"\"\" from flowers join names using (n) where x > 0"
-        self.run_program("predict", "test.yaml", "--run-dir", "runs/run", "dataset.path=b.db", query, "--part", "all", "--with-inputs", "--out", "out.csv")
+        self.run_program("predict", "runs/run", "dataset.path=b.db", query, "--part", "all", "--with-inputs", "--out", "out.csv")
         with open(self.path("out.csv"), newline="") as f:
             names, row = list(csv.reader(f))
         self.assertEqual(names[:6], ["name", "image", "x", "n", "colour", 'own, "colour"'])

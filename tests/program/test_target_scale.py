@@ -47,7 +47,7 @@ class TargetScale(program.Case):
                     table = [{k: float(v) for k, v in r.items()} for r in csv.DictReader(out.splitlines())]
                     np.testing.assert_allclose([[r["output_0"], r["output_1"]] for r in table], case["outputs"], rtol=1e-5, atol=1e-6)
                     np.testing.assert_allclose([[r["price"], r["same"]] for r in table], case["predictions"], rtol=1e-5)
-                    result = json.loads(self.run_program("eval", "test.yaml", "dataset.target_scale=none", "--nproc", nproc)[0])
+                    result = json.loads(self.run_program("eval", "test.yaml", "--nproc", nproc)[0])
                     scaled, predicted = np.array(case["scaled"])[rows], np.array(case["predictions"])[rows]
                     error = predicted - y[rows]
                     self.assertAlmostEqual(result["loss"], ((np.array(case["outputs"])[rows] - scaled) ** 2).mean(), delta=1e-5)

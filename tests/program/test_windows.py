@@ -370,27 +370,18 @@ class Windows(program.Case):
             errors = [abs(y - rows[int(row) + 3 + k, 2]) for row, *predicted in values[:25:2] for k, y in enumerate(predicted) if row + 4 < ROWS]
             self.assert_close([sum(errors) / len(errors)], [end["val_mae"]], 1e-5)
 
-    def test_another_window_is_a_warning(self):
+    def test_another_window_is_refused(self):
         """What a sample is decides what a model computes, and an lstm takes any number of steps; the stride does not."""
         self.table(series(40), names=["id", *NAMES], extra=[[i // 20 for i in range(40)]])
         self.config("steps: 6, horizon: 2, group: id", "split: 0.5")
         self.run_program("test.yaml")
-        warning = ("warning: dataset.window is not that of the training (training -> now):\n  %s\n"
-                   "to use that of the training, give the run folder, without keys of dataset.window\n")
         for verb in ("eval", "predict"):
-            for key, value, before in (("steps", 5, 6), ("horizon", 1, 2), ("group", "null", "id")):
+            for key, value, before in (("steps", 5, 6), ("horizon", 1, 2), ("group", "null", "id"), ("predict_steps", 2, 1)):
                 for ranks in (1, 2):
-                    _, err = self.run_program(verb, "runs/test", f"dataset.window.{key}={value}", "--nproc", ranks)
-                    self.assertEqual(err.count(warning % f"{key}: {before} -> {value}"), 1, err)
+                    _, err = self.run_program(verb, "runs/test", f"dataset.window.{key}={value}", "--nproc", ranks, code=USAGE)
+                    self.assertEqual(err.count(f" (training -> now):\n  dataset.window.{key}: {before} -> {value}\n"), 1, err)
             for arguments in (["runs/test"], ["test.yaml", "dataset.window.stride=2"], ["runs/test", "rows.csv"]):
                 self.assertNotIn("warning", self.run_program(verb, *arguments)[1])
-        _, err = self.run_program("eval", "runs/test", "dataset.window.predict_steps=2", code=USAGE)
-        self.assertIn(warning % "predict_steps: 1 -> 2", err)
-        self.config("steps: 6", layer="flatten")
-        self.run_program("test.yaml", "--run-dir", "runs/flat")
-        _, err = self.run_program("predict", "runs/flat", "dataset.window.steps=5", code=DATA)
-        self.assertIn(warning % "steps: 6 -> 5", err)
-        self.assertIn("a row of the inputs is (5, 4), and was (6, 4) in the training; see dataset.window", err)
 
     def test_no_window_has_rows_of_both_parts(self):
         """Of the folds, whose training rows are on both sides of the validation rows."""

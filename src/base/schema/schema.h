@@ -102,9 +102,11 @@ struct schema_variants {
 };
 
 enum schema_flags {
-    SCHEMA_REQUIRED = 1, /* no default: missing is an error */
-    SCHEMA_EXTENDS = 2,  /* resume accepts a change: it does not affect completed steps (more epochs, other logging) */
-    SCHEMA_NULLABLE = 4, /* null is allowed (implied when the default is null) */
+    SCHEMA_REQUIRED = 1,  /* no default: missing is an error */
+    SCHEMA_EXTENDS = 2,   /* resume accepts a change: it does not affect completed steps (more epochs, other logging) */
+    SCHEMA_NULLABLE = 4,  /* null is allowed (implied when the default is null) */
+    SCHEMA_INFERENCE = 8, /* eval and predict accept another value than that of the training: where rows are, how their
+                             file is written, which of them are used, or what only training uses */
 };
 
 struct schema_row {
@@ -186,6 +188,10 @@ void schema_write_yaml(const struct schema *schema, const void *config, struct t
 /* Compares two configs of one schema and adds a line "  key: old -> new\n" to [out] for each difference. Skips keys
  * with SCHEMA_EXTENDS. Returns the number of differences. */
 size_t schema_diff(const struct schema *schema, const void *before, const void *after, struct text *out);
+
+/* The same for the keys [names] (NULL-terminated) of [schema]; skips keys with SCHEMA_INFERENCE instead. */
+size_t schema_diff_inference(const struct schema *schema, const char *const *names, const void *before,
+                             const void *after, struct text *out);
 
 /* Help for [section] (a dotted path such as "optimizer.adam" or "model.layers.linear"; NULL: the overview of all
  * sections) in plain text, at most 100 columns wide. An unknown section: STATUS_USAGE, with a list of the known ones.

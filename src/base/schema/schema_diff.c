@@ -9,6 +9,7 @@ struct differ {
     struct text *out;
     struct text path;
     size_t count;
+    unsigned skipped; /* flags of rows that are not compared */
 };
 
 static void add_difference(struct differ *d, const char *before, const char *after) {
@@ -137,7 +138,7 @@ static void diff_row(struct differ *d, const struct schema_row *row, const void 
 
 static void diff_rows(struct differ *d, const struct schema *schema, const void *before, const void *after) {
     for (const struct schema_row *row = schema ? schema->rows : NULL; row && row->key; row++) {
-        if (row->flags & SCHEMA_EXTENDS) continue;
+        if (row->flags & d->skipped) continue;
         size_t length = enter(d, row->key);
         diff_row(d, row, before, after);
         leave(d, length);
@@ -145,8 +146,26 @@ static void diff_rows(struct differ *d, const struct schema *schema, const void 
 }
 
 size_t schema_diff(const struct schema *schema, const void *before, const void *after, struct text *out) {
-    struct differ d = {.out = out};
+    struct differ d = {.out = out, .skipped = SCHEMA_EXTENDS};
     diff_rows(&d, schema, before, after);
+    text_free(&d.path);
+    return d.count;
+}
+
+static const struct schema_row *find_row(const struct schema *schema, const char *key) {
+    const struct schema_row *row = schema->rows;
+    while (row->key && strcmp(row->key, key) != 0) row++;
+    return row;
+}
+
+size_t schema_diff_inference(const struct schema *schema, const char *const *names, const void *before,
+                             const void *after, struct text *out) {
+    struct differ d = {.out = out, .skipped = SCHEMA_INFERENCE};
+    for (size_t i = 0; names[i]; i++) {
+        size_t length = enter(&d, names[i]);
+        diff_row(&d, find_row(schema, names[i]), before, after);
+        leave(&d, length);
+    }
     text_free(&d.path);
     return d.count;
 }

@@ -93,6 +93,7 @@ static void add_table(struct text *out, const struct sections *all, const char *
         text_add(out, " | ");
         add_cell(out, row->doc ? row->doc : "");
         if ((row->flags | flags) & SCHEMA_EXTENDS) text_add(out, " *May differ on a resume.*");
+        if ((row->flags | flags) & SCHEMA_INFERENCE) text_add(out, " *May differ in eval and predict.*");
         text_add(out, " |\n");
         text_free(&row_path);
     }

@@ -91,7 +91,7 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_STRING,
      .offset = FIELD(struct column_rule, tokenizer),
      .fallback = "null",
-     .flags = SCHEMA_EXTENDS, /* the fingerprint is compared instead */
+     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
      .doc =
          "Of a text: tokenizer.json of Hugging Face's tokenizers, byte-level BPE, the same for all columns of texts. "
          "It is kept in checkpoints."},

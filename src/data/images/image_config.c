@@ -51,7 +51,7 @@ static const struct schema_row image_schema_rows[] = {
      .type = SCHEMA_INT,
      .offset = FIELD(struct image_config, threads),
      .fallback = "null",
-     .flags = SCHEMA_EXTENDS,
+     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
      .min = 1,
      .max = 1024,
      .doc = "Threads of each rank that decode images; null: the processors of the rank."},
@@ -59,19 +59,20 @@ static const struct schema_row image_schema_rows[] = {
      .type = SCHEMA_STRING,
      .offset = FIELD(struct image_config, labels),
      .fallback = "null",
-     .flags = SCHEMA_EXTENDS, /* the fingerprint is compared instead */
+     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
      .doc = "CSV file with a row for each image: the name of its file in the folder, and its targets in the columns "
             "that dataset.targets names (the last one when empty). Null: the class of an image is its folder."},
     {.key = "column",
      .type = SCHEMA_STRING,
      .offset = FIELD(struct image_config, column),
      .fallback = "null",
+     .flags = SCHEMA_INFERENCE,
      .doc = "Column of labels with the names of the files, with or without their extension; null: the first one."},
     {.key = "masks",
      .type = SCHEMA_STRING,
      .offset = FIELD(struct image_config, masks),
      .fallback = "null",
-     .flags = SCHEMA_EXTENDS,
+     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
      .doc = "Folder of masks, the targets of a loss for each pixel: a grey or palette PNG image for each image, of the "
             "same size, with the same path in the folder and the extension .png. A pixel is the class (cross_entropy), "
             "or 0 and 1 or 255 (bce_with_logits, focal, dice)."},

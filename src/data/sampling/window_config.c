@@ -34,6 +34,7 @@ static const struct schema_row window_rows_table[] = {
      .fallback = "1",
      .min = 1,
      .max = 1e9,
+     .flags = SCHEMA_INFERENCE,
      .doc = "Rows between the starts of two samples, as Keras' sequence_stride; predict computes all windows."},
     {.key = "group",
      .type = SCHEMA_STRING,
@@ -60,13 +61,8 @@ const struct schema window_section = {.name = "dataset.window",
                                       .shorthand = "steps",
                                       .check = check_keys};
 
-size_t dataset_window_diff(const struct dataset_config *before, const struct dataset_config *now, struct text *out) {
-    struct window_config a = before->window, b = now->window;
-    if (a.steps == 0 && b.steps == 0) return 0;
-    a.stride = b.stride;
-    a.group = dataset_group(before);
-    b.group = dataset_group(now);
-    return schema_diff(&window_section, &a, &b, out);
+const char *dataset_series(const struct dataset_config *config) {
+    return config->window.steps ? dataset_group(config) : NULL;
 }
 
 static bool are_different(const char *a, const char *b) { return a && b && strcmp(a, b) != 0; }

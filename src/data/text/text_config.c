@@ -15,6 +15,7 @@ static const struct schema_row text_rows[] = {
      .fallback = "1",
      .min = 1,
      .max = 1e9,
+     .flags = SCHEMA_INFERENCE,
      .doc = "Characters between the starts of two rows: 1 starts a row at every character (the minGPT tutorial), "
             "block_size uses each character once per epoch."},
     {.key = "truncate",
@@ -24,6 +25,7 @@ static const struct schema_row text_rows[] = {
      .min = 0,
      .max = 1,
      .excludes_min = true,
+     .flags = SCHEMA_INFERENCE,
      .doc = "Fraction of the file that is used, from its start."},
     {0},
 };
@@ -42,6 +44,7 @@ static const struct schema_row tokens_rows[] = {
      .offset = FIELD(struct tokens_config, type),
      .fallback = "uint16",
      .choices = token_types,
+     .flags = SCHEMA_INFERENCE,
      .doc = "Type of a token in the file, little-endian."},
     {.key = "vocabulary",
      .type = SCHEMA_INT,
@@ -65,12 +68,13 @@ static const struct schema_row tokens_rows[] = {
      .fallback = "null",
      .min = 1,
      .max = 1e9,
+     .flags = SCHEMA_INFERENCE,
      .doc = "Tokens between the starts of two rows; null: block_size, so that an epoch sees each token once."},
     {.key = "tokenizer",
      .type = SCHEMA_STRING,
      .offset = FIELD(struct tokens_config, tokenizer),
      .fallback = "null",
-     .flags = SCHEMA_EXTENDS, /* the fingerprint is compared instead */
+     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
      .doc = "tokenizer.json of Hugging Face's tokenizers, byte-level BPE: a text (.txt) is read as its tokens; for ids "
             "(.bin), the tokenizer they were made with. It is kept in checkpoints, for generate."},
     {0},

@@ -296,7 +296,11 @@ static const struct schema_row config_rows[] = {
      .offset = offsetof(struct config, seed),
      .fallback = "42",
      .doc = "Seed of the initial weights and of all random numbers of the model (torch.manual_seed)."},
-    SECTION(dataset, dataset_schema, "Where the rows come from, how they are split and scaled."),
+    SECTION(
+        dataset, dataset_schema,
+        "Where the rows come from, how they are split and scaled. `eval`, `predict`, `generate` and `export` accept "
+        "another value than that of the training only for keys whose meaning ends with *May differ in eval and "
+        "predict.*"),
     SECTION(sampler, sampler_schema, "Which rows a rank uses in which order (DistributedSampler)."),
     SECTION(model, model_schema, "The layers."),
     {.key = "loss",

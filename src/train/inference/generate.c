@@ -276,14 +276,23 @@ static status write_text(struct generator *g, generate_sink *sink, void *context
     return s;
 }
 
+/* [opened]: of open_all. Weights that do not fit are those of another config. */
+static status compare_config(const struct generator *g, status opened) {
+    if (opened && status_code(opened) != STATUS_DATA) return opened;
+    status s = trained_compare_config(g->checkpoint, g->config, true);
+    if (!s) return opened;
+    status_free(opened);
+    return s;
+}
+
 status generate_text(const struct config *config, const struct generate_options *options, struct log *log,
                      generate_sink *sink, void *context) {
     struct generator g = {.options = options, .config = config};
     rng_seed(&g.rng, (uint64_t)options->seed);
     status s = weights_choose(config, &options->weights, log, &g.checkpoint, &g.average);
+    if (!s) s = trained_compare_rows(g.checkpoint, config, true, log);
     if (!s) s = read_vocabulary(&g, g.checkpoint);
-    if (!s) s = plan_explain_memory(open_all(&g));
-    if (!s) s = trained_warn_of_model(g.checkpoint, config, log);
+    if (!s) s = compare_config(&g, plan_explain_memory(open_all(&g)));
     if (!s) s = encode_prompt(&g);
     if (!s) s = write_text(&g, sink, context);
     checkpoint_close(g.checkpoint);

@@ -302,15 +302,15 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     status s = writes ? io_check_replace(options->out) : OK;
     if (!s) s = weights_choose(inf->config, &options->weights, log, &checkpoint, &average);
     inf->is_all = options->part && strcmp(options->part, "all") == 0;
-    if (!s && inf->env->rank == 0) s = trained_warn_of_window(checkpoint, &inf->config->dataset, log);
+    if (!s) s = trained_compare_rows(checkpoint, inf->config, inf->predicts, log);
     if (!s) s = open_dataset(inf, checkpoint);
     if (!s) s = choose_part(inf, options);
     struct dataset_info info = {0};
     if (!s) info = *dataset_info(inf->dataset);
     if (!s) s = open_model(inf);
+    if (!s) s = trained_compare_config(checkpoint, inf->config, inf->predicts);
     if (!s) s = explain_columns(inf, checkpoint, load_weights(inf, checkpoint, average));
     s = explain_shape(inf, checkpoint, info.input_dims, info.input_shape, s);
-    if (!s && inf->env->rank == 0) s = trained_warn_of_model(checkpoint, inf->config, log);
     if (!s) s = reserve_memory(inf);
     if (!s && inf->predicts) s = check_options(inf);
     if (!s) s = compare_split(inf, checkpoint, log);

@@ -31,6 +31,7 @@ static status open_checkpoint(const char *path, const struct predictor_options *
     if (is_config(path)) {
         TRY(config_load(path, NULL, 0, &file));
         status s = weights_open(config_of(file), &weights, NULL, out, average);
+        if (!s) s = trained_compare_config(*out, config_of(file), true);
         config_free(file);
         return s;
     }

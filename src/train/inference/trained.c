@@ -91,51 +91,56 @@ static status read_config(struct checkpoint *checkpoint, struct config_file **ou
     return OK;
 }
 
-/* The lines of [differences] without names of layers, by which weights are found. */
-static void leave_out_names(const struct text *differences, struct text *out) {
-    for (const char *line = text_string(differences); *line;) {
-        size_t length = strcspn(line, "\n") + 1;
-        const char *colon = strchr(line, ':');
-        bool is_name = colon && colon - line > 5 && strncmp(colon - 5, ".name", 5) == 0;
-        if (!is_name) text_add_bytes(out, line, length);
-        line += length;
+/* The keys that are compared; a loss says what the outputs mean, and eval may measure another one. */
+static const char *const row_keys[] = {"dataset", NULL};
+static const char *const model_keys[] = {"dataset", "model", NULL};
+static const char *const prediction_keys[] = {"dataset", "model", "loss", "losses", NULL};
+
+/* Adds the differences of [keys]; returns their number. */
+static size_t diff_configs(const struct config *trained, const struct config *config, const char *const *keys,
+                           struct text *out) {
+    struct config before = *trained, now = *config;
+    before.dataset.window.group = dataset_series(&before.dataset);
+    now.dataset.window.group = dataset_series(&now.dataset);
+    return schema_diff_inference(&config_schema, keys, &before, &now, out);
+}
+
+/* STATUS_USAGE with the differences of [keys] if there are any in [decisive]. */
+static status compare_configs(struct checkpoint *checkpoint, const struct config *config, const char *const *decisive,
+                              const char *const *keys, struct log *log) {
+    struct config_file *trained;
+    struct text decisive_ones = {0}, differences = {0};
+    const char *path = checkpoint_path(checkpoint);
+    status s = OK;
+    TRY(read_config(checkpoint, &trained));
+    if (!trained) {
+        log_warning(log, "%s: this version cannot read its config, so the config now cannot be compared with it", path);
+        return OK;
     }
-}
-
-status trained_warn_of_model(struct checkpoint *checkpoint, const struct config *config, struct log *log) {
-    struct config_file *trained;
-    struct text differences = {0}, layers = {0};
-    TRY(read_config(checkpoint, &trained));
-    if (!trained) return OK;
-    struct model_config before = config_of(trained)->model, now = config->model;
-    before.init = now.init, before.freeze = now.freeze; /* of no effect on outputs */
-    before.init_from = now.init_from, before.has_init_from = now.has_init_from;
-    schema_diff(&model_schema, &before, &now, &differences);
-    leave_out_names(&differences, &layers);
-    if (layers.length)
-        log_warning(log,
-                    "this is not the model that was trained (training -> now):\n%s"
-                    "to use that of the training, give the run folder in place of the config",
-                    text_string(&layers));
-    text_free(&differences);
-    text_free(&layers);
-    config_free(trained);
-    return OK;
-}
-
-status trained_warn_of_window(struct checkpoint *checkpoint, const struct dataset_config *dataset, struct log *log) {
-    struct config_file *trained;
-    struct text differences = {0};
-    TRY(read_config(checkpoint, &trained));
-    if (!trained) return OK;
-    if (dataset_window_diff(&config_of(trained)->dataset, dataset, &differences))
-        log_warning(log,
-                    "dataset.window is not that of the training (training -> now):\n%s"
-                    "to use that of the training, give the run folder, without keys of dataset.window",
-                    text_string(&differences));
+    size_t count = 0;
+    if (diff_configs(config_of(trained), config, decisive, &decisive_ones))
+        count = diff_configs(config_of(trained), config, keys, &differences);
+    if (count)
+        s = status_new(STATUS_USAGE,
+                       "%s: its training had another config; %zu key%s that predictions depend on %s (training -> "
+                       "now):\n%s"
+                       "leave such keys out on the command line, and give the run folder in place of another config",
+                       path, count, text_plural(count, "s"), count == 1 ? "differs" : "differ",
+                       text_string(&differences));
+    text_free(&decisive_ones);
     text_free(&differences);
     config_free(trained);
-    return OK;
+    return s;
+}
+
+status trained_compare_rows(struct checkpoint *checkpoint, const struct config *config, bool predicts,
+                            struct log *log) {
+    return compare_configs(checkpoint, config, row_keys, predicts ? prediction_keys : model_keys, log);
+}
+
+status trained_compare_config(struct checkpoint *checkpoint, const struct config *config, bool predicts) {
+    const char *const *keys = predicts ? prediction_keys : model_keys;
+    return compare_configs(checkpoint, config, keys, keys, NULL);
 }
 
 status trained_compare_split(struct checkpoint *checkpoint, const struct dataset_config *dataset,

@@ -21,13 +21,13 @@ struct trained {
 status trained_read(struct arena *arena, struct checkpoint *checkpoint, struct dataset_config *dataset,
                     struct trained *out);
 
-/* Logs the keys in which the model of [config] is not the one that was trained: other layers of the same shapes take
- * its weights without a failure. Nothing where the checkpoint does not say. */
-status trained_warn_of_model(struct checkpoint *checkpoint, const struct config *config, struct log *log);
-
-/* Logs the keys of dataset.window in which samples are others than in the training. Nothing where the checkpoint does
- * not say. */
-status trained_warn_of_window(struct checkpoint *checkpoint, const struct dataset_config *dataset, struct log *log);
+/* STATUS_USAGE with both values of each key that predictions depend on (SCHEMA_INFERENCE) and that [config] has
+ * otherwise than the training: columns, scale, windows, layers; with [predicts] also the loss. trained_compare_rows
+ * only if one of them is of the dataset, before that is opened; then the model is planned, whose own errors are those
+ * of every command, and trained_compare_config compares all. OK where this version cannot read the config of the
+ * checkpoint, with a warning. */
+status trained_compare_rows(struct checkpoint *checkpoint, const struct config *config, bool predicts, struct log *log);
+status trained_compare_config(struct checkpoint *checkpoint, const struct config *config, bool predicts);
 
 /* *why = why dataset.split gives other rows than in the training, "the data are not those ..."; NULL: it gives the
  * same, or the checkpoint does not say. [fingerprint]: of the rows; NULL: unknown. */
