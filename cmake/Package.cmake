@@ -13,6 +13,7 @@ add_custom_command(
   DEPENDS ddptrain
   VERBATIM)
 add_custom_target(share ALL DEPENDS ${generated_files})
+add_custom_target(install_files DEPENDS ddptrain ddptrain_predict share) # all that `cmake --install` needs, without the tests
 
 set(share ${CMAKE_INSTALL_DATADIR})
 set(doc ${CMAKE_INSTALL_DATADIR}/doc/ddptrain)

@@ -6,6 +6,7 @@
 #     scripts/test.sh asan ubsan         one or more builds: release debug clang asan ubsan tsan
 #     scripts/test.sh style tidy         clang-format and shellcheck; clang-tidy
 #     scripts/test.sh package            the Debian package, with lintian
+#     scripts/test.sh docs               the commands of README.md and docs/, in a fresh clone: scripts/test-docs.py
 #     scripts/test.sh aarch64            the program for 64-bit ARM in an emulator: scripts/test-aarch64.sh quick
 #     scripts/test.sh all                every build with every test, style and tidy
 #
@@ -21,8 +22,8 @@ jobs=$(nproc)
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 # where ccache is installed: objects of another checkout serve, too
 emulation=ON # of a GPU
 
-ci=(style release package clang-unit asan-quick tsan-quick tidy-quick)
-all=(style release package debug clang asan ubsan tsan tidy)
+ci=(style release package docs clang-unit asan-quick tsan-quick tidy-quick)
+all=(style release package docs debug clang asan ubsan tsan tidy)
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -117,6 +118,7 @@ run() { # word
             ;;
         aarch64) scripts/test-aarch64.sh quick ;;
         package) say "package: Debian package and lintian" && scripts/package.sh ;;
+        docs) say "docs: the commands of README.md and of docs/ in a fresh clone" && scripts/test-docs.py ;;
         style) check_style ;;
         tidy) check_tidy ;;
         tidy-quick) check_tidy quick ;;
@@ -139,9 +141,9 @@ for word in "$@"; do
             export CUDA_ARCHITECTURES=90 # one of them, for the time that nvcc takes
             ;;
         all) words+=("${all[@]}") ;;
-        release | package | aarch64 | debug | clang | asan | ubsan | tsan | style | tidy) words+=("$word") ;;
+        release | package | docs | aarch64 | debug | clang | asan | ubsan | tsan | style | tidy) words+=("$word") ;;
         *)
-            echo "test: unknown word '$word'; known: ci all release package aarch64 debug clang asan ubsan tsan style tidy" >&2
+            echo "test: unknown word '$word'; known: ci all release package docs aarch64 debug clang asan ubsan tsan style tidy" >&2
             exit 64
             ;;
     esac

@@ -20,7 +20,7 @@ trap 'rm -f "$log"' EXIT
         [ ! -e /dev/nvidiactl ] || cuda=AUTO
         cmake --preset release -DDDPTRAIN_TESTS=OFF -DDDPTRAIN_CUDA=$cuda
     }
-    cmake --build --preset release --target ddptrain ddptrain_predict # what cmake --install needs
+    cmake --build --preset release --target install_files # what cmake --install needs
 } >"$log" 2>&1 || {
     cat "$log" >&2
     echo "train: the build failed; the lines above say why" >&2
