@@ -13,6 +13,7 @@ struct column_suggestion {
     size_t texts;       /* different texts; 0: numbers */
     const char *rule;   /* its entry of `columns:`, as YAML; NULL: none is needed */
     const char *reason; /* for the rule, for people: "12 values are missing" */
+    bool repeats;       /* an identifier that several rows have */
 };
 
 #define SUGGESTED_IMAGE_SIZE 64 /* height and width of the images of a folder */
@@ -30,6 +31,7 @@ struct suggestion {
     const char *labels, *image_column;         /* the CSV file of the labels of the images, its column of their names */
     const char *table, *other_tables;          /* of a database with several; else NULL */
     const char *inputs;                        /* the name, where it is not the default of the format; else NULL */
+    const char *group;                         /* an identifier of rows that belong together; NULL: none */
     const char *time;                          /* a column whose dates rise from row to row; NULL: none */
     struct string_list unused;                 /* HDF5: other datasets with as many rows */
     bool has_no_header;                        /* of a CSV file, which is recognised; columns are named 0, 1, 2, ... */

@@ -103,6 +103,36 @@ class Init(program.Case):
         text = self.train("people.csv", "--target", "sex")
         self.assertIn("targets: sex   # 2 classes: female, male", text)
 
+    def test_identifiers(self):
+        """Columns that say which row it is; columns of true features with values that are as different stay."""
+        r = random.Random(3)
+        n = 1200  # more than the texts that are counted
+        order = r.sample(range(n), n)
+        columns = {"PassengerId": [f"{892 + i}" for i in range(n)], "customer_id": [100 + 7 * order[i] for i in range(n)], "shuffled": [5001 + order[i] for i in range(n)],
+                   "UUID": [f"{order[i]:05x}-e" for i in range(n)], "code": [f"K{order[i] * 3}" for i in range(n)], "case no": [order[i] * 2 for i in range(n)],
+                   "year": [800 + order[i] for i in range(n)], "income": [order[i] * 5 for i in range(n)], "weight": [order[i] / 7 for i in range(n)], "paid": [order[i] * 3 for i in range(n)],
+                   "store_id": [i % 6 for i in range(n)], "number": [i % 12 for i in range(n)], "y": [i % 2 for i in range(n)]}
+        self.rows("t.csv", columns, zip(*columns.values()))
+        text = self.train("t.csv", words=["train.epochs=1"])
+        different = "ignore   # looks like an identifier: 1200 different values in 1200 rows\n"
+        for line in ("PassengerId: ignore   # looks like an identifier: each number from 892 to 2091 once\n", f"customer_id: {different}", f"UUID: {different}", f"code: {different}",
+                     "shuffled: ignore   # looks like an identifier: each number from 5001 to 6200 once\n", f"case no: {different}"):
+            self.assertIn(line.replace("case no", '"case no"'), text)
+        for name in ("year", "income", "weight", "paid", "store_id", "number"):
+            self.assertNotIn(f"    {name}: ", text)
+        self.rows("t.csv", ["id", "y"], [[order[i], i % 2] for i in range(50)])  # all that there is
+        self.assertNotIn("ignore", self.train("t.csv"))
+
+    def test_rows_that_belong_together(self):
+        """An identifier with a few rows each: all of them are in the same part."""
+        for name, rows, values in (("Subject", 10, 18), ("visit.patient", 4, 60), ("customerId", 3, 500), ("order_id", 30, 10), ("region", 10, 18)):
+            self.rows("t.csv", ["v", name, "y"], [[i * 7 % 60 / 7, f"s{i // rows * 37 % 1009}", i % 2] for i in range(rows * values)])
+            text = self.train("t.csv", words=["train.epochs=1"])
+            is_group = name not in ("order_id", "region")
+            self.assertEqual(f"split: {{test: 0.2, seed: 42, group: {name}}}   # rows with the same value stay together" in text, is_group)
+            self.assertEqual(f"{name}: ignore   # looks like an identifier: {values} different values in {rows * values} rows; a split by rows would" in text, is_group)
+            self.assertNotEqual("stratify" in text, is_group)
+
     def test_a_column_that_is_nearly_empty(self):
         """Its few values may all be in validation rows; then nothing can replace those of the training rows."""
         for values, rule in ((1, "ignore   # 1 value in 60 rows"), (4, "ignore   # 4 values in 60 rows"), (5, "{missing: median}   # 55 values are missing")):
@@ -115,11 +145,11 @@ class Init(program.Case):
     def test_codes_with_leading_zeros(self):
         """As numbers, codes of shops or places lose their zeros and have an order that means nothing."""
         def rows(shops, codes):
-            return [["shop", "code", "part", "y"]] + [[f"{shops(i):03}", f"{codes(i):05}", f"0.{i % 7}", i % 2] for i in range(60)]
+            return [["shop", "place", "part", "y"]] + [[f"{shops(i):03}", f"{codes(i):05}", f"0.{i % 7}", i % 2] for i in range(60)]
         for shops, codes, lines in ((lambda i: i % 12, lambda i: 100 * i + 7,
                                      ["shop: category   # codes with leading zeros, such as '000'; number if they are numbers",
-                                      "code: number   # some have leading zeros, such as '00007'; ignore or category if they are codes"]),
-                                    (lambda i: 100 + i % 3, lambda i: i + 1, ["code: ignore   # it counts the rows"])):
+                                      "place: number   # some have leading zeros, such as '00007'; ignore or category if they are codes"]),
+                                    (lambda i: 100 + i % 3, lambda i: i + 1, ["place: ignore   # it counts the rows"])):
             names, *values = rows(shops, codes)
             self.rows("codes.csv", names, values)
             text = self.train("codes.csv")

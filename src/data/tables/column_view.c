@@ -2,6 +2,7 @@
 #include "data/tables/column_view.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "data/columns/date.h"
@@ -68,10 +69,65 @@ bool column_view_dates_rise(const struct column_view *c) {
     return false;
 }
 
+/* SplitMix64 of Steele, Lea and Flood. */
+static uint64_t hash_of(uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+#define MAX_WHOLE 9007199254740992.0 /* 2^53 */
+
+static uint64_t whole_hash(double number) { return hash_of((uint64_t)(int64_t)number); }
+
+static status keep_hash(struct column_view *c, const char *text) {
+    uint64_t hash = 0;
+    for (const char *t = text; *t; t++) hash = hash_of(hash ^ (unsigned char)*t);
+    if (c->hash_count == c->hash_capacity) {
+        size_t capacity = c->hash_capacity ? 2 * c->hash_capacity : 1024;
+        uint64_t *hashes = realloc(c->hashes, capacity * sizeof *hashes);
+        if (!hashes) return status_memory("the values of an identifier");
+        c->hashes = hashes;
+        c->hash_capacity = capacity;
+    }
+    c->hashes[c->hash_count++] = hash;
+    return OK;
+}
+
+static int compare_hashes(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+void column_view_free(struct column_view *c) {
+    text_pool_free(&c->pool);
+    text_pool_free(&c->marks);
+    free(c->hashes);
+    c->hashes = NULL;
+}
+
+size_t column_view_distinct(struct column_view *c) {
+    size_t count = 0;
+    if (c->pool.count <= MAX_POOLED || c->hash_count == 0) return c->pool.count;
+    qsort(c->hashes, c->hash_count, sizeof *c->hashes, compare_hashes);
+    for (size_t i = 0; i < c->hash_count; i++) count += i == 0 || c->hashes[i] != c->hashes[i - 1];
+    return count;
+}
+
+bool column_view_is_permutation(const struct column_view *c) {
+    bool are_whole = c->values > 0 && c->whole == c->values && fabs(c->min) < MAX_WHOLE && fabs(c->max) < MAX_WHOLE;
+    if (!are_whole || c->max - c->min + 1 != (double)c->values) return false;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < c->values; i++) sum += whole_hash(c->min + (double)i);
+    return sum == c->whole_sum;
+}
+
 static void add_number(struct column_view *c, const char *text, double number) {
     if (!c->code && csv_is_code(text)) c->code = arena_copy(c->pool.arena, text);
     c->numbers++;
     c->whole += number == floor(number);
+    if (number == floor(number) && fabs(number) < MAX_WHOLE) c->whole_sum += whole_hash(number);
     c->min = c->numbers == 1 ? number : fmin(c->min, number);
     c->max = c->numbers == 1 ? number : fmax(c->max, number);
     c->last = number;
@@ -103,6 +159,7 @@ status column_view_add(struct column_view *c, const char *text, char *decimal, s
     }
     examine_dates(c, text, is_first);
     if (c->pool.count <= MAX_POOLED) TRY(text_pool_add(&c->pool, text, line, &index));
+    if (c->keeps_hashes) TRY(keep_hash(c, text));
     if (is_number)
         add_number(c, text, number);
     else

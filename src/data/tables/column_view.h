@@ -41,10 +41,22 @@ struct column_view {
     double first, last, min, max;      /* numbers */
     bool has_dates;                    /* each value is a date */
     bool starts_with_text, is_counted; /* is_counted: each value is 1 more than the one before */
+    uint64_t whole_sum;                /* of a hash of each whole number */
+    bool keeps_hashes;                 /* [hashes] are of all values; set it before the first one */
+    uint64_t *hashes;                  /* (hash_count) */
+    size_t hash_count, hash_capacity;
 };
 
 /* Adds a value. *decimal as for csv_decimal. [line]: of the file, for messages. */
 status column_view_add(struct column_view *c, const char *text, char *decimal, size_t line);
+
+void column_view_free(struct column_view *c);
+
+/* The number of different values; with keeps_hashes exact, else at most MAX_POOLED + 1. */
+size_t column_view_distinct(struct column_view *c);
+
+/* Whether the values are whole numbers that follow each other, each once, in any order. */
+bool column_view_is_permutation(const struct column_view *c);
 
 /* Whether the marks of the column mean missing values, as they do beside numbers and dates. */
 bool column_view_marks_missing(const struct column_view *c);

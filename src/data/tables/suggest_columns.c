@@ -9,6 +9,7 @@
 #include "data/internal.h"
 #include "data/tables/column_view.h"
 #include "data/tables/csv_source.h"
+#include "data/tables/identifiers.h"
 #include "data/tables/suggest_numbers.h"
 
 #define MAX_CATEGORIES 100 /* of a column whose type is inferred, see raw_columns.c */
@@ -109,14 +110,52 @@ static void choose_code(const struct column_view *c, struct arena *arena, struct
     }
 }
 
+/* ---- identifiers ---- */
+
+#define MIN_IDENTIFIERS 10    /* values of a column that may be one */
+#define MIN_GROUPS 5          /* different values */
+#define MAX_ROWS_OF_KEY 20    /* mean rows of a value, of customer_id */
+#define MAX_ROWS_OF_UNIT 100  /* of patient */
+#define DIFFERENT_VALUES 0.95 /* the least share */
+
+/* Whether the column says which row it is: *repeats: which rows belong together. */
+static bool is_identifier(struct column_view *c, bool *repeats) {
+    enum identifier_name name = identifier_name(c->name);
+    bool has_texts = holds_texts(c), is_named = name != NO_IDENTIFIER && name != NAME_OF_TIME;
+    *repeats = false;
+    if (c->values < MIN_IDENTIFIERS || c->has_dates || c->blobs) return false;
+    if (!has_texts && name != NAME_OF_TIME && column_view_is_permutation(c)) return true;
+    if (!is_named || (!has_texts && c->whole < c->values)) return false;
+    double distinct = (double)column_view_distinct(c), values = (double)c->values;
+    if (distinct >= DIFFERENT_VALUES * values) return true;
+    double max_rows = name == IDENTIFIER_UNIT ? MAX_ROWS_OF_UNIT : name == IDENTIFIER_KEY ? MAX_ROWS_OF_KEY : 0;
+    *repeats = distinct >= MIN_GROUPS && values <= distinct * max_rows && c->missing == 0;
+    return *repeats;
+}
+
+static void ignore_identifier(struct column_view *c, bool repeats, struct arena *arena, struct column_suggestion *out) {
+    out->rule = "ignore";
+    out->texts = 0;
+    if (c->is_counted)
+        out->reason = "it counts the rows";
+    else if (!repeats && column_view_is_permutation(c))
+        out->reason =
+            arena_printf(arena, "looks like an identifier: each number from %.17g to %.17g once", c->min, c->max);
+    else
+        out->reason =
+            arena_printf(arena, "looks like an identifier: %zu different values in %zu rows%s", column_view_distinct(c),
+                         c->values, repeats ? "; a split by rows would have some of each in both parts" : "");
+}
+
 /* Whether a split may leave the training rows without a value. */
 static bool is_nearly_empty(const struct column_view *c) { return c->values < 5 && c->missing > 4 * c->values; }
 
-/* What `columns:` needs for an input. [may_count]: a column that counts the rows is used. */
-static void choose_rule(const struct column_view *c, const char *unit, bool may_count, struct arena *arena,
+/* What `columns:` needs for an input. [may_count]: a column of numbers that count the rows is used. */
+static void choose_rule(struct column_view *c, const char *unit, bool may_count, struct arena *arena,
                         struct column_suggestion *out) {
     bool has_texts = holds_texts(c), is_date = has_texts && c->has_dates && c->starts_with_text;
     const char *missing = has_texts ? "most_frequent" : "median";
+    bool repeats;
     *out = (struct column_suggestion){
         .name = c->name, .missing = c->missing, .texts = has_texts && !is_date ? c->pool.count : 0};
     if (c->blobs > 0) {
@@ -132,6 +171,9 @@ static void choose_rule(const struct column_view *c, const char *unit, bool may_
     } else if (!has_texts && c->is_counted && c->values > 2 && !may_count) {
         out->rule = "ignore";
         out->reason = "it counts the rows";
+    } else if (is_identifier(c, &repeats) && (has_texts || repeats || !may_count)) {
+        ignore_identifier(c, repeats, arena, out);
+        out->repeats = repeats;
     } else if (!has_texts && c->code) {
         choose_code(c, arena, out);
     } else if (has_texts && !is_date && c->formats) {
@@ -261,6 +303,7 @@ static status read_names(struct record_reader *reader, struct column_view **colu
         (*columns)[i].pool.arena = (*columns)[i].marks.arena = arena; /* SQLite's are valid until the next row */
         (*columns)[i].has_no_name = record->fields[i].text[0] == 0;
         (*columns)[i].name = csv_name(record->fields[i].text, i, arena);
+        (*columns)[i].keeps_hashes = identifier_name((*columns)[i].name) != NO_IDENTIFIER;
         for (size_t k = 0; k < i && *count <= MAX_COMPARED; k++)
             if (strcmp((*columns)[k].name, (*columns)[i].name) == 0)
                 return status_new(STATUS_DATA, "%s:%s: duplicate column '%s'", reader->path, reader->header,
@@ -288,15 +331,17 @@ static status read_rows(struct record_reader *reader, struct column_view *column
 }
 
 /* Adds the inputs: all columns but [target]. */
-static void add_inputs(const struct column_view *columns, size_t count, size_t target, const char *unit, bool may_count,
+static void add_inputs(struct column_view *columns, size_t count, size_t target, const char *unit, bool may_count,
                        struct arena *arena, struct suggestion *out) {
     out->column_count = 0;
+    out->group = NULL;
     for (size_t i = 0; i < count; i++) {
         struct column_suggestion *column = &out->columns[out->column_count];
         if (i == target || columns[i].has_no_name) continue;
         choose_rule(&columns[i], unit, may_count, arena, column);
         bool is_ignored = column->rule && strcmp(column->rule, "ignore") == 0;
         if (!is_ignored) out->features += column->texts ? column->texts : 1;
+        if (!out->group && column->repeats) out->group = column->name;
         if (!out->time && column_view_dates_rise(&columns[i])) out->time = columns[i].name;
         out->column_count++;
     }
@@ -375,10 +420,7 @@ status suggest_columns(struct record_reader *reader, const char *target, struct 
     status s = read_names(reader, &columns, &count, arena);
     if (!s) s = read_rows(reader, columns, count, &out->rows);
     if (!s) s = view_columns(reader, target, columns, count, arena, out);
-    for (size_t i = 0; columns && i < count; i++) {
-        text_pool_free(&columns[i].pool);
-        text_pool_free(&columns[i].marks);
-    }
+    for (size_t i = 0; columns && i < count; i++) column_view_free(&columns[i]);
     out->input_dims = 1;
     out->input_shape[0] = (int64_t)out->features;
     return s;

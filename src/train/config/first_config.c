@@ -117,7 +117,11 @@ static void add_split(const struct suggestion *s, struct text *out) {
         text_add(out, "  # split: 0.2           # too few rows for validation\n");
     else if (s->input_kind == INPUT_TOKENS)
         text_add(out, "  split: {test: 0.1, shuffle: false}   # the end of the file validates\n");
-    else
+    else if (s->group) {
+        text_add(out, "  split: {test: 0.2, seed: 42, group: ");
+        add_scalar(out, s->group);
+        text_add(out, "}   # rows with the same value stay together, in a fifth of the values\n");
+    } else
         text_printf(out, "  split: {test: 0.2, seed: 42%s}   # a fifth of the rows validates%s\n",
                     can_stratify(s) ? ", stratify: true" : "",
                     can_stratify(s) ? ", with the same share of each class" : "");
