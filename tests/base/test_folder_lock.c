@@ -3,6 +3,8 @@
 #include "base/files/folder_lock.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
 #include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -148,5 +150,84 @@ START_TEST(renames_the_folder_unless_another_process_has_it) {
 }
 END_TEST
 
-TESTS("folder_lock", its_text, a_check_at_the_same_moment_is_no_owner, waits_for_another_process, a_free_name,
+/* Another process has the lock of [lock]; after 0.2 s it renames the folder to [renamed], puts [next] (NULL: nothing)
+ * in its place, whose lock it has, and only then releases the first. */
+static pid_t hold_and_replace(struct folder_lock *lock, const char *renamed, const char *next) {
+    int ends[2];
+    bool is_mine = true;
+    char byte;
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char *path = next ? path_in(next, FOLDER_LOCK_FILE) : NULL;
+        struct folder_lock second = {.folder = next, .path = path, .text = TEXT, .fd = -1};
+        status_free(folder_lock_try(lock, &is_mine));
+        if (!is_mine || write(ends[1], "x", 1) != 1) _exit(1);
+        clock_sleep(0.2);
+        if (next) status_free(folder_lock_try(&second, &is_mine));
+        if (!is_mine || rename(lock->folder, renamed) != 0 || (next && rename(next, lock->folder) != 0)) _exit(1);
+        status_free(folder_lock_release(lock));
+        if (next) pause();
+        _exit(0);
+    }
+    ck_assert_int_eq(read(ends[0], &byte, 1), 1);
+    close(ends[0]), close(ends[1]);
+    return child;
+}
+
+static void check_is_at_path(const struct folder_lock *lock) {
+    struct io_info file, path;
+    ck_ok(io_stat_fd(lock->fd, lock->path, &file));
+    ck_ok(io_stat(lock->path, &path));
+    ck_assert(io_is_same(&file, &path));
+}
+
+/* --fresh by another process, while this one waits: the lock of the renamed folder's file is not that of the new one.
+ */
+START_TEST(waits_for_the_folder_at_the_path) {
+    char *folder = make_folder(), *run = path_in(folder, "run"), *path = path_in(run, FOLDER_LOCK_FILE),
+         *renamed = path_in(folder, "run.1"), *next = path_in(folder, "next");
+    struct folder_lock lock = {.folder = run, .path = path, .text = TEXT, .fd = -1};
+    bool is_mine;
+    pid_t child = hold_and_replace(&lock, renamed, next);
+    ck_ok(folder_lock_wait(&lock, 0.6, NULL, &is_mine));
+    ck_assert_msg(!is_mine, "the lock of the renamed folder was taken for that of the new one");
+    ck_assert_int_eq(kill(child, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    ck_ok(folder_lock_wait(&lock, 30, NULL, &is_mine));
+    ck_assert(is_mine);
+    check_is_at_path(&lock);
+    ck_ok(folder_lock_release(&lock));
+    free(run), free(path), free(renamed), free(next);
+    remove_folder(folder);
+}
+END_TEST
+
+/* The process that renames it has made no new one yet: a start makes it, and another --fresh has nothing to rename. */
+START_TEST(makes_a_folder_that_was_renamed) {
+    char *folder = make_folder(), *run = path_in(folder, "run"), *path = path_in(run, FOLDER_LOCK_FILE),
+         *renamed = path_in(folder, "run.1"), *second = path_in(folder, "run.2");
+    struct folder_lock lock = {.folder = run, .path = path, .text = TEXT, .what = "run", .busy = "trains", .fd = -1};
+    struct log *log = log_create(true, false);
+    struct io_info info;
+    for (int is_fresh = 0; is_fresh < 2; is_fresh++) {
+        pid_t child = hold_and_replace(&lock, is_fresh ? second : renamed, NULL);
+        if (is_fresh)
+            ck_ok(folder_lock_rename_folder(&lock, log));
+        else
+            ck_ok(folder_lock_acquire(&lock, log));
+        if (!is_fresh) check_is_at_path(&lock);
+        ck_ok(folder_lock_release(&lock));
+        ck_assert_int_eq(waitpid(child, NULL, 0), child);
+        ck_ok(io_stat(run, &info));
+        ck_assert(info.is_folder);
+    }
+    log_destroy(log);
+    free(run), free(path), free(renamed), free(second);
+    remove_folder(folder);
+}
+END_TEST
+
+TESTS("folder_lock", waits_for_the_folder_at_the_path, makes_a_folder_that_was_renamed, its_text,
+      a_check_at_the_same_moment_is_no_owner, waits_for_another_process, a_free_name,
       renames_the_folder_unless_another_process_has_it)

@@ -35,28 +35,53 @@ status folder_lock_read(const struct folder_lock *lock, enum folder_lock_state *
     return read_text(lock, out, &size);
 }
 
-status folder_lock_try(struct folder_lock *lock, bool *is_mine) {
-    double end = clock_seconds() + CHECK_SECONDS;
-    if (lock->fd < 0) TRY(io_open_append(lock->path, &lock->fd));
+/* Another process may have renamed or deleted the folder since the file was opened, and made a new one at its path. */
+static status is_at_path(const struct folder_lock *lock, bool *out) {
+    struct io_info file, path;
+    TRY(io_stat_fd(lock->fd, lock->path, &file));
+    TRY(io_stat(lock->path, &path));
+    *out = io_is_same(&file, &path);
+    return OK;
+}
+
+/* One try. The lock of a file that is no longer at its path is released, and the file at the path is the next to try:
+ * *is_mine false, and the file is not open. */
+static status try_once(struct folder_lock *lock, bool *is_mine) {
+    bool is_current;
+    *is_mine = false;
+    if (lock->fd < 0) {
+        TRY(io_make_folders(lock->folder));
+        TRY(io_open_append(lock->path, &lock->fd));
+    }
+    TRY(io_lock(lock->fd, lock->path, is_mine));
+    if (!*is_mine) return OK;
+    TRY(is_at_path(lock, &is_current));
+    if (is_current) return OK;
+    *is_mine = false;
+    return folder_lock_release(lock);
+}
+
+/* Tries until [end], at least once the file that is at the path now. */
+static status try_until(struct folder_lock *lock, double end, double pause, bool *is_mine) {
     for (;;) {
-        TRY(io_lock(lock->fd, lock->path, is_mine));
-        if (*is_mine || clock_seconds() >= end) return OK;
-        clock_sleep(0.001);
+        TRY(try_once(lock, is_mine));
+        if (*is_mine || (lock->fd >= 0 && clock_seconds() >= end)) return OK;
+        if (lock->fd >= 0) clock_sleep(pause);
     }
 }
 
+status folder_lock_try(struct folder_lock *lock, bool *is_mine) {
+    return try_until(lock, clock_seconds() + CHECK_SECONDS, 0.001, is_mine);
+}
+
 status folder_lock_wait(struct folder_lock *lock, double seconds, struct log *log, bool *is_mine) {
-    bool is_reported = false;
-    double start = clock_seconds();
+    double start = clock_seconds(), end = start + seconds, first = start + REPORT_SECONDS;
     TRY(folder_lock_try(lock, is_mine));
-    while (!*is_mine && clock_seconds() < start + seconds) {
-        clock_sleep(0.02);
-        TRY(io_lock(lock->fd, lock->path, is_mine));
-        if (*is_mine || is_reported || clock_seconds() < start + REPORT_SECONDS) continue;
-        log_line(log, "waiting for %s: another ddptrain has locked it", lock->path);
-        is_reported = true;
-    }
-    return OK;
+    if (*is_mine || clock_seconds() >= end) return OK;
+    TRY(try_until(lock, first < end ? first : end, 0.02, is_mine));
+    if (*is_mine || clock_seconds() >= end) return OK;
+    if (log) log_line(log, "waiting for %s: another ddptrain has locked it", lock->path);
+    return try_until(lock, end, 0.02, is_mine);
 }
 
 status folder_lock_write_text(const struct folder_lock *lock) {
@@ -76,9 +101,13 @@ status folder_lock_acquire(struct folder_lock *lock, struct log *log) {
 
 status folder_lock_rename_folder(struct folder_lock *lock, struct log *log) {
     char *target;
-    TRY(folder_free_name(lock->folder, &target));
-    status s = folder_lock_acquire(lock, log);
-    if (!s) s = io_rename(lock->folder, target);
+    struct io_info before, now;
+    TRY(io_stat(lock->folder, &before));
+    TRY(folder_lock_acquire(lock, log));
+    TRY(io_stat(lock->folder, &now));
+    if (!io_is_same(&before, &now)) return folder_lock_release(lock);
+    TRY(folder_free_name(lock->folder, &target)); /* with the lock: another process may have just taken one */
+    status s = io_rename(lock->folder, target);
     if (!s) log_line(log, "renamed the folder of the earlier %s: %s", lock->what, target);
     free(target);
     return s ? s : folder_lock_release(lock);

@@ -34,7 +34,8 @@ enum folder_lock_state {
 status folder_lock_read(const struct folder_lock *lock, enum folder_lock_state *out);
 
 /* Opens (creates) the file and tries to lock it, for as long as a check by another process (folder_lock_is_held) may
- * take: 0.05 s. */
+ * take: 0.05 s. What is locked is the file at the path: if another process has renamed or deleted the folder meanwhile,
+ * the lock is that of the new folder, which is created when absent. */
 status folder_lock_try(struct folder_lock *lock, bool *is_mine);
 
 /* Tries for [seconds], because a killed process keeps its lock until the kernel has freed its memory; after a second
@@ -47,7 +48,8 @@ status folder_lock_wait(struct folder_lock *lock, double seconds, struct log *lo
 status folder_lock_acquire(struct folder_lock *lock, struct log *log);
 
 /* Renames the folder to the first free name. It is locked meanwhile, so that the folder of a running job is not
- * renamed. STATUS_USAGE as folder_lock_acquire. */
+ * renamed. Where another process has renamed it meanwhile, the new folder stays. STATUS_USAGE as folder_lock_acquire.
+ */
 status folder_lock_rename_folder(struct folder_lock *lock, struct log *log);
 
 /* Completes the text of the file, which this process has locked. */
