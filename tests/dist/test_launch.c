@@ -243,6 +243,16 @@ static int role_descriptor(const struct role_context *c) {
     return poll(&end, 1, 5000) == 1 && (end.revents & POLLHUP) ? 0 : 65;
 }
 
+/* Fills the channel to the launcher, which is stopped and then reads all of it. */
+static int role_fills_channel(const struct role_context *c) {
+    (void)c;
+    kill(getppid(), SIGSTOP);
+    for (int i = 0; i < 300; i++) launcher_send(MESSAGE_JOINED, 0, i, "");
+    kill(getppid(), SIGCONT);
+    clock_sleep(0.2);
+    return 0;
+}
+
 /* Each start but the first resumes from an older checkpoint, and saves no newer one than that. */
 static int role_restarts(const struct role_context *c) {
     mark(c, "started", c->env.restart_count);
@@ -276,6 +286,7 @@ static const struct {
     {"hang", role_hang},
     {"descriptor", role_descriptor},
     {"restarts", role_restarts},
+    {"fills_channel", role_fills_channel},
 };
 
 static int run_role(const char *name, const char *folder) {
@@ -398,6 +409,14 @@ END_TEST
 
 START_TEST(unexpected_descriptors_are_closed) {
     struct launcher launcher = launcher_start("descriptor", 1, 0);
+    struct outcome outcome = launcher_wait(&launcher);
+    ck_assert_msg(outcome.code == 0, "%d: %s", outcome.code, outcome.message);
+    clean(&launcher);
+}
+END_TEST
+
+START_TEST(full_channel_is_no_end_of_the_launcher) {
+    struct launcher launcher = launcher_start("fills_channel", 1, 0);
     struct outcome outcome = launcher_wait(&launcher);
     ck_assert_msg(outcome.code == 0, "%d: %s", outcome.code, outcome.message);
     clean(&launcher);
@@ -656,6 +675,7 @@ int main(int argc, char **argv) {
                                        EACH(root_cause_is_reported, endings),
                                        EACH(requests_are_forwarded_to_ranks, requests),
                                        ONCE(unexpected_descriptors_are_closed),
+                                       ONCE(full_channel_is_no_end_of_the_launcher),
                                        ONCE(done_and_stopped_is_stopped),
                                        ONCE(ranks_are_killed_after_grace),
                                        ONCE(hang_shortens_grace),

@@ -93,6 +93,11 @@ class Processes(Started):
         self.assertRegex(text, r"was killed by SIGKILL.*\nstarting all ranks again in ")
         self.assertRegex(text, r"\nstopped on request .*\n$")
 
+    @unittest.skipIf(program.SANITIZER, "128 processes")
+    def test_many_ranks_start(self):
+        """Their messages fill the channel to the launcher, which does not read before it has started all of them."""
+        self.run_program("test.yaml", "sampler.batch_size=128", "train.epochs=1", "train.evaluate_every=0", "--nproc", 128)
+
     def test_nothing_is_left_after_the_launcher_is_killed(self):
         p = self.start_endless("--nproc", 3)
         self.assertEqual(len(self.leftovers()), 4)

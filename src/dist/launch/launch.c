@@ -135,7 +135,7 @@ static void report_to_other_nodes(const struct launch_start *start, const sigset
 status launch_run(const struct launch_config *config, char *const argv[], struct log *log) {
     TRY(check_config(config));
     TRY(net_check_descriptors(DESCRIPTORS));
-    struct launch_job job = {.config = config, .argv = argv};
+    struct launch_job job = {.config = config, .argv = argv, .alive = {-1, -1}};
     TRY(bind_ranks(&job, log));
     struct launch_start start = {
         .job = &job, .log = log, .grace = config->grace > 0 ? config->grace : DEFAULT_GRACE, .has_own_failure = true};

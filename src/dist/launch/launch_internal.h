@@ -47,6 +47,8 @@ struct launch_job {
     int master_port;
     int listener;     /* listening socket for rank 0's store; -1: rank 0 creates it */
     int secret;       /* a memfd with the job's secret; -1: DDPTRAIN_SECRET of the user */
+    int alive[2];     /* a pipe without data: [1] is open in the launcher only, and the kernel kills the ranks when it
+                         is closed */
     cpu_set_t *parts; /* (nproc) processors of each rank; NULL: not bound */
 };
 
@@ -55,6 +57,7 @@ status launch_prepare(struct launch_job *job);
 /* As launch_report_before_joining; [informed] and [stop] as in store_report_before_joining. */
 void launch_report(const struct launch_job *job, const bool *informed, int stop, struct log *log, status failure);
 void launch_release(struct launch_job *job); /* once after launch_prepare: closes what the ranks inherited */
+void launch_end(struct launch_job *job);     /* after launch_release and the end of the ranks: kills one that is left */
 status launch_spawn(const struct launch_job *job, int local_rank, struct launched_rank *rank);
 
 /* launch_output.c: the output of ranks. */

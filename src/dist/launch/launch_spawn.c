@@ -61,7 +61,9 @@ static void set_job_id(const struct launch_config *config, char job_id[128]) {
 
 status launch_prepare(struct launch_job *job) {
     const struct launch_config *config = job->config;
-    job->listener = job->secret = -1;
+    job->listener = job->secret = job->alive[0] = job->alive[1] = -1;
+    if (pipe2(job->alive, O_CLOEXEC) != 0)
+        return status_errno(STATUS_IO, errno, "cannot start %d ranks", config->nproc);
     if (config->nnodes == 1) return prepare_one_node(job);
     if (!config->master_addr || !*config->master_addr || strlen(config->master_addr) >= sizeof job->master_addr)
         return status_new(STATUS_USAGE, "several nodes need the host of rank 0 (--master-addr)");
@@ -99,6 +101,12 @@ void launch_report_before_joining(const struct launch_config *config, struct log
 void launch_release(struct launch_job *job) {
     if (job->listener >= 0) close(job->listener);
     if (job->secret >= 0) close(job->secret);
+    if (job->alive[0] >= 0) close(job->alive[0]);
+}
+
+void launch_end(struct launch_job *job) {
+    if (job->alive[1] >= 0) close(job->alive[1]);
+    job->alive[0] = job->alive[1] = -1;
 }
 
 /* ---- the child ---- */
@@ -152,20 +160,26 @@ static void set_environment(const struct launch_job *job, int local_rank, pid_t 
 }
 
 /* The kernel kills this rank when the launcher ends: by the parent-death signal, and by a signal when the launcher's
- * end of the report socket is closed. */
-static bool kill_with_launcher(pid_t launcher, int report) {
+ * end of the pipe [alive] is closed. Nothing is written to that pipe: on a channel with messages, the signal would also
+ * be sent for each message and each time that a full buffer has space again. The pipe is opened anew because the
+ * process that gets the signal belongs to the open file. */
+static bool kill_with_launcher(pid_t launcher, int alive) {
+    char path[64];
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
-    fcntl(report, F_SETOWN, getpid());
-    fcntl(report, F_SETSIG, SIGKILL);
-    int flags = fcntl(report, F_GETFL);
-    if (flags >= 0) fcntl(report, F_SETFL, flags | O_ASYNC);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", alive);
+    int own = open(path, O_RDONLY | O_NONBLOCK); /* stays open over exec */
+    if (own >= 0) {
+        fcntl(own, F_SETOWN, getpid());
+        fcntl(own, F_SETSIG, SIGKILL);
+        fcntl(own, F_SETFL, O_NONBLOCK | O_ASYNC);
+    }
     return getppid() == launcher; /* false: the launcher has ended before prctl */
 }
 
 static _Noreturn void exec_rank(const struct launch_job *job, int local_rank, pid_t launcher,
                                 const struct channels *channels) {
     setpgid(0, 0);
-    if (!kill_with_launcher(launcher, channels->report[1])) _exit(STATUS_PEER);
+    if (!kill_with_launcher(launcher, job->alive[0])) _exit(STATUS_PEER);
     set_environment(job, local_rank, launcher, channels);
     static const int reset[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD};
     for (size_t i = 0; i < sizeof reset / sizeof *reset; i++) signal(reset[i], SIG_DFL);

@@ -443,6 +443,7 @@ status launch_once(struct launch_start *start) {
     check_stopped_nodes(&l);
     start->has_own_failure = failure || has_own_failure(&l);
     if (!failure) failure = result_of(&l);
+    launch_end(start->job);
     release(&l);
     return failure;
 }

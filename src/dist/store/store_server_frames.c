@@ -234,11 +234,20 @@ static bool pass_to_launcher(struct store_server *s, const struct connection *c)
     return false;
 }
 
-/* From now on the heartbeat informs the rank of failures, so its launcher needs no report. */
+/* Whether no rank of the node of [rank] has a heartbeat. */
+static bool is_first_of_node(const struct store_server *s, int rank) {
+    int size = s->node_size > 0 ? s->node_size : 1, first = rank - rank % size;
+    for (int r = first; r < first + size && r < s->world_size; r++)
+        if (s->join[r].has_heartbeat) return false;
+    return true;
+}
+
+/* From now on the heartbeat informs the rank of failures, so its launcher needs no report. One message per node: the
+ * launcher does not read while it starts ranks, and what does not fit into its channel is lost. */
 static void begin_heartbeat(struct store_server *s, const struct connection *c) {
     s->heartbeat_at = 0;
+    if (is_first_of_node(s, rank_of(c))) launcher_send(MESSAGE_JOINED, 0, rank_of(c), "");
     s->join[rank_of(c)].has_heartbeat = true;
-    launcher_send(MESSAGE_JOINED, 0, rank_of(c), "");
 }
 
 static bool on_proof(struct store_server *s, struct connection *c, const struct store_frame *frame) {
