@@ -79,7 +79,8 @@ static const struct schema_row dataset_rows[] = {
      .groups_offset = FIELD(struct dataset_config, target_groups),
      .fallback = "[]",
      .flags = SCHEMA_INFERENCE,
-     .doc = "HDF5: names of datasets (y when empty); CSV, and image.labels: columns (the last one when empty); IDX, "
+     .doc = "HDF5: names of datasets (y when empty); CSV, and image.labels: columns (when empty the last one named "
+            "label, class, ..., else the last one); IDX, "
             "NPY: file of the labels (when empty derived from path: images -> labels, x -> y); NPZ: name of an array "
             "(y when empty). A "
             "mapping names targets for `losses`: {kind: y, box: [left, top]}."},

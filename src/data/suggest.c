@@ -7,6 +7,7 @@
 
 #include "base/files/io.h"
 #include "data/arrays/hdf5_names.h"
+#include "data/columns/target_choice.h"
 #include "data/csv/csv.h"
 #include "data/csv/csv_dialect.h"
 #include "data/file_pattern.h"
@@ -211,13 +212,12 @@ static status suggest_folder(const char *path, const char *target, struct arena 
     return suggest_rows(out->path, target, arena, out);
 }
 
-/* The column with a usual name, else the last one that has a name. */
+/* Of the columns after that of the images. */
 static const char *usual_target(const struct string_list *columns) {
-    size_t last = columns->count - 1;
-    while (last > 1 && !*columns->items[last]) last--;
-    for (size_t i = columns->count; i-- > 1;)
-        if (suggest_is_target(columns->items[i])) return columns->items[i];
-    return columns->items[last];
+    struct target_choice choice = {0};
+    for (size_t i = 1; i < columns->count; i++)
+        target_choice_add(&choice, i, columns->items[i], *columns->items[i] != 0);
+    return columns->items[choice.column];
 }
 
 /* A CSV file of labels: the images that its first column names are the inputs. Its target: as that of a table. */
@@ -230,6 +230,7 @@ static status suggest_labels(const char *path, const struct image_names *images,
     out->labels = path;
     out->image_column = columns->items[0];
     out->target = target ? target : usual_target(columns);
+    out->target_why = target ? "by --target" : target_why(out->target);
     return suggest_rows(out->path, out->target, arena, out);
 }
 

@@ -39,6 +39,7 @@ struct suggestion {
     struct string_list missing;                /* for dataset.missing; count 0: the default */
     const char *missing_mark, *missing_column; /* a text of missing that is no default, and a column that has it */
     const char *target;                        /* the name; NULL: the default of the format */
+    const char *target_why;                    /* it was chosen, as "by its name"; NULL: not known */
     struct column_suggestion *columns;         /* (column_count): the inputs of a table; 0: the format has no columns */
     size_t column_count;
     size_t rows, features; /* of a row, about, for a CSV file with categories */

@@ -103,6 +103,21 @@ class Init(program.Case):
         text = self.train("people.csv", "--target", "sex")
         self.assertIn("targets: sex   # 2 classes: female, male", text)
 
+    def test_the_target_is_named(self):
+        """init, and a run without dataset.targets, choose the same column, and say which and why."""
+        for header, target, why in ((["a", "Label", "c"], "Label", "by its name"), (["y", "label", "c"], "label", "by its name"), (["a", "b", "c"], "c", "the last column"),
+                                    (["a", "b", ""], "b", "the last column")):
+            self.rows("t.csv", header, [[i % 7, i % 2, i % 3] for i in range(60)])
+            _, err = self.run_program("init", "t.csv")
+            self.assertRegex(err, f"^t.csv: the target is '{target}', {why}: [23] classes; --target COLUMN takes another\n  look at dataset.columns")
+            self.write("bare.yaml", "name: bare\ndataset: {path: t.csv}\nmodel: {layers: [{linear: 3}]}\nloss: cross_entropy\noptimizer: sgd\ntrain: {epochs: 1}\n")
+            self.assertIn(f"\ntarget         {target}, {why}; dataset.targets names another\n", self.run_program("check", "bare.yaml")[0])
+            self.assertIn(f"\ntarget: {target}, {why}; dataset.targets names another\n", self.run_program("bare.yaml", "--fresh")[1])
+            self.assertIn(f"\ntarget: {header[0]}\n", self.run_program("bare.yaml", f"dataset.targets={header[0]}", "model.layers=[{linear: 7}]", "--fresh")[1])
+        self.rows("t.csv", ["id", "b", "c"], [[i, i % 5, i % 2] for i in range(60)])
+        self.assertIn("t.csv: the target is 'b', by --target: 5 classes; --target COLUMN takes another\n  ignored: 'id', it counts the rows\n",
+                      self.run_program("init", "t.csv", "--target", "b")[1])
+
     def test_identifiers(self):
         """Columns that say which row it is; columns of true features with values that are as different stay."""
         r = random.Random(3)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "data/columns/target_choice.h"
 #include "data/tables/csv_header.h"
 #include "data/tables/csv_source.h"
 
@@ -332,16 +333,16 @@ bool csv_has_trained_columns(const struct dataset_config *config) {
     return config->columns.count && strcmp(config->columns.format, dataset_csv.name) == 0;
 }
 
-/* The last column with a name, or the last one. */
-static size_t default_target(const struct csv *csv) {
-    size_t column = csv->n_columns - 1;
-    while (column > 0 && csv->roles[column].has_no_name) column--;
-    return csv->roles[column].has_no_name ? csv->n_columns - 1 : column;
+static size_t choose_target(const struct csv *csv) {
+    struct target_choice choice = {0};
+    for (size_t i = 0; i < csv->n_columns; i++)
+        target_choice_add(&choice, i, csv->names[i], !csv->roles[i].has_no_name);
+    return choice.column;
 }
 
 /* Whether [column] is a target by the config. */
 static bool is_target(const struct csv *csv, size_t column) {
-    if (csv->config_targets.count == 0) return column == default_target(csv);
+    if (csv->config_targets.count == 0) return column == csv->default_target;
     return name_index_find(&csv->config_targets, csv->names[column]) != SIZE_MAX;
 }
 
@@ -411,13 +412,14 @@ static void note_unnamed(struct csv *csv, const struct dataset_config *config) {
 status csv_choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
     csv->rules = column_rules_index(csv->arena, &config->rules);
     csv->config_targets = index_names(csv, config->targets.items, config->targets.count);
+    csv->default_target = choose_target(csv);
     TRY(use_weights(csv, config));
     TRY(use_groups(csv, config));
     if (train) return use_same_columns(csv, config, train);
     if (csv_has_trained_columns(config)) return use_trained_columns(csv, config);
     if (!config->without_targets) {
         TRY(use_columns(csv, config, &config->targets, true));
-        if (config->targets.count == 0) TRY(use_column(csv, config, default_target(csv), true));
+        if (config->targets.count == 0) TRY(use_column(csv, config, csv->default_target, true));
     }
     TRY(use_columns(csv, config, &config->inputs, false));
     for (size_t i = 0; i < csv->n_columns && config->inputs.count == 0; i++)

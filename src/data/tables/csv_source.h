@@ -60,6 +60,7 @@ struct csv {
     const char **names;                     /* (n_columns) */
     struct name_index by_name;              /* of the columns */
     struct name_index config_targets;       /* dataset.targets */
+    size_t default_target;                  /* the column of the targets, if [config_targets] is empty */
     struct column_rules rules;              /* dataset.columns */
     struct role *roles;                     /* (n_columns) */
     size_t *input_columns, *target_columns; /* (input_size), (target_size): column of each value */

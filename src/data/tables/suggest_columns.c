@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "data/columns/target_choice.h"
 #include "data/internal.h"
 #include "data/tables/column_view.h"
 #include "data/tables/csv_source.h"
@@ -195,20 +196,10 @@ static void choose_rule(struct column_view *c, const char *unit, bool may_count,
 
 /* ---- the target ---- */
 
-bool suggest_is_target(const char *name) {
-    static const char *const usual[] = {"target", "targets", "label",    "labels", "class",
-                                        "y",      "outcome", "survived", "churn"};
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-        if (strcasecmp(name, usual[i]) == 0) return true;
-    return false;
-}
-
 static size_t default_target(const struct column_view *columns, size_t count) {
-    size_t last = count - 1;
-    while (last > 0 && columns[last].has_no_name) last--;
-    for (size_t i = count; i-- > 0;)
-        if (suggest_is_target(columns[i].name)) return i;
-    return last;
+    struct target_choice choice = {0};
+    for (size_t i = 0; i < count; i++) target_choice_add(&choice, i, columns[i].name, !columns[i].has_no_name);
+    return choice.column;
 }
 
 static status find_target(const char *path, const char *target, const struct column_view *columns, size_t count,
@@ -403,6 +394,7 @@ static status view_columns(const struct record_reader *reader, const char *targe
     const char *path = reader->path, *unit = reader->has_lines ? "line" : "row";
     struct text_pool marks = {.arena = arena};
     TRY(find_target(path, target, columns, count, &at));
+    out->target_why = target ? "by --target" : target_why(columns[at].name);
     status s = find_marks(columns, count, at, &marks);
     if (!s) list_missing(columns, count, &marks, arena, out);
     text_pool_free(&marks);

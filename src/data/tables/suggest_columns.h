@@ -19,9 +19,6 @@ struct record_reader {
     status (*next)(void *state, const struct csv_reader **record);
 };
 
-/* Whether a column with this name is usually the target: label, class, y, ... */
-bool suggest_is_target(const char *name);
-
 /* Reads all rows. [target] and the failures: as for suggest. */
 status suggest_columns(struct record_reader *reader, const char *target, struct arena *arena, struct suggestion *out);
 

@@ -226,6 +226,42 @@ static void add_csv_note(const struct suggestion *s, const char *path, struct te
                     "write dataset.csv.no_header=false after the file\n");
 }
 
+#define MAX_IGNORED 10 /* columns that are noted */
+
+/* What was chosen, and why: "t.csv: the target is 'y', the last column: 2 classes". */
+static void add_notes(const struct suggestion *s, const char *path, struct text *notes) {
+    size_t ignored = 0;
+    if (s->target && s->target_why) {
+        add_shown(notes, path);
+        text_add(notes, ": the target is '");
+        add_shown(notes, s->target);
+        text_printf(notes, "', %s: ", s->target_why);
+        add_target_note(s, notes);
+        text_add(notes, "; --target COLUMN takes another\n");
+    }
+    for (size_t i = 0; i < s->column_count; i++) {
+        const struct column_suggestion *c = &s->columns[i];
+        if (!c->rule || strcmp(c->rule, "ignore") != 0 || ignored++ >= MAX_IGNORED) continue;
+        text_add(notes, "  ignored: '");
+        add_shown(notes, c->name);
+        text_printf(notes, "', %s\n", c->reason);
+    }
+    if (ignored > MAX_IGNORED)
+        text_printf(notes, "  ignored: %zu more columns, each with its reason in the config\n", ignored - MAX_IGNORED);
+    if (s->group) {
+        text_add(notes, "  rows with the same '");
+        add_shown(notes, s->group);
+        text_add(notes, "' stay together in the split\n");
+    }
+    for (size_t i = 0; i < s->warnings.count; i++) {
+        text_add(notes, "  warning: ");
+        text_add_value(notes, s->warnings.items[i], MAX_WARNING);
+        text_add(notes, "\n");
+    }
+    if (s->column_count)
+        text_add(notes, "  look at dataset.columns in the config: only you know which columns new rows will have\n");
+}
+
 static void add_dataset(const struct suggestion *s, char *const *overrides, size_t count, struct text *out) {
     text_add(out, "dataset:\n  path: ");
     add_scalar(out, s->path);
@@ -388,6 +424,7 @@ status first_config_write(const char *path, const char *target, char *const *ove
         text_add(out, "\nseed: 42\n\n");
         add_dataset(&s, overrides, count, out);
         add_csv_note(&s, path, notes);
+        add_notes(&s, path, notes);
         text_printf(out, "\nsampler: {batch_size: %d, shuffle: true}\n\n", batch_size(&s));
         if (s.input_kind == INPUT_TOKENS)
             add_gpt(&s, out);

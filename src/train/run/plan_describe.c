@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/system/memory.h"
+#include "data/columns/target_choice.h"
 #include "dist/shard_tree.h"
 #include "train/loop/save.h"
 #include "train/parallel/zero.h"
@@ -193,6 +194,21 @@ static void describe_rows(const struct plan *p, struct text *out) {
     text_add(out, info->target_dims > 1 ? ")\n" : "\n");
 }
 
+void plan_describe_target(const struct dataset *dataset, const struct dataset_config *config, struct text *out) {
+    const struct column_list columns = dataset_columns(dataset);
+    bool is_chosen = config->targets.count == 0 && columns.count && strcmp(columns.format, "hdf5") != 0;
+    columns_add_names(&columns, COLUMN_TARGET, out);
+    if (out->length && is_chosen)
+        text_printf(out, ", %s; dataset.targets names another", target_why(columns.items[columns.count - 1].name));
+}
+
+static void describe_target(const struct plan *p, struct text *out) {
+    struct text target = {0};
+    if (p->dataset) plan_describe_target(p->dataset, &p->config->dataset, &target);
+    if (target.length) text_printf(out, "\ntarget         %s\n", text_string(&target));
+    text_free(&target);
+}
+
 void plan_describe_class_weights(const struct dataset_info *info, struct text *out) {
     const struct real_list *weights = &info->class_weights;
     for (size_t i = 0; i < weights->count && i < MAX_SCALES; i++)
@@ -335,6 +351,7 @@ static void describe_gradients(const struct plan *p, struct text *out) {
 
 void plan_describe(const struct plan *p, struct text *out) {
     describe_rows(p, out);
+    describe_target(p, out);
     describe_columns(p, out);
     describe_notes(p, out);
     describe_groups(p, out);

@@ -43,6 +43,10 @@ static void log_start(struct run *run) {
     log_line(run->log, "%s: %zu parameter%s, %zu training row%s, %zu validation row%s", run->config->name,
              t->model->params.elements, text_plural(t->model->params.elements, "s"), info->train_rows,
              text_plural(info->train_rows, "s"), info->validation_rows, text_plural(info->validation_rows, "s"));
+    struct text target = {0};
+    plan_describe_target(t->dataset, &run->config->dataset, &target);
+    if (target.length) log_line(run->log, "target: %s", text_string(&target));
+    text_free(&target);
     if (plan_is_elastic(run->plan))
         log_line(run->log, "elastic: batches of %lld row%s in %zu shard%s; the same bits on any number of processes",
                  (long long)run->config->sampler.global_batch_size,
