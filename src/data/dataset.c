@@ -95,6 +95,27 @@ static status open_source(const struct dataset_config *config, const char *path,
     return OK;
 }
 
+static int by_number(const void *a, const void *b) {
+    const struct numbered_class *x = a, *y = b;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Numbers in a file without labels are those of the model's labels, if these are numbers, too. */
+static void use_labels(struct dataset *dataset, const struct dataset_config *config, const struct source *source,
+                       bool wants_classes, struct table *table) {
+    const struct string_list *labels = &config->classes;
+    bool are_decisions = config->target_range == TARGETS_ARE_PROBABILITIES && !config->has_losses;
+    if (!config->is_trained || labels->count == 0 || !config->path || !(wants_classes || are_decisions)) return;
+    if (source->format->labels && source->format->labels(source).count) return;
+    double *numbers = arena_alloc(dataset->arena, labels->count * sizeof *numbers);
+    if (!labels_as_numbers(labels, numbers)) return;
+    struct numbered_class *classes = arena_alloc(dataset->arena, labels->count * sizeof *classes);
+    for (size_t i = 0; i < labels->count; i++) classes[i] = (struct numbered_class){numbers[i], (double)i};
+    qsort(classes, labels->count, sizeof *classes, by_number);
+    table->classes = classes;
+    table->class_count = labels->count;
+}
+
 /* Adds [source], which is owned by the dataset then, as the next table. */
 static status add_table(struct dataset *dataset, const struct dataset_config *config, struct source *source,
                         bool wants_classes) {
@@ -102,6 +123,7 @@ static status add_table(struct dataset *dataset, const struct dataset_config *co
     struct table *table = &dataset->tables[dataset->n_tables++];
     TRY(table_create(source, kind, &dataset->scaler, table));
     table->ignored = config->ignored;
+    use_labels(dataset, config, source, wants_classes, table);
     if (source->input_kind == INPUT_TOKENS && !wants_classes)
         return status_new(STATUS_USAGE, "dataset: the target of a token is the next token, which is a class; use "
                                         "loss: cross_entropy");

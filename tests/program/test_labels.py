@@ -2,6 +2,7 @@
 import csv
 import json
 
+import h5py
 import numpy as np
 
 import program
@@ -204,6 +205,44 @@ class Labels(program.Case):
         self.run_program("test.yaml", "dataset.path=numbers.csv", "--fresh")
         _, err = self.run_program("eval", "test.yaml", "dataset.path=train.csv", code=DATA)
         self.assertIn("but the model was trained with numbers", err)
+
+    def test_numbers_of_another_format(self):
+        """A file without labels has the numbers that the labels are, not those of the classes; 0 and 1 are no and yes."""
+        r = np.random.default_rng(0)
+        y = np.arange(60) % 4 + 3
+        x = np.stack([y % 2 + r.normal(size=60) / 50, y // 5 + r.normal(size=60) / 50], 1)
+        for name, label, model, loss in (("four", lambda k: k, "{linear: 16}, relu, {linear: 4}", "cross_entropy"),
+                                         ("two", lambda k: k % 2 + 1, "{linear: 1}", "bce_with_logits"),
+                                         ("yes", lambda k: "Yes" if k % 2 else "no", "{linear: 2}", "cross_entropy")):
+            with self.subTest(name):
+                numbers = np.array([k % 2 if name == "yes" else label(k) for k in y])
+                self.write("rows.csv", "u,v,y\n" + "".join(f"{a},{b},{label(k)}\n" for (a, b), k in zip(x, y)))
+                self.write("rows.yaml", f"dataset: {{path: rows.csv, targets: y, columns: {{y: category}}}}\nmodel: {{layers: [{model}]}}\nloss: {loss}\n"
+                                        "optimizer: {type: adam, lr: 0.05}\nsampler: {batch_size: 10}\ntrain: {epochs: 40}\n")
+                self.run_program("rows.yaml", "--run-dir", f"runs/{name}")
+                expected = json.loads(self.run_program("eval", f"runs/{name}", "rows.csv")[0])
+                self.assertLess(expected["loss"], 0.3)
+                with h5py.File(self.path("rows.h5"), "w") as f:
+                    f["x"], f["y"] = x, numbers
+                np.savez(self.path("rows.npz"), x=x, y=numbers)
+                np.save(self.path("x.npy"), x)
+                np.save(self.path("y.npy"), numbers)
+                for path in ("rows.h5", "rows.npz", "x.npy"):
+                    for words in ([], ["dataset.cache_mb=0", "--nproc", 2]):
+                        out, err = self.run_program("eval", f"runs/{name}", path, "dataset.inputs=[]", "dataset.targets=[]", *words)
+                        self.assertAlmostEqual(json.loads(out)["loss"], expected["loss"], places=6)
+                        self.assertNotIn("the targets are numbers", err)
+                numbers[7] = 9
+                np.savez(self.path("rows.npz"), x=x, y=numbers)
+                _, err = self.run_program("eval", f"runs/{name}", "rows.npz", "dataset.inputs=[]", "dataset.targets=[]", code=DATA)
+                self.assertIn("rows.npz", err)
+                self.assertIn("9 is no class of the data that the model was trained with", err)
+
+    def test_numbers_of_texts(self):
+        """The sorted labels are the classes 0, 1, 2, ..., and the log says so."""
+        np.savez(self.path("rows.npz"), x=np.zeros((3, 2)), y=np.arange(3))
+        _, err = self.run_program("eval", "test.yaml", "rows.npz", "dataset.inputs=[]", "dataset.targets=[]")
+        self.assertIn("rows.npz: the targets are numbers, and the model was trained with labels: 0 is 'b\nlue', 2 is 'red'", err)
 
     def test_labels_that_look_like_numbers(self):
         """The first label of another file is no number because it looks like one."""

@@ -93,6 +93,17 @@ bool boolean_read(const char *text, size_t pair, double *value) {
     return false;
 }
 
+bool labels_as_numbers(const struct string_list *labels, double *numbers) {
+    size_t count = 0;
+    while (count < labels->count && category_is_number(labels->items[count])) count++;
+    for (size_t i = 0; count == labels->count && i < count; i++) csv_number(labels->items[i], &numbers[i]);
+    if (count == labels->count) return count > 0;
+    for (size_t pair = 0; labels->count == 2 && pair < BOOLEAN_PAIRS; pair++)
+        if (boolean_read(labels->items[0], pair, &numbers[0]) && boolean_read(labels->items[1], pair, &numbers[1]))
+            return numbers[0] != numbers[1];
+    return false;
+}
+
 static bool are_booleans(const struct text_pool *pool) {
     double value;
     for (size_t pair = 0; pair < BOOLEAN_PAIRS; pair++) {

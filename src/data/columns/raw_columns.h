@@ -41,6 +41,10 @@ size_t category_find(const struct string_list *texts, bool are_numbers, const ch
 enum { BOOLEAN_PAIRS = 2 };
 bool boolean_read(const char *text, size_t pair, double *value);
 
+/* The numbers (labels->count) that stand for labels in a file of numbers: their values, or 0 and 1 of two labels such
+ * as no and yes, because databases and spreadsheets have numbers for them. False: the labels are other texts. */
+bool labels_as_numbers(const struct string_list *labels, double *numbers);
+
 struct column_builder {
     const char *name;
     enum column_type type;   /* COLUMN_AUTO: not decided yet, except by holds_texts */

@@ -13,6 +13,11 @@ static inline size_t selection_row(const struct selection *rows, size_t position
     return rows->order ? (size_t)rows->order[rows->first + position] : rows->first + position;
 }
 
+/* A class of a model by the number that stands for its label (labels_as_numbers). */
+struct numbered_class {
+    double number, index;
+};
+
 /* The rows of one source, in memory or read on demand. Rows of tokens are always read on demand. */
 struct table {
     struct source *source;                   /* NULL after table_finish when the rows are in memory */
@@ -24,15 +29,18 @@ struct table {
     const char *note;                        /* about unknown categories; NULL: there are none */
     double *raw;                             /* (chunk_rows, source->input_size) with a preparation: read buffer */
     enum target_kind target_kind;
-    struct ignored_class ignored; /* of the targets that are classes and are read now */
-    float *inputs;                /* (rows, input_size), scaled after table_finish; NULL: not in memory */
-    double *exact;                /* (rows, input_size): instead, before scaler_fit, if float32 is not exact */
-    uint8_t *bytes;               /* (rows, input_size): instead, for inputs that are bytes */
-    struct byte_table values;     /* of the bytes, after table_finish */
-    void *targets;                /* (rows, target_size) int64_t or float; NULL: not in memory */
-    double *file_targets;         /* (rows, target_size) with target_scale: as in the file; NULL: not in memory */
-    bool is_raw;                  /* in memory and not yet scaled */
-    double *weights;              /* (rows) of dataset.weights; NULL: none */
+    struct ignored_class ignored;         /* of the targets that are classes and are read now */
+    const struct numbered_class *classes; /* (class_count), by number: what targets stand for; not owned; count 0: for
+                                             themselves */
+    size_t class_count;
+    float *inputs;            /* (rows, input_size), scaled after table_finish; NULL: not in memory */
+    double *exact;            /* (rows, input_size): instead, before scaler_fit, if float32 is not exact */
+    uint8_t *bytes;           /* (rows, input_size): instead, for inputs that are bytes */
+    struct byte_table values; /* of the bytes, after table_finish */
+    void *targets;            /* (rows, target_size) int64_t or float; NULL: not in memory */
+    double *file_targets;     /* (rows, target_size) with target_scale: as in the file; NULL: not in memory */
+    bool is_raw;              /* in memory and not yet scaled */
+    double *weights;          /* (rows) of dataset.weights; NULL: none */
 
     double *chunk; /* (chunk_rows, max of input_size and target_size): read buffer */
     size_t chunk_rows;

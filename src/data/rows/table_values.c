@@ -1,5 +1,6 @@
 /* table_values: reads chunks of rows and converts them from the doubles of a format to float32 and int64. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/system/workers.h"
 #include "data/rows/table_internal.h"
@@ -65,10 +66,31 @@ status table_scale_inputs(const struct table *table, size_t first, const double 
     return OK;
 }
 
+static int by_number(const void *a, const void *b) {
+    double x = *(const double *)a, y = ((const struct numbered_class *)b)->number;
+    return (x > y) - (x < y);
+}
+
+/* Replaces the numbers of table->chunk by the classes that they stand for. */
+static status number_classes(struct table *table, size_t first, size_t count) {
+    for (size_t i = 0; i < count * table->target_size; i++) {
+        double *value = &table->chunk[i];
+        if (table_is_ignored(table, *value)) continue;
+        const struct numbered_class *class =
+            bsearch(value, table->classes, table->class_count, sizeof *table->classes, by_number);
+        if (!class)
+            return table_reject(table, true, first + i / table->target_size, i % table->target_size, *value,
+                                "is no class of the data that the model was trained with");
+        *value = class->index;
+    }
+    return OK;
+}
+
 status table_read_targets(struct table *table, size_t first, size_t count) {
     if (table->target_size == 0) return OK;
     TRY(table->source->format->read(table->source, first, count, NULL, table->chunk));
-    return check_finite(table, true, first, count, table->target_size);
+    TRY(check_finite(table, true, first, count, table->target_size));
+    return table->class_count ? number_classes(table, first, count) : OK;
 }
 
 bool table_is_ignored(const struct table *table, double value) {

@@ -2,7 +2,6 @@
  * are one label. Booleans of targets that are numbers. */
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "data/tables/csv_source.h"
 
@@ -91,10 +90,10 @@ static status reject_class(const struct csv *csv, const struct csv *known, size_
     return s;
 }
 
-/* The class of a label; SIZE_MAX: none. 0 and 1 are those of two labels such as no and yes, because databases and
- * spreadsheets have numbers for them. */
+/* The class of a label; SIZE_MAX: none. */
 static size_t class_of(const struct csv *known, const char *label) {
-    static const char *const booleans[][2] = {{"false", "true"}, {"no", "yes"}};
+    const struct string_list classes = {known->classes, known->n_classes};
+    double numbers[2];
     const char **found = bsearch(&label, known->classes, known->n_classes, sizeof *known->classes, csv_compare_names);
     if (!found && known->number_classes.count && category_is_number(label)) {
         size_t same = category_find(&known->number_classes, true, label);
@@ -104,12 +103,9 @@ static size_t class_of(const struct csv *known, const char *label) {
     }
     if (found) return (size_t)(found - known->classes);
     if (known->n_classes != 2 || (strcmp(label, "0") != 0 && strcmp(label, "1") != 0)) return SIZE_MAX;
-    for (size_t i = 0; i < sizeof booleans / sizeof *booleans; i++)
-        for (size_t first = 0; first < 2; first++)
-            if (strcasecmp(known->classes[first], booleans[i][0]) == 0 &&
-                strcasecmp(known->classes[1 - first], booleans[i][1]) == 0)
-                return *label == '0' ? first : 1 - first;
-    return SIZE_MAX;
+    double number = *label == '1';
+    if (!labels_as_numbers(&classes, numbers)) return SIZE_MAX;
+    return numbers[0] == number ? 0 : numbers[1] == number ? 1 : SIZE_MAX;
 }
 
 /* A binary loss takes two labels: the first in the order of the alphabet is 0, the second 1, as scikit-learn's

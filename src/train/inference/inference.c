@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/files/io.h"
+#include "data/columns/raw_columns.h"
 #include "data/sampling/loader.h"
 #include "dist/comm/comm.h"
 #include "dist/comm/comm_processors.h"
@@ -50,10 +51,19 @@ static const char *part_name(const struct inference *inf) {
     return inf->part == DATASET_VALIDATION ? "validation" : "train";
 }
 
-/* Labels cannot be compared with a model that was trained with numbers. */
+/* Labels cannot be compared with a model that was trained with numbers; of one that was trained with texts, numbers are
+ * those of its classes. */
 static status check_labels(const struct inference *inf, const struct dataset_config *dataset) {
     struct string_list labels = dataset_labels(inf->dataset);
-    if (labels.count == 0 || dataset->classes.count) return OK;
+    const struct string_list *known = &dataset->classes;
+    double *numbers = arena_alloc(inf->arena, (known->count + 1) * sizeof *numbers);
+    bool reads_numbers = labels.count == 0 && known->count && !dataset->without_targets;
+    if (reads_numbers && !labels_as_numbers(known, numbers))
+        log_line(inf->env->rank == 0 ? inf->log : NULL,
+                 "%s: the targets are numbers, and the model was trained with labels: 0 is '%.40s', %zu is '%.40s'",
+                 dataset->path ? dataset->path : "synthetic dataset", known->items[0], known->count - 1,
+                 known->items[known->count - 1]);
+    if (labels.count == 0 || known->count) return OK;
     return status_new(STATUS_DATA,
                       "%s: the classes are labels ('%.40s', ...), but the model was trained with numbers; write the "
                       "numbers of the classes",
