@@ -89,6 +89,20 @@ class Weights(program.Case):
         self.assertIn("model.init_from: map, skip and partial are for files, and empty is a folder",
                       self.start_from("{file: empty, partial: true}", code=USAGE))
 
+    def test_a_run_of_the_name_of_the_file(self):
+        """The file is what model.init_from names, in the working directory or beside; the folder of the run never is."""
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "plain.pt")
+        self.run_program("test.yaml", "--run-dir", "runs/plain.pt", "model.init_from=plain.pt")
+        self.assertIn("\n  init_from: {file: plain.pt", self.read("runs/plain.pt/config.yaml").replace("init_from:\n    file:", "init_from: {file:"))
+        for config in ("runs/plain.pt", "runs/plain.pt/config.yaml"):
+            _, err = self.run_program("eval", config, "--checkpoint", "initial")
+            self.assertIn("new run starts with; model.init_from: plain.pt\n", err)
+        self.run_program("runs/plain.pt/config.yaml", "train.epochs=12")
+        os.rename(self.path("plain.pt"), self.path("other.pt"))
+        _, err = self.run_program("eval", "runs/plain.pt", "--checkpoint", "initial", code=DATA)
+        self.assertIn("model.init_from: plain.pt: there is no such file", err)
+
     def test_other_columns_and_classes_are_a_warning(self):
         """Weights are taken by position."""
         text = ("name: test\ndataset: {path: a.csv, targets: y}\nsampler: {batch_size: 8}\nmodel: {layers: [{linear: 2}]}\n"

@@ -9,7 +9,7 @@
 
 struct search {
     const char *config;
-    bool for_folder;
+    bool for_file, for_folder;
     struct arena *arena;
 };
 
@@ -23,13 +23,26 @@ static bool matches_files(const char *pattern) {
 static status is_wanted(const struct search *search, const char *path, bool *out) {
     struct io_info info;
     TRY(io_stat(path, &info));
-    *out = info.exists ? info.is_folder == search->for_folder : matches_files(path);
+    *out = info.exists ? (info.is_folder ? search->for_folder : search->for_file) : matches_files(path);
     return OK;
+}
+
+/* *found false: the candidate is the folder of the config. Of a run the parent folder has it, by the name of the run.
+ */
+static status check_not_own(const struct search *search, const char *candidate, bool *found) {
+    struct io_info info, own;
+    char *folder = io_folder_of(search->config);
+    status s = io_stat(candidate, &info);
+    if (!s) s = io_stat(folder, &own);
+    if (!s) *found = !io_is_same(&info, &own);
+    free(folder);
+    return s;
 }
 
 static status search_in(const struct search *search, const char *folder, const char **path, bool *found) {
     const char *candidate = arena_printf(search->arena, "%s/%s", folder, *path);
     TRY(is_wanted(search, candidate, found));
+    if (*found && search->for_file) TRY(check_not_own(search, candidate, found));
     if (!*found) return OK;
     char *absolute = realpath(candidate, NULL);
     *path = absolute ? arena_copy(search->arena, absolute) : candidate;
@@ -58,9 +71,13 @@ static status find(const struct search *search, const char **path) {
 }
 
 status find_file(const char **path, const char *config, struct arena *arena) {
-    return find(&(struct search){config, false, arena}, path);
+    return find(&(struct search){config, true, false, arena}, path);
 }
 
 status find_folder(const char **path, const char *config, struct arena *arena) {
-    return find(&(struct search){config, true, arena}, path);
+    return find(&(struct search){config, false, true, arena}, path);
+}
+
+status find_file_or_folder(const char **path, const char *config, struct arena *arena) {
+    return find(&(struct search){config, true, true, arena}, path);
 }

@@ -61,8 +61,7 @@ static status bind(struct document *document, const char *path, struct problems 
 static status find_files(struct config *c, const char *path, struct arena *arena) {
     bool is_resume_file = strcmp(c->checkpoint.resume, "auto") != 0 && strcmp(c->checkpoint.resume, "never") != 0;
     TRY(dataset_find_files(&c->dataset, path, arena));
-    TRY(find_file(&c->model.init_from.file, path, arena));
-    TRY(find_folder(&c->model.init_from.file, path, arena));
+    TRY(find_file_or_folder(&c->model.init_from.file, path, arena));
     return is_resume_file ? find_file(&c->checkpoint.resume, path, arena) : OK;
 }
 
