@@ -32,6 +32,7 @@ struct suggestion {
     const char *table, *other_tables;          /* of a database with several; else NULL */
     const char *inputs;                        /* the name, where it is not the default of the format; else NULL */
     const char *group;                         /* an identifier of rows that belong together; NULL: none */
+    size_t window;                             /* a series: dataset.window.steps; 0: rows are samples */
     const char *time;                          /* a column whose dates rise from row to row; NULL: none */
     struct string_list unused;                 /* HDF5: other datasets with as many rows */
     bool has_no_header;                        /* of a CSV file, which is recognised; columns are named 0, 1, 2, ... */

@@ -388,6 +388,26 @@ class Init(program.Case):
         self.assertIn('short: ignore   # dates, either {type: date, format: "%m/%d/%Y"} or {type: date, format: "%d/%m/%Y"}', text)
         self.assertNotIn("Unnamed", text)
 
+    def test_a_series_of_one_value(self):
+        """It is forecast from its own past, whatever the time is written as."""
+        def value(i):
+            return round(100 + i / 3 + 20 * np.sin(i / 2), 3)
+        clocks = {"date": lambda i: f"{2000 + i // 336}-{i // 28 % 12 + 1:02}-{i % 28 + 1:02}", "Month": lambda i: f"{1949 + i // 12}-{i % 12 + 1:02}",
+                  "time": lambda i: 1949 + i / 12, "year": lambda i: 1800 + i, "period": lambda i: f"P{i}"}
+        for name, clock in clocks.items():
+            for header, row in (([name, "value"], lambda i: [clock(i), value(i)]), (["value", name], lambda i: [value(i), clock(i)]), (["rownames", name, "n"], lambda i: [i + 1, clock(i), i * 7 % 45])):
+                self.rows("s.csv", header, [row(i) for i in range(144)])
+                text, target = self.init("s.csv"), [h for h in header if h in ("value", "n")][0]
+                for line in (f"  targets: {target if target == 'value' else chr(34) + 'n' + chr(34)}   # a number is predicted\n", f"    {name}: ignore   # it gives the order of the rows\n", "  window: 12  ", "  split: {test: 0.2}  ", "loss: mse"):
+                    self.assertIn(line, text)
+                self.assertIn(f"  a series in the order of '{name}': forecasts from windows of 12 rows\n", self.run_program("init", "s.csv")[1])
+            text = self.train("s.csv")
+        self.rows("s.csv", ["date", "value", "other"], [[clocks["date"](i), value(i), i % 7] for i in range(144)])
+        self.assertNotIn("window:", self.train("s.csv"))
+        for header, row in ((["weight", "height"], lambda i: [i, value(i)]), (["date", "sold"], lambda i: [clocks["date"](i), i % 2])):
+            self.rows("s.csv", header, [row(i) for i in range(144)])
+            self.assertNotIn("window:", self.train("s.csv"))
+
     def test_windows_of_a_series(self):
         np.savez(self.path("w.npz"), x=np.random.default_rng(0).random((40, 6, 3)), y=np.arange(40) / 7)
         text = self.train("w.npz")

@@ -123,7 +123,12 @@ bool column_view_is_permutation(const struct column_view *c) {
     return sum == c->whole_sum;
 }
 
+bool column_view_numbers_rise(const struct column_view *c) {
+    return c->numbers > 1 && c->numbers == c->values && !c->falls;
+}
+
 static void add_number(struct column_view *c, const char *text, double number) {
+    c->falls = c->falls || (c->numbers > 0 && number <= c->last);
     if (!c->code && csv_is_code(text)) c->code = arena_copy(c->pool.arena, text);
     c->numbers++;
     c->whole += number == floor(number);

@@ -41,6 +41,7 @@ struct column_view {
     double first, last, min, max;      /* numbers */
     bool has_dates;                    /* each value is a date */
     bool starts_with_text, is_counted; /* is_counted: each value is 1 more than the one before */
+    bool falls;                        /* a number is not larger than the one before */
     uint64_t whole_sum;                /* of a hash of each whole number */
     bool keeps_hashes;                 /* [hashes] are of all values; set it before the first one */
     uint64_t *hashes;                  /* (hash_count) */
@@ -63,6 +64,9 @@ bool column_view_marks_missing(const struct column_view *c);
 
 /* Whether each value is a date, none earlier than the one before. */
 bool column_view_dates_rise(const struct column_view *c);
+
+/* Whether each value is a number, larger than the one before. */
+bool column_view_numbers_rise(const struct column_view *c);
 
 /* Call it after all values: the marks of the column that are in [missing] are missing values, others texts. */
 status column_view_decide_marks(struct column_view *c, const struct text_pool *missing);

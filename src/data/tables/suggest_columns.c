@@ -338,6 +338,57 @@ static void add_inputs(struct column_view *columns, size_t count, size_t target,
     }
 }
 
+/* ---- a series ---- */
+
+#define MIN_SERIES 30 /* rows */
+
+/* Whether the column says when a row was measured. */
+static bool is_clock(struct column_view *c) {
+    bool is_named = identifier_name(c->name) == NAME_OF_TIME;
+    if (c->has_no_name || c->values < MIN_SERIES || c->missing) return false;
+    if (column_view_dates_rise(c)) return true;
+    if (!is_named) return false;
+    return column_view_numbers_rise(c) || (holds_texts(c) && column_view_distinct(c) == c->values);
+}
+
+/* Whether the column counts the rows, or is an identifier that rises. */
+static bool is_counter(const struct column_view *c) {
+    if (c->has_no_name) return true;
+    bool is_counted = c->numbers == c->values && c->is_counted;
+    return c->missing == 0 && (is_counted || (column_view_numbers_rise(c) && identifier_name(c->name)));
+}
+
+/* The only column that is neither clock nor counter, if there are clocks and it has numbers; else [count]. */
+static size_t find_series(struct column_view *columns, size_t count) {
+    size_t value = count, clocks = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool is_a_clock = is_clock(&columns[i]);
+        clocks += is_a_clock;
+        if (is_a_clock || is_counter(&columns[i])) continue;
+        if (value < count) return count;
+        value = i;
+    }
+    bool is_series = clocks > 0 && value < count && columns[value].numbers == columns[value].values &&
+                     columns[value].values >= MIN_SERIES && columns[value].missing == 0 && columns[value].blobs == 0;
+    return is_series ? value : count;
+}
+
+/* The target is forecast from its own past; a fifth of the rows must have several windows. */
+static void add_series(struct column_view *columns, size_t count, size_t target, struct suggestion *out) {
+    size_t rows = columns[target].values;
+    out->window = rows >= 500 ? 24 : rows >= 100 ? 12 : 4;
+    out->features = 1;
+    for (size_t i = 0; i < count; i++) {
+        struct column_suggestion *column = &out->columns[out->column_count];
+        if (i == target || columns[i].has_no_name) continue;
+        bool is_a_clock = is_clock(&columns[i]);
+        if (is_a_clock) out->time = columns[i].name;
+        *column = (struct column_suggestion){.name = columns[i].name, .rule = "ignore"};
+        column->reason = is_a_clock ? "it gives the order of the rows" : "it counts the rows";
+        out->column_count++;
+    }
+}
+
 /* Gets the marks that mean missing values in an input, and decides about those of all columns. */
 static status find_marks(struct column_view *columns, size_t count, size_t target, struct text_pool *missing) {
     size_t index;
@@ -394,13 +445,22 @@ static status view_columns(const struct record_reader *reader, const char *targe
     const char *path = reader->path, *unit = reader->has_lines ? "line" : "row";
     struct text_pool marks = {.arena = arena};
     TRY(find_target(path, target, columns, count, &at));
-    out->target_why = target ? "by --target" : target_why(columns[at].name);
+    size_t series = find_series(columns, count);
+    if (!target && series < count) at = series;
+    bool is_series = at == series;
+    out->target_why = target      ? "by --target"
+                      : is_series ? "the only column besides the time"
+                                  : target_why(columns[at].name);
     status s = find_marks(columns, count, at, &marks);
     if (!s) list_missing(columns, count, &marks, arena, out);
     text_pool_free(&marks);
     if (!s) s = choose_target(path, &columns[at], unit, arena, out);
     if (s) return s;
     out->columns = arena_alloc(arena, count * sizeof *out->columns);
+    if (is_series && out->target_kind == TARGET_VALUES) {
+        add_series(columns, count, at, out);
+        return OK;
+    }
     add_inputs(columns, count, at, unit, false, arena, out);
     if (out->features == 0) add_inputs(columns, count, at, unit, true, arena, out);
     return out->features > 0 ? OK : reject_inputs(path, out);
@@ -413,7 +473,8 @@ status suggest_columns(struct record_reader *reader, const char *target, struct 
     if (!s) s = read_rows(reader, columns, count, &out->rows);
     if (!s) s = view_columns(reader, target, columns, count, arena, out);
     for (size_t i = 0; columns && i < count; i++) column_view_free(&columns[i]);
-    out->input_dims = 1;
-    out->input_shape[0] = (int64_t)out->features;
+    out->input_dims = out->window ? 2 : 1;
+    out->input_shape[0] = (int64_t)(out->window ? out->window : out->features);
+    out->input_shape[1] = (int64_t)out->features;
     return s;
 }

@@ -111,6 +111,10 @@ static void add_validation(const struct suggestion *s, struct text *out) {
 }
 
 static void add_split(const struct suggestion *s, struct text *out) {
+    if (s->window) {
+        text_add(out, "  split: {test: 0.2}     # the last fifth of the rows validates\n");
+        return;
+    }
     if (s->validation)
         add_validation(s, out);
     else if (s->rows < 5)
@@ -239,6 +243,11 @@ static void add_notes(const struct suggestion *s, const char *path, struct text 
         add_target_note(s, notes);
         text_add(notes, "; --target COLUMN takes another\n");
     }
+    if (s->window) {
+        text_add(notes, "  a series in the order of '");
+        add_shown(notes, s->time);
+        text_printf(notes, "': forecasts from windows of %zu rows\n", s->window);
+    }
     for (size_t i = 0; i < s->column_count; i++) {
         const struct column_suggestion *c = &s->columns[i];
         if (!c->rule || strcmp(c->rule, "ignore") != 0 || ignored++ >= MAX_IGNORED) continue;
@@ -295,7 +304,10 @@ static void add_dataset(const struct suggestion *s, char *const *overrides, size
                     SUGGEST_TEXT_BLOCK, SUGGEST_TEXT_STRIDE, SUGGEST_TEXT_BLOCK, SUGGEST_TEXT_STRIDE);
     if (strcmp(s->format, "tokens") == 0) text_add(out, "  tokens: {block_size: 128}   # uint16 by default\n");
     if (s->input_kind == INPUT_VALUES) text_add(out, "  scale: standard        # inputs get mean 0 and deviation 1\n");
-    if (s->input_kind == INPUT_VALUES && s->input_dims == 2)
+    if (s->window)
+        text_printf(out, "  window: %zu             # the value of the next row is forecast from those of %zu rows\n",
+                    s->window, s->window);
+    if (s->input_kind == INPUT_VALUES && s->input_dims == 2 && !s->window)
         text_add(out,
                  "  # all inputs together; of windows of a series, (steps, features), each feature by itself with\n"
                  "  # scale: {type: standard, per_feature: true}\n");
@@ -319,8 +331,10 @@ static void add_head(const struct suggestion *s, struct text *out) {
 /* The width: the next power of two from the number of inputs on, 32 to 256. */
 static void add_mlp(const struct suggestion *s, struct text *out) {
     size_t width = 32;
-    while (width < 256 && width < s->features) width *= 2;
+    size_t inputs = s->window ? s->window * s->features : s->features;
+    while (width < 256 && width < inputs) width *= 2;
     text_add(out, "model:\n  layers:\n");
+    if (s->window) text_add(out, "    # for long series: {lstm: {hidden_size: 32}} in place of the first three\n");
     if (s->input_dims > 1) text_add(out, "    - flatten\n");
     text_printf(out, "    - linear: {out: %zu}   # the number of inputs comes from the data\n    - relu\n", width);
     if (s->rows >= 500) text_printf(out, "    - linear: {out: %zu}\n    - relu\n", width);
