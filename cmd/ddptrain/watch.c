@@ -1,4 +1,5 @@
-/* watch: the state of a run or a sweep while it goes on, in place on a terminal; else once. */
+/* watch: the state of a run or a sweep while it goes on, in place on a terminal, also of one that has not begun; else
+ * once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,10 +33,23 @@ static struct winsize terminal_size(void) {
     return is_known ? size : (struct winsize){.ws_col = 80, .ws_row = 24};
 }
 
-static size_t count_lines(const char *text) {
-    size_t lines = 0;
-    for (; *text; text++) lines += *text == '\n';
-    return lines;
+static size_t terminal_columns(void) {
+    size_t columns = terminal_size().ws_col;
+    return columns > 1 ? columns - 1 : 1;
+}
+
+/* The rows that [text] has on a terminal of [columns]: more than lines if the terminal has become narrower. */
+static size_t count_rows(const char *text, size_t columns) {
+    size_t rows = 0, length = 0;
+    for (; *text; text++) {
+        if (*text == '\n') {
+            rows += length ? (length - 1) / columns + 1 : 1;
+            length = 0;
+        } else {
+            length += (*text & 0xc0) != 0x80; /* a character of UTF-8 counts once */
+        }
+    }
+    return rows;
 }
 
 /* Leaves as many lines as the terminal has above its last one. */
@@ -48,48 +62,90 @@ static void cut_lines(struct text *text, size_t max) {
     if (at) *at = 0;
 }
 
-/* Draws over the [*shown] lines of the last time. */
-static void draw(const struct watch *watch, bool has_blocks, size_t *shown) {
+/* Draws [text] over [shown], the text of the last time, which it then replaces. */
+static void draw(struct text *text, struct text *shown) {
     struct winsize size = terminal_size();
-    struct text text = {0};
-    watch_write(watch, size.ws_col > 1 ? size.ws_col - 1u : 1, has_blocks, &text);
-    cut_lines(&text, size.ws_row > 1 ? size.ws_row - 1u : 1);
-    if (*shown) printf("\x1b[%zuA", *shown);
-    printf("\r\x1b[J%s", text_string(&text));
+    size_t rows = count_rows(text_string(shown), size.ws_col);
+    cut_lines(text, size.ws_row > 1 ? size.ws_row - 1u : 1);
+    if (rows) printf("\x1b[%zuA", rows);
+    printf("\r\x1b[J%s", text_string(text));
     fflush(stdout);
-    *shown = count_lines(text_string(&text));
+    text_clear(shown);
+    text_add(shown, text_string(text));
+}
+
+static void draw_watch(const struct watch *watch, bool has_blocks, struct text *shown) {
+    struct text text = {0};
+    watch_write(watch, terminal_columns(), has_blocks, &text);
+    draw(&text, shown);
     text_free(&text);
 }
 
-static status watch_terminal(const struct command_line *line, struct watch *watch) {
-    bool has_blocks = has_utf8();
-    size_t shown = 0;
-    status s = OK;
-    printf("\x1b[?25l"); /* no cursor */
-    draw(watch, has_blocks, &shown);
-    while (!s && !*line->stop && !watch_has_ended(watch)) {
-        for (double end = clock_seconds() + EVERY; !*line->stop && clock_seconds() < end;) clock_sleep(POLL);
-        s = watch_update(watch);
-        if (!s) draw(watch, has_blocks, &shown);
+static void draw_absence(const char *path, struct text *shown) {
+    struct text text = {0};
+    size_t columns = terminal_columns();
+    text_add_value(&text, path, TEXT_MAX_NAME);
+    text_add(&text, ": waiting for this folder (Ctrl-C ends)");
+    if (text.length > columns) text.data[columns] = 0;
+    text_add(&text, "\n");
+    draw(&text, shown);
+    text_free(&text);
+}
+
+static void wait_a_second(const struct command_line *line) {
+    for (double end = clock_seconds() + EVERY; !*line->stop && clock_seconds() < end;) clock_sleep(POLL);
+}
+
+/* Waits until the folder is that of a run or a sweep. *watch NULL: stopped before. */
+static status wait_for_folder(const struct command_line *line, struct text *shown, struct watch **watch) {
+    bool is_absent;
+    *watch = NULL;
+    TRY(watch_is_absent(line->config, &is_absent));
+    while (is_absent && !*line->stop) {
+        draw_absence(line->config, shown);
+        wait_a_second(line);
+        TRY(watch_is_absent(line->config, &is_absent));
     }
+    return is_absent ? OK : watch_open(line->config, watch);
+}
+
+static status watch_until_end(const struct command_line *line, struct watch *watch, struct text *shown) {
+    bool has_blocks = has_utf8();
+    draw_watch(watch, has_blocks, shown);
+    while (!*line->stop && !watch_has_ended(watch)) {
+        wait_a_second(line);
+        TRY(watch_update(watch));
+        draw_watch(watch, has_blocks, shown);
+    }
+    return OK;
+}
+
+static status watch_terminal(const struct command_line *line) {
+    struct text shown = {0};
+    struct watch *watch;
+    printf("\x1b[?25l"); /* no cursor */
+    status s = wait_for_folder(line, &shown, &watch);
+    if (!s && watch) s = watch_until_end(line, watch, &shown);
     printf("\x1b[?25h");
+    watch_close(watch);
+    text_free(&shown);
     return s;
 }
 
 static status run(const struct command_line *line) {
     struct watch *watch;
-    TRY(watch_open(line->config, &watch));
-    *line->defers_stop = 1; /* Ctrl-C ends it in order */
     status s = OK;
+    *line->defers_stop = 1; /* Ctrl-C ends it in order */
     if (isatty(STDOUT_FILENO)) {
-        s = watch_terminal(line, watch);
+        s = watch_terminal(line);
     } else {
+        TRY(watch_open(line->config, &watch));
         struct text text = {0};
         watch_write(watch, PLAIN, has_utf8(), &text);
         fputs(text_string(&text), stdout);
         text_free(&text);
+        watch_close(watch);
     }
-    watch_close(watch);
     return s;
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ struct log {
     pthread_mutex_t mutex;
     FILE *file; /* log.txt; NULL before log_open_file */
     bool is_quiet, has_progress;
-    bool shows_progress; /* the terminal shows a progress line */
+    size_t progress; /* columns of the progress line that the terminal shows; 0: none */
 };
 
 struct log *log_create(bool is_quiet, bool has_progress) {
@@ -48,9 +49,14 @@ void log_destroy(struct log *log) {
     free(log);
 }
 
+/* A terminal that has become narrower shows the line in several rows, the cursor in the last one. */
 static void erase_progress(struct log *log) {
-    if (log->shows_progress) fputs("\r\033[K", stderr);
-    log->shows_progress = false;
+    size_t rows_above = log->progress ? (log->progress - 1) / log_width() : 0;
+    if (rows_above)
+        fprintf(stderr, "\033[%zuA\r\033[J", rows_above);
+    else if (log->progress)
+        fputs("\r\033[K", stderr);
+    log->progress = 0;
 }
 
 /* With the mutex. */
@@ -58,6 +64,18 @@ static void write_to_file(struct log *log, const char *text) {
     if (!log->file) return;
     fputs(text, log->file);
     fflush(log->file);
+}
+
+/* [terminal]: what standard error shows instead of [line]. */
+static void write_line(struct log *log, const char *line, const char *terminal) {
+    pthread_mutex_lock(&log->mutex);
+    if (!log->is_quiet) {
+        erase_progress(log);
+        fputs(terminal, stderr);
+        fflush(stderr);
+    }
+    write_to_file(log, line);
+    pthread_mutex_unlock(&log->mutex);
 }
 
 static void add_line(struct log *log, const char *prefix, const char *format, va_list arguments) {
@@ -74,14 +92,7 @@ static void add_line(struct log *log, const char *prefix, const char *format, va
         free(body);
     }
     text_add(&line, "\n");
-    pthread_mutex_lock(&log->mutex);
-    if (!log->is_quiet) {
-        erase_progress(log);
-        fputs(text_string(&line), stderr);
-        fflush(stderr);
-    }
-    write_to_file(log, text_string(&line));
-    pthread_mutex_unlock(&log->mutex);
+    write_line(log, text_string(&line), text_string(&line));
     text_free(&line);
 }
 
@@ -101,6 +112,18 @@ void log_warning(struct log *log, const char *format, ...) {
     va_end(arguments);
 }
 
+void log_line_fitted(struct log *log, const char *line, const char *fitted) {
+    struct text whole = {0}, terminal = {0};
+    if (!log) return;
+    text_add_printable(&whole, line);
+    text_add(&whole, "\n");
+    text_add_printable(&terminal, fitted);
+    text_add(&terminal, "\n");
+    write_line(log, text_string(&whole), text_string(&terminal));
+    text_free(&whole);
+    text_free(&terminal);
+}
+
 void log_file_line(struct log *log, const char *line) {
     if (!log) return;
     pthread_mutex_lock(&log->mutex);
@@ -110,6 +133,8 @@ void log_file_line(struct log *log, const char *line) {
 }
 
 bool log_has_progress(const struct log *log) { return log && log->has_progress; }
+
+size_t log_line_width(void) { return isatty(STDERR_FILENO) ? log_width() : SIZE_MAX; }
 
 size_t log_width(void) {
     struct winsize size;
@@ -122,7 +147,7 @@ void log_progress(struct log *log, const char *line) {
     erase_progress(log);
     if (line) {
         fputs(line, stderr);
-        log->shows_progress = true;
+        log->progress = strlen(line);
     }
     fflush(stderr);
     pthread_mutex_unlock(&log->mutex);

@@ -22,6 +22,9 @@ void log_line(struct log *log, const char *format, ...) __attribute__((format(pr
 /* Logs "warning: " and the line. */
 void log_warning(struct log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Logs [line]; standard error shows [fitted] instead, a part of it that is at most log_line_width() long. */
+void log_line_fitted(struct log *log, const char *line, const char *fitted);
+
 /* Adds one line to log.txt only: what another part of the program prints. Without a file it does nothing. */
 void log_file_line(struct log *log, const char *line);
 
@@ -30,6 +33,9 @@ bool log_has_progress(const struct log *log);
 
 /* The current width of the terminal in columns; 80 if unknown. */
 size_t log_width(void);
+
+/* The columns that a line on standard error may have: those of the terminal; SIZE_MAX if it is none. */
+size_t log_line_width(void);
 
 /* Replaces the progress line of the terminal; NULL removes it. [line] should be shorter than log_width(). */
 void log_progress(struct log *log, const char *line);

@@ -8,9 +8,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/files/folder_lock.h"
+#include "base/files/io.h"
 #include "report/axis.h"
 #include "report/run_data.h"
 #include "report/sweep_data.h"
+#include "train/folder/run_folder.h"
 #include "train/metrics/report.h"
 
 struct watch {
@@ -74,6 +77,28 @@ status watch_open(const char *path, struct watch **out) {
     return s;
 }
 
+static status is_empty(const char *folder, bool *out) {
+    struct io_names names;
+    TRY(io_list(folder, &names));
+    *out = names.count == 0;
+    io_names_free(&names);
+    return OK;
+}
+
+status watch_is_absent(const char *path, bool *out) {
+    struct io_info info;
+    bool is_run, is_sweep, is_locked;
+    TRY(io_stat(path, &info));
+    *out = !info.exists;
+    if (!info.is_folder) return OK;
+    TRY(run_folder_is_readable(path, &is_run));
+    TRY(sweep_data_is_sweep(path, &is_sweep));
+    if (is_run || is_sweep) return OK;
+    TRY(folder_lock_is_held(path, &is_locked));
+    *out = is_locked;
+    return is_locked ? OK : is_empty(path, out);
+}
+
 status watch_update(struct watch *watch) { return read_again(watch); }
 
 void watch_close(struct watch *w) {
@@ -89,7 +114,7 @@ bool watch_has_ended(const struct watch *w) {
     if (w->run ? w->run->is_locked : w->sweep->is_locked) return false;
     if (w->run ? w->run->has_ended || w->run->has_stopped : w->sweep->has_stopped || sweep_data_is_complete(w->sweep))
         return true;
-    return is_silent(w);
+    return !isnan(w->modified) && is_silent(w);
 }
 
 /* ---- lines ---- */

@@ -13,6 +13,8 @@ struct watch;
 
 /* [path]: the folder of a run or of a sweep; STATUS_DATA for any other. */
 status watch_open(const char *path, struct watch **out);
+/* Whether there is no such folder yet: nothing has this name, or the folder is still empty or being created. */
+status watch_is_absent(const char *path, bool *out);
 /* Reads what was added to the files. */
 status watch_update(struct watch *watch);
 void watch_close(struct watch *watch); /* takes NULL */
@@ -22,7 +24,7 @@ void watch_close(struct watch *watch); /* takes NULL */
 void watch_write(const struct watch *watch, size_t width, bool has_blocks, struct text *out);
 
 /* Whether nothing more is to come: the run or the sweep has ended, or no process of this host has it and its files have
- * not changed for WATCH_SILENCE seconds. */
+ * not changed for WATCH_SILENCE seconds. One that has not begun is waited for. */
 #define WATCH_SILENCE 60
 bool watch_has_ended(const struct watch *watch);
 

@@ -547,6 +547,33 @@ class Terminal(program.Case):
         self.assertNotIn("%  [", self.read("runs/test/log.txt"))
         self.assertNotIn("\r", self.read("runs/test/log.txt"))
 
+    def test_epoch_lines_fit_the_terminal(self):
+        """Parts are left out, the losses last; log.txt has the whole lines."""
+        self.write("test.yaml", program.WINE)
+        for columns, part in ((200, "samples/s"), (80, "accuracy"), (60, "validation loss")):
+            main, side = os.openpty()
+            fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            p = self.start("test.yaml", "train.epochs=2", "--no-progress", "--fresh", stderr=side, env={"TERM": "xterm"})
+            os.close(side)
+            p.stdout.close()
+            self.assertEqual(p.wait(60 * program.SLOW), OK)  # the terminal holds the few lines
+            shown = os.read(main, 65536).decode()
+            os.close(main)
+            lines = [line for line in shown.splitlines() if line.startswith("epoch ")]
+            self.assertEqual(len(lines), 2, shown)
+            for line, whole in zip(lines, re.findall(r"^epoch .*", self.read("runs/test/log.txt"), re.M)):
+                self.assertLessEqual(len(line), columns)
+                self.assertIn(part, line)
+                self.assertRegex(whole, r" accuracy .* accuracy .* rows\)  lr .* samples/s$")
+                self.assertEqual(line == whole, columns == 200)
+
+    def test_the_end_of_a_run_in_steps(self):
+        """The last epoch counts by its share."""
+        self.write("test.yaml", program.WINE)
+        for steps, text in ((2, "done: 0.40 epochs, 2 steps in "), (5, "done: 1 epoch, 5 steps in "), (12, "done: 2.40 epochs, 12 steps in ")):
+            _, err = self.run_program("test.yaml", "train.epochs=null", f"train.steps={steps}", "--fresh")
+            self.assertIn(text, err)
+
     def test_stty_tostop(self):
         """The ranks have process groups of their own, which such a terminal stops when they write to it."""
         self.write("test.yaml", program.WINE)

@@ -40,6 +40,14 @@ class Runs(program.Case):
             shutil.rmtree(self.path("runs/metric"))
         self.assertEqual(self.rows("runs"), rows)
 
+    def test_the_newest_run_is_last(self):
+        self.write("test.yaml", WINE)
+        self.run_program("test.yaml", "train.epochs=1")
+        for name, age in (("c", 300), ("a", 200), ("d", 100), ("b", 100)):
+            shutil.copytree(self.path("runs/test"), self.path("runs", name))
+            os.utime(self.path("runs", name, "metrics.jsonl"), (1e9 - age,) * 2)
+        self.assertEqual(list(self.rows()), ["c", "a", "b", "d", "test"])
+
     def test_continued_run_is_not_complete_until_its_end(self):
         """The event `end` of before does not count any more."""
         self.write("test.yaml", WINE)

@@ -226,6 +226,38 @@ class Watch(program.Case):
         self.assertEqual(updates[-1], self.events("stopped")[-1]["step"])
         self.assertTrue(self.shown.endswith("\x1b[?25h"), "the cursor is not shown again")
 
+    def test_a_run_that_has_not_begun(self):
+        """It is waited for, also while its folder is empty; another folder is an error at once."""
+        p, terminal = self.open_terminal("runs/a", columns=60)
+        self.read_until(terminal, r"runs/a: waiting for this folder \(Ctrl-C ends\)")
+        os.makedirs(self.path("runs/a"))
+        self.fake(START, {"event": "step", "step": 7, "loss": 1, "lr": 1})
+        self.read_until(terminal, "step 7")
+        with open(self.path("runs/a/metrics.jsonl"), "a") as f:
+            f.write(json.dumps({"event": "end", "epoch": 1, "step": 8}) + "\n")
+        self.read_until(terminal, None)
+        self.assertEqual(p.wait(20), OK)
+        screen = Screen(24)
+        screen.feed(self.shown)
+        self.assertRegex(screen.lines[0], r"^runs/a: complete")
+        self.assertNotIn("waiting", "\n".join(screen.lines))
+        p, terminal = self.open_terminal(".")
+        self.read_until(terminal, None)
+        self.assertEqual(p.wait(20), DATA)
+
+    def test_a_terminal_that_becomes_narrower(self):
+        """The rows into which the terminal breaks the lines are drawn over, too."""
+        folder = self.fake(START, {"event": "step", "step": 1, "loss": 1, "lr": 1})
+        p, terminal = self.open_terminal(folder, columns=100)
+        self.read_until(terminal, "changed.*\n")
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
+        lines = re.sub(r"\x1b\[\??\d*[A-Za-z]|\r", "", self.shown).split("\n")[:-1]
+        rows = int(re.search(r"\x1b\[(\d+)A", self.read_until(terminal, r"\x1b\[\d+A")).group(1))
+        self.assertEqual(rows, sum(-(-len(line) // 30) for line in lines))
+        self.assertGreater(rows, len(lines))
+        p.send_signal(signal.SIGINT)
+        self.read_until(terminal, None)
+
     def test_an_interrupt_ends_it(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             p, terminal = self.open_terminal(self.fake(START, {"event": "step", "step": 1, "loss": 1, "lr": 1}), locale="C")

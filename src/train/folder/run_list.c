@@ -148,12 +148,64 @@ static status list_run(const char *folder, const char *name, struct text *out) {
     return s;
 }
 
+/* The rows of the table. */
+struct row {
+    char *text;
+    double modified; /* when metrics.jsonl was written, in seconds since 1970; 0: there is none */
+    size_t index;    /* in the order of the names */
+};
+
+struct table {
+    struct row *rows; /* (count) */
+    size_t count, capacity;
+};
+
+/* The one that was written last is at the end, above the prompt of the terminal. */
+static int by_time(const void *a, const void *b) {
+    const struct row *x = a, *y = b;
+    if (x->modified != y->modified) return x->modified < y->modified ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+static double time_of(const char *folder) {
+    struct text path = {0};
+    struct io_info info;
+    text_printf(&path, "%s/metrics.jsonl", folder);
+    status s = io_stat(text_string(&path), &info);
+    double modified = !s && info.exists ? info.modified : 0;
+    status_free(s);
+    text_free(&path);
+    return modified;
+}
+
+/* Takes the text. */
+static void table_add(struct table *table, char *text, double modified) {
+    if (table->count == table->capacity) {
+        table->capacity = table->capacity ? 2 * table->capacity : 64;
+        table->rows = realloc(table->rows, table->capacity * sizeof *table->rows);
+        if (!table->rows) status_exit_without_memory();
+    }
+    table->rows[table->count] = (struct row){text, modified, table->count};
+    table->count++;
+}
+
+static void table_free(struct table *table) {
+    for (size_t i = 0; i < table->count; i++) free(table->rows[i].text);
+    free(table->rows);
+}
+
 static void add_head(struct text *out) {
     text_printf(out, "%-24s  %-8s  %6s  %9s  %10s  %10s  %-32s  %9s  %11s\n", "run", "state", "epochs", "steps",
                 "train_loss", "val_loss", "best", "time", "size");
 }
 
-static void add_run(const char *folder, const char *name, size_t *count, struct text *out) {
+static void add_table(struct table *table, struct text *out) {
+    qsort(table->rows, table->count, sizeof *table->rows, by_time);
+    add_head(out);
+    for (size_t i = 0; i < table->count; i++) text_add(out, table->rows[i].text);
+}
+
+static void add_run(const char *folder, const char *name, struct table *table) {
     struct text row = {0};
     status s = list_run(folder, name, &row);
     if (s) {
@@ -161,10 +213,8 @@ static void add_run(const char *folder, const char *name, size_t *count, struct 
         add_name(name, &row);
         text_printf(&row, "  %s\n", status_message(s));
     }
-    if ((*count)++ == 0) add_head(out);
-    text_add(out, text_string(&row));
+    table_add(table, row.data, time_of(folder));
     status_free(s);
-    text_free(&row);
 }
 
 /* Whether [path] is the folder of a sweep, whose runs are in its folder runs. */
@@ -178,20 +228,20 @@ static status is_sweep(const char *path, bool *out) {
     return s;
 }
 
-static status list_entries(const char *folder, const char *prefix, size_t depth, size_t *count, struct text *out);
+static status list_entries(const char *folder, const char *prefix, size_t depth, struct table *table);
 
 /* Adds the run [name] of [folder]; of a folder that is not a run, such as a trial with folds, the runs in it, down to
  * [depth] levels below, and of a sweep all of them. The row of a run that cannot be read contains the reason. */
-static void list_entry(const char *folder, const char *name, size_t depth, size_t *count, struct text *out) {
+static void list_entry(const char *folder, const char *name, size_t depth, struct table *table) {
     struct text path = {0}, prefix = {0};
     bool is_run = false, has_sweep = false;
     text_printf(&path, "%s/%s", folder, name);
     status s = run_folder_is_readable(text_string(&path), &is_run);
     if (s || is_run) {
-        add_run(text_string(&path), name, count, out);
+        add_run(text_string(&path), name, table);
     } else if (depth > 0 && !(s = is_sweep(text_string(&path), &has_sweep))) {
         text_printf(&prefix, "%s/%s", name, has_sweep ? "runs/" : "");
-        s = list_entries(folder, text_string(&prefix), has_sweep ? 1 : depth - 1, count, out);
+        s = list_entries(folder, text_string(&prefix), has_sweep ? 1 : depth - 1, table);
     }
     status_free(s);
     text_free(&path);
@@ -199,7 +249,7 @@ static void list_entry(const char *folder, const char *name, size_t depth, size_
 }
 
 /* The entries of [folder]/[prefix], which is "" or ends with a slash; nothing if it is no folder. */
-static status list_entries(const char *folder, const char *prefix, size_t depth, size_t *count, struct text *out) {
+static status list_entries(const char *folder, const char *prefix, size_t depth, struct table *table) {
     struct text path = {0};
     struct io_info info;
     struct io_names names = {0};
@@ -209,7 +259,7 @@ static status list_entries(const char *folder, const char *prefix, size_t depth,
     for (size_t i = 0; !s && i < names.count; i++) {
         struct text name = {0};
         text_printf(&name, "%s%s", prefix, names.items[i]);
-        list_entry(folder, text_string(&name), depth, count, out);
+        list_entry(folder, text_string(&name), depth, table);
         text_free(&name);
     }
     io_names_free(&names);
@@ -220,12 +270,15 @@ static status list_entries(const char *folder, const char *prefix, size_t depth,
 status run_list(const char *folder, struct text *out) {
     struct io_info info;
     bool has_sweep;
-    size_t count = 0;
+    struct table table = {0};
     TRY(io_stat(folder, &info));
     if (!info.is_folder) return status_new(STATUS_DATA, "%s: there is no such folder", folder);
     TRY(is_sweep(folder, &has_sweep));
-    TRY(list_entries(folder, has_sweep ? "runs/" : "", 1, &count, out));
-    if (count) return OK;
+    status s = list_entries(folder, has_sweep ? "runs/" : "", 1, &table);
+    size_t count = table.count;
+    if (!s && count) add_table(&table, out);
+    table_free(&table);
+    if (s || count) return s;
     if (has_sweep)
         return status_new(STATUS_DATA,
                           "%s: the folder of a sweep that has kept no run (key keep); trials.csv in it has the trials",

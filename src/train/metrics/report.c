@@ -108,30 +108,49 @@ static bool is_due(const struct report *report, const struct epoch_report *epoch
     return is_last || epoch->epoch == 1 || epoch->epoch % every == 0 || clock_seconds() - report->printed > 10;
 }
 
+/* Parts of an epoch line. They are removed in this order until the line fits the terminal. */
+enum epoch_detail { EPOCH_ALL, NO_COMM, NO_ROWS, NO_SPEED, NO_LR, NO_TRAIN_ACCURACY, NO_ACCURACY, EPOCH_DETAILS };
+
+static void write_epoch(const struct report *report, const struct epoch_report *epoch, enum epoch_detail detail,
+                        struct text *line) {
+    text_clear(line);
+    text_printf(line, "epoch %lld", (long long)epoch->epoch);
+    if (!report->counts_steps) text_printf(line, "/%lld", (long long)report->total);
+    if (isnan(epoch->train_loss)) {
+        text_add(line, epoch->has_steps ? "  no training target counts" : "  every step was skipped");
+    } else {
+        text_add(line, "  train loss ");
+        add_loss(line, epoch->train_loss);
+    }
+    if (epoch->has_train_accuracy && detail < NO_TRAIN_ACCURACY)
+        text_printf(line, " accuracy %.2f %%", 100 * epoch->train_accuracy);
+    if (epoch->has_validation) {
+        text_add(line, "  validation loss ");
+        add_loss(line, epoch->validation_loss);
+        if (report->has_accuracy && detail < NO_ACCURACY)
+            text_printf(line, " accuracy %.2f %%", 100 * epoch->validation_accuracy);
+        if (detail < NO_ROWS)
+            text_printf(line, " (%lld row%s)", (long long)epoch->validation_rows,
+                        text_plural((uint64_t)epoch->validation_rows, "s"));
+    }
+    if (detail < NO_LR) text_printf(line, "  lr %g", epoch->lr);
+    if (detail < NO_SPEED) text_printf(line, "  %.0f samples/s", epoch->samples_per_second);
+    if (!isnan(epoch->comm_hidden) && detail < NO_COMM)
+        text_printf(line, "  comm hidden %.0f %%", 100 * epoch->comm_hidden);
+}
+
 void report_epoch(struct report *report, const struct epoch_report *epoch, bool is_last) {
     if (!report->log || !is_due(report, epoch, is_last)) return;
     report->printed = clock_seconds();
-    struct text line = {0};
-    text_printf(&line, "epoch %lld", (long long)epoch->epoch);
-    if (!report->counts_steps) text_printf(&line, "/%lld", (long long)report->total);
-    if (isnan(epoch->train_loss)) {
-        text_add(&line, epoch->has_steps ? "  no training target counts" : "  every step was skipped");
-    } else {
-        text_add(&line, "  train loss ");
-        add_loss(&line, epoch->train_loss);
-    }
-    if (epoch->has_train_accuracy) text_printf(&line, " accuracy %.2f %%", 100 * epoch->train_accuracy);
-    if (epoch->has_validation) {
-        text_add(&line, "  validation loss ");
-        add_loss(&line, epoch->validation_loss);
-        if (report->has_accuracy) text_printf(&line, " accuracy %.2f %%", 100 * epoch->validation_accuracy);
-        text_printf(&line, " (%lld row%s)", (long long)epoch->validation_rows,
-                    text_plural((uint64_t)epoch->validation_rows, "s"));
-    }
-    text_printf(&line, "  lr %g  %.0f samples/s", epoch->lr, epoch->samples_per_second);
-    if (!isnan(epoch->comm_hidden)) text_printf(&line, "  comm hidden %.0f %%", 100 * epoch->comm_hidden);
-    log_line(report->log, "%s", text_string(&line));
+    struct text line = {0}, fitted = {0};
+    size_t columns = log_line_width();
+    write_epoch(report, epoch, EPOCH_ALL, &line);
+    text_add(&fitted, text_string(&line));
+    for (enum epoch_detail detail = NO_COMM; detail < EPOCH_DETAILS && fitted.length > columns; detail++)
+        write_epoch(report, epoch, detail, &fitted);
+    log_line_fitted(report->log, text_string(&line), text_string(&fitted));
     text_free(&line);
+    text_free(&fitted);
 }
 
 #define MAX_SHOWN_CLASSES 20 /* of a confusion matrix */

@@ -2,6 +2,7 @@
 #include "train/run/run.h"
 #include "train/run/run_internal.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -126,6 +127,16 @@ static void warn_of_no_best(const struct run *run) {
             metric);
 }
 
+/* "2 epochs", or of a run whose length is in steps "1.25 epochs". */
+static void add_epochs(const struct trainer *t, struct text *out) {
+    const struct counters *c = &t->state->counters;
+    double share = (double)c->batch / (double)loader_batches(t->loader);
+    if (c->batch > 0)
+        text_printf(out, "%.2f epochs", (double)c->epoch + fmax(share, 0.01));
+    else
+        text_printf(out, "%lld epoch%s", (long long)c->epoch, text_plural((uint64_t)c->epoch, "s"));
+}
+
 status run_log_end(struct run *run, bool is_stopped) {
     struct trainer *t = &run->trainer;
     const struct counters *c = &t->state->counters;
@@ -152,9 +163,12 @@ status run_log_end(struct run *run, bool is_stopped) {
     bool has_accuracy = t->loss->wants_classes && info->validation_rows;
     char skipped[48] = "";
     if (c->skipped) snprintf(skipped, sizeof skipped, " (%lld more skipped)", (long long)c->skipped);
-    log_line(run->log, "done: %lld epoch%s, %lld step%s%s in %s of training, %.0f samples/s", (long long)c->epoch,
-             text_plural((uint64_t)c->epoch, "s"), (long long)c->step, text_plural((uint64_t)c->step, "s"), skipped,
-             duration, (double)c->samples / (c->seconds > 0 ? c->seconds : 1e-9));
+    struct text epochs = {0};
+    add_epochs(t, &epochs);
+    log_line(run->log, "done: %s, %lld step%s%s in %s of training, %.0f samples/s", text_string(&epochs),
+             (long long)c->step, text_plural((uint64_t)c->step, "s"), skipped, duration,
+             (double)c->samples / (c->seconds > 0 ? c->seconds : 1e-9));
+    text_free(&epochs);
     struct early_stop early = early_stop_of(&run->config->train.early_stop);
     if (progress_stops_early(run->config, c))
         log_line(run->log, "stopped early: %s has not %s in %lld evaluation%s", early.monitor.metric,
