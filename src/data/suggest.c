@@ -46,29 +46,41 @@ static status next_record(void *state, const struct csv_reader **record) {
     return OK;
 }
 
-static status suggest_csv(const char *path, const char *target, const struct csv_choice *csv, struct arena *arena,
-                          struct suggestion *out) {
+static status read_table(const char *path, const char *target, const struct csv_config *dialect, char thousands,
+                         bool has_no_header, struct arena *arena, struct suggestion *out) {
+    static const struct csv_config recognised;
     char *text = NULL;
-    uint64_t bytes;
-    struct records records = {.arena = arena};
+    struct records records = {.arena = arena, .has_no_header = has_no_header};
     const char *note;
-    const struct csv_config *dialect = csv->dialect;
-    TRY(file_check(path, &bytes));
-    out->has_no_header = !csv->has_header_key && csv_first_is_row(path, dialect);
-    records.has_no_header = csv->has_header_key ? dialect->has_no_header : out->has_no_header;
+    if (!dialect) dialect = &recognised;
     status s = csv_open_file(path, dialect, &records.reader, &text, &note);
-    char decimal = dialect && dialect->decimal ? *dialect->decimal : csv_usual_decimal(&records.reader);
     struct record_reader reader = {.path = path,
                                    .header = "line 1",
                                    .advice = ", separated by , ; | or tabs",
                                    .has_lines = true,
-                                   .decimal = decimal,
+                                   .decimal = csv_decimal_of(&records.reader, dialect),
+                                   .thousands = thousands ? thousands : csv_config_char(dialect->thousands),
                                    .state = &records,
                                    .next = next_record};
     if (!s) s = suggest_columns(&reader, target, arena, out);
     csv_free(&records.reader);
     buffer_free(text);
     return s;
+}
+
+static status suggest_csv(const char *path, const char *target, const struct csv_choice *csv, struct arena *arena,
+                          struct suggestion *out) {
+    uint64_t bytes;
+    const struct csv_config *dialect = csv->dialect;
+    TRY(file_check(path, &bytes));
+    out->has_no_header = !csv->has_header_key && csv_first_is_row(path, dialect);
+    bool has_no_header = csv->has_header_key ? dialect->has_no_header : out->has_no_header;
+    TRY(read_table(path, target, dialect, 0, has_no_header, arena, out));
+    if (!out->thousands) return OK;
+    char thousands = out->thousands;
+    TRY(read_table(path, target, dialect, thousands, has_no_header, arena, out));
+    out->thousands = thousands;
+    return OK;
 }
 
 /* ---- SQLite ---- */

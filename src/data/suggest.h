@@ -36,6 +36,8 @@ struct suggestion {
     const char *time;                          /* a column whose dates rise from row to row; NULL: none */
     struct string_list unused;                 /* HDF5: other datasets with as many rows */
     bool has_no_header;                        /* of a CSV file, which is recognised; columns are named 0, 1, 2, ... */
+    char thousands;                            /* of a CSV file, the separator that was recognised; 0: none */
+    const char *thousands_text;                /* a number with it */
     struct string_list warnings;               /* about the file, without "warning: " */
     struct string_list missing;                /* for dataset.missing; count 0: the default */
     const char *missing_mark, *missing_column; /* a text of missing that is no default, and a column that has it */

@@ -215,7 +215,7 @@ class Init(program.Case):
         plain = "only plain numbers are read as numbers\n"
         for line in (f"percent: ignore   # numbers with percent signs, such as '0.0%' in line 2; {plain}",
                      f"price: ignore   # numbers with currency signs and thousands separators, such as '$1,000' in line 2; {plain}",
-                     f"people: ignore   # numbers with thousands separators, such as '1,000' in line 2; {plain}",
+                     "csv: {thousands: \",\"}   # numbers such as '1,000'\n",
                      f"mass: ignore   # numbers with units, such as '0.5 kg' in line 2; {plain}",
                      "infinite: ignore   # numbers with infinite values, such as '-inf' in line 7; remove these rows, or list the text in dataset.missing\n",
                      "typo: ignore   # 59 numbers and 1 text, such as 'x' in line 13; list texts that mean missing values in dataset.missing\n",
@@ -479,6 +479,21 @@ class Init(program.Case):
             self.assertIn("or write dataset.csv: {no_header: true}", err)
         self.assertNotIn("no_header: true", self.init("flowers.csv", "dataset.csv.no_header=false"))
         self.assertIn('csv: {no_header: true, delimiter: ","}\n', self.init("flowers.csv", "dataset.csv.no_header=true", 'dataset.csv.delimiter=","'))
+
+    def test_thousands(self):
+        """A separator of thousands is recognised where nothing else is possible."""
+        for file, delimiter, separator in (("us.csv", ",", ","), ("ch.csv", ";", "'"), ("fr.csv", "\t", "\u202f")):
+            with open(self.path(file), "w") as f:
+                csv.writer(f, delimiter=delimiter).writerows([["a", "y"], *([f"{900 + 37 * i:,}".replace(",", separator), i % 7 / 2] for i in range(30))])
+            text = self.train(file)
+            shown = "1,011".replace(",", separator)
+            self.assertIn(f"  csv: {{thousands: \"{' ' if separator > '~' else separator}\"}}   # numbers such as '{shown}'\n", text)
+            self.assertNotIn("columns:  ", text)
+        self.write("unclear.csv", "a;y\n" + "".join(f"{i + 1},{100 + i};{i % 3}\n" for i in range(30)))
+        err = self.init("unclear.csv", code=DATA)
+        self.assertIn("unclear.csv:line 2: '1,100' has a decimal comma or a separator of thousands, and no other number shows which", err)
+        self.assertIn("note    commas of numbers may be decimal commas", self.run_program("inspect", "unclear.csv")[0])
+        self.assertIn("csv: {thousands: ','}\n", self.train("unclear.csv", "dataset.csv.thousands=','"))
 
     def test_headers_of_numbers(self):
         for header in (["", "0", "1", "2"], ["1990", "1991", "1992", "y"], ["2012", "2011", "2010", "2009"], ["400.5", "401", "402", "403", "404.5"]):

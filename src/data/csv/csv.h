@@ -62,9 +62,17 @@ char *csv_plain_field(const struct csv_reader *reader, char *at, char **from, ch
 
 /* Parses a decimal number ("1", "-0.5e-3") to the nearest double; false for any other text, such as nan, inf or hex. */
 bool csv_number(const char *text, double *value);
-/* The same with the decimal separator *decimal: '.', ',', or 0: the first number with a separator decides and sets it.
- */
+/* The same with the decimal separator *decimal: '.', ',', or 0: the first number with a separator decides and sets it,
+ * but numbers such as 13,881 leave CSV_UNCLEAR, from which 1,5 decides and 1.5 makes CSV_MIXED. */
 bool csv_decimal(const char *text, char *decimal, double *value);
+#define CSV_UNCLEAR '?' /* commas may separate groups of three digits */
+#define CSV_MIXED '!'   /* they do, or one of the numbers is wrong */
+static inline bool csv_is_undecided(char decimal) { return decimal == CSV_UNCLEAR || decimal == CSV_MIXED; }
+
+/* The text of a number without the separators of its groups of three digits, "1,234.5", in [out]; [text] if it is no
+ * such number, or [thousands] is 0. A blank also stands for U+00A0 and U+202F, an apostrophe for U+2019. */
+#define CSV_UNGROUPED 64
+const char *csv_ungroup(const char *text, char thousands, char out[CSV_UNGROUPED]);
 
 /* Whether the text is probably a code whose leading zeros have a meaning, such as 007: digits, of which the first of
  * several is 0. */

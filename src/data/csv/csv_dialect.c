@@ -33,6 +33,12 @@ static const struct schema_row rows[] = {
      .fallback = "null",
      .doc =
          "The decimal separator, '.' or ','; null: '.', or with the delimiter ; the one of the first number with one."},
+    {.key = "thousands",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct csv_config, thousands),
+     .fallback = "null",
+     .doc = "The separator of groups of three digits in numbers, ',' '.' ' ' '_' or an apostrophe, as pandas' "
+            "thousands; null: there is none."},
     {.key = "encoding",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct csv_config, encoding),
@@ -67,6 +73,10 @@ static void check(void *config, const struct node *where, const char *path, stru
         problems_add(problems, place, path, "delimiter must be one character such as ',' ';' '|', or tab");
     if (*csv->quote && !is_special(csv->quote))
         problems_add(problems, place, path, "quote must be one character such as '\"', or '' for none");
+    if (csv->thousands && (strlen(csv->thousands) != 1 || !strchr(",. _'", *csv->thousands)))
+        problems_add(problems, place, path, "thousands must be ',' '.' ' ' '_' or an apostrophe");
+    else if (csv->thousands && ((csv->decimal && *csv->decimal == *csv->thousands) || delimiter == *csv->thousands))
+        problems_add(problems, place, path, "thousands must be another character than decimal and delimiter");
     if (csv->decimal && strcmp(csv->decimal, ".") != 0 && strcmp(csv->decimal, ",") != 0)
         problems_add(problems, place, path, "decimal must be '.' or ','");
     else if (csv->delimiter && (delimiter == quote || (csv->decimal && delimiter == *csv->decimal)))
@@ -250,4 +260,24 @@ status csv_open_file(const char *path, const struct csv_config *dialect, struct 
     TRY(csv_start(reader, path, *text, size));
     csv_set_dialect(reader, dialect);
     return OK;
+}
+
+/* ---- numbers ---- */
+
+char csv_decimal_of(const struct csv_reader *reader, const struct csv_config *dialect) {
+    if (dialect->decimal) return *dialect->decimal;
+    char thousands = csv_config_char(dialect->thousands);
+    return thousands == ',' ? '.' : thousands == '.' ? ',' : csv_usual_decimal(reader);
+}
+
+status csv_ask_decimal(const char *path, size_t line, const char *text) {
+    struct text shown = {0};
+    text_add_value(&shown, text, TEXT_MAX_NAME);
+    status s =
+        status_new(STATUS_DATA,
+                   "%s:line %zu: '%s' has a decimal comma or a separator of thousands, and no other number shows "
+                   "which; set dataset.csv.decimal: ',' or dataset.csv.thousands: ','",
+                   path, line, text_string(&shown));
+    text_free(&shown);
+    return s;
 }

@@ -16,6 +16,7 @@ struct csv_config {
     const char *delimiter; /* NULL: recognised */
     const char *quote;     /* "": there are none */
     const char *decimal;   /* NULL: '.', or recognised with delimiter ';' */
+    const char *thousands; /* NULL: none */
     int encoding;          /* enum csv_encoding */
     bool has_no_header;    /* columns are named 0, 1, 2, ... */
 };
@@ -55,5 +56,10 @@ size_t csv_utf8_prefix(const char *bytes, size_t size);
 
 /* The decimal separator for csv_decimal, of a file for which none is given. */
 static inline char csv_usual_decimal(const struct csv_reader *reader) { return reader->delimiter == ';' ? 0 : '.'; }
+/* That of a file with [dialect]. */
+char csv_decimal_of(const struct csv_reader *reader, const struct csv_config *dialect);
+
+/* The failure for numbers whose commas are unclear, such as [text] of [line]. */
+status csv_ask_decimal(const char *path, size_t line, const char *text);
 
 #endif

@@ -10,6 +10,7 @@
 __extension__ typedef unsigned __int128 uint128;
 
 enum { MAX_POWER = 19 };
+#define DIGITS "0123456789"
 
 static const uint64_t powers[MAX_POWER + 1] = {1u,
                                                10u,
@@ -136,11 +137,44 @@ static bool comma_number(const char *text, double *value) {
     return is_number;
 }
 
+/* Whether the comma of a number may separate thousands: 13,881, but not 0,881 or 1381,881. */
+static bool may_be_group(const char *text) {
+    if (*text == '-' || *text == '+') text++;
+    size_t comma = strspn(text, DIGITS);
+    return *text != '0' && comma >= 1 && comma <= 3 && text[comma] == ',' && strspn(text + comma + 1, DIGITS) == 3 &&
+           text[comma + 4] == 0;
+}
+
 bool csv_decimal(const char *text, char *decimal, double *value) {
     if (*decimal == '.') return csv_number(text, value);
     if (*decimal == ',') return comma_number(text, value);
     bool is_number = csv_number(text, value), has_comma = !is_number && comma_number(text, value);
-    if (is_number && strchr(text, '.')) *decimal = '.';
-    if (has_comma) *decimal = ',';
+    if (is_number && strchr(text, '.')) *decimal = csv_is_undecided(*decimal) ? CSV_MIXED : '.';
+    if (has_comma && *decimal != CSV_MIXED) *decimal = may_be_group(text) ? CSV_UNCLEAR : ',';
     return is_number || has_comma;
+}
+
+/* The bytes of the separator of groups that [text] starts with. */
+static size_t separator_bytes(const char *text, char thousands) {
+    if (*text == thousands) return 1;
+    if (thousands == '\'' && strncmp(text, "\u2019", 3) == 0) return 3;
+    if (thousands != ' ') return 0;
+    return strncmp(text, "\u00a0", 2) == 0 ? 2 : strncmp(text, "\u202f", 3) == 0 ? 3 : 0;
+}
+
+const char *csv_ungroup(const char *text, char thousands, char out[CSV_UNGROUPED]) {
+    const char *at = text;
+    char *to = out;
+    if (!thousands || strlen(text) >= CSV_UNGROUPED) return text;
+    if (*at == '-' || *at == '+') *to++ = *at++;
+    size_t digits = strspn(at, DIGITS), groups = 0;
+    if (digits < 1 || digits > 3 || *at == '0') return text;
+    for (; digits > 0; digits--) *to++ = *at++;
+    for (size_t n; (n = separator_bytes(at, thousands)) && strspn(at + n, DIGITS) == 3; groups++) {
+        memcpy(to, at + n, 3);
+        to += 3;
+        at += n + 3;
+    }
+    memcpy(to, at, strlen(at) + 1);
+    return groups > 0 ? out : text;
 }

@@ -94,16 +94,16 @@ static const char **names_of(const struct csv_reader *reader, bool has_row, stru
     return names;
 }
 
-static status count_fields(struct csv_reader *reader, struct column *columns, size_t count, bool has_row,
-                           size_t *rows) {
-    char decimal = csv_usual_decimal(reader);
+static status count_fields(struct csv_reader *reader, struct column *columns, size_t count, bool has_row, size_t *rows,
+                           char *decimal) {
+    *decimal = csv_usual_decimal(reader);
     *rows = 0;
     if (!has_row) TRY(csv_next(reader, &has_row));
     while (has_row) {
         if (reader->count != count)
             return status_new(STATUS_DATA, "%s:line %zu: %zu values, but the first line has %zu", reader->path,
                               reader->record_line, reader->count, count);
-        for (size_t i = 0; i < count; i++) TRY(add_field(&columns[i], reader->fields[i].text, &decimal, *rows));
+        for (size_t i = 0; i < count; i++) TRY(add_field(&columns[i], reader->fields[i].text, decimal, *rows));
         ++*rows;
         TRY(csv_next(reader, &has_row));
     }
@@ -126,6 +126,7 @@ status csv_inspect(const char *path, struct text *out) {
     const char *note;
     bool has_row = false;
     size_t rows;
+    char decimal;
     status s = csv_open_file(path, NULL, &reader, &text, &note);
     if (!s) s = csv_next(&reader, &has_row);
     if (!s && !has_row) s = status_new(STATUS_DATA, "%s: the file is empty", path);
@@ -136,11 +137,14 @@ status csv_inspect(const char *path, struct text *out) {
     const char **names = s ? NULL : names_of(&reader, has_row, arena);
     bool has_header = !has_row;
     for (size_t i = 0; !s && i < count; i++) column_builder_start(&columns[i].builder, names[i], NULL, NULL, arena);
-    if (!s) s = count_fields(&reader, columns, count, has_row, &rows);
+    if (!s) s = count_fields(&reader, columns, count, has_row, &rows, &decimal);
     if (!s) {
         text_printf(out, "file    %s\nformat  csv, %zu row%s, %zu column%s, %s", path, rows, text_plural(rows, "s"),
                     count, text_plural(count, "s"), has_header ? "with a header" : "without a header");
         add_dialect(&reader, note, out);
+        if (csv_is_undecided(decimal))
+            text_add(out, "\nnote    commas of numbers may be decimal commas or separate thousands; a config needs "
+                          "dataset.csv.decimal: ',' or dataset.csv.thousands: ','");
         if (!has_header) text_add(out, "\nnote    a config needs dataset.csv: {no_header: true} for it");
         text_add(out, "\n\n");
         for (size_t i = 0; i < count; i++)

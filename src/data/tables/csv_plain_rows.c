@@ -88,7 +88,7 @@ static char *read_field(struct csv *csv, struct field_plan *plan, char *at, doub
     if (plan->kind == FIELD_IGNORED) return next;
     if (plan->kind == FIELD_TEXT) return plan->is_input || to > from ? next : NULL;
     size_t length = (size_t)(to - from);
-    if (length >= sizeof text || csv->decimal == 0) return NULL;
+    if (length >= sizeof text || csv->decimal == 0 || csv_is_undecided(csv->decimal)) return NULL;
     memcpy(text, from, length);
     text[length] = 0;
     if (plan->may_be_missing && csv_is_missing(csv, text))
@@ -103,7 +103,8 @@ static char *read_row(struct csv *csv, double *row) {
     struct csv_reader *reader = &csv->reader;
     struct field_plan *plans = csv->plans;
     char delimiter = reader->delimiter, *at = reader->at, *next = at;
-    int separator = csv->decimal && csv->decimal != delimiter ? csv->decimal : NO_SEPARATOR;
+    bool is_decided = csv->decimal && !csv_is_undecided(csv->decimal);
+    int separator = is_decided && csv->decimal != delimiter ? csv->decimal : NO_SEPARATOR;
     if (*at == '\n' || *at == '\r' || *at == ' ' || *at == '\t') return NULL;
     for (size_t i = 0; i < csv->n_fields; i++, at = next + 1) {
         struct field_plan *plan = &plans[i];

@@ -52,7 +52,10 @@ struct csv {
     bool is_whole;                 /* files are read as a whole, because one is not UTF-8 */
     const struct csv_input *input; /* how records are read */
     void *records;                 /* of another kind of file; owned by [input] */
-    char decimal;                  /* '.' or ','; 0: not known yet */
+    char decimal;                  /* '.' or ','; 0: not known yet, or as csv_decimal leaves it */
+    char thousands;                /* 0: none */
+    const char *unclear;           /* the first number that left csv.decimal unclear; NULL: none. Its line */
+    size_t unclear_line;
 
     size_t n_columns;                       /* of the first file */
     size_t n_fields;                        /* of a record of the current file */
@@ -124,6 +127,9 @@ status csv_add_plain_row(struct csv *csv, double *row, bool *is_added);
 
 /* Call it after each row that is not plain, and before the first of a file. [is_text]: the target is a label. */
 status csv_plan_rows(struct csv *csv, bool is_text);
+
+/* Reads a number as the file writes them. */
+bool csv_read_number(struct csv *csv, const char *text, double *value);
 
 /* Adds a value of the current record. */
 status csv_add_input(struct csv *csv, size_t column, const char *text, double *value);

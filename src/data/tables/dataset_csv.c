@@ -7,6 +7,7 @@
 
 #include "base/files/io.h"
 #include "data/tables/csv_source.h"
+#include "data/tables/suggest_numbers.h"
 
 /* ---- rows ---- */
 
@@ -38,12 +39,31 @@ bool csv_is_missing(const struct csv *csv, const char *text) {
     return false;
 }
 
+bool csv_read_number(struct csv *csv, const char *text, double *value) {
+    char ungrouped[CSV_UNGROUPED];
+    bool is_number = csv_decimal(csv_ungroup(text, csv->thousands, ungrouped), &csv->decimal, value);
+    if (csv->decimal == CSV_UNCLEAR && !csv->unclear) {
+        csv->unclear = arena_copy(csv->arena, text);
+        csv->unclear_line = csv->reader.record_line;
+    }
+    return is_number;
+}
+
+/* What to write for numbers in groups of three digits; "": it is none. */
+static const char *advise_thousands(const struct csv *csv, const char *text) {
+    unsigned styles = csv->thousands || csv->records ? 0 : suggest_number_style(text);
+    return styles == NUMBER_SEPARATORS && strchr(text, ',')
+               ? "; if commas separate thousands, write dataset.csv: {thousands: \",\"}"
+               : "";
+}
+
 static status add_text(struct csv *csv, size_t column, struct column_builder *builder, const char *text,
                        double *value) {
     bool fits;
     TRY(column_builder_add_text(builder, text, csv->base.rows, value, &fits));
     if (fits) return OK;
     struct text advice = {0};
+    text_add(&advice, advise_thousands(csv, text));
     column_builder_explain_text(builder, &advice);
     status s = csv_reject_value(csv, column, text, "a number", text_string(&advice));
     text_free(&advice);
@@ -52,7 +72,7 @@ static status add_text(struct csv *csv, size_t column, struct column_builder *bu
 
 status csv_add_input(struct csv *csv, size_t column, const char *text, double *value) {
     struct column_builder *builder = &csv->builders[csv->roles[column].at];
-    bool is_number = !column_builder_wants_text(builder) && csv_decimal(text, &csv->decimal, value);
+    bool is_number = !column_builder_wants_text(builder) && csv_read_number(csv, text, value);
     if ((!is_number || csv->has_missing_number) && csv_is_missing(csv, text)) {
         *value = NAN;
         column_builder_add_missing(builder);
@@ -64,18 +84,18 @@ status csv_add_input(struct csv *csv, size_t column, const char *text, double *v
 }
 
 static status add_target(struct csv *csv, size_t column, const char *text, double *value) {
-    bool may_be_label = csv->has_labels && *text, is_number = csv_decimal(text, &csv->decimal, value);
+    bool may_be_label = csv->has_labels && *text, is_number = csv_read_number(csv, text, value);
     if (csv->base.rows == 0 && !csv->is_kind_known) csv->has_labels = may_be_label = may_be_label && !is_number;
     if (may_be_label) return csv_add_label(csv, text, value);
     struct role *role = &csv->roles[column];
     for (size_t pair = 0; pair < BOOLEAN_PAIRS && csv->base.rows == 0; pair++)
         if (boolean_read(text, pair, value)) role->booleans = pair + 1;
     if (role->booleans) return csv_add_boolean(csv, column, text, value);
-    return is_number ? OK : csv_reject_value(csv, column, text, "a number", "");
+    return is_number ? OK : csv_reject_value(csv, column, text, "a number", advise_thousands(csv, text));
 }
 
 static status add_weight(struct csv *csv, size_t column, const char *text, double *value) {
-    bool is_number = csv_decimal(text, &csv->decimal, value);
+    bool is_number = csv_read_number(csv, text, value);
     return is_number ? OK : csv_reject_value(csv, column, text, "a number", ", and dataset.weights names this column");
 }
 
@@ -312,7 +332,9 @@ status csv_read_text(struct csv *csv, const struct dataset_config *config) {
     status s = csv->is_whole ? OK : csv_open_pieces(part->path, dialect, &csv->reader, &is_started);
     if (!s && !is_started) s = csv_open_file(part->path, dialect, &csv->reader, &part->text, &note);
     if (!s && note) csv_add_note(csv, note);
-    csv->decimal = dialect->decimal ? *dialect->decimal : csv_usual_decimal(&csv->reader);
+    char decimal = csv_decimal_of(&csv->reader, dialect);
+    if (csv->part == 0 || decimal != 0) csv->decimal = decimal; /* else that of the files before */
+    csv->thousands = csv_config_char(dialect->thousands);
     return s;
 }
 
@@ -335,6 +357,7 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     TRY(csv_find_files(csv, config, is_validation));
     csv->path = csv->parts[0].path;
     TRY(csv->input->start(csv, config, is_validation));
+    if (train && csv->decimal == 0 && !csv_is_undecided(train->decimal)) csv->decimal = train->decimal;
     TRY(csv_read_header(csv, config, train));
     csv->are_targets_inputs = config->window.steps > 0 && !wants_classes && config->target_range == TARGETS_ARE_ANY;
     TRY(csv_choose_columns(csv, config, train));
@@ -349,6 +372,7 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     TRY(read_rows(csv, config, may_be_text, train));
     csv_order_finish(csv);
     csv->path = path;
+    if (csv_is_undecided(csv->decimal)) return csv_ask_decimal(csv->parts[0].path, csv->unclear_line, csv->unclear);
     if (csv->decimal == ',' && !config->csv.decimal) csv_add_note(csv, "numbers have a decimal comma");
     TRY(finish_columns(csv));
     csv_number_groups(csv);

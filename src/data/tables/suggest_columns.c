@@ -306,18 +306,31 @@ static status read_names(struct record_reader *reader, struct column_view **colu
     return OK;
 }
 
+static status add_field(struct record_reader *reader, struct column_view *column, const char *text, size_t line) {
+    char ungrouped[CSV_UNGROUPED];
+    bool was_undecided = csv_is_undecided(reader->decimal);
+    const char *number = text == suggest_blob ? text : csv_ungroup(text, reader->thousands, ungrouped);
+    TRY(column_view_add(column, number, &reader->decimal, line));
+    if (!was_undecided && csv_is_undecided(reader->decimal)) {
+        reader->unclear = arena_copy(column->pool.arena, text);
+        reader->unclear_line = line;
+    }
+    return OK;
+}
+
 static status read_rows(struct record_reader *reader, struct column_view *columns, size_t count, size_t *rows) {
     for (*rows = 0;; ++*rows) {
         const struct csv_reader *record;
         TRY(reader->next(reader->state, &record));
         if (!record && *rows == 0) return status_new(STATUS_DATA, "%s: there are no rows", reader->path);
+        if (!record && csv_is_undecided(reader->decimal))
+            return csv_ask_decimal(reader->path, reader->unclear_line, reader->unclear);
         if (!record) return OK;
         size_t line = reader->has_lines ? record->record_line : *rows;
         if (record->count != count)
             return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", reader->path,
                               record->record_line, record->count, count);
-        for (size_t i = 0; i < count; i++)
-            TRY(column_view_add(&columns[i], record->fields[i].text, &reader->decimal, line));
+        for (size_t i = 0; i < count; i++) TRY(add_field(reader, &columns[i], record->fields[i].text, line));
     }
 }
 
@@ -466,12 +479,32 @@ static status view_columns(const struct record_reader *reader, const char *targe
     return out->features > 0 ? OK : reject_inputs(path, out);
 }
 
+/* The separator of thousands of the columns whose numbers have one and nothing else; 0: there is none, or several. */
+static char find_thousands(const struct record_reader *reader, const struct column_view *columns, size_t count,
+                           struct suggestion *out) {
+    char found = 0;
+    if (!reader->has_lines || reader->thousands) return 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct column_view *c = &columns[i];
+        if (c->styles & NUMBER_COMMA) return 0;
+        if (!are_styled(c) || c->styles != NUMBER_SEPARATORS) continue;
+        char separator = c->styled_text[strcspn(c->styled_text, ",' \xc2\xe2")];
+        if (separator == '\xc2') separator = ' ';
+        if (separator == '\xe2') separator = strstr(c->styled_text, "\u2019") ? '\'' : ' ';
+        if (separator == 0 || (found && separator != found) || (separator == ',' && reader->decimal != '.')) return 0;
+        found = separator;
+        out->thousands_text = c->styled_text;
+    }
+    return found;
+}
+
 status suggest_columns(struct record_reader *reader, const char *target, struct arena *arena, struct suggestion *out) {
     struct column_view *columns = NULL;
     size_t count = 0;
     status s = read_names(reader, &columns, &count, arena);
     if (!s) s = read_rows(reader, columns, count, &out->rows);
-    if (!s) s = view_columns(reader, target, columns, count, arena, out);
+    out->thousands = s ? 0 : find_thousands(reader, columns, count, out);
+    if (!s && !out->thousands) s = view_columns(reader, target, columns, count, arena, out);
     for (size_t i = 0; columns && i < count; i++) column_view_free(&columns[i]);
     out->input_dims = out->window ? 2 : 1;
     out->input_shape[0] = (int64_t)(out->window ? out->window : out->features);

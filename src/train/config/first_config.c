@@ -204,23 +204,32 @@ static status read_csv_choice(char *const *overrides, size_t count, struct arena
         config->delimiter = config->delimiter ? arena_copy(arena, config->delimiter) : NULL;
         config->quote = config->quote ? arena_copy(arena, config->quote) : NULL;
         config->decimal = config->decimal ? arena_copy(arena, config->decimal) : NULL;
+        config->thousands = config->thousands ? arena_copy(arena, config->thousands) : NULL;
         out->dialect = config;
     }
     document_destroy(document);
     return s;
 }
 
-/* `csv:` with the keys of the overrides and those that were recognised. */
+/* `csv:` with the keys that were recognised and those of the overrides. */
 static void add_csv(const struct suggestion *s, char *const *overrides, size_t count, struct text *out) {
-    if (count == 0 && !s->has_no_header) return;
-    text_printf(out, "  csv: {%s", s->has_no_header ? "no_header: true" : "");
+    struct text keys = {0};
+    if (s->has_no_header) text_add(&keys, ", no_header: true");
+    if (s->thousands) text_printf(&keys, ", thousands: \"%c\"", s->thousands);
     for (size_t i = 0; i < count; i++) {
         const char *key = overrides[i] + sizeof csv_key - 1;
         size_t length = strcspn(key, "=");
-        text_printf(out, "%s%.*s: %s", i || s->has_no_header ? ", " : "", (int)length, key, key + length + 1);
+        text_printf(&keys, ", %.*s: %s", (int)length, key, key + length + (key[length] == '='));
     }
-    text_printf(out, "}%s\n",
-                s->has_no_header ? "   # the first line is a row, and the columns are named 0, 1, 2, ..." : "");
+    if (keys.length) text_printf(out, "  csv: {%s}", text_string(&keys) + 2);
+    if (s->has_no_header) text_add(out, "   # the first line is a row, and the columns are named 0, 1, 2, ...");
+    if (s->thousands) {
+        text_add(out, s->has_no_header ? "; numbers such as '" : "   # numbers such as '");
+        add_shown(out, s->thousands_text);
+        text_add(out, "'");
+    }
+    if (keys.length) text_add(out, "\n");
+    text_free(&keys);
 }
 
 static void add_csv_note(const struct suggestion *s, const char *path, struct text *notes) {
