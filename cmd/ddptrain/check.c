@@ -33,7 +33,8 @@ static status run(const struct command_line *line) {
     }
     status missing = OK, no_device = s ? OK : command_choose_device(line, config, &alone, &nproc);
     const struct dist_env env = {.world_size = nproc * line->nnodes, .local_world_size = nproc};
-    const struct check_options options = {.prints_dot = line->prints_dot, .reads_all = line->reads_all};
+    const struct check_options options = {
+        .prints_dot = line->prints_dot, .reads_all = line->reads_all, .run_dir = line->run_dir};
     if (!s) s = check_run(config_of(config), &env, &options, &out, &missing);
     if (!s && !line->prints_dot) s = add_parts(line, nproc, &out);
     text_add_printable(&printable, text_string(&out));

@@ -460,6 +460,20 @@ double schedule_lr(const struct variant *schedule, double base_lr, const struct 
     return type->at ? type->at(schedule->config, base_lr, t - c->warmup, total) : base_lr;
 }
 
+const char *schedule_length_key(const struct variant *schedule) {
+    const struct schedule_config *c = schedule->config;
+    const struct schedule_type *type = &types[schedule->index];
+    if (type->at == cosine && c->t_max == SCHEMA_NO_INT) return "schedule.t_max";
+    return type->at == one_cycle && c->total_iters == SCHEMA_NO_INT ? "schedule.total_iters" : NULL;
+}
+
+bool schedule_has_no_rise(const struct variant *schedule, const struct schedule_progress *progress) {
+    const struct schedule_config *c = schedule->config;
+    int64_t t, total;
+    count(schedule->common, progress, &t, &total);
+    return types[schedule->index].at == one_cycle && (c->total_iters == SCHEMA_NO_INT ? total : c->total_iters) == 1;
+}
+
 bool schedule_changes_momentum(const struct variant *schedule) {
     const struct schedule_config *c = schedule->config;
     return (types[schedule->index].at == one_cycle || types[schedule->index].at == cyclic) && c->cycle_momentum;

@@ -21,6 +21,11 @@ struct schedule_progress {
 /* The learning rate of the next update for an optimizer or group with [base_lr]. */
 double schedule_lr(const struct variant *schedule, double base_lr, const struct schedule_progress *progress);
 
+/* The key that gives the schedule a length of its own; NULL: its length is not that of the run. */
+const char *schedule_length_key(const struct variant *schedule);
+/* Whether it is a one_cycle of a single interval, which trains at the rate of its end. */
+bool schedule_has_no_rise(const struct variant *schedule, const struct schedule_progress *progress);
+
 /* The momentum (or first beta) of that update; NAN: that of the optimizer. */
 double schedule_momentum(const struct variant *schedule, const struct schedule_progress *progress);
 bool schedule_changes_momentum(const struct variant *schedule);

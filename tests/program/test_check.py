@@ -65,6 +65,33 @@ class Check(program.Case):
         self.assert_numbers(lines["gradients"], shard)
         self.assertTrue(lines["step"].startswith(f"{6e-9 * 12 * PRODUCTS:.3f} GFLOP per process"), lines["step"])
 
+    def test_a_schedule_with_the_length_of_the_run(self):
+        """check and the log say before the first step that an extension changes the rate; both rates are those of the metrics."""
+        for schedule, key in (("one_cycle", "schedule.total_iters"), ("cosine", "schedule.t_max")):
+            self.write("test.yaml", WINE + f"schedule: {{type: {schedule}}}\n")
+            words = ["test.yaml", "--run-dir", f"runs/{schedule}", "optimizer.lr=0.01"]
+            length = ["train.epochs=20"]
+            self.assertNotIn("warning", self.run_program(*words)[1])
+            self.assertNotIn("warning", self.run_program("check", *words)[0])
+            for own in ("schedule.total_iters=10", "schedule.t_max=10"):
+                if key in own:
+                    self.assertNotIn("warning", self.run_program("check", *words, *length, own)[0])
+            warning = "warning +the schedule takes its length from the run.*: after step 50 the learning rate changes from (\\S+) to (\\S+); .* " + key
+            checked = re.search(warning, self.run_program("check", *words, *length)[0])
+            self.assertTrue(checked)
+            logged = re.search(warning.replace("warning +", "warning: ", 1), self.run_program(*words, *length)[1])
+            self.assertEqual(logged.groups(), checked.groups())
+            rates = [e["lr"] for e in self.events("step", f"runs/{schedule}")]
+            self.assertEqual(checked.groups(), ("%.3g" % rates[49], "%.3g" % rates[50]))
+
+    def test_a_one_cycle_of_one_interval(self):
+        self.write("test.yaml", WINE + "schedule: {type: one_cycle}\n")
+        words = ["test.yaml", "train.epochs=1", "optimizer.lr=0.01"]
+        warning = "one_cycle has a single interval, which is its end, so the learning rate is 4e-08; give it more intervals"
+        self.assertIn(warning, self.run_program("check", *words)[0])
+        self.assertIn(warning, self.run_program(*words)[1])
+        self.assertNotIn("one_cycle has", self.run_program("check", *words, "schedule.interval=step")[0])
+
     def test_attention(self):
         text = """
 dataset: {path: datasets/tinyshakespeare.txt, text: {block_size: 8, stride: 64, truncate: 0.01}}

@@ -9,6 +9,7 @@
 #include "train/plan/plan.h"
 #include "train/plan/plan_graph.h"
 #include "train/run/plan_describe.h"
+#include "train/run/schedule_warnings.h"
 #include "train/weights/init_from.h"
 
 /* Reads and verifies the file of checkpoint.resume. */
@@ -66,6 +67,15 @@ static status record_missing(struct plan *plan, status failure) {
     return OK;
 }
 
+static void warn_of_schedule(const struct plan *plan, const char *run_dir, struct text *out) {
+    struct text folder = {0}, warning = {0};
+    text_printf(&folder, "%s%s", run_dir ? "" : "runs/", run_dir ? run_dir : plan->config->name);
+    schedule_warn(plan, text_string(&folder), &warning);
+    if (warning.length) text_printf(out, "warning        %s\n", text_string(&warning));
+    text_free(&folder);
+    text_free(&warning);
+}
+
 status check_run(const struct config *config, const struct dist_env *env, const struct check_options *options,
                  struct text *out, status *missing) {
     struct plan_options plan_options = {.purpose = PLAN_CHECK, .reads_all = options->reads_all, .env = env};
@@ -81,6 +91,7 @@ status check_run(const struct config *config, const struct dist_env *env, const 
             plan_graph(plan->model, config->name, out);
         else
             plan_describe(plan, out);
+        if (!options->prints_dot) warn_of_schedule(plan, options->run_dir, out);
         if (report.length && !options->prints_dot) text_printf(out, "\nmodel.init_from: %s\n", text_string(&report));
         *missing = plan->missing;
         plan->missing = OK;

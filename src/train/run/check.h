@@ -9,8 +9,9 @@
 #include "train/config/config.h"
 
 struct check_options {
-    bool prints_dot; /* describe the model only, as a drawing (plan_graph.h) */
-    bool reads_all;  /* read all rows of the dataset; else only its metadata */
+    bool prints_dot;     /* describe the model only, as a drawing (plan_graph.h) */
+    const char *run_dir; /* folder of the run; NULL: runs/<name> */
+    bool reads_all;      /* read all rows of the dataset; else only its metadata */
 };
 
 /* Adds the description to [out]. [env]: the ranks of the run; this process is rank 0. Returns the failures that

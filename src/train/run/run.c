@@ -16,6 +16,7 @@
 #include "train/loop/progress.h"
 #include "train/loop/save.h"
 #include "train/metrics/metrics_read.h"
+#include "train/run/schedule_warnings.h"
 
 /* Large operators may be those of oneDNN, whose order of sums depends on the number of threads. */
 static bool depends_on_threads(const struct model *model) {
@@ -71,8 +72,13 @@ static void checkpoint_is_complete(void *activity, int64_t step) {
 static status open_outputs(struct run *run) {
     struct trainer *t = &run->trainer;
     const struct config *c = run->config;
-    TRY(run_folder_write_config(run->folder, text_string(&run->config_text)));
-    TRY(log_open_file(run->log, run_folder_log(run->folder)));
+    struct text warning = {0};
+    schedule_warn(run->plan, run->folder_path, &warning); /* compares with the config that is replaced here */
+    status s = run_folder_write_config(run->folder, text_string(&run->config_text));
+    if (!s) s = log_open_file(run->log, run_folder_log(run->folder));
+    if (!s && warning.length) log_warning(run->log, "%s", text_string(&warning));
+    text_free(&warning);
+    TRY(s);
     struct io_info metrics;
     TRY(io_stat(run_folder_metrics(run->folder), &metrics));
     if ((int64_t)metrics.size < t->state->counters.metrics_bytes)
