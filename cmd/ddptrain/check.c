@@ -18,12 +18,12 @@ static status add_parts(const struct command_line *line, int nproc, struct text 
     return OK;
 }
 
-static status run(const struct command_line *line) {
+static status check_config(const struct command_line *line, const char *path, char *const *overrides, size_t count) {
     struct config_file *config;
     struct text out = {0}, printable = {0};
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     int nproc = 1;
-    TRY(config_load(line->config, line->overrides, line->override_count, &config));
+    TRY(config_load(path, overrides, count, &config));
     status s = command_nproc(line, config_device_name(config_of(config)), &nproc);
     if (s && !line->nproc &&
         status_code(s) == STATUS_USAGE) { /* no GPU to count: reported below, with all other problems */
@@ -46,11 +46,35 @@ static status run(const struct command_line *line) {
     return s;
 }
 
+/* Every value of its parameters (sweep_load), and the config that they change. */
+static status check_sweep(const struct command_line *line) {
+    struct sweep_file *file;
+    struct text out = {0}, printable = {0};
+    TRY(sweep_load(line->config, line->overrides, line->override_count, &file));
+    const struct sweep_config *sweep = sweep_file_config(file);
+    sweep_write(sweep, &out);
+    text_printf(&printable, "%s: a sweep of %lld trials, %lld run%s each; its keys:\n", line->config,
+                (long long)sweep->trials, (long long)sweep->runs, text_plural((uint64_t)sweep->runs, "s"));
+    text_add_printable(&printable, text_string(&out));
+    text_printf(&printable, "\nthe config of its trials, %s:\n", sweep->config);
+    if (!line->prints_dot) fputs(text_string(&printable), stdout);
+    text_free(&out);
+    text_free(&printable);
+    status s = check_config(line, sweep->config, (char *const *)sweep->overrides.items, sweep->overrides.count);
+    sweep_free(file);
+    return s;
+}
+
+static status run(const struct command_line *line) {
+    if (config_is_sweep(line->config)) return check_sweep(line);
+    return check_config(line, line->config, line->overrides, line->override_count);
+}
+
 const struct subcommand subcommand_check = {
     .name = "check",
-    .arguments = "CONFIG [KEY=VALUE ...]",
+    .arguments = "CONFIG|SWEEP [KEY=VALUE ...]",
     .takes_overrides = true,
-    .help = "check the config; print shapes, memory and buckets",
+    .help = "check the config, or the sweep; print shapes, memory and buckets",
     .run = run,
     .options = OPTION_CPU_BIND | OPTION_CHECK,
     .operand = "config",

@@ -11,6 +11,36 @@ PRODUCTS = 13 * 1000 + 1000 * 1000 + 1000 * 3  # multiply-adds of a row
 
 
 class Check(program.Case):
+    def test_a_word_replaces_the_key_that_it_excludes(self):
+        """Of the file; two words still exclude each other."""
+        self.assertEqual(self.lines("train.steps=6")["run"], "6 steps")
+        self.assertEqual(self.lines("train.epochs=2", config=WIDE.replace("epochs: 10", "steps: 10"))["run"], "2 epochs, 10 steps")
+        self.assertEqual(self.lines("sampler.global_batch_size=64", "--nproc", 2)["processes"].split(" rows")[0], "2, 32")
+        for split in ("{test: 0.2, seed: 42}", "0.2"):
+            config = WIDE.replace("split: {test: 0.2, seed: 42}", f"split: {split}")
+            self.assertEqual(self.lines("dataset.split.folds=2", "dataset.split.fold=0", config=config)["epoch"], "3 batches, 3 steps")
+            self.assertEqual(self.lines("dataset.split.train=0.5", config=config)["epoch"], "3 batches, 3 steps")
+        _, err = self.run_program("check", "test.yaml", "train.steps=6", "train.epochs=2", code=USAGE)
+        self.assertIn("train: give epochs or steps, not both", err)
+        self.assertEqual(self.lines("train.steps=null")["run"], "10 epochs, 50 steps")
+
+    def test_a_sweep(self):
+        """Where a config is expected it is named as one, and check verifies it and the config of its trials."""
+        self.write("test.yaml", WIDE)
+        self.write("sweep.yaml", "config: test.yaml\nmethod: grid\nparameters: {optimizer.lr: {values: [0.1, 0.01]}}\n")
+        for words in ([], ["check"], ["eval"], ["predict"]):
+            out, err = self.run_program(*words, "sweep.yaml", code=0 if words == ["check"] else USAGE)
+            if words != ["check"]:
+                self.assertEqual(err, "ddptrain: sweep.yaml: this is a sweep of a config; ddptrain sweep sweep.yaml trains it, and ddptrain check "
+                                      "sweep.yaml checks it\n")
+                continue
+            self.assertIn("sweep.yaml: a sweep of 2 trials, 1 run each; its keys:\n", out)
+            self.assertIn("\nthe config of its trials, test.yaml:\ntest: 142 training rows", out)
+        self.assertIn("run            3 epochs", self.run_program("check", "sweep.yaml", "train.epochs=3")[0])
+        for text, message in (("[0.1, x]", "sweep.yaml:3:"), ("[0.1], colour: 3", "sweep.yaml:3:")):
+            self.write("sweep.yaml", f"config: test.yaml\nmethod: grid\nparameters: {{optimizer.lr: {{values: {text}}}}}\n")
+            self.assertIn(message, self.run_program("check", "sweep.yaml", code=USAGE)[1])
+
     def lines(self, *arguments, config=WIDE):
         """{first word: the rest}"""
         self.write("test.yaml", config)

@@ -98,7 +98,7 @@ class Shipped(program.Case):
                 self.assertTrue(states)
                 self.assertLessEqual(set(states), {"complete", "pruned"})
                 _, err = self.run_program(file, code=program.USAGE)
-                self.assertIn("This file describes a sweep: start it with ddptrain sweep FILE", err)
+                self.assertIn(": this is a sweep of a config; ddptrain sweep ", err)
 
     def test_counts(self):
         """A noun after a count of 1 is singular."""

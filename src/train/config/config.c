@@ -1,6 +1,7 @@
 /* Reading of configs, and what follows from a config and the data, the model or the machine. */
 #include "train/config/config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,9 +66,58 @@ static status find_files(struct config *c, const char *path, struct arena *arena
     return is_resume_file ? find_file(&c->checkpoint.resume, path, arena) : OK;
 }
 
+/* Keys that exclude each other: a word for one replaces another one of the file. */
+static const struct {
+    const char *keys[3]; /* dotted paths */
+    const char *none;    /* the value of a key that is not given */
+} alternatives[] = {
+    {{"train.epochs", "train.steps"}, "null"},
+    {{"sampler.batch_size", "sampler.global_batch_size"}, "null"},
+    {{"dataset.query", "dataset.table"}, "null"},
+    {{"dataset.split.test", "dataset.split.train", "dataset.split.folds"}, "0"},
+};
+
+/* Whether a word sets [key] to anything but [none], NULL: to anything. */
+static bool is_set(char *const *words, size_t count, const char *key, const char *none) {
+    size_t length = strlen(key);
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(words[i], key, length) == 0 && words[i][length] == '=' &&
+            (!none || strcmp(words[i] + length + 1, none) != 0))
+            return true;
+    return false;
+}
+
+static bool has_key(const struct document *document, const char *key) {
+    const struct node *node = document_root(document);
+    for (size_t length; node && *key; key += length + (key[length] == '.')) {
+        char step[64];
+        length = strcspn(key, ".");
+        snprintf(step, sizeof step, "%.*s", (int)length, key);
+        if (node->kind != NODE_MAPPING) return true; /* a short form, which may be this key */
+        node = node_get(node, step);
+    }
+    return node != NULL;
+}
+
+static void replace_alternatives(struct document *document, char *const *words, size_t count,
+                                 struct problems *problems) {
+    for (size_t i = 0; i < sizeof alternatives / sizeof *alternatives; i++)
+        for (size_t k = 0; k < 3 && alternatives[i].keys[k]; k++)
+            for (size_t other = 0; other < 3 && alternatives[i].keys[other]; other++) {
+                const char *key = alternatives[i].keys[other], *none = alternatives[i].none;
+                struct text word = {0};
+                if (other == k || !is_set(words, count, alternatives[i].keys[k], none)) continue;
+                if (is_set(words, count, key, NULL) || !has_key(document, key)) continue;
+                text_printf(&word, "%s=%s", key, none);
+                schema_override(&config_schema, document, text_string(&word), problems);
+                text_free(&word);
+            }
+}
+
 /* Applies the words to [document], which it owns; NULL: it could not be read. */
 static status complete(struct document *document, const char *path, char *const *overrides, size_t count,
                        struct problems *problems, struct config_file **out) {
+    if (document) replace_alternatives(document, overrides, count, problems);
     for (size_t i = 0; document && i < count; i++) schema_override(&config_schema, document, overrides[i], problems);
     return bind(document, path, problems, out);
 }
@@ -90,12 +140,37 @@ static status explain_data(status failure, const char *path) {
     return s;
 }
 
+static bool is_sweep(const struct document *document) {
+    const struct node *root = document_root(document);
+    bool has_trials = node_get(root, "parameters") || node_get(root, "method") || node_get(root, "trials");
+    return has_trials && node_get(root, "config") && !node_get(root, "model") && !node_get(root, "dataset");
+}
+
+bool config_is_sweep(const char *path) {
+    struct problems problems = {0};
+    struct document *document = NULL;
+    status s = document_read(path, &problems, &document);
+    bool is = !s && problems.count == 0 && document && is_sweep(document);
+    status_free(s); /* config_load reports it */
+    document_destroy(document);
+    problems_free(&problems);
+    return is;
+}
+
 status config_load(const char *path, char *const *overrides, size_t count, struct config_file **out) {
     struct problems problems = {0};
     struct document *document = NULL;
     *out = NULL;
     status s = document_read(path, &problems, &document);
     bool is_read = !s && problems.count == 0;
+    if (is_read && document && is_sweep(document)) {
+        s = status_new(STATUS_USAGE,
+                       "%s: this is a sweep of a config; ddptrain sweep %s trains it, and ddptrain check %s checks it",
+                       path, path, path);
+        document_destroy(document);
+        problems_free(&problems);
+        return s;
+    }
     if (!s) s = complete(document, path, overrides, count, &problems, out);
     if (!s) s = find_files(&(*out)->config, path, document_arena((*out)->document));
     problems_free(&problems);

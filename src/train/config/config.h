@@ -85,9 +85,13 @@ extern const struct schema config_schema;
 
 struct config_file;
 
-/* Reads [path], applies the [overrides] (count) "KEY=VALUE" and finds the files that it names (find_file). A wrong
- * config is one STATUS_USAGE failure that lists every problem, one a line, as file:line:column: key: sentence. */
+/* Reads [path], applies the [overrides] (count) "KEY=VALUE" and finds the files that it names (find_file). An override
+ * replaces a key of the file that it excludes, such as train.epochs for train.steps. A wrong config is one STATUS_USAGE
+ * failure that lists every problem, one a line, as file:line:column: key: sentence. */
 status config_load(const char *path, char *const *overrides, size_t count, struct config_file **out);
+
+/* Whether the file [path] is one of a sweep (sweep_load). */
+bool config_is_sweep(const char *path);
 
 /* The file [path], read once for many configs with other overrides: config_source_load is config_load, but does not
  * read the file again. A config must be freed before its source. */
