@@ -129,7 +129,7 @@ void dataset_read_weights(const struct dataset *dataset, enum dataset_part part,
 
 status dataset_explain_columns(const struct dataset_config *config, status failure) {
     const struct dataset_format *format = config->path ? dataset_format_of(config, config->path) : NULL;
-    bool is_named = config->columns.count || config->inputs.count || config->targets.count;
+    bool is_named = config->columns.count || config->inputs.count || config->targets.count || config->trained_inputs;
     bool may_be_wrong = status_code(failure) == STATUS_DATA || status_code(failure) == STATUS_USAGE;
     if (!may_be_wrong || !config->without_targets || is_named || format != &dataset_csv) return failure;
     status s =

@@ -150,6 +150,8 @@ struct dataset_config {
     bool is_trained;
     /* Not a key: the characters of a text model's tokens, in the order of their ids; NULL: those of the text. */
     const char *characters;
+    /* Not a key: with is_trained, the numbers of a row that have no names; 0: they have, or are not one list. */
+    size_t trained_inputs;
     /* Not a key: with is_trained, how targets were scaled in training; NULL: they were not. */
     const struct target_scale *trained_target_scale;
     /* Not a key: with is_trained, the text of the tokenizer of the model, instead of the file; NULL: none. */
@@ -194,6 +196,9 @@ status dataset_inspect(const char *path, struct text *out);
 bool dataset_knows_extension(const char *path);
 /* Whether the file with this extension is a database, with tables and queries. */
 bool dataset_has_queries(const char *path);
+/* Whether the names of inputs and targets have another meaning in one of the two: the files have other formats, of
+ * which not both are tables. */
+bool dataset_has_other_names(const struct dataset_config *a, const struct dataset_config *b);
 /* Whether the targets of the file with this extension are in a file of their own. */
 bool dataset_has_target_file(const char *path);
 

@@ -59,6 +59,11 @@ bool dataset_has_queries(const char *path) {
     return format && format->has_queries;
 }
 
+bool dataset_has_other_names(const struct dataset_config *a, const struct dataset_config *b) {
+    const struct dataset_format *one = dataset_format_of(a, a->path), *other = dataset_format_of(b, b->path);
+    return one && other && one != other && !(one->keys & other->keys & KEY_COLUMNS);
+}
+
 bool dataset_has_target_file(const char *path) {
     const struct dataset_format *format = format_of_extension(path);
     return format && format->has_target_file;

@@ -173,6 +173,37 @@ class TrainedConfig(program.Case):
         whole = self.predict("runs/test", "rows.csv")[0].splitlines()
         self.assertEqual(self.predict("runs/test", "one.csv")[0].splitlines()[1].split(",")[1:], whole[3].split(",")[1:])
 
+    def test_table_for_a_model_of_arrays(self):
+        """Its rows have no names: a table has as many columns in their order, and the target's name is not that of the array."""
+        import h5py
+        r = np.random.default_rng(1)
+        x, y = r.normal(size=(30, 4)), np.arange(30) % 2
+        with h5py.File(self.path("rows.h5"), "w") as f:
+            f["x"], f["y"] = x, y
+        np.savez(self.path("rows.npz"), data=x, y=y)
+        lines = [",".join(map(repr, row)) for row in x.tolist()]
+        self.write("with.csv", "a,b,c,d,kind\n" + "".join(f"{line},{k}\n" for line, k in zip(lines, y)))
+        self.write("without.csv", "a,b,c,d\n" + "\n".join(lines) + "\n")
+        for name, words in (("rows.h5", "inputs: x, targets: y"), ("rows.npz", "inputs: data, targets: y")):
+            self.write("a.yaml", f"dataset: {{path: {name}, {words}, scale: standard}}\nmodel: {{layers: [{{linear: 2}}]}}\n"
+                                 "loss: cross_entropy\ntrain: {epochs: 2}\n")
+            self.run_program("a.yaml", "--fresh")
+            expected = self.predict("runs/a", name)[0]
+            for table in ("with.csv", "without.csv"):
+                self.assertEqual(self.predict("runs/a", table)[0], expected)
+            _, err = self.predict("runs/a", "with.csv")
+            self.assertIn("with.csv: the inputs are its columns in their order, without the target, 'kind'\n", err)
+            self.assertEqual(self.run_program("eval", "runs/a", "with.csv")[0], self.run_program("eval", "runs/a", name)[0])
+            for verb, names, target in (("predict", "a,b,c", "at most one"), ("predict", "a,b,c,d,e,f", "at most one"), ("eval", "a,b,c,d", "one")):
+                self.write("other.csv", names + "\n" + ",".join(["1"] * len(names.split(","))) + "\n")
+                _, err = self.run_program(verb, "runs/a", "other.csv", code=program.DATA)
+                self.assertIn(f"the model was trained with rows of 4 numbers without names, so that this file needs exactly 4 columns in that order "
+                              f"and {target} for the target; without it there are {len(names.split(',')) - 1}. List", err)
+        self.write("c.yaml", "dataset: {path: with.csv, inputs: [a, b, c, d], targets: kind, scale: standard}\nmodel: {layers: [{linear: 2}]}\n"
+                             "loss: cross_entropy\ntrain: {epochs: 2}\n")
+        self.run_program("c.yaml")
+        self.assertEqual(self.run_program("eval", "runs/c", "rows.h5")[0], self.run_program("eval", "runs/c", "with.csv")[0])
+
 
 if __name__ == "__main__":
     program.main()

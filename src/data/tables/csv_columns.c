@@ -409,6 +409,31 @@ static void note_unnamed(struct csv *csv, const struct dataset_config *config) {
         }
 }
 
+/* The numbers of a row that the model reads have no names: of another file, whose columns do, there must be as many, in
+ * the same order. Where the rows are predicted, none may be left for the target. */
+static status match_unnamed(struct csv *csv, const struct dataset_config *config) {
+    size_t wanted = config->trained_inputs, count = 0;
+    bool has_given_target = config->targets.count > 0;
+    if (!config->is_trained || wanted == 0 || config->inputs.count || config->window.steps) return OK;
+    for (size_t i = 0; i < csv->n_columns; i++) count += is_default_input(csv, config, i);
+    if (config->without_targets && !has_given_target && count + 1 == wanted) {
+        csv->default_target = NOT_USED;
+        return OK;
+    }
+    if (count != wanted)
+        return status_new(STATUS_DATA,
+                          "%s: the model was trained with rows of %zu numbers without names, so that this file needs "
+                          "exactly %zu columns in that order and %s for the target; without it there %s %zu. List the "
+                          "columns of the inputs in dataset.inputs",
+                          csv->path, wanted, wanted, config->without_targets ? "at most one" : "one",
+                          count == 1 ? "is" : "are", count);
+    if (!has_given_target)
+        csv_add_note(csv,
+                     arena_printf(csv->arena, "the inputs are its columns in their order, without the target, '%s'",
+                                  csv_printable(csv, csv->names[csv->default_target])));
+    return OK;
+}
+
 status csv_choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
     csv->rules = column_rules_index(csv->arena, &config->rules);
     csv->config_targets = index_names(csv, config->targets.items, config->targets.count);
@@ -417,6 +442,7 @@ status csv_choose_columns(struct csv *csv, const struct dataset_config *config, 
     TRY(use_groups(csv, config));
     if (train) return use_same_columns(csv, config, train);
     if (csv_has_trained_columns(config)) return use_trained_columns(csv, config);
+    TRY(match_unnamed(csv, config));
     if (!config->without_targets) {
         TRY(use_columns(csv, config, &config->targets, true));
         if (config->targets.count == 0) TRY(use_column(csv, config, csv->default_target, true));

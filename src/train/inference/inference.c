@@ -128,6 +128,20 @@ static bool needs_targets(const struct inference *inf) {
     return !inf->predicts || (!inf->is_all && inf->config->dataset.split.stratify);
 }
 
+/* Opens inf->dataset. Names of the training's file may be none of a file of another format, which then has its own
+ * defaults. */
+static status open_named(struct inference *inf, struct checkpoint *checkpoint, struct dataset_config *dataset) {
+    bool left = false;
+    status s = dataset_open(dataset, inf->loss->wants_classes, false, &inf->dataset);
+    if (s && status_code(s) == STATUS_DATA) {
+        status unread = trained_leave_names(checkpoint, inf->config, dataset, &left);
+        if (unread) return status_first(s, unread);
+    }
+    if (!left) return s;
+    status_free(s);
+    return dataset_open(dataset, inf->loss->wants_classes, false, &inf->dataset);
+}
+
 static status open_dataset(struct inference *inf, struct checkpoint *checkpoint) {
     struct dataset_config dataset = inf->config->dataset;
     inf->loss = config_loss(inf->config);
@@ -143,7 +157,7 @@ static status open_dataset(struct inference *inf, struct checkpoint *checkpoint)
     TRY(trained_read(inf->arena, checkpoint, &dataset, &inf->trained));
     if (!dataset.without_targets)
         dataset.classes = inf->trained.labels; /* labels have the same class numbers as in training */
-    status s = dataset_open(&dataset, inf->loss->wants_classes, false, &inf->dataset);
+    status s = open_named(inf, checkpoint, &dataset);
     if (s) return suggest_all(inf, dataset, dataset_explain_columns(&dataset, s));
     log_columns(inf, &dataset.columns);
     return check_labels(inf, &dataset);

@@ -57,6 +57,8 @@ static status use_layout(struct arena *arena, struct checkpoint *checkpoint, str
     if (characters) dataset->characters = arena_copy(arena, characters);
     free(characters);
     TRY(input_layout_read(arena, checkpoint, &layout, &has_layout));
+    if (has_layout && layout.kind == INPUT_VALUES && !dataset->preparation && layout.dims == 1)
+        dataset->trained_inputs = layout.size;
     if (has_layout && layout.kind == INPUT_VALUES && !dataset->preparation && isnan(dataset->divide))
         dataset->divide = layout.divide;
     if (has_layout && layout.kind == INPUT_TOKENS && dataset->tokens.vocabulary == SCHEMA_NO_INT)
@@ -141,6 +143,32 @@ status trained_compare_rows(struct checkpoint *checkpoint, const struct config *
 status trained_compare_config(struct checkpoint *checkpoint, const struct config *config, bool predicts) {
     const char *const *keys = predicts ? prediction_keys : model_keys;
     return compare_configs(checkpoint, config, keys, keys, NULL);
+}
+
+static bool are_equal(const struct string_list *a, const struct string_list *b) {
+    for (size_t i = 0; a->count == b->count && i < a->count; i++)
+        if (strcmp(a->items[i], b->items[i]) != 0) return false;
+    return a->count == b->count;
+}
+
+status trained_leave_names(struct checkpoint *checkpoint, const struct config *config, struct dataset_config *dataset,
+                           bool *left) {
+    struct config_file *trained;
+    *left = false;
+    TRY(read_config(checkpoint, &trained));
+    if (!trained) return OK;
+    const struct dataset_config *before = &config_of(trained)->dataset, *now = &config->dataset;
+    bool is_other =
+        dataset_has_other_names(before, now) && now->input_groups.count == 0 && now->target_groups.count == 0;
+    struct string_list *lists[] = {&dataset->inputs, &dataset->targets};
+    const struct string_list *olds[] = {&before->inputs, &before->targets};
+    for (size_t i = 0; is_other && i < 2; i++) {
+        if (lists[i]->count == 0 || !are_equal(lists[i], olds[i])) continue;
+        lists[i]->count = 0;
+        *left = true;
+    }
+    config_free(trained);
+    return OK;
 }
 
 status trained_compare_split(struct checkpoint *checkpoint, const struct dataset_config *dataset,

@@ -29,6 +29,11 @@ status trained_read(struct arena *arena, struct checkpoint *checkpoint, struct d
 status trained_compare_rows(struct checkpoint *checkpoint, const struct config *config, bool predicts, struct log *log);
 status trained_compare_config(struct checkpoint *checkpoint, const struct config *config, bool predicts);
 
+/* Removes from *dataset, those of [config], the names of inputs and targets that are of the training's file, which has
+ * another format; *left: there were some. */
+status trained_leave_names(struct checkpoint *checkpoint, const struct config *config, struct dataset_config *dataset,
+                           bool *left);
+
 /* *why = why dataset.split gives other rows than in the training, "the data are not those ..."; NULL: it gives the
  * same, or the checkpoint does not say. [fingerprint]: of the rows; NULL: unknown. */
 status trained_compare_split(struct checkpoint *checkpoint, const struct dataset_config *dataset,
