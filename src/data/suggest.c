@@ -11,6 +11,7 @@
 #include "data/csv/csv.h"
 #include "data/csv/csv_dialect.h"
 #include "data/file_pattern.h"
+#include "data/images/image_header.h"
 #include "data/images/image_names.h"
 #include "data/images/image_parts.h"
 #include "data/internal.h"
@@ -185,11 +186,65 @@ static status open_as(const struct dataset_config *config, bool wants_classes, s
     return open_once(&turned, wants_classes, arena, out);
 }
 
+#define MAX_HEADERS 100    /* images whose sizes are read */
+#define MAX_IMAGE_SIZE 256 /* pixels that need no resize */
+
+struct image_sizes {
+    int64_t items[2][MAX_HEADERS]; /* heights, widths */
+    size_t count, grey;
+};
+
+static int compare_sizes(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* [records]: a line for each image. */
+static void read_sizes(char *records, struct image_sizes *out) {
+    size_t lines = 0, line = 0;
+    for (const char *c = records; *c; c++) lines += *c == '\n';
+    size_t step = lines / MAX_HEADERS + 1;
+    for (char *c = records, *end; *c && (end = strchr(c, '\n')); c = end + 1, line++) {
+        struct image_header header;
+        bool found;
+        if (line == 0 || line % step != step - 1 || *c == '"' || out->count == MAX_HEADERS) continue;
+        *end = 0;
+        status s = image_header_read(c, &header, &found);
+        if (s || !found) {
+            status_free(s);
+            continue;
+        }
+        out->items[0][out->count] = header.height;
+        out->items[1][out->count++] = header.width;
+        out->grey += header.is_grey;
+    }
+}
+
+/* The size of all images, if it is the same and not large; else the median, if it is small. */
+static void choose_image_size(const struct dataset_config *config, struct suggestion *out) {
+    struct image_sizes sizes = {0};
+    struct text records = {0};
+    status s = dataset_images.add_records(config, false, &records);
+    if (!s && records.data) read_sizes(records.data, &sizes);
+    text_free(&records);
+    status_free(s); /* reported when the dataset is opened */
+    out->image_channels = sizes.count > 0 && sizes.grey == sizes.count ? 1 : 3;
+    out->are_images_resized = sizes.count == 0;
+    for (int i = 0; i < 2; i++) {
+        qsort(sizes.items[i], sizes.count, sizeof **sizes.items, compare_sizes);
+        int64_t first = sizes.items[i][0], median = sizes.items[i][sizes.count / 2];
+        bool is_same = sizes.count > 0 && first == sizes.items[i][sizes.count - 1] && first <= MAX_IMAGE_SIZE;
+        out->are_images_resized = out->are_images_resized || !is_same;
+        bool is_small = sizes.count > 0 && median < SUGGESTED_IMAGE_SIZE;
+        int64_t rounded = median < 12 ? 8 : (median + 4) / 8 * 8;
+        out->image_size[i] = is_same ? median : is_small ? rounded : SUGGESTED_IMAGE_SIZE;
+    }
+}
+
 static status suggest_rows(const char *path, const char *target, struct arena *arena, struct suggestion *out) {
     struct dataset_config config;
     struct problems problems = {0};
     bool is_hdf5 = strcmp(out->format, dataset_hdf5.name) == 0;
-    int64_t image_size[] = {SUGGESTED_IMAGE_SIZE, SUGGESTED_IMAGE_SIZE};
     schema_bind(&dataset_schema, NULL, "dataset", &dataset_schema, &config, arena, &problems); /* the defaults */
     problems_free(&problems);
     config.path = path;
@@ -200,7 +255,11 @@ static status suggest_rows(const char *path, const char *target, struct arena *a
     if (out->inputs) config.inputs = (struct string_list){&out->inputs, 1};
     if (targets) config.targets = (struct string_list){&targets, 1};
     config.image.labels = out->labels;
-    if (out->is_image_folder) config.image.size = (struct int_list){.items = image_size, .count = 2};
+    if (out->is_image_folder) {
+        choose_image_size(&config, out);
+        config.image.size = (struct int_list){.items = out->image_size, .count = 2};
+        config.image.channels = out->image_channels;
+    }
     status failure = open_as(&config, true, arena, out);
     if (!failure && !are_values(out)) return OK;
     status s = open_as(&config, false, arena, out);

@@ -16,7 +16,7 @@ struct column_suggestion {
     bool repeats;       /* an identifier that several rows have */
 };
 
-#define SUGGESTED_IMAGE_SIZE 64 /* height and width of the images of a folder */
+#define SUGGESTED_IMAGE_SIZE 64 /* height and width of images of a folder that are larger and of several sizes */
 
 /* The rows of a text: dataset.text.block_size and stride of the suggestion. */
 #define SUGGEST_TEXT_BLOCK 64
@@ -26,6 +26,8 @@ struct suggestion {
     const char *format; /* "csv" */
     const char *path;   /* of the rows of the training; that of suggest() if it is not divided */
     bool is_image_folder;
+    int64_t image_size[2], image_channels;     /* of the images of a folder: dataset.image.size, channels */
+    bool are_images_resized;                   /* not all have this size */
     const char *validation, *test;             /* folders of images for these parts; NULL: none */
     bool is_channels_last;                     /* rows are probably images (height, width, channels) */
     const char *labels, *image_column;         /* the CSV file of the labels of the images, its column of their names */

@@ -1,10 +1,19 @@
 """init: a config for a data file that passes check and trains. ctest-labels: unit"""
-import csv, fcntl, json, os, random, resource, shutil
+import csv, fcntl, json, os, random, resource, shutil, struct, zlib
 
 import numpy as np
 
 import program
 from program import DATA, USAGE
+
+
+def write_png(path, lines, width, kind):
+    """[kind]: 0 grey, 2 RGB."""
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    with open(path, "wb") as f:
+        f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, len(lines), 8, kind, 0, 0, 0)) +
+                chunk(b"IDAT", zlib.compress(b"".join(b"\0" + line.tobytes() for line in lines))) + chunk(b"IEND", b""))
 
 
 class Init(program.Case):
@@ -60,6 +69,28 @@ class Init(program.Case):
             self.assertIn("val_accuracy", self.events("epoch")[-1])
         self.assertIn("name: photos_of_val\n", self.init("photos of val"))
 
+    def test_sizes_of_images(self):
+        """Size and channels of the files; of several sizes the median, if it is small."""
+        generator = np.random.default_rng(0)
+        for sizes, mode, line in (([(8, 8)], "L", "size: [8, 8], channels: 1}  # the size of the images"), ([(24, 16)], "RGB", "size: [16, 24]}  # the size"),
+                                          ([(20, 20), (30, 20), (20, 40)], "RGB", "size: [24, 24]}  # each image is"),
+                                          ([(300, 80), (90, 310)], "RGB", "size: [64, 64]}  # each image is resized")):
+            shutil.rmtree(self.path("pixels"), ignore_errors=True)
+            for i in range(30):
+                os.makedirs(self.path(f"pixels/{i % 2}"), exist_ok=True)
+                width, height = sizes[i % len(sizes)]
+                lines = generator.integers(0, 256, (height, width * (1 if mode == "L" else 3)), dtype=np.uint8)
+                write_png(self.path(f"pixels/{i % 2}/{i}.png"), lines, width, 0 if mode == "L" else 2)
+            self.assertIn("  image: {" + line, self.train("pixels", words=["train.epochs=1"]))
+
+    def test_names_of_runs(self):
+        """Two targets of a file, and two files with a common name, have runs of their own."""
+        os.makedirs(self.path("cats/train/a"))
+        for file, arguments, name in (("houses.csv", [], "houses"), ("houses.csv", ["--target", "u v"], "houses_u_v"), ("cats/train.csv", [], "cats_train"), ("train.csv", [], "train"),
+                                      ("./data.csv", [], "data")):
+            self.rows(file, ["u v", "w"], [[i % 7, i / 4] for i in range(40)])
+            self.assertIn(f"\nname: {name}\n", self.init(file, *arguments))
+
     def test_labels_of_images(self):
         """A CSV file whose first column names images in a folder beside it."""
         shapes = os.path.join(program.SOURCE, "datasets/shapes/circle")
@@ -69,7 +100,7 @@ class Init(program.Case):
         for file, cut, folder in (("data/labels.csv", 4, "data/photos"), ("data/photos/all.csv", 0, "data/photos")):
             self.rows(file, ["id", "label", "size"], [[name[:len(name) - cut], "ab"[i % 2], i / 4] for i, name in enumerate(names)])
             text = self.train(file, words=["train.epochs=1"])
-            for line in (f"path: {folder}\n", f"image: {{size: [64, 64], labels: {file}}}", "targets: label   # 2 classes: a, b\n", "conv2d",
+            for line in (f"path: {folder}\n", f"image: {{size: [40, 40], labels: {file}}}", "targets: label   # 2 classes: a, b\n", "conv2d",
                          "# the images are those that column 'id' names; its other columns may be targets\n"):
                 self.assertIn(line, text)
             self.assertIn("targets: size   # a number is predicted\n", self.train(file, "--target", "size", words=["train.epochs=1"]))

@@ -2,6 +2,7 @@
 #include "train/config/first_config.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "base/files/io.h"
 #include "data/suggest.h"
@@ -30,18 +31,46 @@ static void add_scalar(struct text *out, const char *word) {
         text_add_json(out, word);
 }
 
-/* The name of the run folder: that of the file without its extensions. */
-static void add_name(struct text *out, const char *path) {
-    size_t length = io_length_without_slashes(path), first = length;
-    while (first > 0 && path[first - 1] != '/') first--;
-    size_t start = out->length;
-    for (size_t i = first; i < length && path[i] != '.'; i++) {
-        char c = path[i];
+/* Adds the letters of [word] up to [end] that a file name may have. */
+static void add_word(struct text *out, const char *word, const char *end) {
+    for (; word < end; word++) {
+        char c = *word;
         bool is_usual =
             (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
         text_add_bytes(out, is_usual ? &c : "_", 1);
     }
+}
+
+/* Whether many files or folders have the name, which is in [name, end). */
+static bool is_common(const char *name, const char *end) {
+    static const char *const common[] = {"train", "training", "data", "dataset", "test", "table", "images", "x", "all"};
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++)
+        if (strlen(common[i]) == (size_t)(end - name) && strncasecmp(common[i], name, (size_t)(end - name)) == 0)
+            return true;
+    return false;
+}
+
+static const char *name_before(const char *path, const char *end) {
+    while (end > path && end[-1] != '/') end--;
+    return end;
+}
+
+/* The name of the run folder: that of the file without its extensions, of train/ and the like after that of its folder;
+ * [target]: given, so that each has a run of its own. */
+static void add_name(struct text *out, const char *path, const char *target) {
+    const char *last = path + io_length_without_slashes(path), *name = name_before(path, last), *end = name;
+    while (end < last && *end != '.') end++;
+    size_t start = out->length;
+    const char *folder_end = name > path ? name - 1 : path, *folder = name_before(path, folder_end);
+    if (is_common(name, end) && folder < folder_end && *folder != '.') {
+        add_word(out, folder, folder_end);
+        text_add(out, "_");
+    }
+    add_word(out, name, end);
     if (out->length == start) text_add(out, "first");
+    if (!target) return;
+    text_add(out, "_");
+    add_word(out, target, target + strlen(target));
 }
 
 #define MAX_WARNING 1000 /* bytes */
@@ -151,12 +180,14 @@ static void add_target_note(const struct suggestion *s, struct text *out) {
 }
 
 static void add_image(const struct suggestion *s, struct text *out) {
-    text_printf(out, "  image: {size: [%d, %d]", SUGGESTED_IMAGE_SIZE, SUGGESTED_IMAGE_SIZE);
+    text_printf(out, "  image: {size: [%lld, %lld]", (long long)s->image_size[0], (long long)s->image_size[1]);
+    if (s->image_channels == 1) text_add(out, ", channels: 1");
     if (s->labels) {
         text_add(out, ", labels: ");
         add_scalar(out, s->labels);
     }
-    text_add(out, "}  # each image is resized, and its middle cut out\n");
+    text_add(out, s->are_images_resized ? "}  # each image is resized, and its middle cut out\n"
+                                        : "}  # the size of the images\n");
     if (!s->labels) return;
     text_add(out, "  # the images are those that column '");
     add_shown(out, s->image_column);
@@ -443,7 +474,7 @@ status first_config_write(const char *path, const char *target, char *const *ove
     if (!failure) {
         add_head_comment(&s, path, out);
         text_add(out, "name: ");
-        add_name(out, path);
+        add_name(out, path, target);
         text_add(out, "\nseed: 42\n\n");
         add_dataset(&s, overrides, count, out);
         add_csv_note(&s, path, notes);
