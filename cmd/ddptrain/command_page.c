@@ -9,6 +9,7 @@ static const struct variable variables[] = {
     {"OMP_NUM_THREADS",
      "Threads of each process. Default: 1 for each of several processes of --nproc; else the processors "
      "that a process may use, divided among the ranks that share them."},
+    {"OMP_WAIT_POLICY, GOMP_SPINCOUNT", "How long waiting threads spin. Default: for some 40 us, then they sleep."},
     {"DDPTRAIN_SECRET",
      "On several machines: the job's secret, the same text on all. Without it the secret is derived from "
      "the job's number or the port, which others can guess."},

@@ -15,6 +15,7 @@
 #include "base/system/signals.h"
 #include "base/system/stack.h"
 #include "command.h"
+#include "device/cpu/parallel.h"
 #include "dist/process/launcher_channel.h"
 
 #define MAX_NODES 65536 /* times the 4096 processes of --nproc, which an int can hold */
@@ -171,6 +172,7 @@ int main(int argc, char **argv) {
     is_rank = getenv("RANK") != NULL; /* the launcher prints for its ranks */
     is_silent = env.rank > 0;
     if (!open_standard_streams()) return STATUS_IO;
+    parallel_limit_spinning();
     signals_on_stop(request_stop);
     line.overrides = calloc((size_t)argc + MAX_DATA_OVERRIDES, sizeof *line.overrides);
     line.operands = calloc((size_t)argc, sizeof *line.operands);

@@ -4,7 +4,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "check_main.h"
 #include "device/cpu/parallel.h"
 #include "device/internal.h"
@@ -44,6 +46,27 @@ START_TEST(every_item_is_done_once) {
             ck_assert_int_eq(v.ranges, expected);
             ck_assert_int_eq(v.others, expected > 1 ? expected - 1 : 0); /* each range has its own thread */
         }
+}
+END_TEST
+
+/* Threads that wait do not use the processor for longer than a moment, unless the user wants that. */
+START_TEST(waiting_threads_sleep) {
+    unsetenv("GOMP_SPINCOUNT");
+    setenv("OMP_WAIT_POLICY", "active", 1);
+    parallel_limit_spinning();
+    ck_assert_ptr_null(getenv("GOMP_SPINCOUNT"));
+    unsetenv("OMP_WAIT_POLICY");
+    setenv("GOMP_SPINCOUNT", "7", 1);
+    parallel_limit_spinning();
+    ck_assert_str_eq(getenv("GOMP_SPINCOUNT"), "7");
+    unsetenv("GOMP_SPINCOUNT");
+    parallel_limit_spinning();
+    setenv("OMP_NUM_THREADS", "2", 1);
+    struct visits v;
+    run(MAX_COUNT, 1, &v);
+    clock_t start = clock(); /* CPU time of all threads */
+    clock_sleep(0.1);
+    ck_assert_double_lt((double)(clock() - start) / CLOCKS_PER_SEC, 0.002);
 }
 END_TEST
 
@@ -152,5 +175,6 @@ START_TEST(recurrent_layers_have_the_same_bits) {
 }
 END_TEST
 
-TESTS("parallel", every_item_is_done_once, a_small_loop_stays_on_its_thread, one_thread_is_the_caller,
-      a_given_number_is_not_a_chosen_one, the_same_bits_on_any_number_of_threads, recurrent_layers_have_the_same_bits)
+TESTS("parallel", waiting_threads_sleep, every_item_is_done_once, a_small_loop_stays_on_its_thread,
+      one_thread_is_the_caller, a_given_number_is_not_a_chosen_one, the_same_bits_on_any_number_of_threads,
+      recurrent_layers_have_the_same_bits)

@@ -11,6 +11,8 @@
 
 #define CHOSEN_VARIABLE "DDPTRAIN_THREADS" /* set by parallel_limit to the value it wrote to OMP_NUM_THREADS */
 
+#define SPINS "1000" /* PAUSE instructions; of 300 to 10,000 the fewest that are as fast on idle processors */
+
 static struct {
     void (*run)(void (*function)(void *), void *context, unsigned threads, unsigned flags); /* NULL: not available */
     int (*number)(void), (*count)(void); /* of the calling thread; of threads in this loop */
@@ -34,6 +36,10 @@ static void open_library(void) {
 bool parallel_is_given(void) {
     const char *given = getenv("OMP_NUM_THREADS"), *chosen = getenv(CHOSEN_VARIABLE);
     return given && *given && !(chosen && strcmp(chosen, given) == 0);
+}
+
+void parallel_limit_spinning(void) {
+    if (!getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", SPINS, 0);
 }
 
 /* A library already loaded by oneDNN has read the variable before. */

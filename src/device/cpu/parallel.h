@@ -24,6 +24,13 @@ bool parallel_is_given(void);
 /* Uses at most [threads] >= 1 from now on. Call it from the main thread, and not while a loop runs. */
 void parallel_limit(int threads);
 
+/* Lets waiting threads spin for some 40 us before they sleep: OpenMP's default of milliseconds takes the processors
+ * from the threads that are waited for when other programs run. Unless the user has set GOMP_SPINCOUNT or
+ * OMP_WAIT_POLICY. Call it before another thread exists and before the first loop: the library reads the environment
+ * when it is loaded.
+ */
+void parallel_limit_spinning(void);
+
 /* Maximum ranges of a loop; loads the library. */
 size_t parallel_threads(void);
 
