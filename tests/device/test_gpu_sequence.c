@@ -5,6 +5,7 @@
 
 #include "gpu_work.h"
 #include "length_cases.h"
+#include "long_sums.h"
 #include "sequence_cases.h"
 
 START_TEST(every_operator) { agrees_with_the_cpu(&sequence_cases[_i]); }
@@ -89,9 +90,18 @@ START_TEST(products_use_the_16_bit_copy) {
 }
 END_TEST
 
+START_TEST(sums_are_exact) {
+    struct device *device = open_device("cuda");
+    long_sums[_i].run(device);
+    status s = device_status(device);
+    ck_assert_msg(!s, "%s: %s", long_sums[_i].name, s ? status_message(s) : "");
+    device_destroy(device);
+}
+END_TEST
+
 int main(void) {
     const struct check_loop loops[] = {EACH(every_operator, sequence_cases),
                                        EACH(rows_of_different_lengths, length_cases), ONCE(precision_is_used),
-                                       ONCE(products_use_the_16_bit_copy)};
+                                       ONCE(products_use_the_16_bit_copy), EACH(sums_are_exact, long_sums)};
     return gpu_run("gpu_sequence", loops, sizeof loops / sizeof *loops);
 }

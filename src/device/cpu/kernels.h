@@ -3,6 +3,7 @@
 #define DEVICE_CPU_KERNELS_H
 
 #include "device/device.h"
+#include "device/long_sums.h"
 
 /* Initial content of c, to which a product is added. */
 enum product_start {

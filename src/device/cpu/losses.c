@@ -47,13 +47,19 @@ static float row_weight_at(const struct loss_batch *b, size_t position) {
 #define PIECE 256
 
 static float sum_of_exponentials(const struct loss_batch *b, const float *z, float *dz, float *max) {
-    float piece[PIECE], sum = 0;
+    float piece[PIECE];
+    double sum = 0;
     if (dz) return b->kernels->exponentials(z, dz, max, b->classes);
     if (b->classes <= PIECE) return b->kernels->exponentials(z, piece, max, b->classes);
     *max = z[0];
     for (size_t c = 1; c < b->classes; c++) *max = z[c] > *max ? z[c] : *max;
-    for (size_t c = 0; c < b->classes; c++) sum += expf(z[c] - *max);
-    return sum;
+    for (size_t first = 0; first < b->classes; first += LONG_SUM) {
+        size_t last = b->classes - first < LONG_SUM ? b->classes : first + LONG_SUM;
+        float part = 0;
+        for (size_t c = first; c < last; c++) part += expf(z[c] - *max);
+        sum += (double)part;
+    }
+    return (float)sum;
 }
 
 /* [factor], [row_weight]: of the derivative, of the sums.

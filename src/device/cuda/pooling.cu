@@ -4,6 +4,7 @@
  * forward it reads its window, in backward it gathers from the windows that contain the element, so no two threads
  * add to the same element. */
 #include "device/cuda/gpu.cuh"
+#include "device/long_sums.h"
 
 /* f.run<V>(row of the batch, first of V elements of its [size]) for each; 32 bits are enough for the elements of one
  * image, and divide quickly. */
@@ -206,12 +207,16 @@ struct averages {
         struct pool_place o = place_of(element, p.channels, p.side[1].out);
         struct span v = span_of(p.side[0], o.y), h = span_of(p.side[1], o.x);
         size_t image = row * p.in + o.channel;
-        struct gpu_several<V> sum = {};
-        for (int i = v.from; i < v.to; i++)
+        bool is_long = (size_t)(v.to - v.from) * (size_t)(h.to - h.from) > LONG_SUM;
+        struct gpu_several<V> sum = {}, above = {}; /* above: the lines above, of a long sum */
+        for (int i = v.from; i < v.to; i++) {
             for (int j = h.from; j < h.to; j++) {
                 struct gpu_several<V> value = x.some_at<V>(image + (size_t)(i * p.side[1].in + j) * p.channels);
                 for (int k = 0; k < V; k++) sum.at[k] += value.at[k];
             }
+            for (int k = 0; k < V && is_long; k++) above.at[k] += sum.at[k], sum.at[k] = 0;
+        }
+        for (int k = 0; k < V && is_long; k++) sum.at[k] = above.at[k];
         for (int k = 0; k < V; k++) sum.at[k] *= window_factor(p, v, h);
         y.put(row * p.out + element, sum);
     }

@@ -4,6 +4,7 @@
 
 #include "device/cuda/columns.cuh"
 #include "device/cuda/rows.cuh"
+#include "device/long_sums.h"
 
 struct lookup_rows {
     const int32_t *tokens;
@@ -303,6 +304,18 @@ static void to_tokens(struct device *device, const float *x, int32_t *tokens, si
 }
 
 /* A thread for each element of y; its sum has the CPU's order. */
+/* The sum of the numbers [t, end) of a column, [stride] apart; t < end */
+__device__ static float sum_along(const float *at, size_t stride, size_t t, size_t end) {
+    float sum = at[t++ * stride];
+    for (; t + GPU_AHEAD <= end; t += GPU_AHEAD) {
+        float v[GPU_AHEAD];
+        UNROLL for (size_t k = 0; k < GPU_AHEAD; k++) v[k] = at[(t + k) * stride];
+        UNROLL for (size_t k = 0; k < GPU_AHEAD; k++) sum += v[k];
+    }
+    for (; t < end; t++) sum += at[t * stride];
+    return sum;
+}
+
 static void mean_forward(struct device *device, const float *x, const int32_t *lengths, float *y, size_t rows,
                          size_t size, size_t inner) {
     operator_call c(device, "mean_forward");
@@ -311,15 +324,11 @@ static void mean_forward(struct device *device, const float *x, const int32_t *l
     float *to = c.out(y, rows * inner);
     c.each(rows * inner, [=] __device__(size_t i) {
         const float *at = from + i / inner * size * inner + i % inner;
-        size_t length = ends ? (size_t)ends[i / inner] : size, t = 1;
-        float sum = at[0];
-        for (; t + GPU_AHEAD <= length; t += GPU_AHEAD) {
-            float v[GPU_AHEAD];
-            UNROLL for (size_t k = 0; k < GPU_AHEAD; k++) v[k] = at[(t + k) * inner];
-            UNROLL for (size_t k = 0; k < GPU_AHEAD; k++) sum += v[k];
-        }
-        for (; t < length; t++) sum += at[t * inner];
-        to[i] = sum / (float)length;
+        size_t length = ends ? (size_t)ends[i / inner] : size, t;
+        double total = (double)sum_along(at, inner, 0, length > LONG_SUM ? LONG_SUM_RUN : length);
+        for (t = LONG_SUM_RUN; length > LONG_SUM && t < length; t += LONG_SUM_RUN)
+            total += (double)sum_along(at, inner, t, length - t < LONG_SUM_RUN ? length : t + LONG_SUM_RUN);
+        to[i] = (float)total / (float)length;
     });
 }
 

@@ -383,17 +383,31 @@ static void compute_nonfinite_again(const struct job *x, const struct amx_block 
         if (!is_finite(c, 0, 1, block->columns)) memcpy(c, again + i * SIDE, block->columns * sizeof *c);
 }
 
+/* c += the block's product, which is summed first: a run of a long sum */
+static void add_run(struct amx_block block) {
+    _Alignas(64) float run[SIDE * SIDE];
+    struct amx_block first = block;
+    first.c = run, first.ldc = SIDE;
+    if (block.rows % SIZE || block.columns % SIZE)
+        multiply_edge(first);
+    else
+        multiply_tiles(&first);
+    for (size_t i = 0; i < block.rows; i++)
+        for (size_t j = 0; j < block.columns; j++) block.c[i * block.ldc + j] += run[i * SIDE + j];
+}
+
 /* [packed]: the columns of b; they and the rows are at [row] and [column] of the job's. */
 static void multiply_block(const struct job *x, size_t row, size_t column, const float *packed,
                            struct packing *packing) {
     const struct cpu_product *p = x->p;
     enum product_start start = x->k > 0 ? PRODUCT_ADD : p->start;
     float *c = p->c + (x->i + row) * p->ldc + x->j + column;
+    bool sums_first = p->k > LONG_SUM && start == PRODUCT_ADD;
     struct amx_block block = {.a = x->packed_a + row / SIZE * tile_floats(x),
                               .b = packed,
                               .steps = divide_up(x->depth, STEP),
                               .parts = x->parts,
-                              .from = start == PRODUCT_ADD ? c : NULL,
+                              .from = start == PRODUCT_ADD && !sums_first ? c : NULL,
                               .from_stride = p->ldc,
                               .c = c,
                               .ldc = p->ldc,
@@ -401,7 +415,9 @@ static void multiply_block(const struct job *x, size_t row, size_t column, const
                               .columns = at_most(x->columns - column, SIDE),
                               .packing = packing};
     if (start == PRODUCT_ROW) block.from = p->row + x->j + column, block.from_stride = 0;
-    if (block.rows % SIZE || block.columns % SIZE)
+    if (sums_first)
+        add_run(block);
+    else if (block.rows % SIZE || block.columns % SIZE)
         multiply_edge(block);
     else
         multiply_tiles(&block);

@@ -138,6 +138,7 @@ void IN_SET(product)(const struct cpu_product *p) {
                                   .ldc = p->ldc,
                                   .rows = p->m - i < strip_rows ? p->m - i : strip_rows,
                                   .start = first ? PRODUCT_ADD : p->start,
+                                  .is_long = is_long(p),
                                   .has_relu = p->has_relu && n + 1 == blocks};
             rows_product(p, &block, p->b + first * p->brs, i, &a, panel);
         }

@@ -136,8 +136,13 @@ struct column_sums {
 /* For some blocks of channels. */
 static void bias_part(void *context, size_t first, size_t last) {
     const struct column_sums *s = context;
+    size_t from = first * BLOCK, to = last * BLOCK < s->channels ? last * BLOCK : s->channels;
+    if (s->positions > LONG_SUM || s->rows > LONG_SUM) {
+        IN_SET(add_rows)(s->dbias + from, s->dy + from, s->rows * s->positions, to - from, s->channels);
+        return;
+    }
     for (size_t r = 0; r < s->rows; r++)
-        for (size_t o = first * BLOCK; o < last * BLOCK && o < s->channels; o += BLOCK) {
+        for (size_t o = from; o < to; o += BLOCK) {
             const float *dy = s->dy + r * s->positions * s->channels + o;
             if (s->channels - o >= BLOCK)
                 sum_block(dy, s->dbias + o, s->positions, s->channels, BLOCK);

@@ -277,12 +277,13 @@ static void multiply_run(const struct gradient *g, const struct taps *taps, cons
         }
 }
 
-/* One row of the batch: each line in runs of outputs that have the same kernel elements. */
-static void multiply_row(const struct gradient *g, const float *x, const float *dy, size_t first, size_t last) {
+/* Lines [line, end) of a row of the batch, each in runs of outputs that have the same kernel elements. */
+static void multiply_lines(const struct gradient *g, const float *x, const float *dy, size_t line, size_t end,
+                           size_t first, size_t last) {
     const struct convolution *c = &g->d->c;
     const struct side *sides = g->d->sides[0][1];
     struct taps taps;
-    for (size_t y = 0; y < c->out.height; y++)
+    for (size_t y = line; y < end; y++)
         for (size_t at = 0, count; at < c->out.width; at += count) {
             for (count = 1; at + count < c->out.width; count++)
                 if (!continues(&sides[at], &sides[at + count], count * c->window.stride[1])) break;
@@ -296,14 +297,17 @@ static void gradient_part(void *context, size_t first, size_t last) {
     const struct gradient *g = context;
     const struct convolution *c = &g->d->c;
     size_t channels = c->in.channels, begin = first * LANES, end = last * LANES < channels ? last * LANES : channels;
-    for (size_t r = 0; r < g->rows; r++) {
-        for (size_t t = 0; t < g->d->taps; t++)
-            memset(g->d->row + t * channels + begin, 0, (end - begin) * sizeof(float));
-        multiply_row(g, g->x + r * c->in.height * c->in.width * channels,
-                     g->dy + r * c->out.height * c->out.width * channels, begin, end);
-        for (size_t t = 0; t < g->d->taps; t++)
-            for (size_t i = t * channels + begin; i < t * channels + end; i++) g->d->gradients[i] += g->d->row[i];
-    }
+    size_t width = c->out.width, height = c->out.height;
+    size_t lines = width * height > LONG_SUM ? 1 + LONG_SUM_RUN / width : height; /* that are summed together */
+    for (size_t r = 0; r < g->rows; r++)
+        for (size_t y = 0; y < height; y += lines) {
+            for (size_t t = 0; t < g->d->taps; t++)
+                memset(g->d->row + t * channels + begin, 0, (end - begin) * sizeof(float));
+            multiply_lines(g, g->x + r * c->in.height * c->in.width * channels, g->dy + r * height * width * channels,
+                           y, height - y < lines ? height : y + lines, begin, end);
+            for (size_t t = 0; t < g->d->taps; t++)
+                for (size_t i = t * channels + begin; i < t * channels + end; i++) g->d->gradients[i] += g->d->row[i];
+        }
 }
 
 static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,

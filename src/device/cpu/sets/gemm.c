@@ -2,7 +2,8 @@
  * strips as high as a tile, so that every operand, also a transposed one, is read in order. What is packed is used for
  * as many rows as possible, because packing a transposed b for 256 rows takes an eighth of their time. Compiled once
  * per instruction set; as in direct.c and winograd.c, the compiler may fuse a product and a sum. Each c(i, j) is summed
- * over k in order for every tile, so results do not depend on m, n or the position in the matrix. */
+ * over k in order for every tile, so results do not depend on m, n or the position in the matrix. If k is more than
+ * LONG_SUM, each block of k has a sum of its own, which is added to c. */
 #include <string.h>
 
 #include "device/cpu/sets/set.h"
@@ -65,6 +66,12 @@ static size_t whole_vectors(size_t columns) { return (columns + LANES - 1) / LAN
 /* Depth of the block of k at [first] when [blocks] remain. */
 static size_t depth_of(const struct cpu_product *p, size_t first, size_t blocks) { return (p->k - first) / blocks; }
 
+/* Blocks of k, of at most [max] steps; of a long sum the same for all products. */
+static size_t blocks_of(const struct cpu_product *p, size_t max) {
+    size_t steps = is_long(p) ? LONG_PRODUCT_RUN : max;
+    return (p->k + steps - 1) / steps;
+}
+
 /* packed (n columns in whole vectors, depth): all panels of the block of b at row [first] */
 static void pack_block(const struct cpu_product *p, size_t first, size_t depth, float *packed) {
     for (size_t j = 0, columns; j < p->n; j += columns, packed += whole_vectors(columns) * depth) {
@@ -74,7 +81,7 @@ static void pack_block(const struct cpu_product *p, size_t first, size_t depth, 
 }
 
 void IN_SET(pack)(const struct cpu_product *p, float *packed) {
-    size_t blocks = (p->k + PANEL_K - 1) / PANEL_K;
+    size_t blocks = blocks_of(p, PANEL_K);
     for (size_t first = 0, depth; blocks > 0; blocks--, first += depth) {
         depth = depth_of(p, first, blocks);
         pack_block(p, first, depth, packed + first * whole_vectors(p->n));
@@ -144,6 +151,7 @@ static struct block block_of(const struct cpu_product *p, size_t first, size_t d
     return (struct block){.depth = depth,
                           .ldc = p->ldc,
                           .start = first ? PRODUCT_ADD : p->start,
+                          .is_long = is_long(p),
                           .has_relu = p->has_relu && first + depth == p->k};
 }
 
@@ -151,7 +159,7 @@ static struct block block_of(const struct cpu_product *p, size_t first, size_t d
  * before; then the next rows. */
 static __attribute__((noinline)) void few_rows_product(const struct cpu_product *p, enum order order) {
     _Alignas(64) float panel[PANEL_K * PANEL_WIDTH], strip[STRIP_STRIDE * STRIP_ROWS];
-    size_t blocks = (p->k + PANEL_K - 1) / PANEL_K;
+    size_t blocks = blocks_of(p, PANEL_K);
     for (size_t first = 0, depth; blocks > 0; blocks--, first += depth) {
         depth = depth_of(p, first, blocks);
         const float *packed = p->packed ? p->packed + first * whole_vectors(p->n) : NULL;
@@ -169,7 +177,7 @@ static __attribute__((noinline)) void few_rows_product(const struct cpu_product 
  */
 static __attribute__((noinline)) void many_rows_product(const struct cpu_product *p, enum order order) {
     _Alignas(64) float group[GROUP_COLUMNS * MAX_K], strip[GROUP_STRIDE * GROUP_ROWS];
-    size_t blocks = (p->k + MAX_K - 1) / MAX_K;
+    size_t blocks = blocks_of(p, MAX_K);
     for (size_t first = 0, depth; blocks > 0; blocks--, first += depth) {
         depth = depth_of(p, first, blocks);
         struct cpu_product part = *p;

@@ -15,6 +15,7 @@ typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1)));
 
 #define TILE 16
+#define SUM_CHANNELS 64 /* whose sums are added together */
 
 struct transposition {
     const float *x;
@@ -255,6 +256,23 @@ INLINE float window_factor(const struct pooling *p, struct span v, struct span h
     return 1 / (float)(p->is_adaptive || p->excludes_padding ? real : all);
 }
 
+/* y (channels) += the elements of a window; a line of a large one has a sum of its own */
+static void sum_window(const struct image_pass *pass, const float *restrict x, struct span v, struct span h,
+                       float *restrict y) {
+    size_t channels = pass->channels, elements = (v.to - v.from) * (h.to - h.from);
+    for (size_t i = v.from; i < v.to; i++) {
+        const float *restrict line = x + (i * pass->p->in.width + h.from) * channels;
+        for (size_t first = 0, last; first < channels && elements > LONG_SUM; first = last) {
+            float sums[SUM_CHANNELS] = {0};
+            last = channels - first < SUM_CHANNELS ? channels : first + SUM_CHANNELS;
+            IN_SET(add_rows)(sums, line + first, h.to - h.from, last - first, channels);
+            for (size_t c = first; c < last; c++) y[c] += sums[c - first];
+        }
+        for (size_t j = 0; j < h.to - h.from && elements <= LONG_SUM; j++)
+            for (size_t c = 0; c < channels; c++) y[c] += line[j * channels + c];
+    }
+}
+
 static void avg_pool_forward_part(void *context, size_t first, size_t last) {
     const struct image_pass *pass = context;
     const struct pooling *p = pass->p;
@@ -267,10 +285,7 @@ static void avg_pool_forward_part(void *context, size_t first, size_t last) {
                 struct span h = span_of(p, 1, p->in.width, p->out.width, ox);
                 float factor = window_factor(p, v, h);
                 memset(y, 0, pass->channels * sizeof *y);
-                for (size_t i = v.from; i < v.to; i++)
-                    for (size_t j = h.from; j < h.to; j++)
-                        for (size_t c = 0; c < pass->channels; c++)
-                            y[c] += x[(i * p->in.width + j) * pass->channels + c];
+                sum_window(pass, x, v, h, y);
                 for (size_t c = 0; c < pass->channels; c++) y[c] *= factor;
             }
 }

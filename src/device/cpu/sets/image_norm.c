@@ -310,12 +310,42 @@ void IN_SET(group_norm_forward)(struct device *device, const struct group_norm *
         }
 }
 
+/* dweight += sums of dy v, dbias += sums of dy over the positions of all rows, of [size] <= BLOCK channels of a group
+ */
+static void add_group_sums(const struct group_norm *norm, const float *x, const float *saved, const float *dy,
+                           size_t rows, size_t channel, size_t size, float *dweight, float *dbias) {
+    double weights[BLOCK] = {0}, biases[BLOCK] = {0};
+    size_t channels = norm->channels, group = channel / (channels / norm->groups);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = 0, end; i < norm->positions; i = end) {
+            const float *statistics = saved + 2 * (r * norm->groups + group);
+            float mean = statistics[0], inverse = statistics[1], first[BLOCK] = {0}, second[BLOCK] = {0};
+            end = norm->positions - i < RUN ? norm->positions : i + RUN;
+            for (size_t e = (r * norm->positions + i) * channels + channel; i < end; i++, e += channels)
+                for (size_t c = 0; c < size; c++) {
+                    first[c] += dy[e + c] * ((x[e + c] - mean) * inverse);
+                    second[c] += dy[e + c];
+                }
+            for (size_t c = 0; c < size; c++) weights[c] += (double)first[c], biases[c] += (double)second[c];
+        }
+    for (size_t c = 0; c < size; c++) {
+        if (dweight) dweight[channel + c] += (float)weights[c];
+        if (dbias) dbias[channel + c] += (float)biases[c];
+    }
+}
+
 /* v = (x - mean) inverse;  h = dy weight;  dx = inverse (h - mean(h) - v mean(h v)) */
 void IN_SET(group_norm_backward)(struct device *device, const struct group_norm *norm, const float *x,
                                  const float *weight, const float *saved, const float *dy, float *dx, float *dweight,
                                  float *dbias, size_t rows) {
     (void)device;
     size_t size = norm->channels / norm->groups, row = norm->channels * norm->positions;
+    if (rows * norm->positions > LONG_SUM && (dweight || dbias)) {
+        for (size_t c = 0; c < norm->channels; c += size)
+            for (size_t j = 0; j < size; j += BLOCK)
+                add_group_sums(norm, x, saved, dy, rows, c + j, size - j < BLOCK ? size - j : BLOCK, dweight, dbias);
+        dweight = dbias = NULL;
+    }
     for (size_t r = 0; r < rows; r++)
         for (size_t g = 0; g < norm->groups; g++) {
             size_t at = r * row + g * size;

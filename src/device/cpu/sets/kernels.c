@@ -8,13 +8,34 @@
 #include "base/numbers/philox.h"
 
 /* Adds four rows at a time, in order, so that the sum is read and written less often. */
-static void add_rows(float *restrict sum, const float *restrict x, size_t rows, size_t size, size_t stride) {
+static void add_run(float *restrict sum, const float *restrict x, size_t rows, size_t size, size_t stride) {
     size_t i = 0;
     for (; i + 4 <= rows; i += 4, x += 4 * stride)
         for (size_t j = 0; j < size; j++)
             sum[j] = sum[j] + x[j] + x[stride + j] + x[2 * stride + j] + x[3 * stride + j];
     for (; i < rows; i++, x += stride)
         for (size_t j = 0; j < size; j++) sum[j] += x[j];
+}
+
+#define SUM_COLUMNS 64 /* whose sums in double stay in the first-level cache */
+
+static void add_long_rows(float *restrict sum, const float *restrict x, size_t rows, size_t size, size_t stride) {
+    double totals[SUM_COLUMNS] = {0};
+    for (size_t i = 0; i < rows; i += LONG_SUM_RUN) {
+        float run[SUM_COLUMNS] = {0};
+        add_run(run, x + i * stride, rows - i < LONG_SUM_RUN ? rows - i : LONG_SUM_RUN, size, stride);
+        for (size_t j = 0; j < size; j++) totals[j] += (double)run[j];
+    }
+    for (size_t j = 0; j < size; j++) sum[j] = (float)((double)sum[j] + totals[j]);
+}
+
+void IN_SET(add_rows)(float *sum, const float *x, size_t rows, size_t size, size_t stride) {
+    if (rows <= LONG_SUM) {
+        add_run(sum, x, rows, size, stride);
+        return;
+    }
+    for (size_t j = 0; j < size; j += SUM_COLUMNS)
+        add_long_rows(sum + j, x + j, rows, size - j < SUM_COLUMNS ? size - j : SUM_COLUMNS, stride);
 }
 
 static void add(const float *a, const float *b, float *y, size_t count) { /* y may be a or b */
@@ -108,7 +129,7 @@ const struct cpu_kernels IN_SET(cpu_kernels) = {
     .short_softmax = IN_SET(short_softmax),
     .product = IN_SET(product),
     .pack = IN_SET(pack),
-    .add_rows = add_rows,
+    .add_rows = IN_SET(add_rows),
     .add = add,
     .activation_forward = IN_SET(activation_forward),
     .activation_backward = IN_SET(activation_backward),

@@ -81,8 +81,7 @@ static void add_row(struct device *device, const float *restrict x, const float 
 
 static void sum_rows(struct device *device, const float *restrict x, float *restrict sum, size_t rows, size_t size) {
     (void)device;
-    for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < size; j++) sum[j] += x[i * size + j];
+    IN_SET(add_rows)(sum, x, rows, size, size);
 }
 
 float IN_SET(exponentials)(const float *restrict x, float *restrict e, float *max, size_t count) {
@@ -256,8 +255,7 @@ static void mean_forward(struct device *device, const float *restrict x, const i
     for (size_t r = 0; r < rows; r++, x += size * inner, y += inner) {
         size_t length = length_of(lengths, r, size);
         for (size_t j = 0; j < inner; j++) y[j] = x[j];
-        for (size_t t = 1; t < length; t++)
-            for (size_t j = 0; j < inner; j++) y[j] += x[t * inner + j];
+        IN_SET(add_rows)(y, x + inner, length - 1, inner, inner);
         for (size_t j = 0; j < inner; j++) y[j] /= (float)length;
     }
 }

@@ -37,6 +37,9 @@ void IN_SET(activation_backward)(enum activation f, const float *x, const float 
 void IN_SET(leaky_relu_forward)(float slope, const float *x, float *y, size_t count);
 void IN_SET(leaky_relu_backward)(float slope, const float *x, const float *dy, float *dx, size_t count);
 
+/* kernels.c: sum (size) += each row of x (rows, size; [stride] between rows) */
+void IN_SET(add_rows)(float *sum, const float *x, size_t rows, size_t size, size_t stride);
+
 /* norm.c, sequence.c, attention.c */
 float IN_SET(exponentials)(const float *x, float *e, float *max, size_t count);
 void IN_SET(short_softmax)(const float *x, float *y, float *max, float *sum, size_t rows, size_t count);

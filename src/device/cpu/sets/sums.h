@@ -6,15 +6,28 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "device/cpu/kernels.h"
 #include "device/cpu/sets/lanes.h"
 
 #define SUMS 16
 
-/* sums[index % 16] += term for index 0 to count - 1; [term] is an expression of [index] */
+/* sums[index % 16] += term for index 0 to count - 1; [term] is an expression of [index]. More than LONG_SUM terms
+ * of a sum are added in runs. */
 #define SUM_INTO(sums, count, index, term)                                                                             \
     do {                                                                                                               \
-        size_t whole_ = (count) / SUMS * SUMS;                                                                         \
-        for (size_t base_ = 0; base_ < whole_; base_ += SUMS)                                                          \
+        size_t whole_ = (count) / SUMS * SUMS, begin_ = 0;                                                             \
+        for (; whole_ > SUMS * LONG_SUM && begin_ < whole_;) {                                                         \
+            size_t left_ = whole_ - begin_,                                                                            \
+                   end_ = begin_ + (left_ < SUMS * LONG_SUM_RUN ? left_ : SUMS * LONG_SUM_RUN);                        \
+            float run_[SUMS] = {0};                                                                                    \
+            for (; begin_ < end_; begin_ += SUMS)                                                                      \
+                for (size_t lane_ = 0; lane_ < SUMS; lane_++) {                                                        \
+                    size_t index = begin_ + lane_;                                                                     \
+                    run_[lane_] += (term);                                                                             \
+                }                                                                                                      \
+            for (size_t lane_ = 0; lane_ < SUMS; lane_++) (sums)[lane_] += run_[lane_];                                \
+        }                                                                                                              \
+        for (size_t base_ = begin_; base_ < whole_; base_ += SUMS)                                                     \
             for (size_t lane_ = 0; lane_ < SUMS; lane_++) {                                                            \
                 size_t index = base_ + lane_;                                                                          \
                 (sums)[lane_] += (term);                                                                               \

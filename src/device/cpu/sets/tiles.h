@@ -50,22 +50,29 @@ struct block {
     float *c;
     size_t ldc, rows, columns;
     enum product_start start;
+    bool is_long;     /* what is added to c is summed first */
     const float *row; /* of PRODUCT_ROW, at the first column */
     bool has_relu;
     struct prefetch source; /* source of the next panel */
 };
 
-/* c (TILE_ROWS, vectors; [ldc]) = from ([stride] between rows) + a panel */
+static bool is_long(const struct cpu_product *p) { return p->k > LONG_SUM; }
+
+/* c (TILE_ROWS, vectors; [ldc]) = from ([stride] between rows) + a panel; [from] NULL: c += a panel, which is summed
+ * first */
 static inline __attribute__((always_inline)) void tile(size_t vectors, bool is_packed, const float *a, size_t ars,
                                                        const float *panel, size_t k, const float *from, size_t stride,
                                                        float *c, size_t ldc, struct prefetch *source) {
+    static const float zeros[PANEL_WIDTH];
+    bool adds = from == NULL;
     lanes sum[TILE_ROWS][TILE_VECTORS];
     const float *row[TILE_ROWS];
     UNROLL
     for (size_t i = 0; i < TILE_ROWS; i++) {
         row[i] = a + i * ars;
         UNROLL
-        for (size_t v = 0; v < vectors; v++) sum[i][v] = *(const lanes *)(from + i * stride + LANES * v);
+        for (size_t v = 0; v < vectors; v++)
+            sum[i][v] = *(const lanes *)((adds ? zeros : from + i * stride) + LANES * v);
     }
     for (size_t p = 0, end; p < k; p = end) {
         float *next = c + (TILE_ROWS + p / PREFETCH_STEPS * PREFETCH_ROWS % TILE_ROWS) * ldc;
@@ -83,6 +90,13 @@ static inline __attribute__((always_inline)) void tile(size_t vectors, bool is_p
                 UNROLL
                 for (size_t v = 0; v < vectors; v++) sum[i][v] = MULTIPLY_ADD(sum[i][v], b[v], x);
             }
+        }
+    }
+    if (adds) {
+        UNROLL
+        for (size_t i = 0; i < TILE_ROWS; i++) {
+            UNROLL
+            for (size_t v = 0; v < vectors; v++) sum[i][v] += *(const lanes *)(c + i * ldc + LANES * v);
         }
     }
     UNROLL
@@ -122,7 +136,8 @@ static void edge_tile(struct block *block, tile_function *run, bool is_packed, c
         a = strip;
         ars = MAX_K;
     }
-    run(a, ars, block->panel, block->depth, edge, PANEL_WIDTH, edge, PANEL_WIDTH, &block->source);
+    bool adds = block->is_long && block->start == PRODUCT_ADD;
+    run(a, ars, block->panel, block->depth, adds ? NULL : edge, PANEL_WIDTH, edge, PANEL_WIDTH, &block->source);
     for (size_t i = 0; i < rows; i++) memcpy(c + i * block->ldc, edge + i * PANEL_WIDTH, columns * sizeof *c);
 }
 
@@ -137,7 +152,8 @@ static void panel_product(struct block *block, bool is_packed) {
     for (size_t i = 0; i < block->rows; i += TILE_ROWS, a += block->a_step) {
         size_t rows = block->rows - i < TILE_ROWS ? block->rows - i : TILE_ROWS;
         float *c = block->c + i * block->ldc;
-        const float *from = block->start == PRODUCT_ADD ? c : block->start == PRODUCT_ROW ? block->row : zeros;
+        const float *from = block->start == PRODUCT_ROW ? block->row : zeros;
+        if (block->start == PRODUCT_ADD) from = block->is_long ? NULL : c;
         if (rows == TILE_ROWS && block->columns == vectors * LANES)
             run(a, block->ars, block->panel, block->depth, from, stride, c, block->ldc, &block->source);
         else

@@ -419,12 +419,20 @@ static size_t panel_sums(const struct correlation *p, size_t columns) {
 }
 static size_t sums_floats(const struct correlation *p) { return panel_sums(p, p->in.channels + PANEL_WIDTH); }
 
-/* sums += those of one image */
-static void multiply_image(const struct job *job, const float *x, const float *dy, float *strip, float *sums) {
+/* total += sums = 0 */
+static void fold_sums(float *restrict total, float *restrict sums, size_t floats) {
+    for (size_t k = 0; k < floats; k++) total[k] += sums[k];
+    memset(sums, 0, floats * sizeof *sums);
+}
+
+/* sums += those of one image; of a large image they are added to [total] after every few lines */
+static void multiply_image(const struct job *job, const float *x, const float *dy, float *strip, float *sums,
+                           float *total) {
     static outputs_function *const functions[TILE_VECTORS] = {outputs_1, outputs_2, outputs_3};
     const struct correlation *p = &job->correlation;
     size_t taps = p->kernel[0] * p->kernel[1];
     struct lines l = {.x = strip, .width = p->out.width, .out_channels = p->out.channels};
+    size_t run = p->out.width * p->out.height > LONG_SUM ? LONG_SUM_RUN : SIZE_MAX, summed = 0;
     for (size_t line = 0; line < p->out.height; line += l.count) {
         float *to = sums;
         l.count = min_of(p->strip, p->out.height - line);
@@ -440,6 +448,8 @@ static void multiply_image(const struct job *job, const float *x, const float *d
             for (size_t t = 0; t < taps; t++, to += p->out.channels * l.sums_step)
                 functions[l.step / LANES - 1](&l, strip + t / p->kernel[1] * l.x_line + t % p->kernel[1] * l.step, to);
         }
+        summed += l.count * p->out.width;
+        if (summed >= run) fold_sums(total, sums, sums_floats(p)), summed = 0;
     }
 }
 
@@ -453,7 +463,8 @@ static void multiply_part(const struct job *job, size_t part, size_t slot) {
     for (size_t i = first; i < last; i += together) {
         memset(sums, 0, floats * sizeof *sums);
         for (size_t r = i; r < i + together && r < last; r++)
-            multiply_image(job, job->x + r * in, job->dy + r * out, job->strips + slot * job->strip_floats, sums);
+            multiply_image(job, job->x + r * in, job->dy + r * out, job->strips + slot * job->strip_floats, sums,
+                           total);
         for (size_t k = 0; k < floats; k++) total[k] += sums[k];
     }
 }

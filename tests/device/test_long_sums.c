@@ -1,0 +1,33 @@
+/* Sums of many numbers are as exact as PyTorch's on every instruction set. ctest-labels: unit */
+#include "long_sums.h"
+
+START_TEST(sums_are_exact) {
+    for (size_t i = 0; i < SETS; i++) {
+        struct device *device = open_set(sets[i]);
+        if (!device) continue;
+        printf("%s: %s\n", long_sums[_i].name, sets[i]);
+        long_sums[_i].run(device);
+        device_destroy(device);
+    }
+}
+END_TEST
+
+/* The gradients of the parameters of linear and layer_norm. */
+static void gradients(struct device *d, const void *context, struct digest *digest) {
+    float *x = positive_values(TERMS * IN, 1), *dy = positive_values(TERMS * IN, 2),
+          *dx = positive_values(TERMS * IN, 3);
+    float *statistics = positive_values(2 * TERMS, 4), dw[IN * IN] = {0}, db[IN] = {0};
+    (void)context;
+    device_ops(d)->linear_backward_weight(d, dy, x, dw, db, TERMS, IN, IN);
+    device_ops(d)->norm_layers->layer_norm_backward(d, x, NULL, statistics, dy, dx, false, dw, db, TERMS, IN);
+    device_ops(d)->sequence->mean_forward(d, x, NULL, dx, 1, TERMS, IN);
+    digest_add(digest, dw, sizeof dw);
+    digest_add(digest, db, sizeof db);
+    digest_add(digest, dx, IN * sizeof *dx);
+    guarded_free(x), guarded_free(dy), guarded_free(dx), guarded_free(statistics);
+}
+
+START_TEST(bits_do_not_depend_on_threads) { threads_agree(gradients, NULL); }
+END_TEST
+
+LOOP_TESTS("long_sums", EACH(sums_are_exact, long_sums), ONCE(bits_do_not_depend_on_threads))
