@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <stdio.h>
@@ -40,6 +41,8 @@ struct coordinator {
     struct run_queue queue;
     int64_t *kept, kept_count;        /* the best trials so far; (config->kept, or with keep: all the trials) */
     bool is_keeping_best;             /* every run has ended: the best ones get their folders */
+    bool is_lost;                     /* the folder: nothing is written any more */
+    bool has_moved;                   /* the folder: jobs have its path */
     bool is_stopping, is_over_budget; /* no more runs are handed out */
     int64_t out_of_range;             /* folders of trials with numbers >= config->trials */
     double started, written, stop_at; /* stop_at: when workers that still run are killed */
@@ -137,6 +140,11 @@ static status take_report(struct coordinator *s, struct worker_slot *slot, const
     if (r->event == WORKER_LOST)
         return was_busy && !s->is_stopping ? retry_or_fail_run(s, slot->job.run, r->message) : OK;
     if (r->run != slot->job.run) return status_new(STATUS_BUG, "a worker has reported another run than its own");
+    /* its start met the move */
+    bool is_moved = s->has_moved && strcmp(slot->job.folder, sweep_folder_path(s->folder)) != 0;
+    bool is_lost_by_move = is_moved && r->event == WORKER_FAILED && r->code == STATUS_IO;
+    if (is_lost_by_move) run_queue_repeat(&s->queue, r->run);
+    if (is_lost_by_move) return OK;
     if (r->event == WORKER_STOPPED) { /* a signal has stopped this worker, or all */
         run_queue_repeat(&s->queue, r->run);
         if (!slot->connection) slot_end(slot, false); /* it takes no more jobs */
@@ -190,6 +198,23 @@ static status receive(struct coordinator *s, struct worker_slot *slot) {
 
 /* ---- the loop ---- */
 
+/* Finds the folder before anything is written by its path. After a move the workers stop, save where their runs are,
+ * and continue them at the new path: else a run that has no folder yet would make one at the old path. */
+static status follow_folder(struct coordinator *s) {
+    bool has_moved;
+    status failure = sweep_folder_follow(s->folder, s->log, &has_moved);
+    s->is_lost = failure != OK;
+    if (failure || !has_moved) return failure;
+    const char *path = sweep_folder_path(s->folder);
+    if (strlen(path) >= PATH_MAX) return status_new(STATUS_IO, "%s: the path is too long", path);
+    s->has_moved = true;
+    s->report.folder = path;
+    trials_move(s->trials, path);
+    for (int i = 0; i < s->slot_count; i++)
+        if (s->slots[i].is_busy) slot_stop(&s->slots[i]);
+    return OK;
+}
+
 static int count_busy(const struct coordinator *s) {
     int busy = 0;
     for (int i = 0; i < s->slot_count; i++) busy += s->slots[i].is_busy;
@@ -201,6 +226,8 @@ static status assign_runs(struct coordinator *s) {
         struct worker_slot *slot = &s->slots[i];
         if (slot->is_busy || (slot->is_remote && !slot->connection)) continue;
         if (!run_queue_next(&s->queue, &slot->job)) return OK;
+        if (!slot->is_remote) slot->job.folder_inode = sweep_folder_inode(s->folder);
+        if (s->has_moved) snprintf(slot->job.folder, sizeof slot->job.folder, "%s", sweep_folder_path(s->folder));
         TRY(slot_send_job(slot, s->cache));
     }
     return OK;
@@ -232,6 +259,7 @@ static status wait_for_reports(struct coordinator *s, int milliseconds) {
     worker_listener_wait(s->listener, fds, &count);
     int ready = poll(fds, (nfds_t)count, milliseconds);
     if (ready < 0 && errno != EINTR) return status_errno(STATUS_IO, errno, "cannot wait for the workers");
+    if (s->folder && !s->is_lost) TRY(follow_folder(s));
     for (int i = 0; ready > 0 && i < s->slot_count; i++)
         if (fds[i].revents && slot_is_used(&s->slots[i])) TRY(receive(s, &s->slots[i]));
     accept_ranks(s);
@@ -342,6 +370,7 @@ static status list_without_folder(struct coordinator *s) {
 /* Every run has ended: the best ones get their folders, all others lose them. */
 static status keep_best(struct coordinator *s) {
     s->is_keeping_best = true;
+    TRY(follow_folder(s));
     /* event files of an earlier start that was killed, or did not write them */
     for (int64_t run = 0; run < runs_of(s); run++)
         if (trials_run(s->trials, run)->state != TRIAL_PENDING)
@@ -498,8 +527,9 @@ status sweep_run(const struct sweep_file *file, const struct sweep_options *opti
     bool is_open = !failure;
     if (is_open) failure = open_base_dataset(&s);
     if (is_open && !failure) failure = train_all(&s);
+    if (is_open && !s.is_lost) failure = status_first(failure, follow_folder(&s));
     if (is_open && !failure && s.is_stopping) failure = trials_add_stop(s.trials);
-    if (is_open) failure = status_first(failure, trials_write(s.trials));
+    if (is_open && !s.is_lost) failure = status_first(failure, trials_write(s.trials));
     log_progress(log, NULL);
     if (!failure) failure = report_result(&s);
     if (s.listener) end_ranks(&s, status_code(failure));

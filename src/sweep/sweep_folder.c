@@ -16,6 +16,8 @@ struct sweep_folder {
     struct arena *arena;
     const char *path, *sweep, *base, *other, *runs;
     struct folder_lock lock;
+    int fd;                            /* of the folder; -1: not open */
+    struct io_info folder_id, lock_id; /* device and inode */
 };
 
 #define MAX_CONFIG ((uint64_t)4 * DOCUMENT_MAX_BYTES)
@@ -214,18 +216,25 @@ static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
     return s;
 }
 
+static status record_identity(struct sweep_folder *f) {
+    if (f->fd < 0) TRY(io_open(f->path, &f->fd));
+    TRY(io_stat_fd(f->fd, f->path, &f->folder_id));
+    return io_stat_fd(f->lock.fd, f->lock.path, &f->lock_id);
+}
+
 status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_file *file, struct log *log,
                          struct sweep_folder **out) {
     struct arena *arena = arena_create();
     struct sweep_folder *f = arena_alloc(arena, sizeof *f);
     bool has_sweep;
     *out = NULL;
-    *f = (struct sweep_folder){.arena = arena, .lock = {.fd = -1}};
+    *f = (struct sweep_folder){.arena = arena, .lock = {.fd = -1}, .fd = -1};
     set_path(f, path);
     status s = check_owner(f, &has_sweep);
     if (!s && has_sweep && is_fresh) s = folder_lock_rename_folder(&f->lock, log);
     if (!s) s = status_prefix(io_make_folders(f->path), "the folder of the sweep (--run-dir names another)");
     if (!s) s = folder_lock_acquire(&f->lock, log);
+    if (!s) s = record_identity(f);
     if (!s) s = io_make_folders(f->runs);
     if (!s) s = update_config_files(f, file);
     if (!s) s = move_runs(f, sweep_file_config(file), log);
@@ -239,8 +248,61 @@ status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_fil
 void sweep_folder_close(struct sweep_folder *f) {
     if (!f) return;
     status_free(folder_lock_release(&f->lock));
+    status_free(io_close(f->fd, f->path));
     arena_destroy(f->arena);
 }
+
+static status is_own_folder(const struct sweep_folder *f, const char *path, bool *out) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    *out = io_is_same(&info, &f->folder_id);
+    return OK;
+}
+
+static status lost(const struct sweep_folder *f, const char *why) {
+    return status_new(STATUS_IO,
+                      "%s: %s during this sweep, which ends without writing there; run the same command again, with "
+                      "--run-dir where another sweep has begun in that folder",
+                      f->path, why);
+}
+
+/* The lock file was deleted or replaced. */
+static status lock_again(struct sweep_folder *f, struct log *log) {
+    bool is_mine;
+    TRY(folder_lock_release(&f->lock));
+    TRY(folder_lock_try(&f->lock, &is_mine));
+    if (!is_mine) return lost(f, "another ddptrain has locked the folder");
+    log_warning(log, "%s: its lock file was deleted during this sweep; it is written again", f->path);
+    TRY(folder_lock_write_text(&f->lock));
+    return record_identity(f);
+}
+
+static status follow_move(struct sweep_folder *f, struct log *log, bool *has_moved) {
+    char *now = io_path_of(f->fd);
+    status s = now ? is_own_folder(f, now, has_moved) : OK;
+    if (!s && *has_moved) {
+        log_warning(log,
+                    "%s was moved to %s during this sweep, which continues there; the runs in progress continue from "
+                    "their checkpoints. For the next command move it back, or give --run-dir %s",
+                    f->path, now, now);
+        set_path(f, now);
+    }
+    free(now);
+    if (s) return s;
+    return *has_moved ? OK : lost(f, "the folder was deleted, replaced or moved out of reach");
+}
+
+status sweep_folder_follow(struct sweep_folder *f, struct log *log, bool *has_moved) {
+    struct io_info lock;
+    bool is_own;
+    *has_moved = false;
+    TRY(is_own_folder(f, f->path, &is_own));
+    if (!is_own) TRY(follow_move(f, log, has_moved));
+    TRY(io_stat(f->lock.path, &lock));
+    return io_is_same(&lock, &f->lock_id) ? OK : lock_again(f, log);
+}
+
+uint64_t sweep_folder_inode(const struct sweep_folder *f) { return f->folder_id.inode; }
 
 const char *sweep_folder_path(const struct sweep_folder *f) { return f->path; }
 

@@ -18,6 +18,10 @@ struct sweep_folder;
 status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_file *file, struct log *log,
                          struct sweep_folder **out);
 void sweep_folder_close(struct sweep_folder *folder); /* takes NULL */
+/* Before files of it are written: finds the locked folder, which may have been moved; then the path is the new one,
+ * with a warning (*has_moved). STATUS_IO: it was deleted, or another process has its lock. */
+status sweep_folder_follow(struct sweep_folder *folder, struct log *log, bool *has_moved);
+uint64_t sweep_folder_inode(const struct sweep_folder *folder);
 const char *sweep_folder_path(const struct sweep_folder *folder);
 
 /* "<path>/runs/0042", with repeats "<path>/runs/0042/seed-1-fold-2". */

@@ -116,6 +116,23 @@ static char *path_in(const char *folder, const char *name) {
     return path.data;
 }
 
+static void set_paths(struct trials *t, const char *folder) {
+    t->history = path_in(folder, "history.jsonl");
+    t->table = path_in(folder, "trials.csv");
+    t->summary = path_in(folder, "summary.csv");
+}
+
+static void free_paths(struct trials *t) {
+    free(t->history);
+    free(t->table);
+    free(t->summary);
+}
+
+void trials_move(struct trials *t, const char *folder) {
+    free_paths(t);
+    set_paths(t, folder);
+}
+
 status trials_open(const char *folder, const struct sweep_config *sweep, struct pruner *pruner, struct trials **out) {
     struct trials *t = calloc(1, sizeof *t);
     *out = NULL;
@@ -128,10 +145,8 @@ status trials_open(const char *folder, const struct sweep_config *sweep, struct 
                          .points = calloc(n * sweep->space.count + 1, sizeof *t->points),
                          .has_point = calloc(n, sizeof *t->has_point),
                          .counts = {(int64_t)n * sweep->runs},
-                         .history = path_in(folder, "history.jsonl"),
-                         .table = path_in(folder, "trials.csv"),
-                         .summary = path_in(folder, "summary.csv"),
                          .fd = -1};
+    set_paths(t, folder);
     status s = t->runs && t->reported && t->values && t->points && t->has_point
                    ? OK
                    : status_memory("the table of %zu trials", n);
@@ -153,9 +168,7 @@ status trials_close(struct trials *t) {
     free(t->values);
     free(t->points);
     free(t->has_point);
-    free(t->history);
-    free(t->table);
-    free(t->summary);
+    free_paths(t);
     text_free(&t->line);
     free(t);
     return s;

@@ -26,6 +26,8 @@ struct trials;
  * opens it for appending. Reports of epochs go to [pruner] (NULL: none). STATUS_DATA with the line for a file that is
  * none of this sweep's. */
 status trials_open(const char *folder, const struct sweep_config *sweep, struct pruner *pruner, struct trials **out);
+/* The folder of the sweep was moved to [folder]. */
+void trials_move(struct trials *trials, const char *folder);
 status trials_close(struct trials *trials); /* takes NULL */
 
 const struct trial_run *trials_run(const struct trials *trials, int64_t run);

@@ -59,6 +59,55 @@ class Parallel(SweepCase):
             self.assertEqual(self.rows(name), self.rows())
 
 
+class Folder(SweepCase):
+    """The folder of a sweep is moved, or deleted and replaced, while it runs."""
+    TEXT = "config: base.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.01}, {optimizer.lr: 0.02}, {optimizer.lr: 0.03}]\nkeep: best 2\n"
+    WORDS = ("train.epochs=6000", "--nproc", 1)
+
+    def begin(self, *words):
+        """After the first trial."""
+        self.write("test.yaml", self.TEXT)
+        p = self.start("sweep", "test.yaml", *words)
+        history = self.path("sweeps/test/history.jsonl")
+        while p.poll() is None and not (os.path.exists(history) and os.path.getsize(history)):
+            time.sleep(0.005)
+        time.sleep(0.1)  # the next one has begun
+        self.assertIsNone(p.poll())
+        return p
+
+    def replace(self):
+        self.sweep(self.TEXT, "train.epochs=1")
+        names = sorted(os.listdir(self.path("sweeps/test/runs")))
+        with open(self.path("sweeps/test/trials.csv")) as f:
+            return f.read(), names
+
+    def assert_as_replaced(self, before):
+        with open(self.path("sweeps/test/trials.csv")) as f:
+            self.assertEqual((f.read(), sorted(os.listdir(self.path("sweeps/test/runs")))), before)
+
+    def test_a_moved_folder_is_followed(self):
+        self.sweep(self.TEXT, *self.WORDS, name="reference")
+        p = self.begin(*self.WORDS)
+        os.rename(self.path("sweeps/test"), self.path("sweeps/moved"))
+        replaced = self.replace()
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, OK, err)
+        self.assertIn("sweeps/moved during this sweep, which continues there", err)
+        self.assert_as_replaced(replaced)
+        self.assertEqual(self.rows("moved"), self.rows("reference"))
+        self.assertEqual(self.kept("moved"), self.kept("reference"))
+
+    def test_a_deleted_folder_ends_the_sweep(self):
+        p = self.begin(*self.WORDS)
+        while os.path.exists(self.path("sweeps/test")):  # a run may just write a file
+            subprocess.run(["rm", "-rf", self.path("sweeps/test")], stderr=subprocess.DEVNULL)
+        replaced = self.replace()
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, IO, err)
+        self.assertIn("the folder was deleted, replaced or moved out of reach during this sweep", err)
+        self.assert_as_replaced(replaced)
+
+
 class Ends(SweepCase):
     WORDS = ("trials=60", "train.epochs=40", "keep=best 3", "--nproc", "2")
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/files/io.h"
 #include "base/system/signals.h"
 #include "device/cpu/parallel.h"
 #include "sweep/sweep.h"
@@ -61,6 +62,8 @@ struct worker {
     struct dataset_cache *cache;
     int fd;
     int64_t run;
+    const char *folder;                              /* of the sweep */
+    uint64_t folder_inode;                           /* as of the job */
     char dataset[DATASET_KEY_SIZE], fingerprint[65]; /* of the run's rows */
     bool is_pruned;
     double last_seconds; /* of training and evaluation, not of saving, in the last run, or half of the value before it;
@@ -94,14 +97,25 @@ static status train_in_processes(struct worker *w, const struct config *config, 
     return parallel_trial_run(&trial, summary);
 }
 
+/* The sweep's folder may have been moved since the coordinator looked: a run folder at the old path would be in the way
+ * of another sweep. */
+static status check_place(const struct worker *w) {
+    struct io_info info;
+    if (!w->folder_inode) return OK;
+    TRY(io_stat(w->folder, &info));
+    return info.inode == w->folder_inode ? OK : status_new(STATUS_STOPPED, "%s was moved", w->folder);
+}
+
 /* Trains in this process or, with nproc_per_trial, in several; [folder] NULL: without files. */
 static status train(struct worker *w, const struct config *config, const char *folder, struct run_summary *summary) {
+    if (w->options->sweep->nproc_per_trial > 1) TRY(check_place(w));
     if (w->options->sweep->nproc_per_trial > 1) return train_in_processes(w, config, folder, summary);
     struct log *log = log_create(true, false);
     struct run_options options = {.folder = folder,
                                   .stop = &stop_run,
                                   .started = clock_seconds(),
                                   .writes_nothing = !folder,
+                                  .is_in_sweep = true,
                                   .on_epoch = on_epoch,
                                   .user = w,
                                   .summary = summary};
@@ -109,7 +123,8 @@ static status train(struct worker *w, const struct config *config, const char *f
     if (!s) {
         dataset_cache_key(config, w->dataset);
         memcpy(w->fingerprint, dataset_info(options.dataset)->fingerprint, sizeof w->fingerprint);
-        s = run_train(config, w->options->env, &options, log);
+        if (folder) s = check_place(w);
+        if (!s) s = run_train(config, w->options->env, &options, log);
     }
     log_destroy(log);
     return s;
@@ -133,7 +148,7 @@ static status train_with_or_without_folder(struct worker *w, const struct config
                                            struct run_summary *summary) {
     struct text folder = {0};
     bool has_folder = is_kept || wants_folder(w) || needs_folder(w, config);
-    sweep_run_path(w->options->folder, w->options->sweep, w->run, &folder);
+    sweep_run_path(w->folder, w->options->sweep, w->run, &folder);
     if (!has_folder) set_alarm(SECONDS_WITHOUT_FOLDER);
     status s = train(w, config, has_folder ? text_string(&folder) : NULL, summary);
     set_alarm(0);
@@ -157,7 +172,7 @@ static status check_length(const struct worker *w, const struct config *c, const
             got = counts_steps ? summary->steps : summary->epochs;
     struct text folder = {0};
     if (got <= wanted) return OK;
-    sweep_run_path(w->options->folder, w->options->sweep, w->run, &folder);
+    sweep_run_path(w->folder, w->options->sweep, w->run, &folder);
     status s = status_new(STATUS_IO,
                           "the run in %s was trained for %lld %s, the trial has %lld; move the folder "
                           "elsewhere and run the same command again",
@@ -170,6 +185,8 @@ static status run_job(struct worker *w, const struct worker_job *job, struct run
     const struct sweep_config *sweep = w->options->sweep;
     struct config_file *file;
     w->run = job->run;
+    w->folder = *job->folder ? job->folder : w->options->folder;
+    w->folder_inode = job->folder_inode;
     w->is_pruned = false;
     w->dataset[0] = w->fingerprint[0] = 0;
     stop_run = stop_self;

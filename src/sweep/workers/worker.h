@@ -5,6 +5,7 @@
 #ifndef SWEEP_WORKER_H
 #define SWEEP_WORKER_H
 
+#include <limits.h>
 #include <sys/types.h>
 
 #include "dist/process/env.h"
@@ -13,8 +14,10 @@
 
 /* To the worker. */
 struct worker_job {
-    int64_t run;  /* trial * sweep->runs + repeat */
-    bool is_kept; /* with a run folder from its start */
+    int64_t run;           /* trial * sweep->runs + repeat */
+    bool is_kept;          /* with a run folder from its start */
+    char folder[PATH_MAX]; /* of the sweep, where it was moved; "": as in worker_options */
+    uint64_t folder_inode; /* the run stops where the folder of the sweep has another; 0: not compared */
     struct point point;
 };
 

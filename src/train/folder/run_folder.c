@@ -18,10 +18,11 @@ struct run_folder {
     struct folder_lock lock;
     int fd;                            /* of the folder; -1: not open */
     struct io_info folder_id, lock_id; /* device and inode */
-    bool is_new;                       /* not the folder of an earlier run; not written to yet */
-    bool is_created;                   /* the folder did not exist */
-    bool had_lock, had_checkpoints;    /* existed before: not removed when the start fails */
-    char *config_text;                 /* content of config.yaml; NULL: no such file */
+    bool is_in_sweep;
+    bool is_new;                    /* not the folder of an earlier run; not written to yet */
+    bool is_created;                /* the folder did not exist */
+    bool had_lock, had_checkpoints; /* existed before: not removed when the start fails */
+    char *config_text;              /* content of config.yaml; NULL: no such file */
 };
 
 /* Content of the lock file, which distinguishes it from a user's file of that name. */
@@ -242,6 +243,8 @@ status run_folder_write_config(struct run_folder *folder, const char *text) {
     return io_replace_text(folder->config, folder->config_text);
 }
 
+void run_folder_set_in_sweep(struct run_folder *folder) { folder->is_in_sweep = true; }
+
 /* ---- a folder that is moved or deleted during the run ---- */
 
 /* Locks this run's folder again if its lock file was removed or replaced. *is_mine false: another run has the lock. */
@@ -306,8 +309,19 @@ static status create_new(struct run_folder *f, const char *base) {
     return record_identity(f);
 }
 
+static status check_place(const struct run_folder *f) {
+    struct io_info info;
+    char *around = io_folder_of(f->path);
+    status s = f->is_in_sweep ? io_stat(around, &info) : OK;
+    if (!s && f->is_in_sweep && !info.is_folder)
+        s = status_new(STATUS_IO, "%s was deleted during the run, with the folder of its sweep", f->path);
+    free(around);
+    return s;
+}
+
 static status replace_folder(struct run_folder *f, struct log *log) {
     const char *before = f->path;
+    TRY(check_place(f));
     status s = create_new(f, before);
     if (!s) s = io_replace_text(f->config, f->config_text);
     if (!s) s = log_open_file(log, f->log);

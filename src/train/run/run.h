@@ -40,6 +40,7 @@ struct run_options {
 
     /* Of runs that a program makes one after another. */
     bool writes_nothing;          /* no run folder, no log; one rank */
+    bool is_in_sweep;             /* a deleted run folder is not created anew where the folder around it is gone, too */
     struct dataset *dataset;      /* what config.dataset describes, opened and shared (dataset_retain), which run_train
                                      closes; NULL: run_train opens it */
     run_epoch_function *on_epoch; /* NULL: none */
