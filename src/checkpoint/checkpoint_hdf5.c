@@ -207,17 +207,6 @@ void text_add_shape(struct text *text, int dims, const hsize_t *shape) {
     if (dims) text_add(text, ")");
 }
 
-/* The name of hard link [index] in [group], malloc'ed; NULL for soft and external links. */
-static char *link_name(hid_t group, hsize_t index) {
-    H5L_info_t info;
-    if (H5Lget_info_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index, &info, H5P_DEFAULT) < 0) return NULL;
-    if (info.type != H5L_TYPE_HARD) return NULL;
-    ssize_t length = H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index, NULL, 0, H5P_DEFAULT);
-    char *name = length < 0 ? NULL : malloc((size_t)length + 1);
-    if (name) H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index, name, (size_t)length + 1, H5P_DEFAULT);
-    return name;
-}
-
 /* An iteration over the datasets of a file. */
 struct walk {
     const char *name; /* of the file */
@@ -228,39 +217,58 @@ struct walk {
 
 static status walk_group(struct walk *walk, hid_t group, const char *path, int depth);
 
-/* By its index: a name with a slash would be a path, which may lead through an external link to another file. */
-static status walk_child(struct walk *walk, hid_t group, hsize_t index, const char *path, const char *name, int depth) {
+/* The links of a group. H5Literate goes through a group once; to find a link by its index takes as long as the group
+ * is. */
+struct level {
+    struct walk *walk;
+    const char *path; /* of the group, "" or with a slash at its end */
+    int depth;
+    hsize_t index; /* of the next link */
+    status failure;
+};
+
+/* A name with a slash would be a path, which may lead through an external link to another file. */
+static hid_t open_link(hid_t group, const char *name, hsize_t index) {
+    if (!*name || strcmp(name, ".") == 0 || strchr(name, '/'))
+        return H5Oopen_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index, H5P_DEFAULT);
+    return H5Oopen(group, name, H5P_DEFAULT);
+}
+
+static status walk_child(struct level *level, hid_t group, const char *name) {
+    struct walk *walk = level->walk;
     if (walk->objects++ == HDF5_MAX_OBJECTS)
         return status_new(STATUS_DATA, "%s: the file has more than %d objects", walk->name, HDF5_MAX_OBJECTS);
-    hid_t child = H5Oopen_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index, H5P_DEFAULT);
-    if (child < 0) return image_failure(STATUS_DATA, "%s: '%s%s' cannot be opened", walk->name, path, name);
+    hid_t child = open_link(group, name, level->index);
+    if (child < 0) return image_failure(STATUS_DATA, "%s: '%s%s' cannot be opened", walk->name, level->path, name);
     struct text child_path = {0};
-    text_printf(&child_path, "%s%s", path, name);
+    text_printf(&child_path, "%s%s", level->path, name);
     H5I_type_t kind = H5Iget_type(child);
     status s = OK;
     if (kind == H5I_DATASET)
         s = walk->visit(walk->context, child_path.data, child);
     else if (kind == H5I_GROUP) {
         text_add(&child_path, "/");
-        s = walk_group(walk, child, child_path.data, depth + 1);
+        s = walk_group(walk, child, child_path.data, level->depth + 1);
     }
     text_free(&child_path);
     H5Oclose(child);
     return s;
 }
 
+static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, void *context) {
+    struct level *level = context;
+    if (info->type == H5L_TYPE_HARD) level->failure = walk_child(level, group, name);
+    level->index++;
+    return level->failure != OK;
+}
+
 static status walk_group(struct walk *walk, hid_t group, const char *path, int depth) {
-    H5G_info_t info;
+    struct level level = {.walk = walk, .path = path, .depth = depth};
     if (depth > MAX_LEVELS)
         return status_new(STATUS_DATA, "%s: groups nest deeper than %d levels: '%s'", walk->name, MAX_LEVELS, path);
-    if (H5Gget_info(group, &info) < 0) return image_failure(STATUS_DATA, "%s: '%s' cannot be listed", walk->name, path);
-    status s = OK;
-    for (hsize_t i = 0; i < info.nlinks && s == OK; i++) {
-        char *name = link_name(group, i);
-        if (name) s = walk_child(walk, group, i, path, name, depth);
-        free(name);
-    }
-    return s;
+    herr_t result = H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, NULL, visit_link, &level);
+    if (level.failure || result >= 0) return level.failure;
+    return image_failure(STATUS_DATA, "%s: '%s' cannot be listed", walk->name, path);
 }
 
 status hdf5_walk(hid_t file, const char *name, const char *group, hdf5_visitor *visit, void *context) {

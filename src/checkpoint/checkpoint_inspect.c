@@ -11,8 +11,9 @@
 #include "checkpoint/foreign.h"
 #include "checkpoint/range.h"
 
-#define MAX_TEXT 60  /* bytes of a text; of longer ones only the length is shown */
-#define MAX_PATH 400 /* bytes of a group's path that are shown */
+#define MAX_LISTED 10000 /* datasets; others are only counted */
+#define MAX_TEXT 60      /* bytes of a text; of longer ones only the length is shown */
+#define MAX_PATH 400     /* bytes of a group's path that are shown */
 
 struct inspection {
     const char *path; /* of the file */
@@ -87,24 +88,28 @@ static const char *begin_group(struct inspection *report, const char *path) {
     return name;
 }
 
-static status report_dataset(void *context, const char *path, hid_t dataset) {
-    struct inspection *report = context;
-    struct hdf5_shape shape;
-    TRY(hdf5_describe(dataset, report->path, &shape));
+static void list_dataset(struct inspection *report, const char *path, const struct hdf5_shape *shape) {
     const char *name = begin_group(report, path);
     struct text kind = {0};
-    text_printf(&kind, "%s ", shape.type_name);
-    text_add_shape(&kind, shape.dims, shape.shape);
+    text_printf(&kind, "%s ", shape->type_name);
+    text_add_shape(&kind, shape->dims, shape->shape);
     text_add(report->out, "  ");
     size_t start = report->out->length;
     text_add_value(report->out, name, TEXT_MAX_NAME);
     text_pad(report->out, start, 28);
     text_printf(report->out, " %-22s", kind.data);
     text_free(&kind);
-    add_content(report, &shape);
+    add_content(report, shape);
     while (report->out->length && report->out->data[report->out->length - 1] == ' ')
         report->out->data[--report->out->length] = 0;
     text_add(report->out, "\n");
+}
+
+static status report_dataset(void *context, const char *path, hid_t dataset) {
+    struct inspection *report = context;
+    struct hdf5_shape shape;
+    TRY(hdf5_describe(dataset, report->path, &shape));
+    if (report->datasets < MAX_LISTED) list_dataset(report, path, &shape);
     report->datasets++;
     if (__builtin_add_overflow(report->values, hdf5_values(&shape), &report->values)) report->values = UINT64_MAX;
     return OK;
@@ -112,6 +117,8 @@ static status report_dataset(void *context, const char *path, hid_t dataset) {
 
 static status report_tree(struct inspection *report, hid_t file) {
     status s = hdf5_walk(file, report->path, "/", report_dataset, report);
+    if (report->datasets > MAX_LISTED)
+        text_printf(report->out, "\n... and %llu more\n", (unsigned long long)(report->datasets - MAX_LISTED));
     text_printf(report->out, "\n%llu dataset%s, %llu value%s\n", (unsigned long long)report->datasets,
                 text_plural(report->datasets, "s"), (unsigned long long)report->values,
                 text_plural(report->values, "s"));
