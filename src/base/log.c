@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -30,10 +32,28 @@ struct log *log_create(bool is_quiet, bool has_progress) {
     return log;
 }
 
+/* As io_open_append (base/files/io.h): a FIFO would block. *fd is -1 after a failure. */
+static status open_regular(const char *path, int *fd) {
+    struct stat st;
+    bool is_regular = stat(path, &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode);
+    *fd = is_regular ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666) : -1;
+    if (*fd >= 0 && fstat(*fd, &st) == 0 && S_ISREG(st.st_mode)) return OK;
+    if (*fd < 0 && is_regular) return status_errno(STATUS_IO, errno, "cannot open %s", path);
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+    return status_new(STATUS_IO, "cannot write '%s': it is not a regular file, but %s; remove it", path,
+                      S_ISFIFO(st.st_mode) ? "a FIFO" : "a device or socket");
+}
+
 status log_open_file(struct log *log, const char *path) {
+    int fd;
     if (!log) return OK;
-    FILE *file = fopen(path, "ae");
-    if (!file) return status_errno(STATUS_IO, errno, "cannot open %s", path);
+    TRY(open_regular(path, &fd));
+    FILE *file = fdopen(fd, "a");
+    if (!file) {
+        close(fd);
+        return status_memory("%s", path);
+    }
     pthread_mutex_lock(&log->mutex);
     if (log->file) fclose(log->file);
     log->file = file;

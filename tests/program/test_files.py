@@ -37,6 +37,27 @@ class OwnFiles(program.Case):
                     self.assertFalse(os.path.exists(self.path("mine.1")))
             os.remove(self.path("mine", name))
 
+    def test_no_file_of_a_run_or_sweep_may_be_a_fifo(self):
+        """Opening one would wait for a reader for ever."""
+        self.run_program("wine.yaml", "train.epochs=1", "--run-dir", "run")
+        self.write("sweep.yaml", "config: wine.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.01}]\nmetric: {name: val_loss}\n")
+        for name, *words in (("run/metrics.jsonl", "wine.yaml", "train.epochs=2"), ("run/log.txt", "wine.yaml", "train.epochs=2"),
+                             ("run/.lock", "wine.yaml", "train.epochs=2"), ("sweep/history.jsonl", "sweep", "sweep.yaml"),
+                             ("sweep/.lock", "sweep", "sweep.yaml")):
+            folder = name.split("/")[0]
+            with self.subTest(name=name):
+                os.makedirs(self.path(folder), exist_ok=True)
+                if folder == "sweep":
+                    self.write("sweep/.lock", "The lock of a sweep of ddptrain.\n")
+                if os.path.exists(self.path(name)):
+                    os.rename(self.path(name), self.path("kept"))
+                os.mkfifo(self.path(name))
+                _, err = self.run_program(*words, "--run-dir", folder, code=IO, timeout=20 * program.SLOW)
+                self.assertIn(f"cannot write '{name}': it is not a regular file, but a FIFO; remove it", err)
+                os.remove(self.path(name))
+                if os.path.exists(self.path("kept")):
+                    os.rename(self.path("kept"), self.path(name))
+
     def test_a_folder_that_is_no_runs_keeps_its_files(self):
         self.assert_files_are_kept()
 

@@ -43,8 +43,28 @@ static status open_with(enum fault_call call, const char *path, int flags, int *
 /* O_NONBLOCK: opening a FIFO without a writer returns at once. */
 status io_open(const char *path, int *fd) { return open_with(CALL_OPEN, path, O_RDONLY | O_NOCTTY | O_NONBLOCK, fd); }
 
+/* STATUS_IO for what would block (a FIFO, a terminal) or is no file of data (a device, a socket). */
+static status check_regular(const char *path, int fd) {
+    struct stat st;
+    if (fd < 0 && stat(path, &st) != 0) return OK; /* opening it says why */
+    if (fd >= 0 && fstat(fd, &st) != 0) return status_errno(STATUS_IO, errno, "cannot stat '%s'", path);
+    if (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) return OK; /* of a folder, opening it says so */
+    return status_new(STATUS_IO, "cannot write '%s': it is not a regular file, but %s; remove it", path,
+                      S_ISFIFO(st.st_mode)   ? "a FIFO"
+                      : S_ISSOCK(st.st_mode) ? "a socket"
+                                             : "a device");
+}
+
+/* Opening a FIFO without a reader fails with O_NONBLOCK, and without it blocks. */
 status io_open_append(const char *path, int *fd) {
-    return open_with(CALL_CREATE, path, O_WRONLY | O_CREAT | O_APPEND, fd);
+    *fd = -1;
+    TRY(check_regular(path, -1));
+    TRY(open_with(CALL_CREATE, path, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_NONBLOCK, fd));
+    status s = check_regular(path, *fd);
+    if (!s) return OK;
+    close(*fd);
+    *fd = -1;
+    return s;
 }
 
 status io_create(const char *path, int *fd) { return open_with(CALL_CREATE, path, O_RDWR | O_CREAT | O_EXCL, fd); }

@@ -19,9 +19,10 @@ struct io_info {
 };
 
 /* Descriptors are closed on exec. On a failure *fd is -1. */
-status io_open(const char *path, int *fd);        /* for reading; does not block on a FIFO */
-status io_open_append(const char *path, int *fd); /* for appending; created when absent */
-status io_create(const char *path, int *fd);      /* for reading and writing; must not exist */
+status io_open(const char *path, int *fd); /* for reading; does not block on a FIFO */
+status io_open_append(const char *path,
+                      int *fd);              /* for appending; created when absent; STATUS_IO: not a regular file */
+status io_create(const char *path, int *fd); /* for reading and writing; must not exist */
 
 /* A file without a name in [folder], for reading and writing, which is removed when it is closed. */
 status io_create_unnamed(const char *folder, int *fd);

@@ -1,13 +1,13 @@
 /* Copies the output of ranks: each line in one write, after "[rank N] ", so that output of several ranks never mixes
  * within a line. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/files/io.h"
 #include "dist/launch/launch_internal.h"
 
 #define MAX_LINE 8192
@@ -84,7 +84,7 @@ void launch_output_open(struct launched_rank *r, const char *folder) {
     }
     mkdir(path, 0777);
     snprintf(path, sizeof path, "%s/logs/rank-%d.txt", folder, r->rank);
-    r->log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    status_free(io_open_append(path, &r->log)); /* without it, the output is that of the terminal */
     if (r->log >= 0 && r->unlogged.length) write_all(r->log, r->unlogged.data, r->unlogged.length);
     text_clear(&r->unlogged);
 }
