@@ -86,7 +86,7 @@ static const struct option options[] = {
      .type = VALUE_TEXT,
      .offset = AT(part),
      .subcommands = OPTION_PART,
-     .value = "train|validation|all",
+     .value = "train|validation|test|all",
      .help = "which rows; default: validation if there are any;\n"
              "all: every row of dataset.path, without split and validation file"},
     {.name = "--probabilities",

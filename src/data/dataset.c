@@ -179,6 +179,27 @@ static status read_classes(struct table *table, const struct dataset_config *con
     return status_prefix(table_classes(table, *classes), "dataset.split.stratify");
 }
 
+/* The same for three parts, the test rows first. */
+static status order_three(struct dataset *dataset, const struct dataset_config *config) {
+    struct dataset_info *info = &dataset->info;
+    struct table *table = &dataset->tables[0];
+    struct split_counts counts;
+    void *classes = NULL;
+    if (config->split.group && !dataset->groups)
+        TRY(groups_read(config, table, &dataset->groups, &dataset->group_count));
+    if (config->split.group) info->groups = dataset->group_count;
+    status s = config->split.stratify ? read_classes(table, config, &classes) : OK;
+    struct split_labels labels = {classes, dataset->groups, config->split.group ? dataset->group_count : 0};
+    if (!s) s = split_rows_three(&config->split, &labels, table->rows, dataset->order, &counts);
+    buffer_free(classes);
+    TRY(status_prefix(s, "%s: dataset.split", config->path ? config->path : "synthetic dataset"));
+    info->test_rows = counts.test;
+    info->validation_rows = counts.validation;
+    info->validation_groups = counts.validation_groups;
+    info->train_rows = counts.train;
+    return OK;
+}
+
 /* Orders the rows by groups, the validation rows first, and sets the sizes of both parts. */
 static status order_groups(struct dataset *dataset, const struct dataset_config *config) {
     struct dataset_info *info = &dataset->info;
@@ -222,7 +243,7 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
     struct dataset_info *info = &dataset->info;
     const char *name = config->path ? config->path : "synthetic dataset";
     if (table->rows == 0) return status_new(STATUS_DATA, "%s: there are no rows", name);
-    dataset->parts[DATASET_TRAIN].table = table;
+    dataset->parts[DATASET_TRAIN].table = dataset->parts[DATASET_TEST].table = table;
     dataset->parts[DATASET_VALIDATION].table = &dataset->tables[dataset->n_tables - 1];
     info->train_rows = info->rows = table->rows;
     if (dataset->n_tables == 2) {
@@ -232,7 +253,8 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
     }
     if (!split_is_given(&config->split)) return OK;
     bool is_ordered = config->split.stratify || config->split.folds || config->split.group;
-    if (!config->split.folds && !config->split.group)
+    bool has_test = split_has_test(&config->split);
+    if (!config->split.folds && !config->split.group && !has_test)
         split_sizes(&config->split, table->rows, &info->train_rows, &info->validation_rows);
     bool is_torch = config->split.train > 0;
     if (info->train_rows == 0)
@@ -240,7 +262,7 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
                           is_torch ? "train" : "test", is_torch ? config->split.train : config->split.test, table->rows,
                           text_plural(table->rows, "s"));
     bool is_by_series = windowed_splits_series(config);
-    if (config->split.shuffle || config->split.folds || is_by_series) {
+    if (config->split.shuffle || config->split.folds || is_by_series || has_test) {
         void *order;
         TRY(rows_alloc(table->rows, sizeof(int64_t), "the split", &order));
         dataset->order = order;
@@ -249,14 +271,18 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
     struct selection *validation = &dataset->parts[DATASET_VALIDATION].rows;
     if (is_by_series) {
         windowed_split(dataset, config);
-        train->first = info->validation_rows;
+    } else if (has_test) {
+        TRY(order_three(dataset, config));
     } else if (is_ordered) {
         TRY(order_parts(dataset, config));
-        train->first = info->validation_rows;
     } else {
         split_rows(&config->split, table->rows, dataset->order, &train->first, &validation->first);
     }
-    train->order = validation->order = dataset->order;
+    if (is_by_series || is_ordered || has_test) {
+        validation->first = info->test_rows;
+        train->first = info->test_rows + info->validation_rows;
+    }
+    train->order = validation->order = dataset->parts[DATASET_TEST].rows.order = dataset->order;
     return OK;
 }
 

@@ -32,11 +32,12 @@ struct scale_config {
 
 /* `split:`, scikit-learn's train_test_split, or (with [folds]) KFold, or (with [train]) torch's random_split. */
 struct split_config {
-    double test;   /* fraction of validation rows; 0: no split */
-    double train;  /* instead, fraction of training rows; 0: not given */
-    int64_t folds; /* instead, number of folds; 0: not given */
-    int64_t fold;  /* index of the validation fold; SCHEMA_NO_INT: not given */
-    int64_t seed;  /* random_state, or the generator's manual_seed */
+    double test;       /* fraction of validation rows, or with validation or folds of test rows; 0: no split */
+    double validation; /* with test: fraction of the rest for validation; 0: test is the validation part */
+    double train;      /* instead, fraction of training rows; 0: not given */
+    int64_t folds;     /* instead, number of folds; 0: not given */
+    int64_t fold;      /* index of the validation fold; SCHEMA_NO_INT: not given */
+    int64_t seed;      /* random_state, or the generator's manual_seed */
     bool shuffle;
     bool stratify;     /* same proportion of each class in both parts; with test and shuffle, or with folds */
     bool time_series;  /* with folds: training rows are those before the fold; later rows are not used */
@@ -253,8 +254,8 @@ struct dataset_weights {
 };
 
 struct dataset_info {
-    size_t train_rows, validation_rows; /* train_rows > 0; with dataset.window, windows */
-    size_t rows;                        /* of dataset.path; with split.time_series some may be in neither part */
+    size_t train_rows, validation_rows, test_rows; /* train_rows > 0; with dataset.window, windows */
+    size_t rows; /* of dataset.path; with split.time_series some may be in neither part */
     struct dataset_windows windows;
     enum input_kind input_kind;
     int64_t vocabulary;            /* INPUT_TOKENS; else 0 */
@@ -299,7 +300,9 @@ struct dataset *dataset_retain(struct dataset *dataset);
 void dataset_close(struct dataset *dataset); /* takes NULL; the last owner's call frees it */
 const struct dataset_info *dataset_info(const struct dataset *dataset);
 
-enum dataset_part { DATASET_TRAIN, DATASET_VALIDATION };
+/* DATASET_TEST: of split_has_test, evaluated at the end of a run; nothing else depends on its rows. */
+enum dataset_part { DATASET_TRAIN, DATASET_VALIDATION, DATASET_TEST, DATASET_PARTS };
+size_t dataset_part_rows(const struct dataset_info *info, enum dataset_part part);
 
 /* Reads and scales the rows at positions (count) of [part]: inputs (count, input_size), float or, for INPUT_TOKENS,
  * int32_t; targets (count, target_size), int64_t for TARGET_CLASS, float for TARGET_VALUES. Thread-safe. */

@@ -56,14 +56,19 @@ bool windowed_splits_series(const struct dataset_config *config) {
 
 void windowed_split(struct dataset *dataset, const struct dataset_config *config) {
     struct dataset_info *info = &dataset->info;
-    info->validation_rows = windows_split(&config->split, dataset->groups, info->rows, dataset->order);
-    info->train_rows = info->rows - info->validation_rows;
+    struct split_counts counts;
+    windows_split(&config->split, dataset->groups, info->rows, dataset->order, &counts);
+    info->test_rows = counts.test;
+    info->validation_rows = counts.validation;
+    info->train_rows = counts.train;
 }
 
 /* ---- windows ---- */
 
-static status too_short(const struct dataset_config *config, const char *path, bool is_validation, size_t rows,
+static status too_short(const struct dataset_config *config, const char *path, enum dataset_part part, size_t rows,
                         size_t span) {
+    static const char *const names[] = {
+        [DATASET_TRAIN] = "training ", [DATASET_VALIDATION] = "validation ", [DATASET_TEST] = "test "};
     const struct window_config *window = &config->window;
     struct text targets = {0};
     if (!config->without_targets)
@@ -72,10 +77,8 @@ static status too_short(const struct dataset_config *config, const char *path, b
     status s = status_new(
         STATUS_DATA, "%s: dataset.window: no %zu adjacent rows%s are among the %zu %srow%s: a window has %lld steps%s",
         path ? path : "synthetic dataset", span, dataset_group(config) ? " of one series" : "", rows,
-        !dataset_has_validation(config) ? ""
-        : is_validation                 ? "validation "
-                                        : "training ",
-        text_plural(rows, "s"), (long long)window->steps, text_string(&targets));
+        dataset_has_validation(config) ? names[part] : "", text_plural(rows, "s"), (long long)window->steps,
+        text_string(&targets));
     text_free(&targets);
     return s;
 }
@@ -95,7 +98,7 @@ static status find_windows(struct dataset *dataset, const struct dataset_config 
     if (windows == 0)
         return too_short(config,
                          part == DATASET_VALIDATION && config->validation.path ? config->validation.path : config->path,
-                         part == DATASET_VALIDATION, *count, span);
+                         part, *count, span);
     TRY(rows_alloc(windows, sizeof(int64_t), "the windows", &starts));
     dataset->window_starts[part] = starts;
     windows_find(&of, span, stride, starts);
@@ -126,12 +129,14 @@ status windowed_assign(struct dataset *dataset, const struct dataset_config *con
     for (int i = 0; i < dataset->n_tables; i++) info->windows.rows += dataset->tables[i].rows;
     info->windows.series = dataset->group_count;
     TRY(assign_part(dataset, config, DATASET_TRAIN, &info->train_rows));
-    return info->validation_rows ? assign_part(dataset, config, DATASET_VALIDATION, &info->validation_rows) : OK;
+    if (info->validation_rows) TRY(assign_part(dataset, config, DATASET_VALIDATION, &info->validation_rows));
+    return info->test_rows ? assign_part(dataset, config, DATASET_TEST, &info->test_rows) : OK;
 }
 
 void windowed_note(struct dataset *dataset) {
-    static const char *const names[] = {[DATASET_TRAIN] = "training ", [DATASET_VALIDATION] = "validation "};
-    for (int part = 0; part < 2; part++) {
+    static const char *const names[] = {
+        [DATASET_TRAIN] = "training ", [DATASET_VALIDATION] = "validation ", [DATASET_TEST] = "test "};
+    for (int part = 0; part < DATASET_PARTS; part++) {
         size_t count = dataset->short_series[part];
         struct text place = {0};
         if (count == 0) continue;

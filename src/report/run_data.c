@@ -164,6 +164,9 @@ static bool read_end(struct run_data *r, const struct json_line *line) {
     r->seconds = json_line_number(line, "seconds");
     r->best_epoch = json_line_number(line, "best_epoch");
     r->best_value = json_line_number(line, "best_value");
+    r->test_loss = json_line_number(line, "test_loss");
+    r->test_accuracy = json_line_number(line, "test_accuracy");
+    r->test_rows = json_line_number(line, "test_rows");
     r->peak_memory = json_line_number(line, "peak_memory_bytes");
     if (hash && hash->kind == KIND_TEXT && hash->length < sizeof r->sha256)
         snprintf(r->sha256, sizeof r->sha256, "%.*s", (int)hash->length, hash->text);
@@ -327,6 +330,9 @@ static void clear(struct run_data *r) {
                            .epoch_updates = NAN,
                            .best_epoch = NAN,
                            .best_value = NAN,
+                           .test_loss = NAN,
+                           .test_accuracy = NAN,
+                           .test_rows = NAN,
                            .peak_memory = NAN};
     if (!r->curves) status_exit_without_memory();
 }

@@ -38,6 +38,7 @@ struct run_data {
     double epoch_updates;                                            /* of an epoch; NAN: no whole one is known */
     double best_epoch, best_value;                                   /* NAN: none yet */
     const char *best_metric;                                         /* which: best_value is one of its curve */
+    double test_loss, test_accuracy, test_rows;                      /* of the end; NAN: none */
     double peak_memory;                                              /* bytes; NAN: unknown */
     uint64_t resumes, skipped, rollbacks, failed_checkpoints;
     bool has_begun, has_ended, has_stopped; /* the last line is `end` or `stopped` */

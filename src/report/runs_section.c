@@ -51,6 +51,13 @@ static void best_text(const struct run_data *r, struct text *out) {
         text_printf(out, "%s %.6g in epoch %.0f", r->best_metric, r->best_value, r->best_epoch);
 }
 
+static void test_text(const struct run_data *r, struct text *out) {
+    if (!isfinite(r->test_loss)) return;
+    text_printf(out, "loss %.6g", r->test_loss);
+    if (isfinite(r->test_accuracy)) text_printf(out, ", accuracy %.6g", r->test_accuracy);
+    if (isfinite(r->test_rows)) text_printf(out, " on %.0f rows", r->test_rows);
+}
+
 static double rate_of(const struct run_data *r) { return r->seconds > 0 ? r->samples / r->seconds : NAN; }
 
 static void add_facts(struct text *out, const struct run_data *r) {
@@ -77,6 +84,8 @@ static void add_facts(struct text *out, const struct run_data *r) {
     }
     best_text(r, &t);
     fact(out, "Best epoch", &t);
+    test_text(r, &t);
+    fact(out, "Test", &t);
     duration_text(r->seconds, &t);
     fact(out, "Time of training", &t);
     char rate[24];
@@ -89,6 +98,7 @@ static void add_facts(struct text *out, const struct run_data *r) {
     fact(out, "Parameters", &t);
     number_text(r->train_rows, &t);
     if (t.length && r->val_rows > 0) text_printf(&t, " + %.10g of validation", r->val_rows);
+    if (t.length && r->test_rows > 0) text_printf(&t, " + %.10g of test", r->test_rows);
     fact(out, "Rows", &t);
     if (isfinite(r->batch_size)) text_printf(&t, "%.10g rows a process", r->batch_size);
     fact(out, "Batch", &t);

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "data/sampling/split.h"
 #include "sweep/sweep_config_internal.h"
 
 int64_t sweep_seed_of(const struct sweep_config *sweep, int64_t repeat) {
@@ -97,6 +98,7 @@ static void add_fold(const struct sweep_config *sweep, const struct config *conf
         text_add_json(&word, split->group);
     else
         text_add(&word, "null");
+    if (split_has_test(split)) text_printf(&word, ", test: %.17g", split->test);
     text_add(&word, "}");
     add_word(words, text_string(&word));
     text_free(&word);

@@ -287,7 +287,7 @@ START_TEST(validation_rows_stay) {
     struct dataset *dataset = open_images("split: {test: 0.5, shuffle: false}, " CHANGED);
     struct loader *loader;
     struct batch batch;
-    ck_ok(loader_create_evaluation(dataset, 20, 0, 1, false, &loader));
+    ck_ok(loader_create_evaluation(dataset, DATASET_VALIDATION, 20, 0, 1, false, &loader));
     ck_ok(loader_next(loader, &batch));
     for (int n = 0; n < 20; n++) ck_assert_float_eq(batch.inputs[n * SIZE + 1], (float)(1 + 20 + n + 4 - 10) / 2);
     loader_destroy(loader);

@@ -166,7 +166,7 @@ START_TEST(evaluates_each_row_once) {
             size_t at = 0;
             for (int rank = 0; rank < world; rank++) {
                 struct loader *loader;
-                ck_ok(loader_create_evaluation(dataset, 4, rank, world, false, &loader));
+                ck_ok(loader_create_evaluation(dataset, DATASET_VALIDATION, 4, rank, world, false, &loader));
                 if (rank == 0) batches = loader_batches(loader);
                 ck_assert_uint_eq(loader_batches(loader), batches);
                 size_t before = at, read = 0;
@@ -200,7 +200,7 @@ START_TEST(interleaves_an_evaluation) {
             struct loader *loader;
             struct batch batch;
             size_t row = rank;
-            ck_ok(loader_create_evaluation(dataset, 4, (int)rank, (int)world, true, &loader));
+            ck_ok(loader_create_evaluation(dataset, DATASET_VALIDATION, 4, (int)rank, (int)world, true, &loader));
             for (;;) {
                 int64_t expected[4];
                 ck_ok(loader_next(loader, &batch));
@@ -225,7 +225,7 @@ START_TEST(evaluation_without_rows) {
     ck_assert_uint_eq(dataset_info(dataset)->validation_rows, 2);
     struct loader *loader;
     struct batch batch;
-    ck_ok(loader_create_evaluation(dataset, 4, 3, 4, false, &loader));
+    ck_ok(loader_create_evaluation(dataset, DATASET_VALIDATION, 4, 3, 4, false, &loader));
     ck_assert_uint_eq(loader_batches(loader), 1);
     ck_ok(loader_next(loader, &batch));
     ck_assert_uint_eq(batch.rows, 0);

@@ -53,6 +53,60 @@ START_TEST(equals_stratified_train_test_split) {
 }
 END_TEST
 
+static bool is_set(const json_t *keys, const char *key) { return json_is_true(json_object_get(keys, key)); }
+
+/* The groups as split_rows_grouped takes them: some numbers may be absent in the file of vectors. */
+static size_t rank_groups(const json_t *from, int64_t *groups, size_t rows) {
+    size_t count = 0;
+    for (int64_t value = 0; value < 32; value++) {
+        bool occurs = false;
+        for (size_t i = 0; i < rows; i++)
+            if (json_integer_value(json_array_get(from, i)) == value) {
+                groups[i] = (int64_t)count;
+                occurs = true;
+            }
+        count += occurs;
+    }
+    return count;
+}
+
+/* Test rows and then validation rows, by the functions of scikit-learn one after the other. */
+START_TEST(equals_two_splits) {
+    json_t *root = vectors_load("three_parts"), *c;
+    size_t i;
+    int64_t classes[128], groups[128], order[128];
+    size_t rows = json_array_size(json_object_get(root, "classes"));
+    for (size_t r = 0; r < rows; r++)
+        classes[r] = json_integer_value(json_array_get(json_object_get(root, "classes"), r));
+    size_t group_count = rank_groups(json_object_get(root, "groups"), groups, rows);
+    json_array_foreach(json_object_get(root, "cases"), i, c) {
+        const json_t *keys = json_object_get(c, "keys");
+        struct split_config config = {.test = json_real_value(json_object_get(keys, "test")),
+                                      .validation = json_real_value(json_object_get(keys, "validation")),
+                                      .folds = json_integer_value(json_object_get(keys, "folds")),
+                                      .fold = json_integer_value(json_object_get(keys, "fold")),
+                                      .seed = json_integer_value(json_object_get(keys, "seed")),
+                                      .shuffle = !json_is_false(json_object_get(keys, "shuffle")),
+                                      .stratify = is_set(keys, "stratify"),
+                                      .time_series = is_set(keys, "time_series"),
+                                      .group = json_string_value(json_object_get(keys, "group"))};
+        struct split_labels labels = {classes, groups, config.group ? group_count : 0};
+        struct split_counts counts;
+        ck_assert(split_has_test(&config));
+        ck_ok(split_rows_three(&config, &labels, rows, order, &counts));
+        equal_rows(json_object_get(c, "test"), order, counts.test);
+        equal_rows(json_object_get(c, "validation"), order + counts.test, counts.validation);
+        equal_rows(json_object_get(c, "train"), order + counts.test + counts.validation, counts.train);
+        if (config.folds) continue;
+        struct split_counts sizes;
+        split_sizes_three(&config, rows, &sizes);
+        if (!config.group) ck_assert(sizes.test == counts.test && sizes.validation == counts.validation);
+    }
+    ck_assert_uint_eq(i, 16);
+    json_decref(root);
+}
+END_TEST
+
 /* Each row is a validation row in the same fold as in scikit-learn, and a training row in the others. */
 START_TEST(equals_folds) {
     json_t *root = vectors_load("folds"), *c;
@@ -367,8 +421,12 @@ START_TEST(wrong_configs) {
         {"path: a.csv\nscale: strong", "c.yaml:2:8: "},
         {"path: a.csv\nsplit: {test: 1}", "c.yaml:2:15: "},
         {"path: a.csv\nsplit: {test: 0.5, train: 0.5}",
-         "dataset.split: test (as scikit-learn), train (as torch) and folds exclude each other; give one"},
-        {"path: a.csv\nsplit: {test: 0.5, folds: 2, fold: 0}", "folds exclude each other; give one"},
+         "dataset.split: train (as torch) and test, validation or folds (as scikit-learn) exclude each other"},
+        {"path: a.csv\nsplit: {train: 0.5, folds: 2, fold: 0}", "folds (as scikit-learn) exclude each other"},
+        {"path: a.csv\nsplit: {test: 0.5, validation: 0.5, folds: 2, fold: 0}",
+         "validation and folds exclude each other: each fold is for validation once; test may be combined with both"},
+        {"path: a.csv\nsplit: {validation: 0.5}",
+         "validation needs test, the rows for the end of the run; for validation rows alone write test: 0.5"},
         {"path: a.csv\nsplit: {folds: 1, fold: 0}", "c.yaml:2:16: dataset.split: folds must be at least 2"},
         {"path: a.csv\nsplit: {test: 0.5, fold: 0}", "c.yaml:2:26: dataset.split: fold needs folds"},
         {"path: a.csv\nsplit: {folds: 3}",
@@ -420,7 +478,7 @@ START_TEST(resolved_config) {
 }
 END_TEST
 
-TESTS("split", equals_train_test_split, equals_stratified_train_test_split, stratified_rows_of_a_dataset, equals_folds,
-      folds_of_many_classes, equals_group_splits, folds_of_a_dataset, folds_of_a_time_series,
-      without_shuffle_the_last_rows_validate, equals_random_split, scaled_wine_equals_scikit_learn,
-      minmax_and_constant_features, given_numbers, wrong_configs, resolved_config)
+TESTS("split", equals_train_test_split, equals_stratified_train_test_split, stratified_rows_of_a_dataset,
+      equals_two_splits, equals_folds, folds_of_many_classes, equals_group_splits, folds_of_a_dataset,
+      folds_of_a_time_series, without_shuffle_the_last_rows_validate, equals_random_split,
+      scaled_wine_equals_scikit_learn, minmax_and_constant_features, given_numbers, wrong_configs, resolved_config)

@@ -58,12 +58,19 @@ END_TEST
 START_TEST(last_rows_of_each_series) {
     const int64_t series[] = {1, 1, 1, 1, 1, 0, 0, 2}, expected[] = {3, 4, 6, 7, 0, 1, 2, 5};
     int64_t order[8];
-    ck_assert_uint_eq(windows_split(&(struct split_config){.test = 0.4}, series, 8, order), 4);
+    struct split_counts counts;
+    windows_split(&(struct split_config){.test = 0.4}, series, 8, order, &counts);
+    ck_assert_uint_eq(counts.validation, 4);
     for (size_t i = 0; i < 8; i++) ck_assert_int_eq(order[i], expected[i]);
-    ck_assert_uint_eq(windows_split(&(struct split_config){.train = 0.8}, series, 8, order), 3);
+    windows_split(&(struct split_config){.train = 0.8}, series, 8, order, &counts);
+    ck_assert_uint_eq(counts.validation, 3);
     ck_assert_int_eq(order[0], 4);
     ck_assert_int_eq(order[1], 6);
     ck_assert_int_eq(order[2], 7);
+    const int64_t three[] = {4, 6, 7, 3, 5, 0, 1, 2};
+    windows_split(&(struct split_config){.test = 0.2, .validation = 0.25}, series, 8, order, &counts);
+    ck_assert(counts.test == 3 && counts.validation == 2 && counts.train == 3);
+    for (size_t i = 0; i < 8; i++) ck_assert_int_eq(order[i], three[i]);
 }
 END_TEST
 

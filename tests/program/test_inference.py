@@ -255,7 +255,8 @@ train: {epochs: 1}
 
     def test_refused(self):
         for arguments, code, sentence in (
-                (["--part", "test"], USAGE, "--part: expected validation, train or all, got 'test'"),
+                (["--part", "tests"], USAGE, "--part: expected validation, test, train or all, got 'tests'"),
+                (["--part", "test"], USAGE, "--part test: the config has no test rows"),
                 (["--part", "validation", "dataset.split.test=0"], USAGE, "neither dataset.split nor dataset.validation"),
                 (["--run-dir", "runs/none"], DATA, "runs/none has no checkpoint"),
                 (["loss=mse"], USAGE, "loss: the model's output is 3, but a target row has 1 value"),

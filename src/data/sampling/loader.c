@@ -214,7 +214,7 @@ static struct loader *new_loader(struct dataset *dataset, enum dataset_part part
     const struct dataset_info *info = dataset_info(dataset);
     loader->dataset = dataset;
     loader->part = part;
-    loader->part_rows = part == DATASET_TRAIN ? info->train_rows : info->validation_rows;
+    loader->part_rows = dataset_part_rows(info, part);
     loader->batch_rows = batch;
     loader->rank = rank;
     loader->world_size = world_size;
@@ -274,10 +274,10 @@ status loader_create(struct dataset *dataset, const struct sampler_config *sampl
     return finish(loader, prefetch, out);
 }
 
-status loader_create_evaluation(struct dataset *dataset, size_t batch, int rank, int world_size, bool is_interleaved,
-                                struct loader **out) {
+status loader_create_evaluation(struct dataset *dataset, enum dataset_part part, size_t batch, int rank, int world_size,
+                                bool is_interleaved, struct loader **out) {
     *out = NULL;
-    struct loader *loader = new_loader(dataset, DATASET_VALIDATION, batch, rank, world_size);
+    struct loader *loader = new_loader(dataset, part, batch, rank, world_size);
     if (!loader) return status_memory("the batches of the loader");
     size_t first, max;
     sampler_evaluation_range(loader->part_rows, 0, world_size, &first, &max);

@@ -18,6 +18,10 @@ bool split_is_given(const struct split_config *config) {
     return config->test > 0 || config->train > 0 || config->folds > 0;
 }
 
+size_t dataset_part_rows(const struct dataset_info *info, enum dataset_part part) {
+    return part == DATASET_TRAIN ? info->train_rows : part == DATASET_TEST ? info->test_rows : info->validation_rows;
+}
+
 void split_sizes(const struct split_config *config, size_t rows, size_t *n_train, size_t *n_validation) {
     if (config->train > 0) {
         *n_train = (size_t)(config->train * (double)rows);

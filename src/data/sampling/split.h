@@ -15,6 +15,30 @@ void split_sizes(const struct split_config *config, size_t rows, size_t *n_train
 void split_rows(const struct split_config *config, size_t rows, int64_t *order, size_t *first_train,
                 size_t *first_validation);
 
+/* Whether there are three parts: test rows are divided off first. */
+bool split_has_test(const struct split_config *config);
+
+/* What rows are divided by, as stratify and group say; NULL: nothing. */
+struct split_labels {
+    const int64_t *classes, *groups; /* (rows); groups as in split_rows_grouped */
+    size_t group_count;
+};
+
+struct split_counts {
+    size_t train, validation, test;
+    size_t validation_groups;
+};
+
+/* With split_has_test: order (rows) gets the test rows, those for validation, and the training rows: the two splits of
+ *     rest, test = train_test_split(range(rows), test_size=test, ...)
+ *     train, validation = train_test_split(rest, test_size=validation, ...)
+ * or with folds the second by KFold(...).split(rest); with stratify and group likewise. The test rows of time_series
+ * are the last ones. */
+status split_rows_three(const struct split_config *config, const struct split_labels *labels, size_t rows,
+                        int64_t *order, struct split_counts *counts);
+/* The sizes of the three parts of rows in order, without folds; test 0 without split_has_test. */
+void split_sizes_three(const struct split_config *config, size_t rows, struct split_counts *counts);
+
 /* The same with train_test_split's stratify=classes (rows), which must be >= 0: order (rows) gets the validation rows
  * and then the training rows. STATUS_DATA for classes of one row, or more classes than a part has rows. */
 status split_rows_stratified(const struct split_config *config, const int64_t *classes, size_t rows, int64_t *order);

@@ -9,7 +9,18 @@ static const struct schema_row split_rows_table[] = {
      .min = 0,
      .max = 1,
      .excludes_max = true,
-     .doc = "Fraction of the rows used for validation (train_test_split's test_size), rounded up; 0: no split."},
+     .doc = "Fraction of the rows used for validation (train_test_split's test_size), rounded up; 0: no split. With "
+            "validation or folds: fraction of the rows for a test at the end of the run."},
+    {.key = "validation",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct split_config, validation),
+     .fallback = "0",
+     .min = 0,
+     .max = 1,
+     .excludes_max = true,
+     .doc =
+         "With test: fraction of the rows that remain after those of test, used for validation. The rows of test are "
+         "then evaluated once, at the end of the run, and have no other effect. 0: those of test are for validation."},
     {.key = "train",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct split_config, train),
@@ -25,7 +36,7 @@ static const struct schema_row split_rows_table[] = {
      .fallback = "0",
      .min = 0,
      .max = 1000000,
-     .doc = "Instead of test: number of folds of a cross-validation, at least 2; the rows of scikit-learn's "
+     .doc = "Instead of validation: number of folds of a cross-validation, at least 2; the rows of scikit-learn's "
             "KFold(n_splits=folds, shuffle=shuffle, random_state=seed), with stratify StratifiedKFold, with "
             "time_series TimeSeriesSplit, with group GroupKFold; 0: not used."},
     {.key = "fold",
@@ -103,10 +114,19 @@ static void check_folds(const struct split_config *split, const struct node *whe
 
 static void check_split(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct split_config *split = config;
-    int ways = (split->test > 0) + (split->train > 0) + (split->folds > 0);
-    if (ways > 1)
-        problems_add(problems, where ? where->place : (struct place){0}, path,
-                     "test (as scikit-learn), train (as torch) and folds exclude each other; give one");
+    bool has_validation = split->validation > 0;
+    struct place place = where ? where->place : (struct place){0};
+    if (split->train > 0 && (split->test > 0 || split->folds > 0 || has_validation))
+        problems_add(problems, place, path,
+                     "train (as torch) and test, validation or folds (as scikit-learn) exclude each other");
+    else if (has_validation && split->folds > 0)
+        problems_add(problems, dataset_place(where, "validation"), path,
+                     "validation and folds exclude each other: each fold is for validation once; test may be combined "
+                     "with both");
+    else if (has_validation && split->test <= 0)
+        problems_add(problems, dataset_place(where, "validation"), path,
+                     "validation needs test, the rows for the end of the run; for validation rows alone write test: %g",
+                     split->validation);
     if (split->stratify && !split->folds && (split->test <= 0 || !split->shuffle))
         problems_add(problems, dataset_place(where, "stratify"), path,
                      "stratify needs test and shuffle, as in train_test_split, or folds");

@@ -47,19 +47,25 @@ size_t windows_short_series(const struct window_rows *of, const int64_t *starts,
     return found;
 }
 
-size_t windows_split(const struct split_config *split, const int64_t *series, size_t rows, int64_t *order) {
+void windows_split(const struct split_config *split, const int64_t *series, size_t rows, int64_t *order,
+                   struct split_counts *counts) {
     struct window_rows all = {.rows = rows, .series = series};
-    size_t total = 0, n_train, n_validation;
+    struct split_counts own;
+    *counts = (struct split_counts){0};
     for (size_t row = 0, end; row < rows; row = end) {
         end = stretch_end(&all, row);
-        split_sizes(split, end - row, &n_train, &n_validation);
-        total += n_validation;
+        split_sizes_three(split, end - row, &own);
+        counts->train += own.train;
+        counts->validation += own.validation;
+        counts->test += own.test;
     }
-    size_t validation = 0, train = total;
+    size_t test = 0, validation = counts->test, train = counts->test + counts->validation;
     for (size_t row = 0, end; row < rows; row = end) {
         end = stretch_end(&all, row);
-        split_sizes(split, end - row, &n_train, &n_validation);
-        for (size_t i = row; i < end; i++) order[i < row + n_train ? train++ : validation++] = (int64_t)i;
+        split_sizes_three(split, end - row, &own);
+        for (size_t i = row; i < end; i++)
+            order[i < row + own.train                    ? train++
+                  : i < row + own.train + own.validation ? validation++
+                                                         : test++] = (int64_t)i;
     }
-    return total;
 }

@@ -3,6 +3,7 @@
 #define DATA_WINDOWS_H
 
 #include "data/dataset.h"
+#include "data/sampling/split.h"
 
 /* Rows in the order of the file. */
 struct window_rows {
@@ -23,8 +24,10 @@ size_t windows_interruption(const int64_t *series, size_t rows, bool *was_seen);
  * used row of the first of them, if there is one. The rows of a series are adjacent. */
 size_t windows_short_series(const struct window_rows *of, const int64_t *starts, size_t count, size_t *first);
 
-/* Splits each series in the order of time: order (rows) has the last rows of all series, of split_sizes, and then the
- * other rows, both in the order of the file. Returns the number of the former. */
-size_t windows_split(const struct split_config *split, const int64_t *series, size_t rows, int64_t *order);
+/* Splits each series in the order of time, with the sizes of split_sizes_three: order (rows) has the test rows of all
+ * series, which are the last ones of each, the validation rows before these, and then the training rows, each in the
+ * order of the file. */
+void windows_split(const struct split_config *split, const int64_t *series, size_t rows, int64_t *order,
+                   struct split_counts *counts);
 
 #endif

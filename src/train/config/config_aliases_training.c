@@ -67,7 +67,7 @@ const struct schema_alias config_aliases_training[] = {
 
     /* ---- other sections ---- */
     KEY("dataset", "sample_weight sample_weights weight weight_column", ".weights"),
-    KEY("dataset.split", "test_size val validation val_size test_fraction valid", ".test"),
+    KEY("dataset.split", "test_size val val_size test_fraction valid", ".test"),
     KEY("dataset.split", "train_size train_fraction", ".train"),
     KEY("dataset.split", "random_state random_seed", ".seed"),
     KEY("dataset.split", "stratified", ".stratify"),

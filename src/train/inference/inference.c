@@ -48,7 +48,9 @@ struct inference {
 
 static const char *part_name(const struct inference *inf) {
     if (inf->is_all) return "all";
-    return inf->part == DATASET_VALIDATION ? "validation" : "train";
+    static const char *const names[] = {
+        [DATASET_TRAIN] = "train", [DATASET_VALIDATION] = "validation", [DATASET_TEST] = "test"};
+    return names[inf->part];
 }
 
 /* Labels cannot be compared with a model that was trained with numbers; of one that was trained with texts, numbers are
@@ -72,14 +74,19 @@ static status check_labels(const struct inference *inf, const struct dataset_con
 
 static status choose_part(struct inference *inf, const struct inference_options *options) {
     const struct dataset_info *info = dataset_info(inf->dataset);
-    bool is_train = inf->is_all || (options->part && strcmp(options->part, "train") == 0);
-    if (options->part && !is_train && strcmp(options->part, "validation") != 0)
-        return status_new(STATUS_USAGE, "--part: expected validation, train or all, got '%s'", options->part);
+    bool is_train = inf->is_all || (options->part && strcmp(options->part, "train") == 0),
+         is_test = options->part && strcmp(options->part, "test") == 0;
+    if (options->part && !is_train && !is_test && strcmp(options->part, "validation") != 0)
+        return status_new(STATUS_USAGE, "--part: expected validation, test, train or all, got '%s'", options->part);
+    if (is_test && info->test_rows == 0)
+        return status_new(STATUS_USAGE,
+                          "--part test: the config has no test rows; dataset.split with test and validation (or folds) "
+                          "has. With test alone they are the validation rows");
     if (options->part && !is_train && info->validation_rows == 0)
         return status_new(STATUS_USAGE,
                           "--part validation: the config has neither dataset.split nor dataset.validation");
-    inf->part = is_train || info->validation_rows == 0 ? DATASET_TRAIN : DATASET_VALIDATION;
-    inf->rows = inf->part == DATASET_TRAIN ? info->train_rows : info->validation_rows;
+    inf->part = is_test ? DATASET_TEST : is_train || info->validation_rows == 0 ? DATASET_TRAIN : DATASET_VALIDATION;
+    inf->rows = dataset_part_rows(info, inf->part);
     sampler_evaluation_range(inf->rows, inf->env->rank, inf->env->world_size, &inf->first, &inf->count);
     return OK;
 }
@@ -175,6 +182,7 @@ static void log_rows(const struct inference *inf, struct log *log) {
     if (info->windows.steps) {
         const char *part = inf->is_all || !dataset_has_validation(dataset) ? ""
                            : inf->part == DATASET_VALIDATION               ? " for validation (--part all uses all)"
+                           : inf->part == DATASET_TEST                     ? " for the test (--part all uses all)"
                                                                            : " for training (--part all uses all)";
         log_line(log, "%s: %zu window%s of %zu rows%s", file, inf->rows, text_plural(inf->rows, "s"),
                  info->windows.steps, part);
@@ -185,7 +193,7 @@ static void log_rows(const struct inference *inf, struct log *log) {
         log_line(log, "%s: all %zu row%s", file, rows, text_plural(rows, "s"));
     else
         log_line(log, "%s: %zu of %zu row%s, those for %s (--part all uses all)", file, inf->rows, rows,
-                 text_plural(rows, "s"), inf->part == DATASET_VALIDATION ? "validation" : "training");
+                 text_plural(rows, "s"), inf->part == DATASET_TRAIN ? "training" : part_name(inf));
 }
 
 /* Whether the part is made by dataset.split. */

@@ -18,8 +18,8 @@
 
 struct inference_options {
     struct weights_options weights;
-    const char *part; /* "validation", "train", or "all": every row of dataset.path, without split; NULL: validation, or
-                         train when there is no validation part */
+    const char *part; /* "validation", "test", "train", or "all": every row of dataset.path, without split; NULL:
+                         validation, or train when there is no validation part */
     const char *out;  /* predict: .csv or .h5; NULL or "-": standard output, as CSV */
     bool wants_probabilities, wants_inputs, wants_outputs; /* predict: see predictions.h */
     volatile sig_atomic_t

@@ -42,6 +42,7 @@ status dry_run_training(struct trainer *t, const struct pass_rows *rows) {
     for (int i = 0; i < 2; i++) {
         if (rows->training[i]) run_pass(t, rows->training[i], true);
         if (rows->evaluation[i]) run_pass(t, rows->evaluation[i], false);
+        if (rows->test[i]) run_pass(t, rows->test[i], false);
     }
     update(t);
     return device_dry_run_end(t->device);

@@ -11,8 +11,17 @@
 
 static bool is_accuracy_known(const struct trainer *t) { return t->loss->wants_classes; }
 
+/* What an evaluation is of: the validation rows or the test rows. */
+struct evaluated {
+    struct loader *loader;
+    struct evaluation *evaluation;
+    struct recordings *recordings; /* NULL: its passes are not recorded */
+    struct ema *average;           /* of the weights, which is evaluated instead; NULL: none */
+};
+
 struct work {
     const struct trainer *trainer;
+    struct evaluation *evaluation;
     struct pass pass;
     struct batch batch; /* on the device */
 };
@@ -21,51 +30,58 @@ static status run_pass(void *user) {
     const struct work *w = user;
     const struct trainer *t = w->trainer;
     const float *outputs = model_forward(t->model, &w->pass, w->batch.inputs);
-    evaluation_add_loss(t->evaluation, outputs, &w->batch);
+    evaluation_add_loss(w->evaluation, outputs, &w->batch);
     return OK;
 }
 
-/* Evaluates this rank's next batch of the validation rows; the rank may have none left. */
-static status evaluate_batch(struct trainer *t) {
+/* Evaluates this rank's next batch of the rows; the rank may have none left. */
+static status evaluate_batch(struct trainer *t, const struct evaluated *e) {
     struct batch batch, fed;
-    TRY(feed_next(t->feed, t->validation, &batch, &fed));
-    if (batch.rows == 0) return evaluation_add_no_rows(t->evaluation);
-    struct work work = {t, trainer_pass(t, batch.rows, false), fed};
-    TRY(recordings_run(t->evaluations, &(struct recording_key){.rows = batch.rows}, run_pass, &work));
-    return evaluation_add_metrics(t->evaluation, model_output(t->model, fed.inputs), &batch);
+    TRY(feed_next(t->feed, e->loader, &batch, &fed));
+    if (batch.rows == 0) return evaluation_add_no_rows(e->evaluation);
+    struct work work = {t, e->evaluation, trainer_pass(t, batch.rows, false), fed};
+    TRY(recordings_run(e->recordings, &(struct recording_key){.rows = batch.rows}, run_pass, &work));
+    return evaluation_add_metrics(e->evaluation, model_output(t->model, fed.inputs), &batch);
 }
 
 /* Before each batch the ranks exchange whether one of them received a stop request. All ranks do it equally often,
  * although some may have one batch less. */
-static status evaluate_batches(struct trainer *t, bool *must_stop) {
-    size_t batches = loader_batches(t->validation);
+static status evaluate_batches(struct trainer *t, const struct evaluated *e, bool *must_stop) {
+    size_t batches = loader_batches(e->loader);
     for (size_t i = 0; i < batches; i++) {
         activity_phase(t->activity, ACTIVITY_EVALUATING);
         TRY(rank_sync_stop_request(t, must_stop));
         if (*must_stop) return OK;
         report_evaluation(&t->outputs.report, progress_fraction(t), t->state->counters.epoch + 1, i, batches);
-        TRY(evaluate_batch(t));
+        TRY(evaluate_batch(t, e));
     }
     return OK;
 }
 
-/* Evaluates each validation row once over all ranks, with the moving average of the weights if the config has one. */
-static status evaluate(struct trainer *t, bool *must_stop) {
+/* Evaluates each row once over all ranks. */
+static status evaluate(struct trainer *t, const struct evaluated *e, bool *must_stop,
+                       struct evaluation_result *result) {
     activity_phase(t->activity, ACTIVITY_EVALUATING);
     TRY(rank_sync_buffers(t));
-    status s = loader_seek(t->validation, 0, 0);
-    evaluation_start(t->evaluation);
-    ema_swap(t->ema, &t->model->params);
-    if (!s) s = evaluate_batches(t, must_stop);
-    ema_swap(t->ema, &t->model->params);
+    status s = loader_seek(e->loader, 0, 0);
+    evaluation_start(e->evaluation);
+    ema_swap(e->average, &t->model->params);
+    if (!s) s = evaluate_batches(t, e, must_stop);
+    ema_swap(e->average, &t->model->params);
     if (!s) s = device_status(t->device);
     if (!s) s = recordings_agree(t->recordings);
-    return s || *must_stop ? s : evaluation_finish(t->evaluation, &t->epoch.result);
+    return s || *must_stop ? s : evaluation_finish(e->evaluation, result);
+}
+
+status epoch_evaluate_test(struct trainer *t, bool with_average, bool *must_stop) {
+    struct evaluated test = {t->test.loader, t->test.evaluation, NULL, with_average ? t->ema : NULL};
+    return evaluate(t, &test, must_stop, &t->test.result);
 }
 
 status epoch_evaluate(struct trainer *t, bool *must_stop) {
     double start = clock_seconds();
-    TRY(evaluate(t, must_stop));
+    struct evaluated validation = {t->validation, t->evaluation, t->evaluations, t->ema};
+    TRY(evaluate(t, &validation, must_stop, &t->epoch.result));
     if (*must_stop) return OK;
     t->epoch.evaluation_seconds = clock_seconds() - start;
     t->epoch.all_evaluation_seconds += t->epoch.evaluation_seconds;

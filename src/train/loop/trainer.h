@@ -134,6 +134,14 @@ struct epoch_state {
     bool has_ended;                  /* an epoch, or a part of one at the end of the run, has ended in this process */
 };
 
+/* Of run_test.c: the evaluation of the test rows at the end of the run. */
+struct test_state {
+    struct loader *loader; /* NULL: no test rows, or a run that writes nothing */
+    struct evaluation *evaluation;
+    struct evaluation_result result; /* rows 0: not evaluated */
+    bool is_best;                    /* of the best checkpoint, else of the newest state */
+};
+
 struct trainer {
     /* the parts of the run */
     const struct config *config;
@@ -167,6 +175,7 @@ struct trainer {
     struct recovery_state recovery;
     struct save_state saves;
     struct epoch_state epoch;
+    struct test_state test;
 };
 
 /* Creates the parts that need no other rank: memory of the model, optimizer, feed, results of a step. Device, dataset,

@@ -40,6 +40,7 @@ status input_check(const struct model *model, struct dataset *dataset, const str
     status s = buffer_new(ROWS * dataset_target_bytes(info) + 1, "rows of the dataset", &c.targets);
     if (!s) s = check_part(&c, DATASET_TRAIN, info->train_rows);
     if (!s) s = check_part(&c, DATASET_VALIDATION, info->validation_rows);
+    if (!s) s = check_part(&c, DATASET_TEST, info->test_rows);
     buffer_free(c.inputs);
     buffer_free(c.targets);
     return s;

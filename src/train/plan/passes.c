@@ -95,6 +95,7 @@ static size_t largest(const struct pass_rows *rows) {
     for (int i = 0; i < 2; i++) {
         if (rows->training[i] > largest) largest = rows->training[i];
         if (rows->evaluation[i] > largest) largest = rows->evaluation[i];
+        if (rows->test[i] > largest) largest = rows->test[i];
     }
     return largest;
 }
@@ -102,11 +103,13 @@ static size_t largest(const struct pass_rows *rows) {
 struct pass_rows passes_rows(const struct config *config, const struct dataset_info *info, const struct dist_env *env,
                              const struct dist_env *evaluates, size_t batch) {
     const struct sampler_config *sampler = &config->sampler;
-    size_t world = (size_t)env->world_size, shards = sampler->shards, first, own;
+    size_t world = (size_t)env->world_size, shards = sampler->shards, first, own, test;
     size_t length = sampler_own_length(sampler, info->train_rows, env->rank, env->world_size);
     sampler_evaluation_range(info->validation_rows, evaluates->rank, evaluates->world_size, &first, &own);
+    sampler_evaluation_range(info->test_rows, evaluates->rank, evaluates->world_size, &first, &test);
     struct pass_rows rows = {{min_size(batch, length), sampler->drop_last_batch ? 0 : length % batch},
                              {min_size(batch, own), own % batch},
+                             {min_size(batch, test), test % batch},
                              0};
     if (shards) {
         rows.training[0] = batch;
@@ -114,5 +117,6 @@ struct pass_rows passes_rows(const struct config *config, const struct dataset_i
     }
     rows.max = shards ? (shards + world - 1) / world * batch : largest(&rows);
     if (rows.evaluation[0] > rows.max) rows.max = rows.evaluation[0];
+    if (rows.test[0] > rows.max) rows.max = rows.test[0];
     return rows;
 }

@@ -11,8 +11,8 @@
 
 /* The rows of the passes of a rank: [0] of a whole batch, [1] of a short last batch or a shard; 0: none. */
 struct pass_rows {
-    size_t training[2], evaluation[2];
-    size_t max; /* rows of a batch on the device */
+    size_t training[2], evaluation[2], test[2]; /* test: of the evaluation of the test rows */
+    size_t max;                                 /* rows of a batch on the device */
 };
 
 /* For this rank. [batch]: rows of a whole batch or shard; [evaluates]: the ranks that share an evaluation. */

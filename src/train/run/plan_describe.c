@@ -129,7 +129,7 @@ static void warn_of_activation(const struct plan *plan, struct text *out) {
 
 /* Bytes of the rows in the memory of a rank, as float32. */
 static double row_memory(const struct config *config, const struct dataset_info *info) {
-    double rows = (double)info->train_rows + (double)info->validation_rows;
+    double rows = (double)info->train_rows + (double)info->validation_rows + (double)info->test_rows;
     double values = (double)(info->input_size + info->target_size);
     if (info->windows.steps) {
         rows = (double)info->windows.rows;
@@ -185,6 +185,8 @@ static void describe_rows(const struct plan *p, struct text *out) {
     text_printf(out, "%s: %zu training %s%s, %zu validation %s%s, ", p->config->name, info->train_rows, sample,
                 text_plural(info->train_rows, "s"), info->validation_rows, sample,
                 text_plural(info->validation_rows, "s"));
+    if (info->test_rows)
+        text_printf(out, "%zu test %s%s, ", info->test_rows, sample, text_plural(info->test_rows, "s"));
     if (info->target_kind == TARGET_CLASS)
         text_printf(out, "%lld class%s", (long long)info->classes, text_plural((uint64_t)info->classes, "es"));
     else

@@ -43,8 +43,12 @@ static status open_loaders(struct run *run) {
     TRY(loader_create(t->dataset, &sampler, t->batch, run->env->rank, run->env->world_size, c->dataset.prefetch,
                       &t->loader));
     if (run->plan->info.validation_rows == 0) return OK;
-    return loader_create_evaluation(t->dataset, t->batch, evaluates.rank, evaluates.world_size,
-                                    loss_compares_rows(t->loss, t->loss_config), &t->validation);
+    bool is_interleaved = loss_compares_rows(t->loss, t->loss_config);
+    if (run->plan->info.test_rows && !run->options->writes_nothing)
+        TRY(loader_create_evaluation(t->dataset, DATASET_TEST, t->batch, evaluates.rank, evaluates.world_size,
+                                     is_interleaved, &t->test.loader));
+    return loader_create_evaluation(t->dataset, DATASET_VALIDATION, t->batch, evaluates.rank, evaluates.world_size,
+                                    is_interleaved, &t->validation);
 }
 
 /* Creates the parts that need no other rank. */
@@ -131,6 +135,7 @@ static status train(struct run *run) {
     status s = loop_run(t, run->is_resumed, &is_stopped);
     log_progress(run->log, NULL);
     TRY(s);
+    if (!is_stopped) TRY(run_test(run, &is_stopped));
     TRY(state_map(t->state));
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
     if (t->outputs.metrics) TRY(run_log_end(run, is_stopped));
@@ -142,13 +147,16 @@ static status train(struct run *run) {
 /* For a run that is already complete. Writes the last line of metrics.jsonl if the earlier process ended before it. */
 static status report_complete(struct run *run) {
     struct trainer *t = &run->trainer;
-    bool has_end;
+    bool has_end = true, is_stopped = false;
+    if (run_is_first_rank(run)) TRY(metrics_ends_with(run_folder_metrics(run->folder), METRICS_END, &has_end));
+    TRY(comm_broadcast(t->comm, &has_end, sizeof has_end, COMM_UINT8, 0));
+    if (!has_end) TRY(run_test(run, &is_stopped));
     TRY(state_map(t->state)); /* until the end */
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
+    if (is_stopped) return stopped_on_request(&t->state->counters);
     if (!run_is_first_rank(run)) return OK;
     summarize(run);
     const struct counters *c = &t->state->counters;
-    TRY(metrics_ends_with(run_folder_metrics(run->folder), METRICS_END, &has_end));
     if (!has_end) {
         TRY(open_outputs(run));
         TRY(run_log_end(run, false));
@@ -177,7 +185,9 @@ static void destroy(struct run *run, status *result) {
     trainer_destroy(t);
     loader_destroy(t->loader);
     loader_destroy(t->validation);
+    loader_destroy(t->test.loader);
     evaluation_destroy(t->evaluation);
+    evaluation_destroy(t->test.evaluation);
     micro_batches_close(t);
     plan_destroy(run->plan);
     run_folder_close(run->folder);

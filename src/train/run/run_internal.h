@@ -1,5 +1,5 @@
 /* run_internal: struct run, which the files of a run share: run.c has the order of the steps, run_join.c connects the
- * ranks, run_resume.c loads the state, run_log.c logs the start and the end. */
+ * ranks, run_resume.c loads the state, run_test.c evaluates the test rows, run_log.c logs the start and the end. */
 #ifndef TRAIN_RUN_INTERNAL_H
 #define TRAIN_RUN_INTERNAL_H
 
@@ -35,6 +35,11 @@ status run_join(struct run *run);
 /* Rank 0 opens the run folder and loads a checkpoint; the state is broadcast, so that only rank 0 needs the file. All
  * ranks. */
 status run_resume(struct run *run);
+
+/* After the last step evaluates the test rows, if there are any, into trainer.test: with the best checkpoint where one
+ * is kept, else with the newest state, which is the same afterwards. *is_stopped: by a stop request; the same command
+ * does it then. All ranks. */
+status run_test(struct run *run, bool *is_stopped);
 
 /* Log the start and the end, also in metrics.jsonl. [is_stopped]: by a stop request. Rank 0. */
 status run_log_start(struct run *run);

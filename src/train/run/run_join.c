@@ -24,7 +24,7 @@ static void describe_invariants(const struct run *run, struct text *out) {
 static status open_evaluation(struct run *run) {
     struct trainer *t = &run->trainer;
     const struct dataset_info *info = &run->plan->info;
-    size_t first, rows;
+    size_t first, rows, test_rows;
     if (!t->validation) return OK;
     struct dist_env env = plan_evaluation_env(run->plan);
     if (plan_is_elastic(run->plan)) TRY(comm_create("auto", &env, NULL, run->config->dist.timeout, &run->own_comm));
@@ -42,7 +42,13 @@ static status open_evaluation(struct run *run) {
                                          .rows = rows,
                                          .all_rows = info->validation_rows,
                                          .batch = t->batch};
-    return evaluation_create(&options, &t->evaluation);
+    TRY(evaluation_create(&options, &t->evaluation));
+    if (!t->test.loader) return OK;
+    sampler_evaluation_range(info->test_rows, env.rank, env.world_size, &first, &test_rows);
+    options.part = DATASET_TEST;
+    options.rows = test_rows;
+    options.all_rows = info->test_rows;
+    return evaluation_create(&options, &t->test.evaluation);
 }
 
 static status open_elastic(struct run *run) {

@@ -12,6 +12,7 @@
 #include "train/loop/progress.h"
 #include "train/loop/save.h"
 #include "train/run/plan_describe.h"
+#include "train/weights/weights.h"
 
 static void warn_of_activation(const struct run *run) {
     struct text warning = {0};
@@ -41,9 +42,12 @@ static void log_start(struct run *run) {
     const struct dataset_info *info = &run->plan->info;
     const char *backend = comm_describe(t->comm);
     bool is_compressed = run->config->dist.gradient_compression == COMPRESSION_BFLOAT16;
-    log_line(run->log, "%s: %zu parameter%s, %zu training row%s, %zu validation row%s", run->config->name,
+    char test[48] = "";
+    if (info->test_rows)
+        snprintf(test, sizeof test, ", %zu test row%s", info->test_rows, text_plural(info->test_rows, "s"));
+    log_line(run->log, "%s: %zu parameter%s, %zu training row%s, %zu validation row%s%s", run->config->name,
              t->model->params.elements, text_plural(t->model->params.elements, "s"), info->train_rows,
-             text_plural(info->train_rows, "s"), info->validation_rows, text_plural(info->validation_rows, "s"));
+             text_plural(info->train_rows, "s"), info->validation_rows, text_plural(info->validation_rows, "s"), test);
     struct text target = {0};
     plan_describe_target(t->dataset, &run->config->dataset, &target);
     if (target.length) log_line(run->log, "target: %s", text_string(&target));
@@ -91,6 +95,7 @@ static status log_start_metrics(struct run *run) {
     metrics_int(t->outputs.metrics, "seed", run->config->seed);
     metrics_int(t->outputs.metrics, "train_rows", (int64_t)info->train_rows);
     metrics_int(t->outputs.metrics, "val_rows", (int64_t)info->validation_rows);
+    if (info->test_rows) metrics_int(t->outputs.metrics, "test_rows", (int64_t)info->test_rows);
     metrics_int(t->outputs.metrics, "batch_size", (int64_t)t->batch);
     metrics_text(t->outputs.metrics, "device", device_describe(t->device));
     metrics_int(t->outputs.metrics, "gradient_bytes",
@@ -137,6 +142,42 @@ static void add_epochs(const struct trainer *t, struct text *out) {
         text_printf(out, "%lld epoch%s", (long long)c->epoch, text_plural((uint64_t)c->epoch, "s"));
 }
 
+/* test_loss, test_accuracy, test_f1, ... */
+static void log_test_metrics(struct trainer *t) {
+    const struct evaluation_result *r = &t->test.result;
+    struct text name = {0};
+    if (r->rows == 0) return;
+    metrics_real(t->outputs.metrics, "test_loss", r->loss);
+    if (t->loss->wants_classes) metrics_real(t->outputs.metrics, "test_accuracy", r->accuracy);
+    metrics_int(t->outputs.metrics, "test_rows", r->rows);
+    metrics_text(t->outputs.metrics, "test_checkpoint", t->test.is_best ? CHECKPOINT_BEST : CHECKPOINT_NEWEST);
+    for (size_t i = 0; i < r->metric_count; i++) {
+        text_clear(&name);
+        text_printf(&name, "test_%s", r->metrics[i].name);
+        metrics_real(t->outputs.metrics, text_string(&name), r->metrics[i].value);
+    }
+    text_free(&name);
+    if (r->confusion) metrics_matrix(t->outputs.metrics, "test_confusion_matrix", r->confusion, r->classes, r->classes);
+}
+
+static void log_test(const struct run *run) {
+    const struct trainer *t = &run->trainer;
+    const struct evaluation_result *r = &t->test.result;
+    struct text line = {0};
+    if (r->rows == 0) return;
+    text_printf(&line, "test: loss %.4f", r->loss);
+    if (t->loss->wants_classes) text_printf(&line, ", accuracy %.2f %%", 100 * r->accuracy);
+    for (size_t i = 0; i < r->metric_count; i++)
+        text_printf(&line, ", %s %.6g", r->metrics[i].name, r->metrics[i].value);
+    text_printf(&line, " on %lld row%s; ", (long long)r->rows, text_plural((uint64_t)r->rows, "s"));
+    if (t->test.is_best)
+        text_printf(&line, "best checkpoint, epoch %lld", (long long)t->state->counters.best_epoch);
+    else
+        text_add(&line, "newest checkpoint");
+    log_line(run->log, "%s", text_string(&line));
+    text_free(&line);
+}
+
 status run_log_end(struct run *run, bool is_stopped) {
     struct trainer *t = &run->trainer;
     const struct counters *c = &t->state->counters;
@@ -154,6 +195,7 @@ status run_log_end(struct run *run, bool is_stopped) {
     metrics_real(t->outputs.metrics, "best_value", c->best_value);
     metrics_text(t->outputs.metrics, "best_metric", best_metric(run));
     if (progress_stops_early(run->config, c)) metrics_int(t->outputs.metrics, "early_stop_wait", c->early_stop_wait);
+    log_test_metrics(t);
     metrics_int(t->outputs.metrics, "peak_memory_bytes", (int64_t)memory_peak());
     metrics_text(t->outputs.metrics, "state_sha256", hex);
     TRY(metrics_end(t->outputs.metrics));
@@ -193,6 +235,7 @@ status run_log_end(struct run *run, bool is_stopped) {
         const struct string_list labels = dataset_labels(t->dataset);
         report_metrics(run->log, &t->epoch.result, &labels);
     }
+    log_test(run);
     log_line(run->log, "checkpoint: the newest in %s; state sha256 %.16s", run_folder_checkpoints(run->folder), hex);
     return OK;
 }
