@@ -47,8 +47,10 @@ static double last_of(const struct run_data *run, const char *name) {
 }
 
 static void best_text(const struct run_data *r, struct text *out) {
+    char value[32];
+    report_metric(r->best_metric, r->best_value, value);
     if (isfinite(r->best_value) && r->best_epoch > 0)
-        text_printf(out, "%s %.6g in epoch %.0f", r->best_metric, r->best_value, r->best_epoch);
+        text_printf(out, "%s %s in epoch %.0f", r->best_metric, value, r->best_epoch);
 }
 
 static void test_text(const struct run_data *r, struct text *out) {
@@ -68,6 +70,7 @@ static void add_facts(struct text *out, const struct run_data *r) {
                 {"Training accuracy", "train_accuracy"},
                 {"Validation accuracy", "val_accuracy"}};
     struct text t = {0};
+    char value[32];
     page_facts_begin(out);
     page_fact(out, "State", run_states[run_data_state(r)]);
     number_text(r->epochs, &t);
@@ -79,7 +82,8 @@ static void add_facts(struct text *out, const struct run_data *r) {
         text_printf(&t, " of %.0f", run_data_number(r, "train.steps"));
     fact(out, "Steps", &t);
     for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
-        if (isfinite(last_of(r, last[i].curve))) text_printf(&t, "%.6g", last_of(r, last[i].curve));
+        report_metric(last[i].curve, last_of(r, last[i].curve), value);
+        if (isfinite(last_of(r, last[i].curve))) text_add(&t, value);
         fact(out, last[i].name, &t);
     }
     best_text(r, &t);

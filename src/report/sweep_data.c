@@ -14,6 +14,7 @@
 #include "base/schema/schema.h"
 #include "report/json_line.h"
 #include "sweep/sweep_folder.h"
+#include "train/metrics/report.h"
 
 #define MAX_REASONS 200
 #define MAX_WORDS 1000 /* of a parameter */
@@ -542,6 +543,16 @@ void sweep_data_free(struct sweep_data *s) {
 }
 
 /* ---- words and commands ---- */
+
+void sweep_data_add_mean(const struct sweep_data *s, const struct sweep_data_trial *t, const char *sign,
+                         struct text *out) {
+    char mean[32], error[32];
+    report_metric(s->metric, t->mean, mean);
+    report_metric(s->metric, t->error, error);
+    if (!strchr(error, '%')) snprintf(error, sizeof error, "%.2g", t->error);
+    text_add(out, mean);
+    if (isfinite(t->error)) text_printf(out, " %s %s", sign, error);
+}
 
 void sweep_data_add_value(const struct sweep_data_parameter *p, double value, struct text *out) {
     if (isnan(value)) return;

@@ -93,6 +93,10 @@ bool sweep_data_is_better(const struct sweep_data *sweep, double a, double b);
 /* Adds "optimizer.lr=0.01" for each parameter of a trial, the words separated by [separator]; quoted for a shell. */
 void sweep_data_add_words(const struct sweep_data *sweep, const struct sweep_data_trial *trial, const char *separator,
                           struct text *out);
+/* Adds the mean of a trial, with its standard error after [sign] if there is one: "97.31 % +- 0.42 %", "0.123 +-
+ * 0.004". */
+void sweep_data_add_mean(const struct sweep_data *sweep, const struct sweep_data_trial *trial, const char *sign,
+                         struct text *out);
 /* Adds the value of one parameter. */
 void sweep_data_add_value(const struct sweep_data_parameter *parameter, double value, struct text *out);
 /* Adds the command that trains the trial's first run again, to the same bits; of a comparison with the resolved config

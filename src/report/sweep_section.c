@@ -82,19 +82,13 @@ static void add_facts(struct text *out, const struct sweep_data *s) {
 
 /* ---- best trials ---- */
 
-/* "0.0123 +- 0.0004" */
-static void add_mean(const struct sweep_data_trial *t, struct text *out) {
-    text_printf(out, "%.6g", t->mean);
-    if (isfinite(t->error)) text_printf(out, " \u00b1 %.2g", t->error);
-}
-
 static void add_best_row(struct text *out, const struct sweep_data *s, const struct sweep_data_trial *t) {
     struct text cell = {0};
     page_row_begin(out, t == s->trials ? "best" : NULL);
     text_printf(&cell, "%04" PRId64, t->trial);
     page_cell(out, text_string(&cell), "n");
     text_clear(&cell);
-    add_mean(t, &cell);
+    sweep_data_add_mean(s, t, "\u00b1", &cell);
     text_printf(out, "<td class=\"n\" data-v=\"%.17g\">", t->mean);
     html_add(out, text_string(&cell));
     text_add(out, "</td>");
@@ -225,7 +219,7 @@ static void add_label(const struct sweep_data *s, const struct sweep_data_trial 
     text_clear(out);
     text_printf(out, "trial %" PRId64 ": %s ", t->trial, s->metric);
     if (t->state == TRIAL_COMPLETE)
-        add_mean(t, out);
+        sweep_data_add_mean(s, t, "\u00b1", out);
     else
         text_printf(out, "%.6g, %s", t->pruned, trial_states[t->state]);
 }

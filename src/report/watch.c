@@ -228,6 +228,12 @@ static void add_number(struct page_of_lines *p, const char *name, double value) 
     if (isfinite(value)) text_printf(&p->line, "%s %.6g  ", name, value);
 }
 
+static void add_metric(struct page_of_lines *p, const char *name, double value) {
+    char text[32];
+    report_metric(name, value, text);
+    if (isfinite(value)) text_printf(&p->line, "%s %s  ", name, text);
+}
+
 static double last_of(const struct run_data *r, const char *name, bool is_of_steps) {
     const struct curve *curve = run_data_curve(r, name, is_of_steps);
     return curve && curve->values ? curve->last.y : NAN;
@@ -286,7 +292,7 @@ static void write_run(const struct watch *w, struct page_of_lines *p) {
     begin_line(p, "epoch");
     add_number(p, "train loss", last_of(r, "train_loss", false));
     add_number(p, "validation loss", last_of(r, "val_loss", false));
-    add_number(p, "accuracy", last_of(r, "val_accuracy", false));
+    add_metric(p, "accuracy", last_of(r, "val_accuracy", false));
     end_line(p);
     if (isfinite(last_of(r, "loss", true))) {
         begin_line(p, "step");
@@ -296,9 +302,11 @@ static void write_run(const struct watch *w, struct page_of_lines *p) {
         end_line(p);
     }
     if (isfinite(r->best_value) && r->best_epoch > 0) {
+        char best[32];
         begin_line(p, "best");
         add_name(p, r->best_metric);
-        text_printf(&p->line, " %.6g in epoch %.0f", r->best_value, r->best_epoch);
+        report_metric(r->best_metric, r->best_value, best);
+        text_printf(&p->line, " %s in epoch %.0f", best, r->best_epoch);
         end_line(p);
     }
     add_run_rate(w, p);
@@ -342,8 +350,8 @@ static void add_best(const struct sweep_data *s, struct page_of_lines *p) {
         struct text words = {0};
         sweep_data_add_words(s, t, "  ", &words);
         begin_line(p, i == 0 ? "best" : "");
-        text_printf(&p->line, "trial %04" PRId64 "  %.6g", t->trial, t->mean);
-        if (isfinite(t->error)) text_printf(&p->line, " +- %.2g", t->error);
+        text_printf(&p->line, "trial %04" PRId64 "  ", t->trial);
+        sweep_data_add_mean(s, t, "+-", &p->line);
         text_add(&p->line, "  ");
         text_add_value(&p->line, text_string(&words), 400);
         end_line(p);

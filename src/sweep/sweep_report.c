@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -34,7 +35,9 @@ static void add_progress(const struct sweep_report *r, struct text *out) {
     double rate = (double)here / fmax(r->last_end - r->started, 1e-6);
     text_printf(out, "%" PRId64 " of %" PRId64 " %ss", ended(r), runs_of(r), noun(r));
     add_counts(r, out);
-    if (r->best >= 0) text_printf(out, ", best %.6g (trial %" PRId64 ")", r->best_value, r->best);
+    char best[32];
+    report_metric(r->sweep->metric.name, r->best_value, best);
+    if (r->best >= 0) text_printf(out, ", best %s (trial %" PRId64 ")", best, r->best);
     if (here == 0) return;
     text_printf(out, ", %.3g %ss/s", rate, noun(r));
     double left = (double)(runs_of(r) - ended(r)) / rate - (clock_seconds() - r->last_end);
@@ -120,6 +123,16 @@ void sweep_report_start(struct sweep_report *r) {
         log_line(r->log, "continuing: %" PRId64 " of %" PRId64 " %ss have ended", r->before, runs_of(r), noun(r));
 }
 
+/* "0.123 +- 0.004", of accuracies "97.31 % +- 0.42 %" */
+static void add_mean(const struct sweep_report *r, const struct trial_summary *s, struct text *out) {
+    char mean[32], error[32];
+    report_metric(r->sweep->metric.name, s->mean, mean);
+    report_metric(r->sweep->metric.name, s->error, error);
+    if (!strchr(error, '%')) snprintf(error, sizeof error, "%.2g", s->error);
+    text_add(out, mean);
+    if (!isnan(s->error)) text_printf(out, " +- %s", error);
+}
+
 void sweep_report_run(struct sweep_report *r, int64_t run) {
     int64_t trial = run / r->sweep->runs;
     struct trial_summary s = trials_summary(r->trials, trial);
@@ -131,8 +144,8 @@ void sweep_report_run(struct sweep_report *r, int64_t run) {
     if (s.state == TRIAL_COMPLETE && trials_is_better(r->sweep, s.mean, r->best_value)) {
         r->best = trial;
         r->best_value = s.mean;
-        text_printf(&line, "trial %" PRId64 ": %s %.6g", trial, r->sweep->metric.name, s.mean);
-        if (!isnan(s.error)) text_printf(&line, " +- %.2g", s.error);
+        text_printf(&line, "trial %" PRId64 ": %s ", trial, r->sweep->metric.name);
+        add_mean(r, &s, &line);
         add_point(r, trial, &line);
         log_line(r->log, "%s", text_string(&line));
     }
@@ -166,8 +179,8 @@ static void list_best(const struct sweep_report *r) {
     for (int64_t i = 0; i < count; i++) {
         struct trial_summary s = trials_summary(r->trials, best[i]);
         text_clear(&line);
-        text_printf(&line, "  trial %04" PRId64 "  %.6g", best[i], s.mean);
-        if (!isnan(s.error)) text_printf(&line, " +- %.2g", s.error);
+        text_printf(&line, "  trial %04" PRId64 "  ", best[i]);
+        add_mean(r, &s, &line);
         add_point(r, best[i], &line);
         log_line(r->log, "%s", text_string(&line));
     }

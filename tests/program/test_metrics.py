@@ -90,7 +90,7 @@ class Metrics(program.Case):
         first = rows[0].index("output_0")
         wanted = expected([[float(v) for v in row[first:]] for row in rows[1:]])
         last = self.events("epoch")[-1]
-        values = [f"{name} {last['val_' + name]:.4f}" for name in metrics
+        values = [f"{name} {100 * last['val_' + name]:.2f} %" if name.endswith("accuracy") else f"{name} {last['val_' + name]:.4f}" for name in metrics
                   if name != "confusion_matrix" and not (name == "accuracy" and "cross_entropy" in config)]  # has it beside the loss
         self.assertIn(f"\nmetrics: {', '.join(values)}\n", log)
         if "confusion_matrix" in metrics:

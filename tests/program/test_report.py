@@ -161,7 +161,7 @@ class Report(program.Case):
         self.assertRegex(facts["Throughput"], r"^[\d.]+[kM]? samples/s$")
         self.assertRegex(facts["Last line written"], r"^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}$")
         self.assertEqual(float(facts["Validation loss"]), float("%.6g" % epochs[-1]["val_loss"]))
-        self.assertEqual(facts["Best epoch"], "val_accuracy %.6g in epoch %d" % (end["best_value"], end["best_epoch"]))
+        self.assertEqual(facts["Best epoch"], "val_accuracy %.2f %% in epoch %d" % (100 * end["best_value"], end["best_epoch"]))
         figures = page.figures()
         self.assertEqual(set(figures), {"Loss", "Accuracy", "Validation: f1", "Validation: auc", "Loss of each step", "Gradient norm",
                                         "Learning rate", "Samples per second", "Counts of validation rows"})

@@ -31,7 +31,7 @@ class Runs(program.Case):
         rows = self.rows()
         self.assertEqual({name: row[0] for name, row in rows.items()}, {"killed": "failed", "stopped": "stopped", "test": "complete"})
         row = rows["test"]
-        self.assertEqual(row[1:10], ["10", "50", f"{epoch['train_loss']:.4g}", f"{epoch['val_loss']:.4g}", "val_accuracy", f"{end['best_value']:.6g}", "at",
+        self.assertEqual(row[1:11], ["10", "50", f"{epoch['train_loss']:.4g}", f"{epoch['val_loss']:.4g}", "val_accuracy", f"{100 * end['best_value']:.2f}", "%", "at",
                                     "epoch", str(end["best_epoch"])])
         self.assertGreater(float(row[-2]), 0)
         for words, metric in ((["dataset.split=0"], "train_loss"), (["checkpoint.best=val_loss"], "val_loss"), (["checkpoint.best=train_loss"], "train_loss")):
@@ -132,7 +132,7 @@ class Runs(program.Case):
                                  "parameters: {optimizer.lr: {values: [0.001, 0.01]}}\nrepeat: {folds: 2}\n")
         self.run_program("sweep", "sweep.yaml", "train.epochs=1")
         rows = self.rows("sweeps/sweep/runs")
-        self.assertEqual(list(rows), ["0000/fold-0", "0000/fold-1", "0001/fold-0", "0001/fold-1"])
+        self.assertEqual(sorted(rows), ["0000/fold-0", "0000/fold-1", "0001/fold-0", "0001/fold-1"])
         self.assertEqual({row[0] for row in rows.values()}, {"complete"})
         for folder, prefix in (("sweeps/sweep", "runs/"), ("sweeps", "sweep/runs/"), (".", None)):  # in a folder that is no sweep one level down
             if prefix:

@@ -97,8 +97,8 @@ class Watch(program.Case):
         end = self.events("end")[0]
         self.assertRegex(out, r"\Aruns/test: complete, 1 process on cpu")
         self.assertRegex(out, r"progress  \[=+\] 100 %  epoch 10 of 10  step 50\n")
-        self.assertIn("train loss %.6g  validation loss %.6g" % (epochs[-1]["train_loss"], epochs[-1]["val_loss"]), out)
-        self.assertIn("best      val_accuracy %.6g in epoch %d\n" % (end["best_value"], end["best_epoch"]), out)
+        self.assertIn("train loss %.6g  validation loss %.6g  accuracy %.2f %%\n" % (epochs[-1]["train_loss"], epochs[-1]["val_loss"], 100 * epochs[-1]["val_accuracy"]), out)
+        self.assertIn("best      val_accuracy %.2f %% in epoch %d\n" % (100 * end["best_value"], end["best_epoch"]), out)
         self.assertRegex(out, r"\nloss      [_.,=+*#-]{30,60}  [\d.]+ to [\d.]+\n")
         self.assertNotIn("left", out)
 

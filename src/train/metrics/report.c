@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -22,6 +23,13 @@ void report_duration(double seconds, char text[32]) {
         snprintf(text, 32, "%d h %d min", (int)(seconds / 3600), (int)(seconds / 60) % 60);
     else
         snprintf(text, 32, "years");
+}
+
+void report_metric(const char *name, double value, char text[32]) {
+    static const char ending[] = "accuracy";
+    size_t length = strlen(name), size = sizeof ending - 1;
+    bool is_accuracy = length >= size && strcmp(name + length - size, ending) == 0;
+    snprintf(text, 32, is_accuracy ? "%.2f %%" : "%.6g", is_accuracy ? 100 * value : value);
 }
 
 void report_start(struct report *report, double fraction) {
@@ -186,10 +194,19 @@ static void report_classes(struct log *log, const struct evaluation_result *resu
     text_free(&line);
 }
 
+/* As in the line of an epoch: accuracies in percent, others with four decimals. */
+static void add_metric(struct text *line, const char *before, const struct evaluation_metric *metric) {
+    char text[32];
+    report_metric(metric->name, metric->value, text);
+    if (strchr(text, '%'))
+        text_printf(line, "%s%s %s", before, metric->name, text);
+    else
+        text_printf(line, "%s%s %.4f", before, metric->name, metric->value);
+}
+
 void report_metrics(struct log *log, const struct evaluation_result *result, const struct string_list *labels) {
     struct text line = {0};
-    for (size_t i = 0; i < result->metric_count; i++)
-        text_printf(&line, "%s%s %.4f", i ? ", " : "metrics: ", result->metrics[i].name, result->metrics[i].value);
+    for (size_t i = 0; i < result->metric_count; i++) add_metric(&line, i ? ", " : "metrics: ", &result->metrics[i]);
     if (result->metric_count) log_line(log, "%s", text_string(&line));
     text_free(&line);
     if (!result->confusion || result->classes > MAX_SHOWN_CLASSES) return;

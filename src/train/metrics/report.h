@@ -45,6 +45,10 @@ void report_epoch(struct report *report, const struct epoch_report *epoch, bool 
  * [labels]: of the classes; count 0: they are numbers. */
 void report_metrics(struct log *log, const struct evaluation_result *result, const struct string_list *labels);
 
+/* The value of a metric for people into [text] (32): accuracies (names that end in "accuracy") in percent with two
+ * decimals, others with six digits. */
+void report_metric(const char *name, double value, char text[32]);
+
 /* "3 s", "2 min 5 s", "1 h 12 min" into [text] (32). */
 void report_duration(double seconds, char text[32]);
 

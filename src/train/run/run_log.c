@@ -224,8 +224,10 @@ status run_log_end(struct run *run, bool is_stopped) {
         text_printf(&line, " on %zu row%s; best epoch %lld: ", info->validation_rows,
                     text_plural(info->validation_rows, "s"), (long long)c->best_epoch);
         const char *metric = run->config->checkpoint.best.metric;
+        char best[32];
+        report_metric(metric ? metric : "", c->best_value, best);
         if (metric)
-            text_printf(&line, "%s %.6g", metric, c->best_value);
+            text_printf(&line, "%s %s", metric, best);
         else if (has_accuracy)
             text_printf(&line, "accuracy %.2f %%", 100 * c->best_value);
         else
