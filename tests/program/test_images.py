@@ -91,6 +91,10 @@ class Images(program.Case):
         """They are not used, and a warning names one of them."""
         shutil.copytree(os.path.join(program.SOURCE, "datasets/shapes"), self.path("photos"))
         self.write("test.yaml", CONFIG.replace("datasets/shapes", "photos"))
+        os.makedirs(self.path("photos/.ipynb_checkpoints"))  # hidden
+        shutil.copy(self.path("photos/square/00.png"), self.path("photos/.ipynb_checkpoints/00.png"))
+        self.write("photos/square/._01.png", "no image")
+        self.write("photos/.cover.png", "no image")
         self.assertNotIn("warning", self.run_program("check", "test.yaml")[0])
         for names, warning in ((["a.png"], "1 image beside the folders of the classes, such as photos/a.png, is not used; move it into the folder of a class"),
                                (["b.jpg", "c.gif", "notes.txt"], "3 images beside the folders of the classes, such as photos/a.png, are not used; "

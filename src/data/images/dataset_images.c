@@ -62,6 +62,7 @@ static status list_files(struct images *images, const char *class, const char *f
     for (size_t i = 0; !s && i < names.count; i++) {
         const char *name = names.items[i], *path = NULL;
         struct io_info info = {0};
+        if (*name == '.') continue; /* hidden, such as .ipynb_checkpoints and ._1.jpg */
         if (depth == 0 || (!image_is_foreign(name) && !image_is_named(name))) {
             path = arena_printf(images->arena, "%s/%s", folder, name);
             s = io_stat(path, &info);
@@ -120,6 +121,7 @@ static status list_classes(struct images *images) {
     status s = OK;
     for (size_t i = 0; !s && i < names.count; i++) {
         struct io_info info;
+        if (*names.items[i] == '.') continue;
         const char *class = arena_copy(images->arena, names.items[i]);
         const char *folder = arena_printf(images->arena, "%s/%s", images->path, class);
         size_t before = images->base.rows;

@@ -27,6 +27,7 @@ status image_parts_find(const char *folder, struct arena *arena, const char *pat
     status s = io_list(folder, &names);
     for (size_t i = 0; !s && i < names.count; i++) {
         struct io_info info = {0};
+        if (*names.items[i] == '.') continue;
         const char *path = arena_printf(arena, "%.*s/%s", length, folder, names.items[i]);
         s = io_stat(path, &info);
         if (!s && info.is_folder) found[image_part_of(names.items[i])] = path;
