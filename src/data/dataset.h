@@ -144,7 +144,8 @@ struct dataset_config {
     bool has_rules; /* whether it was given */
     /* `missing:`, texts that mean a missing value; count 0: those of pandas' read_csv. */
     struct string_list missing;
-    bool has_missing, has_csv; /* whether missing and csv were given */
+    bool drops_missing_targets; /* rows without a target are left out */
+    bool has_missing, has_csv;  /* whether missing and csv were given */
     /* Not a key: eval and predict: how a model's columns were prepared in training; NULL: they are numbers without
      * missing values. Without is_trained it is fitted to the training rows. */
     const struct preparation *preparation;

@@ -146,6 +146,19 @@ bool dataset_ignored_key(const struct dataset_config *dataset, size_t index, str
     return false;
 }
 
+static void check_dropped(const struct dataset_config *dataset, const struct dataset_format *format,
+                          const struct node *where, const char *path, struct problems *problems) {
+    struct place place = dataset_place(where, "drop_missing_targets");
+    if (!dataset->drops_missing_targets) return;
+    if (format && !(format->keys & KEY_COLUMNS))
+        problems_add(problems, place, path, "drop_missing_targets is for formats csv and sqlite, not %s", format->name);
+    if (dataset->window.steps > 0)
+        problems_add(
+            problems, place, path,
+            "drop_missing_targets and window exclude each other, because the rows of a window are adjacent; fill "
+            "the targets in the file");
+}
+
 void dataset_check_config(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct dataset_config *dataset = config;
     char key[256];
@@ -164,6 +177,7 @@ void dataset_check_config(void *config, const struct node *where, const char *pa
     check_query(dataset, format, where, path, problems);
     check_tokenizer(dataset, format, where, path, problems);
     check_group(dataset, format, where, path, problems);
+    check_dropped(dataset, format, where, path, problems);
     window_check(config, format, where, problems);
     text_columns_check(dataset, where, problems);
     if (format && format->is_folder && !dataset->image.size.count)

@@ -107,6 +107,13 @@ static const struct schema_row dataset_rows[] = {
      .doc =
          "CSV: texts of input columns that mean a missing value, such as ['', NA, '?']; []: those of pandas' read_csv "
          "(empty, NA, N/A, NaN, null, None and others)."},
+    {.key = "drop_missing_targets",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct dataset_config, drops_missing_targets),
+     .fallback = "false",
+     .doc =
+         "CSV, SQLite: true: rows whose target is a missing value are left out, and the log says how many; false: such "
+         "a value is an error."},
     {.key = "query",
      .type = SCHEMA_STRING,
      .offset = FIELD(struct dataset_config, query),

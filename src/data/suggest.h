@@ -38,6 +38,7 @@ struct suggestion {
     const char *time;                          /* a column whose dates rise from row to row; NULL: none */
     struct string_list unused;                 /* HDF5: other datasets with as many rows */
     bool has_no_header;                        /* of a CSV file, which is recognised; columns are named 0, 1, 2, ... */
+    size_t missing_targets;                    /* rows of a table whose target is missing */
     char thousands;                            /* of a CSV file, the separator that was recognised; 0: none */
     const char *thousands_text;                /* a number with it */
     struct string_list warnings;               /* about the file, without "warning: " */

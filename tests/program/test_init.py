@@ -126,7 +126,7 @@ class Init(program.Case):
         self.rows("people.csv", ["id", "name", "sex", "age", "port", "when", "empty", "mixed: #", "Outcome"], rows)
         text = self.train("people.csv")
         for line in ("id: ignore   # it counts the rows", "name: ignore   # 60 different texts in 60 rows", "empty: ignore   # it is empty",
-                     "port: {missing: most_frequent}   # ", "age: {missing: median}   # ", '"mixed: #": category   # ', "targets: Outcome   # 2 classes: no, yes"):
+                     "port: {missing: indicator}   # ", "age: {missing: indicator}   # ", '"mixed: #": category   # ', "targets: Outcome   # 2 classes: no, yes"):
             self.assertIn(line, text)
         self.assertNotIn("when:", text)
         out, _ = self.run_program("predict", "first.yaml", "people.csv", "--run-dir", "runs/test", "--probabilities")
@@ -181,12 +181,12 @@ class Init(program.Case):
 
     def test_a_column_that_is_nearly_empty(self):
         """Its few values may all be in validation rows; then nothing can replace those of the training rows."""
-        for values, rule in ((1, "ignore   # 1 value in 60 rows"), (4, "ignore   # 4 values in 60 rows"), (5, "{missing: median}   # 55 values are missing")):
+        for values, rule in ((1, "ignore   # 1 value in 60 rows"), (4, "ignore   # 4 values in 60 rows"), (5, "{missing: indicator}   # 55 values are missing")):
             for first in range(0, 60 - values, 10):
                 self.rows("sparse.csv", ["a", "b", "y"], [[i % 7, i / 4 if first <= i < first + values else "", i % 2] for i in range(60)])
                 self.assertIn(f"b: {rule}\n", self.train("sparse.csv"))
         self.rows("short.csv", ["a", "b", "y"], [[i, 7 * i % 5 if i % 2 else "", i % 2] for i in range(8)])
-        self.assertIn("b: {missing: median}   # 4 values are missing\n", self.init("short.csv"))
+        self.assertIn("b: {missing: indicator}   # 4 values are missing\n", self.init("short.csv"))
 
     def test_codes_with_leading_zeros(self):
         """As numbers, codes of shops or places lose their zeros and have an order that means nothing."""
@@ -229,8 +229,8 @@ class Init(program.Case):
                                                                      "n.a." if i == 3 else f"2024-01-{i % 28 + 1:02}", "?ab"[i % 3], i % 2] for i in range(60)])
         text = self.train("t.csv")
         for line in ("missing: [\"\", \"#N/A\", N/A, NA, NaN, None, \"null\", \"?\", \"-\", n.a.]   # texts that mean a missing value, such as '?' in column 'q'\n",
-                     "q: {missing: median}   # 7 values are missing", "dash: {missing: median}   # 9 values are missing", "na: {missing: median}   # 8 values are missing",
-                     "when: {missing: most_frequent}   # 1 value is missing", "kind: {missing: most_frequent}   # 20 values are missing"):
+                     "q: {missing: indicator}   # 7 values are missing", "dash: {missing: indicator}   # 9 values are missing", "na: {missing: indicator}   # 8 values are missing",
+                     "when: {missing: most_frequent}   # 1 value is missing", "kind: {missing: indicator}   # 20 values are missing"):
             self.assertIn(line, text)
         self.rows("t.csv", ["kind", "v", "y"], [["?ab"[i % 3], i * 0.7, i % 2] for i in range(60)])
         text = self.train("t.csv")  # a category like the others
@@ -248,7 +248,7 @@ class Init(program.Case):
                      f"price: ignore   # numbers with currency signs and thousands separators, such as '$1,000' in line 2; {plain}",
                      "csv: {thousands: \",\"}   # numbers such as '1,000'\n",
                      f"mass: ignore   # numbers with units, such as '0.5 kg' in line 2; {plain}",
-                     "infinite: ignore   # numbers with infinite values, such as '-inf' in line 7; remove these rows, or list the text in dataset.missing\n",
+                     "infinite: {missing: median}   # 1 value is missing\n", "\"-inf\"]   # texts that mean a missing value, such as '-inf' in column 'infinite'\n",
                      "typo: ignore   # 59 numbers and 1 text, such as 'x' in line 13; list texts that mean missing values in dataset.missing\n",
                      f"few: category   # numbers with percent signs, such as '10%' in line 2; {plain}"):
             self.assertIn(line, text)
@@ -379,7 +379,7 @@ class Init(program.Case):
             db.executemany("insert into places values(?,?)", ((i / 3, "abcdefg"[i % 7] * (1 + i % 7)) for i in range(15)))
         text = self.train("t.db")
         for line in ("table: people   # the others are: codes, places, unused", "targets: sold   # 2 classes", "id: ignore   # it counts the rows",
-                     "age: {missing: median}   # 9 values are missing", "town: {missing: most_frequent}   # 7 values are missing", "photo: ignore   # it has blobs",
+                     "age: {missing: indicator}   # 9 values are missing", "town: {missing: indicator}   # 7 values are missing", "photo: ignore   # it has blobs",
                      'born: {type: date, format: "%d.%m.%Y"}   # dates'):
             self.assertIn(line, text)
         out, _ = self.run_program("predict", "first.yaml", "t.db", "dataset.table=people", "--run-dir", "runs/test", "--probabilities")
@@ -526,6 +526,32 @@ class Init(program.Case):
         self.assertIn("note    commas of numbers may be decimal commas", self.run_program("inspect", "unclear.csv")[0])
         self.assertIn("csv: {thousands: ','}\n", self.train("unclear.csv", "dataset.csv.thousands=','"))
 
+    def test_targets_that_are_missing(self):
+        """Their rows are left out, and the config and the log say how many."""
+        for values in (["", "1.5", "NA", "2.5", "3", "4.25", "5"], ["a", "b", "", "NA", "b", "a", "b"], ["", "0", "1", "0", "1", "NaN", "1"]):
+            self.rows("gaps.csv", ["u", "when", "y"], [[i % 13 / 3, "ab"[i % 2], values[i % 7]] for i in range(70)])
+            text = self.train("gaps.csv")
+            self.assertIn("  drop_missing_targets: true   # 20 rows without a target\n", text)
+            self.write("first.yaml", text)
+            out, err = self.run_program("check", "first.yaml")
+            self.assertIn("gaps.csv: 20 rows without a target are left out (drop_missing_targets)", out + err)
+            self.assertIn("40 training rows, 10 validation rows", out)
+        self.write("first.yaml", text.replace("  drop_missing_targets: true", "  #"))
+        self.assertIn("gaps.csv:line 2: column 'y': missing value; write dataset.drop_missing_targets: true", self.run_program("check", "first.yaml", code=DATA)[1])
+
+    def test_the_end_of_a_file_of_dos(self):
+        with open(self.path("dos.csv"), "wb") as f:
+            f.write(b"a,y\r\n" + b"".join(b"%d,%d\r\n" % (i * 7 % 31, i % 2) for i in range(30)) + b"\x1a")
+        self.assertIn("csv, 30 rows", self.train("dos.csv"))
+
+    def test_many_missing_values(self):
+        """From 5 % on, that a value is missing is a feature, or a category of its own."""
+        for missing, number, category in ((3, "median", "most_frequent"), (4, "indicator", "indicator")):
+            self.rows("some.csv", ["v", "c", "y"], [["" if i < missing else i % 11, "" if i < missing else "ab"[i % 2], i % 2] for i in range(70)])
+            text = self.train("some.csv")
+            for line in (f"v: {{missing: {number}}}   # ", f"c: {{missing: {category}}}   # "):
+                self.assertIn(line, text)
+
     def test_headers_of_numbers(self):
         for header in (["", "0", "1", "2"], ["1990", "1991", "1992", "y"], ["2012", "2011", "2010", "2009"], ["400.5", "401", "402", "403", "404.5"]):
             self.rows("numbers.csv", header, [[i * 7 % 5 + k / 2 for k in range(len(header))] for i in range(30)])
@@ -544,11 +570,11 @@ class Init(program.Case):
                 (["header.csv", "dataset.csv.no_heade=true"], USAGE, "unknown key; did you mean 'no_header'?"),
                 (["one.csv"], DATA, "one.csv:line 1: expected two columns or more"),
                 (["short.csv"], DATA, "short.csv:line 3: there are 1 fields, but the header has 2"),
-                (["gap.csv"], USAGE, "gap.csv: the target 'v' has no value in 1 row; name another column by --target COLUMN, or remove these rows"),
+                (["gap.csv"], USAGE, "gap.csv: the target 'v' has no values; name another column by --target COLUMN"),
                 (["mixed.csv"], USAGE, "mixed.csv: the target 'v' has numbers and texts"),
                 (["what.dat"], USAGE, "'what.dat': unknown file extension"), ([], USAGE, "no data given")):
             for name, text in (("empty.csv", ""), ("header.csv", "a,b\n"), ("one.csv", "a\n1\n"), ("short.csv", "a,b\n1,2\n3\n"),
-                               ("gap.csv", "u,v\n1,2\n2,\n"), ("twice.csv", "u,v,u\n1,2,3\n"), ("mixed.csv", "u,v\n" + "1,2\n2,x\n" * 9), ("what.dat", "x")):
+                               ("gap.csv", "u,v\n1,\n2,NA\n"), ("twice.csv", "u,v,u\n1,2,3\n"), ("mixed.csv", "u,v\n" + "1,2\n2,x\n" * 9), ("what.dat", "x")):
                 self.write(name, text)
             with self.subTest(arguments):
                 out, err = self.run_program("init", *arguments, code=code)

@@ -121,9 +121,11 @@ static void skip_line_end(struct csv_reader *reader) {
     reader->line++;
 }
 
+#define END_OF_DOS_FILE '\x1a' /* Ctrl-Z, behind the last line */
+
 static bool is_rest_empty(const struct csv_reader *reader) {
     for (const char *c = reader->at; c < reader->end; c++)
-        if (*c != '\n' && *c != '\r' && !is_blank(reader, *c)) return false;
+        if (*c != '\n' && *c != '\r' && *c != END_OF_DOS_FILE && !is_blank(reader, *c)) return false;
     return true;
 }
 
@@ -150,7 +152,8 @@ status csv_next(struct csv_reader *reader, bool *has_record) {
     reader->count = 0;
     reader->record_line = reader->line;
     reader->record = reader->at;
-    bool may_be_end = reader->at == reader->end || is_at_line_end(reader) || is_blank(reader, *reader->at);
+    bool may_be_end = reader->at == reader->end || is_at_line_end(reader) || *reader->at == END_OF_DOS_FILE ||
+                      is_blank(reader, *reader->at);
     *has_record = !(may_be_end && is_rest_empty(reader));
     for (bool is_last = !*has_record; !is_last;) {
         char *field_end = reader->at;

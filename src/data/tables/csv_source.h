@@ -93,6 +93,8 @@ struct csv {
     bool has_given_classes;            /* [classes] are those of a checkpoint, in the arena */
     bool is_kind_known;                /* another file decides whether the class column has labels */
     bool has_no_header;                /* the first record is a row */
+    bool drops_missing_targets;        /* rows without a target are left out */
+    size_t dropped;                    /* the number of them */
 };
 
 /* Opens a source of [format] with records of [input]; [records] is owned by it then, also after a failure. */

@@ -26,8 +26,11 @@ size_t csv_line_of(const struct csv *csv, size_t row) {
 status csv_reject_value(const struct csv *csv, size_t column, const char *text, const char *what, const char *advice) {
     size_t line = csv->reader.record_line;
     if (*text == 0)
-        return status_new(STATUS_DATA, "%s:%s %zu: column '%s': missing value", csv->path, csv->input->unit, line,
-                          csv_printable(csv, csv->names[column]));
+        return status_new(STATUS_DATA, "%s:%s %zu: column '%s': missing value%s", csv->path, csv->input->unit, line,
+                          csv_printable(csv, csv->names[column]),
+                          csv->roles[column].is_target && !csv->orders
+                              ? "; write dataset.drop_missing_targets: true to leave out such rows"
+                              : "");
     return status_new(STATUS_DATA, "%s:%s %zu: column '%s': '%s' is not %s%s", csv->path, csv->input->unit, line,
                       csv_printable(csv, csv->names[column]), csv_printable(csv, text), what, advice);
 }
@@ -133,12 +136,20 @@ void csv_format_real(const struct csv *csv, size_t column, double value, char te
     while (precision++ < 17 && strtod(text, NULL) != value);
 }
 
-/* Adds the current record as a row. */
-static status add_record(struct csv *csv, double *row) {
+static bool lacks_target(const struct csv *csv) {
+    for (size_t i = 0; csv->drops_missing_targets && i < csv->base.target_size; i++)
+        if (csv_is_missing(csv, csv->reader.fields[csv->fields[csv->target_columns[i]]].text)) return true;
+    return false;
+}
+
+/* Adds the current record as a row; *is_dropped: it is left out. */
+static status add_record(struct csv *csv, double *row, bool *is_dropped) {
     size_t size = csv->base.input_size;
     if (csv->reader.count != csv->n_fields)
         return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", csv->path,
                           csv->reader.record_line, csv->reader.count, csv->n_fields);
+    *is_dropped = lacks_target(csv);
+    if (*is_dropped) return OK;
     for (size_t i = 0; i < csv->n_columns; i++) {
         const struct role *role = &csv->roles[i];
         if (role->at == NOT_USED) continue;
@@ -157,7 +168,7 @@ static status add_record(struct csv *csv, double *row) {
 /* Adds the next row; *is_row false: there is none. [has_record]: it is the current record. */
 static status add_row(struct csv *csv, const struct dataset_config *config, bool has_record, bool *is_row) {
     double *row;
-    bool is_plain = false;
+    bool is_plain = false, is_dropped = false;
     *is_row = true;
     TRY(row_store_next(&csv->store, csv->path, &row));
     if (!has_record) TRY(csv_add_plain_row(csv, row, &is_plain));
@@ -166,8 +177,10 @@ static status add_row(struct csv *csv, const struct dataset_config *config, bool
         if (!has_record) TRY(csv_next_file(csv, config, &has_record));
         *is_row = has_record;
         if (!has_record) return OK;
-        TRY(add_record(csv, row));
+        TRY(add_record(csv, row, &is_dropped));
     }
+    csv->dropped += is_dropped;
+    if (is_dropped) return OK;
     row[csv->store.width - 1] = (double)csv->reader.record_line;
     csv->base.rows = ++csv->store.rows;
     return is_plain ? OK : csv_plan_rows(csv, csv->has_labels);
@@ -180,10 +193,14 @@ static status read_rows(struct csv *csv, const struct dataset_config *config, bo
     bool is_row = true;
     csv->store.width = csv_group_at(csv) + (csv->group_column != NOT_USED) + 1;
     csv->store.max_bytes = config->cells ? SIZE_MAX : (size_t)config->cache_mb << 20;
+    csv->drops_missing_targets = config->drops_missing_targets;
     csv->has_labels = train ? train->n_classes > 0 : csv->has_given_classes || may_be_text;
     for (bool has_record = csv->has_no_header; is_row; has_record = false)
         TRY(add_row(csv, config, has_record, &is_row));
     csv->has_labels = csv->has_labels && csv->base.rows > 0;
+    if (csv->dropped)
+        csv_add_note(csv, arena_printf(csv->arena, "%zu row%s without a target %s left out (drop_missing_targets)",
+                                       csv->dropped, text_plural(csv->dropped, "s"), csv->dropped == 1 ? "is" : "are"));
     TRY(row_store_finish(&csv->store, csv->path));
     csv->base.is_small = !csv->store.is_in_file;
     return OK;

@@ -97,15 +97,28 @@ static void ignore_texts(const struct column_view *c, const char *unit, struct a
                          are_sentences(c) ? "; as tokens: {type: text, tokenizer: tokenizer.json, length: 128}" : "");
 }
 
+#define MANY_MISSING 0.05 /* the least share from which that a value is missing is a feature */
+
+/* What replaces missing values: few of them another value, many a feature or category of their own. */
+static const char *missing_rule_of(const struct column_view *c, bool is_category) {
+    if ((double)c->missing >= MANY_MISSING * (double)(c->values + c->missing)) return "indicator";
+    return is_category ? "most_frequent" : "median";
+}
+
+static const char *category_rule(const struct column_view *c, struct arena *arena) {
+    return c->missing ? arena_printf(arena, "{type: category, missing: %s}", missing_rule_of(c, true)) : "category";
+}
+
 /* Of numbers of which some have leading zeros. */
 static void choose_code(const struct column_view *c, struct arena *arena, struct column_suggestion *out) {
     if (are_categories(c)) {
-        out->rule = c->missing ? "{type: category, missing: most_frequent}" : "category";
+        out->rule = category_rule(c, arena);
         out->texts = c->pool.count;
         out->reason =
             arena_printf(arena, "codes with leading zeros, such as '%.40s'; number if they are numbers", c->code);
     } else {
-        out->rule = c->missing ? "{type: number, missing: median}" : "number";
+        out->rule =
+            c->missing ? arena_printf(arena, "{type: number, missing: %s}", missing_rule_of(c, false)) : "number";
         out->reason = arena_printf(
             arena, "some have leading zeros, such as '%.40s'; ignore or category if they are codes", c->code);
     }
@@ -155,7 +168,6 @@ static bool is_nearly_empty(const struct column_view *c) { return c->values < 5 
 static void choose_rule(struct column_view *c, const char *unit, bool may_count, struct arena *arena,
                         struct column_suggestion *out) {
     bool has_texts = holds_texts(c), is_date = has_texts && c->has_dates && c->starts_with_text;
-    const char *missing = has_texts ? "most_frequent" : "median";
     bool repeats;
     *out = (struct column_suggestion){
         .name = c->name, .missing = c->missing, .texts = has_texts && !is_date ? c->pool.count : 0};
@@ -182,14 +194,14 @@ static void choose_rule(struct column_view *c, const char *unit, bool may_count,
     } else if (has_texts && !is_date && !are_categories(c)) {
         ignore_texts(c, unit, arena, out);
     } else if (has_texts && are_styled(c)) {
-        out->rule = c->missing ? "{type: category, missing: most_frequent}" : "category";
+        out->rule = category_rule(c, arena);
         out->reason = explain_styles(c, unit, arena);
     } else if (has_texts && !c->starts_with_text) {
-        out->rule = c->missing ? "{type: category, missing: most_frequent}" : "category";
+        out->rule = category_rule(c, arena);
         out->reason = arena_printf(arena, "%zu text%s among numbers, such as %s", c->values - c->numbers,
                                    text_plural(c->values - c->numbers, "s"), explain_text(c, unit, arena));
     } else if (c->missing) {
-        out->rule = arena_printf(arena, "{missing: %s}", missing);
+        out->rule = arena_printf(arena, "{missing: %s}", missing_rule_of(c, has_texts));
         out->reason = arena_printf(arena, "%zu value%s missing", c->missing, c->missing == 1 ? " is" : "s are");
     }
 }
@@ -248,11 +260,10 @@ static status choose_target(const char *path, const struct column_view *c, const
     if (c->blobs)
         return status_new(STATUS_USAGE, "%s: the target '%s' has blobs; name another column by --target COLUMN", path,
                           shown);
-    if (c->missing)
-        return status_new(STATUS_USAGE,
-                          "%s: the target '%s' has no value in %zu row%s; name another column by --target COLUMN, or "
-                          "remove these rows",
-                          path, shown, c->missing, text_plural(c->missing, "s"));
+    if (c->values == 0)
+        return status_new(STATUS_USAGE, "%s: the target '%s' has no values; name another column by --target COLUMN",
+                          path, shown);
+    out->missing_targets = c->missing;
     if (holds_texts(c) && !are_categories(c) && are_styled(c))
         return status_new(STATUS_USAGE,
                           "%s: the target '%s' has %s; write plain numbers, or name another column by --target COLUMN",
@@ -345,6 +356,7 @@ static void add_inputs(struct column_view *columns, size_t count, size_t target,
         choose_rule(&columns[i], unit, may_count, arena, column);
         bool is_ignored = column->rule && strcmp(column->rule, "ignore") == 0;
         if (!is_ignored) out->features += column->texts ? column->texts : 1;
+        if (!is_ignored && column->rule && strstr(column->rule, "indicator")) out->features++;
         if (!out->group && column->repeats) out->group = column->name;
         if (!out->time && column_view_dates_rise(&columns[i])) out->time = columns[i].name;
         out->column_count++;

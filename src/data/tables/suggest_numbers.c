@@ -10,10 +10,10 @@
 #define MAX_UNIT 12 /* bytes */
 
 bool suggest_is_mark(const char *text) {
-    static const char *const marks[] = {"?",      "??",   "-",    "--",      "---",           ".",       "..",
-                                        "*",      "na",   "n.a.", "n.a",     "n/a",           "#n/a",    "nan",
-                                        "none",   "null", "nil",  "missing", "not available", "unknown", "\u2013",
-                                        "\u2014", NULL};
+    static const char *const marks[] = {"?",      "??",   "-",    "--",      "---",           ".",         "..",
+                                        "*",      "na",   "n.a.", "n.a",     "n/a",           "#n/a",      "nan",
+                                        "none",   "null", "nil",  "missing", "not available", "unknown",   "\u2013",
+                                        "\u2014", "inf",  "-inf", "+inf",    "infinity",      "-infinity", NULL};
     for (size_t i = 0; marks[i]; i++)
         if (strcasecmp(marks[i], text) == 0) return true;
     return false;

@@ -335,6 +335,9 @@ static void add_dataset(const struct suggestion *s, char *const *overrides, size
         add_target_note(s, out);
         text_add(out, "\n");
     }
+    if (s->missing_targets)
+        text_printf(out, "  drop_missing_targets: true   # %zu row%s without a target\n", s->missing_targets,
+                    text_plural(s->missing_targets, "s"));
     add_warnings(s, out);
     add_unused(s, out);
     add_missing(s, out);
