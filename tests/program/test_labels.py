@@ -200,6 +200,18 @@ class Labels(program.Case):
         _, err = self.run_program("eval", "test.yaml", "dataset.path=other.csv", code=DATA)
         self.assertIn("other.csv:line 3: column 'kind': class 'violet' is not in the data that the model was trained with", err)
 
+    def test_unknown_number(self):
+        """The file and the row are named, not the config, which is that of the training."""
+        for name, rows in (("numbers", [i % 3 for i in range(24)]), ("other", [0, 1, 5, 2])):
+            self.write(name + ".csv", "u,v,kind\n" + "".join(f"{i},{-i},{k}\n" for i, k in enumerate(rows)))
+            np.savez(self.path(name + ".npz"), x=np.zeros((len(rows), 2)), y=rows)
+        for kind in ("csv", "npz"):
+            self.run_program("test.yaml", f"dataset.path=numbers.{kind}", "--fresh")
+            for nproc in (1, 2):
+                _, err = self.run_program("eval", "runs/test", f"other.{kind}", "--nproc", nproc, code=DATA)
+                self.assertEqual(err.count(f"other.{kind}: row 2 (the first is 0): class 5 is none of the model, which has 3 (0 to 2)\n"), 1, err)
+                self.assertNotIn("loss:", err)
+
     def test_trained_with_numbers(self):
         self.write("numbers.csv", "u,v,kind\n" + "".join(f"{i},{-i},{i % 3}\n" for i in range(24)))
         self.run_program("test.yaml", "dataset.path=numbers.csv", "--fresh")

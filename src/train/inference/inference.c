@@ -30,7 +30,8 @@ struct inference {
     struct store *store;
     struct comm *comm;
     const struct loss_type *loss;
-    struct dataset *dataset; /* the plan's after open_model, as device and model */
+    struct dataset_config opened; /* of the dataset */
+    struct dataset *dataset;      /* the plan's after open_model, as device and model */
     struct plan *plan;
     struct device *device;
     struct model *model;
@@ -144,9 +145,12 @@ static status open_named(struct inference *inf, struct checkpoint *checkpoint, s
         status unread = trained_leave_names(checkpoint, inf->config, dataset, &left);
         if (unread) return status_first(s, unread);
     }
-    if (!left) return s;
-    status_free(s);
-    return dataset_open(dataset, inf->loss->wants_classes, false, &inf->dataset);
+    if (left) {
+        status_free(s);
+        s = dataset_open(dataset, inf->loss->wants_classes, false, &inf->dataset);
+    }
+    inf->opened = *dataset;
+    return s;
 }
 
 static status open_dataset(struct inference *inf, struct checkpoint *checkpoint) {
@@ -294,6 +298,62 @@ static status explain_shape(struct inference *inf, struct checkpoint *checkpoint
     return s;
 }
 
+/* The first row of [dataset] with a class from [classes] on: *row, of *part; *class 0: there is none. */
+static status find_class(struct inference *inf, struct dataset *dataset, int64_t classes, enum dataset_part *part,
+                         int64_t *row, int64_t *class) {
+    const struct dataset_info *info = dataset_info(dataset);
+    const size_t rows[] = {info->train_rows, info->validation_rows};
+    float *inputs = arena_alloc(inf->arena, info->input_size * sizeof *inputs);
+    int64_t *targets = arena_alloc(inf->arena, info->target_size * sizeof *targets);
+    *class = 0;
+    for (*part = DATASET_TRAIN; *part <= DATASET_VALIDATION; (*part)++)
+        for (int64_t i = 0; i < (int64_t)rows[*part]; i++) {
+            TRY(dataset_read(dataset, *part, &i, 1, inputs, targets));
+            *row = dataset_row(dataset, *part, i);
+            for (size_t k = 0; k < info->target_size; k++)
+                if ((*class = targets[k]) >= classes) return OK;
+            *class = 0;
+        }
+    return OK;
+}
+
+/* The outputs of the model for rows of fewer classes; 0: it cannot be planned for them either. */
+static int64_t count_outputs(const struct inference *inf, const struct dataset *dataset) {
+    struct dataset_info fewer = *dataset_info(dataset);
+    struct plan_options options = {.purpose = PLAN_INFERENCE, .env = inf->env, .info = &fewer};
+    struct plan *plan = NULL;
+    fewer.classes = 1;
+    fewer.first_class = fewer.absent_class = 0;
+    status s = plan_create(inf->config, &options, &plan);
+    int64_t outputs = !s && plan->model->out.dims == 1 ? plan->model->out.size[0] : 0;
+    status_free(s);
+    plan_destroy(plan);
+    return outputs;
+}
+
+/* [failure] of opening the model with the config of the training: the reason is in the rows. Names that with a class
+ * that the model does not have. */
+static status explain_classes(struct inference *inf, struct checkpoint *checkpoint, status failure) {
+    struct dataset *dataset = NULL;
+    enum dataset_part part = DATASET_TRAIN;
+    int64_t row = 0, class = 0, outputs = 0;
+    if (!failure || inf->predicts || status_code(failure) != STATUS_USAGE || !inf->loss->wants_classes) return failure;
+    status s = trained_compare_config(checkpoint, inf->config, false);
+    if (!s) s = dataset_open(&inf->opened, true, false, &dataset);
+    if (!s && dataset_info(dataset)->input_kind == INPUT_VALUES) outputs = count_outputs(inf, dataset);
+    if (!s && outputs) s = find_class(inf, dataset, outputs, &part, &row, &class);
+    bool is_own = part == DATASET_VALIDATION && inf->opened.validation.path;
+    const char *path = is_own ? inf->opened.validation.path : inf->opened.path;
+    dataset_close(dataset);
+    status_free(s);
+    if (!class) return failure;
+    status_free(failure);
+    return status_new(STATUS_DATA,
+                      "%s: row %lld (the first is 0): class %lld is none of the model, which has %lld (0 to %lld)",
+                      path ? path : "synthetic dataset", (long long)row, (long long)class, (long long)outputs,
+                      (long long)outputs - 1);
+}
+
 /* Allocates the workspace of a GPU's operators, for whole batches and the last one. predict computes no loss. */
 static status reserve_memory(const struct inference *inf) {
     struct batch batch = feed_put(inf->feed, &(struct batch){0}); /* only their addresses */
@@ -339,7 +399,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     if (!s) s = choose_part(inf, options);
     struct dataset_info info = {0};
     if (!s) info = *dataset_info(inf->dataset);
-    if (!s) s = open_model(inf);
+    if (!s) s = explain_classes(inf, checkpoint, open_model(inf));
     if (!s) s = trained_compare_config(checkpoint, inf->config, inf->predicts);
     if (!s) s = explain_columns(inf, checkpoint, load_weights(inf, checkpoint, average));
     s = explain_shape(inf, checkpoint, info.input_dims, info.input_shape, s);
