@@ -212,7 +212,7 @@ HOST_DEVICE static inline double cosine_slope(const struct rowwise_options *o, s
     double cosine = cosine_of(s), own = (double)x[i], other = (double)x[i < size ? size + i : i - size];
     double slope =
         other / sqrt((s.a + COSINE_EPS) * (s.b + COSINE_EPS)) - own * cosine / ((i < size ? s.a : s.b) + COSINE_EPS);
-    return t == 1 ? -slope : cosine >= (double)o->margin ? slope : 0;
+    return t == 1 ? -slope : cosine > (double)o->margin ? slope : 0;
 }
 
 /* Of the distance sqrt(squared) of x and y by x. */
@@ -220,18 +220,20 @@ HOST_DEVICE static inline double distance_slope(const struct rowwise_options *o,
     return squared > 0 ? ((double)x - (double)y + (double)o->eps) / sqrt(squared) : 0;
 }
 
+/* The share of the distance of positive and negative in the slope of the smaller one: half of it where both are equal,
+ * as of torch.min. */
+HOST_DEVICE static inline double swapped_share(struct rowwise_sums s) { return s.c < s.b ? 1 : s.c == s.b ? 0.5 : 0; }
+
 HOST_DEVICE static inline double triplet_slope(const struct rowwise_options *o, struct rowwise_sums s, const float *x,
                                                size_t size, size_t i) {
     size_t part = i / size, k = i % size;
     float anchor = x[k], positive = x[size + k], negative = x[2 * size + k];
-    if (triplet_of(o, s) < 0) return 0;
+    if (triplet_of(o, s) <= 0) return 0;
+    double swapped = o->is_swapped ? swapped_share(s) : 0;
     double to_positive = distance_slope(o, s.a, anchor, positive);
-    if (o->is_swapped && s.c < s.b) {
-        double between = distance_slope(o, s.c, positive, negative);
-        return part == 0 ? to_positive : part == 1 ? -to_positive - between : between;
-    }
-    double to_negative = distance_slope(o, s.b, anchor, negative);
-    return part == 0 ? to_positive - to_negative : part == 1 ? -to_positive : to_negative;
+    double to_negative = (1 - swapped) * distance_slope(o, s.b, anchor, negative);
+    double between = swapped * distance_slope(o, s.c, positive, negative);
+    return part == 0 ? to_positive - to_negative : part == 1 ? -to_positive - between : to_negative + between;
 }
 
 /* d(loss of a row) / d(x[i]), i < parts * size */

@@ -409,6 +409,7 @@ static status join_outputs(struct builder *b, size_t last, size_t *output) {
     const struct model_names *names = b->names;
     struct model *m = b->model;
     size_t in[BUILD_MAX_INPUTS], first = 0;
+    bool is_trained = false; /* an output has trainable parameters before it */
     *output = last;
     if (names->output_count == 0 && names->targets) *output = by_position(b, last, names->targets, "model.layers");
     if (names->output_count == 0) return OK;
@@ -423,13 +424,12 @@ static status join_outputs(struct builder *b, size_t last, size_t *output) {
             TRY(status_prefix(build_find(b, names->outputs[i], &in[i]), "%s: losses: output", place_text(*place).s));
         if (names->targets) in[i] = by_position(b, in[i], &names->targets[i], "losses");
         const struct tensor *t = &m->tensors[in[i]];
-        if (!t->needs_gradient)
-            return status_new(STATUS_USAGE, "losses: the output '%s' has no trainable parameters before it",
-                              names->outputs[i] ? names->outputs[i] : "of the last layer");
+        is_trained = is_trained || t->needs_gradient;
         m->outputs[i] = (struct model_output){.first = first, .size = t->size, .shape = t->shape, .tensor = in[i]};
         m->outputs[i].shape.is_channels_last = false;
         first += t->size;
     }
+    if (!is_trained) return status_new(STATUS_USAGE, "losses: no output has trainable parameters before it");
     struct variant variant = {.place = {.file = "losses"}};
     return build_layer(b, &layer_outputs, &variant, "losses", "output/", in, names->output_count, output);
 }

@@ -363,5 +363,51 @@ START_TEST(shapes_are_checked) {
 }
 END_TEST
 
-TESTS("loss", losses_are_pytorchs, sums_add_up, many_classes, ctc_of_too_many_labels, ctc_of_nan, ctc_of_lengths,
-      weights_of_rows_of_different_lengths, positives_are_weighted_by_class, shapes_are_checked)
+/* Where a loss has a corner: gradients of PyTorch 2.15, of the sum over one row. */
+static const struct {
+    const char *config;
+    int64_t size;
+    float outputs[6], targets[3], gradient[6];
+} ties[] = {
+    /* the distances of the negative from the anchor and from the positive are equal: half of each; all are 0 */
+    {"{type: triplet_margin, swap: true, eps: 0}",
+     6,
+     {0, 1, 0, -1, 2, 0},
+     {0},
+     {0.4472136f, 0.7763932f, 0.4472136f, -0.7763932f, -0.8944272f, 0}},
+    {"{type: triplet_margin, swap: true, eps: 0}", 6, {0, 1, 0, 1, 0, 1}, {0}, {0}},
+    /* exactly at the margin */
+    {"{type: triplet_margin, eps: 0}", 6, {0, 0, 1, 0, 0, 2}, {0}, {0}},
+    {"cosine_embedding", 4, {1, 0, 0, 1}, {-1}, {0}},
+    {"{type: cosine_embedding, margin: -0.5}", 4, {1, 0, 0, 1}, {-1}, {0, 1, 1, 0}},
+    /* exactly at beta, and at 0 */
+    {"l1", 3, {-1, 0, 1}, {0}, {-1, 0, 1}},
+    {"smooth_l1", 3, {-1, 0, 1}, {0}, {-1, 0, 1}},
+    {"{type: smooth_l1, beta: 0}", 3, {-1, 0, 1}, {0}, {-1, 0, 1}},
+    {"{type: huber, delta: 0.5}", 3, {-0.5f, 0, 0.5f}, {0}, {-0.5f, 0, 0.5f}},
+    {"bce_with_logits", 3, {0, 0, 0}, {1, 0, 0.5f}, {-0.5f, 0.5f, 0}},
+};
+
+START_TEST(ties_are_pytorchs) {
+    struct device *device;
+    struct variant loss;
+    struct loss_sums sums = {0};
+    struct document *document = bind(ties[_i].config, &loss);
+    const struct loss_type *type = loss_type_at((size_t)loss.index);
+    struct shape shape = {.dims = 1, .size = {ties[_i].size}};
+    struct row_weights weights = {.target_size = type->parts ? 1 : (size_t)ties[_i].size};
+    float gradient[6];
+    ck_assert(!device_create("cpu", &device));
+    type->run(loss.config, device, &shape, ties[_i].outputs, ties[_i].targets, &weights, 1, 1, gradient, &sums);
+    float count = (float)sums.count;
+    for (int64_t i = 0; i < ties[_i].size; i++)
+        ck_assert_msg(fabsf(gradient[i] * count - ties[_i].gradient[i]) < 1e-6f, "%s: gradient[%d]: %g, not %g",
+                      ties[_i].config, (int)i, (double)(gradient[i] * count), (double)ties[_i].gradient[i]);
+    device_destroy(device);
+    document_destroy(document);
+}
+END_TEST
+
+LOOP_TESTS("loss", ONCE(losses_are_pytorchs), ONCE(sums_add_up), ONCE(many_classes), ONCE(ctc_of_too_many_labels),
+           ONCE(ctc_of_nan), ONCE(ctc_of_lengths), ONCE(weights_of_rows_of_different_lengths),
+           ONCE(positives_are_weighted_by_class), ONCE(shapes_are_checked), EACH(ties_are_pytorchs, ties))

@@ -447,6 +447,25 @@ train: {epochs: 1}
 """
 
 
+class Untrained(Case):
+    """An output without parameters before it counts in the loss while another one is trained; one of them must have some."""
+    CONFIG = """
+dataset: {path: two.csv, inputs: {x: [a], y: [b]}, targets: {u: u, v: v}}
+sampler: {batch_size: 4, shuffle: false}
+model: {layers: [tanh: {from: y, name: plain}, linear: {out: 1, from: x, name: f}]}
+losses: [{type: mse, output: f, target: u}, {type: mse, output: plain, target: v}]
+train: {epochs: 1}
+"""
+
+    def test_counts_and_needs_another(self):
+        self.write("two.csv", "a,b,u,v\n" + "0,0,0,1000\n" * 4)
+        self.train(self.CONFIG)  # f is a bias, of at most 1
+        self.assertAlmostEqual(self.events("test", "epoch")[0]["train_loss"], 1000**2, delta=1.5)
+        self.write("test.yaml", self.CONFIG.replace("output: f", "output: plain, name: other"))
+        _, errors = self.run_program("check", "test.yaml", code=program.USAGE)
+        self.assertIn("losses: no output has trainable parameters before it", errors)
+
+
 class Counts(Case):
     """poisson_nll: predictions and metrics are of expected counts, also where the outputs are their logarithms."""
     CONFIG = """
