@@ -301,6 +301,7 @@ static const char *best_metric(const struct run_data *r, bool *is_max) {
 static void find_best(struct run_data *r) {
     bool is_max;
     r->best_metric = best_metric(r, &is_max);
+    r->best_is_max = is_max;
     const struct curve *curve = run_data_curve(r, r->best_metric, false);
     if (r->has_ended || r->has_stopped || !curve || curve->values == 0) return;
     r->best_epoch = is_max ? curve->highest.x : curve->lowest.x;

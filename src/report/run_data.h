@@ -37,6 +37,7 @@ struct run_data {
     double epochs, steps, samples, seconds;                          /* of the newest event that has them */
     double epoch_updates;                                            /* of an epoch; NAN: no whole one is known */
     double best_epoch, best_value;                                   /* NAN: none yet */
+    bool best_is_max;                                                /* a larger value is better */
     const char *best_metric;                                         /* which: best_value is one of its curve */
     double test_loss, test_accuracy, test_rows;                      /* of the end; NAN: none */
     double peak_memory;                                              /* bytes; NAN: unknown */

@@ -172,12 +172,35 @@ static void add_notices(struct text *out, const struct run_data *r) {
     text_free(&t);
 }
 
+/* The result in one sentence: of one run, or the best of runs with the same metric. */
+static void add_headline(struct text *out, struct run_data *const *runs, size_t count) {
+    const struct run_data *best = runs[0];
+    struct text value = {0};
+    for (size_t i = 1; i < count; i++) {
+        const struct run_data *r = runs[i];
+        if (strcmp(r->best_metric, best->best_metric) != 0 || r->best_is_max != best->best_is_max) return;
+        if (isnan(best->best_value) ||
+            (best->best_is_max ? r->best_value > best->best_value : r->best_value < best->best_value))
+            best = r;
+    }
+    best_text(best, &value);
+    if (value.length) {
+        text_add(out, "<p class=\"headline\">Best result: ");
+        html_add(out, text_string(&value));
+        if (count > 1) text_add(out, " of ");
+        if (count > 1) html_add_short(out, best->label, 80);
+        text_add(out, "</p>\n");
+    }
+    text_free(&value);
+}
+
 void runs_section_overview(struct text *out, struct run_data *const *runs, size_t count) {
     static const struct page_heading headings[] = {
         {"Run", false},          {"State", false},     {"Epochs", true}, {"Steps", true},
         {"Train loss", true},    {"Val. loss", true},  {"Best", false},  {"Time", true},
         {"Samples/s", true},     {"Processes", false}, {"Memory", true}, {"Last written", false},
         {"State SHA-256", false}};
+    add_headline(out, runs, count);
     if (count == 1) add_facts(out, runs[0]);
     if (count > 1) {
         page_table_begin(out, headings, sizeof headings / sizeof *headings, true);
@@ -201,6 +224,7 @@ struct plot_of {
     bool is_of_steps, wants_log;
     const struct series *series; /* (count) */
     size_t count;
+    const struct run_data *best; /* whose best epoch is marked; NULL: none */
 };
 
 static bool is_log_of(const struct plot_of *p, double low, double high) {
@@ -242,6 +266,7 @@ static void draw(struct text *out, const struct plot_of *p) {
     text_printf(&title, "%s%s", p->title, plot.y.is_log ? " (logarithmic)" : "");
     svg_begin(&plot, text_string(&title), NULL);
     for (size_t i = 0; i < p->count; i++) svg_curve(&plot, p->series[i].curve, p->series[i].index, p->series[i].name);
+    if (p->best) svg_point(&plot, p->best->best_epoch, p->best->best_value, 4, "best", "best epoch");
     svg_end(&plot);
     if (p->count > 1 && p->count <= 6) svg_legend(out, names, p->count);
     note_band(out, p);
@@ -290,20 +315,31 @@ static size_t collect(struct run_data *const *runs, size_t count, const char *na
     return found;
 }
 
+/* Whether all values of each series are equal. */
+static bool is_constant(const struct plot_of *p) {
+    for (size_t i = 0; i < p->count; i++)
+        if (p->series[i].curve->lowest.y != p->series[i].curve->highest.y) return false;
+    return p->count > 0;
+}
+
 static size_t draw_all(struct text *out, struct run_data *const *runs, size_t count, const char *title,
                        const char *name, bool is_of_steps, bool wants_log, struct series *series) {
-    struct plot_of plot = {title, is_of_steps, wants_log, series, collect(runs, count, name, is_of_steps, series)};
+    struct plot_of plot = {title, is_of_steps, wants_log, series, collect(runs, count, name, is_of_steps, series),
+                           NULL};
+    if (strcmp(name, "lr") == 0 && is_constant(&plot)) return 1; /* the config has its value */
     if (plot.count) draw(out, &plot);
     return plot.count > 0;
 }
 
 /* Training and validation of one run. */
 static size_t draw_pair(struct text *out, struct run_data *const *runs, const struct known *k, struct series *series) {
-    struct plot_of plot = {k->title, k->is_of_steps, k->wants_log, series, 0};
+    struct plot_of plot = {k->title, k->is_of_steps, k->wants_log, series, 0, NULL};
     static const char *const names[] = {"training", "validation"};
     for (int i = 0; i < 2; i++) {
         const struct curve *curve = run_data_curve(runs[0], k->names[i], k->is_of_steps);
         if (curve && curve->values >= MIN_POINTS) series[plot.count++] = (struct series){curve, names[i], (size_t)i};
+        if (strcmp(k->names[i], runs[0]->best_metric) == 0 && isfinite(runs[0]->best_value) && runs[0]->best_epoch > 0)
+            plot.best = runs[0];
     }
     if (plot.count == 1) plot.title = k->titles[series[0].index];
     if (plot.count) draw(out, &plot);

@@ -141,6 +141,22 @@ class Report(program.Case):
             run = self.fake(events, f"run-{i}", f"name: a\ncheckpoint: {{best: {best}}}\n")
             self.assertEqual(self.facts(self.page(run))["Best epoch"], text)
 
+    def test_the_result_of_runs(self):
+        """In a headline, and as a mark in the plot of one run; a constant learning rate has no plot."""
+        epochs = [{"event": "epoch", "epoch": i, "train_loss": 1, "val_loss": 1, "val_accuracy": v} for i, v in enumerate((0.5, 0.9731, 0.75))]
+        steps = [{"event": "step", "step": i + 1, "loss": 2, "lr": 0.1, "grad_norm": i} for i in range(5)]
+        page = self.page(self.fake([START, *steps, *epochs]))
+        self.assertEqual([p["text"] for p in page.all("p", class_="headline")], ["Best result: val_accuracy 97.31 % in epoch 2"])
+        self.assertEqual(self.facts(page)["Validation accuracy"], "75.00 %")
+        figures = page.figures()
+        self.assertEqual([title for title, figure in figures.items() if any(e.get("@class") == "best" for e in figure)], ["Validation accuracy"])
+        self.assertNotIn("Learning rate", figures)
+        self.assertIn("Gradient norm", figures)
+        other = self.fake([START, *steps[:4], {**steps[4], "lr": 0.05}, *epochs[:1]], "b")
+        page = self.page("runs/a", other)
+        self.assertEqual([p["text"] for p in page.all("p", class_="headline")], ["Best result: val_accuracy 97.31 % in epoch 2 of a"])
+        self.assertIn("Learning rate", page.figures())
+
     def test_a_run(self):
         run = self.train("train.metrics=[f1, auc, confusion_matrix]", "schedule.type=cosine")
         page = self.page(run)
