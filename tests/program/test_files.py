@@ -1,5 +1,5 @@
 """A command does not overwrite its inputs or files of others, and reports files that it cannot read or write."""
-import os, resource, shutil
+import os, resource, shutil, subprocess, sys
 
 import program
 from program import DATA, IO, OK, USAGE
@@ -36,6 +36,14 @@ class OwnFiles(program.Case):
                     self.assertEqual(self.listing("mine"), sorted([*others, name]))
                     self.assertFalse(os.path.exists(self.path("mine.1")))
             os.remove(self.path("mine", name))
+
+    def test_the_memory_is_not_that_of_the_program_that_starts_it(self):
+        """The kernel keeps the largest resident set over exec."""
+        code = "import os, sys; large = b'x' * (1 << 29); os.execv(sys.argv[1], sys.argv[1:])"
+        subprocess.run([sys.executable, "-c", code, program.BINARY, "wine.yaml", "train.epochs=1", "--run-dir", "run"], cwd=self.folder,
+                       env=self.environment(None), check=True, capture_output=True)
+        peak = self.events("end", "run")[0]["peak_memory_bytes"]
+        self.assertTrue(1 << 20 < peak < 1 << 29 or program.SANITIZER, peak)
 
     def test_no_file_of_a_run_or_sweep_may_be_a_fifo(self):
         """Opening one would wait for a reader for ever."""

@@ -66,7 +66,10 @@ uint64_t memory_available(void) {
     return min(machine, memory_available_in_groups(CGROUP_ROOT));
 }
 
+/* ru_maxrss survives exec: it may be that of the program that has started this one. */
 uint64_t memory_peak(void) {
     struct rusage usage;
+    uint64_t kib;
+    if (read_number("/proc/self/status", "VmHWM:", &kib)) return kib * 1024;
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
 }
