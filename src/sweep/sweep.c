@@ -468,7 +468,7 @@ static status open_all(struct coordinator *s) {
     if (s->options->env->world_size > 1) TRY(listen_for_ranks(s));
     TRY(sweep_folder_open(s->options->folder, s->options->is_fresh, s->file, s->log, &s->folder));
     s->pruner = pruner_create(&s->config->early_terminate);
-    TRY(trials_open(sweep_folder_path(s->folder), s->config, s->pruner, &s->trials));
+    TRY(trials_open(sweep_folder_path(s->folder), s->config, s->pruner, s->log, &s->trials));
     s->queue = (struct run_queue){.config = s->config, .trials = s->trials};
     s->cache = dataset_cache_create();
     prepare_slots(s);

@@ -133,7 +133,8 @@ void trials_move(struct trials *t, const char *folder) {
     set_paths(t, folder);
 }
 
-status trials_open(const char *folder, const struct sweep_config *sweep, struct pruner *pruner, struct trials **out) {
+status trials_open(const char *folder, const struct sweep_config *sweep, struct pruner *pruner, struct log *log,
+                   struct trials **out) {
     struct trials *t = calloc(1, sizeof *t);
     *out = NULL;
     if (!t) return status_memory("the table of trials");
@@ -151,7 +152,7 @@ status trials_open(const char *folder, const struct sweep_config *sweep, struct 
                    ? OK
                    : status_memory("the table of %zu trials", n);
     if (!s) s = io_open_append(t->history, &t->fd);
-    if (!s) s = trials_read_history(t, pruner);
+    if (!s) s = trials_read_history(t, pruner, log);
     if (s)
         status_free(trials_close(t));
     else

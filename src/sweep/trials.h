@@ -22,10 +22,12 @@ struct trial_run {
 
 struct trials;
 
-/* Reads what [folder]/history.jsonl has of an earlier start, without a last line that was not written in full, and
+/* Reads what [folder]/history.jsonl has of an earlier start, without a last line that was not written in full or zero
+ * bytes at its end (with a line in [log]), and
  * opens it for appending. Reports of epochs go to [pruner] (NULL: none). STATUS_DATA with the line for a file that is
  * none of this sweep's. */
-status trials_open(const char *folder, const struct sweep_config *sweep, struct pruner *pruner, struct trials **out);
+status trials_open(const char *folder, const struct sweep_config *sweep, struct pruner *pruner, struct log *log,
+                   struct trials **out);
 /* The folder of the sweep was moved to [folder]. */
 void trials_move(struct trials *trials, const char *folder);
 status trials_close(struct trials *trials); /* takes NULL */

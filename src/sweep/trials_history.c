@@ -217,17 +217,29 @@ static status read_lines(struct trials *t, const char *text, struct pruner *prun
 
 #define MAX_HISTORY ((uint64_t)16 << 30)
 
-status trials_read_history(struct trials *t, struct pruner *pruner) {
+/* Where zero bytes up to the end begin, which a file system may leave after a crash of the machine; else [size]. */
+static size_t size_without_zeros(const char *text, size_t size) {
+    while (size > 0 && text[size - 1] == 0) size--;
+    return size;
+}
+
+status trials_read_history(struct trials *t, struct pruner *pruner, struct log *log) {
     struct io_info info;
     char *text;
     TRY(io_read_text(t->history, MAX_HISTORY, &text, &info));
     if (!text) return status_new(STATUS_DATA, "%s: not the history of a sweep", t->history);
     status s = OK;
-    if (strlen(text) < info.size)
+    size_t size = size_without_zeros(text, info.size);
+    if (strlen(text) < size)
         s = status_new(STATUS_DATA, "%s: not the history of a sweep: it has a zero byte", t->history);
     char *last = strrchr(text, '\n');
     size_t whole = last ? (size_t)(last - text) + 1 : 0;
     if (!s) s = read_lines(t, text, pruner);
+    if (!s && size < info.size)
+        log_line(log,
+                 "%s: dropped %zu zero bytes at its end, as a crash of the machine may leave; what they replaced is "
+                 "done again",
+                 t->history, (size_t)info.size - size);
     if (!s && whole < info.size) s = io_truncate(t->fd, t->history, whole);
     free(text);
     return s;

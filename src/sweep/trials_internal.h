@@ -38,8 +38,8 @@ void trials_set_run(struct trials *trials, int64_t run, const struct trial_run *
 /* trials.c: what trials_add_epoch adds to the history. */
 void trials_set_epoch(struct trials *trials, int64_t run, int64_t epoch, double value, bool must_stop);
 
-/* trials_history.c: reads the lines of history.jsonl, and removes a last one that was not written in full. Reports of
- * epochs go to [pruner] (NULL: none). */
-status trials_read_history(struct trials *trials, struct pruner *pruner);
+/* trials_history.c: reads the lines of history.jsonl, and removes a last one that was not written in full, or zero
+ * bytes. Reports of epochs go to [pruner] (NULL: none). */
+status trials_read_history(struct trials *trials, struct pruner *pruner, struct log *log);
 
 #endif

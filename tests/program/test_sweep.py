@@ -846,6 +846,12 @@ class Wrong(SweepCase):
         self.sweep(GRID)
         self.assertEqual(self.rows(), rows)
         self.assert_every_trial_once(6)
+        with open(path, "w") as f:  # zero bytes in its place, as a file system may leave after a crash of the machine
+            f.write(whole[:-20] + 300 * "\0")
+        _, err = self.sweep(GRID)
+        self.assertIn("history.jsonl: dropped 300 zero bytes at its end", err)
+        self.assertEqual(self.rows(), rows)
+        self.assert_every_trial_once(6)
 
     def test_on_several_nodes(self):
         self.write("test.yaml", GRID)

@@ -74,7 +74,7 @@ status compare_run(const struct sweep_file *file, const struct sweep_options *op
     struct paired_tests comparison = {0};
     warn(file, log, NULL);
     TRY(sweep_run(file, options, log));
-    TRY(trials_open(options->folder, sweep, NULL, &trials));
+    TRY(trials_open(options->folder, sweep, NULL, log, &trials));
     status s = read_pairs(sweep, trials, &comparison);
     if (!s && comparison.pairs < 2) s = too_few(trials, options->folder);
     if (!s) add_result(sweep, &comparison, out);
