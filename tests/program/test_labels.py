@@ -264,6 +264,15 @@ class Labels(program.Case):
         out, _ = self.run_program("eval", "test.yaml", "dataset.path=other.csv")
         self.assertEqual(json.loads(out)["accuracy"], 1.0)
 
+    def test_a_note_about_texts_that_are_equal_as_numbers(self):
+        for column, value in (("c", "category"), ("y", "category")):
+            rows = "".join(f"{i % 7},{['1e5', '100000', '2'][i % 3]}\n" for i in range(30))
+            self.write("equal.csv", f"a,{column}\n{rows}" if column == "y" else "a,c,y\n" + "".join(f"{line},{i % 2}\n" for i, line in enumerate(rows.split())))
+            self.write("equal.yaml", f"dataset: {{path: equal.csv, columns: {{{column}: {value}}}}}\nmodel: {{layers: [{{linear: {{out: 2}}}}]}}\n"
+                                     "loss: cross_entropy\ntrain: {epochs: 1}\n")
+            out, _ = self.run_program("check", "equal.yaml")
+            self.assertIn(f"equal.csv: column '{column}': '1e5' and '100000' are equal as numbers and one value", out)
+
 
 if __name__ == "__main__":
     program.main()

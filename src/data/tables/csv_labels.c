@@ -65,6 +65,7 @@ static void collect_classes(struct csv *csv) {
     for (size_t i = 0; i < csv->n_classes; i++) csv->classes[i] = csv->labels.items[i].text;
     if (category_are_numbers(&csv->labels) && are_exact(csv->classes, csv->n_classes))
         csv->n_classes = category_sort(csv->classes, csv->n_classes, true);
+    csv_note_merged(csv, csv->target_columns[0], &csv->labels, &(struct string_list){csv->classes, csv->n_classes});
     qsort(csv->classes, csv->n_classes, sizeof *csv->classes, csv_compare_names);
 }
 

@@ -169,6 +169,9 @@ size_t csv_group_at(const struct csv *csv);
 /* When all rows were read: gives the groups values in the order of numpy.unique, of numbers or of texts. */
 void csv_number_groups(struct csv *csv);
 
+/* Makes a note if different texts of [pool], of [column], are one of [sorted], because they are equal as numbers. */
+void csv_note_merged(struct csv *csv, size_t column, const struct text_pool *pool, const struct string_list *sorted);
+
 /* The name of column [index], from 0, whose header is [text]: that, or if it is empty "Unnamed: 0", as pandas'. In
  * [arena]. */
 const char *csv_name(const char *text, size_t index, struct arena *arena);

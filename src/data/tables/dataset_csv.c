@@ -332,6 +332,9 @@ static status finish_columns(struct csv *csv) {
     for (size_t i = 0; i < csv->base.input_size; i++) TRY(finish_column(csv, i));
     TRY(check_targets(csv));
     note_mixed_columns(csv);
+    for (size_t i = 0; i < csv->base.input_size; i++)
+        if (csv->raw[i].type == COLUMN_CATEGORY && csv->raw[i].are_numbers)
+            csv_note_merged(csv, csv->input_columns[i], &csv->builders[i].pool, &csv->raw[i].texts);
     csv->base.columns = csv->raw;
     return OK;
 }
