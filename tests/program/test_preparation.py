@@ -75,6 +75,17 @@ class Preparation(program.Case):
             out, err = self.run_program("check", "dots.yaml", *words)
             self.assertRegex(out + err, r"price\.usd +.*ignore")
 
+    def test_embeddings_of_folds(self):
+        """The number that check prints is that of the whole file: it is right for every fold, though each has other categories."""
+        self.write("folds.csv", "port,y\n" + "".join(f"{'abcdefgh'[i // 3]},{i % 2}\n" for i in range(24)))
+        self.write("folds.yaml", "dataset: {path: folds.csv, inputs: [port], targets: y, columns: {port: {type: category, encoding: embedding}}, "
+                                 "split: {folds: 3, fold: 0, shuffle: false}}\nmodel: {layers: [{embedding: {num_embeddings: 9, embedding_dim: 2}}, "
+                                 "flatten, {linear: 2}]}\nloss: cross_entropy\ntrain: {epochs: 1}\n")
+        for fold, categories in enumerate((6, 6, 6)):
+            out, _ = self.run_program("check", "folds.yaml", f"dataset.split.fold={fold}")
+            self.assertIn(f"embedding of {categories} categories, num_embeddings: 9\n", out)
+            self.run_program("folds.yaml", f"dataset.split.fold={fold}", "--fresh")
+
     def test_embedding(self):
         """A column as tokens for an embedding layer; a category that no training row has is token 0."""
         self.write("embedding.yaml", CONFIG.replace("name: test", "name: embedding").replace("port: {missing: most_frequent}", "port: {encoding: embedding, missing: most_frequent}")
