@@ -17,9 +17,9 @@ static void check_format(const struct dataset_config *dataset, const char *path,
     struct text names = {0};
     dataset_format_names(&names);
     problems_add(problems, place, key,
-                 "'%s': unknown file extension; set dataset.format to one of: %s; a folder of images needs "
+                 "'%s': unknown file extension%s; set dataset.format to one of: %s; a folder of images needs "
                  "dataset.image: {size: [height, width]}",
-                 path, text_string(&names));
+                 path, dataset_format_advice(path), text_string(&names));
     text_free(&names);
 }
 

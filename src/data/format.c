@@ -37,6 +37,28 @@ const struct dataset_format *dataset_format_of(const struct dataset_config *conf
     return format == &dataset_text && config->tokens.tokenizer ? &dataset_tokenized : format;
 }
 
+const char *dataset_format_advice(const char *path) {
+    static const struct {
+        const char *extension, *advice;
+    } others[] = {
+        {".bz2", "; decompress it first: bunzip2 --keep FILE"},
+        {".xz", "; decompress it first: unxz --keep FILE"},
+        {".zst", "; decompress it first: zstd -d FILE"},
+        {".zip", "; unpack it first: unzip FILE"},
+        {".jsonl", "; convert it first: pandas.read_json(FILE, lines=True).to_csv('new.csv', index=False)"},
+        {".json", "; convert it first: pandas.read_json(FILE).to_csv('new.csv', index=False)"},
+        {".arff", "; write CSV: remove the lines up to @data, and use dataset.csv.no_header"},
+        {".xlsx", "; save the sheet as CSV"},
+        {".parquet", "; convert it first: pandas.read_parquet(FILE).to_csv('new.csv', index=False)"},
+    };
+    size_t length = strlen(path);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        size_t end = strlen(others[i].extension);
+        if (length > end && strcmp(path + length - end, others[i].extension) == 0) return others[i].advice;
+    }
+    return "";
+}
+
 void dataset_format_names(struct text *out) {
     for (size_t i = 0; dataset_format_at(i); i++) text_printf(out, "%s%s", i ? ", " : "", formats[i]->name);
 }

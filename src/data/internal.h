@@ -145,6 +145,9 @@ const struct dataset_format *dataset_format_at(size_t index);
 /* The format of [config], or that of the extension of [path]; NULL: unknown. */
 const struct dataset_format *dataset_format_of(const struct dataset_config *config, const char *path);
 
+/* What to do with a file whose extension is of another program, "; unpack it first ..."; "": nothing is known. */
+const char *dataset_format_advice(const char *path);
+
 /* Adds "hdf5, csv, ..., synthetic". */
 void dataset_format_names(struct text *out);
 

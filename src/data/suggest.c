@@ -318,8 +318,8 @@ status suggest(const char *path, const char *target, const struct csv_choice *cs
         struct text names = {0};
         TRY(file_check(path, &bytes));
         dataset_format_names(&names);
-        status s =
-            status_new(STATUS_USAGE, "'%s': unknown file extension; the formats are: %s", path, text_string(&names));
+        status s = status_new(STATUS_USAGE, "'%s': unknown file extension%s; the formats are: %s", path,
+                              dataset_format_advice(path), text_string(&names));
         text_free(&names);
         return s;
     }

@@ -572,9 +572,10 @@ class Init(program.Case):
                 (["short.csv"], DATA, "short.csv:line 3: there are 1 fields, but the header has 2"),
                 (["gap.csv"], USAGE, "gap.csv: the target 'v' has no values; name another column by --target COLUMN"),
                 (["mixed.csv"], USAGE, "mixed.csv: the target 'v' has numbers and texts"),
-                (["what.dat"], USAGE, "'what.dat': unknown file extension"), ([], USAGE, "no data given")):
+                (["what.dat"], USAGE, "'what.dat': unknown file extension; the formats are"),
+                (["what.csv.xz"], USAGE, "'what.csv.xz': unknown file extension; decompress it first: unxz --keep FILE; the formats are"), ([], USAGE, "no data given")):
             for name, text in (("empty.csv", ""), ("header.csv", "a,b\n"), ("one.csv", "a\n1\n"), ("short.csv", "a,b\n1,2\n3\n"),
-                               ("gap.csv", "u,v\n1,\n2,NA\n"), ("twice.csv", "u,v,u\n1,2,3\n"), ("mixed.csv", "u,v\n" + "1,2\n2,x\n" * 9), ("what.dat", "x")):
+                               ("gap.csv", "u,v\n1,\n2,NA\n"), ("twice.csv", "u,v,u\n1,2,3\n"), ("mixed.csv", "u,v\n" + "1,2\n2,x\n" * 9), ("what.dat", "x"), ("what.csv.xz", "x")):
                 self.write(name, text)
             with self.subTest(arguments):
                 out, err = self.run_program("init", *arguments, code=code)
