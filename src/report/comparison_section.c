@@ -8,10 +8,12 @@
 
 #include "report/html.h"
 #include "report/page.h"
+#include "report/svg.h"
 #include "sweep/compare/comparability.h"
 #include "sweep/compare/paired_tests.h"
 #include "sweep/sweep_folder.h"
 
+#define MAX_DRAWN_PAIRS 2000
 #define MAX_PAIRS 1000000 /* a larger number in a damaged file is not believed */
 
 /* The value of a repeat of trial 0 and 1, each (count); NAN: it has none. */
@@ -59,6 +61,40 @@ static void add_tests(struct text *out, const struct sweep_data *s, const struct
     text_free(&t);
 }
 
+/* A point is a pair: A to the right, B up; on the line both are equal. */
+static void draw_pairs(struct text *out, const struct sweep_data *s, double *const values[2], size_t count) {
+    double low = INFINITY, high = -INFINITY;
+    struct text title = {0};
+    for (size_t i = 0; i < count; i++)
+        for (int side = 0; side < 2 && isfinite(values[0][i] + values[1][i]); side++) {
+            low = fmin(low, values[side][i]);
+            high = fmax(high, values[side][i]);
+        }
+    struct svg_plot plot = {.out = out, .x.label = "A"};
+    axis_fit(&plot.x, low, high, true);
+    axis_fit(&plot.y, low, high, true);
+    text_printf(&title, "Pairs: %s of B over that of A", s->metric);
+    text_add(out, "<div class=\"plots\">\n");
+    svg_begin(&plot, text_string(&title), NULL);
+    text_printf(out, "<path class=\"axis\" d=\"M%.1f %.1fL%.1f %.1f\"/>", plot.left, plot.bottom, plot.right, plot.top);
+    for (size_t i = 0; i < count && i < MAX_DRAWN_PAIRS; i++) {
+        struct text label = {0};
+        if (!isfinite(values[0][i] + values[1][i])) continue;
+        text_printf(&label, "pair %zu: A %.6g, B %.6g", i, values[0][i], values[1][i]);
+        svg_point(&plot, values[0][i], values[1][i], 3.2, "pt", text_string(&label));
+        text_free(&label);
+    }
+    svg_end(&plot);
+    page_note(
+        out,
+        "A point is a pair of runs with the same seed. Above the line the value of B is larger, below it that of A; %s "
+        "values are better.",
+        s->is_max ? "larger" : "smaller");
+    svg_end_figure(out);
+    text_add(out, "</div>\n");
+    text_free(&title);
+}
+
 static status load(const struct sweep_data *s, const char *name, struct config_file **out) {
     struct text path = {0};
     text_printf(&path, "%s/%s", s->path, name);
@@ -97,10 +133,12 @@ void comparison_section_add(struct text *out, const struct sweep_data *s) {
         page_notice(out, "%zu pair%s left out, of which a run has failed, has not ended or has no value.", c.left_out,
                     c.left_out == 1 ? " is" : "s are");
     add_notices(out, s);
-    if (c.pairs >= 2)
+    if (c.pairs >= 2) {
         add_tests(out, s, &c);
-    else
+        draw_pairs(out, s, values, (size_t)count);
+    } else {
         page_notice(out, "A test needs two pairs of complete runs with values.");
+    }
     free(values[0]);
     free(values[1]);
 }

@@ -570,6 +570,8 @@ class Report(program.Case):
         for name in ("a.yaml", "b.yaml"):
             os.remove(self.path(name))
         page = self.page("sweeps/a-or-b")
+        pairs = page.figures()["Pairs: val_loss of B over that of A"]
+        self.assertEqual(sum(e["tag"] == "circle" for e in pairs), 6)
         facts = self.facts(page)
         self.assertEqual((facts["Config A, trial 0"], facts["Config B, trial 1"]), ("a.yaml", "b.yaml"))
         rows = self.rows(page)
