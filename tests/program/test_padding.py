@@ -92,6 +92,14 @@ class Padding(program.Case):
                 self.assertEqual(self.metrics(name), self.metrics(name + "2"))
             self.assertEqual(self.run_program("eval", name)[0], self.run_program("eval", name + "2")[0])
 
+    def test_metrics_are_of_all_real_positions(self):
+        """scikit-learn's of the positions of the mask: not means over the numbers of the positions."""
+        values = self.random.normal(size=(80, LENGTH, 1)).astype("f4") + np.arange(LENGTH)[:, None]
+        config = self.tags("one", values, "mse", 1, "rmse, r2")
+        self.run_program(config, "--run-dir", "one", "--fresh")
+        last = [line for line in self.metrics("one") if "val_rmse" in line][-1]
+        self.assertAlmostEqual(last["val_rmse"], last["val_loss"] ** 0.5, places=6)
+
     def test_layers_that_keep_the_lengths(self):
         values = self.random.normal(size=(80, LENGTH, 2)).astype("f4")
         other = np.where(self.real[..., None], values, 1)

@@ -40,7 +40,7 @@ static unsigned needs_of(const struct evaluation_options *options) {
 
 static size_t positions_of(const struct evaluation_options *options) {
     if (options->loss->wants_classes) return options->info->target_size;
-    return options->loss->is_binary && options->output->lengths ? (size_t)options->output->size[0] : 1;
+    return options->output->lengths ? (size_t)options->output->size[0] : 1;
 }
 
 static struct tally_options tally_of(const struct evaluation_options *options) {

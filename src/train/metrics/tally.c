@@ -234,6 +234,16 @@ static void combine(double *a, const double *b) {
     a[TALLY_LARGEST] = tally_larger(a[TALLY_LARGEST], b[TALLY_LARGEST]);
 }
 
+/* The real positions of rows of different lengths are values of the same outputs: all become those of the first. */
+static void combine_positions(struct tally *t) {
+    size_t size = t->options.out_size / t->options.positions * TALLY_VALUE_SUMS;
+    for (double *v = t->values + size; v < t->values + t->options.positions * size; v += TALLY_VALUE_SUMS) {
+        double *to = t->values + (size_t)(v - t->values) % size;
+        combine(to, v);
+    }
+    memset(t->values + size, 0, (t->options.positions - 1) * size * sizeof *t->values);
+}
+
 status tally_reduce(struct tally *tally) {
     struct comm *comm = tally->options.comm;
     size_t size = tally->options.out_size * TALLY_VALUE_SUMS;
@@ -247,5 +257,6 @@ status tally_reduce(struct tally *tally) {
     for (int rank = 0; rank < comm_world_size(comm); rank++)
         for (size_t i = 0; i < size; i += TALLY_VALUE_SUMS)
             combine(tally->values + i, tally->gathered + (size_t)rank * size + i);
+    if (tally->options.positions > 1) combine_positions(tally);
     return OK;
 }

@@ -29,8 +29,8 @@ struct tally_options {
     size_t top_count;
     enum tally_kind kind;
     size_t out_size; /* of a row */
-    /* TALLY_CLASSES: targets of a row, out_size / positions is the number of classes. TALLY_BINARY: positions with
-     * lengths, whose scores are those of the same outputs; 1: none. */
+    /* TALLY_CLASSES: targets of a row, out_size / positions is the number of classes. Others: positions with
+     * lengths, whose values are those of the same outputs; 1: none. */
     size_t positions;
     size_t rows; /* maximum of this rank */
     bool has_ignored, has_weights;
