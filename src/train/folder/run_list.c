@@ -157,7 +157,7 @@ struct row {
     size_t index;    /* in the order of the names */
 };
 
-struct table {
+struct run_rows {
     struct row *rows; /* (count) */
     size_t count, capacity;
 };
@@ -181,7 +181,7 @@ static double time_of(const char *folder) {
 }
 
 /* Takes the text. */
-static void table_add(struct table *table, char *text, double modified) {
+static void table_add(struct run_rows *table, char *text, double modified) {
     if (table->count == table->capacity) {
         table->capacity = table->capacity ? 2 * table->capacity : 64;
         table->rows = realloc(table->rows, table->capacity * sizeof *table->rows);
@@ -191,7 +191,7 @@ static void table_add(struct table *table, char *text, double modified) {
     table->count++;
 }
 
-static void table_free(struct table *table) {
+static void table_free(struct run_rows *table) {
     for (size_t i = 0; i < table->count; i++) free(table->rows[i].text);
     free(table->rows);
 }
@@ -201,13 +201,13 @@ static void add_head(struct text *out) {
                 "train_loss", "val_loss", "best", "time", "size");
 }
 
-static void add_table(struct table *table, struct text *out) {
+static void add_table(struct run_rows *table, struct text *out) {
     qsort(table->rows, table->count, sizeof *table->rows, by_time);
     add_head(out);
     for (size_t i = 0; i < table->count; i++) text_add(out, table->rows[i].text);
 }
 
-static void add_run(const char *folder, const char *name, struct table *table) {
+static void add_run(const char *folder, const char *name, struct run_rows *table) {
     struct text row = {0};
     status s = list_run(folder, name, &row);
     if (s) {
@@ -230,11 +230,11 @@ static status is_sweep(const char *path, bool *out) {
     return s;
 }
 
-static status list_entries(const char *folder, const char *prefix, size_t depth, struct table *table);
+static status list_entries(const char *folder, const char *prefix, size_t depth, struct run_rows *table);
 
 /* Adds the run [name] of [folder]; of a folder that is not a run, such as a trial with folds, the runs in it, down to
  * [depth] levels below, and of a sweep all of them. The row of a run that cannot be read contains the reason. */
-static void list_entry(const char *folder, const char *name, size_t depth, struct table *table) {
+static void list_entry(const char *folder, const char *name, size_t depth, struct run_rows *table) {
     struct text path = {0}, prefix = {0};
     bool is_run = false, has_sweep = false;
     text_printf(&path, "%s/%s", folder, name);
@@ -251,7 +251,7 @@ static void list_entry(const char *folder, const char *name, size_t depth, struc
 }
 
 /* The entries of [folder]/[prefix], which is "" or ends with a slash; nothing if it is no folder. */
-static status list_entries(const char *folder, const char *prefix, size_t depth, struct table *table) {
+static status list_entries(const char *folder, const char *prefix, size_t depth, struct run_rows *table) {
     struct text path = {0};
     struct io_info info;
     struct io_names names = {0};
@@ -272,7 +272,7 @@ static status list_entries(const char *folder, const char *prefix, size_t depth,
 status run_list(const char *folder, struct text *out) {
     struct io_info info;
     bool has_sweep;
-    struct table table = {0};
+    struct run_rows table = {0};
     TRY(io_stat(folder, &info));
     if (!info.is_folder) return status_new(STATUS_DATA, "%s: there is no such folder", folder);
     TRY(is_sweep(folder, &has_sweep));
