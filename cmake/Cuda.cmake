@@ -87,7 +87,7 @@ function(nvcc_objects result)
     add_custom_command(
       OUTPUT ${object}
       COMMAND ${CMAKE_SOURCE_DIR}/scripts/nvcc-with-log.sh ${object}.log ${launcher} ${cuda_nvcc} -c ${source} -o ${object} -MD -MF ${object}.d -MT cuda/${name}.o -I ${CMAKE_SOURCE_DIR}/src -std=c++20 -O3
-              --fmad=false --extended-lambda -D_GNU_SOURCE -Xptxas=-v -Werror all-warnings -Xcompiler=-fPIC,-Wall,-Wextra,-Werror,-Wno-missing-field-initializers,-fvisibility=default
+              --fmad=false --extended-lambda -D_GNU_SOURCE -Xptxas=-v -Werror all-warnings -Xcompiler=-fPIC,-fstack-protector-strong,-Wall,-Wextra,-Werror,-Wno-missing-field-initializers,-fvisibility=default
               ${targets}
               $<$<BOOL:${NCCL_INCLUDE}>:-isystem=${NCCL_INCLUDE}>
       DEPENDS ${source}

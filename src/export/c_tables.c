@@ -63,7 +63,10 @@ static const char *name_of(struct c_file *c, struct c_table table, bool *is_new)
 }
 
 const char *c_table_comment(struct c_file *c, const char *name) {
-    char *comment = arena_copy(c->arena, name);
+    struct text printable = {0};
+    text_add_value(&printable, name, TEXT_MAX_LINE); /* without characters that change the writing direction */
+    char *comment = arena_copy(c->arena, text_string(&printable));
+    text_free(&printable);
     for (char *at = comment; *at; at++)
         if (*at == '*' || *at == '/' || *at == '\\' || *at == '?' || (unsigned char)*at < 32) *at = '_';
     return comment;
