@@ -425,6 +425,16 @@ class ExportC(program.Case):
         self.run_program("export", "runs/test", "--out", "m.c")
         self.compile(flags=("-std=gnu17",))
 
+    def test_names_that_change_the_writing_direction(self):
+        self.write("table.csv", "a\u202ex,kind,y\n" + "".join(f"{i},{'ab'[i % 2]}\u2066,{i / 9}\n" for i in range(20)))
+        self.write("test.yaml", "dataset: {path: table.csv, targets: [y], columns: {kind: {}}}\nmodel: {layers: [{linear: 1}]}\nloss: mse\n"
+                                "optimizer: sgd\ntrain: {epochs: 1}\n")
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.c")
+        for name in ("m.c", "m.h"):
+            with open(self.path(name), encoding="utf-8") as f:
+                self.assertNotRegex(f.read(), "[\u202a-\u202e\u2066-\u2069]", name)
+
     def test_columns_whose_names_become_equal(self):
         """A column never gets the name that another one has in the table."""
         self.write("t.csv", "a b,a_b,a_b_,y\n" + "1,2,3,0\n4,2,,1\n" * 4)
