@@ -75,6 +75,7 @@ static void set_injected(struct planned_fault *fault, struct process *target) {
     fault->is_injected = true;
     fault->injected_at = world.now;
     fault->had_joined = processes_have_joined();
+    fault->had_stepped = world.has_stepped;
     fault->injected_pid = target ? target->pid : 0;
 }
 
@@ -90,9 +91,24 @@ static void inject_signal(struct planned_fault *fault) {
     signal_send(target, fault->number); /* may not return */
 }
 
+static void signal_every_process(int number) {
+    for (int i = 0; i < world.process_count; i++)
+        if (world.processes[i].exists && !world.processes[i].has_ended) signal_send(&world.processes[i], number);
+}
+
+/* Every process is stopped and resumed at the same time. Sent by the scheduler: a process cannot stop itself first. */
+static void inject_suspension(struct planned_fault *fault) {
+    set_injected(fault, NULL);
+    kernel_note("FAULT all processes are suspended for %g s", (double)fault->duration * 1e-9);
+    fault->resumed_at = world.now + fault->duration;
+    signal_every_process(SIGSTOP);
+}
+
 static void inject(struct planned_fault *fault) {
     if (fault->kind == FAULT_SIGNAL) {
         inject_signal(fault);
+    } else if (fault->kind == FAULT_SUSPEND) {
+        inject_suspension(fault);
     } else if (fault->kind == FAULT_PARTITION) {
         set_injected(fault, NULL);
         network_partition(world.now, fault->duration == NEVER ? NEVER : world.now + fault->duration);
@@ -129,6 +145,10 @@ static void inject_by_time(void) {
         struct planned_fault *fault = &world.scenario.faults[i];
         if (!fault->is_injected && fault->at_call == 0 && fault->kind != NO_FAULT && world.now >= fault->at)
             inject(fault);
+        if (fault->is_injected && fault->kind == FAULT_SUSPEND && fault->resumed_at <= world.now) {
+            fault->resumed_at = NEVER;
+            signal_every_process(SIGCONT);
+        }
         if (fault->is_injected && fault->kind == FAULT_SIGNAL && fault->resumed_at <= world.now) {
             struct process *target = process_find(fault->injected_pid);
             fault->resumed_at = NEVER;
@@ -142,7 +162,7 @@ static int64_t next_fault(void) {
     for (int i = 0; i < world.scenario.fault_count; i++) {
         const struct planned_fault *fault = &world.scenario.faults[i];
         bool waits = !fault->is_injected && fault->at_call == 0 && fault->kind != NO_FAULT;
-        int64_t at = waits ? fault->at : fault->is_injected && fault->kind == FAULT_SIGNAL ? fault->resumed_at : NEVER;
+        int64_t at = waits ? fault->at : fault->is_injected ? fault->resumed_at : NEVER;
         if (at < next) next = at;
     }
     return next;

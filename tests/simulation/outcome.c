@@ -219,6 +219,15 @@ static void check_partition(const struct planned_fault *f) {
     if (!is_shortage) check_bound(f, TIMEOUT_BOUND);
 }
 
+/* Connecting has deadlines, which may pass while no process runs. */
+static void check_suspension(const struct planned_fault *f) {
+    static const int codes[] = {0, 69, -1};
+    if (f->had_stepped)
+        check_nothing();
+    else
+        expect_codes(codes, " after a suspension before the first step");
+}
+
 static void check_limit(void) {
     static const int codes[] = {0, 74, -1};
     expect_codes(codes, " with too few descriptors");
@@ -234,6 +243,8 @@ static void check_data(void) {
 static void check_one(const struct planned_fault *f) {
     if (!f->is_injected || f->kind == FAULT_UNTRUSTED)
         check_nothing();
+    else if (f->kind == FAULT_SUSPEND)
+        check_suspension(f);
     else if (f->kind == FAULT_SIGNAL && is_stop(f->number))
         check_stop(f);
     else if (f->kind == FAULT_SIGNAL && f->number == SIGKILL)

@@ -29,11 +29,6 @@ static struct planned_fault *add(struct scenario *s, enum planned_fault_kind kin
     return f;
 }
 
-static void plan_nothing(struct scenario *s, struct random *r) {
-    (void)s;
-    (void)r;
-}
-
 static void plan_stop(struct scenario *s, struct random *r) {
     struct planned_fault *f = add(s, FAULT_SIGNAL, draw_role(s, r), draw_call(r));
     f->target = random_below(r, 4) ? f->watched : draw_role(s, r);
@@ -77,6 +72,20 @@ static void plan_partition(struct scenario *s, struct random *r) {
     f->duration = random_below(r, 2) ? NEVER : (int64_t)random_below(r, 20000) * MILLISECOND;
 }
 
+/* At a time: the process that makes a call could not be stopped by it before the others. */
+static void plan_suspend(struct scenario *s, struct random *r) {
+    struct planned_fault *f = add(s, FAULT_SUSPEND, 0, 0);
+    f->at = (int64_t)(1 + random_below(r, 1000)) * MILLISECOND;
+    f->duration = (int64_t)(1 + random_below(r, 60)) * SECOND;
+}
+
+/* Seeds of other kinds stay what they are: those of CMakeLists.txt have found bugs. */
+static void plan_nothing(struct scenario *s, struct random *r) {
+    if (random_below(r, 3) == 0) return;
+    s->name = "suspend";
+    plan_suspend(s, r);
+}
+
 static void plan_restart(struct scenario *s, struct random *r) {
     s->max_restarts = 2;
     struct planned_fault *f = add(s, FAULT_SIGNAL, draw_rank_role(s, r), draw_call(r));
@@ -102,7 +111,8 @@ static const struct {
              {"errno", 6, plan_errno},         {"limit", 1, plan_limit},
              {"untrusted", 1, plan_untrusted}, {"short partition", 2, plan_short_partition},
              {"partition", 1, plan_partition}, {"restart", 2, plan_restart},
-             {"data", 1, plan_data},           {"two", 3, plan_two}};
+             {"data", 1, plan_data},           {"two", 3, plan_two},
+             {"suspend", 0, plan_suspend}};
 #define KINDS (sizeof kinds / sizeof *kinds)
 
 void scenario_draw(uint64_t seed, struct scenario *s) {
@@ -146,6 +156,7 @@ static void describe_fault(const struct scenario *s, const struct planned_fault 
     } else {
         text_add(out, f->kind == FAULT_ERRNO       ? ", errno"
                       : f->kind == FAULT_UNTRUSTED ? ", untrusted client"
+                      : f->kind == FAULT_SUSPEND   ? ", all suspended"
                                                    : ", no process");
     }
     text_printf(out, " at call %lld of ", (long long)f->at_call);

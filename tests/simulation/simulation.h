@@ -86,7 +86,15 @@ int call_error(enum call call, struct random *random); /* a random one of its er
 
 /* ---- faults ---- */
 
-enum planned_fault_kind { NO_FAULT, FAULT_SIGNAL, FAULT_ERRNO, FAULT_PARTITION, FAULT_UNTRUSTED, FAULT_LIMIT };
+enum planned_fault_kind {
+    NO_FAULT,
+    FAULT_SIGNAL,
+    FAULT_ERRNO,
+    FAULT_PARTITION,
+    FAULT_UNTRUSTED,
+    FAULT_LIMIT,
+    FAULT_SUSPEND
+};
 
 /* Injected when the process of role [watched] makes its system call number [at_call] (from 1), or at the time [at]. */
 struct planned_fault {
@@ -96,13 +104,14 @@ struct planned_fault {
     int64_t at;            /* virtual time */
     int target;            /* FAULT_SIGNAL: the role that gets it */
     int number;            /* FAULT_SIGNAL: the signal */
-    int64_t duration;      /* SIGSTOP: until SIGCONT; FAULT_PARTITION; or NEVER */
+    int64_t duration;      /* SIGSTOP, FAULT_SUSPEND: until SIGCONT; FAULT_PARTITION; or NEVER */
     bool is_injected;      /* then: */
     int64_t injected_at;   /* time */
     enum call injected_in; /* FAULT_ERRNO: the system call */
     int injected_errno;    /* FAULT_ERRNO */
     int injected_pid;      /* of the process; 0: none */
     bool had_joined;       /* a rank of each node had joined the store before */
+    bool had_stepped;      /* all ranks had taken part in a step before */
     int64_t resumed_at;
 };
 
@@ -299,6 +308,7 @@ struct world {
     int64_t bound; /* virtual time at which the run is ended (is_late) */
     struct text violations;
     int64_t checkpoint; /* step of the newest checkpoint on the simulated disk */
+    bool has_stepped;   /* all ranks have taken part in a step */
 };
 extern struct world world;
 

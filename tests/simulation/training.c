@@ -74,6 +74,7 @@ static status step(struct run *run, double *stops) {
     activity_phase(run->activity, ACTIVITY_BACKWARD);
     TRY(comm_all_reduce(run->comm, sums, 2, COMM_FLOAT64, COMM_SUM));
     if (sums[1] != (double)world_size * (world_size + 1) / 2) violation("rank %d has a wrong sum", run->env->rank);
+    world.has_stepped = true;
     activity_phase(run->activity, ACTIVITY_UPDATING);
     *stops = sums[0];
     run->step++;

@@ -21,7 +21,7 @@
 
 #define HEARTBEAT_SECONDS 0.2
 #define SEND_SECONDS 1.0
-#define PAUSE 1.0           /* a longer time between two iterations means that this process did not run */
+#define PAUSE 1.0           /* a longer time between two calls of check_pause means that this process did not run */
 #define EXIT_SECONDS 0.3    /* for the launcher to report how rank 0 ended */
 #define OVERDUE_SECONDS 5.0 /* after a failure; the launcher waits as long */
 #define NO_RANK (-1)
@@ -255,13 +255,18 @@ static void end_overdue(struct heartbeat *h) {
     if (h->config.overdue) h->config.overdue(code == STATUS_STOPPED ? STATUS_STOPPED : STATUS_PEER, why);
 }
 
+/* The time in which this process did not run is no silence of rank 0. poll returns after HEARTBEAT_SECONDS at most. */
+static void check_pause(struct heartbeat *h, double now) {
+    if (now - h->iteration_at > PAUSE) h->received_at += now - h->iteration_at;
+    h->iteration_at = now;
+}
+
 static void *run(void *argument) {
     struct heartbeat *h = argument;
     h->received_at = h->iteration_at = clock_seconds();
     for (;;) {
         double now = clock_seconds();
-        if (now - h->iteration_at > PAUSE) h->received_at += now - h->iteration_at;
-        h->iteration_at = now;
+        check_pause(h, now);
         if (now >= h->send_at) send_heartbeat(h, now);
         double left = next_deadline(h, now) - now;
         struct pollfd polls[] = {{.fd = h->broken_at > 0 || h->has_bye ? -1 : h->config.fd, .events = POLLIN},
@@ -270,6 +275,7 @@ static void *run(void *argument) {
                                  {.fd = launcher_exits_fd(), .events = POLLIN}};
         if (poll(polls, 4, left <= 0 ? 0 : (int)(left * 1000) + 1) < 0 && errno != EINTR) return NULL;
         now = clock_seconds();
+        check_pause(h, now); /* most pauses fall into poll */
         if (is_set(h->wake)) return NULL;
         forward_exits(h);                   /* first: MESSAGE_TERMINATE is the reason of a SIGTERM that follows it */
         if (polls[2].revents) leave_job(h); /* the event stays set for store_close */
