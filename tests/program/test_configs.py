@@ -11,8 +11,8 @@ IMAGES = 8 if IS_SLOW else 32
 # What makes the long ones short and stands in for data that is not shipped.
 OVERRIDES = {
     "series_forecast": ["train.epochs=2"],
-    "char_gpt": ["train.epochs=null", "train.steps=1", "sampler.batch_size=1", "dataset.text.truncate=0.001", "model.layers.2.repeat.times=1",
-                 "model.layers.4.linear.out=65", *(["train.evaluate_every=0"] if IS_SLOW else [])],
+    "char_gpt": ["train.epochs=null", "train.steps=1", "sampler.batch_size=1", "dataset.text.truncate=0.001", "model.layers.3.repeat.times=1",
+                 "model.layers.5.linear.out=65", *(["train.evaluate_every=0"] if IS_SLOW else [])],
     "char_gpt_small": ["train.epochs=null", "train.steps=4", "dataset.text.truncate=0.01"],
     "llama_15m": ["train.epochs=null", "train.steps=1", "sampler.batch_size=1", "dataset.text.truncate=0.001", "model.layers.1.repeat.times=1",
                   "model.layers.3.linear.out=65", "schedule.warmup=0", *(["train.evaluate_every=0"] if IS_SLOW else [])],
