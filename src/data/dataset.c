@@ -183,7 +183,7 @@ static status read_classes(struct table *table, const struct dataset_config *con
 static status order_three(struct dataset *dataset, const struct dataset_config *config) {
     struct dataset_info *info = &dataset->info;
     struct table *table = &dataset->tables[0];
-    struct split_counts counts;
+    struct split_counts counts = {0};
     void *classes = NULL;
     if (config->split.group && !dataset->groups)
         TRY(groups_read(config, table, &dataset->groups, &dataset->group_count));

@@ -343,8 +343,8 @@ static void *replace_the_newest(void *context) {
     return is_done ? context : NULL;
 }
 
-/* A saver adds a checkpoint and removes an older one after they were listed. The log is a pipe with less capacity than
- * the warnings before the valid one is opened, so the change happens in between. */
+/* A saver adds a checkpoint and removes an older one after they were listed. Standard error is a pipe with less
+ * capacity than the warnings before the valid one is opened, so the change happens in between. */
 START_TEST(the_folder_is_listed_again_when_a_file_went_away) {
     char *folder = make_folder(), *dir = path_in(folder, "checkpoints"), *pipe = path_in(folder, "log");
     char *good = path_in(dir, "z.h5"), *newest = path_in(dir, "newest.h5"), *part = path_in(dir, "newest.part");
@@ -362,13 +362,17 @@ START_TEST(the_folder_is_listed_again_when_a_file_went_away) {
     int keep = open(pipe, O_RDWR);
     ck_assert_int_ge(fcntl(keep, F_SETPIPE_SZ, 4096), 0);
     struct successor successor = {dir, pipe};
-    struct log *log = log_create(true, false);
+    struct log *log = log_create(false, false);
     struct checkpoint *checkpoint;
     pthread_t thread;
     void *is_done;
+    int terminal = dup(STDERR_FILENO);
+    ck_assert_int_ge(terminal, 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, replace_the_newest, &successor), 0);
-    ck_ok(log_open_file(log, pipe));
+    ck_assert_int_eq(dup2(keep, STDERR_FILENO), STDERR_FILENO);
     status s = checkpoint_open_newest(dir, log, &checkpoint, &path);
+    ck_assert_int_eq(dup2(terminal, STDERR_FILENO), STDERR_FILENO);
+    close(terminal);
     ck_assert_msg(!s, "%.300s", status_message(s)); /* it lists all damaged files */
     log_destroy(log);
     close(keep);

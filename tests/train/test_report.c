@@ -13,6 +13,7 @@
 #include "files.h"
 
 #define ERASE "\r\033[K"
+#define ERASE_ROWS "\r\033[J"
 #define END "\a"
 
 /* Standard error is a terminal. Returns its other end. */
@@ -47,7 +48,11 @@ static void show_step(struct report *report, int terminal, int columns, char lin
         length += (size_t)got;
     }
     *strchr(bytes, *END) = 0;
-    strcpy(line, bytes + (strncmp(bytes, ERASE, strlen(ERASE)) == 0 ? strlen(ERASE) : 0));
+    const char *rows = strstr(bytes, ERASE_ROWS); /* the terminal has become narrower than the line before */
+    if (rows)
+        strcpy(line, rows + strlen(ERASE_ROWS));
+    else
+        strcpy(line, bytes + (strncmp(bytes, ERASE, strlen(ERASE)) == 0 ? strlen(ERASE) : 0));
 }
 
 START_TEST(progress_fits_the_terminal) {

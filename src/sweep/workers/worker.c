@@ -236,6 +236,7 @@ static void work(struct worker *w) {
         if (got < 0 && errno == EINTR) continue;
         if (got != sizeof job) return;
         status s = run_job(w, &job, &summary);
+        w->folder = w->options->folder; /* not in job any more */
         struct worker_report report = report_of(w, s, &summary);
         status_free(s);
         if (send(w->fd, &report, sizeof report, MSG_NOSIGNAL) != sizeof report) return;
