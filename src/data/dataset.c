@@ -603,7 +603,7 @@ void dataset_close(struct dataset *dataset) {
     buffer_free(dataset->augment.fill);
     buffer_free(dataset->order);
     buffer_free(dataset->groups);
-    for (int i = 0; i < 2; i++) buffer_free(dataset->window_starts[i]);
+    for (int i = 0; i < DATASET_PARTS; i++) buffer_free(dataset->window_starts[i]);
     arena_destroy(dataset->arena);
     pthread_mutex_destroy(&dataset->reading);
     free(dataset);
