@@ -141,7 +141,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*")
     parser.add_argument("--binary", default=os.path.join(SOURCE, "build/release/bin/ddptrain"))
-    parser.add_argument("--work", default="/tmp/tables")
+    parser.add_argument("--work", default=os.path.join(SOURCE, "build/tables"), help="folder of the tables and runs")
     parser.add_argument("--part", choices=["even", "odd"])
     parser.add_argument("--limit", type=int)
     parser.add_argument("--replace", action="append", default=[])

@@ -43,7 +43,7 @@ static status open_with(enum fault_call call, const char *path, int flags, int *
 /* O_NONBLOCK: opening a FIFO without a writer returns at once. */
 status io_open(const char *path, int *fd) { return open_with(CALL_OPEN, path, O_RDONLY | O_NOCTTY | O_NONBLOCK, fd); }
 
-/* STATUS_IO for what would block (a FIFO, a terminal) or is no file of data (a device, a socket). */
+/* STATUS_IO for a FIFO, a device or a socket: opening it may block, and it keeps no data. */
 static status check_regular(const char *path, int fd) {
     struct stat st;
     if (fd < 0 && stat(path, &st) != 0) return OK; /* opening it says why */
