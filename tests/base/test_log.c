@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,11 +53,17 @@ static void resize(int columns) {
     ck_assert_int_eq(ioctl(STDERR_FILENO, TIOCSWINSZ, &size), 0);
 }
 
+/* The kernel hands over what was written in pieces: reads until as much came as is expected, or nothing more comes. */
 static void assert_shown(int terminal, const char *expected) {
     char shown[1024];
-    ssize_t count = read(terminal, shown, sizeof shown - 1);
-    ck_assert_int_gt(count, 0);
-    shown[count] = 0;
+    size_t length = 0;
+    struct pollfd readable = {.fd = terminal, .events = POLLIN};
+    while (length < strlen(expected) && poll(&readable, 1, 10000) == 1) {
+        ssize_t count = read(terminal, shown + length, sizeof shown - 1 - length);
+        ck_assert_int_gt(count, 0);
+        length += (size_t)count;
+    }
+    shown[length] = 0;
     ck_assert_str_eq(shown, expected);
 }
 
