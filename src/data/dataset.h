@@ -1,6 +1,6 @@
 /* dataset: rows of inputs and targets from a file (tables, images, text) or generated (synthetic), split into training
  * and validation rows, scaled by statistics of the training rows. A new format is a file and a row of a table
- * (docs/data.md). */
+ * (docs/adding.md). */
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
 

@@ -468,7 +468,7 @@ class Init(program.Case):
         for dates in (rising, [rising[i // 2] for i in range(60)], german, ["-" if i == 30 else date for i, date in enumerate(rising)]):
             self.assertIn(hint, text(dates))
         self.assertIn("shuffle: false", text(rising))
-        self.assertIn("see\n  # dataset.window in docs/data.md\n", text(rising))
+        self.assertIn("see\n  # dataset.window in docs/windows.md\n", text(rising))
         for dates in (rising[::-1], rising[:30] + rising[:30], [rising[0]] * 60, german[:30] + german[:30]):
             self.assertNotIn("rise", text(dates))
         self.train("t.csv")

@@ -110,6 +110,12 @@ def c_files(top):
     return [name for name in FILES if name.startswith(top) and name.endswith((".c", ".h", ".cc", ".cu", ".cuh"))]
 
 
+def anchors(page):
+    """What a link into a page of Markdown may name: its headings, as GitHub writes them, and its anchors."""
+    headings = re.findall(r"(?m)^#+ (.*)$", page)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings} | set(re.findall(r'<a (?:id|name)="([^"]+)"', page))
+
+
 def lines_with(pattern, text):
     return [text.count("\n", 0, match.start()) + 1 for match in re.finditer(pattern, text)]
 
@@ -375,12 +381,14 @@ class Layout(unittest.TestCase):
         for name in FILES:
             if not name.endswith(".md"):
                 continue
-            for match in re.finditer(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", read(name)):
-                target = match.group(1)
-                if "://" in target or target.startswith("mailto:"):
+            for page, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", read(name)):
+                if "://" in page or page.startswith("mailto:"):
                     continue
-                if not os.path.exists(os.path.join(SOURCE, os.path.dirname(name), target)):
-                    problems.append(f"{name}: a link to {target}, which is not there")
+                target = os.path.normpath(os.path.join(os.path.dirname(name), page)) if page else name
+                if not os.path.exists(os.path.join(SOURCE, target)):
+                    problems.append(f"{name}: a link to {page}, which is not there")
+                elif anchor and anchor not in anchors(read(target)):
+                    problems.append(f"{name}: a link to {page}#{anchor}, which is no heading there")
         self.fail_with(problems)
 
 

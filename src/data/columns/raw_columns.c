@@ -250,7 +250,7 @@ static status reject_texts(const struct column_builder *builder, size_t *row) {
         status_new(STATUS_DATA,
                    "column '%s': it has %zu different texts in %zu rows, such as names or identifiers; write "
                    "%s, or category if they are categories; a model reads sentences with {type: text, tokenizer: FILE} "
-                   "(docs/data.md, Sentences)",
+                   "(docs/text.md, Sentences)",
                    text_string(&name), builder->pool.count, builder->values, text_string(&advice));
     text_free(&advice);
     text_free(&name);

@@ -99,7 +99,7 @@ const struct schema_alias config_aliases_training[] = {
              "example with pandas: read_csv(FILE, sep=';').to_csv(NEW_FILE, index=False)"),
     KEY_NOTE("dataset", "header skiprows index_col usecols encoding", NULL,
              "the first line of a CSV file names its columns, the encoding is UTF-8, and dataset.inputs and "
-             "dataset.targets choose columns (docs/data.md); leave the key out"),
+             "dataset.targets choose columns (docs/tables.md); leave the key out"),
     KEY_NOTE("sampler", "sampler name kind", "sampler.type", NULL),
     KEY_NOTE("sampler", "replacement num_samples", NULL,
              "type: weighted draws with replacement, as many as there are rows"),

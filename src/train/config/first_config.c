@@ -82,7 +82,7 @@ static void add_shown(struct text *out, const char *word) { text_add_value(out, 
 /* ---- data ---- */
 
 static void add_rule(const char *name, const char *rule, const char *reason, bool is_first, struct text *out) {
-    if (is_first) text_add(out, "  columns:               # other columns are used as they are; see docs/data.md\n");
+    if (is_first) text_add(out, "  columns:               # other columns are used as they are; see docs/tables.md\n");
     text_add(out, "    ");
     add_scalar(out, name);
     text_printf(out, ": %s   # %s\n", rule, reason);
@@ -163,7 +163,7 @@ static void add_split(const struct suggestion *s, struct text *out) {
     add_shown(out, s->time);
     text_add(out, "' rise: to predict later rows from earlier ones, take split: {test: 0.2, shuffle: false}, whose\n"
                   "  # validation rows are the last ones; for a model that reads several rows, such as an lstm, see\n"
-                  "  # dataset.window in docs/data.md\n");
+                  "  # dataset.window in docs/windows.md\n");
 }
 
 static void add_target_note(const struct suggestion *s, struct text *out) {
