@@ -6,7 +6,7 @@
 static const struct {
     const char *name, *code;
 } codes[] = {
-#include "export/functions.inc"
+#include "export/texts.inc"
 };
 
 static const char *const names[] = {

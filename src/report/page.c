@@ -9,6 +9,14 @@
 #include "report/axis.h"
 #include "report/html.h"
 
+/* The files page.css and page.js, in this order. */
+static const struct {
+    const char *name, *text;
+} texts[] = {
+#include "report/texts.inc"
+};
+enum { STYLE, SCRIPT };
+
 void page_begin(struct text *out, const char *title) {
     text_add(out,
              "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -17,13 +25,14 @@ void page_begin(struct text *out, const char *title) {
              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
              "<meta name=\"generator\" content=\"ddptrain\">\n<title>");
     html_add(out, title);
-    text_printf(out, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>", page_style);
+    text_printf(out, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>", texts[STYLE].text);
     html_add(out, title);
     text_add(out, "</h1>\n");
 }
 
 void page_end(struct text *out) {
-    text_printf(out, "</main>\n<div id=\"tip\" hidden></div>\n<script>\n%s</script>\n</body>\n</html>\n", page_script);
+    text_printf(out, "</main>\n<div id=\"tip\" hidden></div>\n<script>\n%s</script>\n</body>\n</html>\n",
+                texts[SCRIPT].text);
 }
 
 void page_table_begin(struct text *out, const struct page_heading *headings, size_t count, bool is_sortable) {

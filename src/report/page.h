@@ -1,5 +1,5 @@
-/* page: the frame of an HTML page, its style and its script, and tables. The page refers to nothing outside itself, and
- * its policy forbids the browser to load anything. */
+/* page: the frame of an HTML page with its style (page.css) and its script (page.js), and tables. The page refers to
+ * nothing outside itself, and its policy forbids the browser to load anything. */
 #ifndef REPORT_PAGE_H
 #define REPORT_PAGE_H
 
@@ -10,9 +10,6 @@
 
 void page_begin(struct text *out, const char *title);
 void page_end(struct text *out);
-
-/* The style sheet and the script of every page (page_style.c). */
-extern const char page_style[], page_script[];
 
 struct page_heading {
     const char *text;

@@ -1,5 +1,5 @@
 /* svg: plots as inline SVG: lines, points, bars, parallel axes, heat maps. Colours are classes of the page's style
- * (page_style), so that one drawing serves light, dark and paper. Without a script they are complete; with it, the
+ * (page.css), so that one drawing serves light, dark and paper. Without a script they are complete; with it, the
  * nearest values appear under the pointer. */
 #ifndef REPORT_SVG_H
 #define REPORT_SVG_H

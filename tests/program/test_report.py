@@ -647,6 +647,13 @@ class Report(program.Case):
 
     # ---- a browser ----
 
+    def test_the_style_and_the_script_are_files(self):
+        """Byte for byte, so that what is checked there is what the browser reads."""
+        page = self.page(self.fake([START]))
+        for tag, name in (("style", "page.css"), ("script", "page.js")):
+            with open(os.path.join(program.SOURCE, "src", "report", name)) as f:
+                self.assertEqual([e["text"] for e in page.all(tag)], ["\n" + f.read()])
+
     def test_in_a_browser(self):
         browser = next((b for b in ("chromium", "chromium-browser", "google-chrome") if shutil.which(b)), None)
         if not browser:

@@ -1,7 +1,5 @@
-# Run by cmake -P: writes OUT, one row {"linear", "its code"}, for each C file of FOLDER: the functions that the C files of
-# `ddptrain export --format c` are made of (src/export/c_code.h).
-file(GLOB files ${FOLDER}/*.c)
-list(SORT files)
+# Run by cmake -P: writes OUT, one row {"linear", "its text"}, for each file that matches one of PATTERNS, pattern by pattern.
+file(GLOB files ${PATTERNS})
 set(rows "")
 foreach(file IN LISTS files)
   file(READ "${file}" code)
