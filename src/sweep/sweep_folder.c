@@ -1,4 +1,5 @@
-/* The configs are compared as text, line by line, so that the first difference can be shown. */
+/* sweep.yaml is compared as text, line by line, so that the first difference can be shown; the configs of the trials by
+ * their values. */
 #include "sweep/sweep_folder.h"
 
 #include <inttypes.h>
@@ -31,9 +32,11 @@ static status read_config(const char *path, char **text) {
 
 /* ---- the same sweep as before ---- */
 
-/* Keys of sweep.yaml that may change from one start to the next. */
+/* Keys of sweep.yaml that may change from one start to the next; what config and overrides say is in the config of the
+ * trials. */
 static bool is_free(const char *line) {
-    static const char *const keys[] = {"trials: ", "budget:", "keep:", "tensorboard: ", "  seeds: "};
+    static const char *const keys[] = {
+        "config: ", "overrides:", "trials: ", "budget:", "keep:", "tensorboard: ", "  seeds: "};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strncmp(line, keys[i], strlen(keys[i])) == 0) return true;
     return false;
@@ -53,14 +56,28 @@ static const char *next_line(const char **at, size_t *length) {
     return NULL;
 }
 
+/* Whether the lines agree; 1e-3 and 0.001 do. */
+static bool are_same(const char *a, size_t a_length, const char *b, size_t b_length) {
+    static const char ends[] = " ,[]{}:\"\n";
+    const char *a_end = a + a_length, *b_end = b + b_length;
+    while (a < a_end && b < b_end) {
+        size_t one = strcspn(a, ends), other = strcspn(b, ends);
+        if (!parameter_is_same_text(a, one, b, other)) return false;
+        a += one;
+        b += other;
+        if (a < a_end && b < b_end && *a++ != *b++) return false;
+    }
+    return a >= a_end && b >= b_end;
+}
+
 /* OK where the texts agree but for lines that may change. */
-static status compare(const struct sweep_folder *f, const char *path, const char *before, const char *now) {
+static status compare_lines(const struct sweep_folder *f, const char *path, const char *before, const char *now) {
     const char *a, *b;
     size_t a_length, b_length;
     do {
         a = next_line(&before, &a_length);
         b = next_line(&now, &b_length);
-        bool is_same = a_length == b_length && (!a || memcmp(a, b, a_length) == 0);
+        bool is_same = a && b ? are_same(a, a_length, b, b_length) : a == b;
         if (is_same) continue;
         bool is_goal = a && strncmp(a, "  goal: ", strlen("  goal: ")) == 0; /* that of a metric was once minimize */
         return status_new(
@@ -73,11 +90,34 @@ static status compare(const struct sweep_folder *f, const char *path, const char
     return OK;
 }
 
+/* OK where the configs of the trials agree; a default may be written or not. */
+static status compare_configs(const struct sweep_folder *f, const char *path, const char *before, const char *now) {
+    struct config_file *old = NULL, *new = NULL;
+    struct text differences = {0};
+    const char *name = strrchr(path, '/') + 1;
+    size_t count = 0;
+    status s = config_parse(path, before, &old);
+    if (!s) s = config_parse(name, now, &new);
+    if (!s) count = schema_diff_keys(&config_schema, NULL, 0, config_of(old), config_of(new), &differences);
+    if (count)
+        s = status_new(STATUS_USAGE,
+                       "%s: this sweep folder belongs to another sweep; %s differs in %zu key%s (folder -> now):\n%s"
+                       "use --fresh to start over (the old folder is kept), or another --run-dir",
+                       f->path, name, count, text_plural(count, "s"), text_string(&differences));
+    text_free(&differences);
+    config_free(old);
+    config_free(new);
+    return s;
+}
+
+typedef status compare_function(const struct sweep_folder *f, const char *path, const char *before, const char *now);
+
 /* Writes the file when it is new or only differs in what may change. */
-static status update_config_file(const struct sweep_folder *f, const char *path, const char *now, bool may_change) {
+static status update_config_file(const struct sweep_folder *f, const char *path, const char *now,
+                                 compare_function *compare) {
     char *before;
     status s = read_config(path, &before);
-    if (!s && before && (may_change || strcmp(before, now) != 0)) s = compare(f, path, before, now);
+    if (!s && before && strcmp(before, now) != 0) s = compare(f, path, before, now);
     if (!s && (!before || strcmp(before, now) != 0)) s = io_replace_text(path, now);
     free(before);
     return s;
@@ -88,9 +128,9 @@ static status update_config_files(const struct sweep_folder *f, const struct swe
     sweep_write(sweep_file_config(file), &sweep);
     sweep_write_base(file, &base);
     bool has_other = sweep_write_other(file, &other);
-    status s = update_config_file(f, f->sweep, text_string(&sweep), true);
-    if (!s) s = update_config_file(f, f->base, text_string(&base), false);
-    if (!s && has_other) s = update_config_file(f, f->other, text_string(&other), false);
+    status s = update_config_file(f, f->sweep, text_string(&sweep), compare_lines);
+    if (!s) s = update_config_file(f, f->base, text_string(&base), compare_configs);
+    if (!s && has_other) s = update_config_file(f, f->other, text_string(&other), compare_configs);
     text_free(&sweep);
     text_free(&base);
     text_free(&other);

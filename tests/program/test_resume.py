@@ -255,6 +255,34 @@ class Resume(program.Case):
         self.assertIn(self.code, (DATA, IO))
         self.assertIn("missing.h5", err)
 
+    def test_from_a_file_of_another_dataset(self):
+        """With another split, rows that the state was trained on would be validation rows."""
+        self.run_program("test.yaml", "train.epochs=2")
+        start = ["test.yaml", "train.epochs=3", "checkpoint.resume=runs/test/checkpoints/epoch-0002.h5", "--run-dir", "runs/b"]
+        for argument, line in (("dataset.split.seed=7", "split.seed: 1 -> 7"), ("dataset.scale=minmax", "scale.type: none -> minmax")):
+            for more in ([], ["--fresh"]):
+                _, err = self.run_program(*start, argument, *more, code=USAGE)
+                self.assertEqual(err, "ddptrain: checkpoint.resume: runs/test/checkpoints/epoch-0002.h5 has another dataset; 1 key differs (file -> now):\n"
+                                      f"  dataset.{line}\ngive the dataset of the file, or start from its weights alone with model.init_from\n")
+                self.assertFalse(os.path.exists(self.path("runs/b")) and self.checkpoints("runs/b"))
+        self.run_program(*start, "dataset.augment.seed=3", "dataset.prefetch=1", "optimizer.lr=0.01")
+
+    def test_a_default_is_no_difference(self):
+        """Also where it is the only key of a section that was not there before, and in an evaluation."""
+        self.run_program("test.yaml", "train.epochs=1")
+        for same in ("dataset.csv.decimal=null", "train.grad_scaler.growth_factor=2.0", "train.accumulate=1", "optimizer.betas=[9e-1, 0.999]",
+                     "train.ema=null"):
+            self.assertIn("complete", self.run_program("test.yaml", "train.epochs=1", same)[1], same)
+            self.run_program("eval", "test.yaml", same)
+        _, err = self.run_program("test.yaml", "train.epochs=2", "dataset.csv.decimal=','", code=USAGE)
+        self.assertIn("  dataset.csv.decimal: null -> \",\"\n", err)
+        np.savez(self.path("images.npz"), x=np.ones((24, 1, 8, 8), np.float32), y=np.arange(24) % 3)
+        self.write("images.yaml", "dataset: {path: images.npz}\nmodel: {layers: [flatten, {linear: 3}]}\nloss: cross_entropy\noptimizer: sgd\ntrain: {epochs: 1}\n")
+        self.run_program("images.yaml")
+        self.run_program("images.yaml", "dataset.augment.seed=0")
+        _, err = self.run_program("images.yaml", "dataset.augment.erasing={}", code=USAGE)  # the section turns it on
+        self.assertIn("  dataset.augment.erasing.p: 0 -> 0.5\n", err)
+
     def test_never_means_checkpoints_of_earlier_jobs(self):
         """A requeued job continues from its own checkpoint."""
         self.write("test.yaml", program.WINE.replace("save_every: 5", "save_every: 1"))

@@ -185,13 +185,13 @@ void schema_override(const struct schema *root, struct document *document, const
  * with present_offset only when they were given). */
 void schema_write_yaml(const struct schema *schema, const void *config, struct text *out);
 
-/* Compares two configs of one schema and adds a line "  key: old -> new\n" to [out] for each difference. Skips keys
- * with SCHEMA_EXTENDS. Returns the number of differences. */
-size_t schema_diff(const struct schema *schema, const void *before, const void *after, struct text *out);
+/* Compares the keys [names] (NULL-terminated; NULL: all) of two configs of one schema and adds a line "  key: old ->
+ * new\n" to [out] for each difference. Skips keys with a flag of [skipped]. Returns the number of differences. */
+size_t schema_diff_keys(const struct schema *schema, const char *const *names, unsigned skipped, const void *before,
+                        const void *after, struct text *out);
 
-/* The same for the keys [names] (NULL-terminated) of [schema]; skips keys with SCHEMA_INFERENCE instead. */
-size_t schema_diff_inference(const struct schema *schema, const char *const *names, const void *before,
-                             const void *after, struct text *out);
+/* The same for all keys without SCHEMA_EXTENDS, as a resume compares them. */
+size_t schema_diff(const struct schema *schema, const void *before, const void *after, struct text *out);
 
 /* Help for [section] (a dotted path such as "optimizer.adam" or "model.layers.linear"; NULL: the overview of all
  * sections) in plain text, at most 100 columns wide. An unknown section: STATUS_USAGE, with a list of the known ones.

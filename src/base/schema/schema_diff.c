@@ -1,5 +1,5 @@
 /* Compares two configs of one schema. Values are compared in their YAML form, so every reported difference is visible.
- */
+ * A default is the same value whether it was written or not, also that of each key in a section. */
 #include <stdio.h>
 #include <string.h>
 
@@ -119,9 +119,6 @@ static void diff_values(struct differ *d, const struct schema_row *row, const vo
 static void diff_row(struct differ *d, const struct schema_row *row, const void *before, const void *after) {
     const void *old = row_field(row, before), *new = row_field(row, after);
     if (row->type == SCHEMA_SECTION) {
-        bool was_absent = row_is_absent(row, before), is_absent = row_is_absent(row, after);
-        if (was_absent != is_absent)
-            add_difference(d, was_absent ? "(not given)" : "(given)", is_absent ? "(not given)" : "(given)");
         diff_rows(d, row->section, old, new);
     } else if (row->type == SCHEMA_SECTION_LIST) {
         diff_section_lists(d, row, old, new);
@@ -145,27 +142,25 @@ static void diff_rows(struct differ *d, const struct schema *schema, const void 
     }
 }
 
-size_t schema_diff(const struct schema *schema, const void *before, const void *after, struct text *out) {
-    struct differ d = {.out = out, .skipped = SCHEMA_EXTENDS};
-    diff_rows(&d, schema, before, after);
-    text_free(&d.path);
-    return d.count;
-}
-
 static const struct schema_row *find_row(const struct schema *schema, const char *key) {
     const struct schema_row *row = schema->rows;
     while (row->key && strcmp(row->key, key) != 0) row++;
     return row;
 }
 
-size_t schema_diff_inference(const struct schema *schema, const char *const *names, const void *before,
-                             const void *after, struct text *out) {
-    struct differ d = {.out = out, .skipped = SCHEMA_INFERENCE};
-    for (size_t i = 0; names[i]; i++) {
+size_t schema_diff_keys(const struct schema *schema, const char *const *names, unsigned skipped, const void *before,
+                        const void *after, struct text *out) {
+    struct differ d = {.out = out, .skipped = skipped};
+    if (!names) diff_rows(&d, schema, before, after);
+    for (size_t i = 0; names && names[i]; i++) {
         size_t length = enter(&d, names[i]);
         diff_row(&d, find_row(schema, names[i]), before, after);
         leave(&d, length);
     }
     text_free(&d.path);
     return d.count;
+}
+
+size_t schema_diff(const struct schema *schema, const void *before, const void *after, struct text *out) {
+    return schema_diff_keys(schema, NULL, SCHEMA_EXTENDS, before, after, out);
 }

@@ -123,10 +123,11 @@ static const struct schema_row augment_rows[] = {
 };
 
 static void check_augment(void *config, const struct node *where, const char *path, struct problems *problems) {
-    const struct augment_config *augment = config;
+    struct augment_config *augment = config;
     struct place place = where ? where->place : (struct place){0};
     if (augment->random_crop.padding > 0 && augment->random_resized_crop.scale.count)
         problems_add(problems, place, path, "random_crop and random_resized_crop exclude each other; remove one");
+    if (!augment->has_erasing) augment->erasing.p = 0; /* the default is that of a section that was given */
 }
 
 const struct schema augment_schema = {
@@ -138,8 +139,7 @@ bool augment_moves(const struct augment_config *config) {
 }
 
 bool augment_is_on(const struct augment_config *config) {
-    bool is_erased = config->has_erasing && config->erasing.p > 0;
-    return augment_moves(config) || color_jitter_is_on(&config->color_jitter) || is_erased;
+    return augment_moves(config) || color_jitter_is_on(&config->color_jitter) || config->erasing.p > 0;
 }
 
 void augment_prepare(struct augment *augment) {
@@ -152,7 +152,7 @@ void augment_prepare(struct augment *augment) {
     }
     augment->rotation = rotation_create(&config->rotation);
     augment->color_jitter = color_jitter_create(&config->color_jitter);
-    if (config->has_erasing) augment->erasing = erasing_create(&config->erasing);
+    if (config->erasing.p > 0) augment->erasing = erasing_create(&config->erasing);
 }
 
 struct change {

@@ -49,14 +49,34 @@ void parameter_write(const struct parameter *p, double value, struct text *out) 
         text_add_double(out, value);
 }
 
+/* The number of [length] bytes at [text]; NAN: they are none. */
+static double number_at(const char *text, size_t length) {
+    char token[64], *end;
+    if (length == 0 || length >= sizeof token) return NAN;
+    memcpy(token, text, length);
+    token[length] = 0;
+    double number = strtod(token, &end);
+    return *end ? NAN : number;
+}
+
+bool parameter_is_same_text(const char *a, size_t a_length, const char *b, size_t b_length) {
+    if (a_length == b_length && memcmp(a, b, a_length) == 0) return true;
+    return number_at(a, a_length) == number_at(b, b_length);
+}
+
+/* The first value with the spelling of [text], else the first of the same number. */
+static bool find_value(const struct parameter *p, const char *text, double *out) {
+    size_t length = strlen(text), i = 0;
+    while (i < p->count && strcmp(p->texts[i], text) != 0) i++;
+    for (size_t k = 0; i == p->count && k < p->count; k++)
+        if (parameter_is_same_text(p->texts[k], strlen(p->texts[k]), text, length)) i = k;
+    *out = (double)i;
+    return i < p->count;
+}
+
 bool parameter_read(const struct parameter *p, const char *text, double *out) {
     char *end;
-    for (size_t i = 0; p->kind == PARAMETER_VALUES && i < p->count; i++)
-        if (strcmp(p->texts[i], text) == 0) {
-            *out = (double)i;
-            return true;
-        }
-    if (p->kind == PARAMETER_VALUES) return false;
+    if (p->kind == PARAMETER_VALUES) return find_value(p, text, out);
     errno = 0;
     *out = strtod(text, &end);
     bool is_number = end != text && !*end && !errno && *out >= p->min && *out <= p->max;

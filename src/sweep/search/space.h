@@ -55,6 +55,8 @@ double parameter_draw(const struct parameter *parameter, struct rng *rng);
 
 /* Adds the value as YAML in one line, exactly (text_add_double). */
 void parameter_write(const struct parameter *parameter, double value, struct text *out);
+/* Whether two texts are the same value: 1e-3 and 0.001 are. */
+bool parameter_is_same_text(const char *a, size_t a_length, const char *b, size_t b_length);
 /* The value that parameter_write wrote; false: [text] is none of this parameter. */
 bool parameter_read(const struct parameter *parameter, const char *text, double *out);
 

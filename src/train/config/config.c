@@ -7,6 +7,7 @@
 
 #include "base/files/find_file.h"
 #include "base/utf8.h"
+#include "checkpoint/checkpoint.h"
 #include "optim/optimizer_groups.h"
 
 struct config_file {
@@ -231,6 +232,15 @@ status config_parse(const char *name, const char *text, struct config_file **out
     if (!s) s = bind(document, name, &problems, out);
     problems_free(&problems);
     return s;
+}
+
+status config_of_checkpoint(struct checkpoint *checkpoint, struct config_file **out) {
+    char *text;
+    *out = NULL;
+    TRY(checkpoint_read_text(checkpoint, "config", &text));
+    if (text) status_free(config_parse("the checkpoint's config", text, out));
+    free(text);
+    return OK;
 }
 
 /* The first byte that was replaced in a text of schema_write_yaml, where a backslash of a value is two; NULL: none. */

@@ -102,6 +102,9 @@ void config_source_close(struct config_source *source); /* takes NULL */
 
 /* As config_load for [text] in memory, without overrides: the resolved config of a run folder or a checkpoint. */
 status config_parse(const char *name, const char *text, struct config_file **out);
+/* The config that [checkpoint] was trained with; *out NULL: it has none that this version can read. */
+struct checkpoint;
+status config_of_checkpoint(struct checkpoint *checkpoint, struct config_file **out);
 void config_free(struct config_file *file); /* takes NULL */
 
 /* STATUS_USAGE when [written], the resolved config that a run folder and checkpoints contain, could not be read again:

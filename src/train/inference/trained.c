@@ -83,16 +83,6 @@ static status use_tokenizer(struct arena *arena, struct checkpoint *checkpoint, 
     return OK;
 }
 
-/* The config of the training; *out NULL: the checkpoint has none that this version can read. */
-static status read_config(struct checkpoint *checkpoint, struct config_file **out) {
-    char *text;
-    *out = NULL;
-    TRY(checkpoint_read_text(checkpoint, "config", &text));
-    if (text) status_free(config_parse("the checkpoint's config", text, out));
-    free(text);
-    return OK;
-}
-
 /* The keys that are compared; a loss says what the outputs mean, and eval may measure another one. */
 static const char *const row_keys[] = {"dataset", NULL};
 static const char *const model_keys[] = {"dataset", "model", NULL};
@@ -104,7 +94,7 @@ static size_t diff_configs(const struct config *trained, const struct config *co
     struct config before = *trained, now = *config;
     before.dataset.window.group = dataset_series(&before.dataset);
     now.dataset.window.group = dataset_series(&now.dataset);
-    return schema_diff_inference(&config_schema, keys, &before, &now, out);
+    return schema_diff_keys(&config_schema, keys, SCHEMA_INFERENCE, &before, &now, out);
 }
 
 /* STATUS_USAGE with the differences of [keys] if there are any in [decisive]. */
@@ -114,7 +104,7 @@ static status compare_configs(struct checkpoint *checkpoint, const struct config
     struct text decisive_ones = {0}, differences = {0};
     const char *path = checkpoint_path(checkpoint);
     status s = OK;
-    TRY(read_config(checkpoint, &trained));
+    TRY(config_of_checkpoint(checkpoint, &trained));
     if (!trained) {
         log_warning(log, "%s: this version cannot read its config, so the config now cannot be compared with it", path);
         return OK;
@@ -155,7 +145,7 @@ status trained_leave_names(struct checkpoint *checkpoint, const struct config *c
                            bool *left) {
     struct config_file *trained;
     *left = false;
-    TRY(read_config(checkpoint, &trained));
+    TRY(config_of_checkpoint(checkpoint, &trained));
     if (!trained) return OK;
     const struct dataset_config *before = &config_of(trained)->dataset, *now = &config->dataset;
     bool is_other =
@@ -176,7 +166,7 @@ status trained_compare_split(struct checkpoint *checkpoint, const struct dataset
     struct config_file *trained;
     char *before;
     *why = NULL;
-    TRY(read_config(checkpoint, &trained));
+    TRY(config_of_checkpoint(checkpoint, &trained));
     if (trained && !dataset_has_same_split(&config_of(trained)->dataset, dataset))
         *why = "dataset.split is not that of the training";
     config_free(trained);

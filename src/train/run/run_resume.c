@@ -40,11 +40,40 @@ static bool names_file(const struct run *run) {
     return strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0;
 }
 
+/* Which rows are trained on, and what they are, must stay: with another split, rows that the state was trained on would
+ * be validation rows. */
+static status compare_dataset(const struct run *run, struct checkpoint *checkpoint, const char *path) {
+    static const char *const keys[] = {"dataset", NULL};
+    struct config_file *before;
+    struct text differences = {0};
+    TRY(config_of_checkpoint(checkpoint, &before));
+    if (!before) {
+        log_warning(run->log,
+                    "%s: this version cannot read its config, so its dataset cannot be compared with that of "
+                    "this run",
+                    path);
+        return OK;
+    }
+    struct config now = *run->config;
+    now.dataset.augment = config_of(before)->dataset.augment; /* is of no row that is measured */
+    size_t count = schema_diff_keys(&config_schema, keys, SCHEMA_EXTENDS, config_of(before), &now, &differences);
+    status s = OK;
+    if (count)
+        s = status_new(STATUS_USAGE,
+                       "checkpoint.resume: %s has another dataset; %zu key%s (file -> now):\n%s"
+                       "give the dataset of the file, or start from its weights alone with model.init_from",
+                       path, count, count == 1 ? " differs" : "s differ", text_string(&differences));
+    text_free(&differences);
+    config_free(before);
+    return s;
+}
+
 static status load_named(struct run *run) {
     const char *path = run->config->checkpoint.resume;
     struct checkpoint *checkpoint;
     TRY(status_prefix(checkpoint_open(path, &checkpoint), "checkpoint.resume"));
-    status s = load(run, checkpoint, path, "leave out checkpoint.resume to start over");
+    status s = compare_dataset(run, checkpoint, path);
+    if (!s) s = load(run, checkpoint, path, "leave out checkpoint.resume to start over");
     checkpoint_close(checkpoint);
     struct counters *c = &run->trainer.state->counters;
     c->metrics_bytes = 0;                     /* of the file in another folder */
