@@ -2,9 +2,11 @@
 import csv
 import os
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 
 import program
 
@@ -196,6 +198,53 @@ class Sqlite(program.Case):
         out, _ = self.run_program("inspect", "a.db")
         self.assertIn("format  sqlite, 1 table\n\n  flowers: 90 rows\n", out)
         self.assertRegex(out, r"colour +TEXT\n")
+
+    def view(self, name, *statements):
+        connection = sqlite3.connect(self.path(name))
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+        connection.close()
+
+    def test_views_without_an_end(self):
+        """Such a view ends inspect in seconds, and a run and init with an error: one that gives no row, also in a sort,
+        and one that gives rows for ever."""
+        endless = "with recursive r(x) as (select 1 union all select x + 1 from r) select x, x % 2 as y from r"
+        self.view("none.db", f"create view t as {endless} where x < 0")
+        self.view("sorted.db", f"create view t as {endless} order by -x")
+        self.view("rows.db", f"create view t as select x, y, printf('%.200000c', 'a') as z from ({endless})")
+        for name in ("none.db", "sorted.db", "rows.db"):
+            out = self.run_program("inspect", name, timeout=30)[0]
+            self.assertRegex(out, "  t: a view with more rows than can be counted in 5 s\n    x +\n    y")
+        for name, message in (("none.db", "none.db: the query gives no row: it was stopped after 1e\\+09 instructions of SQLite; does a view have no end?"),
+                              ("rows.db", "rows.db: the query gives more than 10.. MiB of rows, too many for this file; does a view have no end?")):
+            self.assertRegex(self.run_program("test.yaml", "dataset.path=" + name, "dataset.split=0", code=program.DATA)[1], message)
+            self.assertRegex(self.run_program("init", name, code=program.DATA)[1], message)
+
+    def test_stop_in_a_query(self):
+        self.view("none.db", "create view t as with recursive r(x) as (select 1 union all select x + 1 from r) select x, 1 as y from r where x < 0")
+        for arguments, code in ((("inspect", "none.db"), program.STOPPED), (("test.yaml", "dataset.path=none.db"), program.STOPPED)):
+            p = self.start(*arguments)
+            time.sleep(1)
+            begin = time.monotonic()
+            p.send_signal(signal.SIGTERM)
+            err = p.communicate(timeout=30 * program.SLOW)[1]
+            self.assertLess(time.monotonic() - begin, 3 * program.SLOW)
+            self.assertIn("stopped on request", err)
+            self.assertEqual(p.returncode, code)
+
+    def test_views_of_views(self):
+        """A view that is expanded to 2^20 tables: others are listed, and it is not prepared for ever."""
+        connection = sqlite3.connect(self.path("b.db"))
+        connection.execute("create table v0 (x, y)")
+        for i in range(20):
+            connection.execute(f"create view v{i + 1} as select x, y from v{i} union all select x, y from v{i}")
+        connection.commit()
+        connection.close()
+        out = self.run_program("inspect", "b.db", timeout=30)[0]
+        self.assertIn("  v3: 0 rows\n", out)
+        self.assertIn("  v15: cannot be read: its views refer to too many others\n", out)
+        self.assertIn("b.db: a query with its views refers to more than 100000 columns and tables", self.error("dataset.path=b.db", "dataset.table=v15"))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/files/io.h"
 #include "data/csv/csv_texts.h"
@@ -15,17 +16,42 @@
 
 #define MAX_VALUE (16 << 20) /* bytes of a text, as of a record of CSV */
 
+/* A view may have no end, or be expanded to another one without an end. The limits grow with the file, so that its
+ * tables never reach them. */
+#define MAX_NAMES 100000   /* that a statement may refer to, with those of its views */
+#define WORK 10000         /* instructions of SQLite's virtual machine between two checks */
+#define MAX_WORK 100000    /* checks without a row */
+#define WORK_OF_BYTE 0.1   /* more of them for each byte of the file */
+#define MAX_SECONDS 3600.0 /* of the processor, without a row */
+#define MAX_COUNT_SECONDS 5.0
+#define MAX_BYTES 0x1p30 /* of all rows: 8 for each value, and the texts */
+#define BYTES_OF_BYTE 100.0
+
 struct records {
     sqlite3 *database;
     sqlite3_stmt *statement;
     char (*numbers)[CSV_REAL]; /* (columns) */
     bool has_names;            /* the names of the columns were read */
+    size_t names;              /* in the statement that is prepared */
+    double work, max_work;     /* checks since the last row */
+    double begin, max_seconds; /* begin: of [work] */
+    double bytes, max_bytes;   /* of all rows */
 };
 
 /* ---- opening ---- */
 
-static status failure(const struct csv *csv, sqlite3 *database) {
+static status failure(const struct csv *csv, const struct records *records) {
+    sqlite3 *database = records->database;
     if (sqlite3_errcode(database) == SQLITE_NOMEM) return status_memory("the rows of %s", csv->path);
+    if (sqlite3_errcode(database) == SQLITE_INTERRUPT)
+        return status_new(
+            STATUS_DATA,
+            "%s: the query gives no row: it was stopped after %.2g instructions of SQLite; does a view "
+            "have no end? If not, add an index, or make its rows a table (create table ... as select ...)",
+            csv->path, records->work * WORK);
+    if (records->names > MAX_NAMES)
+        return status_new(STATUS_DATA, "%s: a query with its views refers to more than %d columns and tables",
+                          csv->path, MAX_NAMES);
     if (sqlite3_errcode(database) == SQLITE_AUTH || strncmp(sqlite3_errmsg(database), "not authorized", 14) == 0)
         return status_new(STATUS_DATA, "%s: dataset.query may only read (select ...), without extensions", csv->path);
     return status_new(STATUS_DATA, "%s: SQLite: %s", csv->path, sqlite3_errmsg(database));
@@ -34,9 +60,40 @@ static status failure(const struct csv *csv, sqlite3 *database) {
 /* Only reading is allowed, also for the views of the database. */
 static int authorize(void *context, int action, const char *first, const char *second, const char *database,
                      const char *view) {
-    (void)context, (void)first, (void)database, (void)view;
+    struct records *records = context;
+    (void)first, (void)database, (void)view;
+    if (++records->names > MAX_NAMES) return SQLITE_DENY;
     if (action == SQLITE_FUNCTION) return second && strcmp(second, "load_extension") == 0 ? SQLITE_DENY : SQLITE_OK;
     return action == SQLITE_SELECT || action == SQLITE_READ || action == SQLITE_RECURSIVE ? SQLITE_OK : SQLITE_DENY;
+}
+
+static double processor_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Called after each WORK instructions; not 0 ends the query with SQLITE_INTERRUPT. */
+static int check_work(void *context) {
+    struct records *records = context;
+    if (records->work == 0) records->begin = processor_seconds();
+    return ++records->work > records->max_work || processor_seconds() - records->begin > records->max_seconds;
+}
+
+/* The next row of the statement; the work for it starts at 0. */
+static int step(struct records *records) {
+    records->work = 0;
+    return sqlite3_step(records->statement);
+}
+
+/* Counts [bytes] of the rows of a query. */
+static status add_bytes(const struct csv *csv, struct records *records, double bytes) {
+    if ((records->bytes += bytes) <= records->max_bytes) return OK;
+    return status_new(
+        STATUS_DATA,
+        "%s: the query gives more than %.0f MiB of rows, too many for this file; does a view have no end? "
+        "If not, add a limit, or make its rows a table (create table ... as select ...)",
+        csv->path, records->max_bytes / 0x1p20);
 }
 
 /* "file:<path>?immutable=1", or "file://<path>..." of an absolute path, with the characters of a URI escaped. */
@@ -131,35 +188,46 @@ static status open_database(struct csv *csv, struct records *records) {
     TRY(check_length(csv, bytes));
     int error = sqlite3_open_v2(uri_of(csv->path, csv->arena), &records->database, flags, NULL);
     if (!records->database) return status_memory("a database");
-    if (error) return failure(csv, records->database);
+    if (error) return failure(csv, records);
     sqlite3_limit(records->database, SQLITE_LIMIT_LENGTH, MAX_VALUE);
     sqlite3_limit(records->database, SQLITE_LIMIT_ATTACHED, 0);
     sqlite3_db_config(records->database, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(records->database, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(records->database, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, NULL);
     if (sqlite3_exec(records->database, "pragma cell_size_check = on; pragma mmap_size = 0", NULL, NULL, NULL))
-        return failure(csv, records->database);
-    sqlite3_set_authorizer(records->database, authorize, NULL);
+        return failure(csv, records);
+    sqlite3_set_authorizer(records->database, authorize, records);
+    sqlite3_progress_handler(records->database, WORK, check_work, records);
+    records->max_work = MAX_WORK + WORK_OF_BYTE * (double)bytes;
+    records->max_seconds = MAX_SECONDS;
+    records->max_bytes = MAX_BYTES + BYTES_OF_BYTE * (double)bytes;
     return OK;
 }
 
 /* After a failure of the statement of one table: whether other tables may be readable. */
 static bool is_unreadable(const struct records *records) {
-    return sqlite3_errcode(records->database) == SQLITE_ERROR && !records->statement;
+    int error = sqlite3_errcode(records->database);
+    bool is_unending = error == SQLITE_INTERRUPT || records->names > MAX_NAMES;
+    return is_unending || (error == SQLITE_ERROR && !records->statement);
 }
 
 /* ---- the query ---- */
 
 static status prepare(const struct csv *csv, struct records *records, const char *query) {
     const char *rest;
-    if (sqlite3_prepare_v2(records->database, query, -1, &records->statement, &rest))
-        return failure(csv, records->database);
+    records->names = 0;
+    if (sqlite3_prepare_v2(records->database, query, -1, &records->statement, &rest)) return failure(csv, records);
     if (!records->statement || sqlite3_column_count(records->statement) == 0 ||
         !sqlite3_stmt_readonly(records->statement))
         return status_new(STATUS_USAGE, "%s: dataset.query must be a query that gives rows (select ...)", csv->path);
     if (rest[strspn(rest, " \t\r\n;")])
         return status_new(STATUS_USAGE, "%s: dataset.query must be one statement", csv->path);
     return OK;
+}
+
+static void end_statement(struct records *records) {
+    sqlite3_finalize(records->statement);
+    records->statement = NULL;
 }
 
 /* The tables and views, sorted by name. */
@@ -170,7 +238,7 @@ static status list_tables(const struct csv *csv, struct records *records, struct
                 "select name from sqlite_schema where type in ('table', 'view') and name not like 'sqlite!_%' "
                 "escape '!' order by name"));
     int result;
-    while ((result = sqlite3_step(records->statement)) == SQLITE_ROW) {
+    while ((result = step(records)) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(records->statement, 0);
         if (tables->count == capacity) {
             const char **more = arena_alloc(csv->arena, (capacity *= 2) * sizeof *more);
@@ -179,9 +247,8 @@ static status list_tables(const struct csv *csv, struct records *records, struct
         }
         tables->items[tables->count++] = arena_copy(csv->arena, name ? name : "");
     }
-    status s = result == SQLITE_DONE ? OK : failure(csv, records->database);
-    sqlite3_finalize(records->statement);
-    records->statement = NULL;
+    status s = result == SQLITE_DONE ? OK : failure(csv, records);
+    end_statement(records);
     return s;
 }
 
@@ -206,6 +273,17 @@ static const char *quoted(const char *name, struct arena *arena) {
     const char *copy = arena_copy(arena, text_string(&out));
     text_free(&out);
     return copy;
+}
+
+/* *rows: of the table with the [quoted] name; -1: all tables so far took more than MAX_COUNT_SECONDS. */
+static status count_rows(const struct csv *csv, struct records *records, const char *table, int64_t *rows) {
+    records->max_seconds = MAX_COUNT_SECONDS;
+    TRY(prepare(csv, records, arena_printf(csv->arena, "select count(*) from \"%s\"", table)));
+    int result = sqlite3_step(records->statement); /* not step(): the work is that of all tables */
+    *rows = result == SQLITE_ROW ? sqlite3_column_int64(records->statement, 0) : -1;
+    status s = result == SQLITE_ROW || result == SQLITE_INTERRUPT ? OK : failure(csv, records);
+    end_statement(records);
+    return s;
 }
 
 static status start_query(struct csv *csv, const struct dataset_config *config, bool is_validation) {
@@ -258,7 +336,7 @@ static status read_value(struct csv *csv, size_t column, const char **text) {
     if (!value) return status_memory("a text of %s", csv->path);
     if (strlen(value) != bytes) return bad_value(csv, column, "the text contains a NUL character");
     *text = value;
-    return OK;
+    return add_bytes(csv, records, (double)bytes);
 }
 
 /* The text of a column that is not used, or a missing one; another type is "". */
@@ -283,10 +361,11 @@ static status next_record(struct csv *csv, bool *has_record) {
         }
         return OK;
     }
-    int result = sqlite3_step(records->statement);
+    int result = step(records);
     *has_record = result == SQLITE_ROW;
-    if (result != SQLITE_ROW && result != SQLITE_DONE) return failure(csv, records->database);
+    if (result != SQLITE_ROW && result != SQLITE_DONE) return failure(csv, records);
     csv->reader.record_line = csv->base.rows;
+    if (*has_record) TRY(add_bytes(csv, records, 8.0 * (double)csv->reader.count));
     for (size_t i = 0; *has_record && i < csv->n_columns; i++)
         if (csv->roles[i].at != NOT_USED)
             TRY(read_value(csv, i, &csv->reader.fields[i].text));
@@ -343,11 +422,13 @@ static status add_rows(struct csv *csv, const struct dataset_config *config, boo
         csv_add_field(out, name ? name : "");
     }
     text_add(out, "\n");
-    while ((result = sqlite3_step(records->statement)) == SQLITE_ROW) {
+    while ((result = step(records)) == SQLITE_ROW) {
+        size_t start = out->length;
         for (int i = 0; i < columns; i++) TRY(add_cell(csv, i, out));
         text_add(out, "\n");
+        TRY(add_bytes(csv, records, (double)(out->length - start)));
     }
-    return result == SQLITE_DONE ? OK : failure(csv, records->database);
+    return result == SQLITE_DONE ? OK : failure(csv, records);
 }
 
 static status add_records(const struct dataset_config *config, bool is_validation, struct text *out) {
@@ -379,13 +460,9 @@ static status look_at_table(struct sqlite_rows *r, const char *table, const char
     *has_target = !target;
     for (int i = 0; target && i < sqlite3_column_count(records->statement); i++)
         *has_target = *has_target || strcmp(sqlite3_column_name(records->statement, i), target) == 0;
-    sqlite3_finalize(records->statement);
-    records->statement = NULL;
-    TRY(prepare(&r->csv, records, arena_printf(r->csv.arena, "select count(*) from \"%s\"", name)));
-    if (sqlite3_step(records->statement) != SQLITE_ROW) return failure(&r->csv, records->database);
-    *rows = sqlite3_column_int64(records->statement, 0);
-    sqlite3_finalize(records->statement);
-    records->statement = NULL;
+    end_statement(records);
+    TRY(count_rows(&r->csv, records, name, rows));
+    if (*rows < 0) *rows = 0; /* others are preferred */
     return OK;
 }
 
@@ -472,12 +549,11 @@ void sqlite_rows_close(struct sqlite_rows *r) {
 
 static status describe_table(struct csv *csv, struct records *records, const char *name, struct text *out) {
     const char *table = quoted(name, csv->arena);
-    TRY(prepare(csv, records, arena_printf(csv->arena, "select count(*) from \"%s\"", table)));
-    if (sqlite3_step(records->statement) != SQLITE_ROW) return failure(csv, records->database);
-    text_printf(out, "  %s: %lld rows\n", csv_printable(csv, name),
-                (long long)sqlite3_column_int64(records->statement, 0));
-    sqlite3_finalize(records->statement);
-    records->statement = NULL;
+    int64_t rows;
+    TRY(count_rows(csv, records, table, &rows));
+    text_printf(out, "  %s: ", csv_printable(csv, name));
+    if (rows >= 0) text_printf(out, "%lld rows\n", (long long)rows);
+    if (rows < 0) text_printf(out, "a view with more rows than can be counted in %g s\n", MAX_COUNT_SECONDS);
     TRY(prepare(csv, records, arena_printf(csv->arena, "select * from \"%s\"", table)));
     for (int i = 0; i < sqlite3_column_count(records->statement); i++) {
         const char *type = sqlite3_column_decltype(records->statement, i);
@@ -487,8 +563,7 @@ static status describe_table(struct csv *csv, struct records *records, const cha
         text_pad(out, start, 26);
         text_printf(out, " %s\n", type ? csv_printable(csv, type) : "");
     }
-    sqlite3_finalize(records->statement);
-    records->statement = NULL;
+    end_statement(records);
     return OK;
 }
 
@@ -503,7 +578,8 @@ static status describe_tables(struct csv *csv, struct records *records, struct t
         if (s && !is_unreadable(records)) return s;
         if (s)
             text_printf(out, "  %s: cannot be read: %s\n", csv_printable(csv, tables.items[i]),
-                        sqlite3_errmsg(records->database));
+                        records->names > MAX_NAMES ? "its views refer to too many others"
+                                                   : sqlite3_errmsg(records->database));
         status_free(s);
     }
     return OK;
