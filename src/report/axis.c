@@ -85,10 +85,12 @@ void axis_number(double value, char out[24]) {
         write_number(value, 4, out);
 }
 
-static size_t add(struct axis_tick *out, size_t count, double value, int digits) {
+static size_t add(const struct axis *a, struct axis_tick *out, size_t count, double value, int digits) {
     if (count == AXIS_MAX_TICKS) return count;
+    char number[24];
     out[count].value = value;
-    write_number(value, digits, out[count].text);
+    write_number(a->is_percent ? 100 * value : value, digits, number);
+    snprintf(out[count].text, sizeof out[count].text, "%s%s", number, a->is_percent ? " %" : "");
     return count + 1;
 }
 
@@ -98,7 +100,7 @@ static size_t linear_ticks(const struct axis *a, size_t wanted, struct axis_tick
     double largest = fmax(fabs(a->low), fabs(a->high));
     int digits = (int)fmin(15, fmax(4, ceil(log10(largest / step)) + 1));
     for (double i = first; i * step <= a->high + step * 1e-6 && count < AXIS_MAX_TICKS; i++)
-        count = add(out, count, fabs(i) < 0.5 ? 0 : i * step, digits);
+        count = add(a, out, count, fabs(i) < 0.5 ? 0 : i * step, digits);
     return count;
 }
 
@@ -107,7 +109,7 @@ static size_t log_ticks(const struct axis *a, size_t wanted, struct axis_tick *o
     int every = (int)ceil(decades / (double)(wanted ? wanted : 1));
     size_t count = 0;
     if (decades < 0.7) { /* too short for round powers: round numbers */
-        const struct axis linear = {.low = a->low, .high = a->high};
+        const struct axis linear = {.low = a->low, .high = a->high, .is_percent = a->is_percent};
         return linear_ticks(&linear, wanted, out);
     }
     if (every < 1) every = 1;
@@ -116,7 +118,7 @@ static size_t log_ticks(const struct axis *a, size_t wanted, struct axis_tick *o
             double value = digit * pow(10, power);
             bool has_text = digit == 1 ? power % every == 0 : decades < 2.5 && (digit == 2 || digit == 5);
             if (value < a->low * 0.9999 || value > a->high * 1.0001 || !has_text) continue;
-            count = add(out, count, value, 4);
+            count = add(a, out, count, value, 4);
         }
     return count;
 }

@@ -6,9 +6,9 @@
 #include <stddef.h>
 
 struct axis {
-    double low, high; /* low < high */
-    double step;      /* between ticks of a linear axis that was rounded; else 0 */
-    bool is_log;
+    double low, high;         /* low < high */
+    double step;              /* between ticks of a linear axis that was rounded; else 0 */
+    bool is_log, is_percent;  /* is_percent: 0.5 is "50 %" */
     const char *label;        /* NULL: none */
     const char *const *words; /* (word_count): of the places 0, 1, ...; NULL: numbers */
     size_t word_count;
@@ -18,7 +18,7 @@ struct axis {
 
 struct axis_tick {
     double value;
-    char text[24];
+    char text[32];
 };
 
 /* Limits that hold all of low to high. A linear axis ends at round numbers if [is_rounded]. */

@@ -12,6 +12,7 @@
 #include "sweep/compare/comparability.h"
 #include "sweep/compare/paired_tests.h"
 #include "sweep/sweep_folder.h"
+#include "train/metrics/report.h"
 
 #define MAX_DRAWN_PAIRS 2000
 #define MAX_PAIRS 1000000 /* a larger number in a damaged file is not believed */
@@ -26,12 +27,16 @@ static void collect(const struct sweep_data *s, double *const values[2], int64_t
     }
 }
 
-static void add_row(struct text *out, const char *name, const char *config, double mean, double error) {
+static void add_row(struct text *out, const char *name, const char *config, const struct sweep_data *s, double mean,
+                    double error) {
+    char text[32];
     page_row_begin(out, NULL);
     page_cell(out, name, NULL);
     page_cell(out, config, "code");
-    page_number(out, mean);
-    page_number(out, error);
+    report_metric(s->metric, mean, text);
+    page_cell(out, text, "n");
+    report_metric_error(s->metric, error, text);
+    page_cell(out, text, "n");
     page_row_end(out);
 }
 
@@ -40,11 +45,11 @@ static void add_tests(struct text *out, const struct sweep_data *s, const struct
         {"", false}, {"Config", false}, {"Mean", true}, {"Standard error", true}};
     struct text t = {0};
     page_table_begin(out, headings, 4, false);
-    add_row(out, "A, trial 0", s->config, c->mean[0], c->error[0]);
-    add_row(out, "B, trial 1", s->other, c->mean[1], c->error[1]);
+    add_row(out, "A, trial 0", s->config, s, c->mean[0], c->error[0]);
+    add_row(out, "B, trial 1", s->other, s, c->mean[1], c->error[1]);
     page_table_end(out);
     page_facts_begin(out);
-    text_printf(&t, "%.6g, 95 %% confidence interval %.6g to %.6g", c->t.difference, c->t.low, c->t.high);
+    paired_tests_add_difference(c, s->metric, &t);
     page_fact(out, "A - B", text_string(&t));
     text_clear(&t);
     text_printf(&t, "%.3g", c->t.p);
@@ -70,7 +75,8 @@ static void draw_pairs(struct text *out, const struct sweep_data *s, double *con
             low = fmin(low, values[side][i]);
             high = fmax(high, values[side][i]);
         }
-    struct svg_plot plot = {.out = out, .x.label = "A"};
+    bool is_percent = report_is_percent(s->metric);
+    struct svg_plot plot = {.out = out, .x = {.label = "A", .is_percent = is_percent}, .y.is_percent = is_percent};
     axis_fit(&plot.x, low, high, true);
     axis_fit(&plot.y, low, high, true);
     text_printf(&title, "Pairs: %s of B over that of A", s->metric);
@@ -80,7 +86,10 @@ static void draw_pairs(struct text *out, const struct sweep_data *s, double *con
     for (size_t i = 0; i < count && i < MAX_DRAWN_PAIRS; i++) {
         struct text label = {0};
         if (!isfinite(values[0][i] + values[1][i])) continue;
-        text_printf(&label, "pair %zu: A %.6g, B %.6g", i, values[0][i], values[1][i]);
+        char a[32], b[32];
+        report_metric(s->metric, values[0][i], a);
+        report_metric(s->metric, values[1][i], b);
+        text_printf(&label, "pair %zu: A %s, B %s", i, a, b);
         svg_point(&plot, values[0][i], values[1][i], 3.2, "pt", text_string(&label));
         text_free(&label);
     }

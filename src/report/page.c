@@ -78,7 +78,10 @@ void page_hash(struct text *out, const char *sha256) {
     text_add(out, "<td class=\"code hash\" title=\"");
     html_add(out, sha256);
     text_add(out, "\">");
-    for (size_t i = 0; i < 16 && sha256[i]; i++) html_add(out, (const char[]){sha256[i], 0});
+    for (size_t i = 0; i < 16 && sha256[i]; i++) {
+        if (i == 8) text_add(out, "<wbr>"); /* a narrow page has two lines */
+        html_add(out, (const char[]){sha256[i], 0});
+    }
     text_add(out, "</td>");
 }
 

@@ -55,8 +55,10 @@ static void best_text(const struct run_data *r, struct text *out) {
 
 static void test_text(const struct run_data *r, struct text *out) {
     if (!isfinite(r->test_loss)) return;
+    char accuracy[32];
+    report_metric("accuracy", r->test_accuracy, accuracy);
     text_printf(out, "loss %.6g", r->test_loss);
-    if (isfinite(r->test_accuracy)) text_printf(out, ", accuracy %.6g", r->test_accuracy);
+    if (isfinite(r->test_accuracy)) text_printf(out, ", accuracy %s", accuracy);
     if (isfinite(r->test_rows)) text_printf(out, " on %.0f rows", r->test_rows);
 }
 
@@ -212,19 +214,21 @@ void runs_section_overview(struct text *out, struct run_data *const *runs, size_
 
 /* ---- curves ---- */
 
+#define MAX_OWN_LEGEND 6 /* series of a plot with its own legend; more have one for all plots */
+
 struct series {
     const struct curve *curve;
     const char *name;
-    size_t index; /* of its colour */
+    size_t index;                /* of its colour */
+    const struct run_data *best; /* whose best epoch is a point of the curve; NULL: none */
 };
 
 /* What is drawn in one plot. */
 struct plot_of {
     const char *title;
-    bool is_of_steps, wants_log;
+    bool is_of_steps, wants_log, is_percent;
     const struct series *series; /* (count) */
     size_t count;
-    const struct run_data *best; /* whose best epoch is marked; NULL: none */
 };
 
 static bool is_log_of(const struct plot_of *p, double low, double high) {
@@ -247,6 +251,19 @@ static void note_band(struct text *out, const struct plot_of *p) {
         }
 }
 
+static void mark_best(struct svg_plot *plot, const struct series *series) {
+    const struct run_data *r = series->best;
+    struct text class = {0}, title = {0};
+    char value[32];
+    if (!r) return;
+    report_metric(r->best_metric, r->best_value, value);
+    text_printf(&class, "best f%zu", series->index % SVG_COLORS);
+    text_printf(&title, "%s: best epoch %.0f, %s %s", series->name, r->best_epoch, r->best_metric, value);
+    svg_point(plot, r->best_epoch, r->best_value, 4, text_string(&class), text_string(&title));
+    text_free(&class);
+    text_free(&title);
+}
+
 static void draw(struct text *out, const struct plot_of *p) {
     double low = INFINITY, high = -INFINITY, left = INFINITY, right = -INFINITY;
     const char *names[64];
@@ -258,17 +275,22 @@ static void draw(struct text *out, const struct plot_of *p) {
         right = fmax(right, c->last.x);
         if (i < 64) names[i] = p->series[i].name;
     }
-    struct svg_plot plot = {.out = out, .x.label = p->is_of_steps ? "step" : "epoch"};
+    struct svg_plot plot = {.out = out, .x.label = p->is_of_steps ? "step" : "epoch", .is_fine = true};
     plot.y.is_log = is_log_of(p, low, high);
+    plot.y.is_percent = p->is_percent;
     axis_fit(&plot.x, left, right, false);
     axis_fit(&plot.y, low, high, true);
     struct text title = {0};
     text_printf(&title, "%s%s", p->title, plot.y.is_log ? " (logarithmic)" : "");
     svg_begin(&plot, text_string(&title), NULL);
-    for (size_t i = 0; i < p->count; i++) svg_curve(&plot, p->series[i].curve, p->series[i].index, p->series[i].name);
-    if (p->best) svg_point(&plot, p->best->best_epoch, p->best->best_value, 4, "best", "best epoch");
+    for (size_t i = 0; i < p->count; i++) {
+        svg_series_begin(&plot);
+        svg_curve(&plot, p->series[i].curve, p->series[i].index, p->series[i].name);
+        mark_best(&plot, &p->series[i]);
+        svg_series_end(&plot);
+    }
     svg_end(&plot);
-    if (p->count > 1 && p->count <= 6) svg_legend(out, names, p->count);
+    if (p->count > 1 && p->count <= MAX_OWN_LEGEND) svg_legend(out, names, p->count);
     note_band(out, p);
     add_missing(out, p);
     svg_end_figure(out);
@@ -304,14 +326,21 @@ static bool is_known(const struct run_curve *c) {
 
 #define MIN_POINTS 2 /* of a curve */
 
+/* The curve of [name] of a run as a series; false: it has too few points. */
+static bool series_of(const struct run_data *r, const char *name, bool is_of_steps, struct series *out) {
+    const struct curve *curve = run_data_curve(r, name, is_of_steps);
+    bool has_best = !is_of_steps && strcmp(name, r->best_metric) == 0 && isfinite(r->best_value) && r->best_epoch > 0;
+    if (!curve || curve->values < MIN_POINTS) return false;
+    *out = (struct series){.curve = curve, .name = r->label, .best = has_best ? r : NULL};
+    return true;
+}
+
 /* The series [name] of all runs; returns how many there are. */
 static size_t collect(struct run_data *const *runs, size_t count, const char *name, bool is_of_steps,
                       struct series *out) {
     size_t found = 0;
-    for (size_t i = 0; i < count; i++) {
-        const struct curve *curve = run_data_curve(runs[i], name, is_of_steps);
-        if (curve && curve->values >= MIN_POINTS) out[found++] = (struct series){curve, runs[i]->label, i};
-    }
+    for (size_t i = 0; i < count; i++)
+        if (series_of(runs[i], name, is_of_steps, &out[found])) out[found++].index = i;
     return found;
 }
 
@@ -322,10 +351,16 @@ static bool is_constant(const struct plot_of *p) {
     return p->count > 0;
 }
 
+static bool is_percent(const char *name) { return report_is_percent(name) || strcmp(name, "comm_hidden") == 0; }
+
 static size_t draw_all(struct text *out, struct run_data *const *runs, size_t count, const char *title,
                        const char *name, bool is_of_steps, bool wants_log, struct series *series) {
-    struct plot_of plot = {title, is_of_steps, wants_log, series, collect(runs, count, name, is_of_steps, series),
-                           NULL};
+    struct plot_of plot = {.title = title,
+                           .is_of_steps = is_of_steps,
+                           .wants_log = wants_log,
+                           .is_percent = is_percent(name),
+                           .series = series,
+                           .count = collect(runs, count, name, is_of_steps, series)};
     if (strcmp(name, "lr") == 0 && is_constant(&plot)) return 1; /* the config has its value */
     if (plot.count) draw(out, &plot);
     return plot.count > 0;
@@ -333,13 +368,12 @@ static size_t draw_all(struct text *out, struct run_data *const *runs, size_t co
 
 /* Training and validation of one run. */
 static size_t draw_pair(struct text *out, struct run_data *const *runs, const struct known *k, struct series *series) {
-    struct plot_of plot = {k->title, k->is_of_steps, k->wants_log, series, 0, NULL};
+    struct plot_of plot = {k->title, k->is_of_steps, k->wants_log, is_percent(k->names[0]), series, 0};
     static const char *const names[] = {"training", "validation"};
-    for (int i = 0; i < 2; i++) {
-        const struct curve *curve = run_data_curve(runs[0], k->names[i], k->is_of_steps);
-        if (curve && curve->values >= MIN_POINTS) series[plot.count++] = (struct series){curve, names[i], (size_t)i};
-        if (strcmp(k->names[i], runs[0]->best_metric) == 0 && isfinite(runs[0]->best_value) && runs[0]->best_epoch > 0)
-            plot.best = runs[0];
+    for (size_t i = 0; i < 2; i++) {
+        if (!series_of(runs[0], k->names[i], k->is_of_steps, &series[plot.count])) continue;
+        series[plot.count].index = i;
+        series[plot.count++].name = names[i];
     }
     if (plot.count == 1) plot.title = k->titles[series[0].index];
     if (plot.count) draw(out, &plot);
@@ -399,8 +433,8 @@ void runs_section_curves(struct text *out, struct run_data *const *runs, size_t 
     struct series *series = calloc(count + 2, sizeof *series);
     size_t drawn = 0;
     if (!series) status_exit_without_memory();
-    if (count > 6) add_legend(out, runs, count);
-    text_add(out, "<div class=\"plots\">\n");
+    text_add(out, "<div class=\"plots curves\">\n");
+    if (count > MAX_OWN_LEGEND) add_legend(out, runs, count);
     drawn += draw_known(out, runs, count, &known[0], series);
     drawn += draw_known(out, runs, count, &known[1], series);
     drawn += draw_others(out, runs, count, series);

@@ -1,4 +1,5 @@
-/* Coordinates have one decimal, a tenth of a pixel; a plot is drawn in a box of fixed size, which the page scales. */
+/* Coordinates have one decimal, a tenth of a pixel, or three in plots whose axes the script of the page can change; a
+ * plot is drawn in a box of fixed size, which the page scales. */
 #include "report/svg.h"
 
 #include <math.h>
@@ -13,22 +14,32 @@
 #define TEXT_WIDTH 6.6 /* of a character of a label */
 #define MAX_LABEL 30   /* bytes of a word at an axis */
 
-static void add_coordinate(struct text *out, double value) {
-    long tenths = lround(value * 10);
-    long whole = labs(tenths) / 10, rest = labs(tenths) % 10;
-    char text[32];
-    if (rest)
-        snprintf(text, sizeof text, "%s%ld.%ld", tenths < 0 ? "-" : "", whole, rest);
-    else
-        snprintf(text, sizeof text, "%s%ld", tenths < 0 ? "-" : "", whole);
+static void add_decimals(struct text *out, double value, int decimals) {
+    long scale = decimals == 1 ? 10 : 1000, parts = lround(value * (double)scale);
+    long whole = labs(parts) / scale, rest = labs(parts) % scale;
+    char text[48];
+    int length = snprintf(text, sizeof text, "%s%ld", parts < 0 ? "-" : "", whole);
+    if (rest) length += snprintf(text + length, sizeof text - (size_t)length, ".%0*ld", decimals, rest);
+    while (rest && text[length - 1] == '0') text[--length] = 0;
     text_add(out, text);
 }
+
+static void add_coordinate(struct text *out, double value) { add_decimals(out, value, 1); }
 
 static void add_pair(struct text *out, char command, double x, double y) {
     text_add_bytes(out, &command, 1);
     add_coordinate(out, x);
     text_add(out, " ");
     add_coordinate(out, y);
+}
+
+/* Adds the point of values [x], [y] of a plot to [out]. */
+static void add_vertex_at(const struct svg_plot *p, struct text *out, char command, double x, double y) {
+    int decimals = p->is_fine ? 3 : 1;
+    text_add_bytes(out, &command, 1);
+    add_decimals(out, svg_x(p, x), decimals);
+    text_add(out, " ");
+    add_decimals(out, svg_y(p, y), decimals);
 }
 
 double svg_x(const struct svg_plot *p, double value) {
@@ -98,10 +109,11 @@ void svg_begin(struct svg_plot *p, const char *title, const char *name) {
     }
     add_domain(p->out, 'x', &p->x);
     add_domain(p->out, 'y', &p->y);
-    text_add(p->out, ">");
+    if (p->y.is_percent) text_add(p->out, " data-percent=\"1\"");
+    text_add(p->out, "><g class=\"frame\">");
     add_y_axis(p, ticks, count);
     add_x_axis(p);
-    text_printf(p->out, "<path class=\"axis\" d=\"M%.1f %.1fV%.1fH%.1f\"/>", p->left, p->top, p->bottom, p->right);
+    text_printf(p->out, "<path class=\"axis\" d=\"M%.1f %.1fV%.1fH%.1f\"/></g>", p->left, p->top, p->bottom, p->right);
 }
 
 void svg_end(struct svg_plot *p) { text_add(p->out, "</svg>\n"); }
@@ -118,9 +130,9 @@ struct drawing {
 
 static void add_vertex(void *user, double x, double y, bool is_joined) {
     struct drawing *d = user;
-    add_pair(d->plot->out, is_joined ? 'L' : 'M', svg_x(d->plot, x), svg_y(d->plot, y));
+    add_vertex_at(d->plot, d->plot->out, is_joined ? 'L' : 'M', x, y);
     if (!d->has_marks) return;
-    add_pair(&d->marks, 'M', svg_x(d->plot, x), svg_y(d->plot, y));
+    add_vertex_at(d->plot, &d->marks, 'M', x, y);
     text_add(&d->marks, "h0");
 }
 
@@ -131,10 +143,17 @@ static void add_vertex(void *user, double x, double y, bool is_joined) {
 
 /* The area between the smallest and the largest values of groups [from] to [to]. */
 static void add_band(struct svg_plot *p, const struct curve_group *groups, size_t from, size_t to) {
-    for (size_t i = from; i < to; i++)
-        add_pair(p->out, i == from ? 'M' : 'L', svg_x(p, groups[i].x), svg_y(p, groups[i].high));
-    for (size_t i = to; i-- > from;) add_pair(p->out, 'L', svg_x(p, groups[i].x), svg_y(p, groups[i].low));
+    for (size_t i = from; i < to; i++) add_vertex_at(p, p->out, i == from ? 'M' : 'L', groups[i].x, groups[i].high);
+    for (size_t i = to; i-- > from;) add_vertex_at(p, p->out, 'L', groups[i].x, groups[i].low);
     text_add(p->out, "Z");
+}
+
+/* A path up to its points, with its name and the first and the last x, which a line of means does not reach. */
+static void begin_line(struct svg_plot *p, const struct curve *curve, size_t index, const char *name) {
+    text_printf(p->out, "<path class=\"curve c%zu d%zu\" data-ends=\"%.9g,%.9g\" data-name=\"", index % SVG_COLORS,
+                index / SVG_COLORS % SVG_DASHES, curve->first.x, curve->last.x);
+    html_add(p->out, name);
+    text_add(p->out, "\" d=\"");
 }
 
 static void add_long_curve(struct svg_plot *p, const struct curve *curve, size_t index, const char *name) {
@@ -146,25 +165,18 @@ static void add_long_curve(struct svg_plot *p, const struct curve *curve, size_t
         }
         add_band(p, groups, i, end);
     }
-    text_printf(p->out, "\"/><path class=\"curve c%zu d%zu\" data-name=\"", index % SVG_COLORS,
-                index / SVG_COLORS % SVG_DASHES);
-    html_add(p->out, name);
-    text_add(p->out, "\" d=\"");
+    text_add(p->out, "\"/>");
+    begin_line(p, curve, index, name);
     for (size_t i = 0; i < count; i++)
-        add_pair(p->out, groups[i].is_joined ? 'L' : 'M', svg_x(p, groups[i].x), svg_y(p, groups[i].mean));
+        add_vertex_at(p, p->out, groups[i].is_joined ? 'L' : 'M', groups[i].x, groups[i].mean);
     text_add(p->out, "\"/>");
 }
 
 bool svg_is_band(const struct curve *curve) { return curve->count > MAX_LINE; }
 
-void svg_curve(struct svg_plot *p, const struct curve *curve, size_t index, const char *name) {
+static void add_short_curve(struct svg_plot *p, const struct curve *curve, size_t index, const char *name) {
     struct drawing d = {.plot = p, .has_marks = curve->values <= MAX_MARKED};
-    if (svg_is_band(curve)) add_long_curve(p, curve, index, name);
-    if (curve->values == 0 || svg_is_band(curve)) return;
-    text_printf(p->out, "<path class=\"curve c%zu d%zu\" data-name=\"", index % SVG_COLORS,
-                index / SVG_COLORS % SVG_DASHES);
-    html_add(p->out, name);
-    text_add(p->out, "\" d=\"");
+    begin_line(p, curve, index, name);
     curve_visit(curve, add_vertex, &d);
     text_add(p->out, "\"/>");
     if (d.has_marks)
@@ -172,11 +184,23 @@ void svg_curve(struct svg_plot *p, const struct curve *curve, size_t index, cons
     text_free(&d.marks);
 }
 
+void svg_series_begin(struct svg_plot *p) { text_add(p->out, "<g class=\"series\">"); }
+
+void svg_series_end(struct svg_plot *p) { text_add(p->out, "</g>"); }
+
+void svg_curve(struct svg_plot *p, const struct curve *curve, size_t index, const char *name) {
+    if (svg_is_band(curve))
+        add_long_curve(p, curve, index, name);
+    else if (curve->values)
+        add_short_curve(p, curve, index, name);
+}
+
 void svg_point(struct svg_plot *p, double x, double y, double radius, const char *class, const char *text) {
+    int decimals = p->is_fine ? 3 : 1;
     text_add(p->out, "<circle cx=\"");
-    add_coordinate(p->out, svg_x(p, x));
+    add_decimals(p->out, svg_x(p, x), decimals);
     text_add(p->out, "\" cy=\"");
-    add_coordinate(p->out, svg_y(p, y));
+    add_decimals(p->out, svg_y(p, y), decimals);
     text_printf(p->out, "\" r=\"%g\" class=\"%s\"", radius, class);
     if (!text) {
         text_add(p->out, "/>");
@@ -195,8 +219,10 @@ void svg_error(struct svg_plot *p, double x, double low, double high) {
 void svg_legend(struct text *out, const char *const *names, size_t count) {
     text_add(out, "<ul class=\"legend\">");
     for (size_t i = 0; i < count; i++) {
+        text_add(out, "<li data-name=\"");
+        html_add(out, names[i]);
         text_printf(out,
-                    "<li><svg viewBox=\"0 0 22 8\" aria-hidden=\"true\"><path class=\"curve c%zu d%zu\" d=\"M1 4H21\"/>"
+                    "\"><svg viewBox=\"0 0 22 8\" aria-hidden=\"true\"><path class=\"curve c%zu d%zu\" d=\"M1 4H21\"/>"
                     "</svg>",
                     i % SVG_COLORS, i / SVG_COLORS % SVG_DASHES);
         html_add_short(out, names[i], 80);

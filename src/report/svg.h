@@ -14,6 +14,7 @@
 struct svg_plot {
     struct text *out;
     struct axis x, y;
+    bool is_fine;                    /* coordinates of curves are fine enough to draw them again on other axes */
     double width, height;            /* of the drawing */
     double left, right, top, bottom; /* of the area of the values */
 };
@@ -27,6 +28,9 @@ void svg_end_figure(struct text *out);
 double svg_x(const struct svg_plot *plot, double value);
 double svg_y(const struct svg_plot *plot, double value);
 
+/* What is between both belongs to one series: the script hides it, and draws it again on other axes. */
+void svg_series_begin(struct svg_plot *plot);
+void svg_series_end(struct svg_plot *plot);
 /* A curve in the colour and dashes of series [index]; [name] for the pointer. Short ones have a mark at each point,
  * long ones are a line of means within a band from the smallest to the largest values. */
 void svg_curve(struct svg_plot *plot, const struct curve *curve, size_t index, const char *name);

@@ -548,8 +548,7 @@ void sweep_data_add_mean(const struct sweep_data *s, const struct sweep_data_tri
                          struct text *out) {
     char mean[32], error[32];
     report_metric(s->metric, t->mean, mean);
-    report_metric(s->metric, t->error, error);
-    if (!strchr(error, '%')) snprintf(error, sizeof error, "%.2g", t->error);
+    report_metric_error(s->metric, t->error, error);
     text_add(out, mean);
     if (isfinite(t->error)) text_printf(out, " %s %s", sign, error);
 }

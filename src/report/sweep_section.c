@@ -175,7 +175,7 @@ struct metric_axis {
 };
 
 static struct metric_axis fit_metric(const struct sweep_data *s) {
-    struct metric_axis m = {.axis.label = s->metric};
+    struct metric_axis m = {.axis = {.label = s->metric, .is_percent = report_is_percent(s->metric)}};
     double low = INFINITY, high = -INFINITY, positive = INFINITY;
     size_t n = s->ranked;
     for (size_t i = 0; i < s->trial_total; i++) {
@@ -220,8 +220,11 @@ static void add_label(const struct sweep_data *s, const struct sweep_data_trial 
     text_printf(out, "trial %" PRId64 ": %s ", t->trial, s->metric);
     if (t->state == TRIAL_COMPLETE)
         sweep_data_add_mean(s, t, "\u00b1", out);
-    else
-        text_printf(out, "%.6g, %s", t->pruned, trial_states[t->state]);
+    else {
+        char value[32];
+        report_metric(s->metric, t->pruned, value);
+        text_printf(out, "%s, %s", value, trial_states[t->state]);
+    }
 }
 
 /* The trials in the order in which they ended, and the best value until then. */
@@ -313,7 +316,9 @@ static void draw_parallel(struct text *out, const struct sweep_data *s, const st
         for (size_t k = 0; k < s->parameter_count; k++)
             point[k] = s->parameters[k].is_number ? t->point[k] : t->point[k] + spread(t->trial) * 0.5;
         point[count - 1] = t->mean;
-        snprintf(labels[drawn], sizeof *labels, "trial %" PRId64 ": %.6g", t->trial, t->mean);
+        char value[32];
+        report_metric(s->metric, t->mean, value);
+        snprintf(labels[drawn], sizeof *labels, "trial %" PRId64 ": %s", t->trial, value);
         lines[drawn] = (struct svg_line){point, (int)(i * SVG_SHADES / s->ranked), labels[drawn]};
         drawn++;
     }

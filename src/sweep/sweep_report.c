@@ -127,8 +127,7 @@ void sweep_report_start(struct sweep_report *r) {
 static void add_mean(const struct sweep_report *r, const struct trial_summary *s, struct text *out) {
     char mean[32], error[32];
     report_metric(r->sweep->metric.name, s->mean, mean);
-    report_metric(r->sweep->metric.name, s->error, error);
-    if (!strchr(error, '%')) snprintf(error, sizeof error, "%.2g", s->error);
+    report_metric_error(r->sweep->metric.name, s->error, error);
     text_add(out, mean);
     if (!isnan(s->error)) text_printf(out, " +- %s", error);
 }

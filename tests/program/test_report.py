@@ -6,7 +6,7 @@ import csv, html.parser, json, math, os, re, shlex, shutil, subprocess, tempfile
 import program
 from program import DATA, OK, USAGE, WINE
 
-VOID = {"meta", "link", "br", "img", "input", "hr"}
+VOID = {"wbr", "meta", "link", "br", "img", "input", "hr"}
 SWEEP = """config: base.yaml
 method: random
 trials: 24
@@ -142,18 +142,24 @@ class Report(program.Case):
             self.assertEqual(self.facts(self.page(run))["Best epoch"], text)
 
     def test_the_result_of_runs(self):
-        """In a headline, and as a mark in the plot of one run; a constant learning rate has no plot."""
+        """In a headline, and as a mark of each run; accuracies are in percent everywhere; a constant learning rate has no plot."""
         epochs = [{"event": "epoch", "epoch": i, "train_loss": 1, "val_loss": 1, "val_accuracy": v} for i, v in enumerate((0.5, 0.9731, 0.75))]
         steps = [{"event": "step", "step": i + 1, "loss": 2, "lr": 0.1, "grad_norm": i} for i in range(5)]
         page = self.page(self.fake([START, *steps, *epochs]))
         self.assertEqual([p["text"] for p in page.all("p", class_="headline")], ["Best result: val_accuracy 97.31 % in epoch 2"])
         self.assertEqual(self.facts(page)["Validation accuracy"], "75.00 %")
         figures = page.figures()
-        self.assertEqual([title for title, figure in figures.items() if any(e.get("@class") == "best" for e in figure)], ["Validation accuracy"])
+        marks = {title: [e["text"] for e in figure if "best" in e.get("@class", "").split()] for title, figure in figures.items()}
+        self.assertEqual({title: texts for title, texts in marks.items() if texts}, {"Validation accuracy": ["validation: best epoch 2, val_accuracy 97.31 %"]})
+        self.assertEqual([e["text"] for e in figures["Validation accuracy"] if e.get("@class") == "tick end"], ["50 %", "60 %", "70 %", "80 %", "90 %", "100 %"])
         self.assertNotIn("Learning rate", figures)
         self.assertIn("Gradient norm", figures)
-        other = self.fake([START, *steps[:4], {**steps[4], "lr": 0.05}, *epochs[:1]], "b")
+        end = {"event": "end", "epoch": 3, "step": 5, "best_epoch": 2, "best_value": 0.625, "test_loss": 1, "test_accuracy": 0.9, "test_rows": 10}
+        other = self.fake([START, *steps[:4], {**steps[4], "lr": 0.05}, *epochs[:2], end], "b")
+        self.assertEqual(self.facts(self.page(other))["Test"], "loss 1, accuracy 90.00 % on 10 rows")
         page = self.page("runs/a", other)
+        self.assertEqual([e["text"] for e in page.figures()["Validation accuracy"] if "best" in e.get("@class", "").split()],
+                         ["a: best epoch 2, val_accuracy 97.31 %", "b: best epoch 2, val_accuracy 62.50 %"])
         self.assertEqual([p["text"] for p in page.all("p", class_="headline")], ["Best result: val_accuracy 97.31 % in epoch 2 of a"])
         self.assertIn("Learning rate", page.figures())
 
@@ -654,10 +660,14 @@ class Report(program.Case):
             with open(os.path.join(program.SOURCE, "src", "report", name)) as f:
                 self.assertEqual([e["text"] for e in page.all(tag)], ["\n" + f.read()])
 
-    def test_in_a_browser(self):
+    def find_browser(self):
         browser = next((b for b in ("chromium", "chromium-browser", "google-chrome") if shutil.which(b)), None)
         if not browser:
             self.skipTest("no chromium is installed: the page was not opened in a browser")
+        return browser
+
+    def test_in_a_browser(self):
+        browser = self.find_browser()
         self.page(self.sweep(SWEEP), self.train("train.metrics=[confusion_matrix]"))
         dom, page = self.open_page(browser, "page.html"), Page(self.read("page.html"))
         for tag in ("svg", "circle", "path", "table"):
@@ -674,6 +684,42 @@ class Report(program.Case):
         self.assertEqual([int(t) for t in shown["up"]], by_trial)
         self.assertEqual([int(t) for t in shown["down"]], by_trial[::-1])
 
+    def test_other_axes_and_hidden_runs_in_a_browser(self):
+        """The state of the page is in its address; a hidden run does not decide about the axes."""
+        browser = self.find_browser()
+        for name, count, scale in (("short", 10, 1), ("long", 1000, 50)):
+            self.fake([START, *({"event": "epoch", "epoch": i, "train_loss": scale / (i + 1), "val_accuracy": 0.5} for i in range(count))], name)
+        self.page("runs/short", "runs/long")
+        def state(address, click=""):
+            self.write("moved.html", self.read("page.html").replace("</body>", f"<script>{click};{self.STATE}</script></body>"))
+            return json.loads(self.open_page(browser, "moved.html", address).all("title")[0]["text"])
+        linear = state("")
+        self.assertEqual((linear["x"][-1], linear["checked"], linear["pressed"]), ("1000", "linear", ["true", "true"] * 2))
+        log = state("#axis=log")
+        self.assertEqual(log["x"], ["1", "10", "100", "1000"])
+        self.assertEqual((log["label"], log["checked"]), ("epoch (logarithmic)", "log"))
+        first, last = log["left"]["short"], log["right"]["long"]
+        self.assertAlmostEqual((log["right"]["short"] - first) / (last - first), 1 / 3, delta=0.02)  # 10 of 1 to 1000; the last value is a mean
+        share = state("#axis=share")
+        self.assertEqual((share["x"][0], share["x"][-1], share["label"]), ("0 %", "100 %", "share of the run"))
+        self.assertAlmostEqual(share["right"]["short"], share["right"]["long"], delta=1)
+        hidden = state("#hide=long")
+        self.assertEqual((hidden["x"][-1], hidden["y"][-1], hidden["pressed"], hidden["off"]), ("10", "1", ["true", "false"] * 2, ["long"] * 2))
+        self.assertEqual(state("", "document.querySelectorAll('.legend button')[1].click()"), {**hidden, "address": "#hide=long"})
+        self.assertEqual(state("#hide=long", "document.querySelectorAll('.legend button')[1].click()"), {**linear, "address": ""})
+        self.assertEqual(state("#hide=long&hide=short")["off"], ["short", "long"] * 2)
+        self.assertEqual(state("#axis=%25&hide=%25E0%25")["x"], linear["x"])  # texts that nobody wrote
+
+    # What the plot of the losses shows, and the controls.
+    STATE = """
+        var svg = document.querySelector("svg.plot"), texts = s => Array.from(svg.querySelectorAll(s)).map(e => e.textContent);
+        var ends = at => Object.fromEntries(Array.from(svg.querySelectorAll("path[data-name]")).map(p => [p.dataset.name,
+            Number(p.getAttribute("d").match(/[ML][^ ]+/g).at(at).slice(1))]));
+        document.title = JSON.stringify({x: texts(".tick.mid"), y: texts(".tick.end"), label: texts(".label")[0], left: ends(0), right: ends(-1),
+            checked: document.querySelector(".choice :checked").value, address: location.hash,
+            pressed: Array.from(document.querySelectorAll(".legend button")).map(b => b.getAttribute("aria-pressed")),
+            off: Array.from(document.querySelectorAll(".off path[data-name]")).map(p => p.dataset.name)});"""
+
     # Moves the pointer to the right end of the plot of the losses, clicks twice on the first heading of the best trials.
     POINTER = """
         var svg = Array.from(document.querySelectorAll("svg.plot")).find(s => s.querySelector("path[data-name=validation]"));
@@ -687,10 +733,10 @@ class Report(program.Case):
         table.querySelector("th").click();
         document.title = JSON.stringify({lines: lines, up: up, down: column()});"""
 
-    def open_page(self, browser, name):
+    def open_page(self, browser, name, address=""):
         profile = tempfile.mkdtemp(dir=self.folder)
         done = subprocess.run([browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0", "--virtual-time-budget=2000",
-                               f"--user-data-dir={profile}", "--dump-dom", f"file://{os.path.realpath(self.path(name))}"],
+                               f"--user-data-dir={profile}", "--dump-dom", f"file://{os.path.realpath(self.path(name))}{address}"],
                               capture_output=True, text=True, timeout=120, env={**os.environ, "HOME": profile})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotRegex(done.stderr, r"CONSOLE|Refused|Uncaught")

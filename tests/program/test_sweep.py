@@ -915,6 +915,8 @@ class Compare(SweepCase):
         self.write("b.yaml", CONFIG + "\nseed: 42\n")
         out, _ = self.run_program("compare", "a.yaml", "b.yaml", "--seeds", 3, "--metric", "val_accuracy")
         self.assertIn("The two are the same: val_accuracy is equal in every pair.", out)
+        self.assertRegex(out, r"A: a.yaml +mean \d+\.\d\d %, standard error \d+\.\d\d %\n")
+        self.assertIn("A - B: 0.00 percentage points, 95 % confidence interval 0.00 to 0.00\n", out)
         self.write("c.yaml", CONFIG + "\nseed: 900\n")
         out, _ = self.run_program("compare", "a.yaml", "c.yaml", "--seeds", 4)
         self.assertRegex(out, "No difference is shown: with 4 pairs|Undecided: one test")

@@ -40,7 +40,7 @@ class TestPart(program.Case):
         self.assertIn(f"on 20 rows; best checkpoint, epoch {end['best_epoch']}", err)
         self.assertFalse([e for e in self.metrics("runs/test") if e["event"] != "end" and "test_loss" in e])
         _, err = self.run_program("report", "runs/test")
-        self.assertIn(f"loss {end['test_loss']:.6g}, accuracy {end['test_accuracy']:.6g} on 20 rows", self.read("runs/test/report.html"))
+        self.assertIn(f"loss {end['test_loss']:.6g}, accuracy {100 * end['test_accuracy']:.2f} % on 20 rows", self.read("runs/test/report.html"))
 
     def test_without_a_best_checkpoint_it_is_the_newest(self):
         self.run_program("test.yaml", "checkpoint.best=null", "train.ema.decay=0.5")

@@ -7,6 +7,7 @@
 
 #include "sweep/compare/comparability.h"
 #include "sweep/compare/paired_tests.h"
+#include "train/metrics/report.h"
 
 static double value_of(const struct trials *trials, int64_t run) {
     const struct trial_run *r = trials_run(trials, run);
@@ -38,16 +39,19 @@ static status too_few(const struct trials *trials, const char *folder) {
 
 static void add_result(const struct sweep_config *sweep, const struct paired_tests *c, struct text *out) {
     const char *const paths[] = {sweep->config, sweep->other};
-    const struct t_test *t = &c->t;
     text_printf(out, "%s over %zu seed%s\n", sweep->metric.name, c->pairs, text_plural(c->pairs, "s"));
     if (c->left_out)
         text_printf(out, "%zu pair%s left out, of which a run failed or has no value\n", c->left_out,
                     text_plural(c->left_out, "s"));
-    for (int side = 0; side < 2; side++)
-        text_printf(out, "%c: %-40s mean %.6g, standard error %.2g\n", "AB"[side], paths[side], c -> mean[side],
-                    c -> error[side]);
-    text_printf(out, "A - B: %.6g, 95 %% confidence interval %.6g to %.6g\n", t->difference, t->low, t->high);
-    text_printf(out, "p-values: paired t-test %.3g, Wilcoxon signed-rank test %.3g\n", t->p, c->wilcoxon_p);
+    for (int side = 0; side < 2; side++) {
+        char mean[32], error[32];
+        report_metric(sweep->metric.name, c->mean[side], mean);
+        report_metric_error(sweep->metric.name, c->error[side], error);
+        text_printf(out, "%c: %-40s mean %s, standard error %s\n", "AB"[side], paths[side], mean, error);
+    }
+    text_add(out, "A - B: ");
+    paired_tests_add_difference(c, sweep->metric.name, out);
+    text_printf(out, "\np-values: paired t-test %.3g, Wilcoxon signed-rank test %.3g\n", c->t.p, c->wilcoxon_p);
     paired_tests_add_sentence(c, sweep->metric.name, sweep->metric.goal == SWEEP_MAXIMIZE, out);
     text_add(out, "\n");
 }

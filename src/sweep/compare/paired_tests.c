@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "train/metrics/report.h"
 
 #define LEVEL 0.05      /* of significance */
 #define MAX_VALUE 1e150 /* of base/statistics */
@@ -42,15 +43,35 @@ struct paired_tests paired_tests_make(const double *a, const double *b, size_t c
     return c;
 }
 
+void paired_tests_add_difference(const struct paired_tests *c, const char *metric, struct text *out) {
+    const struct t_test *t = &c->t;
+    if (report_is_percent(metric))
+        text_printf(out, "%.2f percentage points, 95 %% confidence interval %.2f to %.2f", 100 * t->difference,
+                    100 * t->low, 100 * t->high);
+    else
+        text_printf(out, "%.6g, 95 %% confidence interval %.6g to %.6g", t->difference, t->low, t->high);
+}
+
+/* Adds the size of the difference in few digits. */
+static void add_size(const struct paired_tests *c, const char *metric, struct text *out) {
+    double size = fabs(c->t.difference);
+    if (report_is_percent(metric))
+        text_printf(out, "%.2f percentage points", 100 * size);
+    else
+        text_printf(out, "%.3g", size);
+}
+
 void paired_tests_add_sentence(const struct paired_tests *c, const char *metric, bool is_max, struct text *out) {
     const struct t_test *t = &c->t;
     bool is_t = t->p < LEVEL, is_wilcoxon = c->wilcoxon_p < LEVEL, is_a_better = is_max == (t->difference > 0);
     if (t->difference == 0 && t->error == 0)
         text_printf(out, "The two are the same: %s is equal in every pair.", metric);
-    else if (is_t && is_wilcoxon)
-        text_printf(out, "%s is better: its %s is %s by %.3g on average, and both tests say that this is not chance.",
-                    is_a_better ? "A" : "B", metric, is_max ? "higher" : "lower", fabs(t->difference));
-    else if (is_t || is_wilcoxon)
+    else if (is_t && is_wilcoxon) {
+        text_printf(out, "%s is better: its %s is %s by ", is_a_better ? "A" : "B", metric,
+                    is_max ? "higher" : "lower");
+        add_size(c, metric, out);
+        text_add(out, " on average, and both tests say that this is not chance.");
+    } else if (is_t || is_wilcoxon)
         text_add(out,
                  "Undecided: one test shows a difference and the other does not; more seeds (--seeds) may decide.");
     else

@@ -25,11 +25,20 @@ void report_duration(double seconds, char text[32]) {
         snprintf(text, 32, "years");
 }
 
-void report_metric(const char *name, double value, char text[32]) {
+bool report_is_percent(const char *name) {
     static const char ending[] = "accuracy";
     size_t length = strlen(name), size = sizeof ending - 1;
-    bool is_accuracy = length >= size && strcmp(name + length - size, ending) == 0;
-    snprintf(text, 32, is_accuracy ? "%.2f %%" : "%.6g", is_accuracy ? 100 * value : value);
+    return length >= size && strcmp(name + length - size, ending) == 0;
+}
+
+void report_metric(const char *name, double value, char text[32]) {
+    bool is_percent = report_is_percent(name);
+    snprintf(text, 32, is_percent ? "%.2f %%" : "%.6g", is_percent ? 100 * value : value);
+}
+
+void report_metric_error(const char *name, double value, char text[32]) {
+    bool is_percent = report_is_percent(name);
+    snprintf(text, 32, is_percent ? "%.2f %%" : "%.2g", is_percent ? 100 * value : value);
 }
 
 void report_start(struct report *report, double fraction) {
@@ -198,7 +207,7 @@ static void report_classes(struct log *log, const struct evaluation_result *resu
 static void add_metric(struct text *line, const char *before, const struct evaluation_metric *metric) {
     char text[32];
     report_metric(metric->name, metric->value, text);
-    if (strchr(text, '%'))
+    if (report_is_percent(metric->name))
         text_printf(line, "%s%s %s", before, metric->name, text);
     else
         text_printf(line, "%s%s %.4f", before, metric->name, metric->value);

@@ -45,9 +45,13 @@ void report_epoch(struct report *report, const struct epoch_report *epoch, bool 
  * [labels]: of the classes; count 0: they are numbers. */
 void report_metrics(struct log *log, const struct evaluation_result *result, const struct string_list *labels);
 
-/* The value of a metric for people into [text] (32): accuracies (names that end in "accuracy") in percent with two
- * decimals, others with six digits. */
+/* Whether a metric is shown in percent: an accuracy, whose name ends in "accuracy". */
+bool report_is_percent(const char *name);
+/* The value of a metric for people into [text] (32): accuracies in percent with two decimals, others with six digits.
+ */
 void report_metric(const char *name, double value, char text[32]);
+/* The same of its standard error: others with two digits. */
+void report_metric_error(const char *name, double value, char text[32]);
 
 /* "3 s", "2 min 5 s", "1 h 12 min" into [text] (32). */
 void report_duration(double seconds, char text[32]);

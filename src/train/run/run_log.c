@@ -167,8 +167,11 @@ static void log_test(const struct run *run) {
     if (r->rows == 0) return;
     text_printf(&line, "test: loss %.4f", r->loss);
     if (t->loss->wants_classes) text_printf(&line, ", accuracy %.2f %%", 100 * r->accuracy);
-    for (size_t i = 0; i < r->metric_count; i++)
-        text_printf(&line, ", %s %.6g", r->metrics[i].name, r->metrics[i].value);
+    for (size_t i = 0; i < r->metric_count; i++) {
+        char value[32];
+        report_metric(r->metrics[i].name, r->metrics[i].value, value);
+        text_printf(&line, ", %s %s", r->metrics[i].name, value);
+    }
     text_printf(&line, " on %lld row%s; ", (long long)r->rows, text_plural((uint64_t)r->rows, "s"));
     if (t->test.is_best)
         text_printf(&line, "best checkpoint, epoch %lld", (long long)t->state->counters.best_epoch);
