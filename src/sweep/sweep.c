@@ -109,6 +109,7 @@ static status retry_or_fail_run(struct coordinator *s, int64_t run, const char *
         return OK;
     }
     text_printf(&message, "its worker %s, %d times in a row", how, losses);
+    if (!s->is_keeping_best) text_add(&message, "; the same command tries it again");
     if (s->is_keeping_best) {
         status failure = status_new(STATUS_PEER, "trial %" PRId64 " could not be kept: %s", trial, message.data);
         text_free(&message);
@@ -469,6 +470,10 @@ static status open_all(struct coordinator *s) {
     TRY(sweep_folder_open(s->options->folder, s->options->is_fresh, s->file, s->log, &s->folder));
     s->pruner = pruner_create(&s->config->early_terminate);
     TRY(trials_open(sweep_folder_path(s->folder), s->config, s->pruner, s->log, &s->trials));
+    int64_t lost = trials_retry_lost(s->trials);
+    if (lost)
+        log_line(s->log, "trying %" PRId64 " run%s again whose workers were lost at an earlier start", lost,
+                 text_plural((uint64_t)lost, "s"));
     s->queue = (struct run_queue){.config = s->config, .trials = s->trials};
     s->cache = dataset_cache_create();
     prepare_slots(s);

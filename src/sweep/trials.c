@@ -37,6 +37,16 @@ bool trials_must_stop(const struct trials *t, int64_t run, struct trial_run *out
     return t->runs[run].state == TRIAL_PENDING && r->must_stop;
 }
 
+int64_t trials_retry_lost(struct trials *t) {
+    int64_t count = 0;
+    for (int64_t run = 0; run < t->sweep->trials * t->sweep->runs; run++) {
+        if (t->runs[run].state != TRIAL_FAILED || t->runs[run].code != STATUS_PEER) continue;
+        trials_set_run(t, run, &(struct trial_run){.state = TRIAL_PENDING});
+        count++;
+    }
+    return count;
+}
+
 const struct trial_run *trials_run(const struct trials *t, int64_t run) { return &t->runs[run]; }
 
 int64_t trials_count(const struct trials *t, int state) { return t->counts[state]; }

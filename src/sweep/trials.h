@@ -31,6 +31,9 @@ status trials_open(const char *folder, const struct sweep_config *sweep, struct 
 /* The folder of the sweep was moved to [folder]. */
 void trials_move(struct trials *trials, const char *folder);
 status trials_close(struct trials *trials); /* takes NULL */
+/* Runs that have failed because their processes were lost, not because of their values, are to be done again; returns
+ * how many. */
+int64_t trials_retry_lost(struct trials *trials);
 
 const struct trial_run *trials_run(const struct trials *trials, int64_t run);
 struct trial_summary trials_summary(const struct trials *trials, int64_t trial);

@@ -1,6 +1,6 @@
 """How sweeps end: workers, coordinators and ranks that are killed or stopped, disks that are full, trials of several processes.
 ctest-labels: dist fault"""
-import csv, os, random, signal, socket, struct, subprocess, time
+import csv, json, os, random, signal, socket, struct, subprocess, time
 
 import program
 from program import IO, OK, STOPPED, USAGE
@@ -182,7 +182,25 @@ class Ends(SweepCase):
         self.assertEqual(p.returncode, program.PEER, err)
         self.assertIn("another one takes the trial over", err)
         row = self.rows("killed")[0]
-        self.assertEqual((row["state"], row["message"]), ("failed", "its worker was ended by signal 9 (Killed), 3 times in a row"))
+        self.assertEqual((row["state"], row["message"]), ("failed", "its worker was ended by signal 9 (Killed), 3 times in a row; the same command tries it again"))
+
+    def test_the_same_command_tries_a_lost_trial_again(self):
+        """But none that has failed because of its values."""
+        self.write("lost.yaml", "config: base.yaml\nmethod: list\ntrials: [{}, {sampler.batch_size: 4000, sampler.drop_last: true}, {optimizer.lr: 0.02}]\nkeep: none\n")
+        self.run_program("sweep", "lost.yaml")
+        expected, history = self.bytes_of("lost"), self.read("sweeps/lost/history.jsonl")
+        for trials in ((0,), (0, 2)):
+            lines = [json.loads(line) for line in history.splitlines()]
+            for line in lines:
+                if line["trial"] in trials:
+                    line.update(state="failed", value=None, best_epoch=0, epochs=0, state_sha256="", code=program.PEER, message="its worker was ended by signal 9 (Killed), 3 times in a row")
+            self.write("sweeps/lost/history.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+            _, err = self.run_program("sweep", "lost.yaml")
+            self.assertIn(f"trying {len(trials)} run{'s' if len(trials) > 1 else ''} again whose workers were lost at an earlier start\n", err)
+            self.assertIn(f"continuing: {3 - len(trials)} of 3 trials have ended", err)
+            self.assertEqual(self.bytes_of("lost"), expected)
+            self.assertEqual(sorted(json.loads(line)["trial"] for line in self.read("sweeps/lost/history.jsonl").splitlines()[3:]), list(trials))
+            self.assertNotIn("again", self.run_program("sweep", "lost.yaml")[1])
 
     def wait_until(self, condition):
         deadline = time.monotonic() + 30 * program.SLOW
