@@ -1,6 +1,6 @@
 """Metrics of the validation rows against their definitions, computed here from the outputs of `predict`, and the same on
 any number of ranks; the moving average of the weights. ctest-labels: dist"""
-import csv, json, math, random, re
+import csv, json, math, os, random, re
 
 import program
 from program import DATA, USAGE
@@ -272,6 +272,38 @@ train: {epochs: 3, metrics: [%s]}
             for world in (1, 2, 3):
                 result = json.loads(self.run_program("eval", "test.yaml", "--nproc", world)[0])
                 self.assertEqual((result["r2"], result["explained_variance"]), (0, wanted))
+
+    def test_r2_of_one_row_is_not_defined(self):
+        """Neither is it the best, nor does it stop waiting for a better one; explained_variance is scikit-learn's 1."""
+        rows = "".join(f"{i},{i + 0.5}\n" for i in range(20))
+        self.write("train.csv", "x,y0\n" + rows)
+        config = self.CLASSES.replace("out: 7", "out: 1").replace("cross_entropy", "mse").replace("epochs: 3", "epochs: 9, early_stop: {metric: val_r2, patience: 2}")
+        config = config.replace("validation: {path: validation.csv}", "split: {validation: 0.05, test: 0.05}") + "checkpoint: {best: val_r2}\n"
+        self.write("test.yaml", config % "r2, explained_variance")
+        for world in (1, 2):
+            out, err = self.run_program("test.yaml", "--fresh", "--nproc", world)
+            self.assertEqual([(e["val_r2"], e["val_explained_variance"]) for e in self.events("epoch")], [(None, 1), (None, 1)])
+            end = self.events("end")[-1]
+            self.assertEqual([end[name] for name in ("test_r2", "best_epoch", "best_value", "early_stop_wait")], [None, 0, None, 2])
+            log = out + err
+            self.assertIn("on 1 row; no epoch is the best\n", log)
+            self.assertIn("metrics: r2 -, explained_variance 1.0000\n", log)
+            self.assertIn(", r2 -, explained_variance 1 on 1 row;", log)
+            self.assertIn("checkpoint.best: val_r2 was not a number in any epoch", log)
+            self.assertIsNone(json.loads(self.run_program("eval", "test.yaml", "--nproc", world)[0])["r2"])
+        self.assertNotIn("best.h5", [os.path.basename(path) for path in self.checkpoints()])
+
+    def test_no_metric_is_defined_without_a_target_that_counts(self):
+        """Neither is it 0, which would be a number to compare with."""
+        for name, column in (("train", "0123"), ("validation", "3333")):
+            self.write(name + ".csv", "x,y0\n" + "".join(f"{i},{y}\n" for i, y in enumerate(column)))
+        names = ["accuracy", "f1", "precision", "recall", "mcc", "cohen_kappa", "specificity", "balanced_accuracy", "top2", "auc"]
+        config = self.CLASSES.replace("cross_entropy", "{type: cross_entropy, ignore_index: 3}").replace("validation.csv", "train.csv")
+        self.write("test.yaml", config % ", ".join(names))
+        self.run_program("test.yaml")
+        for world in (1, 2):
+            out, _ = self.run_program("eval", "test.yaml", "dataset.validation.path=validation.csv", "--nproc", world)
+            self.assertEqual([json.loads(out)[name] for name in names + ["loss"]], [None] * 11)
 
     def test_the_norm_of_the_logged_steps(self):
         """It is computed for these steps only: the same numbers as with one line for each step."""

@@ -312,7 +312,7 @@ static status compute_result(struct evaluation *evaluation, struct evaluation_re
                                       .loss = sums->loss / sums->count,
                                       .without_targets = sums->count > 0 ? NULL : "",
                                       .has_accuracy = evaluation->options.loss->wants_classes,
-                                      .accuracy = sums->scored > 0 ? sums->correct / sums->scored : 0};
+                                      .accuracy = sums->correct / sums->scored};
     return add_metrics(evaluation, out);
 }
 

@@ -166,7 +166,8 @@ static double explained(const double *v, double errors) {
     return v[TALLY_DEVIATION] > 0 ? 1 - errors / v[TALLY_DEVIATION] : errors == 0;
 }
 
-static double r2_of(const double *v) { return explained(v, v[TALLY_SQUARE]); }
+/* One value has no deviations. */
+static double r2_of(const double *v) { return v[TALLY_VALUES_COUNTED] > 1 ? explained(v, v[TALLY_SQUARE]) : NAN; }
 static double r2(const struct metric_sums *s) { return mean_over_outputs(s->tally, r2_of); }
 
 static double explained_variance_of(const double *v) { return explained(v, v[TALLY_ERROR_DEVIATION]); }
@@ -248,7 +249,8 @@ bool metric_is_of_loss(const char *name, const struct loss_type *loss) {
 status metric_value(const char *name, struct tally *tally, const struct loss_sums *sums, double *out) {
     const struct metric *metric = find(name);
     if (metric->area) return metric->area(tally, out);
-    *out = metric->value(&(struct metric_sums){tally, sums, metric_top_k(name)});
+    bool is_defined = !(metric->needs & (TALLY_CONFUSION | TALLY_TOP)) || tally->counted > 0;
+    *out = is_defined ? metric->value(&(struct metric_sums){tally, sums, metric_top_k(name)}) : NAN;
     return OK;
 }
 

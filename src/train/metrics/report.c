@@ -33,7 +33,10 @@ bool report_is_percent(const char *name) {
 
 void report_metric(const char *name, double value, char text[32]) {
     bool is_percent = report_is_percent(name);
-    snprintf(text, 32, is_percent ? "%.2f %%" : "%.6g", is_percent ? 100 * value : value);
+    if (isnan(value))
+        snprintf(text, 32, "-");
+    else
+        snprintf(text, 32, is_percent ? "%.2f %%" : "%.6g", is_percent ? 100 * value : value);
 }
 
 void report_metric_error(const char *name, double value, char text[32]) {
@@ -207,7 +210,7 @@ static void report_classes(struct log *log, const struct evaluation_result *resu
 static void add_metric(struct text *line, const char *before, const struct evaluation_metric *metric) {
     char text[32];
     report_metric(metric->name, metric->value, text);
-    if (report_is_percent(metric->name))
+    if (report_is_percent(metric->name) || isnan(metric->value))
         text_printf(line, "%s%s %s", before, metric->name, text);
     else
         text_printf(line, "%s%s %.4f", before, metric->name, metric->value);

@@ -47,8 +47,8 @@ void report_metrics(struct log *log, const struct evaluation_result *result, con
 
 /* Whether a metric is shown in percent: an accuracy, whose name ends in "accuracy". */
 bool report_is_percent(const char *name);
-/* The value of a metric for people into [text] (32): accuracies in percent with two decimals, others with six digits.
- */
+/* The value of a metric for people into [text] (32): accuracies in percent with two decimals, others with six digits,
+ * one that is not defined as "-". */
 void report_metric(const char *name, double value, char text[32]);
 /* The same of its standard error: others with two digits. */
 void report_metric_error(const char *name, double value, char text[32]);

@@ -196,6 +196,7 @@ static void add_reals(struct tally *t, const float *outputs, const void *targets
                x = unscaled(t, i % size, value_of(t, outputs[i]));
         double error = x - y, weight = weight_of(weights, i / size, i % size, size);
         if (weight == 0) continue;
+        v[TALLY_VALUES_COUNTED]++;
         v[TALLY_ABSOLUTE] += weight * fabs(error);
         v[TALLY_SQUARE] += weight * (error * error);
         v[TALLY_RELATIVE] += weight * (fabs(error) / fmax(fabs(y), DBL_EPSILON));
@@ -227,6 +228,7 @@ static void combine(double *a, const double *b) {
     if (b[TALLY_NUMBER] == 0) return;
     combine_deviation(a, b, TALLY_MEAN, TALLY_DEVIATION);
     combine_deviation(a, b, TALLY_ERROR_MEAN, TALLY_ERROR_DEVIATION);
+    a[TALLY_VALUES_COUNTED] += b[TALLY_VALUES_COUNTED];
     a[TALLY_ABSOLUTE] += b[TALLY_ABSOLUTE];
     a[TALLY_SQUARE] += b[TALLY_SQUARE];
     a[TALLY_RELATIVE] += b[TALLY_RELATIVE];

@@ -46,17 +46,18 @@ struct tally {
     size_t columns;             /* of the scores */
     double *confusion;          /* (classes, classes) rows: targets; counts or sums of weights */
     double top[TALLY_MAX_TOPS]; /* (options.top_count) targets among the k largest outputs */
-    double counted;
-    float *scores;        /* (rows * positions, columns) */
-    uint8_t *labels;      /* the same: whether the target is the class of the column */
-    float *score_weights; /* (rows * positions) of the rows of [scores]; NULL: all 1 */
-    size_t collected;     /* rows of [scores] and [labels] */
-    /* of values, per output: sums of |error|, error^2, |error / target|; number (sum of weights); mean and squared
+    double counted;             /* classes or decisions, or the sum of their weights */
+    float *scores;              /* (rows * positions, columns) */
+    uint8_t *labels;            /* the same: whether the target is the class of the column */
+    float *score_weights;       /* (rows * positions) of the rows of [scores]; NULL: all 1 */
+    size_t collected;           /* rows of [scores] and [labels] */
+    /* of values, per output: number of values; sums of |error|, error^2, |error / target|, weights; mean and squared
      * deviations of the targets, and of the errors; the largest |error| */
     double *values;   /* (out_size, TALLY_VALUE_SUMS) */
     double *gathered; /* (world, out_size, TALLY_VALUE_SUMS) */
 };
 enum {
+    TALLY_VALUES_COUNTED,
     TALLY_ABSOLUTE,
     TALLY_SQUARE,
     TALLY_RELATIVE,

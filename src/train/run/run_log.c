@@ -142,6 +142,24 @@ static void add_epochs(const struct trainer *t, struct text *out) {
         text_printf(out, "%lld epoch%s", (long long)c->epoch, text_plural((uint64_t)c->epoch, "s"));
 }
 
+static void add_best_epoch(const struct run *run, bool has_accuracy, struct text *out) {
+    const struct counters *c = &run->trainer.state->counters;
+    const char *metric = run->config->checkpoint.best.metric;
+    char best[32];
+    report_metric(metric ? metric : "", c->best_value, best);
+    if (c->best_epoch == 0) {
+        text_add(out, "no epoch is the best");
+        return;
+    }
+    text_printf(out, "best epoch %lld: ", (long long)c->best_epoch);
+    if (metric)
+        text_printf(out, "%s %s", metric, best);
+    else if (has_accuracy)
+        text_printf(out, "accuracy %.2f %%", 100 * c->best_value);
+    else
+        text_printf(out, "loss %.4f", c->best_value);
+}
+
 /* test_loss, test_accuracy, test_f1, ... */
 static void log_test_metrics(struct trainer *t) {
     const struct evaluation_result *r = &t->test.result;
@@ -224,17 +242,8 @@ status run_log_end(struct run *run, bool is_stopped) {
         struct text line = {0};
         text_printf(&line, "validation: loss %.4f", t->epoch.result.loss);
         if (has_accuracy) text_printf(&line, ", accuracy %.2f %%", 100 * t->epoch.result.accuracy);
-        text_printf(&line, " on %zu row%s; best epoch %lld: ", info->validation_rows,
-                    text_plural(info->validation_rows, "s"), (long long)c->best_epoch);
-        const char *metric = run->config->checkpoint.best.metric;
-        char best[32];
-        report_metric(metric ? metric : "", c->best_value, best);
-        if (metric)
-            text_printf(&line, "%s %s", metric, best);
-        else if (has_accuracy)
-            text_printf(&line, "accuracy %.2f %%", 100 * c->best_value);
-        else
-            text_printf(&line, "loss %.4f", c->best_value);
+        text_printf(&line, " on %zu row%s; ", info->validation_rows, text_plural(info->validation_rows, "s"));
+        add_best_epoch(run, has_accuracy, &line);
         log_line(run->log, "%s", text_string(&line));
         text_free(&line);
         const struct string_list labels = dataset_labels(t->dataset);
