@@ -259,9 +259,9 @@ static const struct {
     {"a,y\nu,2\n", "columns: {a: {type: date, parts: [yaer]}}", "unknown part of a date 'yaer' (known: year, month"},
     {"a,y\nu,2\n", "columns: {a: {type: date, parts: [day, day]}}", "the part 'day' is listed twice"},
     {"a,y\nu,2\n", "columns: {a: {type: date, format: '%d.%m'}}",
-     "format '%d.%m': it needs the year, the month and the"},
-    {"a,y\nu,2\n", "columns: {a: {type: date, format: '%q'}}",
-     "format '%q': it may contain %Y %y %m %d %H %M %S %z only"},
+     "format '%d.%m': it needs the year (%Y or %y), and with"},
+    {"a,y\nu,2\n", "columns: {a: {type: date, format: '%k'}}",
+     "format '%k': it may contain %Y %y %m %b %B %q %d %H %I %p %M %S %z only"},
     {"a,y\nu,2\n", "columns: {a: {type: number, encoding: ordinal}}", "encoding and unknown are for categories, and"},
     {"a,y\nu,2\n", "columns: {a: {type: category, missing: mean}}", "missing: mean is for numbers; a category has"},
     {"a,y\nu,2\n", "columns: {a: {type: category, scale: minmax}}", "one-hot features are 0 and 1 and are not scaled"},
@@ -322,7 +322,18 @@ START_TEST(dates) {
                  {"2024-01-01 10:00:00.", NULL, -1},
                  {"0000-01-01", NULL, -1},
                  {"", NULL, -1},
-                 {"1.1", "%d.%m.%Y", -1}};
+                 {"1.1", "%d.%m.%Y", -1},
+                 {"14-mar-2015", "%d-%b-%Y", 1426291200},
+                 {"March 14, 2015", "%b %d, %Y", 1426291200},
+                 {"14 Marc 2015", "%d %b %Y", -1},
+                 {"3/14/15 12:30 am", "%m/%d/%y %I:%M %p", 1426293000},
+                 {"3/14/15 12:30 PM", "%m/%d/%y %I:%M %p", 1426336200},
+                 {"3/14/15 13:30 PM", "%m/%d/%y %I:%M %p", -1},
+                 {"1970-02", "%Y-%m", 2678400},
+                 {"Q4 1970", "Q%q %Y", 23587200},
+                 {"Q5 1970", "Q%q %Y", -1},
+                 {"1971", "%Y", 31536000},
+                 {"8:30", "%H:%M", 30600}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         double seconds = -1;
         bool is_date = date_parse(cases[i].text, cases[i].format, &seconds);

@@ -77,14 +77,15 @@ static const struct schema_row rows[] = {
      .fallback = "[]",
      .doc = "Of a date: year, month, day, weekday (Monday is 0), dayofyear, quarter, hour, minute, second, epoch (days "
             "since 1970-01-01), each one feature; []: year, month, day, weekday, and hour if a training row has a time "
-            "of day."},
+            "of day, of these what the format has; hour and minute of a time without a date."},
     {.key = "format",
      .type = SCHEMA_STRING,
      .offset = FIELD(struct column_rule, format),
      .present_offset = FIELD(struct column_rule, is_given.format),
      .fallback = "null",
      .doc =
-         "Of a date: as strptime's, of %Y %y %m %d %H %M %S %z, such as '%d.%m.%Y'; null: ISO 8601, "
+         "Of a date: as strptime's in English, of %Y %y %m %b (Mar or March) %d %H %M %S %I %p %z, and %q for a "
+         "quarter, such as '%d.%m.%Y', '%b %d, %Y', '%Y-%m', '%Y Q%q' or '%H:%M'; null: ISO 8601, "
          "2024-05-31T14:30:00 with - or / or no separators, and a blank instead of T. An offset such as +02:00 is not "
          "applied: parts are those of the time that is written."},
     {.key = "tokenizer",

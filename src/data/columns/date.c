@@ -4,7 +4,9 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define DAY 86400.0
 
@@ -22,7 +24,8 @@ bool date_part_find(const char *name, enum date_part *out) {
 
 struct fields {
     int year, month, day, hour, minute, second;
-    double fraction; /* of the second */
+    double fraction;   /* of the second */
+    bool is_afternoon; /* 12 hours are added */
 };
 
 static int64_t days_of(int year, int month, int day) {
@@ -99,6 +102,29 @@ static bool read_iso(const char *at, struct fields *f) {
     return *at == 0;
 }
 
+/* "Mar" or "March", in any case. */
+static bool read_month(const char **at, int *month) {
+    static const char *const names[] = {"January", "February", "March",     "April",   "May",      "June",
+                                        "July",    "August",   "September", "October", "November", "December"};
+    for (*month = 1; *month <= 12; ++*month) {
+        const char *name = names[*month - 1];
+        size_t length = strlen(name);
+        if (strncasecmp(*at, name, length) != 0) length = 3;
+        if (strncasecmp(*at, name, length) != 0) continue;
+        *at += length;
+        return true;
+    }
+    return false;
+}
+
+/* "AM" or "PM" */
+static bool read_half(const char **at, bool *is_afternoon) {
+    *is_afternoon = strncasecmp(*at, "PM", 2) == 0;
+    if (!*is_afternoon && strncasecmp(*at, "AM", 2) != 0) return false;
+    *at += 2;
+    return true;
+}
+
 static bool read_directive(char directive, const char **at, struct fields *f) {
     int value;
     switch (directive) {
@@ -110,8 +136,21 @@ static bool read_directive(char directive, const char **at, struct fields *f) {
         return true;
     case 'm':
         return digits(at, 1, 2, &f->month);
+    case 'b':
+    case 'B':
+        return read_month(at, &f->month);
+    case 'q':
+        if (!digits(at, 1, 1, &value)) return false;
+        f->month = value > 0 && value <= 4 ? 3 * value - 2 : 0;
+        return true;
     case 'd':
         return digits(at, 1, 2, &f->day);
+    case 'I':
+        if (!digits(at, 1, 2, &value) || value < 1 || value > 12) return false;
+        f->hour = value % 12;
+        return true;
+    case 'p':
+        return read_half(at, &f->is_afternoon);
     case 'H':
         return digits(at, 1, 2, &f->hour);
     case 'M':
@@ -126,25 +165,78 @@ static bool read_directive(char directive, const char **at, struct fields *f) {
 }
 
 static bool read_format(const char *at, const char *format, struct fields *f) {
+    *f = (struct fields){.year = 1970, .month = 1, .day = 1};
     for (; *format; format++) {
         bool is_directive = *format == '%';
         if (is_directive ? !read_directive(*++format, &at, f) : !skip(&at, *format)) return false;
     }
+    f->hour += f->is_afternoon ? 12 : 0;
     return *at == 0;
 }
 
-const char *date_check_format(const char *format) {
-    bool has_year = false, has_month = false, has_day = false;
-    for (; *format; format++) {
-        if (*format != '%') continue;
-        format++;
-        if (!*format || !strchr("YymdHMSz%", *format)) return "it may contain %Y %y %m %d %H %M %S %z only";
-        has_year = has_year || *format == 'Y' || *format == 'y';
-        has_month = has_month || *format == 'm';
-        has_day = has_day || *format == 'd';
-    }
-    return has_year && has_month && has_day ? NULL : "it needs the year, the month and the day (%Y or %y, %m, %d)";
+#define DIRECTIVES "YymbBqdHIpMSz%"
+
+/* Whether the format has one of [directives]. */
+static bool has(const char *format, const char *directives) {
+    for (; *format; format++)
+        if (*format == '%' && *++format && strchr(directives, *format)) return true;
+    return false;
 }
+
+const char *date_check_format(const char *format) {
+    for (const char *at = format; *at; at++)
+        if (*at == '%' && (!*++at || !strchr(DIRECTIVES, *at)))
+            return "it may contain %Y %y %m %b %B %q %d %H %I %p %M %S %z only";
+    bool has_year = has(format, "Yy"), has_month = has(format, "mbBq"), has_day = has(format, "d");
+    if (has(format, "I") != has(format, "p")) return "%I and %p, hours from 1 to 12 with AM or PM, need each other";
+    if (!has_year && !has_month && !has_day && has(format, "HI")) return NULL;
+    if (has_year && (has_month || !has_day)) return NULL;
+    return "it needs the year (%Y or %y), and with the day %d the month (%m or %b), or only a time of day (%H:%M)";
+}
+
+size_t date_default_parts(const char *format, bool has_time, enum date_part parts[DATE_PARTS]) {
+    size_t count = 0;
+    bool has_date = !format || has(format, "Yy"), has_day = !format || has(format, "d");
+    if (has_date) parts[count++] = DATE_YEAR;
+    if (format && has(format, "q"))
+        parts[count++] = DATE_QUARTER;
+    else if (!format || has(format, "mbB"))
+        parts[count++] = DATE_MONTH;
+    if (has_day) parts[count++] = DATE_DAY;
+    if (has_day) parts[count++] = DATE_WEEKDAY;
+    if (has_time || !has_date) parts[count++] = DATE_HOUR;
+    if (!has_date) parts[count++] = DATE_MINUTE;
+    return count;
+}
+
+/* ---- formats that people use ---- */
+
+size_t date_find_formats(const char *text, struct arena *arena, const char *out[DATE_MAX_FORMATS]) {
+    static const char *const days[] = {
+        "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y",  "%m-%d-%Y", "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%y",
+        "%m/%d/%y", "%d/%m/%y", "%y/%m/%d", "%d-%m-%y",  "%m-%d-%y", "%y-%m-%d", "%d-%b-%Y", "%d %b %Y", "%d/%b/%Y",
+        "%d%b%Y",   "%d-%b-%y", "%d %b %y", "%b %d, %Y", "%b %d %Y", "%Y-%b-%d", "%Y %b %d", NULL};
+    static const char *const times[] = {"%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p", NULL};
+    static const char *const others[] = {"%Y-%m", "%Y/%m", "%m/%Y",  "%m-%Y", "%Y %b",  "%b %Y",  "%Y-%b",  "%b-%Y",
+                                         "%b-%y", "%YM%m", "%Y Q%q", "%YQ%q", "%Y-Q%q", "Q%q %Y", "Q%q-%Y", NULL};
+    double seconds;
+    size_t count = 0;
+    for (size_t i = 0; days[i]; i++) {
+        if (date_parse(text, days[i], &seconds)) out[count++] = days[i];
+        for (size_t k = 0; times[k]; k++) {
+            char format[32];
+            snprintf(format, sizeof format, "%s %s", days[i], times[k]);
+            if (date_parse(text, format, &seconds)) out[count++] = arena_copy(arena, format);
+        }
+    }
+    for (size_t i = 0; times[i]; i++)
+        if (date_parse(text, times[i], &seconds)) out[count++] = times[i];
+    for (size_t i = 0; others[i]; i++)
+        if (date_parse(text, others[i], &seconds)) out[count++] = others[i];
+    return count;
+}
+
+/* ---- values ---- */
 
 /* A fraction that is nearly 1, such as that of 23:59:59.999999999, must not become the next second, which may be of
  * another day. */

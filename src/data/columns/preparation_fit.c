@@ -149,11 +149,11 @@ static bool has_time(const struct values *v) {
 }
 
 static void choose_parts(const struct fitter *fitter, const struct column_rule *rule, struct prepared_column *out) {
-    static const enum date_part usual[] = {DATE_YEAR, DATE_MONTH, DATE_DAY, DATE_WEEKDAY, DATE_HOUR};
+    enum date_part usual[DATE_PARTS];
     size_t given = rule->parts.count;
-    out->part_count = given ? given : has_time(&fitter->values) ? 5 : 4;
-    out->parts = arena_alloc(fitter->arena, (out->part_count + 5) * sizeof *out->parts);
-    memcpy(out->parts, usual, sizeof usual);
+    out->part_count = given ? given : date_default_parts(out->date_format, has_time(&fitter->values), usual);
+    out->parts = arena_alloc(fitter->arena, out->part_count * sizeof *out->parts);
+    if (!given) memcpy(out->parts, usual, out->part_count * sizeof *usual);
     for (size_t i = 0; i < given; i++) date_part_find(rule->parts.items[i], &out->parts[i]);
 }
 

@@ -240,11 +240,25 @@ static status reject_text_among_numbers(const struct column_builder *builder, si
     return s;
 }
 
+/* A format of date_parse that all texts have; NULL: there is none. */
+static const char *date_format_of(const struct text_pool *pool) {
+    const char *formats[DATE_MAX_FORMATS];
+    size_t count = date_find_formats(pool->items[0].text, pool->arena, formats);
+    for (size_t i = 0, k; i < count; i++) {
+        double seconds;
+        for (k = 1; k < pool->count && date_parse(pool->items[k].text, formats[i], &seconds);) k++;
+        if (k >= pool->count) return formats[i];
+    }
+    return NULL;
+}
+
 static status reject_texts(const struct column_builder *builder, size_t *row) {
     size_t index = text_among_numbers(builder);
     if (index < builder->pool.count) return reject_text_among_numbers(builder, index, row);
+    const char *format = date_format_of(&builder->pool);
     struct text advice = {0}, name = {0};
     text_add_value(&name, builder->name, TEXT_MAX_NAME);
+    if (format) text_printf(&advice, "{type: date, format: \"%s\"} (or another format) if they are dates, or ", format);
     add_advice(builder->name, "ignore", &advice);
     status s =
         status_new(STATUS_DATA,

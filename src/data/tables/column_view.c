@@ -12,12 +12,6 @@
 
 const char suggest_blob[] = "(blob)";
 
-/* Each with a time of day, too. */
-#define WITH_TIMES(date) date, date " %H:%M", date " %H:%M:%S"
-const char *const column_date_formats[DATE_FORMATS] = {WITH_TIMES("%d.%m.%Y"), WITH_TIMES("%m/%d/%Y"),
-                                                       WITH_TIMES("%d/%m/%Y"), WITH_TIMES("%d-%m-%Y"),
-                                                       WITH_TIMES("%m-%d-%Y")};
-
 static void add_missing(struct column_view *c, const char *text) {
     size_t i = 0;
     while (csv_missing_text(i) && strcmp(csv_missing_text(i), text) != 0) i++;
@@ -46,17 +40,25 @@ static void order_date(struct date_order *order, double seconds, bool is_first) 
     order->last = seconds;
 }
 
+static void find_forms(struct column_view *c, const char *text) {
+    const char *formats[DATE_MAX_FORMATS];
+    c->form_count = date_find_formats(text, c->pool.arena, formats);
+    c->forms = arena_alloc(c->pool.arena, (c->form_count + 1) * sizeof *c->forms);
+    for (size_t i = 0; i < c->form_count; i++) c->forms[i] = (struct date_form){.format = formats[i]};
+}
+
 static void examine_dates(struct column_view *c, const char *text, bool is_first) {
     double seconds;
+    size_t kept = 0;
     c->has_dates = c->has_dates && date_parse(text, NULL, &seconds);
     if (c->has_dates) order_date(&c->iso, seconds, is_first);
-    for (size_t i = 0; i < DATE_FORMATS; i++) {
-        if (!(c->formats >> i & 1)) continue;
-        if (date_parse(text, column_date_formats[i], &seconds))
-            order_date(&c->others[i], seconds, is_first);
-        else
-            c->formats &= ~(1u << i);
+    if (is_first) find_forms(c, text);
+    for (size_t i = 0; i < c->form_count; i++) {
+        if (!date_parse(text, c->forms[i].format, &seconds)) continue;
+        order_date(&c->forms[i].order, seconds, is_first);
+        c->forms[kept++] = c->forms[i];
     }
+    c->form_count = kept;
 }
 
 static bool rises(const struct date_order *order) { return !order->falls && order->last > order->first; }
@@ -64,8 +66,8 @@ static bool rises(const struct date_order *order) { return !order->falls && orde
 bool column_view_dates_rise(const struct column_view *c) {
     if (c->numbers == c->values) return false;
     if (c->has_dates) return rises(&c->iso);
-    for (size_t i = 0; i < DATE_FORMATS; i++)
-        if (c->formats >> i & 1 && rises(&c->others[i])) return true;
+    for (size_t i = 0; i < c->form_count; i++)
+        if (rises(&c->forms[i].order)) return true;
     return false;
 }
 
@@ -157,7 +159,6 @@ status column_view_add(struct column_view *c, const char *text, char *decimal, s
     if (is_first) {
         c->is_counted = is_number && (number == 0 || number == 1);
         c->has_dates = true;
-        c->formats = (1u << DATE_FORMATS) - 1;
         c->first_line = line;
     } else if (is_number) {
         c->is_counted = c->is_counted && number == c->last + 1;
@@ -173,7 +174,7 @@ status column_view_add(struct column_view *c, const char *text, char *decimal, s
 }
 
 bool column_view_marks_missing(const struct column_view *c) {
-    bool are_known = c->numbers == c->values || (c->numbers == 0 && (c->has_dates || c->formats));
+    bool are_known = c->numbers == c->values || (c->numbers == 0 && (c->has_dates || c->form_count));
     return c->marks.count > 0 && c->values > 0 && are_known;
 }
 
@@ -184,7 +185,7 @@ static status add_mark(struct column_view *c, const struct pooled_text *mark) {
     c->starts_with_text = c->starts_with_text || is_first;
     c->values += mark->count;
     c->has_dates = false;
-    c->formats = 0;
+    c->form_count = 0;
     if (!c->text || mark->first_row < c->text_line) {
         c->text = mark->text;
         c->text_line = mark->first_row;

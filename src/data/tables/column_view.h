@@ -9,10 +9,6 @@
 
 #define MAX_POOLED 1000 /* different texts that are counted */
 
-/* Formats of dates that are not ISO's. */
-#define DATE_FORMATS 15
-extern const char *const column_date_formats[DATE_FORMATS];
-
 /* The text of a value that is bytes, which only databases have; compared by its address. */
 extern const char suggest_blob[];
 
@@ -20,6 +16,11 @@ extern const char suggest_blob[];
 struct date_order {
     double first, last;
     bool falls;
+};
+
+struct date_form {
+    const char *format; /* of date_parse */
+    struct date_order order;
 };
 
 /* Zero-initialise, but the arena of the pools. */
@@ -35,8 +36,9 @@ struct column_view {
     const char *text, *styled_text; /* the first that is not a number, the first in one of [styles]; their lines */
     size_t text_line, styled_line;
     const char *code; /* the first of only digits after a zero, such as 007; NULL: there is none */
-    unsigned formats; /* bit i: each value is a date of column_date_formats[i] */
-    struct date_order iso, others[DATE_FORMATS];
+    struct date_order iso;
+    struct date_form *forms; /* (form_count): each value is a date of each; not of ISO 8601 */
+    size_t form_count;
     size_t first_line;                 /* of its first value */
     double first, last, min, max;      /* numbers */
     bool has_dates;                    /* each value is a date */

@@ -27,19 +27,17 @@ static bool are_categories(const struct column_view *c) {
 
 /* The format of dates; where days and months could be either, a person must say. */
 static void choose_format(const struct column_view *c, struct arena *arena, struct column_suggestion *out) {
-    size_t first = 0, last = DATE_FORMATS - 1;
-    while (!(c->formats >> first & 1)) first++;
-    while (!(c->formats >> last & 1)) last--;
     out->texts = 0;
-    if (first == last) {
-        out->rule = arena_printf(arena, "{type: date, format: \"%s\"%s}", column_date_formats[first],
+    if (c->form_count == 1) {
+        out->rule = arena_printf(arena, "{type: date, format: \"%s\"%s}", c->forms[0].format,
                                  c->missing ? ", missing: mean" : "");
         out->reason = c->missing ? arena_printf(arena, "dates; %zu missing", c->missing) : "dates";
         return;
     }
     out->rule = "ignore";
-    out->reason = arena_printf(arena, "dates, either {type: date, format: \"%s\"} or {type: date, format: \"%s\"}",
-                               column_date_formats[first], column_date_formats[last]);
+    out->reason = arena_printf(arena, "dates, either {type: date, format: \"%s\"}", c->forms[0].format);
+    for (size_t i = 1; i < c->form_count; i++)
+        out->reason = arena_printf(arena, "%s or {type: date, format: \"%s\"}", out->reason, c->forms[i].format);
 }
 
 /* "numbers with percent signs, such as '5 %' in line 2; ..." */
@@ -189,7 +187,7 @@ static void choose_rule(struct column_view *c, const char *unit, bool may_count,
         out->repeats = repeats;
     } else if (!has_texts && c->code) {
         choose_code(c, arena, out);
-    } else if (has_texts && !is_date && c->formats) {
+    } else if (has_texts && !is_date && c->form_count) {
         choose_format(c, arena, out);
     } else if (has_texts && !is_date && !are_categories(c)) {
         ignore_texts(c, unit, arena, out);
