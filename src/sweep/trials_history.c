@@ -199,18 +199,23 @@ static bool read_event(struct trials *t, const json_t *event, struct pruner *pru
     return true;
 }
 
-/* The lines of [text]; what follows the last line end was not written whole. */
-static status read_lines(struct trials *t, const char *text, struct pruner *pruner) {
+/* The lines of [text] (size); what follows the last line end was not written whole. */
+static status read_lines(struct trials *t, const char *text, size_t size, struct pruner *pruner) {
+    const char *after = text + size;
     size_t number = 1;
-    for (const char *end; *text && (end = strchr(text, '\n')); text = end + 1, number++) {
+    for (const char *end; (end = memchr(text, '\n', (size_t)(after - text))); text = end + 1, number++) {
         json_t *event = json_loadb(text, (size_t)(end - text), 0, NULL);
         bool is_good = event && read_event(t, event, pruner);
         json_decref(event);
         if (!is_good)
             return status_new(STATUS_DATA,
-                              "%s:%zu: not a line of this sweep; it was changed or damaged. Remove the line to have "
-                              "its run done again, or use --fresh to start over",
-                              t->history, number);
+                              "%s:%zu: not a line of this sweep; it was changed or damaged%s. Remove the line to have "
+                              "its run done again (sed -i %zud %s), or use --fresh to start over",
+                              t->history, number,
+                              memchr(text, 0, (size_t)(end - text))
+                                  ? " (it has zero bytes, as a crash of the machine may leave)"
+                                  : "",
+                              number, t->history);
     }
     return OK;
 }
@@ -228,13 +233,10 @@ status trials_read_history(struct trials *t, struct pruner *pruner, struct log *
     char *text;
     TRY(io_read_text(t->history, MAX_HISTORY, &text, &info));
     if (!text) return status_new(STATUS_DATA, "%s: not the history of a sweep", t->history);
-    status s = OK;
     size_t size = size_without_zeros(text, info.size);
-    if (strlen(text) < size)
-        s = status_new(STATUS_DATA, "%s: not the history of a sweep: it has a zero byte", t->history);
-    char *last = strrchr(text, '\n');
+    const char *last = memrchr(text, '\n', size);
     size_t whole = last ? (size_t)(last - text) + 1 : 0;
-    if (!s) s = read_lines(t, text, pruner);
+    status s = read_lines(t, text, size, pruner);
     if (!s && size < info.size)
         log_line(log,
                  "%s: dropped %zu zero bytes at its end, as a crash of the machine may leave; what they replaced is "

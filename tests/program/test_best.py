@@ -154,6 +154,39 @@ class Best(program.Case):
         _, err = self.run_program("export", "runs/test", "--checkpoint", "x.h5", "--out", "x.safetensors", code=USAGE)
         self.assertIn("--checkpoint: export accepts only best, newest and initial", err)
 
+    def test_it_is_deleted_or_damaged(self):
+        """An extended run keeps the best of its own epochs, which the warning says; a complete one only warns."""
+        words = ["test.yaml", "checkpoint={save_every: 1, keep: 0, best: {metric: train_loss, mode: max}}"]  # the first epoch is the best one
+        best = self.path("runs/test/checkpoints/best.h5")
+
+        def delete():
+            os.remove(best)
+
+        def damage():
+            with open(best, "r+b") as f:
+                f.seek(3000)
+                byte = f.read(1)[0]
+                f.seek(3000)
+                f.write(bytes([byte ^ 1]))
+
+        def cut():
+            os.truncate(best, os.path.getsize(best) - 200)
+        for hurt, reason in ((delete, " is missing"), (damage, ": damaged: .*"), (cut, ": .*")):
+            for nproc in (1, 2):
+                _, err = self.run_program(*words, "train.epochs=4", "--fresh", "--nproc", nproc)
+                before = self.events("end")[-1]
+                hurt()
+                said = rf"warning: runs/test/checkpoints/best.h5{reason}; the state of the best epoch, {before['best_epoch']} \(train_loss {before['best_value']:.3f}\d*\), is lost"
+                _, err = self.run_program(*words, "train.epochs=4", "--nproc", nproc)
+                self.assertRegex(err, said + "\n")
+                _, err = self.run_program(*words, "train.epochs=8", "--nproc", nproc)
+                self.assertRegex(err, said + ", so the best of the epochs from now on is kept, also if it is worse\n")
+                values, end = self.values("train_loss", "runs/test"), self.events("end")[-1]
+                self.assertEqual((end["best_value"], end["best_epoch"]), (max(values[4:]), 5 + best_of(values[4:], True)))
+                self.assertLess(end["best_value"], before["best_value"])
+                self.assertEqual(self.state(best)["state/epoch"], end["best_epoch"])
+                self.assertNotIn("is lost", self.run_program(*words, "train.epochs=9", "--nproc", nproc)[1])
+
     def test_a_run_without_one(self):
         self.run_program("test.yaml", "train.epochs=1")
         self.assertNotIn("newest", self.run_program("eval", "test.yaml")[1])

@@ -845,7 +845,14 @@ class Wrong(SweepCase):
                 with open(path, "w") as f:
                     f.write("\n".join([lines[1], line, *lines[2:]]) + "\n")
                 _, err = self.sweep(GRID, code=DATA)
-                self.assertIn("sweeps/test/history.jsonl", err)
+                self.assertIn("sweeps/test/history.jsonl:2: not a line of this sweep; it was changed or damaged", err)
+                self.assertEqual("(it has zero bytes, as a crash of the machine may leave)" in err, line == "\0")
+        cure = err[err.index("(sed -i") + 1:err.index("), or use")]
+        self.assertEqual(cure, "sed -i 2d sweeps/test/history.jsonl")
+        subprocess.run(cure.split(), cwd=self.folder, check=True)
+        self.sweep(GRID)
+        self.assertEqual(self.rows(), rows)
+        self.assert_every_trial_once(6)
         with open(path, "w") as f:  # a line that was not written in full is done again
             f.write(whole[:-20])
         self.sweep(GRID)

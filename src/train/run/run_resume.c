@@ -7,9 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/files/io.h"
+#include "base/files/sealed.h"
 #include "dist/process/launcher_channel.h"
 #include "train/loop/progress.h"
 #include "train/loop/rank_sync.h"
+#include "train/metrics/report.h"
 #include "train/weights/init_from.h"
 
 /* Within an epoch, the position in the data depends on the number of ranks. */
@@ -82,6 +85,43 @@ static status load_named(struct run *run) {
     return s;
 }
 
+/* Whether best.h5 of the run folder is as it was written; else *why says what is wrong. */
+static bool best_is_valid(const struct run *run, struct text *why) {
+    struct text path = {0};
+    struct io_info info;
+    struct seal seal;
+    text_printf(&path, "%s/" CHECKPOINT_BEST ".h5", run_folder_checkpoints(run->folder));
+    status s = io_stat(text_string(&path), &info);
+    if (!s && !info.exists) s = status_new(STATUS_DATA, "%s is missing", text_string(&path));
+    if (!s) s = sealed_verify(text_string(&path), &seal);
+    bool is_valid = !s;
+    if (s) text_add(why, status_message(s));
+    status_free(s);
+    text_free(&path);
+    return is_valid;
+}
+
+/* Without the state of the best epoch the next ones are compared among each other: one that is worse is better than
+ * none. */
+static void check_best(struct run *run) {
+    struct counters *c = &run->trainer.state->counters;
+    const char *metric = run->config->checkpoint.best.metric;
+    struct text why = {0};
+    bool is_lost = metric && c->best_epoch > 0 && !best_is_valid(run, &why);
+    bool is_complete = progress_is_complete(run->config, c);
+    char best[32];
+    report_metric(metric ? metric : "", c->best_value, best);
+    if (is_lost)
+        log_warning(run->log, "%s; the state of the best epoch, %lld (%s %s), is lost%s", text_string(&why),
+                    (long long)c->best_epoch, metric, best,
+                    is_complete ? "" : ", so the best of the epochs from now on is kept, also if it is worse");
+    if (is_lost && !is_complete) {
+        c->best_value = NAN;
+        c->best_epoch = 0;
+    }
+    text_free(&why);
+}
+
 /* Loads the newest checkpoint of the run folder, else the file of checkpoint.resume, else none. `never` does not apply
  * to checkpoints of this job, after a restart. Rank 0. */
 static status find_and_load(struct run *run) {
@@ -98,6 +138,7 @@ static status find_and_load(struct run *run) {
             run->folder_path);
     } else if (checkpoint) {
         s = load(run, checkpoint, path, "--fresh to start over");
+        if (!s) check_best(run);
     } else if (names_file(run)) {
         s = load_named(run);
     }
