@@ -176,7 +176,7 @@ class Best(program.Case):
                 _, err = self.run_program(*words, "train.epochs=4", "--fresh", "--nproc", nproc)
                 before = self.events("end")[-1]
                 hurt()
-                said = rf"warning: runs/test/checkpoints/best.h5{reason}; the state of the best epoch, {before['best_epoch']} \(train_loss {before['best_value']:.3f}\d*\), is lost"
+                said = rf"warning: runs/test/checkpoints/best.h5{reason}; the state of the best epoch, {before['best_epoch']} \(train_loss {before['best_value']:.6g}\), is lost"
                 _, err = self.run_program(*words, "train.epochs=4", "--nproc", nproc)
                 self.assertRegex(err, said + "\n")
                 _, err = self.run_program(*words, "train.epochs=8", "--nproc", nproc)
