@@ -198,11 +198,11 @@ status command_check_launcher(const struct command_line *line, const struct dist
                           "(srun --cpu-bind=cores, mpirun --bind-to core)",
                           env->rank, env->world_size, dist_launcher_name(env->launcher));
     if (nproc == 1 && line->nnodes == 1) return OK;
-    return status_new(STATUS_USAGE,
-                      "%s %d: this process is already rank %d of %d (%s); leave the option out, or unset RANK and "
-                      "WORLD_SIZE to start the processes here",
+    bool is_by_hand = env->launcher == LAUNCHER_ENVIRONMENT;
+    return status_new(STATUS_USAGE, "%s %d: this process is already rank %d of %d (%s); leave the option out%s",
                       nproc > 1 ? "--nproc" : "--nnodes", nproc > 1 ? nproc : line->nnodes, env->rank, env->world_size,
-                      dist_launcher_name(env->launcher));
+                      dist_launcher_name(env->launcher),
+                      is_by_hand ? ", or unset RANK and WORLD_SIZE to start the processes here" : "");
 }
 
 int command_threads(const struct dist_env *env, int processes) {

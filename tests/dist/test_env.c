@@ -43,15 +43,35 @@ static const char *const known[] = {"RANK",
                                     "OMPI_COMM_WORLD_LOCAL_SIZE",
                                     "OMPI_MCA_ess_base_jobid",
                                     "PMIX_NAMESPACE",
+                                    "PMIX_RANK",
+                                    "FLUX_TASK_RANK",
+                                    "FLUX_JOB_SIZE",
+                                    "FLUX_TASK_LOCAL_ID",
+                                    "FLUX_JOB_NNODES",
+                                    "FLUX_JOB_ID",
+                                    "MV2_COMM_WORLD_RANK",
+                                    "MV2_COMM_WORLD_SIZE",
+                                    "MV2_COMM_WORLD_LOCAL_RANK",
+                                    "MV2_COMM_WORLD_LOCAL_SIZE",
+                                    "MPIRUN_ID",
+                                    "PALS_RANKID",
+                                    "PALS_NODEID",
+                                    "PALS_LOCAL_RANKID",
+                                    "PALS_LOCAL_SIZE",
+                                    "PALS_APID",
                                     "PMI_RANK",
+                                    "PMI_ID",
                                     "PMI_SIZE",
+                                    "PMI_LOCAL_RANK",
+                                    "PMI_LOCAL_SIZE",
+                                    "I_MPI_HYDRA_UUID",
                                     "MPI_LOCALRANKID",
                                     "MPI_LOCALNRANKS"};
 
 /* Sets exactly the variables of "A=1 B=2". PARENT stands for the parent's pid. */
 static void set_environment(const char *assignments) {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) unsetenv(known[i]);
-    char copy[1024], *save = NULL;
+    char copy[2048], *save = NULL;
     snprintf(copy, sizeof copy, "%s", assignments);
     for (char *name = strtok_r(copy, " ", &save); name; name = strtok_r(NULL, " ", &save)) {
         char *equals = strchr(name, '='), parent[32];
@@ -61,6 +81,15 @@ static void set_environment(const char *assignments) {
         setenv(name, strcmp(equals + 1, "PARENT") == 0 ? parent : equals + 1, 1);
     }
 }
+
+/* What the launchers set, as their sources and users' logs show it: mpirun_rsh of MVAPICH2, mpiexec of PALS, with --pmi
+ * cray, pmix and none, and Slurm's plugins for Cray's PMI and for PMIx. */
+#define MVAPICH2                                                                                                       \
+    "PMI_ID=3 PMI_PORT=n1:4001 MPIRUN_ID=812 MV2_COMM_WORLD_RANK=3 MV2_COMM_WORLD_LOCAL_RANK=1 MV2_NODE_ID=1 "
+#define PALS "PALS_RANKID=3 PALS_NODEID=1 PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=2 PALS_APID=5f01 PALS_DEPTH=1 "
+#define CRAY_PMI "PMI_RANK=3 PMI_SIZE=4 PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=2 PMI_UNIVERSE_SIZE=4 "
+#define PMIX "PMIX_RANK=3 PMIX_SECURITY_MODE=native PMIX_HOSTNAME=n2 PMIX_NAMESPACE="
+#define FLUX "FLUX_TASK_RANK=3 FLUX_TASK_LOCAL_ID=1 FLUX_JOB_ID=f2YP "
 
 #define SLURM2                                                                                                         \
     "SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_TASKS_PER_NODE=2(x2) SLURM_STEP_ID=0 "         \
@@ -113,7 +142,7 @@ static const struct {
      LAUNCHER_TORCHRUN, 0, 2, 0, 2, "localhost:29500", NULL},
     {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
      "OMPI_MCA_ess_base_jobid=99",
-     LAUNCHER_OPENMPI, 1, 2, 1, 2, "127.0.0.1:0", "openmpi-99"},
+     LAUNCHER_OPENMPI, 1, 2, 1, 2, "127.0.0.1:0", "Open MPI 99"},
     {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 "
      "MASTER_ADDR=n1 MASTER_PORT=5000",
      LAUNCHER_OPENMPI, 1, 2, 0, 1, "n1:5000", NULL},
@@ -123,6 +152,47 @@ static const struct {
     {"PMI_RANK=2 PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0 "
      "SLURM_JOB_ID=7 SLURM_STEP_NODELIST=n[1-2] MASTER_ADDR=n1",
      LAUNCHER_MPICH, 2, 4, 0, 2, "n1:0", NULL},
+    {"PMI_RANK=2 PMI_SIZE=3 MPI_LOCALRANKID=2 MPI_LOCALNRANKS=3 I_MPI_HYDRA_UUID=9d26", LAUNCHER_MPICH, 2, 3, 2, 3,
+     "127.0.0.1:0", "MPICH 9d26"},
+    /* the last rank of a host whose number of ranks is not known does not assume that all are on it */
+    {"PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MASTER_ADDR=n1", LAUNCHER_MPICH, 1, 2, 1, 2, "n1:0", NULL},
+    {"PMI_ID=1 PMI_PORT=n1:4001 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2 WORLD_SIZE=2", LAUNCHER_MPICH, 1, 2, 1, 2,
+     "127.0.0.1:0", NULL},
+    {MVAPICH2 "MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_LOCAL_SIZE=4", LAUNCHER_MVAPICH2, 3, 4, 1, 4, "127.0.0.1:0",
+     "MVAPICH2 812"},
+    {MVAPICH2 "MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_LOCAL_SIZE=2 MASTER_ADDR=n1", LAUNCHER_MVAPICH2, 3, 4, 1, 2, "n1:0",
+     NULL},
+    {PALS CRAY_PMI "MASTER_ADDR=n1", LAUNCHER_MPICH, 3, 4, 1, 2, "n1:0", "MPICH 5f01"},
+    {PALS "WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=4000", LAUNCHER_PALS, 3, 4, 1, 2, "n1:4000", "PALS 5f01"},
+    {PALS PMIX "5f01 WORLD_SIZE=4 MASTER_ADDR=n1", LAUNCHER_PALS, 3, 4, 1, 2, "n1:0", "PALS 5f01"},
+    {"PALS_RANKID=3 PALS_LOCAL_RANKID=3 PALS_LOCAL_SIZE=4 PALS_APID=5f01 WORLD_SIZE=4", LAUNCHER_PALS, 3, 4, 3, 4,
+     "127.0.0.1:0", "PALS 5f01"},
+    {SLURM2 "n[1-2] " PALS CRAY_PMI, LAUNCHER_SLURM, 3, 4, 1, 2, "n1:0", "slurm-77.0"},
+    {SLURM2 "n[1-2] " PMIX "slurm.pmix.77.0", LAUNCHER_SLURM, 3, 4, 1, 2, "n1:0", "slurm-77.0"},
+    /* a container that gets PMIx's variables, but not all of Slurm's */
+    {PMIX "slurm.pmix.77.0 SLURM_NTASKS=4 SLURM_LOCALID=1 MASTER_ADDR=n1", LAUNCHER_PMIX, 3, 4, 1, 2, "n1:0",
+     "PMIx slurm.pmix.77.0"},
+    {PMIX "prterun-n1-88@1 WORLD_SIZE=4 MASTER_ADDR=n1", LAUNCHER_PMIX, 3, 4, 0, 1, "n1:0", "PMIx prterun-n1-88@1"},
+    /* prterun in a Slurm job: two helper processes, four ranks */
+    {PMIX "prterun-n1-88@1 WORLD_SIZE=4 MASTER_ADDR=n1 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0", LAUNCHER_PMIX, 3,
+     4, 0, 1, "n1:0", NULL},
+    {FLUX "FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=2 MASTER_ADDR=n1 PMI_RANK=3 PMI_SIZE=4", LAUNCHER_FLUX, 3, 4, 1, 2, "n1:0",
+     "Flux f2YP"},
+    {FLUX "FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=1", LAUNCHER_FLUX, 3, 4, 1, 4, "127.0.0.1:0", "Flux f2YP"},
+    /* Flux in a Slurm job; MPICH's mpirun in one task of Flux, of PALS and of Slurm */
+    {FLUX "FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=1 SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0", LAUNCHER_FLUX, 3, 4, 1, 4,
+     "127.0.0.1:0", NULL},
+    {"PMI_RANK=0 PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=4 FLUX_TASK_RANK=0 FLUX_JOB_SIZE=1", LAUNCHER_MPICH, 0, 4,
+     0, 4, "127.0.0.1:0", NULL},
+    {"PMI_RANK=2 PMI_SIZE=4 MPI_LOCALRANKID=2 MPI_LOCALNRANKS=4 PALS_RANKID=0 PALS_LOCAL_RANKID=0 PALS_LOCAL_SIZE=1",
+     LAUNCHER_MPICH, 2, 4, 2, 4, "127.0.0.1:0", NULL},
+    {"PMI_RANK=0 PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=4 SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_STEP_ID=0",
+     LAUNCHER_MPICH, 0, 4, 0, 4, "127.0.0.1:0", NULL},
+    /* a step of one task, such as an interactive shell, whose PMI is Cray's or PMIx: --nproc starts the ranks */
+    {"SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_STEP_ID=0 PMI_RANK=0 PMI_SIZE=1 PALS_RANKID=0", LAUNCHER_NONE, 0, 1, 0, 1,
+     ":", NULL},
+    {"SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_STEP_ID=0 PMIX_RANK=0 PMIX_NAMESPACE=slurm.pmix.7.0", LAUNCHER_NONE, 0, 1, 0,
+     1, ":", NULL},
 };
 
 START_TEST(rank_is_detected) {
@@ -177,10 +247,27 @@ static const struct {
      "local rank 5 does not exist: the world size is 1"},
     {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65535 TORCHELASTIC_RUN_ID=x TORCHELASTIC_USE_AGENT_STORE=True",
      "65535"},
-    {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE is not set"},
+    {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE, their number, is not set"},
     {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0",
      "set MASTER_ADDR"},
     {"PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1", "set MASTER_ADDR"},
+    {PALS PMIX "5f01", "PALS_RANKID is 3, so this process is one of those that PALS has started, but PMI_SIZE, their "
+                       "number, is not set; set WORLD_SIZE to it"},
+    {PALS "WORLD_SIZE=4", "PALS does not set the host of rank 0; set MASTER_ADDR"},
+    {PALS CRAY_PMI "MASTER_ADDR=n1 WORLD_SIZE=8", "WORLD_SIZE is 8, but the world size of MPICH is 4"},
+    {PALS "WORLD_SIZE=3 MASTER_ADDR=n1", "rank 3 does not exist: the world size is 3 (PALS)"},
+    {PMIX "prterun-n1-88@1", "PMIX_RANK is 3, so this process is one of those that PMIx has started"},
+    {PMIX "prterun-n1-88@1 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0", "PMIX_RANK is 3"},
+    {PMIX "slurm.pmix.77.0", "but SLURM_STEP_NUM_TASKS, their number, is not set"},
+    {"PMIX_RANK=0", "PMIX_RANK is 0"},
+    {"MV2_COMM_WORLD_RANK=1", "but MV2_COMM_WORLD_SIZE, their number, is not set"},
+    {FLUX, "but FLUX_JOB_SIZE, their number, is not set"},
+    {"PMI_RANK=1", "but PMI_SIZE, their number, is not set"},
+    {"PMI_ID=1 PMI_PORT=n1:4001 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2", "PMI_ID is 1"},
+    {"PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1", "set MASTER_ADDR"},
+    {"SLURM_PROCID=3", "SLURM_PROCID is 3, so this process is one of those that srun has started, but SLURM_NTASKS"},
+    {"SLURM_PROCID=3 SLURM_NTASKS=4", "but SLURM_STEP_ID"},
+    {SLURM2 "n7 WORLD_SIZE=2", "WORLD_SIZE is 2, but the world size of srun is 4"},
     {SLURM2 "n[1-", "not a list of nodes"},
     {"SLURM_PROCID=0 SLURM_NTASKS=many SLURM_STEP_ID=0", "SLURM_NTASKS is 'many'"},
 };

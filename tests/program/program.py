@@ -69,7 +69,7 @@ class Case(unittest.TestCase):
             return f.read()
 
     def environment(self, extra=None):
-        e = {k: v for k, v in os.environ.items() if not k.startswith(("DDPTRAIN_", "SLURM_", "OMPI_", "PMI_"))}
+        e = {k: v for k, v in os.environ.items() if not k.startswith(("DDPTRAIN_", "SLURM_", "OMPI_", "PMI_", "PMIX_", "PALS_", "FLUX_", "MV2_"))}
         for k in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
             e.pop(k, None)
         if not self.sees_gpus and "DDPTRAIN_MODULE_DIR" not in (extra or {}):

@@ -1,5 +1,5 @@
 """Real processes and signals: which rank is reported, which processes are left, and every way to start. ctest-labels: dist fault"""
-import contextlib, fcntl, os, re, resource, shutil, signal, socket, struct, subprocess, termios, time, unittest
+import contextlib, fcntl, os, re, resource, shutil, signal, socket, struct, subprocess, sys, termios, time, unittest
 
 import program
 from program import IO, OK, PEER, STOPPED, USAGE
@@ -386,6 +386,23 @@ class Processes(Started):
     def test_a_rank_that_never_comes_is_named(self):
         _, err = self.run_program("test.yaml", "dist.timeout=1", code=PEER, env=self.environment_of(0, 2, free_port()))
         self.assertRegex(err, r"rank 1|1 of 2")
+
+    def test_mpich_with_wrappers(self):
+        """The ranks find their job by MPICH's process manager, also if a shell and another program are between them."""
+        ranks = ('import os, subprocess, sys; size = "2"; ranks = [subprocess.Popen(["sh", "-c", \'"$@"; exit $?\', "sh", *sys.argv[3:]], '
+                 'env={**os.environ, "PMI_RANK": r, "PMI_SIZE": size, "MPI_LOCALRANKID": r, "MPI_LOCALNRANKS": size}) for r in "01"]; '
+                 'sys.exit(max(p.wait() for p in ranks))')
+        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/reference")
+        p = subprocess.run([sys.executable, "-c", ranks, "--control-port", f"n1:{os.getpid()}", "nice", program.BINARY, "test.yaml"], cwd=self.folder,
+                           env=self.environment(), capture_output=True, text=True, timeout=60 * program.SLOW, stdin=subprocess.DEVNULL)
+        self.assertEqual(p.returncode, OK, p.stderr)
+        self.assertEqual(self.sha(), self.sha("runs/reference"))
+
+    def test_rank_without_number_of_ranks(self):
+        """A rank that does not know how many there are does not train alone."""
+        _, err = self.run_program("test.yaml", code=USAGE, env={"PALS_RANKID": "0", "PALS_LOCAL_RANKID": "0", "PALS_LOCAL_SIZE": "2"})
+        self.assertIn("PMI_SIZE, their number, is not set; set WORLD_SIZE to it", err)
+        self.assertFalse(os.path.exists(self.path("runs")))
 
     def test_mpirun(self):
         mpirun = shutil.which("mpirun")

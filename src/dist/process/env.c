@@ -1,5 +1,7 @@
-/* One function for each launcher, inner launchers first: ddptrain, torchrun, plain variables, Open MPI, Slurm, MPICH.
- * The first that finds its variables is used, so mpirun in a Slurm job counts as Open MPI. */
+/* A table of launchers, inner ones first: a function for those with rules of their own (ddptrain, torchrun, plain
+ * variables, Slurm), names of variables for the others. The first that finds its variables is used, so mpirun in a
+ * Slurm job counts as Open MPI. A process that a launcher has numbered, but whose number of ranks is not known, must
+ * not train alone: that is a failure. */
 #include "dist/process/env.h"
 
 #include <limits.h>
@@ -67,6 +69,11 @@ int dist_env_derive_port(const char *job_id) {
 }
 
 static status check(const struct dist_env *env) {
+    int world_size = env->world_size;
+    TRY(read_int("WORLD_SIZE", 1, MAX_RANKS, &world_size));
+    if (world_size != env->world_size)
+        return status_new(STATUS_USAGE, "WORLD_SIZE is %d, but the world size of %s is %d; unset WORLD_SIZE",
+                          world_size, dist_launcher_name(env->launcher), env->world_size);
     if (env->rank >= env->world_size)
         return status_new(STATUS_USAGE, "rank %d does not exist: the world size is %d (%s)", env->rank, env->world_size,
                           dist_launcher_name(env->launcher));
@@ -143,49 +150,68 @@ static status from_torchrun(struct dist_env *env, bool *is_found) {
 }
 
 static status from_environment(struct dist_env *env, bool *is_found) {
-    *is_found = is_set("RANK") || is_set("WORLD_SIZE");
+    *is_found = is_set("RANK");
     if (!*is_found) return OK;
-    if (!is_set("RANK"))
-        return status_new(STATUS_USAGE, "environment variable RANK is not set, although WORLD_SIZE is");
     TRY(from_variables(env));
     if (is_set(JOB_VARIABLE)) return copy_text(env->job_id, sizeof env->job_id, getenv(JOB_VARIABLE), JOB_VARIABLE);
     if (env->world_size > 1) snprintf(env->job_id, sizeof env->job_id, "port-%d", env->master_port);
     return OK;
 }
 
-static status from_openmpi(struct dist_env *env, bool *is_found) {
-    *is_found = is_set("OMPI_COMM_WORLD_RANK");
-    if (!*is_found) return OK;
-    TRY(require_int("OMPI_COMM_WORLD_SIZE", 1, MAX_RANKS, &env->world_size, "OMPI_COMM_WORLD_RANK"));
-    TRY(read_int("OMPI_COMM_WORLD_RANK", 0, MAX_RANKS, &env->rank));
-    TRY(read_int("OMPI_COMM_WORLD_LOCAL_RANK", 0, MAX_RANKS, &env->local_rank));
-    env->local_world_size = env->local_rank + 1;
-    TRY(read_int("OMPI_COMM_WORLD_LOCAL_SIZE", 1, MAX_RANKS, &env->local_world_size));
-    const char *job = first_set((const char *[]){"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE", NULL});
-    snprintf(env->job_id, sizeof env->job_id, "openmpi-%s", job ? getenv(job) : "job");
-    return find_master(env, env->local_world_size == env->world_size ? "127.0.0.1" : NULL);
+/* The last one: other launchers that do not set the number of ranks take it from WORLD_SIZE. */
+static status from_world_size(struct dist_env *env, bool *is_found) {
+    (void)env;
+    *is_found = is_set("WORLD_SIZE");
+    return *is_found ? status_new(STATUS_USAGE, "environment variable RANK is not set, although WORLD_SIZE is") : OK;
 }
+
+/* ---- Slurm ---- */
 
 static bool is_number(const char *text) { return text && *text && strspn(text, "0123456789") == strlen(text); }
 
-/* SLURM_PROCID is also set in the batch script and in an interactive shell, where the program is not a rank. */
-static bool is_slurm_task(int *tasks, status *failure) {
+/* [size]: the variable that should contain the number of ranks. */
+static status size_is_unknown(const char *launcher, const char *rank, const char *size) {
+    return status_new(
+        STATUS_USAGE,
+        "%s is %s, so this process is one of those that %s has started, but %s, their number, is not set; "
+        "set WORLD_SIZE to it, the same for all of them",
+        rank, getenv(rank), launcher, size);
+}
+
+/* Whether a PMI launcher, such as MPICH's mpirun, has started this process with another number than [rank] of [size]:
+ * its helper processes are the tasks of Slurm or Flux, and the ranks inherit their variables. */
+static status has_other_pmi_rank(int rank, int size, bool *has_other) {
+    int pmi_rank = rank, pmi_size = size;
+    TRY(read_int("PMI_RANK", 0, MAX_RANKS, &pmi_rank));
+    TRY(read_int("PMI_SIZE", 0, MAX_RANKS, &pmi_size));
+    *has_other = pmi_rank != rank || pmi_size != size;
+    return OK;
+}
+
+/* The tasks of a step of srun; 0: not in a step, or started by MPICH's mpirun in a step. SLURM_PROCID is also set in
+ * the batch script and in an interactive shell, where the program is not a rank. */
+static status slurm_tasks(int *tasks) {
+    int rank = 0;
+    bool is_helper;
     *tasks = 0;
-    if (!is_set("SLURM_PROCID") || !is_number(getenv("SLURM_STEP_ID"))) return false;
     const char *name = first_set((const char *[]){"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", NULL});
-    if (!name) return false;
-    *failure = read_int(name, 1, MAX_RANKS, tasks);
-    if (*failure) return true;
-    /* MPICH's mpirun starts helper processes with srun, whose number differs from that of the ranks */
-    bool is_helper = is_set("PMI_SIZE") && atoi(getenv("PMI_SIZE")) != *tasks;
-    return *tasks > 1 && !is_helper;
+    if (!is_set("SLURM_PROCID")) return OK;
+    TRY(read_int("SLURM_PROCID", 0, MAX_RANKS, &rank));
+    if (rank > 0 && (!name || !is_set("SLURM_STEP_ID")))
+        return size_is_unknown("srun", "SLURM_PROCID", name ? "SLURM_STEP_ID" : "SLURM_NTASKS");
+    if (!name || !is_number(getenv("SLURM_STEP_ID"))) return OK;
+    TRY(read_int(name, 1, MAX_RANKS, tasks));
+    TRY(has_other_pmi_rank(rank, *tasks, &is_helper));
+    if (is_helper) *tasks = 0;
+    return OK;
 }
 
 static status from_slurm(struct dist_env *env, bool *is_found) {
-    status failure = OK;
-    *is_found = is_slurm_task(&env->world_size, &failure);
-    if (!*is_found) env->world_size = 1;
-    if (!*is_found || failure) return failure;
+    int tasks;
+    TRY(slurm_tasks(&tasks));
+    *is_found = tasks > 1;
+    if (!*is_found) return OK;
+    env->world_size = tasks;
     TRY(read_int("SLURM_PROCID", 0, MAX_RANKS, &env->rank));
     TRY(read_int("SLURM_LOCALID", 0, MAX_RANKS, &env->local_rank));
     int node = 0;
@@ -211,34 +237,150 @@ static status from_slurm(struct dist_env *env, bool *is_found) {
     return find_master(env, hosts == 1 ? "127.0.0.1" : has_host ? first : NULL);
 }
 
-static status from_mpich(struct dist_env *env, bool *is_found) {
-    *is_found = is_set("PMI_RANK") && is_set("PMI_SIZE");
-    if (!*is_found) return OK;
-    TRY(read_int("PMI_RANK", 0, MAX_RANKS, &env->rank));
-    TRY(read_int("PMI_SIZE", 1, MAX_RANKS, &env->world_size));
-    TRY(read_int("MPI_LOCALRANKID", 0, MAX_RANKS, &env->local_rank));
-    env->local_world_size = env->local_rank + 1;
-    TRY(read_int("MPI_LOCALNRANKS", 1, MAX_RANKS, &env->local_world_size));
-    bool is_one_host = env->local_world_size == env->world_size;
-    if (is_one_host) /* the parent is the process manager of all ranks of this host */
-        snprintf(env->job_id, sizeof env->job_id, "mpich-%ld", (long)getppid());
-    else
-        snprintf(env->job_id, sizeof env->job_id, "mpich");
+/* ---- launchers with one variable for each number ---- */
+
+/* Of each list, which ends with NULL, the first variable that is set is used. */
+struct variables {
+    const char *namespace_start; /* of PMIX_NAMESPACE; NULL: any */
+    const char *rank[3], *size[3], *local_rank[4], *local_size[4], *job[3];
+    const char *nodes;
+    bool is_set_by_slurm; /* srun may set the rank, too: it depends on its --mpi */
+};
+
+static const struct variables open_mpi = {.rank = {"OMPI_COMM_WORLD_RANK"},
+                                          .size = {"OMPI_COMM_WORLD_SIZE"},
+                                          .local_rank = {"OMPI_COMM_WORLD_LOCAL_RANK"},
+                                          .local_size = {"OMPI_COMM_WORLD_LOCAL_SIZE"},
+                                          .job = {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"}};
+/* prterun, whose helper processes may be tasks of Slurm or PALS */
+static const struct variables prrte = {.namespace_start = "prte", .rank = {"PMIX_RANK"}, .job = {"PMIX_NAMESPACE"}};
+static const struct variables flux = {.rank = {"FLUX_TASK_RANK"},
+                                      .size = {"FLUX_JOB_SIZE"},
+                                      .local_rank = {"FLUX_TASK_LOCAL_ID"},
+                                      .job = {"FLUX_JOB_ID"},
+                                      .nodes = "FLUX_JOB_NNODES"};
+static const struct variables mvapich2 = {.rank = {"MV2_COMM_WORLD_RANK"},
+                                          .size = {"MV2_COMM_WORLD_SIZE"},
+                                          .local_rank = {"MV2_COMM_WORLD_LOCAL_RANK"},
+                                          .local_size = {"MV2_COMM_WORLD_LOCAL_SIZE"},
+                                          .job = {"MPIRUN_ID"}};
+/* MPICH, Intel MPI, and PALS with Cray's PMI */
+static const struct variables pmi = {.rank = {"PMI_RANK", "PMI_ID"},
+                                     .size = {"PMI_SIZE"},
+                                     .local_rank = {"MPI_LOCALRANKID", "PMI_LOCAL_RANK", "PALS_LOCAL_RANKID"},
+                                     .local_size = {"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE", "PALS_LOCAL_SIZE"},
+                                     .job = {"I_MPI_HYDRA_UUID", "PALS_APID"},
+                                     .is_set_by_slurm = true};
+static const struct variables pals = {.rank = {"PALS_RANKID"},
+                                      .size = {"PMI_SIZE"},
+                                      .local_rank = {"PALS_LOCAL_RANKID"},
+                                      .local_size = {"PALS_LOCAL_SIZE"},
+                                      .job = {"PALS_APID"},
+                                      .is_set_by_slurm = true};
+static const struct variables slurm_pmix = {.namespace_start = "slurm.",
+                                            .rank = {"PMIX_RANK"},
+                                            .size = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
+                                            .local_rank = {"SLURM_LOCALID"},
+                                            .job = {"PMIX_NAMESPACE"},
+                                            .is_set_by_slurm = true};
+static const struct variables pmix = {.rank = {"PMIX_RANK"}, .job = {"PMIX_NAMESPACE"}, .is_set_by_slurm = true};
+
+/* The first bytes of the file [name] of a process, and two zeros; their number. */
+static size_t read_process(long pid, const char *name, char *text, size_t size) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/%s", pid, name);
+    FILE *file = fopen(path, "re");
+    size_t length = file ? fread(text, 1, size - 2, file) : 0;
+    if (file) fclose(file);
+    memset(text + length, 0, 2);
+    return length;
+}
+
+static long parent_of(long pid) {
+    char text[512];
+    long parent = 0;
+    read_process(pid, "stat", text, sizeof text);
+    const char *after_name = strrchr(text, ')');
+    return after_name && sscanf(after_name, ") %*c %ld", &parent) == 1 ? parent : 0;
+}
+
+/* The address of MPICH's mpiexec, the same for all ranks: an argument of the process manager of each host, which is an
+ * ancestor of the ranks. Between them may be shells and other wrappers. false: no ancestor has it. */
+static bool find_mpiexec(char *address, size_t size) {
+    for (long pid = getppid(); pid > 1; pid = parent_of(pid)) {
+        char words[4096];
+        size_t length = read_process(pid, "cmdline", words, sizeof words);
+        for (const char *word = words, *next; word < words + length; word = next) {
+            next = word + strlen(word) + 1;
+            if (strcmp(word, "--control-port") != 0) continue;
+            snprintf(address, size, "%s", next);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Ranks of this host: a variable contains it, or it follows from the number of nodes, or at least local rank + 1. */
+static status read_local(const struct variables *v, struct dist_env *env, bool *is_known) {
+    const char *rank = first_set(v->local_rank), *size = first_set(v->local_size);
+    int nodes = 0;
+    if (rank) TRY(read_int(rank, 0, MAX_RANKS, &env->local_rank));
+    if (v->nodes) TRY(read_int(v->nodes, 1, MAX_RANKS, &nodes));
+    int local = nodes ? (env->world_size + nodes - 1) / nodes : 0;
+    if (size) TRY(read_int(size, 1, MAX_RANKS, &local));
+    *is_known = local > 0;
+    env->local_world_size = *is_known ? local : env->local_rank + 1;
+    return OK;
+}
+
+static bool is_in_namespace(const char *start) {
+    const char *namespace = getenv("PMIX_NAMESPACE");
+    return !start || (namespace && strncmp(namespace, start, strlen(start)) == 0);
+}
+
+/* Sets *is_found, which is false before. */
+static status from_names(const struct variables *v, const char *name, struct dist_env *env, bool *is_found) {
+    const char *rank = first_set(v->rank), *size = first_set(v->size), *job = first_set(v->job);
+    char address[80] = "";
+    int tasks = 0;
+    bool is_local_size_known, is_helper = false;
+    if (!rank || !is_in_namespace(v->namespace_start)) return OK;
+    if (v->is_set_by_slurm) TRY(slurm_tasks(&tasks));
+    if (tasks == 1) return OK; /* a step of one task, in which --nproc may start the ranks */
+    if (!size && is_set("WORLD_SIZE")) size = "WORLD_SIZE";
+    if (!size) return size_is_unknown(name, rank, v->size[0] ? v->size[0] : "WORLD_SIZE");
+    TRY(read_int(rank, 0, MAX_RANKS, &env->rank));
+    TRY(read_int(size, 1, MAX_RANKS, &env->world_size));
+    if (v == &flux) TRY(has_other_pmi_rank(env->rank, env->world_size, &is_helper));
+    if (is_helper) return OK;
+    *is_found = true;
+    TRY(read_local(v, env, &is_local_size_known));
+    if (!job) find_mpiexec(address, sizeof address);
+    snprintf(env->job_id, sizeof env->job_id, "%s %.*s", name, 80, job ? getenv(job) : address);
+    bool is_one_host = is_local_size_known && env->local_world_size == env->world_size;
     return find_master(env, is_one_host ? "127.0.0.1" : NULL);
 }
 
 static const struct launcher {
     enum dist_launcher id;
-    const char *name;
-    status (*detect)(struct dist_env *env, bool *is_found); /* NULL: end of the table */
+    const char *name; /* NULL: end of the table */
+    status (*detect)(struct dist_env *env, bool *is_found);
+    const struct variables *variables; /* for from_names, if detect is NULL */
 } launchers[] = {
-    {LAUNCHER_OWN, "ddptrain", from_own_launcher},
-    {LAUNCHER_TORCHRUN, "torchrun", from_torchrun},
-    {LAUNCHER_ENVIRONMENT, "the environment", from_environment},
-    {LAUNCHER_OPENMPI, "Open MPI", from_openmpi},
-    {LAUNCHER_SLURM, "srun", from_slurm},
-    {LAUNCHER_MPICH, "MPICH", from_mpich},
-    {LAUNCHER_NONE, "none", NULL},
+    {LAUNCHER_OWN, "ddptrain", from_own_launcher, NULL},
+    {LAUNCHER_TORCHRUN, "torchrun", from_torchrun, NULL},
+    {LAUNCHER_ENVIRONMENT, "the environment", from_environment, NULL},
+    {LAUNCHER_OPENMPI, "Open MPI", NULL, &open_mpi},
+    {LAUNCHER_PMIX, "PMIx", NULL, &prrte},
+    {LAUNCHER_FLUX, "Flux", NULL, &flux},
+    {LAUNCHER_SLURM, "srun", from_slurm, NULL},
+    {LAUNCHER_MVAPICH2, "MVAPICH2", NULL, &mvapich2},
+    {LAUNCHER_MPICH, "MPICH", NULL, &pmi},
+    {LAUNCHER_PALS, "PALS", NULL, &pals},
+    {LAUNCHER_PMIX, "PMIx", NULL, &slurm_pmix},
+    {LAUNCHER_PMIX, "PMIx", NULL, &pmix},
+    {LAUNCHER_ENVIRONMENT, "the environment", from_world_size, NULL},
+    {LAUNCHER_NONE, NULL, NULL, NULL},
 };
 
 /* Set in every process of a Slurm job, under any launcher. */
@@ -250,10 +392,10 @@ static status read_end(struct dist_env *env) {
 }
 
 status dist_env_detect(struct dist_env *out) {
-    for (const struct launcher *l = launchers; l->detect; l++) {
+    for (const struct launcher *l = launchers; l->name; l++) {
         struct dist_env env = {.launcher = l->id, .world_size = 1, .local_world_size = 1};
         bool is_found = false;
-        TRY(l->detect(&env, &is_found));
+        TRY(l->detect ? l->detect(&env, &is_found) : from_names(l->variables, l->name, &env, &is_found));
         if (!is_found) continue;
         TRY(check(&env));
         *out = env;
@@ -271,6 +413,6 @@ struct gpus_process dist_env_gpus(const struct dist_env *env) {
 
 const char *dist_launcher_name(enum dist_launcher launcher) {
     const struct launcher *l = launchers;
-    while (l->id != launcher && l->detect) l++;
-    return l->name;
+    while (l->id != launcher && l->name) l++;
+    return l->name ? l->name : "none";
 }

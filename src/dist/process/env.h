@@ -1,6 +1,7 @@
 /* env: the rank of this process and the addresses of its job. Reads the environment variables of torchrun, srun, Open
- * MPI, MPICH or ddptrain's own launcher, so that the same command line works under each of them. PyTorch's variables
- * (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT) have the same meaning as there. */
+ * MPI, MPICH and others or of ddptrain's own launcher, so that the same command line works under each of them.
+ * PyTorch's variables (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT) have the same meaning
+ * as there; WORLD_SIZE alone completes the variables of a launcher that does not set the number of ranks. */
 #ifndef DIST_ENV_H
 #define DIST_ENV_H
 
@@ -16,7 +17,11 @@ enum dist_launcher {
     LAUNCHER_ENVIRONMENT, /* RANK and WORLD_SIZE set by hand or by a script */
     LAUNCHER_SLURM,       /* a job step of srun with more than one task; not the batch script itself */
     LAUNCHER_OPENMPI,
-    LAUNCHER_MPICH
+    LAUNCHER_FLUX,
+    LAUNCHER_MVAPICH2,
+    LAUNCHER_MPICH, /* and Intel MPI, and PALS with Cray's PMI */
+    LAUNCHER_PALS,
+    LAUNCHER_PMIX
 };
 
 struct dist_env {
@@ -31,8 +36,10 @@ struct dist_env {
     bool has_begun;    /* an earlier start of this job has opened the run folder: resume, even with --fresh */
 };
 
-/* Fills *out. Contradictory or incomplete variables (RANK without WORLD_SIZE, RANK >= WORLD_SIZE, a port that is not a
- * number) are STATUS_USAGE with the variable's name and value. */
+/* Fills *out. Contradictory or incomplete variables (RANK without WORLD_SIZE, RANK >= WORLD_SIZE, a rank of any
+ * launcher whose number of ranks is not known, a port that is not a number) are STATUS_USAGE with the variable's name
+ * and value.
+ */
 status dist_env_detect(struct dist_env *out);
 
 /* The local rank and local world size of this process, for choosing a GPU. */
