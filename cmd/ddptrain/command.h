@@ -38,6 +38,7 @@ struct command_line {
     char *data_overrides[MAX_DATA_OVERRIDES]; /* those of [overrides] that command_use_data has added */
     size_t data_override_count;
     bool wants_probabilities, wants_inputs, wants_outputs; /* predict: --probabilities, ... */
+    bool skips_bad_rows;                                   /* eval, predict */
     const char *backend, *sizes;                           /* comm */
     const char *format;                                    /* export */
     const char *target;                                    /* init */
@@ -81,7 +82,8 @@ enum subcommand_option {
     OPTION_TARGET = 1 << 18,
     OPTION_CHECK = 1 << 19, /* --dot, --data */
     OPTION_TOP_P = 1 << 20,
-    OPTION_STOP = 1 << 21
+    OPTION_STOP = 1 << 21,
+    OPTION_SKIP = 1 << 22 /* --skip-bad-rows */
 };
 
 struct subcommand {

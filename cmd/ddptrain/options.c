@@ -106,6 +106,14 @@ static const struct option options[] = {
      .value = "",
      .help = "also a column for each class with its probability; the columns of\n"
              "the CSV file in front; the model's outputs as they are (logits)"},
+    {.name = "--skip-bad-rows",
+     .type = VALUE_NONE,
+     .offset = AT(skips_bad_rows),
+     .subcommands = OPTION_SKIP,
+     .value = "",
+     .help = "leave out rows of CSV files and SQLite tables that the model cannot read, and\n"
+             "print how many and why; in predictions of a whole file their lines are empty",
+     .aliases = {"--skip_bad_rows"}},
     {.name = "--dot",
      .type = VALUE_NONE,
      .offset = AT(prints_dot),

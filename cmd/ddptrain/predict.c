@@ -36,7 +36,8 @@ const struct subcommand subcommand_predict = {
     .takes_overrides = true,
     .help = "labels or values of rows, as CSV or HDF5",
     .run = run,
-    .options = OPTION_CPU_BIND | OPTION_OUT | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PART | OPTION_PREDICTIONS,
+    .options = OPTION_CPU_BIND | OPTION_OUT | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PART | OPTION_PREDICTIONS |
+               OPTION_SKIP,
     .operand = "config",
     .max_operands = 2,
     .accepts_run = true,

@@ -51,9 +51,23 @@ struct string_list dataset_notes(const struct dataset *dataset) {
 
 double dataset_divide(const struct dataset *dataset) { return dataset->divide; }
 
+struct row_list dataset_left_out(const struct dataset *dataset, enum dataset_part part) {
+    return dataset->left_out[dataset->parts[part].table - dataset->tables];
+}
+
 int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {
     size_t steps = dataset->info.windows.steps;
-    return (int64_t)(selection_row(&dataset->parts[part].rows, (size_t)position) + (steps ? steps - 1 : 0));
+    struct row_list left_out = dataset_left_out(dataset, part);
+    size_t row = selection_row(&dataset->parts[part].rows, (size_t)position) + (steps ? steps - 1 : 0);
+    size_t first = 0, end = left_out.count; /* the number of those before the row: the first that is behind it */
+    while (first < end) {
+        size_t middle = first + (end - first) / 2;
+        if (left_out.items[middle] - middle <= row)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return (int64_t)(row + first);
 }
 
 status dataset_train_classes(struct dataset *dataset, int64_t *classes) {

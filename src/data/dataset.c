@@ -88,6 +88,9 @@ static status open_source(const struct dataset_config *config, const char *path,
         text_free(&names);
         return s;
     }
+    if (config->skips_bad_rows && (!(format->keys & KEY_COLUMNS) || config->window.steps))
+        return status_new(STATUS_USAGE, "--skip-bad-rows is for rows of CSV files and SQLite tables%s",
+                          config->window.steps ? ", but not for those of windows, which are adjacent" : "");
     TRY(open_files(format, config, path, wants_classes, train, out));
     struct source *source = *out;
     if (!isnan(config->divide)) source->divide = config->divide;
@@ -408,6 +411,16 @@ static void note_augment(struct dataset *dataset, const struct dataset_config *c
         info->target_size);
 }
 
+/* They are needed when the source is closed. */
+static void copy_left_out(struct dataset *dataset) {
+    for (int i = 0; i < dataset->n_tables; i++) {
+        const struct source *source = dataset->tables[i].source;
+        size_t *items = arena_alloc(dataset->arena, (source->left_out_count + 1) * sizeof *items);
+        if (source->left_out_count) memcpy(items, source->left_out, source->left_out_count * sizeof *items);
+        dataset->left_out[i] = (struct row_list){items, source->left_out_count};
+    }
+}
+
 static void copy_columns(struct dataset *dataset, const struct dataset_config *config) {
     const struct source *source = dataset->tables[0].source;
     const char *overlap = overlap_note(dataset, config);
@@ -558,6 +571,7 @@ static status open_all(struct dataset *dataset, const struct dataset_config *con
     TRY(scale_targets(dataset, config));
     copy_labels(dataset);
     copy_columns(dataset, config);
+    copy_left_out(dataset);
     struct scale_config scale = windowed_row_scale(dataset, config);
     TRY(scaler_create(&scale, dataset->tables[0].source, dataset_preparation(dataset), &dataset->scaler));
     for (int i = 0; i < dataset->n_tables; i++)

@@ -145,7 +145,9 @@ struct dataset_config {
     /* `missing:`, texts that mean a missing value; count 0: those of pandas' read_csv. */
     struct string_list missing;
     bool drops_missing_targets; /* rows without a target are left out */
-    bool has_missing, has_csv;  /* whether missing and csv were given */
+    /* Not a key: with is_trained, rows that the model cannot read are left out, too, instead of an error. */
+    bool skips_bad_rows;
+    bool has_missing, has_csv; /* whether missing and csv were given */
     /* Not a key: eval and predict: how a model's columns were prepared in training; NULL: they are numbers without
      * missing values. Without is_trained it is fitted to the training rows. */
     const struct preparation *preparation;
@@ -351,6 +353,13 @@ double dataset_divide(const struct dataset *dataset);
 
 /* The row of the file (from 0) at [position] of [part]; of a window, the last row of its inputs. */
 int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position);
+
+/* The rows of the same file, from 0 and rising, that are left out (drops_missing_targets, skips_bad_rows). */
+struct row_list {
+    const size_t *items;
+    size_t count;
+};
+struct row_list dataset_left_out(const struct dataset *dataset, enum dataset_part part);
 
 /* The classes (train_rows) of the training rows, for TARGET_CLASS with one class per row; of windows, those of their
  * first target. */

@@ -33,6 +33,8 @@ struct source {
     size_t threads;                 /* with decode: the number of threads that may call it */
     bool is_small;                  /* always kept in memory, regardless of cache_mb */
     uint64_t file_bytes;
+    size_t *left_out; /* (left_out_count) rows of the file, from 0 and rising, that are none of the source's */
+    size_t left_out_count;
     const char *note, *warning; /* for dataset_notes; NULL: none. Owned by the format. */
     const struct raw_column
         *columns; /* (input_size) of a format with named columns, whose inputs may be missing or no numbers; read then

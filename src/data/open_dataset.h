@@ -43,6 +43,7 @@ struct dataset {
     size_t moved_count;
     struct arena *arena; /* of the labels, columns, notes and the preparation */
     struct string_list labels, notes;
+    struct row_list left_out[2]; /* of each table */
     struct column_list columns;
     pthread_mutex_t reading; /* held while a file is read */
     double divide;           /* of the source, which may be closed */

@@ -61,6 +61,10 @@ status text_pool_add(struct text_pool *pool, const char *text, size_t row, size_
     return OK;
 }
 
+bool text_pool_has(const struct text_pool *pool, const char *text) {
+    return pool->slots && pool->slots[slot_of(pool, text)];
+}
+
 void text_pool_free(struct text_pool *pool) {
     free(pool->items);
     free(pool->slots);

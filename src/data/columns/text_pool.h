@@ -2,6 +2,7 @@
 #ifndef DATA_TEXT_POOL_H
 #define DATA_TEXT_POOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,8 @@ struct text_pool {
 
 /* Counts an occurrence of [text] in [row]: its index. */
 status text_pool_add(struct text_pool *pool, const char *text, size_t row, size_t *index);
+/* Whether the text was added before. */
+bool text_pool_has(const struct text_pool *pool, const char *text);
 void text_pool_free(struct text_pool *pool);
 
 #endif

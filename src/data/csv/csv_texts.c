@@ -23,19 +23,19 @@ struct csv_texts {
     size_t part_count;
     const char **fields; /* (capacity): record by record */
     size_t count, capacity;
-    bool has_headers;
+    bool has_headers, is_ragged; /* is_ragged: a record may have another number of fields than the header */
 };
 
-static status add_fields(struct csv_texts *t, const struct csv_reader *reader) {
-    if (t->count + reader->count > t->capacity) {
-        size_t capacity = 2 * (t->capacity + reader->count) + 1;
+static status add_fields(struct csv_texts *t, const struct csv_reader *reader, size_t width) {
+    if (t->count + width > t->capacity) {
+        size_t capacity = 2 * (t->capacity + width) + 1;
         const char **fields =
             capacity > PTRDIFF_MAX / sizeof *fields ? NULL : realloc(t->fields, capacity * sizeof *fields);
         if (!fields) return status_memory("%zu fields of %s", capacity, reader->path);
         t->fields = fields;
         t->capacity = capacity;
     }
-    for (size_t i = 0; i < reader->count; i++) t->fields[t->count++] = reader->fields[i].text;
+    for (size_t i = 0; i < width; i++) t->fields[t->count++] = i < reader->count ? reader->fields[i].text : "";
     return OK;
 }
 
@@ -45,10 +45,10 @@ static status read_records(struct csv_texts *t, struct text_part *part, struct c
         TRY(csv_next(reader, &has_record));
         if (!has_record) return OK;
         if (part->records == 0) part->width = reader->count;
-        if (reader->count != part->width)
+        if (reader->count != part->width && !t->is_ragged)
             return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the first line has %zu",
                               reader->path, reader->record_line, reader->count, part->width);
-        TRY(add_fields(t, reader));
+        TRY(add_fields(t, reader, part->width));
         part->records++;
     }
 }
@@ -98,12 +98,13 @@ static status find_columns(struct csv_texts *t, const char *path, size_t rows) {
     return OK;
 }
 
-status csv_texts_open(const char *path, const struct string_list *others, const struct csv_config *dialect, size_t rows,
-                      struct csv_texts **out) {
+static status open_texts(const char *path, const struct string_list *others, const struct csv_config *dialect,
+                         size_t rows, bool is_ragged, struct csv_texts **out) {
     struct csv_texts *t = calloc(1, sizeof *t);
     struct string_list files = {0};
     *out = NULL;
     if (!t) return status_memory("the texts of %s", path);
+    t->is_ragged = is_ragged;
     t->arena = arena_create();
     status s = file_list_expand(path, others, t->arena, &files);
     t->parts = arena_alloc(t->arena, (files.count + 1) * sizeof *t->parts);
@@ -115,6 +116,11 @@ status csv_texts_open(const char *path, const struct string_list *others, const 
     else
         *out = t;
     return s;
+}
+
+status csv_texts_open(const char *path, const struct string_list *others, const struct csv_config *dialect, size_t rows,
+                      struct csv_texts **out) {
+    return open_texts(path, others, dialect, rows, false, out);
 }
 
 /* Reads records that are in memory: text. */
@@ -137,7 +143,7 @@ status csv_texts_of(const struct dataset_config *config, bool is_validation, siz
     const struct dataset_format *format = dataset_format_of(config, path);
     struct text text = {0};
     if (!format || !format->add_records)
-        return csv_texts_open(path, dataset_others(config, is_validation), &config->csv, rows, out);
+        return open_texts(path, dataset_others(config, is_validation), &config->csv, rows, config->skips_bad_rows, out);
     struct csv_texts *t = calloc(1, sizeof *t);
     *out = NULL;
     if (!t) return status_memory("the texts of %s", path);

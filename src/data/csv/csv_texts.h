@@ -16,8 +16,9 @@ struct dataset_config;
  * number of rows or a file is damaged. */
 status csv_texts_open(const char *path, const struct string_list *others, const struct csv_config *dialect, size_t rows,
                       struct csv_texts **out);
-/* The same for the rows of a dataset of CSV files or of a format with add_records; [is_validation]: of its validation
- * files. */
+/* The same for the rows of a dataset of CSV files or of a format with add_records, with those that are left out;
+ * [is_validation]: of its validation files. Of rows with another number of fields, which skips_bad_rows leaves out, the
+ * fields that the header has. */
 status csv_texts_of(const struct dataset_config *config, bool is_validation, size_t rows, struct csv_texts **out);
 void csv_texts_close(struct csv_texts *texts); /* takes NULL */
 

@@ -5,13 +5,6 @@
 
 #include "data/tables/csv_source.h"
 
-status csv_add_label(struct csv *csv, const char *text, double *value) {
-    size_t index;
-    TRY(text_pool_add(&csv->labels, text, csv->base.rows, &index));
-    *value = (double)index;
-    return OK;
-}
-
 status csv_add_boolean(const struct csv *csv, size_t column, const char *text, double *value) {
     static const char *const names[BOOLEAN_PAIRS] = {"false or true", "no or yes"};
     size_t pair = csv->roles[column].booleans - 1;
@@ -35,13 +28,6 @@ static status check_labels(const struct csv *csv) {
     status s = status_new(STATUS_DATA, "%s: the label is not UTF-8 text", text_string(&place));
     text_free(&place);
     return s;
-}
-
-void csv_copy_classes(struct csv *csv, const struct string_list *classes) {
-    csv->classes = arena_alloc(csv->arena, classes->count * sizeof *csv->classes);
-    for (size_t i = 0; i < classes->count; i++) csv->classes[i] = arena_copy(csv->arena, classes->items[i]);
-    csv->n_classes = classes->count;
-    csv->has_given_classes = true;
 }
 
 #define EXACT_DIGITS 15 /* that a double has */
@@ -79,6 +65,14 @@ static void index_numbers(struct csv *csv) {
         csv->number_classes = (struct string_list){texts, csv->n_classes};
 }
 
+void csv_copy_classes(struct csv *csv, const struct string_list *classes) {
+    csv->classes = arena_alloc(csv->arena, classes->count * sizeof *csv->classes);
+    for (size_t i = 0; i < classes->count; i++) csv->classes[i] = arena_copy(csv->arena, classes->items[i]);
+    csv->n_classes = classes->count;
+    csv->has_given_classes = true;
+    index_numbers(csv);
+}
+
 static status reject_class(const struct csv *csv, const struct csv *known, size_t label) {
     struct text place = {0};
     bool is_given = known->has_given_classes;
@@ -109,6 +103,20 @@ static size_t class_of(const struct csv *known, const char *label) {
     return numbers[0] == number ? 0 : numbers[1] == number ? 1 : SIZE_MAX;
 }
 
+bool csv_knows_label(const struct csv *csv, const char *text) { return class_of(csv->known_classes, text) != SIZE_MAX; }
+
+status csv_add_label(struct csv *csv, const char *text, double *value) {
+    size_t index;
+    if (csv->known_classes && !csv_knows_label(csv, text))
+        return status_new(STATUS_DATA,
+                          "%s:%s %zu: column '%s': class '%s' is not in the data that the model was trained with",
+                          csv->path, csv->input->unit, csv->reader.record_line,
+                          csv_printable(csv, csv->names[csv->target_columns[0]]), csv_printable(csv, text));
+    TRY(text_pool_add(&csv->labels, text, csv->base.rows, &index));
+    *value = (double)index;
+    return OK;
+}
+
 /* A binary loss takes two labels: the first in the order of the alphabet is 0, the second 1, as scikit-learn's
  * LabelBinarizer. */
 static status check_binary(const struct csv *csv) {
@@ -130,7 +138,7 @@ status csv_number_labels(struct csv *csv, bool is_binary, const struct csv *trai
     if (!csv->has_labels) return OK;
     TRY(check_labels(csv));
     if (!train && !csv->has_given_classes) collect_classes(csv);
-    if (!train) index_numbers(csv);
+    if (!train && !csv->has_given_classes) index_numbers(csv);
     if (!train && is_binary) TRY(check_binary(csv));
     const struct csv *known = train ? train : csv;
     double *map = csv->maps[csv->base.input_size] = calloc(csv->labels.count + 1, sizeof *map);

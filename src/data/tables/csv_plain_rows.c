@@ -91,10 +91,12 @@ static char *read_field(struct csv *csv, struct field_plan *plan, char *at, doub
     if (length >= sizeof text || csv->decimal == 0 || csv_is_undecided(csv->decimal)) return NULL;
     memcpy(text, from, length);
     text[length] = 0;
-    if (plan->may_be_missing && csv_is_missing(csv, text))
+    if (plan->may_be_missing && csv_is_missing(csv, text)) {
+        if (csv->is_new && csv_needs_value(csv, plan->column)) return NULL;
         *value = NAN;
-    else if (!csv_decimal(text, &csv->decimal, value))
+    } else if (!csv_decimal(text, &csv->decimal, value) || isinf(*value)) {
         return NULL;
+    }
     return next;
 }
 
@@ -161,8 +163,14 @@ status csv_add_plain_row(struct csv *csv, double *row, bool *is_added) {
     *is_added = true;
     reader->record_line = reader->line++;
     reader->at = next;
-    for (size_t i = 0; i < csv->n_fields; i++)
-        if (csv->plans[i].kind != FIELD_IGNORED) TRY(add_field(csv, &csv->plans[i], &row[csv->plans[i].at]));
+    for (size_t i = 0; i < csv->n_fields && !csv->is_left_out; i++) {
+        struct field_plan *plan = &csv->plans[i];
+        status s = plan->kind != FIELD_IGNORED ? add_field(csv, plan, &row[plan->at]) : OK;
+        if (s)
+            TRY(csv_leave_out(csv, plan->column, csv_is_missing(csv, plan->from) ? BAD_MISSING : BAD_VALUE, plan->from,
+                              s));
+    }
+    if (csv->is_left_out) return OK;
     add_orders(csv, row);
     csv_copy_targets(csv, row);
     return OK;

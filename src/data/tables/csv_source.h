@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "data/columns/columns.h"
+#include "data/columns/preparation.h"
 #include "data/columns/raw_columns.h"
 #include "data/csv/csv.h"
 #include "data/internal.h"
@@ -40,6 +41,20 @@ struct csv_input {
      * the next call. */
     status (*next)(struct csv *csv, bool *has_record);
     void (*close)(struct csv *csv);
+};
+
+/* Why a row of new data cannot be read. */
+enum bad_reason { BAD_FIELDS, BAD_MISSING, BAD_VALUE, BAD_REASONS };
+
+/* Rows of new data that a trained model cannot read (csv_new_rows.c). */
+struct bad_rows {
+    size_t count;
+    status first; /* of the first of them */
+    struct bad_kind {
+        size_t count;
+        const char *path, *text; /* of the first; text "": none */
+        size_t line;
+    } * kinds; /* (n_columns, BAD_REASONS), with a count; those of BAD_FIELDS are in column 0 */
 };
 
 struct csv {
@@ -95,6 +110,15 @@ struct csv {
     bool has_no_header;                /* the first record is a row */
     bool drops_missing_targets;        /* rows without a target are left out */
     size_t dropped;                    /* the number of them */
+    size_t left_out_capacity;          /* of base.left_out */
+
+    bool is_new;                             /* rows for a trained model: those that it cannot read are counted */
+    bool skips_bad;                          /* and left out; else they are an error when all rows were read */
+    bool is_left_out;                        /* the current record */
+    const struct prepared_column **prepared; /* (input_size) of new rows: how the column was prepared in training; NULL:
+                                                it is a number */
+    const struct csv *known_classes;         /* of new rows: whose classes are those of the model; NULL: it has none */
+    struct bad_rows bad;
 };
 
 /* Opens a source of [format] with records of [input]; [records] is owned by it then, also after a failure. */
@@ -141,6 +165,8 @@ status csv_add_group(struct csv *csv, const char *text, double *value);
 
 /* The classes of a checkpoint. */
 void csv_copy_classes(struct csv *csv, const struct string_list *classes);
+/* Whether a class of new rows is one of the model. */
+bool csv_knows_label(const struct csv *csv, const char *text);
 /* When all rows were read: labels become their index in the sorted labels of [train], of a checkpoint or of this file.
  * [is_binary]: the loss takes two. */
 status csv_number_labels(struct csv *csv, bool is_binary, const struct csv *train);
@@ -152,6 +178,27 @@ status csv_reject_value(const struct csv *csv, size_t column, const char *text, 
  * CSV file has, 0.1 instead of 0.10000000000000001. */
 #define CSV_REAL 32
 void csv_format_real(const struct csv *csv, size_t column, double value, char text[CSV_REAL]);
+
+/* ---- new rows (csv_new_rows.c) ---- */
+
+/* Rows of a trained model are new, unless they are those of a program that embeds it. Call it when the columns are
+ * chosen; [train]: the training file if this is a file of validation rows. */
+void csv_start_new(struct csv *csv, const struct dataset_config *config, const struct csv *train);
+
+/* Of new rows: STATUS_DATA if the model cannot read the value of an input. [is_missing]: it is a missing one; else, of
+ * a column of numbers, *value is it. */
+status csv_check_new(const struct csv *csv, size_t column, const char *text, bool is_missing, double value);
+/* Whether a missing value of the column is an error in new rows. */
+bool csv_needs_value(const struct csv *csv, size_t column);
+
+/* [failure]: of the current record, at [column] with [text]; consumed. Of new rows, it is counted and is_left_out
+ * is set. Other rows, and other kinds of failures: they are returned. */
+status csv_leave_out(struct csv *csv, size_t column, enum bad_reason reason, const char *text, status failure);
+/* The current record is not a row of the source. */
+status csv_add_left_out(struct csv *csv);
+/* When all rows were read: a note about the rows that are left out, or STATUS_DATA with the first and the number of
+ * each kind. */
+status csv_finish_new(struct csv *csv);
 
 /* Sets the targets of a row of the store that are inputs, too. */
 void csv_copy_targets(const struct csv *csv, double *row);

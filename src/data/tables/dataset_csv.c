@@ -76,7 +76,10 @@ static status add_text(struct csv *csv, size_t column, struct column_builder *bu
 status csv_add_input(struct csv *csv, size_t column, const char *text, double *value) {
     struct column_builder *builder = &csv->builders[csv->roles[column].at];
     bool is_number = !column_builder_wants_text(builder) && csv_read_number(csv, text, value);
-    if ((!is_number || csv->has_missing_number) && csv_is_missing(csv, text)) {
+    bool is_missing = (!is_number || csv->has_missing_number) && csv_is_missing(csv, text);
+    if (csv->is_new && (is_number || is_missing || column_builder_wants_text(builder)))
+        TRY(csv_check_new(csv, column, text, is_missing, *value));
+    if (is_missing) {
         *value = NAN;
         column_builder_add_missing(builder);
         return OK;
@@ -142,23 +145,31 @@ static bool lacks_target(const struct csv *csv) {
     return false;
 }
 
-/* Adds the current record as a row; *is_dropped: it is left out. */
-static status add_record(struct csv *csv, double *row, bool *is_dropped) {
-    size_t size = csv->base.input_size;
-    if (csv->reader.count != csv->n_fields)
-        return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", csv->path,
-                          csv->reader.record_line, csv->reader.count, csv->n_fields);
-    *is_dropped = lacks_target(csv);
-    if (*is_dropped) return OK;
-    for (size_t i = 0; i < csv->n_columns; i++) {
-        const struct role *role = &csv->roles[i];
-        if (role->at == NOT_USED) continue;
+static status add_value(struct csv *csv, size_t column, const char *text, double *row) {
+    const struct role *role = &csv->roles[column];
+    return role->is_group    ? csv_add_group(csv, text, &row[csv_group_at(csv)])
+           : role->is_weight ? add_weight(csv, column, text, &row[values_of(csv)])
+           : role->is_target ? add_target(csv, column, text, &row[csv->base.input_size + role->at])
+                             : csv_add_input(csv, column, text, &row[role->at]);
+}
+
+static status reject_fields(const struct csv *csv) {
+    return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", csv->path,
+                      csv->reader.record_line, csv->reader.count, csv->n_fields);
+}
+
+/* Adds the current record as a row, unless it is left out. */
+static status add_record(struct csv *csv, double *row) {
+    if (csv->reader.count != csv->n_fields) return csv_leave_out(csv, 0, BAD_FIELDS, "", reject_fields(csv));
+    csv->is_left_out = lacks_target(csv);
+    csv->dropped += csv->is_left_out;
+    for (size_t i = 0; i < csv->n_columns && !csv->is_left_out; i++) {
+        if (csv->roles[i].at == NOT_USED) continue;
         const char *text = csv->reader.fields[csv->fields[i]].text;
-        TRY(role->is_group    ? csv_add_group(csv, text, &row[csv_group_at(csv)])
-            : role->is_weight ? add_weight(csv, i, text, &row[values_of(csv)])
-            : role->is_target ? add_target(csv, i, text, &row[size + role->at])
-                              : csv_add_input(csv, i, text, &row[role->at]));
+        status s = add_value(csv, i, text, row);
+        if (s) TRY(csv_leave_out(csv, i, csv_is_missing(csv, text) ? BAD_MISSING : BAD_VALUE, text, s));
     }
+    if (csv->is_left_out) return OK;
     for (size_t i = 0; csv->orders && i < csv->n_columns; i++)
         if (csv->roles[i].may_be_date) csv_order_add(csv, i, csv->reader.fields[csv->fields[i]].text, row);
     csv_copy_targets(csv, row);
@@ -168,8 +179,9 @@ static status add_record(struct csv *csv, double *row, bool *is_dropped) {
 /* Adds the next row; *is_row false: there is none. [has_record]: it is the current record. */
 static status add_row(struct csv *csv, const struct dataset_config *config, bool has_record, bool *is_row) {
     double *row;
-    bool is_plain = false, is_dropped = false;
+    bool is_plain = false;
     *is_row = true;
+    csv->is_left_out = false;
     TRY(row_store_next(&csv->store, csv->path, &row));
     if (!has_record) TRY(csv_add_plain_row(csv, row, &is_plain));
     if (!is_plain) {
@@ -177,10 +189,9 @@ static status add_row(struct csv *csv, const struct dataset_config *config, bool
         if (!has_record) TRY(csv_next_file(csv, config, &has_record));
         *is_row = has_record;
         if (!has_record) return OK;
-        TRY(add_record(csv, row, &is_dropped));
+        TRY(add_record(csv, row));
     }
-    csv->dropped += is_dropped;
-    if (is_dropped) return OK;
+    if (csv->is_left_out) return csv_add_left_out(csv);
     row[csv->store.width - 1] = (double)csv->reader.record_line;
     csv->base.rows = ++csv->store.rows;
     return is_plain ? OK : csv_plan_rows(csv, csv->has_labels);
@@ -197,6 +208,7 @@ static status read_rows(struct csv *csv, const struct dataset_config *config, bo
     csv->has_labels = train ? train->n_classes > 0 : csv->has_given_classes || may_be_text;
     for (bool has_record = csv->has_no_header; is_row; has_record = false)
         TRY(add_row(csv, config, has_record, &is_row));
+    TRY(csv_finish_new(csv));
     csv->has_labels = csv->has_labels && csv->base.rows > 0;
     if (csv->dropped)
         csv_add_note(csv, arena_printf(csv->arena, "%zu row%s without a target %s left out (drop_missing_targets)",
@@ -382,6 +394,7 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     csv->are_targets_inputs = config->window.steps > 0 && !wants_classes && config->target_range == TARGETS_ARE_ANY;
     TRY(csv_choose_columns(csv, config, train));
     start_columns(csv, config, train);
+    csv_start_new(csv, config, train);
     csv_order_start(csv, config);
     bool is_binary = !wants_classes && !config->has_losses && config->target_range == TARGETS_ARE_PROBABILITIES;
     bool has_target = csv->base.target_size == 1 && csv->roles[csv->target_columns[0]].is_target;
@@ -410,6 +423,8 @@ void csv_close(struct source *source) {
     for (size_t i = 0; i < csv->part_count; i++) buffer_free(csv->parts[i].text);
     for (size_t i = 0; csv->maps && i < values_of(csv); i++) free(csv->maps[i]);
     row_store_free(&csv->store);
+    free(csv->base.left_out);
+    status_free(csv->bad.first);
     text_pool_free(&csv->labels);
     text_pool_free(&csv->groups);
     free(csv->plans);

@@ -305,7 +305,7 @@ static status start_query(struct csv *csv, const struct dataset_config *config, 
 /* ---- records ---- */
 
 static status bad_value(const struct csv *csv, size_t column, const char *what) {
-    return status_new(STATUS_DATA, "%s:row %zu: column '%s': %s", csv->path, csv->base.rows,
+    return status_new(STATUS_DATA, "%s:row %zu: column '%s': %s", csv->path, csv->base.rows + csv->base.left_out_count,
                       csv_printable(csv, csv->names[column]), what);
 }
 
@@ -364,7 +364,7 @@ static status next_record(struct csv *csv, bool *has_record) {
     int result = step(records);
     *has_record = result == SQLITE_ROW;
     if (result != SQLITE_ROW && result != SQLITE_DONE) return failure(csv, records);
-    csv->reader.record_line = csv->base.rows;
+    csv->reader.record_line = csv->base.rows + csv->base.left_out_count;
     if (*has_record) TRY(add_bytes(csv, records, 8.0 * (double)csv->reader.count));
     for (size_t i = 0; *has_record && i < csv->n_columns; i++)
         if (csv->roles[i].at != NOT_USED)

@@ -161,6 +161,7 @@ static status open_dataset(struct inference *inf, struct checkpoint *checkpoint)
         dataset.validation = (struct validation_config){0};
     }
     dataset.local_ranks = inf->env->local_world_size;
+    dataset.skips_bad_rows = inf->options->skips_bad_rows;
     if (inf->predicts) {
         dataset.without_targets = !needs_targets(inf);
         dataset.input_targets.count = 0;
@@ -194,7 +195,8 @@ static void log_rows(const struct inference *inf, struct log *log) {
     }
     size_t rows = is_split ? info->rows : inf->rows;
     if (rows == inf->rows)
-        log_line(log, "%s: all %zu row%s", file, rows, text_plural(rows, "s"));
+        log_line(log, "%s: %s %zu row%s", file, dataset_left_out(inf->dataset, inf->part).count ? "the other" : "all",
+                 rows, text_plural(rows, "s"));
     else
         log_line(log, "%s: %zu of %zu row%s, those for %s (--part all uses all)", file, inf->rows, rows,
                  text_plural(rows, "s"), inf->part == DATASET_TRAIN ? "training" : part_name(inf));
@@ -550,22 +552,42 @@ static status read_texts(const struct inference *inf, struct csv_texts **texts) 
     bool is_own = inf->part == DATASET_VALIDATION && validation->path, is_whole = inf->is_all || validation->path;
     size_t rows = is_whole ? inf->rows : info->rows;
     if (info->windows.steps) rows = is_own ? info->windows.rows - info->rows : info->rows;
+    rows += dataset_left_out(inf->dataset, inf->part).count;
+    dataset.skips_bad_rows = inf->options->skips_bad_rows;
     return csv_texts_of(&dataset, is_own, rows, texts);
+}
+
+/* The rows of a whole file that are left out have a line without predictions. */
+static struct row_list blank_rows(const struct inference *inf) {
+    return uses_split(inf) ? (struct row_list){0} : dataset_left_out(inf->dataset, inf->part);
+}
+
+/* The rows of the file, and whether each was left out, in its order. */
+static void number_rows(const struct inference *inf, struct row_list blank, int64_t *rows, bool *is_blank) {
+    for (size_t i = 0, left = 0; i < inf->rows + blank.count; i++) {
+        is_blank[i] = left < blank.count && blank.items[left] == i;
+        rows[i] = is_blank[i] ? (int64_t)i : dataset_row(inf->dataset, inf->part, (int64_t)(i - left));
+        left += is_blank[i];
+    }
 }
 
 /* outputs (inf->rows, outputs). Rank 0. */
 static status write_predictions(const struct inference *inf, const float *outputs, struct text *text) {
-    int64_t *rows;
     struct csv_texts *texts = NULL;
     struct prediction_meaning meaning = meaning_of(inf);
-    TRY(buffer_new(inf->rows * sizeof *rows, "the predictions", (void **)&rows));
-    for (size_t i = 0; i < inf->rows; i++) rows[i] = dataset_row(inf->dataset, inf->part, (int64_t)i);
+    struct row_list blank = blank_rows(inf);
+    size_t count = inf->rows + blank.count;
+    int64_t *rows;
+    bool *is_blank = arena_alloc(inf->arena, count + 1);
+    TRY(buffer_new(count * sizeof *rows, "the predictions", (void **)&rows));
+    number_rows(inf, blank, rows, is_blank);
     struct predictions predictions = {.rows = inf->rows,
                                       .row_of = rows,
                                       .outputs = outputs,
                                       .size = inf->model->out_size,
                                       .wants_outputs = inf->options->wants_outputs};
-    status s = predictions_make(&predictions, &meaning, inf->arena);
+    status s = blank.count ? predictions_spread(&predictions, is_blank, count) : OK;
+    if (!s) s = predictions_make(&predictions, &meaning, inf->arena);
     if (!s && inf->options->wants_inputs) s = read_texts(inf, &texts);
     predictions.inputs = texts;
     if (!s && predictions_is_stdout(inf->options->out))

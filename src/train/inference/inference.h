@@ -22,6 +22,7 @@ struct inference_options {
                          validation, or train when there is no validation part */
     const char *out;  /* predict: .csv or .h5; NULL or "-": standard output, as CSV */
     bool wants_probabilities, wants_inputs, wants_outputs; /* predict: see predictions.h */
+    bool skips_bad_rows;                                   /* of the dataset; else they are STATUS_DATA */
     volatile sig_atomic_t
         *defers_stop; /* set when all is computed: a stop request has no effect any more; NULL: not needed */
     volatile sig_atomic_t *stop_fd;  /* as in store_options, until then; NULL: not needed */

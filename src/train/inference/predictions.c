@@ -54,10 +54,26 @@ static float sigmoid(float z) { return (float)(1 / (1 + exp(-(double)z))); }
 
 /* ---- numbers ---- */
 
+status predictions_spread(struct predictions *p, const bool *is_blank, size_t rows) {
+    const float *from = p->outputs;
+    TRY(buffer_new(rows * p->size * sizeof(float), "the predictions", (void **)&p->own_outputs));
+    for (size_t r = 0; r < rows; r++) {
+        float *to = p->own_outputs + r * p->size;
+        for (size_t i = 0; i < p->size; i++) to[i] = is_blank[r] ? NAN : from[i];
+        from += is_blank[r] ? 0 : p->size;
+    }
+    p->outputs = p->own_outputs;
+    p->is_blank = is_blank;
+    p->rows = rows;
+    return OK;
+}
+
 static void choose_classes(struct predictions *p, const struct prediction_meaning *m) {
     size_t classes = m->loss->is_binary ? 1 : classes_of(m);
     for (size_t i = 0; i < p->rows * p->count; i++)
-        p->classes[i] = m->loss->is_binary ? p->outputs[i] > 0 : (int64_t)largest(p->outputs + i * classes, classes);
+        p->classes[i] = p->is_blank && p->is_blank[i / p->count] ? -1
+                        : m->loss->is_binary                     ? p->outputs[i] > 0
+                                                                 : (int64_t)largest(p->outputs + i * classes, classes);
 }
 
 static void compute_probabilities(struct predictions *p, const struct prediction_meaning *m) {
@@ -152,7 +168,7 @@ static status make_term(const struct predictions *p, const struct prediction_mea
     const struct objective_term *t = &m->objective->terms[term];
     size_t size = t->output.size;
     float *outputs;
-    *part = (struct predictions){.rows = p->rows, .size = size, .name = t->name};
+    *part = (struct predictions){.rows = p->rows, .size = size, .is_blank = p->is_blank, .name = t->name};
     TRY(buffer_new(p->rows * size * sizeof *outputs, "the predictions", (void **)&outputs));
     part->outputs = part->own_outputs = outputs;
     for (size_t r = 0; r < p->rows; r++)

@@ -30,7 +30,8 @@ struct predictions {
     const int64_t *row_of; /* (rows): their row numbers in the dataset, from 0 */
     const float *outputs;  /* (rows, size): of the model */
     size_t size;
-    bool wants_outputs; /* CSV: the outputs are written, too */
+    bool wants_outputs;   /* CSV: the outputs are written, too */
+    const bool *is_blank; /* (rows) of predictions_spread: the row has no predictions; NULL: all have */
 
     /* set by predictions_make */
     size_t count;          /* predictions of a row */
@@ -49,7 +50,7 @@ struct predictions {
     const char *name; /* of the loss, in a part; NULL: one loss */
     struct predictions *parts;
     size_t part_count;
-    float *own_outputs; /* the outputs, in a part */
+    float *own_outputs; /* the outputs, in a part or after predictions_spread */
 };
 
 /* What determines the meaning of the outputs. */
@@ -63,6 +64,10 @@ struct prediction_meaning {
     const struct target_scale *target_scale; /* of the outputs; NULL: none */
     bool wants_probabilities;
 };
+
+/* Before predictions_make: makes [rows] rows of the outputs of those that are not [is_blank] (rows); the others have
+ * none: empty fields of CSV; NaN and class -1 of HDF5. */
+status predictions_spread(struct predictions *p, const bool *is_blank, size_t rows);
 
 /* STATUS_USAGE when the loss gives no probabilities, STATUS_DATA when the scale is for another number of outputs. */
 status predictions_check(const struct prediction_meaning *meaning);

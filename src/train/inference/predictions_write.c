@@ -125,6 +125,15 @@ static void add_part(struct text *out, const struct predictions *p, size_t row) 
     if (p->probabilities) add_numbers(out, p->probabilities + row * p->n_probabilities, p->n_probabilities);
 }
 
+/* The end of the line of a row without predictions. */
+static void add_blanks(struct text *out, const struct predictions *p) {
+    const struct predictions *parts;
+    size_t n = parts_of(p, &parts), count = p->wants_outputs ? p->size : 0;
+    for (size_t i = 0; i < n; i++) count += parts[i].count + parts[i].n_probabilities;
+    for (size_t i = 0; i < count; i++) text_add(out, ",");
+    text_add(out, "\n");
+}
+
 static void add_row(struct text *out, const struct predictions *p, size_t row) {
     const struct predictions *parts;
     size_t n = parts_of(p, &parts);
@@ -134,6 +143,10 @@ static void add_row(struct text *out, const struct predictions *p, size_t row) {
         text_add(out, ",");
     }
     text_printf(out, "%lld", (long long)p->row_of[row]);
+    if (p->is_blank && p->is_blank[row]) {
+        add_blanks(out, p);
+        return;
+    }
     for (size_t i = 0; i < n; i++) add_part(out, &parts[i], row);
     if (p->wants_outputs) add_numbers(out, p->outputs + row * p->size, p->size);
     text_add(out, "\n");
