@@ -168,6 +168,9 @@ static bool read_end(struct run_data *r, const struct json_line *line) {
     r->test_accuracy = json_line_number(line, "test_accuracy");
     r->test_rows = json_line_number(line, "test_rows");
     r->peak_memory = json_line_number(line, "peak_memory_bytes");
+    set_text(&r->baseline, line, "baseline");
+    r->baseline_loss = json_line_number(line, "baseline_loss");
+    r->baseline_accuracy = json_line_number(line, "baseline_accuracy");
     if (hash && hash->kind == KIND_TEXT && hash->length < sizeof r->sha256)
         snprintf(r->sha256, sizeof r->sha256, "%.*s", (int)hash->length, hash->text);
     return true;
@@ -313,6 +316,7 @@ static void clear(struct run_data *r) {
     free(r->curves);
     free(r->device);
     free(r->fingerprint);
+    free(r->baseline);
     free(r->confusion);
     run_keys_free(r->keys, r->key_count);
     *r = (struct run_data){.path = r->path,
@@ -334,6 +338,8 @@ static void clear(struct run_data *r) {
                            .test_loss = NAN,
                            .test_accuracy = NAN,
                            .test_rows = NAN,
+                           .baseline_loss = NAN,
+                           .baseline_accuracy = NAN,
                            .peak_memory = NAN};
     if (!r->curves) status_exit_without_memory();
 }

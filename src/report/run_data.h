@@ -40,7 +40,9 @@ struct run_data {
     bool best_is_max;                                                /* a larger value is better */
     const char *best_metric;                                         /* which: best_value is one of its curve */
     double test_loss, test_accuracy, test_rows;                      /* of the end; NAN: none */
-    double peak_memory;                                              /* bytes; NAN: unknown */
+    char *baseline;                          /* "always the most frequent class", of the end; NULL: none */
+    double baseline_loss, baseline_accuracy; /* of the validation rows; NAN: none */
+    double peak_memory;                      /* bytes; NAN: unknown */
     uint64_t resumes, skipped, rollbacks, failed_checkpoints;
     bool has_begun, has_ended, has_stopped; /* the last line is `end` or `stopped` */
     char sha256[65];                        /* "": none */

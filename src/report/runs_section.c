@@ -62,6 +62,32 @@ static void test_text(const struct run_data *r, struct text *out) {
     if (isfinite(r->test_rows)) text_printf(out, " on %.0f rows", r->test_rows);
 }
 
+/* The baseline of metric [name], "val_accuracy" or "val_loss"; NAN: there is none. */
+static double baseline_of(const struct run_data *r, const char *name) {
+    if (!r->baseline) return NAN;
+    return strcmp(name, "val_accuracy") == 0 ? r->baseline_accuracy
+           : strcmp(name, "val_loss") == 0   ? r->baseline_loss
+                                             : NAN;
+}
+
+static void baseline_text(const struct run_data *r, struct text *out) {
+    const char *name = isfinite(baseline_of(r, "val_accuracy")) ? "val_accuracy" : "val_loss";
+    char value[32];
+    if (!isfinite(baseline_of(r, name))) return;
+    report_metric(name, baseline_of(r, name), value);
+    text_printf(out, "%s %s, %s", name, value, r->baseline);
+}
+
+/* " (always the most frequent class: 39.90 %)" after the best value. */
+static void add_baseline(const struct run_data *r, struct text *out) {
+    double value = baseline_of(r, r->best_metric);
+    bool is_worse = r->best_is_max ? r->best_value < value : r->best_value > value;
+    char number[32];
+    if (!isfinite(value)) return;
+    report_metric(r->best_metric, value, number);
+    text_printf(out, is_worse ? ", worse than %s: %s" : " (%s: %s)", r->baseline, number);
+}
+
 static double rate_of(const struct run_data *r) { return r->seconds > 0 ? r->samples / r->seconds : NAN; }
 
 static void add_facts(struct text *out, const struct run_data *r) {
@@ -90,6 +116,8 @@ static void add_facts(struct text *out, const struct run_data *r) {
     }
     best_text(r, &t);
     fact(out, "Best epoch", &t);
+    baseline_text(r, &t);
+    fact(out, "Baseline", &t);
     test_text(r, &t);
     fact(out, "Test", &t);
     duration_text(r->seconds, &t);
@@ -191,6 +219,9 @@ static void add_headline(struct text *out, struct run_data *const *runs, size_t 
         html_add(out, text_string(&value));
         if (count > 1) text_add(out, " of ");
         if (count > 1) html_add_short(out, best->label, 80);
+        text_clear(&value);
+        add_baseline(best, &value);
+        html_add(out, text_string(&value));
         text_add(out, "</p>\n");
     }
     text_free(&value);

@@ -4,9 +4,11 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/system/memory.h"
+#include "data/baseline.h"
 #include "dist/comm/comm_gpu.h"
 #include "optim/optimizer_groups.h"
 #include "train/loop/progress.h"
@@ -160,6 +162,56 @@ static void add_best_epoch(const struct run *run, bool has_accuracy, struct text
         text_printf(out, "loss %.4f", c->best_value);
 }
 
+/* What the validation rows of the newest epoch are compared with: an accuracy, or the mean of squared or absolute
+ * errors. */
+struct comparison {
+    const char *metric;      /* "accuracy" or "loss"; NULL: nothing */
+    const char *baseline;    /* "always the most frequent class" */
+    double reached, trivial; /* of the model, of the baseline */
+    bool is_worse;           /* the model, in the newest and the best epoch */
+};
+
+static struct comparison compare_with_baseline(const struct run *run) {
+    const struct trainer *t = &run->trainer;
+    const struct evaluation_result *r = &t->epoch.result;
+    struct comparison c = {0};
+    if (r->rows == 0 || t->model->out.lengths) return c;
+    struct baseline b = baseline_of(t->dataset);
+    const char *loss = t->loss->variant.name;
+    bool is_squared = strcmp(loss, "mse") == 0, is_absolute = strcmp(loss, "l1") == 0;
+    bool is_class = b.kind == BASELINE_CLASS && r->has_accuracy;
+    if (b.kind == BASELINE_NONE || !(is_class || is_squared || is_absolute)) return c;
+    c = (struct comparison){.metric = is_class ? "accuracy" : "loss",
+                            .baseline = baseline_names[b.kind],
+                            .reached = is_class ? r->accuracy : r->loss,
+                            .trivial = is_class     ? b.accuracy
+                                       : is_squared ? b.squared
+                                                    : b.absolute};
+    double best = t->state->counters.best_value;
+    char name[16];
+    snprintf(name, sizeof name, "val_%s", c.metric);
+    bool is_best = strcmp(best_metric(run), name) == 0 && t->state->counters.best_epoch > 0;
+    c.is_worse = is_class ? fmax(c.reached, is_best ? best : 0) < c.trivial
+                          : fmin(c.reached, is_best ? best : INFINITY) > c.trivial;
+    return c;
+}
+
+static void log_baseline_metrics(struct run *run, const struct comparison *c) {
+    if (!c->metric) return;
+    metrics_text(run->trainer.outputs.metrics, "baseline", c->baseline);
+    metrics_real(run->trainer.outputs.metrics, strcmp(c->metric, "loss") == 0 ? "baseline_loss" : "baseline_accuracy",
+                 c->trivial);
+}
+
+static void log_baseline(const struct run *run, const struct comparison *c) {
+    char value[32];
+    if (!c->metric) return;
+    snprintf(value, sizeof value, "%.4f", c->trivial);
+    if (report_is_percent(c->metric)) report_metric(c->metric, c->trivial, value);
+    log_line(run->log, "baseline: %s %s (%s)%s", c->metric, value, c->baseline,
+             c->is_worse ? ", which is better than the model" : "");
+}
+
 /* test_loss, test_accuracy, test_f1, ... */
 static void log_test_metrics(struct trainer *t) {
     const struct evaluation_result *r = &t->test.result;
@@ -203,6 +255,7 @@ status run_log_end(struct run *run, bool is_stopped) {
     struct trainer *t = &run->trainer;
     const struct counters *c = &t->state->counters;
     char hex[DIGEST_HEX_SIZE], duration[32];
+    struct comparison baseline = compare_with_baseline(run);
     state_sha256(t->state, hex);
     metrics_begin(t->outputs.metrics, is_stopped ? METRICS_STOPPED : METRICS_END);
     metrics_int(t->outputs.metrics, "epoch", c->epoch);
@@ -216,6 +269,7 @@ status run_log_end(struct run *run, bool is_stopped) {
     metrics_real(t->outputs.metrics, "best_value", c->best_value);
     metrics_text(t->outputs.metrics, "best_metric", best_metric(run));
     if (progress_stops_early(run->config, c)) metrics_int(t->outputs.metrics, "early_stop_wait", c->early_stop_wait);
+    log_baseline_metrics(run, &baseline);
     log_test_metrics(t);
     metrics_int(t->outputs.metrics, "peak_memory_bytes", (int64_t)memory_peak());
     metrics_text(t->outputs.metrics, "state_sha256", hex);
@@ -246,6 +300,7 @@ status run_log_end(struct run *run, bool is_stopped) {
         add_best_epoch(run, has_accuracy, &line);
         log_line(run->log, "%s", text_string(&line));
         text_free(&line);
+        log_baseline(run, &baseline);
         const struct string_list labels = dataset_labels(t->dataset);
         report_metrics(run->log, &t->epoch.result, &labels);
     }
