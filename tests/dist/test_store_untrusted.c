@@ -1,5 +1,5 @@
-/* The store and untrusted clients: silent ones, ones that send invalid data, and one with another rank's number; and
- * connecting to a port without a listener. ctest-labels: dist */
+/* The store and untrusted clients: silent ones, a flood, ones that send invalid data, and one with another rank's
+ * number; and connecting to a port without a listener. ctest-labels: dist */
 #include "store_ranks.h"
 
 #include <errno.h>
@@ -16,18 +16,17 @@ static int still_open(const int *fds, int count) {
     return open;
 }
 
-/* Silent connections: at most MAX_UNAUTHENTICATED are kept, the oldest ones are closed first, and all are closed after
- * the timeout for joining. */
+/* Silent connections: at most MAX_UNAUTHENTICATED are kept, and all are closed after the timeout for joining. */
 static void silent_body(const struct dist_env *env, void *argument) {
     (void)argument;
-    enum { COUNT = 80, KEPT = 32 };
+    enum { COUNT = 200, KEPT = 128 };
     if (env->rank == 1) {
         int fds[COUNT];
         clock_sleep(0.2); /* rank 0 listens */
         for (int i = 0; i < COUNT; i++) RANK_CHECK((fds[i] = connect_to_port(env->master_port)) >= 0);
         double end = clock_seconds() + 4;
         while (still_open(fds, COUNT) > KEPT && clock_seconds() < end) clock_sleep(0.02);
-        RANK_CHECK(still_open(fds, COUNT) == KEPT && still_open(fds, COUNT - KEPT) == 0);
+        RANK_CHECK(still_open(fds, COUNT) == KEPT);
         end = clock_seconds() + 15;
         while (still_open(fds, COUNT) > 0 && clock_seconds() < end) clock_sleep(0.05);
         RANK_CHECK(still_open(fds, COUNT) == 0);
@@ -38,6 +37,99 @@ static void silent_body(const struct dist_env *env, void *argument) {
 }
 
 START_TEST(silent_connections_are_closed) { ranks_run(2, silent_body, NULL); }
+END_TEST
+
+/* HELLO of a rank that does not know the secret, or of rank 1. */
+static bool send_hello(int fd, const struct dist_env *env, struct store_handshake *shake) {
+    uint8_t body[STORE_HELLO];
+    *shake = (struct store_handshake){
+        .job = store_job_hash(env->job_id), .rank = 1, .world = 2, .purpose = FOR_REQUESTS, .client_nonce = {7}};
+    struct store_hello hello = {.nonce = shake->client_nonce, .world = 2, .purpose = FOR_REQUESTS};
+    struct store_frame frame = {.type = FRAME_HELLO, .rank = 1, .job = shake->job, .body = body, .length = sizeof body};
+    store_write_hello(&hello, body);
+    return store_send_frame(fd, &(struct store_session){0}, &frame, clock_seconds() + 5);
+}
+
+/* A new process that connects [rate] times a second from [host], as one who speaks the protocol, and keeps the last
+ * 500 connections. */
+static pid_t flood_start(const struct dist_env *env, const char *host, int rate) {
+    pid_t pid = fork();
+    if (pid != 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int fds[500];
+    struct store_handshake shake;
+    memset(fds, -1, sizeof fds);
+    double begin = clock_seconds();
+    for (int i = 0;; i++) {
+        struct sockaddr_in from = {.sin_family = AF_INET}, to = {.sin_family = AF_INET};
+        int *fd = &fds[i % 500];
+        if (*fd >= 0) close(*fd);
+        *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        to.sin_port = htons((uint16_t)env->master_port);
+        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        from.sin_addr.s_addr = inet_addr(host);
+        if (bind(*fd, (struct sockaddr *)&from, sizeof from) != 0) _exit(1);
+        if (connect(*fd, (struct sockaddr *)&to, sizeof to) == 0) send_hello(*fd, env, &shake);
+        while (clock_seconds() < begin + (double)i / rate) clock_sleep(0.001);
+    }
+}
+
+/* The handshake of rank 1 over a network with a round trip of 0.2 s. */
+static bool join_slowly(const struct dist_env *env) {
+    uint8_t secret[32], body[STORE_MAX_JOINING];
+    struct store_session session = {0};
+    struct store_handshake shake;
+    struct store_frame answer;
+    double deadline = clock_seconds() + 5;
+    rank_must(store_secret_find(env, secret));
+    int fd = connect_to_port(env->master_port);
+    RANK_CHECK(fd >= 0);
+    bool is_joined = send_hello(fd, env, &shake) &&
+                     store_receive_frame(fd, &session, sizeof body, &answer, body, deadline) &&
+                     answer.type == FRAME_CHALLENGE;
+    if (is_joined) {
+        memcpy(shake.server_nonce, body, STORE_NONCE);
+        session_begin(&session, secret, &shake, false);
+        struct store_frame proof = {
+            .type = FRAME_PROOF, .rank = 1, .job = shake.job, .body = (const uint8_t *)"far", .length = 3};
+        clock_sleep(0.2);
+        is_joined = store_send_frame(fd, &session, &proof, deadline) &&
+                    store_receive_frame(fd, &session, sizeof body, &answer, body, deadline) &&
+                    answer.type == FRAME_WELCOME;
+        session_end(&session);
+    }
+    close(fd);
+    return is_joined;
+}
+
+/* A far rank joins at its first try if the stranger is another host, and after some tries if it has the same address.
+ */
+static void flood_body(const struct dist_env *env, void *argument) {
+    const char *host = argument;
+    if (env->rank == 1) {
+        clock_sleep(0.2); /* rank 0 listens */
+        pid_t flood = flood_start(env, host, 400);
+        int tries = strcmp(host, "127.0.0.1") == 0 ? 40 : 1;
+        clock_sleep(1);
+        while (tries > 0 && !join_slowly(env)) tries--;
+        RANK_CHECK(tries > 0);
+        struct store *store = rank_open_store(env, 30);
+        rank_must(store_set(store, "joined", "x", 1));
+        kill(flood, SIGKILL);
+        store_close(store);
+        return;
+    }
+    struct store *store = rank_open_store(env, 60);
+    char *value;
+    rank_must(store_get(store, "joined", 60, (void **)&value, NULL));
+    free(value);
+    store_close(store);
+}
+
+START_TEST(a_flood_of_strangers_keeps_no_rank_out) {
+    static char hosts[2][16] = {"127.0.0.2", "127.0.0.1"};
+    ranks_run(2, flood_body, hosts[_i]);
+}
 END_TEST
 
 /* Connections that send invalid data, one after the other: each is accepted and closed at once. */
@@ -124,5 +216,6 @@ START_TEST(connect_to_itself_fails) {
 }
 END_TEST
 
-TESTS("store_untrusted", silent_connections_are_closed, invalid_data_closes_the_connection,
-      frame_of_another_rank_closes_the_connection, connect_to_itself_fails)
+LOOP_TESTS("store_untrusted", ONCE(silent_connections_are_closed), LOOP(a_flood_of_strangers_keeps_no_rank_out, 0, 2),
+           ONCE(invalid_data_closes_the_connection), ONCE(frame_of_another_rank_closes_the_connection),
+           ONCE(connect_to_itself_fails))

@@ -21,6 +21,7 @@ struct connection {
     enum stage stage;
     uint8_t version; /* of its protocol, if not STORE_VERSION; else 0 */
     double deadline; /* for joining, or for sending the rejection */
+    uint64_t host;   /* of the client; equal numbers: the same host */
     struct store_handshake shake;
     struct store_session session; /* on from PROOF; off for rank 0's own connections */
     uint8_t *in, *out;
