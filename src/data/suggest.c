@@ -47,20 +47,19 @@ static status next_record(void *state, const struct csv_reader **record) {
     return OK;
 }
 
-static status read_table(const char *path, const char *target, const struct csv_config *dialect, char thousands,
-                         bool has_no_header, struct arena *arena, struct suggestion *out) {
-    static const struct csv_config recognised;
+static status read_table(const char *path, const char *target, const struct csv_config *dialect, bool has_no_header,
+                         struct arena *arena, struct suggestion *out) {
     char *text = NULL;
     struct records records = {.arena = arena, .has_no_header = has_no_header};
     const char *note;
-    if (!dialect) dialect = &recognised;
     status s = csv_open_file(path, dialect, &records.reader, &text, &note);
     struct record_reader reader = {.path = path,
                                    .header = "line 1",
-                                   .advice = ", separated by , ; | or tabs",
+                                   .advice = ", separated by , ; | tabs or blanks",
                                    .has_lines = true,
                                    .decimal = csv_decimal_of(&records.reader, dialect),
-                                   .thousands = thousands ? thousands : csv_config_char(dialect->thousands),
+                                   .thousands = csv_config_char(dialect->thousands),
+                                   .strip = dialect->strip,
                                    .state = &records,
                                    .next = next_record};
     if (!s) s = suggest_columns(&reader, target, arena, out);
@@ -69,18 +68,22 @@ static status read_table(const char *path, const char *target, const struct csv_
     return s;
 }
 
+/* The table is read again with each key that its numbers need. */
 static status suggest_csv(const char *path, const char *target, const struct csv_choice *csv, struct arena *arena,
                           struct suggestion *out) {
     uint64_t bytes;
-    const struct csv_config *dialect = csv->dialect;
+    struct csv_config dialect = {0};
+    if (csv->dialect) dialect = *csv->dialect;
     TRY(file_check(path, &bytes));
-    out->has_no_header = !csv->has_header_key && csv_first_is_row(path, dialect);
-    bool has_no_header = csv->has_header_key ? dialect->has_no_header : out->has_no_header;
-    TRY(read_table(path, target, dialect, 0, has_no_header, arena, out));
-    if (!out->thousands) return OK;
-    char thousands = out->thousands;
-    TRY(read_table(path, target, dialect, thousands, has_no_header, arena, out));
-    out->thousands = thousands;
+    out->has_no_header = !csv->has_header_key && csv_first_is_row(path, csv->dialect);
+    bool has_no_header = csv->has_header_key ? dialect.has_no_header : out->has_no_header;
+    for (bool is_complete = false; !is_complete;) {
+        TRY(read_table(path, target, &dialect, has_no_header, arena, out));
+        bool needs_strip = out->strip && !dialect.strip, needs_thousands = out->thousands && !dialect.thousands;
+        is_complete = !needs_strip && !needs_thousands;
+        if (needs_strip) dialect.strip = out->strip;
+        if (needs_thousands) dialect.thousands = arena_printf(arena, "%c", out->thousands);
+    }
     return OK;
 }
 

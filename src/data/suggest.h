@@ -41,6 +41,7 @@ struct suggestion {
     size_t missing_targets;                    /* rows of a table whose target is missing */
     char thousands;                            /* of a CSV file, the separator that was recognised; 0: none */
     const char *thousands_text;                /* a number with it */
+    const char *strip, *strip_text;            /* characters around its numbers, a number with some; NULL: none */
     struct string_list warnings;               /* about the file, without "warning: " */
     struct string_list missing;                /* for dataset.missing; count 0: the default */
     const char *missing_mark, *missing_column; /* a text of missing that is no default, and a column that has it */

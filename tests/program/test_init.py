@@ -239,24 +239,24 @@ class Init(program.Case):
         self.assertIn("targets: kind   # 3 classes: -, a, b", self.train("t.csv"))  # labels are never missing
 
     def test_numbers_in_other_writing(self):
-        rows = [[f"{i * 7 % 60}.{i}%", f"${1000 + i * 371:,}", f"{1000 + i * 3371:,}", f"{i * 40 % 59 + 0.5} kg", "-inf" if i == 5 else i * 0.7, "x" if i == 11 else i * 0.3,
+        rows = [[f"{i * 7 % 60}.{i}%" if i else "3", f"${1000 + i * 371:,}" if i % 2 else f"€{i}", f"{1000 + i * 3371:,}", f"{i * 40 % 59 + 0.5} kg", "-inf" if i == 5 else i * 0.7, "x" if i == 11 else i * 0.3,
                  "5%" if i % 2 else "10%", i % 7, i % 2] for i in range(60)]
         self.rows("t.csv", ["percent", "price", "people", "mass", "infinite", "typo", "few", "v", "y"], rows)
         text = self.train("t.csv")
-        plain = "only plain numbers are read as numbers\n"
-        for line in (f"percent: ignore   # numbers with percent signs, such as '0.0%' in line 2; {plain}",
-                     f"price: ignore   # numbers with currency signs and thousands separators, such as '$1,000' in line 2; {plain}",
+        plain = "only plain numbers are read as numbers, see dataset.csv.strip\n"
+        for line in (f"percent: ignore   # numbers with percent signs, such as '7.1%' in line 3; {plain}",
+                     f"price: ignore   # numbers with currency signs and thousands separators, such as '€0' in line 2; {plain}",
                      "csv: {thousands: \",\"}   # numbers such as '1,000'\n",
                      f"mass: ignore   # numbers with units, such as '0.5 kg' in line 2; {plain}",
                      "infinite: {missing: median}   # 1 value is missing\n", "\"-inf\"]   # texts that mean a missing value, such as '-inf' in column 'infinite'\n",
                      "typo: ignore   # 59 numbers and 1 text, such as 'x' in line 13; list texts that mean missing values in dataset.missing\n",
                      f"few: category   # numbers with percent signs, such as '10%' in line 2; {plain}"):
             self.assertIn(line, text)
-        self.assertIn(f"the target 'price' has numbers with currency signs and thousands separators, such as '$1,000' in line 2; {plain.strip()}; write plain numbers",
+        self.assertIn(f"the target 'price' has numbers with currency signs and thousands separators, such as '€0' in line 2; {plain.strip()}; write plain numbers",
                       self.init("t.csv", "--target", "price", code=USAGE))
         self.assertIn("the target 'typo' has numbers and texts, such as 'x' in line 13; remove these rows", self.init("t.csv", "--target", "typo", code=USAGE))
-        self.rows("t.csv", ["price", "y"], [["$1", 1], ["$2", 2], ["$3", 1]])
-        self.assertIn("t.csv: no column is left for the inputs: 'price': numbers with currency signs, such as '$1' in line 2", self.init("t.csv", code=USAGE))
+        self.rows("t.csv", ["mass", "y"], [["1 kg", 1], ["2 kg", 2], ["3 kg", 1]])
+        self.assertIn("t.csv: no column is left for the inputs: 'mass': numbers with units, such as '1 kg' in line 2", self.init("t.csv", code=USAGE))
 
     def test_numbers_that_are_too_large(self):
         """1e400 is read as infinity."""

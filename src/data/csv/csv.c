@@ -52,7 +52,7 @@ static bool is_blank(const struct csv_reader *reader, char c) {
 
 /* The text ends with a NUL and has no other. */
 static bool ends_field(const struct csv_reader *reader, const char *at) {
-    return *at == reader->delimiter || *at == '\n' || *at == '\r' || *at == 0;
+    return csv_is_delimiter(reader, *at) || *at == '\n' || *at == '\r' || *at == 0;
 }
 
 /* Unquotes the field at reader->at, moving its characters to its start, and advances behind the closing quote. */
@@ -69,7 +69,7 @@ static status unquote(struct csv_reader *reader, char **field_end) {
         *to++ = *from;
     }
     *field_end = to;
-    for (from++; is_blank(reader, *from); from++) {
+    for (from++; is_blank(reader, *from) && reader->delimiter != CSV_BLANKS; from++) {
     }
     reader->at = from;
     if (ends_field(reader, from)) return OK;
@@ -135,11 +135,17 @@ static bool is_empty_line(const struct csv_reader *reader, char **next) {
     return *next < reader->end && (**next == '\n' || **next == '\r');
 }
 
-static status skip_empty_lines(struct csv_reader *reader) {
+static bool is_comment(const struct csv_reader *reader, char **next) {
+    if (!reader->comment || *reader->at != reader->comment) return false;
+    for (*next = reader->at; *next < reader->end && **next != '\n' && **next != '\r';) ++*next;
+    return true;
+}
+
+static status skip_lines(struct csv_reader *reader) {
     bool has_more;
     char *next;
     TRY(csv_complete(reader, &has_more));
-    while (is_empty_line(reader, &next)) {
+    while (is_empty_line(reader, &next) || is_comment(reader, &next)) {
         reader->at = next;
         skip_line_end(reader);
         TRY(csv_complete(reader, &has_more));
@@ -148,7 +154,7 @@ static status skip_empty_lines(struct csv_reader *reader) {
 }
 
 status csv_next(struct csv_reader *reader, bool *has_record) {
-    TRY(skip_empty_lines(reader));
+    TRY(skip_lines(reader));
     reader->count = 0;
     reader->record_line = reader->line;
     reader->record = reader->at;
@@ -164,10 +170,12 @@ status csv_next(struct csv_reader *reader, bool *has_record) {
             TRY(unquote(reader, &field_end));
         else
             parse_plain(reader, &field_end);
-        is_last = *reader->at != reader->delimiter; /* the text ends with a NUL */
+        while (reader->delimiter == CSV_BLANKS && is_blank(reader, *reader->at)) reader->at++;
+        bool is_end = reader->at == reader->end || is_at_line_end(reader);
+        is_last = reader->delimiter == CSV_BLANKS ? is_end : *reader->at != reader->delimiter; /* it ends with a NUL */
         if (is_last)
             skip_line_end(reader);
-        else
+        else if (reader->delimiter != CSV_BLANKS)
             reader->at++;
         while (!is_quoted && field_end > field && is_blank(reader, field_end[-1])) field_end--;
         *field_end = 0; /* overwrites a quote, a blank, the comma or the line end, which were already read */

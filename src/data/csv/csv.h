@@ -17,7 +17,9 @@ struct csv_field {
 struct csv_reader {
     const char *path;      /* for messages */
     char *at, *end;        /* the unread text in memory; *end is a NUL written by the reader */
-    char delimiter, quote; /* quote 0: fields are never quoted */
+    char delimiter, quote; /* quote 0: fields are never quoted. delimiter CSV_BLANKS: fields are separated by any number
+                              of blanks and tabs */
+    char comment;          /* lines that start with it are skipped; 0: none */
     size_t line;           /* of [at], from 1 */
     size_t record_line;
     const char *record;       /* start of the record */
@@ -34,6 +36,11 @@ struct csv_reader {
     size_t unchecked;                  /* bytes of a cut character at the end of the buffer */
 };
 
+#define CSV_BLANKS ' '
+static inline bool csv_is_delimiter(const struct csv_reader *reader, char c) {
+    return c == reader->delimiter || (c == '\t' && reader->delimiter == CSV_BLANKS);
+}
+
 /* The maximum size of a record in bytes; each field takes 16 bytes more. */
 #define CSV_MAX_RECORD ((size_t)16 << 20)
 
@@ -45,7 +52,7 @@ struct csv_reader {
 status csv_start(struct csv_reader *reader, const char *path, char *text, size_t size);
 
 /* Parses the next record: fields (count), starting in line record_line; *has_record false at the end. Lines end with
- * \n, \r\n or \r; lines without text are skipped, as pandas' read_csv does. */
+ * \n, \r\n or \r; comments and lines without text are skipped, as pandas' read_csv does. */
 status csv_next(struct csv_reader *reader, bool *has_record);
 
 void csv_free(struct csv_reader *reader);
@@ -73,6 +80,11 @@ static inline bool csv_is_undecided(char decimal) { return decimal == CSV_UNCLEA
  * such number, or [thousands] is 0. A blank also stands for U+00A0 and U+202F, an apostrophe for U+2019. */
 #define CSV_UNGROUPED 64
 const char *csv_ungroup(const char *text, char thousands, char out[CSV_UNGROUPED]);
+
+/* The text of a number without blanks and the characters of [strip] (UTF-8; NULL: none) at its ends, also behind a
+ * sign, in [out]: "-$5" is "-5", and with ( in [strip] "(5)", too. [text] if it does not start and end as a number
+ * then. */
+const char *csv_strip(const char *text, const char *strip, char out[CSV_UNGROUPED]);
 
 /* Whether the text is probably a code whose leading zeros have a meaning, such as 007: digits, of which the first of
  * several is 0. */

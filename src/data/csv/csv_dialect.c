@@ -20,7 +20,8 @@ static const struct schema_row rows[] = {
      .type = SCHEMA_STRING,
      .offset = FIELD(struct csv_config, delimiter),
      .fallback = "null",
-     .doc = "One character, or tab; null: the one of , ; | and tab that the first lines have equally often."},
+     .doc = "One character, tab, or blanks for any number of blanks and tabs; null: the one of , ; | and tab that the "
+            "first lines have equally often, or blanks between numbers."},
     {.key = "quote",
      .type = SCHEMA_STRING,
      .offset = FIELD(struct csv_config, quote),
@@ -39,6 +40,19 @@ static const struct schema_row rows[] = {
      .fallback = "null",
      .doc = "The separator of groups of three digits in numbers, ',' '.' ' ' '_' or an apostrophe, as pandas' "
             "thousands; null: there is none."},
+    {.key = "strip",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct csv_config, strip),
+     .fallback = "null",
+     .doc =
+         "Characters that are removed from the ends of numbers, with blanks: with '%$€' '5.5 %' is 5.5, '-$3' is -3; "
+         "with '()' (3) is -3. null: such values are texts."},
+    {.key = "comment",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct csv_config, comment),
+     .fallback = "null",
+     .doc = "A character such as '#': lines that start with it are skipped. null: only lines above the header that "
+            "start with # and are not the header."},
     {.key = "encoding",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct csv_config, encoding),
@@ -55,6 +69,7 @@ static const struct schema_row rows[] = {
 
 char csv_config_char(const char *text) {
     if (!text) return 0;
+    if (strcmp(text, "blanks") == 0) return CSV_BLANKS;
     return strcmp(text, "tab") == 0 ? '\t' : *text;
 }
 
@@ -69,10 +84,17 @@ static void check(void *config, const struct node *where, const char *path, stru
     struct place place = where ? where->place : (struct place){0};
     char delimiter = csv_config_char(csv->delimiter), quote = csv_config_char(csv->quote);
     bool has_letter = csv->delimiter && strlen(csv->delimiter) == 1 && strchr("eE", *csv->delimiter);
-    if (csv->delimiter && (!is_special(csv->delimiter) || has_letter))
-        problems_add(problems, place, path, "delimiter must be one character such as ',' ';' '|', or tab");
+    bool is_blanks = delimiter == CSV_BLANKS && strcmp(csv->delimiter, "blanks") == 0;
+    if (csv->delimiter && !is_blanks && (!is_special(csv->delimiter) || has_letter))
+        problems_add(problems, place, path, "delimiter must be one character such as ',' ';' '|', or tab, or blanks");
     if (*csv->quote && !is_special(csv->quote))
         problems_add(problems, place, path, "quote must be one character such as '\"', or '' for none");
+    if (csv->strip && strpbrk(csv->strip, "0123456789.,+-eE"))
+        problems_add(problems, place, path, "strip must not have digits . , + - e E, which are parts of numbers");
+    if (csv->comment && (!is_special(csv->comment) || csv_config_char(csv->comment) == delimiter ||
+                         csv_config_char(csv->comment) == quote))
+        problems_add(problems, place, path,
+                     "comment must be one character such as '#', not the delimiter or the quote");
     if (csv->thousands && (strlen(csv->thousands) != 1 || !strchr(",. _'", *csv->thousands)))
         problems_add(problems, place, path, "thousands must be ',' '.' ' ' '_' or an apostrophe");
     else if (csv->thousands && ((csv->decimal && *csv->decimal == *csv->thousands) || delimiter == *csv->thousands))
@@ -217,37 +239,140 @@ static void count_line(const char **at, const char *end, char quote, size_t coun
     *at += is_pair ? 2 : 1;
 }
 
-/* Advances behind lines of blanks. */
-static void skip_empty_lines(const char **at, const char *end) {
-    for (const char *c = *at; c < end && strchr(" \t\r\n", *c); c++)
-        if (*c == '\r' || *c == '\n') *at = c + 1;
+static const char *line_end(const char *at, const char *end) {
+    while (at < end && *at != '\n' && *at != '\r') at++;
+    return at;
 }
 
-char csv_find_delimiter(const char *text, size_t size, char quote) {
+/* Advances behind lines of blanks and comments. */
+static void skip_lines(const char **at, const char *end, char comment) {
+    for (const char *c = *at; c < end && (strchr(" \t\r\n", *c) || (comment && *c == comment && c == *at)); c++) {
+        if (comment && *c == comment) c = line_end(c, end);
+        if (c < end && (*c == '\r' || *c == '\n')) *at = c + 1;
+    }
+}
+
+/* ---- blanks ---- */
+
+/* The next text between blanks of the line, [at, *to); false: there is none. */
+static bool next_word(const char **at, const char **to, const char *end, char quote) {
+    while (*at < end && (**at == ' ' || **at == '\t')) ++*at;
+    if (*at == end) return false;
+    bool is_quoted = false;
+    for (*to = *at; *to < end && (is_quoted || (**to != ' ' && **to != '\t')); ++*to)
+        is_quoted = is_quoted != (quote && **to == quote);
+    return true;
+}
+
+static bool is_number(const char *from, const char *to) {
+    char word[CSV_UNGROUPED];
+    double value;
+    size_t length = (size_t)(to - from);
+    if (length >= sizeof word) return false;
+    memcpy(word, from, length);
+    word[length] = 0;
+    return csv_number(word, &value);
+}
+
+/* Whether the first lines have as many texts between blanks, of which at least half are numbers but in the first line;
+ * [has_tabs]: two of the numbers are separated by several blanks. */
+static bool are_words(const char *at, const char *end, char quote, char comment, bool has_tabs) {
+    size_t first = 0, lines = 0;
+    for (; lines < SAMPLED_LINES; lines++) {
+        skip_lines(&at, end, comment);
+        if (at == end) break;
+        const char *stop = line_end(at, end), *to = NULL, *before = NULL;
+        size_t words = 0, numbers = 0, gaps = 0;
+        for (; next_word(&at, &to, stop, quote); words++, before = to, at = to) {
+            bool is_a_number = is_number(at, to);
+            gaps += is_a_number && before && at - before > 1;
+            numbers += is_a_number;
+        }
+        if (lines == 0) first = words;
+        if (words < 2 || words != first || (lines > 0 && numbers * 2 < words) || (has_tabs && numbers > 0 && gaps == 0))
+            return false;
+    }
+    return lines > 1;
+}
+
+/* The first of tab, ';', '|' and ',' that each of the first lines has equally often, blanks, or the most frequent one
+ * of the first line; ',' when there is none. */
+static char find_delimiter(const char *text, size_t size, char quote, char comment) {
     const char *at = text, *end = text + size;
-    size_t first[DELIMITERS], counts[DELIMITERS], best = DELIMITERS - 1;
+    size_t first[DELIMITERS], counts[DELIMITERS], best = DELIMITERS - 1, found = DELIMITERS;
     bool is_equal[DELIMITERS] = {0};
-    skip_empty_lines(&at, end);
+    skip_lines(&at, end, comment);
     count_line(&at, end, quote, first);
     for (size_t d = 0; d < DELIMITERS; d++) is_equal[d] = first[d] > 0;
     for (int line = 1; line < SAMPLED_LINES; line++) {
-        skip_empty_lines(&at, end);
+        skip_lines(&at, end, comment);
         if (at == end) break;
         count_line(&at, end, quote, counts);
         for (size_t d = 0; d < DELIMITERS; d++) is_equal[d] = is_equal[d] && counts[d] == first[d];
     }
-    for (size_t d = 0; d < DELIMITERS; d++)
-        if (is_equal[d]) return delimiters[d];
-    for (size_t d = 0; d < DELIMITERS; d++)
+    for (size_t d = DELIMITERS; d-- > 0;) {
+        if (is_equal[d]) found = d;
         if (first[d] > first[best]) best = d;
-    return delimiters[best];
+    }
+    if (found == DELIMITERS && first[best] > 0) found = best;
+    bool has_tabs = found == 0;
+    if ((has_tabs || found == DELIMITERS) && are_words(text, end, quote, comment, has_tabs)) return CSV_BLANKS;
+    return found < DELIMITERS ? delimiters[found] : ',';
+}
+
+/* ---- comments ---- */
+
+#define COMMENT '#'
+
+static size_t count_fields(const char *at, const char *end, char quote, char delimiter) {
+    size_t count = 0;
+    bool is_quoted = false;
+    const char *to;
+    if (delimiter == CSV_BLANKS)
+        for (; next_word(&at, &to, end, quote); at = to) count++;
+    for (; at < end; at++) {
+        if (quote && *at == quote) is_quoted = !is_quoted;
+        count += !is_quoted && *at == delimiter;
+    }
+    return count;
+}
+
+static bool starts_with_number(const char *at, const char *end) {
+    while (at < end && strchr("\"' +-.", *at)) at++;
+    return at < end && *at >= '0' && *at <= '9';
+}
+
+/* Skips the comments above the header. The last of them is the header if it has as many fields as the row below, which
+ * starts with a number, or if there is no other. */
+static void skip_comments(struct csv_reader *reader) {
+    const char *at = reader->at, *last = NULL, *end = reader->end;
+    size_t lines = 0, count = 0;
+    for (; at < end && (*at == COMMENT || *at == '\n' || *at == '\r'); at++) {
+        const char *stop = line_end(at, end);
+        count += *at == COMMENT;
+        if (*at == COMMENT) last = at;
+        at = stop;
+        if (at < end && at + 1 < end && at[0] == '\r' && at[1] == '\n') at++;
+    }
+    if (!last || at >= end) return;
+    const char *row_end = line_end(at, end), *last_end = line_end(last, end);
+    char delimiter = reader->delimiter ? reader->delimiter : find_delimiter(at, (size_t)(end - at), reader->quote, 0);
+    size_t fields = count_fields(at, row_end, reader->quote, delimiter);
+    bool is_alike = fields > 0 && count_fields(last, last_end, reader->quote, delimiter) == fields;
+    if (is_alike && (count == 1 || starts_with_number(at, row_end))) at = last;
+    for (; reader->at < at; reader->at++)
+        lines += *reader->at == '\n' || (*reader->at == '\r' && reader->at[1] != '\n');
+    reader->line += lines;
 }
 
 void csv_set_dialect(struct csv_reader *reader, const struct csv_config *dialect) {
-    char delimiter = csv_config_char(dialect->delimiter);
+    reader->delimiter = csv_config_char(dialect->delimiter);
     reader->quote = dialect->quote ? csv_config_char(dialect->quote) : '"';
-    reader->delimiter =
-        delimiter ? delimiter : csv_find_delimiter(reader->at, (size_t)(reader->end - reader->at), reader->quote);
+    reader->comment = csv_config_char(dialect->comment);
+    if (!reader->comment) skip_comments(reader);
+    if (!reader->delimiter)
+        reader->delimiter =
+            find_delimiter(reader->at, (size_t)(reader->end - reader->at), reader->quote, reader->comment);
 }
 
 status csv_open_file(const char *path, const struct csv_config *dialect, struct csv_reader *reader, char **text,

@@ -11,12 +11,14 @@
 
 enum csv_encoding { CSV_ENCODING_AUTO, CSV_UTF8, CSV_UTF16, CSV_LATIN1, CSV_WINDOWS1252 };
 
-/* `csv:`; texts of one character, "tab" for a tab. */
+/* `csv:`; texts of one character, "tab" for a tab, "blanks" for CSV_BLANKS. */
 struct csv_config {
     const char *delimiter; /* NULL: recognised */
     const char *quote;     /* "": there are none */
     const char *decimal;   /* NULL: '.', or recognised with delimiter ';' */
     const char *thousands; /* NULL: none */
+    const char *strip;     /* characters that are removed from the ends of numbers; NULL: none */
+    const char *comment;   /* NULL: comments are recognised above the header only */
     int encoding;          /* enum csv_encoding */
     bool has_no_header;    /* columns are named 0, 1, 2, ... */
 };
@@ -29,10 +31,6 @@ char csv_config_char(const char *text);
  * buffer_free, also after a failure. A byte order mark has priority over [encoding]; CSV_ENCODING_AUTO is UTF-8 or,
  * when the bytes are not UTF-8, Windows-1252, and then *note is a clause about it (else NULL). */
 status csv_read_file(const char *path, enum csv_encoding encoding, char **text, size_t *size, const char **note);
-
-/* The delimiter of text (size): the first of tab, ';', '|' and ',' that each of the first lines has equally often, else
- * the most frequent one of the first line; ',' when there is none. */
-char csv_find_delimiter(const char *text, size_t size, char quote);
 
 /* Reads the file and starts [reader] with the delimiter and the quote of [dialect], or those that are recognised; NULL:
  * everything is recognised. *text for buffer_free, also after a failure, and *note as in csv_read_file. */
@@ -48,7 +46,8 @@ status csv_open_pieces(const char *path, const struct csv_config *dialect, struc
  * as a whole; to read its first records. */
 status csv_open_first(const char *path, const struct csv_config *dialect, struct csv_reader *reader, char **text);
 
-/* Sets the delimiter and the quote, given or recognised by the text in memory. */
+/* Sets the delimiter, the quote and the comment, given or recognised by the text in memory, and skips recognised
+ * comments. */
 void csv_set_dialect(struct csv_reader *reader, const struct csv_config *dialect);
 
 /* The number of the first bytes that are UTF-8; [size]: all are. */

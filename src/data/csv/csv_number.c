@@ -178,3 +178,38 @@ const char *csv_ungroup(const char *text, char thousands, char out[CSV_UNGROUPED
     memcpy(to, at, strlen(at) + 1);
     return groups > 0 ? out : text;
 }
+
+/* The bytes of the blank, or of the character of [strip], that [text] starts with; 0: it starts with another one. */
+static size_t stripped_bytes(const char *text, const char *strip) {
+    static const char *const blanks[] = {" ", "\u00a0", "\u202f"};
+    for (size_t i = 0; i < sizeof blanks / sizeof *blanks; i++)
+        if (strncmp(text, blanks[i], strlen(blanks[i])) == 0) return strlen(blanks[i]);
+    for (size_t n; *strip; strip += n) {
+        for (n = 1; (strip[n] & 0xc0) == 0x80;) n++;
+        if (strncmp(text, strip, n) == 0) return n;
+    }
+    return 0;
+}
+
+const char *csv_strip(const char *text, const char *strip, char out[CSV_UNGROUPED]) {
+    size_t length = strlen(text);
+    bool has_sign = false, is_negative = false;
+    if (!strip || length == 0 || length >= CSV_UNGROUPED - 1) return text;
+    const char *at = text, *end = text + length;
+    for (size_t n; *at && ((n = stripped_bytes(at, strip)) || (!has_sign && (*at == '-' || *at == '+'))); at += n) {
+        bool is_sign = n == 0;
+        n = is_sign ? 1 : n;
+        is_negative = is_negative || *at == '(' || (is_sign && *at == '-');
+        has_sign = has_sign || is_sign || *at == '(';
+    }
+    for (const char *last = end - 1; last > at; end = last--) {
+        while (last > at && (*last & 0xc0) == 0x80) last--;
+        if (!stripped_bytes(last, strip)) break;
+    }
+    size_t kept = (size_t)(end - at);
+    if (kept == 0 || !strchr(DIGITS ".,", *at) || !strchr(DIGITS ".,", end[-1])) return text;
+    out[0] = '-';
+    memcpy(out + is_negative, at, kept);
+    out[is_negative + kept] = 0;
+    return out;
+}

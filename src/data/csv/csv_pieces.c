@@ -63,13 +63,14 @@ static char *skip_quoted(const struct csv_reader *reader, char *at) {
 /* The end of the record at reader->at with its line end; NULL: it is not in the buffer. */
 static char *find_end(const struct csv_reader *reader) {
     char *at = reader->at;
+    bool is_comment = reader->comment && *at == reader->comment;
     for (;;) {
         while (*at == ' ' || (*at == '\t' && reader->delimiter != '\t')) at++;
-        if (reader->quote && *at == reader->quote && !(at = skip_quoted(reader, at))) return NULL;
-        while (*at && *at != reader->delimiter && *at != '\n' && *at != '\r') at++;
+        if (!is_comment && reader->quote && *at == reader->quote && !(at = skip_quoted(reader, at))) return NULL;
+        while (*at && !csv_is_delimiter(reader, *at) && *at != '\n' && *at != '\r') at++;
         if (at == reader->end) return NULL;
         char c = *at++;
-        if (c == reader->delimiter) continue;
+        if (csv_is_delimiter(reader, c)) continue;
         if (c == '\n') return at;
         if (at == reader->end) return NULL; /* perhaps \r\n */
         return *at == '\n' ? at + 1 : at;

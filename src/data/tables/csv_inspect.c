@@ -114,6 +114,8 @@ static status count_fields(struct csv_reader *reader, struct column *columns, si
 static void add_dialect(const struct csv_reader *reader, const char *note, struct text *out) {
     if (reader->delimiter == '\t')
         text_add(out, ", separated by tabs");
+    else if (reader->delimiter == CSV_BLANKS)
+        text_add(out, ", separated by blanks");
     else if (reader->delimiter != ',')
         text_printf(out, ", separated by '%c'", reader->delimiter);
     if (note) text_printf(out, "\nnote    %s", note);

@@ -108,6 +108,7 @@ static char *read_row(struct csv *csv, double *row) {
     bool is_decided = csv->decimal && !csv_is_undecided(csv->decimal);
     int separator = is_decided && csv->decimal != delimiter ? csv->decimal : NO_SEPARATOR;
     if (*at == '\n' || *at == '\r' || *at == ' ' || *at == '\t') return NULL;
+    if (reader->comment && *at == reader->comment) return NULL;
     for (size_t i = 0; i < csv->n_fields; i++, at = next + 1) {
         struct field_plan *plan = &plans[i];
         bool is_last = i + 1 == csv->n_fields, is_number = plan->kind == FIELD_NUMBER;
@@ -179,7 +180,8 @@ status csv_add_plain_row(struct csv *csv, double *row, bool *is_added) {
 status csv_plan_rows(struct csv *csv, bool is_text) {
     size_t size = csv->base.input_size, targets = csv->base.target_size;
     csv->has_plans = false;
-    if (csv->records || csv->base.rows == 0) return OK;   /* the first row decides about labels */
+    if (csv->records || csv->base.rows == 0) return OK; /* the first row decides about labels */
+    if (csv->reader.delimiter == CSV_BLANKS) return OK;
     if (csv->drops_missing_targets && is_text) return OK; /* a label may be a missing value */
     struct field_plan *plans = realloc(csv->plans, csv->n_fields * sizeof *plans);
     if (!plans) return status_memory("%zu fields of %s", csv->n_fields, csv->path);

@@ -69,6 +69,7 @@ struct csv {
     void *records;                 /* of another kind of file; owned by [input] */
     char decimal;                  /* '.' or ','; 0: not known yet, or as csv_decimal leaves it */
     char thousands;                /* 0: none */
+    const char *strip;             /* of csv_strip */
     const char *unclear;           /* the first number that left csv.decimal unclear; NULL: none. Its line */
     size_t unclear_line;
 

@@ -43,8 +43,9 @@ bool csv_is_missing(const struct csv *csv, const char *text) {
 }
 
 bool csv_read_number(struct csv *csv, const char *text, double *value) {
-    char ungrouped[CSV_UNGROUPED];
-    bool is_number = csv_decimal(csv_ungroup(text, csv->thousands, ungrouped), &csv->decimal, value);
+    char stripped[CSV_UNGROUPED], ungrouped[CSV_UNGROUPED];
+    const char *bare = csv_ungroup(csv_strip(text, csv->strip, stripped), csv->thousands, ungrouped);
+    bool is_number = csv_decimal(bare, &csv->decimal, value);
     if (csv->decimal == CSV_UNCLEAR && !csv->unclear) {
         csv->unclear = arena_copy(csv->arena, text);
         csv->unclear_line = csv->reader.record_line;
@@ -52,11 +53,14 @@ bool csv_read_number(struct csv *csv, const char *text, double *value) {
     return is_number;
 }
 
-/* What to write for numbers in groups of three digits; "": it is none. */
-static const char *advise_thousands(const struct csv *csv, const char *text) {
-    unsigned styles = csv->thousands || csv->records ? 0 : suggest_number_style(text);
-    return styles == NUMBER_SEPARATORS && strchr(text, ',')
-               ? "; if commas separate thousands, write dataset.csv: {thousands: \",\"}"
+/* What to write for numbers that are written in other ways; "": it is none. */
+static const char *advise_style(const struct csv *csv, const char *text) {
+    unsigned styles = csv->records ? 0 : suggest_number_style(text);
+    if (!csv->thousands && styles == NUMBER_SEPARATORS && strchr(text, ','))
+        return "; if commas separate thousands, write dataset.csv: {thousands: \",\"}";
+    bool is_marked = !csv->strip && styles & (NUMBER_PERCENT | NUMBER_CURRENCY | NUMBER_PARENTHESES);
+    return is_marked && !(styles & (NUMBER_UNIT | NUMBER_COMMA))
+               ? "; to read it as a number, name the other characters, such as dataset.csv: {strip: \"%$\"}"
                : "";
 }
 
@@ -66,7 +70,7 @@ static status add_text(struct csv *csv, size_t column, struct column_builder *bu
     TRY(column_builder_add_text(builder, text, csv->base.rows, value, &fits));
     if (fits) return OK;
     struct text advice = {0};
-    text_add(&advice, advise_thousands(csv, text));
+    text_add(&advice, advise_style(csv, text));
     column_builder_explain_text(builder, &advice);
     status s = csv_reject_value(csv, column, text, "a number", text_string(&advice));
     text_free(&advice);
@@ -97,7 +101,7 @@ static status add_target(struct csv *csv, size_t column, const char *text, doubl
     for (size_t pair = 0; pair < BOOLEAN_PAIRS && csv->base.rows == 0; pair++)
         if (boolean_read(text, pair, value)) role->booleans = pair + 1;
     if (role->booleans) return csv_add_boolean(csv, column, text, value);
-    return is_number ? OK : csv_reject_value(csv, column, text, "a number", advise_thousands(csv, text));
+    return is_number ? OK : csv_reject_value(csv, column, text, "a number", advise_style(csv, text));
 }
 
 static status add_weight(struct csv *csv, size_t column, const char *text, double *value) {
@@ -367,6 +371,7 @@ status csv_read_text(struct csv *csv, const struct dataset_config *config) {
     char decimal = csv_decimal_of(&csv->reader, dialect);
     if (csv->part == 0 || decimal != 0) csv->decimal = decimal; /* else that of the files before */
     csv->thousands = csv_config_char(dialect->thousands);
+    csv->strip = dialect->strip;
     return s;
 }
 
@@ -557,7 +562,7 @@ struct column_list csv_columns(const struct source *source, struct arena *arena)
     return list;
 }
 
-static const char *const extensions[] = {".csv", ".tsv", ".csv.gz", ".tsv.gz", NULL};
+static const char *const extensions[] = {".csv", ".tsv", ".csv.gz", ".tsv.gz", ".data", NULL};
 const struct dataset_format dataset_csv = {.name = "csv",
                                            .keys = KEYS_OF_NAMES | KEY_COLUMNS | KEY_CSV,
                                            .extensions = extensions,

@@ -49,7 +49,7 @@ static const char *explain_styles(const struct column_view *c, const char *unit,
     text_add_value(&out, c->styled_text, TEXT_MAX_NAME);
     text_printf(&out, "' in %s %zu; %s", unit, c->styled_line,
                 c->styles == NUMBER_INFINITE ? "remove these rows, or list the text in dataset.missing"
-                                             : "only plain numbers are read as numbers");
+                                             : "only plain numbers are read as numbers, see dataset.csv.strip");
     const char *copy = arena_copy(arena, text_string(&out));
     text_free(&out);
     return copy;
@@ -316,9 +316,11 @@ static status read_names(struct record_reader *reader, struct column_view **colu
 }
 
 static status add_field(struct record_reader *reader, struct column_view *column, const char *text, size_t line) {
-    char ungrouped[CSV_UNGROUPED];
+    char stripped[CSV_UNGROUPED], ungrouped[CSV_UNGROUPED];
     bool was_undecided = csv_is_undecided(reader->decimal);
-    const char *number = text == suggest_blob ? text : csv_ungroup(text, reader->thousands, ungrouped);
+    const char *number = text;
+    if (text != suggest_blob)
+        number = csv_ungroup(csv_strip(text, reader->strip, stripped), reader->thousands, ungrouped);
     TRY(column_view_add(column, number, &reader->decimal, line));
     if (!was_undecided && csv_is_undecided(reader->decimal)) {
         reader->unclear = arena_copy(column->pool.arena, text);
@@ -489,6 +491,27 @@ static status view_columns(const struct record_reader *reader, const char *targe
     return out->features > 0 ? OK : reject_inputs(path, out);
 }
 
+/* The characters around the numbers of the columns all of whose numbers have them; NULL: there are none. Where another
+ * column has numbers with and without them, they are needed to tell those apart. */
+static const char *find_strip(const struct record_reader *reader, const struct column_view *columns, size_t count,
+                              struct arena *arena, struct suggestion *out) {
+    const unsigned marks = NUMBER_PERCENT | NUMBER_CURRENCY;
+    unsigned mixed = 0;
+    struct text found = {0};
+    if (!reader->has_lines || reader->strip) return NULL;
+    for (size_t i = 0; i < count; i++)
+        if (are_styled(&columns[i]) && columns[i].numbers > 0) mixed |= columns[i].styles;
+    for (size_t i = 0; i < count; i++) {
+        const struct column_view *c = &columns[i];
+        bool may_count = c->numbers == 0 && c->styles == NUMBER_PARENTHESES; /* (1), (2), ... */
+        if (!are_styled(c) || may_count || (c->styles & marks & mixed)) continue;
+        if (suggest_strip(c->styles, &found) && !out->strip_text) out->strip_text = c->styled_text;
+    }
+    const char *strip = found.length ? arena_copy(arena, text_string(&found)) : NULL;
+    text_free(&found);
+    return strip;
+}
+
 /* The separator of thousands of the columns whose numbers have one and nothing else; 0: there is none, or several. */
 static char find_thousands(const struct record_reader *reader, const struct column_view *columns, size_t count,
                            struct suggestion *out) {
@@ -513,8 +536,11 @@ status suggest_columns(struct record_reader *reader, const char *target, struct 
     size_t count = 0;
     status s = read_names(reader, &columns, &count, arena);
     if (!s) s = read_rows(reader, columns, count, &out->rows);
-    out->thousands = s ? 0 : find_thousands(reader, columns, count, out);
-    if (!s && !out->thousands) s = view_columns(reader, target, columns, count, arena, out);
+    const char *strip = s ? NULL : find_strip(reader, columns, count, arena, out);
+    char thousands = s || strip ? 0 : find_thousands(reader, columns, count, out);
+    if (strip) out->strip = strip;
+    if (thousands) out->thousands = thousands;
+    if (!s && !strip && !thousands) s = view_columns(reader, target, columns, count, arena, out);
     for (size_t i = 0; columns && i < count; i++) column_view_free(&columns[i]);
     out->input_dims = out->window ? 2 : 1;
     out->input_shape[0] = (int64_t)(out->window ? out->window : out->features);

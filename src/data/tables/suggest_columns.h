@@ -15,6 +15,7 @@ struct record_reader {
     bool has_lines;              /* records are in lines of a text; else they are counted from 0 */
     char decimal;                /* '.' or ','; 0: not known yet */
     char thousands;              /* 0: none */
+    const char *strip;           /* of csv_strip */
     const char *unclear;         /* the first number that left [decimal] unclear, and its line */
     size_t unclear_line;
     void *state;
@@ -22,9 +23,9 @@ struct record_reader {
     status (*next)(void *state, const struct csv_reader **record);
 };
 
-/* Reads all rows. [target] and the failures: as for suggest. With has_lines and without thousands the numbers of a
- * column may show that there are some: then only out->thousands and thousands_text are set, and the rows must be read
- * again. */
+/* Reads all rows. [target] and the failures: as for suggest. With has_lines and without strip, or thousands, the
+ * numbers of a column may show that there are some: then only out->strip and strip_text, or out->thousands and
+ * thousands_text, are set, and the rows must be read again. */
 status suggest_columns(struct record_reader *reader, const char *target, struct arena *arena, struct suggestion *out);
 
 #endif

@@ -34,11 +34,16 @@ static void skip_blanks(const char **at) {
     for (size_t n; (n = starts_with(*at, blanks));) *at += n;
 }
 
-static bool skip_currency(const char **at) {
-    size_t n = starts_with(*at, currencies);
-    *at += n;
-    skip_blanks(at);
-    return n > 0;
+/* NUMBER_CURRENCY with the bit of the currency; 0: there is none. */
+static unsigned skip_currency(const char **at) {
+    for (unsigned i = 0; currencies[i]; i++) {
+        size_t n = strlen(currencies[i]);
+        if (strncmp(*at, currencies[i], n) != 0) continue;
+        *at += n;
+        skip_blanks(at);
+        return NUMBER_CURRENCY | NUMBER_DOLLAR << i;
+    }
+    return 0;
 }
 
 static size_t count_digits(const char *text) { return strspn(text, "0123456789"); }
@@ -81,29 +86,67 @@ static bool is_unit(const char *text) {
     return true;
 }
 
+static bool skip_sign(const char **at) {
+    bool has_sign = **at == '-' || **at == '+';
+    *at += has_sign;
+    return has_sign;
+}
+
+static bool skip_parenthesis(const char **at, char parenthesis) {
+    bool is_there = **at == parenthesis;
+    *at += is_there;
+    skip_blanks(at);
+    return is_there;
+}
+
 unsigned suggest_number_style(const char *text) {
     unsigned styles = 0;
     double number;
     skip_blanks(&text);
     if (csv_number(text, &number) && !isfinite(number)) return NUMBER_INFINITE;
-    if (*text == '-' || *text == '+') text++;
+    bool has_sign = skip_sign(&text);
     if (strcasecmp(text, "inf") == 0 || strcasecmp(text, "infinity") == 0) return NUMBER_INFINITE;
-    if (skip_currency(&text)) styles |= NUMBER_CURRENCY;
-    if (*text == '-' || *text == '+') text++;
+    bool is_open = !has_sign && skip_parenthesis(&text, '(');
+    styles |= skip_currency(&text);
+    if (!is_open && !has_sign && !(is_open = skip_parenthesis(&text, '('))) skip_sign(&text);
     if (!skip_number(&text, &styles)) return 0;
     skip_blanks(&text);
-    if (skip_currency(&text)) styles |= NUMBER_CURRENCY;
+    if (is_open && skip_parenthesis(&text, ')')) {
+        styles |= NUMBER_PARENTHESES;
+        is_open = false;
+    }
+    styles |= skip_currency(&text);
     if (*text == '%') {
         styles |= NUMBER_PERCENT;
         text++;
     }
+    if (is_open && !skip_parenthesis(&text, ')')) return 0;
+    if (is_open) styles |= NUMBER_PARENTHESES;
     if (*text == 0) return styles;
-    return styles & (NUMBER_CURRENCY | NUMBER_PERCENT) || !is_unit(text) ? 0 : styles | NUMBER_UNIT;
+    unsigned marks = NUMBER_CURRENCY | NUMBER_PERCENT | NUMBER_PARENTHESES;
+    return styles & marks || !is_unit(text) ? 0 : styles | NUMBER_UNIT;
+}
+
+bool suggest_strip(unsigned styles, struct text *out) {
+    unsigned known = NUMBER_PERCENT | NUMBER_CURRENCY | NUMBER_SEPARATORS | NUMBER_PARENTHESES, found = 0;
+    const char *currency = NULL;
+    for (unsigned i = 0; currencies[i]; i++) {
+        known |= NUMBER_DOLLAR << i;
+        if (!(styles & NUMBER_DOLLAR << i)) continue;
+        currency = currencies[i];
+        found++;
+    }
+    found += (styles & NUMBER_PERCENT) != 0;
+    if (found > 1 || (found == 0 && !(styles & NUMBER_PARENTHESES)) || styles & ~known) return false;
+    const char *marks[] = {styles & NUMBER_PERCENT ? "%" : NULL, currency, styles & NUMBER_PARENTHESES ? "()" : NULL};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (marks[i] && !(out->length && strstr(text_string(out), marks[i]))) text_add(out, marks[i]);
+    return true;
 }
 
 void suggest_add_styles(unsigned styles, struct text *out) {
-    static const char *const names[] = {"percent signs",  "currency signs", "thousands separators",
-                                        "decimal commas", "units",          "infinite values"};
+    static const char *const names[] = {"percent signs", "currency signs",  "thousands separators", "decimal commas",
+                                        "units",         "infinite values", "parentheses"};
     size_t count = 0, last = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (styles >> i & 1) last = i;

@@ -18,9 +18,15 @@ enum number_style {
     NUMBER_SEPARATORS = 1 << 2, /* of thousands: 1,234 */
     NUMBER_COMMA = 1 << 3,      /* a decimal comma among points */
     NUMBER_UNIT = 1 << 4,
-    NUMBER_INFINITE = 1 << 5
+    NUMBER_INFINITE = 1 << 5,
+    NUMBER_PARENTHESES = 1 << 6, /* of negative ones: (1.5) */
+    NUMBER_DOLLAR = 1 << 7       /* and the bits above, with NUMBER_CURRENCY: which currency */
 };
 unsigned suggest_number_style(const char *text);
+
+/* The characters for dataset.csv.strip that numbers of [styles] have, adding to [out]; false: they have others, or
+ * several currencies or units that would be mixed. */
+bool suggest_strip(unsigned styles, struct text *out);
 
 /* Adds "currency signs and thousands separators". */
 void suggest_add_styles(unsigned styles, struct text *out);

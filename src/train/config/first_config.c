@@ -236,6 +236,8 @@ static status read_csv_choice(char *const *overrides, size_t count, struct arena
         config->quote = config->quote ? arena_copy(arena, config->quote) : NULL;
         config->decimal = config->decimal ? arena_copy(arena, config->decimal) : NULL;
         config->thousands = config->thousands ? arena_copy(arena, config->thousands) : NULL;
+        config->strip = config->strip ? arena_copy(arena, config->strip) : NULL;
+        config->comment = config->comment ? arena_copy(arena, config->comment) : NULL;
         out->dialect = config;
     }
     document_destroy(document);
@@ -246,6 +248,7 @@ static status read_csv_choice(char *const *overrides, size_t count, struct arena
 static void add_csv(const struct suggestion *s, char *const *overrides, size_t count, struct text *out) {
     struct text keys = {0};
     if (s->has_no_header) text_add(&keys, ", no_header: true");
+    if (s->strip) text_printf(&keys, ", strip: \"%s\"", s->strip);
     if (s->thousands) text_printf(&keys, ", thousands: \"%c\"", s->thousands);
     for (size_t i = 0; i < count; i++) {
         const char *key = overrides[i] + sizeof csv_key - 1;
@@ -254,9 +257,11 @@ static void add_csv(const struct suggestion *s, char *const *overrides, size_t c
     }
     if (keys.length) text_printf(out, "  csv: {%s}", text_string(&keys) + 2);
     if (s->has_no_header) text_add(out, "   # the first line is a row, and the columns are named 0, 1, 2, ...");
-    if (s->thousands) {
-        text_add(out, s->has_no_header ? "; numbers such as '" : "   # numbers such as '");
-        add_shown(out, s->thousands_text);
+    const char *shown[] = {s->strip_text, s->thousands_text};
+    for (size_t i = 0, count_shown = s->has_no_header; i < sizeof shown / sizeof *shown; i++) {
+        if (!shown[i]) continue;
+        text_add(out, count_shown++ ? "; numbers such as '" : "   # numbers such as '");
+        add_shown(out, shown[i]);
         text_add(out, "'");
     }
     if (keys.length) text_add(out, "\n");
