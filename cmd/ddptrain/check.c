@@ -20,7 +20,7 @@ static status add_parts(const struct command_line *line, int nproc, struct text 
 
 static status check_config(const struct command_line *line, const char *path, char *const *overrides, size_t count) {
     struct config_file *config;
-    struct text out = {0}, printable = {0};
+    struct text out = {0};
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     int nproc = 1;
     TRY(config_load(path, overrides, count, &config));
@@ -37,9 +37,7 @@ static status check_config(const struct command_line *line, const char *path, ch
         .prints_dot = line->prints_dot, .reads_all = line->reads_all, .run_dir = line->run_dir};
     if (!s) s = check_run(config_of(config), &env, &options, &out, &missing);
     if (!s && !line->prints_dot) s = add_parts(line, nproc, &out);
-    text_add_printable(&printable, text_string(&out));
-    if (!s) fputs(text_string(&printable), stdout);
-    text_free(&printable);
+    if (!s) command_print(stdout, &out);
     s = status_first(status_first(s, no_device), missing);
     text_free(&out);
     config_free(config);
@@ -49,17 +47,15 @@ static status check_config(const struct command_line *line, const char *path, ch
 /* Every value of its parameters (sweep_load), and the config that they change. */
 static status check_sweep(const struct command_line *line) {
     struct sweep_file *file;
-    struct text out = {0}, printable = {0};
+    struct text out = {0};
     TRY(sweep_load(line->config, line->overrides, line->override_count, &file));
     const struct sweep_config *sweep = sweep_file_config(file);
-    sweep_write(sweep, &out);
-    text_printf(&printable, "%s: a sweep of %lld trials, %lld run%s each; its keys:\n", line->config,
+    text_printf(&out, "%s: a sweep of %lld trials, %lld run%s each; its keys:\n", line->config,
                 (long long)sweep->trials, (long long)sweep->runs, text_plural((uint64_t)sweep->runs, "s"));
-    text_add_printable(&printable, text_string(&out));
-    text_printf(&printable, "\nthe config of its trials, %s:\n", sweep->config);
-    if (!line->prints_dot) fputs(text_string(&printable), stdout);
+    sweep_write(sweep, &out);
+    text_printf(&out, "\nthe config of its trials, %s:\n", sweep->config);
+    if (!line->prints_dot) command_print(stdout, &out);
     text_free(&out);
-    text_free(&printable);
     status s = check_config(line, sweep->config, (char *const *)sweep->overrides.items, sweep->overrides.count);
     sweep_free(file);
     return s;

@@ -6,9 +6,11 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/log.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "dist/process/env.h"
 #include "sweep/sweep.h"
 #include "train/config/config.h"
@@ -120,6 +122,9 @@ const struct subcommand *subcommand_at(size_t index);
 const struct subcommand *subcommand_find(const char *word);
 /* STATUS_USAGE with a suggestion if [word] is not a file but similar to a command of this or of another program. */
 status subcommand_check_word(const char *word);
+/* Prints what a command has to say: the characters that a terminal would obey are escaped (text_add_escaped). False: it
+ * cannot be written. */
+bool command_print(FILE *stream, const struct text *text);
 
 /* ---- options.c, option_hints.c ---- */
 

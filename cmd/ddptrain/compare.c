@@ -44,7 +44,7 @@ static status run(const struct command_line *line) {
     else if (!s)
         s = compare_run(file, &prepared.options, prepared.log, &out);
     command_sweep_close(&prepared);
-    fputs(text_string(&out), stdout);
+    command_print(stdout, &out);
     text_free(&out);
     free(folder);
     sweep_free(file);

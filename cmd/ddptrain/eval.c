@@ -11,7 +11,7 @@ static status evaluate(const struct command_line *line, const struct config *con
     struct text out = {0};
     status s = command_inference(line, &options, &training);
     if (!s) s = inference_evaluate(config, env, &options, log, &out);
-    if (!s && env->rank == 0) fputs(text_string(&out), stdout);
+    if (!s && env->rank == 0) command_print(stdout, &out);
     text_free(&out);
     config_free(training);
     return s;

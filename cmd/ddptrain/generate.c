@@ -9,10 +9,14 @@
 #include "base/text.h"
 #include "command.h"
 
-/* What failed is reported at the end of the program. */
+/* What failed is reported at the end of the program. A terminal would obey control characters of the text. */
 static bool print(void *context, const char *text) {
-    (void)context;
-    return fputs(text, stdout) >= 0 && fflush(stdout) == 0;
+    const bool *is_terminal = context;
+    struct text piece = {0};
+    text_add(&piece, text);
+    bool is_printed = *is_terminal ? command_print(stdout, &piece) : fputs(text, stdout) >= 0;
+    text_free(&piece);
+    return is_printed && fflush(stdout) == 0;
 }
 
 /* Adds the bytes of [fd] to its end. */
@@ -59,6 +63,7 @@ static status generate(const struct command_line *line, const char *prompt, cons
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     struct config_file *config;
     int nproc = 1; /* only one process generates */
+    bool is_terminal = isatty(STDOUT_FILENO);
     if (line->top_p > 1) return status_new(STATUS_USAGE, "--top-p: expected a number from 0 to 1, got %g", line->top_p);
     TRY(config_load(line->config, line->overrides, line->override_count, &config));
     struct generate_options options = {.weights = command_weights(line),
@@ -74,7 +79,7 @@ static status generate(const struct command_line *line, const char *prompt, cons
                                        .defers_stop = line->defers_stop};
     struct log *log = log_create(line->is_quiet, false);
     status s = command_choose_device(line, config, &alone, &nproc);
-    if (!s) s = generate_text(config_of(config), &options, log, print, NULL);
+    if (!s) s = generate_text(config_of(config), &options, log, print, &is_terminal);
     if (!s || status_code(s) == STATUS_STOPPED) putchar('\n');
     log_destroy(log);
     config_free(config);

@@ -9,7 +9,7 @@ static status run(const struct command_line *line) {
     struct text out = {0}, notes = {0};
     status s = first_config_write(line->config, line->target, line->overrides, line->override_count, &out, &notes);
     if (!s) fputs(text_string(&out), stdout);
-    if (!s) fputs(text_string(&notes), stderr);
+    if (!s) command_print(stderr, &notes);
     text_free(&out);
     text_free(&notes);
     if (!s) return OK;

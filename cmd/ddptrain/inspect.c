@@ -96,7 +96,7 @@ static status inspect_pattern(const char *path, struct text *out) {
 static status run(const struct command_line *line) {
     struct text out = {0};
     status s = inspect_pattern(line->config, &out);
-    if (!s) fputs(text_string(&out), stdout);
+    if (!s) command_print(stdout, &out);
     text_free(&out);
     return s;
 }

@@ -7,12 +7,10 @@
 
 /* A terminal would interpret control characters of labels and copied columns. */
 static void print(const struct text *csv) {
-    struct text shown = {0};
-    bool is_terminal = isatty(STDOUT_FILENO);
-    if (is_terminal) text_add_printable(&shown, text_string(csv));
-    const struct text *out = is_terminal ? &shown : csv;
-    if (out->length) fwrite(out->data, 1, out->length, stdout);
-    text_free(&shown);
+    if (isatty(STDOUT_FILENO))
+        command_print(stdout, csv);
+    else
+        fputs(text_string(csv), stdout);
 }
 
 static status predict(const struct command_line *line, const struct config *config, const struct dist_env *env,

@@ -19,10 +19,11 @@ static status run(const struct command_line *line) {
         add_default(line, &out);
     status s = report_page_write(line->operands, line->operand_count, text_string(&out), &summary);
     if (!s && !line->is_quiet) {
-        printf("%s:", text_string(&out));
-        if (summary.runs) printf(" %zu run%s,", summary.runs, text_plural(summary.runs, "s"));
-        if (summary.sweeps) printf(" %zu sweep%s,", summary.sweeps, text_plural(summary.sweeps, "s"));
-        printf(" %.2f MB; open it in a browser\n", (double)summary.bytes / 1e6);
+        text_add(&out, ":");
+        if (summary.runs) text_printf(&out, " %zu run%s,", summary.runs, text_plural(summary.runs, "s"));
+        if (summary.sweeps) text_printf(&out, " %zu sweep%s,", summary.sweeps, text_plural(summary.sweeps, "s"));
+        text_printf(&out, " %.2f MB; open it in a browser\n", (double)summary.bytes / 1e6);
+        command_print(stdout, &out);
     }
     text_free(&out);
     return s;

@@ -7,7 +7,7 @@
 static status run(const struct command_line *line) {
     struct text out = {0};
     status s = run_list(line->config ? line->config : "runs", &out);
-    if (!s) fputs(text_string(&out), stdout);
+    if (!s) command_print(stdout, &out);
     text_free(&out);
     return s;
 }

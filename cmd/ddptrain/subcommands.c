@@ -1,4 +1,4 @@
-/* The table of commands, and suggestions for an unknown one. */
+/* The table of commands, suggestions for an unknown one, and how commands print. */
 #include <string.h>
 #include <unistd.h>
 
@@ -56,4 +56,12 @@ status subcommand_check_word(const char *word) {
     const char *nearest = schema_nearest(word, names);
     if (!nearest) return OK;
     return status_new(STATUS_USAGE, "unknown command '%s'; did you mean '%s'? (see ddptrain --help)", word, nearest);
+}
+
+bool command_print(FILE *stream, const struct text *text) {
+    struct text escaped = {0};
+    text_add_escaped(&escaped, text_string(text));
+    bool is_printed = fputs(text_string(&escaped), stream) >= 0;
+    text_free(&escaped);
+    return is_printed;
 }

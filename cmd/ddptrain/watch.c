@@ -142,7 +142,7 @@ static status run(const struct command_line *line) {
         TRY(watch_open(line->config, &watch));
         struct text text = {0};
         watch_write(watch, PLAIN, has_utf8(), &text);
-        fputs(text_string(&text), stdout);
+        command_print(stdout, &text);
         text_free(&text);
         watch_close(watch);
     }

@@ -166,8 +166,11 @@ void log_progress(struct log *log, const char *line) {
     pthread_mutex_lock(&log->mutex);
     erase_progress(log);
     if (line) {
-        fputs(line, stderr);
-        log->progress = strlen(line);
+        struct text printable = {0};
+        text_add_value(&printable, line, TEXT_MAX_LINE);
+        fputs(text_string(&printable), stderr);
+        log->progress = printable.length;
+        text_free(&printable);
     }
     fflush(stderr);
     pthread_mutex_unlock(&log->mutex);

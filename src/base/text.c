@@ -80,20 +80,14 @@ void text_printf(struct text *text, const char *format, ...) {
     va_end(arguments);
 }
 
-/* Characters that a terminal interprets: C0, DEL, C1, and Unicode's embeddings and isolates. */
-static bool is_control(uint32_t code) {
-    return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x202a && code <= 0x202e) ||
-           (code >= 0x2066 && code <= 0x2069) || code == 0x2028 || code == 0x2029;
-}
-
 /* Adds the first character of [string] (left) and returns its number of bytes. */
 static size_t add_character(struct text *text, const char *string, size_t left, bool keeps_lines) {
     uint32_t code;
     size_t bytes = utf8_decode(string, left, &code);
     bool is_layout = keeps_lines && (*string == '\n' || *string == '\t');
-    if (bytes == 0 || (bytes == 1 && is_control(code) && !is_layout))
+    if (bytes == 0 || (bytes == 1 && utf8_is_control(code) && !is_layout))
         text_printf(text, "\\x%02x", (unsigned char)*string);
-    else if (bytes > 1 && is_control(code))
+    else if (bytes > 1 && utf8_is_control(code))
         text_printf(text, "\\u%04x", code);
     else
         text_add_bytes(text, string, bytes);
@@ -119,10 +113,11 @@ void text_pad(struct text *text, size_t start, size_t width) {
  */
 size_t text_max_printable(size_t length) { return 4 * length + length / 16; }
 
-void text_add_printable(struct text *text, const char *string) {
+/* Each line up to [max] bytes. */
+static void add_lines(struct text *text, const char *string, size_t max) {
     while (*string) {
         size_t left = strcspn(string, "\n"), start = text->length;
-        while (left > 0 && text->length - start < TEXT_MAX_LINE) {
+        while (left > 0 && text->length - start < max) {
             size_t bytes = add_character(text, string, left, true);
             string += bytes, left -= bytes;
         }
@@ -131,6 +126,10 @@ void text_add_printable(struct text *text, const char *string) {
         if (*string) text_add_bytes(text, string++, 1);
     }
 }
+
+void text_add_printable(struct text *text, const char *string) { add_lines(text, string, TEXT_MAX_LINE); }
+
+void text_add_escaped(struct text *text, const char *string) { add_lines(text, string, SIZE_MAX); }
 
 void text_add_json(struct text *text, const char *string) {
     text_add(text, "\"");
@@ -141,7 +140,7 @@ void text_add_json(struct text *text, const char *string) {
             bytes = 1, text_add(text, "\\ufffd");
         else if (code == '"' || code == '\\')
             text_printf(text, "\\%c", (int)code);
-        else if (is_control(code))
+        else if (utf8_is_control(code))
             text_printf(text, "\\u%04x", code);
         else
             text_add_bytes(text, string, bytes);

@@ -21,11 +21,13 @@ void text_printf(struct text *text, const char *format, ...) __attribute__((form
 /* Add text from untrusted files for output on a terminal: control characters, invalid UTF-8 and characters that change
  * the writing direction are escaped (\x1b, \u202e). text_add_value is for a name or a value: one line, truncated to
  * [max] bytes with "..." at its end. text_add_printable is for a message: it keeps line breaks and tabs and truncates
- * each line to TEXT_MAX_LINE bytes; all failures and log lines use it. */
+ * each line to TEXT_MAX_LINE bytes; all failures and log lines use it. text_add_escaped is the same without a limit,
+ * for what a command prints. */
 #define TEXT_MAX_NAME 80
 #define TEXT_MAX_LINE 4096
 void text_add_value(struct text *text, const char *string, size_t max);
 void text_add_printable(struct text *text, const char *string);
+void text_add_escaped(struct text *text, const char *string);
 /* Adds blanks until the valid UTF-8 from byte [start] has [width] characters, for columns of a table. */
 void text_pad(struct text *text, size_t start, size_t width);
 /* The maximum number of bytes that text_add_printable adds for a string of [length] bytes. */

@@ -23,6 +23,12 @@ size_t utf8_decode(const char *bytes, size_t size, uint32_t *code) {
     return length;
 }
 
+/* The last two lines: Unicode's Bidi_Control. */
+bool utf8_is_control(uint32_t code) {
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 || code == 0x061c ||
+           code == 0x200e || code == 0x200f || (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
 bool utf8_is_valid(const char *text) {
     uint32_t code;
     size_t left = strlen(text);

@@ -21,6 +21,10 @@ bool utf8_is_valid(const char *text);
 struct text;
 size_t utf8_repair(const char *bytes, size_t size, bool is_end, struct text *out);
 
+/* Whether a terminal, an editor or a browser does not show the character but obeys it: control characters, separators
+ * of lines and paragraphs, and those that change the writing direction. */
+bool utf8_is_control(uint32_t code);
+
 /* Encodes [code] to out (4) and returns the number of bytes. */
 size_t utf8_encode(uint32_t code, char *out);
 

@@ -9,11 +9,8 @@
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
 static bool is_harmless(uint32_t code) {
-    bool is_control = code < 0x20 ? code != '\n' && code != '\t' : code >= 0x7f && code < 0xa0;
-    bool is_direction =
-        (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) || code == 0x200e || code == 0x200f;
     bool is_no_character = (code & 0xfffe) == 0xfffe || (code >= 0xfdd0 && code <= 0xfdef);
-    return !is_control && !is_direction && !is_no_character;
+    return (code == '\n' || code == '\t' || !utf8_is_control(code)) && !is_no_character;
 }
 
 static const char *escape_of(uint32_t code) {

@@ -29,6 +29,8 @@ class Built(Case):
         self.assertRegex(symbols, expected)
         if not SANITIZER:
             self.assertRegex(symbols, r"__(snprintf|vsnprintf|memcpy|fprintf)_chk")
+            for module in glob.glob(os.path.join(os.path.dirname(BINARY), "ddptrain_*.so")):  # those of CUDA and NCCL are compiled by nvcc
+                self.assertRegex(readelf("--symbols", module), "__stack_chk_fail", module)
 
 
 class Limits(Case):

@@ -299,7 +299,7 @@ class Text(Case):
 
     def assert_printable(self, said):
         for c in said:
-            self.assertTrue(c in "\n\t" or ord(c) >= 32 and not 0x7f <= ord(c) < 0xa0 and c not in "\u202e\u2066", repr(said[:400]))
+            self.assertTrue(c in "\n\t" or ord(c) >= 32 and not 0x7f <= ord(c) < 0xa0 and c not in "\u061c\u200f\u202e\u2066\udcff", repr(said[:400]))
 
     def csv(self, text, *overrides, code=DATA):
         with open(self.path("t.csv"), "wb") as f:
@@ -314,6 +314,30 @@ class Text(Case):
         self.assertIn("\\x1b]0;owned\\x07\\xff\\u009b\\u202e", self.csv(evil + b",b\n1,2\n", "dataset.csv.encoding=utf-8"))
         self.assertIn("\\x1b[2J", self.csv(b"a,c\n1,0\n\x1b[2J,1\n"))
         self.assertIn("duplicate column", self.csv(evil + b"," + evil + b",c\n1,2,0\n"))
+
+    def test_names_of_files_and_folders(self):
+        """Of every command that prints one, and in the log, the report and the saved config."""
+        evil = "e\x1b[31m\rC\u202e\u2066\u200f\u061c\x9b"
+        column = evil.replace("\r", "")
+        with open(self.path(f"{evil}.csv"), "w", newline="") as f:
+            f.write(f"a{column},kind,y\n" + "".join(f"{i},{'uv'[i % 2]}{column},{'nm'[i % 3 > 0]}{column}\n" for i in range(30)))
+        out, err = self.run_program("init", f"{evil}.csv")
+        self.assert_printable(out + err)
+        self.write("c.yaml", out)
+        run = f"runs/{evil}"
+        for arguments in (["c.yaml", "train.epochs=1", "--run-dir", run], ["inspect", f"{evil}.csv"], ["check", "c.yaml"], ["inspect", run],
+                          ["inspect", f"{run}/checkpoints/epoch-0001.h5"],
+                          ["runs"], ["watch", run], ["eval", run], ["predict", run, f"{evil}.csv", "--out", f"{evil}2.csv"],
+                          ["report", run, "--out", f"{evil}.html"], ["report", run, "--out", "r.html"],
+                          ["compare", f"{run}/config.yaml", "c.yaml", "train.epochs=1", "--seeds", 2], ["export", run, "--format", "c", "--out", "m.c"]):
+            out, err = self.run_program(*arguments)
+            self.assert_printable(out + err)
+        for file in ("r.html", "m.c", f"{run}/config.yaml", f"{run}/log.txt"):
+            self.assert_printable(self.read(file))
+        for arguments in (["inspect", evil], ["runs", evil], ["c.yaml", f"train.{evil}=1"], ["eval", "c.yaml", "--checkpoint", evil], ["--" + evil]):
+            out, err = self.run_program(*arguments, code=None)
+            self.assertIn(self.code, (USAGE, DATA))
+            self.assert_printable(out + err)
 
     def test_a_long_header(self):
         said = self.csv(b"x" * (10 << 20) + b",b\n1,2\n")

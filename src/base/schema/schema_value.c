@@ -254,10 +254,9 @@ static bool is_safe_plain(const char *text) {
     return !is_any_of(text, words);
 }
 
-/* The characters that need no escape in double quotes; line breaks of YAML 1.1 need one. */
+/* The characters that need no escape in double quotes. */
 static bool is_quotable(unsigned code) {
-    return code >= 0x20 && code != 0x7f && !(code >= 0x80 && code < 0xa0) && code != 0x2028 && code != 0x2029 &&
-           code != 0xfeff && code != 0xfffe && code != 0xffff;
+    return !utf8_is_control(code) && code != 0xfeff && code != 0xfffe && code != 0xffff;
 }
 
 void value_add_string(struct text *out, const char *text) {
