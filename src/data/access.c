@@ -35,6 +35,8 @@ struct column_list dataset_columns(const struct dataset *dataset) {
     return dataset->columns;
 }
 
+const char *dataset_target_name(const struct dataset *dataset) { return dataset->target_name; }
+
 const struct preparation *dataset_preparation(const struct dataset *dataset) {
     return dataset->preparation.count ? &dataset->preparation : NULL;
 }

@@ -438,6 +438,7 @@ static void copy_columns(struct dataset *dataset, const struct dataset_config *c
         note = dataset->tables[i].note;
         if (note) dataset->notes.items[dataset->notes.count++] = note;
     }
+    if (source->target_name) dataset->target_name = arena_copy(dataset->arena, source->target_name);
     if (!source->format->columns) return;
     struct column_list columns = source->format->columns(source, dataset->arena);
     dataset->columns = columns_copy(dataset->arena, &columns);

@@ -333,6 +333,9 @@ struct string_list dataset_labels(const struct dataset *dataset);
 /* The columns of the training file that are used; count 0: they have no names. Owned by the dataset. */
 struct column_list dataset_columns(const struct dataset *dataset);
 
+/* Where the targets are if they have no names of columns: an array or a file; NULL: not known. Owned by the dataset. */
+const char *dataset_target_name(const struct dataset *dataset);
+
 /* How raw columns become features, fitted to the training rows or that of the config; NULL: inputs are numbers, only
  * scaled. Owned by the dataset. */
 const struct preparation *dataset_preparation(const struct dataset *dataset);

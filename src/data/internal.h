@@ -35,6 +35,7 @@ struct source {
     uint64_t file_bytes;
     size_t *left_out; /* (left_out_count) rows of the file, from 0 and rising, that are none of the source's */
     size_t left_out_count;
+    const char *target_name;    /* of arrays: the file or the array of the targets; NULL: none, or several */
     const char *note, *warning; /* for dataset_notes; NULL: none. Owned by the format. */
     const struct raw_column
         *columns; /* (input_size) of a format with named columns, whose inputs may be missing or no numbers; read then

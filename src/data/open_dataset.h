@@ -45,6 +45,7 @@ struct dataset {
     struct string_list labels, notes;
     struct row_list left_out[2]; /* of each table */
     struct column_list columns;
+    const char *target_name; /* of the source, which may be closed */
     pthread_mutex_t reading; /* held while a file is read */
     double divide;           /* of the source, which may be closed */
     bool is_bytes;           /* the same */

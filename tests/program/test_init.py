@@ -1,6 +1,7 @@
 """init: a config for a data file that passes check and trains. ctest-labels: unit"""
 import csv, fcntl, json, os, random, resource, shutil, struct, zlib
 
+import h5py
 import numpy as np
 
 import program
@@ -133,6 +134,21 @@ class Init(program.Case):
         self.assertEqual(out.splitlines()[0], "row,prediction,no,yes")
         text = self.train("people.csv", "--target", "sex")
         self.assertIn("targets: sex   # 2 classes: female, male", text)
+
+    def test_the_target_of_arrays_is_named(self):
+        x, y = np.arange(24, dtype=np.float32).reshape(12, 2), np.arange(12) % 3
+        with h5py.File(self.path("a.h5"), "w") as f:
+            f["x"], f["y"], f["kind"] = x, y, y
+        np.savez(self.path("b.npz"), images=x, labels=y, kind=y)
+        np.save(self.path("x.npy"), x)
+        np.save(self.path("y.npy"), y)
+        np.save(self.path("kind.npy"), y)
+        self.write("bare.yaml", "name: bare\nmodel: {layers: [{linear: 3}]}\nloss: cross_entropy\noptimizer: sgd\ntrain: {epochs: 1}\n")
+        for data, default, other in (("a.h5", "y", "kind"), ("b.npz", "labels", "kind"), ("x.npy", "y.npy", "kind.npy")):
+            for target, why in ((default, ", the default; dataset.targets names another"), (other, "")):
+                words = ["bare.yaml", f"dataset.path={data}", *([f"dataset.targets={other}"] if not why else [])]
+                self.assertIn(f"\ntarget         {target}{why}\n", self.run_program("check", *words)[0])
+                self.assertIn(f"\ntarget: {target}{why}\n", self.run_program(*words, "--fresh")[1])
 
     def test_the_target_is_named(self):
         """init, and a run without dataset.targets, choose the same column, and say which and why."""

@@ -409,6 +409,7 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     for (size_t i = 0; i < h->n_inputs; i++) base->is_float32 = base->is_float32 && h->inputs[i].of.is_float32;
     base->has_floats = h->n_inputs == 1 && base->is_float32;
     if (h->n_targets == 1) set_shape(h->targets, &base->target_dims, base->target_shape);
+    if (h->n_targets == 1) base->target_name = h->targets[0].name;
     if (h->n_inputs > 1 || h->inputs[0].of.dims == 1) return OK;
     set_shape(h->inputs, &base->input_dims, base->input_shape);
     base->is_bytes = h->inputs[0].of.is_bytes;

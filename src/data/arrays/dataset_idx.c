@@ -235,6 +235,7 @@ static status open_targets(struct idx *idx, const struct dataset_config *config,
         return status_new(STATUS_USAGE, "%s is missing: give the IDX file of the labels of '%s'", key,
                           idx->inputs.path);
     TRY(open_file(&idx->targets, copy));
+    idx->base.target_name = idx->targets.path;
     if (idx->targets.rows == idx->inputs.rows) return OK;
     return status_new(STATUS_DATA, "%s has %zu rows, but '%s' has %zu", idx->inputs.path, idx->inputs.rows,
                       idx->targets.path, idx->targets.rows);

@@ -122,6 +122,7 @@ static status open_npy_files(struct npy *npy, const struct dataset_config *confi
         targets = config->targets.items[0];
     if (!targets) TRY(find_targets(npy, path, key, &targets));
     TRY(open_file(npy, 1, targets));
+    npy->base.target_name = npy->files[1].path;
     return npy_array_open(npy->files[1].fd, npy->files[1].path, npy->files[1].bytes, &npy->targets);
 }
 
@@ -233,6 +234,7 @@ static status open_npz_file(struct npy *npy, const struct dataset_config *config
         TRY(status_prefix(open_array(npy, dataset_group(config), &npy->groups), "%s", npy->group_key));
     if (config->without_targets) return OK;
     if (config->weights) TRY(status_prefix(open_array(npy, config->weights, &npy->weights), "dataset.weights"));
+    npy->base.target_name = npy->names[1];
     return open_array(npy, npy->names[1], &npy->targets);
 }
 

@@ -202,6 +202,10 @@ void plan_describe_target(const struct dataset *dataset, const struct dataset_co
     columns_add_names(&columns, COLUMN_TARGET, out);
     if (out->length && is_chosen)
         text_printf(out, ", %s; dataset.targets names another", target_why(columns.items[columns.count - 1].name));
+    const char *array = dataset_target_name(dataset);
+    if (out->length || !array) return;
+    text_add_value(out, array, TEXT_MAX_LINE);
+    if (config->targets.count == 0) text_add(out, ", the default; dataset.targets names another");
 }
 
 static void describe_target(const struct plan *p, struct text *out) {

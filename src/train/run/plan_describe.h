@@ -8,7 +8,8 @@
 /* [plan]: for training or check. On the CPU its memory is compared with the free memory of this machine. */
 void plan_describe(const struct plan *plan, struct text *out);
 
-/* Adds "label, by its name (dataset.targets names another)"; nothing if targets have no names. */
+/* Adds "label, by its name (dataset.targets names another)"; of arrays the array or the file.
+ * Nothing if targets have no names. */
 void plan_describe_target(const struct dataset *dataset, const struct dataset_config *config, struct text *out);
 
 /* Adds "0.5, 2, and 30 more", the weights of `weight: balanced`. */
