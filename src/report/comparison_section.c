@@ -60,7 +60,7 @@ static void add_tests(struct text *out, const struct sweep_data *s, const struct
     page_facts_end(out);
     text_clear(&t);
     paired_tests_add_sentence(c, s->metric, s->is_max, &t);
-    text_add(out, "<p>");
+    text_add(out, "<p class=\"headline\">");
     html_add(out, text_string(&t));
     text_add(out, "</p>\n");
     text_free(&t);

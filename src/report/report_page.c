@@ -63,11 +63,15 @@ static status read_folder(const char *path, bool is_named, struct folders *f, bo
     return OK;
 }
 
+/* run_2 before run_10 */
+static int by_name(const void *a, const void *b) { return strverscmp(*(char *const *)a, *(char *const *)b); }
+
 /* Reads the runs and sweeps in [path], such as `runs`; *is_read false: there are none. */
 static status read_inside(const char *path, struct folders *f, bool *is_read) {
     struct io_names names;
     *is_read = false;
     TRY(io_list(path, &names));
+    if (names.count) qsort(names.items, names.count, sizeof *names.items, by_name);
     status s = OK;
     for (size_t i = 0; i < names.count && !s; i++) {
         struct text inner = {0};

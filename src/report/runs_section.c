@@ -46,11 +46,26 @@ static double last_of(const struct run_data *run, const char *name) {
     return curve && curve->values ? curve->last.y : NAN;
 }
 
-static void best_text(const struct run_data *r, struct text *out) {
+/* "97.31 % in epoch 2" */
+static void best_value_text(const struct run_data *r, struct text *out) {
     char value[32];
     report_metric(r->best_metric, r->best_value, value);
-    if (isfinite(r->best_value) && r->best_epoch > 0)
-        text_printf(out, "%s %s in epoch %.0f", r->best_metric, value, r->best_epoch);
+    if (isfinite(r->best_value) && r->best_epoch > 0) text_printf(out, "%s in epoch %.0f", value, r->best_epoch);
+}
+
+/* The same after the name of the metric. */
+static void best_text(const struct run_data *r, struct text *out) {
+    struct text value = {0};
+    best_value_text(r, &value);
+    if (value.length) text_printf(out, "%s %s", r->best_metric, text_string(&value));
+    text_free(&value);
+}
+
+/* The metric of all runs; NULL: they have several. */
+static const char *common_metric(struct run_data *const *runs, size_t count) {
+    for (size_t i = 1; i < count; i++)
+        if (strcmp(runs[i]->best_metric, runs[0]->best_metric) != 0) return NULL;
+    return runs[0]->best_metric;
 }
 
 static void test_text(const struct run_data *r, struct text *out) {
@@ -147,7 +162,7 @@ static void add_facts(struct text *out, const struct run_data *r) {
     text_free(&t);
 }
 
-static void add_row(struct text *out, const struct run_data *r) {
+static void add_row(struct text *out, const struct run_data *r, bool has_common_metric) {
     struct text t = {0};
     page_row_begin(out, NULL);
     page_cell(out, r->label, NULL);
@@ -156,7 +171,10 @@ static void add_row(struct text *out, const struct run_data *r) {
     page_number(out, r->steps);
     page_number(out, last_of(r, "train_loss"));
     page_number(out, last_of(r, "val_loss"));
-    best_text(r, &t);
+    if (has_common_metric)
+        best_value_text(r, &t);
+    else
+        best_text(r, &t);
     text_printf(out, "<td data-v=\"%.9g\">", isfinite(r->best_value) ? r->best_value : 0);
     html_add(out, t.length ? text_string(&t) : "-");
     text_add(out, "</td>");
@@ -228,19 +246,31 @@ static void add_headline(struct text *out, struct run_data *const *runs, size_t 
 }
 
 void runs_section_overview(struct text *out, struct run_data *const *runs, size_t count) {
-    static const struct page_heading headings[] = {
-        {"Run", false},          {"State", false},     {"Epochs", true}, {"Steps", true},
-        {"Train loss", true},    {"Val. loss", true},  {"Best", false},  {"Time", true},
-        {"Samples/s", true},     {"Processes", false}, {"Memory", true}, {"Last written", false},
-        {"State SHA-256", false}};
+    const char *metric = common_metric(runs, count);
+    struct text best = {0};
+    text_printf(&best, "Best%s%s", metric ? " " : "", metric ? metric : "");
+    const struct page_heading headings[] = {{"Run", false},
+                                            {"State", false},
+                                            {"Epochs", true},
+                                            {"Steps", true},
+                                            {"Train loss", true},
+                                            {"Val. loss", true},
+                                            {text_string(&best), false},
+                                            {"Time", true},
+                                            {"Samples/s", true},
+                                            {"Processes", false},
+                                            {"Memory", true},
+                                            {"Last written", false},
+                                            {"State SHA-256", false}};
     add_headline(out, runs, count);
     if (count == 1) add_facts(out, runs[0]);
     if (count > 1) {
         page_table_begin(out, headings, sizeof headings / sizeof *headings, true);
-        for (size_t i = 0; i < count; i++) add_row(out, runs[i]);
+        for (size_t i = 0; i < count; i++) add_row(out, runs[i], metric != NULL);
         page_table_end(out);
     }
     for (size_t i = 0; i < count; i++) add_notices(out, runs[i]);
+    text_free(&best);
 }
 
 /* ---- curves ---- */

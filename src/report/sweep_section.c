@@ -107,20 +107,47 @@ static void add_best_row(struct text *out, const struct sweep_data *s, const str
     text_free(&cell);
 }
 
+static void add_command(struct text *out, const struct sweep_data *s, const struct sweep_data_trial *t) {
+    struct text command = {0};
+    sweep_data_add_command(s, t, &command);
+    text_printf(out, "<pre><code># trial %04" PRId64 "\n", t->trial);
+    html_add(out, text_string(&command));
+    text_add(out, "</code></pre>\n");
+    text_free(&command);
+}
+
+/* Of a sweep without that of the best trial, which is below the headline. */
 static void add_commands(struct text *out, const struct sweep_data *s) {
-    text_add(out, "<h3>Commands of the best trials</h3>\n");
-    for (size_t i = 0; i < s->ranked && i < BEST_COMMANDS; i++) {
-        struct text command = {0};
-        sweep_data_add_command(s, &s->trials[i], &command);
-        text_printf(out, "<pre><code># trial %04" PRId64 "\n", s->trials[i].trial);
-        html_add(out, text_string(&command));
-        text_add(out, "</code></pre>\n");
-        text_free(&command);
+    size_t first = s->other ? 0 : 1;
+    if (s->ranked > first) text_printf(out, "<h3>Commands of the %s trials</h3>\n", s->other ? "two" : "next best");
+    for (size_t i = first; i < s->ranked && i < BEST_COMMANDS; i++) add_command(out, s, &s->trials[i]);
+    page_note(
+        out,
+        "Each command trains the trial's %s again, from the folder where the sweep was started, and ends with the "
+        "same state SHA-256.",
+        sweep_data_repeats(s) > 1 ? "first run" : "run");
+}
+
+/* The best trial with its command, and how far the sweep is. */
+static void add_headline(struct text *out, const struct sweep_data *s) {
+    size_t counts[TRIAL_FAILED + 1] = {0};
+    struct text t = {0};
+    for (size_t i = 0; i < s->trial_total; i++) counts[s->trials[i].state]++;
+    for (int state = TRIAL_COMPLETE; state <= TRIAL_FAILED; state++)
+        if (counts[state]) text_printf(&t, "%s%zu %s", t.length ? ", " : "", counts[state], trial_states[state]);
+    int64_t left = s->trial_count < 0 ? 0 : s->trial_count - (int64_t)(s->trial_total - counts[TRIAL_PENDING]);
+    if (left > 0) text_printf(&t, "%s%" PRId64 " to go", t.length ? ", " : "", left);
+    if (s->ranked) {
+        struct text mean = {0};
+        sweep_data_add_mean(s, s->trials, "\u00b1", &mean);
+        text_add(out, "<p class=\"headline\">Best result: ");
+        html_add(out, s->metric);
+        text_printf(out, " %s in trial %04" PRId64 "</p>\n", text_string(&mean), s->trials[0].trial);
+        text_free(&mean);
     }
-    page_note(out,
-              "Each trains the trial's %s again, from the folder where the sweep was started, and ends with the same "
-              "state SHA-256.",
-              sweep_data_repeats(s) > 1 ? "first run" : "run");
+    if (t.length) text_printf(out, "<p>Trials: %s</p>\n", text_string(&t));
+    if (s->ranked) add_command(out, s, s->trials);
+    text_free(&t);
 }
 
 /* Whether trials have other values of parameter [index], or some of them, of a list, none. */
@@ -241,9 +268,10 @@ static void draw_best_so_far(struct text *out, const struct sweep_data *s, const
     for (size_t i = 0; i < s->trial_total; i++) {
         const struct sweep_data_trial *t = ordered[i];
         bool is_ranked = t->state == TRIAL_COMPLETE && isfinite(t->mean);
-        if (is_ranked && is_drawn(i, s->trial_total, MAX_POINTS, 0)) {
+        double at = is_ranked ? t->mean : t->pruned;
+        if (isfinite(at) && is_drawn(i, s->trial_total, MAX_POINTS, 0)) {
             add_label(s, t, &label);
-            svg_point(&plot, (double)i + 1, t->mean, 2.2, "pt", text_string(&label));
+            svg_point(&plot, (double)i + 1, at, 2.2, is_ranked ? "pt" : "pt pruned", text_string(&label));
         }
         if (is_ranked && sweep_data_is_better(s, t->mean, value)) {
             if (!isnan(value)) curve_add(&best, (double)i + 1, value);
@@ -295,9 +323,14 @@ static void draw_parameter(struct text *out, const struct sweep_data *s, size_t 
     text_free(&label);
 }
 
-static void draw_parameters(struct text *out, const struct sweep_data *s, const struct metric_axis *m) {
+/* Points of a plot over a parameter. */
+static size_t max_points(const struct sweep_data *s) {
     size_t max = s->parameter_count ? MAX_ALL_POINTS / s->parameter_count : 0;
-    if (max > MAX_POINTS) max = MAX_POINTS;
+    return max > MAX_POINTS ? MAX_POINTS : max;
+}
+
+static void draw_parameters(struct text *out, const struct sweep_data *s, const struct metric_axis *m) {
+    size_t max = max_points(s);
     for (size_t i = 0; i < s->parameter_count; i++) draw_parameter(out, s, i, m, max);
 }
 
@@ -323,8 +356,11 @@ static void draw_parallel(struct text *out, const struct sweep_data *s, const st
         drawn++;
     }
     svg_parallel(out, "Parallel coordinates", axes, count, lines, drawn);
-    page_note(out, "A line is a complete trial%s; the strongest colour is the best fifth.%s",
-              s->ranked > MAX_LINES ? " (the best ones and a part of the others)" : "",
+    char part[96] = "";
+    if (drawn < s->ranked)
+        snprintf(part, sizeof part, "; %zu of %zu are drawn, the best %d and every n-th of the others", drawn,
+                 s->ranked, ALWAYS_DRAWN);
+    page_note(out, "A line is a complete trial%s; the strongest colour is the best fifth.%s", part,
               m->beyond ? " Values beyond the axis are at its edge." : "");
     svg_end_figure(out);
     free(labels);
@@ -462,6 +498,7 @@ static status add_best_runs(struct text *out, const struct sweep_data *s) {
 status sweep_section_add(struct text *out, const struct sweep_data *s) {
     bool has_values = s->ranked > 0;
     for (size_t i = 0; i < s->trial_total; i++) has_values = has_values || !isnan(s->trials[i].pruned);
+    if (!s->other) add_headline(out, s);
     add_facts(out, s);
     comparison_section_add(out, s);
     add_best(out, s);
@@ -478,9 +515,10 @@ status sweep_section_add(struct text *out, const struct sweep_data *s) {
                       "Hollow points are pruned trials, at their best value until then; filled orange ones are the "
                       "best %d.",
                       BEST_SHOWN);
-        if (s->trial_total > MAX_POINTS)
-            page_note(out, "Plots show a part of the %zu trials: the best ones and every n-th of the others.",
-                      s->trial_total);
+        if (s->trial_total > max_points(s))
+            page_note(out,
+                      "Plots over parameters show %zu of the %zu trials: the best %d and every n-th of the others.",
+                      max_points(s), s->trial_total, ALWAYS_DRAWN);
     }
     list_failures(out, s);
     return add_best_runs(out, s);

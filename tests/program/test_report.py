@@ -244,7 +244,7 @@ class Report(program.Case):
         self.assertEqual(hashes, [self.sha("runs/wine"), self.sha("runs/fast")])
 
     def test_a_folder_of_runs(self):
-        """All runs in it; what is no run is left out."""
+        """All runs in it, by the numbers in their names; what is no run is left out."""
         self.train()
         self.train("train.epochs=7", name="fast")
         os.mkdir(self.path("runs/no-run"))
@@ -253,6 +253,11 @@ class Report(program.Case):
         self.assertIn("runs/report.html: 2 runs, ", out)
         out, _ = self.run_program("report", "runs", "runs/fast", "--out", "all.html")
         self.assertIn("all.html: 3 runs, ", out)
+        epoch = {"event": "epoch", "epoch": 0, "train_loss": 1, "val_loss": 0.5}
+        for name in ("run_10", "run_2", "run_1"):
+            self.fake([START, epoch], f"many/{name}")
+        head, *rows = [r for r in self.rows(self.page("runs/many")) if "Best val_loss" in r or r[0].startswith("run_")][:4]
+        self.assertEqual([(r[0], r[head.index("Best val_loss")]) for r in rows], [(name, "0.5 in epoch 1") for name in ("run_1", "run_2", "run_10")])
 
     def test_runs_of_the_same_name_have_their_paths(self):
         for folder in ("x", "y"):
@@ -465,6 +470,10 @@ class Report(program.Case):
         self.assertEqual(len(paths(figures["Parallel coordinates"], "trial")) and
                          sum("trial" in e.get("@class", "").split() for e in figures["Parallel coordinates"]), 24)
         self.assertIn("Importance of the parameters", figures)
+        self.assertEqual([p["text"] for p in page.all("p", class_="headline")], [f"Best result: val_loss {best[0]['value']:.6g} in trial {best[0]['trial']:04d}"])
+        self.assertIn("<p>Trials: 24 complete</p>", page.source)
+        commands = [e["text"] for e in page.all("code") if e["text"].startswith("# trial")]
+        self.assertEqual([int(c[8:12]) for c in commands], [r["trial"] for r in best[:5]])
         self.check_best_so_far(page, runs)
         self.check_command(page, folder, best[0])
 
@@ -519,8 +528,15 @@ class Report(program.Case):
         self.assertEqual(sum(int(r[0]) for r in reasons), counts[2])
         self.assertEqual([int(r[0]) for r in reasons], sorted((int(r[0]) for r in reasons), reverse=True))
         lr = next(f for t, f in page.figures().items() if t.endswith("over optimizer.lr"))
-        self.assertEqual(sum("pruned" in e.get("@class", "").split() for e in lr),
-                         sum(r["state"] == "pruned" and r["value"] is not None for r in runs))
+        so_far = next(f for t, f in page.figures().items() if t.startswith("Best val_loss so far"))
+        for figure in (lr, so_far):
+            self.assertEqual(sum("pruned" in e.get("@class", "").split() for e in figure),
+                             sum(r["state"] == "pruned" and r["value"] is not None for r in runs))
+        self.assertIn("<p>Trials: " + ", ".join(f"{n} {state}" for n, state in zip(counts, ("complete", "pruned", "failed")) if n) + "</p>", page.source)
+        with open(self.path(folder, "history.jsonl")) as f:
+            lines = [line for line in f if json.loads(line).get("trial") not in (3, 7)]
+        self.write(f"{folder}/history.jsonl", "".join(lines))
+        self.assertRegex(self.page(folder).source, r"<p>Trials: [^<]*, 2 to go</p>")
 
     def test_trials_beyond_the_axis(self):
         """A few that are far worse than the others are at the edge, and the page says how many."""
