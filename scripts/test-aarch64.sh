@@ -93,7 +93,7 @@ runs() {
     expect_state "$folder/one.log" bc1339986d0e4ea4
     say "a run on two processes"
     for rank in 0 1; do
-        RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000)) DDPTRAIN_SECRET=test-aarch64 \
+        RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000)) DDPTRAIN_SECRET=test-of-two-hosts \
             "${emulator[@]}" "$program" configs/wine_mlp.yaml --run-dir "$folder/two" >"$folder/two$rank.log" 2>&1 &
         pids+=($!)
     done

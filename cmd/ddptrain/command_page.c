@@ -5,14 +5,14 @@
 
 static const struct variable variables[] = {
     {"RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT",
-     "Read as PyTorch reads them, and so are those that Slurm and MPI set."},
+     "Read as PyTorch reads them, and so are those that Slurm, MPI, PALS and Flux set."},
     {"OMP_NUM_THREADS",
      "Threads of each process. Default: 1 for each of several processes of --nproc; else the processors "
      "that a process may use, divided among the ranks that share them."},
     {"OMP_WAIT_POLICY, GOMP_SPINCOUNT", "How long waiting threads spin. Default: for some 40 us, then they sleep."},
     {"DDPTRAIN_SECRET",
-     "On several machines: the job's secret, the same text on all. Without it the secret is derived from "
-     "the job's number or the port, which others can guess."},
+     "On several machines: the job's secret, the same text of at least 16 characters on all (`openssl rand -hex 16`). "
+     "Without it the secret is derived from the job's number or the port, which others can guess."},
     {"DDPTRAIN_JOB_ID",
      "On several machines without a scheduler: the job's number, the same text on all. Default: from "
      "MASTER_PORT."},

@@ -14,6 +14,8 @@
 
 #include "base/clock.h"
 #include "base/files/io.h"
+#include "dist/process/net.h"
+#include "dist/store/store_secret.h"
 #include "sweep/search/run_queue.h"
 #include "sweep/sweep_folder.h"
 #include "sweep/sweep_report.h"
@@ -442,10 +444,13 @@ static void prepare_slots(struct coordinator *s) {
 }
 
 static status listen_for_ranks(struct coordinator *s) {
+    const struct dist_env *env = s->options->env;
     struct text what = {0};
     sweep_write_all(s->file, &what);
-    status failure = worker_listen(s->options->env, text_string(&what), &s->listener);
+    status failure = worker_listen(env, text_string(&what), &s->listener);
     text_free(&what);
+    bool is_one_host = env->local_world_size == env->world_size || net_is_loopback_host(env->master_addr);
+    if (!failure && !is_one_host && store_secret_is_guessable(env)) store_secret_warn(s->log);
     return failure;
 }
 

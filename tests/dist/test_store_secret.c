@@ -43,7 +43,7 @@ static bool is_same(struct secret a, struct secret b) { return memcmp(a.bytes, b
 START_TEST(the_launchers_file_comes_first) {
     struct secret expected;
     memset(expected.bytes, 0xa5, sizeof expected.bytes);
-    setenv(SECRET_VARIABLE, "of the user", 1);
+    setenv(SECRET_VARIABLE, "secret of the user", 1);
     int fd = pass_file(0xa5);
     ck_assert(is_same(find(LAUNCHER_OWN, "job"), expected));
     ck_assert_int_eq(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
@@ -53,7 +53,7 @@ END_TEST
 
 START_TEST(other_launchers_pass_no_file) {
     pass_file(0xa5);
-    setenv(SECRET_VARIABLE, "of the user", 1);
+    setenv(SECRET_VARIABLE, "secret of the user", 1);
     struct secret with_file = find(LAUNCHER_TORCHRUN, "job");
     unsetenv(SECRET_FD_VARIABLE);
     ck_assert(is_same(with_file, find(LAUNCHER_TORCHRUN, "job")));
@@ -68,11 +68,30 @@ START_TEST(secrets_differ) {
     ck_assert(!is_same(of_a, find(LAUNCHER_SLURM, "b")));
     setenv(SECRET_VARIABLE, "", 1); /* as if it was not set */
     ck_assert(is_same(of_a, find(LAUNCHER_SLURM, "a")));
-    setenv(SECRET_VARIABLE, "a", 1);
+    setenv(SECRET_VARIABLE, "aaaaaaaaaaaaaaaa", 1);
     struct secret of_user = find(LAUNCHER_SLURM, "a");
     ck_assert(!is_same(of_user, of_a));
-    setenv(SECRET_VARIABLE, "b", 1);
+    setenv(SECRET_VARIABLE, "aaaaaaaaaaaaaaab", 1);
     ck_assert(!is_same(of_user, find(LAUNCHER_SLURM, "a")));
+}
+END_TEST
+
+START_TEST(short_secrets_are_rejected) {
+    struct dist_env env = {.launcher = LAUNCHER_SLURM, .job_id = "a"};
+    uint8_t secret[32];
+    unsetenv(SECRET_FD_VARIABLE);
+    unsetenv(SECRET_VARIABLE);
+    ck_assert(store_secret_is_guessable(&env));
+    setenv(SECRET_VARIABLE, "0123456789abcde", 1);
+    ck_failure(store_secret_find(&env, secret), STATUS_USAGE,
+               "DDPTRAIN_SECRET has 15 characters, but must have at least 16");
+    setenv(SECRET_VARIABLE, "0123456789abcdef", 1);
+    ck_ok(store_secret_find(&env, secret));
+    ck_assert(!store_secret_is_guessable(&env));
+    unsetenv(SECRET_VARIABLE);
+    pass_file(0xa5);
+    env.launcher = LAUNCHER_OWN;
+    ck_assert(!store_secret_is_guessable(&env));
 }
 END_TEST
 
@@ -87,4 +106,4 @@ START_TEST(descriptors_that_are_none) {
 END_TEST
 
 LOOP_TESTS("store_secret", ONCE(the_launchers_file_comes_first), ONCE(other_launchers_pass_no_file),
-           ONCE(secrets_differ), LOOP(descriptors_that_are_none, 0, 5))
+           ONCE(secrets_differ), ONCE(short_secrets_are_rejected), LOOP(descriptors_that_are_none, 0, 5))

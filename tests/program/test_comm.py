@@ -59,7 +59,7 @@ class Comm(program.Case):
         """Both sides say why: the rank that is rejected, and the one that goes on waiting for it."""
         env = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         self.write("test.yaml", program.WINE)
-        first, second = (self.start("test.yaml", env={**env, "RANK": str(rank), "DDPTRAIN_SECRET": f"secret {rank}"}) for rank in range(2))
+        first, second = (self.start("test.yaml", env={**env, "RANK": str(rank), "DDPTRAIN_SECRET": f"the secret of rank {rank}"}) for rank in range(2))
         _, err = second.communicate(timeout=60 * program.SLOW)
         self.assertEqual(second.returncode, USAGE, err)
         self.assertIn("the secrets differ", err)

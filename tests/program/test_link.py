@@ -1,8 +1,9 @@
-"""The link between two hosts (network namespaces) is down for less than a second, repeatedly: no rank is lost.
+"""Two hosts (network namespaces): the link is down for less than a second, repeatedly, and no rank is lost; a secret that
+others can guess, and an address of rank 0 that other hosts cannot reach.
 ctest-labels: dist fault"""
 import os, subprocess, time, unittest, uuid
 
-from program import SLOW, STOPPED, Case, main
+from program import OK, PEER, SLOW, STOPPED, USAGE, Case, main
 
 NAMES = [f"ddp{os.getpid()}{end}" for end in "ab"]
 ADDRESSES = ("10.99.0.1", "10.99.0.2")
@@ -61,6 +62,32 @@ class Link(Case):
                "MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": 29591, "OMP_NUM_THREADS": 1, "DDPTRAIN_SECRET": self.secret}
         return self.start("netns", "exec", NAMES[host], os.environ["DDPTRAIN"], "c.yaml", "--no-progress", "--quiet",
                           binary="ip", env={k: str(v) for k, v in env.items()})
+
+    def train(self, code, *arguments, **env):
+        """A rank on each host: what each prints."""
+        self.write("c.yaml", CONFIG)
+        at = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": "29592", **env}
+        ranks = [self.start("netns", "exec", NAMES[r], os.environ["DDPTRAIN"], "c.yaml", "train.epochs=1", "--fresh", *arguments,
+                            binary="ip", env={**at, "RANK": str(r)}) for r in range(2)]
+        self.addCleanup(lambda: [p.kill() for p in ranks if p.poll() is None])
+        outputs = ["".join(p.communicate(timeout=60 * SLOW)) for p in ranks]
+        self.assertEqual([p.returncode for p in ranks], [code, code], outputs)
+        return outputs
+
+    def test_a_secret_that_others_can_guess(self):
+        warning = "its secret is derived from its name; set DDPTRAIN_SECRET to the output of 'openssl rand -hex 16'"
+        self.assertEqual([output.count(warning) for output in self.train(OK)], [1, 0])
+        for output in self.train(OK, DDPTRAIN_SECRET=uuid.uuid4().hex):
+            self.assertNotIn("DDPTRAIN_SECRET", output)
+        for output in self.train(USAGE, DDPTRAIN_SECRET="a"):
+            self.assertIn("DDPTRAIN_SECRET has 1 characters, but must have at least 16", output)
+
+    def test_rank_0_at_a_loopback_address(self):
+        for address in "localhost", "127.0.1.1":
+            first, second = self.train(PEER, "dist.timeout=5", MASTER_ADDR=address)
+            self.assertRegex(first, r"waiting for 1 of 2 ranks: 1 .*; for ranks of another host set MASTER_ADDR .* on the network: " + address)
+            for start in rf"waiting for rank 0 at {address}:29592 \(", rf"rank 0 did not answer at {address}:29592 .*\(":
+                self.assertRegex(second, start + r"Connection refused\); this is a loopback address: if rank 0 runs on another host, set MASTER_ADDR")
 
     def steps(self):
         try:

@@ -236,6 +236,23 @@ bool net_is_this_host(const char *host) {
     return is_here;
 }
 
+bool net_is_loopback_host(const char *host) {
+    struct addrinfo *list;
+    bool is_final, is_loopback = true;
+    status failure = resolve(host, 0, &list, &is_final);
+    if (failure) {
+        status_free(failure);
+        return false;
+    }
+    for (const struct addrinfo *a = list; a; a = a->ai_next) {
+        struct sockaddr_storage address = {0};
+        memcpy(&address, a->ai_addr, a->ai_addrlen);
+        is_loopback = is_loopback && net_is_loopback(&address);
+    }
+    freeaddrinfo(list);
+    return is_loopback;
+}
+
 void net_interface(const char *address, char *name, size_t size) {
     struct ifaddrs *list;
     snprintf(name, size, "?");

@@ -27,8 +27,10 @@ status net_connect(const char *host, int port, double deadline, int *fd, bool *i
 /* Seconds since the last acknowledgement from the other host; 0 if not known (not a TCP socket). */
 double net_link_age(int fd);
 
-/* Whether [host] resolves to an address of this host, or cannot be resolved. */
+/* Whether [host] resolves to an address of this host, or cannot be resolved; only to loopback addresses, which each
+ * host takes for itself. */
 bool net_is_this_host(const char *host);
+bool net_is_loopback_host(const char *host);
 
 /* name (size): the network interface that has [address] ("eth0"); "?": there is none. */
 void net_interface(const char *address, char *name, size_t size);

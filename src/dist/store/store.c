@@ -138,12 +138,19 @@ static bool make_pair(int ends[2]) {
     return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0;
 }
 
-/* hint: what is wrong if MASTER_ADDR is not an address of rank 0's host, where the others try to connect; else "". */
+/* hint: what is wrong if MASTER_ADDR is not an address of rank 0's host, where the others try to connect; else "". A
+ * name may be a loopback address here (Debian's 127.0.1.1) and another one for other hosts. */
 static void describe_wrong_host(const struct dist_env *env, char hint[400]) {
     char host[128];
     *hint = 0;
-    if (env->local_world_size == env->world_size || net_is_this_host(env->master_addr)) return;
+    if (env->local_world_size == env->world_size) return;
     host_name(host, sizeof host);
+    if (net_is_loopback_host(env->master_addr))
+        snprintf(hint, 400,
+                 "; for ranks of another host set MASTER_ADDR (--master-addr) to an address of host %.60s on the "
+                 "network: %.100s is a loopback address",
+                 host, env->master_addr);
+    if (net_is_this_host(env->master_addr)) return;
     snprintf(
         hint, 400,
         "; rank 0 runs on host %.60s, which does not have the address %.100s of MASTER_ADDR: start rank 0 there, or "
@@ -177,6 +184,7 @@ static status serve(struct store *s, const struct dist_env *env, const struct st
                                          .limits = {.hang = options->hang, .slow = options->timeout},
                                          .job = s->job,
                                          .secret = s->secret,
+                                         .is_guessable = store_secret_is_guessable(env),
                                          .log = options->log,
                                          .hint = hint,
                                          .endpoint = s->endpoint,

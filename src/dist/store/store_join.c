@@ -218,14 +218,23 @@ static bool wait_for_stop(const struct store_join *join, double seconds) {
     return poll(&stop, 1, (int)(seconds * 1000) + 1) > 0;
 }
 
+/* What is probably wrong if no process listens at a loopback address, which each host takes for itself. */
+static const char *loopback_hint(const struct attempt *a) {
+    bool is_several_nodes = a->join->node_size < a->join->world_size;
+    bool is_refused = strcmp(a->why, strerror(ECONNREFUSED)) == 0;
+    if (!is_several_nodes || !is_refused || !net_is_loopback_host(a->join->host)) return "";
+    return "; this is a loopback address: if rank 0 runs on another host, set MASTER_ADDR (--master-addr) to a name of "
+           "that host, the same on all hosts";
+}
+
 static status timed_out(const struct attempt *a, bool is_lost, double seconds) {
     const struct store_join *join = a->join;
     if (is_lost)
         return status_new(STATUS_PEER,
                           "rank 0 at %s:%d left, or the connection to it broke, before all ranks had joined",
                           join->host, join->port);
-    return status_new(a->code, "rank 0 did not answer at %s:%d within %.3g s (%s)", join->host, join->port, seconds,
-                      a->why);
+    return status_new(a->code, "rank 0 did not answer at %s:%d within %.3g s (%s)%s", join->host, join->port, seconds,
+                      a->why, loopback_hint(a));
 }
 
 /* The failure of an outcome that no further attempt would change; OK: try again. */
@@ -277,7 +286,7 @@ status store_join(const struct store_join *join, int *fd, struct store_session *
         }
         if (now + pause > deadline) return timed_out(&a, is_lost, now - start);
         if (now >= log_at) {
-            log_line(join->log, "waiting for rank 0 at %s:%d (%s)", join->host, join->port, a.why);
+            log_line(join->log, "waiting for rank 0 at %s:%d (%s)%s", join->host, join->port, a.why, loopback_hint(&a));
             log_at = now + WAITING_SECONDS;
         }
         if (wait_for_stop(join, pause))

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "dist/process/net.h"
 #include "dist/process/variables.h"
+#include "dist/store/store_secret.h"
 #include "dist/store/store_server_internal.h"
 
 #define MAX_UNAUTHENTICATED 128
@@ -226,7 +227,7 @@ static double link_age(void *data, int rank) {
     return 0;
 }
 
-/* With several hosts it also logs the address of rank 0, which shows a wrong interface. */
+/* With several hosts it also logs the address of rank 0, which shows a wrong interface, and warns of a weak secret. */
 static void log_all_joined(struct store_server *s) {
     struct sockaddr_storage address;
     char text[64], interface[64];
@@ -238,6 +239,7 @@ static void log_all_joined(struct store_server *s) {
     net_interface(text, interface, sizeof interface);
     log_line(s->log, "rank 0 is reached at %s (%s); " INTERFACE_VARIABLE " chooses another interface for the data",
              text, interface);
+    if (s->is_guessable && !net_is_loopback(&address)) store_secret_warn(s->log);
 }
 
 static void log_missing(struct store_server *s, double now) {
@@ -408,6 +410,7 @@ static bool init_server(struct store_server *s, const struct store_server_config
     s->job = config->job;
     s->log = config->log;
     s->is_one_host = config->node_size == config->world_size;
+    s->is_guessable = config->is_guessable;
     s->log_waiting_at = now + FIRST_WAITING_SECONDS;
     memcpy(s->secret, config->secret, sizeof s->secret);
     snprintf(s->endpoint, sizeof s->endpoint, "%s", config->endpoint);

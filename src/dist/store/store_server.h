@@ -22,6 +22,7 @@ struct store_server_config {
     const char *hint; /* added to those messages; copied */
     uint64_t job;
     const uint8_t *secret; /* (32); copied */
+    bool is_guessable;     /* the secret: a warning if there are several hosts */
     const char *endpoint;  /* "n1:29500": for messages; copied */
     const char *process;   /* rank 0's "host n1, pid 71"; copied */
 };

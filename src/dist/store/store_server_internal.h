@@ -56,7 +56,7 @@ struct store_server {
     char endpoint[320], hint[400];
     struct log *log;
     double heartbeat_at, log_waiting_at; /* next heartbeat, next "waiting for ..." */
-    bool is_one_host;
+    bool is_one_host, is_guessable;      /* is_guessable: the secret */
     bool has_logged_waiting, has_logged_joined, has_logged_version, has_logged_secret;
     double failure_sent_at;  /* when JOB_FAILURE was sent; 0: no failure */
     int64_t saved;           /* step of the newest checkpoint, from rank 0 */
