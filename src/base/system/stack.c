@@ -30,7 +30,8 @@ status stack_check(void) {
                           (unsigned long long)stack.rlim_cur >> 10, STACK_SPACE >> 10);
     if (!has_limits || memory.rlim_cur == RLIM_INFINITY) return OK;
     if (!has_memory())
-        return status_new(STATUS_USAGE, "the memory limit, %llu KiB, is too low for the stack; raise it with ulimit -v",
+        return status_new(STATUS_MEMORY,
+                          "the memory limit, %llu KiB, is too low for the stack; raise it with ulimit -v",
                           (unsigned long long)memory.rlim_cur >> 10);
     grow();
     return OK;

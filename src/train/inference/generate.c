@@ -246,7 +246,7 @@ static bool take_text(const struct generate_options *options, struct text *all, 
 /* Computes g->last. */
 static status run_model(struct generator *g) {
     if (g->decoder) return decoder_run(g->decoder, g->tokens, g->length, g->last);
-    if (!g->plan) TRY(plan_explain_memory(open_model(g)));
+    if (!g->plan) TRY(plan_explain_memory(NULL, open_model(g)));
     struct pass pass = {.device = g->device, .rows = 1};
     device_upload(g->device, g->own_tokens, g->tokens, g->block * sizeof *g->tokens);
     const float *output = model_forward(g->model, &pass, g->own_tokens);
@@ -292,7 +292,7 @@ status generate_text(const struct config *config, const struct generate_options 
     status s = weights_choose(config, &options->weights, log, &g.checkpoint, &g.average);
     if (!s) s = trained_compare_rows(g.checkpoint, config, true, log);
     if (!s) s = read_vocabulary(&g, g.checkpoint);
-    if (!s) s = compare_config(&g, plan_explain_memory(open_all(&g)));
+    if (!s) s = compare_config(&g, plan_explain_memory(NULL, open_all(&g)));
     if (!s) s = encode_prompt(&g);
     if (!s) s = write_text(&g, sink, context);
     checkpoint_close(g.checkpoint);

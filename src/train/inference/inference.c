@@ -397,7 +397,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     if (!s) s = weights_choose(inf->config, &options->weights, log, &checkpoint, &average);
     inf->is_all = options->part && strcmp(options->part, "all") == 0;
     if (!s) s = trained_compare_rows(checkpoint, inf->config, inf->predicts, log);
-    if (!s) s = open_dataset(inf, checkpoint);
+    if (!s) s = plan_explain_rows(open_dataset(inf, checkpoint));
     if (!s) s = choose_part(inf, options);
     struct dataset_info info = {0};
     if (!s) info = *dataset_info(inf->dataset);
@@ -409,7 +409,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     if (!s && inf->predicts) s = check_options(inf);
     if (!s) s = compare_split(inf, checkpoint, log);
     checkpoint_close(checkpoint);
-    s = plan_explain_memory(s);
+    s = plan_explain_memory(NULL, s);
     if (!s) log_rows(inf, log);
     if (s) store_report_before_joining(inf->env, NULL, 0, inf->log, s);
     return s ? s : join(inf);

@@ -4,7 +4,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
+#include "base/system/memory.h"
 #include "data/sampling/loader.h"
 #include "dist/reducer.h"
 #include "train/metrics/evaluation.h"
@@ -17,8 +19,40 @@ struct dist_env plan_evaluation_env(const struct plan *p) {
     return plan_is_elastic(p) ? (struct dist_env){.rank = 0, .world_size = 1, .local_world_size = 1} : p->env;
 }
 
-status plan_explain_memory(status failure) {
+double plan_row_memory(const struct plan *plan) {
+    const struct dataset_info *info = &plan->info;
+    double rows = (double)info->train_rows + (double)info->validation_rows + (double)info->test_rows;
+    double values = (double)(info->input_size + info->target_size);
+    if (info->windows.steps) {
+        rows = (double)info->windows.rows;
+        values = (double)info->windows.features + (double)info->target_size / (double)info->windows.target_steps;
+    }
+    double bytes = rows * values * sizeof(float);
+    return info->input_kind == INPUT_TOKENS || bytes > (double)plan->config->dataset.cache_mb * 0x1p20 ? 0 : bytes;
+}
+
+status plan_explain_rows(status failure) {
+    struct text there = {0};
+    struct rlimit limit;
     if (status_code(failure) != STATUS_MEMORY) return failure;
+    if (memory_available() != UINT64_MAX)
+        text_printf(&there, "; %.0f MiB of memory are free here", (double)memory_available() / 0x1p20);
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        text_printf(&there, ", ulimit -v allows a process %.0f MiB", (double)limit.rlim_cur / 0x1p20);
+    status s = status_new(STATUS_IO,
+                          "the rows of the dataset do not fit in memory: %s%s; use a smaller dataset.cache_mb, fewer "
+                          "processes on a host or fewer rows",
+                          status_message(failure), text_string(&there));
+    text_free(&there);
+    status_free(failure);
+    return s;
+}
+
+status plan_explain_memory(const struct plan *plan, status failure) {
+    if (status_code(failure) != STATUS_MEMORY) return failure;
+    const struct device_memory *m = plan ? &plan->memory : NULL;
+    double model = m ? (double)m->parameters + (double)m->optimizer + (double)m->activations : 0;
+    if (model > 0 && plan_row_memory(plan) > model) return plan_explain_rows(failure);
     status s = status_new(STATUS_USAGE,
                           "the run does not fit in memory: %s; use a smaller sampler.batch_size, model or dataset",
                           status_message(failure));
@@ -45,7 +79,7 @@ static status open_data(struct plan *p, const struct plan_options *options) {
     struct dataset_config dataset = p->config->dataset;
     dataset.local_ranks = p->env.local_world_size;
     bool reads_rows = p->purpose != PLAN_CHECK || p->reads_all;
-    if (!p->dataset) TRY(dataset_open(&dataset, p->loss->wants_classes, !reads_rows, &p->dataset));
+    if (!p->dataset) TRY(plan_explain_rows(dataset_open(&dataset, p->loss->wants_classes, !reads_rows, &p->dataset)));
     p->info = *dataset_info(p->dataset);
     return OK;
 }
@@ -175,7 +209,7 @@ status plan_create(const struct config *config, const struct plan_options *optio
     struct plan *p = calloc(1, sizeof *p);
     if (!p) {
         dataset_close(options->dataset);
-        return plan_explain_memory(status_memory("the plan of a run"));
+        return plan_explain_memory(NULL, status_memory("the plan of a run"));
     }
     *p = (struct plan){.config = config,
                        .env = *options->env,
@@ -183,7 +217,8 @@ status plan_create(const struct config *config, const struct plan_options *optio
                        .reads_all = options->reads_all,
                        .loss = config_loss(config),
                        .dataset = options->dataset};
-    status s = plan_explain_memory(fill(p, options));
+    status s = fill(p, options);
+    s = plan_explain_memory(p, s);
     if (s)
         plan_destroy(p);
     else

@@ -71,8 +71,16 @@ bool plan_is_elastic(const struct plan *plan);
  * on the number of ranks. */
 struct dist_env plan_evaluation_env(const struct plan *plan);
 
-/* Turns STATUS_MEMORY into STATUS_USAGE with a hint, because before the first step the config is the cause. Returns
- * other statuses, also OK, unchanged. Consumes [failure]. */
-status plan_explain_memory(status failure);
+/* Bytes of the rows in the memory of a rank, as float32. */
+double plan_row_memory(const struct plan *plan);
+
+/* Turns STATUS_MEMORY into STATUS_USAGE with a hint, because before the first step the config is the cause; with a
+ * [plan] (NULL: not known) whose rows need more memory than its model, plan_explain_rows. Returns other statuses, also
+ * OK, unchanged. Consumes [failure]. */
+status plan_explain_memory(const struct plan *plan, status failure);
+
+/* Turns STATUS_MEMORY, of rows, into STATUS_IO, with the memory that there is and a hint: a larger machine may read
+ * them. The same otherwise. */
+status plan_explain_rows(status failure);
 
 #endif

@@ -63,7 +63,7 @@ static status try_parts(struct plan *plan, struct text *report) {
 /* A lack of memory is no error: another machine may have it. Consumes [failure]. */
 static status record_missing(struct plan *plan, status failure) {
     if (status_code(failure) != STATUS_MEMORY) return failure;
-    plan->missing = plan_explain_memory(failure);
+    plan->missing = plan_explain_memory(plan, failure);
     return OK;
 }
 

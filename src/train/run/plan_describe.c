@@ -127,18 +127,6 @@ static void warn_of_activation(const struct plan *plan, struct text *out) {
     text_free(&warning);
 }
 
-/* Bytes of the rows in the memory of a rank, as float32. */
-static double row_memory(const struct config *config, const struct dataset_info *info) {
-    double rows = (double)info->train_rows + (double)info->validation_rows + (double)info->test_rows;
-    double values = (double)(info->input_size + info->target_size);
-    if (info->windows.steps) {
-        rows = (double)info->windows.rows;
-        values = (double)info->windows.features + (double)info->target_size / (double)info->windows.target_steps;
-    }
-    double bytes = rows * values * sizeof(float);
-    return info->input_kind == INPUT_TOKENS || bytes > (double)config->dataset.cache_mb * MIB ? 0 : bytes;
-}
-
 /* Compares [bytes] of one rank with the free memory of the machine or of its control group. */
 static void warn_of_memory(double bytes, int local_size, struct text *out) {
     uint64_t left = memory_available();
@@ -327,7 +315,7 @@ static void describe_memory(const struct plan *p, struct text *out) {
     if (p->config->device == DEVICE_CUDA)
         device_memory_describe(m, p->device, out);
     else
-        warn_of_memory((double)(m->parameters + m->optimizer + m->activations) + row_memory(p->config, &p->info),
+        warn_of_memory((double)(m->parameters + m->optimizer + m->activations) + plan_row_memory(p),
                        p->env.local_world_size, out);
 }
 

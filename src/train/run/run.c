@@ -62,7 +62,7 @@ static status create_parts(struct run *run) {
     if (is_elastic && depends_on_threads(run->plan->model)) setenv("OMP_NUM_THREADS", "1", 0);
     TRY(trainer_create(t, run->plan));
     TRY(init_model(run));
-    TRY(open_loaders(run));
+    TRY(plan_explain_rows(open_loaders(run)));
     return state_create(t->model, t->optimizer, t->ema, t->dataset, text_string(&run->config_text), &t->state);
 }
 
@@ -207,13 +207,14 @@ static char *folder_path(const struct config *config, const struct run_options *
 
 /* Everything before the first step. */
 static status prepare(struct run *run) {
-    status s = plan_explain_memory(create_parts(run));
+    status s = create_parts(run);
+    s = plan_explain_memory(run->plan, s);
     if (s) {
         store_report_before_joining(run->env, NULL, 0, run->any_log, s);
         return s;
     }
-    TRY(plan_explain_memory(run_join(run)));
-    TRY(plan_explain_memory(dry_run_training(&run->trainer, &run->plan->rows)));
+    TRY(plan_explain_memory(run->plan, run_join(run)));
+    TRY(plan_explain_memory(run->plan, dry_run_training(&run->trainer, &run->plan->rows)));
     TRY(comm_barrier(run->trainer.comm)); /* no run folder is created when a rank has too little memory */
     return run_resume(run);
 }

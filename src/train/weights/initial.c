@@ -74,5 +74,5 @@ status initial_open(const struct config *config, const char *name, struct log *l
     if (!s) s = make_checkpoint(plan, text_string(&config_text), name, out);
     text_free(&config_text);
     plan_destroy(plan);
-    return plan_explain_memory(s);
+    return plan_explain_memory(NULL, s);
 }
