@@ -275,7 +275,7 @@ void runs_section_overview(struct text *out, struct run_data *const *runs, size_
 
 /* ---- curves ---- */
 
-#define MAX_OWN_LEGEND 6 /* series of a plot with its own legend; more have one for all plots */
+#define MAX_OWN_LEGEND 6 /* runs whose plots have their own legends; more have one for all plots */
 
 struct series {
     const struct curve *curve;
@@ -287,7 +287,7 @@ struct series {
 /* What is drawn in one plot. */
 struct plot_of {
     const char *title;
-    bool is_of_steps, wants_log, is_percent;
+    bool is_of_steps, wants_log, is_percent, has_legend;
     const struct series *series; /* (count) */
     size_t count;
 };
@@ -325,16 +325,20 @@ static void mark_best(struct svg_plot *plot, const struct series *series) {
     text_free(&title);
 }
 
+static void add_own_legend(struct text *out, const struct plot_of *p) {
+    svg_legend_begin(out);
+    for (size_t i = 0; i < p->count; i++) svg_legend_add(out, p->series[i].name, p->series[i].index);
+    svg_legend_end(out);
+}
+
 static void draw(struct text *out, const struct plot_of *p) {
     double low = INFINITY, high = -INFINITY, left = INFINITY, right = -INFINITY;
-    const char *names[64];
     for (size_t i = 0; i < p->count; i++) {
         const struct curve *c = p->series[i].curve;
         low = fmin(low, c->lowest.y);
         high = fmax(high, c->highest.y);
         left = fmin(left, c->first.x);
         right = fmax(right, c->last.x);
-        if (i < 64) names[i] = p->series[i].name;
     }
     struct svg_plot plot = {.out = out, .x.label = p->is_of_steps ? "step" : "epoch", .is_fine = true};
     plot.y.is_log = is_log_of(p, low, high);
@@ -351,7 +355,7 @@ static void draw(struct text *out, const struct plot_of *p) {
         svg_series_end(&plot);
     }
     svg_end(&plot);
-    if (p->count > 1 && p->count <= MAX_OWN_LEGEND) svg_legend(out, names, p->count);
+    if (p->has_legend) add_own_legend(out, p);
     note_band(out, p);
     add_missing(out, p);
     svg_end_figure(out);
@@ -422,6 +426,7 @@ static size_t draw_all(struct text *out, struct run_data *const *runs, size_t co
                            .is_percent = is_percent(name),
                            .series = series,
                            .count = collect(runs, count, name, is_of_steps, series)};
+    plot.has_legend = count > 1 && count <= MAX_OWN_LEGEND;
     if (strcmp(name, "lr") == 0 && is_constant(&plot)) return 1; /* the config has its value */
     if (plot.count) draw(out, &plot);
     return plot.count > 0;
@@ -429,13 +434,18 @@ static size_t draw_all(struct text *out, struct run_data *const *runs, size_t co
 
 /* Training and validation of one run. */
 static size_t draw_pair(struct text *out, struct run_data *const *runs, const struct known *k, struct series *series) {
-    struct plot_of plot = {k->title, k->is_of_steps, k->wants_log, is_percent(k->names[0]), series, 0};
+    struct plot_of plot = {.title = k->title,
+                           .is_of_steps = k->is_of_steps,
+                           .wants_log = k->wants_log,
+                           .is_percent = is_percent(k->names[0]),
+                           .series = series};
     static const char *const names[] = {"training", "validation"};
     for (size_t i = 0; i < 2; i++) {
         if (!series_of(runs[0], k->names[i], k->is_of_steps, &series[plot.count])) continue;
         series[plot.count].index = i;
         series[plot.count++].name = names[i];
     }
+    plot.has_legend = plot.count > 1;
     if (plot.count == 1) plot.title = k->titles[series[0].index];
     if (plot.count) draw(out, &plot);
     return plot.count > 0;
@@ -483,11 +493,9 @@ static size_t draw_others(struct text *out, struct run_data *const *runs, size_t
 
 /* Of more runs than a plot's own legend holds. */
 static void add_legend(struct text *out, struct run_data *const *runs, size_t count) {
-    const char **names = calloc(count, sizeof *names);
-    if (!names) status_exit_without_memory();
-    for (size_t i = 0; i < count; i++) names[i] = runs[i]->label;
-    svg_legend(out, names, count);
-    free(names);
+    svg_legend_begin(out);
+    for (size_t i = 0; i < count; i++) svg_legend_add(out, runs[i]->label, i);
+    svg_legend_end(out);
 }
 
 void runs_section_curves(struct text *out, struct run_data *const *runs, size_t count) {

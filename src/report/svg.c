@@ -216,20 +216,20 @@ void svg_error(struct svg_plot *p, double x, double low, double high) {
     text_printf(p->out, "<path class=\"error\" d=\"M%.1f %.1fV%.1f\"/>", at, svg_y(p, low), svg_y(p, high));
 }
 
-void svg_legend(struct text *out, const char *const *names, size_t count) {
-    text_add(out, "<ul class=\"legend\">");
-    for (size_t i = 0; i < count; i++) {
-        text_add(out, "<li data-name=\"");
-        html_add(out, names[i]);
-        text_printf(out,
-                    "\"><svg viewBox=\"0 0 22 8\" aria-hidden=\"true\"><path class=\"curve c%zu d%zu\" d=\"M1 4H21\"/>"
-                    "</svg>",
-                    i % SVG_COLORS, i / SVG_COLORS % SVG_DASHES);
-        html_add_short(out, names[i], 80);
-        text_add(out, "</li>");
-    }
-    text_add(out, "</ul>");
+void svg_legend_begin(struct text *out) { text_add(out, "<ul class=\"legend\">"); }
+
+void svg_legend_add(struct text *out, const char *name, size_t index) {
+    text_add(out, "<li data-name=\"");
+    html_add(out, name);
+    text_printf(out,
+                "\"><svg viewBox=\"0 0 22 8\" aria-hidden=\"true\"><path class=\"curve c%zu d%zu\" d=\"M1 4H21\"/>"
+                "</svg>",
+                index % SVG_COLORS, index / SVG_COLORS % SVG_DASHES);
+    html_add_short(out, name, 80);
+    text_add(out, "</li>");
 }
+
+void svg_legend_end(struct text *out) { text_add(out, "</ul>"); }
 
 /* ---- bars ---- */
 

@@ -41,8 +41,10 @@ void svg_point(struct svg_plot *plot, double x, double y, double radius, const c
 /* A vertical bar from [low] to [high]: a standard error. */
 void svg_error(struct svg_plot *plot, double x, double low, double high);
 
-/* A legend of series [first] and after it. */
-void svg_legend(struct text *out, const char *const *names, size_t count);
+/* A legend (an element <ul>) of series with these names and indexes. */
+void svg_legend_begin(struct text *out);
+void svg_legend_add(struct text *out, const char *name, size_t index);
+void svg_legend_end(struct text *out);
 
 /* Horizontal bars: names (count), values from 0 to 1 with their texts. */
 void svg_bars(struct text *out, const char *title, const char *const *names, const double *values,

@@ -256,8 +256,20 @@ class Report(program.Case):
         epoch = {"event": "epoch", "epoch": 0, "train_loss": 1, "val_loss": 0.5}
         for name in ("run_10", "run_2", "run_1"):
             self.fake([START, epoch], f"many/{name}")
+        self.assert_legends_have_the_colors_of_curves(self.page("runs/many", self.fake([START, epoch, {**epoch, "epoch": 1, "val_f1": 1}, {**epoch, "epoch": 2, "val_f1": 1}], "other"),
+                                                                self.fake([START, epoch, {**epoch, "epoch": 1}], "short")))
         head, *rows = [r for r in self.rows(self.page("runs/many")) if "Best val_loss" in r or r[0].startswith("run_")][:4]
         self.assertEqual([(r[0], r[head.index("Best val_loss")]) for r in rows], [(name, "0.5 in epoch 1") for name in ("run_1", "run_2", "run_10")])
+
+    def assert_legends_have_the_colors_of_curves(self, page):
+        found = 0
+        for figure in page.figures().values():
+            items = [e["@data-name"] for e in figure if e["tag"] == "li"]
+            keys = [e["@class"] for e in figure if e.get("@d") == "M1 4H21"]
+            curves = {e["@data-name"]: e["@class"] for e in figure if e["tag"] == "path" and "@data-name" in e}
+            self.assertEqual(dict(zip(items, keys)), curves if items else {})
+            found += len(items)
+        self.assertGreater(found, 3)
 
     def test_runs_of_the_same_name_have_their_paths(self):
         for folder in ("x", "y"):
