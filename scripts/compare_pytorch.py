@@ -115,7 +115,7 @@ class Comparison:
         kind, keys, name = first_leaf(self.config["model"]["layers"])
         # tokens of a dataset of whole numbers: padding is None if all positions are real
         takes_tokens = kind in ("embedding", "embedding_bag")
-        self.has_values = takes_tokens and bool(keys.get("num_embeddings")) and not self.is_text()
+        self.has_values = takes_tokens and not self.is_text()
         self.padding = keys.get("padding_idx") if self.has_values and kind == "embedding" else None
         self.vocabulary = self.initial[name + ".weight"].shape[0] if takes_tokens else None
 

@@ -471,6 +471,7 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
     memcpy(info->input_shape, source->input_shape, sizeof info->input_shape);
     info->input_size = dataset->tables[0].input_size;
     if (dataset->preparation.count) info->input_shape[0] = (int64_t)info->input_size;
+    info->input_tokens = preparation_tokens(&dataset->preparation, 0, dataset->preparation.count);
     info->target_size = source->target_size;
     info->target_dims = source->target_dims;
     memcpy(info->target_shape, source->target_shape, sizeof info->target_shape);

@@ -228,6 +228,7 @@ struct dataset_input {
     size_t first, size;
     int dims;
     int64_t shape[MAX_DIMS];
+    int64_t tokens; /* preparation_tokens of its columns */
 };
 
 /* Values first .. first + size - 1 of a target row. */
@@ -265,6 +266,7 @@ struct dataset_info {
     int input_dims;                /* of one row: 1 for a vector */
     int64_t input_shape[MAX_DIMS]; /* {13} for wine; {1, 28, 28} for an image; {block_size} for tokens */
     size_t input_size;             /* values (4 bytes each) of one input row */
+    int64_t input_tokens;          /* INPUT_VALUES: preparation_tokens of all columns */
     enum target_kind target_kind;
     bool is_binary;       /* TARGET_VALUES: of decisions between two classes */
     int64_t classes;      /* TARGET_CLASS: largest class + 1 over all rows, for tokens the vocabulary; else 0 */

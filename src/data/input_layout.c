@@ -21,6 +21,7 @@ struct input_layout dataset_input_layout(const struct dataset *dataset) {
                                   .vocabulary = info->vocabulary,
                                   .dims = info->input_dims,
                                   .size = info->input_size,
+                                  .tokens = info->input_tokens,
                                   .divide = dataset->divide,
                                   .is_bytes = dataset->is_bytes,
                                   .inputs = info->inputs,
@@ -34,6 +35,7 @@ struct dataset_info input_layout_info(const struct input_layout *layout) {
                                 .vocabulary = layout->vocabulary,
                                 .input_dims = layout->dims,
                                 .input_size = layout->size,
+                                .input_tokens = layout->tokens,
                                 .inputs = layout->inputs,
                                 .input_count = layout->input_count};
     memcpy(info.input_shape, layout->shape, sizeof info.input_shape);

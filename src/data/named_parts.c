@@ -35,6 +35,7 @@ static status name_inputs(const struct dataset_config *config, const struct sour
     for (size_t g = 0; g < groups->count; g++) {
         struct dataset_input *input = &inputs[g];
         *input = (struct dataset_input){.name = arena_copy(arena, groups->items[g].name), .first = first, .dims = 1};
+        if (preparation) input->tokens = preparation_tokens(preparation, index, groups->items[g].count);
         for (size_t i = 0; i < groups->items[g].count; i++, index++)
             input->size += preparation ? first_feature(preparation, index + 1, info->input_size) -
                                              first_feature(preparation, index, info->input_size)

@@ -23,6 +23,7 @@ struct shape {
     bool is_channels_last; /* (channels, height, width) or (channels, length) with the channels innermost in memory */
     bool is_tokens;        /* int32_t token ids instead of floats; only for a model's inputs */
     int64_t vocabulary;    /* with is_tokens: ids are below this */
+    int64_t tokens;        /* else, of values that are token ids: these are below it; 0: it is not known */
     size_t input; /* 1 + its first value in a row of the model's inputs; 0: it is not such a part, but computed */
     /* Its first dimension are positions, and a row has only as many as pass_lengths says; later ones are padding. The
      * number of these lengths in the model, from 1; 0: all positions are real. */

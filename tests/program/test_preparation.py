@@ -86,6 +86,33 @@ class Preparation(program.Case):
             self.assertIn(f"embedding of {categories} categories, num_embeddings: 9\n", out)
             self.run_program("folds.yaml", f"dataset.split.fold={fold}", "--fresh")
 
+    def test_embeddings_follow_from_the_data(self):
+        """Without num_embeddings it is what check prints, in every fold, and for new rows that of the training."""
+        self.write("folds.csv", "port,kind,y\n" + "".join(f"{'abcdefgh'[i // 3]},{'' if i == 0 else 'xy'[i % 2]},{i % 2}\n" for i in range(24)))
+        self.write("new.csv", "port,kind\n" + "".join(f"{port},x\n" for port in "abcdefghijklm"))
+        config = ("name: folds\ndataset: {path: folds.csv, inputs: INPUTS, targets: y, columns: {port: {type: category, encoding: embedding}, "
+                  "kind: {encoding: embedding, missing: constant}}, split: {folds: 3, fold: 0, shuffle: false}}\nmodel: {layers: [LAYERS, "
+                  "{linear: 2}]}\nloss: cross_entropy\ntrain: {epochs: 1}\n")
+        named = "[{embedding: {embedding_dim: 2, from: a, name: a}}, {flatten: {name: x}}, {embedding_bag: {embedding_dim: 2, from: b, name: b}}, {concat: {from: x}}]"
+        for inputs, layers, sizes in (("[port, kind]", "{embedding: {embedding_dim: 2, name: a}}, flatten", {"a": 9}),
+                                      ("[kind]", "{embedding_bag: {embedding_dim: 2, name: a}}", {"a": 4}),
+                                      ("{a: port, b: kind}", named[1:-1], {"a": 9, "b": 4})):
+            text = config.replace("INPUTS", inputs).replace("LAYERS", layers)
+            self.write("folds.yaml", text if "port" in inputs else text.replace("port: {type: category, encoding: embedding}, ", ""))
+            for fold in range(3):
+                words = ["folds.yaml", f"dataset.split.fold={fold}"]
+                self.run_program(*words, "--fresh")
+                with h5py.File(self.checkpoints("runs/folds")[-1]) as f:
+                    self.assertEqual({name: f["model"][name + ".weight"].shape[0] for name in sizes}, sizes)
+                self.run_program("eval", "runs/folds")
+                self.assertEqual(len(self.run_program("predict", "runs/folds", "new.csv")[0].splitlines()), 14)
+            self.run_program(*words, "train.epochs=2")
+            self.run_program("export", "runs/folds", "--out", "folds.onnx")
+        self.write("folds.csv", "port,y2,y\n" + "".join(f"{'abcdefgh'[i // 3]},{i % 4},{i % 2}\n" for i in range(24)))
+        self.write("folds.yaml", text.replace("kind: {encoding: embedding, missing: constant}", "").replace("{a: port, b: kind}", "{a: [port, y2]}")
+                   .replace(layers, "{embedding: {embedding_dim: 2, from: a}}, flatten"))
+        self.assertIn("so num_embeddings is needed", self.run_program("check", "folds.yaml", code=program.USAGE)[1])
+
     def test_embedding(self):
         """A column as tokens for an embedding layer; a category that no training row has is token 0."""
         self.write("embedding.yaml", CONFIG.replace("name: test", "name: embedding").replace("port: {missing: most_frequent}", "port: {encoding: embedding, missing: most_frequent}")

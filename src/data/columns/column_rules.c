@@ -54,7 +54,7 @@ static const struct schema_row rows[] = {
      .choices = column_encodings,
      .doc = "Of a category: one_hot (one feature for each category, OneHotEncoder), ordinal (its index among the "
             "sorted categories, OrdinalEncoder) or embedding (that index + 1, for an embedding layer with "
-            "num_embeddings: categories + 1; 0 is an unknown category)."},
+            "num_embeddings: categories of the file + 1; 0 is an unknown category)."},
     {.key = "unknown",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct column_rule, unknown),

@@ -14,16 +14,7 @@ static void add_missing(const struct prepared_column *column, size_t missing, st
     text_printf(out, "%.6g", column->fill[0]);
 }
 
-/* Of an embedding that is large enough for whatever rows are those for training, as in other folds: all categories of
- * the file, those that stand for missing values, and an unknown one. */
-static size_t embeddings_of(const struct prepared_column *column, const struct raw_column *raw) {
-    size_t count = raw->texts.count + 1;
-    for (size_t i = 0; i < column->categories.count; i++)
-        count += category_find(&raw->texts, raw->are_numbers, column->categories.items[i]) == SIZE_MAX;
-    return count;
-}
-
-static void add_features(const struct prepared_column *column, const struct raw_column *raw, struct text *out) {
+static void add_features(const struct prepared_column *column, struct text *out) {
     static const char *const scales[] = {
         [SCALE_NONE] = "", [SCALE_STANDARD] = ", standard", [SCALE_MINMAX] = ", minmax"};
     text_printf(out, "%zu", column->width);
@@ -31,7 +22,7 @@ static void add_features(const struct prepared_column *column, const struct raw_
         text_printf(out, " %s of %zu categor%s", column_encodings[column->encoding], column->categories.count,
                     column->categories.count == 1 ? "y" : "ies");
     if (column->type == COLUMN_CATEGORY && column->encoding == ENCODING_EMBEDDING)
-        text_printf(out, ", num_embeddings: %zu", embeddings_of(column, raw));
+        text_printf(out, ", num_embeddings: %lld", (long long)column->tokens);
     if (column->type == COLUMN_TEXT)
         text_printf(out, " tokens, num_embeddings: %lld, padding_idx: %d", (long long)column->tokens, column->padding);
     for (size_t i = 0; column->type == COLUMN_DATE && i < column->part_count; i++)
@@ -59,7 +50,7 @@ void columns_describe(const struct preparation *preparation, const struct raw_co
         const struct prepared_column *column = &preparation->items[i];
         struct text missing = {0}, features = {0};
         add_missing(column, raw[i].missing, &missing);
-        add_features(column, &raw[i], &features);
+        add_features(column, &features);
         add_line(column->name, column_types[column->type], text_string(&missing), text_string(&features), out);
         text_free(&missing);
         text_free(&features);

@@ -19,6 +19,16 @@ size_t preparation_fill_count(const struct prepared_column *column) {
     return column->type == COLUMN_DATE ? column->part_count : 1;
 }
 
+int64_t preparation_tokens(const struct preparation *preparation, size_t first, size_t count) {
+    int64_t tokens = 0;
+    for (size_t i = first; i < first + count && i < preparation->count; i++) {
+        const struct prepared_column *column = &preparation->items[i];
+        if (column->tokens == 0 || column->has_indicator) return 0;
+        if (column->tokens > tokens) tokens = column->tokens;
+    }
+    return tokens;
+}
+
 void preparation_number_features(struct preparation *preparation) {
     preparation->features = 0;
     for (size_t i = 0; i < preparation->count; i++) {

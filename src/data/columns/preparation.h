@@ -45,9 +45,11 @@ struct prepared_column {
     const char *date_format; /* DATE: of date_parse; NULL: ISO 8601 */
     size_t length;           /* TEXT: tokens of a row, > 0 */
     int32_t padding;         /* TEXT */
-    int64_t tokens;          /* TEXT: num_embeddings of the embedding: all tokens and the padding are below it */
-    enum scale_type scale;   /* of its features but the indicator, one_hot, embedding and text */
-    size_t first, width;     /* its features: first .. first + width - 1 of a row, with the indicator */
+    int64_t tokens; /* TEXT, ENCODING_EMBEDDING: num_embeddings of the embedding: all tokens and the padding are below
+                       it, also those of categories that only other rows of the file have, so that it is the same in all
+                       folds */
+    enum scale_type scale; /* of its features but the indicator, one_hot, embedding and text */
+    size_t first, width;   /* its features: first .. first + width - 1 of a row, with the indicator */
 };
 
 struct source;
@@ -74,6 +76,9 @@ status preparation_fit(const struct raw_column *columns, size_t count, const str
 
 /* The number of values of prepared_column.fill. */
 size_t preparation_fill_count(const struct prepared_column *column);
+
+/* If each of the columns first .. first + count - 1 becomes tokens only: all of these are below it; else 0. */
+int64_t preparation_tokens(const struct preparation *preparation, size_t first, size_t count);
 
 /* Sets first, width and features from the other members. */
 void preparation_number_features(struct preparation *preparation);

@@ -217,6 +217,9 @@ static status fit_category(struct fitter *fitter, const struct column_rule *rule
     size_t index = fill ? category_find(&out->categories, out->are_numbers, fill) : SIZE_MAX;
     if (index != SIZE_MAX) *out->fill = (double)index;
     if (out->encoding != ENCODING_ORDINAL) out->scale = SCALE_NONE;
+    bool has_constant =
+        constant && raw->missing > 0 && category_find(&raw->texts, raw->are_numbers, constant) == SIZE_MAX;
+    if (out->encoding == ENCODING_EMBEDDING) out->tokens = (int64_t)raw->texts.count + 1 + has_constant;
     if (out->encoding == ENCODING_ONE_HOT && rule->scale > 0)
         return fail(STATUS_USAGE, out->name, "one-hot features are 0 and 1 and are not scaled; remove scale");
     return OK;

@@ -66,7 +66,8 @@ static void positional_init(const struct layer *layer, const struct params *para
 
 int64_t embedding_count(const struct layer *layer) {
     const struct embedding_config *c = layer->config;
-    return c->num_embeddings == SCHEMA_NO_INT ? layer->in.vocabulary : c->num_embeddings;
+    if (c->num_embeddings != SCHEMA_NO_INT) return c->num_embeddings;
+    return layer->in.is_tokens ? layer->in.vocabulary : layer->in.tokens;
 }
 
 status embedding_check_count(const struct layer *layer) {
@@ -80,9 +81,10 @@ status embedding_check_input(const struct layer *layer) {
     if (layer->in.is_tokens) return OK;
     if (!layer->in.input)
         return status_new(STATUS_USAGE, "its input must be tokens of the dataset, but it is the output of a layer");
-    if (c->num_embeddings == SCHEMA_NO_INT)
-        return status_new(STATUS_USAGE, "its input is not text or a file of tokens, so num_embeddings is needed: the "
-                                        "dataset's values are then tokens from 0 to num_embeddings - 1");
+    if (c->num_embeddings == SCHEMA_NO_INT && layer->in.tokens == 0)
+        return status_new(STATUS_USAGE, "its input is not text, a file of tokens, or columns of sentences or with "
+                                        "encoding: embedding alone, so num_embeddings is needed: the dataset's values "
+                                        "are then tokens from 0 to num_embeddings - 1");
     return OK;
 }
 

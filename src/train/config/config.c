@@ -371,8 +371,10 @@ const struct loss_type *config_loss(const struct config *config) {
 }
 
 struct shape dataset_shape(const struct dataset_info *info) {
-    struct shape shape = {
-        .dims = info->input_dims, .is_tokens = info->input_kind == INPUT_TOKENS, .vocabulary = info->vocabulary};
+    struct shape shape = {.dims = info->input_dims,
+                          .is_tokens = info->input_kind == INPUT_TOKENS,
+                          .vocabulary = info->vocabulary,
+                          .tokens = info->input_tokens};
     memcpy(shape.size, info->input_shape, (size_t)info->input_dims * sizeof *shape.size);
     return shape;
 }
@@ -406,6 +408,7 @@ status config_plan_model(const struct config *config, const struct dataset_info 
     for (size_t i = 0; i < info->input_count; i++) {
         const struct dataset_input *input = &info->inputs[i];
         inputs[i] = (struct model_input){.name = input->name, .first = input->first, .shape.dims = input->dims};
+        inputs[i].shape.tokens = input->tokens;
         memcpy(inputs[i].shape.size, input->shape, (size_t)input->dims * sizeof *input->shape);
     }
     for (size_t i = 0; i < config->losses.count; i++) {

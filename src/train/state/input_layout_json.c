@@ -21,6 +21,7 @@ char *input_layout_write(struct arena *arena, const struct input_layout *layout)
     struct text json = {0};
     text_printf(&json, "{\"kind\": \"%s\", ", has_tokens ? "tokens" : "values");
     add_shape(&json, layout->dims, layout->shape);
+    if (layout->tokens) text_printf(&json, ", \"tokens\": %lld", (long long)layout->tokens);
     if (has_tokens) text_printf(&json, ", \"vocabulary\": %lld", (long long)layout->vocabulary);
     text_add(&json, ", \"divide\": ");
     text_add_double(&json, layout->divide);
@@ -30,6 +31,7 @@ char *input_layout_write(struct arena *arena, const struct input_layout *layout)
         text_add_json(&json, layout->inputs[i].name);
         text_add(&json, ", ");
         add_shape(&json, layout->inputs[i].dims, layout->inputs[i].shape);
+        if (layout->inputs[i].tokens) text_printf(&json, ", \"tokens\": %lld", (long long)layout->inputs[i].tokens);
         text_add(&json, i + 1 == layout->input_count ? "}]" : "}");
     }
     text_add(&json, "}");
@@ -53,6 +55,12 @@ static bool read_shape(const json_t *object, int *dims, int64_t *shape, size_t *
     return true;
 }
 
+/* The number of tokens of values; 0: they are none. */
+static bool read_tokens(const json_t *object, int64_t *tokens) {
+    *tokens = json_integer_value(json_object_get(object, "tokens"));
+    return *tokens >= 0 && *tokens <= INT32_MAX;
+}
+
 static bool read_names(struct arena *arena, const json_t *whole, struct input_layout *out) {
     const json_t *list = json_object_get(whole, "names");
     size_t first = 0;
@@ -63,6 +71,7 @@ static bool read_names(struct arena *arena, const json_t *whole, struct input_la
         const json_t *object = json_array_get(list, i);
         const char *name = json_string_value(json_object_get(object, "name"));
         if (!name || !read_shape(object, &inputs[i].dims, inputs[i].shape, &inputs[i].size)) return false;
+        if (!read_tokens(object, &inputs[i].tokens)) return false;
         inputs[i].name = arena_copy(arena, name);
         inputs[i].first = first;
         first += inputs[i].size;
@@ -80,6 +89,7 @@ static bool parse(struct arena *arena, const json_t *whole, struct input_layout 
     if (!kind || (!has_tokens && strcmp(kind, "values") != 0)) return false;
     if (has_tokens && (out->vocabulary < 1 || out->vocabulary > INT32_MAX)) return false;
     if (!isfinite(out->divide) || out->divide <= 0) return false;
+    if (!read_tokens(whole, &out->tokens)) return false;
     return read_shape(whole, &out->dims, out->shape, &out->size) && read_names(arena, whole, out);
 }
 

@@ -4,8 +4,9 @@
  *   {"kind": "values", "shape": [1, 28, 28], "divide": 255, "bytes": true,
  *    "names": [{"name": "image", "shape": [784]}, ...]}
  *
- * kind is "values" or "tokens" (with "vocabulary": their number); "names" only with named inputs. Other keys are
- * ignored; later versions may add them. */
+ * kind is "values" or "tokens" (with "vocabulary": their number); "names" only with named inputs; "tokens", of all
+ * values or of those of a name, only where they are tokens below this number (num_embeddings). Other keys are ignored;
+ * later versions may add them. */
 #ifndef TRAIN_INPUT_LAYOUT_JSON_H
 #define TRAIN_INPUT_LAYOUT_JSON_H
 

@@ -27,6 +27,7 @@ static void add_texts(struct text *json, const char *key, const char *const *tex
 static void add_category(const struct prepared_column *column, struct text *json) {
     text_printf(json, ", \"encoding\": \"%s\", \"unknown\": \"%s\"", column_encodings[column->encoding],
                 unknown_rules[column->unknown]);
+    if (column->tokens) text_printf(json, ", \"tokens\": %lld", (long long)column->tokens);
     add_texts(json, "categories", column->categories.items, column->categories.count);
     text_printf(json, ", \"numeric\": %s", column->are_numbers ? "true" : "false");
 }
@@ -123,6 +124,8 @@ static bool read_category(struct arena *arena, const json_t *item, struct prepar
     if (!read_choice(item, "unknown", unknown_rules, &unknown)) return false;
     out->encoding = (enum column_encoding)encoding;
     out->unknown = (enum unknown_rule)unknown;
+    out->tokens = json_integer_value(json_object_get(item, "tokens")); /* of earlier versions absent */
+    if (out->tokens < 0 || out->tokens > INT32_MAX) return false;
     return read_flag(item, "numeric", &out->are_numbers) &&
            read_texts(arena, json_object_get(item, "categories"), &out->categories) && are_sorted(out);
 }
