@@ -144,6 +144,7 @@ struct dataset_config {
     bool has_rules; /* whether it was given */
     /* `missing:`, texts that mean a missing value; count 0: those of pandas' read_csv. */
     struct string_list missing;
+    const char *filter;         /* of row_filter_parse: rows that it does not keep are left out; NULL: none are */
     bool drops_missing_targets; /* rows without a target are left out */
     /* Not a key: with is_trained, rows that the model cannot read are left out, too, instead of an error. */
     bool skips_bad_rows;

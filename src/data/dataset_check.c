@@ -4,6 +4,7 @@
 #include "data/dataset_sections.h"
 #include "data/internal.h"
 #include "data/sampling/split.h"
+#include "data/tables/row_filter.h"
 #include "data/text_columns.h"
 
 struct place dataset_place(const struct node *where, const char *key) {
@@ -159,6 +160,20 @@ static void check_dropped(const struct dataset_config *dataset, const struct dat
             "the targets in the file");
 }
 
+static void check_filter(const struct dataset_config *dataset, const struct dataset_format *format,
+                         const struct node *where, struct problems *problems) {
+    struct place place = dataset_place(where, "filter");
+    if (!dataset->filter) return;
+    if (format && !(format->keys & KEY_COLUMNS))
+        problems_add(problems, place, "dataset.filter", "it is for formats csv and sqlite, not %s", format->name);
+    struct arena *arena = arena_create();
+    struct row_filter *filter;
+    status s = row_filter_parse(dataset->filter, arena, &filter);
+    if (s) problems_add(problems, place, "dataset.filter", "%s", status_message(s));
+    status_free(s);
+    arena_destroy(arena);
+}
+
 void dataset_check_config(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct dataset_config *dataset = config;
     char key[256];
@@ -178,6 +193,7 @@ void dataset_check_config(void *config, const struct node *where, const char *pa
     check_tokenizer(dataset, format, where, path, problems);
     check_group(dataset, format, where, path, problems);
     check_dropped(dataset, format, where, path, problems);
+    check_filter(dataset, format, where, problems);
     window_check(config, format, where, problems);
     text_columns_check(dataset, where, problems);
     if (format && format->is_folder && !dataset->image.size.count)

@@ -107,6 +107,14 @@ static const struct schema_row dataset_rows[] = {
      .doc =
          "CSV: texts of input columns that mean a missing value, such as ['', NA, '?']; []: those of pandas' read_csv "
          "(empty, NA, N/A, NaN, null, None and others)."},
+    {.key = "filter",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct dataset_config, filter),
+     .fallback = "null",
+     .flags = SCHEMA_INFERENCE,
+     .doc = "CSV, SQLite: the rows that are used, before the split, such as \"year >= 2010 and country in ['DE', 'FR'] "
+            "and not price is missing\": == != < <= > >=, and, or, not, in, is missing, parentheses. predict of a file "
+            "uses all rows. null: all rows."},
     {.key = "drop_missing_targets",
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct dataset_config, drops_missing_targets),

@@ -164,7 +164,7 @@ status csv_read_header(struct csv *csv, const struct dataset_config *config, con
 }
 
 /* [known_from]: the source of the name, for the message; NULL: the config. */
-static status find_column(const struct csv *csv, const char *name, const char *known_from, size_t *column) {
+status csv_find_column(const struct csv *csv, const char *name, const char *known_from, size_t *column) {
     *column = name_index_find(&csv->by_name, name);
     if (*column != SIZE_MAX) return OK;
     const char *nearest = schema_nearest(name, csv->names);
@@ -219,7 +219,7 @@ static status use_columns(struct csv *csv, const struct dataset_config *config, 
                           bool is_target) {
     for (size_t i = 0; i < names->count; i++) {
         size_t column;
-        TRY(find_column(csv, names->items[i], NULL, &column));
+        TRY(csv_find_column(csv, names->items[i], NULL, &column));
         TRY(use_column(csv, config, column, is_target));
     }
     return OK;
@@ -228,7 +228,7 @@ static status use_columns(struct csv *csv, const struct dataset_config *config, 
 /* The column of dataset.weights, which is not read for predictions. */
 static status use_weights(struct csv *csv, const struct dataset_config *config) {
     if (!config->weights || config->without_targets) return OK;
-    TRY(status_prefix(find_column(csv, config->weights, NULL, &csv->weight_column), "dataset.weights"));
+    TRY(status_prefix(csv_find_column(csv, config->weights, NULL, &csv->weight_column), "dataset.weights"));
     csv->roles[csv->weight_column].is_weight = true;
     csv->roles[csv->weight_column].at = 0;
     return OK;
@@ -238,7 +238,7 @@ static status use_weights(struct csv *csv, const struct dataset_config *config) 
 static status use_groups(struct csv *csv, const struct dataset_config *config) {
     csv->group_key = dataset_group_key(config);
     if (!dataset_group(config)) return OK;
-    TRY(status_prefix(find_column(csv, dataset_group(config), NULL, &csv->group_column), "%s", csv->group_key));
+    TRY(status_prefix(csv_find_column(csv, dataset_group(config), NULL, &csv->group_column), "%s", csv->group_key));
     struct role *role = &csv->roles[csv->group_column];
     if (role->at != NOT_USED)
         return status_new(STATUS_DATA, "%s: column '%s' is used twice, by dataset.weights and by %s", csv->path,
@@ -311,7 +311,7 @@ static status use_named_columns(struct csv *csv, const struct dataset_config *co
         const struct named_column *named = &list->items[i];
         size_t column;
         if (named->role == COLUMN_TARGET && config->without_targets) continue;
-        TRY(find_column(csv, named->name, known_from, &column));
+        TRY(csv_find_column(csv, named->name, known_from, &column));
         TRY(use_column(csv, config, column, named->role == COLUMN_TARGET));
     }
     note_columns(csv, config, list);
@@ -365,7 +365,7 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
     const struct column_rule *rules = config->rules.items;
     for (size_t i = 0; i < config->rules.count; i++) {
         size_t column;
-        TRY(status_prefix(find_column(csv, rules[i].name, NULL, &column), "dataset.columns"));
+        TRY(status_prefix(csv_find_column(csv, rules[i].name, NULL, &column), "dataset.columns"));
         const struct role *role = &csv->roles[column];
         bool is_ignored = rules[i].type == COLUMN_IGNORED,
              is_input = role->at != NOT_USED && !role->is_target && !role->is_weight && !role->is_group;

@@ -57,7 +57,7 @@ static size_t find_fields(const struct csv *csv, const struct sorted_name *sorte
 /* Finds the columns that are used, and those whose order is checked. */
 static status match_fields(struct csv *csv, const struct sorted_name *sorted) {
     for (size_t i = 0; i < csv->n_columns; i++) {
-        bool is_used = csv->roles[i].at != NOT_USED;
+        bool is_used = csv->roles[i].at != NOT_USED || csv->roles[i].is_filtered;
         if (!is_used && !csv->roles[i].may_be_date) continue;
         size_t field = 0, found = find_fields(csv, sorted, i, &field);
         if (!is_used && found != 1) {

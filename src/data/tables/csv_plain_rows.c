@@ -181,7 +181,7 @@ status csv_plan_rows(struct csv *csv, bool is_text) {
     size_t size = csv->base.input_size, targets = csv->base.target_size;
     csv->has_plans = false;
     if (csv->records || csv->base.rows == 0) return OK; /* the first row decides about labels */
-    if (csv->reader.delimiter == CSV_BLANKS) return OK;
+    if (csv->reader.delimiter == CSV_BLANKS || csv->filter) return OK;
     if (csv->drops_missing_targets && is_text) return OK; /* a label may be a missing value */
     struct field_plan *plans = realloc(csv->plans, csv->n_fields * sizeof *plans);
     if (!plans) return status_memory("%zu fields of %s", csv->n_fields, csv->path);

@@ -17,6 +17,7 @@ struct role {
     bool has_no_name;                    /* in the file: it is used only where the config names it */
     bool may_be_date;                    /* with csv.orders: all values so far are dates or missing, of an input or a
                                             column that is not used */
+    bool is_filtered;                    /* dataset.filter reads it */
     size_t at;                           /* index among the inputs or the targets; NOT_USED */
     size_t booleans;  /* of a target: 1 + the pair of boolean_read of its values; 0: numbers or labels */
     size_t target_at; /* of an input that is a target, too: index among the targets; NOT_USED */
@@ -32,6 +33,7 @@ struct csv_part {
 struct csv;
 
 struct csv_order;
+struct row_filter;
 
 /* Records of another kind of file, which is read as a CSV file is. */
 struct csv_input {
@@ -109,6 +111,9 @@ struct csv {
     bool has_given_classes;            /* [classes] are those of a checkpoint, in the arena */
     bool is_kind_known;                /* another file decides whether the class column has labels */
     bool has_no_header;                /* the first record is a row */
+    struct row_filter *filter;         /* rows that it does not keep are left out; NULL: all are kept */
+    size_t *filter_columns;            /* (row_filter_column_count) */
+    size_t filtered;                   /* the number of rows that are left out */
     bool drops_missing_targets;        /* rows without a target are left out */
     size_t dropped;                    /* the number of them */
     size_t left_out_capacity;          /* of base.left_out */
@@ -257,6 +262,9 @@ status csv_choose_columns(struct csv *csv, const struct dataset_config *config, 
 
 /* Whether the columns of a model that was trained with a CSV file are known. */
 bool csv_has_trained_columns(const struct dataset_config *config);
+
+/* The column [name]; STATUS_DATA: there is none, though [known_from], "dataset.filter", has it; NULL: not known. */
+status csv_find_column(const struct csv *csv, const char *name, const char *known_from, size_t *column);
 
 /* The columns of [csv] in the model's order. */
 struct column_list csv_columns_of(const struct csv *csv, struct arena *arena);

@@ -7,6 +7,7 @@
 
 #include "base/files/io.h"
 #include "data/tables/csv_source.h"
+#include "data/tables/row_filter.h"
 #include "data/tables/suggest_numbers.h"
 
 /* ---- rows ---- */
@@ -134,6 +135,7 @@ static bool is_compared(const struct csv *csv, size_t column) {
     if (!csv->roles || csv->has_missing_number) return true;
     const struct role *role = &csv->roles[column];
     if (role->is_weight) return false;
+    if (role->at == NOT_USED) return true; /* read by the filter */
     return role->is_target || role->is_group || column_builder_wants_text(&csv->builders[role->at]);
 }
 
@@ -141,6 +143,50 @@ void csv_format_real(const struct csv *csv, size_t column, double value, char te
     int precision = is_compared(csv, column) ? 15 : 17;
     do snprintf(text, CSV_REAL, "%.*g", precision, value);
     while (precision++ < 17 && strtod(text, NULL) != value);
+}
+
+/* ---- dataset.filter ---- */
+
+static const char *filter_text(void *state, size_t column) {
+    const struct csv *csv = state;
+    const char *text = csv->reader.fields[csv->fields[csv->filter_columns[column]]].text;
+    return *text == 0 || csv_is_missing(csv, text) ? NULL : text;
+}
+
+static bool filter_number(void *state, const char *text, double *value) { return csv_read_number(state, text, value); }
+
+static status keep_row(struct csv *csv, bool *keeps) {
+    const struct filter_row row = {csv, filter_text, filter_number};
+    size_t column = SIZE_MAX;
+    *keeps = true;
+    if (!csv->filter) return OK;
+    row_filter_test(csv->filter, &row, keeps, &column);
+    if (column == SIZE_MAX) return OK;
+    return csv_reject_value(csv, csv->filter_columns[column], filter_text(csv, column), "a number",
+                            ", and dataset.filter compares it with one");
+}
+
+static status start_filter(struct csv *csv, const struct dataset_config *config) {
+    if (!config->filter || config->cells) return OK;
+    TRY(row_filter_parse(config->filter, csv->arena, &csv->filter));
+    size_t count = row_filter_column_count(csv->filter);
+    csv->filter_columns = arena_alloc(csv->arena, (count + 1) * sizeof *csv->filter_columns);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = row_filter_column(csv->filter, i);
+        TRY(csv_find_column(csv, name, "dataset.filter", &csv->filter_columns[i]));
+        csv->roles[csv->filter_columns[i]].is_filtered = true;
+    }
+    return OK;
+}
+
+static status note_filtered(struct csv *csv) {
+    size_t rows = csv->base.rows + csv->base.left_out_count;
+    if (!csv->filter) return OK;
+    if (csv->filtered == rows && rows > 0)
+        return status_new(STATUS_DATA, "%s: dataset.filter leaves out all %zu rows", csv->path, rows);
+    csv_add_note(csv, arena_printf(csv->arena, "dataset.filter keeps %zu of %zu row%s", rows - csv->filtered, rows,
+                                   text_plural(rows, "s")));
+    return OK;
 }
 
 static bool lacks_target(const struct csv *csv) {
@@ -165,8 +211,11 @@ static status reject_fields(const struct csv *csv) {
 /* Adds the current record as a row, unless it is left out. */
 static status add_record(struct csv *csv, double *row) {
     if (csv->reader.count != csv->n_fields) return csv_leave_out(csv, 0, BAD_FIELDS, "", reject_fields(csv));
-    csv->is_left_out = lacks_target(csv);
-    csv->dropped += csv->is_left_out;
+    bool keeps;
+    TRY(keep_row(csv, &keeps));
+    csv->filtered += !keeps;
+    csv->is_left_out = !keeps || lacks_target(csv);
+    csv->dropped += keeps && csv->is_left_out;
     for (size_t i = 0; i < csv->n_columns && !csv->is_left_out; i++) {
         if (csv->roles[i].at == NOT_USED) continue;
         const char *text = csv->reader.fields[csv->fields[i]].text;
@@ -213,6 +262,7 @@ static status read_rows(struct csv *csv, const struct dataset_config *config, bo
     for (bool has_record = csv->has_no_header; is_row; has_record = false)
         TRY(add_row(csv, config, has_record, &is_row));
     TRY(csv_finish_new(csv));
+    TRY(note_filtered(csv));
     csv->has_labels = csv->has_labels && csv->base.rows > 0;
     if (csv->dropped)
         csv_add_note(csv, arena_printf(csv->arena, "%zu row%s without a target %s left out (drop_missing_targets)",
@@ -398,6 +448,7 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     TRY(csv_read_header(csv, config, train));
     csv->are_targets_inputs = config->window.steps > 0 && !wants_classes && config->target_range == TARGETS_ARE_ANY;
     TRY(csv_choose_columns(csv, config, train));
+    TRY(start_filter(csv, config));
     start_columns(csv, config, train);
     csv_start_new(csv, config, train);
     csv_order_start(csv, config);

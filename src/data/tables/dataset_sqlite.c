@@ -367,7 +367,7 @@ static status next_record(struct csv *csv, bool *has_record) {
     csv->reader.record_line = csv->base.rows + csv->base.left_out_count;
     if (*has_record) TRY(add_bytes(csv, records, 8.0 * (double)csv->reader.count));
     for (size_t i = 0; *has_record && i < csv->n_columns; i++)
-        if (csv->roles[i].at != NOT_USED)
+        if (csv->roles[i].at != NOT_USED || csv->roles[i].is_filtered)
             TRY(read_value(csv, i, &csv->reader.fields[i].text));
         else if (csv->roles[i].may_be_date)
             csv->reader.fields[i].text = text_of(csv, i);

@@ -98,6 +98,7 @@ static status suggest_all(const struct inference *inf, struct dataset_config dat
     if (dataset.split.test <= 0 && dataset.split.train <= 0 && dataset.split.folds == 0) return failure;
     dataset_remove_split(&dataset);
     dataset.without_targets = inf->predicts;
+    if (inf->predicts) dataset.filter = NULL;
     if (inf->predicts) dataset.classes = (struct string_list){0};
     status s = dataset_open(&dataset, inf->loss->wants_classes, false, &all);
     if (s) {
@@ -162,6 +163,7 @@ static status open_dataset(struct inference *inf, struct checkpoint *checkpoint)
     }
     dataset.local_ranks = inf->env->local_world_size;
     dataset.skips_bad_rows = inf->options->skips_bad_rows;
+    if (inf->predicts && inf->is_all) dataset.filter = NULL; /* a line for each row */
     if (inf->predicts) {
         dataset.without_targets = !needs_targets(inf);
         dataset.input_targets.count = 0;

@@ -1,0 +1,33 @@
+/* row_filter: `dataset.filter`, an expression over the columns of a table that says which rows are used, such as
+ * "year >= 2010 and country == 'DE'". The words are Python's, the rules pandas' query(). */
+#ifndef DATA_ROW_FILTER_H
+#define DATA_ROW_FILTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+struct row_filter;
+
+/* Parses [text]: *out in [arena]. STATUS_USAGE: "character 6: expected ..., not '='". */
+status row_filter_parse(const char *text, struct arena *arena, struct row_filter **out);
+
+/* The names of the columns, without repetitions. */
+size_t row_filter_column_count(const struct row_filter *filter);
+const char *row_filter_column(const struct row_filter *filter, size_t index);
+
+/* How the values of a row are read: [column] is an index of row_filter_column. */
+struct filter_row {
+    void *state;
+    const char *(*text)(void *state, size_t column); /* NULL: a missing value */
+    bool (*number)(void *state, const char *text, double *value);
+};
+
+/* Whether the row is used. A missing value makes every comparison false but !=, as NaN does in pandas. A text that is
+ * no number is not equal to a number; by < it cannot be compared with one: *column is its column then, and *keeps
+ * false; else *column is SIZE_MAX. */
+void row_filter_test(const struct row_filter *filter, const struct filter_row *row, bool *keeps, size_t *column);
+
+#endif
