@@ -129,7 +129,7 @@ FIRST = [
     ("columns/raw_columns*", ["program_preparation", "program_columns", "program_init"]), ("ema*", ["program_metrics"]),
     ("optimizer*", ["optim_optimizer", "optim_optimizer_groups"]),
     ("elastic*", ["program_elastic"]), ("zero*", ["program_zero"]), ("in_backward*", ["program_in_backward"]),
-    ("agreement*", ["train_agreement", "program_agreement"]), ("tally*", ["program_metrics"]),
+    ("agreement*", ["train_agreement", "program_agreement"]), ("changed_rows*", ["program_rows_in_memory"]), ("tally*", ["program_metrics"]),
     ("evaluation*", ["program_metrics", "program_inference", "program_contrastive"]), ("metric_table*", ["program_metrics", "program_losses", "train_monitor"]), ("epoch*", ["program_metrics"]),
     ("inference/inference*", ["program_inference", "program_labels"]), ("generate*", ["train_gpt", "program_precision", "program_inference"]),
     ("predictions*", ["program_inference"]), ("nonfinite/*", ["program_nonfinite"]), ("loop/recovery*", ["program_nonfinite", "program_resume"]),

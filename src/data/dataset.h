@@ -388,6 +388,17 @@ size_t dataset_target_bytes(const struct dataset_info *info);
 /* Whether dataset_read only copies from memory (then a prefetch thread costs more than it saves). */
 bool dataset_is_in_memory(const struct dataset *dataset);
 
+/* Hashes the rows in memory, once for all owners, so that dataset_find_changed finds bits that flip. Returns how many
+ * seconds that takes; 0: no rows are in memory (those of tokens are not counted). */
+double dataset_hash_rows(struct dataset *dataset);
+
+struct changed_rows {
+    size_t first, last;      /* of the file, from 0 */
+    bool is_validation_file; /* of dataset.validation */
+};
+/* Whether rows in memory have changed since; the first block of them. */
+bool dataset_find_changed(const struct dataset *dataset, struct changed_rows *out);
+
 /* The characters of a text's tokens, in the order of their ids, as one UTF-8 string for the checkpoint (see
  * data/text/vocabulary.h); NULL when tokens are not characters. Owned by the dataset. */
 const char *dataset_vocabulary(const struct dataset *dataset);

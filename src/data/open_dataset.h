@@ -51,7 +51,9 @@ struct dataset {
     bool is_bytes;           /* the same */
     bool is_in_memory, is_metadata;
     int owners;
-    struct orders orders; /* of the training rows, where there are several owners */
+    uint64_t *row_hashes[2]; /* of dataset_hash_rows, for each block of rows of each table */
+    double hash_seconds;     /* what they took; 0: there are none */
+    struct orders orders;    /* of the training rows, where there are several owners */
 };
 
 /* Reads dataset.weights, if it is given, and sets the weights of the tables and those of [info]. STATUS_DATA with the

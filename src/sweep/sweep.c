@@ -155,8 +155,9 @@ static status take_report(struct coordinator *s, struct worker_slot *slot, const
     }
     if (r->event != WORKER_FAILED) TRY(trials_check_data(s->trials, r->dataset, r->fingerprint));
     if (s->is_keeping_best) return check_kept(s, r);
-    if (r->event == WORKER_FAILED && r->code == STATUS_IO) /* not because of its values: it is to be done again */
-        return status_new(STATUS_IO, "trial %" PRId64 ": %s", r->run / s->config->runs, r->message);
+    bool is_of_system = r->code == STATUS_IO || r->code == STATUS_DIVERGED;
+    if (r->event == WORKER_FAILED && is_of_system) /* not because of its values: it is to be done again */
+        return status_new((enum status_code)r->code, "trial %" PRId64 ": %s", r->run / s->config->runs, r->message);
     struct trial_run result = {.state = states[r->event],
                                .code = r->code,
                                .best_epoch = r->best_epoch,

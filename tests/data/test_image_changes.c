@@ -239,7 +239,7 @@ START_TEST(erases_a_rectangle) {
     struct augment augment = {.config = config, 2, HEIGHT, WIDTH, fill};
     int count = 0;
     ck_assert(augment_is_on(&config) && !augment_moves(&config));
-    ck_assert(!augment_is_on(&(struct augment_config){.erasing = config.erasing}));
+    ck_assert(!augment_is_on(&(struct augment_config){.erasing = {0, {scale, 2, 0}, {ratio, 2, 0}}}));
     augment_prepare(&augment);
     for (int64_t row = 0; row < 4000; row++) {
         struct erased e = erasing_draw(&augment.erasing, &(struct augment_key){1, 6, row}, HEIGHT, WIDTH);

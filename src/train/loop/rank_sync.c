@@ -1,6 +1,14 @@
 /* The host accesses the state, so these functions map it, except where the caller has done so. */
 #include "train/loop/rank_sync.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+
+#define MAX_ROWS_FRACTION 0.01 /* of the time, for comparing rows in memory */
+
 status rank_sync_verify(struct trainer *t, bool with_buffers) {
     if (comm_world_size(t->comm) == 1) return OK;
     TRY(state_map(t->state));
@@ -45,4 +53,63 @@ status rank_sync_stop_request(struct trainer *t, bool *must_stop) {
     TRY(comm_all_reduce(t->comm, &has_request, 1, COMM_UINT8, COMM_MAX));
     *must_stop = *must_stop || has_request;
     return OK;
+}
+
+/* ---- the rows in memory ---- */
+
+void rank_sync_open_rows(struct trainer *t) {
+    t->rows = (struct rows_check){.seconds = dataset_hash_rows(t->dataset), .step = t->state->counters.step};
+    t->rows.checked_at = clock_seconds();
+}
+
+struct rank_rows {
+    bool has_changed, has_saved; /* has_saved: since the last comparison before */
+    struct changed_rows rows;
+    int64_t checked; /* the step of the last comparison before */
+    char host[64];
+};
+
+static status rows_have_changed(const struct trainer *t, const struct rank_rows *r, int rank) {
+    const struct dataset_config *d = &t->config->dataset;
+    const char *path = r->rows.is_validation_file ? d->validation.path : d->path;
+    struct text advice = {0};
+    if (r->has_saved) text_printf(&advice, "remove the checkpoints after step %lld, then ", (long long)r->checked);
+    status s =
+        status_new(STATUS_DIVERGED,
+                   "rank %d (host %s): rows %zu to %zu of %s (counted from 0) have changed in memory between step "
+                   "%lld and step %lld. Memory or the program failed; nothing is saved now; %sthe same command "
+                   "continues from the newest checkpoint",
+                   rank, r->host, r->rows.first, r->rows.last, path ? path : "the dataset", (long long)r->checked,
+                   (long long)t->state->counters.step, text_string(&advice));
+    text_free(&advice);
+    return s;
+}
+
+/* Each rank decides by its own clock. */
+static void compare_rows(struct trainer *t, struct rank_rows *out) {
+    double start = clock_seconds(), passed = (start - t->rows.checked_at) * fault_clock();
+    bool is_due = t->rows.seconds <= MAX_ROWS_FRACTION * passed;
+    if (!is_due) t->rows.has_saved = true;
+    if (!is_due || t->rows.seconds == 0) return;
+    out->has_saved = t->rows.has_saved;
+    out->has_changed = dataset_find_changed(t->dataset, &out->rows);
+    out->checked = t->rows.step;
+    t->rows.checked_at = clock_seconds();
+    t->rows.seconds = t->rows.checked_at - start;
+    t->rows.step = t->state->counters.step;
+    t->rows.has_saved = false;
+}
+
+status rank_sync_verify_rows(struct trainer *t) {
+    size_t world = (size_t)comm_world_size(t->comm);
+    struct rank_rows own = {0}, *all = calloc(world, sizeof *all);
+    if (!all) return status_memory("the hashes of the rows");
+    compare_rows(t, &own);
+    gethostname(own.host, sizeof own.host - 1);
+    status s = world > 1 ? comm_all_gather(t->comm, &own, sizeof own, COMM_UINT8, all) : OK;
+    if (world == 1) *all = own;
+    for (size_t r = 0; !s && r < world; r++)
+        if (all[r].has_changed) s = rows_have_changed(t, &all[r], (int)r);
+    free(all);
+    return s;
 }

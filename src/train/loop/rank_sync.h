@@ -14,6 +14,12 @@ status rank_sync_stop_request(struct trainer *trainer, bool *must_stop);
 /* Verifies that the states of all ranks are equal (agreement_check, which needs the state mapped; this maps it). */
 status rank_sync_verify(struct trainer *trainer, bool with_buffers);
 
+/* Verifies that the rows in the memory of each rank are those that were read, where that takes less than 1 % of the
+ * time since the last time. STATUS_DIVERGED names the rank and the rows, the same on all ranks. */
+status rank_sync_verify_rows(struct trainer *trainer);
+/* Before the first step. */
+void rank_sync_open_rows(struct trainer *trainer);
+
 /* Broadcasts the counters and the state of rank 0: parameters, running statistics, optimizer, moving average. The state
  * must be mapped (state_map). */
 status rank_sync_state(struct trainer *trainer);

@@ -149,6 +149,7 @@ static status check_state(struct trainer *t, const char **nonfinite) {
     activity_phase(t->activity, ACTIVITY_SAVING);
     TRY(rank_sync_buffers(t)); /* those of rank 0 are saved */
     TRY(rank_sync_verify(t, true));
+    TRY(rank_sync_verify_rows(t));
     *nonfinite = nonfinite_range(t, &t->model->params);
     if (!*nonfinite) *nonfinite = nonfinite_range(t, &t->model->buffers);
     return OK;
@@ -302,6 +303,7 @@ status save_complete(struct trainer *t, struct data_position *written) {
 
 void save_open(struct trainer *t, bool is_resumed) {
     t->saves.saved_at = t->saves.best_written_at = clock_seconds();
+    rank_sync_open_rows(t);
     const struct counters *c = &t->state->counters;
     t->saves.saved_step = is_resumed && counters_are_own(c) ? progress_attempted_steps(c) : -1;
 }

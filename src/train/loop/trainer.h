@@ -123,6 +123,13 @@ struct save_state {
     double best_written_at;       /* time of the last write of best.h5; rank 0 */
 };
 
+/* Of rank_sync.c: the last comparison of the rows in memory with those that were read. */
+struct rows_check {
+    double seconds, checked_at; /* how long one takes, 0: no rows are in memory; the time of the last one */
+    int64_t step;               /* of the last one */
+    bool has_saved;             /* a state, since the last one */
+};
+
 /* Of epoch.c. */
 struct epoch_state {
     struct reducer_times times;      /* at the start of the epoch, or of this process */
@@ -174,6 +181,7 @@ struct trainer {
     struct step_state steps;
     struct recovery_state recovery;
     struct save_state saves;
+    struct rows_check rows;
     struct epoch_state epoch;
     struct test_state test;
 };
