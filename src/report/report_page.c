@@ -116,7 +116,7 @@ static void make_labels_unique(struct folders *f) {
 static void add_title(const struct folders *f, struct text *out) {
     const char *name = f->sweep_count ? f->sweeps[0]->label : f->runs[0]->label;
     size_t others = f->run_count + f->sweep_count - 1;
-    text_printf(out, "%s %s", f->sweep_count ? "Sweep" : "Run", name);
+    text_printf(out, "%s %s", f->sweep_count ? "Sweep" : others ? "Runs" : "Run", name);
     if (others) text_printf(out, " and %zu other%s", others, text_plural(others, "s"));
 }
 

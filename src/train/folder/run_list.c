@@ -47,7 +47,7 @@ static void add_number(const json_t *event, const char *name, const char *format
     text_printf(out, "  %*s", width, number);
 }
 
-/* "val_accuracy 97.22 % at epoch 9"; runs of earlier versions have no name. */
+/* "val_accuracy 97.22 % in epoch 9"; runs of earlier versions have no name. */
 static void add_best(const json_t *end, struct text *out) {
     char best[TEXT_MAX_NAME + 64] = "-", number[32];
     struct text name = {0};
@@ -56,7 +56,7 @@ static void add_best(const json_t *end, struct text *out) {
     const json_t *epoch = json_object_get(end, "best_epoch"), *value = json_object_get(end, "best_value");
     if (json_is_integer(epoch) && json_is_number(value)) {
         report_metric(metric ? metric : "", json_number_value(value), number);
-        snprintf(best, sizeof best, "%s%s%s at epoch %lld", name.length ? text_string(&name) : "",
+        snprintf(best, sizeof best, "%s%s%s in epoch %lld", name.length ? text_string(&name) : "",
                  name.length ? " " : "", number, (long long)json_integer_value(epoch));
     }
     text_printf(out, "  %-32s", best);
