@@ -28,6 +28,12 @@ static void expect(const char *what, const float *found, const double *sums, siz
 
 #define IN 5
 #define OUT 3
+#define HEAD 8
+
+static void take_part(void *user, size_t first, size_t rows) {
+    float *const *dw = user;
+    memcpy(dw[1] + first * IN, dw[0], rows * IN * sizeof **dw);
+}
 
 static void weights_and_biases(struct device *d) {
     float *x = positive_values(TERMS * IN, 1), *dy = positive_values(TERMS * OUT, 2), dw[OUT * IN] = {0}, db[OUT] = {0};
@@ -38,7 +44,13 @@ static void weights_and_biases(struct device *d) {
     }
     device_ops(d)->linear_backward_weight(d, dy, x, dw, db, TERMS, IN, OUT);
     expect("bias", db, biases, OUT, 4e-7);
-    if (device_is_host(d)) expect("weight", dw, weights, OUT * IN, 6e-6); /* of a GPU by cuBLASLt */
+    if (device_is_host(d)) { /* of a GPU by cuBLASLt */
+        float part[OUT * IN], parts[OUT * IN], db_of_parts[OUT];
+        expect("weight", dw, weights, OUT * IN, 6e-6);
+        const struct part_receiver receiver = {take_part, (float *[]){part, parts}};
+        device_ops(d)->linear_backward_weight_in_parts(d, dy, x, part, db_of_parts, TERMS, IN, OUT, 1, &receiver);
+        ck_assert(memcmp(parts, dw, sizeof dw) == 0 && memcmp(db_of_parts, db, sizeof db) == 0);
+    }
     guarded_free(x), guarded_free(dy);
 }
 
@@ -160,38 +172,64 @@ static void classes_of_many(struct device *d) {
     guarded_free(x), guarded_free(dx);
 }
 
-/* The gradients of kernels of 1 x 1 over a large image or many small ones: general, of one channel each, of stride 1.
- */
-static void convolution(struct device *d, size_t height, size_t rows, size_t channels, size_t groups) {
-    struct convolution c = {.in = {height, 256, channels},
-                            .out = {height, 256, channels},
-                            .window = {{1, 1}, {1, 1}, {0, 0}, {1, 1}},
+/* The loss of many rows. */
+static void losses_of_many(struct device *d) {
+    float *x = positive_values(TERMS * IN, 1), *dx = positive_values(TERMS * IN, 2);
+    int64_t *targets = guarded_malloc(TERMS * sizeof *targets);
+    struct loss_sums sums = {0};
+    struct cross_entropy_options o = {.ignored = -100};
+    double loss = 0;
+    for (size_t i = 0; i < TERMS; i++) {
+        double sum = 0;
+        targets[i] = (int64_t)(i % IN);
+        for (size_t j = 0; j < IN; j++) sum += exp((double)x[i * IN + j]);
+        loss += log(sum) - (double)x[i * IN + i % IN];
+    }
+    device_ops(d)->losses->cross_entropy(d, &o, x, targets, TERMS, IN, 1, dx, &sums);
+    ck_assert_msg(fabs(sums.loss - loss) <= 1e-7 * loss, "loss %.12g, not %.12g", sums.loss, loss);
+    guarded_free(x), guarded_free(dx), guarded_free(targets);
+}
+
+/* The gradients of kernels over a large image or many small ones: general, of one channel each, of stride 1, 3 x 3 by
+ * Winograd's algorithm. */
+static void convolution(struct device *d, size_t height, size_t rows, size_t channels, size_t groups, size_t kernel) {
+    const size_t width = 256, padding = kernel / 2, taps = kernel * kernel, in = channels / groups;
+    struct convolution c = {.in = {height, width, channels},
+                            .out = {height, width, channels},
+                            .window = {{kernel, kernel}, {1, 1}, {padding, padding}, {1, 1}},
                             .groups = groups,
                             .has_bias = true};
-    size_t positions = rows * height * 256, count = positions * channels, in = channels / groups;
+    size_t positions = rows * height * width, count = positions * channels, weight_count = channels * in * taps;
     float *x = positive_values(count, 1), *dy = positive_values(count, 2), *dx = positive_values(count, 3);
-    float *w = positive_values(channels * in, 4), *dw = guarded_malloc(channels * in * sizeof *dw), db[16] = {0};
-    double *weights = guarded_malloc(channels * in * sizeof *weights), biases[16] = {0};
+    float *w = positive_values(weight_count, 4), *dw = guarded_malloc(weight_count * sizeof *dw), db[16] = {0};
+    double *weights = guarded_malloc(weight_count * sizeof *weights), biases[16] = {0};
     struct device_convolution *made;
-    memset(dw, 0, channels * in * sizeof *dw), memset(weights, 0, channels * in * sizeof *weights);
-    for (size_t i = 0; i < count; i++) {
-        size_t out = i % channels, from = i - out + out / (channels / groups) * in;
-        biases[out] += (double)dy[i];
-        for (size_t j = 0; j < in; j++) weights[out * in + j] += (double)dy[i] * (double)x[from + j];
-    }
+    memset(dw, 0, weight_count * sizeof *dw), memset(weights, 0, weight_count * sizeof *weights);
+    for (size_t i = 0; i < count; i++) biases[i % channels] += (double)dy[i];
+    for (size_t tap = 0; tap < taps; tap++)
+        for (size_t i = 0; i < positions; i++) {
+            size_t row = i / width % height + tap / kernel, column = i % width + tap % kernel;
+            if (row < padding || row - padding >= height || column < padding || column - padding >= width) continue;
+            const float *from = x + (i + tap / kernel * width + tap % kernel - padding * (width + 1)) * channels;
+            for (size_t out = 0; out < channels; out++)
+                for (size_t j = 0; j < in; j++)
+                    weights[(out * in + j) * taps + tap] +=
+                        (double)dy[i * channels + out] * (double)from[out / (channels / groups) * in + j];
+        }
     const struct convolution_ops *ops = device_ops(d)->convolution;
     ck_assert(!ops->create(d, &c, rows, &made));
     ops->backward(made, x, w, dy, dx, dw, db, rows);
     ops->destroy(made);
     expect("bias", db, biases, channels, 8e-6);
-    if (device_is_host(d)) expect("weight", dw, weights, channels * in, 2e-5); /* of a GPU by cuDNN */
+    if (device_is_host(d)) expect("weight", dw, weights, weight_count, 5e-6); /* of a GPU by cuDNN */
     guarded_free(x), guarded_free(dy), guarded_free(dx), guarded_free(w), guarded_free(dw), guarded_free(weights);
 }
 
-static void large_images(struct device *d) { convolution(d, 256, 1, 4, 1); }
-static void large_images_by_unit_stride(struct device *d) { convolution(d, 256, 1, 8, 1); }
-static void large_images_by_channels(struct device *d) { convolution(d, 256, 1, 16, 16); }
-static void small_images(struct device *d) { convolution(d, 1, 512, 4, 1); }
+static void large_images(struct device *d) { convolution(d, 256, 1, 4, 1, 1); }
+static void large_images_by_unit_stride(struct device *d) { convolution(d, 256, 1, 8, 1, 1); }
+static void large_images_by_channels(struct device *d) { convolution(d, 256, 1, 16, 16, 1); }
+static void small_images(struct device *d) { convolution(d, 1, 512, 4, 1, 1); }
+static void large_images_by_winograd(struct device *d) { convolution(d, 1024, 1, 16, 1, 3); }
 
 /* Embeddings of few tokens; PReLU's slopes. */
 static void few_parameters(struct device *d) {
@@ -214,6 +252,43 @@ static void few_parameters(struct device *d) {
     guarded_free(x), guarded_free(dy), guarded_free(dx), guarded_free(tokens);
 }
 
+/* Attention to many keys, and its gradients of many queries. q, k and v are positive, and so are dk of many queries. */
+static void attention_case(struct device *d, size_t queries, size_t keys) {
+    if (!device_is_host(d)) return; /* its factors are rounded */
+    const struct attention_shape shape = {.rows = 1, .tokens = queries, .heads = 1, .head_size = HEAD, .keys = keys};
+    float *q = positive_values(queries * HEAD, 1), *kv = positive_values(2 * keys * HEAD, 2),
+          *dy = positive_values(queries * HEAD, 3), *y = positive_values(queries * HEAD, 4),
+          *dq = positive_values(queries * HEAD, 5), *dkv = positive_values(2 * keys * HEAD, 6);
+    float *softmaxes = positive_values(2 * queries, 7);
+    double *outputs = guarded_malloc(queries * HEAD * sizeof *outputs), *p = guarded_malloc(keys * sizeof *p);
+    double *values = guarded_malloc(2 * keys * HEAD * sizeof *values);
+    memset(outputs, 0, queries * HEAD * sizeof *outputs), memset(values, 0, 2 * keys * HEAD * sizeof *values);
+    for (size_t i = 0; i < queries; i++) {
+        double sum = 0;
+        for (size_t j = 0; j < keys; j++) {
+            p[j] = 0;
+            for (size_t n = 0; n < HEAD; n++) p[j] += (double)q[i * HEAD + n] * (double)kv[j * 2 * HEAD + n];
+            p[j] = exp(p[j] / sqrt(HEAD)), sum += p[j];
+        }
+        for (size_t j = 0; j < keys; j++)
+            for (size_t n = 0; n < HEAD; n++) {
+                outputs[i * HEAD + n] += p[j] / sum * (double)kv[(2 * j + 1) * HEAD + n];
+                values[(2 * j + 1) * HEAD + n] += p[j] / sum * (double)dy[i * HEAD + n];
+            }
+    }
+    const struct sequence_ops *ops = device_ops(d)->sequence;
+    ops->cross_attention_forward(d, &shape, q, kv, y, softmaxes);
+    ops->cross_attention_backward(d, &shape, q, kv, y, softmaxes, dy, dq, dkv);
+    expect("attention", y, outputs, queries * HEAD, 1e-6);
+    for (size_t j = 0; j < keys; j++) memset(dkv + 2 * j * HEAD, 0, HEAD * sizeof *dkv); /* of k: they cancel out */
+    expect("gradient of values", dkv, values, 2 * keys * HEAD, 1e-6);
+    guarded_free(q), guarded_free(kv), guarded_free(dy), guarded_free(y), guarded_free(dq), guarded_free(dkv);
+    guarded_free(softmaxes), guarded_free(outputs), guarded_free(p), guarded_free(values);
+}
+
+static void attention_to_many(struct device *d) { attention_case(d, 3, TERMS); }
+static void attention_of_many(struct device *d) { attention_case(d, TERMS, 3); }
+
 static const struct {
     const char *name;
     void (*run)(struct device *);
@@ -224,10 +299,14 @@ static const struct {
                  {"means", means_of_many},
                  {"rows of many", rows_of_many},
                  {"classes of many", classes_of_many},
+                 {"losses of many", losses_of_many},
                  {"large images", large_images},
                  {"large images by unit_stride", large_images_by_unit_stride},
                  {"large images by channels", large_images_by_channels},
+                 {"large images by Winograd", large_images_by_winograd},
                  {"small images", small_images},
-                 {"few parameters", few_parameters}};
+                 {"few parameters", few_parameters},
+                 {"attention to many", attention_to_many},
+                 {"attention of many", attention_of_many}};
 
 #endif

@@ -27,7 +27,7 @@ struct head {
     size_t y_stride, size, tokens;
     size_t all_keys, keys; /* keys: without padding */
     float scale;
-    bool is_causal;
+    bool is_causal, has_long_sums;
     const struct attention_shape *shape; /* for dropout */
     size_t row, index;
 };
@@ -63,6 +63,7 @@ static struct head head_of(const struct attention_shape *s, const struct operand
                          .row = row,
                          .index = h,
                          .scale = 1 / sqrtf((float)s->head_size),
+                         .has_long_sums = keys > LONG_SUM || s->tokens > LONG_SUM,
                          .is_causal = s->is_causal};
 }
 
@@ -93,7 +94,23 @@ static void scores(float *block, const float *a, size_t a_stride, size_t m, cons
     IN_SET(product)(&p);
 }
 
-/* c (m, size; [c_stride]) += a (m, k; strides [ars] and [acs]) b (k, size); for the first block c = a b. */
+/* c += a b, which is summed first: a run of a long sum */
+static void add_run(const struct cpu_product *p) {
+    _Alignas(64) float run[BLOCK * BLOCK];
+    struct cpu_product part = *p;
+    part.c = run, part.ldc = BLOCK, part.start = PRODUCT_ZERO;
+    for (size_t first = 0; first < p->n; first += BLOCK, part.b += BLOCK * p->bcs) {
+        part.n = block_at(p->n, first);
+        IN_SET(product)(&part);
+        for (size_t i = 0; i < p->m; i++) {
+            float *restrict c = p->c + i * p->ldc + first, *restrict sums = run + i * BLOCK;
+            for (size_t j = 0; j < part.n; j++) c[j] += sums[j];
+        }
+    }
+}
+
+/* c (m, size; [c_stride]) += a (m, k; strides [ars] and [acs]) b (k, size), where m and k are at most BLOCK; for the
+ * first block c = a b. */
 static void add_product(const struct head *h, bool is_first, size_t m, size_t k, const float *a, size_t ars, size_t acs,
                         const float *b, size_t b_stride, float *c, size_t c_stride) {
     struct cpu_product p = {.m = m,
@@ -108,7 +125,10 @@ static void add_product(const struct head *h, bool is_first, size_t m, size_t k,
                             .c = c,
                             .ldc = c_stride,
                             .start = is_first ? PRODUCT_ZERO : PRODUCT_ADD};
-    IN_SET(product)(&p);
+    if (h->has_long_sums && !is_first)
+        add_run(&p);
+    else
+        IN_SET(product)(&p);
 }
 
 /* Rounded up to whole vectors. */
@@ -124,7 +144,8 @@ static size_t mask(float *row, size_t count) {
 /* The online softmax of a block of queries: for each the maximum score so far, not scaled, and the sum of exp((score -
  * maximum) scale). */
 struct softmax_state {
-    float maximum[BLOCK], sum[BLOCK];
+    float maximum[BLOCK];
+    double sum[BLOCK]; /* a float, except for long sums */
 };
 
 /* Replaces the block of scores (queries, BLOCK) by exp((score - maximum) scale) and updates maxima and sums. factors:
@@ -146,8 +167,8 @@ static void update_softmax(const struct head *h, float *block, size_t first, siz
         float *restrict row = block + i * BLOCK, max_so_far = state->maximum[i], sums[SUMS] = {0};
         SUM_INTO(sums, padded, j, (row[j] = math_exp_negative((row[j] - max_so_far) * h->scale)));
         for (size_t j = padded; j < keys; j++) row[j] = 0;
-        state->sum[i] *= factors[i];
-        state->sum[i] += sums_total(sums);
+        double sum = state->sum[i] * (double)factors[i], block_sum = (double)sums_total(sums);
+        state->sum[i] = h->has_long_sums ? sum + block_sum : (double)((float)sum + (float)block_sum);
     }
 }
 
@@ -192,7 +213,7 @@ static void forward_queries(const struct head *h, size_t first, float *y, float 
                     h->y_stride);
     }
     for (size_t i = 0; i < queries; i++) {
-        float inverse = 1 / state.sum[i];
+        float inverse = 1 / (float)state.sum[i];
         for (size_t d = 0; d < h->size; d++) y[i * h->y_stride + d] *= inverse;
         softmaxes[2 * i] = state.maximum[i], softmaxes[2 * i + 1] = inverse;
     }
