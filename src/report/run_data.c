@@ -158,7 +158,8 @@ static bool read_end(struct run_data *r, const struct json_line *line) {
     const struct json_field *hash = json_line_find(line, "state_sha256");
     r->has_ended = json_line_is(line, "event", "end");
     r->has_stopped = !r->has_ended;
-    r->epochs = json_line_number(line, "epoch");
+    r->epochs = json_line_number(line, "epochs"); /* also of a part of an epoch */
+    if (isnan(r->epochs)) r->epochs = json_line_number(line, "epoch");
     r->steps = json_line_number(line, "step");
     r->samples = json_line_number(line, "samples");
     r->seconds = json_line_number(line, "seconds");

@@ -255,8 +255,8 @@ static void add_run_state(const struct watch *w, struct page_of_lines *p) {
 }
 
 static void add_of(struct page_of_lines *p, const char *what, double number, double total) {
-    text_printf(&p->line, "%s %.0f", what, isnan(number) ? 0 : number);
-    if (isfinite(total)) text_printf(&p->line, " of %.0f", total);
+    text_printf(&p->line, "%s %.10g", what, isnan(number) ? 0 : number);
+    if (isfinite(total)) text_printf(&p->line, " of %.10g", total);
     text_add(&p->line, "  ");
 }
 

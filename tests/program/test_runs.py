@@ -40,6 +40,17 @@ class Runs(program.Case):
             shutil.rmtree(self.path("runs/metric"))
         self.assertEqual(self.rows("runs"), rows)
 
+    def test_a_part_of_an_epoch(self):
+        """Of a run whose length is in steps: as the log has it, in every command."""
+        self.write("test.yaml", WINE)
+        for steps, epochs in ((3, "0.6"), (12, "2.4"), (10, "2")):
+            said = self.run_program("test.yaml", "train.epochs=null", f"train.steps={steps}", "--fresh")[1]
+            self.assertRegex(said, rf"done: {epochs}0? epochs, {steps} steps")
+            self.assertEqual(self.rows()["test"][:3], ["complete", epochs, str(steps)])
+            self.assertIn(f"epoch {epochs}  step {steps} of {steps}\n", self.run_program("watch", "runs/test")[0])
+            self.run_program("report", "runs/test")
+            self.assertRegex(self.read("runs/test/report.html"), rf"Epochs\W+(<[^>]*>\s*)*{epochs}<")
+
     def test_the_newest_run_is_last(self):
         self.write("test.yaml", WINE)
         self.run_program("test.yaml", "train.epochs=1")

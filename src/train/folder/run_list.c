@@ -108,12 +108,12 @@ static json_int_t epoch_of(const json_t *event) {
     return number >= 0 && number < INT64_MAX ? number : -1;
 }
 
-/* Complete epochs: an event counts its own epoch from 0. */
+/* Complete epochs: an event counts its own epoch from 0. At the end also a part of an epoch. */
 static void add_epochs(const struct events *events, struct text *out) {
     json_int_t complete = epoch_of(events->step), epoch = epoch_of(events->epoch);
     if (epoch >= complete && epoch >= 0) complete = epoch + 1;
     if (events->end)
-        add_number(events->end, "epoch", "%.0f", 6, out);
+        add_number(events->end, json_object_get(events->end, "epochs") ? "epochs" : "epoch", "%.10g", 6, out);
     else if (complete < 0)
         text_printf(out, "  %6s", "-");
     else

@@ -134,12 +134,18 @@ static void warn_of_no_best(const struct run *run) {
             metric);
 }
 
+/* With the share of an epoch that has not ended, in hundredths. */
+static double epochs_of(const struct trainer *t) {
+    const struct counters *c = &t->state->counters;
+    double share = (double)c->batch / (double)loader_batches(t->loader);
+    return (double)c->epoch + (c->batch > 0 ? fmax(round(share * 100) / 100, 0.01) : 0);
+}
+
 /* "2 epochs", or of a run whose length is in steps "1.25 epochs". */
 static void add_epochs(const struct trainer *t, struct text *out) {
     const struct counters *c = &t->state->counters;
-    double share = (double)c->batch / (double)loader_batches(t->loader);
     if (c->batch > 0)
-        text_printf(out, "%.2f epochs", (double)c->epoch + fmax(share, 0.01));
+        text_printf(out, "%.2f epochs", epochs_of(t));
     else
         text_printf(out, "%lld epoch%s", (long long)c->epoch, text_plural((uint64_t)c->epoch, "s"));
 }
@@ -259,6 +265,7 @@ status run_log_end(struct run *run, bool is_stopped) {
     state_sha256(t->state, hex);
     metrics_begin(t->outputs.metrics, is_stopped ? METRICS_STOPPED : METRICS_END);
     metrics_int(t->outputs.metrics, "epoch", c->epoch);
+    metrics_real(t->outputs.metrics, "epochs", epochs_of(t));
     metrics_int(t->outputs.metrics, "step", c->step);
     metrics_int(t->outputs.metrics, "samples", c->samples);
     metrics_int(t->outputs.metrics, "skipped", c->skipped);
