@@ -542,6 +542,7 @@ status sweep_run(const struct sweep_file *file, const struct sweep_options *opti
     if (is_open && !failure && s.is_stopping) failure = trials_add_stop(s.trials);
     if (is_open && !s.is_lost) failure = status_first(failure, trials_write(s.trials));
     log_progress(log, NULL);
+    if (is_open && options->folder_now) text_add(options->folder_now, sweep_folder_path(s.folder));
     if (!failure) failure = report_result(&s);
     if (s.listener) end_ranks(&s, status_code(failure));
     close_all(&s);

@@ -20,6 +20,7 @@ struct sweep_options {
     const char *no_gpu; /* as worker_options' */
     double grace;       /* seconds that workers have to save after a stop request */
     const volatile sig_atomic_t *stop;
+    struct text *folder_now; /* set to where the folder is at the end, which may have been moved; NULL: not wanted */
 };
 
 /* STATUS_STOPPED after a request to stop: the same command continues. OK also where trials have failed, unless all

@@ -97,6 +97,20 @@ class Folder(SweepCase):
         self.assertEqual(self.rows("moved"), self.rows("reference"))
         self.assertEqual(self.kept("moved"), self.kept("reference"))
 
+    def test_a_comparison_reads_what_was_moved(self):
+        """Not the folder that another one has made at the old path."""
+        self.write("other.yaml", self.read("base.yaml"))
+        words = ("compare", "base.yaml", "other.yaml", "train.epochs=6000", "optimizer.lr=0.001", "--seeds", 3, "--nproc", 1)
+        expected, _ = self.run_program(*words, "--run-dir", "sweeps/reference")
+        p = self.start(*words)
+        self.wait_for(lambda: os.path.exists(self.path("sweeps/base-or-other/history.jsonl")) and self.read("sweeps/base-or-other/history.jsonl"), what="a run")
+        self.assertIsNone(p.poll())
+        os.rename(self.path("sweeps/base-or-other"), self.path("sweeps/moved"))
+        self.run_program("compare", "base.yaml", "other.yaml", "train.epochs=1", "--seeds", 2)
+        out, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual((p.returncode, out), (OK, expected), err)
+        self.assertIn("sweeps/moved during this sweep, which continues there", err)
+
     def test_a_deleted_folder_ends_the_sweep(self):
         p = self.begin(*self.WORDS)
         while os.path.exists(self.path("sweeps/test")):  # a run may just write a file

@@ -74,14 +74,18 @@ static void warn(const struct sweep_file *file, struct log *log, struct text *ou
 status compare_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log,
                    struct text *out) {
     const struct sweep_config *sweep = sweep_file_config(file);
-    struct trials *trials;
+    struct trials *trials = NULL;
     struct paired_tests comparison = {0};
+    struct text folder = {0};
+    struct sweep_options with_folder = *options;
+    with_folder.folder_now = &folder;
     warn(file, log, NULL);
-    TRY(sweep_run(file, options, log));
-    TRY(trials_open(options->folder, sweep, NULL, log, &trials));
-    status s = read_pairs(sweep, trials, &comparison);
-    if (!s && comparison.pairs < 2) s = too_few(trials, options->folder);
+    status s = sweep_run(file, &with_folder, log);
+    if (!s) s = trials_open(text_string(&folder), sweep, NULL, log, &trials);
+    if (!s) s = read_pairs(sweep, trials, &comparison);
+    if (!s && comparison.pairs < 2) s = too_few(trials, text_string(&folder));
     if (!s) add_result(sweep, &comparison, out);
     if (!s) warn(file, NULL, out);
+    text_free(&folder);
     return status_first(s, trials_close(trials));
 }
