@@ -274,6 +274,24 @@ class Init(program.Case):
         self.rows("t.csv", ["mass", "y"], [["1 kg", 1], ["2 kg", 2], ["3 kg", 1]])
         self.assertIn("t.csv: no column is left for the inputs: 'mass': numbers with units, such as '1 kg' in line 2", self.init("t.csv", code=USAGE))
 
+    def test_numbers_that_mean_missing(self):
+        """A comment counts them; with the two keys that it names they are missing values."""
+        n = 60
+        columns = {"far": [-999 if i % 10 == 3 else i * 0.7 for i in range(n)], "top": ["9999.0" if i in (5, 40) else i % 13 for i in range(n)], "minus": [-1 if i % 7 == 2 else i * 3 % 40 for i in range(n)],
+                   "codes": [99 if i % 6 == 1 else i % 5 for i in range(n)], "gaps": ["" if i % 9 == 4 else -99 if i % 8 == 1 else i * 7 % 50 for i in range(n)],
+                   "near": [99 if i % 6 == 1 else 40 + i for i in range(n)], "once": [-999 if i == 3 else i * 0.3 for i in range(n)], "sign": [i % 3 - 1 for i in range(n)],
+                   "cold": [-1 if i % 7 == 2 else i % 40 - 20 for i in range(n)], "all": [-999] * n, "y": [i % 2 for i in range(n)]}
+        self.rows("t.csv", columns, zip(*columns.values()))
+        text = self.train("t.csv", words=["train.epochs=1"])
+        for name, rule, value, count in (("far", "number", "-999", 6), ("top", "number", "9999.0", 2), ("minus", "number", "-1", 9), ("codes", "number", "99", 10),
+                                         ("gaps", "{missing: indicator}", "-99", 7)):
+            start = "" if name != "gaps" else "7 values are missing; "
+            self.assertIn(f"    {name}: {rule}   # {start}{value} in {count} rows may mean a missing value; then list it, dataset.missing: [\"\", NA, \"{value}\"], and write {{missing: median}}\n", text)
+        for name in ("near", "once", "sign", "cold", "all"):
+            self.assertNotIn(f"    {name}: ", text)
+        self.write("first.yaml", text.replace("  columns:", '  missing: ["", NA, "-999"]\n  columns:').replace("far: number", "far: {missing: median}").replace("  scale:", "    once: {missing: median}\n    all: ignore\n  scale:"))
+        self.assertRegex(self.run_program("check", "first.yaml")[0], r"\n *far +number +6, median")
+
     def test_numbers_that_are_too_large(self):
         """1e400 is read as infinity."""
         self.rows("t.csv", ["a", "b", "c", "y"], [[i * 0.7, "1e400" if i == 9 else i * 0.3, "-1e400" if i < 30 else 2, i % 2] for i in range(60)])

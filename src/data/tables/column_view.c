@@ -129,12 +129,27 @@ bool column_view_numbers_rise(const struct column_view *c) {
     return c->numbers > 1 && c->numbers == c->values && !c->falls;
 }
 
+/* [sign]: 1 for the largest number, -1 for the smallest; [extreme]: the one so far. */
+static void add_to_end(struct number_end *end, double extreme, double number, double sign) {
+    double above = sign * (number - extreme);
+    if (end->count == 0)
+        *end = (struct number_end){1, -sign * INFINITY};
+    else if (above > 0)
+        *end = (struct number_end){1, extreme};
+    else if (above < 0)
+        end->next = sign * fmax(sign * end->next, sign * number);
+    else
+        end->count++;
+}
+
 static void add_number(struct column_view *c, const char *text, double number) {
     c->falls = c->falls || (c->numbers > 0 && number <= c->last);
     if (!c->code && csv_is_code(text)) c->code = arena_copy(c->pool.arena, text);
     c->numbers++;
     c->whole += number == floor(number);
     if (number == floor(number) && fabs(number) < MAX_WHOLE) c->whole_sum += whole_hash(number);
+    add_to_end(&c->ends[0], c->min, number, -1);
+    add_to_end(&c->ends[1], c->max, number, 1);
     c->min = c->numbers == 1 ? number : fmin(c->min, number);
     c->max = c->numbers == 1 ? number : fmax(c->max, number);
     c->last = number;

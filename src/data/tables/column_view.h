@@ -18,6 +18,12 @@ struct date_order {
     bool falls;
 };
 
+/* An extreme number: how often it occurs, and the nearest other one. */
+struct number_end {
+    size_t count;
+    double next;
+};
+
 struct date_form {
     const char *format; /* of date_parse */
     struct date_order order;
@@ -41,6 +47,7 @@ struct column_view {
     size_t form_count;
     size_t first_line;                 /* of its first value */
     double first, last, min, max;      /* numbers */
+    struct number_end ends[2];         /* of the smallest and the largest number */
     bool has_dates;                    /* each value is a date */
     bool starts_with_text, is_counted; /* is_counted: each value is 1 more than the one before */
     bool falls;                        /* a number is not larger than the one before */

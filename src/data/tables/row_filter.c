@@ -21,17 +21,17 @@ struct operand {
     double number;
 };
 
-struct node {
+struct filter_node {
     enum kind kind;
     enum operator operation;
-    struct node *left, *right; /* NODE_OR, NODE_AND; NODE_NOT: left */
-    struct operand a, b;       /* NODE_COMPARE; NODE_IN, NODE_MISSING: a */
-    struct operand *values;    /* (value_count): of NODE_IN */
+    struct filter_node *left, *right; /* NODE_OR, NODE_AND; NODE_NOT: left */
+    struct operand a, b;              /* NODE_COMPARE; NODE_IN, NODE_MISSING: a */
+    struct operand *values;           /* (value_count): of NODE_IN */
     size_t value_count;
 };
 
 struct row_filter {
-    struct node *root;
+    struct filter_node *root;
     const char **columns; /* (column_count) */
     size_t column_count;
 };
@@ -158,7 +158,7 @@ static status count_node(struct parser *p) {
                       position_of(p, p->start), MAX_NODES);
 }
 
-static status new_node(struct parser *p, enum kind kind, struct node **out) {
+static status new_node(struct parser *p, enum kind kind, struct filter_node **out) {
     TRY(count_node(p));
     *out = arena_alloc(p->arena, sizeof **out);
     (*out)->kind = kind;
@@ -190,7 +190,7 @@ static status parse_operand(struct parser *p, struct operand *out) {
     return next(p);
 }
 
-static status add_value(struct parser *p, struct node *node) {
+static status add_value(struct parser *p, struct filter_node *node) {
     size_t count = node->value_count;
     if ((count & (count - 1)) == 0) { /* 0 or a power of two: the list is full */
         struct operand *values = arena_alloc(p->arena, (2 * count + 1) * sizeof *values);
@@ -200,7 +200,7 @@ static status add_value(struct parser *p, struct node *node) {
     return parse_value(p, &node->values[node->value_count++]);
 }
 
-static status parse_list(struct parser *p, struct node *node) {
+static status parse_list(struct parser *p, struct filter_node *node) {
     TRY(expect(p, "[", "["));
     for (;;) {
         TRY(add_value(p, node));
@@ -210,14 +210,14 @@ static status parse_list(struct parser *p, struct node *node) {
 }
 
 /* [*out] becomes the node below a `not`. */
-static status negate(struct parser *p, struct node **out) {
-    struct node *inner = *out;
+static status negate(struct parser *p, struct filter_node **out) {
+    struct filter_node *inner = *out;
     TRY(new_node(p, NODE_NOT, out));
     (*out)->left = inner;
     return OK;
 }
 
-static status parse_comparison(struct parser *p, struct node **out) {
+static status parse_comparison(struct parser *p, struct filter_node **out) {
     static const char *const operators[] = {"==", "!=", "<", "<=", ">", ">="};
     struct operand a;
     TRY(parse_operand(p, &a));
@@ -235,7 +235,7 @@ static status parse_comparison(struct parser *p, struct node **out) {
         is_negated = true;
         TRY(next(p));
     }
-    struct node *node = *out;
+    struct filter_node *node = *out;
     node->kind = is_missing ? NODE_MISSING : NODE_IN;
     if (!is_missing && !is(p, "in")) return unexpected(p, is_negated ? "in" : "== != < <= > >=, in or is");
     if (is_negated) TRY(negate(p, out));
@@ -244,9 +244,9 @@ static status parse_comparison(struct parser *p, struct node **out) {
     return parse_list(p, node);
 }
 
-static status parse_or(struct parser *p, struct node **out);
+static status parse_or(struct parser *p, struct filter_node **out);
 
-static status parse_factor(struct parser *p, struct node **out) {
+static status parse_factor(struct parser *p, struct filter_node **out) {
     bool is_negated = is(p, "not"), is_open = is(p, "(");
     if (!is_negated && !is_open) return parse_comparison(p, out);
     if (++p->depth > MAX_DEPTH)
@@ -258,10 +258,10 @@ static status parse_factor(struct parser *p, struct node **out) {
     return is_negated ? negate(p, out) : expect(p, ")", "and, or, or )");
 }
 
-static status parse_and(struct parser *p, struct node **out) {
+static status parse_and(struct parser *p, struct filter_node **out) {
     TRY(parse_factor(p, out));
     while (is(p, "and")) {
-        struct node *left = *out;
+        struct filter_node *left = *out;
         TRY(next(p));
         TRY(new_node(p, NODE_AND, out));
         (*out)->left = left;
@@ -270,10 +270,10 @@ static status parse_and(struct parser *p, struct node **out) {
     return OK;
 }
 
-static status parse_or(struct parser *p, struct node **out) {
+static status parse_or(struct parser *p, struct filter_node **out) {
     TRY(parse_and(p, out));
     while (is(p, "or")) {
-        struct node *left = *out;
+        struct filter_node *left = *out;
         TRY(next(p));
         TRY(new_node(p, NODE_OR, out));
         (*out)->left = left;
@@ -342,7 +342,7 @@ static bool compare(struct test *test, enum operator operation, const struct ope
     }
 }
 
-static bool test_node(struct test *test, const struct node *node) {
+static bool test_node(struct test *test, const struct filter_node *node) {
     switch (node->kind) {
     case NODE_OR:
         return test_node(test, node->left) || test_node(test, node->right);

@@ -122,6 +122,50 @@ static void choose_code(const struct column_view *c, struct arena *arena, struct
     }
 }
 
+/* ---- numbers that mean a missing value ---- */
+
+#define MIN_SENTINELS 0.1 /* the share of rows with -1 */
+#define MIN_VALUES 10     /* different values of a column with it */
+
+/* 99, -999, 9999.9 */
+static bool has_nines(const char *text) {
+    size_t nines = strspn(text + (*text == '-'), "9."), length = strlen(text + (*text == '-'));
+    const char *point = strchr(text, '.');
+    size_t zeros = point ? strspn(point + 1, "0") : 0;
+    return (nines == length || (point && point[1 + zeros] == 0)) && strspn(text + (*text == '-'), "9") >= 2;
+}
+
+/* Whether the smallest (or the largest) number, written as [text], is probably none: it occurs several times, far from
+ * the others, or as the only negative one. */
+static bool is_sentinel(const struct column_view *c, int which, const char *text) {
+    const struct number_end *end = &c->ends[which];
+    double value = which ? c->max : c->min, other = which ? c->min : c->max;
+    bool is_only_negative = which == 0 && value < 0 && end->next >= 0;
+    if (end->count < 2 || end->count == c->values || !isfinite(end->next)) return false;
+    if (has_nines(text)) return is_only_negative || fabs(value - end->next) > fabs(end->next - other);
+    return is_only_negative && value == -1 && c->pool.count > MIN_VALUES &&
+           (double)end->count >= MIN_SENTINELS * (double)c->values;
+}
+
+/* Adds a comment about such a number to the rule of a column of numbers. */
+static void note_sentinel(const struct column_view *c, struct arena *arena, struct column_suggestion *out) {
+    if (c->values == 0 || holds_texts(c) || (out->rule && strcmp(out->rule, "ignore") == 0)) return;
+    for (int which = 0; which < 2; which++) {
+        const char *text = NULL;
+        double number;
+        for (size_t i = 0; i < c->pool.count && !text; i++)
+            if (csv_number(c->pool.items[i].text, &number) && number == (which ? c->max : c->min))
+                text = c->pool.items[i].text;
+        if (!text || !is_sentinel(c, which, text)) continue;
+        out->reason =
+            arena_printf(arena,
+                         "%s%s%s in %zu rows may mean a missing value; then list it, dataset.missing: [\"\", "
+                         "NA, \"%s\"], and write {missing: median}",
+                         out->reason ? out->reason : "", out->reason ? "; " : "", text, c->ends[which].count, text);
+        out->rule = out->rule ? out->rule : "number";
+    }
+}
+
 /* ---- identifiers ---- */
 
 #define MIN_IDENTIFIERS 10    /* values of a column that may be one */
@@ -354,6 +398,7 @@ static void add_inputs(struct column_view *columns, size_t count, size_t target,
         struct column_suggestion *column = &out->columns[out->column_count];
         if (i == target || columns[i].has_no_name) continue;
         choose_rule(&columns[i], unit, may_count, arena, column);
+        note_sentinel(&columns[i], arena, column);
         bool is_ignored = column->rule && strcmp(column->rule, "ignore") == 0;
         if (!is_ignored) out->features += column->texts ? column->texts : 1;
         if (!is_ignored && column->rule && strstr(column->rule, "indicator")) out->features++;
