@@ -31,7 +31,7 @@ class Runs(program.Case):
         rows = self.rows()
         self.assertEqual({name: row[0] for name, row in rows.items()}, {"killed": "failed", "stopped": "stopped", "test": "complete"})
         row = rows["test"]
-        self.assertEqual(row[1:11], ["10", "50", f"{epoch['train_loss']:.4g}", f"{epoch['val_loss']:.4g}", "val_accuracy", f"{100 * end['best_value']:.2f}", "%", "at",
+        self.assertEqual(row[1:11], ["10", "50", f"{epoch['train_loss']:.4g}", f"{epoch['val_loss']:.4g}", "val_accuracy", f"{100 * end['best_value']:.2f}", "%", "in",
                                     "epoch", str(end["best_epoch"])])
         self.assertGreater(float(row[-2]), 0)
         for words, metric in ((["dataset.split=0"], "train_loss"), (["checkpoint.best=val_loss"], "val_loss"), (["checkpoint.best=train_loss"], "train_loss")):
