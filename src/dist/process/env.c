@@ -178,13 +178,13 @@ static status size_is_unknown(const char *launcher, const char *rank, const char
         rank, getenv(rank), launcher, size);
 }
 
-/* Whether a PMI launcher, such as MPICH's mpirun, has started this process with another number than [rank] of [size]:
- * its helper processes are the tasks of Slurm or Flux, and the ranks inherit their variables. */
+/* Whether MPICH's mpirun or another PMI launcher has started this process as one of several, and task [rank] of [size]
+ * of Slurm or Flux is only its helper process, whose variables the ranks inherit. */
 static status has_other_pmi_rank(int rank, int size, bool *has_other) {
     int pmi_rank = rank, pmi_size = size;
     TRY(read_int("PMI_RANK", 0, MAX_RANKS, &pmi_rank));
     TRY(read_int("PMI_SIZE", 0, MAX_RANKS, &pmi_size));
-    *has_other = pmi_rank != rank || pmi_size != size;
+    *has_other = pmi_size > 1 && (pmi_rank != rank || pmi_size != size || is_set("MPI_LOCALNRANKS"));
     return OK;
 }
 
@@ -351,7 +351,8 @@ static status from_names(const struct variables *v, const char *name, struct dis
     if (!size) return size_is_unknown(name, rank, v->size[0] ? v->size[0] : "WORLD_SIZE");
     TRY(read_int(rank, 0, MAX_RANKS, &env->rank));
     TRY(read_int(size, 1, MAX_RANKS, &env->world_size));
-    if (v == &flux) TRY(has_other_pmi_rank(env->rank, env->world_size, &is_helper));
+    if (v == &flux || (v == &open_mpi && env->world_size == 1))
+        TRY(has_other_pmi_rank(env->rank, env->world_size, &is_helper));
     if (is_helper) return OK;
     *is_found = true;
     TRY(read_local(v, env, &is_local_size_known));
