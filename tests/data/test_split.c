@@ -425,8 +425,6 @@ START_TEST(wrong_configs) {
         {"path: a.csv\nsplit: {train: 0.5, folds: 2, fold: 0}", "folds (as scikit-learn) exclude each other"},
         {"path: a.csv\nsplit: {test: 0.5, validation: 0.5, folds: 2, fold: 0}",
          "validation and folds exclude each other: each fold is for validation once; test may be combined with both"},
-        {"path: a.csv\nsplit: {validation: 0.5}",
-         "validation needs test, the rows for the end of the run; for validation rows alone write test: 0.5"},
         {"path: a.csv\nsplit: {folds: 1, fold: 0}", "c.yaml:2:16: dataset.split: folds must be at least 2"},
         {"path: a.csv\nsplit: {test: 0.5, fold: 0}", "c.yaml:2:26: dataset.split: fold needs folds"},
         {"path: a.csv\nsplit: {folds: 3}",

@@ -24,6 +24,14 @@ class TestPart(program.Case):
         self.write("t.csv", "a,b,y\n" + "\n".join(self.rows) + "\n")
         self.write("test.yaml", CONFIG)
 
+    def test_validation_alone_is_test_alone(self):
+        """Also with the keys that go with test, and on a resume."""
+        for more in ("seed: 3", "stratify: true", "group: b", "shuffle: false"):
+            self.run_program("test.yaml", "--fresh", "dataset.split={test: 0.2, %s}" % more)
+            self.assertIn("complete", self.run_program("test.yaml", "dataset.split={validation: 0.2, %s}" % more)[1])
+        _, err = self.run_program("test.yaml", "dataset.split={validation: 0.3, shuffle: false}", code=program.USAGE)
+        self.assertIn("  dataset.split.test: 0.2 -> 0.3\n", err)
+
     def end(self, run="runs/test"):
         return self.events("end", run)[-1]
 

@@ -20,7 +20,9 @@ static const struct schema_row split_rows_table[] = {
      .excludes_max = true,
      .doc =
          "With test: fraction of the rows that remain after those of test, used for validation. The rows of test are "
-         "then evaluated once, at the end of the run, and have no other effect. 0: those of test are for validation."},
+         "then evaluated once, at the end of the run, and have no other effect. Alone: the same as test alone. 0: "
+         "those of "
+         "test are for validation."},
     {.key = "train",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct split_config, train),
@@ -113,7 +115,7 @@ static void check_folds(const struct split_config *split, const struct node *whe
 }
 
 static void check_split(void *config, const struct node *where, const char *path, struct problems *problems) {
-    const struct split_config *split = config;
+    struct split_config *split = config;
     bool has_validation = split->validation > 0;
     struct place place = where ? where->place : (struct place){0};
     if (split->train > 0 && (split->test > 0 || split->folds > 0 || has_validation))
@@ -123,10 +125,10 @@ static void check_split(void *config, const struct node *where, const char *path
         problems_add(problems, dataset_place(where, "validation"), path,
                      "validation and folds exclude each other: each fold is for validation once; test may be combined "
                      "with both");
-    else if (has_validation && split->test <= 0)
-        problems_add(problems, dataset_place(where, "validation"), path,
-                     "validation needs test, the rows for the end of the run; for validation rows alone write test: %g",
-                     split->validation);
+    else if (has_validation && split->test <= 0) { /* one part beside that for training, by its other name */
+        split->test = split->validation;
+        split->validation = 0;
+    }
     if (split->stratify && !split->folds && (split->test <= 0 || !split->shuffle))
         problems_add(problems, dataset_place(where, "stratify"), path,
                      "stratify needs test and shuffle, as in train_test_split, or folds");
