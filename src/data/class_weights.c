@@ -1,4 +1,5 @@
-/* `weight: balanced` of a loss of classes: scikit-learn's compute_class_weight, of the training rows. */
+/* Classes of the training rows: a warning about those that none has, and `weight: balanced` of a loss of classes:
+ * scikit-learn's compute_class_weight, of the training rows. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -41,5 +42,70 @@ status class_weights_set(struct dataset *dataset, const struct dataset_config *c
     for (size_t c = 0; c < n; c++) info->class_weights.items[c] = 0;
     if (!s) weigh(config, classes, info->train_rows, n, info->class_weights.items);
     buffer_free(classes);
+    return s;
+}
+
+/* Marks the classes (rows) of all rows of a table as seen, those that are no classes of the model left out. */
+static status mark_classes(struct table *table, int64_t n_classes, bool *seen) {
+    void *classes;
+    TRY(rows_alloc(table->rows, sizeof(int64_t), "the classes", &classes));
+    const int64_t *of = classes;
+    status s = table_classes(table, classes);
+    for (size_t i = 0; !s && i < table->rows; i++)
+        if (of[i] >= 0 && of[i] < n_classes && !(table->ignored.is_set && of[i] == table->ignored.value))
+            seen[of[i]] = true;
+    buffer_free(classes);
+    return s;
+}
+
+static status mark_train_classes(struct dataset *dataset, bool *trained) {
+    void *classes;
+    const struct dataset_info *info = &dataset->info;
+    TRY(rows_alloc(info->train_rows, sizeof(int64_t), "the classes", &classes));
+    const int64_t *of = classes;
+    status s = dataset_train_classes(dataset, classes);
+    for (size_t i = 0; !s && i < info->train_rows; i++)
+        if (of[i] >= 0 && of[i] < info->classes) trained[of[i]] = true;
+    buffer_free(classes);
+    return s;
+}
+
+#define MAX_NAMED 5 /* classes of the warning */
+
+static void warn_absent(struct dataset *dataset, const bool *seen, const bool *trained) {
+    struct text names = {0};
+    size_t count = 0;
+    for (size_t c = 0; c < (size_t)dataset->info.classes; c++) {
+        if (!seen[c] || trained[c] || ++count > MAX_NAMED) continue;
+        text_add(&names, count == 1 ? "" : ", ");
+        if (c < dataset->labels.count) {
+            text_add(&names, "'");
+            text_add_value(&names, dataset->labels.items[c], TEXT_MAX_NAME);
+            text_add(&names, "'");
+        } else {
+            text_printf(&names, "%zu", c);
+        }
+    }
+    if (count > MAX_NAMED) text_printf(&names, " and %zu more", count - MAX_NAMED);
+    if (count)
+        dataset->notes.items[dataset->notes.count++] = arena_printf(
+            dataset->arena,
+            "warning: %zu class%s no training row, so that the model cannot learn %s: %s (dataset.split: stratify "
+            "divides each class, shuffle mixes sorted rows)",
+            count, count == 1 ? " has" : "es have", count == 1 ? "it" : "them", text_string(&names));
+    text_free(&names);
+}
+
+status classes_warn_absent(struct dataset *dataset, const struct dataset_config *config) {
+    const struct dataset_info *info = &dataset->info;
+    bool has_classes = info->target_kind == TARGET_CLASS && info->target_size == 1 && info->windows.steps == 0 &&
+                       info->input_kind == INPUT_VALUES && info->classes <= MAX_CLASSES;
+    if (!has_classes || config->is_trained || config->without_targets || info->validation_rows == 0) return OK;
+    bool *seen = calloc((size_t)info->classes + 1, 2 * sizeof *seen), *trained = seen + info->classes + 1;
+    if (!seen) return status_memory("%lld classes", (long long)info->classes);
+    status s = mark_train_classes(dataset, trained);
+    for (int i = 0; !s && i < dataset->n_tables; i++) s = mark_classes(&dataset->tables[i], info->classes, seen);
+    if (!s) warn_absent(dataset, seen, trained);
+    free(seen);
     return s;
 }

@@ -424,7 +424,7 @@ static void copy_left_out(struct dataset *dataset) {
 static void copy_columns(struct dataset *dataset, const struct dataset_config *config) {
     const struct source *source = dataset->tables[0].source;
     const char *overlap = overlap_note(dataset, config);
-    dataset->notes.items = arena_alloc(dataset->arena, 13 * sizeof *dataset->notes.items);
+    dataset->notes.items = arena_alloc(dataset->arena, 14 * sizeof *dataset->notes.items);
     if (overlap) dataset->notes.items[dataset->notes.count++] = overlap;
     note_layout(dataset, config);
     note_augment(dataset, config);
@@ -574,6 +574,7 @@ static status open_all(struct dataset *dataset, const struct dataset_config *con
     copy_labels(dataset);
     copy_columns(dataset, config);
     copy_left_out(dataset);
+    TRY(classes_warn_absent(dataset, config));
     struct scale_config scale = windowed_row_scale(dataset, config);
     TRY(scaler_create(&scale, dataset->tables[0].source, dataset_preparation(dataset), &dataset->scaler));
     for (int i = 0; i < dataset->n_tables; i++)

@@ -57,6 +57,7 @@ struct validation_config {
 struct window_config {
     int64_t steps; /* 0: a sample is a row */
     int64_t horizon, predict_steps;
+    bool has_history;  /* inputs of validation and test windows may be of the rows before those of the part */
     int64_t stride;    /* rows between the starts of two samples, for training and evaluation */
     const char *group; /* name of the series of each row; a window has rows of one series; NULL: one series */
 };

@@ -101,6 +101,9 @@ const char *overlap_note(struct dataset *dataset, const struct dataset_config *c
  * class. */
 status class_weights_set(struct dataset *dataset, const struct dataset_config *config);
 
+/* Adds a warning about classes of the rows that no training row has. */
+status classes_warn_absent(struct dataset *dataset, const struct dataset_config *config);
+
 /* Of the target [target], with `losses:`; NULL: it has no classes. */
 const struct ignored_class *dataset_ignored_class(const struct dataset_config *config, const char *target);
 

@@ -1,6 +1,6 @@
 /* dataset.window: samples are windows of adjacent rows. The rows stay in their table, where everything is fitted to the
  * training rows; a part is a list of first rows of windows. Windows are found in the rows of a part, so that no row is
- * in windows of both. */
+ * in windows of both, except that with window.history inputs for validation may be of the rows before. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +74,8 @@ static status too_short(const struct dataset_config *config, const char *path, e
     if (!config->without_targets)
         text_printf(&targets, " and %lld up to the last target",
                     (long long)(window->horizon + window->predict_steps - 1));
+    if (part != DATASET_TRAIN && !window->has_history)
+        text_add(&targets, "; with history: true its inputs may be of the rows before them");
     status s = status_new(
         STATUS_DATA, "%s: dataset.window: no %zu adjacent rows%s are among the %zu %srow%s: a window has %lld steps%s",
         path ? path : "synthetic dataset", span, dataset_group(config) ? " of one series" : "", rows,
@@ -91,6 +93,7 @@ static status find_windows(struct dataset *dataset, const struct dataset_config 
     const struct window_config *window = &config->window;
     for (size_t i = 0; i < *count; i++) is_used[selection_row(&rows->rows, i)] = true;
     struct window_rows of = {.rows = rows->table->rows, .series = series, .is_used = is_used};
+    if (part != DATASET_TRAIN && window->has_history) of.history = dataset->info.windows.first_target;
     size_t span = (size_t)(window->steps + (config->without_targets ? 0 : window->horizon + window->predict_steps - 1));
     size_t stride = config->without_targets ? 1 : (size_t)window->stride,
            windows = windows_find(&of, span, stride, NULL);

@@ -23,6 +23,9 @@ START_TEST(stretches_of_rows) {
     equal_starts(&of, 2, 2, (int64_t[]){0, 2, 4, 6, 8}, 5);
     of.is_used = is_used;
     equal_starts(&of, 2, 1, (int64_t[]){0, 1, 2, 4, 8}, 5);
+    of.history = 2;
+    equal_starts(&of, 3, 1, (int64_t[]){0, 1, 6, 7}, 4);
+    of.history = 0;
     of.series = NULL;
     equal_starts(&of, 2, 3, (int64_t[]){0, 3, 8}, 3);
     of.rows = 0;
@@ -48,6 +51,10 @@ START_TEST(short_series) {
     ck_assert_uint_eq(windows_short_series(&of, (int64_t[]){3, 4, 6}, 3, &first), 1);
     ck_assert_uint_eq(first, 0);
     ck_assert_uint_eq(windows_short_series(&of, (int64_t[]){0, 3, 5, 6}, 4, &first), 0);
+    const bool last[] = {false, false, true, false, false, true, false};
+    of.is_used = last;
+    ck_assert_uint_eq(windows_short_series(&of, (int64_t[]){1}, 1, &first), 1);
+    ck_assert_uint_eq(first, 5);
     of.is_used = is_used;
     ck_assert_uint_eq(windows_short_series(&of, (int64_t[]){0, 3}, 2, &first), 1);
     ck_assert_uint_eq(first, 6);

@@ -247,7 +247,8 @@ START_TEST(bad_models) {
     rejected("[drop_path]", "p: missing; Probability that the branch of a row is zeroed.");
     rejected("[{drop_path: 1.5}]", "p: must be >= 0 and <= 1, got 1.5");
     rejected("[layer_scale2d]", "needs an input of shape (channels, height, width), got 4");
-    rejected("[{embedding_bag: 3}]", "its input is not text or a file of tokens, so num_embeddings is needed");
+    rejected("[{embedding_bag: 3}]", "its input is not text, a file of tokens, or columns of sentences or with "
+                                     "encoding: embedding alone, so num_embeddings is needed");
     rejected("[relu, {embedding_bag: {embedding_dim: 3, num_embeddings: 5}}]",
              "its input must be tokens of the dataset, but it is the output of a layer");
     rejected_on((struct shape){.dims = 2, .size = {4, 2}, .is_tokens = true, .vocabulary = 7}, "[{embedding_bag: 3}]",
@@ -271,7 +272,8 @@ START_TEST(bad_models) {
     rejected("[{repeat: {times: 0, layers: [relu]}}]", "must be");
     rejected("[{linear: {out: 0}}]", "must be");
     rejected("[{dropout: {p: 1.5}}]", "must be");
-    rejected("[{embedding: 3}]", "its input is not text or a file of tokens, so num_embeddings is needed");
+    rejected("[{embedding: 3}]", "its input is not text, a file of tokens, or columns of sentences or with encoding: "
+                                 "embedding alone, so num_embeddings is needed");
     rejected("[{linear: 3}, {embedding: {embedding_dim: 3, num_embeddings: 5}}]",
              "its input must be tokens of the dataset");
     rejected("[positional_embedding]", "its input must be (positions, features), but is 4");

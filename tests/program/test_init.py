@@ -463,7 +463,7 @@ class Init(program.Case):
             for header, row in (([name, "value"], lambda i: [clock(i), value(i)]), (["value", name], lambda i: [value(i), clock(i)]), (["rownames", name, "n"], lambda i: [i + 1, clock(i), i * 7 % 45])):
                 self.rows("s.csv", header, [row(i) for i in range(144)])
                 text, target = self.init("s.csv"), [h for h in header if h in ("value", "n")][0]
-                for line in (f"  targets: {target if target == 'value' else chr(34) + 'n' + chr(34)}   # a number is predicted\n", f"    {name}: ignore   # it gives the order of the rows\n", "  window: 12  ", "  split: {test: 0.2}  ", "loss: mse"):
+                for line in (f"  targets: {target if target == 'value' else chr(34) + 'n' + chr(34)}   # a number is predicted\n", f"    {name}: ignore   # it gives the order of the rows\n", "  window: {steps: 12, history: true}  ", "  split: {test: 0.2}  ", "loss: mse"):
                     self.assertIn(line, text)
                 self.assertIn(f"  a series in the order of '{name}': forecasts from windows of 12 rows\n", self.run_program("init", "s.csv")[1])
             text = self.train("s.csv")

@@ -53,6 +53,24 @@ class Labels(program.Case):
         with open(self.path("out.csv"), newline="") as f:
             self.assertEqual([row["prediction"] for row in csv.DictReader(f)], NAMES * 3)
 
+    def test_classes_without_training_rows(self):
+        """A warning names them, of a split and of a file of validation rows; none where every class has one."""
+        lines = [f"{i % 7},{'abcdefgh'[i // 10]}\n" for i in range(80)]
+        self.write("sorted.csv", "x,kind\n" + "".join(lines))
+        self.write("first.csv", "x,kind\n" + "".join(lines[:70]))
+        self.write("last.csv", "x,kind\n" + "".join(lines[5::20] + lines[75:]))
+        config = "name: t\ndataset: {path: %s}\nmodel: {layers: [{linear: 8}]}\nloss: cross_entropy\noptimizer: sgd\ntrain: {epochs: 1}\n"
+        warning = "warning: 2 classes have no training row, so that the model cannot learn them: 'g', 'h' (dataset.split: stratify divides"
+        self.write("t.yaml", config % "sorted.csv, split: {test: 0.25, shuffle: false}")
+        self.assertEqual(self.run_program("t.yaml", "--fresh")[1].count(warning), 1)
+        self.assertIn(warning[len("warning: "):], self.run_program("check", "t.yaml")[0])
+        for words in ("dataset.split.shuffle=true",), ("dataset.split={test: 0.25, stratify: true}",), ("dataset.split=null",):
+            self.assertNotIn("no training row", "".join(self.run_program("check", "t.yaml", *words)))
+        self.write("t.yaml", config % "sorted.csv, split: {test: 0.9, shuffle: false}")
+        self.assertIn("7 classes have no training row, so that the model cannot learn them: 'b', 'c', 'd', 'e', 'f' and 2 more (",
+                      self.run_program("check", "t.yaml")[0])
+        self.assertNotIn("no training row", "".join(self.run_program("eval", "t.yaml", "--checkpoint", "initial")))
+
     def test_numbers_as_labels(self):
         """`category` for the target: the model is that of texts, in the order of the texts, and predictions are the numbers."""
         import sqlite3

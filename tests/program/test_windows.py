@@ -393,6 +393,26 @@ class Windows(program.Case):
         self.run_program("test.yaml")
         self.assertIn("shuffle: false", self.read("runs/test/config.yaml"))
 
+    def test_history(self):
+        """Inputs of validation and test windows may be earlier rows of their series; the other windows do not change."""
+        rows = [[s, t, s + t / 100] for s in range(3) for t in range(12)]
+        with open(self.path("panel.csv"), "w") as f:
+            f.write("s,a,y\n" + "".join(",".join(map(str, r)) + "\n" for r in rows))
+        self.config("steps: 4, group: s", "targets: y, inputs: [a], split: {test: 0.17}, scale: none")
+        self.write("test.yaml", self.read("test.yaml").replace("rows.csv", "panel.csv"))
+        self.assertIn("no 5 adjacent rows of one series are among the 9 validation rows: a window has 4 steps and 1 up to the last target; "
+                      "with history: true its inputs may be of the rows before them", self.run_program("check", "test.yaml", code=DATA)[1])
+        with_history = ("dataset.window.history=true",)
+        self.assertIn("15 training windows, 9 validation windows", self.run_program("check", "test.yaml", *with_history)[0])
+        self.run_program("test.yaml", *with_history, "--fresh")
+        self.assertEqual(json.loads(self.run_program("eval", "runs/test")[0])["rows"], 9)
+        lines = self.run_program("predict", "runs/test", "--with-inputs")[0].splitlines()[1:]
+        self.assertEqual([line.split(",")[:2] for line in lines], [[str(s), str(t)] for s in range(3) for t in (8, 9, 10, 11)])
+        three = (*with_history, "dataset.split={test: 0.1, validation: 0.1}")
+        self.assertIn("15 training windows, 3 validation windows, 6 test windows", self.run_program("check", "test.yaml", *three)[0])
+        folds = (*with_history, "dataset.window.group=null", "dataset.inputs=[s, a]", "dataset.split={folds: 3, fold: 1, shuffle: false}")
+        self.assertIn("16 training windows, 12 validation windows", self.run_program("check", "test.yaml", *folds)[0])
+
     def test_columns(self):
         """Categories and missing values are prepared row by row; an ignored column leaves the windows plain."""
         rows = series()

@@ -36,6 +36,13 @@ static const struct schema_row window_rows_table[] = {
      .max = 1e9,
      .flags = SCHEMA_INFERENCE,
      .doc = "Rows between the starts of two samples, as Keras' sequence_stride; predict computes all windows."},
+    {.key = "history",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct window_config, has_history),
+     .fallback = "false",
+     .flags = SCHEMA_INFERENCE,
+     .doc = "Inputs of windows for validation and test may be of the rows before those of their part, such as the last "
+            "training rows, which are known when the first of their targets are forecast; their targets never are."},
     {.key = "group",
      .type = SCHEMA_STRING,
      .offset = FIELD(struct window_config, group),
@@ -49,7 +56,8 @@ static const struct schema_row window_rows_table[] = {
 
 static void check_keys(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct window_config *window = config;
-    bool is_default = window->horizon == 1 && window->predict_steps == 1 && window->stride == 1 && !window->group;
+    bool is_default = window->horizon == 1 && window->predict_steps == 1 && window->stride == 1 &&
+                      !window->has_history && !window->group;
     if (window->steps > 0 || is_default) return;
     problems_add(problems, where ? where->place : (struct place){0}, path,
                  "steps is missing: give the number of rows of a window");

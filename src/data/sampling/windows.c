@@ -11,13 +11,21 @@ static size_t stretch_end(const struct window_rows *of, size_t row) {
     return end;
 }
 
+/* The first row that windows of the stretch from [row] on may have. */
+static size_t history_of(const struct window_rows *of, size_t row) {
+    size_t first = row;
+    while (first > 0 && row - first < of->history && (!of->series || of->series[first - 1] == of->series[row])) first--;
+    return first;
+}
+
 size_t windows_find(const struct window_rows *of, size_t span, size_t stride, int64_t *starts) {
     size_t count = 0;
     for (size_t row = 0, end; row < of->rows; row = end) {
         end = row + 1;
         if (of->is_used && !of->is_used[row]) continue;
         end = stretch_end(of, row);
-        for (size_t start = row; end - row >= span && start <= end - span; start += stride, count++)
+        size_t first = history_of(of, row);
+        for (size_t start = first; end - first >= span && start <= end - span; start += stride, count++)
             if (starts) starts[count] = (int64_t)start;
     }
     return count;
@@ -40,7 +48,7 @@ size_t windows_short_series(const struct window_rows *of, const int64_t *starts,
         bool is_new = last == of->rows || series[row] != series[last];
         last = row;
         if (!is_new) continue;
-        while (next < count && starts[next] < (int64_t)row) next++;
+        while (next < count && starts[next] < (int64_t)row && series[starts[next]] != series[row]) next++;
         if (next < count && series[starts[next]] == series[row]) continue;
         if (found++ == 0) *first = row;
     }

@@ -10,6 +10,7 @@ struct window_rows {
     size_t rows;
     const int64_t *series; /* (rows) of each row; NULL: all are one series */
     const bool *is_used;   /* (rows) whether a window may have the row; NULL: all */
+    size_t history;        /* rows before those that are used that a window may begin with, of the same series */
 };
 
 /* The first rows of the windows of [span] adjacent rows that are used and of one series: in each stretch of such rows,

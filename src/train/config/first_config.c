@@ -353,7 +353,9 @@ static void add_dataset(const struct suggestion *s, char *const *overrides, size
     if (strcmp(s->format, "tokens") == 0) text_add(out, "  tokens: {block_size: 128}   # uint16 by default\n");
     if (s->input_kind == INPUT_VALUES) text_add(out, "  scale: standard        # inputs get mean 0 and deviation 1\n");
     if (s->window)
-        text_printf(out, "  window: %zu             # the value of the next row is forecast from those of %zu rows\n",
+        text_printf(out,
+                    "  window: {steps: %zu, history: true}   # the value of the next row is forecast from those of %zu "
+                    "rows;\n  # of the first rows for validation they are training rows\n",
                     s->window, s->window);
     if (s->input_kind == INPUT_VALUES && s->input_dims == 2 && !s->window)
         text_add(out,
