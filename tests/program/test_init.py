@@ -480,6 +480,10 @@ class Init(program.Case):
             text = self.train("s.csv")
         self.rows("s.csv", ["date", "value", "other"], [[clocks["date"](i), value(i), i % 7] for i in range(144)])
         self.assertNotIn("window:", self.train("s.csv"))
+        self.rows("s.csv", ["", "x"], [[i + 1, value(i)] for i in range(144)])
+        self.assertIn("  window: 12  ", self.train("s.csv"))
+        self.assertIn("s.csv: the target is 'x', the only column besides those that count or date the rows: a number is predicted; --target COLUMN takes another\n"
+                      "  a series in the order of the file: forecasts from windows of 12 rows\n", self.run_program("init", "s.csv")[1])
         for header, row in ((["weight", "height"], lambda i: [i, value(i)]), (["date", "sold"], lambda i: [clocks["date"](i), i % 2])):
             self.rows("s.csv", header, [row(i) for i in range(144)])
             self.assertNotIn("window:", self.train("s.csv"))
@@ -584,10 +588,19 @@ class Init(program.Case):
         self.write("first.yaml", text.replace("  drop_missing_targets: true", "  #"))
         self.assertIn("gaps.csv:line 2: column 'y': missing value; write dataset.drop_missing_targets: true", self.run_program("check", "first.yaml", code=DATA)[1])
 
+        self.rows("gaps.csv", ["u", "note", "y"], [[i % 13 / 3, "ab"[i // 2 % 2] if i % 30 else f"rare {i // 60}", i / 4 if i % 30 < 2 else ""] for i in range(180)])
+        self.assertIn("    note: category   # texts of a few kinds\n", self.train("gaps.csv"))  # 12 rows, in which not each text occurs twice
+
     def test_the_end_of_a_file_of_dos(self):
         with open(self.path("dos.csv"), "wb") as f:
             f.write(b"a,y\r\n" + b"".join(b"%d,%d\r\n" % (i * 7 % 31, i % 2) for i in range(30)) + b"\x1a")
         self.assertIn("csv, 30 rows", self.train("dos.csv"))
+        for end in (b"5,0.5\x1a", b"5,0.5\x1a\r\n", b'5,"0.5\x1a"\r\n\x1a'):  # behind the last value
+            with open(self.path("dos.csv"), "wb") as f:
+                f.write(b"a,y\r\n" + b"".join(b"%d,%d.5\r\n" % (i * 7 % 31, i % 9) for i in range(30)) + end)
+            text = self.train("dos.csv")
+            self.assertIn("csv, 31 rows", text)
+            self.assertIn("a number is predicted", text)
 
     def test_many_missing_values(self):
         """From 5 % on, that a value is missing is a feature, or a category of its own."""

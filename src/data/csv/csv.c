@@ -178,6 +178,8 @@ status csv_next(struct csv_reader *reader, bool *has_record) {
         else if (reader->delimiter != CSV_BLANKS)
             reader->at++;
         while (!is_quoted && field_end > field && is_blank(reader, field_end[-1])) field_end--;
+        bool may_be_end_of_file = is_last && reader->is_final && field_end > field && field_end[-1] == END_OF_DOS_FILE;
+        if (may_be_end_of_file && is_rest_empty(reader)) field_end--;
         *field_end = 0; /* overwrites a quote, a blank, the comma or the line end, which were already read */
         TRY(add_field(reader, field, is_quoted));
     }

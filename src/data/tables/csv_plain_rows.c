@@ -119,7 +119,7 @@ static char *read_row(struct csv *csv, double *row) {
         if (!next || (*next == delimiter) == is_last) return NULL;
     }
     if ((size_t)(next - reader->at) > CSV_MAX_RECORD || *next == 0) return NULL;
-    if (*next == '\r' && next + 1 == reader->end) return NULL;
+    if ((*next == '\r' && next + 1 == reader->end) || next[-1] == '\x1a') return NULL; /* perhaps the end of the file */
     return next + (next[0] == '\r' && next[1] == '\n' ? 2 : 1);
 }
 

@@ -399,6 +399,11 @@ static void add_inputs(struct column_view *columns, size_t count, size_t target,
         if (i == target || columns[i].has_no_name) continue;
         choose_rule(&columns[i], unit, may_count, arena, column);
         note_sentinel(&columns[i], arena, column);
+        bool is_inferred = !column->rule || *column->rule == '{';
+        if (out->missing_targets && column->texts && is_inferred) { /* its type would be that of fewer rows */
+            column->rule = category_rule(&columns[i], arena);
+            column->reason = column->reason ? column->reason : "texts of a few kinds";
+        }
         bool is_ignored = column->rule && strcmp(column->rule, "ignore") == 0;
         if (!is_ignored) out->features += column->texts ? column->texts : 1;
         if (!is_ignored && column->rule && strstr(column->rule, "indicator")) out->features++;
@@ -428,17 +433,19 @@ static bool is_counter(const struct column_view *c) {
     return c->missing == 0 && (is_counted || (column_view_numbers_rise(c) && identifier_name(c->name)));
 }
 
-/* The only column that is neither clock nor counter, if there are clocks and it has numbers; else [count]. */
+/* The only column that is neither clock nor counter, if there are clocks or no other name and it has numbers; else
+ * [count]. */
 static size_t find_series(struct column_view *columns, size_t count) {
-    size_t value = count, clocks = 0;
+    size_t value = count, clocks = 0, names = 0;
     for (size_t i = 0; i < count; i++) {
         bool is_a_clock = is_clock(&columns[i]);
         clocks += is_a_clock;
+        names += !columns[i].has_no_name;
         if (is_a_clock || is_counter(&columns[i])) continue;
         if (value < count) return count;
         value = i;
     }
-    bool is_series = clocks > 0 && value < count && columns[value].numbers == columns[value].values &&
+    bool is_series = (clocks > 0 || names == 1) && value < count && columns[value].numbers == columns[value].values &&
                      columns[value].values >= MIN_SERIES && columns[value].missing == 0 && columns[value].blobs == 0;
     return is_series ? value : count;
 }
@@ -519,7 +526,7 @@ static status view_columns(const struct record_reader *reader, const char *targe
     if (!target && series < count) at = series;
     bool is_series = at == series;
     out->target_why = target      ? "by --target"
-                      : is_series ? "the only column besides the time"
+                      : is_series ? "the only column besides those that count or date the rows"
                                   : target_why(columns[at].name);
     status s = find_marks(columns, count, at, &marks);
     if (!s) list_missing(columns, count, &marks, arena, out);

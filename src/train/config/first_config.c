@@ -289,9 +289,9 @@ static void add_notes(const struct suggestion *s, const char *path, struct text 
         text_add(notes, "; --target COLUMN takes another\n");
     }
     if (s->window) {
-        text_add(notes, "  a series in the order of '");
-        add_shown(notes, s->time);
-        text_printf(notes, "': forecasts from windows of %zu rows\n", s->window);
+        text_add(notes, s->time ? "  a series in the order of '" : "  a series in the order of the file");
+        if (s->time) add_shown(notes, s->time);
+        text_printf(notes, "%s: forecasts from windows of %zu rows\n", s->time ? "'" : "", s->window);
     }
     for (size_t i = 0; i < s->column_count; i++) {
         const struct column_suggestion *c = &s->columns[i];
