@@ -37,10 +37,11 @@ class RowsInMemory(program.Case):
         with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
             for line in maps:
                 begin, end, access, name = re.match(r"(\w+)-(\w+) (\S+) \S+ \S+ \S+ *(.*)", line).groups()
-                if not access.startswith("rw") or name.startswith("[v"):
+                size = int(end, 16) - int(begin, 16)
+                if not access.startswith("rw") or name.startswith("[v") or size > 1 << 28:  # the shadow memory of sanitizers
                     continue
                 memory.seek(int(begin, 16))
-                content = memory.read(int(end, 16) - int(begin, 16))
+                content = memory.read(size)
                 at = content.find(pattern)
                 while at >= 0:
                     memory.seek(int(begin, 16) + at)
