@@ -294,7 +294,7 @@ static const struct {
     {"seed: 1", "seed: 1\noptimizer: {lr: 0.1, weight_decay: 2}",
      "  optimizer.lr: 0.001 -> 0.1\n  optimizer.weight_decay: 0 -> 2\n"},
     {"seed: 1", "seed: 1\nschedule: cosine", "  schedule: null -> cosine\n"},
-    {"seed: 1", "seed: 1\nvalidation: {}", "  validation: (not given) -> (given)\n"},
+    {"seed: 1", "seed: 1\nvalidation: {}", ""},
     {"seed: 1\nmodel: {layers: [relu, relu, {linear: {out: 3}}]}",
      "seed: 1\nmodel: {layers: [relu, dropout, {linear: {out: 4}}, relu]}",
      "  model.layers.1: relu -> dropout\n  model.layers.2.linear.out: 3 -> 4\n  model.layers.3: (none) -> relu\n"},
