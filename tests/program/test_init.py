@@ -1,5 +1,5 @@
 """init: a config for a data file that passes check and trains. ctest-labels: unit"""
-import csv, fcntl, json, os, random, re, resource, shutil, struct, zlib
+import csv, datetime, fcntl, json, os, random, re, resource, shutil, struct, zlib
 
 import h5py
 import numpy as np
@@ -246,7 +246,7 @@ class Init(program.Case):
         text = self.train("t.csv")
         for line in ("missing: [\"\", \"#N/A\", N/A, NA, NaN, None, \"null\", \"?\", \"-\", n.a.]   # texts that mean a missing value, such as '?' in column 'q'\n",
                      "q: {missing: indicator}   # 7 values are missing", "dash: {missing: indicator}   # 9 values are missing", "na: {missing: indicator}   # 8 values are missing",
-                     "when: {missing: most_frequent}   # 1 value is missing", "kind: {missing: indicator}   # 20 values are missing"):
+                     "when: {missing: median}   # 1 value is missing", "kind: {missing: indicator}   # 20 values are missing"):
             self.assertIn(line, text)
         self.rows("t.csv", ["kind", "v", "y"], [["?ab"[i % 3], i * 0.7, i % 2] for i in range(60)])
         text = self.train("t.csv")  # a category like the others
@@ -460,9 +460,17 @@ class Init(program.Case):
         dates = [f"{i % 12 + 1:02}/{i % 28 + 1:02}/2024" for i in range(60)]
         self.rows("t.csv", ["", "when", "short", "v", "y"], [[i, dates[i] if i % 9 else "", "05/06/2023" if i % 2 else f"07/{i % 12 + 1:02}/2022", i % 7, i % 2] for i in range(60)])
         text = self.train("t.csv")
-        self.assertIn('when: {type: date, format: "%m/%d/%Y", missing: mean}   # dates; 7 missing', text)
+        self.assertIn('when: {type: date, format: "%m/%d/%Y", missing: indicator}   # dates; 7 missing', text)
         self.assertIn('short: ignore   # dates, either {type: date, format: "%m/%d/%Y"} or {type: date, format: "%d/%m/%Y"}', text)
         self.assertNotIn("Unnamed", text)
+
+    def test_missing_dates(self):
+        """The rule is that of numbers, in every format."""
+        for pattern, rule in (("%Y-%m-%d", ""), ("%d.%m.%Y", 'type: date, format: "%d.%m.%Y", ')):
+            when = [(datetime.date(2024, 1, 1) + datetime.timedelta(i)).strftime(pattern) for i in range(60)]
+            for gaps, missing in ((2, "median"), (3, "indicator")):
+                self.rows("t.csv", ["v", "when", "y"], [[i % 7, when[i] if i >= gaps else "", i % 2] for i in reversed(range(60))])
+                self.assertIn(f"when: {{{rule}missing: {missing}}}", self.train("t.csv"))
 
     def test_a_series_of_one_value(self):
         """It is forecast from its own past, whatever the time is written as."""
@@ -481,7 +489,7 @@ class Init(program.Case):
         self.rows("s.csv", ["date", "value", "other"], [[clocks["date"](i), value(i), i % 7] for i in range(144)])
         self.assertNotIn("window:", self.train("s.csv"))
         self.rows("s.csv", ["", "x"], [[i + 1, value(i)] for i in range(144)])
-        self.assertIn("  window: 12  ", self.train("s.csv"))
+        self.assertIn("  window: {steps: 12, history: true}  ", self.train("s.csv"))
         self.assertIn("s.csv: the target is 'x', the only column besides those that count or date the rows: a number is predicted; --target COLUMN takes another\n"
                       "  a series in the order of the file: forecasts from windows of 12 rows\n", self.run_program("init", "s.csv")[1])
         for header, row in ((["weight", "height"], lambda i: [i, value(i)]), (["date", "sold"], lambda i: [clocks["date"](i), i % 2])):
@@ -585,6 +593,11 @@ class Init(program.Case):
             out, err = self.run_program("check", "first.yaml")
             self.assertIn("gaps.csv: 20 rows without a target are left out (drop_missing_targets)", out + err)
             self.assertIn("40 training rows, 10 validation rows", out)
+            parts = {part: list(csv.DictReader(self.run_program("predict", "runs/test", "--with-inputs", "--part", part)[0].splitlines())) for part in ("train", "validation")}
+            self.assertEqual([len(rows) for rows in parts.values()], [40, 10])
+            rows = [int(row["row"]) for part in parts.values() for row in part]
+            self.assertEqual(sorted(rows), [i for i in range(70) if values[i % 7] not in ("", "NA", "NaN")])
+            self.assertEqual([row["y"] for part in parts.values() for row in part], [values[i % 7] for i in rows])
         self.write("first.yaml", text.replace("  drop_missing_targets: true", "  #"))
         self.assertIn("gaps.csv:line 2: column 'y': missing value; write dataset.drop_missing_targets: true", self.run_program("check", "first.yaml", code=DATA)[1])
 

@@ -25,12 +25,20 @@ static bool are_categories(const struct column_view *c) {
     return c->pool.count <= MAX_CATEGORIES && c->pool.count * 2 <= c->values;
 }
 
+#define MANY_MISSING 0.05 /* the least share from which that a value is missing is a feature */
+
+/* What replaces missing values: few of them another value, many a feature or category of their own. */
+static const char *missing_rule_of(const struct column_view *c, bool is_category) {
+    if ((double)c->missing >= MANY_MISSING * (double)(c->values + c->missing)) return "indicator";
+    return is_category ? "most_frequent" : "median";
+}
+
 /* The format of dates; where days and months could be either, a person must say. */
 static void choose_format(const struct column_view *c, struct arena *arena, struct column_suggestion *out) {
     out->texts = 0;
     if (c->form_count == 1) {
-        out->rule = arena_printf(arena, "{type: date, format: \"%s\"%s}", c->forms[0].format,
-                                 c->missing ? ", missing: mean" : "");
+        out->rule = arena_printf(arena, "{type: date, format: \"%s\"%s%s}", c->forms[0].format,
+                                 c->missing ? ", missing: " : "", c->missing ? missing_rule_of(c, false) : "");
         out->reason = c->missing ? arena_printf(arena, "dates; %zu missing", c->missing) : "dates";
         return;
     }
@@ -93,14 +101,6 @@ static void ignore_texts(const struct column_view *c, const char *unit, struct a
             arena_printf(arena, "%s%zu different texts in %zu rows%s", c->pool.count > MAX_POOLED ? "more than " : "",
                          c->pool.count > MAX_POOLED ? MAX_POOLED : c->pool.count, c->values,
                          are_sentences(c) ? "; as tokens: {type: text, tokenizer: tokenizer.json, length: 128}" : "");
-}
-
-#define MANY_MISSING 0.05 /* the least share from which that a value is missing is a feature */
-
-/* What replaces missing values: few of them another value, many a feature or category of their own. */
-static const char *missing_rule_of(const struct column_view *c, bool is_category) {
-    if ((double)c->missing >= MANY_MISSING * (double)(c->values + c->missing)) return "indicator";
-    return is_category ? "most_frequent" : "median";
 }
 
 static const char *category_rule(const struct column_view *c, struct arena *arena) {
@@ -243,7 +243,7 @@ static void choose_rule(struct column_view *c, const char *unit, bool may_count,
         out->reason = arena_printf(arena, "%zu text%s among numbers, such as %s", c->values - c->numbers,
                                    text_plural(c->values - c->numbers, "s"), explain_text(c, unit, arena));
     } else if (c->missing) {
-        out->rule = arena_printf(arena, "{missing: %s}", missing_rule_of(c, has_texts));
+        out->rule = arena_printf(arena, "{missing: %s}", missing_rule_of(c, has_texts && !is_date));
         out->reason = arena_printf(arena, "%zu value%s missing", c->missing, c->missing == 1 ? " is" : "s are");
     }
 }

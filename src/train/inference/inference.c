@@ -132,9 +132,11 @@ static void log_columns(const struct inference *inf, const struct column_list *t
     text_free(&names);
 }
 
-/* A stratified split reads the classes. */
+/* A stratified split reads the classes, and one of the rows that have a target reads which these are. */
 static bool needs_targets(const struct inference *inf) {
-    return !inf->predicts || (!inf->is_all && inf->config->dataset.split.stratify);
+    const struct dataset_config *dataset = &inf->config->dataset;
+    bool drops_rows = dataset->drops_missing_targets && !dataset->validation.path && dataset_has_validation(dataset);
+    return !inf->predicts || (!inf->is_all && (dataset->split.stratify || drops_rows));
 }
 
 /* Opens inf->dataset. Names of the training's file may be none of a file of another format, which then has its own
