@@ -102,7 +102,7 @@ static status describe_end(const char *path, int end) {
                           "%s: the HDF5 library found no end of it in %d s; the file is damaged or crafted", path,
                           HDF5_MAX_SECONDS);
     if (WIFSIGNALED(end) && WTERMSIG(end) == SIGKILL)
-        return status_new(STATUS_DATA, "%s: the process that checked it was killed; is there too little memory?", path);
+        return status_new(STATUS_IO, "%s: the process that checked it was killed; is there too little memory?", path);
     return status_new(STATUS_DATA, "%s: it crashed the HDF5 library; the file is damaged or crafted", path);
 }
 
