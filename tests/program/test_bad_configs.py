@@ -526,6 +526,19 @@ class Folder(program.Case):
         self.assertIn("the run folder's config cannot be read by this version", err)
         self.assertEqual(self.read("runs/test/config.yaml"), "something: else\n")
 
+    def test_a_damaged_config_of_a_run_loses_nothing(self):
+        """The message must not only offer to start over: the checkpoints have the config, too."""
+        self.write("test.yaml", program.WINE)
+        self.run_program("test.yaml", "train.epochs=2", "--run-dir", "whole")
+        self.run_program("test.yaml", "train.epochs=1", "--run-dir", "damaged")
+        for text in ("", "name: [", "hello\n", "name: a\0b\n"):
+            self.write("damaged/config.yaml", text)
+            _, err = self.run_program("test.yaml", "train.epochs=2", "--run-dir", "damaged", code=USAGE)
+            self.assertIn("if only that file is damaged, delete it to continue", err)
+        os.remove(self.path("damaged/config.yaml"))
+        self.run_program("test.yaml", "train.epochs=2", "--run-dir", "damaged")
+        self.assertEqual(self.events("end", "damaged")[-1]["state_sha256"], self.events("end", "whole")[-1]["state_sha256"])
+
 
 if __name__ == "__main__":
     program.main()

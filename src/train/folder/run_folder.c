@@ -81,8 +81,8 @@ static status compare_config(struct run_folder *f, const struct config *config) 
     if (s)
         return status_prefix(
             s,
-            "%s: the run folder's config cannot be read by this version; use --fresh to start over, or "
-            "another --run-dir",
+            "%s: the run folder's config cannot be read by this version; if only that file is damaged, delete it to "
+            "continue (checkpoints have the config, too); else use --fresh to start over, or another --run-dir",
             f->path);
     struct text diff = {0};
     size_t count = schema_diff(&config_schema, config_of(before), config, &diff);
