@@ -286,8 +286,9 @@ static void write_run(const struct watch *w, struct page_of_lines *p) {
     begin_line(p, "progress");
     if (isfinite(w->done)) add_bar(p, w->done);
     text_add(&p->line, "  ");
-    add_of(p, "epoch", r->epochs, run_data_number(r, "train.epochs"));
-    add_of(p, "step", r->steps, run_data_number(r, "train.steps"));
+    double epochs = run_data_number(r, "train.epochs"), total = run_data_number(r, "train.steps");
+    if (isfinite(r->epochs) || !(total > 0)) add_of(p, "epoch", r->epochs, epochs);
+    add_of(p, "step", r->steps, total);
     end_line(p);
     begin_line(p, "epoch");
     add_number(p, "train loss", last_of(r, "train_loss", false));

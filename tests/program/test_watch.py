@@ -108,8 +108,9 @@ class Watch(program.Case):
         self.assertIn(" 5 %  epoch 0 of 10  step 5\n", self.once(self.fake(START, *steps)))
         self.assertIn("20 samples/s  47 s left\n", self.once("runs/a"))  # 2.5 s for a twentieth
         self.assertIn(" 10 %  epoch 0 of 10", self.once(self.fake(START, *steps, config="train: {epochs: 10, accumulate: 2}\n")))
-        self.assertIn(" 25 %  epoch 0  step 5 of 20\n", self.once(self.fake(START, *steps, config="train: {steps: 20}\n")))
+        self.assertIn(" 25 %  step 5 of 20\n", self.once(self.fake(START, *steps, config="train: {steps: 20}\n")))
         epoch = {"event": "epoch", "epoch": 0, "train_loss": 3, "val_loss": 2}
+        self.assertIn(" 25 %  epoch 1  step 5 of 20\n", self.once(self.fake(START, *steps, epoch, config="train: {steps: 20}\n")))
         out = self.once(self.fake(START, *steps, epoch, {**epoch, "epoch": 1, "val_loss": 4}))  # 5 steps in 2 epochs
         self.assertIn(" 20 %  epoch 2 of 10  step 5\n", out)
         self.assertIn("train loss 3  validation loss 4\n", out)
