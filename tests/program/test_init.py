@@ -577,6 +577,17 @@ class Init(program.Case):
             shown = "1,011".replace(",", separator)
             self.assertIn(f"  csv: {{thousands: \"{' ' if separator > '~' else separator}\"}}   # numbers such as '{shown}'\n", text)
             self.assertNotIn("columns:  ", text)
+        for sign, strip in (("", ""), (" €", 'strip: "€", '), ("%", 'strip: "%", ')):  # as a column with a point in all numbers and a comma in some
+            self.write("de.csv", "b;a;y\n" + "".join(f"{i},5;{1 + i * 7 % 9}.{100 + i}{',25' if i % 3 else ''}{sign};{i % 7 / 2}\n".replace(f"{i % 7 / 2}", f"{i % 7 / 2}".replace(".", ",")) for i in range(30)))
+            self.write("us.csv", "b,a,y\n" + "".join(f"{i}.5,{1 + i * 7 % 9}{100 + i}{'.25' if i % 3 else ''},{i % 7 / 2}\n" for i in range(30)))
+            state = [self.train(file) and self.losses() for file in ("us.csv", "de.csv")]
+            self.assertEqual(*state)
+            self.assertIn(f'  csv: {{{strip}thousands: "."}}   # numbers such as', self.init("de.csv"))
+        self.write("comma.csv", "b;a;y\n" + "".join(f"{i},5;{i * 7 % 30},{i % 10} €;{i % 7 // 2}\n" for i in range(30)))
+        self.assertIn("  csv: {strip: \"€\"}   # numbers such as '0,0 €'\n", self.train("comma.csv"))
+        self.write("point.csv", "a;b;y\n" + "".join(f"{2 + i}.{100 + i};{i},5;{i % 3}\n" for i in range(30)))
+        self.assertIn("    b: ignore   # numbers with decimal commas, such as '0,5' in line 2; if decimals have a comma, set dataset.csv.decimal: ','\n", self.train("point.csv"))
+        self.assertIn("  csv: {thousands: \".\", decimal: ','}   # numbers such as '2.100'\n", self.train("point.csv", "dataset.csv.decimal=','"))
         self.write("unclear.csv", "a;y\n" + "".join(f"{i + 1},{100 + i};{i % 3}\n" for i in range(30)))
         err = self.init("unclear.csv", code=DATA)
         self.assertIn("unclear.csv:line 2: '1,100' has a decimal comma or a separator of thousands, and no other number shows which", err)

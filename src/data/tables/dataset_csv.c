@@ -60,7 +60,8 @@ static const char *advise_style(const struct csv *csv, const char *text) {
     if (!csv->thousands && styles == NUMBER_SEPARATORS && strchr(text, ','))
         return "; if commas separate thousands, write dataset.csv: {thousands: \",\"}";
     bool is_marked = !csv->strip && styles & (NUMBER_PERCENT | NUMBER_CURRENCY | NUMBER_PARENTHESES);
-    return is_marked && !(styles & (NUMBER_UNIT | NUMBER_COMMA))
+    unsigned unreadable = csv->decimal == '.' ? NUMBER_UNIT | NUMBER_COMMA : NUMBER_UNIT;
+    return is_marked && !(styles & unreadable)
                ? "; to read it as a number, name the other characters, such as dataset.csv: {strip: \"%$\"}"
                : "";
 }

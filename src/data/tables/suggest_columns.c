@@ -55,9 +55,11 @@ static const char *explain_styles(const struct column_view *c, const char *unit,
     suggest_add_styles(c->styles, &out);
     text_add(&out, ", such as '");
     text_add_value(&out, c->styled_text, TEXT_MAX_NAME);
-    text_printf(&out, "' in %s %zu; %s", unit, c->styled_line,
-                c->styles == NUMBER_INFINITE ? "remove these rows, or list the text in dataset.missing"
-                                             : "only plain numbers are read as numbers, see dataset.csv.strip");
+    const char *advice = "only plain numbers are read as numbers, see dataset.csv.strip";
+    if (c->styles == NUMBER_INFINITE) advice = "remove these rows, or list the text in dataset.missing";
+    if (c->styles & NUMBER_COMMA && !(c->styles & ~(unsigned)(NUMBER_COMMA | NUMBER_SEPARATORS)))
+        advice = "if decimals have a comma, set dataset.csv.decimal: ','";
+    text_printf(&out, "' in %s %zu; %s", unit, c->styled_line, advice);
     const char *copy = arena_copy(arena, text_string(&out));
     text_free(&out);
     return copy;
@@ -557,7 +559,8 @@ static const char *find_strip(const struct record_reader *reader, const struct c
         const struct column_view *c = &columns[i];
         bool may_count = c->numbers == 0 && c->styles == NUMBER_PARENTHESES; /* (1), (2), ... */
         if (!are_styled(c) || may_count || (c->styles & marks & mixed)) continue;
-        if (suggest_strip(c->styles, &found) && !out->strip_text) out->strip_text = c->styled_text;
+        unsigned styles = reader->decimal == '.' ? c->styles : c->styles & ~(unsigned)NUMBER_COMMA;
+        if (suggest_strip(styles, &found) && !out->strip_text) out->strip_text = c->styled_text;
     }
     const char *strip = found.length ? arena_copy(arena, text_string(&found)) : NULL;
     text_free(&found);
@@ -573,10 +576,11 @@ static char find_thousands(const struct record_reader *reader, const struct colu
         const struct column_view *c = &columns[i];
         if (c->styles & NUMBER_COMMA) return 0;
         if (!are_styled(c) || c->styles != NUMBER_SEPARATORS) continue;
-        char separator = c->styled_text[strcspn(c->styled_text, ",' \xc2\xe2")];
+        char separator = c->styled_text[strcspn(c->styled_text, ".,' \xc2\xe2")];
         if (separator == '\xc2') separator = ' ';
         if (separator == '\xe2') separator = strstr(c->styled_text, "\u2019") ? '\'' : ' ';
-        if (separator == 0 || (found && separator != found) || (separator == ',' && reader->decimal != '.')) return 0;
+        bool is_decimal = separator == '.' ? reader->decimal == '.' : separator == ',' && reader->decimal != '.';
+        if (separator == 0 || (found && separator != found) || is_decimal) return 0;
         found = separator;
         out->thousands_text = c->styled_text;
     }

@@ -64,13 +64,14 @@ static size_t skip_groups(const char **at) {
 static bool skip_number(const char **at, unsigned *styles) {
     size_t digits = count_digits(*at);
     if (digits == 0 && **at != '.') return false;
+    bool is_fraction = **at == '0';
     *at += digits;
     char separator = **at;
     bool has_groups = digits > 0 && digits <= 3 && separator != '.' && skip_groups(at) > 0;
     if (has_groups) *styles |= NUMBER_SEPARATORS;
-    /* 1.234.567 */
-    if (digits > 0 && digits <= 3 && separator == '.' && count_digits(*at + 1) == 3 && (*at)[4] == '.' &&
-        skip_groups(at) > 0)
+    /* 1.234.567 or 1.234,5; 1.234 alone is a number, unless decimals have a comma */
+    if (digits > 0 && digits <= 3 && !is_fraction && separator == '.' && count_digits(*at + 1) == 3 &&
+        ((*at)[4] == '.' || (*at)[4] == ',' || (*at)[4] == 0) && skip_groups(at) > 0)
         *styles |= NUMBER_SEPARATORS;
     bool is_comma = **at == ',' && count_digits(*at + 1) > 0;
     if (is_comma && !(*styles & NUMBER_SEPARATORS)) *styles |= NUMBER_COMMA;
