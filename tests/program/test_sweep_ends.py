@@ -1,6 +1,6 @@
 """How sweeps end: workers, coordinators and ranks that are killed or stopped, disks that are full, trials of several processes.
 ctest-labels: dist fault"""
-import csv, json, os, random, signal, socket, struct, subprocess, time
+import csv, json, os, random, signal, socket, struct, subprocess, sys, time
 
 import program
 from program import IO, OK, STOPPED, USAGE
@@ -506,6 +506,61 @@ class Ranks(SweepCase):
                 pass
             s.close()
         self.assert_table(expected)
+
+    def flood(self):
+        """A process that connects 200 times a second, says nothing, and keeps the last 8000 connections."""
+        code = """if True:
+            import resource, socket, sys, time
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            kept, begin = [None] * 8000, time.monotonic()
+            for i in range(10**9):
+                s = kept[i % 8000] = socket.socket()
+                try:
+                    s.settimeout(1)
+                    s.connect(("127.0.0.1", int(sys.argv[1])))
+                except OSError:
+                    pass
+                if i == 300:
+                    print("flooded", flush=True)
+                time.sleep(max(0, begin + i / 200 - time.monotonic()))
+            """
+        p = subprocess.Popen([sys.executable, "-c", code, str(self.port)], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(p.stdout.close)
+        self.addCleanup(p.wait)
+        self.addCleanup(p.kill)
+        self.assertEqual(p.stdout.readline(), "flooded\n")
+
+    def test_a_flood_of_strangers_keeps_no_rank_out(self):
+        self.write("test.yaml", SWEEP)
+        slow = ("trials=100000", "train.epochs=200", "keep=none")
+        first = self.rank(0, 2, *slow)
+        self.started(first)
+        self.flood()
+        second = self.rank(1, 2, *slow)
+        self.addCleanup(second.kill)
+        self.addCleanup(first.kill)
+        self.wait_for_worker(second)
+        for p in (second, first):
+            p.send_signal(signal.SIGTERM)
+            self.end(p, program.STOPPED)
+
+    def test_a_rank_connects_again_when_its_proof_was_not_read(self):
+        """Rank 0 closes connections in a flood, also one whose proof is on its way."""
+        self.write("test.yaml", SWEEP)
+        with socket.create_server(("127.0.0.1", self.port)) as listener:
+            listener.settimeout(30 * program.SLOW)
+            second = self.rank(1, 2, *self.WORDS)
+            for _ in range(2):
+                s, _ = listener.accept()
+                with s:
+                    self.assertEqual(len(s.recv(80, socket.MSG_WAITALL)), 80)
+                    s.sendall(struct.pack("<III", 0x57534444, 0, 2) + bytes(32))
+                    self.assertTrue(s.recv(1 << 16))
+        first = self.rank(0, 2, *self.WORDS)
+        self.wait_for_worker(second)
+        for p in (first, second):
+            self.end(p)
 
     def test_a_rank_that_is_started_twice_or_with_another_world_size(self):
         """It is told what is wrong, and the sweep goes on."""

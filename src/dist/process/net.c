@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -36,6 +37,31 @@ bool net_is_loopback(const struct sockaddr_storage *address) {
 int net_port(const struct sockaddr_storage *address) {
     if (address->ss_family == AF_INET) return ntohs(((const struct sockaddr_in *)address)->sin_port);
     return address->ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)address)->sin6_port) : 0;
+}
+
+uint64_t net_host(const struct sockaddr_storage *from) {
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)from;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)from;
+    uint64_t host = 0;
+    bool is_mapped = from->ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
+    if (from->ss_family == AF_INET) memcpy(&host, &v4->sin_addr, 4);
+    if (from->ss_family == AF_INET6) memcpy(&host, v6->sin6_addr.s6_addr + (is_mapped ? 12 : 0), is_mapped ? 4 : 8);
+    return host;
+}
+
+size_t net_choose_unproven(const struct net_unproven *open, size_t count) {
+    size_t rank[NET_MAX_UNPROVEN], first = 0, ties = 0;
+    for (size_t i = 0; i < count; i++) {
+        rank[i] = open[i].is_silent ? NET_MAX_UNPROVEN : 0;
+        for (size_t j = 0; j < count; j++) rank[i] += open[j].host == open[i].host;
+        if (rank[i] > rank[first]) first = i;
+        ties = first == i ? 1 : ties + (rank[i] == rank[first]);
+    }
+    uint32_t random = 0;
+    if (getrandom(&random, sizeof random, 0) != sizeof random) random = 0;
+    size_t nth = random % ties, chosen = first;
+    for (; rank[chosen] != rank[first] || nth > 0; chosen++) nth -= rank[chosen] == rank[first];
+    return chosen;
 }
 
 void host_name(char *name, size_t size) {

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
 #include "base/status.h"
@@ -23,6 +24,22 @@ status net_listen(const char *host, int port, bool is_one_host, int *fd);
 /* One attempt to connect, until [deadline] at the latest; several addresses of [host] share that time. *is_final:
  * another attempt would fail, too. STATUS_IO: no memory or descriptors on this host. */
 status net_connect(const char *host, int port, double deadline, int *fd, bool *is_final);
+
+/* A connection to a listener that has not proved the job's secret yet. */
+struct net_unproven {
+    uint64_t host;  /* of net_host */
+    bool is_silent; /* it has not sent its first message, as a rank does at once */
+};
+#define NET_MAX_UNPROVEN 128 /* that a listener keeps open */
+
+/* A number for the host of a connection: its IPv4 address, or its network (/64) with IPv6, where a host has many
+ * addresses. */
+uint64_t net_host(const struct sockaddr_storage *from);
+
+/* Which of the connections (0 < count <= NET_MAX_UNPROVEN) is closed for a new one, so that strangers cannot keep a
+ * rank of the job out: a silent one before others; one of the host that has most of them; of those a random one,
+ * because a rank tries again. */
+size_t net_choose_unproven(const struct net_unproven *open, size_t count);
 
 /* Seconds since the last acknowledgement from the other host; 0 if not known (not a TCP socket). */
 double net_link_age(int fd);

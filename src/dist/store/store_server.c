@@ -1,17 +1,13 @@
 /* One thread and one poll(2) for all connections. A connection gets 280 bytes of memory and a few seconds until it has
- * proved the secret. When too many have not, one of them is closed so that strangers cannot keep a rank of the job out:
- * a silent one before one that has sent HELLO, as a rank does at once; one of the host that has most of them; of those
- * a random one, because a rank tries again. Five times a second the thread sends a heartbeat to every rank and checks
- * for lost ranks. */
+ * proved the secret; when too many have not, one of them is closed (net_choose_unproven). Five times a second the
+ * thread sends a heartbeat to every rank and checks for lost ranks. */
 #include "dist/store/store_server.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -22,7 +18,6 @@
 #include "dist/store/store_secret.h"
 #include "dist/store/store_server_internal.h"
 
-#define MAX_UNAUTHENTICATED 128
 #define JOINING_SECONDS 5.0
 #define REJECTION_SECONDS 1.0
 #define HEARTBEAT_SECONDS 0.2
@@ -134,36 +129,18 @@ static void read_from(struct store_server *s, struct connection *c) {
 
 /* ---- the loop ---- */
 
-/* A number for the host of a connection: its IPv4 address, or its network (/64) with IPv6, where a host has many
- * addresses. */
-static uint64_t host_of(const struct sockaddr_storage *from) {
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)from;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)from;
-    uint64_t host = 0;
-    bool is_mapped = from->ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
-    if (from->ss_family == AF_INET) memcpy(&host, &v4->sin_addr, 4);
-    if (from->ss_family == AF_INET6) memcpy(&host, v6->sin6_addr.s6_addr + (is_mapped ? 12 : 0), is_mapped ? 4 : 8);
-    return host;
-}
-
-/* Makes place for a connection; at the top of this file is which one is closed for it. */
+/* Makes place for a connection. */
 static void drop_unauthenticated(struct store_server *s) {
-    struct connection *open[MAX_UNAUTHENTICATED];
-    size_t rank[MAX_UNAUTHENTICATED], count = 0, first = 0, ties = 0;
-    for (size_t i = 0; i < s->count && count < MAX_UNAUTHENTICATED; i++)
-        if (s->connections[i]->stage != STAGE_JOINED && !s->connections[i]->is_closed)
-            open[count++] = s->connections[i];
-    if (count < MAX_UNAUTHENTICATED) return;
-    for (size_t i = 0; i < count; i++) {
-        rank[i] = open[i]->stage == STAGE_HELLO ? MAX_UNAUTHENTICATED : 0;
-        for (size_t j = 0; j < count; j++) rank[i] += open[j]->host == open[i]->host;
-        if (rank[i] > rank[first]) first = i;
-        ties = first == i ? 1 : ties + (rank[i] == rank[first]);
+    struct connection *open[NET_MAX_UNPROVEN];
+    struct net_unproven unproven[NET_MAX_UNPROVEN];
+    size_t count = 0;
+    for (size_t i = 0; i < s->count && count < NET_MAX_UNPROVEN; i++) {
+        struct connection *c = s->connections[i];
+        if (c->stage == STAGE_JOINED || c->is_closed) continue;
+        unproven[count] = (struct net_unproven){.host = c->host, .is_silent = c->stage == STAGE_HELLO};
+        open[count++] = c;
     }
-    uint32_t random = 0;
-    if (getrandom(&random, sizeof random, 0) != sizeof random) random = 0;
-    for (size_t i = first, nth = random % ties; i < count; i++)
-        if (rank[i] == rank[first] && nth-- == 0) open[i]->is_closed = true;
+    if (count == NET_MAX_UNPROVEN) open[net_choose_unproven(unproven, count)]->is_closed = true;
 }
 
 static void accept_some(struct store_server *s) {
@@ -181,7 +158,7 @@ static void accept_some(struct store_server *s) {
             close(fd);
             continue;
         }
-        c->host = host_of(&from);
+        c->host = net_host(&from);
         read_from(s, c); /* the HELLO of a rank has often arrived */
     }
 }

@@ -1,6 +1,6 @@
 /* The handshake: HELLO (nonce, digest of what must be the same) -> CHALLENGE (nonce) -> an empty message with a tag,
- * from which on the coordinator knows the rank. Bytes of a connection that is not authenticated are read only when as
- * many have arrived as a HELLO has. */
+ * from which on the coordinator knows the rank -> COMMAND_WELCOME, from which on the rank knows that it takes part.
+ * Bytes of a connection that is not authenticated are read only when as many have arrived as a HELLO has. */
 #include "sweep/workers/worker_connection.h"
 
 #include <errno.h>
@@ -13,14 +13,12 @@
 
 #include "base/clock.h"
 #include "base/files/digest.h"
-#include "dist/process/net.h"
 #include "dist/store/store_secret.h"
 #include "dist/store/store_session.h"
 
 #define MAGIC 0x57534444u /* "DDSW" */
 #define HANDSHAKE_SECONDS 10
 #define SEND_SECONDS 10
-#define MAX_HANDSHAKES (WORKER_LISTENER_DESCRIPTORS - 1)
 
 /* Why the coordinator refuses a rank. */
 enum refusal { ACCEPTED, OTHER_SWEEP, OTHER_WORLD };
@@ -158,6 +156,7 @@ static status draw_nonce(uint8_t nonce[STORE_NONCE]) {
 /* A connection that has not proved yet that it is a rank's. */
 struct handshake {
     struct worker_connection *connection;
+    uint64_t host;
     double deadline;
     bool has_hello;
     struct hello hello;
@@ -166,7 +165,7 @@ struct handshake {
 struct worker_listener {
     int fd, world, restart_count;
     uint8_t secret[32], what[32];
-    struct handshake handshakes[MAX_HANDSHAKES];
+    struct handshake handshakes[NET_MAX_UNPROVEN];
     size_t count;
 };
 
@@ -197,19 +196,34 @@ void worker_listener_close(struct worker_listener *listener) {
 
 void worker_listener_wait(const struct worker_listener *listener, struct pollfd *fds, size_t *count) {
     if (!listener) return;
-    if (listener->count < MAX_HANDSHAKES) fds[(*count)++] = (struct pollfd){.fd = listener->fd, .events = POLLIN};
+    fds[(*count)++] = (struct pollfd){.fd = listener->fd, .events = POLLIN};
     for (size_t i = 0; i < listener->count; i++)
         fds[(*count)++] = (struct pollfd){.fd = listener->handshakes[i].connection->fd, .events = POLLIN};
 }
 
+static void remove_handshake(struct worker_listener *listener, size_t index, bool is_closed) {
+    if (is_closed) worker_connection_close(listener->handshakes[index].connection);
+    listener->handshakes[index] = listener->handshakes[--listener->count];
+}
+
+static void make_place(struct worker_listener *listener) {
+    struct net_unproven open[NET_MAX_UNPROVEN];
+    for (size_t i = 0; i < listener->count; i++)
+        open[i] = (struct net_unproven){listener->handshakes[i].host, !listener->handshakes[i].has_hello};
+    if (listener->count == NET_MAX_UNPROVEN)
+        remove_handshake(listener, net_choose_unproven(open, listener->count), true);
+}
+
 static void accept_one(struct worker_listener *listener) {
-    if (listener->count == MAX_HANDSHAKES) return;
-    int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct sockaddr_storage from = {0};
+    socklen_t size = sizeof from;
+    int fd = accept4(listener->fd, (struct sockaddr *)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return;
     net_tune(fd);
     expect(fd, sizeof(struct hello));
-    listener->handshakes[listener->count++] =
-        (struct handshake){.connection = connection_new(fd), .deadline = clock_seconds() + HANDSHAKE_SECONDS};
+    make_place(listener);
+    listener->handshakes[listener->count++] = (struct handshake){
+        .connection = connection_new(fd), .host = net_host(&from), .deadline = clock_seconds() + HANDSHAKE_SECONDS};
 }
 
 /* Answers a HELLO; false: this is no rank of this job. */
@@ -245,11 +259,6 @@ static bool has_proved(struct handshake *s, bool *is_lost) {
     return got && !*is_lost;
 }
 
-static void remove_handshake(struct worker_listener *listener, size_t index, bool is_closed) {
-    if (is_closed) worker_connection_close(listener->handshakes[index].connection);
-    listener->handshakes[index] = listener->handshakes[--listener->count];
-}
-
 struct worker_connection *worker_accept(struct worker_listener *listener, int *rank) {
     accept_one(listener);
     for (size_t i = 0; i < listener->count;) {
@@ -260,7 +269,9 @@ struct worker_connection *worker_accept(struct worker_listener *listener, int *r
         else if (!is_lost && has_proved(s, &is_lost)) {
             struct worker_connection *connection = s->connection;
             *rank = (int)s->hello.rank;
-            remove_handshake(listener, i, false);
+            is_lost = !worker_connection_send_command(connection, &(struct worker_command){.type = COMMAND_WELCOME});
+            remove_handshake(listener, i, is_lost);
+            if (is_lost) continue;
             return connection;
         }
         if (is_lost)
@@ -272,6 +283,17 @@ struct worker_connection *worker_accept(struct worker_listener *listener, int *r
 }
 
 /* ---- another rank's side ---- */
+
+/* The coordinator may have closed the connection in favour of another one before it received the proof. */
+static status receive_welcome(struct worker_connection *connection, double deadline) {
+    struct worker_command command;
+    uint8_t bytes[COMMAND_SIZE];
+    if (!net_receive(connection->fd, bytes, sizeof bytes, deadline) ||
+        !session_verify(&connection->session, bytes, sizeof command, NULL, 0, bytes + sizeof command))
+        return connection_closed();
+    memcpy(&command, bytes, sizeof command);
+    return command.type == COMMAND_WELCOME ? OK : connection_closed();
+}
 
 static status handshake(const struct dist_env *env, const char *what, const uint8_t secret[32],
                         struct worker_connection *connection) {
@@ -300,7 +322,8 @@ static status handshake(const struct dist_env *env, const char *what, const uint
                           env->rank);
     begin(&connection->session, secret, &hello, &challenge, false);
     expect(connection->fd, COMMAND_SIZE);
-    return worker_connection_send_report(connection, &proof) ? OK : connection_closed();
+    if (!worker_connection_send_report(connection, &proof)) return connection_closed();
+    return receive_welcome(connection, deadline);
 }
 
 static status try_connect(const struct dist_env *env, const char *what, const uint8_t secret[32], double deadline,

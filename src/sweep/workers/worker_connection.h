@@ -6,11 +6,13 @@
 #define SWEEP_WORKER_CONNECTION_H
 
 #include "dist/process/env.h"
+#include "dist/process/net.h"
 #include "sweep/workers/worker.h"
 
-enum command_type { COMMAND_JOB, COMMAND_ANSWER, COMMAND_STOP, COMMAND_END, COMMAND_REJECT };
+enum command_type { COMMAND_WELCOME, COMMAND_JOB, COMMAND_ANSWER, COMMAND_STOP, COMMAND_END, COMMAND_REJECT };
 
-/* From the coordinator. COMMAND_REJECT: another process is this rank already. */
+/* From the coordinator. COMMAND_WELCOME: the first one, of worker_accept. COMMAND_REJECT: another process is this rank
+ * already. */
 struct worker_command {
     int type;              /* enum command_type */
     int code;              /* COMMAND_END: enum status_code that the ranks end with */
@@ -39,7 +41,7 @@ struct worker_listener;
 status worker_listen(const struct dist_env *env, const char *what, struct worker_listener **out);
 void worker_listener_close(struct worker_listener *listener); /* takes NULL */
 /* Descriptors to wait for, added to fds (*count), at most WORKER_LISTENER_DESCRIPTORS. */
-#define WORKER_LISTENER_DESCRIPTORS 33
+#define WORKER_LISTENER_DESCRIPTORS (1 + NET_MAX_UNPROVEN)
 struct pollfd;
 void worker_listener_wait(const struct worker_listener *listener, struct pollfd *fds, size_t *count);
 /* A rank that has joined since, or NULL; call it after each wait until it is NULL. One with another [what] or
