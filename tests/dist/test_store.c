@@ -359,15 +359,15 @@ struct client {
 };
 
 static const struct client clients[] = {
-    {"other", "test", 1, 2, "the secrets differ"},
-    {"right", "another", 1, 2, "another job"},
-    {"right", "test", 0, 2, "rank 0 has joined already (host "},
-    {"right", "test", 2, 2, "rank 2 does not exist"},
+    {"the other secret", "test", 1, 2, "the secrets differ"},
+    {"the right secret", "another", 1, 2, "another job"},
+    {"the right secret", "test", 0, 2, "rank 0 has joined already (host "},
+    {"the right secret", "test", 2, 2, "rank 2 does not exist"},
 };
 
 static void client_body(const struct dist_env *env, void *argument) {
     const struct client *client = argument;
-    setenv(SECRET_VARIABLE, "right", 1);
+    setenv(SECRET_VARIABLE, "the right secret", 1);
     if (env->rank == 0) {
         store_close(rank_open_store(env, 30));
         return;
@@ -389,7 +389,7 @@ static void client_body(const struct dist_env *env, void *argument) {
         rank_expect(store_join(&join, &fd, &session, &restart_count), STATUS_USAGE, client->expected);
         RANK_CHECK(fd == -1);
     }
-    setenv(SECRET_VARIABLE, "right", 1); /* the rank itself can still join */
+    setenv(SECRET_VARIABLE, "the right secret", 1); /* the rank itself can still join */
     store_close(rank_open_store(env, 20));
 }
 
