@@ -170,7 +170,8 @@ static status run_rank(const struct command_line *line, const struct config *con
     struct sizes sizes;
     TRY(parse_sizes(sizes_of(line), &sizes));
     if (env->rank != 0) log = NULL;
-    if (env->world_size > 1) TRY(store_open(env, TIMEOUT, &store));
+    struct store_options options = {.timeout = TIMEOUT, .log = log};
+    if (env->world_size > 1) TRY(store_open_with(env, &options, &store));
     status failure = connect(line, env, store, &comm, &used);
     if (!failure) failure = check(used, log);
     if (!failure && env->world_size > 1) failure = measure(line, used, &sizes, log);

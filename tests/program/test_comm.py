@@ -55,6 +55,13 @@ class Comm(program.Case):
         self.check_output(self.started_by_a_launcher(["", ""]), 2, "shared memory", ["1 KiB"])
         self.check_output(self.started_by_a_launcher(["a", "b"]), 2, "gloo", ["1 KiB"])
 
+    def test_the_ranks_that_it_waits_for(self):
+        env = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        p = self.start("comm", "--sizes", "1K", env=env)
+        self.assertRegex(p.stderr.readline(), "^waiting for rank 1")
+        p.send_signal(signal.SIGTERM)
+        p.communicate(timeout=60 * program.SLOW)
+
     def test_another_secret(self):
         """Both sides say why: the rank that is rejected, and the one that goes on waiting for it."""
         env = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
