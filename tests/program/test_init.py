@@ -490,6 +490,11 @@ class Init(program.Case):
         self.assertNotIn("window:", self.train("s.csv"))
         self.rows("s.csv", ["", "x"], [[i + 1, value(i)] for i in range(144)])
         self.assertIn("  window: {steps: 12, history: true}  ", self.train("s.csv"))
+        self.rows("one.csv", ["x"], [[value(i)] for i in range(144)])
+        self.assertIn("  window: {steps: 12, history: true}  ", self.train("one.csv"))
+        self.assertIn("one.csv: the target is 'x', the only column: a number is predicted", self.run_program("init", "one.csv")[1])
+        self.rows("one.csv", ["x"], [[f"{i}^{i % 7}"] for i in range(144)])
+        self.assertIn("one.csv:line 1: expected two columns or more, separated by", self.init("one.csv", code=DATA))
         self.assertIn("s.csv: the target is 'x', the only column besides those that count or date the rows: a number is predicted; --target COLUMN takes another\n"
                       "  a series in the order of the file: forecasts from windows of 12 rows\n", self.run_program("init", "s.csv")[1])
         for header, row in ((["weight", "height"], lambda i: [i, value(i)]), (["date", "sold"], lambda i: [clocks["date"](i), i % 2])):

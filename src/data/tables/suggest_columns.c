@@ -355,9 +355,6 @@ static status read_names(struct record_reader *reader, struct column_view **colu
                 return status_new(STATUS_DATA, "%s:%s: duplicate column '%s'", reader->path, reader->header,
                                   (*columns)[i].name);
     }
-    if (*count < 2)
-        return status_new(STATUS_DATA, "%s:%s: expected two columns or more%s", reader->path, reader->header,
-                          reader->advice);
     return OK;
 }
 
@@ -528,6 +525,7 @@ static status view_columns(const struct record_reader *reader, const char *targe
     if (!target && series < count) at = series;
     bool is_series = at == series;
     out->target_why = target      ? "by --target"
+                      : count < 2 ? "the only column"
                       : is_series ? "the only column besides those that count or date the rows"
                                   : target_why(columns[at].name);
     status s = find_marks(columns, count, at, &marks);
@@ -592,6 +590,10 @@ status suggest_columns(struct record_reader *reader, const char *target, struct 
     size_t count = 0;
     status s = read_names(reader, &columns, &count, arena);
     if (!s) s = read_rows(reader, columns, count, &out->rows);
+    if (columns && count < 2 && (s || find_series(columns, count) == count))
+        s = status_first(status_new(STATUS_DATA, "%s:%s: expected two columns or more%s", reader->path, reader->header,
+                                    reader->advice),
+                         s);
     const char *strip = s ? NULL : find_strip(reader, columns, count, arena, out);
     char thousands = s || strip ? 0 : find_thousands(reader, columns, count, out);
     if (strip) out->strip = strip;
