@@ -346,6 +346,8 @@ static status fit_preparation(struct dataset *dataset, const struct dataset_conf
         fitted = config->preparation ? *config->preparation : plain_numbers(source, dataset->arena);
         TRY(check_trained(&fitted, source));
     } else {
+        TRY(text_columns_fit(source, &rows, &dataset->texts));
+        rows.tokenizer = dataset->texts.tokenizer;
         TRY(preparation_fit(source->columns, source->input_size, &rows, &config->rules,
                             (enum scale_type)config->scale.type, dataset->arena, &fitted));
     }

@@ -49,6 +49,8 @@ struct suggestion {
     const char *target_why;                    /* it was chosen, as "by its name"; NULL: not known */
     struct column_suggestion *columns;         /* (column_count): the inputs of a table; 0: the format has no columns */
     size_t column_count;
+    const char *text;      /* the input of sentences; NULL: none */
+    size_t text_length;    /* tokens of a row */
     size_t rows, features; /* of a row, about, for a CSV file with categories */
     enum input_kind input_kind;
     int input_dims;

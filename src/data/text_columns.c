@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "data/columns/preparation.h"
 #include "data/columns/raw_columns.h"
 #include "data/dataset_sections.h"
 #include "data/text/tokenizer.h"
@@ -51,7 +52,17 @@ status text_columns_open(const struct dataset_config *config, const struct sourc
     if (config->is_trained && !trained)
         return status_new(STATUS_DATA, "the checkpoint has columns of texts, but no tokenizer (data/tokenizer)");
     if (!config->is_trained) TRY(check_inputs(config, source->columns, source->input_size));
+    if (!config->is_trained && (!rule || !rule->tokenizer)) return OK;
     return tokenizer_open_file(rule ? rule->tokenizer : NULL, "dataset.columns", trained, &out->json, &out->tokenizer);
+}
+
+status text_columns_fit(const struct source *source, const struct fit_rows *rows, struct text_columns *texts) {
+    if (texts->tokenizer || find_texts(source->columns, source->input_size) == SIZE_MAX) return OK;
+    struct text json = {0};
+    status s = preparation_make_tokenizer(source->columns, source->input_size, rows, &json);
+    if (!s) s = tokenizer_open_file(NULL, NULL, text_string(&json), &texts->json, &texts->tokenizer);
+    text_free(&json);
+    return s;
 }
 
 void text_columns_close(struct text_columns *texts) {
@@ -63,8 +74,9 @@ void text_columns_close(struct text_columns *texts) {
 void text_columns_check(const struct dataset_config *config, const struct node *where, struct problems *problems) {
     const struct column_rule *rules = config->rules.items, *first = NULL;
     for (size_t i = 0; i < config->rules.count; i++) {
-        if (rules[i].type != COLUMN_TEXT || !rules[i].tokenizer) continue;
-        if (first && strcmp(first->tokenizer, rules[i].tokenizer) != 0)
+        if (rules[i].type != COLUMN_TEXT) continue;
+        const char *known = first && first->tokenizer ? first->tokenizer : "";
+        if (first && strcmp(known, rules[i].tokenizer ? rules[i].tokenizer : "") != 0)
             problems_add(problems, dataset_place(where, "columns"), "dataset.columns",
                          "'%.60s' and '%.60s' have different tokenizers; all columns of texts have the same",
                          first->name, rules[i].name);

@@ -217,7 +217,7 @@ static const struct {
     {"name,y\nAnn,2\nBob,4\nBob,1\n", "",
      "t.csv: column 'name': it has 2 different texts in 3 rows, such as names or "
      "identifiers; write dataset.columns: {name: ignore}, or category if they are categories; a model reads "
-     "sentences with {type: text, tokenizer: FILE}"},
+     "sentences with {type: text}"},
     {"a,y\ninf,2\n4,4\n7,1\n1,1\n", "",
      "t.csv:line 2: column 'a': 'inf' is not a finite number, but other values of the column are numbers; correct it, "
      "write dataset.columns: {a: category} or ignore, or list the text in dataset.missing if it means a missing value"},

@@ -3,6 +3,7 @@ import csv
 import io
 import json
 import os
+import random
 import sqlite3
 
 import program
@@ -170,14 +171,15 @@ class Texts(program.Case):
         self.assertEqual(self.losses("runs/filled"), self.losses("runs/written"))
 
     def test_wrong_configs(self):
-        for new, sentence in (("{type: text}", "type: text needs the file of a tokenizer"),
-                              ("{type: number, length: 6}", "tokenizer, length and padding are for type: text"),
+        for new, sentence in (("{type: number, length: 6}", "tokenizer, length and padding are for type: text"),
                               ("{type: category, tokenizer: tokenizer.json}", "tokenizer, length and padding are for type: text"),
                               ("{type: text, tokenizer: tokenizer.json, scale: standard}", "tokens of a text are not scaled; remove scale"),
                               ("{type: text, tokenizer: tokenizer.json, missing: mean}", "missing: constant with fill: TEXT"),
                               ("{type: text, tokenizer: tokenizer.json, length: 0}", "length"),
                               ("{type: text, tokenizer: tokenizer.json, encoding: embedding}", "encoding and unknown are for categories"),
                               ("{type: text, tokenizer: a.json}, b: {type: text, tokenizer: b.json}",
+                               "'review' and 'b' have different tokenizers; all columns of texts have the same"),
+                              ("{type: text, tokenizer: a.json}, b: {type: text}",
                                "'review' and 'b' have different tokenizers; all columns of texts have the same")):
             self.write("test.yaml", CONFIG.replace("{type: text, tokenizer: tokenizer.json, length: 6}", new))
             self.assertIn(sentence, self.fails())
@@ -196,10 +198,62 @@ class Texts(program.Case):
         error = self.run_program("generate", "runs/test", "--prompt", "the", code=USAGE)[1]
         self.assertIn("generate needs a model of texts, and this one reads the columns of a table; use predict", error)
 
-    def test_init_names_the_type(self):
-        self.csv("rev.csv", [(f"this is the review number {i}", "ab"[i % 2]) for i in range(60)])
-        error = self.run_program("init", "rev.csv", code=USAGE)[1]
-        self.assertIn("'review': 60 different texts in 60 rows; as tokens: {type: text, tokenizer: tokenizer.json, length: 128}", error)
+    def test_words_of_the_training_rows(self):
+        """The tokenizer that is made has the words that occur twice in the training rows, not those of other rows, and is that of a file."""
+        rows = [("the good", "high"), ("Once good", "high"), ("the bad", "low"), ("bad", "low"), ("later later", "low"), ("later", "low")]
+        self.csv("train.csv", rows)
+        self.write("test.yaml", CONFIG.replace("tokenizer: tokenizer.json, ", "").replace(
+            "split: {test: 0.25, seed: 1}", "split: {test: 0.33, shuffle: false}").replace(", num_embeddings: 259, padding_idx: 258", ", padding_idx: 0"))
+        self.assertIn("6 tokens, num_embeddings: 260, padding_idx: 0", self.run_program("check", "test.yaml")[0])
+        self.run_program("test.yaml", "--run-dir", "runs/made")
+        letters = byte_letters()
+        vocab = {"[PAD]": 0, **{letters[b]: 1 + b for b in range(256)}, **{letters[32] + word: 257 + i for i, word in enumerate(("bad", "good", "the"))}}
+        self.write("words.json", json.dumps({"model": {"type": "BPE", "vocab": vocab, "merges": [], "ignore_merges": True}, "padding": {"pad_id": 0},
+                                             "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True}}))
+        self.run_program("test.yaml", "dataset.columns.review.tokenizer=words.json", "--run-dir", "runs/file")
+        self.assertEqual(self.losses("runs/made"), self.losses("runs/file"))
+        self.run_program("test.yaml", "dataset.cache_mb=0", "--run-dir", "runs/rows_in_the_file")
+        self.assertEqual(self.losses("runs/made"), self.losses("runs/rows_in_the_file"))
+        self.run_program("test.yaml", "train.epochs=10", "--run-dir", "runs/parts")
+        self.run_program("test.yaml", "--run-dir", "runs/parts")
+        self.assertEqual(self.sha("runs/made"), self.sha("runs/parts"))
+
+    def test_a_table_of_sentences_in_two_commands(self):
+        """init FILE, then the config: classes far above the most frequent one; new rows have unknown words, or are empty."""
+        random_words = random.Random(1)
+        others = [f"word{i}" for i in range(60)]
+
+        def sentence(label):
+            words = [random_words.choice(others) for _ in range(random_words.randrange(3, 30))] + [{"yes": "fine", "no": "dull"}[label]]
+            random_words.shuffle(words)
+            return " ".join(words), label
+
+        self.csv("rev.csv", [(i, *sentence("no" if i % 3 else "yes")) for i in range(600)], ("id", "review", "label"))
+        config = self.run_program("init", "rev.csv")[0]
+        self.assertRegex(config, r"review: \{type: text, length: (\d|\d\d|1\d\d|2[0-5]\d)\} ")
+        self.write("rev.yaml", config)
+        self.run_program("rev.yaml")
+        self.csv("new.csv", [sentence("no" if i % 2 else "yes") for i in range(200)] + [("such an unseen dull évening", "no")], ("review", "label"))
+        self.assertGreater(json.loads(self.run_program("eval", "rev.yaml", "new.csv")[0].splitlines()[-1])["accuracy"], 0.95)
+        self.csv("empty.csv", [("fine",), ("",), ("unseen dull dull",)], ("review",))
+        self.assertIn("empty.csv:line 3: column 'review'", self.run_program("predict", "rev.yaml", "empty.csv", code=DATA)[1])
+        self.assertEqual(self.run_program("predict", "rev.yaml", "empty.csv", "--skip-bad-rows")[0].count("\n"), 4)
+
+    def test_init_with_missing_texts_and_numbers_as_target(self):
+        rows = [(f"{'good' if i % 2 else 'bad'} words of number {i}", i % 2 * 1.5 + i % 7 / 100) for i in range(200)] + [("", 0.75)]
+        self.csv("rev.csv", rows, ("review", "stars"))
+        config = self.run_program("init", "rev.csv")[0]
+        self.assertIn('missing: constant, fill: " "}', config)
+        self.write("rev.yaml", config)
+        self.run_program("rev.yaml", "train.epochs=60")
+        self.assertGreater(self.events("epoch", "runs/rev")[-1]["val_r2"], 0.8)
+        self.csv("new.csv", [("",), ("good words",)], ("review",))
+        self.assertEqual(self.run_program("predict", "rev.yaml", "new.csv")[0].count("\n"), 3)
+
+    def test_init_of_a_text_beside_columns(self):
+        self.csv("rev.csv", [(f"this is the review number {i}", i % 7 / 2, "ab"[i % 2]) for i in range(60)], ("review", "price", "label"))
+        self.assertIn("ignored: 'review', 60 different texts in 60 rows; as tokens: {type: text}, an input of its own (docs/text.md)",
+                      self.run_program("init", "rev.csv")[1])
 
 
 if __name__ == "__main__":

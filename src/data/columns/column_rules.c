@@ -95,7 +95,9 @@ static const struct schema_row rows[] = {
      .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
      .doc =
          "Of a text: tokenizer.json of Hugging Face's tokenizers, byte-level BPE, the same for all columns of texts. "
-         "It is kept in checkpoints."},
+         "null: the words that occur at least twice in the training rows, at most 20,000, are the tokens, any other "
+         "word "
+         "is its bytes, and padding is 0. It is kept in checkpoints."},
     {.key = "length",
      .type = SCHEMA_INT,
      .offset = FIELD(struct column_rule, length),
@@ -164,8 +166,6 @@ static void check_text_keys(const struct column_rule *rule, struct place place, 
             problems_add(problems, place, path, "tokenizer, length and padding are for type: text");
         return;
     }
-    if (!rule->tokenizer)
-        problems_add(problems, place, path, "type: text needs the file of a tokenizer: tokenizer: tokenizer.json");
     if (rule->scale > 0) problems_add(problems, place, path, "tokens of a text are not scaled; remove scale");
     if (rule->indicator || (rule->missing != MISSING_ERROR && !is_constant) || (is_constant && !rule->fill))
         problems_add(problems, place, path, "what replaces a missing text is missing: constant with fill: TEXT");

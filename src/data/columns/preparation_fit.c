@@ -10,6 +10,7 @@
 #include "data/columns/text_tokens.h"
 #include "data/csv/csv.h"
 #include "data/internal.h"
+#include "data/text/word_tokenizer.h"
 
 #define CHUNK_BYTES ((size_t)1 << 20)
 
@@ -297,6 +298,37 @@ static status allocate(struct fitter *fitter) {
     return rows->order ? mark_rows(rows, &fitter->marks) : OK;
 }
 
+static void free_rows(struct fitter *fitter) {
+    buffer_free(fitter->values.present);
+    buffer_free(fitter->chunk);
+    buffer_free(fitter->marks);
+}
+
+static status count_words(struct fitter *fitter, size_t column, struct word_counts *words) {
+    const struct string_list *texts = &fitter->columns[column].texts;
+    TRY(gather(fitter, column));
+    size_t *times = arena_alloc(fitter->arena, (texts->count + 1) * sizeof *times);
+    for (size_t i = 0; i < fitter->values.count; i++) times[(size_t)fitter->values.present[i]]++;
+    for (size_t i = 0; i < texts->count; i++)
+        if (times[i]) TRY(word_counts_add(words, texts->items[i], times[i]));
+    return OK;
+}
+
+status preparation_make_tokenizer(const struct raw_column *columns, size_t count, const struct fit_rows *rows,
+                                  struct text *json) {
+    struct word_counts *words = NULL;
+    struct fitter fitter = {.columns = columns, .rows = rows, .column_count = count, .arena = arena_create()};
+    status s = allocate(&fitter);
+    if (!s) s = word_counts_create(&words);
+    for (size_t i = 0; !s && i < count; i++)
+        if (columns[i].type == COLUMN_TEXT) s = count_words(&fitter, i, words);
+    if (!s) s = word_counts_write(words, json);
+    word_counts_destroy(words);
+    free_rows(&fitter);
+    arena_destroy(fitter.arena);
+    return s;
+}
+
 status preparation_fit(const struct raw_column *columns, size_t count, const struct fit_rows *rows,
                        const struct section_list *rules, enum scale_type scale, struct arena *arena,
                        struct preparation *out) {
@@ -305,9 +337,7 @@ status preparation_fit(const struct raw_column *columns, size_t count, const str
     struct column_rules by_name = column_rules_index(arena, rules);
     status s = allocate(&fitter);
     for (size_t i = 0; !s && i < count; i++) s = fit_column(&fitter, &by_name, i, &out->items[i]);
-    buffer_free(fitter.values.present);
-    buffer_free(fitter.chunk);
-    buffer_free(fitter.marks);
+    free_rows(&fitter);
     preparation_number_features(out);
     return s;
 }

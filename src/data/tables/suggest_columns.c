@@ -1,12 +1,14 @@
 /* From the views of all columns: the target, and the rule of each input. */
 #include "data/tables/suggest_columns.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "data/columns/target_choice.h"
+#include "data/columns/text_tokens.h"
 #include "data/internal.h"
 #include "data/tables/column_view.h"
 #include "data/tables/csv_source.h"
@@ -75,14 +77,18 @@ static const char *explain_text(const struct column_view *c, const char *unit, s
 
 static bool are_styled(const struct column_view *c) { return c->styled > 0 && c->styled + c->numbers == c->values; }
 
-/* Whether most texts have several words. */
-static bool are_sentences(const struct column_view *c) {
+/* Words that begin with a letter. */
+static size_t count_words(const char *text) {
     size_t count = 0;
-    for (size_t i = 0; i < c->pool.count; i++) {
-        const char *blank = strchr(c->pool.items[i].text, ' ');
-        blank = blank ? strchr(blank + 1, ' ') : NULL;
-        count += blank && strchr(blank + 1, ' ');
-    }
+    for (char before = ' '; *text; before = *text++)
+        count += before == ' ' && (isalpha((unsigned char)*text) || (unsigned char)*text >= 0x80);
+    return count;
+}
+
+/* Whether most texts have at least so many words. */
+static bool have_words(const struct column_view *c, size_t words) {
+    size_t count = 0;
+    for (size_t i = 0; i < c->pool.count; i++) count += count_words(c->pool.items[i].text) >= words;
     return count * 2 > c->pool.count;
 }
 
@@ -102,7 +108,7 @@ static void ignore_texts(const struct column_view *c, const char *unit, struct a
         out->reason =
             arena_printf(arena, "%s%zu different texts in %zu rows%s", c->pool.count > MAX_POOLED ? "more than " : "",
                          c->pool.count > MAX_POOLED ? MAX_POOLED : c->pool.count, c->values,
-                         are_sentences(c) ? "; as tokens: {type: text, tokenizer: tokenizer.json, length: 128}" : "");
+                         have_words(c, 4) ? "; as tokens: {type: text}, an input of its own (docs/text.md)" : "");
 }
 
 static const char *category_rule(const struct column_view *c, struct arena *arena) {
@@ -412,6 +418,43 @@ static void add_inputs(struct column_view *columns, size_t count, size_t target,
     }
 }
 
+/* ---- sentences ---- */
+
+#define MAX_TOKENS 256 /* of a row */
+
+static double mean_bytes(const struct column_view *c) {
+    double sum = 0;
+    for (size_t i = 0; i < c->pool.count; i++) sum += (double)strlen(c->pool.items[i].text);
+    return sum / (double)c->pool.count;
+}
+
+/* Where no column is left: the column of the longest texts, if they have several words, becomes the input. */
+static status add_sentences(const struct column_view *columns, size_t count, struct arena *arena,
+                            struct suggestion *out) {
+    const struct column_view *best = NULL;
+    struct column_suggestion *column = NULL;
+    for (size_t i = 0, k = 0; i < count && k < out->column_count; i++) {
+        const struct column_view *c = &columns[i];
+        if (c->name != out->columns[k].name) continue;
+        struct column_suggestion *suggested = &out->columns[k++];
+        bool may_be = c->numbers * 2 <= c->values && c->values > 0 && !c->blobs && !c->form_count && have_words(c, 2);
+        if (!may_be || is_nearly_empty(c) || (best && mean_bytes(best) >= mean_bytes(c))) continue;
+        best = c;
+        column = suggested;
+    }
+    if (!best) return OK;
+    size_t length;
+    TRY(text_usual_length(&best->pool, &length));
+    length = (length + 7) / 8 * 8;
+    out->text_length = length < MAX_TOKENS ? length : MAX_TOKENS;
+    out->text = column->name;
+    out->features = out->text_length;
+    column->rule = arena_printf(arena, "{type: text, length: %zu%s}", out->text_length,
+                                best->missing ? ", missing: constant, fill: \" \"" : "");
+    column->reason = "its first words are tokens; see docs/text.md";
+    return OK;
+}
+
 /* ---- a series ---- */
 
 #define MIN_SERIES 30 /* rows */
@@ -539,6 +582,7 @@ static status view_columns(const struct record_reader *reader, const char *targe
         return OK;
     }
     add_inputs(columns, count, at, unit, false, arena, out);
+    if (out->features == 0) TRY(add_sentences(columns, count, arena, out));
     if (out->features == 0) add_inputs(columns, count, at, unit, true, arena, out);
     return out->features > 0 ? OK : reject_inputs(path, out);
 }

@@ -38,6 +38,10 @@ status byte_map_keep(struct byte_map *map, const char *bytes, size_t size, struc
 void byte_map_clear(struct byte_map *map); /* keeps the memory */
 void byte_map_free(struct byte_map *map);
 
+/* The code points that stand for the bytes in tokenizer.json, GPT-2's bytes_to_unicode: printable bytes of Latin-1 for
+ * themselves, 256, 257, ... for the others. */
+void tokenizer_byte_letters(uint32_t letters[256]);
+
 /* ---- words ---- */
 
 /* The end of the word at text (size > 0), whose end is that of the text for the regular expression. */

@@ -43,14 +43,19 @@ static bool flag_of(const json_t *part, const char *key, bool fallback) {
 
 /* ---- tokens ---- */
 
-/* GPT-2's bytes_to_unicode: printable bytes of Latin-1 stand for themselves, the others for 256, 257, ... */
-static void list_bytes(int16_t *byte_of) {
-    for (size_t code = 0; code < BYTE_LEVEL_CODES; code++) byte_of[code] = -1;
-    int16_t others = 0;
-    for (int16_t byte = 0; byte < 256; byte++) {
+void tokenizer_byte_letters(uint32_t letters[256]) {
+    uint32_t others = 256;
+    for (uint32_t byte = 0; byte < 256; byte++) {
         bool is_printable = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-        byte_of[is_printable ? byte : 256 + others++] = byte;
+        letters[byte] = is_printable ? byte : others++;
     }
+}
+
+static void list_bytes(int16_t *byte_of) {
+    uint32_t letters[256];
+    tokenizer_byte_letters(letters);
+    for (size_t code = 0; code < BYTE_LEVEL_CODES; code++) byte_of[code] = -1;
+    for (int16_t byte = 0; byte < 256; byte++) byte_of[letters[byte]] = byte;
 }
 
 /* Writes the bytes of a token to the scratch memory; false: it has characters that stand for no byte. */

@@ -25,9 +25,9 @@ struct embedding_config {
          .fallback = "null",                                                                                           \
          .min = 1,                                                                                                     \
          .max = 1 << 30,                                                                                               \
-         .doc = "Number of vectors" vectors_doc "; null: the dataset's vocabulary, or of "                             \
-                "columns with encoding: embedding and of sentences what `check` prints, which is the same in all "     \
-                "folds."},                                                                                             \
+         .doc = "Number of vectors" vectors_doc "; null: the dataset's vocabulary, or what `check` prints of columns " \
+                "with encoding: embedding and of sentences, which "                                                    \
+                "is the same in all folds unless sentences have no tokenizer."},                                       \
     {                                                                                                                  \
         .key = "padding_idx", .type = SCHEMA_INT, .offset = offsetof(struct embedding_config, padding_idx),            \
         .fallback = "null", .min = padding_min, .max = 1 << 30, .doc = padding_doc                                     \

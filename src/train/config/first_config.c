@@ -351,7 +351,8 @@ static void add_dataset(const struct suggestion *s, char *const *overrides, size
         text_printf(out, "  text: {block_size: %d, stride: %d}   # a row is %d characters, one starts at every %dnd\n",
                     SUGGEST_TEXT_BLOCK, SUGGEST_TEXT_STRIDE, SUGGEST_TEXT_BLOCK, SUGGEST_TEXT_STRIDE);
     if (strcmp(s->format, "tokens") == 0) text_add(out, "  tokens: {block_size: 128}   # uint16 by default\n");
-    if (s->input_kind == INPUT_VALUES) text_add(out, "  scale: standard        # inputs get mean 0 and deviation 1\n");
+    if (s->input_kind == INPUT_VALUES && !s->text)
+        text_add(out, "  scale: standard        # inputs get mean 0 and deviation 1\n");
     if (s->window)
         text_printf(out,
                     "  window: {steps: %zu, history: true}   # the value of the next row is forecast from those of %zu "
@@ -390,6 +391,15 @@ static void add_mlp(const struct suggestion *s, struct text *out) {
     if (s->input_dims > 1) text_add(out, "    - flatten\n");
     text_printf(out, "    - linear: {out: %zu}   # the number of inputs comes from the data\n    - relu\n", width);
     if (has_values || s->rows >= 500) text_printf(out, "    - linear: {out: %zu}\n    - relu\n", width);
+    add_head(s, out);
+}
+
+/* The mean of the vectors of a text's words. */
+static void add_words(const struct suggestion *s, struct text *out) {
+    text_add(
+        out,
+        "model:\n  layers:\n"
+        "    - embedding_bag: {embedding_dim: 64, padding_idx: 0}   # the mean of the vectors of a text's words\n");
     add_head(s, out);
 }
 
@@ -494,6 +504,8 @@ status first_config_write(const char *path, const char *target, char *const *ove
         text_printf(out, "\nsampler: {batch_size: %d, shuffle: true}\n\n", batch_size(&s));
         if (s.input_kind == INPUT_TOKENS)
             add_gpt(&s, out);
+        else if (s.text)
+            add_words(&s, out);
         else if (is_image(&s))
             add_cnn(&s, out);
         else
