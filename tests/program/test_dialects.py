@@ -96,6 +96,14 @@ class Dialects(program.Case):
             self.assertEqual(self.state("noted.csv"), expected)
             self.assertIn("#a  ", self.run_program("check", "t.yaml", "dataset.columns={'#a': number}")[0])
 
+        # as numpy's savetxt(header=...) writes it
+        body = body.replace(",", " ")
+        self.write("noted.data", "# by numpy\n# a b y\n" + body)
+        self.assertEqual(self.state("noted.data"), expected)
+        self.assertIn("1  a    ", self.run_program("inspect", "noted.data")[0])
+        self.write("noted.data", "# rows 40\n" + body)
+        self.assertIn("csv, 40 rows, 3 columns, without a header", self.run_program("inspect", "noted.data")[0])
+
     def test_blanks(self):
         """Any number of blanks and tabs, as in the tables of UCI."""
         rows = [[i % 7, i * 5 % 11 / 4, f"{i % 3}.5"] for i in range(40)]

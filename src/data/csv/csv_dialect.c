@@ -358,8 +358,10 @@ static void skip_comments(struct csv_reader *reader) {
     const char *row_end = line_end(at, end), *last_end = line_end(last, end);
     char delimiter = reader->delimiter ? reader->delimiter : find_delimiter(at, (size_t)(end - at), reader->quote, 0);
     size_t fields = count_fields(at, row_end, reader->quote, delimiter);
-    bool is_alike = fields > 0 && count_fields(last, last_end, reader->quote, delimiter) == fields;
-    if (is_alike && (count == 1 || starts_with_number(at, row_end))) at = last;
+    /* Between blanks a # alone is no name. */
+    const char *names = delimiter == CSV_BLANKS && (last[1] == ' ' || last[1] == '\t') ? last + 1 : last;
+    bool is_alike = fields > 0 && count_fields(names, last_end, reader->quote, delimiter) == fields;
+    if (is_alike && (count == 1 || starts_with_number(at, row_end))) at = names;
     for (; reader->at < at; reader->at++)
         lines += *reader->at == '\n' || (*reader->at == '\r' && reader->at[1] != '\n');
     reader->line += lines;
