@@ -131,6 +131,21 @@ void text_add_printable(struct text *text, const char *string) { add_lines(text,
 
 void text_add_escaped(struct text *text, const char *string) { add_lines(text, string, SIZE_MAX); }
 
+void text_add_shell(struct text *text, const char *string) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+    if (*string && !string[strspn(string, plain)]) {
+        text_add(text, string);
+        return;
+    }
+    text_add(text, "'");
+    for (const char *c = string; *c; c++)
+        if (*c == '\'')
+            text_add(text, "'\\''");
+        else
+            text_add_bytes(text, c, 1);
+    text_add(text, "'");
+}
+
 void text_add_json(struct text *text, const char *string) {
     text_add(text, "\"");
     uint32_t code;

@@ -39,6 +39,10 @@ const char *text_plural(uint64_t count, const char *ending);
 /* Adds [string] as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. */
 void text_add_json(struct text *text, const char *string);
 
+/* Adds [string] as one word of a command, as a POSIX shell reads it back: quoted where it has blanks or other
+ * characters that a shell interprets. */
+void text_add_shell(struct text *text, const char *string);
+
 /* Adds the shortest decimal that parses to the same double ("0.1", "1e-08"), for JSON and YAML. Non-finite values
  * become null. */
 void text_add_double(struct text *text, double value);

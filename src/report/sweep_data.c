@@ -124,27 +124,11 @@ static const char *text_or(const struct node *node, const char *fallback) {
     return text ? text : fallback;
 }
 
-/* As a POSIX shell reads it back. */
-static void add_quoted(const char *word, struct text *out) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
-    if (*word && !word[strspn(word, plain)]) {
-        text_add(out, word);
-        return;
-    }
-    text_add(out, "'");
-    for (const char *c = word; *c; c++)
-        if (*c == '\'')
-            text_add(out, "'\\''");
-        else
-            text_add_bytes(out, c, 1);
-    text_add(out, "'");
-}
-
 static char *quoted_words(const struct node *list) {
     struct text words = {0};
     for (size_t i = 0; list && list->kind == NODE_SEQUENCE && i < list->count; i++) {
         text_add(&words, " ");
-        add_quoted(text_or(list->items[i], ""), &words);
+        text_add_shell(&words, text_or(list->items[i], ""));
     }
     char *copied = copy(text_string(&words));
     text_free(&words);
@@ -573,7 +557,7 @@ void sweep_data_add_words(const struct sweep_data *s, const struct sweep_data_tr
         text_printf(&word, "%s=", s->parameters[i].path);
         sweep_data_add_value(&s->parameters[i], trial->point[i], &word);
         if (!is_first) text_add(out, separator);
-        add_quoted(text_string(&word), out);
+        text_add_shell(out, text_string(&word));
         is_first = false;
     }
     text_free(&word);
@@ -582,12 +566,12 @@ void sweep_data_add_words(const struct sweep_data *s, const struct sweep_data_tr
 /* The config of a trial with the arguments that the sweep gives to all. Of a comparison: the resolved config. */
 static void add_config(const struct sweep_data *s, int64_t trial, struct text *out) {
     if (!s->other) {
-        add_quoted(s->config, out);
+        text_add_shell(out, s->config);
         text_add(out, s->overrides);
         return;
     }
     char *path = path_in(s->path, trial ? SWEEP_OTHER_CONFIG : SWEEP_BASE_CONFIG);
-    add_quoted(path, out);
+    text_add_shell(out, path);
     free(path);
 }
 
@@ -604,6 +588,6 @@ void sweep_data_add_command(const struct sweep_data *s, const struct sweep_data_
     text_clear(&path);
     text_printf(&path, "runs/%s-%04" PRId64, s->label, trial->trial);
     text_add(out, " --run-dir ");
-    add_quoted(text_string(&path), out);
+    text_add_shell(out, text_string(&path));
     text_free(&path);
 }

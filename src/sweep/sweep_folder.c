@@ -321,10 +321,13 @@ static status follow_move(struct sweep_folder *f, struct log *log, bool *has_mov
     char *now = io_path_of(f->fd);
     status s = now ? is_own_folder(f, now, has_moved) : OK;
     if (!s && *has_moved) {
+        struct text word = {0};
+        text_add_shell(&word, now);
         log_warning(log,
                     "%s was moved to %s during this sweep, which continues there; the runs in progress continue from "
                     "their checkpoints. For the next command move it back, or give --run-dir %s",
-                    f->path, now, now);
+                    f->path, now, text_string(&word));
+        text_free(&word);
         set_path(f, now);
     }
     free(now);

@@ -184,10 +184,15 @@ static void list_best(const struct sweep_report *r) {
         log_line(r->log, "%s", text_string(&line));
     }
     text_clear(&line);
-    if (count) sweep_run_path(r->folder, r->sweep, best[0] * r->sweep->runs, &line);
-    if (count && r->sweep->kept > 0)
-        log_line(r->log, "the best one is a run like any other: ddptrain eval %s/config.yaml --checkpoint best",
-                 text_string(&line));
+    if (count && r->sweep->kept > 0) {
+        struct text word = {0};
+        sweep_run_path(r->folder, r->sweep, best[0] * r->sweep->runs, &line);
+        text_add(&line, "/config.yaml");
+        text_add_shell(&word, text_string(&line));
+        log_line(r->log, "the best one is a run like any other: ddptrain eval %s --checkpoint best",
+                 text_string(&word));
+        text_free(&word);
+    }
     text_free(&line);
 }
 

@@ -25,6 +25,22 @@ START_TEST(printf_fits_any_length) {
 }
 END_TEST
 
+START_TEST(words_of_a_command) {
+    static const char *const words[][2] = {{"runs/a-1.h5", "runs/a-1.h5"},
+                                           {"my data.csv", "'my data.csv'"},
+                                           {"$(id)", "'$(id)'"},
+                                           {"it's", "'it'\\''s'"},
+                                           {"", "''"},
+                                           {"~/\xc3\xa9", "'~/\xc3\xa9'"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct text text = {0};
+        text_add_shell(&text, words[i][0]);
+        ck_assert_str_eq(text_string(&text), words[i][1]);
+        text_free(&text);
+    }
+}
+END_TEST
+
 START_TEST(integers) {
     static const int64_t values[] = {0, 1, -1, 9, 10, -10, 123456789, INT64_MAX, INT64_MIN, INT64_MIN + 1};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
@@ -66,4 +82,4 @@ START_TEST(doubles_are_the_shortest) {
 }
 END_TEST
 
-TESTS("text", printf_fits_any_length, integers, doubles_are_the_shortest)
+TESTS("text", printf_fits_any_length, words_of_a_command, integers, doubles_are_the_shortest)

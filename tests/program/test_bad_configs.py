@@ -517,6 +517,17 @@ class Folder(program.Case):
         self.run_program("test.yaml", "model.init_from=none.h5", code=DATA)
         self.assertTrue(os.path.exists(self.path("runs/test/mine")))
 
+    def test_commands_in_messages_are_quoted(self):
+        self.write("my data.csv", "a,b\n1,2\n")
+        _, err = self.run_program("my data.csv", code=USAGE)
+        self.assertIn("ddptrain init 'my data.csv' > CONFIG", err)
+        self.write("$(id).yaml", "config: test.yaml\nmethod: grid\nparameters: {seed: [1, 2]}\n")
+        _, err = self.run_program("$(id).yaml", code=USAGE)
+        self.assertIn("ddptrain sweep '$(id).yaml' trains it, and ddptrain check '$(id).yaml' checks it", err)
+        self.write("test.yaml", program.WINE)
+        _, err = self.run_program("sweep", "$(id).yaml", "train.epochs=1")
+        self.assertRegex(err, r"ddptrain eval 'sweeps/\$\(id\)/runs/000[01]/config.yaml' --checkpoint best")
+
     def test_foreign_config(self):
         self.write("test.yaml", program.WINE)
         os.makedirs(self.path("runs/test/checkpoints"))

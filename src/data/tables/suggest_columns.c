@@ -552,8 +552,9 @@ static status reject_inputs(const char *path, const struct suggestion *s) {
         text_add_value(&why, s->columns[i].name, TEXT_MAX_NAME);
         text_printf(&why, "': %s", s->columns[i].reason);
     }
-    status failure = status_new(STATUS_USAGE, "%s: no column is left for the inputs%s; see ddptrain inspect %s", path,
-                                text_string(&why), path);
+    text_add(&why, "; see ddptrain inspect ");
+    text_add_shell(&why, path);
+    status failure = status_new(STATUS_USAGE, "%s: no column is left for the inputs%s", path, text_string(&why));
     text_free(&why);
     return failure;
 }

@@ -133,10 +133,13 @@ static status free_after(status s, struct config_file **file) {
 /* [failure] to read the config [path], which may be the data: adds what then helps. */
 static status explain_data(status failure, const char *path) {
     if (!failure || !dataset_knows_extension(path)) return failure;
+    struct text word = {0};
+    text_add_shell(&word, path);
     status s = status_new(status_code(failure),
                           "%s; if it is a data file, ddptrain init writes a config for it: "
                           "ddptrain init %s > CONFIG",
-                          status_message(failure), path);
+                          status_message(failure), text_string(&word));
+    text_free(&word);
     status_free(failure);
     return s;
 }
@@ -165,9 +168,12 @@ status config_load(const char *path, char *const *overrides, size_t count, struc
     status s = document_read(path, &problems, &document);
     bool is_read = !s && problems.count == 0;
     if (is_read && document && is_sweep(document)) {
+        struct text word = {0};
+        text_add_shell(&word, path);
         s = status_new(STATUS_USAGE,
                        "%s: this is a sweep of a config; ddptrain sweep %s trains it, and ddptrain check %s checks it",
-                       path, path, path);
+                       path, text_string(&word), text_string(&word));
+        text_free(&word);
         document_destroy(document);
         problems_free(&problems);
         return s;

@@ -277,11 +277,15 @@ static status follow_move(struct run_folder *f, struct log *log, bool *is_mine) 
         set_path(f, now);
         set_checkpoints_by_fd(f);
         s = reacquire_lock(f, is_mine);
-        if (!s && *is_mine)
+        if (!s && *is_mine) {
+            struct text word = {0};
+            text_add_shell(&word, now);
             log_warning(log,
                         "%s was moved to %s during this run; the run continues there. For the next command move it "
                         "back, or give --run-dir %s",
-                        before, now, now);
+                        before, now, text_string(&word));
+            text_free(&word);
+        }
         if (!*is_mine) set_path(f, before);
     }
     free(now);
@@ -334,11 +338,15 @@ static status replace_folder(struct run_folder *f, struct log *log) {
     if (strcmp(before, f->path) == 0)
         log_warning(log, "%s was deleted, or moved out of reach, during this run; the run saves into a new folder %s",
                     before, f->path);
-    else
+    else {
+        struct text word = {0};
+        text_add_shell(&word, f->path);
         log_warning(log,
                     "%s is no longer this run's folder (it was deleted or moved, and another run began there); this "
                     "run saves into a new folder %s from now on. For the next command give --run-dir %s",
-                    before, f->path, f->path);
+                    before, f->path, text_string(&word));
+        text_free(&word);
+    }
     return OK;
 }
 
