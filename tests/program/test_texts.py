@@ -250,6 +250,15 @@ class Texts(program.Case):
         self.csv("new.csv", [("",), ("good words",)], ("review",))
         self.assertEqual(self.run_program("predict", "rev.yaml", "new.csv")[0].count("\n"), 3)
 
+    def test_init_takes_no_sentences_as_target(self):
+        rows = [(i, ("spam", "ham")[i % 2], f"this is the message number {i}") for i in range(60)]
+        self.csv("sms.csv", rows, ("v0", "v1", "v2"))
+        config, log = self.run_program("init", "sms.csv")
+        self.assertIn("the target is 'v1', the last column without sentences: 2 classes", log)
+        self.assertIn("v2: {type: text, length: 8}", config)
+        self.csv("sms.csv", rows, ("v0", "v1", "label"))
+        self.assertIn("the target 'label' has too many different texts", self.run_program("init", "sms.csv", code=USAGE)[1])
+
     def test_init_of_a_text_beside_columns(self):
         self.csv("rev.csv", [(f"this is the review number {i}", i % 7 / 2, "ab"[i % 2]) for i in range(60)], ("review", "price", "label"))
         self.assertIn("ignored: 'review', 60 different texts in 60 rows; as tokens: {type: text}, an input of its own (docs/text.md)",

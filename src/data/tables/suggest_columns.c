@@ -559,6 +559,19 @@ static status reject_inputs(const char *path, const struct suggestion *s) {
     return failure;
 }
 
+/* Where the chosen column has sentences, only its place speaks for it: the last other one that can be a target. */
+static size_t skip_sentences(const struct column_view *columns, size_t count, size_t at) {
+    const struct column_view *chosen = &columns[at];
+    if (target_is_usual(chosen->name) || !holds_texts(chosen) || are_categories(chosen) || !have_words(chosen, 4))
+        return at;
+    for (size_t i = count; i-- > 0;) {
+        const struct column_view *c = &columns[i];
+        bool may_be = !c->has_no_name && c->values > 0 && !c->blobs && !c->is_counted;
+        if (may_be && (!holds_texts(c) || (are_categories(c) && c->starts_with_text))) return i;
+    }
+    return at;
+}
+
 static status view_columns(const struct record_reader *reader, const char *target, struct column_view *columns,
                            size_t count, struct arena *arena, struct suggestion *out) {
     size_t at = 0;
@@ -568,9 +581,12 @@ static status view_columns(const struct record_reader *reader, const char *targe
     size_t series = find_series(columns, count);
     if (!target && series < count) at = series;
     bool is_series = at == series;
+    size_t last = at;
+    if (!target && !is_series) at = skip_sentences(columns, count, at);
     out->target_why = target      ? "by --target"
                       : count < 2 ? "the only column"
                       : is_series ? "the only column besides those that count or date the rows"
+                      : at < last ? "the last column without sentences"
                                   : target_why(columns[at].name);
     status s = find_marks(columns, count, at, &marks);
     if (!s) list_missing(columns, count, &marks, arena, out);
