@@ -163,6 +163,7 @@ static status take_report(struct coordinator *s, struct worker_slot *slot, const
                                .best_epoch = r->best_epoch,
                                .epochs = r->epochs,
                                .value = isfinite(r->value) ? r->value : NAN, /* as the history has it */
+                               .test = r->event == WORKER_DONE && isfinite(r->test) ? r->test : NAN,
                                .seconds = r->seconds};
     bool has_failed = r->event == WORKER_FAILED;
     if (has_failed) { /* its numbers are not those of a complete run */

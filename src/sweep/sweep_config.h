@@ -117,4 +117,8 @@ struct sweep_config sweep_with_other_seeds(const struct sweep_config *sweep);
 int64_t sweep_seed_of(const struct sweep_config *sweep, int64_t repeat);
 int64_t sweep_fold_of(const struct sweep_config *sweep, int64_t repeat);
 
+/* What metrics.jsonl calls the metric of the test rows: adds "test_auc" for "val_auc"; nothing: the metric is none of
+ * an evaluation. */
+void sweep_add_test_name(const struct sweep_config *sweep, struct text *out);
+
 #endif

@@ -13,6 +13,11 @@ int64_t sweep_fold_of(const struct sweep_config *sweep, int64_t repeat) {
     return sweep->repeat.folds == SCHEMA_NO_INT ? -1 : repeat % sweep->folds;
 }
 
+void sweep_add_test_name(const struct sweep_config *sweep, struct text *out) {
+    const char *name = sweep->metric.name;
+    if (strncmp(name, "val_", strlen("val_")) == 0) text_printf(out, "test_%s", name + strlen("val_"));
+}
+
 struct sweep_config sweep_with_other_seeds(const struct sweep_config *sweep) {
     struct sweep_config other = *sweep;
     other.repeat.seeds = sweep->repeat.seeds == SCHEMA_NO_INT ? 1 : SCHEMA_NO_INT;

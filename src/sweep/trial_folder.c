@@ -2,6 +2,7 @@
 #include "sweep/trial_folder.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/files/folder_lock.h"
@@ -51,15 +52,31 @@ static void read_lines(const struct metrics_lines *lines, struct progress *out) 
     if (after > out->epochs) out->epochs = after;
 }
 
+static status read_metrics(const char *path, struct metrics_lines *out) {
+    struct text metrics = {0};
+    text_printf(&metrics, "%s/metrics.jsonl", path);
+    status s = metrics_read(text_string(&metrics), out);
+    text_free(&metrics);
+    return s;
+}
+
+status trial_folder_value(const char *path, const char *name, double *out) {
+    struct metrics_lines lines;
+    *out = NAN;
+    TRY(read_metrics(path, &lines));
+    json_t *end = metrics_line_is(lines.other, METRICS_END) ? json_loads(lines.other, 0, NULL) : NULL;
+    const json_t *value = json_object_get(end, name);
+    if (json_is_number(value)) *out = json_number_value(value);
+    json_decref(end);
+    metrics_lines_free(&lines);
+    return OK;
+}
+
 /* Zeros for a folder without a run. */
 static status read_progress(const char *path, struct progress *out) {
     struct metrics_lines lines;
-    struct text metrics = {0};
     *out = (struct progress){0};
-    text_printf(&metrics, "%s/metrics.jsonl", path);
-    status s = metrics_read(text_string(&metrics), &lines);
-    text_free(&metrics);
-    if (s) return s;
+    TRY(read_metrics(path, &lines));
     read_lines(&lines, out);
     metrics_lines_free(&lines);
     return OK;

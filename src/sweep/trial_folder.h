@@ -14,6 +14,9 @@ enum trial_folder_state {
 /* What the folder [path] has of the run that is [result] in the table. */
 status trial_folder_compare(const char *path, const struct trial_run *result, enum trial_folder_state *out);
 
+/* The value [name] of the last line of the run in the folder [path], if it has ended; NAN: there is none. */
+status trial_folder_value(const char *path, const char *name, double *out);
+
 /* Adds the name of a file or folder in run folder [path] that no run writes to [name]; nothing: there is none. */
 status trial_folder_find_other(const char *path, struct text *name);
 

@@ -76,6 +76,13 @@ struct trial_summary trials_summary(const struct trials *t, int64_t trial) {
     return trial_summary_make(t->values, count, t->sweep->runs);
 }
 
+double trials_test(const struct trials *t, int64_t trial) {
+    size_t count = (size_t)t->sweep->runs;
+    const struct trial_run *runs = t->runs + (size_t)trial * count;
+    for (size_t i = 0; i < count; i++) t->values[i] = (struct trial_value){runs[i].state, runs[i].test};
+    return trial_summary_make(t->values, count, t->sweep->runs).mean;
+}
+
 bool trials_is_better(const struct sweep_config *sweep, double a, double b) {
     if (isnan(a) || isnan(b)) return !isnan(a);
     return sweep->metric.goal == SWEEP_MAXIMIZE ? a > b : a < b;

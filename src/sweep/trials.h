@@ -15,6 +15,7 @@ struct trial_run {
     int code;  /* enum status_code of a failed run */
     int64_t best_epoch, epochs;
     double value;          /* of the metric in the best epoch; NAN: none */
+    double test;           /* of a complete run: the metric of its test rows, which decides nothing; NAN: none */
     double seconds;        /* of training */
     char state_sha256[65]; /* hex; "" of a failed run */
     char *message;         /* why it failed; NULL: it did not */
@@ -37,6 +38,8 @@ int64_t trials_retry_lost(struct trials *trials);
 
 const struct trial_run *trials_run(const struct trials *trials, int64_t run);
 struct trial_summary trials_summary(const struct trials *trials, int64_t trial);
+/* The mean of the test rows' metric over the complete runs of a trial; NAN: one of them has none. */
+double trials_test(const struct trials *trials, int64_t trial);
 
 /* The point of a trial; false: it has none yet (tpe). */
 bool trials_point(const struct trials *trials, int64_t trial, struct point *out);

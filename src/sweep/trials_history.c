@@ -89,6 +89,10 @@ status trials_add(struct trials *t, int64_t run, const struct trial_run *r) {
     add_parameters(t, run / t->sweep->runs, &t->line);
     text_add(&t->line, ",\"value\":");
     text_add_double(&t->line, r->value);
+    if (r->state == TRIAL_COMPLETE && !isnan(r->test)) {
+        text_add(&t->line, ",\"test\":");
+        text_add_double(&t->line, r->test);
+    }
     text_printf(&t->line, ",\"best_epoch\":%" PRId64 ",\"epochs\":%" PRId64 ",\"seconds\":", r->best_epoch, r->epochs);
     text_add_double(&t->line, r->seconds);
     text_printf(&t->line, ",\"state_sha256\":\"%s\"", r->state_sha256);
@@ -172,6 +176,7 @@ static bool read_run(struct trials *t, const json_t *event, struct pruner *prune
                    get_int(event, "epochs", 0, INT64_MAX - 1, &r.epochs) &&
                    (!message || get_int(event, "code", 0, 0xffff, &code)) && get_point(t, event, run / t->sweep->runs);
     if (!is_good) return false;
+    get_real(event, "test", &r.test); /* none of runs without test rows */
     r.code = (int)code;
     memcpy(r.state_sha256, hash, strlen(hash) + 1);
     if (message && !(r.message = strdup(message))) status_exit_without_memory();

@@ -75,7 +75,20 @@ static void add_value(struct text *out, double value) {
     if (!isnan(value)) text_add_double(out, value);
 }
 
-static void add_run(const struct trials *t, int64_t run, const struct string_list *keys, struct text *out) {
+/* Whether a complete run has a value of test rows: only then the tables have a column for them. */
+static bool has_test(const struct trials *t) {
+    for (int64_t run = 0; run < t->sweep->trials * t->sweep->runs; run++)
+        if (t->runs[run].state == TRIAL_COMPLETE && !isnan(t->runs[run].test)) return true;
+    return false;
+}
+
+static void add_test_name(const struct trials *t, struct text *out) {
+    text_add(out, ",");
+    sweep_add_test_name(t->sweep, out);
+}
+
+static void add_run(const struct trials *t, int64_t run, const struct string_list *keys, bool with_test,
+                    struct text *out) {
     const struct trial_run *r = &t->runs[run];
     int64_t trial = run / t->sweep->runs, repeat = run % t->sweep->runs;
     text_printf(out, "%" PRId64 ",%s", trial, trial_states[r->state]);
@@ -83,25 +96,32 @@ static void add_run(const struct trials *t, int64_t run, const struct string_lis
     if (sweep_seed_of(t->sweep, repeat) >= 0) text_printf(out, ",%" PRId64, sweep_seed_of(t->sweep, repeat));
     if (sweep_fold_of(t->sweep, repeat) >= 0) text_printf(out, ",%" PRId64, sweep_fold_of(t->sweep, repeat));
     add_value(out, r->value);
+    if (with_test) add_value(out, r->state == TRIAL_COMPLETE ? r->test : NAN);
     text_printf(out, ",%" PRId64 ",%" PRId64 ",%s,", r->best_epoch, r->epochs, r->state_sha256);
     add_field(out, r->message ? r->message : "");
     text_add(out, "\n");
 }
 
 static void write_table(const struct trials *t, const struct string_list *keys, struct text *out) {
+    bool with_test = has_test(t);
     text_add(out, "trial,state");
     add_point(t, -1, keys, out);
     if (t->sweep->repeat.seeds != SCHEMA_NO_INT) text_add(out, ",seed");
     if (t->sweep->repeat.folds != SCHEMA_NO_INT) text_add(out, ",fold");
-    text_printf(out, ",%s,best_epoch,epochs,state_sha256,message\n", t->sweep->metric.name);
+    text_printf(out, ",%s", t->sweep->metric.name);
+    if (with_test) add_test_name(t, out);
+    text_add(out, ",best_epoch,epochs,state_sha256,message\n");
     for (int64_t run = 0; run < t->sweep->trials * t->sweep->runs; run++)
-        if (t->runs[run].state != TRIAL_PENDING) add_run(t, run, keys, out);
+        if (t->runs[run].state != TRIAL_PENDING) add_run(t, run, keys, with_test, out);
 }
 
 static void write_summary(const struct trials *t, const struct string_list *keys, struct text *out) {
+    bool with_test = has_test(t);
     text_add(out, "trial,state");
     add_point(t, -1, keys, out);
-    text_printf(out, ",%s,standard_error,runs\n", t->sweep->metric.name);
+    text_printf(out, ",%s,standard_error", t->sweep->metric.name);
+    if (with_test) add_test_name(t, out);
+    text_add(out, ",runs\n");
     for (int64_t trial = 0; trial < t->sweep->trials; trial++) {
         struct trial_summary s = trials_summary(t, trial);
         if (s.state == TRIAL_PENDING && s.complete == 0) continue;
@@ -109,6 +129,7 @@ static void write_summary(const struct trials *t, const struct string_list *keys
         add_point(t, trial, keys, out);
         add_value(out, s.mean);
         add_value(out, s.error);
+        if (with_test) add_value(out, trials_test(t, trial));
         text_printf(out, ",%" PRId64 "\n", s.complete);
     }
 }

@@ -58,6 +58,65 @@ class SweepCase(program.Case):
         self.assertEqual(len(self.rows(name)), count)
 
 
+class TestRows(SweepCase):
+    """A sweep over a config with three parts."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("base.yaml", CONFIG.replace("{test: 0.25,", "{test: 0.25, validation: 0.25,"))
+
+    def test_each_trial_has_a_value(self):
+        """That of its run; the best trials are chosen without it, and the table does not depend on what is kept."""
+        text = SWEEP.replace("seed: 3", "seed: 9")
+        self.sweep(text + "keep: all\n", "--nproc", 2)
+        rows, table = self.rows(), self.read("sweeps/test/trials.csv")
+        self.assertEqual(list(rows[0])[-6:], ["val_loss", "test_loss", "best_epoch", "epochs", "state_sha256", "message"])
+        for row in rows:
+            with open(self.path("sweeps/test/runs/%04d/metrics.jsonl" % int(row["trial"]))) as f:
+                end = json.loads(f.readlines()[-1])
+            self.assertEqual((float(row["test_loss"]), "best"), (end["test_loss"], end["test_checkpoint"]))
+        best = [min(range(12), key=lambda i: float(rows[i][name])) for name in ("val_loss", "test_loss")]
+        self.assertNotEqual(*best)
+        self.sweep(text + "keep: best 1\n", "--nproc", 1, name="few")
+        self.assertEqual(self.read("sweeps/few/trials.csv"), table)
+        self.assertEqual(self.kept("few"), ["%04d" % best[0]])
+
+    def test_a_history_without_values(self):
+        """Of a version that had none, in part or all of it; what is done anew has its value."""
+        self.sweep(SWEEP, "--nproc", 1)
+        history, table, values = self.read("sweeps/test/history.jsonl"), self.read("sweeps/test/trials.csv"), [r["test_loss"] for r in self.rows()]
+        old = re.sub(r',"test":[^,]+', "", history)
+        lines, new = old.splitlines(keepends=True), history.splitlines(keepends=True)
+        self.write("sweeps/test/history.jsonl", "".join(lines[:5] + new[5:]))
+        self.sweep(SWEEP, "--nproc", 1)
+        self.assertEqual([r["test_loss"] for r in self.rows()], [""] * 5 + values[5:])
+        self.write("sweeps/test/history.jsonl", old)
+        self.sweep(SWEEP, "--nproc", 1)
+        self.assertNotIn("test_loss", self.rows()[0])
+        self.write("sweeps/test/history.jsonl", "".join(new[:-4]))  # the folders of some of the others are there, complete
+        self.sweep(SWEEP, "--nproc", 1)
+        self.assertEqual(self.read("sweeps/test/trials.csv"), table)
+
+    def test_repeats_and_processes(self):
+        text = GRID.replace("sgd, adam, adamw", "adam") + "repeat: {folds: 3}\nmetric: {name: val_accuracy, goal: maximize}\n"
+        self.sweep(text)
+        self.sweep(text + "nproc_per_trial: 2\n", "--nproc", 1, name="two")
+        for name in ("test", "two"):
+            rows, means = self.rows(name), self.rows(name, "summary.csv")
+            self.assertEqual(list(means[0])[-4:], ["val_accuracy", "standard_error", "test_accuracy", "runs"])
+            for trial, mean in enumerate(means):
+                values = [float(r["test_accuracy"]) for r in rows if int(r["trial"]) == trial]
+                self.assertEqual(len(values), 3)
+                self.assertAlmostEqual(float(mean["test_accuracy"]), statistics.mean(values))
+
+    def test_no_value(self):
+        """Pruned runs are not evaluated, nor is there a test of the training loss."""
+        self.sweep(SWEEP + "early_terminate: {type: asha, min_epochs: 1, reduction_factor: 2}\n", "--nproc", 1)
+        self.assertEqual({r["state"]: r["test_loss"] != "" for r in self.rows()}, {"complete": True, "pruned": False})
+        self.sweep(SWEEP + "metric: {name: train_loss, goal: minimize}\n", "--nproc", 1, name="loss")
+        self.assertFalse([name for name in self.rows("loss")[0] if name.startswith("test_")])
+
+
 class Sweep(SweepCase):
     def test_the_time_that_is_left(self):
         """It does not grow while a long trial runs."""

@@ -15,9 +15,11 @@
 #include "base/clock.h"
 #include "base/files/io.h"
 #include "base/system/signals.h"
+#include "data/sampling/split.h"
 #include "device/cpu/parallel.h"
 #include "sweep/sweep.h"
 #include "sweep/sweep_folder.h"
+#include "sweep/trial_folder.h"
 #include "sweep/workers/parallel_trial.h"
 #include "train/run/run.h"
 
@@ -66,6 +68,7 @@ struct worker {
     uint64_t folder_inode;                           /* as of the job */
     char dataset[DATASET_KEY_SIZE], fingerprint[65]; /* of the run's rows */
     bool is_pruned;
+    double test;         /* of the run's test rows; NAN: none */
     double last_seconds; /* of training and evaluation, not of saving, in the last run, or half of the value before it;
                             INFINITY: there was no run */
 };
@@ -139,9 +142,10 @@ static bool wants_folder(const struct worker *w) {
     return w->last_seconds > SLOW_SECONDS || w->last_seconds * repeated > FOLDER_SECONDS;
 }
 
-/* A rollback needs a checkpoint; other processes report by their files. */
+/* A rollback needs a checkpoint, and so does the evaluation of the test rows; other processes report by their files. */
 static bool needs_folder(const struct worker *w, const struct config *config) {
-    return config->train.on_nonfinite.policy == NONFINITE_ROLLBACK || w->options->sweep->nproc_per_trial > 1;
+    return config->train.on_nonfinite.policy == NONFINITE_ROLLBACK || split_has_test(&config->dataset.split) ||
+           w->options->sweep->nproc_per_trial > 1;
 }
 
 static status train_with_or_without_folder(struct worker *w, const struct config *config, bool is_kept,
@@ -181,6 +185,19 @@ static status check_length(const struct worker *w, const struct config *c, const
     return s;
 }
 
+/* From the last line of its metrics.jsonl, which an earlier start may have written. */
+static status read_test(struct worker *w, const struct config *config) {
+    struct text folder = {0}, name = {0};
+    if (!split_has_test(&config->dataset.split)) return OK;
+    TRY(check_place(w));
+    sweep_run_path(w->folder, w->options->sweep, w->run, &folder);
+    sweep_add_test_name(w->options->sweep, &name);
+    status s = trial_folder_value(text_string(&folder), text_string(&name), &w->test);
+    text_free(&folder);
+    text_free(&name);
+    return s;
+}
+
 static status run_job(struct worker *w, const struct worker_job *job, struct run_summary *summary) {
     const struct sweep_config *sweep = w->options->sweep;
     struct config_file *file;
@@ -188,12 +205,14 @@ static status run_job(struct worker *w, const struct worker_job *job, struct run
     w->folder = *job->folder ? job->folder : w->options->folder;
     w->folder_inode = job->folder_inode;
     w->is_pruned = false;
+    w->test = NAN;
     w->dataset[0] = w->fingerprint[0] = 0;
     stop_run = stop_self;
     TRY(sweep_trial_config(sweep, job->run / sweep->runs, &job->point, job->run % sweep->runs, &file));
     status s = config_device_is_auto(config_of(file)) ? config_set_auto_device(file, w->options->no_gpu) : OK;
     if (!s) s = train_with_or_without_folder(w, config_of(file), job->is_kept, summary);
     if (!s) s = check_length(w, config_of(file), summary);
+    if (!s) s = read_test(w, config_of(file));
     config_free(file);
     return s;
 }
@@ -216,6 +235,7 @@ static struct worker_report report_of(const struct worker *w, status s, const st
                               .best_epoch = summary->best_epoch,
                               .epochs = summary->epochs,
                               .value = summary->best_epoch > 0 ? summary->best_value : NAN,
+                              .test = w->test,
                               .seconds = summary->seconds};
     r.event = !s                                 ? WORKER_DONE
               : status_code(s) != STATUS_STOPPED ? WORKER_FAILED

@@ -1,7 +1,7 @@
 /* worker: a process that trains runs of a sweep, one after another, as the coordinator hands them out. It opens each
  * dataset once; those that were open when it was started it shares with the other workers. Its first run, and those
  * after a run that has computed for long, have a run folder, and with it checkpoints, from the start; after short ones
- * a run leaves no files unless it is to be kept, or takes longer than some seconds. */
+ * a run leaves no files unless it is to be kept, has test rows, or takes longer than some seconds. */
 #ifndef SWEEP_WORKER_H
 #define SWEEP_WORKER_H
 
@@ -38,7 +38,7 @@ struct worker_report {
     int code;     /* enum status_code of WORKER_FAILED */
     bool is_last; /* of WORKER_EPOCH: it is the last one of train.epochs */
     int64_t run, epoch, best_epoch, epochs;
-    double value, seconds;
+    double value, test, seconds; /* test: of the test rows, where they were evaluated; NAN: they were not */
     char state_sha256[65];
     char dataset[DATASET_KEY_SIZE], fingerprint[65]; /* of the run's rows; "": unknown, it did not open them itself */
     char message[WORKER_MESSAGE];
