@@ -79,7 +79,7 @@ class Dates(program.Case):
                 months = [datetime.date(1969 + i // 12, 1 + i % 12, 1) for i in range(144)]
                 self.rows("AirPassengers.csv", header, [[write(d), 100 + i + i * 7 % 12] for i, d in enumerate(months)])
                 text = self.train("AirPassengers.csv")
-                self.assertIn("  window: 12  ", text)
+                self.assertIn("  window: {steps: 12, history: true}  ", text)
                 self.assertIn(f"    {header[0]}: ignore   # it gives the order of the rows\n", text)
 
 
