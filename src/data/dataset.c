@@ -13,6 +13,7 @@
 #include "data/joined.h"
 #include "data/open_dataset.h"
 #include "data/sampling/split.h"
+#include "data/tables/identifiers.h"
 
 #define MAX_BYTE_FEATURES 4096 /* with more scaled features the lookup tables of bytes would be large */
 
@@ -423,10 +424,22 @@ static void copy_left_out(struct dataset *dataset) {
     }
 }
 
+/* Of a table in memory, whose inputs the config does not name; in a series what counts the rows is a time. */
+static status note_identifiers(struct dataset *dataset, const struct dataset_config *config) {
+    struct source *source = dataset->tables[0].source;
+    const char *note = NULL;
+    if (!source->columns || !source->is_small || config->is_trained || config->inputs.count ||
+        dataset->info.windows.steps)
+        return OK;
+    TRY(identifiers_note(source, &config->rules, dataset->arena, &note));
+    if (note) dataset->notes.items[dataset->notes.count++] = note;
+    return OK;
+}
+
 static void copy_columns(struct dataset *dataset, const struct dataset_config *config) {
     const struct source *source = dataset->tables[0].source;
     const char *overlap = overlap_note(dataset, config);
-    dataset->notes.items = arena_alloc(dataset->arena, 14 * sizeof *dataset->notes.items);
+    dataset->notes.items = arena_alloc(dataset->arena, 16 * sizeof *dataset->notes.items);
     if (overlap) dataset->notes.items[dataset->notes.count++] = overlap;
     note_layout(dataset, config);
     note_augment(dataset, config);
@@ -575,6 +588,7 @@ static status open_all(struct dataset *dataset, const struct dataset_config *con
     TRY(scale_targets(dataset, config));
     copy_labels(dataset);
     copy_columns(dataset, config);
+    TRY(note_identifiers(dataset, config));
     copy_left_out(dataset);
     TRY(classes_warn_absent(dataset, config));
     struct scale_config scale = windowed_row_scale(dataset, config);

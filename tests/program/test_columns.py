@@ -1,7 +1,11 @@
 """A CSV file is read by the names of the columns that the model was trained with, or refused. ctest-labels: unit"""
+import contextlib
 import csv
 import hashlib
 import json
+import os
+import re
+import sqlite3
 import struct
 
 import h5py
@@ -249,6 +253,46 @@ class Columns(program.Case):
         self.assertEqual(out, expected)
         self.assertIn("other.h5: the columns could not be compared with those of the training (hdf5 file, inputs u, rest)", err)
         self.assertEqual(self.run_program("eval", *arguments, "dataset.path=same.csv", "dataset.inputs=[]")[0], expected)
+
+
+class Identifiers(program.Case):
+    """A line at the start names inputs that say which row it is, by the rule of init."""
+
+    def write_table(self, columns):
+        columns = {**columns, "kind": [i % 3 for i in range(60)]}
+        self.write("train.csv", "\n".join(",".join(map(str, row)) for row in [tuple(columns), *zip(*columns.values())]) + "\n")
+        if os.path.exists(self.path("train.db")):
+            os.remove(self.path("train.db"))
+        with contextlib.closing(sqlite3.connect(self.path("train.db"))) as db:
+            db.execute(f"create table t ({', '.join(columns)})")
+            db.executemany(f"insert into t values ({', '.join('?' * len(columns))})", zip(*columns.values()))
+            db.commit()
+
+    def notes(self, *arguments):
+        _, err = self.run_program("test.yaml", "train.epochs=1", "--fresh", *arguments)
+        return [line for line in err.splitlines() if "look" in line]
+
+    def test_a_note_names_them(self):
+        self.write("test.yaml", CONFIG)
+        mixed = [7 * i % 60 + 5 for i in range(60)]  # each of 5 .. 64 once
+        once = {"number": mixed, "patient": [f"p{i % 12}" for i in range(60)], "user_id": [1000 * i for i in mixed]}
+        other = {"x": [i / 7 for i in mixed], "year": mixed, "twice": [mixed[0], *mixed[:59]], "count": [i % 50 for i in range(60)],
+                 "letter": ["ab"[i % 2] for i in range(60)]}
+        line = ("columns 'number', 'patient', 'user_id' look like identifiers of the rows; to train without them, write "
+                "dataset.columns: {number: ignore, patient: ignore, user_id: ignore}")
+        self.write_table({**once, **other})
+        for path in ("train.csv", "train.db"):
+            self.assertEqual(self.notes(f"dataset.path={path}"), [line])
+            out, _ = self.run_program("check", "test.yaml", f"dataset.path={path}")
+            self.assertRegex(out, rf"(?m)^note +{re.escape(line)}$")
+            self.assertEqual(self.notes(f"dataset.path={path}", "dataset.columns={number: number, patient: category}"),
+                             ["column 'user_id' looks like an identifier of the rows; to train without it, write dataset.columns: {user_id: ignore}"])
+        self.assertEqual(self.notes("dataset.inputs=[number, x]"), [])
+        self.assertEqual(self.run_program("test.yaml", "--fresh", "--quiet")[1], "")
+        self.assertNotIn("look", "".join(self.run_program("eval", "test.yaml")))
+        for table in (other, {"number": mixed}):  # none, or nothing else to train with
+            self.write_table(table)
+            self.assertEqual(self.notes(), [])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,12 @@
-/* identifiers: whether the name of a column is that of an identifier, which says nothing about new rows. */
+/* identifiers: whether a column says which row it is, which says nothing about new rows. */
 #ifndef DATA_IDENTIFIERS_H
 #define DATA_IDENTIFIERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "data/columns/column_rules.h"
 
 enum identifier_name {
     NO_IDENTIFIER,     /* any other name */
@@ -11,5 +17,24 @@ enum identifier_name {
 };
 
 enum identifier_name identifier_name(const char *column);
+
+/* What is known of a column; its values are no dates. */
+struct identifier_values {
+    const char *name;
+    size_t count, missing; /* values, rows without one */
+    size_t distinct;       /* different values; needed only with a name other than NO_IDENTIFIER and NAME_OF_TIME */
+    bool are_numbers, are_whole;
+    bool is_permutation; /* whole numbers that follow each other, each once, in any order */
+};
+
+/* Whether the column says which row it is; *repeats: which rows belong together. */
+bool identifier_is(const struct identifier_values *values, bool *repeats);
+
+struct source;
+
+/* A sentence about the inputs of an open source that are identifiers and have no rule; NULL: there are none, or all
+ * inputs are. The source has columns; its rows are read once. */
+status identifiers_note(struct source *source, const struct section_list *rules, struct arena *arena,
+                        const char **note);
 
 #endif

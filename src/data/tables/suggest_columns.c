@@ -176,25 +176,19 @@ static void note_sentinel(const struct column_view *c, struct arena *arena, stru
 
 /* ---- identifiers ---- */
 
-#define MIN_IDENTIFIERS 10    /* values of a column that may be one */
-#define MIN_GROUPS 5          /* different values */
-#define MAX_ROWS_OF_KEY 20    /* mean rows of a value, of customer_id */
-#define MAX_ROWS_OF_UNIT 100  /* of patient */
-#define DIFFERENT_VALUES 0.95 /* the least share */
-
-/* Whether the column says which row it is: *repeats: which rows belong together. */
+/* Whether the column says which row it is; *repeats: which rows belong together. */
 static bool is_identifier(struct column_view *c, bool *repeats) {
+    struct identifier_values v = {.name = c->name,
+                                  .count = c->values,
+                                  .missing = c->missing,
+                                  .are_numbers = !holds_texts(c),
+                                  .are_whole = c->whole == c->values,
+                                  .is_permutation = column_view_is_permutation(c)};
     enum identifier_name name = identifier_name(c->name);
-    bool has_texts = holds_texts(c), is_named = name != NO_IDENTIFIER && name != NAME_OF_TIME;
     *repeats = false;
-    if (c->values < MIN_IDENTIFIERS || c->has_dates || c->blobs) return false;
-    if (!has_texts && name != NAME_OF_TIME && column_view_is_permutation(c)) return true;
-    if (!is_named || (!has_texts && c->whole < c->values)) return false;
-    double distinct = (double)column_view_distinct(c), values = (double)c->values;
-    if (distinct >= DIFFERENT_VALUES * values) return true;
-    double max_rows = name == IDENTIFIER_UNIT ? MAX_ROWS_OF_UNIT : name == IDENTIFIER_KEY ? MAX_ROWS_OF_KEY : 0;
-    *repeats = distinct >= MIN_GROUPS && values <= distinct * max_rows && c->missing == 0;
-    return *repeats;
+    if (c->has_dates || c->blobs) return false;
+    if (name != NO_IDENTIFIER && name != NAME_OF_TIME) v.distinct = column_view_distinct(c);
+    return identifier_is(&v, repeats);
 }
 
 static void ignore_identifier(struct column_view *c, bool repeats, struct arena *arena, struct column_suggestion *out) {
