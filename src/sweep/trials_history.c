@@ -204,6 +204,19 @@ static bool read_event(struct trials *t, const json_t *event, struct pruner *pru
     return true;
 }
 
+static status reject_line(const struct trials *t, size_t number, bool has_zeros) {
+    struct text file = {0};
+    text_add_shell(&file, t->history);
+    status s =
+        status_new(STATUS_DATA,
+                   "%s:%zu: not a line of this sweep; it was changed or damaged%s. Remove the line to have "
+                   "its run done again (sed -i %zud %s), or use --fresh to start over",
+                   t->history, number, has_zeros ? " (it has zero bytes, as a crash of the machine may leave)" : "",
+                   number, text_string(&file));
+    text_free(&file);
+    return s;
+}
+
 /* The lines of [text] (size); what follows the last line end was not written whole. */
 static status read_lines(struct trials *t, const char *text, size_t size, struct pruner *pruner) {
     const char *after = text + size;
@@ -212,15 +225,7 @@ static status read_lines(struct trials *t, const char *text, size_t size, struct
         json_t *event = json_loadb(text, (size_t)(end - text), 0, NULL);
         bool is_good = event && read_event(t, event, pruner);
         json_decref(event);
-        if (!is_good)
-            return status_new(STATUS_DATA,
-                              "%s:%zu: not a line of this sweep; it was changed or damaged%s. Remove the line to have "
-                              "its run done again (sed -i %zud %s), or use --fresh to start over",
-                              t->history, number,
-                              memchr(text, 0, (size_t)(end - text))
-                                  ? " (it has zero bytes, as a crash of the machine may leave)"
-                                  : "",
-                              number, t->history);
+        if (!is_good) return reject_line(t, number, memchr(text, 0, (size_t)(end - text)) != NULL);
     }
     return OK;
 }

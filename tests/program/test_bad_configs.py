@@ -527,6 +527,9 @@ class Folder(program.Case):
         self.write("test.yaml", program.WINE)
         _, err = self.run_program("sweep", "$(id).yaml", "train.epochs=1")
         self.assertRegex(err, r"ddptrain eval 'sweeps/\$\(id\)/runs/000[01]/config.yaml' --checkpoint best")
+        self.write("sweeps/$(id)/history.jsonl", "nonsense\n")
+        _, err = self.run_program("sweep", "$(id).yaml", "train.epochs=1", code=DATA)
+        self.assertIn("(sed -i 1d 'sweeps/$(id)/history.jsonl')", err)
 
     def test_foreign_config(self):
         self.write("test.yaml", program.WINE)
