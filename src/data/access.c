@@ -57,10 +57,7 @@ struct row_list dataset_left_out(const struct dataset *dataset, enum dataset_par
     return dataset->left_out[dataset->parts[part].table - dataset->tables];
 }
 
-int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {
-    size_t steps = dataset->info.windows.steps;
-    struct row_list left_out = dataset_left_out(dataset, part);
-    size_t row = selection_row(&dataset->parts[part].rows, (size_t)position) + (steps ? steps - 1 : 0);
+size_t row_of_file(struct row_list left_out, size_t row) {
     size_t first = 0, end = left_out.count; /* the number of those before the row: the first that is behind it */
     while (first < end) {
         size_t middle = first + (end - first) / 2;
@@ -69,7 +66,13 @@ int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64
         else
             end = middle;
     }
-    return (int64_t)(row + first);
+    return row + first;
+}
+
+int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {
+    size_t steps = dataset->info.windows.steps;
+    size_t row = selection_row(&dataset->parts[part].rows, (size_t)position) + (steps ? steps - 1 : 0);
+    return (int64_t)row_of_file(dataset_left_out(dataset, part), row);
 }
 
 status dataset_train_classes(struct dataset *dataset, int64_t *classes) {

@@ -66,8 +66,10 @@ bool dataset_find_changed(const struct dataset *dataset, struct changed_rows *ou
         const struct table *t = &dataset->tables[i];
         for (size_t b = 0, first = 0; b < count_blocks(t); first += rows_from(t, first), b++) {
             if (hash_block(t, first, rows_from(t, first)) == dataset->row_hashes[i][b]) continue;
-            *out = (struct changed_rows){
-                .first = first, .last = first + rows_from(t, first) - 1, .is_validation_file = i > 0};
+            size_t last = first + rows_from(t, first) - 1;
+            *out = (struct changed_rows){.first = row_of_file(dataset->left_out[i], first),
+                                         .last = row_of_file(dataset->left_out[i], last),
+                                         .is_validation_file = i > 0};
             return true;
         }
     }

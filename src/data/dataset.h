@@ -394,7 +394,7 @@ bool dataset_is_in_memory(const struct dataset *dataset);
 double dataset_hash_rows(struct dataset *dataset);
 
 struct changed_rows {
-    size_t first, last;      /* of the file, from 0 */
+    size_t first, last;      /* of the file, from 0; of several files, as if they were one */
     bool is_validation_file; /* of dataset.validation */
 };
 /* Whether rows in memory have changed since; the first block of them. */

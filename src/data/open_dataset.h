@@ -56,6 +56,9 @@ struct dataset {
     struct orders orders;    /* of the training rows, where there are several owners */
 };
 
+/* The row of the file, from 0, that is [row] of a table whose file has rows that are left out. */
+size_t row_of_file(struct row_list left_out, size_t row);
+
 /* Reads dataset.weights, if it is given, and sets the weights of the tables and those of [info]. STATUS_DATA with the
  * place of the first weight that is negative or not finite, or if all of a part are 0. */
 status weights_read(const struct dataset_config *config, struct table *tables, int n_tables,

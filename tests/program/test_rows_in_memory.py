@@ -84,6 +84,28 @@ class RowsInMemory(program.Case):
                 self.assertLess(max(saved), after)
                 self.assertEqual(max(saved) > before, found.group(5) is not None, (saved[-3:], before))
 
+    def test_rows_of_a_filter(self):
+        """The message names rows of the file, of which most are left out."""
+        rng = np.random.default_rng(6)
+        values = rng.integers(-1000, 1000, (18000, VALUES))
+        lines = [",".join(map(str, row)) + f",{i % 6 == 5:d},{i % 3}\n" for i, row in enumerate(values)]
+        header = ",".join(f"v{i}" for i in range(VALUES)) + ",kept,y\n"
+        self.write("all.csv", header + "".join(lines))
+        self.write("part-1.csv", header + "".join(lines[:9000]))
+        self.write("part-2.csv", header + "".join(lines[9000:]))
+        inputs = ", ".join(f"v{i}" for i in range(VALUES))
+        for path, name in (("all.csv", r"all\.csv \(counted from 0\)"), ("part-*.csv", r"part-\*\.csv \(counted from 0 through all files\)"),
+                           ("[part-1.csv, part-2.csv]", r"part-1\.csv and the files after it \(counted from 0 through all files\)")):
+            with self.subTest(path):
+                dataset = f'dataset={{path: {path if path[0] == "[" else repr(path)}, inputs: [{inputs}], targets: y, filter: "kept == 1"}}'
+                _, err = self.run_until_flip(values[5::6].astype(np.float32), 2990, 1, dataset, "model={layers: [{linear: {out: 8}}, relu, {linear: {out: 3}}]}")
+                found = re.search(rf"rows (\d+) to (\d+) of {name} have changed in memory", err)
+                self.assertTrue(found, err)
+                low, high = map(int, found.groups())
+                self.assertLessEqual(low, 2990 * 6 + 5)
+                self.assertEqual(high, 17999)
+                self.assertEqual(low % 6, 5)
+
     def test_rows_that_stay_end_no_run(self):
         """Nor does the scaling of the rows, their augmentation or their weights."""
         words = ["train.epochs=3", "checkpoint={save_every: {steps: 20}}"]
