@@ -69,10 +69,28 @@ class Dialects(program.Case):
         self.write("t.yaml", CONFIG.format(path="t.csv", more=""))
         self.assertIn("t.csv:line 3: column 'a': '$6' is not a number; to read it as a number, name the other characters, such as dataset.csv: {strip: \"%$\"}",
                       self.run_program("check", "t.yaml", code=DATA)[1])
-        for key, sentence in (("strip: '5'", "strip must not have digits"), ("comment: ab", "comment must be one character"), ("comment: ','", None), ("delimiter: ' '", "delimiter must be")):
+        for key, sentence in (("strip: '5'", "strip must not have digits"), ("comment: ab", "comment must be one character"), ("comment: ','", "t.csv: dataset.csv.comment ',' is the delimiter of the file"), ("delimiter: ' '", "delimiter must be")):
             self.write("t.yaml", CONFIG.format(path="t.csv", more=f"csv: {{{key}}}"))
-            if sentence:
-                self.assertIn(sentence, self.run_program("check", "t.yaml", code=USAGE)[1])
+            self.assertIn(sentence, self.run_program("check", "t.yaml", code=USAGE)[1])
+        self.write("tabs.csv", "a\ty\n1\t2\n\t3\n3\t4\n")
+        self.write("blanks.csv", "a y\n1 2\n3\t4\n")
+        for name in ("tabs.csv", "blanks.csv"):
+            self.write("t.yaml", CONFIG.format(path=name, more="csv: {comment: tab}"))
+            self.assertIn(f"{name}: dataset.csv.comment 'tab' is the delimiter of the file; name it with dataset.csv.delimiter if it is another, or choose another comment",
+                          self.run_program("check", "t.yaml", code=USAGE)[1])
+
+    def test_parentheses(self):
+        """Negative only as a pair around the number."""
+        for value, number in (("(5)", -5), ("($5)", -5), ("$(5)", -5), ("( 5 )", -5), ("$5", 5), ("-5", -5), ("(5", None), ("5)", None), ("-(5)", None), ("(-5)", None), ("((5))", None),
+                              (")5(", None), ("5()", None), ("()5", None), ("(5))", None)):
+            with self.subTest(value):
+                self.write("t.csv", f"a,y\n1,2\n{value},1\n3,4\n")
+                if number is None:
+                    self.write("t.yaml", CONFIG.format(path="t.csv", more='csv: {strip: "$()"}'))
+                    self.assertIn(f"t.csv:line 3: column 'a': '{value}' is not a number", self.run_program("check", "t.yaml", code=DATA)[1])
+                    continue
+                self.write("plain.csv", f"a,y\n1,2\n{number},1\n3,4\n")
+                self.assertEqual(self.state("t.csv", 'csv: {strip: "$()"}'), self.state("plain.csv"))
 
     def test_comments(self):
         """Above the header they are recognised; elsewhere the key says which lines they are."""
@@ -124,6 +142,11 @@ class Dialects(program.Case):
         self.run_program("first.yaml", "name=test", "train.epochs=1", "--fresh")
         out, _ = self.run_program("predict", "runs/test", "auto-mpg.data", "--with-inputs")
         self.assertEqual(len(out.splitlines()), 61)
+        # a comment, or blanks, without a line end at the end
+        self.write("short.csv", "a,b,y\n1,2,3\n3,4,5\n5,6,7\n")
+        for end in ("# end of it", "  ", "# end of it\n  "):
+            self.write("short.data", "a b y\n1 2 3\n3 4 5\n5 6 7\n" + end)
+            self.assertEqual(self.state("short.data", "csv: {comment: '#'}"), self.state("short.csv"))
         # texts with blanks between tabs or commas
         for delimiter in "\t,":
             self.write("towns.csv", "".join(delimiter.join(row) + "\n" for row in [["big town", "v", "y"], *([f"New York{i % 4}", str(i), str(i % 2)] for i in range(60))]))

@@ -82,9 +82,14 @@ static inline bool csv_is_undecided(char decimal) { return decimal == CSV_UNCLEA
 const char *csv_ungroup(const char *text, char thousands, char out[CSV_UNGROUPED]);
 
 /* The text of a number without blanks and the characters of [strip] (UTF-8; NULL: none) at its ends, also behind a
- * sign, in [out]: "-$5" is "-5", and with ( in [strip] "(5)", too. [text] if it does not start and end as a number
- * then. */
+ * sign, in [out]: "-$5" is "-5", and with () in [strip] "(5)", too. [text] if it does not start and end as a number
+ * then, or has a parenthesis without the other one, or a sign as well. */
 const char *csv_strip(const char *text, const char *strip, char out[CSV_UNGROUPED]);
+
+/* The characters that are blanks around numbers, for csv_starts_with. */
+extern const char *const csv_blanks[];
+/* The bytes of the first of [words] (NULL-terminated) that [text] starts with; 0: of none. */
+size_t csv_starts_with(const char *text, const char *const *words);
 
 /* Whether the text is probably a code whose leading zeros have a meaning, such as 007: digits, of which the first of
  * several is 0. */

@@ -246,10 +246,13 @@ static const char *line_end(const char *at, const char *end) {
 
 /* Advances behind lines of blanks and comments. */
 static void skip_lines(const char **at, const char *end, char comment) {
-    for (const char *c = *at; c < end && (strchr(" \t\r\n", *c) || (comment && *c == comment && c == *at)); c++) {
+    const char *c = *at;
+    while (c < end && (strchr(" \t\r\n", *c) || (comment && *c == comment && c == *at))) {
         if (comment && *c == comment) c = line_end(c, end);
         if (c < end && (*c == '\r' || *c == '\n')) *at = c + 1;
+        c += c < end;
     }
+    if (c == end) *at = end;
 }
 
 /* ---- blanks ---- */
@@ -367,7 +370,7 @@ static void skip_comments(struct csv_reader *reader) {
     reader->line += lines;
 }
 
-void csv_set_dialect(struct csv_reader *reader, const struct csv_config *dialect) {
+status csv_set_dialect(struct csv_reader *reader, const struct csv_config *dialect) {
     reader->delimiter = csv_config_char(dialect->delimiter);
     reader->quote = dialect->quote ? csv_config_char(dialect->quote) : '"';
     reader->comment = csv_config_char(dialect->comment);
@@ -375,6 +378,11 @@ void csv_set_dialect(struct csv_reader *reader, const struct csv_config *dialect
     if (!reader->delimiter)
         reader->delimiter =
             find_delimiter(reader->at, (size_t)(reader->end - reader->at), reader->quote, reader->comment);
+    if (!reader->comment || !csv_is_delimiter(reader, reader->comment)) return OK;
+    return status_new(STATUS_USAGE,
+                      "%s: dataset.csv.comment '%s' is the delimiter of the file; name it with dataset.csv.delimiter "
+                      "if it is another, or choose another comment",
+                      reader->path, dialect->comment);
 }
 
 status csv_open_file(const char *path, const struct csv_config *dialect, struct csv_reader *reader, char **text,
@@ -385,8 +393,7 @@ status csv_open_file(const char *path, const struct csv_config *dialect, struct 
     *text = NULL;
     TRY(csv_read_file(path, (enum csv_encoding)dialect->encoding, text, &size, note));
     TRY(csv_start(reader, path, *text, size));
-    csv_set_dialect(reader, dialect);
-    return OK;
+    return csv_set_dialect(reader, dialect);
 }
 
 /* ---- numbers ---- */

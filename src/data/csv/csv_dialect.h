@@ -47,8 +47,8 @@ status csv_open_pieces(const char *path, const struct csv_config *dialect, struc
 status csv_open_first(const char *path, const struct csv_config *dialect, struct csv_reader *reader, char **text);
 
 /* Sets the delimiter, the quote and the comment, given or recognised by the text in memory, and skips recognised
- * comments. */
-void csv_set_dialect(struct csv_reader *reader, const struct csv_config *dialect);
+ * comments. STATUS_USAGE: the comment is the recognised delimiter. */
+status csv_set_dialect(struct csv_reader *reader, const struct csv_config *dialect);
 
 /* The number of the first bytes that are UTF-8; [size]: all are. */
 size_t csv_utf8_prefix(const char *bytes, size_t size);

@@ -179,11 +179,18 @@ const char *csv_ungroup(const char *text, char thousands, char out[CSV_UNGROUPED
     return groups > 0 ? out : text;
 }
 
+const char *const csv_blanks[] = {" ", "\u00a0", "\u202f", NULL};
+
+size_t csv_starts_with(const char *text, const char *const *words) {
+    for (size_t i = 0; words[i]; i++)
+        if (strncmp(text, words[i], strlen(words[i])) == 0) return strlen(words[i]);
+    return 0;
+}
+
 /* The bytes of the blank, or of the character of [strip], that [text] starts with; 0: it starts with another one. */
 static size_t stripped_bytes(const char *text, const char *strip) {
-    static const char *const blanks[] = {" ", "\u00a0", "\u202f"};
-    for (size_t i = 0; i < sizeof blanks / sizeof *blanks; i++)
-        if (strncmp(text, blanks[i], strlen(blanks[i])) == 0) return strlen(blanks[i]);
+    size_t blank = csv_starts_with(text, csv_blanks);
+    if (blank) return blank;
     for (size_t n; *strip; strip += n) {
         for (n = 1; (strip[n] & 0xc0) == 0x80;) n++;
         if (strncmp(text, strip, n) == 0) return n;
@@ -193,19 +200,24 @@ static size_t stripped_bytes(const char *text, const char *strip) {
 
 const char *csv_strip(const char *text, const char *strip, char out[CSV_UNGROUPED]) {
     size_t length = strlen(text);
+    size_t opened = 0, closed = 0;
     bool has_sign = false, is_negative = false;
     if (!strip || length == 0 || length >= CSV_UNGROUPED - 1) return text;
     const char *at = text, *end = text + length;
-    for (size_t n; *at && ((n = stripped_bytes(at, strip)) || (!has_sign && (*at == '-' || *at == '+'))); at += n) {
+    for (size_t n; *at && *at != ')' && ((n = stripped_bytes(at, strip)) || (!has_sign && (*at == '-' || *at == '+')));
+         at += n) {
         bool is_sign = n == 0;
         n = is_sign ? 1 : n;
+        opened += *at == '(';
         is_negative = is_negative || *at == '(' || (is_sign && *at == '-');
-        has_sign = has_sign || is_sign || *at == '(';
+        has_sign = has_sign || is_sign;
     }
     for (const char *last = end - 1; last > at; end = last--) {
         while (last > at && (*last & 0xc0) == 0x80) last--;
-        if (!stripped_bytes(last, strip)) break;
+        if (*last == '(' || !stripped_bytes(last, strip)) break;
+        closed += *last == ')';
     }
+    if (opened != closed || opened + has_sign > 1) return text;
     size_t kept = (size_t)(end - at);
     if (kept == 0 || !strchr(DIGITS ".,", *at) || !strchr(DIGITS ".,", end[-1])) return text;
     out[0] = '-';

@@ -149,7 +149,7 @@ static status start(struct csv_reader *reader, const struct csv_config *dialect,
     reader->is_utf8_checked = is_auto && !has_mark;
     if (reader->is_utf8_checked) TRY(check_piece(reader, (size_t)(reader->end - reader->at)));
     while (!has_lines(reader)) TRY(refill(reader));
-    csv_set_dialect(reader, dialect);
+    TRY(csv_set_dialect(reader, dialect));
     find_complete(reader);
     *is_started = true;
     return OK;

@@ -19,19 +19,11 @@ bool suggest_is_mark(const char *text) {
     return false;
 }
 
-/* The bytes of the first of [words] that [text] starts with; 0: of none. */
-static size_t starts_with(const char *text, const char *const *words) {
-    for (size_t i = 0; words[i]; i++)
-        if (strncmp(text, words[i], strlen(words[i])) == 0) return strlen(words[i]);
-    return 0;
-}
-
-static const char *const blanks[] = {" ", "\u00a0", "\u202f", NULL};
 static const char *const currencies[] = {"$", "\u20ac", "\u00a3", "\u00a5", "\u20b9", NULL};
 static const char *const separators[] = {",", ".", "'", " ", "\u2019", "\u00a0", "\u202f", NULL};
 
 static void skip_blanks(const char **at) {
-    for (size_t n; (n = starts_with(*at, blanks));) *at += n;
+    for (size_t n; (n = csv_starts_with(*at, csv_blanks));) *at += n;
 }
 
 /* NUMBER_CURRENCY with the bit of the currency; 0: there is none. */
@@ -50,12 +42,12 @@ static size_t count_digits(const char *text) { return strspn(text, "0123456789")
 
 /* Groups of three digits behind the first one to three, all with the same separator: its bytes; 0: there are none. */
 static size_t skip_groups(const char **at) {
-    size_t first = starts_with(*at, separators), n = first;
+    size_t first = csv_starts_with(*at, separators), n = first;
     const char *separator = *at;
     if (!n || count_digits(*at + n) != 3) return 0;
     while (n == first && memcmp(*at, separator, n) == 0 && count_digits(*at + n) == 3) {
         *at += n + 3;
-        n = starts_with(*at, separators);
+        n = csv_starts_with(*at, separators);
     }
     return first;
 }
