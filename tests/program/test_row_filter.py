@@ -37,7 +37,9 @@ class RowFilter(program.Case):
         for text, keep in (("year >= 2010", lambda r: r[2] >= 2010), ("year<2005 or year>2014", lambda r: r[2] < 2005 or r[2] > 2014),
                            ("`land use` == 'DE'", lambda r: r[3] == "DE"), ('`land use` != "DE" and year <= 2007', lambda r: r[3] != "DE" and r[2] <= 2007),
                            ("`land use` in ['DE', 'Côte d''Or'] and not (year == 2003 or year == 2004)", lambda r: r[3] != "FR" and r[2] not in (2003, 2004)),
-                           ("year not in [2001, 2.002e3, 2003] and a > 1.5", lambda r: r[2] not in (2001, 2002, 2003) and r[0] > 1.5), ("note is missing", missing),
+                           ("year not in [2001, 2.002e3, 2003] and a > 1.5", lambda r: r[2] not in (2001, 2002, 2003) and r[0] > 1.5), ("note is missing", missing), ("note in [7, 'z', 3.0, '7 %', 'a']", lambda r: r[4] in ("3", "7 %")), ("note in ['x', '3', 2]", lambda r: r[4] in ("x", "3")),
+                           ("note not in ['x', '3.0', 2]", lambda r: r[4] != "x"), ("year in [" + ", ".join(str(i * 7919 % 3001) for i in range(3000) if i * 7919 % 3001 % 3) + "]", lambda r: r[2] % 3),
+                           
                            ("note is not missing", lambda r: not missing(r)), ("note == 3", lambda r: number(r) == 3), ("note != 3", lambda r: number(r) != 3),
                            ("note == '3'", lambda r: r[4] == "3"), ("not note == 3 and a > b", lambda r: r[4] != "3" and r[0] > r[1]), ("b < a", lambda r: r[1] < r[0]), ("2010 <= year", lambda r: r[2] >= 2010),
                            ("year == 2001 or year == 2002 and b > 5", lambda r: r[2] == 2001 or (r[2] == 2002 and r[1] > 5)), ("y > 1 and y < 4", lambda r: 1 < r[5] < 4),

@@ -26,7 +26,7 @@ struct filter_node {
     enum operator operation;
     struct filter_node *left, *right; /* NODE_OR, NODE_AND; NODE_NOT: left */
     struct operand a, b;              /* NODE_COMPARE; NODE_IN, NODE_MISSING: a */
-    struct operand *values;           /* (value_count): of NODE_IN */
+    struct operand *values;           /* (value_count): of NODE_IN, in the order of compare_values */
     size_t value_count;
 };
 
@@ -200,13 +200,22 @@ static status add_value(struct parser *p, struct filter_node *node) {
     return parse_value(p, &node->values[node->value_count++]);
 }
 
+/* Numbers, then texts. */
+static int compare_values(const void *left, const void *right) {
+    const struct operand *a = left, *b = right;
+    if (a->is_number != b->is_number) return a->is_number ? -1 : 1;
+    return a->is_number ? (a->number > b->number) - (a->number < b->number) : strcmp(a->text, b->text);
+}
+
 static status parse_list(struct parser *p, struct filter_node *node) {
     TRY(expect(p, "[", "["));
     for (;;) {
         TRY(add_value(p, node));
-        if (is(p, "]")) return next(p);
+        if (is(p, "]")) break;
         TRY(expect(p, ",", ", or ]"));
     }
+    qsort(node->values, node->value_count, sizeof *node->values, compare_values);
+    return next(p);
 }
 
 /* [*out] becomes the node below a `not`. */
@@ -342,6 +351,15 @@ static bool compare(struct test *test, enum operator operation, const struct ope
     }
 }
 
+/* Whether the value is in the list, as a number or as a text. */
+static bool is_in_list(const struct test *test, const struct filter_node *node) {
+    struct value x = value_of(test, &node->a);
+    struct operand number = {.is_number = true, .number = x.number}, text = {.text = x.text};
+    size_t count = node->value_count, size = sizeof *node->values;
+    return x.text && ((x.is_number && bsearch(&number, node->values, count, size, compare_values)) ||
+                      bsearch(&text, node->values, count, size, compare_values));
+}
+
 static bool test_node(struct test *test, const struct filter_node *node) {
     switch (node->kind) {
     case NODE_OR:
@@ -355,9 +373,7 @@ static bool test_node(struct test *test, const struct filter_node *node) {
     case NODE_COMPARE:
         return compare(test, node->operation, &node->a, &node->b);
     default:
-        for (size_t i = 0; i < node->value_count; i++)
-            if (compare(test, EQUAL, &node->a, &node->values[i])) return true;
-        return false;
+        return is_in_list(test, node);
     }
 }
 
