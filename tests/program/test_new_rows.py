@@ -69,6 +69,18 @@ class NewRows(program.Case):
             self.assertEqual(list(np.isnan(f["probabilities"][:, 0]).nonzero()[0]), sorted(BAD))
             self.assertEqual(list(f["row"]), list(range(20)))
 
+    def test_eval_counts_rows_that_the_filter_cannot_compare(self):
+        self.run_program("test.yaml", "--run-dir", "runs/f", "dataset.filter='age >= 10'")
+        self.new({4: ["old", *self.rows[4][1:]], 19: ["1", *self.rows[19][1:]]})
+        self.table("good.csv", [row for i, row in enumerate(self.rows[:19]) if i != 4])
+        wanted = json.loads(self.run_program("eval", "runs/f", "good.csv")[0])
+        out, err = self.run_program("eval", "runs/f", "new.csv", "--skip-bad-rows")
+        self.assertEqual(json.loads(out), wanted)
+        self.assertIn("1 of 20 rows is left out (--skip-bad-rows): 1 with a wrong value of column 'age' (line 6 'old')", err)
+        self.assertIn("dataset.filter keeps 19 of 20 rows", err)
+        self.assertIn("new.csv:line 6: column 'age': 'old' is not a number, and dataset.filter compares it with one; 1 row of 20 cannot be read. "
+                      "Correct it, or leave it out with --skip-bad-rows\n", self.run_program("eval", "runs/f", "new.csv", code=DATA)[1])
+
     def test_eval_counts_the_other_rows(self):
         self.table("good.csv", [row for i, row in enumerate(self.rows[:20]) if i not in BAD and i != 2])
         self.new({**BAD, 2: [*self.rows[2][:4], "c"]})

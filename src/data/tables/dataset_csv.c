@@ -163,8 +163,10 @@ static status keep_row(struct csv *csv, bool *keeps) {
     if (!csv->filter) return OK;
     row_filter_test(csv->filter, &row, keeps, &column);
     if (column == SIZE_MAX) return OK;
-    return csv_reject_value(csv, csv->filter_columns[column], filter_text(csv, column), "a number",
-                            ", and dataset.filter compares it with one");
+    const char *text = filter_text(csv, column);
+    column = csv->filter_columns[column];
+    return csv_leave_out(csv, column, BAD_VALUE, text,
+                         csv_reject_value(csv, column, text, "a number", ", and dataset.filter compares it with one"));
 }
 
 static status start_filter(struct csv *csv, const struct dataset_config *config) {
@@ -214,6 +216,7 @@ static status add_record(struct csv *csv, double *row) {
     if (csv->reader.count != csv->n_fields) return csv_leave_out(csv, 0, BAD_FIELDS, "", reject_fields(csv));
     bool keeps;
     TRY(keep_row(csv, &keeps));
+    if (csv->is_left_out) return OK;
     csv->filtered += !keeps;
     csv->is_left_out = !keeps || lacks_target(csv);
     csv->dropped += keeps && csv->is_left_out;
