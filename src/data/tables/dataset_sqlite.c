@@ -2,6 +2,7 @@
  * labels are those of csv_source.h. The database is not trusted: it is opened read-only and immutable, nothing but
  * reading is authorized, and its schema may not call functions that are not safe. */
 #include <errno.h>
+#include <math.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +19,13 @@
 
 /* A view may have no end, or be expanded to another one without an end. The limits grow with the file, so that its
  * tables never reach them. */
-#define MAX_NAMES 100000   /* that a statement may refer to, with those of its views */
-#define WORK 10000         /* instructions of SQLite's virtual machine between two checks */
-#define MAX_WORK 100000    /* checks without a row */
-#define WORK_OF_BYTE 0.1   /* more of them for each byte of the file */
-#define MAX_SECONDS 3600.0 /* of the processor, without a row */
-#define MAX_COUNT_SECONDS 5.0
-#define MAX_BYTES 0x1p30 /* of all rows: 8 for each value, and the texts */
+#define MAX_NAMES 100000      /* that a statement may refer to, with those of its views */
+#define WORK 10000            /* instructions of SQLite's virtual machine between two checks */
+#define MAX_WORK 100000       /* checks without a row */
+#define WORK_OF_BYTE 0.1      /* more of them for each byte of the file */
+#define MAX_SECONDS 3600.0    /* of the processor, without a row */
+#define MAX_COUNT_SECONDS 5.0 /* for the rows of all tables; each may take half of what is left */
+#define MAX_BYTES 0x1p30      /* of all rows: 8 for each value, and the texts */
 #define BYTES_OF_BYTE 100.0
 
 struct records {
@@ -36,6 +37,7 @@ struct records {
     double work, max_work;     /* checks since the last row */
     double begin, max_seconds; /* begin: of [work] */
     double bytes, max_bytes;   /* of all rows */
+    double count_seconds;      /* that count_rows took so far */
 };
 
 /* ---- opening ---- */
@@ -275,11 +277,13 @@ static const char *quoted(const char *name, struct arena *arena) {
     return copy;
 }
 
-/* *rows: of the table with the [quoted] name; -1: all tables so far took more than MAX_COUNT_SECONDS. */
+/* *rows: of the table with the [quoted] name; -1: it takes more than records->max_seconds. */
 static status count_rows(const struct csv *csv, struct records *records, const char *table, int64_t *rows) {
-    records->max_seconds = MAX_COUNT_SECONDS;
+    double begin = processor_seconds();
+    records->max_seconds = fmax((MAX_COUNT_SECONDS - records->count_seconds) / 2, 0.01);
     TRY(prepare(csv, records, arena_printf(csv->arena, "select count(*) from \"%s\"", table)));
-    int result = sqlite3_step(records->statement); /* not step(): the work is that of all tables */
+    int result = step(records);
+    records->count_seconds += processor_seconds() - begin;
     *rows = result == SQLITE_ROW ? sqlite3_column_int64(records->statement, 0) : -1;
     status s = result == SQLITE_ROW || result == SQLITE_INTERRUPT ? OK : failure(csv, records);
     end_statement(records);
@@ -553,7 +557,7 @@ static status describe_table(struct csv *csv, struct records *records, const cha
     TRY(count_rows(csv, records, table, &rows));
     text_printf(out, "  %s: ", csv_printable(csv, name));
     if (rows >= 0) text_printf(out, "%lld rows\n", (long long)rows);
-    if (rows < 0) text_printf(out, "a view with more rows than can be counted in %g s\n", MAX_COUNT_SECONDS);
+    if (rows < 0) text_printf(out, "its rows were not counted, which takes more than %.2g s\n", records->max_seconds);
     TRY(prepare(csv, records, arena_printf(csv->arena, "select * from \"%s\"", table)));
     for (int i = 0; i < sqlite3_column_count(records->statement); i++) {
         const char *type = sqlite3_column_decltype(records->statement, i);
