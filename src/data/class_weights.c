@@ -45,27 +45,23 @@ status class_weights_set(struct dataset *dataset, const struct dataset_config *c
     return s;
 }
 
-/* Marks the classes (rows) of all rows of a table as seen, those that are no classes of the model left out. */
-static status mark_classes(struct table *table, int64_t n_classes, bool *seen) {
-    void *classes;
-    TRY(rows_alloc(table->rows, sizeof(int64_t), "the classes", &classes));
-    const int64_t *of = classes;
-    status s = table_classes(table, classes);
-    for (size_t i = 0; !s && i < table->rows; i++)
-        if (of[i] >= 0 && of[i] < n_classes && !(table->ignored.is_set && of[i] == table->ignored.value))
-            seen[of[i]] = true;
-    buffer_free(classes);
-    return s;
+static void mark(const int64_t *classes, struct selection rows, size_t count, const struct table *table,
+                 int64_t n_classes, bool *marks) {
+    for (size_t i = 0; i < count; i++) {
+        int64_t of = classes[selection_row(&rows, i)];
+        if (of >= 0 && of < n_classes && !(table->ignored.is_set && of == table->ignored.value)) marks[of] = true;
+    }
 }
 
-static status mark_train_classes(struct dataset *dataset, bool *trained) {
+/* Marks the classes of all rows of a table as seen, and those of training rows as trained. */
+static status mark_classes(struct dataset *dataset, struct table *table, bool *seen, bool *trained) {
     void *classes;
     const struct dataset_info *info = &dataset->info;
-    TRY(rows_alloc(info->train_rows, sizeof(int64_t), "the classes", &classes));
-    const int64_t *of = classes;
-    status s = dataset_train_classes(dataset, classes);
-    for (size_t i = 0; !s && i < info->train_rows; i++)
-        if (of[i] >= 0 && of[i] < info->classes) trained[of[i]] = true;
+    const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
+    TRY(rows_alloc(table->rows, sizeof(int64_t), "the classes", &classes));
+    status s = table_classes(table, classes);
+    if (!s) mark(classes, (struct selection){0}, table->rows, table, info->classes, seen);
+    if (!s && table == train->table) mark(classes, train->rows, info->train_rows, table, info->classes, trained);
     buffer_free(classes);
     return s;
 }
@@ -103,8 +99,8 @@ status classes_warn_absent(struct dataset *dataset, const struct dataset_config 
     if (!has_classes || config->is_trained || config->without_targets || info->validation_rows == 0) return OK;
     bool *seen = calloc((size_t)info->classes + 1, 2 * sizeof *seen), *trained = seen + info->classes + 1;
     if (!seen) return status_memory("%lld classes", (long long)info->classes);
-    status s = mark_train_classes(dataset, trained);
-    for (int i = 0; !s && i < dataset->n_tables; i++) s = mark_classes(&dataset->tables[i], info->classes, seen);
+    status s = OK;
+    for (int i = 0; !s && i < dataset->n_tables; i++) s = mark_classes(dataset, &dataset->tables[i], seen, trained);
     if (!s) warn_absent(dataset, seen, trained);
     free(seen);
     return s;

@@ -590,13 +590,13 @@ static status open_all(struct dataset *dataset, const struct dataset_config *con
     copy_columns(dataset, config);
     TRY(note_identifiers(dataset, config));
     copy_left_out(dataset);
-    TRY(classes_warn_absent(dataset, config));
     struct scale_config scale = windowed_row_scale(dataset, config);
     TRY(scaler_create(&scale, dataset->tables[0].source, dataset_preparation(dataset), &dataset->scaler));
     for (int i = 0; i < dataset->n_tables; i++)
         if (dataset->scaler.features > MAX_BYTE_FEATURES) dataset->tables[i].source->is_bytes = false;
     dataset->divide = dataset->tables[0].source->divide;
     dataset->is_bytes = dataset->tables[0].source->is_bytes;
+    if (fits_in_memory(dataset, config)) TRY(classes_warn_absent(dataset, config));
     TRY(dataset->is_metadata ? dataset_prepare_augment(dataset, config) : load(dataset, config));
     windowed_finish(dataset);
     return OK;

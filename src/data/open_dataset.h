@@ -104,7 +104,7 @@ const char *overlap_note(struct dataset *dataset, const struct dataset_config *c
  * class. */
 status class_weights_set(struct dataset *dataset, const struct dataset_config *config);
 
-/* Adds a warning about classes of the rows that no training row has. */
+/* Adds a warning about classes of the rows that no training row has; reads all targets. */
 status classes_warn_absent(struct dataset *dataset, const struct dataset_config *config);
 
 /* Of the target [target], with `losses:`; NULL: it has no classes. */

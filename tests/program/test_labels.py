@@ -70,6 +70,11 @@ class Labels(program.Case):
         self.assertIn("7 classes have no training row, so that the model cannot learn them: 'b', 'c', 'd', 'e', 'f' and 2 more (",
                       self.run_program("check", "t.yaml")[0])
         self.assertNotIn("no training row", "".join(self.run_program("eval", "t.yaml", "--checkpoint", "initial")))
+        # rows that stay in the file are not read for a warning
+        np.savez(self.path("sorted.npz"), x=np.zeros((80, 1), np.float32), y=np.arange(80) // 10)
+        self.write("t.yaml", config % "sorted.npz, split: {test: 0.25, shuffle: false}")
+        for megabytes in (1, 0):
+            self.assertEqual("2 classes have no training row, so that the model cannot learn them: 6, 7 (" in self.run_program("check", "t.yaml", f"dataset.cache_mb={megabytes}")[0], megabytes == 1)
 
     def test_numbers_as_labels(self):
         """`category` for the target: the model is that of texts, in the order of the texts, and predictions are the numbers."""
