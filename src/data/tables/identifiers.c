@@ -164,7 +164,7 @@ static status find_numbers(struct source *source, const struct column_rules *rul
                                       .missing = source->rows - c->count,
                                       .are_numbers = true,
                                       .are_whole = true};
-        if (!c->is_named && !is_dense) continue;
+        if (c->count < MIN_IDENTIFIERS || (!c->is_named && !is_dense)) continue;
         TRY(count_different(source, c, &v.distinct));
         v.is_permutation = is_dense && v.distinct == c->count;
         found[c->column] = identifier_is(&v, &repeats);
