@@ -129,6 +129,10 @@ static const struct {
     {"SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_ID=0 SLURM_JOB_ID=77 "
      "SLURM_NODELIST=n[1-2]",
      LAUNCHER_SLURM, 3, 4, 1, 2, "n1:0", NULL},
+    {"SLURM_PROCID=3 SLURM_STEP_ID=0 WORLD_SIZE=4 MASTER_ADDR=127.0.0.1", LAUNCHER_SLURM, 3, 4, 0, 1, "127.0.0.1:0",
+     NULL},
+    {"SLURM_PROCID=0 SLURM_STEP_ID=0 WORLD_SIZE=4 MASTER_ADDR=127.0.0.1", LAUNCHER_SLURM, 0, 4, 0, 1, "127.0.0.1:0",
+     NULL},
     {SLURM2 "n7 SLURM_STEP_NUM_TASKS=5", LAUNCHER_SLURM, 3, 5, 1, 5, "127.0.0.1:0", NULL},
     /* the batch script, an interactive shell of one task, a job without a step */
     {"SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_JOB_ID=77 SLURM_STEP_ID=batch SLURM_NODELIST=n[1-2]", LAUNCHER_NONE, 0, 1, 0,
@@ -276,7 +280,9 @@ static const struct {
     {"PMI_ID=1 PMI_PORT=n1:4001 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2", "PMI_ID is 1"},
     {"PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1", "set MASTER_ADDR"},
     {"SLURM_PROCID=3", "SLURM_PROCID is 3, so this process is one of those that srun has started, but SLURM_NTASKS"},
-    {"SLURM_PROCID=3 SLURM_NTASKS=4", "but SLURM_STEP_ID"},
+    {"SLURM_PROCID=3 SLURM_NTASKS=4", "but SLURM_STEP_ID is not set; set it to the number of their step"},
+    {"SLURM_PROCID=3 WORLD_SIZE=4 MASTER_ADDR=n1", "but SLURM_STEP_ID is not set; set it to the number of their step"},
+    {"SLURM_PROCID=3 SLURM_STEP_ID=0 WORLD_SIZE=3 MASTER_ADDR=n1", "rank 3 does not exist: the world size is 3 (srun)"},
     {SLURM2 "n7 WORLD_SIZE=2", "WORLD_SIZE is 2, but the world size of srun is 4"},
     {SLURM2 "n[1-", "not a list of nodes"},
     {"SLURM_PROCID=0 SLURM_NTASKS=many SLURM_STEP_ID=0", "SLURM_NTASKS is 'many'"},

@@ -194,11 +194,15 @@ static status slurm_tasks(int *tasks) {
     int rank = 0;
     bool is_helper;
     *tasks = 0;
-    const char *name = first_set((const char *[]){"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", NULL});
+    const char *name = first_set((const char *[]){"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "WORLD_SIZE", NULL});
     if (!is_set("SLURM_PROCID")) return OK;
     TRY(read_int("SLURM_PROCID", 0, MAX_RANKS, &rank));
-    if (rank > 0 && (!name || !is_set("SLURM_STEP_ID")))
-        return size_is_unknown("srun", "SLURM_PROCID", name ? "SLURM_STEP_ID" : "SLURM_NTASKS");
+    if (rank > 0 && !name) return size_is_unknown("srun", "SLURM_PROCID", "SLURM_NTASKS");
+    if (rank > 0 && !is_set("SLURM_STEP_ID"))
+        return status_new(STATUS_USAGE,
+                          "SLURM_PROCID is %s, so this process is one of those that srun has started, but "
+                          "SLURM_STEP_ID is not set; set it to the number of their step, the same for all of them",
+                          getenv("SLURM_PROCID"));
     if (!name || !is_number(getenv("SLURM_STEP_ID"))) return OK;
     TRY(read_int(name, 1, MAX_RANKS, tasks));
     TRY(has_other_pmi_rank(rank, *tasks, &is_helper));

@@ -38,15 +38,14 @@ struct dist_env {
 
 /* Fills *out. Contradictory or incomplete variables (RANK without WORLD_SIZE, RANK >= WORLD_SIZE, a rank of any
  * launcher whose number of ranks is not known, a port that is not a number) are STATUS_USAGE with the variable's name
- * and value.
- */
+ * and value. */
 status dist_env_detect(struct dist_env *out);
 
 /* The local rank and local world size of this process, for choosing a GPU. */
 struct gpus_process dist_env_gpus(const struct dist_env *env);
 
-/* A port computed from the job id, for launchers that set none: equal on all ranks, outside the ephemeral range. Pure.
- */
+/* Pure: a port computed from the job id, for launchers that set none: equal on all ranks, outside the ephemeral
+ * range. */
 int dist_env_derive_port(const char *job_id);
 
 /* "torchrun", "srun", ...: for messages. */
