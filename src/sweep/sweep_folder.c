@@ -97,7 +97,14 @@ static status compare_configs(const struct sweep_folder *f, const char *path, co
     const char *name = strrchr(path, '/') + 1;
     size_t count = 0;
     status s = config_parse(path, before, &old);
-    if (!s) s = config_parse(name, now, &new);
+    if (s)
+        return status_prefix(
+            s,
+            "%s: %s of the sweep folder cannot be read by this version; if only that file is damaged, delete it to "
+            "continue (it is written again); else use --fresh to start over (the old folder is kept), or another "
+            "--run-dir",
+            f->path, name);
+    s = config_parse(name, now, &new);
     if (!s) count = schema_diff_keys(&config_schema, NULL, 0, config_of(old), config_of(new), &differences);
     if (count)
         s = status_new(STATUS_USAGE,

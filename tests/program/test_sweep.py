@@ -881,6 +881,18 @@ class Wrong(SweepCase):
         self.assertEqual({r["epochs"] for r in self.rows()}, {"4"})
         self.assertEqual([r["state_sha256"] for r in self.rows("test.1")], [r["state_sha256"] for r in rows])
 
+    def test_a_damaged_config_of_a_sweep_loses_nothing(self):
+        self.sweep(GRID)
+        rows, config = self.rows(), self.read("sweeps/test/base_config.yaml")
+        for text in ("", "name: [", "something: else\n"):
+            self.write("sweeps/test/base_config.yaml", text)
+            _, err = self.sweep(GRID, code=USAGE)
+            self.assertIn("sweeps/test: base_config.yaml of the sweep folder cannot be read by this version; if only that file is damaged, delete it to continue", err)
+            self.assertEqual(self.read("sweeps/test/base_config.yaml"), text)
+        os.remove(self.path("sweeps/test/base_config.yaml"))
+        self.sweep(GRID)
+        self.assertEqual((self.rows(), self.read("sweeps/test/base_config.yaml")), (rows, config))
+
     def test_a_folder_that_is_no_sweep(self):
         os.makedirs(self.path("mine"))
         self.write("mine/notes.txt", "mine")
