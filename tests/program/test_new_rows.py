@@ -62,8 +62,9 @@ class NewRows(program.Case):
                                         "--nproc", nproc)
             self.assertEqual(out.splitlines(), wanted)
         self.assertIn("new.csv: 7 of 20 rows are left out (--skip-bad-rows): " + COUNTS + "\n", err)
-        self.assertIn("new.csv: the other 13 rows\n", err)
-        self.run_program("predict", "runs/test", "new.csv", "--skip-bad-rows", "--probabilities", "--out", "out.h5")
+        self.assertIn("new.csv: the 13 rows that are left\n", err)
+        _, err = self.run_program("predict", "runs/test", "new.csv", "--skip-bad-rows", "--probabilities", "--out", "out.h5")
+        self.assertIn("out.h5: 20 rows, 7 without predictions\n", err)
         with h5py.File(self.path("out.h5")) as f:
             self.assertEqual([i for i, p in enumerate(f["prediction"]) if p == -1], sorted(BAD))
             self.assertEqual(list(np.isnan(f["probabilities"][:, 0]).nonzero()[0]), sorted(BAD))
@@ -77,7 +78,7 @@ class NewRows(program.Case):
         out, err = self.run_program("eval", "runs/f", "new.csv", "--skip-bad-rows")
         self.assertEqual(json.loads(out), wanted)
         self.assertIn("1 of 20 rows is left out (--skip-bad-rows): 1 with a wrong value of column 'age' (line 6 'old')", err)
-        self.assertIn("dataset.filter keeps 19 of 20 rows", err)
+        self.assertIn("dataset.filter keeps 18 of 20 rows", err)
         self.assertIn("new.csv:line 6: column 'age': 'old' is not a number, and dataset.filter compares it with one; 1 row of 20 cannot be read. "
                       "Correct it, or leave it out with --skip-bad-rows\n", self.run_program("eval", "runs/f", "new.csv", code=DATA)[1])
 
@@ -101,6 +102,10 @@ class NewRows(program.Case):
         rows = list(csv.DictReader(io.StringIO(self.run_program("predict", "runs/test", "new.csv", "--skip-bad-rows", "--with-inputs")[0])))
         self.assertEqual([r["row"] for r in rows if r["prediction"] == ""], ["1", "3"])
         self.assertEqual((rows[1]["region"], rows[1]["seen"]), ("n", ""))
+        limit = min(int(self.rows[i][0]) for i in (0, 2, 4))  # a filter does not test those records, and leaves out another row
+        kept = sum(int(self.rows[i][0]) > limit for i in (0, 2, 4))
+        _, err = self.run_program("eval", "runs/test", "new.csv", "--skip-bad-rows", f"dataset.filter='age > {limit}'")
+        self.assertIn(f"; dataset.filter keeps {kept} of 5 rows\nnew.csv: the {kept} rows that are left\n", err)
 
     def test_no_row_is_left(self):
         self.table("new.csv", [BAD[3], BAD[7]])

@@ -113,7 +113,7 @@ struct csv {
     bool has_no_header;                /* the first record is a row */
     struct row_filter *filter;         /* rows that it does not keep are left out; NULL: all are kept */
     size_t *filter_columns;            /* (row_filter_column_count) */
-    size_t filtered;                   /* the number of rows that are left out */
+    size_t kept;                       /* the number of rows that it keeps */
     bool drops_missing_targets;        /* rows without a target are left out */
     size_t dropped;                    /* the number of them */
     size_t left_out_capacity;          /* of base.left_out */

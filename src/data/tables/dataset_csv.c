@@ -185,9 +185,9 @@ static status start_filter(struct csv *csv, const struct dataset_config *config)
 static status note_filtered(struct csv *csv) {
     size_t rows = csv->base.rows + csv->base.left_out_count;
     if (!csv->filter) return OK;
-    if (csv->filtered == rows && rows > 0)
+    if (csv->kept == 0 && rows > 0)
         return status_new(STATUS_DATA, "%s: dataset.filter leaves out all %zu rows", csv->path, rows);
-    csv_add_note(csv, arena_printf(csv->arena, "dataset.filter keeps %zu of %zu row%s", rows - csv->filtered, rows,
+    csv_add_note(csv, arena_printf(csv->arena, "dataset.filter keeps %zu of %zu row%s", csv->kept, rows,
                                    text_plural(rows, "s")));
     return OK;
 }
@@ -217,7 +217,7 @@ static status add_record(struct csv *csv, double *row) {
     bool keeps;
     TRY(keep_row(csv, &keeps));
     if (csv->is_left_out) return OK;
-    csv->filtered += !keeps;
+    csv->kept += keeps;
     csv->is_left_out = !keeps || lacks_target(csv);
     csv->dropped += keeps && csv->is_left_out;
     for (size_t i = 0; i < csv->n_columns && !csv->is_left_out; i++) {

@@ -198,9 +198,10 @@ static void log_rows(const struct inference *inf, struct log *log) {
         return;
     }
     size_t rows = is_split ? info->rows : inf->rows;
-    if (rows == inf->rows)
-        log_line(log, "%s: %s %zu row%s", file, dataset_left_out(inf->dataset, inf->part).count ? "the other" : "all",
-                 rows, text_plural(rows, "s"));
+    if (rows == inf->rows && dataset_left_out(inf->dataset, inf->part).count)
+        log_line(log, "%s: the %zu row%s left", file, rows, rows == 1 ? " that is" : "s that are");
+    else if (rows == inf->rows)
+        log_line(log, "%s: all %zu row%s", file, rows, text_plural(rows, "s"));
     else
         log_line(log, "%s: %zu of %zu row%s, those for %s (--part all uses all)", file, inf->rows, rows,
                  text_plural(rows, "s"), inf->part == DATASET_TRAIN ? "training" : part_name(inf));
@@ -575,6 +576,13 @@ static void number_rows(const struct inference *inf, struct row_list blank, int6
     }
 }
 
+/* Logs the number of rows that are written. Rank 0. */
+static void log_written(const struct inference *inf) {
+    size_t blank = blank_rows(inf).count, rows = inf->rows + blank;
+    const char *note = blank ? arena_printf(inf->arena, ", %zu without predictions", blank) : "";
+    log_line(inf->log, "%s: %zu row%s%s", inf->options->out, rows, text_plural(rows, "s"), note);
+}
+
 /* outputs (inf->rows, outputs). Rank 0. */
 static status write_predictions(const struct inference *inf, const float *outputs, struct text *text) {
     struct csv_texts *texts = NULL;
@@ -670,8 +678,7 @@ status inference_predict(const struct config *config, const struct dist_env *env
         .config = config, .env = env, .log = log, .options = options, .arena = arena_create(), .predicts = true};
     status s = set_up(&inf, options, env->rank == 0 ? log : NULL);
     if (!s) s = predict(&inf, text);
-    if (!s && !predictions_is_stdout(options->out))
-        log_line(env->rank == 0 ? log : NULL, "%s: %zu row%s", options->out, inf.rows, text_plural(inf.rows, "s"));
+    if (!s && env->rank == 0 && !predictions_is_stdout(options->out)) log_written(&inf);
     tear_down(&inf, s);
     return simplify_stop(s);
 }
