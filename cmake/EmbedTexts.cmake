@@ -1,9 +1,9 @@
-# Run by cmake -P: writes OUT, one row {"linear", "its text"}, for each file that matches one of PATTERNS, pattern by pattern.
+# Run by cmake -P: writes OUT, one row {"linear.c", "its text"}, for each file that matches one of PATTERNS, sorted by path.
 file(GLOB files ${PATTERNS})
 set(rows "")
 foreach(file IN LISTS files)
   file(READ "${file}" code)
-  get_filename_component(name ${file} NAME_WE)
+  get_filename_component(name ${file} NAME)
   string(REPLACE "\\" "\\\\" code "${code}")
   string(REPLACE "\"" "\\\"" code "${code}")
   string(REPLACE "\n" "\\n\"\n     \"" code "${code}")

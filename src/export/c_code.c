@@ -10,7 +10,7 @@ static const struct {
 };
 
 static const char *const names[] = {
-#define X(name) #name,
+#define X(name) #name ".c",
     C_FUNCTIONS(X)
 #undef X
 };

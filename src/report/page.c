@@ -9,13 +9,18 @@
 #include "report/axis.h"
 #include "report/html.h"
 
-/* The files page.css and page.js, in this order. */
+/* The files page.css and page.js. */
 static const struct {
     const char *name, *text;
 } texts[] = {
 #include "report/texts.inc"
 };
-enum { STYLE, SCRIPT };
+
+static const char *text_of(const char *name) {
+    size_t i = 0;
+    while (strcmp(texts[i].name, name) != 0) i++;
+    return texts[i].text;
+}
 
 void page_begin(struct text *out, const char *title) {
     text_add(out,
@@ -25,14 +30,14 @@ void page_begin(struct text *out, const char *title) {
              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
              "<meta name=\"generator\" content=\"ddptrain\">\n<title>");
     html_add(out, title);
-    text_printf(out, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>", texts[STYLE].text);
+    text_printf(out, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>", text_of("page.css"));
     html_add(out, title);
     text_add(out, "</h1>\n");
 }
 
 void page_end(struct text *out) {
     text_printf(out, "</main>\n<div id=\"tip\" hidden></div>\n<script>\n%s</script>\n</body>\n</html>\n",
-                texts[SCRIPT].text);
+                text_of("page.js"));
 }
 
 void page_table_begin(struct text *out, const struct page_heading *headings, size_t count, bool is_sortable) {
