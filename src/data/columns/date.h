@@ -29,9 +29,8 @@ bool date_part_find(const char *name, enum date_part *out);
 
 /* Parses a complete text. [format]: NULL for ISO 8601 (2024-05-31, 2024/05/31 or 20240531, then optionally T or a blank
  * and 14:30, 14:30:05 or 14:30:05.25, then optionally Z, +02:00, +0200 or +02), or of %Y %y %m %b %B %d %H %I %p %M %S
- * %z
- * %% as strptime's in English, where %b and %B take both Mar and March, and %q, the quarter. What the format does not
- * have is that of 1970-01-01 00:00. Years 1 to 9999. */
+ * %z %% as strptime's in English, where %b and %B take both Mar and March, and %q, the quarter. What the format does
+ * not have is that of 1970-01-01 00:00. Years 1 to 9999. */
 bool date_parse(const char *text, const char *format, double *seconds);
 
 /* NULL, or what is wrong with a format: a clause. */

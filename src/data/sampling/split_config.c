@@ -21,8 +21,7 @@ static const struct schema_row split_rows_table[] = {
      .doc =
          "With test: fraction of the rows that remain after those of test, used for validation. The rows of test are "
          "then evaluated once, at the end of the run, and have no other effect. Alone: the same as test alone. 0: "
-         "those of "
-         "test are for validation."},
+         "those of test are for validation."},
     {.key = "train",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct split_config, train),
