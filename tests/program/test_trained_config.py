@@ -25,8 +25,8 @@ train: {epochs: 3}
 NOTE = "(training -> now):\n"
 
 # Where rows are, how their file is written, which of them are used, and what only training uses.
-ACCEPTED = re.compile(r"dataset\.(path|format|inputs|targets|weights|query|table|csv|layout|augment|split|validation|synthetic|prefetch|cache_mb)\b"
-                      r"|dataset\.columns\.NAME\.tokenizer|dataset\.window\.stride|dataset\.image\.(threads|labels|column|masks)"
+ACCEPTED = re.compile(r"dataset\.(path|format|inputs|targets|filter|weights|query|table|csv|layout|augment|split|validation|synthetic|prefetch|cache_mb)\b"
+                      r"|dataset\.columns\.NAME\.tokenizer|dataset\.window\.(stride|history)|dataset\.image\.(threads|labels|column|masks)"
                       r"|dataset\.text\.(stride|truncate)|dataset\.tokens\.(dtype|stride|tokenizer)|model\.(freeze|init|init_from)\b")
 
 # Keys that need others; the value of any other key is made from the schema.
@@ -38,6 +38,7 @@ WORDS = {
     "dataset.columns.NAME.padding": ["dataset.columns.NAME={type: text, tokenizer: t.json, padding: 2}"],
     "dataset.scale.mean": ["dataset.scale={mean: 1, std: 2}"],
     "dataset.scale.std": ["dataset.scale={mean: 1, std: 2}"],
+    "dataset.filter": ["dataset.filter=u > 0"],
     "dataset.target_scale": ["dataset.target_scale=minmax", "loss=mse"],
     **{f"dataset.window.{key}": ["dataset.window={steps: 3, horizon: 2, predict_steps: 2, group: u}", "dataset.split={test: 0.25, shuffle: false}"]
        for key in ("steps", "horizon", "predict_steps", "group")},
