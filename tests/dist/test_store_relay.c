@@ -306,7 +306,7 @@ static void rank_body_of_scenario(const struct dist_env *env, void *argument) {
     if (mine.rank == 1) mine.master_port = scenario->port;
     if (mine.rank == 1 && type == FRAME_REJECT) mine.world_size = 3;
     if (mine.rank == 0 && type == FRAME_RESTART_COUNT) mine.restart_count = 1;
-    setenv(SECRET_VARIABLE, "a secret", 1);
+    setenv(SECRET_VARIABLE, "the secret of the relays", 1);
     status failure = store_open(&mine, TIMEOUT, &store);
     if (!failure) failure = run_rank(scenario, &mine, store, launcher);
     if (failure) check_message(status_message(failure), &scenario->attack);
