@@ -155,7 +155,7 @@ static status find_numbers(struct source *source, const struct column_rules *rul
         candidates[count++] =
             (struct candidate){.column = i, .is_named = may_be_named(raw->name), .min = INFINITY, .max = -INFINITY};
     }
-    TRY(read_candidates(source, candidates, &count));
+    if (count > 0) TRY(read_candidates(source, candidates, &count));
     for (size_t i = 0; i < count; i++) {
         const struct candidate *c = &candidates[i];
         bool is_dense = c->count > 0 && c->max - c->min + 1 == (double)c->count, repeats;

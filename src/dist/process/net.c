@@ -50,7 +50,7 @@ uint64_t net_host(const struct sockaddr_storage *from) {
 }
 
 size_t net_choose_unproven(const struct net_unproven *open, size_t count) {
-    size_t rank[NET_MAX_UNPROVEN], first = 0, ties = 0;
+    size_t rank[NET_MAX_UNPROVEN], first = 0, ties = 1;
     for (size_t i = 0; i < count; i++) {
         rank[i] = open[i].is_silent ? NET_MAX_UNPROVEN : 0;
         for (size_t j = 0; j < count; j++) rank[i] += open[j].host == open[i].host;
