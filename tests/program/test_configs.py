@@ -52,16 +52,21 @@ def is_sweep(file):
         return "\nmethod: " in f.read()
 
 
+def write_data(folder):
+    """What stands in for the images and the tokens that are not shipped."""
+    import h5py
+    import numpy as np
+    rng = np.random.default_rng(0)
+    with h5py.File(os.path.join(folder, "images.h5"), "w") as f:
+        f["x"] = rng.integers(0, 256, (IMAGES, 3, 32, 32), dtype=np.uint8)
+        f["y"] = np.arange(IMAGES) % 10
+    rng.integers(0, 65, 16 * 33, dtype=np.uint16).tofile(os.path.join(folder, "tokens.bin"))
+
+
 class Shipped(program.Case):
     def setUp(self):
         super().setUp()
-        import h5py
-        import numpy as np
-        rng = np.random.default_rng(0)
-        with h5py.File(self.path("images.h5"), "w") as f:
-            f["x"] = rng.integers(0, 256, (IMAGES, 3, 32, 32), dtype=np.uint8)
-            f["y"] = np.arange(IMAGES) % 10
-        rng.integers(0, 65, 16 * 33, dtype=np.uint16).tofile(self.path("tokens.bin"))
+        write_data(self.folder)
 
     def test_every_config(self):
         files = [f for f in sorted(glob.glob(os.path.join(program.SOURCE, "configs", "*.yaml"))) if not is_sweep(f)]
