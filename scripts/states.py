@@ -5,8 +5,9 @@
 
 For changes that are to keep every bit: a test that compares two runs of one build cannot see what changes in both. Each config
 is made small as by tests/program/test_configs.py and trained in each of WAYS with portable arithmetic, whose bits are the same
-with every processor. The table is of gcc: clang's states differ where images are convolved by Winograd's method. --write records the states instead, after a change that is to change them; the commit says
-which and why. Prints a line for each state that differs, and a summary; exit 1 when one did.
+with every processor. The table is of gcc: with clang the states of four models with convolutions differ. --write records the
+states instead, after a change that is to change them; the commit says which and why. Prints a line for each state that differs,
+and a summary; exit 1 when one did.
 """
 import argparse
 import json
