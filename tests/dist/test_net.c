@@ -111,4 +111,18 @@ START_TEST(no_user_timeout_is_set) {
 }
 END_TEST
 
-TESTS("net", connect_times_out, a_silent_address_leaves_time_for_the_next, listening_addresses, no_user_timeout_is_set)
+/* A silent one of the host that has one, before those of the host that has three; of these each is chosen at some time.
+ */
+START_TEST(the_unproven_connection_that_is_closed) {
+    struct net_unproven open[] = {{1, false}, {2, false}, {3, true}, {2, false}, {2, false}};
+    unsigned chosen = 0;
+    for (int i = 0; i < 200; i++) ck_assert_uint_eq(net_choose_unproven(open, 5), 2);
+    open[2].is_silent = false;
+    for (int i = 0; i < 1000; i++) chosen |= 1u << net_choose_unproven(open, 5);
+    ck_assert_uint_eq(chosen, 1u << 1 | 1u << 3 | 1u << 4);
+    ck_assert_uint_eq(net_choose_unproven(open, 1), 0);
+}
+END_TEST
+
+TESTS("net", connect_times_out, a_silent_address_leaves_time_for_the_next, listening_addresses, no_user_timeout_is_set,
+      the_unproven_connection_that_is_closed)
