@@ -75,7 +75,7 @@ BELOW_SWEEP = {
     "search": {"workers"},
     "workers": set(),
 }
-MAX_LINES = 700
+MAX_LINES = 1500
 CPP_FILES = re.compile(r"^src/dist/comm/comm_gloo\.cc$|^src/dist/comm/(?:gloo|nccl)/|^src/device/cuda/|^tests/emulation/")
 # Of a home folder, or of this checkout; a short one ("/src") would fit too much.
 CHECKOUT = os.path.realpath(SOURCE)
