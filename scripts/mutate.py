@@ -77,8 +77,8 @@ UNUSED = {
 FIRST = [
     ("export/onnx*", ["program_export_onnx"]), ("export/protobuf*", ["program_export_onnx"]), ("export/[cf]*", ["program_export_c"]),
     ("src/export/*", ["program_export", "program_export_c", "program_export_onnx"]),
-    ("checkpoint/mapped*", ["program_pretrained", "program_weights"]), ("checkpoint/loading*", ["program_weights", "program_pretrained"]),
-    ("checkpoint/range*", ["program_weights", "program_inspect"]), ("checkpoint_inspect*", ["program_inspect"]),
+    ("checkpoint/loading*", ["program_weights", "program_pretrained"]),
+    ("checkpoint/inspect*", ["program_weights", "program_inspect"]),
     ("checkpoint/pickle*", ["corpus_torch", "program_export", "program_pretrained"]), ("checkpoint/torch*", ["corpus_torch", "program_export", "program_pretrained"]),
     ("checkpoint/saver*", ["checkpoint_saver", "program_save"]), ("checkpoint/safetensors*", ["checkpoint_safetensors", "program_weights", "program_readers"]),
     ("checkpoint/foreign*", ["program_weights"]), ("src/checkpoint/*", ["checkpoint_checkpoint", "checkpoint_checkpoint_fault", "program_weights", "program_readers", "program_untrusted_files"]),

@@ -30,6 +30,11 @@ struct entry {
  * unchanged and no temporary file is left (unless the process is killed; the next save removes it). Rank 0. */
 status checkpoint_write(const char *dir, const char *name, const struct entry *entries, size_t count);
 
+/* Writes an image (checkpoint_image.h) to DIR/[name].h5 in the same way. Creates the folder and removes old temporary
+ * files first. */
+struct image;
+status checkpoint_write_image(const char *dir, const char *name, const struct image *image);
+
 /* A verified file, open for reading. */
 struct checkpoint;
 /* STATUS_DATA with the file's name and the error (truncated, damaged, not a checkpoint, newer format). */
@@ -75,9 +80,5 @@ status checkpoint_prune(const char *dir, int64_t keep);
 bool checkpoint_is_name(const char *name);
 /* Whether [name] has the extension of a checkpoint, so that checkpoint_open_newest considers it. */
 bool checkpoint_has_ending(const char *name);
-
-/* Describes a checkpoint or any other HDF5 file: groups, names, shapes, types, counters, and for checkpoints the seal.
- */
-status checkpoint_inspect(const char *path, struct text *out);
 
 #endif

@@ -1,44 +1,54 @@
-/* loading: a file of tensors and the parameters that it is loaded into. */
+/* loading: a file of tensors is loaded into the parameters of a model, by the names and shapes of the model, or by the
+ * rules of a weight_map. */
 #ifndef CHECKPOINT_LOADING_H
 #define CHECKPOINT_LOADING_H
 
-#include "base/text.h"
-#include "checkpoint/safetensors.h"
-#include "checkpoint/safetensors_file.h"
+#include <stdbool.h>
+#include <stddef.h>
 
-/* A file and the model it is compared with. */
-struct loading {
-    struct safetensors file;
-    const struct safetensors_target *target;
-    struct text prefix; /* of every name in the file */
+#include "base/status.h"
+#include "base/text.h"
+#include "model/params.h"
+#include "model/weight_map.h"
+
+/* Another name of a parameter: "lm_head.weight" of the tied "wte.weight". */
+struct safetensors_alias {
+    const char *name, *of;
 };
 
-/* By their names in the model; NULL: there is none. */
-const struct param *loading_find_param(const struct loading *l, const char *name);
-const struct safetensors_alias *loading_find_alias(const struct loading *l, const char *name);
+/* A text of the header's "__metadata__" that the caller asks for. */
+struct safetensors_wanted {
+    const char *key;
+    char *value; /* freed by the caller; NULL: the file does not have it */
+};
 
-/* PyTorch's num_batches_tracked, which is not loaded. */
-bool loading_is_batch_counter(const char *name);
+/* The parameters that a file is loaded into. */
+struct safetensors_target {
+    const struct params *const *sets; /* (set_count) */
+    size_t set_count;
+    const struct safetensors_alias *aliases; /* (alias_count) */
+    size_t alias_count;
+    const char *const *products; /* (product_count): names of parameters that are factors of matrix products */
+    size_t product_count;
+    struct safetensors_wanted *wanted; /* (wanted_count) */
+    size_t wanted_count;
+    bool is_torch; /* the file is one of torch.save */
+};
 
-/* Reads the file and sets l->prefix and the texts of l->target->wanted. Call loading_close also after a failure. */
-status loading_open(struct loading *l, const char *path);
-void loading_close(struct loading *l);
+/* Fills the values of all parameters from the file. Names and shapes of file and model must be the same; else each
+ * difference is a line of the STATUS_DATA failure, and no value is changed. F64, F16 and BF16 are converted; a value
+ * that is not finite in float32 is STATUS_DATA too. When some matrices of the file match only transposed, the failure
+ * also lists its square product matrices, whose layout the shape does not show. The prefixes of DistributedDataParallel
+ * ("module.") and torch.compile ("_orig_mod.") are removed from names, and one that all share, where the rest is a name
+ * of the model; PyTorch's num_batches_tracked are ignored; an
+ * alias may be in the file instead of its parameter or, with the same values, beside it. */
+status safetensors_load(const char *path, const struct safetensors_target *target);
 
-/* Adds the prefix of a class that has the model as a member, such as the "model." of PyTorch Lightning: the shortest
- * parts before a dot that all tensors share, where the rest is a name of the model. */
-void loading_find_member(struct loading *l);
-
-/* STATUS_DATA for a tensor of integers or 8-bit floats. */
-status loading_check_type(const struct loading *l, const char *name, const struct safetensors_entry *entry);
-
-/* The description of a tensor; STATUS_DATA as loading_check_type. */
-status loading_entry(const struct loading *l, const char *name, const json_t *entry, struct safetensors_entry *out);
-
-/* "(3, 64)" */
-void loading_add_shape(struct text *out, int dims, const int64_t *shape);
-
-/* STATUS_DATA for the first of the converted [values] (found->count) that is not finite. */
-status loading_check_finite(const struct loading *l, const char *name, const struct safetensors_entry *found,
-                            const float *values);
+/* As safetensors_load, except that names and layouts follow [source], and what does not match is allowed by
+ * source->is_partial. Adds lines to [report]: which tensors were used, which were not and why, and which parameters
+ * keep their values. A square matrix of a product whose layout no rule states is a difference when others are
+ * transposed. */
+status mapped_load(const char *path, const struct safetensors_target *target, const struct weight_source *source,
+                   struct text *report);
 
 #endif

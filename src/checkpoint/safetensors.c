@@ -1,14 +1,192 @@
-/* Loading compares all names and shapes of file and model before it copies values. Writing stores the tensors in the
- * given order, without gaps. */
+/* One file in memory, weights that are in several files, and writing. */
 #include "checkpoint/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
+#include "base/bits.h"
 #include "base/buffer.h"
 #include "base/files/io.h"
 #include "base/text.h"
-#include "checkpoint/loading.h"
+#include "checkpoint/foreign.h"
+#include "checkpoint/torch_file.h"
+
+/* ---- reading ---- */
+
+/* The header of a safetensors file: its length, JSON (jansson rejects duplicates and limits the depth), then type,
+ * shape and range of each tensor. */
+
+#define MAX_HEADER_BYTES (100u << 20) /* as the reference implementation */
+
+static void from_f32(const unsigned char *from, float *to, size_t count) { memcpy(to, from, count * sizeof *to); }
+
+static void from_f64(const unsigned char *from, float *to, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        double value;
+        memcpy(&value, from + i * sizeof value, sizeof value);
+        to[i] = (float)value;
+    }
+}
+
+static uint16_t half_at(const unsigned char *bytes) { return (uint16_t)(bytes[0] | bytes[1] << 8); }
+
+static void from_bf16(const unsigned char *from, float *to, size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] = bits_from_bfloat16(half_at(from + 2 * i));
+}
+
+static void from_f16(const unsigned char *from, float *to, size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] = bits_from_float16(half_at(from + 2 * i));
+}
+
+static const struct safetensors_dtype dtypes[] = {
+    {"F32", 4, from_f32}, {"F64", 8, from_f64}, {"F16", 2, from_f16}, {"BF16", 2, from_bf16}, {"I64", 8, NULL},
+    {"I32", 4, NULL},     {"I16", 2, NULL},     {"I8", 1, NULL},      {"U64", 8, NULL},       {"U32", 4, NULL},
+    {"U16", 2, NULL},     {"U8", 1, NULL},      {"BOOL", 1, NULL},    {"F8_E4M3", 1, NULL},   {"F8_E5M2", 1, NULL},
+};
+
+status safetensors_bad(const struct safetensors *file, const char *name, const char *what) {
+    return status_new(STATUS_DATA, "%s: tensor '%s': %s", file->path, name, what);
+}
+
+static status read_shape(const struct safetensors *file, const char *name, const json_t *shape,
+                         struct safetensors_entry *out) {
+    out->dims = (int)json_array_size(shape);
+    out->count = 1;
+    if (!json_is_array(shape) || json_array_size(shape) > MAX_DIMS)
+        return safetensors_bad(file, name, "its shape is not a list of at most 8 numbers");
+    for (int d = 0; d < out->dims; d++) {
+        const json_t *size = json_array_get(shape, (size_t)d);
+        out->shape[d] = json_integer_value(size);
+        if (!json_is_integer(size) || out->shape[d] < 0 || out->shape[d] > INT64_C(1) << 40)
+            return safetensors_bad(file, name, "its shape is not sensible");
+        if (__builtin_mul_overflow(out->count, (size_t)out->shape[d], &out->count))
+            return safetensors_bad(file, name, "its shape is not sensible");
+    }
+    return OK;
+}
+
+const struct safetensors_dtype *safetensors_dtype(const char *name) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(name, dtypes[i].name) == 0) return &dtypes[i];
+    return NULL;
+}
+
+status safetensors_entry(const struct safetensors *file, const char *name, const json_t *entry,
+                         struct safetensors_entry *out) {
+    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+    const json_t *offsets = json_object_get(entry, "data_offsets");
+    size_t bytes;
+    *out = (struct safetensors_entry){0};
+    if (dtype) out->dtype = safetensors_dtype(dtype);
+    if (!out->dtype)
+        return safetensors_bad(file, name, "its dtype must be F32, F64, F16, BF16, an 8-bit float or an integer");
+    TRY(read_shape(file, name, json_object_get(entry, "shape"), out));
+    const json_t *from = json_array_get(offsets, 0), *to = json_array_get(offsets, 1);
+    if (json_array_size(offsets) != 2 || !json_is_integer(from) || !json_is_integer(to))
+        return safetensors_bad(file, name, "it has no data_offsets");
+    if (json_integer_value(from) < 0 || json_integer_value(to) < json_integer_value(from) ||
+        (uint64_t)json_integer_value(to) > file->data_size)
+        return safetensors_bad(file, name, "its values are outside of the file (is the file truncated?)");
+    out->offset = (size_t)json_integer_value(from);
+    if (__builtin_mul_overflow(out->count, out->dtype->bytes, &bytes) ||
+        bytes != (size_t)json_integer_value(to) - out->offset)
+        return safetensors_bad(file, name, "its data_offsets do not match its shape");
+    return OK;
+}
+
+bool safetensors_is_tensor(const char *name) { return strcmp(name, "__metadata__") != 0; }
+
+struct byte_range {
+    const char *name;
+    size_t start, end;
+};
+
+static int compare_starts(const void *left, const void *right) {
+    const struct byte_range *a = left, *b = right;
+    if (a->start != b->start) return a->start < b->start ? -1 : 1;
+    return (a->end > b->end) - (a->end < b->end);
+}
+
+/* Checks that the ranges (count) cover all of the data without gaps and overlaps, as the format requires. */
+static status check_ranges(const struct safetensors *file, struct byte_range *ranges, size_t count) {
+    size_t end = 0;
+    if (count) qsort(ranges, count, sizeof *ranges, compare_starts);
+    for (size_t i = 0; i < count; i++) {
+        if (ranges[i].start < end)
+            return safetensors_bad(file, ranges[i].name, "its values overlap those of another tensor");
+        if (ranges[i].start > end)
+            return safetensors_bad(file, ranges[i].name, "there are unused bytes before its values");
+        end = ranges[i].end;
+    }
+    if (end == file->data_size) return OK;
+    return status_new(STATUS_DATA, "%s: there are %zu unused bytes after the last tensor", file->path,
+                      file->data_size - end);
+}
+
+static status check_tensors(const struct safetensors *file) {
+    const char *name;
+    json_t *entry;
+    size_t count = 0;
+    struct byte_range *ranges = calloc(json_object_size(file->header) + 1, sizeof *ranges);
+    status s = ranges ? OK : status_memory("the tensors of a file");
+    json_object_foreach(file->header, name, entry) {
+        struct safetensors_entry found;
+        if (s || !safetensors_is_tensor(name)) continue;
+        s = safetensors_entry(file, name, entry, &found);
+        if (!s)
+            ranges[count++] = (struct byte_range){name, found.offset, found.offset + found.count * found.dtype->bytes};
+    }
+    if (!s) s = check_ranges(file, ranges, count);
+    free(ranges);
+    return s;
+}
+
+status safetensors_parse(const char *name, const void *bytes, size_t size, struct safetensors *file) {
+    *file = (struct safetensors){.path = name};
+    uint64_t length;
+    if (size < sizeof length) return status_new(STATUS_DATA, "%s: not a safetensors file (too short)", name);
+    memcpy(&length, bytes, sizeof length);
+    if (length > size - sizeof length || length > MAX_HEADER_BYTES)
+        return status_new(STATUS_DATA,
+                          "%s: not a safetensors file, or truncated (its header would be longer than the file)", name);
+    json_error_t error;
+    file->header = json_loadb((const char *)bytes + sizeof length, (size_t)length, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object(file->header))
+        return status_new(STATUS_DATA, "%s: its header is not JSON: %s", name, error.text);
+    file->data = (const unsigned char *)bytes + sizeof length + length;
+    file->data_size = size - sizeof length - (size_t)length;
+    return check_tensors(file);
+}
+
+static status read_bytes(const char *path, void **bytes, size_t *size) {
+    struct io_info info;
+    int fd;
+    TRY(io_stat(path, &info));
+    if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such file", path);
+    if (!info.is_file) return status_new(STATUS_DATA, "%s: not a regular file", path);
+    TRY(io_open(path, &fd));
+    status s = buffer_new((size_t)info.size, path, bytes);
+    if (!s) s = io_read(fd, path, *bytes, (size_t)info.size, NULL);
+    *size = (size_t)info.size;
+    return status_first(s, io_close(fd, path));
+}
+
+status safetensors_read(const char *path, struct safetensors *file) {
+    void *bytes = NULL;
+    size_t size = 0;
+    *file = (struct safetensors){.path = path};
+    status s = read_bytes(path, &bytes, &size);
+    if (!s) s = safetensors_parse(path, bytes, size, file);
+    file->bytes = bytes;
+    return s;
+}
+
+void safetensors_close(struct safetensors *file) {
+    json_decref(file->header);
+    buffer_free(file->bytes);
+    *file = (struct safetensors){0};
+}
 
 status safetensors_check(const char *name, const void *bytes, size_t size) {
     struct safetensors file;
@@ -17,143 +195,146 @@ status safetensors_check(const char *name, const void *bytes, size_t size) {
     return s;
 }
 
-/* ---- names ---- */
+/* ---- weights in several files ---- */
 
-static const json_t *find(const struct loading *l, const char *name) {
-    struct text wrapped = {0};
-    text_printf(&wrapped, "%s%s", text_string(&l->prefix), name);
-    const json_t *entry = json_object_get(l->file.header, text_string(&wrapped));
-    text_free(&wrapped);
-    return entry;
+/* The values of all files are copied to one block, one file after the other, so that the largest one is in memory
+ * twice. */
+
+#define MAX_INDEX_BYTES ((size_t)64 << 20)
+#define ALIGNMENT 64 /* of the values of a file in the block: any type's */
+
+struct tensor_index {
+    const char *path;
+    json_t *files;       /* of each tensor: "weight_map" */
+    const char **names;  /* (count) of the files, each once */
+    uint64_t *bytes;     /* (count) of the files */
+    size_t count, total; /* total: bytes of the block */
+    struct arena *arena;
+};
+
+bool tensor_index_is_name(const char *path) {
+    size_t length = strlen(path), size = strlen(TENSOR_INDEX_ENDING);
+    return length > size && strcmp(path + length - size, TENSOR_INDEX_ENDING) == 0;
 }
 
-/* The tensor of a parameter; the file may have a tied one under an alias only. */
-static const json_t *find_any(const struct loading *l, const char *name) {
-    const json_t *entry = find(l, name);
-    for (size_t i = 0; !entry && i < l->target->alias_count; i++)
-        if (strcmp(l->target->aliases[i].of, name) == 0) entry = find(l, l->target->aliases[i].name);
-    return entry;
+static status parse(const char *path, json_t **out) {
+    struct io_info info;
+    char *text = NULL;
+    json_error_t error = {0};
+    *out = NULL;
+    TRY(io_read_text(path, MAX_INDEX_BYTES, &text, &info));
+    if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such file", path);
+    if (text) *out = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    free(text);
+    if (*out) return OK;
+    return status_new(STATUS_DATA, "%s: not a list of the files of tensors%s%s", path, error.text[0] ? ": " : "",
+                      error.text);
 }
 
-/* ---- comparison ---- */
+/* A file beside the index, not one elsewhere. */
+static bool is_file_name(const char *name) { return name && *name && !strchr(name, '/') && name[0] != '.'; }
 
-static status compare_param(const struct loading *l, const struct param *param, struct text *differences) {
-    const json_t *entry = find_any(l, param->name);
-    struct safetensors_entry found;
-    if (!entry) {
-        text_printf(differences, "\n  %s: ", param->name);
-        loading_add_shape(differences, param->dims, param->shape);
-        text_add(differences, " in the model, not in the file");
-        return OK;
+static const char *path_of(const struct tensor_index *index, const char *name) {
+    const char *slash = strrchr(index->path, '/');
+    return arena_printf(index->arena, "%.*s%s", slash ? (int)(slash + 1 - index->path) : 0, index->path, name);
+}
+
+/* Adds a file with its size. */
+static status add_file(struct tensor_index *index, const char *name, const char *tensor) {
+    struct io_info info;
+    const char *path = path_of(index, name);
+    TRY(io_stat(path, &info));
+    if (!info.is_file)
+        return status_new(STATUS_DATA, "%s: there is no such file; %s says that tensor '%s' is in it", path,
+                          index->path, tensor);
+    if (__builtin_add_overflow(index->total, (size_t)info.size + ALIGNMENT, &index->total))
+        return status_new(STATUS_DATA, "%s: its files are too large", index->path);
+    index->names[index->count] = name;
+    index->bytes[index->count++] = info.size;
+    return OK;
+}
+
+static status find_files(struct tensor_index *index) {
+    const char *tensor;
+    json_t *value, *found = json_object();
+    size_t count = json_object_size(index->files);
+    status s = OK;
+    index->names = arena_alloc(index->arena, (count + 1) * sizeof *index->names);
+    index->bytes = arena_alloc(index->arena, (count + 1) * sizeof *index->bytes);
+    json_object_foreach(index->files, tensor, value) {
+        const char *name = json_string_value(value);
+        if (s || (name && json_object_get(found, name))) continue;
+        if (!is_file_name(name))
+            s = status_new(STATUS_DATA, "%s: the file of tensor '%s' is not a name of a file beside it", index->path,
+                           tensor);
+        if (!s) s = add_file(index, name, tensor);
+        if (!s && json_object_set(found, name, json_true()) != 0) s = status_memory("the files of tensors");
     }
-    TRY(loading_entry(l, param->name, entry, &found));
-    if (found.dims == param->dims && memcmp(found.shape, param->shape, (size_t)found.dims * sizeof *found.shape) == 0)
-        return OK;
-    text_printf(differences, "\n  %s: ", param->name);
-    loading_add_shape(differences, found.dims, found.shape);
-    text_add(differences, " in the file, ");
-    loading_add_shape(differences, param->dims, param->shape);
-    text_add(differences, " in the model");
-    return OK;
-}
-
-/* Whether the file has the matrix [param] with its dimensions swapped, (in, out) instead of (out, in). */
-static bool is_transposed(const struct loading *l, const struct param *param) {
-    const json_t *entry = find_any(l, param->name);
-    struct safetensors_entry found;
-    if (!entry || param->dims != 2 || param->shape[0] == param->shape[1]) return false;
-    status s = loading_entry(l, param->name, entry, &found);
-    bool is_readable = s == OK;
-    status_free(s);
-    return is_readable && found.dims == 2 && found.shape[0] == param->shape[1] && found.shape[1] == param->shape[0];
-}
-
-static bool has_transposed(const struct loading *l) {
-    for (size_t s = 0; s < l->target->set_count; s++)
-        for (size_t i = 0; i < l->target->sets[s]->count; i++)
-            if (is_transposed(l, &l->target->sets[s]->items[i])) return true;
-    return false;
-}
-
-/* Lists the square product matrices of a file whose other matrices are (in, out): they probably are transposed too. */
-static void add_squares(const struct loading *l, struct text *differences) {
-    bool is_any = false;
-    for (size_t i = 0; i < l->target->product_count; i++) {
-        const struct param *param = loading_find_param(l, l->target->products[i]);
-        if (!param || param->dims != 2 || param->shape[0] != param->shape[1] || !find_any(l, param->name)) continue;
-        is_any = true;
-        text_printf(differences, "\n  %s: ", param->name);
-        loading_add_shape(differences, param->dims, param->shape);
-        text_add(differences, " is square and cannot be distinguished by shape");
-    }
-    text_printf(differences,
-                "\nsome matrices of the file match only transposed, (in, out) as in Hugging Face's Conv1D; transpose "
-                "them before saving%s",
-                is_any ? ", and also the square ones, which are then transposed too" : "");
-}
-
-/* An alias of a tied parameter must have the same values. */
-static status compare_alias(const struct loading *l, const struct safetensors_alias *alias, struct text *differences) {
-    struct safetensors_entry one, other;
-    const json_t *entry = find(l, alias->name), *original = find_any(l, alias->of);
-    TRY(loading_entry(l, alias->name, entry, &one));
-    TRY(loading_entry(l, alias->of, original, &other));
-    bool is_same = one.dtype == other.dtype && one.dims == other.dims &&
-                   memcmp(one.shape, other.shape, (size_t)one.dims * sizeof *one.shape) == 0 &&
-                   memcmp(l->file.data + one.offset, l->file.data + other.offset, one.count * one.dtype->bytes) == 0;
-    if (!is_same)
-        text_printf(differences, "\n  %s: differs from %s, to which the model ties it", alias->name, alias->of);
-    return OK;
-}
-
-/* A name of the file that is not a parameter's. */
-static status compare_other(const struct loading *l, const char *name, struct text *differences) {
-    const struct safetensors_alias *alias = loading_find_alias(l, name);
-    if (alias) return compare_alias(l, alias, differences);
-    if (!loading_is_batch_counter(name)) text_printf(differences, "\n  %s: in the file, not in the model", name);
-    return OK;
-}
-
-static status compare_all(const struct loading *l, struct text *differences) {
-    const char *name;
-    json_t *entry;
-    for (size_t s = 0; s < l->target->set_count; s++)
-        for (size_t i = 0; i < l->target->sets[s]->count; i++)
-            TRY(compare_param(l, &l->target->sets[s]->items[i], differences));
-    json_object_foreach(l->file.header, name, entry) {
-        const char *own = name + l->prefix.length;
-        if (safetensors_is_tensor(name) && !loading_find_param(l, own)) TRY(compare_other(l, own, differences));
-    }
-    if (has_transposed(l)) add_squares(l, differences);
-    return OK;
-}
-
-static status compare(const struct loading *l) {
-    struct text differences = {0};
-    status s = compare_all(l, &differences);
-    if (!s && differences.length)
-        s = status_new(STATUS_DATA, "%s: does not match the model:%s", l->file.path, text_string(&differences));
-    text_free(&differences);
+    json_decref(found);
+    if (!s && count == 0) s = status_new(STATUS_DATA, "%s: it lists no tensors (\"weight_map\")", index->path);
     return s;
 }
 
-static status fill(const struct loading *l, const struct params *params) {
-    for (size_t i = 0; i < params->count; i++) {
-        struct safetensors_entry found;
-        TRY(loading_entry(l, params->items[i].name, find_any(l, params->items[i].name), &found));
-        found.dtype->convert(l->file.data + found.offset, params_value(params, i), found.count);
-        TRY(loading_check_finite(l, params->items[i].name, &found, params_value(params, i)));
+/* Adds the tensor [name] of a file whose values are at [at] of the block. */
+static status add_tensor(const struct tensor_index *index, struct safetensors *all, const char *name, json_t *entry,
+                         const char *file, size_t at) {
+    if (!safetensors_is_tensor(name)) {
+        json_object_set(all->header, name, entry); /* the last file's */
+        return OK;
+    }
+    const char *listed = json_string_value(json_object_get(index->files, name));
+    if (!listed || strcmp(listed, file) != 0)
+        return status_new(STATUS_DATA, "%s: tensor '%s' is in %s, but the index says %s", index->path, name, file,
+                          listed ? listed : "that it is in none");
+    json_t *moved = json_copy(entry), *offsets = json_object_get(entry, "data_offsets");
+    json_int_t from = json_integer_value(json_array_get(offsets, 0)) + (json_int_t)at;
+    json_int_t to = json_integer_value(json_array_get(offsets, 1)) + (json_int_t)at;
+    json_object_set_new(moved, "data_offsets", json_pack("[II]", from, to));
+    return json_object_set_new(all->header, name, moved) == 0 ? OK : status_memory("the tensors of several files");
+}
+
+/* Appends the file [i] to the block, which has [*used] bytes. */
+static status append(const struct tensor_index *index, size_t i, struct safetensors *all, size_t *used) {
+    const char *path = path_of(index, index->names[i]), *name;
+    struct safetensors part;
+    json_t *entry;
+    status s = foreign_is_torch(path) ? torch_file_read(path, &part) : safetensors_read(path, &part);
+    if (!s && (part.data_size > index->bytes[i] || *used + part.data_size > index->total))
+        s = status_new(STATUS_DATA, "%s: the file has changed while it was read", path);
+    if (!s && part.data_size) memcpy((char *)all->bytes + *used, part.data, part.data_size);
+    json_object_foreach(part.header, name, entry) {
+        if (!s) s = add_tensor(index, all, name, entry, index->names[i], *used);
+    }
+    *used += s ? 0 : (part.data_size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    safetensors_close(&part);
+    return s;
+}
+
+static status check_all(const struct tensor_index *index, const struct safetensors *all) {
+    const char *tensor;
+    json_t *file;
+    json_object_foreach(index->files, tensor, file) {
+        if (!json_object_get(all->header, tensor))
+            return status_new(STATUS_DATA, "%s: tensor '%s' is not in %s, where the index says it is", index->path,
+                              tensor, json_string_value(file));
     }
     return OK;
 }
 
-status safetensors_load(const char *path, const struct safetensors_target *target) {
-    struct loading l = {.target = target};
-    status s = loading_open(&l, path);
-    if (!s) loading_find_member(&l);
-    if (!s) s = compare(&l);
-    for (size_t i = 0; !s && i < target->set_count; i++) s = fill(&l, target->sets[i]);
-    loading_close(&l);
+status tensor_index_read(const char *path, struct safetensors *file) {
+    struct tensor_index index = {.path = path, .arena = arena_create()};
+    json_t *root;
+    *file = (struct safetensors){.path = path};
+    status s = parse(path, &root);
+    index.files = json_object_get(root, "weight_map");
+    if (!s) s = find_files(&index);
+    if (!s) s = buffer_new(index.total, path, &file->bytes);
+    file->data = file->bytes;
+    if (!s && !(file->header = json_object())) s = status_memory("the tensors of several files");
+    for (size_t i = 0; !s && i < index.count; i++) s = append(&index, i, file, &file->data_size);
+    if (!s) s = check_all(&index, file);
+    json_decref(root);
+    arena_destroy(index.arena);
     return s;
 }
 

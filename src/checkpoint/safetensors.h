@@ -5,14 +5,88 @@
 #ifndef CHECKPOINT_SAFETENSORS_H
 #define CHECKPOINT_SAFETENSORS_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
-#include "base/text.h"
-#include "checkpoint/named_tensor.h"
 #include "model/params.h"
+
+/* ---- reading ---- */
+
+struct safetensors_dtype {
+    const char *name; /* "F32" */
+    size_t bytes;
+    /* converts values (count) to float32; NULL: integers and 8-bit floats, which no model accepts */
+    void (*convert)(const unsigned char *from, float *to, size_t count);
+};
+
+struct safetensors {
+    const char *path;          /* for messages; not owned */
+    void *bytes;               /* of safetensors_read; NULL: owned by the caller */
+    const unsigned char *data; /* after the header */
+    size_t data_size;
+    json_t *header;
+};
+
+/* One tensor of the file, checked. */
+struct safetensors_entry {
+    const struct safetensors_dtype *dtype;
+    int dims;
+    int64_t shape[MAX_DIMS];
+    size_t count, offset; /* elements; bytes from file->data */
+};
+
+/* Reads and checks a whole file; or parses [bytes] (size), which the caller owns. Call safetensors_close also after a
+ * failure. */
+status safetensors_read(const char *path, struct safetensors *file);
+status safetensors_parse(const char *name, const void *bytes, size_t size, struct safetensors *file);
+void safetensors_close(struct safetensors *file);
+
+/* The type of a header's "dtype"; NULL: there is none of this name. */
+const struct safetensors_dtype *safetensors_dtype(const char *name);
+
+/* Whether an entry of the header is a tensor, not "__metadata__"; and its description. */
+bool safetensors_is_tensor(const char *name);
+status safetensors_entry(const struct safetensors *file, const char *name, const json_t *entry,
+                         struct safetensors_entry *out);
+
+/* "tensor 'NAME': WHAT" as STATUS_DATA */
+status safetensors_bad(const struct safetensors *file, const char *name, const char *what);
+
+/* Only parses and checks the header, for the fuzzer. [bytes] (size): a whole file. */
+status safetensors_check(const char *name, const void *bytes, size_t size);
+
+/* ---- weights in several files ---- */
+
+/* Large models are divided among several files, as transformers' save_pretrained does: an index,
+ * "model.safetensors.index.json", lists the file of each tensor. */
+#define TENSOR_INDEX_ENDING ".index.json"
+
+/* Whether [path] ends with it. */
+bool tensor_index_is_name(const char *path);
+
+/* Reads the files that the index [path] lists, of safetensors or torch.save, which are in its folder. [file] is then as
+ * after safetensors_read of one file with all tensors; call safetensors_close also after a failure. Not trusted: each
+ * tensor must be in the file that the index names, and in no other. */
+status tensor_index_read(const char *path, struct safetensors *file);
+
+/* ---- writing ---- */
+
+/* A tensor of float32 under its state_dict name, for writing files of weights. */
+struct named_tensor {
+    const char *name;
+    int dims; /* at most MAX_DIMS */
+    const int64_t *shape;
+    const float *values; /* (product of shape) */
+};
+
+static inline size_t named_tensor_elements(const struct named_tensor *tensor) {
+    size_t count = 1;
+    for (int d = 0; d < tensor->dims; d++) count *= (size_t)tensor->shape[d];
+    return count;
+}
 
 /* An entry of the header's "__metadata__", besides "format": "pt"; [value] NULL: omitted. */
 struct safetensors_note {
@@ -21,44 +95,5 @@ struct safetensors_note {
 /* Writes the file with io_replace. */
 status safetensors_write(const char *path, const struct safetensors_note *notes, size_t note_count,
                          const struct named_tensor *tensors, size_t count);
-
-/* Another name of a parameter: "lm_head.weight" of the tied "wte.weight". */
-struct safetensors_alias {
-    const char *name, *of;
-};
-
-/* A text of the header's "__metadata__" that the caller asks for. */
-struct safetensors_wanted {
-    const char *key;
-    char *value; /* freed by the caller; NULL: the file does not have it */
-};
-
-/* The parameters that a file is loaded into. */
-struct safetensors_target {
-    const struct params *const *sets; /* (set_count) */
-    size_t set_count;
-    const struct safetensors_alias *aliases; /* (alias_count) */
-    size_t alias_count;
-    const char *const *products; /* (product_count): names of parameters that are factors of matrix products */
-    size_t product_count;
-    struct safetensors_wanted *wanted; /* (wanted_count) */
-    size_t wanted_count;
-    bool is_torch; /* the file is one of torch.save */
-};
-
-/* Fills the values of all parameters from the file. Names and shapes of file and model must be the same; else each
- * difference is a line of the STATUS_DATA failure, and no value is changed. F64, F16 and BF16 are converted; a value
- * that is not finite in float32 is STATUS_DATA too. When some matrices of the file match only transposed, the failure
- * also lists its square product matrices, whose layout the shape does not show. The prefixes of DistributedDataParallel
- * ("module.") and torch.compile ("_orig_mod.") are removed from names, and one that all share, where the rest is a name
- * of the model; PyTorch's num_batches_tracked are ignored; an
- * alias may be in the file instead of its parameter or, with the same values, beside it. */
-status safetensors_load(const char *path, const struct safetensors_target *target);
-
-/* Describes the file: its metadata, and a line for each tensor with type, shape and the range of its values. */
-status safetensors_inspect(const char *path, struct text *out);
-
-/* Only parses and checks the header, for the fuzzer. [bytes] (size): a whole file. */
-status safetensors_check(const char *name, const void *bytes, size_t size);
 
 #endif

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/system/thread.h"
-#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_image.h"
 
 struct saver {
     int64_t keep;
@@ -32,7 +32,7 @@ struct saver {
 };
 
 static status write_image(const struct saver *saver) {
-    TRY(folder_add(saver->dir, saver->name, saver->image));
+    TRY(checkpoint_write_image(saver->dir, saver->name, saver->image));
     if (saver->on_saved) saver->on_saved(saver->data, saver->step);
     return checkpoint_prune(saver->dir, saver->keep);
 }

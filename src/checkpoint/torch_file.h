@@ -6,8 +6,7 @@
 #include <stddef.h>
 
 #include "base/status.h"
-#include "checkpoint/named_tensor.h"
-#include "checkpoint/safetensors_file.h"
+#include "checkpoint/safetensors.h"
 
 /* Writes an OrderedDict of float32 tensors, which torch.load(weights_only=True) reads. Atomic. */
 status torch_file_write(const char *path, const struct named_tensor *tensors, size_t count);

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/named_tensor.h"
+#include "checkpoint/safetensors.h"
 
 /* A checkpoint, as all formats see it. */
 struct export_source {

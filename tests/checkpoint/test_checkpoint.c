@@ -12,6 +12,7 @@
 #include "check_main.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_hdf5.h"
+#include "checkpoint/inspect.h"
 #include "train/states.h"
 
 START_TEST(round_trip_of_all_types) {

@@ -5,7 +5,6 @@
 #include "base/bits.h"
 #include "check_main.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/safetensors_file.h"
 #include "files.h"
 #include "guarded.h"
 

@@ -7,6 +7,7 @@
 
 #include "base/files/sealed.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/inspect.h"
 #include "data/text/vocabulary.h"
 #include "fuzz/hdf5_file.h"
 #include "fuzz/hdf5_mutator.h"

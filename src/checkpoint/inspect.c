@@ -1,5 +1,7 @@
-/* The output of `ddptrain inspect` for HDF5 files. A checkpoint is verified first and shown with its counters and the
- * ranges of its values; for other HDF5 files only names, types and shapes are shown. */
+/* A checkpoint is verified first and shown with its counters and the ranges of its values; of other HDF5 files only
+ * names, types and shapes are shown; of files of safetensors the tensors with their ranges. */
+#include "checkpoint/inspect.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +11,37 @@
 #include "base/files/sealed.h"
 #include "checkpoint/checkpoint_hdf5.h"
 #include "checkpoint/foreign.h"
-#include "checkpoint/range.h"
+#include "checkpoint/safetensors.h"
+
+/* ---- minimum, maximum and mean of numbers ---- */
+
+/* Non-finite values are counted separately. Start with RANGE_NONE. */
+struct range {
+    double min, max, sum;
+    uint64_t finite, not_finite;
+};
+#define RANGE_NONE ((struct range){.min = INFINITY, .max = -INFINITY})
+
+/* Sums in double, in the order of the numbers. */
+static void range_add(struct range *range, double value) {
+    if (!isfinite(value)) {
+        range->not_finite++;
+        return;
+    }
+    range->min = value < range->min ? value : range->min;
+    range->max = value > range->max ? value : range->max;
+    range->sum += value;
+    range->finite++;
+}
+
+/* Adds "  min 0  max 1  mean 0.5  not finite: 2", without the parts that do not apply. */
+static void range_print(const struct range *range, struct text *out) {
+    if (range->finite)
+        text_printf(out, "  min %.6g  max %.6g  mean %.6g", range->min, range->max, range->sum / (double)range->finite);
+    if (range->not_finite) text_printf(out, "  not finite: %llu", (unsigned long long)range->not_finite);
+}
+
+/* ---- HDF5 files ---- */
 
 #define MAX_LISTED 10000 /* datasets; others are only counted */
 #define MAX_TEXT 60      /* bytes of a text; of longer ones only the length is shown */
@@ -193,4 +225,79 @@ status checkpoint_inspect(const char *path, struct text *out) {
     status s = is_marked ? inspect_sealed(path, out) : inspect_plain(path, out);
     hdf5_leave(&silence);
     return status_code(s) == STATUS_DATA && !is_marked ? foreign_explain(path, s) : s;
+}
+
+/* ---- files of safetensors ---- */
+
+/* The output of `ddptrain inspect` for a safetensors file, with the tensors in the order of the file. */
+
+#define CHUNK 4096    /* values converted at a time */
+#define MAX_VALUE 400 /* bytes of a value of the metadata that are shown */
+
+static struct range range_of(const struct safetensors *file, const struct safetensors_entry *tensor) {
+    struct range range = RANGE_NONE;
+    float values[CHUNK];
+    for (size_t i = 0; i < tensor->count; i += CHUNK) {
+        size_t count = tensor->count - i < CHUNK ? tensor->count - i : CHUNK;
+        tensor->dtype->convert(file->data + tensor->offset + i * tensor->dtype->bytes, values, count);
+        for (size_t j = 0; j < count; j++) range_add(&range, (double)values[j]);
+    }
+    return range;
+}
+
+static void print_metadata(json_t *metadata, struct text *out) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(metadata, name, value) {
+        if (!json_is_string(value)) continue;
+        text_add_value(out, name, TEXT_MAX_NAME);
+        text_add(out, "  ");
+        text_add_value(out, json_string_value(value), MAX_VALUE);
+        text_add(out, "\n");
+    }
+}
+
+static status print_tensors(const struct safetensors *file, struct text *out) {
+    const char *name;
+    json_t *value;
+    size_t tensors = 0, values = 0;
+    text_add(out, "\n");
+    json_object_foreach(file->header, name, value) {
+        struct safetensors_entry tensor;
+        struct text kind = {0};
+        if (!safetensors_is_tensor(name)) continue;
+        TRY(safetensors_entry(file, name, value, &tensor));
+        text_printf(&kind, "%s (", tensor.dtype->name);
+        for (int d = 0; d < tensor.dims; d++) text_printf(&kind, "%s%lld", d ? ", " : "", (long long)tensor.shape[d]);
+        text_add(&kind, ")");
+        text_add(out, "  ");
+        size_t start = out->length;
+        text_add_value(out, name, TEXT_MAX_NAME);
+        text_pad(out, start, 28);
+        text_printf(out, " %-22s", kind.data);
+        text_free(&kind);
+        if (tensor.dtype->convert) {
+            struct range range = range_of(file, &tensor);
+            range_print(&range, out);
+        }
+        text_add(out, "\n");
+        tensors++;
+        values += tensor.count;
+    }
+    text_printf(out, "\n%zu tensor%s, %zu value%s\n", tensors, text_plural(tensors, "s"), values,
+                text_plural(values, "s"));
+    return OK;
+}
+
+status safetensors_inspect(const char *path, struct text *out) {
+    struct safetensors file;
+    bool is_index = tensor_index_is_name(path);
+    status s = is_index ? tensor_index_read(path, &file) : safetensors_read(path, &file);
+    if (!s) {
+        text_printf(out, "file    %s\nformat  %s\n", path, is_index ? "several files of tensors" : "safetensors");
+        print_metadata(json_object_get(file.header, "__metadata__"), out);
+        s = print_tensors(&file, out);
+    }
+    safetensors_close(&file);
+    return s;
 }
