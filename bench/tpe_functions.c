@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sweep/search/tpe.h"
+#include "sweep/tpe.h"
 
 #define PI 3.14159265358979323846
 #define MAX_TRIALS 10000

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "command.h"
-#include "sweep/compare/compare.h"
+#include "sweep/compare.h"
 
 /* The name of the file without folder and ending. */
 static void add_stem(const char *path, struct text *out) {

@@ -9,8 +9,7 @@
 #include "report/html.h"
 #include "report/page.h"
 #include "report/svg.h"
-#include "sweep/compare/comparability.h"
-#include "sweep/compare/paired_tests.h"
+#include "sweep/compare.h"
 #include "sweep/sweep_folder.h"
 #include "train/metrics/report.h"
 

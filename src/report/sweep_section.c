@@ -15,7 +15,7 @@
 #include "report/page.h"
 #include "report/runs_section.h"
 #include "report/svg.h"
-#include "sweep/compare/comparability.h"
+#include "sweep/compare.h"
 #include "train/folder/run_folder.h"
 #include "train/metrics/report.h"
 

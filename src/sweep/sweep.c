@@ -1,5 +1,6 @@
-/* One loop: runs go to idle workers, reports come back. What the table has is never done again; what was in progress in
- * a worker that ended is handed out again. */
+/* The coordinator of a sweep: its queue of runs, its progress messages, and its one loop: runs go to idle workers,
+ * reports come back. What the table has is never done again; what was in progress in a worker that ended is handed out
+ * again. */
 #include "sweep/sweep.h"
 
 #include <errno.h>
@@ -16,12 +17,365 @@
 #include "base/files/io.h"
 #include "dist/process/net.h"
 #include "dist/store/store_secret.h"
-#include "sweep/search/run_queue.h"
+#include "sweep/compare.h"
 #include "sweep/sweep_folder.h"
-#include "sweep/sweep_report.h"
 #include "sweep/sweep_tensorboard.h"
-#include "sweep/trial_folder.h"
+#include "sweep/tpe.h"
+#include "sweep/trials.h"
 #include "sweep/workers/slot.h"
+#include "sweep/workers/worker.h"
+#include "train/metrics/report.h"
+
+static int64_t runs_of(const struct sweep_config *sweep) { return sweep->trials * sweep->runs; }
+
+/* ---- which run is next ---- */
+
+/* Runs are handed out in the order of their numbers; the list of runs to repeat is short, so it is searched. */
+
+struct run_queue {
+    const struct sweep_config *config;
+    struct trials *trials; /* TPE's points are set in it */
+    struct retry *retries; /* runs that were handed out before */
+    size_t retry_count, retry_capacity;
+    int64_t next;        /* the first run that was never handed out */
+    const int64_t *kept; /* trials whose runs are trained again; NULL: not yet */
+    int64_t kept_count;
+    int64_t checked; /* runs of kept that were handed out */
+};
+
+/* A run that was handed out before. */
+struct retry {
+    int64_t run;
+    int losses;      /* workers that were lost with it */
+    bool is_waiting; /* to be handed out */
+};
+
+static void run_queue_close(struct run_queue *q) { free(q->retries); }
+
+/* The entry of [run], which is added if there is none. */
+static struct retry *retry_of(struct run_queue *q, int64_t run) {
+    for (size_t i = 0; i < q->retry_count; i++)
+        if (q->retries[i].run == run) return &q->retries[i];
+    if (q->retry_count == q->retry_capacity) {
+        q->retry_capacity = q->retry_capacity * 2 + 8;
+        q->retries = realloc(q->retries, q->retry_capacity * sizeof *q->retries);
+        if (!q->retries) status_exit_without_memory();
+    }
+    q->retries[q->retry_count] = (struct retry){.run = run};
+    return &q->retries[q->retry_count++];
+}
+
+/* [run] is handed out again. */
+static void run_queue_repeat(struct run_queue *q, int64_t run) { retry_of(q, run)->is_waiting = true; }
+
+/* The worker of [run] was lost; returns how many have been. */
+static int run_queue_count_loss(struct run_queue *q, int64_t run) { return ++retry_of(q, run)->losses; }
+
+/* From now on only the runs of the trials [kept] (count), with run folders. The array is not copied. */
+static void run_queue_keep(struct run_queue *q, const int64_t *kept, int64_t count) {
+    q->kept = kept;
+    q->kept_count = count;
+    q->retry_count = 0;
+}
+
+/* The value of a pruned run of a trial. */
+static void observe_pruned(const struct run_queue *q, int64_t trial, struct observation *o) {
+    for (int64_t r = 0; r < q->config->runs; r++) {
+        const struct trial_run *run = trials_run(q->trials, trial * q->config->runs + r);
+        if (run->state != TRIAL_PRUNED) continue;
+        o->epochs = run->epochs;
+        o->value = run->value;
+    }
+}
+
+/* TPE's point of a trial, from the trials that have ended or run, in the order of their numbers. */
+static void suggest(const struct run_queue *q, int64_t trial, struct point *out) {
+    struct observation *observations = calloc((size_t)q->config->trials, sizeof *observations);
+    size_t count = 0;
+    struct rng rng;
+    if (!observations) status_exit_without_memory();
+    for (int64_t i = 0; i < q->config->trials; i++) {
+        struct trial_summary summary = trials_summary(q->trials, i);
+        struct observation *o = &observations[count];
+        if (!trials_point(q->trials, i, &o->point)) continue;
+        o->is_running = summary.state == TRIAL_PENDING;
+        o->is_complete = summary.state == TRIAL_COMPLETE;
+        o->value = summary.mean;
+        if (summary.state == TRIAL_PRUNED) observe_pruned(q, i, o);
+        if (summary.state == TRIAL_FAILED) o->value = NAN;
+        if (q->config->metric.goal == SWEEP_MAXIMIZE) o->value = -o->value;
+        count++;
+    }
+    sweep_rng(q->config, trial, &rng);
+    tpe_suggest(&q->config->space, observations, count, &rng, out);
+    free(observations);
+}
+
+/* The other runs of a trial are not done when one was pruned. They are when one has failed: else the table would depend
+ * on which run came first. */
+static bool is_due(const struct run_queue *q, int64_t run) {
+    return trials_run(q->trials, run)->state == TRIAL_PENDING &&
+           trials_summary(q->trials, run / q->config->runs).state != TRIAL_PRUNED;
+}
+
+static bool next_retry(struct run_queue *q, int64_t *run) {
+    for (size_t i = 0; i < q->retry_count; i++) {
+        if (!q->retries[i].is_waiting) continue;
+        q->retries[i].is_waiting = false;
+        *run = q->retries[i].run;
+        if (q->kept || is_due(q, *run)) return true;
+    }
+    return false;
+}
+
+static bool next_pending(struct run_queue *q, int64_t *run) {
+    while (q->next < q->config->trials * q->config->runs) {
+        *run = q->next++;
+        if (is_due(q, *run)) return true;
+    }
+    return false;
+}
+
+static bool next_kept(struct run_queue *q, int64_t *run) {
+    int64_t runs = q->config->runs;
+    if (q->checked >= q->kept_count * runs) return false;
+    *run = q->kept[q->checked / runs] * runs + q->checked % runs;
+    q->checked++;
+    return true;
+}
+
+/* The job of the next run; false: there is none now. */
+static bool run_queue_next(struct run_queue *q, struct worker_job *job) {
+    int64_t run;
+    if (!next_retry(q, &run) && !(q->kept ? next_kept : next_pending)(q, &run)) return false;
+    int64_t trial = run / q->config->runs;
+    *job = (struct worker_job){.run = run, .is_kept = q->kept || q->config->kept == INT64_MAX};
+    if (trials_point(q->trials, trial, &job->point)) return true;
+    suggest(q, trial, &job->point);
+    trials_set_point(q->trials, trial, &job->point);
+    return true;
+}
+
+/* ---- progress messages ---- */
+
+/* On a terminal a line that moves; in a batch log at most one line every 10 s, and one for each new best. */
+
+struct sweep_report {
+    struct log *log;
+    const struct sweep_config *sweep;
+    const struct trials *trials;
+    const char *folder;
+    int workers;
+    double started, shown, printed; /* of the first line, the last progress, the last line */
+    double last_end;                /* when the last run ended */
+    int64_t before;                 /* runs that had ended when this process started */
+    bool is_done;                   /* nothing is left to do */
+    int64_t best;                   /* trial; -1: none yet */
+    double best_value;
+};
+
+#define BAR_WIDTH 24
+#define LINE_SECONDS 10
+#define BEST_SHOWN 5
+
+static int64_t ended(const struct sweep_report *r) {
+    return runs_of(r->sweep) - trials_count(r->trials, TRIAL_PENDING);
+}
+
+/* "12 pruned, 1 failed" with a comma before it; nothing where there are none. */
+static void add_counts(const struct sweep_report *r, struct text *out) {
+    for (int state = TRIAL_PRUNED; state <= TRIAL_FAILED; state++)
+        if (trials_count(r->trials, state))
+            text_printf(out, ", %" PRId64 " %s", trials_count(r->trials, state), trial_states[state]);
+}
+
+static const char *noun(const struct sweep_report *r) { return r->sweep->runs > 1 ? "run" : "trial"; }
+
+/* The rate is that when the last run ended: time without an end does not make the rest longer. A rest that has passed
+ * is not known. */
+static void add_progress(const struct sweep_report *r, struct text *out) {
+    int64_t here = ended(r) - r->before;
+    double rate = (double)here / fmax(r->last_end - r->started, 1e-6);
+    text_printf(out, "%" PRId64 " of %" PRId64 " %ss", ended(r), runs_of(r->sweep), noun(r));
+    add_counts(r, out);
+    char best[32];
+    report_metric(r->sweep->metric.name, r->best_value, best);
+    if (r->best >= 0) text_printf(out, ", best %s (trial %" PRId64 ")", best, r->best);
+    if (here == 0) return;
+    text_printf(out, ", %.3g %ss/s", rate, noun(r));
+    double left = (double)(runs_of(r->sweep) - ended(r)) / rate - (clock_seconds() - r->last_end);
+    char duration[32];
+    report_duration(left, duration);
+    if (left > 0) text_printf(out, ", %s left", duration);
+}
+
+static void add_point(const struct sweep_report *r, int64_t trial, struct text *out) {
+    struct point point;
+    if (r->sweep->list) {
+        for (const char *const *word = r->sweep->list[trial]; *word; word++) text_printf(out, "  %s", *word);
+        return;
+    }
+    trials_point(r->trials, trial, &point);
+    for (size_t i = 0; i < r->sweep->space.count; i++) {
+        text_printf(out, "  %s=", r->sweep->space.items[i].path);
+        parameter_write(&r->sweep->space.items[i], point.values[i], out);
+    }
+}
+
+static void warn_of_goal(const struct sweep_report *r) {
+    const struct sweep_metric *metric = &r->sweep->metric;
+    const char *usual = sweep_goal_name(sweep_goal_of(metric->name));
+    if (metric->goal != (int)sweep_goal_of(metric->name))
+        log_warning(r->log, "metric.goal is %s, although the usual goal of %s is %s; leave goal out to %s it",
+                    sweep_goal_name((enum sweep_goal)metric->goal), metric->name, usual, usual);
+}
+
+static bool has_word(const char *const *words, const char *word) {
+    while (*words && strcmp(*words, word) != 0) words++;
+    return *words != NULL;
+}
+
+/* Adds a sentence for each KEY=VALUE word of [words] that [others] lack. */
+static void add_warnings_of_words(const struct sweep_report *r, const char *const *words, const char *const *others,
+                                  struct text *out) {
+    struct text key = {0};
+    for (; *words; words++) {
+        if (has_word(others, *words)) continue;
+        text_clear(&key);
+        text_printf(&key, "%.*s", (int)strcspn(*words, "="), *words);
+        comparability_explain_key(text_string(&key), r->sweep->metric.name, out);
+    }
+    text_free(&key);
+}
+
+/* A warning for each parameter that changes what the metric means; of a list the first trials that differ in one. */
+static void warn_of_parameters(const struct sweep_report *r) {
+    const struct sweep_config *sweep = r->sweep;
+    struct text warnings = {0};
+    for (size_t i = 0; i < sweep->space.count; i++) {
+        const struct parameter *p = &sweep->space.items[i];
+        if (p->kind != PARAMETER_VALUES || p->count > 1)
+            comparability_explain_key(p->path, sweep->metric.name, &warnings);
+    }
+    for (int64_t i = 1; sweep->list && i < sweep->trials && !warnings.length; i++) {
+        add_warnings_of_words(r, sweep->list[i], sweep->list[0], &warnings);
+        if (!warnings.length) add_warnings_of_words(r, sweep->list[0], sweep->list[i], &warnings);
+    }
+    for (const char *line = text_string(&warnings); *line; line += strcspn(line, "\n") + 1)
+        log_warning(r->log, "%.*s", (int)strcspn(line, "\n"), line);
+    text_free(&warnings);
+}
+
+static void sweep_report_start(struct sweep_report *r) {
+    r->started = r->shown = r->printed = r->last_end = clock_seconds();
+    r->before = ended(r);
+    r->best = -1;
+    r->best_value = NAN;
+    int64_t best;
+    if (trials_best(r->trials, 1, &best) == 1) {
+        r->best = best;
+        r->best_value = trials_summary(r->trials, best).mean;
+    }
+    log_line(r->log, "%s: %" PRId64 " trial%s%s (%s), %d worker%s", r->folder, r->sweep->trials,
+             text_plural((uint64_t)r->sweep->trials, "s"), r->sweep->runs > 1 ? " of several runs" : "",
+             sweep_method_name((enum sweep_method)r->sweep->method), r->workers,
+             text_plural((uint64_t)r->workers, "s"));
+    warn_of_goal(r);
+    warn_of_parameters(r);
+    if (r->before > 0)
+        log_line(r->log, "continuing: %" PRId64 " of %" PRId64 " %ss have ended", r->before, runs_of(r->sweep),
+                 noun(r));
+}
+
+/* "0.123 +- 0.004", of accuracies "97.31 % +- 0.42 %" */
+static void add_mean(const struct sweep_report *r, const struct trial_summary *s, struct text *out) {
+    char mean[32], error[32];
+    report_metric(r->sweep->metric.name, s->mean, mean);
+    report_metric_error(r->sweep->metric.name, s->error, error);
+    text_add(out, mean);
+    if (!isnan(s->error)) text_printf(out, " +- %s", error);
+}
+
+/* it has ended, and is in the table */
+static void sweep_report_run(struct sweep_report *r, int64_t run) {
+    int64_t trial = run / r->sweep->runs;
+    struct trial_summary s = trials_summary(r->trials, trial);
+    const struct trial_run *result = trials_run(r->trials, run);
+    struct text line = {0};
+    r->last_end = clock_seconds();
+    if (result->state == TRIAL_FAILED && trials_count(r->trials, TRIAL_FAILED) <= 3)
+        log_warning(r->log, "trial %" PRId64 " failed: %s", trial, result->message ? result->message : "");
+    if (s.state == TRIAL_COMPLETE && trials_is_better(r->sweep, s.mean, r->best_value)) {
+        r->best = trial;
+        r->best_value = s.mean;
+        text_printf(&line, "trial %" PRId64 ": %s ", trial, r->sweep->metric.name);
+        add_mean(r, &s, &line);
+        add_point(r, trial, &line);
+        log_line(r->log, "%s", text_string(&line));
+    }
+    text_free(&line);
+}
+
+static void sweep_report_progress(struct sweep_report *r) {
+    double now = clock_seconds();
+    struct text line = {0};
+    bool has_bar = log_has_progress(r->log);
+    if (now - (has_bar ? r->shown : r->printed) < (has_bar ? 0.1 : LINE_SECONDS)) return;
+    r->shown = r->printed = now;
+    if (has_bar) {
+        double fraction = (double)ended(r) / (double)runs_of(r->sweep);
+        int filled = (int)(fraction * BAR_WIDTH);
+        text_printf(&line, "%3d %% [", (int)(fraction * 100));
+        for (int i = 0; i < BAR_WIDTH; i++) text_add(&line, i < filled ? "=" : i == filled ? ">" : " ");
+        text_add(&line, "] ");
+    }
+    add_progress(r, &line);
+    if (has_bar && line.length >= log_width()) line.data[log_width() - 1] = 0;
+    (has_bar ? log_progress(r->log, text_string(&line)) : log_line(r->log, "%s", text_string(&line)));
+    text_free(&line);
+}
+
+/* The best trials, and how to train the best one again. */
+static void list_best(const struct sweep_report *r) {
+    int64_t best[BEST_SHOWN], count = trials_best(r->trials, BEST_SHOWN, best);
+    struct text line = {0};
+    if (count) log_line(r->log, "best of %s (%s):", r->sweep->metric.name, r->sweep->runs > 1 ? "mean" : "best epoch");
+    for (int64_t i = 0; i < count; i++) {
+        struct trial_summary s = trials_summary(r->trials, best[i]);
+        text_clear(&line);
+        text_printf(&line, "  trial %04" PRId64 "  ", best[i]);
+        add_mean(r, &s, &line);
+        add_point(r, best[i], &line);
+        log_line(r->log, "%s", text_string(&line));
+    }
+    text_clear(&line);
+    if (count && r->sweep->kept > 0) {
+        struct text word = {0};
+        sweep_run_path(r->folder, r->sweep, best[0] * r->sweep->runs, &line);
+        text_add(&line, "/config.yaml");
+        text_add_shell(&word, text_string(&line));
+        log_line(r->log, "the best one is a run like any other: ddptrain eval %s --checkpoint best",
+                 text_string(&word));
+        text_free(&word);
+    }
+    text_free(&line);
+}
+
+static void sweep_report_end(struct sweep_report *r) {
+    char duration[32];
+    struct text counts = {0};
+    report_duration(clock_seconds() - r->started, duration);
+    add_counts(r, &counts);
+    log_line(r->log, "%s%" PRId64 " of %" PRId64 " %ss%s in %s; table: %s/trials.csv", r->is_done ? "done: " : "",
+             ended(r), runs_of(r->sweep), noun(r), text_string(&counts), duration, r->folder);
+    text_clear(&counts);
+    trials_explain_values(r->trials, &counts);
+    if (counts.length) log_warning(r->log, "%s", text_string(&counts));
+    text_free(&counts);
+    list_best(r);
+}
+
+/* ---- the coordinator ---- */
 
 #define MAX_ATTEMPTS 3     /* of a run whose worker was lost */
 #define LATE_SECONDS 10    /* for ranks that have not connected when the sweep ends */
@@ -50,8 +404,6 @@ struct coordinator {
     double started, written, stop_at; /* stop_at: when workers that still run are killed */
     struct sweep_report report;
 };
-
-static int64_t runs_of(const struct coordinator *s) { return s->config->trials * s->config->runs; }
 
 /* ---- reports of workers ---- */
 
@@ -358,7 +710,7 @@ static status list_without_folder(struct coordinator *s) {
     struct text path = {0};
     status failure = OK;
     s->kept_count = 0;
-    for (int64_t run = 0; !failure && run < runs_of(s); run++) {
+    for (int64_t run = 0; !failure && run < runs_of(s->config); run++) {
         int64_t trial = run / s->config->runs;
         struct io_info info;
         bool is_listed = s->kept_count && s->kept[s->kept_count - 1] == trial;
@@ -377,7 +729,7 @@ static status keep_best(struct coordinator *s) {
     s->is_keeping_best = true;
     TRY(follow_folder(s));
     /* event files of an earlier start that was killed, or did not write them */
-    for (int64_t run = 0; run < runs_of(s); run++)
+    for (int64_t run = 0; run < runs_of(s->config); run++)
         if (trials_run(s->trials, run)->state != TRIAL_PENDING)
             TRY(sweep_tensorboard_add(sweep_folder_path(s->folder), s->config, s->trials, run));
     if (s->config->kept == INT64_MAX) {
@@ -395,7 +747,7 @@ static status keep_best(struct coordinator *s) {
  * behind the epoch of the decision, where a worker would not ask for it again. */
 static status record_pruned(struct coordinator *s) {
     struct trial_run result;
-    for (int64_t run = 0; run < runs_of(s); run++)
+    for (int64_t run = 0; run < runs_of(s->config); run++)
         if (trials_must_stop(s->trials, run, &result)) TRY(record(s, run, &result));
     return OK;
 }
@@ -420,7 +772,7 @@ static status open_base_dataset(struct coordinator *s) {
     if (failure) return OK;
     dataset_cache_key(sweep_file_base(s->file), key);
     /* workers whose runs have several processes do not open the dataset, and do not report its fingerprint */
-    bool is_first = s->config->nproc_per_trial > 1 && trials_count(s->trials, TRIAL_PENDING) == runs_of(s);
+    bool is_first = s->config->nproc_per_trial > 1 && trials_count(s->trials, TRIAL_PENDING) == runs_of(s->config);
     const char *fingerprint = dataset_info(dataset)->fingerprint;
     failure =
         is_first ? trials_check_data(s->trials, key, fingerprint) : trials_compare_data(s->trials, key, fingerprint);
@@ -497,7 +849,7 @@ static status all_failed(const struct coordinator *s) {
     if (trials_count(s->trials, TRIAL_FAILED) == 0 || trials_count(s->trials, TRIAL_COMPLETE) > 0 ||
         trials_count(s->trials, TRIAL_PRUNED) > 0)
         return OK;
-    for (int64_t run = 0; run < runs_of(s); run++) {
+    for (int64_t run = 0; run < runs_of(s->config); run++) {
         const struct trial_run *r = trials_run(s->trials, run);
         if (r->state == TRIAL_FAILED)
             return status_new((enum status_code)r->code, "every trial failed; the first: %s",
@@ -516,7 +868,7 @@ static status report_result(struct coordinator *s) {
         return status_new(STATUS_STOPPED,
                           "stopped on request after %" PRId64 " of %" PRId64
                           " runs; run the same command again to continue",
-                          runs_of(s) - trials_count(s->trials, TRIAL_PENDING), runs_of(s));
+                          runs_of(s->config) - trials_count(s->trials, TRIAL_PENDING), runs_of(s->config));
     return all_failed(s);
 }
 

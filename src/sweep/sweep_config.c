@@ -1,14 +1,679 @@
-/* The file of a sweep as a whole: reading, checks of keys against each other, writing. Keys with fixed types are bound
- * by the schema (sweep_schema.c); `parameters` and the mappings of `trials` have keys of the user's
- * (sweep_parameters.c). */
+/* The file of a sweep, from its keys to the config of each of its trials: the schema of the fixed keys, the keys of the
+ * user's
+ * (`parameters`, the list of `trials`), the config of a trial, and the checks of the file. A trial's config is the file
+ * of the trials with KEY=VALUE words, as a user would give them, so that every value is checked by the config itself.
+ */
 #include "sweep/sweep_config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/files/find_file.h"
-#include "sweep/sweep_config_internal.h"
+#include "data/sampling/split.h"
+
+/* The rows of the schema of a sweep: every key but `parameters` and the list of `trials`. */
+
+#define SWEEP_MAX_TRIALS 10000000
+
+static const char *const methods[] = {"grid", "random", "tpe", "list", NULL};
+static const char *const goals[] = {"auto", "minimize", "maximize", NULL};
+static const char *const prunes[] = {"none", "asha", "median", NULL};
+
+static const struct schema_row metric_rows[] = {
+    {.key = "name",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct sweep_metric, name),
+     .fallback = "val_loss",
+     .doc = "A field of the epoch events of metrics.jsonl; the value of a run is that of its best epoch."},
+    {.key = "goal",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct sweep_metric, goal),
+     .fallback = "auto",
+     .choices = goals,
+     .doc = "Which values are better; `auto`: as `mode: auto` of checkpoint.best."},
+    {0},
+};
+static const struct schema metric_schema = {
+    .name = "metric", .size = sizeof(struct sweep_metric), .rows = metric_rows, .shorthand = "name"};
+
+static const struct schema_row repeat_rows[] = {
+    {.key = "seeds",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct sweep_repeat, seeds),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS,
+     .min = 1,
+     .max = 10000,
+     .doc = "Runs of a trial with other seeds: seed and sampler.seed of the config plus 0, 1, 2 ..."},
+    {.key = "folds",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct sweep_repeat, folds),
+     .fallback = "null",
+     .min = 2,
+     .max = 10000,
+     .doc = "Runs of a trial over the folds of a cross-validation (dataset.split.folds and fold)."},
+    {0},
+};
+static const struct schema repeat_schema = {.name = "repeat", .size = sizeof(struct sweep_repeat), .rows = repeat_rows};
+
+static const struct schema_row prune_rows[] = {
+    {.key = "type",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct prune_config, type),
+     .fallback = "none",
+     .choices = prunes,
+     .doc = "`asha`: asynchronous successive halving; `median`: a run is stopped if its best value so far is worse "
+            "than the "
+            "median of the complete runs at the same epoch."},
+    {.key = "min_epochs",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct prune_config, min_epochs),
+     .fallback = "1",
+     .min = 1,
+     .max = INFINITY,
+     .doc = "No run is stopped before this epoch; the first rung of asha."},
+    {.key = "reduction_factor",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct prune_config, reduction_factor),
+     .fallback = "3",
+     .min = 1,
+     .max = 1000,
+     .excludes_min = true,
+     .doc = "asha: of the runs that have reached a rung the best 1 / reduction_factor continue to the next, which is "
+            "reduction_factor times as many epochs away."},
+    {.key = "startup_trials",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct prune_config, startup_trials),
+     .fallback = "5",
+     .min = 1,
+     .max = INFINITY,
+     .doc = "median: no run is stopped before this number of runs is complete."},
+    {0},
+};
+static const struct schema prune_schema = {
+    .name = "early_terminate", .size = sizeof(struct prune_config), .rows = prune_rows, .shorthand = "type"};
+
+static const struct schema_row budget_rows[] = {
+    {.key = "seconds",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct sweep_budget, seconds),
+     .fallback = "null",
+     .min = 0,
+     .max = INFINITY,
+     .excludes_min = true,
+     .doc = "The sweep stops after this time; the same command continues it."},
+    {0},
+};
+static const struct schema budget_schema = {
+    .name = "budget", .size = sizeof(struct sweep_budget), .rows = budget_rows, .shorthand = "seconds"};
+
+static const struct schema_row keep_rows[] = {
+    {.key = "runs",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct sweep_keep, runs),
+     .fallback = "best 10",
+     .doc = "Trials whose run folders are kept: `best N`, `all` or `none`. The table has a row for every run."},
+    {0},
+};
+static const struct schema keep_schema = {
+    .name = "keep", .size = sizeof(struct sweep_keep), .rows = keep_rows, .shorthand = "runs"};
+
+#define SECTION(field_, schema_, flags_, doc_)                                                                         \
+    {                                                                                                                  \
+        .key = #field_, .type = SCHEMA_SECTION, .offset = offsetof(struct sweep_config, field_),                       \
+        .section = &(schema_), .flags = (flags_), .doc = doc_                                                          \
+    }
+
+static const struct schema_row sweep_rows[] = {
+    {.key = "config",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct sweep_config, config),
+     .flags = SCHEMA_REQUIRED,
+     .doc = "The config of the trials; a relative path is searched beside this file, too."},
+    {.key = "overrides",
+     .type = SCHEMA_STRING_LIST,
+     .offset = FIELD(struct sweep_config, overrides),
+     .fallback = "[]",
+     .doc =
+         "KEY=VALUE words for the config of all trials, as on the command line: [train.epochs=5]. Words of the command "
+         "line follow them."},
+    {.key = "method",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct sweep_config, method),
+     .flags = SCHEMA_REQUIRED,
+     .choices = methods,
+     .doc = "`grid`: every combination; `random`: independent draws; `tpe`: Tree-structured Parzen Estimator, draws "
+            "near the best trials so far; `list`: the trials that `trials` lists."},
+    SECTION(metric, metric_schema, 0, "The metric by which trials are compared."),
+    SECTION(repeat, repeat_schema, 0, "Runs of each trial; its value is their mean."),
+    SECTION(early_terminate, prune_schema, 0, "When a run with a bad metric is stopped early."),
+    {.key = "trials",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct sweep_config, trials),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS,
+     .min = 1,
+     .max = SWEEP_MAX_TRIALS,
+     .doc = "Number of trials; null: all points of a grid. With method list: a list of mappings from keys to values."},
+    {.key = "nproc_per_trial",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct sweep_config, nproc_per_trial),
+     .fallback = "1",
+     .min = 1,
+     .max = 4096,
+     .doc = "Processes of each run, which average gradients as those of ddptrain CONFIG --nproc N do; with more than "
+            "1, new processes are started for each run."},
+    SECTION(budget, budget_schema, SCHEMA_EXTENDS, "Limits of the sweep."),
+    {.key = "seed",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct sweep_config, seed),
+     .fallback = "0",
+     .doc = "Seed of the draws of random and tpe."},
+    SECTION(keep, keep_schema, SCHEMA_EXTENDS, "Which run folders are kept."),
+    {.key = "tensorboard",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct sweep_config, tensorboard),
+     .fallback = "false",
+     .flags = SCHEMA_EXTENDS,
+     .doc = "Writes a TensorBoard event file for each run into the folder tensorboard, with its parameters and its "
+            "value, for "
+            "TensorBoard's HParams."},
+    {0},
+};
+
+/* Those of `parameters` and of an entry of the list of `trials`. */
+static bool has_path_keys(char *const *steps, size_t count) {
+    return (count == 1 && strcmp(steps[0], "parameters") == 0) || (count == 2 && strcmp(steps[0], "trials") == 0);
+}
+
+const struct schema sweep_schema = {
+    .name = "sweep", .size = sizeof(struct sweep_config), .rows = sweep_rows, .has_path_keys = has_path_keys};
+
+const char *sweep_method_name(enum sweep_method method) { return methods[method]; }
+
+const char *sweep_goal_name(enum sweep_goal goal) { return goals[goal]; }
+
+/* ---- the keys of the user's ---- */
+
+/* The values of a sweep that have keys of the user's: `parameters`, and with method: list the mappings of `trials`. */
+
+/* Of an entry of `parameters` that is not `values`. */
+struct distribution {
+    int kind;
+    double min, max, step;
+};
+static const struct schema_row distribution_rows[] = {
+    {.key = "distribution",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct distribution, kind),
+     .flags = SCHEMA_REQUIRED,
+     .choices = parameter_kinds,
+     .doc = "how values are drawn"},
+    {.key = "min",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct distribution, min),
+     .flags = SCHEMA_REQUIRED,
+     .doc = "the smallest value"},
+    {.key = "max",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct distribution, max),
+     .flags = SCHEMA_REQUIRED,
+     .doc = "the largest value"},
+    {.key = "step",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct distribution, step),
+     .fallback = "0",
+     .min = 0,
+     .max = INFINITY},
+    {0},
+};
+static const struct schema distribution_schema = {
+    .name = "parameter", .size = sizeof(struct distribution), .rows = distribution_rows};
+
+/* ---- the keys of the user's: reading ---- */
+
+static const char *text_of(const struct node *node, struct arena *arena) {
+    struct text text = {0};
+    node_write(node, &text);
+    const char *copy = arena_copy(arena, text_string(&text));
+    text_free(&text);
+    return copy;
+}
+
+static void read_values(const struct node *values, const char *path, struct arena *arena, struct problems *problems,
+                        struct parameter *p) {
+    p->kind = PARAMETER_VALUES;
+    p->count = values->kind == NODE_SEQUENCE ? values->count : 1;
+    if (p->count == 0) problems_add(problems, values->place, path, "the list of values is empty");
+    p->texts = arena_alloc(arena, (p->count + 1) * sizeof *p->texts);
+    for (size_t i = 0; i < p->count; i++)
+        p->texts[i] = text_of(values->kind == NODE_SEQUENCE ? values->items[i] : values, arena);
+}
+
+static void check_range(const struct parameter *p, const char *path, struct problems *problems) {
+    bool is_whole = p->min == round(p->min) && p->max == round(p->max) && p->step == round(p->step);
+    if (p->min > p->max)
+        problems_add(problems, p->place, path, "the range is empty: min %g is above max %g", p->min, p->max);
+    if (parameter_is_log(p) && p->min <= 0)
+        problems_add(problems, p->place, path, "a logarithmic distribution needs min > 0, got %g", p->min);
+    if (parameter_is_int(p) && !is_whole)
+        problems_add(problems, p->place, path, "%s needs whole numbers for min, max and step",
+                     parameter_kinds[p->kind]);
+    if (parameter_is_log(p) && p->step > 0)
+        problems_add(problems, p->place, path, "step is for uniform and int_uniform");
+    if (fabs(p->min) > 1e15 || fabs(p->max) > 1e15)
+        problems_add(problems, p->place, path, "min and max must be between -1e15 and 1e15");
+}
+
+static void read_parameter(const struct node *node, struct arena *arena, struct problems *problems,
+                           struct parameter *p) {
+    const char *path = arena_printf(arena, "parameters.%s", p->path);
+    bool is_mapping = node->kind == NODE_MAPPING;
+    const struct node *values = is_mapping ? node_get(node, "values") : node->kind == NODE_SEQUENCE ? node : NULL;
+    const struct node *value = is_mapping ? node_get(node, "value") : NULL;
+    p->place = node->place;
+    if (values && values->kind != NODE_SEQUENCE)
+        problems_add(problems, values->place, path, "values must be a list, such as [16, 32, 64]");
+    if ((values || value) && is_mapping && node->count > 1)
+        problems_add(problems, node->place, path, "a list of values goes with no other key");
+    if (values || value) {
+        read_values(values ? values : value, path, arena, problems, p);
+        return;
+    }
+    if (!is_mapping || (!node_get(node, "distribution") && !node_get(node, "min"))) {
+        problems_add(problems, node->place, path,
+                     "expected {values: [...]} or {distribution: uniform, min: 0, max: 1}");
+        return;
+    }
+    struct distribution d = {0};
+    size_t before = problems->count;
+    schema_bind(&distribution_schema, node, path, &distribution_schema, &d, arena, problems);
+    p->kind = d.kind;
+    p->min = d.min;
+    p->max = d.max;
+    p->step = d.step;
+    if (problems->count == before && d.kind == PARAMETER_VALUES)
+        problems_add(problems, node->place, path,
+                     "distribution: values needs the list `values` instead of min and max");
+    else if (problems->count == before)
+        check_range(p, path, problems);
+}
+
+/* Reads `parameters` into sweep->space, or the list of `trials` into sweep->list and sweep->trials, with memory of
+ * [arena]. Adds each problem with its place. */
+static void sweep_read_parameters(const struct node *node, struct sweep_config *sweep, struct arena *arena,
+                                  struct problems *problems) {
+    if (node->kind != NODE_MAPPING || node->count == 0 || node->count > SPACE_MAX_PARAMETERS) {
+        problems_add(problems, node->place, "parameters", "expected a mapping of 1 to %d keys of the config",
+                     SPACE_MAX_PARAMETERS);
+        return;
+    }
+    sweep->space.items = arena_alloc(arena, node->count * sizeof *sweep->space.items);
+    sweep->space.count = node->count;
+    for (size_t i = 0; i < node->count; i++) {
+        sweep->space.items[i].path = node->keys[i];
+        read_parameter(node->items[i], arena, problems, &sweep->space.items[i]);
+    }
+}
+
+static void sweep_read_list(const struct node *list, struct sweep_config *sweep, struct arena *arena,
+                            struct problems *problems) {
+    const char *const **trials = arena_alloc(arena, (list->count + 1) * sizeof *trials);
+    for (size_t i = 0; i < list->count; i++) {
+        const struct node *trial = list->items[i];
+        bool is_mapping = trial->kind == NODE_MAPPING;
+        const char **words = arena_alloc(arena, ((is_mapping ? trial->count : 0) + 1) * sizeof *words);
+        trials[i] = words;
+        if (!is_mapping)
+            problems_add(problems, trial->place, "trials", "expected a mapping such as {optimizer.lr: 0.01}");
+        for (size_t k = 0; is_mapping && k < trial->count; k++)
+            words[k] = arena_printf(arena, "%s=%s", trial->keys[k], text_of(trial->items[k], arena));
+    }
+    sweep->list = trials;
+    sweep->trials = (int64_t)list->count;
+}
+
+/* ---- the keys of the user's: writing ---- */
+
+static void write_parameter(const struct parameter *p, struct text *out) {
+    text_printf(out, "  %s: {", p->path);
+    if (p->kind == PARAMETER_VALUES) {
+        text_add(out, "values: [");
+        for (size_t i = 0; i < p->count; i++) text_printf(out, "%s%s", i ? ", " : "", p->texts[i]);
+        text_add(out, "]}\n");
+        return;
+    }
+    text_printf(out, "distribution: %s, min: ", parameter_kinds[p->kind]);
+    text_add_double(out, p->min);
+    text_add(out, ", max: ");
+    text_add_double(out, p->max);
+    if (p->step > 0) text_add(out, ", step: ");
+    if (p->step > 0) text_add_double(out, p->step);
+    text_add(out, "}\n");
+}
+
+static void write_trial(const char *const *words, struct text *out) {
+    text_add(out, "  - {");
+    for (size_t i = 0; words[i]; i++) {
+        const char *equals = strchr(words[i], '=');
+        text_printf(out, "%s%.*s: %s", i ? ", " : "", (int)(equals - words[i]), words[i], equals + 1);
+    }
+    text_add(out, "}\n");
+}
+
+/* Add them as YAML; nothing where there are none. */
+static void sweep_write_parameters(const struct sweep_config *sweep, struct text *out) {
+    if (sweep->space.count) text_add(out, "parameters:\n");
+    for (size_t i = 0; i < sweep->space.count; i++) write_parameter(&sweep->space.items[i], out);
+}
+
+static void sweep_write_list(const struct sweep_config *sweep, struct text *out) {
+    if (sweep->list) text_add(out, "trials:\n");
+    for (int64_t i = 0; sweep->list && i < sweep->trials; i++) write_trial(sweep->list[i], out);
+}
+
+/* ---- the config of a trial ---- */
+
+/* A trial's config is the file of the trials with KEY=VALUE words, as a user would give them. */
+
+int64_t sweep_seed_of(const struct sweep_config *sweep, int64_t repeat) {
+    return sweep->repeat.seeds == SCHEMA_NO_INT ? -1 : repeat / sweep->folds;
+}
+
+int64_t sweep_fold_of(const struct sweep_config *sweep, int64_t repeat) {
+    return sweep->repeat.folds == SCHEMA_NO_INT ? -1 : repeat % sweep->folds;
+}
+
+void sweep_add_test_name(const struct sweep_config *sweep, struct text *out) {
+    const char *name = sweep->metric.name;
+    if (strncmp(name, "val_", strlen("val_")) == 0) text_printf(out, "test_%s", name + strlen("val_"));
+}
+
+struct sweep_config sweep_with_other_seeds(const struct sweep_config *sweep) {
+    struct sweep_config other = *sweep;
+    other.repeat.seeds = sweep->repeat.seeds == SCHEMA_NO_INT ? 1 : SCHEMA_NO_INT;
+    other.runs = sweep->folds;
+    return other;
+}
+
+/* splitmix64, so that neighbouring numbers and seeds give unrelated generators. */
+void sweep_rng(const struct sweep_config *sweep, int64_t trial, struct rng *rng) {
+    uint64_t z = (uint64_t)sweep->seed * 0x9e3779b97f4a7c15u + (uint64_t)trial + 1;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    rng_seed(rng, z ^ (z >> 31));
+}
+
+void sweep_point(const struct sweep_config *sweep, int64_t trial, struct point *out) {
+    struct rng rng;
+    if (sweep->method == SWEEP_GRID) {
+        space_grid_point(&sweep->space, (uint64_t)trial, out);
+        return;
+    }
+    sweep_rng(sweep, trial, &rng);
+    space_draw(&sweep->space, &rng, out);
+}
+
+/* KEY=VALUE words, in the order in which they are applied. */
+struct words {
+    char **items;
+    size_t count, capacity;
+    struct arena *arena;
+};
+
+static void add_word(struct words *words, const char *word) {
+    if (words->count == words->capacity) {
+        char **items = arena_alloc(words->arena, (2 * words->capacity + 16) * sizeof *items);
+        if (words->count) memcpy(items, words->items, words->count * sizeof *items);
+        words->items = items;
+        words->capacity = 2 * words->capacity + 16;
+    }
+    words->items[words->count++] = arena_copy(words->arena, word);
+}
+
+static void add_point(const struct sweep_config *sweep, int64_t trial, const struct point *point, struct words *words) {
+    struct text word = {0};
+    for (size_t i = 0; sweep->list && sweep->list[trial][i]; i++) add_word(words, sweep->list[trial][i]);
+    for (size_t i = 0; i < sweep->space.count; i++) {
+        text_clear(&word);
+        text_printf(&word, "%s=", sweep->space.items[i].path);
+        parameter_write(&sweep->space.items[i], point->values[i], &word);
+        add_word(words, text_string(&word));
+    }
+    text_free(&word);
+}
+
+static void add_metric(const struct sweep_config *sweep, struct words *words) {
+    add_word(words, arena_printf(words->arena, "checkpoint.best={metric: %s, mode: %s}", sweep->metric.name,
+                                 sweep->metric.goal == SWEEP_MAXIMIZE ? "max" : "min"));
+}
+
+static status add_seed(const struct config *config, int64_t seed, struct words *words) {
+    if (seed <= 0) return OK;
+    if (config->seed > INT64_MAX - seed || config->sampler.seed > INT64_MAX - seed)
+        return status_new(STATUS_USAGE,
+                          "repeat.seeds: seed %" PRId64 " or sampler.seed %" PRId64 " plus %" PRId64
+                          " is above the largest seed; choose a smaller one",
+                          config->seed, config->sampler.seed, seed);
+    add_word(words, arena_printf(words->arena, "seed=%" PRId64, config->seed + seed));
+    add_word(words, arena_printf(words->arena, "sampler.seed=%" PRId64, config->sampler.seed + seed));
+    return OK;
+}
+
+/* In place of the config's own split, of which what says how rows are drawn stays. */
+static void add_fold(const struct sweep_config *sweep, const struct config *config, int64_t fold, struct words *words) {
+    const struct split_config *split = &config->dataset.split;
+    struct text word = {0};
+    if (fold < 0) return;
+    text_printf(&word,
+                "dataset.split={folds: %" PRId64 ", fold: %" PRId64 ", seed: %" PRId64
+                ", shuffle: %s, stratify: %s, time_series: %s, group: ",
+                sweep->folds, fold, split->seed, split->shuffle ? "true" : "false", split->stratify ? "true" : "false",
+                split->time_series ? "true" : "false");
+    if (split->group)
+        text_add_json(&word, split->group);
+    else
+        text_add(&word, "null");
+    if (split_has_test(split)) text_printf(&word, ", test: %.17g", split->test);
+    text_add(&word, "}");
+    add_word(words, text_string(&word));
+    text_free(&word);
+}
+
+static status load(const struct sweep_config *sweep, int64_t trial, const struct words *words,
+                   struct config_file **out) {
+    struct config_source *source = trial == 1 && sweep->other ? sweep->other_source : sweep->source;
+    return config_source_load(source, words->items, words->count, out);
+}
+
+/* Adds the seeds and the fold, which depend on what the config has. */
+static status add_repeat(const struct sweep_config *sweep, int64_t trial, int64_t repeat, struct words *words) {
+    int64_t seed = sweep_seed_of(sweep, repeat), fold = sweep_fold_of(sweep, repeat);
+    struct config_file *file;
+    if (seed <= 0 && fold < 0) return OK;
+    TRY(load(sweep, trial, words, &file));
+    status s = add_seed(config_of(file), seed, words);
+    add_fold(sweep, config_of(file), fold, words);
+    config_free(file);
+    return s;
+}
+
+/* A run folder is the sweep's, whose next start continues what is in it: resume: never becomes auto. *out: the config
+ * so far, which is loaded again. */
+static status allow_resume(const struct sweep_config *sweep, int64_t trial, struct words *words,
+                           struct config_file **out) {
+    if (strcmp(config_of(*out)->checkpoint.resume, "never") != 0) return OK;
+    config_free(*out);
+    add_word(words, "checkpoint.resume=auto");
+    return load(sweep, trial, words, out);
+}
+
+/* The config of trial [trial] with the metric and the first fold, but without values of parameters. */
+static status sweep_fixed_config(const struct sweep_config *sweep, int64_t trial, struct config_file **out) {
+    return sweep_trial_config(sweep, trial, NULL, 0, out);
+}
+
+status sweep_trial_config(const struct sweep_config *sweep, int64_t trial, const struct point *point, int64_t repeat,
+                          struct config_file **out) {
+    struct words words = {.arena = arena_create()};
+    for (size_t i = 0; i < sweep->overrides.count; i++) add_word(&words, sweep->overrides.items[i]);
+    if (point) add_point(sweep, trial, point, &words);
+    status s = add_repeat(sweep, trial, repeat, &words);
+    add_metric(sweep, &words); /* after the fold: without it the config may have no validation rows */
+    if (!s) s = load(sweep, trial, &words, out);
+    if (!s) s = allow_resume(sweep, trial, &words, out);
+    arena_destroy(words.arena);
+    return s;
+}
+
+/* ---- checks with the config of the trials ---- */
+
+/* A value is right if the config of the trials takes it, with the values of the other parameters that it may have. */
+
+#define CONTEXTS 64 /* random points in which a value is tried that the first ones refuse */
+
+/* Whether the config takes value [value] of parameter [index] in one of several points; else the first reason. */
+static status try_value(const struct sweep_config *sweep, size_t index, double value) {
+    status first = OK;
+    struct rng rng;
+    sweep_rng(sweep, -1, &rng);
+    for (int i = 0; i < CONTEXTS; i++) {
+        struct point point = {0};
+        struct config_file *config = NULL;
+        if (i > 0) space_draw(&sweep->space, &rng, &point);
+        for (size_t k = 0; i == 0 && k < sweep->space.count; k++)
+            if (sweep->space.items[k].kind != PARAMETER_VALUES) point.values[k] = sweep->space.items[k].min;
+        point.values[index] = value;
+        status s = sweep_trial_config(sweep, 0, &point, 0, &config);
+        config_free(config);
+        if (!s) {
+            status_free(first);
+            return OK;
+        }
+        if (first)
+            status_free(s);
+        else
+            first = s;
+    }
+    return first;
+}
+
+/* The first line of a failure that is about the argument [path]=..., without the argument; NULL: there is none. */
+static const char *own_refusal(status failure, const char *path) {
+    size_t length = strlen(path);
+    for (const char *line = status_message(failure); line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        const char *colon = strstr(line, "': ");
+        if (strncmp(line, "argument '", 10) == 0 && colon && strncmp(line + 10, path, length) == 0 &&
+            line[10 + length] == '=')
+            return colon + 3;
+    }
+    return NULL;
+}
+
+static const char *refusal(status failure, const char *path) {
+    const char *own = own_refusal(failure, path);
+    return own ? own : status_message(failure);
+}
+
+static void add_refusal(struct problems *problems, struct place place, const char *path, status failure) {
+    const char *line = refusal(failure, path);
+    problems_add(problems, place, NULL, "%.*s", (int)strcspn(line, "\n"), line);
+}
+
+#define BEST "checkpoint.best"
+#define FOLD "dataset.split.fold" /* also "folds" */
+
+/* A run without a value before its end cannot be stopped early. */
+static void check_pruning(const struct sweep_config *sweep, const struct config *config, const struct node *root,
+                          struct problems *problems) {
+    const struct node *rule = node_get(root, "early_terminate");
+    if (sweep->early_terminate.type != PRUNE_NONE && config->train.evaluate_every == 0 &&
+        dataset_has_validation(&config->dataset))
+        problems_add(problems, rule ? rule->place : root->place, "early_terminate",
+                     "nothing is evaluated before the last epoch (train.evaluate_every: 0)");
+}
+
+/* Whether epochs have the metric: the config's own check says what they have. */
+static void check_metric(const struct sweep_config *sweep, const struct node *root, struct problems *problems) {
+    const struct node *node = node_get(root, "metric");
+    struct config_file *config = NULL;
+    status s = sweep_fixed_config(sweep, 0, &config);
+    const char *line = s ? refusal(s, BEST) : "";
+    if (strncmp(line, BEST ": ", strlen(BEST ": ")) == 0) line += strlen(BEST ": ");
+    if (s) problems_add(problems, node ? node->place : root->place, "metric", "%.*s", (int)strcspn(line, "\n"), line);
+    if (!s) check_pruning(sweep, config_of(config), root, problems);
+    status_free(s);
+    config_free(config);
+}
+
+/* Keys that the sweep sets itself in every run: a parameter of the same would be in the table without effect. */
+static void check_is_free(const struct sweep_config *sweep, const char *key, struct place place,
+                          struct problems *problems) {
+    size_t length = strcspn(key, "=");
+    bool is_fold = strncmp(key, FOLD, strlen(FOLD)) == 0;
+    if (strncmp(key, BEST, strlen(BEST)) == 0)
+        problems_add(problems, place, NULL, "%.*s: the sweep sets it to its metric; use the key metric", (int)length,
+                     key);
+    if (is_fold && sweep->repeat.folds != SCHEMA_NO_INT)
+        problems_add(problems, place, NULL, "%.*s: repeat.folds sets it; leave one of the two out", (int)length, key);
+}
+
+/* The first reason against a value of parameter [index]. */
+static status try_values(const struct sweep_config *sweep, size_t index) {
+    const struct parameter *p = &sweep->space.items[index];
+    bool is_listed = p->kind == PARAMETER_VALUES;
+    const double ends[] = {p->min, parameter_round(p, p->max)};
+    size_t count = is_listed ? p->count : 2;
+    status s = OK;
+    for (size_t k = 0; !s && k < count; k++) s = try_value(sweep, index, is_listed ? (double)k : ends[k]);
+    return s;
+}
+
+/* A parameter that the config never takes is the reason against every value of the others, too: it is reported once. */
+static void check_values(const struct sweep_config *sweep, struct problems *problems) {
+    status failures[SPACE_MAX_PARAMETERS];
+    bool is_explained = false;
+    for (size_t i = 0; i < sweep->space.count; i++) {
+        const struct parameter *p = &sweep->space.items[i];
+        check_is_free(sweep, p->path, p->place, problems);
+        failures[i] = try_values(sweep, i);
+        if (!failures[i] || !own_refusal(failures[i], p->path)) continue;
+        add_refusal(problems, p->place, p->path, failures[i]);
+        is_explained = true;
+    }
+    for (size_t i = 0; i < sweep->space.count; i++) {
+        const struct parameter *p = &sweep->space.items[i];
+        if (failures[i] && !is_explained) add_refusal(problems, p->place, p->path, failures[i]);
+        status_free(failures[i]);
+    }
+}
+
+/* A trial of a list: each of its words alone. */
+static void check_list(const struct sweep_config *sweep, const struct node *list, struct problems *problems) {
+    for (int64_t i = 0; sweep->list && i < sweep->trials; i++) {
+        struct config_file *config = NULL;
+        const struct point none = {0};
+        status s = sweep_trial_config(sweep, i, &none, 0, &config);
+        const char *word = sweep->list[i][0] ? sweep->list[i][0] : "";
+        char *key = strndup(word, strcspn(word, "="));
+        if (s) add_refusal(problems, list->items[i]->place, key ? key : "", s);
+        for (size_t k = 0; sweep->list[i][k]; k++)
+            check_is_free(sweep, sweep->list[i][k], list->items[i]->place, problems);
+        free(key);
+        status_free(s);
+        config_free(config);
+    }
+}
+
+static void sweep_check(const struct sweep_config *sweep, const struct node *root, struct problems *problems) {
+    check_metric(sweep, root, problems);
+    if (problems->count) return;
+    check_values(sweep, problems);
+    if (sweep->list) check_list(sweep, node_get(root, "trials"), problems);
+}
 
 struct sweep_file {
     struct document *document;
@@ -16,7 +681,7 @@ struct sweep_file {
     struct sweep_config sweep;
 };
 
-/* ---- the whole file ---- */
+/* ---- the file as a whole ---- */
 
 /* [root] without the keys that the schema cannot bind. */
 static const struct node *fixed_keys(const struct node *root, struct arena *arena) {

@@ -3,7 +3,7 @@
 #ifndef SWEEP_SWEEP_CONFIG_H
 #define SWEEP_SWEEP_CONFIG_H
 
-#include "sweep/search/space.h"
+#include "sweep/space.h"
 #include "train/config/config.h"
 
 enum sweep_method { SWEEP_GRID, SWEEP_RANDOM, SWEEP_TPE, SWEEP_LIST };

@@ -36,4 +36,21 @@ status sweep_folder_remove_trial(const struct sweep_folder *folder, const struct
 /* The numbers of the trials that have a folder: calls [visit] for each until it fails. */
 status sweep_folder_visit(const struct sweep_folder *folder, status (*visit)(void *user, int64_t trial), void *user);
 
+/* ---- the run folder of a trial ---- */
+
+enum trial_folder_state {
+    TRIAL_FOLDER_AS_LEFT, /* of the run in the table, of a part of it, or without a run */
+    TRIAL_FOLDER_DIFFERS, /* of a run as long, which has ended with another state */
+    TRIAL_FOLDER_EXTENDED /* trained further than the table says, or being trained now */
+};
+
+/* What the folder [path] has of the run that is [result] in the table. */
+status trial_folder_compare(const char *path, const struct trial_run *result, enum trial_folder_state *out);
+
+/* The value [name] of the last line of the run in the folder [path], if it has ended; NAN: there is none. */
+status trial_folder_value(const char *path, const char *name, double *out);
+
+/* Adds the name of a file or folder in run folder [path] that no run writes to [name]; nothing: there is none. */
+status trial_folder_find_other(const char *path, struct text *name);
+
 #endif

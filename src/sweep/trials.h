@@ -4,10 +4,33 @@
 #ifndef SWEEP_TRIALS_H
 #define SWEEP_TRIALS_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "base/log.h"
-#include "sweep/search/prune.h"
-#include "sweep/trial_summary.h"
+#include "sweep/prune.h"
 #include "sweep/workers/dataset_cache.h"
+
+enum trial_state { TRIAL_PENDING, TRIAL_COMPLETE, TRIAL_PRUNED, TRIAL_FAILED };
+extern const char *const trial_states[]; /* their names, then NULL */
+
+struct trial_value {
+    int state;    /* enum trial_state of the run */
+    double value; /* of the metric; NAN: none */
+};
+
+/* The result of a trial, computed from those of its runs, one for each repeat. The table of a sweep and its report
+ * show the same digits, because both get them here. */
+struct trial_summary {
+    int state; /* enum trial_state: failed if a run has failed, else pruned if one was pruned, complete if all are */
+    double
+        mean; /* of the values of the complete runs; NAN: there are none, or one has no value or one of 1e150 or more */
+    double error;     /* standard error of the mean; NAN for fewer than two runs, or if the mean is */
+    int64_t complete; /* runs */
+};
+
+/* [runs] (count): those of a trial of [repeats] runs that are known; the others are pending. */
+struct trial_summary trial_summary_make(const struct trial_value *runs, size_t count, int64_t repeats);
 
 /* A run. Its number is trial * sweep->runs + repeat. */
 struct trial_run {

@@ -18,7 +18,7 @@
 #include "report/sweep_data.h"
 #include "report/sweep_section.h"
 #include "report/watch.h"
-#include "sweep/trial_folder.h"
+#include "sweep/sweep_folder.h"
 #include "sweep/trials.h"
 #include "train/folder/run_list.h"
 

@@ -71,8 +71,6 @@ BELOW_BASE = {
 }
 # The same for src/sweep, whose files beside the folders are the sweep itself: its config, its folder, its loop.
 BELOW_SWEEP = {
-    "compare": set(),
-    "search": {"workers"},
     "workers": set(),
 }
 MAX_LINES = 1500

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "check_main.h"
-#include "sweep/search/space.h"
+#include "sweep/space.h"
 
 static const char *words[] = {"sgd", "adam", "[1, 2]"};
 

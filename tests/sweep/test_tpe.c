@@ -1,6 +1,6 @@
 /* Suggestions stay within the space, come near what was good, and need nothing of the observations. ctest-labels: unit
  */
-#include "sweep/search/tpe.h"
+#include "sweep/tpe.h"
 
 #include <math.h>
 #include <nettle/sha2.h>

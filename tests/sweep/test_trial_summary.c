@@ -3,7 +3,7 @@
 #include <stdbool.h>
 
 #include "check_main.h"
-#include "sweep/trial_summary.h"
+#include "sweep/trials.h"
 
 enum { MAX_RUNS = 6 };
 

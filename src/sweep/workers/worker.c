@@ -19,7 +19,6 @@
 #include "device/cpu/parallel.h"
 #include "sweep/sweep.h"
 #include "sweep/sweep_folder.h"
-#include "sweep/trial_folder.h"
 #include "sweep/workers/parallel_trial.h"
 #include "train/run/run.h"
 

@@ -22,7 +22,7 @@
 #ifndef SWEEP_TPE_H
 #define SWEEP_TPE_H
 
-#include "sweep/search/space.h"
+#include "sweep/space.h"
 
 #define TPE_STARTUP 10    /* observations with a value that are drawn at random first */
 #define TPE_CANDIDATES 24 /* points of which the best is suggested */

@@ -1,5 +1,5 @@
 /* Values on steps are computed from their number, so that the same number has the same bits everywhere. */
-#include "sweep/search/space.h"
+#include "sweep/space.h"
 
 #include <errno.h>
 #include <math.h>

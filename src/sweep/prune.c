@@ -1,5 +1,5 @@
 /* Reports are kept in one list for each group and epoch: an asha rung is the list of its epoch. */
-#include "sweep/search/prune.h"
+#include "sweep/prune.h"
 
 #include <math.h>
 #include <stdlib.h>
