@@ -309,6 +309,41 @@ START_TEST(rank_is_killed_in_a_step) {
 }
 END_TEST
 
+/* Rank 1 reduces only the last bucket, which is the caller's, and is killed: the failure is that of the thread. From
+ * reducer_finish on it is the caller's alone. */
+static void thread_fails_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct rank_group g = rank_join(env, 60);
+    static float gradients[300];
+    struct reducer_range ranges[] = {{"a", 0, 100}, {"b", 100, 100}, {"c", 200, 100}};
+    struct reducer_config config = {.first_bucket_mb = 1e-6, .bucket_cap_mb = 1e-6, .is_overlapped = true};
+    struct reducer *reducer;
+    rank_must(reducer_create(&config, ranges, 3, gradients, g.comm, &reducer));
+    if (env->rank == 1) {
+        rank_must(comm_average(g.comm, gradients, 100));
+        pause_for(0.3);
+        raise(SIGKILL);
+    }
+    reducer_start(reducer);
+    for (size_t p = 3; p-- > 0;) reducer_ready(reducer, p);
+    status s = reducer_finish(reducer);
+    reducer_destroy(reducer);
+    RANK_CHECK(status_code(s) == STATUS_PEER && strstr(status_message(s), "rank 1 (host "));
+    status_free(s);
+    rank_leave(&g);
+}
+
+START_TEST(the_failure_of_the_thread_is_passed_on) {
+    struct ranks ranks;
+    ranks_prepare(&ranks, 2);
+    ranks_start(&ranks, thread_fails_body, NULL);
+    ranks_wait(&ranks);
+    ck_assert_int_eq(ranks.codes[0], 0);
+    ck_assert_int_eq(ranks.codes[1], 128 + SIGKILL);
+}
+END_TEST
+
 LOOP_TESTS("reducer", ONCE(buckets_as_pytorch), LOOP(average_is_serial, 0, 4 * CASES), ONCE(overlap_is_measured),
            ONCE(hidden_share_is_computed), EACH(compressed_is_rounded_twice, compressed_cases),
-           LOOP(missing_gradient_is_reported, 1, 3), LOOP(rank_is_killed_in_a_step, 0, 2))
+           LOOP(missing_gradient_is_reported, 1, 3), LOOP(rank_is_killed_in_a_step, 0, 2),
+           ONCE(the_failure_of_the_thread_is_passed_on))
