@@ -141,6 +141,20 @@ START_TEST(validation_file) {
 }
 END_TEST
 
+/* Each part of a date is scaled as a feature of its own; the indicator behind them stays 0 or 1. */
+START_TEST(the_indicator_of_a_scaled_date) {
+    setup();
+    const char *text = "d,y\n2000-05-09,0\n,0\n2004-01-09,0\n2002-03-09,0\n";
+    const float two = (float)(2 / sqrt(2)); /* the deviations of 2000 2002 2004 2002 and of 5 3 1 3 */
+    const float *expected = FEATURES(-two, two, 0, 0, 0, 1, two, -two, 0, 0, 0, 0);
+    check(text, "columns: {d: {type: date, parts: [year, month], missing: median, indicator: true, scale: standard}}",
+          3, 4, expected);
+    check(text, "scale: standard, columns: {d: {type: date, parts: [year, month], missing: median, indicator: true}}",
+          3, 4, expected);
+    teardown();
+}
+END_TEST
+
 /* Numbers without missing values and rules need no preparation. */
 START_TEST(plain_tables) {
     setup();
@@ -360,5 +374,5 @@ START_TEST(dates) {
 }
 END_TEST
 
-TESTS("preparation", missing_numbers, categories, booleans_and_dates, fitted_to_training_rows, validation_file,
-      plain_tables, scikit_learn, rejects, dates)
+TESTS("preparation", missing_numbers, categories, booleans_and_dates, fitted_to_training_rows,
+      the_indicator_of_a_scaled_date, validation_file, plain_tables, scikit_learn, rejects, dates)
