@@ -59,6 +59,18 @@ class BalancedClasses(program.Case):
         self.assertIn(f"class weights: {text}", err)
         self.assertIn("weight: balanced", self.read("runs/test/config.yaml"))
 
+    def test_a_gap_in_the_classes(self):
+        """scikit-learn divides by the number of classes that occur; a class without rows has the weight 1."""
+        lines = self.read("t.csv").splitlines()
+        self.write("t.csv", "\n".join([lines[0], *(line[:-1] + "013"[int(line[-1])] for line in lines[1:])]) + "\n")
+        weights = [*self.weights[:2], 1, self.weights[2]]
+        self.assertEqual(len(set(weights)), 4)
+        out, err = self.run_program("check", "test.yaml")
+        self.assertIn(f"class weights  {', '.join('%g' % w for w in weights)} (balanced)\n", out + err)
+        self.run_program("test.yaml", "--run-dir", "balanced")
+        self.run_program("test.yaml", f"loss.weight={json.dumps(weights)}", "--run-dir", "numbers")
+        self.assertEqual(self.sha("balanced"), self.sha("numbers"))
+
     def test_errors(self):
         self.write("t.csv", self.read("t.csv") + "1,2,1999999999\n")  # a weight for each class would need 16 GB
         self.assertIn("loss.weight: balanced: the largest class is 1999999999; at most 16777216 classes are counted",
