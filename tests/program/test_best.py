@@ -302,6 +302,25 @@ class Best(program.Case):
         self.run_program("test.yaml", *more, "runs/more", "train.early_stop={metric: val_f1, patience: 3}")
         self.assertEqual(len(self.values("val_f1", "runs/more")), stops_after(values, 3, is_max=True))
 
+    def test_early_stop_counts_no_evaluation_of_a_named_file(self):
+        """Its run had waited for longer than this one has patience: the first epochs count, also one that is no improvement because it is no number."""
+        self.run_program("test.yaml", "train.epochs=6", "train.early_stop={metric: val_loss, mode: max, patience: 50}")
+        values = self.values("val_loss", "runs/test")
+        self.assertLess(max(values[1:]), values[0], "an epoch is better than the first one: nothing has waited")
+        more = ["checkpoint={save_every: 1, keep: 0, resume: runs/test/checkpoints/epoch-0006.h5}", "--run-dir"]
+        self.run_program("test.yaml", *more, "runs/all")
+        expected = stops_after(self.values("val_f1", "runs/all"), 4, is_max=True)
+        self.run_program("test.yaml", *more, "runs/more", "train.early_stop={metric: val_f1, patience: 4}")
+        self.assertEqual(len(self.values("val_f1", "runs/more")), expected)
+        rows = "".join(f"{i % 7},{i % 2 if i < 32 else 0}\n" for i in range(40))
+        self.write("rows.csv", "a,y\n" + rows)
+        self.write("test.yaml", "dataset: {path: rows.csv, split: {test: 0.2, shuffle: false}}\nsampler: {batch_size: 8}\nmodel: {layers: [{linear: 2}]}\n"
+                                "loss: cross_entropy\noptimizer: sgd\ncheckpoint: {save_every: 1}\n"
+                                "train: {epochs: 9, metrics: [auc], early_stop: {metric: val_auc, patience: 3}}\n")
+        self.run_program("test.yaml", "train.epochs=2", "--run-dir", "runs/waits")
+        self.run_program("test.yaml", "checkpoint.resume=runs/waits/checkpoints/epoch-0002.h5", "--run-dir", "runs/anew")
+        self.assertEqual([e["epoch"] for e in self.events("epoch", "runs/anew")], [2, 3, 4])
+
     def test_a_metric_that_is_never_a_number(self):
         """auc, where all validation rows are of one class."""
         rows = "".join(f"{i % 7},{i % 2 if i < 32 else 0}\n" for i in range(40))
