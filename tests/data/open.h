@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "check_main.h"
-#include "data/dataset.h"
-#include "data/sampling/loader.h"
+#include "data/dataset/dataset.h"
+#include "data/dataset/loader.h"
 #include "data/sampling/sampler.h"
 #include "files.h"
 #include "vectors.h"

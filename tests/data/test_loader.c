@@ -1,6 +1,6 @@
 /* The loader: the sampler's rows in the sampler's order, with and without a thread, from any batch. ctest-labels: unit
  */
-#include "data/sampling/loader.h"
+#include "data/dataset/loader.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 /* Which rows are windows, and that a table has its rows once however many windows have them. ctest-labels: unit */
-#include "data/open_dataset.h"
+#include "data/dataset/open_dataset.h"
 #include "data/sampling/windows.h"
 #include "open.h"
 

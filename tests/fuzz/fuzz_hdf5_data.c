@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/dataset.h"
-#include "data/internal.h"
+#include "data/dataset/dataset.h"
+#include "data/source/source.h"
 #include "fuzz/hdf5_file.h"
 #include "fuzz/hdf5_mutator.h"
 #include "hdf5_in_process.h"

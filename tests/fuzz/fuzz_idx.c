@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/dataset.h"
-#include "data/internal.h"
+#include "data/dataset/dataset.h"
+#include "data/source/source.h"
 #include "fuzz/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "data/dataset.h"
-#include "data/internal.h"
+#include "data/dataset/dataset.h"
+#include "data/source/source.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

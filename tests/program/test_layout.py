@@ -36,16 +36,17 @@ BELOW_DIST = {
     "comm": {"process", "store"},
     "": {"process", "store", "comm"},
 }
-# The same for src/data, whose files beside the folders are its common headers and what puts the folders together.
+# The same for src/data, which has no files beside its folders; in the order in which they include each other.
 BELOW_DATA = {
-    "csv": set(),
-    "columns": {"csv", "text"},
-    "tables": {"csv", "columns"},
-    "images": {"csv"},
-    "arrays": set(),
-    "text": set(),
-    "rows": set(),
-    "sampling": set(),
+    "files": set(),
+    "csv": {"files"},
+    "text": {"files"},
+    "columns": {"csv", "files", "text"},
+    "images": set(),
+    "source": {"columns", "csv", "files", "images", "text"},
+    "rows": {"source"},
+    "sampling": {"source"},
+    "dataset": {"columns", "csv", "files", "images", "rows", "sampling", "source", "text"},
 }
 # The same for src/train, which has no files beside its folders; loop/averaging is a part of loop.
 BELOW_TRAIN = {
@@ -177,12 +178,14 @@ class Layout(unittest.TestCase):
     def test_folders_of_dist_include_only_what_is_below(self):
         self.assertGreater(sum(self.check_folders("dist", BELOW_DIST).values()), 50)
 
-    def test_folders_of_data_include_only_common_headers_and_what_is_below(self):
-        below = {folder: targets | {""} for folder, targets in BELOW_DATA.items()}
-        found = self.check_folders("data", {**below, "": set(below)})
+    def test_folders_of_data_include_only_what_is_below(self):
+        found = self.check_folders("data", BELOW_DATA)
         self.assertGreater(sum(found.values()), 100)
         unused = [f"{folder}: {target}" for folder, targets in BELOW_DATA.items() for target in sorted(targets) if (folder, target) not in found]
         self.assertEqual(unused, [], "no longer included; take it from BELOW_DATA")
+        order = list(BELOW_DATA)
+        self.assertEqual([f"{folder}: {target}" for folder, targets in BELOW_DATA.items() for target in sorted(targets)
+                          if order.index(target) >= order.index(folder)], [], "not below")
 
     def test_folders_of_train_include_only_what_is_below(self):
         found = self.check_folders("train", BELOW_TRAIN)

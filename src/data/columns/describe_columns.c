@@ -1,5 +1,5 @@
 /* The lines of `check` about the columns of a table: how each becomes features. */
-#include "data/internal.h"
+#include "data/columns/preparation.h"
 
 static void add_missing(const struct prepared_column *column, size_t missing, struct text *out) {
     text_printf(out, "%zu, %s", missing, missing_rules[column->missing]);

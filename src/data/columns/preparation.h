@@ -65,7 +65,9 @@ struct preparation {
  * [arena]. STATUS_USAGE for a rule that does not fit its column, STATUS_DATA for columns without values. */
 struct fit_rows {
     const double *raw;     /* (rows, columns); NULL: read from [source] for each column, in the order of the file */
-    struct source *source; /* its rows have the columns */
+    struct source *source; /* its rows (source_rows) have the columns; read gets rows first .. first + count - 1 */
+    size_t source_rows;
+    status (*read)(struct source *source, size_t first, size_t count, double *values, double *targets);
     const int64_t *order;
     size_t first, count;
     const struct tokenizer *tokenizer; /* of the columns of texts; NULL: there are none */

@@ -9,7 +9,7 @@
 #include "data/columns/select.h"
 #include "data/columns/text_tokens.h"
 #include "data/csv/csv.h"
-#include "data/internal.h"
+#include "data/files/files.h"
 #include "data/text/word_tokenizer.h"
 
 #define CHUNK_BYTES ((size_t)1 << 20)
@@ -49,7 +49,7 @@ static void add_value(struct values *v, double value) {
 
 /* Marks the training rows, if they are not consecutive. */
 static status mark_rows(const struct fit_rows *rows, void **marks) {
-    TRY(rows_alloc(rows->source->rows, 1, "the training rows", marks));
+    TRY(rows_alloc(rows->source_rows, 1, "the training rows", marks));
     for (size_t i = 0; i < rows->count; i++) ((bool *)*marks)[rows->order[rows->first + i]] = true;
     return OK;
 }
@@ -58,10 +58,10 @@ static status mark_rows(const struct fit_rows *rows, void **marks) {
 static status gather_from_source(struct fitter *fitter, size_t column) {
     const struct fit_rows *rows = fitter->rows;
     const bool *marks = fitter->marks;
-    size_t total = rows->source->rows, size = fitter->column_count;
+    size_t total = rows->source_rows, size = fitter->column_count;
     for (size_t first = 0, count; first < total; first += count) {
         count = total - first < fitter->chunk_rows ? total - first : fitter->chunk_rows;
-        TRY(rows->source->format->read(rows->source, first, count, fitter->chunk, NULL));
+        TRY(rows->read(rows->source, first, count, fitter->chunk, NULL));
         for (size_t i = 0; i < count; i++) {
             bool is_training =
                 marks ? marks[first + i] : first + i >= rows->first && first + i - rows->first < rows->count;

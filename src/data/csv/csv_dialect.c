@@ -9,7 +9,7 @@
 #include "base/files/gzip.h"
 #include "base/utf8.h"
 #include "data/csv/csv.h"
-#include "data/internal.h"
+#include "data/files/files.h"
 
 /* ---- config ---- */
 

@@ -8,7 +8,7 @@
 #include "base/files/io.h"
 #include "data/csv/csv.h"
 #include "data/csv/csv_dialect.h"
-#include "data/internal.h"
+#include "data/files/files.h"
 
 #define PIECE ((size_t)1 << 20)
 

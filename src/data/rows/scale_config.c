@@ -1,5 +1,5 @@
 /* scale_config: `dataset.scale`. */
-#include "data/dataset_sections.h"
+#include "data/source/config.h"
 
 static const char *const scale_choices[] = {"none", "standard", "minmax", NULL};
 

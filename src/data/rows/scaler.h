@@ -3,7 +3,7 @@
 #ifndef DATA_SCALER_H
 #define DATA_SCALER_H
 
-#include "data/internal.h"
+#include "data/source/source.h"
 
 struct scaler {
     bool is_given;          /* by the config, not fitted */

@@ -3,6 +3,7 @@
 #define DATA_TABLE_H
 
 #include "data/rows/scaler.h"
+#include "data/rows/target_scale.h"
 
 /* A part of the rows of a table: from order[first] on; order NULL: the order of the table. */
 struct selection {

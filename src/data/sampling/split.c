@@ -3,23 +3,11 @@
 #include <math.h>
 
 #include "base/numbers/rng.h"
-#include "data/internal.h"
 #include "data/sampling/split.h"
-
-bool dataset_has_validation(const struct dataset_config *config) {
-    return split_is_given(&config->split) || config->validation.path;
-}
-
-void dataset_remove_split(struct dataset_config *config) {
-    config->split = (struct split_config){.group = config->split.group};
-}
+#include "data/source/source.h"
 
 bool split_is_given(const struct split_config *config) {
     return config->test > 0 || config->train > 0 || config->folds > 0;
-}
-
-size_t dataset_part_rows(const struct dataset_info *info, enum dataset_part part) {
-    return part == DATASET_TRAIN ? info->train_rows : part == DATASET_TEST ? info->test_rows : info->validation_rows;
 }
 
 void split_sizes(const struct split_config *config, size_t rows, size_t *n_train, size_t *n_validation) {

@@ -2,7 +2,7 @@
 #ifndef DATA_SPLIT_H
 #define DATA_SPLIT_H
 
-#include "data/dataset.h"
+#include "data/source/source.h"
 
 /* Whether the config has a split. */
 bool split_is_given(const struct split_config *config);

@@ -1,5 +1,5 @@
 /* split_config: `dataset.split`. */
-#include "data/dataset_sections.h"
+#include "data/source/config.h"
 
 static const struct schema_row split_rows_table[] = {
     {.key = "test",
@@ -139,13 +139,6 @@ static void check_split(void *config, const struct node *where, const char *path
                      "time_series and stratify exclude each other");
     check_folds(split, where, path, problems);
     check_group(split, where, path, problems);
-}
-
-bool dataset_has_same_split(const struct dataset_config *a, const struct dataset_config *b) {
-    struct text differences = {0};
-    size_t count = schema_diff(&split_section, &a->split, &b->split, &differences);
-    text_free(&differences);
-    return count == 0;
 }
 
 const struct schema split_section = {.name = "dataset.split",

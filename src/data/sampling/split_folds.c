@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/numbers/rng.h"
-#include "data/internal.h"
 #include "data/sampling/split.h"
+#include "data/source/source.h"
 
 /* KFold: folds of consecutive (or shuffled) rows; the first rows % folds folds have one row more. */
 static void assign_folds(const struct split_config *config, size_t rows, int64_t *positions, int64_t *fold_of) {

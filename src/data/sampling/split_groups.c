@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "base/numbers/rng.h"
-#include "data/internal.h"
 #include "data/sampling/split.h"
+#include "data/source/source.h"
 
 /* ShuffleSplit of the groups: its permutation starts with those for validation. */
 static status choose_at_random(const struct split_config *config, size_t count, int64_t *permutation, bool *chosen) {

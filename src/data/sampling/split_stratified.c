@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/numbers/rng.h"
-#include "data/internal.h"
 #include "data/sampling/split.h"
+#include "data/source/source.h"
 
 /* The rows of each class, in their order. */
 struct strata {

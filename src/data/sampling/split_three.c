@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/internal.h"
 #include "data/sampling/split.h"
+#include "data/source/source.h"
 
 bool split_has_test(const struct split_config *config) {
     return config->test > 0 && (config->validation > 0 || config->folds > 0);

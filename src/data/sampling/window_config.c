@@ -1,7 +1,6 @@
 /* window_config: `dataset.window`. */
-#include "data/dataset_sections.h"
-#include "data/internal.h"
-#include "data/sampling/split.h"
+#include "data/sampling/windows.h"
+#include "data/source/source.h"
 
 static const struct schema_row window_rows_table[] = {
     {.key = "steps",
@@ -68,10 +67,6 @@ const struct schema window_section = {.name = "dataset.window",
                                       .rows = window_rows_table,
                                       .shorthand = "steps",
                                       .check = check_keys};
-
-const char *dataset_series(const struct dataset_config *config) {
-    return config->window.steps ? dataset_group(config) : NULL;
-}
 
 static bool are_different(const char *a, const char *b) { return a && b && strcmp(a, b) != 0; }
 

@@ -2,8 +2,8 @@
 #ifndef DATA_WINDOWS_H
 #define DATA_WINDOWS_H
 
-#include "data/dataset.h"
 #include "data/sampling/split.h"
+#include "data/source/source.h"
 
 /* Rows in the order of the file. */
 struct window_rows {
@@ -30,5 +30,10 @@ size_t windows_short_series(const struct window_rows *of, const int64_t *starts,
  * order of the file. */
 void windows_split(const struct split_config *split, const int64_t *series, size_t rows, int64_t *order,
                    struct split_counts *counts);
+
+/* `dataset.window`: what it cannot be combined with. Without `split.shuffle` a split is in the order of time. [format]:
+ * NULL: unknown. */
+void window_check(struct dataset_config *dataset, const struct dataset_format *format, const struct node *where,
+                  struct problems *problems);
 
 #endif

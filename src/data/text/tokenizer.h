@@ -15,11 +15,15 @@
 struct tokenizer;
 
 #define TOKENIZER_MAX_BYTES ((size_t)256 << 20) /* of a file */
-#define TOKENIZER_MAX_TOKENS (1 << 20)          /* ids are below it */
+#define TOKENIZER_KEY "dataset.tokens.tokenizer"
+#define TOKENIZER_MAX_TOKENS (1 << 20) /* ids are below it */
 
 /* Reads tokenizer.json: json (size), of which nothing is kept. [path]: for messages. STATUS_DATA with what is damaged
  * or not supported. */
 status tokenizer_parse(const char *path, const char *json, size_t size, struct tokenizer **out);
+/* The same of the file [path] that the config names at [key], or of [trained], the text of a model's tokenizer (NULL:
+ * the file). *json: the text (buffer_free). */
+status tokenizer_open(const char *path, const char *key, const char *trained, char **json, struct tokenizer **out);
 void tokenizer_destroy(struct tokenizer *tokenizer); /* takes NULL */
 
 /* The largest id + 1. */

@@ -1,11 +1,15 @@
 /* tokenizer.json: JSON (jansson limits the depth and rejects duplicates), then each part is checked before it is used.
  * What would change the tokens of a text and is not supported is an error; what an encoding without special tokens does
  * not use (post_processor, truncation, padding) is ignored. */
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
+#include "base/files/io.h"
 #include "base/utf8.h"
+#include "data/files/files.h"
 #include "data/text/tokenizer_internal.h"
 
 #define MAX_MERGES ((size_t)4 << 20)
@@ -362,6 +366,35 @@ status tokenizer_parse(const char *path, const char *json, size_t size, struct t
     else
         *out = r.tokenizer;
     return s;
+}
+
+static status read_json(const char *path, const char *key, char **json, size_t *size) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    if (!info.is_file)
+        return status_new(STATUS_DATA, "cannot read the tokenizer '%s' (%s): %s", path, key,
+                          info.exists ? "it is not a regular file" : strerror(ENOENT));
+    if (info.size > TOKENIZER_MAX_BYTES)
+        return status_new(STATUS_DATA, "%s: a tokenizer has at most %zu bytes, this file has %llu", path,
+                          TOKENIZER_MAX_BYTES, (unsigned long long)info.size);
+    return file_read(path, json, size);
+}
+
+static status copy_trained(const char *text, char **json, size_t *size) {
+    void *copy;
+    *size = strlen(text);
+    TRY(buffer_new(*size + 1, "the tokenizer", &copy));
+    memcpy(copy, text, *size);
+    *json = copy;
+    return OK;
+}
+
+status tokenizer_open(const char *path, const char *key, const char *trained, char **json, struct tokenizer **out) {
+    size_t size;
+    *json = NULL;
+    *out = NULL;
+    TRY(trained ? copy_trained(trained, json, &size) : read_json(path, key, json, &size));
+    return tokenizer_parse(trained ? "the model's tokenizer" : path, *json, size, out);
 }
 
 void tokenizer_destroy(struct tokenizer *tokenizer) {

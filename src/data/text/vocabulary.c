@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/utf8.h"
 #include "data/text/tokenizer.h"
-#include "data/text/tokens.h"
 
 struct vocabulary {
     struct tokenizer *tokenizer; /* NULL: characters */
@@ -50,10 +50,10 @@ status vocabulary_create_tokenizer(const char *json, struct vocabulary **out) {
     return OK;
 }
 
-status vocabulary_open_tokenizer(const struct dataset_config *config, struct vocabulary **out) {
+status vocabulary_open_tokenizer(const char *path, struct vocabulary **out) {
     struct tokenizer *tokenizer;
     char *json;
-    status s = tokenizer_open(config, &json, &tokenizer);
+    status s = tokenizer_open(path, TOKENIZER_KEY, NULL, &json, &tokenizer);
     if (!s) s = vocabulary_create_tokenizer(json, out);
     tokenizer_destroy(tokenizer);
     buffer_free(json);

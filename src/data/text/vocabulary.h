@@ -12,14 +12,13 @@
 #include "base/text.h"
 
 struct vocabulary;
-struct dataset_config;
 
 /* [characters]: UTF-8, in strictly increasing order of code points; else STATUS_DATA. */
 status vocabulary_create(const char *characters, struct vocabulary **out);
 /* [json]: of the tokenizer; STATUS_DATA as tokenizer_parse. */
 status vocabulary_create_tokenizer(const char *json, struct vocabulary **out);
-/* The same of the file dataset.tokens.tokenizer. */
-status vocabulary_open_tokenizer(const struct dataset_config *config, struct vocabulary **out);
+/* The same of the file [path], dataset.tokens.tokenizer. */
+status vocabulary_open_tokenizer(const char *path, struct vocabulary **out);
 void vocabulary_destroy(struct vocabulary *vocabulary); /* takes NULL */
 
 size_t vocabulary_size(const struct vocabulary *vocabulary);

@@ -3,7 +3,7 @@
 #ifndef SWEEP_DATASET_CACHE_H
 #define SWEEP_DATASET_CACHE_H
 
-#include "data/dataset.h"
+#include "data/dataset/dataset.h"
 #include "train/config/config.h"
 
 struct dataset_cache;

@@ -4,7 +4,7 @@
 #define TRAIN_CONFIG_H
 
 #include "base/schema/schema.h"
-#include "data/dataset.h"
+#include "data/dataset/dataset.h"
 #include "data/sampling/sampler.h"
 #include "dist/dist_config.h"
 #include "dist/process/env.h"

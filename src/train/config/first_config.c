@@ -5,7 +5,7 @@
 #include <strings.h>
 
 #include "base/files/io.h"
-#include "data/suggest.h"
+#include "data/dataset/suggest.h"
 #include "train/config/config.h"
 
 /* ---- scalars ---- */

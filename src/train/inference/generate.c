@@ -73,7 +73,7 @@ static status read_vocabulary(struct generator *g, struct checkpoint *checkpoint
     const struct tokens_config *tokens = &g->config->dataset.tokens;
     TRY(reject_columns(checkpoint));
     TRY(trained_vocabulary(checkpoint, &g->vocabulary));
-    if (!g->vocabulary && tokens->tokenizer) TRY(vocabulary_open_tokenizer(&g->config->dataset, &g->vocabulary));
+    if (!g->vocabulary && tokens->tokenizer) TRY(vocabulary_open_tokenizer(tokens->tokenizer, &g->vocabulary));
     if (!g->vocabulary)
         return status_new(STATUS_USAGE,
                           "generate needs a model of texts, and this checkpoint has no vocabulary; for a model of "

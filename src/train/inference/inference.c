@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "base/files/io.h"
 #include "data/columns/raw_columns.h"
-#include "data/sampling/loader.h"
+#include "data/dataset/loader.h"
 #include "dist/comm/comm.h"
 #include "dist/comm/comm_processors.h"
 #include "train/inference/evaluation_json.h"

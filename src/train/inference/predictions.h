@@ -21,8 +21,8 @@
 #include "base/schema/schema.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "data/csv/csv_texts.h"
 #include "data/rows/target_scale.h"
+#include "data/source/csv_texts.h"
 #include "model/objective.h"
 
 struct predictions {

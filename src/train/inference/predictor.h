@@ -9,8 +9,8 @@
 
 #include "base/schema/schema.h"
 #include "base/status.h"
-#include "data/input_layout.h"
-#include "data/tables/cells.h"
+#include "data/dataset/input_layout.h"
+#include "data/source/cells.h"
 
 struct predictor_options {
     const char *checkpoint; /* of a run folder: "best", "newest"; NULL: the best one if there is one, else the newest */

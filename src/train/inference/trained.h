@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "data/dataset.h"
+#include "data/dataset/dataset.h"
 #include "data/text/vocabulary.h"
 #include "train/config/config.h"
 

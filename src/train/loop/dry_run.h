@@ -4,7 +4,7 @@
 #ifndef TRAIN_DRY_RUN_H
 #define TRAIN_DRY_RUN_H
 
-#include "data/sampling/loader.h"
+#include "data/dataset/loader.h"
 #include "train/plan/passes.h"
 
 struct loss_type;

@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-#include "data/sampling/loader.h"
+#include "data/dataset/loader.h"
 #include "dist/comm/comm.h"
 #include "dist/process/activity.h"
 #include "dist/reducer.h"

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "data/dataset.h"
-#include "data/sampling/loader.h"
+#include "data/dataset/dataset.h"
+#include "data/dataset/loader.h"
 #include "model/model.h"
 
 #define DIAGNOSIS_SIZE 256

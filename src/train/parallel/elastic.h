@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "data/sampling/loader.h"
+#include "data/dataset/loader.h"
 #include "dist/comm/comm.h"
 #include "model/model.h"
 

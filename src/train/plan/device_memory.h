@@ -2,7 +2,7 @@
 #ifndef TRAIN_DEVICE_MEMORY_H
 #define TRAIN_DEVICE_MEMORY_H
 
-#include "data/dataset.h"
+#include "data/dataset/dataset.h"
 #include "train/config/config.h"
 
 /* In bytes for each process. */

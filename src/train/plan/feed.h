@@ -3,7 +3,7 @@
 #ifndef TRAIN_FEED_H
 #define TRAIN_FEED_H
 
-#include "data/sampling/loader.h"
+#include "data/dataset/loader.h"
 #include "device/device.h"
 
 struct feed;

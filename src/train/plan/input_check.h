@@ -3,7 +3,7 @@
 #ifndef TRAIN_INPUT_CHECK_H
 #define TRAIN_INPUT_CHECK_H
 
-#include "data/dataset.h"
+#include "data/dataset/dataset.h"
 #include "model/model.h"
 
 /* Reads all rows of [dataset]; without [reads_all] only if the model restricts values. STATUS_DATA with the file and

@@ -4,7 +4,7 @@
 #ifndef TRAIN_PASSES_H
 #define TRAIN_PASSES_H
 
-#include "data/dataset.h"
+#include "data/dataset/dataset.h"
 #include "dist/process/env.h"
 #include "model/model.h"
 #include "train/config/config.h"

@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 
 #include "base/system/memory.h"
-#include "data/sampling/loader.h"
+#include "data/dataset/loader.h"
 #include "dist/reducer.h"
 #include "train/metrics/evaluation.h"
 #include "train/parallel/ranges.h"

@@ -8,7 +8,7 @@
 #ifndef TRAIN_PLAN_H
 #define TRAIN_PLAN_H
 
-#include "data/dataset.h"
+#include "data/dataset/dataset.h"
 #include "dist/process/env.h"
 #include "model/loss.h"
 #include "model/model.h"

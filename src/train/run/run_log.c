@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/system/memory.h"
-#include "data/baseline.h"
+#include "data/dataset/baseline.h"
 #include "dist/comm/comm_gpu.h"
 #include "optim/optimizer_groups.h"
 #include "train/loop/progress.h"

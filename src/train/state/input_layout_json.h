@@ -1,5 +1,5 @@
-/* input_layout_json: what a row of a model's inputs is (data/input_layout.h), stored in a checkpoint as "data/inputs",
- * so that the model can be used without its dataset. JSON:
+/* input_layout_json: what a row of a model's inputs is (data/dataset/input_layout.h), stored in a checkpoint as
+ * "data/inputs", so that the model can be used without its dataset. JSON:
  *
  *   {"kind": "values", "shape": [1, 28, 28], "divide": 255, "bytes": true,
  *    "names": [{"name": "image", "shape": [784]}, ...]}
@@ -11,7 +11,7 @@
 #define TRAIN_INPUT_LAYOUT_JSON_H
 
 #include "checkpoint/checkpoint.h"
-#include "data/input_layout.h"
+#include "data/dataset/input_layout.h"
 
 /* As JSON, allocated in [arena]. */
 char *input_layout_write(struct arena *arena, const struct input_layout *layout);

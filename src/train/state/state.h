@@ -8,7 +8,7 @@
 #include "base/arena.h"
 #include "base/files/digest.h"
 #include "checkpoint/checkpoint.h"
-#include "data/dataset.h"
+#include "data/dataset/dataset.h"
 #include "model/model.h"
 #include "optim/ema.h"
 #include "optim/loss_scale.h"

@@ -3,7 +3,7 @@
 #ifndef TRAIN_INIT_FROM_H
 #define TRAIN_INIT_FROM_H
 
-#include "data/dataset.h"
+#include "data/dataset/dataset.h"
 #include "model/model.h"
 
 /* Loads the parameters and buffers of [model], which has memory, from source->file, if set, or changes nothing: the

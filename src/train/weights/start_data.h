@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
-#include "data/dataset.h"
+#include "data/dataset/dataset.h"
 
 /* Adds the first differences of the input columns, the categories of a column and the classes: "input 1 was 'a' in its
  * training and is 'b' now, class 0 ..."; nothing where one of them has no names. STATUS_DATA when the entries of the

@@ -1,0 +1,395 @@
+/* A ring buffer of batches. Without a thread it has one slot, filled in loader_next. With a thread, slots are filled
+ * ahead while the caller uses the last one. Batches are numbered from the start of the epoch; batch b is in slot
+ * b mod slots. */
+#include "data/dataset/loader.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/system/thread.h"
+#include "data/dataset/open_dataset.h"
+
+#define AUTOMATIC_PREFETCH 2
+#define ANNOUNCED 2 /* batches after the one that is being read, which the operating system reads meanwhile */
+
+struct loader {
+    struct dataset *dataset;
+    enum dataset_part part;
+    struct sampler_config sampler; /* training */
+    int rank, world_size;
+    size_t part_rows, length;                  /* rows of the part; rows this rank draws in an epoch */
+    size_t first_row, row_stride;              /* evaluation: of this rank's rows */
+    size_t batch_rows, n_batches, own_batches; /* own_batches: of this rank; n_batches: maximum over all ranks */
+    int64_t *indices, *scratch;                /* (length) the epoch's rows; (part_rows) */
+    size_t announced;                          /* batches of this epoch, to dataset_will_read */
+    double *cumulative;                        /* (part_rows) for a weighted sampler */
+    int64_t epoch;
+    void *scratch_image; /* of dataset_augment; NULL: nothing is augmented */
+
+    size_t slots;
+    char **inputs, **targets; /* (slots): a batch each */
+    float **weights;          /* (slots): of a batch each; NULL: the rows have none */
+
+    bool has_thread;
+    pthread_t thread;
+    pthread_mutex_t mutex; /* guards the fields below, and the thread's use of indices */
+    pthread_cond_t changed;
+    size_t filled, taken; /* batches of this epoch that were read; that loader_next returned */
+    size_t in_use;        /* the first batch whose slot must not be overwritten */
+    bool is_reading, is_paused, is_stopping;
+    status failure; /* of reading batch [filled]; the thread waits then */
+};
+
+/* ---- reading ---- */
+
+/* The range of a batch in the epoch's indices. */
+struct span {
+    size_t first, rows;
+};
+
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
+
+static struct span span_of(const struct loader *loader, size_t batch) {
+    const struct sampler_config *sampler = &loader->sampler;
+    if (sampler->shards) { /* this rank's shards of a global batch */
+        size_t global = (size_t)sampler->global_batch_size, first = batch * global;
+        size_t rows = min(loader->length - first, global), world = (size_t)loader->world_size;
+        size_t begin = sampler_shard(sampler->shards, world, (size_t)loader->rank);
+        size_t end = sampler_shard(sampler->shards, world, (size_t)loader->rank + 1);
+        begin = sampler_shard(rows, sampler->shards, begin);
+        end = sampler_shard(rows, sampler->shards, end);
+        return (struct span){first + begin, end - begin};
+    }
+    size_t first = min(batch * loader->batch_rows, loader->length);
+    return (struct span){first, min(loader->length - first, loader->batch_rows)};
+}
+
+static void announce(struct loader *loader, size_t batch) {
+    for (size_t end = min(batch + 1 + ANNOUNCED, loader->own_batches); loader->announced < end; loader->announced++) {
+        struct span span = span_of(loader, loader->announced);
+        dataset_will_read(loader->dataset, loader->part, loader->indices + span.first, span.rows);
+    }
+}
+
+static status read_batch(struct loader *loader, size_t batch) {
+    size_t slot = batch % loader->slots;
+    struct span span = span_of(loader, batch);
+    size_t rows = span.rows;
+    const int64_t *positions = loader->indices + span.first;
+    if (rows == 0) return OK;
+    announce(loader, batch);
+    TRY(dataset_read(loader->dataset, loader->part, positions, rows, loader->inputs[slot], loader->targets[slot]));
+    if (loader->weights)
+        dataset_read_weights(loader->dataset, loader->part, positions, rows, loader->part == DATASET_TRAIN,
+                             loader->weights[slot]);
+    if (!loader->scratch_image) return OK;
+    float *inputs = (float *)(void *)loader->inputs[slot];
+    dataset_augment(loader->dataset, loader->epoch, positions, rows, inputs, loader->targets[slot],
+                    loader->scratch_image);
+    dataset_copy_inputs(dataset_info(loader->dataset), inputs, rows, (float *)(void *)loader->targets[slot]);
+    return OK;
+}
+
+static bool can_read(const struct loader *loader) {
+    return !loader->is_paused && !loader->failure && loader->filled < loader->own_batches &&
+           loader->filled - loader->in_use < loader->slots;
+}
+
+static void *read_ahead(void *context) {
+    struct loader *loader = context;
+    pthread_mutex_lock(&loader->mutex);
+    while (!loader->is_stopping) {
+        if (!can_read(loader)) {
+            pthread_cond_wait(&loader->changed, &loader->mutex);
+            continue;
+        }
+        size_t batch = loader->filled;
+        loader->is_reading = true;
+        pthread_mutex_unlock(&loader->mutex);
+        status s = read_batch(loader, batch);
+        pthread_mutex_lock(&loader->mutex);
+        loader->is_reading = false;
+        loader->failure = s;
+        if (s == OK) loader->filled++;
+        pthread_cond_broadcast(&loader->changed);
+    }
+    pthread_mutex_unlock(&loader->mutex);
+    return NULL;
+}
+
+static status start_thread(struct loader *loader) {
+    TRY(thread_start(&loader->thread, "loader", "the thread that reads batches ahead", read_ahead, loader));
+    loader->has_thread = true;
+    return OK;
+}
+
+/* ---- creation ---- */
+
+struct batch_layout loader_layout(const struct dataset_info *info, size_t rows) {
+    size_t inputs = rows * info->input_size * sizeof(float), targets = rows * dataset_target_bytes(info);
+    struct batch_layout l = {.targets = (inputs + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT};
+    l.weights = l.targets + (targets + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
+    l.bytes = l.weights + (info->has_weights ? rows * sizeof(float) : 0);
+    return l;
+}
+
+/* A block for a batch. */
+static status allocate_slot(struct loader *loader, size_t slot) {
+    const struct dataset_info *info = dataset_info(loader->dataset);
+    size_t row = info->input_size * sizeof(float) + dataset_target_bytes(info) + sizeof(float) + 2 * BUFFER_ALIGNMENT;
+    void *block;
+    if (loader->batch_rows > SIZE_MAX / row) return status_memory("a batch of %zu rows", loader->batch_rows);
+    struct batch_layout layout = loader_layout(info, loader->batch_rows);
+    TRY(buffer_new(layout.bytes, "a batch", &block));
+    loader->inputs[slot] = block;
+    loader->targets[slot] = (char *)block + layout.targets;
+    if (loader->weights) loader->weights[slot] = (float *)(void *)((char *)block + layout.weights);
+    return OK;
+}
+
+static status allocate(struct loader *loader, size_t slots) {
+    const struct dataset_info *info = dataset_info(loader->dataset);
+    void *block;
+    TRY(rows_alloc(loader->length, sizeof(int64_t), "the order of the rows", &block));
+    loader->indices = block;
+    bool is_weighted = loader->sampler.type == SAMPLER_WEIGHTED, is_training = loader->part == DATASET_TRAIN;
+    if (is_training && dataset_augments(loader->dataset)) {
+        TRY(buffer_new(dataset_augment_bytes(loader->dataset), "an image", &block));
+        loader->scratch_image = block;
+    }
+    if (is_training && (loader->sampler.shuffle || is_weighted)) {
+        TRY(rows_alloc(loader->part_rows, sizeof(int64_t), "the order of the rows", &block));
+        loader->scratch = block;
+    }
+    loader->inputs = calloc(slots, sizeof *loader->inputs);
+    loader->targets = calloc(slots, sizeof *loader->targets);
+    if (info->has_weights) loader->weights = calloc(slots, sizeof *loader->weights);
+    bool has_all = loader->inputs && loader->targets && (loader->weights || !info->has_weights);
+    if (!has_all) return status_memory("the batches of the loader");
+    loader->slots = slots;
+    for (size_t i = 0; i < slots; i++) TRY(allocate_slot(loader, i));
+    return OK;
+}
+
+/* Computes the weights of a weighted sampler. */
+static status compute_weights(struct loader *loader) {
+    const struct dataset_info *info = dataset_info(loader->dataset);
+    void *classes, *cumulative;
+    if (loader->part != DATASET_TRAIN || loader->sampler.type != SAMPLER_WEIGHTED) return OK;
+    TRY(rows_alloc(loader->part_rows, sizeof(double), "the weights of the rows", &cumulative));
+    loader->cumulative = cumulative;
+    loader->sampler.cumulative = cumulative;
+    TRY(rows_alloc(loader->part_rows, sizeof(int64_t), "the classes of the rows", &classes));
+    status s = status_prefix(dataset_train_classes(loader->dataset, classes), "sampler.type weighted");
+    if (s == OK) s = sampler_weigh(classes, loader->part_rows, info->is_binary ? 2 : info->classes, cumulative);
+    buffer_free(classes);
+    return s;
+}
+
+/* The number of batches of [length] rows. */
+static size_t count_batches(const struct loader *loader, size_t length, size_t batch) {
+    bool drops = loader->part == DATASET_TRAIN && loader->sampler.drop_last_batch;
+    return length / batch + (!drops && length % batch != 0);
+}
+
+static status finish(struct loader *loader, int64_t prefetch, struct loader **out) {
+    if (prefetch < 0) prefetch = dataset_is_in_memory(loader->dataset) ? 0 : AUTOMATIC_PREFETCH;
+    if ((size_t)prefetch > loader->n_batches) prefetch = (int64_t)loader->n_batches;
+    status s = allocate(loader, (size_t)prefetch + 1);
+    if (s == OK) s = compute_weights(loader);
+    if (s == OK) s = loader_seek(loader, 0, 0);
+    if (s == OK && prefetch > 0) s = start_thread(loader);
+    if (s == OK)
+        *out = loader;
+    else
+        loader_destroy(loader);
+    return s;
+}
+
+static struct loader *new_loader(struct dataset *dataset, enum dataset_part part, size_t batch, int rank,
+                                 int world_size) {
+    struct loader *loader = calloc(1, sizeof *loader);
+    if (!loader) return NULL;
+    const struct dataset_info *info = dataset_info(dataset);
+    loader->dataset = dataset;
+    loader->part = part;
+    loader->part_rows = dataset_part_rows(info, part);
+    loader->batch_rows = batch;
+    loader->rank = rank;
+    loader->world_size = world_size;
+    pthread_mutex_init(&loader->mutex, NULL);
+    pthread_cond_init(&loader->changed, NULL);
+    return loader;
+}
+
+/* A batch has at most the rows of an epoch, so that a large batch_size costs no memory. */
+static void limit_batch(struct loader *loader, size_t max) {
+    if (loader->batch_rows > max) loader->batch_rows = max ? max : 1;
+}
+
+/* With shards all ranks draw the same order, that of one process, and each reads its part of every batch. */
+static void set_shard_sizes(struct loader *loader) {
+    const struct sampler_config *sampler = &loader->sampler;
+    size_t global = (size_t)sampler->global_batch_size, world = (size_t)loader->world_size;
+    size_t shards = sampler_shard(sampler->shards, world, (size_t)loader->rank + 1) -
+                    sampler_shard(sampler->shards, world, (size_t)loader->rank);
+    loader->length = sampler_length(sampler, loader->part_rows, 1);
+    loader->n_batches = count_batches(loader, loader->length, global);
+    loader->batch_rows = (min(global, loader->length) * shards + sampler->shards - 1) / sampler->shards;
+    if (loader->batch_rows == 0) loader->batch_rows = 1;
+}
+
+status loader_check(const struct dataset_info *info, const struct sampler_config *sampler, size_t batch,
+                    int world_size) {
+    bool has_class = (info->target_kind == TARGET_CLASS || info->is_binary) && info->input_kind != INPUT_TOKENS &&
+                     info->target_size == 1;
+    if (sampler->type == SAMPLER_WEIGHTED && !has_class)
+        return status_new(STATUS_USAGE,
+                          "sampler.type weighted needs one class per row as target, but this dataset has other "
+                          "targets");
+    return sampler_check_rows(sampler, info->train_rows, world_size, batch);
+}
+
+status loader_create(struct dataset *dataset, const struct sampler_config *sampler, size_t batch, int rank,
+                     int world_size, int64_t prefetch, struct loader **out) {
+    *out = NULL;
+    struct loader *loader = new_loader(dataset, DATASET_TRAIN, batch, rank, world_size);
+    if (!loader) return status_memory("the batches of the loader");
+    loader->sampler = *sampler;
+    if (sampler->shards)
+        set_shard_sizes(loader);
+    else {
+        size_t max = sampler_length(sampler, loader->part_rows, world_size);
+        loader->length = sampler_own_length(sampler, loader->part_rows, rank, world_size);
+        loader->n_batches = count_batches(loader, max, batch);
+        limit_batch(loader, max);
+    }
+    loader->own_batches = loader->n_batches;
+    status s = loader_check(dataset_info(dataset), sampler, batch, world_size);
+    if (s) {
+        loader_destroy(loader);
+        return s;
+    }
+    return finish(loader, prefetch, out);
+}
+
+status loader_create_evaluation(struct dataset *dataset, enum dataset_part part, size_t batch, int rank, int world_size,
+                                bool is_interleaved, struct loader **out) {
+    *out = NULL;
+    struct loader *loader = new_loader(dataset, part, batch, rank, world_size);
+    if (!loader) return status_memory("the batches of the loader");
+    size_t first, max;
+    sampler_evaluation_range(loader->part_rows, 0, world_size, &first, &max);
+    sampler_evaluation_range(loader->part_rows, rank, world_size, &loader->first_row, &loader->length);
+    if (is_interleaved) loader->first_row = (size_t)rank;
+    loader->row_stride = is_interleaved ? (size_t)world_size : 1;
+    loader->n_batches = count_batches(loader, max, batch);
+    loader->own_batches = count_batches(loader, loader->length, batch);
+    limit_batch(loader, max);
+    return finish(loader, -1, out);
+}
+
+void loader_destroy(struct loader *loader) {
+    if (!loader) return;
+    if (loader->has_thread) {
+        pthread_mutex_lock(&loader->mutex);
+        loader->is_stopping = true;
+        pthread_cond_broadcast(&loader->changed);
+        pthread_mutex_unlock(&loader->mutex);
+        pthread_join(loader->thread, NULL);
+    }
+    for (size_t i = 0; i < loader->slots; i++) buffer_free(loader->inputs[i]); /* the other parts are in its block */
+    free(loader->inputs);
+    free(loader->targets);
+    free(loader->weights);
+    buffer_free(loader->indices);
+    buffer_free(loader->scratch);
+    buffer_free(loader->cumulative);
+    buffer_free(loader->scratch_image);
+    status_free(loader->failure);
+    pthread_cond_destroy(&loader->changed);
+    pthread_mutex_destroy(&loader->mutex);
+    free(loader);
+}
+
+/* ---- use ---- */
+
+size_t loader_batches(const struct loader *loader) { return loader->n_batches; }
+
+void loader_visit(const struct loader *loader, loader_visitor *visit, void *user) {
+    struct batch_layout layout = loader_layout(dataset_info(loader->dataset), loader->batch_rows);
+    for (size_t i = 0; i < loader->slots; i++) visit(user, loader->inputs[i], layout.bytes);
+}
+
+/* The stored orders, where the order of an epoch depends on the seed alone; else NULL. */
+static struct orders *orders_of(const struct loader *loader) {
+    const struct sampler_config *sampler = &loader->sampler;
+    bool is_of_seed = loader->part == DATASET_TRAIN && sampler->type == SAMPLER_DISTRIBUTED && sampler->shuffle;
+    bool has_all = loader->world_size == 1 && !sampler->shards && loader->length == loader->part_rows;
+    return is_of_seed && has_all ? dataset_orders(loader->dataset) : NULL;
+}
+
+static void draw_order(struct loader *loader, int64_t epoch) {
+    struct orders *orders = orders_of(loader);
+    uint64_t seed = (uint64_t)loader->sampler.seed + (uint64_t)epoch;
+    if (orders && orders_get(orders, seed, loader->length, loader->indices)) return;
+    if (loader->part == DATASET_TRAIN)
+        sampler_indices(&loader->sampler, loader->part_rows, epoch, loader->sampler.shards ? 0 : loader->rank,
+                        loader->sampler.shards ? 1 : loader->world_size, loader->scratch, loader->indices);
+    else
+        for (size_t i = 0; i < loader->length; i++)
+            loader->indices[i] = (int64_t)(loader->first_row + i * loader->row_stride);
+    if (orders) orders_put(orders, seed, loader->length, loader->indices);
+}
+
+status loader_seek(struct loader *loader, int64_t epoch, size_t first) {
+    if (first > loader->n_batches)
+        return status_new(STATUS_BUG, "batch %zu of an epoch of %zu batches", first, loader->n_batches);
+    pthread_mutex_lock(&loader->mutex);
+    loader->is_paused = true;
+    while (loader->is_reading) pthread_cond_wait(&loader->changed, &loader->mutex);
+    pthread_mutex_unlock(&loader->mutex);
+
+    loader->epoch = epoch; /* no lock needed: the thread is paused */
+    draw_order(loader, epoch);
+
+    pthread_mutex_lock(&loader->mutex);
+    loader->filled = loader->taken = loader->in_use = loader->announced = first;
+    status_free(loader->failure);
+    loader->failure = OK;
+    loader->is_paused = false;
+    pthread_cond_broadcast(&loader->changed);
+    pthread_mutex_unlock(&loader->mutex);
+    return OK;
+}
+
+/* Waits until batch [taken] was read; returns the failure when it cannot be read. */
+static status wait_for_batch(struct loader *loader) {
+    pthread_mutex_lock(&loader->mutex);
+    loader->in_use = loader->taken; /* the caller no longer uses the previous batch */
+    pthread_cond_broadcast(&loader->changed);
+    while (loader->filled == loader->taken && !loader->failure) pthread_cond_wait(&loader->changed, &loader->mutex);
+    status s = OK;
+    if (loader->filled == loader->taken) {
+        s = loader->failure;
+        loader->failure = OK; /* so that the next call retries */
+    }
+    pthread_mutex_unlock(&loader->mutex);
+    return s;
+}
+
+status loader_next(struct loader *loader, struct batch *out) {
+    *out = (struct batch){0};
+    if (loader->taken >= loader->own_batches) return OK;
+    TRY(loader->has_thread ? wait_for_batch(loader) : read_batch(loader, loader->taken));
+    size_t slot = loader->taken % loader->slots;
+    struct span span = span_of(loader, loader->taken);
+    *out = (struct batch){.rows = span.rows,
+                          .inputs = (const float *)(const void *)loader->inputs[slot],
+                          .targets = loader->targets[slot],
+                          .positions = loader->indices + span.first,
+                          .weights = loader->weights ? loader->weights[slot] : NULL};
+    loader->taken++;
+    return OK;
+}

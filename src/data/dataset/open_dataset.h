@@ -1,0 +1,126 @@
+/* open_dataset: an open dataset, which dataset.c opens and access.c reads. */
+#ifndef DATA_OPEN_DATASET_H
+#define DATA_OPEN_DATASET_H
+
+#include <pthread.h>
+
+#include "data/dataset/dataset.h"
+#include "data/dataset/text_columns.h"
+#include "data/rows/table.h"
+#include "data/sampling/orders.h"
+
+struct dataset_rows {
+    struct table *table;
+    struct selection rows;
+};
+
+/* Targets first .. first + channels * height * width - 1 of a row: images of the height and width of the inputs. */
+struct moved_target {
+    size_t first, channels;
+    int64_t fill; /* of pixels from outside the image */
+};
+
+struct dataset {
+    struct dataset_info info;
+    struct table tables[2]; /* the rows; with validation.path, those of the validation file */
+    int n_tables;
+    struct dataset_rows parts[DATASET_PARTS]; /* by enum dataset_part; of windows, their first rows */
+    int64_t *order;                           /* of the split; NULL: none */
+    int64_t *window_starts[DATASET_PARTS];    /* by enum dataset_part, with dataset.window; else NULL */
+    size_t short_series[DATASET_PARTS];       /* by enum dataset_part: series whose rows are too few for a window */
+    size_t first_short[DATASET_PARTS];        /* with short_series: the first row of the first of them in its table */
+    struct selection fit;           /* (fit_rows) the training rows of tables[0], to which everything is fitted */
+    size_t fit_rows;                /* without windows info.train_rows */
+    int64_t *groups;                /* (tables[0].rows) of dataset_group, until the fingerprint is known; NULL: none */
+    size_t group_count;             /* of these */
+    struct preparation preparation; /* count 0: none */
+    struct text_columns texts;
+    struct scaler scaler;
+    struct target_scale target_scale;
+    struct target_scale window_target_scale; /* the same for all targets of a window */
+    double *window_mean, *window_scale;      /* (info.input_size) of the scaler, for a window; NULL: none */
+    struct augment augment;                  /* fill NULL: none */
+    const struct moved_target *moved;        /* (moved_count) the targets that change with the images */
+    size_t moved_count;
+    struct arena *arena; /* of the labels, columns, notes and the preparation */
+    struct string_list labels, notes;
+    struct row_list left_out[2]; /* of each table */
+    struct column_list columns;
+    const char *target_name; /* of the source, which may be closed */
+    pthread_mutex_t reading; /* held while a file is read */
+    double divide;           /* of the source, which may be closed */
+    bool is_bytes;           /* the same */
+    bool is_in_memory, is_metadata;
+    int owners;
+    uint64_t *row_hashes[2]; /* of dataset_hash_rows, for each block of rows of each table */
+    double hash_seconds;     /* what they took; 0: there are none */
+    struct orders orders;    /* of the training rows, where there are several owners */
+};
+
+/* The row of the file, from 0, that is [row] of a table whose file has rows that are left out. */
+size_t row_of_file(struct row_list left_out, size_t row);
+
+/* Reads dataset.weights, if it is given, and sets the weights of the tables and those of [info]. STATUS_DATA with the
+ * place of the first weight that is negative or not finite, or if all of a part are 0. */
+status weights_read(const struct dataset_config *config, struct table *tables, int n_tables,
+                    const struct selection *train, const struct selection *validation, struct dataset_info *info);
+
+/* Reads the groups of dataset_group: the rank of each row's group (rows) from 0, for buffer_free, also after a failure,
+ * and their number. STATUS_DATA with the place of the first row without a group, or for a single group of a split. */
+status groups_read(const struct dataset_config *config, struct table *table, int64_t **groups, size_t *count);
+
+/* ---- dataset.window (windowed.c): without it these do nothing ---- */
+
+/* Reads the series of the rows, whose rows must be adjacent. STATUS_USAGE for rows that are not vectors of values,
+ * STATUS_DATA with the place of the first row that is not with the others of its series. */
+status windowed_open(struct dataset *dataset, const struct dataset_config *config);
+
+/* Whether the last rows of each series are the validation rows. */
+bool windowed_splits_series(const struct dataset_config *config);
+/* Orders the rows of such a split, the validation rows first, and sets the sizes of both parts. */
+void windowed_split(struct dataset *dataset, const struct dataset_config *config);
+
+/* Sets the parts, whose rows are known, to windows. STATUS_DATA for a part that is too short. */
+status windowed_assign(struct dataset *dataset, const struct dataset_config *config);
+
+/* Sets the shapes of inputs and targets of [info] to those of windows. STATUS_USAGE for columns that become tokens. */
+status windowed_describe(struct dataset *dataset);
+
+/* Adds notes about series that are too short. */
+void windowed_note(struct dataset *dataset);
+
+/* The scale of a row, from that of the windows of a checkpoint. */
+struct scale_config windowed_row_scale(const struct dataset *dataset, const struct dataset_config *config);
+
+/* Sets the scales of whole windows, when those of rows are fitted. */
+void windowed_finish(struct dataset *dataset);
+
+/* A warning about files that are in both parts, in the arena of [dataset]; NULL: there are none, or a trained model
+ * uses the dataset. */
+const char *overlap_note(struct dataset *dataset, const struct dataset_config *config);
+
+/* ---- classes ---- */
+
+/* With balances_classes: sets the weights of [info], in the arena of [dataset]. STATUS_USAGE unless a row has one
+ * class. */
+status class_weights_set(struct dataset *dataset, const struct dataset_config *config);
+
+/* Adds a warning about classes of the rows that no training row has; reads all targets. */
+status classes_warn_absent(struct dataset *dataset, const struct dataset_config *config);
+
+/* Of the target [target], with `losses:`; NULL: it has no classes. */
+const struct ignored_class *dataset_ignored_class(const struct dataset_config *config, const char *target);
+
+/* Sets inputs and targets of [info], whose sizes are set, and checks the values of the targets: STATUS_DATA with the
+ * place of the first that does not fit its loss. [preparation]: NULL: none. */
+status dataset_name_parts(const struct dataset_config *config, struct table *tables, int n_tables,
+                          const struct preparation *preparation, struct dataset_info *info, struct arena *arena);
+
+/* Prepares dataset_augment, for dataset.augment; after the scaler was fitted and before the source is closed.
+ * STATUS_USAGE for rows that are no images, and for targets with positions that cannot be moved. */
+status dataset_prepare_augment(struct dataset *dataset, const struct dataset_config *config);
+
+/* The orders of training rows that were drawn; NULL: [dataset] has one owner. */
+struct orders *dataset_orders(struct dataset *dataset);
+
+#endif

@@ -1,0 +1,224 @@
+/* A mark is kept apart until all rows are read, because what it means depends on the other values of the file. */
+#include "data/source/column_view.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/columns/date.h"
+#include "data/csv/csv.h"
+#include "data/source/csv_source.h"
+#include "data/source/suggest_numbers.h"
+
+const char suggest_blob[] = "(blob)";
+
+static void add_missing(struct column_view *c, const char *text) {
+    size_t i = 0;
+    while (csv_missing_text(i) && strcmp(csv_missing_text(i), text) != 0) i++;
+    c->missing_texts |= 1u << i;
+    c->missing++;
+}
+
+/* Of a value that is not a number: how it is written, and whether it is a date. */
+static void examine_text(struct column_view *c, const char *text, size_t line) {
+    unsigned styles = suggest_number_style(text);
+    c->styles |= styles;
+    c->styled += styles != 0;
+    if (!c->text) {
+        c->text = arena_copy(c->pool.arena, text);
+        c->text_line = line;
+    }
+    if (styles && !c->styled_text) {
+        c->styled_text = arena_copy(c->pool.arena, text);
+        c->styled_line = line;
+    }
+}
+
+static void order_date(struct date_order *order, double seconds, bool is_first) {
+    if (is_first) order->first = order->last = seconds;
+    order->falls = order->falls || seconds < order->last;
+    order->last = seconds;
+}
+
+static void find_forms(struct column_view *c, const char *text) {
+    const char *formats[DATE_MAX_FORMATS];
+    c->form_count = date_find_formats(text, c->pool.arena, formats);
+    c->forms = arena_alloc(c->pool.arena, (c->form_count + 1) * sizeof *c->forms);
+    for (size_t i = 0; i < c->form_count; i++) c->forms[i] = (struct date_form){.format = formats[i]};
+}
+
+static void examine_dates(struct column_view *c, const char *text, bool is_first) {
+    double seconds;
+    size_t kept = 0;
+    c->has_dates = c->has_dates && date_parse(text, NULL, &seconds);
+    if (c->has_dates) order_date(&c->iso, seconds, is_first);
+    if (is_first) find_forms(c, text);
+    for (size_t i = 0; i < c->form_count; i++) {
+        if (!date_parse(text, c->forms[i].format, &seconds)) continue;
+        order_date(&c->forms[i].order, seconds, is_first);
+        c->forms[kept++] = c->forms[i];
+    }
+    c->form_count = kept;
+}
+
+static bool rises(const struct date_order *order) { return !order->falls && order->last > order->first; }
+
+bool column_view_dates_rise(const struct column_view *c) {
+    if (c->numbers == c->values) return false;
+    if (c->has_dates) return rises(&c->iso);
+    for (size_t i = 0; i < c->form_count; i++)
+        if (rises(&c->forms[i].order)) return true;
+    return false;
+}
+
+/* SplitMix64 of Steele, Lea and Flood. */
+static uint64_t hash_of(uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+#define MAX_WHOLE 9007199254740992.0 /* 2^53 */
+
+static uint64_t whole_hash(double number) { return hash_of((uint64_t)(int64_t)number); }
+
+static status keep_hash(struct column_view *c, const char *text) {
+    uint64_t hash = 0;
+    for (const char *t = text; *t; t++) hash = hash_of(hash ^ (unsigned char)*t);
+    if (c->hash_count == c->hash_capacity) {
+        size_t capacity = c->hash_capacity ? 2 * c->hash_capacity : 1024;
+        uint64_t *hashes = realloc(c->hashes, capacity * sizeof *hashes);
+        if (!hashes) return status_memory("the values of an identifier");
+        c->hashes = hashes;
+        c->hash_capacity = capacity;
+    }
+    c->hashes[c->hash_count++] = hash;
+    return OK;
+}
+
+static int compare_hashes(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+void column_view_free(struct column_view *c) {
+    text_pool_free(&c->pool);
+    text_pool_free(&c->marks);
+    free(c->hashes);
+    c->hashes = NULL;
+}
+
+size_t column_view_distinct(struct column_view *c) {
+    size_t count = 0;
+    if (c->pool.count <= MAX_POOLED || c->hash_count == 0) return c->pool.count;
+    qsort(c->hashes, c->hash_count, sizeof *c->hashes, compare_hashes);
+    for (size_t i = 0; i < c->hash_count; i++) count += i == 0 || c->hashes[i] != c->hashes[i - 1];
+    return count;
+}
+
+bool column_view_is_permutation(const struct column_view *c) {
+    bool are_whole = c->values > 0 && c->whole == c->values && fabs(c->min) < MAX_WHOLE && fabs(c->max) < MAX_WHOLE;
+    if (!are_whole || c->max - c->min + 1 != (double)c->values) return false;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < c->values; i++) sum += whole_hash(c->min + (double)i);
+    return sum == c->whole_sum;
+}
+
+bool column_view_numbers_rise(const struct column_view *c) {
+    return c->numbers > 1 && c->numbers == c->values && !c->falls;
+}
+
+/* [sign]: 1 for the largest number, -1 for the smallest; [extreme]: the one so far. */
+static void add_to_end(struct number_end *end, double extreme, double number, double sign) {
+    double above = sign * (number - extreme);
+    if (end->count == 0)
+        *end = (struct number_end){1, -sign * INFINITY};
+    else if (above > 0)
+        *end = (struct number_end){1, extreme};
+    else if (above < 0)
+        end->next = sign * fmax(sign * end->next, sign * number);
+    else
+        end->count++;
+}
+
+static void add_number(struct column_view *c, const char *text, double number) {
+    c->falls = c->falls || (c->numbers > 0 && number <= c->last);
+    if (!c->code && csv_is_code(text)) c->code = arena_copy(c->pool.arena, text);
+    c->numbers++;
+    c->whole += number == floor(number);
+    if (number == floor(number) && fabs(number) < MAX_WHOLE) c->whole_sum += whole_hash(number);
+    add_to_end(&c->ends[0], c->min, number, -1);
+    add_to_end(&c->ends[1], c->max, number, 1);
+    c->min = c->numbers == 1 ? number : fmin(c->min, number);
+    c->max = c->numbers == 1 ? number : fmax(c->max, number);
+    c->last = number;
+}
+
+status column_view_add(struct column_view *c, const char *text, char *decimal, size_t line) {
+    double number;
+    size_t index;
+    if (text == suggest_blob) {
+        c->blobs++;
+        return OK;
+    }
+    bool is_number = csv_decimal(text, decimal, &number);
+    if (!is_number && csv_means_missing(text)) {
+        add_missing(c, text);
+        return OK;
+    }
+    if (!is_number && suggest_is_mark(text)) return text_pool_add(&c->marks, text, line, &index);
+    bool is_first = c->values++ == 0;
+    if (is_first) c->starts_with_text = !is_number;
+    is_number = is_number && isfinite(number); /* not 1e400 */
+    if (is_first) {
+        c->is_counted = is_number && (number == 0 || number == 1);
+        c->has_dates = true;
+        c->first_line = line;
+    } else if (is_number) {
+        c->is_counted = c->is_counted && number == c->last + 1;
+    }
+    examine_dates(c, text, is_first);
+    if (c->pool.count <= MAX_POOLED) TRY(text_pool_add(&c->pool, text, line, &index));
+    if (c->keeps_hashes) TRY(keep_hash(c, text));
+    if (is_number)
+        add_number(c, text, number);
+    else
+        examine_text(c, text, line);
+    return OK;
+}
+
+bool column_view_marks_missing(const struct column_view *c) {
+    bool are_known = c->numbers == c->values || (c->numbers == 0 && (c->has_dates || c->form_count));
+    return c->marks.count > 0 && c->values > 0 && are_known;
+}
+
+/* Takes a mark for a text like others. */
+static status add_mark(struct column_view *c, const struct pooled_text *mark) {
+    size_t index;
+    bool is_first = c->values == 0 || mark->first_row < c->first_line;
+    c->starts_with_text = c->starts_with_text || is_first;
+    c->values += mark->count;
+    c->has_dates = false;
+    c->form_count = 0;
+    if (!c->text || mark->first_row < c->text_line) {
+        c->text = mark->text;
+        c->text_line = mark->first_row;
+    }
+    if (c->pool.count > MAX_POOLED) return OK;
+    for (size_t i = 0; i < mark->count; i++) TRY(text_pool_add(&c->pool, mark->text, mark->first_row, &index));
+    return OK;
+}
+
+status column_view_decide_marks(struct column_view *c, const struct text_pool *missing) {
+    for (size_t i = 0; i < c->marks.count; i++) {
+        bool is_missing = false;
+        for (size_t k = 0; k < missing->count; k++)
+            is_missing = is_missing || strcmp(missing->items[k].text, c->marks.items[i].text) == 0;
+        if (is_missing)
+            c->missing += c->marks.items[i].count;
+        else
+            TRY(add_mark(c, &c->marks.items[i]));
+    }
+    return OK;
+}

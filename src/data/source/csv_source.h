@@ -1,0 +1,272 @@
+/* csv_source: the parts of the CSV format that its files share. */
+#ifndef DATA_CSV_SOURCE_H
+#define DATA_CSV_SOURCE_H
+
+#include "base/arena.h"
+#include "data/columns/columns.h"
+#include "data/columns/preparation.h"
+#include "data/columns/raw_columns.h"
+#include "data/csv/csv.h"
+#include "data/source/row_store.h"
+#include "data/source/source.h"
+
+#define NOT_USED SIZE_MAX
+
+struct role {
+    bool is_target, is_weight, is_group; /* neither: an input */
+    bool has_no_name;                    /* in the file: it is used only where the config names it */
+    bool may_be_date;                    /* with csv.orders: all values so far are dates or missing, of an input or a
+                                            column that is not used */
+    bool is_filtered;                    /* dataset.filter reads it */
+    size_t at;                           /* index among the inputs or the targets; NOT_USED */
+    size_t booleans;  /* of a target: 1 + the pair of boolean_read of its values; 0: numbers or labels */
+    size_t target_at; /* of an input that is a target, too: index among the targets; NOT_USED */
+};
+
+/* One of the files of a path. */
+struct csv_part {
+    const char *path;
+    size_t first_row;
+    char *text; /* of a file that is read as a whole */
+};
+
+struct csv;
+
+struct csv_order;
+struct row_filter;
+
+/* Records of another kind of file, which is read as a CSV file is. */
+struct csv_input {
+    const char *unit; /* of lines (rows): "line" */
+    status (*start)(struct csv *csv, const struct dataset_config *config, bool is_validation);
+    /* The next record, the names of the columns first: csv->reader.fields (count) and record_line. Its texts stay until
+     * the next call. */
+    status (*next)(struct csv *csv, bool *has_record);
+    void (*close)(struct csv *csv);
+};
+
+/* Why a row of new data cannot be read. */
+enum bad_reason { BAD_FIELDS, BAD_MISSING, BAD_VALUE, BAD_REASONS };
+
+/* Rows of new data that a trained model cannot read (csv_new_rows.c). */
+struct bad_rows {
+    size_t count;
+    status first; /* of the first of them */
+    struct bad_kind {
+        size_t count;
+        const char *path, *text; /* of the first; text "": none */
+        size_t line;
+    } * kinds; /* (n_columns, BAD_REASONS), with a count; those of BAD_FIELDS are in column 0 */
+};
+
+struct csv {
+    struct source base;
+    struct arena *arena;
+    const char *path;        /* while rows are read: the current file; then as given, perhaps a pattern */
+    struct csv_part *parts;  /* (part_count): the files that the path names */
+    size_t part_count, part; /* part: the current one */
+    struct csv_reader reader;
+    bool is_whole;                 /* files are read as a whole, because one is not UTF-8 */
+    const struct csv_input *input; /* how records are read */
+    void *records;                 /* of another kind of file; owned by [input] */
+    char decimal;                  /* '.' or ','; 0: not known yet, or as csv_decimal leaves it */
+    char thousands;                /* 0: none */
+    const char *strip;             /* of csv_strip */
+    const char *unclear;           /* the first number that left csv.decimal unclear; NULL: none. Its line */
+    size_t unclear_line;
+
+    size_t n_columns;                       /* of the first file */
+    size_t n_fields;                        /* of a record of the current file */
+    size_t *fields;                         /* (n_columns): the field of each column in the current file */
+    const char **names;                     /* (n_columns) */
+    struct name_index by_name;              /* of the columns */
+    struct name_index config_targets;       /* dataset.targets */
+    size_t default_target;                  /* the column of the targets, if [config_targets] is empty */
+    struct column_rules rules;              /* dataset.columns */
+    struct role *roles;                     /* (n_columns) */
+    size_t *input_columns, *target_columns; /* (input_size), (target_size): column of each value */
+
+    struct column_builder *builders; /* (input_size) */
+    struct raw_column *raw;          /* (input_size), when all rows were read */
+    const char *const *missing;      /* texts of inputs that mean a missing value, NULL-terminated */
+    bool starts_missing[256];        /* by the first byte of a text: one of them starts with it */
+    bool has_missing_number;         /* one of them is a number */
+
+    struct row_store store; /* inputs, targets, the weight with weight_column, the group with group_column, the line */
+    size_t weight_column, group_column; /* NOT_USED: none */
+    const char *group_key;              /* that names the group column */
+    bool are_targets_inputs;            /* targets are inputs, too, unless dataset.inputs is given */
+    struct text_pool groups;            /* values of the group column; in rows are their indexes */
+    struct csv_order *orders;           /* (n_columns) with dataset.window; NULL: the order of time is not checked */
+    double *group_values;               /* (groups.count), when all rows were read: see dataset_format.read_groups */
+    double **maps; /* (input_size + target_size), when all rows were read: value = maps[i][(size_t)value] unless
+                      it is NaN; NULL: the value is a number */
+    struct field_plan *plans; /* (n_fields), with has_plans: how plain rows are read */
+    bool has_plans;
+    struct text_pool labels; /* of the class column, whose values are indexes into it */
+    bool has_labels;
+    const char **classes; /* (n_classes) sorted, unique labels */
+    size_t n_classes;
+    struct string_list number_classes; /* [classes], which are different numbers, by value; count 0: they are not */
+    bool has_given_classes;            /* [classes] are those of a checkpoint, in the arena */
+    bool is_kind_known;                /* another file decides whether the class column has labels */
+    bool has_no_header;                /* the first record is a row */
+    struct row_filter *filter;         /* rows that it does not keep are left out; NULL: all are kept */
+    size_t *filter_columns;            /* (row_filter_column_count) */
+    size_t kept;                       /* the number of rows that it keeps */
+    bool drops_missing_targets;        /* rows without a target are left out */
+    size_t dropped;                    /* the number of them */
+    size_t left_out_capacity;          /* of base.left_out */
+
+    bool is_new;                             /* rows for a trained model: those that it cannot read are counted */
+    bool skips_bad;                          /* and left out; else they are an error when all rows were read */
+    bool is_left_out;                        /* the current record */
+    const struct prepared_column **prepared; /* (input_size) of new rows: how the column was prepared in training; NULL:
+                                                it is a number */
+    const struct csv *known_classes;         /* of new rows: whose classes are those of the model; NULL: it has none */
+    struct bad_rows bad;
+};
+
+/* Opens a source of [format] with records of [input]; [records] is owned by it then, also after a failure. */
+status csv_open(const struct dataset_format *format, const struct csv_input *input, void *records,
+                const struct dataset_config *config, const char *path, bool wants_classes, const struct source *train,
+                struct source **out);
+
+/* The functions of a format whose source is a struct csv. */
+status csv_read_rows(struct source *source, size_t first, size_t count, double *inputs, double *targets);
+void csv_will_read(const struct source *source, size_t row);
+status csv_read_weights(struct source *source, size_t first, size_t count, double *weights);
+void csv_describe_weight(const struct source *source, size_t row, struct text *out);
+status csv_read_groups(struct source *source, size_t first, size_t count, double *groups);
+void csv_describe_group(const struct source *source, size_t row, struct text *out);
+struct string_list csv_labels(const struct source *source);
+struct column_list csv_columns(const struct source *source, struct arena *arena);
+void csv_describe(const struct source *source, bool is_target, size_t row, size_t element, struct text *out);
+void csv_close(struct source *source);
+
+/* Finds the files that the paths of the config name. */
+status csv_find_files(struct csv *csv, const struct dataset_config *config, bool is_validation);
+
+/* Reads the current file and starts the reader. */
+status csv_read_text(struct csv *csv, const struct dataset_config *config);
+
+/* After the last record of a file: reads the first record of the next file with rows; *has_record false: there is
+ * none. Its columns are found by name. */
+status csv_next_file(struct csv *csv, const struct dataset_config *config, bool *has_record);
+
+/* Reads the row at the reader to row (store.width) if it is plain and csv_plan_rows was called. */
+status csv_add_plain_row(struct csv *csv, double *row, bool *is_added);
+
+/* Call it after each row that is not plain, and before the first of a file. [is_text]: the target is a label. */
+status csv_plan_rows(struct csv *csv, bool is_text);
+
+/* Reads a number as the file writes them. */
+bool csv_read_number(struct csv *csv, const char *text, double *value);
+
+/* Adds a value of the current record. */
+status csv_add_input(struct csv *csv, size_t column, const char *text, double *value);
+status csv_add_label(struct csv *csv, const char *text, double *value);
+status csv_add_boolean(const struct csv *csv, size_t column, const char *text, double *value);
+status csv_add_group(struct csv *csv, const char *text, double *value);
+
+/* The classes of a checkpoint. */
+void csv_copy_classes(struct csv *csv, const struct string_list *classes);
+/* Whether a class of new rows is one of the model. */
+bool csv_knows_label(const struct csv *csv, const char *text);
+/* When all rows were read: labels become their index in the sorted labels of [train], of a checkpoint or of this file.
+ * [is_binary]: the loss takes two. */
+status csv_number_labels(struct csv *csv, bool is_binary, const struct csv *train);
+
+/* STATUS_DATA: the value of the current record is missing, or "'x' is not <what>", such as "a number; write ...". */
+status csv_reject_value(const struct csv *csv, size_t column, const char *text, const char *what, const char *advice);
+
+/* Writes a number of another kind of file as the text of a value: where it is compared as text, with as few digits as a
+ * CSV file has, 0.1 instead of 0.10000000000000001. */
+#define CSV_REAL 32
+void csv_format_real(const struct csv *csv, size_t column, double value, char text[CSV_REAL]);
+
+/* ---- new rows (csv_new_rows.c) ---- */
+
+/* Rows of a trained model are new, unless they are those of a program that embeds it. Call it when the columns are
+ * chosen; [train]: the training file if this is a file of validation rows. */
+void csv_start_new(struct csv *csv, const struct dataset_config *config, const struct csv *train);
+
+/* Of new rows: STATUS_DATA if the model cannot read the value of an input. [is_missing]: it is a missing one; else, of
+ * a column of numbers, *value is it. */
+status csv_check_new(const struct csv *csv, size_t column, const char *text, bool is_missing, double value);
+/* Whether a missing value of the column is an error in new rows. */
+bool csv_needs_value(const struct csv *csv, size_t column);
+
+/* [failure]: of the current record, at [column] with [text]; consumed. Of new rows, it is counted and is_left_out
+ * is set. Other rows, and other kinds of failures: they are returned. */
+status csv_leave_out(struct csv *csv, size_t column, enum bad_reason reason, const char *text, status failure);
+/* The current record is not a row of the source. */
+status csv_add_left_out(struct csv *csv);
+/* When all rows were read: a note about the rows that are left out, or STATUS_DATA with the first and the number of
+ * each kind. */
+status csv_finish_new(struct csv *csv);
+
+/* Sets the targets of a row of the store that are inputs, too. */
+void csv_copy_targets(const struct csv *csv, double *row);
+
+/* With dataset.window, where the columns of inputs were started: which columns may have dates; each value of these is
+ * then added, with its row of the store, whose group is set. After all rows: source.warning if they are not in the
+ * order of time. */
+void csv_order_start(struct csv *csv, const struct dataset_config *config);
+void csv_order_add(struct csv *csv, size_t column, const char *text, const double *row);
+void csv_order_finish(struct csv *csv);
+
+/* The index of the group in a row of the store. */
+size_t csv_group_at(const struct csv *csv);
+
+/* When all rows were read: gives the groups values in the order of numpy.unique, of numbers or of texts. */
+void csv_number_groups(struct csv *csv);
+
+/* Makes a note if different texts of [pool], of [column], are one of [sorted], because they are equal as numbers. */
+void csv_note_merged(struct csv *csv, size_t column, const struct text_pool *pool, const struct string_list *sorted);
+
+/* The name of column [index], from 0, whose header is [text]: that, or if it is empty "Unnamed: 0", as pandas'. In
+ * [arena]. */
+const char *csv_name(const char *text, size_t index, struct arena *arena);
+
+/* Whether [text] means a missing value. */
+bool csv_is_missing(const struct csv *csv, const char *text);
+
+/* The file of a row, and its line (row) there; 0: it cannot be read again. */
+const char *csv_path_of(const struct csv *csv, size_t row);
+size_t csv_line_of(const struct csv *csv, size_t row);
+
+/* A text of the file, escaped for messages; in the arena of [csv]. */
+const char *csv_printable(const struct csv *csv, const char *text);
+
+/* `inspect` of a file. */
+status csv_inspect(const char *path, struct text *out);
+
+/* Adds a clause to the note about the file. */
+void csv_add_note(struct csv *csv, const char *clause);
+
+bool csv_is_utf8(const char *text);
+
+/* Whether pandas' read_csv takes the text for a missing value. */
+bool csv_means_missing(const char *text);
+/* These texts; NULL past the last. */
+const char *csv_missing_text(size_t index);
+
+/* strcmp for qsort and bsearch of strings, and of struct sorted_name, whose first member is one. */
+int csv_compare_names(const void *left, const void *right);
+
+/* Reads the header, or names the columns of a file without one by those of the model, and chooses the inputs and
+ * targets: from [train], the training file, NULL: from the checkpoint or the config. */
+status csv_read_header(struct csv *csv, const struct dataset_config *config, const struct csv *train);
+status csv_choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train);
+
+/* Whether the columns of a model that was trained with a CSV file are known. */
+bool csv_has_trained_columns(const struct dataset_config *config);
+
+/* The column [name]; STATUS_DATA: there is none, though [known_from], "dataset.filter", has it; NULL: not known. */
+status csv_find_column(const struct csv *csv, const char *name, const char *known_from, size_t *column);
+
+/* The columns of [csv] in the model's order. */
+struct column_list csv_columns_of(const struct csv *csv, struct arena *arena);
+
+#endif

@@ -1,0 +1,73 @@
+/* Rows of a table in memory, read as the records of a CSV file are. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/source/cells.h"
+#include "data/source/csv_source.h"
+
+struct records {
+    const struct cells *cells;
+    char (*numbers)[CSV_REAL]; /* (column_count): the numbers of the current row */
+    size_t next;               /* 0: the names; then row + 1 */
+};
+
+static status start(struct csv *csv, const struct dataset_config *config, bool is_validation) {
+    struct records *records = csv->records;
+    size_t columns = config->cells->column_count;
+    (void)is_validation;
+    records->cells = config->cells;
+    records->numbers = arena_alloc(csv->arena, (columns + 1) * sizeof *records->numbers);
+    csv->reader.fields = calloc(columns + 1, sizeof *csv->reader.fields);
+    if (!csv->reader.fields) return status_memory("the columns of a table");
+    csv->reader.count = csv->reader.capacity = columns;
+    if (config->csv.decimal) csv->decimal = *config->csv.decimal;
+    return OK;
+}
+
+/* With the decimal separator of the texts. */
+static const char *format_number(struct csv *csv, size_t column, double value) {
+    const struct records *records = csv->records;
+    char *text = records->numbers[column], *point;
+    csv_format_real(csv, column, value, text);
+    if ((point = strchr(text, '.')) != NULL) *point = csv->decimal;
+    return text;
+}
+
+static const char *cell_text(struct csv *csv, size_t column, size_t row) {
+    const struct cell_column *cells = &((struct records *)csv->records)->cells->columns[column];
+    if (cells->texts) return cells->texts[row] ? cells->texts[row] : csv->missing[0];
+    return isnan(cells->numbers[row]) ? csv->missing[0] : format_number(csv, column, cells->numbers[row]);
+}
+
+static status next_record(struct csv *csv, bool *has_record) {
+    struct records *records = csv->records;
+    const struct cells *cells = records->cells;
+    size_t at = records->next++;
+    *has_record = at <= cells->rows;
+    csv->reader.record_line = at - 1;
+    for (size_t i = 0; i < cells->column_count && at == 0; i++) csv->reader.fields[i].text = cells->columns[i].name;
+    for (size_t i = 0; i < cells->column_count && at > 0 && *has_record; i++)
+        if (csv->roles[i].at != NOT_USED) csv->reader.fields[i].text = cell_text(csv, i, at - 1);
+    return OK;
+}
+
+static void close_records(struct csv *csv) { free(csv->records); }
+
+static status open_cells(const struct dataset_config *config, const char *path, bool wants_classes,
+                         const struct source *train, struct source **out) {
+    static const struct csv_input input = {.unit = "row", .start = start, .next = next_record, .close = close_records};
+    struct records *records = calloc(1, sizeof *records);
+    (void)path;
+    if (!records) return status_memory("a table");
+    return csv_open(&dataset_cells, &input, records, config, "table", wants_classes, train, out);
+}
+
+const struct dataset_format dataset_cells = {.name = "cells",
+                                             .reads_patterns = true,
+                                             .open = open_cells,
+                                             .read = csv_read_rows,
+                                             .describe = csv_describe,
+                                             .labels = csv_labels,
+                                             .columns = csv_columns,
+                                             .close = csv_close};

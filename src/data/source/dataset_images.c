@@ -1,0 +1,536 @@
+/* A folder of images, as torchvision's ImageFolder: each sub-folder is a class, and the order of classes and files is
+ * the same. Images are decoded by several threads when they are read. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/files/io.h"
+#include "base/system/processors.h"
+#include "base/utf8.h"
+#include "data/source/csv_texts.h"
+#include "data/source/image_labels.h"
+#include "data/source/image_masks.h"
+#include "data/source/image_parts.h"
+#include "data/source/source.h"
+
+#define MAX_DEPTH 32 /* of folders in a class; symbolic links may form a circle */
+
+struct image_file {
+    const char *class, *folder, *name; /* the folder with the path of the dataset */
+    size_t label;                      /* index of the class */
+};
+
+struct images {
+    struct source base;
+    struct arena *arena;
+    const char *path;
+    struct image_config config;
+    struct image_file *files; /* (base.rows) */
+    size_t capacity;
+    const char **classes; /* (n_classes), sorted */
+    size_t n_classes;
+    size_t unclassified;             /* images beside the folders of the classes */
+    const char *first_unclassified;  /* the path of one of them */
+    struct image_decoder **decoders; /* (base.threads) */
+    bool had_labels;                 /* the model was trained with such a file */
+    struct source *labels;           /* dataset.image.labels; NULL: there are none */
+    struct image_masks masks;        /* dataset.image.masks */
+};
+
+/* ---- the list of files ---- */
+
+static status add_file(struct images *images, const char *class, const char *folder, const char *name) {
+    if (images->base.rows == images->capacity) {
+        size_t capacity = images->capacity ? images->capacity * 2 : 1024;
+        struct image_file *files = realloc(images->files, capacity * sizeof *files);
+        if (!files) return status_memory("the names of %zu images", capacity);
+        images->files = files;
+        images->capacity = capacity;
+    }
+    images->files[images->base.rows++] = (struct image_file){.class = class, .folder = folder, .name = name};
+    return OK;
+}
+
+/* Adds the images of [folder] and of the folders in it. Folders in that of the dataset may have the name of a file:
+ * they may be classes, so each of its entries is looked at; below it, files are not. */
+static status list_files(struct images *images, const char *class, const char *folder, int depth) {
+    struct io_names names = {0};
+    if (depth > MAX_DEPTH)
+        return status_new(STATUS_DATA, "%s: the folders are more than %d deep; is there a link to a folder above?",
+                          folder, MAX_DEPTH);
+    status s = io_list(folder, &names);
+    for (size_t i = 0; !s && i < names.count; i++) {
+        const char *name = names.items[i], *path = NULL;
+        struct io_info info = {0};
+        if (*name == '.') continue; /* hidden, such as .ipynb_checkpoints and ._1.jpg */
+        if (depth == 0 || (!image_is_foreign(name) && !image_is_named(name))) {
+            path = arena_printf(images->arena, "%s/%s", folder, name);
+            s = io_stat(path, &info);
+        }
+        if (s || info.is_folder) {
+            if (!s) s = list_files(images, class, path, depth + 1);
+        } else if (image_is_foreign(name)) {
+            s = status_new(STATUS_DATA, "%s/%s: only JPEG and PNG images are read; convert or remove the file", folder,
+                           name);
+        } else if (image_is_named(name)) {
+            s = add_file(images, class, folder, arena_copy(images->arena, name));
+        }
+    }
+    io_names_free(&names);
+    return s;
+}
+
+static status no_images(const char *path, const char *class) {
+    if (!class)
+        return status_new(STATUS_DATA, "%s: there are no images (.jpg, .jpeg, .png) in this folder or below", path);
+    return status_new(STATUS_DATA, "%s: the folder of class '%s' has no images (.jpg, .jpeg, .png)", path, class);
+}
+
+/* Folders of a dataset that is divided already, which would be taken for classes. */
+static status check_parts(const struct images *images) {
+    for (size_t i = 0; i < images->n_classes; i++)
+        if (image_part_of(images->classes[i]) == IMAGE_PART_NONE) return OK;
+    if (images->n_classes < 2) return OK;
+    const char *path = images->path, *last = images->classes[images->n_classes - 1];
+    return status_new(STATUS_DATA,
+                      "%s: the folders '%s' to '%s' are parts of a dataset, not classes; give each part by itself, as "
+                      "dataset.path: %s/train and dataset.validation: %s/val",
+                      path, images->classes[0], last, path, path);
+}
+
+static void count_unclassified(struct images *images, const char *path) {
+    if (!image_is_named(path) && !image_is_foreign(path)) return;
+    if (images->unclassified++ == 0) images->first_unclassified = path;
+}
+
+/* What is wrong with images beside the folders of classes, in [arena]; NULL: there are none. */
+static const char *unclassified_warning(const struct images *images) {
+    if (images->unclassified == 0) return NULL;
+    return arena_printf(images->arena,
+                        "%zu image%s beside the folders of the classes, such as %s, %s not used; move %s into the "
+                        "folder of a class",
+                        images->unclassified, text_plural(images->unclassified, "s"), images->first_unclassified,
+                        images->unclassified == 1 ? "is" : "are", images->unclassified == 1 ? "it" : "them");
+}
+
+/* Each folder in the folder of the dataset is a class. */
+static status list_classes(struct images *images) {
+    struct io_names names = {0};
+    TRY(io_list(images->path, &names));
+    images->classes = arena_alloc(images->arena, (names.count + 1) * sizeof *images->classes);
+    status s = OK;
+    for (size_t i = 0; !s && i < names.count; i++) {
+        struct io_info info;
+        if (*names.items[i] == '.') continue;
+        const char *class = arena_copy(images->arena, names.items[i]);
+        const char *folder = arena_printf(images->arena, "%s/%s", images->path, class);
+        size_t before = images->base.rows;
+        s = io_stat(folder, &info);
+        if (!s && info.is_file) count_unclassified(images, folder);
+        if (s || !info.is_folder) continue;
+        if (!utf8_is_valid(class))
+            s = status_new(STATUS_DATA, "%s: the name of the folder is not UTF-8 text; rename it", folder);
+        if (!s) s = list_files(images, class, folder, 1);
+        if (!s && images->base.rows == before) s = no_images(images->path, class);
+        images->classes[images->n_classes++] = class;
+    }
+    io_names_free(&names);
+    return s ? s : check_parts(images);
+}
+
+/* The order of torchvision: classes, then the paths of the folders, then names. */
+static int compare_files(const void *left, const void *right) {
+    const struct image_file *a = left, *b = right;
+    int order = strcmp(a->class, b->class);
+    if (order == 0) order = strcmp(a->folder, b->folder);
+    return order != 0 ? order : strcmp(a->name, b->name);
+}
+
+static int compare_names(const void *left, const void *right) {
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* The classes of a model or of the training files; those of this folder must be among them. */
+static void use_classes(struct images *images, const struct string_list *known) {
+    images->classes = arena_alloc(images->arena, (known->count + 1) * sizeof *images->classes);
+    for (size_t i = 0; i < known->count; i++) images->classes[i] = arena_copy(images->arena, known->items[i]);
+    images->n_classes = known->count;
+}
+
+static status number_classes(struct images *images) {
+    for (size_t i = 0; i < images->base.rows; i++) {
+        struct image_file *file = &images->files[i];
+        const char **found = bsearch(&file->class, images->classes, images->n_classes, sizeof *found, compare_names);
+        if (!found)
+            return status_new(STATUS_DATA, "%s: class '%s' is not in the data that the model was trained with%s",
+                              images->path, file->class,
+                              images->had_labels ? "; that had a file of labels: give dataset.image.labels=FILE, a CSV "
+                                                   "file with a row for each of these images"
+                                                 : "");
+        file->label = (size_t)(found - images->classes);
+    }
+    images->base.classes = (int64_t)images->n_classes;
+    return OK;
+}
+
+/* The images of a file of labels, in the order of its lines. */
+static status list_labels(struct images *images) {
+    if (images->labels->rows == 0) return status_new(STATUS_DATA, "%s: there are no images", images->path);
+    for (size_t row = 0; row < images->labels->rows; row++) {
+        const char *name = NULL;
+        TRY(image_labels_name(images->labels, images->path, row, images->arena, &name));
+        TRY(add_file(images, "", images->path, name));
+    }
+    return OK;
+}
+
+static status no_folders(const char *path) {
+    return status_new(STATUS_DATA,
+                      "%s: there are no sub-folders; the images of each class belong in one of its own, or give "
+                      "dataset.image.labels, a CSV file with a row for each image, or dataset.image.masks",
+                      path);
+}
+
+/* All images of the folder, or the single one that the path names. */
+static status list_all(struct images *images) {
+    struct io_info info = {0};
+    TRY(io_stat(images->path, &info));
+    if (!info.is_file) return list_files(images, "", images->path, 0);
+    const char *slash = strrchr(images->path, '/');
+    const char *name = slash ? slash + 1 : images->path;
+    images->path = slash ? arena_printf(images->arena, "%.*s", (int)(slash - images->path), images->path) : ".";
+    return add_file(images, "", images->path, name);
+}
+
+/* [known]: the classes of the training; count 0: the folders are the classes. */
+static status find_files(struct images *images, bool without_targets, const struct string_list *known) {
+    if (images->labels) return list_labels(images);
+    if (without_targets || images->masks.folder)
+        TRY(list_all(images));
+    else
+        TRY(list_classes(images));
+    if (images->base.rows == 0 && images->n_classes == 0 && !without_targets && !images->masks.folder)
+        return no_folders(images->path);
+    if (images->base.rows == 0) return no_images(images->path, NULL);
+    qsort(images->files, images->base.rows, sizeof *images->files, compare_files);
+    if (without_targets || images->masks.folder) return OK;
+    if (known->count) use_classes(images, known);
+    return number_classes(images);
+}
+
+/* ---- the source ---- */
+
+static const char *without_slash(struct arena *arena, const char *path) {
+    char *copy = arena_copy(arena, path);
+    copy[io_length_without_slashes(copy)] = 0;
+    return copy;
+}
+
+/* The fingerprint of a dataset that is too large to be digested has the names of the files and the targets of a file of
+ * labels. */
+static status hash_files(struct images *images, uint64_t *number) {
+    struct digest digest;
+    uint8_t hash[DIGEST_SIZE];
+    struct source *labels = images->labels;
+    double *targets = labels ? arena_alloc(images->arena, (labels->target_size + 1) * sizeof *targets) : NULL;
+    digest_start(&digest);
+    for (size_t i = 0; i < images->base.rows; i++) {
+        const struct image_file *file = &images->files[i];
+        digest_add(&digest, file->folder + strlen(images->path), strlen(file->folder) - strlen(images->path) + 1);
+        digest_add(&digest, file->name, strlen(file->name) + 1);
+    }
+    for (size_t row = 0; labels && labels->target_size && row < labels->rows; row++) {
+        TRY(labels->format->read(labels, row, 1, NULL, targets));
+        digest_add(&digest, targets, labels->target_size * sizeof *targets);
+    }
+    digest_finish(&digest, hash);
+    memcpy(number, hash, sizeof *number);
+    return OK;
+}
+
+static size_t choose_threads(const struct dataset_config *config) {
+    if (config->image.threads != SCHEMA_NO_INT) return (size_t)config->image.threads;
+    int ranks = config->local_ranks > 0 ? config->local_ranks : 1;
+    int share = (processors_online() + ranks - 1) / ranks, allowed = processors_allowed();
+    return (size_t)(share < allowed ? share : allowed);
+}
+
+static struct int_list copy_list(struct arena *arena, const struct int_list *list) {
+    struct int_list copy = {.items = arena_alloc(arena, (list->count + 1) * sizeof *copy.items), .count = list->count};
+    for (size_t i = 0; i < list->count; i++) copy.items[i] = list->items[i];
+    return copy;
+}
+
+static status set_shape(struct images *images, const struct dataset_config *config) {
+    struct source *base = &images->base;
+    size_t height, width;
+    images->config = config->image;
+    images->config.size = copy_list(images->arena, &config->image.size);
+    images->config.resize = copy_list(images->arena, &config->image.resize);
+    image_rows(&images->config, &height, &width);
+    base->input_dims = 3;
+    base->input_shape[0] = images->config.channels;
+    base->input_shape[1] = (int64_t)height;
+    base->input_shape[2] = (int64_t)width;
+    base->input_size = (size_t)images->config.channels * height * width;
+    base->target_size = images->labels ? images->labels->target_size : config->without_targets ? 0 : 1;
+    TRY(image_masks_start(&images->masks, &images->config, base, images->arena));
+    if (images->labels) base->classes = images->labels->classes;
+    if (images->labels) base->note = images->labels->note;
+    base->is_float32 = base->is_bytes = true;
+    base->divide = 255; /* as torchvision's ToTensor */
+    base->threads = choose_threads(config);
+    images->decoders = arena_alloc(images->arena, base->threads * sizeof *images->decoders);
+    for (size_t i = 0; i < base->threads; i++) TRY(image_decoder_create(&images->config, &images->decoders[i]));
+    return OK;
+}
+
+#define EXAMINED 32 /* files, at equal distances */
+
+/* Photos that lie on their side are only warned about, because torchvision's ImageFolder does not turn them. */
+static void note_orientation(struct images *images) {
+    size_t rows = images->base.rows, count = rows < EXAMINED ? rows : EXAMINED, turned = 0;
+    const char *first = NULL;
+    for (size_t i = 0; i < count && !images->config.exif_orientation; i++) {
+        const struct image_file *file = &images->files[i * rows / count];
+        const char *path = arena_printf(images->arena, "%s/%s", file->folder, file->name);
+        int orientation = 1;
+        status_free(image_file_orientation(path, &orientation)); /* decoding reports what cannot be read */
+        if (orientation == 1) continue;
+        if (!first) first = path;
+        turned++;
+    }
+    if (first && !images->base.note)
+        images->base.note = arena_printf(
+            images->arena,
+            "warning: %zu of %zu images that were examined, such as %s, have an orientation in their EXIF data that is "
+            "not applied; dataset.image.exif_orientation: true turns them upright",
+            turned, count, first);
+}
+
+static void close_images(struct source *source) {
+    struct images *images = (struct images *)source;
+    for (size_t i = 0; images->decoders && i < source->threads; i++) image_decoder_destroy(images->decoders[i]);
+    if (images->labels) images->labels->format->close(images->labels);
+    image_masks_close(&images->masks);
+    free(images->files);
+    arena_destroy(images->arena);
+    free(images);
+}
+
+static struct string_list labels_of(const struct source *source) {
+    const struct images *images = (const struct images *)source;
+    if (images->labels) return images->labels->format->labels(images->labels);
+    if (images->masks.folder) return (struct string_list){0};
+    return (struct string_list){.items = images->classes, .count = images->n_classes};
+}
+
+/* What the keys say about the targets. */
+static status check_targets(const struct dataset_config *config, const char *path, bool wants_classes) {
+    if (config->image.labels || config->without_targets) return OK;
+    if (config->image.column && !config->is_trained)
+        return status_new(STATUS_USAGE,
+                          "dataset.image.column is a column of dataset.image.labels, a CSV file with a row "
+                          "for each image; give it, or remove column");
+    if (config->targets.count && !config->is_trained)
+        return status_new(STATUS_USAGE,
+                          "dataset.targets: the columns of images are those of dataset.image.labels, a CSV file with "
+                          "a row for each image; give it, or remove targets");
+    if (config->image.masks) return image_masks_check(config, wants_classes);
+    if (wants_classes) return OK;
+    return status_new(STATUS_USAGE,
+                      "%s: the target of an image is the class of its folder; use loss: cross_entropy, or give "
+                      "dataset.image.labels, a CSV file with the targets of each image, or dataset.image.masks",
+                      path);
+}
+
+static status open_labels(struct images *images, const struct dataset_config *config, bool wants_classes,
+                          const struct images *train) {
+    if (!config->image.labels) return OK;
+    const char *path = image_labels_path(config, train != NULL);
+    return image_labels_open(config, path, wants_classes, train ? train->labels : NULL, &images->labels);
+}
+
+static status open_images(const struct dataset_config *config, const char *path, bool wants_classes,
+                          const struct source *train, struct source **out) {
+    if (config->image.size.count == 0)
+        return status_new(STATUS_USAGE,
+                          "dataset.image.size is missing: give [height, width] of the rows of the images in '%s'",
+                          path);
+    TRY(check_targets(config, path, wants_classes));
+    struct images *images = calloc(1, sizeof *images);
+    if (!images) return status_memory("a dataset");
+    struct string_list known = train && train->format == &dataset_images ? labels_of(train) : config->classes;
+    images->base.format = &dataset_images;
+    images->arena = arena_create();
+    images->path = without_slash(images->arena, path);
+    images->had_labels = config->is_trained && image_labels_trained(config);
+    status s = open_labels(images, config, wants_classes, (const struct images *)train);
+    if (!s) s = image_masks_find(&images->masks, config, wants_classes, train != NULL, images->arena);
+    if (!s) s = find_files(images, config->without_targets, &known);
+    if (!s) s = set_shape(images, config);
+    if (!s) note_orientation(images);
+    if (!s) images->base.warning = unclassified_warning(images);
+    if (!s) s = hash_files(images, &images->base.file_bytes);
+    if (s)
+        close_images(&images->base);
+    else
+        *out = &images->base;
+    return s;
+}
+
+static status decode_image(struct source *source, size_t row, size_t thread, uint8_t *inputs) {
+    const struct images *images = (struct images *)source;
+    const struct image_file *file = &images->files[row];
+    struct text path = {0};
+    text_printf(&path, "%s/%s", file->folder, file->name);
+    status s = image_decode_file(images->decoders[thread], text_string(&path), inputs);
+    text_free(&path);
+    return s;
+}
+
+/* The folder of an image below that of the dataset: "" or "/folder". */
+static const char *folder_below(const struct images *images, size_t row) {
+    return images->files[row].folder + strlen(images->path);
+}
+
+static status read_mask(struct images *images, size_t row, double *values) {
+    const struct image_file *file = &images->files[row];
+    struct text image = {0};
+    text_printf(&image, "%s/%s", file->folder, file->name);
+    status s = image_masks_read(&images->masks, text_string(&image), folder_below(images, row), file->name, values);
+    text_free(&image);
+    return s;
+}
+
+static status read_targets(struct images *images, size_t first, size_t count, double *targets) {
+    if (images->labels) return images->labels->format->read(images->labels, first, count, NULL, targets);
+    for (size_t i = 0; i < count && images->masks.decoder; i++)
+        TRY(read_mask(images, first + i, targets + i * images->base.target_size));
+    for (size_t i = 0; i < count && !images->masks.decoder; i++) targets[i] = (double)images->files[first + i].label;
+    return OK;
+}
+
+/* The bytes of a row are decoded to the end of its doubles. */
+static status read_images(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
+    struct images *images = (struct images *)source;
+    size_t size = source->input_size;
+    if (targets && source->target_size) TRY(read_targets(images, first, count, targets));
+    for (size_t i = 0; i < count && inputs; i++) {
+        double *values = inputs + i * size;
+        uint8_t *bytes = (uint8_t *)values + size * (sizeof *values - 1);
+        TRY(decode_image(source, first + i, 0, bytes));
+        for (size_t k = 0; k < size; k++) values[k] = (double)bytes[k];
+    }
+    return OK;
+}
+
+static void describe_images(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
+    const struct images *images = (const struct images *)source;
+    if (is_target && images->labels) {
+        images->labels->format->describe(images->labels, true, row, element, out);
+    } else if (is_target && images->masks.folder) {
+        image_masks_describe(&images->masks, folder_below(images, row), images->files[row].name,
+                             (size_t)source->target_shape[1], element, out);
+    } else {
+        text_printf(out, "%s/%s", images->files[row].folder, images->files[row].name);
+    }
+}
+
+static struct column_list columns_of(const struct source *source, struct arena *arena) {
+    const struct images *images = (const struct images *)source;
+    return images->labels ? image_labels_columns(images->labels, arena) : (struct column_list){0};
+}
+
+/* One column: the files, in the order of the rows. */
+static status add_records(const struct dataset_config *config, bool is_validation, struct text *out) {
+    struct images images = {.arena = arena_create()};
+    struct dataset_config names = *config; /* of the files only */
+    names.without_targets = true;
+    images.path = without_slash(images.arena, is_validation ? config->validation.path : config->path);
+    const char *labels = image_labels_path(config, is_validation);
+    status s = labels ? image_labels_open(&names, labels, true, NULL, &images.labels) : OK;
+    bool without_classes = config->without_targets || config->image.masks;
+    if (!s) s = find_files(&images, without_classes, &(const struct string_list){0});
+    text_add(out, "file\n");
+    for (size_t i = 0; !s && i < images.base.rows; i++) {
+        const struct image_file *file = &images.files[i];
+        csv_add_field(out, arena_printf(images.arena, "%s/%s", file->folder, file->name));
+        text_add(out, "\n");
+    }
+    if (images.labels) images.labels->format->close(images.labels);
+    free(images.files);
+    arena_destroy(images.arena);
+    return s;
+}
+
+/* ---- inspect ---- */
+
+#define MAX_SHOWN 50 /* classes */
+
+static status describe_class(const struct images *images, size_t first, size_t count, struct text *out) {
+    struct image_config config = {.channels = 3};
+    struct image_decoder *decoder;
+    struct text path = {0};
+    text_add(out, "  ");
+    size_t start = out->length;
+    text_add_value(out, images->n_classes ? images->files[first].class : "without classes", TEXT_MAX_NAME);
+    text_pad(out, start, 28);
+    text_printf(out, " %zu image%s, the first: ", count, text_plural(count, "s"));
+    text_printf(&path, "%s/%s", images->files[first].folder, images->files[first].name);
+    status s = image_decoder_create(&config, &decoder);
+    if (!s) s = image_describe_file(decoder, text_string(&path), out);
+    image_decoder_destroy(decoder);
+    text_add(out, "\n");
+    text_free(&path);
+    return s;
+}
+
+/* Whether the folder without sub-folders has images. */
+static bool try_all(struct images *images) {
+    status s = find_files(images, true, &(const struct string_list){0});
+    bool has_images = !s;
+    status_free(s);
+    return has_images;
+}
+
+static status inspect(const char *path, struct text *out) {
+    struct images images = {.arena = arena_create()};
+    const struct string_list none = {0};
+    images.path = without_slash(images.arena, path);
+    status s = find_files(&images, false, &none);
+    bool has_no_folders = s && images.base.rows == 0 && images.n_classes == 0;
+    if (has_no_folders && try_all(&images)) {
+        status_free(s);
+        s = OK;
+    }
+    if (!s)
+        text_printf(out, "folder  %s\nformat  images, %zu image%s, %zu class%s\n\n", images.path, images.base.rows,
+                    text_plural(images.base.rows, "s"), images.n_classes, text_plural(images.n_classes, "es"));
+    const char *warning = s || images.n_classes == 0 ? NULL : unclassified_warning(&images);
+    if (warning) text_printf(out, "warning: %s\n\n", warning);
+    for (size_t i = 0, count, shown = 0; !s && i < images.base.rows; i += count) {
+        for (count = 1; i + count < images.base.rows && images.files[i + count].label == images.files[i].label;)
+            count++;
+        if (shown++ < MAX_SHOWN) s = describe_class(&images, i, count, out);
+    }
+    if (!s && images.n_classes > MAX_SHOWN) text_add(out, "  ...\n");
+    free(images.files);
+    arena_destroy(images.arena);
+    return s;
+}
+
+static const char *const extensions[] = {"/", NULL};
+const struct dataset_format dataset_images = {.name = "images",
+                                              .keys = KEY_IMAGE | KEY_TARGETS | KEY_CSV,
+                                              .extensions = extensions,
+                                              .is_folder = true,
+                                              .open = open_images,
+                                              .read = read_images,
+                                              .decode = decode_image,
+                                              .labels = labels_of,
+                                              .columns = columns_of,
+                                              .describe = describe_images,
+                                              .close = close_images,
+                                              .add_records = add_records,
+                                              .inspect = inspect};

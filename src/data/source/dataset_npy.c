@@ -1,0 +1,452 @@
+/* NumPy's files: .npy, an array of the inputs and a second file of the targets; .npz, both in one archive. Where the
+ * names of the targets' file or arrays are not given, they follow from pairs of usual words: x and y, images and
+ * labels. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/files/io.h"
+#include "data/source/channels_last.h"
+#include "data/source/npy_array.h"
+#include "data/source/source.h"
+
+struct file {
+    const char *path;
+    int fd; /* -1: not open */
+    uint64_t bytes;
+};
+
+struct npy {
+    struct source base;
+    struct arena *arena;
+    struct file files[2]; /* inputs and targets; .npz has one */
+    struct zip zip;
+    struct npy_array inputs, targets, weights, groups; /* weights, groups: .npz */
+    const char *group_key;                             /* that names the groups */
+    const char *names[2];                              /* .npz: of the arrays */
+    struct channels_last layout, target_layout;
+};
+
+static const char *const words[][2] = {
+    {"x", "y"},
+    {"X", "y"},
+    {"X", "Y"},
+    {"images", "labels"},
+    {"image", "label"},
+    {"data", "target"},
+    {"data", "labels"},
+    {"data", "targets"},
+    {"inputs", "targets"},
+    {"input", "target"},
+    {"features", "labels"},
+    {"features", "target"},
+    {"features", "targets"},
+    {"arr_0", "arr_1"},
+};
+#define N_WORDS (sizeof words / sizeof *words)
+
+static status open_file(struct npy *npy, int index, const char *path) {
+    struct file *file = &npy->files[index];
+    file->path = arena_copy(npy->arena, path);
+    TRY(file_check(path, &file->bytes));
+    return io_open(path, &file->fd);
+}
+
+/* All arrays have the same rows. */
+static status check_rows(const struct npy *npy) {
+    const struct npy_array *others[] = {&npy->targets, &npy->weights, &npy->groups};
+    for (size_t i = 0; i < 3; i++)
+        if (others[i]->name && npy->inputs.of.rows != others[i]->of.rows)
+            return status_new(STATUS_DATA, "%s has %zu rows, but %s has %zu", npy->inputs.name, npy->inputs.of.rows,
+                              others[i]->name, others[i]->of.rows);
+    if (npy->groups.name && npy->groups.of.size != 1)
+        return status_new(STATUS_DATA, "%s: %s has %zu values a row instead of one", npy->group_key, npy->groups.name,
+                          npy->groups.of.size);
+    if (!npy->weights.name || npy->weights.of.size == 1) return OK;
+    return status_new(STATUS_DATA, "dataset.weights: %s has %zu values a row instead of one weight", npy->weights.name,
+                      npy->weights.of.size);
+}
+
+static status check_count(const struct string_list *names, const char *key, const char *format) {
+    if (names->count <= 1) return OK;
+    return status_new(STATUS_USAGE, "dataset.%s: format %s takes one %s, got %zu", key, format,
+                      strcmp(format, "npz") == 0 ? "array" : "file", names->count);
+}
+
+/* ---- .npy ---- */
+
+/* [path] with [from], a whole word of its last part, replaced by [to]; NULL: it has no such word. */
+static const char *replace_word(struct arena *arena, const char *path, const char *from, const char *to) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t length = strlen(from);
+    for (const char *at = name; (at = strstr(at, from)); at++)
+        if ((at == name || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[length]))
+            return arena_printf(arena, "%.*s%s%s", (int)(at - path), path, to, at + length);
+    return NULL;
+}
+
+/* *found: the file of the targets of [path]; an error names those that were looked for. */
+static status find_targets(struct npy *npy, const char *path, const char *key, const char **found) {
+    struct text tried = {0};
+    status s = OK;
+    *found = NULL;
+    for (size_t i = 0; !s && !*found && i < N_WORDS; i++) {
+        struct io_info info;
+        const char *candidate = replace_word(npy->arena, path, words[i][0], words[i][1]);
+        if (!candidate) continue;
+        s = io_stat(candidate, &info);
+        if (!s && info.exists) *found = candidate;
+        text_add(&tried, tried.length ? ", " : "; looked for ");
+        text_add_value(&tried, candidate, TEXT_MAX_NAME * 4);
+    }
+    if (!s && !*found)
+        s = status_new(STATUS_USAGE, "%s is missing: give the .npy file of the targets of '%s'%s", key, path,
+                       text_string(&tried));
+    text_free(&tried);
+    return s;
+}
+
+static status open_npy_files(struct npy *npy, const struct dataset_config *config, const char *path,
+                             const struct source *train) {
+    const char *key = train ? "dataset.validation.targets" : "dataset.targets", *targets = NULL;
+    if (config->inputs.count > 0)
+        return status_new(STATUS_USAGE, "dataset.inputs: an .npy file is one array and has no names; remove the key");
+    TRY(check_count(&config->targets, "targets", npy->base.format->name));
+    TRY(open_file(npy, 0, path));
+    TRY(npy_array_open(npy->files[0].fd, npy->files[0].path, npy->files[0].bytes, &npy->inputs));
+    if (config->without_targets) return OK;
+    if (train)
+        targets = config->validation.targets;
+    else if (config->targets.count == 1)
+        targets = config->targets.items[0];
+    if (!targets) TRY(find_targets(npy, path, key, &targets));
+    TRY(open_file(npy, 1, targets));
+    npy->base.target_name = npy->files[1].path;
+    return npy_array_open(npy->files[1].fd, npy->files[1].path, npy->files[1].bytes, &npy->targets);
+}
+
+/* ---- .npz ---- */
+
+static const struct zip_member *member_of(const struct npy *npy, const char *name) {
+    return zip_find(&npy->zip, arena_printf(npy->arena, "%s.npy", name));
+}
+
+/* Bytes of a member's name without ".npy". */
+static size_t name_length(const char *name) {
+    size_t length = strlen(name);
+    return length > 4 && strcmp(name + length - 4, ".npy") == 0 ? length - 4 : length;
+}
+
+/* Adds "x, y" or "nothing". */
+static void list_arrays(const struct npy *npy, struct text *out) {
+    size_t start = out->length;
+    for (size_t i = 0; i < npy->zip.count && out->length - start < 400; i++) {
+        const char *name = npy->zip.members[i].name;
+        text_printf(out, "%s%.*s", out->length > start ? ", " : "", (int)name_length(name), name);
+    }
+    if (out->length == start) text_add(out, "nothing");
+    if (out->length - start >= 400) text_add(out, ", ...");
+}
+
+/* "<path>: <what>; the file has: x, y (see dataset.inputs, dataset.targets)" */
+static status missing(const struct npy *npy, const char *what) {
+    struct text arrays = {0};
+    list_arrays(npy, &arrays);
+    status s = status_new(STATUS_DATA, "%s: %s; the file has: %s (see dataset.inputs and dataset.targets)",
+                          npy->files[0].path, what, text_string(&arrays));
+    text_free(&arrays);
+    return s;
+}
+
+/* Whether [name] of a pair of words can be names[index]: the given one, or an array of the file. */
+static bool is_usable(const struct npy *npy, int index, const char *name) {
+    return npy->names[index] ? strcmp(npy->names[index], name) == 0 : member_of(npy, name) != NULL;
+}
+
+/* Chooses a pair of words that are arrays, alone or with "train". A given name stays. */
+static bool choose_pair(struct npy *npy, bool needs_targets) {
+    static const char *const parts[][2] = {{"", ""}, {"", "_train"}, {"train_", ""}, {"", "_tr"}};
+    bool has_targets = npy->names[1] || !needs_targets;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (size_t k = 0; k < N_WORDS; k++) {
+            const char *x = arena_printf(npy->arena, "%s%s%s", parts[i][0], words[k][0], parts[i][1]);
+            const char *y = arena_printf(npy->arena, "%s%s%s", parts[i][0], words[k][1], parts[i][1]);
+            if (!is_usable(npy, 0, x) || (!has_targets && !is_usable(npy, 1, y))) continue;
+            npy->names[0] = x;
+            if (!has_targets) npy->names[1] = y;
+            return true;
+        }
+    return false;
+}
+
+/* The arrays of a validation file have the names of those for training, or "x_val" and "x_test" for "x_train". */
+static void choose_validation(struct npy *npy, const struct npy *train, const char *targets) {
+    static const char *const parts[] = {"val", "valid", "validation", "test"};
+    npy->names[0] = train->names[0];
+    npy->names[1] = targets ? targets : train->names[1];
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *x = replace_word(npy->arena, train->names[0], "train", parts[i]);
+        const char *y = train->names[1] ? replace_word(npy->arena, train->names[1], "train", parts[i]) : NULL;
+        if (!x || !member_of(npy, x)) continue;
+        npy->names[0] = x;
+        if (!targets && y && member_of(npy, y)) npy->names[1] = y;
+        return;
+    }
+}
+
+static status choose_arrays(struct npy *npy, const struct dataset_config *config, const struct npy *train) {
+    bool needs_targets = !config->without_targets;
+    if (train) {
+        choose_validation(npy, train, config->validation.targets);
+        return OK;
+    }
+    if (config->inputs.count) npy->names[0] = config->inputs.items[0];
+    if (config->targets.count) npy->names[1] = config->targets.items[0];
+    if (npy->names[0] && (npy->names[1] || !needs_targets)) return OK;
+    if (choose_pair(npy, needs_targets)) return OK;
+    if (npy->names[0]) return missing(npy, "dataset.targets is missing, and no array has a usual name for targets");
+    return missing(npy, needs_targets ? "it is not clear which arrays are the inputs and the targets"
+                                      : "it is not clear which array is the inputs");
+}
+
+static status open_array(struct npy *npy, const char *name, struct npy_array *array) {
+    const struct zip_member *member = member_of(npy, name);
+    struct text shown = {0};
+    text_add_value(&shown, name, TEXT_MAX_NAME);
+    const char *what = arena_printf(npy->arena, "there is no array '%s'", text_string(&shown));
+    const char *place = arena_printf(npy->arena, "%s: array '%s'", npy->files[0].path, text_string(&shown));
+    text_free(&shown);
+    return member ? npy_array_open_member(&npy->zip, member, place, array) : missing(npy, what);
+}
+
+static status open_npz_file(struct npy *npy, const struct dataset_config *config, const char *path,
+                            const struct source *train) {
+    bool is_npz = train && train->format == npy->base.format;
+    TRY(check_count(&config->inputs, "inputs", npy->base.format->name));
+    TRY(check_count(&config->targets, "targets", npy->base.format->name));
+    TRY(open_file(npy, 0, path));
+    TRY(zip_open(npy->files[0].fd, npy->files[0].path, npy->files[0].bytes, npy->arena, &npy->zip));
+    TRY(choose_arrays(npy, config, is_npz ? (const struct npy *)train : NULL));
+    TRY(open_array(npy, npy->names[0], &npy->inputs));
+    npy->group_key = dataset_group_key(config);
+    if (dataset_group(config))
+        TRY(status_prefix(open_array(npy, dataset_group(config), &npy->groups), "%s", npy->group_key));
+    if (config->without_targets) return OK;
+    if (config->weights) TRY(status_prefix(open_array(npy, config->weights, &npy->weights), "dataset.weights"));
+    npy->base.target_name = npy->names[1];
+    return open_array(npy, npy->names[1], &npy->targets);
+}
+
+/* ---- the source ---- */
+
+static void set_shape(struct npy *npy) {
+    struct source *base = &npy->base;
+    const struct npy_header *of = &npy->inputs.of;
+    base->rows = of->rows;
+    base->input_size = of->size;
+    base->target_size = npy->targets.name ? npy->targets.of.size : 0;
+    base->input_dims = of->dims > 1 ? of->dims - 1 : 1;
+    base->input_shape[0] = 1;
+    for (int i = 1; i < of->dims; i++) base->input_shape[i - 1] = (int64_t)of->shape[i];
+    base->target_dims = npy->targets.name ? npy->targets.of.dims - 1 : 0;
+    for (int i = 0; i < base->target_dims; i++) base->target_shape[i] = (int64_t)npy->targets.of.shape[i + 1];
+    base->is_float32 = of->type->is_float32;
+    base->has_floats = npy_array_has_floats(&npy->inputs);
+    base->is_bytes = strcmp(of->type->name, "uint8") == 0;
+    base->is_small = npy->inputs.member && npy->inputs.member->is_deflated;
+}
+
+/* Transposes the inputs, and targets of their height and width. */
+static status set_layout(struct npy *npy) {
+    struct source *base = &npy->base;
+    if (base->input_dims != 3) return channels_last_reject(npy->inputs.name, base->input_dims);
+    bool fits = channels_last_fits(base->target_dims, base->target_shape, base->input_shape);
+    TRY(channels_last_create(base->input_shape, &npy->layout));
+    return fits ? channels_last_create(base->target_shape, &npy->target_layout) : OK;
+}
+
+/* Rows (count) of [size] values of [bytes] bytes, as they were read. */
+static void apply_layout(const struct channels_last *layout, void *rows, size_t count, size_t size, size_t bytes) {
+    channels_last_apply(layout, rows, count, size * bytes, bytes);
+}
+
+static void close_npy(struct source *source) {
+    struct npy *npy = (struct npy *)source;
+    npy_array_free(&npy->inputs);
+    npy_array_free(&npy->targets);
+    npy_array_free(&npy->weights);
+    npy_array_free(&npy->groups);
+    for (int i = 0; i < 2; i++) /* nothing was written that could be lost */
+        if (npy->files[i].fd >= 0) status_free(io_close(npy->files[i].fd, npy->files[i].path));
+    channels_last_free(&npy->layout);
+    channels_last_free(&npy->target_layout);
+    arena_destroy(npy->arena);
+    free(npy);
+}
+
+static status open_any(const struct dataset_format *format, const struct dataset_config *config, const char *path,
+                       const struct source *train, struct source **out) {
+    struct npy *npy = calloc(1, sizeof *npy);
+    if (!npy) return status_memory("a dataset");
+    npy->base.format = format;
+    npy->arena = arena_create();
+    npy->files[0].fd = npy->files[1].fd = -1;
+    status s =
+        format == &dataset_npz ? open_npz_file(npy, config, path, train) : open_npy_files(npy, config, path, train);
+    if (!s) s = check_rows(npy);
+    if (!s) {
+        set_shape(npy);
+        if (config->layout == LAYOUT_NHWC) s = set_layout(npy);
+    }
+    if (s)
+        close_npy(&npy->base);
+    else
+        *out = &npy->base;
+    return s;
+}
+
+static status open_npy(const struct dataset_config *config, const char *path, bool wants_classes,
+                       const struct source *train, struct source **out) {
+    (void)wants_classes;
+    return open_any(&dataset_npy, config, path, train, out);
+}
+
+static status open_npz(const struct dataset_config *config, const char *path, bool wants_classes,
+                       const struct source *train, struct source **out) {
+    (void)wants_classes;
+    return open_any(&dataset_npz, config, path, train, out);
+}
+
+static status read_npy(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
+    struct npy *npy = (struct npy *)source;
+    if (inputs) {
+        TRY(npy_array_read(&npy->inputs, first, count, inputs));
+        apply_layout(&npy->layout, inputs, count, source->input_size, sizeof *inputs);
+    }
+    if (!targets) return OK;
+    TRY(npy_array_read(&npy->targets, first, count, targets));
+    apply_layout(&npy->target_layout, targets, count, source->target_size, sizeof *targets);
+    return OK;
+}
+
+static status read_floats(struct source *source, size_t first, size_t count, float *inputs) {
+    struct npy *npy = (struct npy *)source;
+    TRY(npy_array_read_floats(&npy->inputs, first, count, inputs));
+    apply_layout(&npy->layout, inputs, count, source->input_size, sizeof *inputs);
+    return OK;
+}
+
+static void will_read(const struct source *source, size_t row) {
+    npy_array_will_read(&((const struct npy *)source)->inputs, row);
+}
+
+static status read_weights(struct source *source, size_t first, size_t count, double *weights) {
+    return npy_array_read(&((struct npy *)source)->weights, first, count, weights);
+}
+
+static void describe_weight(const struct source *source, size_t row, struct text *out) {
+    npy_array_describe(&((const struct npy *)source)->weights, row, 0, out);
+}
+
+static status read_groups(struct source *source, size_t first, size_t count, double *groups) {
+    return npy_array_read(&((struct npy *)source)->groups, first, count, groups);
+}
+
+static void describe_group(const struct source *source, size_t row, struct text *out) {
+    npy_array_describe(&((const struct npy *)source)->groups, row, 0, out);
+}
+
+static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
+    struct npy *npy = (struct npy *)source;
+    TRY(npy_array_read_bytes(&npy->inputs, first, count, inputs));
+    apply_layout(&npy->layout, inputs, count, source->input_size, 1);
+    return OK;
+}
+
+static void describe_npy(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
+    const struct npy *npy = (const struct npy *)source;
+    if (is_target)
+        npy_array_describe(&npy->targets, row, channels_last_element(&npy->target_layout, element), out);
+    else
+        npy_array_describe(&npy->inputs, row, channels_last_element(&npy->layout, element), out);
+}
+
+/* ---- inspect ---- */
+
+static status inspect_file(const char *path, int fd, uint64_t bytes, struct text *out) {
+    struct npy_array array;
+    TRY(npy_array_open(fd, path, bytes, &array));
+    text_printf(out, "file    %s\nformat  npy, ", path);
+    npy_array_add_shape(&array, out);
+    text_add(out, "\n");
+    return OK;
+}
+
+/* A member that is not an array of numbers is listed with the reason. */
+static status inspect_archive(const char *path, int fd, uint64_t bytes, struct text *out) {
+    struct arena *arena = arena_create();
+    struct zip zip;
+    status s = zip_open(fd, path, bytes, arena, &zip);
+    if (!s) text_printf(out, "file    %s\nformat  npz, %zu array%s\n\n", path, zip.count, text_plural(zip.count, "s"));
+    for (size_t i = 0; !s && i < zip.count; i++) {
+        const struct zip_member *member = &zip.members[i];
+        struct npy_array array;
+        status reason = npy_array_open_member(&zip, member, "not read", &array);
+        text_printf(out, "  %-28.*s ", (int)name_length(member->name), member->name);
+        if (reason)
+            text_add(out, status_message(reason));
+        else
+            npy_array_add_shape(&array, out);
+        text_add(out, member->is_deflated ? ", compressed\n" : "\n");
+        status_free(reason);
+    }
+    arena_destroy(arena);
+    return s;
+}
+
+static status inspect(const char *path, status (*describe)(const char *, int, uint64_t, struct text *),
+                      struct text *out) {
+    struct io_info info;
+    int fd;
+    TRY(io_open(path, &fd));
+    status s = io_stat_fd(fd, path, &info);
+    if (!s) s = describe(path, fd, info.size, out);
+    return status_first(s, io_close(fd, path));
+}
+
+static status inspect_npy(const char *path, struct text *out) { return inspect(path, inspect_file, out); }
+static status inspect_npz(const char *path, struct text *out) { return inspect(path, inspect_archive, out); }
+
+static const char *const npy_extensions[] = {".npy", NULL};
+const struct dataset_format dataset_npy = {.name = "npy",
+                                           .keys = KEYS_OF_NAMES,
+                                           .extensions = npy_extensions,
+                                           .has_layout = true,
+                                           .has_target_file = true,
+                                           .open = open_npy,
+                                           .read = read_npy,
+                                           .read_floats = read_floats,
+                                           .will_read = will_read,
+                                           .read_bytes = read_bytes,
+                                           .describe = describe_npy,
+                                           .close = close_npy,
+                                           .inspect = inspect_npy};
+
+static const char *const npz_extensions[] = {".npz", NULL};
+const struct dataset_format dataset_npz = {.name = "npz",
+                                           .keys = KEYS_OF_NAMES,
+                                           .extensions = npz_extensions,
+                                           .has_layout = true,
+                                           .open = open_npz,
+                                           .read = read_npy,
+                                           .read_floats = read_floats,
+                                           .will_read = will_read,
+                                           .read_weights = read_weights,
+                                           .read_groups = read_groups,
+                                           .describe_group = describe_group,
+                                           .describe_weight = describe_weight,
+                                           .read_bytes = read_bytes,
+                                           .describe = describe_npy,
+                                           .close = close_npy,
+                                           .inspect = inspect_npz};

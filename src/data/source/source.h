@@ -1,0 +1,212 @@
+/* source: the interface of a format. A format only opens a file and reads rows as doubles; everything else (checks of
+ * values, classes, split, scaling, caching, fingerprint) is common to all formats: rows/ and sampling/. */
+#ifndef DATA_SOURCE_H
+#define DATA_SOURCE_H
+
+#include "base/buffer.h"
+#include "base/dims.h"
+#include "base/files/digest.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "data/files/files.h"
+#include "data/source/config.h"
+
+#define MAX_DIGESTED 1073741824.0 /* bytes of rows; the fingerprint of larger datasets uses a sample */
+
+/* ---- formats ---- */
+
+enum input_kind {
+    INPUT_VALUES, /* float32 */
+    INPUT_TOKENS  /* int32_t ids, 0 .. vocabulary - 1 */
+};
+
+enum target_kind {
+    TARGET_CLASS, /* integer classes, int64_t: one per row, or one per token */
+    TARGET_VALUES /* float32 values per row */
+};
+
+/* With dataset.window: what a sample is. */
+struct dataset_windows {
+    size_t steps;        /* rows of its inputs; 0: a sample is a row */
+    size_t target_steps; /* rows of its targets */
+    size_t first_target; /* rows from its first row to the first of its targets */
+    size_t features;     /* inputs of a row */
+    size_t series;       /* of window.group or split.group; 0: not given */
+    size_t rows;         /* of all files */
+};
+
+/* An open file: the first member of the struct of each format. */
+struct source {
+    const struct dataset_format *format;
+    size_t rows;
+    enum input_kind input_kind;
+    int64_t vocabulary;             /* INPUT_TOKENS: number of different tokens */
+    size_t stride;                  /* INPUT_TOKENS: row i starts at token i * stride */
+    int input_dims;                 /* of one row, at least 1 */
+    int64_t input_shape[MAX_DIMS];  /* (input_dims) */
+    size_t input_size, target_size; /* values of one row; target_size 0: dataset_config.without_targets */
+    int target_dims; /* of one row of a single array of targets; 0: each name is a value, or there are several arrays */
+    int64_t target_shape[MAX_DIMS]; /* (target_dims) */
+    int64_t classes;                /* number of classes, if known without reading all rows; else 0 */
+    bool is_float32;                /* each input is exact in float32 (float, half, 8 and 16 bit integers) */
+    bool has_floats;                /* read_floats may be called */
+    bool is_bytes;                  /* each input is 0 .. 255 and is stored as a byte in memory, see read_bytes */
+    double divide;                  /* inputs are divided by it; 0 from open: no default of the format (1) */
+    size_t threads;                 /* with decode: the number of threads that may call it */
+    bool is_small;                  /* always kept in memory, regardless of cache_mb */
+    uint64_t file_bytes;
+    size_t *left_out; /* (left_out_count) rows of the file, from 0 and rising, that are none of the source's */
+    size_t left_out_count;
+    const char *target_name;    /* of arrays: the file or the array of the targets; NULL: none, or several */
+    const char *note, *warning; /* for dataset_notes; NULL: none. Owned by the format. */
+    const struct raw_column
+        *columns; /* (input_size) of a format with named columns, whose inputs may be missing or no numbers; read then
+                     yields raw values, see raw_columns.h. NULL: inputs are numbers. Owned by the format. */
+};
+
+/* Keys of the config that only some formats have. */
+enum format_key {
+    KEY_INPUTS = 1 << 0,
+    KEY_TARGETS = 1 << 1,
+    KEY_COLUMNS = 1 << 2, /* columns and missing */
+    KEY_CSV = 1 << 3,
+    KEY_IMAGE = 1 << 4,
+    KEY_TEXT = 1 << 5,
+    KEY_TOKENS = 1 << 6,
+    KEY_SYNTHETIC = 1 << 7
+};
+#define KEYS_OF_NAMES (KEY_INPUTS | KEY_TARGETS)
+
+struct dataset_format {
+    const char *name;
+    unsigned keys;                 /* enum format_key */
+    const char *const *extensions; /* ".h5", NULL-terminated; NULL: the format has no file */
+    bool has_layout;               /* supports dataset.layout */
+    bool is_folder;                /* the path is a folder, not a file */
+    bool reads_patterns;           /* open expands the path (file_pattern.h) and checks the files */
+    bool concatenates;             /* open reads [path], then dataset_others, as one text */
+    bool has_queries;              /* supports dataset.query and table */
+    bool has_target_file;          /* dataset.targets is a file, not names in the file of the inputs */
+
+    /* Reads and checks the shape. [path] is NULL for a format without a file. [train]: the training file when this is
+     * the validation file, which must have the same columns and class labels; else NULL. */
+    status (*open)(const struct dataset_config *config, const char *path, bool wants_classes,
+                   const struct source *train, struct source **out);
+
+    /* Reads rows first .. first + count - 1: inputs (count, input_size), targets (count, target_size); either may be
+     * NULL. Not thread-safe. */
+    status (*read)(struct source *source, size_t first, size_t count, double *inputs, double *targets);
+
+    /* Reads the weights (count) of the same rows, with dataset.weights; NULL: the format has none. */
+    status (*read_weights)(struct source *source, size_t first, size_t count, double *weights);
+    /* Adds the place of the weight of [row] for a message. */
+    void (*describe_weight)(const struct source *source, size_t row, struct text *out);
+
+    /* With dataset_group: the same for its groups: numbers, whose order is that of the groups; NAN: missing. NULL:
+     * the format has none. */
+    status (*read_groups)(struct source *source, size_t first, size_t count, double *groups);
+    void (*describe_group)(const struct source *source, size_t row, struct text *out);
+
+    /* With has_floats: read for inputs that are exact in float32, without the way through doubles. */
+    status (*read_floats)(struct source *source, size_t first, size_t count, float *inputs);
+
+    /* Tells the operating system that the inputs of the row will be read soon, so that it reads the rows of a batch
+     * together; NULL: nothing. */
+    void (*will_read)(const struct source *source, size_t row);
+
+    /* With is_bytes: reads the inputs (count, input_size) of the same rows. */
+    status (*read_bytes)(struct source *source, size_t first, size_t count, uint8_t *inputs);
+
+    /* Instead of read_bytes, where a row takes a long time: reads the inputs (input_size) of one row. Thread-safe for
+     * different [thread]s below source->threads. */
+    status (*decode)(struct source *source, size_t row, size_t thread, uint8_t *inputs);
+
+    /* Instead of read, for INPUT_TOKENS: reads one row, inputs (input_size), targets (target_size). Thread-safe. */
+    status (*read_tokens)(const struct source *source, size_t row, int32_t *inputs, int64_t *targets);
+    /* With read_tokens: adds the whole dataset, or a sample of it. */
+    status (*digest)(const struct source *source, struct digest *digest);
+    /* dataset_vocabulary; NULL: none. */
+    const char *(*vocabulary)(const struct source *source);
+    /* dataset_tokenizer; NULL: none. */
+    const char *(*tokenizer)(const struct source *source);
+
+    /* dataset_labels; NULL: none. */
+    struct string_list (*labels)(const struct source *source);
+
+    /* dataset_columns, in [arena] or owned by the source; NULL: none. */
+    struct column_list (*columns)(const struct source *source, struct arena *arena);
+
+    /* The shape of a row of name [index] of dataset.inputs or dataset.targets. NULL: each name is one value. */
+    void (*shape_of_name)(const struct source *source, bool is_target, size_t index, int *dims, int64_t *shape);
+
+    /* Adds the place of value [element] of [row] for a message: "a.h5: dataset 'x', row 3, column 2". */
+    void (*describe)(const struct source *source, bool is_target, size_t row, size_t element, struct text *out);
+
+    void (*close)(struct source *source);
+
+    /* csv_texts_of: adds the rows with all columns as records of CSV, the names first; NULL: the file is CSV, or it has
+     * no such columns. */
+    status (*add_records)(const struct dataset_config *config, bool is_validation, struct text *out);
+
+    /* dataset_inspect: adds what the file [path] contains; NULL: its rows are described. */
+    status (*inspect)(const char *path, struct text *out);
+};
+
+/* The table of formats; dataset_<name>.c defines `const struct dataset_format dataset_<name>`. */
+#define DATASET_FORMATS(X) X(hdf5) X(csv) X(sqlite) X(idx) X(npy) X(npz) X(images) X(text) X(tokens) X(synthetic)
+#define X(name) extern const struct dataset_format dataset_##name;
+DATASET_FORMATS(X)
+#undef X
+
+/* The format of dataset_config.cells, which no config can name. */
+extern const struct dataset_format dataset_cells;
+
+/* That of a text with dataset.tokens.tokenizer. */
+extern const struct dataset_format dataset_tokenized;
+
+/* Row [index] of the table, NULL past its end. */
+const struct dataset_format *dataset_format_at(size_t index);
+
+/* The format of [config], or that of the extension of [path]; NULL: unknown. */
+const struct dataset_format *dataset_format_of(const struct dataset_config *config, const char *path);
+
+/* What to do with a file whose extension is of another program, "; unpack it first ..."; "": nothing is known. */
+const char *dataset_format_advice(const char *path);
+
+/* Adds "hdf5, csv, ..., synthetic". */
+void dataset_format_names(struct text *out);
+
+/* Whether the extension of [path] is that of a format. */
+bool dataset_knows_extension(const char *path);
+/* Whether the file with this extension is a database, with tables and queries. */
+bool dataset_has_queries(const char *path);
+/* Whether the names of inputs and targets have another meaning in one of the two: the files have other formats, of
+ * which not both are tables. */
+bool dataset_has_other_names(const struct dataset_config *a, const struct dataset_config *b);
+/* Whether the targets of the file with this extension are in a file of their own. */
+bool dataset_has_target_file(const char *path);
+
+/* Whether the rows have columns of texts: csv_texts_of. */
+bool dataset_has_texts(const struct dataset_config *config);
+
+/* ---- helpers ---- */
+
+/* Whether targets of this shape are more than a list of values: two dimensions are not 1. */
+bool source_has_shape(int dims, const int64_t *shape);
+
+/* Whether rows of both have the same shape; a list of target values fits any shape of as many. */
+bool source_is_like(const struct source *a, const struct source *b);
+
+/* STATUS_DATA: an array of [names], dataset.inputs or dataset.targets, has rows of another shape in [b]; only for
+ * several names, where both formats know their shapes; source_is_like compares a single one. [where] begins the
+ * message; [other]: what file [b] is, such as "validation". */
+status source_compare_names(const struct source *a, const struct source *b, bool is_target,
+                            const struct string_list *names, const char *where, const char *other);
+
+/* Whether rows of this shape are probably images (height, width, channels), as of Keras, OpenCV and Pillow. */
+bool source_seems_channels_last(int dims, const int64_t *shape);
+
+/* Adds "3x8x8", or "1" for no dimensions. */
+void source_add_shape(int dims, const int64_t *shape, struct text *out);
+
+#endif
