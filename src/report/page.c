@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/axis.h"
-#include "report/html.h"
+#include "report/svg.h"
 
 /* The files page.css and page.js. */
 static const struct {

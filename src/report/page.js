@@ -13,7 +13,7 @@
     return element;
   }
 
-  /* ---- axes, as src/report/axis.c draws them ---- */
+  /* ---- axes, as src/report/svg.c draws them ---- */
 
   /* "12k", "2e-5", "95 %" */
   function numberText(value, digits, isPercent) {

@@ -1,4 +1,5 @@
-/* The parts are in runs_section and sweep_section; here is their order. */
+/* A report as a whole: which folders it is about, and the order of its sections, which are in runs_section.c and
+ * sweep_section.c. */
 #include "report/report_page.h"
 
 #include <stdio.h>
@@ -7,10 +8,8 @@
 #include <time.h>
 
 #include "base/files/io.h"
-#include "report/html.h"
 #include "report/page.h"
-#include "report/runs_section.h"
-#include "report/sweep_section.h"
+#include "report/svg.h"
 #include "train/folder/run_folder.h"
 
 #define FIRST_LINE "<!DOCTYPE html>\n"

@@ -11,7 +11,7 @@
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "base/schema/schema.h"
-#include "report/json_line.h"
+#include "report/json_lines.h"
 #include "train/folder/run_folder.h"
 #include "train/metrics/monitor.h"
 

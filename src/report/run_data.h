@@ -4,7 +4,7 @@
 #define REPORT_RUN_DATA_H
 
 #include "report/curve.h"
-#include "report/line_file.h"
+#include "report/json_lines.h"
 
 #define RUN_DATA_MAX_CURVES 64
 #define RUN_DATA_MAX_CLASSES 1000

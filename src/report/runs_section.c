@@ -1,5 +1,6 @@
-/* One run has training and validation in one plot; several runs have one plot for each, in which a run is a colour. */
-#include "report/runs_section.h"
+/* The sections of a report about runs: overview, curves, confusion matrices, configs. One run has training and
+ * validation in one plot; several runs have one plot for each, in which a run is a colour. */
+#include "report/report_page.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,11 +8,27 @@
 #include <string.h>
 #include <time.h>
 
-#include "report/class_labels.h"
-#include "report/html.h"
+#include "base/arena.h"
+#include "base/schema/schema.h"
 #include "report/page.h"
+#include "report/run_data.h"
 #include "report/svg.h"
 #include "train/metrics/report.h"
+#include "train/state/labels.h"
+
+/* ---- the names of classes ---- */
+
+/* The labels are in the checkpoints only, so the newest one is read. A page is made also if that fails. */
+
+/* The labels of the newest valid checkpoint, one for each class of run->confusion, in [arena]; count 0: the classes are
+ * numbers, or there is no such checkpoint. */
+static struct string_list class_labels_read(const struct run_data *run, struct arena *arena) {
+    struct string_list labels;
+    status failure = labels_load_newest(arena, arena_printf(arena, "%s/checkpoints", run->path), &labels);
+    bool is_right = !failure && labels.count == run->classes;
+    status_free(failure);
+    return is_right ? labels : (struct string_list){0};
+}
 
 /* ---- overview ---- */
 

@@ -4,7 +4,10 @@
 #ifndef REPORT_SWEEP_DATA_H
 #define REPORT_SWEEP_DATA_H
 
-#include "report/line_file.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "report/json_lines.h"
 #include "report/run_data.h"
 #include "sweep/trials.h"
 
@@ -102,5 +105,20 @@ void sweep_data_add_value(const struct sweep_data_parameter *parameter, double v
 /* Adds the command that trains the trial's first run again, to the same bits; of a comparison with the resolved config
  * in the folder. */
 void sweep_data_add_command(const struct sweep_data *sweep, const struct sweep_data_trial *trial, struct text *out);
+
+/* ---- how much a parameter explains ---- */
+
+#define IMPORTANCE_MIN_VALUES 10
+
+/* The share, 0 to 1, of the variance of the ranks of metric (count) that the means over groups of equal or neighbouring
+ * values explain, corrected for what chance explains: epsilon squared of a one-way analysis of variance on ranks,
+ * (SSB - (k-1) MSW) / SST with k groups. Numbers are put into up to ten groups of about equal size (sqrt(count / 5) of
+ * them), words are groups by themselves (!is_number). Ranks make it independent of the scale of both. NAN: fewer than
+ * IMPORTANCE_MIN_VALUES values, a metric that is the same for all, or only one group. Values that are NAN are a group.
+ */
+double importance_share(const double *metric, const double *values, size_t count, bool is_number);
+
+/* Spearman's rank correlation; NAN where one of both is constant or a value is NAN. */
+double importance_correlation(const double *metric, const double *values, size_t count);
 
 #endif

@@ -13,10 +13,9 @@
 #include <unistd.h>
 
 #include "base/document/document.h"
+#include "report/report_page.h"
 #include "report/run_data.h"
-#include "report/runs_section.h"
 #include "report/sweep_data.h"
-#include "report/sweep_section.h"
 #include "report/watch.h"
 #include "sweep/sweep_folder.h"
 #include "sweep/trials.h"

@@ -1,5 +1,5 @@
 /* Axes hold their values, have ticks at round numbers, and numbers are short. */
-#include "report/axis.h"
+#include "report/svg.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The share of a parameter that decides everything is near 1, of one without effect 0 on average; ranks make it
  * independent of scales. */
-#include "report/importance.h"
+#include "report/sweep_data.h"
 
 #include <math.h>
 

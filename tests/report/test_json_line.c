@@ -1,6 +1,6 @@
 /* The fields of a line are those that jansson finds, numbers are within one unit in the last place, and what is no
  * complete object is refused. */
-#include "report/json_line.h"
+#include "report/json_lines.h"
 
 #include <jansson.h>
 #include <math.h>
