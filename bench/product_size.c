@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/buffer.h"
-#include "device/cpu/kernels.h"
+#include "device/cpu/cpu.h"
 #include "device/internal.h"
 
 static float *matrix(size_t size, size_t period) {

@@ -7,7 +7,7 @@ endif()
 # src/device/cpu/sets: every file there is compiled once per instruction set and the set is chosen at start. Element-wise loops write
 # their fused multiply-adds as fmaf, so each set gives the same bits; only products (gemm.c, direct.c, winograd.c,
 # depthwise.c, unit_stride.c) let the compiler fuse.
-file(GLOB cpu_sources CONFIGURE_DEPENDS src/device/cpu/*.c src/device/cpu/bf16/kernels.c)
+file(GLOB cpu_sources CONFIGURE_DEPENDS src/device/cpu/*.c)
 file(GLOB set_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/*.c)
 target_sources(device PRIVATE ${cpu_sources})
 set(product_options -ffp-contract=fast)

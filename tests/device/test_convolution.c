@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "check_main.h"
-#include "device/cpu/convolution.h"
-#include "device/cpu/kernels.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 #include "device/internal.h"
 #include "device_work.h"

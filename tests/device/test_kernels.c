@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "check_main.h"
-#include "device/cpu/workspace.h"
+#include "device/cpu/cpu.h"
 #include "device/internal.h"
 #include "device_work.h"
 

@@ -5,10 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "device/cpu/kernels.h"
-#include "device/cpu/losses.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
-#include "device/cpu/workspace.h"
 
 #define BLOCK 48                   /* rows of logits that are computed together */
 #define MIN_WORK ((size_t)1 << 20) /* multiply-adds of a thread */

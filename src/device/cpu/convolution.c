@@ -1,12 +1,10 @@
 /* Chooses the implementation of a convolution once, when it is created. */
-#include "device/cpu/convolution.h"
+#include "device/cpu/cpu.h"
 
 #include <stdlib.h>
 
 #include "base/system/module.h"
-#include "device/cpu/kernels.h"
 #include "device/cpu/onednn/host.h"
-#include "device/cpu/workspace.h"
 
 struct device_convolution {
     const struct convolution_ops *ops;

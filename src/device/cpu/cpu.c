@@ -3,16 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef DDPTRAIN_X86_KERNELS
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "base/buffer.h"
-#include "device/cpu/bf16/kernels.h"
-#include "device/cpu/convolution.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/elementwise.h"
-#include "device/cpu/kernels.h"
-#include "device/cpu/linear.h"
-#include "device/cpu/losses.h"
-#include "device/cpu/recurrent.h"
-#include "device/cpu/shapes.h"
-#include "device/cpu/workspace.h"
 #include "device/internal.h"
 
 struct cpu_device {
@@ -72,7 +71,7 @@ status workspace_reserve(struct device *device, size_t bytes, const char *what) 
 
 void *workspace_of(struct device *device) { return ((struct cpu_device *)device)->workspace; }
 
-static void close(struct device *device) { buffer_free(((struct cpu_device *)device)->workspace); }
+static void free_workspace(struct device *device) { buffer_free(((struct cpu_device *)device)->workspace); }
 
 static void dropout(struct device *device, const struct draw_key *key, float p, const float *x, float *y, size_t rows,
                     size_t size) {
@@ -160,6 +159,68 @@ static void set_attention(struct cpu_device *device, const struct attention_kern
     device->sequence.cross_attention_backward = attention->cross_backward;
 }
 
+/* ---- what the processor has ---- */
+
+#ifdef DDPTRAIN_X86_KERNELS
+static bool has_avx512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("fma");
+}
+static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+static bool has_avx512_bf16(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+
+/* Of arch_prctl (Linux 5.16), whose header older systems lack. */
+#define REQUEST_PERMISSION 0x1023
+#define TILE_DATA 18
+
+/* cpuid (7, 0), edx; compilers do not know these names yet */
+#define HAS_AMX_BF16 (1u << 22)
+#define HAS_AMX_TILE (1u << 24)
+
+static bool has_amx(void) {
+    unsigned a, b, c, d;
+    if (!has_avx512_bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    return d & HAS_AMX_BF16 && d & HAS_AMX_TILE && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+/* [name]: "amx" or "avx512_bf16"; NULL: the best for this processor. NULL if it, or the system, does not support them.
+ * AMX: asks the system, which saves its registers only for processes that do. */
+static const struct bf16_kernels *bf16_kernels_find(const char *name) {
+    if ((!name || strcmp(name, "amx") == 0) && has_amx()) return &bf16_kernels_amx;
+    if ((!name || strcmp(name, "avx512_bf16") == 0) && has_avx512_bf16()) return &bf16_kernels_avx512;
+    return NULL;
+}
+
+/* Kernels whose factors are sums of bfloat16. [name]: as above; NULL if that is not AMX, because with AVX-512 BF16 they
+ * take longer than those of float32.
+ *
+ * 2 [parts]: of train.float32_matmul_precision: high, only for products of matrices. Three products of parts are added,
+ * a difference of up to 3 x 2^-16 of the product of the factors' magnitudes. A factor that is infinite, or of 3.39e38
+ * or more, gives NaN.
+ *
+ * 3: each factor is exactly their sum. Six products are added; the others are less than 2^-23 of the product of the
+ * factors' magnitudes together. Results that are not finite are computed again in float32, unless they are added to c
+ * or are of a convolution. Parts, and products of parts, below 2^-126 are 0, so factors below 2^-103 and products below
+ * 2^-102 have fewer bits. */
+static const struct bf16_kernels *bf16_kernels_find_parts(const char *name, size_t parts) {
+    if (bf16_kernels_find(name) != &bf16_kernels_amx) return NULL;
+    return parts == 2 ? &bf16_kernels_amx_two : &bf16_kernels_amx_three;
+}
+#else
+static const struct bf16_kernels *bf16_kernels_find(const char *name) {
+    (void)name;
+    return NULL;
+}
+
+static const struct bf16_kernels *bf16_kernels_find_parts(const char *name, size_t parts) {
+    (void)parts;
+    return bf16_kernels_find(name);
+}
+#endif
+
+/* ---- precision and instruction set ---- */
+
 /* Only together with the AVX-512 kernels: a device with a smaller set represents a processor without them. */
 static const struct bf16_kernels *find_bf16(const struct cpu_device *device, enum precision precision) {
     if (!device->kernels->is_avx512) return NULL;
@@ -196,14 +257,6 @@ struct kernel_set {
     bool is_supported;
     const char *bf16; /* as for bf16_kernels_find */
 };
-
-#ifdef DDPTRAIN_X86_KERNELS
-static bool has_avx512(void) {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("fma");
-}
-static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
-#endif
 
 #ifdef __aarch64__
 #define BASELINE "cpu (neon)" /* which every 64-bit ARM processor has */
@@ -243,8 +296,10 @@ status cpu_device_create(const char *set, struct device **out) {
         device->sequence = *device->kernels->sequence;
         set_attention(device, device->kernels->attention);
         device->ops.sequence = &device->sequence;
-        device->base = (struct device){
-            .ops = &device->ops, .description = sets[i].description, .close = close, .set_precision = set_precision};
+        device->base = (struct device){.ops = &device->ops,
+                                       .description = sets[i].description,
+                                       .close = free_workspace,
+                                       .set_precision = set_precision};
         device->product = device->kernels->product;
         *out = &device->base;
         return OK;

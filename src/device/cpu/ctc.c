@@ -4,9 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "device/cpu/losses.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
-#include "device/cpu/workspace.h"
 
 /* A row's result. */
 struct ctc_result {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "device/cpu/kernels.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 
 /* Activations cost more per element than a pass over memory. */

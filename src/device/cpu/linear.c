@@ -4,12 +4,11 @@
  * the time where lines of the inputs map to few sets of the cache. Rows of the first factor map to few sets if the
  * distance between them is a multiple of SAME_SETS floats: a product then copies them for each group of its columns,
  * also a tenth of the time; if they are many, run_product copies them once before it, k + GAP floats apart. */
-#include "device/cpu/linear.h"
+#include "device/cpu/cpu.h"
 
 #include <string.h>
 
 #include "device/cpu/parallel.h"
-#include "device/cpu/workspace.h"
 
 #define UNIT 48                       /* rows or columns that are not split: a multiple of the kernels' tiles */
 #define MANY_UNITS 16                 /* of columns: enough that an uneven split costs little */

@@ -3,8 +3,7 @@
 
 #include <math.h>
 
-#include "device/cpu/kernels.h"
-#include "device/cpu/losses.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 #include "device/loss_formulas.h"
 

@@ -1,10 +1,9 @@
 /* Each thread runs all steps of its rows, so that threads meet once per layer instead of once per step. The weight is
  * packed once for all steps. A result does not depend on the split. */
-#include "device/cpu/recurrent.h"
+#include "device/cpu/cpu.h"
 
 #include <string.h>
 
-#include "device/cpu/kernels.h"
 #include "device/cpu/parallel.h"
 
 #define UNIT 8                     /* rows that are not split: a tile of the products */

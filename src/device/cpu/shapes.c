@@ -1,5 +1,5 @@
 /* See device/shapes.h. */
-#include "device/cpu/shapes.h"
+#include "device/cpu/cpu.h"
 
 #include <string.h>
 

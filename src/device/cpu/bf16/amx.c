@@ -9,10 +9,9 @@
 #include <string.h>
 
 #include "device/cpu/bf16/round.h"
-#include "device/cpu/bf16/sets.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/sets/set.h"
-#include "device/cpu/workspace.h"
 
 #define SIZE AMX_SIZE
 #define STEP AMX_STEP

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "device/cpu/kernels.h"
+#include "device/cpu/cpu.h"
 
 #define AMX_SIZE 16                           /* rows of a tile, its columns of sums, its pairs of k */
 #define AMX_STEP (2 * AMX_SIZE)               /* steps of k of a tile */

@@ -9,8 +9,8 @@
 #include "device/cpu/bf16/amx.h"
 #include "device/cpu/bf16/amx_weights.h"
 #include "device/cpu/bf16/round.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
-#include "device/cpu/workspace.h"
 #include "device/image.h"
 
 #define SIZE AMX_SIZE

@@ -14,7 +14,7 @@
 
 #include "device/cpu/bf16/amx_correlation.h"
 #include "device/cpu/bf16/amx_weights.h"
-#include "device/cpu/workspace.h"
+#include "device/cpu/cpu.h"
 
 #define MIN_CHANNELS 8
 #define MIN_PIXELS SIZE               /* of a band */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "device/cpu/bf16/round.h"
-#include "device/cpu/bf16/sets.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/sets/set.h"
 
 #define MULTIPLY_ADD(sum, b, x) ((lanes)_mm512_dpbf16_ps((__m512)(sum), (__m512bh)(b), (__m512bh)_mm512_set1_ps(x)))

@@ -4,7 +4,7 @@
 #ifndef DEVICE_CPU_SETS_SET_H
 #define DEVICE_CPU_SETS_SET_H
 
-#include "device/cpu/kernels.h"
+#include "device/cpu/cpu.h"
 
 #define IN_SET_PASTED(name, set) name##_##set
 #define IN_SET_EXPANDED(name, set) IN_SET_PASTED(name, set)

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "device/cpu/kernels.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/sets/lanes.h"
 
 #define SUMS 16

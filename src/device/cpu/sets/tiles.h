@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "device/cpu/kernels.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/sets/lanes.h"
 
 /* sum (lanes) + b (lanes of words) times x (a word, as a float): float32, unless the including file defines another

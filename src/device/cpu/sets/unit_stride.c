@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/sets/lanes.h"
 #include "device/cpu/sets/set.h"
-#include "device/cpu/workspace.h"
 #include "device/image.h"
 
 #define INLINE static inline __attribute__((always_inline))

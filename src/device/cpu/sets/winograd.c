@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/sets/set.h"
 #include "device/cpu/sets/winograd.h"
-#include "device/cpu/workspace.h"
 #include "device/image.h"
 
 #define PANEL 64 /* adjacent channels */

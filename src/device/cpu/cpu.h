@@ -1,6 +1,7 @@
-/* The CPU's loops, compiled once per instruction set (cmake/CpuKernels.cmake). Shapes as in device.h. */
-#ifndef DEVICE_CPU_KERNELS_H
-#define DEVICE_CPU_KERNELS_H
+/* cpu: what the files of the CPU device share: its loops, compiled once per instruction set (cmake/CpuKernels.cmake),
+ * products in the precision of the device, its workspace, and the operators of each file. Shapes as in device.h. */
+#ifndef DEVICE_CPU_CPU_H
+#define DEVICE_CPU_CPU_H
 
 #include "device/device.h"
 #include "device/long_sums.h"
@@ -106,6 +107,38 @@ struct cpu_kernels {
     const struct recurrent_kernels *recurrent;
 };
 
+extern const struct cpu_kernels cpu_kernels_baseline, cpu_kernels_avx2, cpu_kernels_avx512;
+
+/* ---- kernels in bfloat16 ---- */
+
+/* The kernels of train.precision: bfloat16, for processors with AVX-512 BF16 or AMX. Compiled once for each of them, as
+ * sets for each instruction set. Operands are float32 in memory and rounded to bfloat16 while a product packs them
+ * (to nearest, ties to even; subnormal numbers to 0), so it needs no pass over memory before it and no second copy of
+ * the weights. Products and sums are float32, each c(i, j) in an order that depends on k alone; it is another one with
+ * AMX. */
+struct bf16_kernels {
+    const char *description; /* of a device that uses them */
+    /* One of ars and acs must be 1, and one of brs and bcs; [packed] is not used. NULL: float32. */
+    void (*product)(const struct cpu_product *p);
+    /* A large product on all threads, with the workspace of the device, or, with the same bits, on one thread if that
+     * cannot be allocated. NULL: there is none. */
+    void (*shared_product)(struct device *device, const struct cpu_product *p);
+    /* Whether it is for this product; then also for a part of its rows. NULL: for each, with the bits of [product]. */
+    bool (*shares)(const struct cpu_product *p);
+    /* Attention of sets/attention.c with these products: the softmax and stored values stay float32. NULL: all of it
+     * does. */
+    const struct attention_kernels *attention;
+    /* Large convolutions are rounded, too. Where [convolution_of] returns NULL, oneDNN rounds those with many channels,
+     * if it is installed and they are not dilated. */
+    bool rounds_convolutions;
+    /* NULL: those of the device; the caller computes the gradient of the bias. */
+    const struct convolution_ops *(*convolution_of)(const struct convolution *c);
+};
+
+extern const struct bf16_kernels bf16_kernels_amx, bf16_kernels_avx512, bf16_kernels_amx_two, bf16_kernels_amx_three;
+
+/* ---- the device ---- */
+
 /* Of a CPU device. */
 const struct cpu_kernels *cpu_kernels_of(struct device *device);
 
@@ -125,6 +158,42 @@ const struct convolution_ops *cpu_amx_convolution(struct device *device, const s
 /* PRECISION_FLOAT32_PORTABLE: neither oneDNN nor a choice that depends on the instruction set. */
 bool cpu_is_portable(struct device *device);
 
-extern const struct cpu_kernels cpu_kernels_baseline, cpu_kernels_avx2, cpu_kernels_avx512;
+/* The workspace is scratch memory for operators. There is one, as large as the largest reservation, because operators
+ * run one after the other. Grows it to at least this size; its content is lost. After a failure it is as before. Before
+ * the loop, or by an operator before it uses the workspace. [what] as in device_alloc. */
+status workspace_reserve(struct device *device, size_t bytes, const char *what);
+
+/* The workspace, 64-byte aligned; at least as large as reserved. Get it in each operator: it may move when another
+ * operator reserves more. */
+void *workspace_of(struct device *device);
+
+/* ---- operators for the device's table ---- */
+
+/* Products are split into ranges of rows or columns for the threads of the process; a result does not depend on the
+ * split. */
+void linear_forward(struct device *device, const float *x, const float *w, const float *bias, bool has_relu, float *y,
+                    size_t rows, size_t in, size_t out);
+void linear_backward_input(struct device *device, const float *dy, const float *w, float *dx, size_t rows, size_t in,
+                           size_t out);
+void linear_backward_weight(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
+                            size_t rows, size_t in, size_t out);
+void linear_backward_weight_in_parts(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
+                                     size_t rows, size_t in, size_t out, size_t max_rows,
+                                     const struct part_receiver *receiver);
+
+/* Large convolutions are oneDNN's if its module is installed, else those of sets/, of the device's kernels. */
+extern const struct convolution_ops cpu_convolution_ops;
+extern const struct recurrent_ops cpu_recurrent_ops;
+extern const struct shape_ops cpu_shape_ops;
+
+extern const struct loss_ops cpu_losses;
+
+void cpu_ctc(struct device *device, const struct ctc_options *o, const float *x, const int64_t *targets, size_t rows,
+             float factor, float *dx, struct loss_sums *sums);
+status cpu_ctc_prepare(struct device *device, size_t rows, size_t steps, size_t classes, size_t target_size);
+
+void cpu_contrastive(struct device *device, const struct contrastive_options *o, const float *outputs, size_t rows,
+                     float factor, float *doutputs, struct loss_sums *sums);
+status cpu_contrastive_prepare(struct device *device, size_t rows, size_t world_size, size_t size);
 
 #endif
