@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/files/io.h"
-#include "base/system/processors.h"
+#include "base/system/machine.h"
 #include "base/system/signals.h"
 #include "base/text.h"
 #include "command.h"

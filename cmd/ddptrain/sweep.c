@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/system/processors.h"
+#include "base/system/machine.h"
 #include "command.h"
 #include "device/gpus.h"
 

@@ -1,9 +1,10 @@
-/* RFC 3629. */
+/* UTF-8 as RFC 3629 has it, and a table of the classes of characters. */
 #include "base/utf8.h"
 
 #include <string.h>
 
 #include "base/text.h"
+#include "base/unicode_classes.h"
 
 size_t utf8_decode(const char *bytes, size_t size, uint32_t *code) {
     static const uint32_t min[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -87,4 +88,16 @@ size_t utf8_encode(uint32_t code, char *out) {
     for (size_t i = length; i-- > 1; code >>= 6) out[i] = (char)(0x80 | (code & 0x3f));
     out[0] = (char)(heads[length] | code);
     return length;
+}
+
+/* ---- classes of characters ---- */
+
+/* A generated table of 10 KiB in two stages instead of a library: PCRE2 and libunistring are larger than all of this
+ * program's texts need, and their tables are of the Unicode version of the system, so that the tokens of a text would
+ * depend on it. */
+
+enum unicode_class unicode_class(uint32_t code) {
+    if (code >= UNICODE_END) return UNICODE_OTHER;
+    uint64_t word = UNICODE_WORDS[4 * UNICODE_BLOCKS[code / 128] + code / 32 % 4];
+    return (enum unicode_class)(word >> 2 * (code % 32) & 3);
 }

@@ -1,4 +1,4 @@
-/* utf8: converts single characters between UTF-8 and Unicode code points. */
+/* utf8: converts single characters between UTF-8 and Unicode code points, and tells the classes of code points. */
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 
@@ -27,5 +27,16 @@ bool utf8_is_control(uint32_t code);
 
 /* Encodes [code] to out (4) and returns the number of bytes. */
 size_t utf8_encode(uint32_t code, char *out);
+
+/* The classes of characters that regular expressions of tokenizers use: \p{L}, \p{N} and \s. */
+enum unicode_class {
+    UNICODE_OTHER,
+    UNICODE_LETTER, /* general category L* */
+    UNICODE_NUMBER, /* general category N* */
+    UNICODE_SPACE   /* property White_Space */
+};
+
+/* The class of a code point in Unicode 16.0.0. */
+enum unicode_class unicode_class(uint32_t code);
 
 #endif

@@ -9,7 +9,6 @@
 #include "base/dims.h"
 #include "base/files/io.h"
 #include "base/files/zip.h"
-#include "base/files/zip_write.h"
 #include "base/text.h"
 #include "checkpoint/pickle.h"
 

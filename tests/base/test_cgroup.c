@@ -1,13 +1,12 @@
 /* cgroup: the groups that are visited for lines of /proc/self/cgroup, and the memory below the limits of all of them.
  * ctest-labels: unit */
-#include "base/system/cgroup.h"
+#include "base/system/machine.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/files/io.h"
-#include "base/system/memory.h"
 #include "base/text.h"
 #include "check_main.h"
 #include "files.h"

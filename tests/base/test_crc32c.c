@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/files/crc32c.h"
+#include "base/files/digest.h"
 
 START_TEST(equals_the_values_of_the_rfc) {
     unsigned char bytes[32];

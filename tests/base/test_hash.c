@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/files/hash.h"
+#include "base/files/digest.h"
 
 #define MAX_SIZE 300
 

@@ -1,6 +1,6 @@
 /* Shares of processors for the processes of a host, and the split of a mask into parts, for given masks and topologies.
  */
-#include "base/system/processors.h"
+#include "base/system/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* workers: each item runs once, on a worker of the set; the first failure by index is reported. ctest-labels: unit */
-#include "base/system/workers.h"
+#include "base/system/thread.h"
 
 #include "check_main.h"
 #include "files.h"

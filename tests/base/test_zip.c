@@ -10,7 +10,6 @@
 #include "base/buffer.h"
 #include "base/files/io.h"
 #include "base/files/zip.h"
-#include "base/files/zip_write.h"
 #include "check_main.h"
 #include "files.h"
 

@@ -2,7 +2,6 @@
  */
 #include "data/text/tokenizer.h"
 
-#include "base/unicode.h"
 #include "base/utf8.h"
 #include "data/text/vocabulary.h"
 #include "open.h"

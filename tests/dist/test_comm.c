@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-#include "base/system/processors.h"
+#include "base/system/machine.h"
 #include "check_main.h"
 #include "dist/comm/combine.h"
 #include "dist/comm/comm_check.h"

@@ -1,4 +1,5 @@
-/* digest: SHA-256 of sealed files, of a run's state and of configs. */
+/* digest: checksums of bytes: SHA-256 for sealed files, for a run's state and for configs, a 64-bit hash for memory,
+ * and the CRC of TFRecord files. */
 #ifndef BASE_DIGEST_H
 #define BASE_DIGEST_H
 
@@ -23,5 +24,13 @@ void digest_of(const void *bytes, size_t size, uint8_t hash[DIGEST_SIZE]);
 
 /* Lower-case hexadecimal, NUL-terminated. */
 void digest_hex(const uint8_t hash[DIGEST_SIZE], char hex[DIGEST_HEX_SIZE]);
+
+/* A 64-bit hash of [bytes] (size) for comparing memory, as fast as memory can be read; [seed]: 0, or the hash of the
+ * preceding bytes. Two inputs of the same size that differ in a single word never have the same hash; others collide
+ * with probability 2^-64. Not for secrets or files. Equal on all machines of one byte order. */
+uint64_t hash_add(uint64_t seed, const void *bytes, size_t size);
+
+/* The CRC with Castagnoli's polynomial (RFC 3720, section B.4), which TFRecord files use. */
+uint32_t crc32c(const void *bytes, size_t size);
 
 #endif

@@ -1,5 +1,6 @@
-/* zip: reads the members of a zip archive that are stored or deflated (APPNOTE 6.3.10, with zip64), as numpy.savez and
- * numpy.savez_compressed write them. The archive is not trusted: every offset and size is checked against the file. */
+/* zip: reads and writes zip archives (APPNOTE 6.3.10, with zip64). Read are the members that are stored or deflated, as
+ * numpy.savez and numpy.savez_compressed write them. The archive is not trusted: every offset and size is checked
+ * against the file. */
 #ifndef BASE_ZIP_H
 #define BASE_ZIP_H
 
@@ -42,5 +43,15 @@ status zip_check(const struct zip *zip, const struct zip_member *member, const u
 
 /* The whole content, with a check of its checksum: *out, to be freed with buffer_free. */
 status zip_read_all(const struct zip *zip, const struct zip_member *member, uint8_t **out);
+
+struct zip_new_member {
+    const char *name;
+    const void *bytes; /* (size), not owned */
+    size_t size;
+};
+
+/* Writes [path] with io_replace: stored members whose contents start at multiples of 64 bytes, as PyTorch's torch.save
+ * and memory-mapped readers expect. The members have no times, so equal contents give equal files. */
+status zip_write(const char *path, const struct zip_new_member *members, size_t count);
 
 #endif

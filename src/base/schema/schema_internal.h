@@ -2,7 +2,6 @@
 #ifndef BASE_SCHEMA_INTERNAL_H
 #define BASE_SCHEMA_INTERNAL_H
 
-#include "base/document/document_internal.h"
 #include "base/schema/schema.h"
 
 /* ---- schema_value.c: scalars of YAML 1.2's core schema ---- */
@@ -36,7 +35,7 @@ const struct node *row_fallback(const struct schema_row *row, struct place place
 /* Adds [text] as a YAML scalar that parses to the same string: plain where possible, else in double quotes. */
 void value_add_string(struct text *out, const char *text);
 
-/* ---- schema_yaml.c ---- */
+/* ---- schema_write.c ---- */
 
 /* Adds a field as YAML. Not for sections and variants and their lists. */
 void value_add_yaml(const struct schema_row *row, const void *field, struct text *out);
@@ -61,7 +60,7 @@ static inline bool row_is_absent(const struct schema_row *row, const void *confi
     return row->present_offset != 0 && !*(const bool *)((const char *)config + row->present_offset);
 }
 
-/* ---- schema_sections.c ---- */
+/* ---- schema_describe.c ---- */
 
 /* A mapping of keys, or a choice of types. */
 struct section {
@@ -94,7 +93,7 @@ bool variants_with_key(const struct schema_variants *variants, const char *key);
 /* The row of the type [name]; NULL when there is none. */
 const struct schema_variant *variants_find(const struct schema_variants *variants, const char *name, int *index);
 
-/* ---- schema_alias.c ---- */
+/* ---- schema_suggest.c ---- */
 
 /* The mapping of an unknown key: the type's own schema and the common one, either may be NULL. */
 struct key_scope {
@@ -127,8 +126,6 @@ bool alias_is_same(const char *word, const char *known);
  * arguments that have no key is added to [left_out] as sentences, each with a blank before it. */
 const char *alias_call(const struct schema *root, const struct schema_variants *variants,
                        const struct schema_variant *type, const char *word, struct text *left_out, struct arena *arena);
-
-/* ---- schema_suggest.c ---- */
 
 /* "unknown key; did you mean 'optimizer.lr' (optimizer: line 6, column 1)?", with the keys of [scope] where nothing or
  * only a typo explains it. [document]: the root of the tree, for places; may be NULL. */

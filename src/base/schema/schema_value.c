@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/schema/schema_internal.h"
+#include "base/utf8.h"
 
 static bool is_any_of(const char *text, const char *const *words) {
     for (; *words; words++)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/files/hash.h"
+#include "base/files/digest.h"
 
 /* Of most texts the first 8 and the last 8 bytes are all. */
 static uint64_t hash_of(const char *text, size_t length) {

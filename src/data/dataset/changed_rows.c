@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "base/files/hash.h"
+#include "base/files/digest.h"
 #include "data/dataset/open_dataset.h"
 
 #define BLOCK_BYTES 65536 /* of rows, about: as many as a message names */

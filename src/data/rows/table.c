@@ -3,7 +3,7 @@
  * same checks when they are converted from the doubles of a format to float32 and int64 (table_values.c). */
 #include <stdlib.h>
 
-#include "base/system/workers.h"
+#include "base/system/thread.h"
 #include "data/rows/table_internal.h"
 
 #define CHUNK_BYTES ((size_t)4 << 20)

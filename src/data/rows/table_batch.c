@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/system/workers.h"
+#include "base/system/thread.h"
 #include "data/rows/table_internal.h"
 
 struct pick {

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/system/workers.h"
+#include "base/system/thread.h"
 #include "data/rows/table_internal.h"
 
 #define MAX_CLASSES 2147483647.0

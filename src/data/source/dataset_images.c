@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "base/files/io.h"
-#include "base/system/processors.h"
+#include "base/system/machine.h"
 #include "base/utf8.h"
 #include "data/source/csv_texts.h"
 #include "data/source/image_labels.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/unicode.h"
 #include "base/utf8.h"
 #include "data/text/tokenizer_internal.h"
 

@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/unicode.h"
 #include "base/utf8.h"
 #include "data/text/tokenizer_internal.h"
 

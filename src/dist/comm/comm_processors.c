@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/system/processors.h"
+#include "base/system/machine.h"
 #include "device/cpu/parallel.h"
 #include "dist/comm/comm_group.h"
 

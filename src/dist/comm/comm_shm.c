@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/system/processors.h"
+#include "base/system/machine.h"
 #include "dist/comm/combine.h"
 #include "dist/comm/comm_backends.h"
 #include "dist/comm/comm_group.h"

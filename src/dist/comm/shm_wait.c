@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/system/processors.h"
+#include "base/system/machine.h"
 
 /* Of the main lane, and of the other: its communication thread shares the cores with computation. */
 #define SPIN_SECONDS 5e-6

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/system/processors.h"
+#include "base/system/machine.h"
 #include "dist/launch/launch.h"
 
 status launch_split(int nproc, cpu_set_t **parts) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/system/cgroup.h"
+#include "base/system/machine.h"
 #include "dist/launch/launch_internal.h"
 
 #define GIB 1073741824.0

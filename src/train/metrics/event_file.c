@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/files/crc32c.h"
+#include "base/files/digest.h"
 #include "base/files/io.h"
 #include "base/text.h"
 #include "train/metrics/append_file.h"

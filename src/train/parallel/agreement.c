@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/files/hash.h"
+#include "base/files/digest.h"
 
 #define PIECES (AGREEMENT_NUMBERS / 2)
 #define PIECE_BITS 18

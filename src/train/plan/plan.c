@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/system/memory.h"
+#include "base/system/machine.h"
 #include "data/dataset/loader.h"
 #include "dist/reducer.h"
 #include "train/metrics/evaluation.h"

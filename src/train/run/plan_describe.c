@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/system/memory.h"
+#include "base/system/machine.h"
 #include "data/columns/target_choice.h"
 #include "dist/shard_tree.h"
 #include "train/loop/save.h"

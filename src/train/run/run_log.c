@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/system/memory.h"
+#include "base/system/machine.h"
 #include "data/dataset/baseline.h"
 #include "dist/comm/comm_gpu.h"
 #include "optim/optimizer_groups.h"

@@ -1,14 +1,129 @@
-/* Linux's affinity mask and the quotas of control groups. */
-#include "base/system/processors.h"
+/* What Linux says in /proc, in the files of control groups and in the affinity mask. A container changes the last two
+ * only. */
+#include "base/system/machine.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/system/cgroup.h"
+/* ---- control groups ---- */
+
+/* /proc/self/cgroup has lines "0::/path" (version 2) and "4:cpu,cpuacct:/path" (version 1). The groups of version 1 are
+ * in a folder for each controller. */
+
+/* Whether the list [names] (length), separated by commas, has [name]. */
+static bool has_name(const char *names, size_t length, const char *name) {
+    for (const char *at = names, *end = names + length; at < end;) {
+        size_t word = strcspn(at, ",:");
+        if (word == strlen(name) && strncmp(at, name, word) == 0) return true;
+        at += word + 1;
+    }
+    return false;
+}
+
+/* Visits the group [path] below [top] and its ancestors; false: the visitor has ended it. */
+static bool visit_group(const char *top, const char *path, bool is_v2, cgroup_visitor *visit, void *context) {
+    char folder[CGROUP_MAX_PATH];
+    size_t root = strlen(top);
+    int length = snprintf(folder, sizeof folder, "%s%s", top, path);
+    if (*path != '/' || length < 0 || (size_t)length >= sizeof folder) return true;
+    while ((size_t)length > root && folder[length - 1] == '/') folder[--length] = 0;
+    for (;;) {
+        if (!visit(context, folder, is_v2)) return false;
+        if (strlen(folder) == root) return true;
+        *strrchr(folder + root, '/') = 0;
+    }
+}
+
+void cgroup_visit(const char *root, const char *controller, cgroup_visitor *visit, void *context) {
+    char line[CGROUP_MAX_PATH], top[CGROUP_MAX_PATH];
+    snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
+    FILE *file = fopen(line, "re");
+    bool goes_on = true;
+    while (file && goes_on && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        bool is_v2 = strncmp(line, "0::", 3) == 0;
+        const char *first = strchr(line, ':'), *second = first ? strchr(first + 1, ':') : NULL;
+        if (!second || (!is_v2 && !has_name(first + 1, (size_t)(second - first - 1), controller))) continue;
+        snprintf(top, sizeof top, "%s/sys/fs/cgroup%s%s", root, is_v2 ? "" : "/", is_v2 ? "" : controller);
+        goes_on = visit_group(top, second + 1, is_v2, visit, context);
+    }
+    if (file) fclose(file);
+}
+
+/* ---- memory ---- */
+
+/* Reads the number after [word] at the start of a line; [word] "": at the start of the file. */
+static bool read_number(const char *path, const char *word, uint64_t *out) {
+    FILE *file = fopen(path, "re");
+    char line[256];
+    bool is_found = false;
+    size_t length = strlen(word);
+    while (file && !is_found && fgets(line, sizeof line, file)) {
+        char *end, *number = line + length;
+        if (strncmp(line, word, length) != 0) continue;
+        *out = strtoull(number, &end, 10);
+        is_found = end != number;
+    }
+    if (file) fclose(file);
+    return is_found;
+}
+
+static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* The bytes of the cache of files that have not been used lately, which the kernel frees first; part of the used ones.
+ */
+static uint64_t cache_of_group(const char *folder, bool is_v2) {
+    char path[CGROUP_MAX_PATH + 32];
+    uint64_t bytes;
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    return read_number(path, is_v2 ? "inactive_file " : "total_inactive_file ", &bytes) ? bytes : 0;
+}
+
+/* The bytes below the limit of the group [folder]. A group without a limit has "max" or a huge number. */
+static uint64_t available_in_group(const char *folder, bool is_v2) {
+    char path[CGROUP_MAX_PATH + 32];
+    uint64_t limit, used;
+    snprintf(path, sizeof path, "%s/%s", folder, is_v2 ? "memory.max" : "memory.limit_in_bytes");
+    if (!read_number(path, "", &limit)) return UINT64_MAX;
+    snprintf(path, sizeof path, "%s/%s", folder, is_v2 ? "memory.current" : "memory.usage_in_bytes");
+    if (!read_number(path, "", &used)) return UINT64_MAX;
+    used -= min(used, cache_of_group(folder, is_v2));
+    return used < limit ? limit - used : 0;
+}
+
+static bool add_available(void *context, const char *folder, bool is_v2) {
+    uint64_t *available = context;
+    *available = min(*available, available_in_group(folder, is_v2));
+    return true;
+}
+
+uint64_t memory_available_in_groups(const char *root) {
+    uint64_t available = UINT64_MAX;
+    cgroup_visit(root, "memory", add_available, &available);
+    return available;
+}
+
+uint64_t memory_available(void) {
+    uint64_t kib;
+    uint64_t machine = read_number("/proc/meminfo", "MemAvailable:", &kib) ? kib * 1024 : UINT64_MAX;
+    return min(machine, memory_available_in_groups(CGROUP_ROOT));
+}
+
+/* ru_maxrss survives exec: it may be that of the program that has started this one. */
+uint64_t memory_peak(void) {
+    struct rusage usage;
+    uint64_t kib;
+    if (read_number("/proc/self/status", "VmHWM:", &kib)) return kib * 1024;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+/* ---- processors ---- */
 
 int processors_online(void) {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -48,7 +163,7 @@ static double quota_of_group(const char *folder, bool is_v2) {
 /* The smaller of two limits; 0: no limit. */
 static double min_limit(double a, double b) { return a == 0 || (b > 0 && b < a) ? b : a; }
 
-static bool visit(void *context, const char *folder, bool is_v2) {
+static bool add_quota(void *context, const char *folder, bool is_v2) {
     double *limit = context;
     *limit = min_limit(*limit, quota_of_group(folder, is_v2));
     return true;
@@ -56,7 +171,7 @@ static bool visit(void *context, const char *folder, bool is_v2) {
 
 int processors_quota(void) {
     double limit = 0;
-    cgroup_visit(CGROUP_ROOT, "cpu", visit, &limit);
+    cgroup_visit(CGROUP_ROOT, "cpu", add_quota, &limit);
     return (int)limit + (limit > (int)limit);
 }
 
@@ -78,7 +193,7 @@ int processors_share(const cpu_set_t *masks, int count, int own, int quota) {
     return threads > 0 ? threads : 1;
 }
 
-/* ---- split ---- */
+/* ---- split into parts ---- */
 
 struct processor {
     int package, core, number; /* core: the smallest number of its threads */

@@ -1,11 +1,15 @@
-/* processors: how many logical processors this process may use, and how processes of one host share them. */
-#ifndef BASE_PROCESSORS_H
-#define BASE_PROCESSORS_H
+/* machine: which processors and how much memory this process may use, as the machine, its control groups and its
+ * affinity mask say. */
+#ifndef BASE_MACHINE_H
+#define BASE_MACHINE_H
 
 #include <sched.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/text.h"
+
+/* ---- processors ---- */
 
 int processors_online(void);  /* online processors of this machine or of its cpuset */
 int processors_in_mask(void); /* in the affinity mask (taskset, srun --cpu-bind, mpirun, containers) */
@@ -32,5 +36,33 @@ void processors_shorten_slice(void);
 long processors_slice(void);
 
 void processors_list(const cpu_set_t *set, struct text *out); /* adds "0-3,8" */
+
+/* ---- control groups, version 1 and 2 ---- */
+
+/* The root of the file system; tests have a folder with proc/self/cgroup and sys/fs/cgroup. */
+#define CGROUP_ROOT ""
+
+/* The maximum length of the path of a group, with its NUL. Longer paths are ignored. */
+#define CGROUP_MAX_PATH 5000
+
+/* Called with the folder of a group below sys/fs/cgroup, which need not exist; false: the last one. */
+typedef bool cgroup_visitor(void *context, const char *folder, bool is_v2);
+
+/* Visits the group of this process for [controller] ("memory") and its ancestors, leaf first, the root last. In a
+ * container the paths of /proc/self/cgroup may not exist, but the root does. With both versions in use, each one is
+ * visited so, in the order of /proc/self/cgroup. */
+void cgroup_visit(const char *root, const char *controller, cgroup_visitor *visit, void *context);
+
+/* ---- memory ---- */
+
+/* The available bytes: the minimum of the machine's (MemAvailable) and of those below the limits of this process's
+ * control group and its ancestors; both count the cache of files, which is freed when memory is needed, as available.
+ * UINT64_MAX: unknown. */
+uint64_t memory_available(void);
+/* Those of the groups alone; UINT64_MAX: no limit. [root]: as in cgroup_visit. */
+uint64_t memory_available_in_groups(const char *root);
+
+/* The largest resident set of this process so far, in bytes. */
+uint64_t memory_peak(void);
 
 #endif
