@@ -80,8 +80,13 @@ struct config {
     struct determinism_config determinism;
 };
 
-/* The schema of a config file. */
+/* The schema of a config file; its check reports combinations of keys of different sections that contradict each
+ * other. */
 extern const struct schema config_schema;
+void config_check(void *config, const struct node *where, const char *path, struct problems *problems);
+
+/* The place of [node]; NULL: no place. */
+static inline struct place config_place(const struct node *node) { return node ? node->place : (struct place){0}; }
 
 struct config_file;
 
@@ -121,10 +126,6 @@ status config_set_auto_device(struct config_file *file, const char *why_cpu);
 
 /* The loss; loss_objective for `losses`. */
 const struct loss_type *config_loss(const struct config *config);
-
-/* Sets the keys of config->dataset that `losses` determine: which targets are classes, and which are inputs. Of
- * config_load. */
-void config_set_targets(struct config *config, struct arena *arena);
 
 /* The model's input shape for rows of this dataset. */
 struct shape dataset_shape(const struct dataset_info *info);

@@ -1,5 +1,5 @@
 /* Rows of the run's own sections, and the composition of all the others. */
-#include "train/config/config_internal.h"
+#include "train/config/config.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -141,7 +141,7 @@ struct epoch_state {
     bool has_ended;                  /* an epoch, or a part of one at the end of the run, has ended in this process */
 };
 
-/* Of run_test.c: the evaluation of the test rows at the end of the run. */
+/* Of run.c: the evaluation of the test rows at the end of the run. */
 struct test_state {
     struct loader *loader; /* NULL: no test rows, or a run that writes nothing */
     struct evaluation *evaluation;
