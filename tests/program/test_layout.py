@@ -48,17 +48,16 @@ BELOW_DATA = {
     "sampling": {"source"},
     "dataset": {"columns", "csv", "files", "images", "rows", "sampling", "source", "text"},
 }
-# The same for src/train, which has no files beside its folders; loop/averaging is a part of loop.
+# The same for src/train, which has no files beside its folders.
 BELOW_TRAIN = {
     "state": set(),
     "parallel": {"state"},
-    "nonfinite": set(),
     "metrics": {"parallel"},
-    "config": {"metrics", "nonfinite"},
+    "config": {"metrics"},
     "plan": {"config", "metrics", "parallel"},
     "weights": {"config", "plan", "state"},
     "folder": {"config", "metrics"},
-    "loop": {"config", "folder", "metrics", "nonfinite", "parallel", "plan", "state"},
+    "loop": {"config", "folder", "metrics", "parallel", "plan", "state"},
     "run": {"config", "folder", "loop", "metrics", "parallel", "plan", "weights"},
     "inference": {"config", "loop", "metrics", "plan", "state", "weights"},
 }

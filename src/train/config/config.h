@@ -15,12 +15,19 @@
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "train/metrics/monitor.h"
-#include "train/nonfinite/guard.h"
 
 enum train_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum train_precision { TRAIN_FLOAT32, TRAIN_BFLOAT16, TRAIN_FLOAT16 };
 enum matmul_precision { MATMUL_HIGHEST, MATMUL_HIGH };
 enum accumulate_weighting { WEIGHTING_TORCH, WEIGHTING_SAMPLES };
+
+enum nonfinite_policy { NONFINITE_STOP, NONFINITE_SKIP, NONFINITE_ROLLBACK };
+
+/* `train.on_nonfinite:` */
+struct nonfinite_config {
+    int policy;  /* enum nonfinite_policy */
+    int64_t max; /* skipped steps in a row; roll-backs since the last checkpoint */
+};
 
 struct train_config {
     int64_t epochs, steps;                /* one of them is SCHEMA_NO_INT */
@@ -35,7 +42,7 @@ struct train_config {
     double clip_grad_norm;    /* 0: off */
     double clip_grad_value;   /* 0: off */
     struct ema_config ema;
-    struct guard_config on_nonfinite;
+    struct nonfinite_config on_nonfinite;
     int64_t check_state_every; /* steps between comparisons of the ranks' states; 0: only before saves */
     struct early_stop early_stop;
     struct string_list metrics; /* of the validation rows */

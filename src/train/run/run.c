@@ -22,14 +22,14 @@
 #include "dist/process/launcher_channel.h"
 #include "optim/optimizer_groups.h"
 #include "train/folder/run_folder.h"
-#include "train/loop/averaging/averaging.h"
+#include "train/loop/averaging.h"
 #include "train/loop/dry_run.h"
 #include "train/loop/epoch.h"
 #include "train/loop/loop.h"
-#include "train/loop/micro_batch.h"
 #include "train/loop/progress.h"
 #include "train/loop/rank_sync.h"
 #include "train/loop/save.h"
+#include "train/loop/step.h"
 #include "train/loop/trainer.h"
 #include "train/metrics/metrics.h"
 #include "train/metrics/report.h"
@@ -416,8 +416,6 @@ static status open_elastic(struct run *run) {
                                       .accumulates = run->config->train.accumulate > 1,
                                       .rows = sampler_length(&run->config->sampler, info->train_rows, 1),
                                       .model = t->model,
-                                      .loss = t->loss,
-                                      .loss_config = t->loss_config,
                                       .input_size = info->input_size,
                                       .target_bytes = dataset_target_bytes(info),
                                       .comm = t->comm};
@@ -517,7 +515,7 @@ static status join(struct run *run) {
     TRY(alloc_gradients(t));
     TRY(open_evaluation(run));
     TRY(is_elastic ? open_elastic(run) : open_reducer(t));
-    t->averaging.method = averaging_choose(t);
+    t->averaging.hooks = averaging_choose(t);
     return OK;
 }
 
@@ -979,7 +977,7 @@ static void destroy(struct run *run, status *result) {
     loader_destroy(t->test.loader);
     evaluation_destroy(t->evaluation);
     evaluation_destroy(t->test.evaluation);
-    micro_batches_close(t);
+    step_close(t);
     plan_destroy(run->plan);
     run_folder_close(run->folder);
     text_free(&run->config_text);
