@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Fuzzes every reader of foreign bytes with libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer, and prints a table.
 #
-#     scripts/fuzz.sh [SECONDS] [TARGET ...]    60 seconds each; targets: config csv document hdf5 hdf5_data idx image json_line npy proof
+#     tests/proof/fuzz.sh [SECONDS] [TARGET ...]    60 seconds each; targets: config csv document hdf5 hdf5_data idx image json_line npy proof
 #                                               report safetensors sealed sqlite store texts tokenizer torch
-#     scripts/fuzz.sh --long [TARGET ...]       until each target has 10^8 executions or 8 hours; interrupted (Ctrl-C), the
+#     tests/proof/fuzz.sh --long [TARGET ...]       until each target has 10^8 executions or 8 hours; interrupted (Ctrl-C), the
 #                                               same command goes on where it was: build/fuzz/progress-<target> counts
-#     scripts/fuzz.sh --keep ...                adds what reaches new code to tests/fuzz/corpus
+#     tests/proof/fuzz.sh --keep ...                adds what reaches new code to tests/fuzz/corpus
 #
 # Starts from tests/fuzz/corpus/corpus_<target>, which the tests replay, and from what earlier calls found
 # (build/fuzz/found-<target>). A finding is kept in build/fuzz/findings and ends the script with 1. The targets of HDF5 parse in
@@ -13,7 +13,7 @@
 # process contains that (src/base/files/hdf5.h). They run in libFuzzer's fork mode, which goes on after a crash, and each crash is
 # run again: it is a finding unless the code and the memory in its report are libhdf5's ("of the library" in the table).
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 long=0 keep=0 seconds=60
 while [ $# -gt 0 ]; do
     case $1 in

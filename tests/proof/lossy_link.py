@@ -2,7 +2,7 @@
 """A bad link between two network namespaces, for kernels without netem: a TUN device in each, and this process between them, which
 delays each packet and loses some. What crosses it is ordinary IP; the kernels on both sides retransmit as on any bad network.
 
-    scripts/lossy_link.py NAMESPACE NAMESPACE [--device link0] [--delay 5] [--jitter 50] [--loss 0.02] [--seed 1]
+    tests/proof/lossy_link.py NAMESPACE NAMESPACE [--device link0] [--delay 5] [--jitter 50] [--loss 0.02] [--seed 1]
 
 Prints "up" when both devices are there (down, without an address: the caller configures them) and carries packets until SIGTERM; then
 it prints how many it carried and lost. Packets keep their order, as in a queue; milliseconds are one way. Needs root."""

@@ -1,6 +1,6 @@
 # A recipe for Spack, which builds the checkout that it is in:
 #
-#     spack repo add scripts/spack && spack install ddptrain
+#     spack repo add packaging/spack && spack install ddptrain
 from spack.package import *
 
 

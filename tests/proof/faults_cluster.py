@@ -61,7 +61,7 @@ class BadLink(Hosts):
         self.words, self.relay = ["--jitter", jitter, "--loss", loss, "--seed", seed], None
 
     def join(self):
-        self.relay = subprocess.Popen([sys.executable, os.path.join(faults.ROOT, "scripts", "lossy_link.py"), *self.names, *map(str, self.words)],
+        self.relay = subprocess.Popen([sys.executable, os.path.join(faults.ROOT, "tests", "proof", "lossy_link.py"), *self.names, *map(str, self.words)],
                                       stdout=subprocess.PIPE, text=True)
         check(self.relay.stdout.readline() == "up\n", "no TUN devices")
         return "link0"
@@ -336,7 +336,7 @@ def slurm(place, rng):
         log = place.path("slurm.log")
         if os.path.exists(log):
             os.remove(log)
-        script = os.path.join(faults.ROOT, "scripts", "slurm_train.sbatch")
+        script = os.path.join(faults.ROOT, "examples", "slurm", "slurm_train.sbatch")
         words = ["sbatch", "--parsable", f"--nodes={count}", "--ntasks=2", "--ntasks-per-node=2", "--time=10", f"--chdir={place.folder}",
                  f"--output={log}", f"--export=ALL,DDPTRAIN={place.binary},MASTER_ADDR=127.0.0.1", script, "slurm.yaml", "--run-dir", "runs/slurm"]
         words = [w for w in words if not w.startswith("--ntasks-per-node")] if "--nodes=2" in words else words
@@ -507,7 +507,7 @@ def slurm_sweep(place, rng):
         log = place.path("sweep.log")
         if os.path.exists(log):
             os.remove(log)
-        script = os.path.join(faults.ROOT, "scripts", "slurm_sweep.sbatch")
+        script = os.path.join(faults.ROOT, "examples", "slurm", "slurm_sweep.sbatch")
         job = cluster.run("sbatch", "--parsable", "--nodes=2", "--ntasks-per-node=2", "--time=10", f"--chdir={place.folder}", f"--output={log}",
                           f"--export=ALL,DDPTRAIN={place.binary},MASTER_ADDR=127.0.0.1", script, *faults.sweep_words()[1:],
                           "--run-dir", "sweeps/slurm").strip()

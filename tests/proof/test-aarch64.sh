@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Builds for 64-bit ARM (Graviton, Grace) on another machine and tests in an emulator, qemu-user. Debian 12.
 #
-#     scripts/test-aarch64.sh            all: build, unit tests, a training run, two processes; about an hour on two cores
-#     scripts/test-aarch64.sh quick      build the program, a few tests of kernels, the two runs; 3 minutes of processor time
-#     scripts/test-aarch64.sh build      only the program: build/aarch64/bin
-#     scripts/test-aarch64.sh count      instructions of a step and of a matrix product (docs/performance.md)
+#     tests/proof/test-aarch64.sh            all: build, unit tests, a training run, two processes; about an hour on two cores
+#     tests/proof/test-aarch64.sh quick      build the program, a few tests of kernels, the two runs; 3 minutes of processor time
+#     tests/proof/test-aarch64.sh build      only the program: build/aarch64/bin
+#     tests/proof/test-aarch64.sh count      instructions of a step and of a matrix product (docs/performance.md)
 #
 # The arm64 libraries are unpacked into a folder, DDPTRAIN_SYSROOT (default ~/.cache/ddptrain/sysroot-aarch64), which apt of
 # this system knows nothing about.
@@ -18,7 +18,7 @@
 # * Pages of 64 KiB: qemu-user has those of the host.
 # * Times, and counters of the processor (perf). `count` counts instructions.
 set -euo pipefail
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
 export DDPTRAIN_SYSROOT=${DDPTRAIN_SYSROOT:-${XDG_CACHE_HOME:-$HOME/.cache}/ddptrain/sysroot-aarch64}
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 OMP_NUM_THREADS=1

@@ -2,13 +2,13 @@
 """Registers, spilled bytes and static shared memory of the GPU's kernels, as ptxas reports them, compared with
 tests/device/gpu_kernels.csv.
 
-    scripts/gpu-kernels.py LOG ...            compare: 0 equal, 1 different, 77 another nvcc or other architectures
-    scripts/gpu-kernels.py --write LOG ...    rewrite the rows of the logs' files and architectures
+    tests/proof/gpu-kernels.py LOG ...            compare: 0 equal, 1 different, 77 another nvcc or other architectures
+    tests/proof/gpu-kernels.py --write LOG ...    rewrite the rows of the logs' files and architectures
 
 A LOG is cuda/*.o.log of a build folder. Only the files of the logs count: a build without NCCL has no comm_nccl.cu. A row summarises the variants of a template: their number, and the maximum of each figure."""
 import collections, csv, os, re, subprocess, sys
 
-TABLE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests/device/gpu_kernels.csv")
+TABLE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "device/gpu_kernels.csv")
 COLUMNS = ["architecture", "file", "kernel", "variants", "registers", "spilled_bytes", "shared_bytes"]
 
 
@@ -103,7 +103,7 @@ def main():
             print(f"{' '.join(key)}: {dict(zip(COLUMNS[3:], found.get(key, ['none'])))}, "
                   f"in the table {dict(zip(COLUMNS[3:], known.get(key, ['none'])))}")
     if different:
-        print("if that is intended: scripts/gpu-kernels.py --write cuda/*.o.log")
+        print("if that is intended: tests/proof/gpu-kernels.py --write cuda/*.o.log")
     return 1 if different else 0
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the Debian package, build/package/ddptrain_VERSION_ARCHITECTURE.deb, and checks it with lintian.
 #
-#     scripts/package.sh
+#     packaging/package.sh
 #     apt install ./build/package/ddptrain_*.deb
 #
 # Without the modules of the GPU, whose libraries Debian does not have: for them build from source (docs/gpu.md).

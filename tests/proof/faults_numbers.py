@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Tests, many times, the guarantees of docs/resume-and-faults.md about numbers, memory and rows.
 
-    scripts/faults_numbers.py                         all but guards, a hundred trials each
-    scripts/faults_numbers.py flips --trials 10000    a bit of one rank's parameters flips: found, named, never saved
-    scripts/faults_numbers.py nonfinite --seed 7 --trials 1
-    scripts/faults_numbers.py rows                    each row exactly once: every world, every stop (about ten minutes)
-    scripts/faults_numbers.py guards                  what all guards cost; on a machine that does nothing else
+    tests/proof/faults_numbers.py                         all but guards, a hundred trials each
+    tests/proof/faults_numbers.py flips --trials 10000    a bit of one rank's parameters flips: found, named, never saved
+    tests/proof/faults_numbers.py nonfinite --seed 7 --trials 1
+    tests/proof/faults_numbers.py rows                    each row exactly once: every world, every stop (about ten minutes)
+    tests/proof/faults_numbers.py guards                  what all guards cost; on a machine that does nothing else
 
 Prints a table; each failure comes with its seed, and `--seed` repeats it. Needs a built program (--binary).
 """
 import argparse, glob, json, os, random, re, shutil, statistics, subprocess, sys, tempfile, time
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # train.device: auto is the CPU, where bits are the same everywhere
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DIVERGED, NOT_FINITE = 71, 76
 WEIGHTS = [("0.weight", 64 * 13), ("0.bias", 64), ("2.weight", 3 * 64), ("2.bias", 3)]
 WINE = """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests every single typo of every config key: each must be rejected with its line and column and the correct suggestion.
 
-    scripts/typos.py [--ddptrain build/release/bin/ddptrain] [--sample N]
+    tests/proof/typos.py [--ddptrain build/release/bin/ddptrain] [--sample N]
 
 A typo is one letter left out, doubled, replaced, put in, or swapped with the next. With --sample each key gets N of them, always
 the same. A suggestion is right when it is the key itself or another key of the place that is one typo away, too; a key of one
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LETTERS = "abcdefghijklmnopqrstuvwxyz_"
 MAX_TYPOS = 80  # in a file; the program stores at most 100 problems
 

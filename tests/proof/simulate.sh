@@ -2,9 +2,9 @@
 # Simulates many schedules of the control plane (tests/simulation/README.md), two processes at a time, and prints those that violate a
 # guarantee. Ends with 1 when there is one.
 #
-#     scripts/simulate.sh [COUNT [FIRST]]     1000000 schedules from seed 1
+#     tests/proof/simulate.sh [COUNT [FIRST]]     1000000 schedules from seed 1
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 count=${1:-1000000}
 first=${2:-1}
 half=$(((count + 1) / 2))

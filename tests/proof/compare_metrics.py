@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares every metric of ddptrain with scikit-learn's, on the same outputs and targets.
 
-    scripts/compare_metrics.py build/release/bin/ddptrain
+    tests/proof/compare_metrics.py build/release/bin/ddptrain
 
 Cases: classes, binary decisions and values; with and without weights of rows; rows of one length and padded ones (the
 positions of the mask are scikit-learn's samples); one row, one class, equal targets, targets of 0. A line with both numbers

@@ -1,4 +1,4 @@
-"""The small mistakes that scripts/mutate.py puts into C code: which ones a file allows, and the line that each leaves.
+"""The small mistakes that tests/proof/mutate.py puts into C code: which ones a file allows, and the line that each leaves.
 
 Works on text that clang-format has laid out (a function begins and ends in the first column), line by line, so that line numbers stay.
 Only bodies of functions are changed; comments, strings, preprocessor lines and asserts are not."""

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Injects faults into running jobs and checks the guarantees of docs/reliability.md: real processes, signals, sockets, namespaces.
 
-    scripts/faults.py                          every guarantee that this machine can test, a few trials each
-    scripts/faults.py kill orphans --trials 100 --seed 7
-    scripts/faults.py --list
+    tests/proof/faults.py                          every guarantee that this machine can test, a few trials each
+    tests/proof/faults.py kill orphans --trials 100 --seed 7
+    tests/proof/faults.py --list
 
 Prints a table; each failure has its seed, and `--seed` repeats it. Needs a built program (--binary) and, for `link` and
 `slurm`, root. Changes nothing outside its own temporary folder and its own processes.
@@ -11,7 +11,7 @@ Prints a table; each failure has its seed, and `--seed` repeats it. Needs a buil
 import argparse, collections, ctypes, glob, json, os, random, re, shutil, signal, socket, struct, subprocess, sys, tempfile, time
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # train.device: auto is the CPU, where bits are the same everywhere
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SLOW = float(os.environ.get("FAULTS_SLOW", "1"))  # factor for deadlines on slow builds and loaded machines
 SANITIZED = bool(os.environ.get("DDPTRAIN_SANITIZER"))
 VARIABLES = ("DDPTRAIN_", "SLURM_", "OMPI_", "PMI_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_")

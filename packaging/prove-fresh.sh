@@ -2,8 +2,8 @@
 # Proves the README's two commands on a bare Debian: makes one with debootstrap in a temporary folder (base system and
 # git, nothing else), clones the committed state of this repository into it and runs the commands inside.
 #
-#     sudo scripts/prove-fresh.sh                   scripts/train.sh and scripts/test.sh
-#     sudo scripts/prove-fresh.sh 'COMMAND' ...     other commands instead, each in the clone
+#     sudo packaging/prove-fresh.sh                   scripts/train.sh and scripts/test.sh
+#     sudo packaging/prove-fresh.sh 'COMMAND' ...     other commands instead, each in the clone
 #
 # SUITE (bookworm), MIRROR (where this machine gets its packages) and TMPDIR may be set. The system is removed at the end.
 set -euo pipefail

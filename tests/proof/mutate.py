@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Mutation testing: makes small changes to the code, one at a time, and reports which of them the tests detect.
 
-    scripts/mutate.py                                   50 mutants over all layers, in proportion to their lines
-    scripts/mutate.py --count 300 --seed 7              300 others
-    scripts/mutate.py --layer dist --files '*store*'    of some files only
-    scripts/mutate.py --since main                      of lines that changed since a revision
-    scripts/mutate.py --list --count 10                 which ones these are; nothing is built
+    tests/proof/mutate.py                                   50 mutants over all layers, in proportion to their lines
+    tests/proof/mutate.py --count 300 --seed 7              300 others
+    tests/proof/mutate.py --layer dist --files '*store*'    of some files only
+    tests/proof/mutate.py --since main                      of lines that changed since a revision
+    tests/proof/mutate.py --list --count 10                 which ones these are; nothing is built
 
-A mutant is one changed line of a C file (scripts/mutations.py). It is built in a copy of the working tree (build/mutate); then the tests of
+A mutant is one changed line of a C file (tests/proof/mutations.py). It is built in a copy of the working tree (build/mutate); then the tests of
 its layer run until one fails: those that know the file first, then those that noticed most mutants of the layer in their time. Layers are
 shared libraries there, so that no test is linked for a mutant; base_module, which expects the program's own folder, does not run. Code whose object files stay
 the same is another spelling of the same program and is not counted, nor is what does not compile. The same seed on the same code gives the
@@ -20,7 +20,7 @@ import argparse, collections, concurrent.futures, fnmatch, glob, hashlib, json, 
 
 import mutations
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WORK = os.path.join(ROOT, "build", "mutate")
 SOURCE, BUILD, TEMPORARY = (os.path.join(WORK, name) for name in ("source", "build", "tmp"))
 ACCEPTED = os.path.join(ROOT, "tests", "accepted_mutants.txt")

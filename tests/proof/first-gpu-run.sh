@@ -2,14 +2,14 @@
 # Everything that should be run once on a machine with NVIDIA GPUs, into one archive: tests, compute-sanitizer, cuBLASLt's
 # log, NCCL, repeated runs, the table of docs/gpu.md, a trace. A step that cannot run says why in one line.
 #
-#     scripts/first-gpu-run.sh [--build build/release] [--out FOLDER] [--limit SECONDS] [--again] [STEP ...]
+#     tests/proof/first-gpu-run.sh [--build build/release] [--out FOLDER] [--limit SECONDS] [--again] [STEP ...]
 #
 # Steps: machine tests cublaslt nccl repeat trace bench sanitizer. The folder (default: gpu-run in the build folder) gets a log of each,
 # summary.md and gpu.md; beside it is FOLDER.tar.gz. The script ends after the limit (540 s; 0: none), also with an archive. The same
 # command again continues: it keeps the results of steps that passed or took the whole time, unless --again. Exit code: 0 all steps
 # that ran passed, 1 one failed, 75 some are left for the next run, 77 none could run.
 set -uo pipefail
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/release
 out=
 limit=540

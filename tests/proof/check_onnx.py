@@ -4,8 +4,8 @@ ddptrain to 1e-5 of the largest output: for every model of tests/program/test_ex
 lengths, the tables with prepared columns of tests/vectors/columns.json and every shipped config, made small, two of them
 also with all their layers; or for a file.
 
-    scripts/check_onnx.py [--binary build/release/bin/ddptrain] [--only layers|tables|configs|deep]
-    scripts/check_onnx.py MODEL.onnx INPUTS.npy OUTPUTS.npy              one file
+    tests/proof/check_onnx.py [--binary build/release/bin/ddptrain] [--only layers|tables|configs|deep]
+    tests/proof/check_onnx.py MODEL.onnx INPUTS.npy OUTPUTS.npy              one file
 
 Needs the packages onnx, onnxruntime, numpy and h5py; without them it says so and ends with 77.
 """
@@ -29,7 +29,7 @@ except ImportError as missing:
     print(f"skipped: {missing.name} is not installed")
     sys.exit(77)
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def session_of(path):

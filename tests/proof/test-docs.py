@@ -2,7 +2,7 @@
 """Runs the commands of README.md and of the pages below literally, in order, in a fresh clone of HEAD in a temporary folder, as
 a reader would. HOME is a temporary folder, too. Needs what scripts/train.sh needs, and git; ccache, where it is installed, shortens it.
 
-    scripts/test-docs.py [--keep]          --keep leaves the clone and prints its path
+    tests/proof/test-docs.py [--keep]          --keep leaves the clone and prints its path
 
 A command block is an indented block, or a fenced one (sh, bash, console, or without a language), one of whose lines starts with a command:
 a program of COMMANDS, of the clone or of the PATH. Lines after one that starts with `$ ` are output. Two spaces end a command: what
@@ -141,7 +141,7 @@ def check_config(clone, environment):
 
 
 def main():
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     folder = Path(tempfile.mkdtemp(prefix="ddptrain-docs-"))
     clone, home = folder / "ddptrain", folder / "home"
     try:
