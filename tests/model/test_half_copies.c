@@ -267,6 +267,7 @@ static void write_gradients(struct contents *c, const struct graph_node *node) {
     bool is_after = half_storage_is_fused(c->model, node) && node->fusion == FUSION_AFTER_GELU;
     if (is_after) write_slot(c, &node->backward_copies, node[-1].dx[0]); /* its own gradient is not computed */
     for (size_t n = 0; node->layer && !is_after && n < node->in_count; n++) {
+        ck_assert_msg(node->dx[n] == SIZE_MAX || node->dx[n] != node->dy, "a layer writes what it reads");
         if (node->layer->adds_to_dx) read_slot(c, node->dx[n]);
         write_slot(c, &node->backward_copies, node->dx[n]);
     }
@@ -334,6 +335,7 @@ static const char *const more_cases[] = {
     "[" CONV(8) ", {residual: [" CONV(8) ", batch_norm, relu, " CONV(8) ", batch_norm]}, relu, batch_norm, " CONV(
         8) "]",
     "[{linear: 16}, {gelu: {approximate: tanh}}, {linear: 8}, {linear: 40}, {gelu: {approximate: tanh}}, {linear: 8}]",
+    "[{linear: 8}, {residual: [layer_norm]}, {residual: [rms_norm]}, {linear: 8}]", /* dx is not added to dy itself */
     "[{linear: 8}, {residual: [layer_norm, {linear: 32}, {gelu: {approximate: tanh}}, {linear: 8}]}, "
     "{residual: [layer_norm, {linear: 24}, {scaled_dot_product_attention: {heads: 1}}, {linear: 8}]}, "
     "{residual: [layer_norm, {linear: 32}, {gelu: {approximate: tanh}}, {linear: 8}, relu]}, layer_norm]",
