@@ -10,7 +10,7 @@
 #include "checkpoint/safetensors.h"
 #include "command.h"
 #include "data/dataset/dataset.h"
-#include "data/files/file_pattern.h"
+#include "data/files/files.h"
 #include "report/sweep_data.h"
 #include "train/folder/run_folder.h"
 #include "train/metrics/metrics.h"

@@ -7,7 +7,7 @@
 
 #include "base/arena.h"
 #include "base/system/machine.h"
-#include "data/columns/target_choice.h"
+#include "data/columns/columns.h"
 #include "dist/shard_tree.h"
 #include "model/operation.h"
 #include "train/loop/save.h"
