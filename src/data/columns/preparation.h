@@ -79,7 +79,7 @@ status preparation_fit(const struct raw_column *columns, size_t count, const str
                        const struct section_list *rules, enum scale_type scale, struct arena *arena,
                        struct preparation *out);
 
-/* Adds tokenizer.json of the words that the training rows have in the columns of texts (word_tokenizer.h) to [json];
+/* Adds tokenizer.json of the words that the training rows have in the columns of texts (text/tokenizer.h) to [json];
  * rows->tokenizer is not used. */
 status preparation_make_tokenizer(const struct raw_column *columns, size_t count, const struct fit_rows *rows,
                                   struct text *json);

@@ -10,7 +10,7 @@
 #include "data/csv/csv.h"
 #include "data/dataset/suggest_columns.h"
 #include "data/files/files.h"
-#include "data/images/image_header.h"
+#include "data/images/image.h"
 #include "data/source/csv_header.h"
 #include "data/source/hdf5_names.h"
 #include "data/source/image_names.h"

@@ -5,6 +5,104 @@
 #include <stdlib.h>
 
 #include "data/rows/table.h"
+#include "data/source/config.h"
+
+/* ---- config ---- */
+
+static const char *const scale_choices[] = {"none", "standard", "minmax", NULL};
+
+static const struct schema_row scale_rows[] = {
+    {.key = "type",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct scale_config, type),
+     .fallback = "none",
+     .choices = scale_choices,
+     .doc =
+         "Fitted on the training rows: standard is scikit-learn's StandardScaler, minmax its MinMaxScaler to 0..1, "
+         "in double; per feature for vectors, one pair for all elements of N-D rows, or with per_feature one for each "
+         "feature of a series."},
+    {.key = "mean",
+     .type = SCHEMA_REAL_LIST,
+     .offset = FIELD(struct scale_config, mean),
+     .fallback = "[]",
+     .doc = "Instead of type, with std: x' = (x - mean) / std, as torchvision's Normalize. One number, or one per "
+            "feature (vectors) or per channel (the first dimension of N-D rows)."},
+    {.key = "std",
+     .type = SCHEMA_REAL_LIST,
+     .offset = FIELD(struct scale_config, std),
+     .fallback = "[]",
+     .min = 0,
+     .max = 1e300,
+     .excludes_min = true,
+     .doc = "See mean."},
+    {.key = "per_feature",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct scale_config, per_feature),
+     .fallback = "false",
+     .doc = "For rows (steps, features), such as windows of a series: a mean and a scale for each feature, over all "
+            "steps, instead of one for all elements; mean and std then have a number for each feature."},
+    {0},
+};
+
+static void check_scale(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct scale_config *scale = config;
+    struct place place = where ? where->place : (struct place){0};
+    if (!scale->mean.count != !scale->std.count)
+        problems_add(problems, place, path, "mean and std must be given together");
+    else if (scale->mean.count && scale->type != SCALE_NONE)
+        problems_add(problems, place, path,
+                     "type (fitted to the rows) and mean/std (given) exclude each other; give one");
+}
+
+const struct schema scale_section = {.name = "dataset.scale",
+                                     .size = sizeof(struct scale_config),
+                                     .rows = scale_rows,
+                                     .shorthand = "type",
+                                     .check = check_scale};
+
+/* ---- bytes ---- */
+
+/* Lookup tables of 256 float32 values per channel, so that images can be stored as bytes in memory. */
+
+/* Numbers of the config are applied in float32, as torchvision's ToTensor and Normalize; fitted numbers in double and
+ * rounded once, as scikit-learn. */
+float byte_table_value(const struct scaler *scaler, size_t feature, double divide, int byte) {
+    float value = (float)byte / (float)divide;
+    if (scaler->features == 0) return value;
+    double mean = scaler->mean[feature], scale = scaler->scale[feature];
+    if (scaler->is_given) return (value - (float)mean) / (float)scale;
+    return (float)(((double)byte / divide - mean) / scale);
+}
+
+status byte_table_create(const struct scaler *scaler, double divide, size_t size, struct byte_table *table) {
+    size_t features = scaler->features ? scaler->features : 1;
+    void *values;
+    *table = (struct byte_table){.features = features, .block = size / features};
+    TRY(rows_alloc(features, 256 * sizeof(float), "the scaler", &values));
+    table->values = values;
+    for (size_t f = 0; f < features; f++)
+        for (int byte = 0; byte < 256; byte++) {
+            float value = table->values[f * 256 + (size_t)byte] = byte_table_value(scaler, f, divide, byte);
+            if (!isfinite(value))
+                return status_new(STATUS_USAGE, "dataset.scale: the scaled value of byte %d is too large for float32",
+                                  byte);
+        }
+    return OK;
+}
+
+void byte_table_free(struct byte_table *table) {
+    buffer_free(table->values);
+    *table = (struct byte_table){0};
+}
+
+void byte_table_apply(const struct byte_table *table, const uint8_t *bytes, float *out) {
+    for (size_t f = 0; f < table->features; f++) {
+        const float *values = table->values + f * 256;
+        for (size_t i = f * table->block; i < (f + 1) * table->block; i++) out[i] = values[bytes[i]];
+    }
+}
+
+/* ---- scaling ---- */
 
 /* Of [features] numbers, each [period] are the same. */
 static status copy_numbers(const struct real_list *list, const char *name, const char *what, double *out,
