@@ -19,7 +19,7 @@ CUTS = {
                          ("void activity_step(struct activity *p, int64_t step, double seconds) {", "    if (p) return;"),
                          ("void activity_enter(struct activity *p, int lane, const char *call) {", "    if (p) return;"),
                          ("void activity_leave(struct activity *p, int lane) {", "    if (p) return;")),
-    "src/dist/store/store_heartbeat.c": (("static void send_heartbeat(struct heartbeat *h, double now) {",
+    "src/dist/store/store.c": (("static void send_heartbeat(struct heartbeat *h, double now) {",
                                           "    h->send_at = now + 1e6;\n    if (h) return;"),
                                          ("static void check_rank_0(struct heartbeat *h, double now) {",
                                           "    if (h->broken_at == 0) return;")),

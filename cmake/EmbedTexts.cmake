@@ -1,6 +1,7 @@
-# Run by cmake -P: writes OUT, one row {"linear.c", "its text"}, for each of FILES.
+# Run by cmake -P: writes OUT, one row {"linear.c", "its text"}, for each file that matches one of PATTERNS, sorted by path.
+file(GLOB files ${PATTERNS})
 set(rows "")
-foreach(file IN LISTS FILES)
+foreach(file IN LISTS files)
   file(READ "${file}" code)
   get_filename_component(name ${file} NAME)
   string(REPLACE "\\" "\\\\" code "${code}")

@@ -9,10 +9,9 @@
 #include "base/text.h"
 #include "command.h"
 #include "device/gpus.h"
-#include "dist/comm/comm_backends.h"
+#include "dist/comm/comm_backend.h"
 #include "dist/comm/comm_check.h"
 #include "dist/comm/comm_gpu.h"
-#include "dist/comm/comm_measure.h"
 
 #define TIMEOUT 60.0 /* seconds, of the start and of each call */
 #define MAX_SIZES 32

@@ -13,7 +13,7 @@
 #include "command.h"
 #include "device/cpu/parallel.h"
 #include "device/gpus.h"
-#include "dist/comm/comm_backends.h"
+#include "dist/comm/comm_backend.h"
 #include "dist/launch/launch.h"
 #include "dist/process/launcher_channel.h"
 #include "dist/store/store.h"

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "base/schema/schema.h"
-#include "dist/comm/comm_backends.h"
+#include "dist/comm/comm_backend.h"
 
 enum gradient_compression { COMPRESSION_NONE, COMPRESSION_BFLOAT16 };
 

@@ -15,8 +15,8 @@
 
 #include "base/clock.h"
 #include "base/files/io.h"
+#include "dist/process/env.h"
 #include "dist/process/net.h"
-#include "dist/store/store_secret.h"
 #include "sweep/compare.h"
 #include "sweep/sweep_folder.h"
 #include "sweep/sweep_tensorboard.h"

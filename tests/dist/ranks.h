@@ -16,9 +16,9 @@
 
 #include "base/clock.h"
 #include "dist/comm/comm.h"
-#include "dist/comm/shm_map.h"
+#include "dist/comm/comm_shm.h"
+#include "dist/process/env.h"
 #include "dist/process/net.h"
-#include "dist/process/variables.h"
 #include "dist/store/store.h"
 
 #define MAX_TEST_RANKS 8

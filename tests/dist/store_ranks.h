@@ -4,8 +4,8 @@
 
 #include <netinet/in.h>
 
+#include "dist/process/env.h"
 #include "dist/store/store_join.h"
-#include "dist/store/store_secret.h"
 #include "ranks.h"
 
 static inline struct store *rank_open_store(const struct dist_env *env, double timeout) {

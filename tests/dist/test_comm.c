@@ -8,8 +8,8 @@
 #include "base/system/machine.h"
 #include "check_main.h"
 #include "dist/comm/combine.h"
+#include "dist/comm/comm.h"
 #include "dist/comm/comm_check.h"
-#include "dist/comm/comm_processors.h"
 
 /* Sets the backend: 0 gloo, 1 shm, 2 and 3 both, on 2 and 3 simulated hosts. */
 #define CASES 11

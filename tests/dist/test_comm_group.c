@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "check_main.h"
-#include "dist/comm/comm_backends.h"
+#include "dist/comm/comm_backend.h"
 #include "dist/comm/comm_gpu.h"
 #include "dist/comm/comm_group.h"
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "check_main.h"
-#include "dist/process/env_slurm.h"
 #include "files.h"
 
 static const char *const known[] = {"RANK",

@@ -20,7 +20,6 @@
 #include "check_main.h"
 #include "dist/launch/launch_internal.h"
 #include "dist/process/env.h"
-#include "dist/process/variables.h"
 #include "dist/store/store.h"
 
 /* ---- roles of ranks ---- */

@@ -12,7 +12,7 @@
 #include "dist/launch/launch_internal.h"
 #include "files.h"
 
-#define MAX_UNLOGGED 65536 /* as in launch_output.c */
+#define MAX_UNLOGGED 65536 /* as in launch.c */
 
 /* Rank 3, the pipe that it writes to, and the file that replaces standard error of this process. */
 struct printed {

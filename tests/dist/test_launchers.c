@@ -22,7 +22,7 @@
 #include "dist/store/store_session.h"
 
 #define NODES 3
-#define LATE_SECONDS 2.5 /* more than LOST_NODE_SECONDS of launch_watch.c */
+#define LATE_SECONDS 2.5 /* more than LOST_NODE_SECONDS of launch.c */
 
 /* ---- roles of ranks ---- */
 

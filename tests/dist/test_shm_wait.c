@@ -1,6 +1,6 @@
 /* A rank spins only if every rank of the host can have a core of its own: all may use all cores, or each is bound to
  * one. */
-#include "dist/comm/shm_wait.h"
+#include "dist/comm/comm_shm.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -1,6 +1,5 @@
 /* The job's secret comes from the launcher's file, else from the user's variable, else from the job's name.
  * ctest-labels: unit */
-#include "dist/store/store_secret.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,7 +9,7 @@
 #include <unistd.h>
 
 #include "check_main.h"
-#include "dist/process/variables.h"
+#include "dist/process/env.h"
 #include "files.h"
 
 struct secret {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dist/comm/comm_proof.h"
+#include "dist/comm/comm_backend.h"
 #include "dist/store/store_session.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

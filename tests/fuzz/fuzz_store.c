@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dist/process/env_slurm.h"
+#include "dist/process/env.h"
 #include "dist/store/store_frame.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "data/columns/raw_columns.h"
+#include "data/columns/text_pool.h"
 
 #define MAX_POOLED 1000 /* different texts that are counted */
 

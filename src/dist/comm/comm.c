@@ -1,13 +1,368 @@
 /* The calls of comm.h: argument checks, a call of the backend, and the message of a failure: "rank 1 of 4: all_reduce
- * failed (...)", with the rank that failed first if the store has a report. comm_group.c creates groups. */
+ * failed (...)", with the rank that failed first if the store has a report; and the groups that the calls are of. */
 #include "dist/comm/comm.h"
 
+#include <nettle/memops.h>
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/system/machine.h"
+#include "base/system/module.h"
+#include "base/text.h"
+#include "device/cpu/parallel.h"
+#include "dist/comm/comm_backend.h"
 #include "dist/comm/comm_group.h"
+#include "dist/comm/comm_shm.h"
 
-/* ---- failures ---- */
+/* ---- groups ---- */
+
+/* Ranks publish their host in the store; the hosts decide the backend. A group that is
+ * split from another inherits members, hosts and backend. */
+
+#define CAUSE_SECONDS 1.0 /* maximum wait for the report of the rank that failed first */
+
+/* The failure of the backend in [call], with the rank that failed first. Consumes [failure]. */
+static status comm_explain(const struct comm_group *g, const char *call, status failure) {
+    int rank = g->job_rank, size = g->job_size;
+    if (status_code(failure) != STATUS_PEER) return status_prefix(failure, "rank %d of %d: %s", rank, size, call);
+    struct text cause = {0};
+    bool is_known = store_cause(g->store, CAUSE_SECONDS, &cause);
+    status named = is_known ? status_new(store_failure_code(g->store), "rank %d of %d lost a peer in %s: %s", rank,
+                                         size, call, cause.data)
+                            : status_new(STATUS_PEER, "rank %d of %d lost contact with another rank in %s (%s)", rank,
+                                         size, call, status_message(failure));
+    text_free(&cause);
+    status_free(failure);
+    return named;
+}
+
+/* ---- groups: the object ---- */
+
+static void free_object(struct comm *comm) {
+    struct comm_group *g = comm->shared;
+    for (int i = 0; g && i < g->buffer_count; i++) free(g->buffers[i]);
+    if (g) {
+        pthread_mutex_destroy(&g->mutex);
+        free(g->members);
+        free(g->hosts);
+        free(g->equal);
+        free(g->why);
+        free(g->name);
+        free(g->description);
+    }
+    free(g);
+    free(comm->lanes);
+}
+
+/* Not yet connected. [like]: the parent group, or the values of the job. */
+static status allocate(const struct comm_group *like, const char *name, int rank, int world_size, struct comm **out) {
+    *out = NULL;
+    size_t world = (size_t)world_size + 1; /* calloc of 0 bytes may return NULL */
+    struct comm *lanes = calloc(COMM_LANES, sizeof *lanes);
+    struct comm_group *g = calloc(1, sizeof *g);
+    if (!lanes || !g) {
+        free(lanes);
+        free(g);
+        return status_memory("a process group");
+    }
+    *g = (struct comm_group){.name = strdup(name),
+                             .store = like->store,
+                             .timeout = like->timeout,
+                             .job_rank = like->job_rank,
+                             .job_size = like->job_size,
+                             .members = calloc(world, sizeof *g->members),
+                             .hosts = calloc(world, sizeof *g->hosts),
+                             .host_count = 1,
+                             .equal = calloc(world * COMM_LANES, sizeof *g->equal)};
+    pthread_mutex_init(&g->mutex, NULL);
+    for (int lane = 0; lane < COMM_LANES; lane++)
+        lanes[lane] = (struct comm){.rank = rank, .world_size = world_size, .lane = lane, .shared = g, .lanes = lanes};
+    if (!g->name || !g->members || !g->hosts || !g->equal) {
+        free_object(lanes);
+        return status_memory("a process group");
+    }
+    *out = lanes;
+    return OK;
+}
+
+void comm_destroy(struct comm *comm) {
+    if (!comm) return;
+    struct comm_group *g = comm->shared;
+    comm_destroy(g->gpu);
+    if (g->backend) store_off_failure(g->store, g);
+    if (g->backend) g->backend->destroy(g->group);
+    free_object(comm);
+}
+
+int comm_rank(const struct comm *comm) { return comm->rank; }
+int comm_world_size(const struct comm *comm) { return comm->world_size; }
+struct comm *comm_lane(struct comm *comm, int lane) {
+    const struct comm_backend *backend = comm->shared->backend;
+    return lane > 0 && backend && backend->enqueued ? NULL : &comm->lanes[lane];
+}
+const char *comm_backend(const struct comm *comm) {
+    const struct comm_group *g = comm->shared->gpu ? comm->shared->gpu->shared : comm->shared;
+    return g->backend ? g->backend->name : "self";
+}
+const char *comm_describe(const struct comm *comm) {
+    return comm->shared->description ? comm->shared->description : comm_backend(comm);
+}
+
+/* ---- groups: backends ---- */
+
+status comm_backend_gloo(const struct comm_backend **out) {
+    void *address = NULL;
+    TRY(module_open("gloo", "ddptrain_comm_gloo", &address));
+    *out = address;
+    return OK;
+}
+
+/* Another rank is lost: ends blocked calls. Called by the store's thread. */
+static void abort_group(void *group) {
+    struct comm_group *g = group;
+    if (g->backend->abort) g->backend->abort(g->group);
+}
+
+status comm_connect_with(struct comm *comm, const struct comm_backend *backend) {
+    struct comm_group *g = comm->shared;
+    char address[64];
+    TRY(store_address(g->store, g->timeout, address));
+    struct comm_setup setup = {.name = g->name,
+                               .rank = comm->rank,
+                               .world_size = comm->world_size,
+                               .members = g->members,
+                               .hosts = g->hosts,
+                               .timeout = g->timeout,
+                               .address = address,
+                               .store = g->store,
+                               .gpu = g->gpu_number};
+    TRY(backend->create(&setup, &g->group));
+    g->backend = backend;
+    return store_on_failure(g->store, abort_group, g);
+}
+
+static status connect_gloo(struct comm *comm, const char *why) {
+    const struct comm_backend *gloo;
+    TRY(comm_backend_gloo(&gloo));
+    TRY(comm_connect_with(comm, gloo));
+    struct text text = {0};
+    text_printf(&text, "gloo%s%s%s", why ? " (no shared memory: " : "", why ? why : "", why ? ")" : "");
+    comm->shared->description = text.data;
+    return OK;
+}
+
+/* The creation of shm has the same result on all ranks, so all fall back to Gloo together. */
+status comm_connect_auto(struct comm *comm) {
+    struct comm_group *g = comm->shared;
+    if (g->host_count == comm->world_size) return connect_gloo(comm, NULL); /* one rank on each host */
+    status failure = comm_connect_with(comm, g->host_count > 1 ? &comm_hosts : &comm_shm);
+    if (!failure) g->description = strdup(g->host_count > 1 ? "shared memory, gloo between hosts" : "shared memory");
+    if (!status_is_system(failure)) return failure;
+    status next = connect_gloo(comm, status_message(failure));
+    status_free(failure);
+    return next;
+}
+
+status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int gpu) {
+    struct comm_group *g = comm->shared;
+    struct text name = {0};
+    text_printf(&name, "%s/gpu", g->name);
+    status failure = allocate(g, text_string(&name), comm->rank, comm->world_size, &g->gpu);
+    text_free(&name);
+    TRY(failure);
+    struct comm_group *own = g->gpu->shared;
+    memcpy(own->members, g->members, (size_t)comm->world_size * sizeof *own->members);
+    memcpy(own->hosts, g->hosts, (size_t)comm->world_size * sizeof *own->hosts);
+    own->host_count = g->host_count;
+    own->gpu_number = gpu;
+    failure = comm_connect_with(g->gpu, backend);
+    if (failure && status_code(failure) != STATUS_USAGE) failure = comm_explain(g, "connecting the GPUs", failure);
+    if (failure) {
+        comm_destroy(g->gpu);
+        g->gpu = NULL;
+        return failure;
+    }
+    struct text text = {0};
+    text_printf(&text, "%s; host memory by %s", backend->title, comm_describe(comm));
+    free(g->description);
+    g->description = text.data;
+    return OK;
+}
+
+status comm_connect_gloo(struct comm *comm) { return connect_gloo(comm, NULL); }
+
+#define X(id, name, connect, gpu, needs_gpus) name,
+const char *const comm_backend_names[] = {COMM_BACKENDS(X) NULL};
+#undef X
+
+typedef status connect_function(struct comm *comm);
+
+#define X(id, name, connect, gpu, needs_gpus) connect,
+static connect_function *const connects[] = {COMM_BACKENDS(X)};
+#undef X
+#define BACKENDS (sizeof connects / sizeof *connects)
+
+status comm_backend_find(const char *name, int *backend) {
+    struct text names = {0};
+    for (size_t i = 0; i < BACKENDS; i++) {
+        text_printf(&names, "%s%s", i == 0 ? "" : i + 1 < BACKENDS ? ", " : " or ", comm_backend_names[i]);
+        *backend = (int)i;
+        if (strcmp(name, comm_backend_names[i]) != 0) continue;
+        text_free(&names);
+        return OK;
+    }
+    status failure = status_new(STATUS_USAGE, "expected %s, got '%s'", text_string(&names), name);
+    text_free(&names);
+    return failure;
+}
+
+static status connect_by(struct comm *comm, int backend) {
+    status failure = connects[backend](comm);
+    if (status_code(failure) == STATUS_USAGE || !failure) return failure;
+    return comm_explain(comm->shared, "connecting the ranks", failure);
+}
+
+/* ---- groups: the group of all ranks ---- */
+
+/* Hosts are numbered in order of their first rank. All ranks. */
+static status find_hosts(struct comm *comm) {
+    struct comm_group *g = comm->shared;
+    char own[512], key[64];
+    char **identities = calloc((size_t)comm->world_size, sizeof *identities);
+    if (!identities) return status_memory("a process group");
+    shm_host_identity(own, sizeof own);
+    snprintf(key, sizeof key, "host/%d", comm->rank);
+    status failure = store_set(g->store, key, own, strlen(own));
+    g->host_count = 0;
+    for (int r = 0; r < comm->world_size && !failure; r++) {
+        int same = 0;
+        snprintf(key, sizeof key, "host/%d", r);
+        failure = store_get(g->store, key, g->timeout, (void **)&identities[r], NULL);
+        while (!failure && same < r && strcmp(identities[same], identities[r]) != 0) same++;
+        g->hosts[r] = same < r ? g->hosts[same] : g->host_count++;
+    }
+    for (int r = 0; r < comm->world_size; r++) free(identities[r]);
+    free(identities);
+    return failure;
+}
+
+status comm_create(const char *backend, const struct dist_env *env, struct store *store, double timeout,
+                   struct comm **out) {
+    struct comm_group job = {.store = store, .timeout = timeout, .job_rank = env->rank, .job_size = env->world_size};
+    int choice = BACKEND_AUTO;
+    *out = NULL;
+    if (env->world_size > 1) TRY(status_prefix(comm_backend_find(backend, &choice), "communication backend"));
+    TRY(allocate(&job, "comm", env->rank, env->world_size, out));
+    for (int r = 0; r < env->world_size; r++) (*out)->shared->members[r] = r;
+    if (env->world_size == 1) return OK;
+    status failure = find_hosts(*out);
+    if (!failure) failure = connect_by(*out, choice);
+    if (failure) {
+        comm_destroy(*out);
+        *out = NULL;
+    }
+    return failure;
+}
+
+/* ---- groups: groups of a group ---- */
+
+/* The arguments of a rank to comm_split. */
+struct split_request {
+    int32_t color, key;
+};
+
+/* The rank that [rank] gets in the new group of its color. */
+static int new_rank_of(const struct split_request *requests, int world_size, int rank) {
+    int new_rank = 0;
+    for (int r = 0; r < world_size; r++) {
+        if (requests[r].color != requests[rank].color) continue;
+        new_rank += requests[r].key < requests[rank].key || (requests[r].key == requests[rank].key && r < rank);
+    }
+    return new_rank;
+}
+
+/* The members of the new group and their hosts; the hosts are renumbered from 0. */
+static void fill_members(const struct comm *from, const struct split_request *requests, struct comm *to) {
+    const struct comm_group *parent = from->shared;
+    struct comm_group *g = to->shared;
+    for (int r = 0; r < from->world_size; r++) {
+        if (requests[r].color != requests[from->rank].color) continue;
+        int rank = new_rank_of(requests, from->world_size, r);
+        g->members[rank] = parent->members[r];
+        g->hosts[rank] = -1 - parent->hosts[r]; /* negative: not yet renumbered */
+    }
+    g->host_count = 0;
+    for (int r = 0; r < to->world_size; r++) {
+        int old = g->hosts[r];
+        if (old >= 0) continue;
+        for (int i = r; i < to->world_size; i++)
+            if (g->hosts[i] == old) g->hosts[i] = g->host_count;
+        g->host_count++;
+    }
+}
+
+/* A new group uses the backend of its parent; "shm+gloo" becomes "auto", since the new group may be on one host. */
+static int backend_of(const struct comm_group *g) {
+    for (int i = 0; i < (int)BACKENDS; i++)
+        if (g->backend && strcmp(g->backend->name, comm_backend_names[i]) == 0) return i;
+    return BACKEND_AUTO;
+}
+
+static status split(struct comm *comm, const struct split_request *requests, struct comm **out) {
+    struct comm_group *g = comm->shared;
+    int color = requests[comm->rank].color, count = 0;
+    unsigned number = g->splits++;
+    if (color < 0) return OK;
+    for (int r = 0; r < comm->world_size; r++) count += requests[r].color == color;
+    struct text name = {0};
+    text_printf(&name, "%s/%u.%d", g->name, number, color);
+    status failure = allocate(g, text_string(&name), new_rank_of(requests, comm->world_size, comm->rank), count, out);
+    text_free(&name);
+    TRY(failure);
+    fill_members(comm, requests, *out);
+    if (count > 1) failure = connect_by(*out, backend_of(g));
+    if (!failure && count > 1 && g->gpu)
+        failure = comm_add_gpu(*out, g->gpu->shared->backend, g->gpu->shared->gpu_number);
+    if (failure) {
+        comm_destroy(*out);
+        *out = NULL;
+    }
+    return failure;
+}
+
+status comm_split(struct comm *comm, int color, int key, struct comm **out) {
+    *out = NULL;
+    struct split_request mine = {.color = color < 0 ? -1 : color, .key = key};
+    struct split_request *all = malloc((size_t)comm->world_size * sizeof mine);
+    if (!all) return status_memory("a process group");
+    status failure = comm_all_gather(comm, &mine, 2, COMM_INT32, all);
+    if (!failure) failure = split(comm, all, out);
+    free(all);
+    return failure;
+}
+
+/* ---- groups: memory ---- */
+
+status comm_alloc(struct comm *comm, size_t size, void **out) {
+    struct comm_group *g = comm->shared;
+    *out = NULL;
+    if (g->backend && g->backend->alloc) {
+        status failure = g->backend->alloc(g->group, size, out);
+        if (!status_is_system(failure)) return failure;
+        status_free(failure);
+    }
+    if (g->buffer_count == MAX_BUFFERS) return status_new(STATUS_BUG, "too many buffers of comm_alloc");
+    size_t whole = (size + 4095) / 4096 * 4096;
+    void *buffer = aligned_alloc(4096, whole ? whole : 4096);
+    if (!buffer) return status_memory("a buffer of %zu bytes", size);
+    memset(buffer, 0, whole);
+    *out = g->buffers[g->buffer_count++] = buffer;
+    return OK;
+}
+
+/* ---- calls: failures ---- */
 
 /* After the first failure the ranks are no longer in the same call, so every later call of either lane returns the
  * message of the first failure, which names the rank that failed first. */
@@ -191,4 +546,81 @@ status comm_recv(struct comm *comm, void *data, size_t count, enum comm_type typ
     TRY(comm_begin(comm, "recv"));
     struct comm_group *g = comm->shared;
     return comm_finish(comm, "recv", g->backend->recv(g->group, comm->lane, data, count * comm_type_size(type), from));
+}
+
+/* ---- processors ---- */
+
+/* Ranks exchange their affinity masks, which show whether a launcher has bound them to processors. */
+
+static cpu_set_t own_mask(void) {
+    cpu_set_t mask;
+    if (sched_getaffinity(0, sizeof mask, &mask) != 0) memset(&mask, 0xff, sizeof mask);
+    return mask;
+}
+
+static int share_of(const struct comm *comm, const cpu_set_t *masks, cpu_set_t *here) {
+    const int *hosts = comm->shared->hosts;
+    int count = 0, own = 0;
+    for (int r = 0; r < comm->world_size; r++) {
+        if (hosts[r] != hosts[comm->rank]) continue;
+        if (r == comm->rank) own = count;
+        here[count++] = masks[r];
+    }
+    return processors_share(here, count, own, processors_quota());
+}
+
+/* What a rank says of the processors that it uses. */
+struct use {
+    cpu_set_t mask;
+    int threads;
+};
+
+/* Whether [uses] (count), of the ranks of one host, leave a processor. */
+static bool leaves_processor(const struct use *uses, int count) {
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    int threads = 0, quota = processors_quota();
+    for (int r = 0; r < count; r++) {
+        CPU_OR(&all, &all, &uses[r].mask);
+        threads += uses[r].threads;
+    }
+    int processors = CPU_COUNT(&all);
+    return threads < (quota > 0 && quota < processors ? quota : processors);
+}
+
+status comm_overlaps(struct comm *comm, bool *overlaps) {
+    *overlaps = comm->shared->host_count > 1 || strcmp(comm_backend(comm), "shm") != 0;
+    if (*overlaps || comm->world_size == 1) return OK;
+    struct use own = {own_mask(), (int)parallel_threads()}, *uses = calloc((size_t)comm->world_size, sizeof *uses);
+    if (!uses) return status_memory("the processors of %d ranks", comm->world_size);
+    status failure = comm_all_gather(comm, &own, sizeof own, COMM_UINT8, uses);
+    if (!failure) *overlaps = leaves_processor(uses, comm->world_size);
+    free(uses);
+    return failure;
+}
+
+status comm_limit_threads(struct comm *comm) {
+    size_t world = (size_t)comm->world_size;
+    if (world == 1) return OK;
+    cpu_set_t own = own_mask(), *masks = calloc(2 * world, sizeof *masks);
+    if (!masks) return status_memory("the masks of %d ranks", comm->world_size);
+    status failure = comm_all_gather(comm, &own, sizeof own, COMM_UINT8, masks);
+    if (!failure && !parallel_is_given()) parallel_limit(share_of(comm, masks, masks + world));
+    free(masks);
+    return failure;
+}
+
+/* ---- proofs ---- */
+
+/* The nonce is last and has a fixed length, and the name of a mesh has no colon, so all messages differ. */
+
+bool comm_proof_message(const char *mesh, int from, int to, const void *nonce, size_t size, struct text *out) {
+    if (size != COMM_NONCE) return false;
+    text_printf(out, "%s:%d>%d:", mesh, from, to);
+    text_add_bytes(out, nonce, size);
+    return true;
+}
+
+bool comm_proof_is_good(const uint8_t received[COMM_PROOF], const uint8_t expected[COMM_PROOF]) {
+    return nettle_memeql_sec(received, expected, COMM_PROOF) != 0;
 }

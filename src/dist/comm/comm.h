@@ -106,4 +106,16 @@ status comm_scatter(struct comm *comm, const void *data, size_t count, enum comm
 status comm_send(struct comm *comm, const void *data, size_t count, enum comm_type type, int to);
 status comm_recv(struct comm *comm, void *data, size_t count, enum comm_type type, int from);
 
+/* ---- threads of the ranks of a host ---- */
+
+/* Limits the threads of this rank, unless OMP_NUM_THREADS is set: processors that several ranks of the host may use are
+ * divided evenly between them, and so is the quota of the control group. At least 1 thread. Call it before the first
+ * loop over threads, and before anything is allocated for one. Does nothing for world_size 1. All ranks. */
+status comm_limit_threads(struct comm *comm);
+
+/* *overlaps: whether communication by a thread of its own can run at the same time as computation: yes over a network,
+ * where it mostly waits; in shared memory, where it is computation too, if the ranks of the host compute with fewer
+ * threads than there are processors. The same answer on all ranks. All ranks. */
+status comm_overlaps(struct comm *comm, bool *overlaps);
+
 #endif

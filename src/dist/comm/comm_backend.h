@@ -4,6 +4,12 @@
 #ifndef DIST_COMM_BACKEND_H
 #define DIST_COMM_BACKEND_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/text.h"
 #include "dist/comm/comm.h"
 
 struct comm_setup {
@@ -64,5 +70,55 @@ struct comm_backend {
 status comm_backend_gloo(const struct comm_backend **out);
 /* Loads the module of "nccl". STATUS_USAGE when this build has none, or its library is missing. */
 status comm_backend_nccl(const struct comm_backend **out);
+
+/* ---- the table of backends ---- */
+
+/* The table of the values of dist.backend and of `ddptrain comm --backend`: choices of the config, names
+ * in messages, and functions that connect a group. */
+
+struct comm;
+
+/* X(enum constant, name, function that connects a group for host memory, function that loads the backend for GPU
+ * memory that is used in addition (comm_gpu.h; NULL: none), whether every rank must have a GPU). */
+#define COMM_BACKENDS(X)                                                                                               \
+    X(BACKEND_AUTO, "auto", comm_connect_auto, comm_backend_nccl, false)                                               \
+    X(BACKEND_SHM, "shm", comm_connect_shm, NULL, false)                                                               \
+    X(BACKEND_GLOO, "gloo", comm_connect_gloo, NULL, false)                                                            \
+    X(BACKEND_NCCL, "nccl", comm_connect_auto, comm_backend_nccl, true)
+
+enum dist_backend {
+#define X(id, name, connect, gpu, needs_gpus) id,
+    COMM_BACKENDS(X)
+#undef X
+};
+
+/* STATUS_USAGE when this backend cannot connect these ranks. */
+#define X(id, name, connect, gpu, needs_gpus) status connect(struct comm *comm);
+COMM_BACKENDS(X)
+#undef X
+
+/* The names in the order of the enum, then NULL. */
+extern const char *const comm_backend_names[];
+/* Whether the backend averages gradients in GPU memory; whether it requires GPUs. [backend]: an enum dist_backend. */
+bool comm_backend_uses_gpus(int backend);
+bool comm_backend_needs_gpus(int backend);
+/* *backend is an enum dist_backend; STATUS_USAGE "expected auto, shm, ... or nccl, got 'mpi'". */
+status comm_backend_find(const char *name, int *backend);
+
+/* ---- proofs ---- */
+
+/* Two ranks of a mesh of sockets prove to each other that they have the job's secret. Each sends the other
+ * store_sign of the message below, which contains both ranks, the mesh, and a nonce that is new for every mesh, so no
+ * proof can be used twice. Pure, so that a fuzzer can test it without a network. */
+
+#define COMM_NONCE 32
+#define COMM_PROOF 32
+
+/* Adds to [out] the message that rank [from] signs for rank [to] of [mesh]. false: [size] of [nonce] is not COMM_NONCE.
+ */
+bool comm_proof_message(const char *mesh, int from, int to, const void *nonce, size_t size, struct text *out);
+
+/* Whether the proofs are equal; compared in constant time. */
+bool comm_proof_is_good(const uint8_t received[COMM_PROOF], const uint8_t expected[COMM_PROOF]);
 
 #endif

@@ -9,10 +9,10 @@
 
 #include "base/system/module.h"
 #include "device/gpus.h"
-#include "dist/comm/comm_backends.h"
+#include "dist/comm/comm_backend.h"
 #include "dist/comm/comm_group.h"
+#include "dist/process/env.h"
 #include "dist/process/net.h"
-#include "dist/process/variables.h"
 
 #define IDENTITY 160 /* bytes of "host GPU", padded */
 

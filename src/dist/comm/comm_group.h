@@ -1,4 +1,4 @@
-/* comm_group: internal declarations that comm.c (calls) and comm_group.c (create and destroy) share. */
+/* comm_group: what comm.c shares with the backends beside it. */
 #ifndef DIST_COMM_GROUP_H
 #define DIST_COMM_GROUP_H
 
@@ -38,19 +38,21 @@ struct comm {
     struct comm *lanes; /* (COMM_LANES): one allocation */
 };
 
-/* comm_group.c: the failure of the backend in [call], with the rank that failed first. Consumes [failure]. */
-status comm_explain(const struct comm_group *group, const char *call, status failure);
-
-/* comm.c: before and after each call of a backend. comm_finish passes a failure to comm_explain and marks the group as
+/* Before and after each call of a backend. comm_finish passes a failure to comm_explain and marks the group as
  * failed; later calls of comm_begin return the first failure. */
 status comm_begin(struct comm *comm, const char *call);
 status comm_finish(struct comm *comm, const char *call, status failure);
 
-/* comm_group.c: creates the backend's group for [comm]; it is aborted when a rank is lost. All ranks. */
+/* Creates the backend's group for [comm]; it is aborted when a rank is lost. All ranks. */
 status comm_connect_with(struct comm *comm, const struct comm_backend *backend);
 
-/* comm_group.c: creates a second group of the same ranks, "<name>/gpu", on [backend]; [comm] owns it. [gpu]: device
+/* Creates a second group of the same ranks, "<name>/gpu", on [backend]; [comm] owns it. [gpu]: device
  * number of this rank. All ranks. */
 status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int gpu);
+
+/* The backend for several ranks on each of several hosts: shared memory inside a host; the first rank of
+ * each host, its leader, exchanges data with the other leaders over Gloo. Reductions combine the ranks of each host in
+ * order, then the hosts in order. */
+extern const struct comm_backend comm_hosts;
 
 #endif

@@ -2,7 +2,7 @@
  * leaders by Gloo, broadcast or scatter by shared memory. 16-bit floats are exchanged as such, so the sum of a host is
  * rounded before it is sent. Ranks of different hosts that send to each other get a Gloo group of two ranks at the
  * first send or receive. */
-#include "dist/comm/comm_hosts.h"
+#include "dist/comm/comm_group.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -5,16 +5,412 @@
  * rank sums one slice while the next chunk is copied; buffers of comm_alloc are not copied at all. */
 #include "dist/comm/comm_shm.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/system/machine.h"
+#include "base/text.h"
 #include "dist/comm/combine.h"
-#include "dist/comm/comm_backends.h"
+#include "dist/comm/comm_backend.h"
 #include "dist/comm/comm_group.h"
-#include "dist/comm/shm_map.h"
-#include "dist/comm/shm_wait.h"
+#include "dist/process/net.h"
+
+/* ---- the map ---- */
+
+/* Rank 0 creates the memory and listens on an abstract Unix socket, whose name it publishes in the job's store.
+ * Abstract names belong to the network namespace and need no file. A process that connects gets an answer only if it
+ * has the same user id and proves the secret. */
+
+#define FETCH_SECONDS 20.0
+#define HELLO_SECONDS 1.0 /* maximum wait for the first message of a connection */
+#define MAX_NAME 128      /* of an abstract socket */
+
+struct hello {
+    int32_t rank;
+    uint8_t proof[32];
+};
+
+static const char no_store[] = ""; /* error text for a failure of the store, which is returned in a status */
+
+/* ---- the map: keys of the store ---- */
+
+static status key_of(const struct comm_setup *setup, const char *what, const char *part, int rank, struct text *key) {
+    text_printf(key, "%s/%s/%s%d", setup->name, what, part, rank);
+    return key->length <= STORE_MAX_KEY ? OK : status_new(STATUS_BUG, "a group with too long a name");
+}
+
+static status publish(const struct comm_setup *setup, const char *what, const char *part, const void *value,
+                      size_t size) {
+    struct text key = {0};
+    status failure = key_of(setup, what, part, setup->rank, &key);
+    if (!failure) failure = store_set(setup->store, text_string(&key), value, size);
+    text_free(&key);
+    return failure;
+}
+
+static status look_up(const struct comm_setup *setup, const char *what, const char *part, int rank, char **value,
+                      size_t *size) {
+    struct text key = {0};
+    status failure = key_of(setup, what, part, rank, &key);
+    if (!failure) failure = store_get(setup->store, text_string(&key), setup->timeout, (void **)value, size);
+    text_free(&key);
+    return failure;
+}
+
+/* ---- the map: passing the descriptor ---- */
+
+static void prove(const struct comm_setup *setup, const char *socket_name, size_t length, int rank, uint8_t proof[32]) {
+    struct text message = {0};
+    text_printf(&message, "shm:%s:%d:", setup->name, rank);
+    text_add_bytes(&message, socket_name, length);
+    store_sign(setup->store, message.data, message.length, proof);
+    text_free(&message);
+}
+
+/* A message of one byte with one descriptor as ancillary data. */
+struct fd_message {
+    char byte;
+    struct iovec part;
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    struct msghdr header;
+};
+
+static void prepare(struct fd_message *p) {
+    *p = (struct fd_message){.part = {&p->byte, 1}};
+    p->header = (struct msghdr){
+        .msg_iov = &p->part, .msg_iovlen = 1, .msg_control = p->control, .msg_controllen = sizeof p->control};
+}
+
+static bool send_descriptor(int to, int fd) {
+    struct fd_message message;
+    prepare(&message);
+    struct cmsghdr *control = CMSG_FIRSTHDR(&message.header);
+    control->cmsg_level = SOL_SOCKET;
+    control->cmsg_type = SCM_RIGHTS;
+    control->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(control), &fd, sizeof fd);
+    return sendmsg(to, &message.header, MSG_NOSIGNAL) == 1;
+}
+
+static int receive_descriptor(int from, double deadline) {
+    struct fd_message message;
+    int fd = -1;
+    prepare(&message);
+    struct pollfd ready = {.fd = from, .events = POLLIN};
+    double left = deadline - clock_seconds();
+    if (poll(&ready, 1, left > 0 ? (int)(left * 1000) : 0) != 1) return -1;
+    if (recvmsg(from, &message.header, MSG_CMSG_CLOEXEC) != 1) return -1;
+    struct cmsghdr *control = CMSG_FIRSTHDR(&message.header);
+    if (control && control->cmsg_type == SCM_RIGHTS) memcpy(&fd, CMSG_DATA(control), sizeof fd);
+    return fd;
+}
+
+/* Serves one connection. true: it was a rank, and the descriptor was sent to it. */
+static bool serve_one(const struct comm_setup *setup, int connection, const char *name, size_t length, int fd) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    struct hello hello;
+    uint8_t expected[32];
+    if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid()) return false;
+    if (!net_receive(connection, &hello, sizeof hello, clock_seconds() + HELLO_SECONDS)) return false;
+    prove(setup, name, length, hello.rank, expected);
+    return memcmp(hello.proof, expected, sizeof expected) == 0 && send_descriptor(connection, fd);
+}
+
+static const char *serve(const struct comm_setup *setup, int listener, const char *name, size_t length, int fd) {
+    double deadline = clock_seconds() + FETCH_SECONDS;
+    for (int served = 1; served < setup->world_size;) {
+        struct pollfd ready = {.fd = listener, .events = POLLIN};
+        double left = deadline - clock_seconds();
+        if (left <= 0) return "not all ranks connected to get the shared memory";
+        if (poll(&ready, 1, (int)(left * 1000) + 1) != 1) continue;
+        int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (connection < 0) continue;
+        served += serve_one(setup, connection, name, length, fd);
+        close(connection);
+    }
+    return NULL;
+}
+
+/* Listens on an abstract Unix socket with a name chosen by the kernel. 0 or an errno. */
+static int listen_abstract(int *listener, struct sockaddr_un *address, socklen_t *size) {
+    *listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    *size = sizeof *address;
+    if (*listener < 0 || bind(*listener, (struct sockaddr *)address, sizeof(sa_family_t)) != 0 ||
+        getsockname(*listener, (struct sockaddr *)address, size) != 0 || listen(*listener, SOMAXCONN) != 0)
+        return errno;
+    return 0;
+}
+
+/* ---- the map: create on rank 0, fetch on the others ---- */
+
+/* Returns NULL or the error on this rank; a failure of the store is returned in *failure. */
+static const char *create_map(const struct comm_setup *setup, const char *what, struct shm_map *map, status *failure) {
+    struct sockaddr_un address;
+    socklen_t size;
+    int listener = -1;
+    map->fd = memfd_create("ddptrain", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const char *error = map->fd < 0 ? strerror(errno) : NULL;
+    if (!error && ftruncate(map->fd, (off_t)map->size) != 0) error = strerror(errno);
+    if (!error && fcntl(map->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) error = strerror(errno);
+    if (!error) {
+        int code = listen_abstract(&listener, &address, &size);
+        if (code) error = strerror(code);
+    }
+    /* an empty name: rank 0 failed to create the memory */
+    size_t length = error ? 0 : size - offsetof(struct sockaddr_un, sun_path);
+    *failure = publish(setup, what, "socket", address.sun_path, length);
+    if (!error && !*failure) error = serve(setup, listener, address.sun_path, length, map->fd);
+    if (listener >= 0) close(listener);
+    return *failure ? no_store : error;
+}
+
+static const char *fetch_from(const struct comm_setup *setup, const char *name, size_t length, struct shm_map *map) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct hello hello = {.rank = setup->rank};
+    double deadline = clock_seconds() + FETCH_SECONDS;
+    if (length == 0 || length > MAX_NAME || length > sizeof address.sun_path) return "rank 0 has no shared memory";
+    memcpy(address.sun_path, name, length);
+    prove(setup, name, length, setup->rank, hello.proof);
+    int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connection < 0) return strerror(errno);
+    if (connect(connection, (struct sockaddr *)&address,
+                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) == 0 &&
+        net_send(connection, &hello, sizeof hello, deadline))
+        map->fd = receive_descriptor(connection, deadline);
+    close(connection);
+    return map->fd < 0 ? "rank 0 did not send the shared memory" : NULL;
+}
+
+static const char *fetch(const struct comm_setup *setup, const char *what, struct shm_map *map, status *failure) {
+    char *name = NULL;
+    size_t length = 0;
+    *failure = look_up(setup, what, "socket", 0, &name, &length);
+    const char *error = *failure ? no_store : fetch_from(setup, name, length, map);
+    free(name);
+    return error;
+}
+
+static const char *map_and_lock(struct shm_map *map, int rank) {
+    struct stat info;
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
+    if (fstat(map->fd, &info) != 0 || (size_t)info.st_size != map->size) return "the shared memory has another size";
+    if (fcntl(map->fd, F_SETLK, &lock) != 0) return strerror(errno);
+    void *base = mmap(NULL, map->size, PROT_READ | PROT_WRITE, MAP_SHARED, map->fd, 0);
+    if (base == MAP_FAILED) return strerror(errno);
+    map->base = base;
+    return NULL;
+}
+
+/* Each rank publishes its error, "" for none, and reads those of the others. Returns the first in order of rank. */
+static status agree(const struct comm_setup *setup, const char *what, const char *error) {
+    TRY(publish(setup, what, "difference", error, strlen(error)));
+    for (int rank = 0; rank < setup->world_size; rank++) {
+        char *theirs;
+        TRY(look_up(setup, what, "difference", rank, &theirs, NULL));
+        status failure = *theirs ? status_new(STATUS_IO, "%s", theirs) : OK;
+        free(theirs);
+        TRY(failure);
+    }
+    return OK;
+}
+
+/* Not collective; releases this rank's lock. Takes a map that was never opened (base NULL). */
+static void shm_map_close(struct shm_map *map) {
+    if (map->base) munmap(map->base, map->size);
+    if (map->base || map->fd > 0) close(map->fd);
+    *map = (struct shm_map){.fd = -1};
+}
+
+/* [what]: name of the map, unique in the group. STATUS_PEER: a rank was lost; STATUS_IO: it failed on a rank, with the
+ * first error in order of rank; all ranks get the same result. All ranks of the group. */
+static status shm_map_open(const struct comm_setup *setup, const char *what, size_t size, struct shm_map *out) {
+    status failure = OK;
+    *out = (struct shm_map){.fd = -1, .size = size};
+    const char *error = setup->rank == 0 ? create_map(setup, what, out, &failure) : fetch(setup, what, out, &failure);
+    if (!error) error = map_and_lock(out, setup->rank);
+    if (!failure) failure = agree(setup, what, error ? error : "");
+    if (failure) shm_map_close(out);
+    return failure;
+}
+
+/* Whether [rank], another one, still has the map open. */
+static bool shm_map_is_open_at(const struct shm_map *map, int rank) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
+    return fcntl(map->fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+/* The process id of [rank], another one; 0: it has exited, or is in another pid namespace. */
+static pid_t shm_map_pid(const struct shm_map *map, int rank) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
+    return fcntl(map->fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK ? lock.l_pid : 0;
+}
+
+/* ---- the map: hosts ---- */
+
+void shm_host_identity(char *identity, size_t size) {
+    char boot[64] = "?";
+    struct stat network = {0};
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file) {
+        if (fscanf(file, "%63s", boot) != 1) strcpy(boot, "?");
+        fclose(file);
+    }
+    if (stat("/proc/self/ns/net", &network) != 0) network.st_ino = 0;
+    const char *name = getenv(HOST_VARIABLE);
+    char host[128];
+    host_name(host, sizeof host);
+    snprintf(identity, size, "%s %s %lu %u %s", host, boot, (unsigned long)network.st_ino, (unsigned)geteuid(),
+             name ? name : "");
+}
+
+/* ---- waiting ---- */
+
+/* The yield phase is long on purpose. Two ranks that put each other to sleep and wake each other up look half idle to
+ * the kernel, which leaves them on one core; two that yield look busy, switch in a microsecond, and the kernel soon
+ * moves one to a free core. A sleeping rank wakes up every few milliseconds to check whether the other is alive and
+ * whether its deadline has passed. */
+
+/* Of the main lane, and of the other: its communication thread shares the cores with computation. */
+#define SPIN_SECONDS 5e-6
+#define THREAD_SPIN_SECONDS 1e-6
+#define YIELD_SECONDS 3e-3
+#define THREAD_YIELD_SECONDS 2e-4
+#define YIELDS 16 /* between two reads of the clock */
+#define SLEEP_NANOSECONDS 10000000
+
+/* Leaves the core to its other thread for a moment, or to memory accesses before the next check. */
+static inline void relax(void) {
+#if defined __x86_64__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("isb" ::: "memory"); /* most cores execute `yield` as no operation */
+#endif
+}
+
+static bool has_reached(struct shm_signal *signal, uint32_t number) {
+    return (int32_t)(atomic_load_explicit(&signal->number, memory_order_acquire) - number) >= 0;
+}
+
+/* Checks a signal; false: it did not reach the number in [spins] checks. */
+static bool spin(struct shm_signal *signal, uint32_t number, int spins) {
+    for (int i = 0; i < spins; i++) {
+        if (has_reached(signal, number)) return true;
+        relax();
+    }
+    return false;
+}
+
+/* The number of spins that take [seconds]. Whole checks are measured: on some processors relax() takes no time. */
+static int count_spins(double seconds) {
+    static const int sample = 256;
+    struct shm_signal never = {0};
+    double start = clock_seconds();
+    spin(&never, 1, sample);
+    double each = (clock_seconds() - start) / sample;
+    return each > 0 ? (int)(seconds / each) + 1 : 1000;
+}
+
+/* The cores that any rank of the host may use: each may be bound to its own. A quota is for all of them. */
+static int count_cores(const struct shm_map *map, int ranks) {
+    cpu_set_t all, one;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return processors_allowed();
+    for (int rank = 0; rank < ranks; rank++) {
+        pid_t pid = shm_map_pid(map, rank);
+        if (pid > 0 && sched_getaffinity(pid, sizeof one, &one) == 0) CPU_OR(&all, &all, &one);
+    }
+    int quota = processors_quota(), cores = CPU_COUNT(&all);
+    return quota > 0 && quota < cores ? quota : cores;
+}
+
+struct shm_wait_policy shm_wait_policy(const struct shm_map *map, const atomic_bool *is_aborted, double timeout,
+                                       int ranks, int lane) {
+    bool has_own_core = ranks <= count_cores(map, ranks);
+    int spins = has_own_core ? count_spins(lane == COMM_THREAD_LANE ? THREAD_SPIN_SECONDS : SPIN_SECONDS) : 1;
+    return (struct shm_wait_policy){.map = map,
+                                    .is_aborted = is_aborted,
+                                    .timeout = timeout,
+                                    .spins = spins,
+                                    .max_spins = spins,
+                                    .yield_seconds = lane == COMM_THREAD_LANE || !has_own_core ? THREAD_YIELD_SECONDS
+                                                                                               : YIELD_SECONDS};
+}
+
+/* Sets the number and wakes sleeping ranks. What this rank has read and written before is complete for a rank that has
+ * waited for the number (release and acquire), on processors with weak memory order too. */
+static void shm_signal_raise(struct shm_signal *signal, uint32_t number) {
+    atomic_store(&signal->number, number);
+    if (atomic_load(&signal->sleepers) > 0) syscall(SYS_futex, &signal->number, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static bool wait_yielding(struct shm_signal *signal, uint32_t number, double seconds) {
+    double end = 0;
+    do {
+        for (int i = 0; i < YIELDS; i++) {
+            if (has_reached(signal, number)) return true;
+            sched_yield();
+        }
+        if (end == 0) end = clock_seconds() + seconds;
+    } while (clock_seconds() < end);
+    return false;
+}
+
+static void futex_wait(struct shm_signal *signal, uint32_t number) {
+    struct timespec time = {.tv_nsec = SLEEP_NANOSECONDS};
+    atomic_fetch_add(&signal->sleepers, 1);
+    uint32_t now = atomic_load(&signal->number);
+    if ((int32_t)(now - number) < 0) syscall(SYS_futex, &signal->number, FUTEX_WAIT, now, &time, NULL, 0);
+    atomic_fetch_sub(&signal->sleepers, 1);
+}
+
+static status wait_asleep(struct shm_signal *signal, uint32_t number, const struct shm_wait_policy *policy, int rank,
+                          int name, double *deadline) {
+    if (*deadline == 0) *deadline = clock_seconds() + policy->timeout;
+    while (!has_reached(signal, number)) {
+        futex_wait(signal, number);
+        if (has_reached(signal, number)) break;
+        if (!shm_map_is_open_at(policy->map, rank) && !has_reached(signal, number))
+            return status_new(STATUS_PEER, "rank %d has left the group", name);
+        if (atomic_load(policy->is_aborted)) return status_new(STATUS_PEER, "another rank was lost");
+        if (clock_seconds() > *deadline)
+            return status_new(STATUS_PEER, "rank %d did not make the call within %g s", name, policy->timeout);
+    }
+    return OK;
+}
+
+/* Spinning fails when the other rank needs this core: each failure halves the number of spins. */
+static bool wait_spinning(struct shm_signal *signal, uint32_t number, struct shm_wait_policy *policy) {
+    bool has_succeeded = spin(signal, number, policy->spins);
+    if (!has_succeeded)
+        policy->spins = policy->spins / 2 + 1;
+    else if (policy->spins < policy->max_spins)
+        policy->spins *= 2;
+    return has_succeeded;
+}
+
+status shm_signal_wait(struct shm_signal *signal, uint32_t number, struct shm_wait_policy *policy, int rank, int name,
+                       double *deadline) {
+    if (wait_spinning(signal, number, policy)) return OK;
+    return wait_yielding(signal, number, policy->yield_seconds)
+               ? OK
+               : wait_asleep(signal, number, policy, rank, name, deadline);
+}
 
 #define CHUNK ((size_t)512 << 10)     /* bytes of an area for data, and as many for results */
 #define PAIR_CHUNK ((size_t)64 << 10) /* of a message between two ranks */
@@ -403,7 +799,7 @@ static struct shm_pair *pair_of(struct shm_group *g, struct shm_lane *lane, int 
 }
 
 /* Chunks go alternately through two send buffers of the sender. It returns when the receiver has copied all chunks. */
-static status send(void *group, int lane_number, const void *data, size_t size, int to) {
+static status shm_send(void *group, int lane_number, const void *data, size_t size, int to) {
     struct shm_group *g = group;
     struct shm_lane *lane = lane_of(g, lane_number);
     struct shm_pair *pair = pair_of(g, lane, g->rank, to);
@@ -416,7 +812,7 @@ static status send(void *group, int lane_number, const void *data, size_t size, 
     return shm_signal_wait(&pair->received, number, &lane->policy, to, g->members[to], &lane->deadline);
 }
 
-static status recv(void *group, int lane_number, void *data, size_t size, int from) {
+static status shm_recv(void *group, int lane_number, void *data, size_t size, int from) {
     struct shm_group *g = group;
     struct shm_lane *lane = lane_of(g, lane_number);
     struct shm_pair *pair = pair_of(g, lane, from, g->rank);
@@ -488,8 +884,8 @@ const struct comm_backend comm_shm = {.name = "shm",
                                       .scatter = scatter,
                                       .broadcast = broadcast,
                                       .barrier = barrier,
-                                      .send = send,
-                                      .recv = recv,
+                                      .send = shm_send,
+                                      .recv = shm_recv,
                                       .alloc = alloc};
 
 status comm_connect_shm(struct comm *comm) {

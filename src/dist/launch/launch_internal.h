@@ -35,33 +35,7 @@ struct launched_rank {
     char text[LAUNCHER_MAX_TEXT];
 };
 
-/* launch_spawn.c: the settings that all ranks of this node share. */
-struct launch_job {
-    const struct launch_config *config;
-    char *const *argv;
-    char job_id[128];
-    int restart_count;
-    bool has_begun;  /* an earlier start has opened the run folder: resume, even with --fresh */
-    bool needs_link; /* the first rank of this node must create one to node 0 */
-    char master_addr[256];
-    int master_port;
-    int listener;     /* listening socket for rank 0's store; -1: rank 0 creates it */
-    int secret;       /* a memfd with the job's secret; -1: DDPTRAIN_SECRET of the user */
-    int alive[2];     /* a pipe without data: [1] is open in the launcher only, and the kernel kills the ranks when it
-                         is closed */
-    cpu_set_t *parts; /* (nproc) processors of each rank; NULL: not bound */
-};
-
-/* Sets job id, secret and address of the store for the next start. */
-status launch_prepare(struct launch_job *job);
-/* As launch_report_before_joining; [informed] and [stop] as in store_report_before_joining. */
-void launch_report(const struct launch_job *job, const bool *informed, int stop, struct log *log, status failure);
-void launch_release(struct launch_job *job); /* once after launch_prepare: closes what the ranks inherited */
-void launch_end(struct launch_job *job);     /* after launch_release and the end of the ranks: kills one that is left */
-status launch_spawn(const struct launch_job *job, int local_rank, struct launched_rank *rank);
-
-/* launch_output.c: the output of ranks. */
-/* Without blocking; sets rank->output to -1 at the end of the pipe. */
+/* The output of ranks: without blocking; sets rank->output to -1 at the end of the pipe. */
 void launch_output_read(struct launched_rank *rank);
 void launch_output_open(struct launched_rank *rank, const char *run_folder);
 void launch_output_note(struct launched_rank *rank, const char *text); /* writes a line with the time to its log only */
@@ -82,7 +56,7 @@ struct launch_memory {
     double limit_gib; /* of this control group, or of the machine; 0: not known */
 };
 
-/* launch_cause.c: the result of ranks (count) that have all ended. Pure. */
+/* The result of ranks (count) that have all ended. Pure. */
 enum launch_stop {
     STOP_NONE,
     STOP_ELSEWHERE, /* a rank that had not yet joined, or another node, has stopped on request */
@@ -98,19 +72,8 @@ struct launch_context {
     bool saves;   /* of launch_config */
 };
 status launch_result(const struct launched_rank *ranks, int count, const struct launch_context *context);
-/* Whether a rank failed: its code is neither 0 nor STATUS_STOPPED; and whether it only lost a peer. */
-bool launch_has_failed(const struct launched_rank *rank);
-bool launch_lost_peer(const struct launched_rank *rank);
-/* Whether a rank has ended on a request to stop before it could inform the other ranks, which may wait for it. */
-bool launch_stopped_early(const struct launched_rank *rank);
-/* Adds how a rank ended, " was killed by SIGKILL", to [out]; nothing if it has reported a failure. */
-void launch_describe_end(const struct launched_rank *rank, const struct launch_memory *memory, struct text *out);
 
-/* launch_memory.c */
-long launch_oom_kills(void);      /* kills of the out-of-memory killer in this control group; -1: unknown */
-double launch_memory_limit(void); /* GiB; 0: unknown */
-
-/* launch_nodes.c: messages between the launchers of several nodes. All functions take NULL: one node. */
+/* Messages between the launchers of several nodes. All functions take NULL: one node. */
 struct launch_nodes;
 /* [count] nodes, of which this is number [own]. On a failure *out is NULL. */
 status launch_nodes_create(int count, int own, struct launch_nodes **out);
@@ -149,24 +112,5 @@ bool launch_nodes_need_report(const struct launch_nodes *n, bool *informed);
  * [signals]: a signalfd. STATUS_PEER: a node restarts, with the restart count *newer. STATUS_STOPPED: a request to
  * stop, on any node. */
 status launch_nodes_wait_done(struct launch_nodes *n, int signals, int64_t restart_count, int64_t *newer);
-
-/* launch_watch.c: one start of the ranks of this node. */
-struct launch_start {
-    struct launch_job *job;
-    struct log *log;
-    struct launch_nodes *nodes; /* NULL: one node */
-    int signals;                /* signalfd */
-    double grace;
-    /* results */
-    enum launch_stop stop;
-    int64_t checkpoint;    /* step of the newest checkpoint of all starts */
-    bool has_begun;        /* a rank has opened the run folder */
-    bool has_own_failure;  /* a rank of this node has failed by itself, or the ranks could not be started */
-    int64_t restart_count; /* of the store that rejected the ranks of this node; -1: none did */
-};
-/* Starts the ranks and waits until all have ended. */
-status launch_once(struct launch_start *start);
-/* Before a restart: waits [seconds], or until a request to stop on any node, or until another node is lost. */
-void launch_pause(struct launch_start *start, double seconds);
 
 #endif

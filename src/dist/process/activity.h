@@ -1,5 +1,5 @@
 /* activity: the current activity of a rank: phase, step, collective. Its threads write it; the thread of the heartbeat
- * reads it (store_heartbeat.c). As in PyTorch's flight recorder, the last activity of a rank that hangs shows where it
+ * reads it (store/store.c). As in PyTorch's flight recorder, the last activity of a rank that hangs shows where it
  * hangs. A write is a few atomic stores, so it is cheap enough for every step. */
 #ifndef DIST_ACTIVITY_H
 #define DIST_ACTIVITY_H

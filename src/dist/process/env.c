@@ -1,9 +1,13 @@
-/* A table of launchers, inner ones first: a function for those with rules of their own (ddptrain, torchrun, plain
+/* What the environment says: rank and addresses, the secret and the sockets of a launcher. The launchers are a table,
+ * inner ones first: a function for those with rules of their own (ddptrain, torchrun, plain
  * variables, Slurm), names of variables for the others. The first that finds its variables is used, so mpirun in a
  * Slurm job counts as Open MPI. A process that a launcher has numbered, but whose number of ranks is not known, must
  * not train alone: that is a failure. */
 #include "dist/process/env.h"
 
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,8 +15,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dist/process/env_slurm.h"
-#include "dist/process/variables.h"
+#include "base/files/digest.h"
+#include "base/files/io.h"
+#include "base/text.h"
+#include "dist/process/net.h"
 
 #define MAX_PORT 65535
 #define MAX_RANKS (1 << 20)
@@ -420,4 +426,162 @@ const char *dist_launcher_name(enum dist_launcher launcher) {
     const struct launcher *l = launchers;
     while (l->id != launcher && l->name) l++;
     return l->name ? l->name : "none";
+}
+
+/* ---- Slurm's lists ---- */
+
+/* Parses Slurm's two compact lists, hosts ("n[1-2,05],m7") and counts ("2(x3),1"), without the scontrol command. */
+
+#define MAX_HOSTS (1 << 20)
+
+/* Expands a list, counts its hosts and copies host [index]; -1: none. */
+struct expansion {
+    int index, count;
+    char *host;
+    size_t size;
+};
+
+static bool put(struct expansion *expansion, const char *prefix, size_t prefix_length, const char *number,
+                const char *suffix, size_t suffix_length) {
+    if (expansion->count++ != expansion->index) return true;
+    int length = snprintf(expansion->host, expansion->size, "%.*s%s%.*s", (int)prefix_length, prefix, number,
+                          (int)suffix_length, suffix);
+    return length >= 0 && (size_t)length < expansion->size;
+}
+
+/* "1-2,05": numbers keep their width, with leading zeros. */
+static bool expand_ranges(struct expansion *expansion, const char *prefix, size_t prefix_length, const char *ranges,
+                          const char *end, const char *suffix, size_t suffix_length) {
+    while (ranges < end) {
+        char *after;
+        if (!isdigit((unsigned char)*ranges)) return false;
+        long first = strtol(ranges, &after, 10), last = first;
+        int width = (int)(after - ranges);
+        if (*after == '-') {
+            if (!isdigit((unsigned char)after[1])) return false;
+            last = strtol(after + 1, &after, 10);
+        }
+        if (width > 18 || last < first || last - first >= MAX_HOSTS || expansion->count > MAX_HOSTS) return false;
+        if (after != end && *after != ',') return false;
+        for (long n = first; n <= last; n++) {
+            char number[40];
+            snprintf(number, sizeof number, "%0*ld", width, n);
+            if (!put(expansion, prefix, prefix_length, number, suffix, suffix_length)) return false;
+        }
+        ranges = after == end ? end : after + 1;
+    }
+    return true;
+}
+
+/* One entry: a name with at most one bracket. */
+static bool expand_entry(struct expansion *expansion, const char *entry, size_t length) {
+    const char *open = memchr(entry, '[', length), *end = entry + length;
+    if (length == 0) return false;
+    if (!open) return !memchr(entry, ']', length) && put(expansion, entry, length, "", "", 0);
+    const char *close = memchr(open, ']', (size_t)(end - open));
+    if (!close || close == open + 1 || memchr(close + 1, '[', (size_t)(end - close - 1))) return false;
+    return expand_ranges(expansion, entry, (size_t)(open - entry), open + 1, close, close + 1,
+                         (size_t)(end - close - 1));
+}
+
+static bool expand(struct expansion *expansion, const char *list) {
+    while (*list) {
+        size_t length = 0;
+        for (bool inside = false; list[length] && (inside || list[length] != ','); length++)
+            inside = list[length] == '[' || (inside && list[length] != ']');
+        if (!expand_entry(expansion, list, length)) return false;
+        list += length;
+        if (*list == ',' && !*++list) return false;
+    }
+    return true;
+}
+
+bool slurm_host(const char *list, int index, char *host, size_t size) {
+    struct expansion expansion = {.index = index, .host = host, .size = size};
+    return expand(&expansion, list) && expansion.count > index;
+}
+
+int slurm_host_count(const char *list) {
+    struct expansion expansion = {.index = -1};
+    return expand(&expansion, list) ? expansion.count : 0;
+}
+
+int slurm_count(const char *list, int index) {
+    while (isdigit((unsigned char)*list)) {
+        char *after;
+        long count = strtol(list, &after, 10), times = 1;
+        if (after[0] == '(' && after[1] == 'x') {
+            times = strtol(after + 2, &after, 10);
+            if (*after++ != ')') return 0;
+        }
+        if (count < 1 || count > MAX_HOSTS || times < 1) return 0;
+        if (index < times) return (int)count;
+        index -= (int)times;
+        if (*after != ',') return 0;
+        list = after + 1;
+    }
+    return 0;
+}
+
+/* ---- secret and listening socket ---- */
+
+#define MIN_SECRET 16
+
+/* A descriptor that the launcher passed in [variable], now close-on-exec; -1: none. */
+static int passed_descriptor(const char *variable) {
+    const char *text = getenv(variable);
+    if (!text || !*text) return -1;
+    int fd = atoi(text);
+    if (fd <= 2 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return -1;
+    return fd;
+}
+
+static void derive_secret(const char *source, const char *value, uint8_t secret[32]) {
+    struct text text = {0};
+    text_printf(&text, "ddptrain %s:%s", source, value);
+    digest_of(text.data, text.length, secret);
+    text_free(&text);
+}
+
+static int secret_descriptor(const struct dist_env *env) {
+    return env->launcher == LAUNCHER_OWN ? passed_descriptor(SECRET_FD_VARIABLE) : -1;
+}
+
+status store_secret_find(const struct dist_env *env, uint8_t secret[32]) {
+    const char *variable = getenv(SECRET_VARIABLE);
+    int fd = secret_descriptor(env);
+    if (fd >= 0) return io_read_at(fd, "the job's secret from the launcher", secret, 32, 0, NULL);
+    if (store_secret_is_guessable(env)) {
+        derive_secret("job", env->job_id, secret);
+        return OK;
+    }
+    if (strlen(variable) < MIN_SECRET)
+        return status_new(STATUS_USAGE,
+                          SECRET_VARIABLE
+                          " has %zu characters, but must have at least %d, so that nobody can guess it; "
+                          "set it to the output of 'openssl rand -hex 16', the same on all hosts",
+                          strlen(variable), MIN_SECRET);
+    derive_secret("secret", variable, secret);
+    return OK;
+}
+
+bool store_secret_is_guessable(const struct dist_env *env) {
+    const char *variable = getenv(SECRET_VARIABLE);
+    return secret_descriptor(env) < 0 && (!variable || !*variable);
+}
+
+void store_secret_warn(struct log *log) {
+    log_warning(log, "anyone who can reach rank 0 can join this job, because its secret is derived from its name; "
+                     "set " SECRET_VARIABLE " to the output of 'openssl rand -hex 16', the same on all hosts");
+}
+
+status store_listener_find(const struct dist_env *env, int *fd) {
+    *fd = env->launcher == LAUNCHER_OWN ? passed_descriptor(STORE_FD_VARIABLE) : -1;
+    if (*fd >= 0) {
+        int flags = fcntl(*fd, F_GETFL);
+        if (flags < 0 || fcntl(*fd, F_SETFL, flags | O_NONBLOCK) != 0)
+            return status_errno(STATUS_BUG, errno, "the launcher passed no usable socket in " STORE_FD_VARIABLE);
+        return OK;
+    }
+    return net_listen(env->master_addr, env->master_port, env->local_world_size == env->world_size, fd);
 }

@@ -6,7 +6,10 @@
 #define DIST_ENV_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "device/gpus.h"
 
@@ -50,5 +53,43 @@ int dist_env_derive_port(const char *job_id);
 
 /* "torchrun", "srun", ...: for messages. */
 const char *dist_launcher_name(enum dist_launcher launcher);
+
+/* ---- Slurm's compact lists of hosts and of counts; pure ---- */
+
+/* host (size): host number [index], from 0, of a Slurm node list such as "n[1-2,05],m7". false: not a node list, or a
+ * shorter one. */
+bool slurm_host(const char *list, int index, char *host, size_t size);
+/* The number of hosts; 0: not a node list. */
+int slurm_host_count(const char *list);
+/* Number [index], from 0, of a Slurm list of counts such as "2(x3),1"; 0: there is none. */
+int slurm_count(const char *list, int index);
+
+/* ---- names of environment variables that the processes of a job read ---- */
+
+/* Set by the launcher for its ranks. */
+#define LAUNCHER_VARIABLE "DDPTRAIN_LAUNCHER"   /* the launcher's pid: a rank's parent has it, a grandchild's has not */
+#define JOB_VARIABLE "DDPTRAIN_JOB_ID"          /* the same on all nodes of the job */
+#define STORE_FD_VARIABLE "DDPTRAIN_STORE_FD"   /* rank 0: a listening socket for the store */
+#define SECRET_FD_VARIABLE "DDPTRAIN_SECRET_FD" /* a file with the job's secret */
+#define REPORT_FD_VARIABLE "DDPTRAIN_REPORT_FD" /* a socket to the launcher, for launcher_send */
+#define EXITS_FD_VARIABLE "DDPTRAIN_EXITS_FD"   /* a socket on which the launcher reports how other ranks ended */
+#define ACTIVITY_FD_VARIABLE "DDPTRAIN_ACTIVITY_FD"   /* a memfd for the activity record, which the launcher reads */
+#define LINK_VARIABLE "DDPTRAIN_LINK"                 /* 1: this rank must create a link to the launcher of node 0 */
+#define RESTART_COUNT_VARIABLE "DDPTRAIN_INCARNATION" /* restarts of the ranks so far */
+#define BEGUN_VARIABLE "DDPTRAIN_BEGUN"               /* 1: an earlier start has opened the run folder */
+#define SECRET_VARIABLE "DDPTRAIN_SECRET"             /* set by the user across nodes */
+#define INTERFACE_VARIABLE "GLOO_SOCKET_IFNAME"       /* as PyTorch: overrides the network interface */
+
+/* ---- the secret and the listening socket, from the launcher or the environment ---- */
+
+/* The secret: from the launcher's file, else from the variable DDPTRAIN_SECRET (STATUS_USAGE: too short), else derived
+ * from the job id, which others can guess. */
+status store_secret_find(const struct dist_env *env, uint8_t secret[32]);
+bool store_secret_is_guessable(const struct dist_env *env);
+/* A warning for rank 0 of several hosts with such a secret. */
+void store_secret_warn(struct log *log);
+
+/* Rank 0: *fd is the launcher's listening socket, else a new one on master_addr:master_port. */
+status store_listener_find(const struct dist_env *env, int *fd);
 
 #endif

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "dist/process/variables.h"
+#include "dist/process/env.h"
 
 /* The descriptor in [variable]; -1 when this process has no launcher. */
 static int launcher_fd(const char *variable) {

@@ -1,11 +1,15 @@
-/* The client of the store: one connection, one request at a time. Rank 0's own connection is a socket pair to its
- * server thread, so all ranks use the same code. With world_size 1 there is only a table of keys in memory. */
+/* The client of the store: a connection with one request at a time, and a second one for the heartbeat. Rank 0's own
+ * connection is a socket pair to its server thread, so all ranks use the same code. With world_size 1 there is only a
+ * table of keys in memory. */
 #include "dist/store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +18,396 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/system/thread.h"
+#include "base/text.h"
+#include "dist/process/activity.h"
+#include "dist/process/env.h"
 #include "dist/process/launcher_channel.h"
 #include "dist/process/net.h"
 #include "dist/store/store_frame.h"
-#include "dist/store/store_heartbeat.h"
-#include "dist/store/store_internal.h"
 #include "dist/store/store_join.h"
-#include "dist/store/store_keys.h"
-#include "dist/store/store_secret.h"
+#include "dist/store/store_members.h"
 #include "dist/store/store_server.h"
+#include "dist/store/store_session.h"
+
+struct heartbeat;
+
+struct heartbeat_config {
+    int fd; /* a connection that has joined FOR_HEARTBEAT; owned from now on, also after a failure */
+    struct store_session session; /* its authentication */
+    int requests; /* a duplicate of the descriptor of FOR_REQUESTS; shut down when rank 0 is lost; owned, too */
+    int stop;     /* an eventfd, readable after a request to stop: this rank then leaves the job; -1: none. Not owned */
+    int rank;
+    uint64_t job;
+    struct activity *activity; /* not owned */
+    const char *endpoint;      /* of rank 0: "n1:29500"; copied */
+    bool is_inference;         /* as in store_options */
+    store_overdue_function *overdue;
+};
+
+/* ---- heartbeat ---- */
+
+/* A thread sends this rank's activity to the store five times a second and receives the report of a lost rank. It has a
+ * connection of its own, so it continues while the rank computes, saves or waits. A poll loop over the connection, an
+ * eventfd and the launcher's socket. A mutex guards the failure that it has received; handlers run with the mutex
+ * locked, so that one that was removed is never called. */
+
+#define HEARTBEAT_SECONDS 0.2
+#define SEND_SECONDS 1.0
+#define PAUSE 1.0           /* a longer time between two calls of check_pause means that this process did not run */
+#define EXIT_SECONDS 0.3    /* for the launcher to report how rank 0 ended */
+#define OVERDUE_SECONDS 5.0 /* after a failure; the launcher waits as long */
+#define NO_RANK (-1)
+#define INPUT (STORE_HEADER + STORE_JOB_FAILURE + STORE_MAX_REPORT + SESSION_TAG)
+
+struct heartbeat {
+    struct heartbeat_config config;
+    char endpoint[320];
+    pthread_t thread;
+    int wake; /* an eventfd: ends the thread */
+
+    /* used by the thread only */
+    uint8_t input[INPUT];
+    size_t size;
+    double send_at, received_at, iteration_at;
+    double overdue_at;      /* deadline of this rank after a failure or request to stop; 0: none */
+    double broken_at;       /* when the connection ended; 0: it has not */
+    int64_t saved;          /* step of the newest checkpoint that was reported to the launcher */
+    bool has_bye;           /* the server has sent BYE */
+    bool is_stop_requested; /* and reported */
+    bool is_terminated;     /* the launcher ends this rank because another has failed */
+    struct activity_snapshot last_of_0;
+    char rank_0_process[STORE_MAX_PROCESS]; /* host and pid; "": not known yet */
+
+    pthread_mutex_t mutex; /* guards what follows */
+    enum status_code code; /* STATUS_OK: no failure yet */
+    bool is_own;           /* this rank failed first */
+    status leaving;        /* why this rank leaves before training; NULL: it does not */
+    char why[STORE_MAX_REPORT];
+    char exit_of_0[STORE_MAX_REPORT]; /* how rank 0 ended, from the launcher; "": not known */
+    struct {
+        void (*call)(void *data);
+        void *data;
+    } handlers[STORE_MAX_HANDLERS];
+    size_t handler_count;
+};
+
+/* ---- heartbeat: failures ---- */
+
+/* Sets the failure of the job, unless there is one: calls the handlers and informs the launcher. After a hang the grace
+ * period is shorter. */
+static void set_failure(struct heartbeat *h, enum status_code code, int rank, bool is_hang, const char *why) {
+    pthread_mutex_lock(&h->mutex);
+    bool is_first = h->code == STATUS_OK;
+    if (is_first) {
+        h->code = code;
+        h->is_own = rank == h->config.rank;
+        snprintf(h->why, sizeof h->why, "%s", why);
+        for (size_t i = 0; i < h->handler_count; i++) h->handlers[i].call(h->handlers[i].data);
+    }
+    pthread_mutex_unlock(&h->mutex);
+    if (!is_first) return;
+    h->overdue_at = clock_seconds() + (is_hang ? HANG_GRACE : OVERDUE_SECONDS);
+    launcher_send(is_hang ? MESSAGE_HANG : MESSAGE_JOB_FAILURE, (int)code, rank, why);
+}
+
+/* Rank 0 is lost: also ends a request that waits for it on the other connection. If this rank has reported a request to
+ * stop, that is the reason: the JOB_FAILURE of it may have been lost with the connection. [is_closed]: the connection
+ * has ended; otherwise rank 0 does not answer. */
+static void on_rank_0_lost(struct heartbeat *h, const char *how, bool is_closed) {
+    struct text why = {0};
+    if (h->leaving && status_code(h->leaving) == STATUS_STOPPED)
+        set_failure(h, STATUS_STOPPED, h->config.rank, false, status_message(h->leaving));
+    if (*h->rank_0_process)
+        text_printf(&why, "rank 0 (%s)%s", h->rank_0_process, how);
+    else
+        text_printf(&why, "rank 0 (at %s)%s", h->endpoint, how);
+    if (how != h->exit_of_0 && *h->rank_0_process) members_last_seen(&h->last_of_0, &why);
+    set_failure(h, STATUS_PEER, 0, !is_closed, why.data);
+    shutdown(h->config.requests, SHUT_RDWR);
+    text_free(&why);
+}
+
+/* ---- heartbeat: sending ---- */
+
+static bool send_frame(struct heartbeat *h, enum store_type type, const void *body, size_t size) {
+    struct store_frame frame = {
+        .type = type, .rank = (uint32_t)h->config.rank, .job = h->config.job, .body = body, .length = (uint32_t)size};
+    return h->broken_at > 0 ||
+           store_send_frame(h->config.fd, &h->config.session, &frame, clock_seconds() + SEND_SECONDS);
+}
+
+static void send_heartbeat(struct heartbeat *h, double now) {
+    struct activity_snapshot reading;
+    uint8_t body[STORE_HEARTBEAT];
+    activity_read(h->config.activity, &reading);
+    store_write_heartbeat(&reading, body);
+    if (!send_frame(h, FRAME_HEARTBEAT, body, sizeof body)) h->broken_at = now;
+    h->send_at = now + HEARTBEAT_SECONDS;
+}
+
+static void leave_job(struct heartbeat *h) {
+    const char *text = h->is_terminated         ? "ended by its launcher, because another rank of its node had failed"
+                       : h->config.is_inference ? STOPPED_ON_REQUEST
+                                                : STOPPED_BEFORE_TRAINING;
+    uint8_t body[4 + STORE_MAX_REPORT];
+    size_t length = strlen(text);
+    store_write_u32(body, h->is_terminated ? STATUS_PEER : STATUS_STOPPED);
+    memcpy(body + 4, text, length); /* NOLINT(bugprone-not-null-terminated-result): frames have lengths */
+    send_frame(h, FRAME_REPORT, body, 4 + length);
+    pthread_mutex_lock(&h->mutex);
+    h->is_stop_requested = true;
+    h->leaving = status_new(h->is_terminated ? STATUS_PEER : STATUS_STOPPED, "%s", text);
+    pthread_mutex_unlock(&h->mutex);
+    if (h->overdue_at == 0) h->overdue_at = clock_seconds() + OVERDUE_SECONDS;
+}
+
+/* ---- heartbeat: receiving ---- */
+
+static void on_server_heartbeat(struct heartbeat *h, const struct store_frame *frame) {
+    int64_t saved;
+    if (!store_parse_server_heartbeat(frame, &saved, &h->last_of_0, h->rank_0_process)) return;
+    if (saved > h->saved) launcher_send(MESSAGE_SAVED, 0, saved, "");
+    if (saved > h->saved) h->saved = saved;
+}
+
+static void on_frame(struct heartbeat *h, const struct store_frame *frame) {
+    char text[STORE_MAX_REPORT];
+    struct store_job_failure failure;
+    if (frame->type == FRAME_SERVER_HEARTBEAT) on_server_heartbeat(h, frame);
+    if (frame->type == FRAME_BYE) h->has_bye = true;
+    if (frame->type == FRAME_JOB_FAILURE && store_parse_job_failure(frame, &failure, text))
+        set_failure(h, (enum status_code)failure.code, (int)failure.rank, failure.is_hang, text);
+}
+
+/* A frame was invalid or had a wrong tag: the failure names no rank. */
+static void on_tampered(struct heartbeat *h, double now) {
+    status why = store_tampered(h->endpoint);
+    h->broken_at = now;
+    set_failure(h, STATUS_PEER, NO_RANK, false, status_message(why));
+    shutdown(h->config.fd, SHUT_RDWR);
+    status_free(why);
+}
+
+static void read_frames(struct heartbeat *h, double now) {
+    for (;;) {
+        ssize_t received = recv(h->config.fd, h->input + h->size, INPUT - h->size, MSG_DONTWAIT);
+        if (received < 0 && errno == EINTR) continue;
+        if (received < 0 && errno == EAGAIN) return;
+        if (received <= 0) {
+            h->broken_at = now;
+            return;
+        }
+        h->size += (size_t)received;
+        h->received_at = now;
+        struct store_frame frame;
+        size_t used = 0;
+        enum store_parsed parsed;
+        while ((parsed = store_frame_parse(h->input, h->size, INPUT - STORE_HEADER, &frame, &used)) == PARSED_FRAME) {
+            if (!store_frame_verify(&h->config.session, &frame)) {
+                on_tampered(h, now);
+                return;
+            }
+            on_frame(h, &frame);
+            memmove(h->input, h->input + used, h->size - used);
+            h->size -= used;
+        }
+        if (parsed == PARSED_INVALID) on_tampered(h, now);
+        if (parsed == PARSED_INVALID) return;
+    }
+}
+
+/* Forwards the launcher's reports of how ranks of this host ended to the store. */
+static void forward_exits(struct heartbeat *h) {
+    char reason[STORE_MAX_REPORT];
+    uint8_t body[4 + STORE_MAX_REPORT];
+    int rank;
+    while (launcher_receive_exit(&rank, reason, sizeof reason)) {
+        size_t length = strlen(reason);
+        h->is_terminated = h->is_terminated || rank < 0;
+        if (rank < 0) continue;
+        store_write_u32(body, (uint32_t)rank);
+        memcpy(body + 4, reason, length); /* NOLINT(bugprone-not-null-terminated-result): frames have lengths */
+        send_frame(h, FRAME_RANK_EXIT, body, 4 + length);
+        pthread_mutex_lock(&h->mutex);
+        if (rank == 0) snprintf(h->exit_of_0, sizeof h->exit_of_0, "%s", reason);
+        pthread_mutex_unlock(&h->mutex);
+    }
+}
+
+/* ---- heartbeat: rank 0 itself ---- */
+
+static void check_rank_0(struct heartbeat *h, double now) {
+    double silence = now - h->received_at;
+    char how[160];
+    if (h->has_bye) return;
+    if (h->broken_at > 0) {
+        bool is_explained = *h->exit_of_0 != 0;
+        if (is_explained)
+            on_rank_0_lost(h, h->exit_of_0, true);
+        else if (now >= h->broken_at + EXIT_SECONDS)
+            on_rank_0_lost(h, " exited without reporting an error, or the connection to it broke", true);
+    } else if (silence >= MEMBERS_SILENT_SECONDS && net_link_age(h->config.fd) >= MEMBERS_SILENT_SECONDS - 0.5) {
+        snprintf(how, sizeof how,
+                 " is unreachable: its host has not answered for %.1f s (the network failed, or the host is down)",
+                 silence);
+        on_rank_0_lost(h, how, false);
+    } else if (silence >= MEMBERS_STOPPED_SECONDS) {
+        snprintf(how, sizeof how,
+                 " hangs: its process has not run for %.1f s although its host answers (is it stopped?)", silence);
+        on_rank_0_lost(h, how, false);
+    }
+}
+
+/* ---- heartbeat: the loop ---- */
+
+static double next_deadline(const struct heartbeat *h, double now) {
+    double next = h->send_at;
+    if (h->overdue_at > 0 && h->overdue_at < next) next = h->overdue_at;
+    double lost_at = h->broken_at + EXIT_SECONDS;
+    if (h->broken_at > 0 && lost_at > now && lost_at < next) next = lost_at;
+    return next;
+}
+
+static bool is_set(int event) {
+    uint64_t count;
+    return read(event, &count, sizeof count) == sizeof count;
+}
+
+static void end_overdue(struct heartbeat *h) {
+    char why[STORE_MAX_REPORT];
+    pthread_mutex_lock(&h->mutex);
+    enum status_code code = h->code != STATUS_OK ? h->code : h->is_terminated ? STATUS_PEER : STATUS_STOPPED;
+    snprintf(why, sizeof why, "%s",
+             h->code != STATUS_OK     ? h->why
+             : h->is_terminated       ? "another rank of this node has failed"
+             : h->config.is_inference ? STOPPED_ON_REQUEST
+                                      : STOPPED_BEFORE_TRAINING);
+    pthread_mutex_unlock(&h->mutex);
+    h->overdue_at = 0;
+    if (h->config.overdue) h->config.overdue(code == STATUS_STOPPED ? STATUS_STOPPED : STATUS_PEER, why);
+}
+
+/* The time in which this process did not run is no silence of rank 0. poll returns after HEARTBEAT_SECONDS at most. */
+static void check_pause(struct heartbeat *h, double now) {
+    if (now - h->iteration_at > PAUSE) h->received_at += now - h->iteration_at;
+    h->iteration_at = now;
+}
+
+static void *run(void *argument) {
+    struct heartbeat *h = argument;
+    h->received_at = h->iteration_at = clock_seconds();
+    for (;;) {
+        double now = clock_seconds();
+        check_pause(h, now);
+        if (now >= h->send_at) send_heartbeat(h, now);
+        double left = next_deadline(h, now) - now;
+        struct pollfd polls[] = {{.fd = h->broken_at > 0 || h->has_bye ? -1 : h->config.fd, .events = POLLIN},
+                                 {.fd = h->wake, .events = POLLIN},
+                                 {.fd = h->is_stop_requested ? -1 : h->config.stop, .events = POLLIN},
+                                 {.fd = launcher_exits_fd(), .events = POLLIN}};
+        if (poll(polls, 4, left <= 0 ? 0 : (int)(left * 1000) + 1) < 0 && errno != EINTR) return NULL;
+        now = clock_seconds();
+        check_pause(h, now); /* most pauses fall into poll */
+        if (is_set(h->wake)) return NULL;
+        forward_exits(h);                   /* first: MESSAGE_TERMINATE is the reason of a SIGTERM that follows it */
+        if (polls[2].revents) leave_job(h); /* the event stays set for store_close */
+        if (polls[0].revents) read_frames(h, now);
+        check_rank_0(h, now);
+        if (h->overdue_at > 0 && now >= h->overdue_at) end_overdue(h);
+    }
+}
+
+/* ---- heartbeat: start and stop ---- */
+
+static void release(struct heartbeat *h) {
+    close(h->config.fd);
+    close(h->config.requests);
+    if (h->wake >= 0) close(h->wake);
+    status_free(h->leaving);
+    session_end(&h->config.session);
+    pthread_mutex_destroy(&h->mutex);
+    free(h);
+}
+
+/* Starts the thread, with all signals blocked. */
+static status heartbeat_start(const struct heartbeat_config *config, struct heartbeat **out) {
+    *out = NULL;
+    struct heartbeat *h = calloc(1, sizeof *h);
+    if (!h) {
+        close(config->fd);
+        close(config->requests);
+        return status_memory("the heartbeat");
+    }
+    pthread_mutex_init(&h->mutex, NULL);
+    h->config = *config;
+    snprintf(h->endpoint, sizeof h->endpoint, "%s", config->endpoint);
+    h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    static const char *const what = "the heartbeat thread";
+    status s = h->wake < 0 || config->requests < 0 ? status_errno(STATUS_IO, EMFILE, "cannot start %s", what)
+                                                   : thread_start(&h->thread, "heartbeat", what, run, h);
+    if (s) {
+        release(h);
+        return s;
+    }
+    *out = h;
+    return OK;
+}
+
+/* Ends it and closes the connection. Takes NULL. */
+static void heartbeat_stop(struct heartbeat *h) {
+    if (!h) return;
+    uint64_t one = 1;
+    while (write(h->wake, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+    pthread_join(h->thread, NULL);
+    release(h);
+}
+
+/* The code of the job's failure; STATUS_OK: none is known. Adds the message, with the rank that failed first, to [out],
+ * unless this rank failed first or [out] is NULL. From any thread. */
+static enum status_code heartbeat_failure(struct heartbeat *h, struct text *out) {
+    pthread_mutex_lock(&h->mutex);
+    enum status_code code = h->code;
+    if (code != STATUS_OK && out && !h->is_own) text_add(out, h->why);
+    pthread_mutex_unlock(&h->mutex);
+    return code;
+}
+
+/* After a request to stop: waits up to [timeout] seconds until the thread has reported it. Returns the reported reason,
+ * which the caller owns; NULL: timeout. */
+static status heartbeat_leave_reason(struct heartbeat *h, double timeout) {
+    status reason = OK;
+    for (double end = clock_seconds() + timeout; !reason && clock_seconds() < end;) {
+        pthread_mutex_lock(&h->mutex);
+        if (h->leaving) reason = status_new(status_code(h->leaving), "%s", status_message(h->leaving));
+        pthread_mutex_unlock(&h->mutex);
+        if (!reason) clock_sleep(0.001);
+    }
+    return reason;
+}
+
+/* See store_on_failure. */
+static status heartbeat_on_failure(struct heartbeat *h, void (*handler)(void *data), void *data) {
+    pthread_mutex_lock(&h->mutex);
+    bool has_place = h->handler_count < STORE_MAX_HANDLERS;
+    if (has_place) {
+        h->handlers[h->handler_count].call = handler;
+        h->handlers[h->handler_count++].data = data;
+    }
+    if (has_place && h->code != STATUS_OK) handler(data); /* the failure is already known */
+    pthread_mutex_unlock(&h->mutex);
+    return has_place ? OK : status_new(STATUS_BUG, "more than %d handlers of a lost rank", STORE_MAX_HANDLERS);
+}
+
+static void heartbeat_off_failure(struct heartbeat *h, void *data) {
+    pthread_mutex_lock(&h->mutex);
+    size_t kept = 0;
+    for (size_t i = 0; i < h->handler_count; i++)
+        if (h->handlers[i].data != data) h->handlers[kept++] = h->handlers[i];
+    h->handler_count = kept;
+    pthread_mutex_unlock(&h->mutex);
+}
 
 #define ANSWER_SECONDS 30.0 /* for an answer, in addition to the time that the request may wait at the server */
 #define FAILURE_SECONDS 1.0 /* for the heartbeat to report why a connection has ended */
@@ -31,6 +416,8 @@
 #define REPORT_JOIN_SECONDS 60.0 /* rank 0 may still load its data */
 #define DESCRIPTORS 24           /* that a rank needs for its store, group, data and checkpoints */
 #define STOPPED_SECONDS 3.0      /* as REPORT_JOIN_SECONDS, after a request to stop: the user waits */
+
+/* ---- the store ---- */
 
 struct store {
     int rank, world_size;
@@ -454,10 +841,11 @@ status store_get(struct store *s, const char *key, double timeout, void **value,
     return failure;
 }
 
-int store_rank(const struct store *s) { return s->rank; }
-int store_world_size(const struct store *s) { return s->world_size; }
+static int store_rank(const struct store *s) { return s->rank; }
+static int store_world_size(const struct store *s) { return s->world_size; }
 
-unsigned store_next_agreement(struct store *s) {
+/* 0, 1, 2, ...: equal on all ranks, which call store_agree in the same order. */
+static unsigned store_next_agreement(struct store *s) {
     pthread_mutex_lock(&s->mutex);
     unsigned number = s->agreements++;
     pthread_mutex_unlock(&s->mutex);
@@ -554,4 +942,131 @@ status store_address(struct store *s, double timeout, char address[64]) {
     snprintf(address, 64, "%s", (char *)value);
     free(value);
     return OK;
+}
+
+/* ---- agreement ---- */
+
+/* store_agree: rank 0 publishes its text in pieces; every other rank compares it with its own and publishes the
+ * differences; rank 0 combines them and publishes the result. The texts of other ranks are not transferred. */
+
+#define PIECE 60000
+#define MAX_LINES 8
+#define MAX_SHOWN 3 /* ranks whose lines are in the message */
+
+struct agreement {
+    struct store *store;
+    unsigned number;
+    double timeout;
+};
+
+static status set_part(const struct agreement *a, const char *part, int index, const void *value, size_t size) {
+    char key[64];
+    snprintf(key, sizeof key, "agree/%u/%s/%d", a->number, part, index);
+    return store_set(a->store, key, value, size);
+}
+
+static status get_part(const struct agreement *a, const char *part, int index, struct text *out) {
+    char key[64];
+    void *value;
+    size_t size;
+    snprintf(key, sizeof key, "agree/%u/%s/%d", a->number, part, index);
+    TRY(store_get(a->store, key, a->timeout, &value, &size));
+    text_add_bytes(out, value, size);
+    free(value);
+    return OK;
+}
+
+/* The last piece is shorter than PIECE. */
+static status publish(const struct agreement *a, const char *text) {
+    size_t length = strlen(text), size = PIECE;
+    for (int i = 0; size == PIECE; i++, text += size, length -= size) {
+        size = length < PIECE ? length : PIECE;
+        TRY(set_part(a, "text", i, text, size));
+    }
+    return OK;
+}
+
+static status fetch(const struct agreement *a, struct text *out) {
+    for (int i = 0;; i++) {
+        size_t before = out->length;
+        TRY(get_part(a, "text", i, out));
+        if (out->length - before < PIECE) return OK;
+    }
+}
+
+static size_t line_length(const char *text) { return strcspn(text, "\n"); }
+
+/* Adds the first lines in which mine differs from rank 0's to [out]. */
+static void compare(int rank, const char *zero, const char *mine, struct text *out) {
+    for (int shown = 0; *zero || *mine;) {
+        size_t a = line_length(zero), b = line_length(mine);
+        if (a != b || memcmp(zero, mine, a) != 0) {
+            if (shown++ == MAX_LINES) {
+                text_add(out, "\n  ...");
+                return;
+            }
+            text_printf(out, "\n  rank 0: %.*s\n  rank %d: %.*s", (int)(a < 200 ? a : 200), zero, rank,
+                        (int)(b < 200 ? b : 200), mine);
+        }
+        zero += a + (zero[a] == '\n');
+        mine += b + (mine[b] == '\n');
+    }
+}
+
+/* On other ranks than 0: publishes the difference. */
+static status publish_difference(const struct agreement *a, int rank, const char *mine) {
+    struct text zero = {0}, difference = {0};
+    status failure = fetch(a, &zero);
+    bool is_equal = !failure && strcmp(text_string(&zero), mine) == 0;
+    if (!failure && !is_equal) {
+        compare(rank, text_string(&zero), mine, &difference);
+        if (difference.length == 0) text_add(&difference, "\n  (in the newline at the end)");
+    }
+    if (!failure) failure = set_part(a, "difference", rank, text_string(&difference), difference.length);
+    text_free(&zero);
+    text_free(&difference);
+    return failure;
+}
+
+/* On rank 0: adds the message with all differences to [result]; nothing if all texts are equal. */
+static status collect(const struct agreement *a, int world_size, const char *what, struct text *result) {
+    struct text ranks = {0}, lines = {0}, difference = {0};
+    int different = 0;
+    status failure = OK;
+    for (int r = 1; r < world_size && !failure; r++) {
+        text_clear(&difference);
+        failure = get_part(a, "difference", r, &difference);
+        if (failure || difference.length == 0) continue;
+        if (different++ < MAX_SHOWN) text_add(&lines, difference.data);
+        if (different <= 16) text_printf(&ranks, "%s%d", different > 1 ? ", " : "", r);
+    }
+    if (different)
+        text_printf(result, "%s is not the same on all ranks: rank%s %s%s differ%s from rank 0%s", what,
+                    different > 1 ? "s" : "", text_string(&ranks), different > 16 ? ", ..." : "",
+                    different > 1 ? "" : "s", text_string(&lines));
+    text_free(&ranks);
+    text_free(&lines);
+    text_free(&difference);
+    return failure;
+}
+
+static status exchange_texts(const struct agreement *a, const char *what, const char *text, struct text *result) {
+    int rank = store_rank(a->store);
+    if (rank == 0) {
+        TRY(publish(a, text));
+        TRY(collect(a, store_world_size(a->store), what, result));
+        return set_part(a, "result", 0, text_string(result), result->length);
+    }
+    TRY(publish_difference(a, rank, text));
+    return get_part(a, "result", 0, result);
+}
+
+status store_agree(struct store *store, const char *what, const char *text, double timeout) {
+    if (store_world_size(store) == 1) return OK;
+    struct agreement a = {.store = store, .number = store_next_agreement(store), .timeout = timeout};
+    struct text result = {0};
+    status failure = exchange_texts(&a, what, text, &result);
+    if (!failure && result.length > 0) failure = status_new(STATUS_USAGE, "%s", result.data);
+    text_free(&result);
+    return failure;
 }

@@ -2,6 +2,8 @@
 #ifndef DIST_STORE_SERVER_H
 #define DIST_STORE_SERVER_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -36,5 +38,18 @@ void store_server_stop(struct store_server *server);
 /* *address: the local address of the connection of another rank, of another host if there is one. Call it after all
  * ranks have joined. Returns 0 or an errno value. */
 int store_server_address(struct store_server *server, struct sockaddr_storage *address);
+
+/* ---- a table of keys and values, owned by the store; not thread-safe ---- */
+
+struct store_keys;
+
+/* NULL: no memory. */
+struct store_keys *store_keys_create(void);
+void store_keys_destroy(struct store_keys *keys); /* takes NULL */
+
+/* Copies key and value; replaces an older value. false: no memory. */
+bool store_keys_set(struct store_keys *keys, const char *key, const void *value, size_t size);
+/* NULL: no such key. The value is valid until the key is set again. */
+const uint8_t *store_keys_get(const struct store_keys *keys, const char *key, size_t *size);
 
 #endif

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/files/digest.h"
-#include "dist/store/store_secret.h"
+#include "dist/process/env.h"
 #include "dist/store/store_session.h"
 
 #define MAGIC 0x57534444u /* "DDSW" */

@@ -17,8 +17,8 @@
 #include <vector>
 
 extern "C" {
-#include "dist/comm/comm_proof.h"
-#include "dist/process/variables.h"
+#include "dist/comm/comm_backend.h"
+#include "dist/process/env.h"
 }
 
 namespace ddptrain_gloo {
