@@ -1,5 +1,5 @@
 /* A plugin of qemu-user that counts the instructions of a program for 64-bit ARM, in all its threads, and how many of
- * them are multiply-adds: scripts/test-aarch64.sh count. Debian has no header of this interface (qemu-plugin.h), so
+ * them are multiply-adds: tests/proof/test-aarch64.sh count. Debian has no header of this interface (qemu-plugin.h), so
  * that what is used of it is declared here. */
 #include <inttypes.h>
 #include <stdbool.h>

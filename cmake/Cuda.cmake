@@ -86,7 +86,7 @@ function(nvcc_objects result)
     set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
     add_custom_command(
       OUTPUT ${object}
-      COMMAND ${CMAKE_SOURCE_DIR}/scripts/nvcc-with-log.sh ${object}.log ${launcher} ${cuda_nvcc} -c ${source} -o ${object} -MD -MF ${object}.d -MT cuda/${name}.o -I ${CMAKE_SOURCE_DIR}/src -std=c++20 -O3
+      COMMAND ${CMAKE_SOURCE_DIR}/cmake/nvcc-with-log.sh ${object}.log ${launcher} ${cuda_nvcc} -c ${source} -o ${object} -MD -MF ${object}.d -MT cuda/${name}.o -I ${CMAKE_SOURCE_DIR}/src -std=c++20 -O3
               --fmad=false --extended-lambda -D_GNU_SOURCE -Xptxas=-v -Werror all-warnings -Xcompiler=-fPIC,-fstack-protector-strong,-Wall,-Wextra,-Werror,-Wno-missing-field-initializers,-fvisibility=default
               ${targets}
               $<$<BOOL:${NCCL_INCLUDE}>:-isystem=${NCCL_INCLUDE}>

@@ -1,7 +1,6 @@
-# Run by cmake -P: writes OUT, one row {"linear.c", "its text"}, for each file that matches one of PATTERNS, sorted by path.
-file(GLOB files ${PATTERNS})
+# Run by cmake -P: writes OUT, one row {"linear.c", "its text"}, for each of FILES.
 set(rows "")
-foreach(file IN LISTS files)
+foreach(file IN LISTS FILES)
   file(READ "${file}" code)
   get_filename_component(name ${file} NAME)
   string(REPLACE "\\" "\\\\" code "${code}")

@@ -25,13 +25,13 @@ install(FILES ${generated}/completion.fish DESTINATION ${share}/fish/vendor_comp
 install(DIRECTORY configs datasets DESTINATION ${share}/ddptrain)
 install(FILES README.md NOTICE DESTINATION ${doc})
 install(DIRECTORY docs/ DESTINATION ${doc}/docs)
-install(PROGRAMS scripts/slurm_train.sbatch scripts/slurm_sweep.sbatch DESTINATION ${share}/ddptrain/scripts)
+install(PROGRAMS examples/slurm/slurm_train.sbatch examples/slurm/slurm_sweep.sbatch DESTINATION ${share}/ddptrain/scripts)
 # Debian's place for examples. The configs name their datasets relative to the folder above, which a link keeps.
 install(CODE "
   file(MAKE_DIRECTORY \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${doc}\")
   file(CREATE_LINK ../../ddptrain/configs \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${doc}/examples\" SYMBOLIC)")
 
-# ---- the Debian package: scripts/package.sh ----
+# ---- the Debian package: packaging/package.sh ----
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME ddptrain)

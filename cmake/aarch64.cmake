@@ -1,5 +1,5 @@
 # Builds for 64-bit ARM (AWS Graviton, NVIDIA Grace, Ampere) on another machine, with Debian's cross compiler and the libraries of a
-# system root, which scripts/test-aarch64.sh makes: the preset aarch64. On an ARM machine itself no toolchain file is needed.
+# system root, which tests/proof/test-aarch64.sh makes: the preset aarch64. On an ARM machine itself no toolchain file is needed.
 #
 #     DDPTRAIN_SYSROOT: a folder with Debian's arm64 packages (environment or -D)
 set(CMAKE_SYSTEM_NAME Linux)
@@ -11,7 +11,7 @@ if(NOT DDPTRAIN_SYSROOT)
   set(DDPTRAIN_SYSROOT $ENV{DDPTRAIN_SYSROOT})
 endif()
 if(NOT IS_DIRECTORY "${DDPTRAIN_SYSROOT}/usr/include")
-  message(FATAL_ERROR "DDPTRAIN_SYSROOT: '${DDPTRAIN_SYSROOT}' is not a system root with headers; scripts/test-aarch64.sh makes one")
+  message(FATAL_ERROR "DDPTRAIN_SYSROOT: '${DDPTRAIN_SYSROOT}' is not a system root with headers; tests/proof/test-aarch64.sh makes one")
 endif()
 set(DDPTRAIN_SYSROOT ${DDPTRAIN_SYSROOT} CACHE PATH "system root with the arm64 libraries")
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES DDPTRAIN_SYSROOT)

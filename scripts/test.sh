@@ -6,8 +6,8 @@
 #     scripts/test.sh asan ubsan         one or more builds: release debug clang asan ubsan tsan
 #     scripts/test.sh style tidy         clang-format and shellcheck; clang-tidy
 #     scripts/test.sh package            the Debian package, with lintian
-#     scripts/test.sh docs               the commands of README.md and docs/, in a fresh clone: scripts/test-docs.py
-#     scripts/test.sh aarch64            the program for 64-bit ARM in an emulator: scripts/test-aarch64.sh quick
+#     scripts/test.sh docs               the commands of README.md and docs/, in a fresh clone: tests/proof/test-docs.py
+#     scripts/test.sh aarch64            the program for 64-bit ARM in an emulator: tests/proof/test-aarch64.sh quick
 #     scripts/test.sh all                every build with every test, style and tidy
 #
 # A build is tested in build/<name>; the presets are those of CMakePresets.json. asan is AddressSanitizer together with
@@ -116,9 +116,9 @@ run() { # word
             emulation=OFF
             run_tsan --label-exclude fault --tests-regex '^(base_(workers|thread|log|io|folder_lock|memory)|checkpoint_.*|data_(loader|exactly_once|images|table)|device_(convolution|linear|parallel|sequence)|dist_.*|model_batch_norm_sync|program_(batch_norm|data|elastic|embed|files|images|nonfinite|once_per_job|parity|pixels|precision|resume|weights|worlds|zero))$'
             ;;
-        aarch64) scripts/test-aarch64.sh quick ;;
-        package) say "package: Debian package and lintian" && scripts/package.sh ;;
-        docs) say "docs: the commands of README.md and of docs/ in a fresh clone" && scripts/test-docs.py ;;
+        aarch64) tests/proof/test-aarch64.sh quick ;;
+        package) say "package: Debian package and lintian" && packaging/package.sh ;;
+        docs) say "docs: the commands of README.md and of docs/ in a fresh clone" && tests/proof/test-docs.py ;;
         style) check_style ;;
         tidy) check_tidy ;;
         tidy-quick) check_tidy quick ;;

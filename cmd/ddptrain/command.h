@@ -114,7 +114,7 @@ struct subcommand {
 SUBCOMMANDS(X)
 #undef X
 
-/* ---- subcommands.c ---- */
+/* ---- options.c: the tables of commands and options, and parsing ---- */
 
 /* Command [index] of the table; NULL after the last. */
 const struct subcommand *subcommand_at(size_t index);
@@ -126,26 +126,34 @@ status subcommand_check_word(const char *word);
  * cannot be written. */
 bool command_print(FILE *stream, const struct text *text);
 
-/* ---- options.c, option_hints.c ---- */
+/* VALUE_FOLDER: a text, from which slashes at the end are removed. */
+enum value_type { VALUE_NONE, VALUE_TEXT, VALUE_FOLDER, VALUE_NUMBER, VALUE_REAL };
+
+/* "--name VALUE" or "--name=VALUE", at most once, by any of its names; "--name" for a flag (VALUE_NONE). */
+struct option {
+    const char *name;
+    enum value_type type;
+    size_t offset;        /* in struct command_line, a bool, const char *, int or double, by type */
+    unsigned subcommands; /* its enum subcommand_option; 0: for every command */
+    const char *value;    /* of --help: "none|cores", "FILE|best"; lower-case words are accepted values, others describe
+                             one; NULL: not in --help */
+    const char *help;     /* NULL: that of the next row */
+    const char *aliases[2]; /* spellings of torchrun */
+};
+
+/* Row [index]; NULL after the last. */
+const struct option *option_at(size_t index);
+bool option_is_for(const struct option *option, const struct subcommand *subcommand);
+/* Adds the commands that accept the option: "eval, predict". */
+void option_add_subcommands(const struct option *option, struct text *out);
 
 /* Parses the arguments [first, argc). */
 status options_parse(int argc, char **argv, int first, const struct subcommand *subcommand, struct command_line *line);
-/* Adds "did you mean 'train.epochs=5'?" for the unknown option [word]: an option of another program, a key of
- * the config with [has_config], or the most similar of the NULL-terminated [known] options; else nothing. [next]: the
- * next argument, or NULL. */
-void option_hint(const char *word, const char *next, const char *const *known, bool has_config, struct text *out);
 
-/* ---- help.c, usage.c, man.c, completion.c ---- */
+/* ---- help.c ---- */
 
 /* Prints what an option such as --help or --schema asks for; false: the arguments have none. */
 bool help_print(int argc, char **argv, status *s);
-/* `--help`, `--man`, `--completion`: written from the tables of commands, options and keys. */
-void usage_write(struct text *out);
-void man_write(struct text *out);
-void command_page_write(struct text *out);
-void completion_write_bash(struct text *out);
-void completion_write_zsh(struct text *out);
-void completion_write_fish(struct text *out);
 
 /* ---- ranks.c ---- */
 

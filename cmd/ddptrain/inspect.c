@@ -10,10 +10,10 @@
 #include "checkpoint/safetensors.h"
 #include "command.h"
 #include "data/dataset/dataset.h"
-#include "data/files/file_pattern.h"
+#include "data/files/files.h"
 #include "report/sweep_data.h"
 #include "train/folder/run_folder.h"
-#include "train/metrics/metrics_read.h"
+#include "train/metrics/metrics.h"
 
 /* The newest event of a run's metrics.jsonl other than a step; nothing when there is none. */
 static status add_newest_event(const char *folder, struct text *out) {

@@ -1,4 +1,5 @@
-/* The table of options, and the parsing of a command line. */
+/* The command line: the tables of commands and options, its parsing, and suggestions for words that are none of them.
+ */
 #include <errno.h>
 #include <limits.h>
 #include <stdint.h>
@@ -11,7 +12,71 @@
 #include "base/schema/schema.h"
 #include "base/text.h"
 #include "command.h"
-#include "options.h"
+
+/* ---- commands ---- */
+
+static const struct subcommand *const subcommands[] = {
+#define X(name) &subcommand_##name,
+    SUBCOMMANDS(X)
+#undef X
+};
+#define SUBCOMMAND_COUNT (sizeof subcommands / sizeof *subcommands)
+
+const struct subcommand *subcommand_at(size_t index) { return index < SUBCOMMAND_COUNT ? subcommands[index] : NULL; }
+
+const struct subcommand *subcommand_find(const char *word) {
+    for (size_t i = 0; word && i < SUBCOMMAND_COUNT; i++)
+        if (strcmp(word, subcommands[i]->name) == 0) return subcommands[i];
+    return NULL;
+}
+
+/* Names of commands in other programs. */
+static const struct {
+    const char *word, *subcommand, *note;
+} other_subcommands[] = {
+    {"evaluate", "eval", ""},   {"evaluation", "eval", ""},
+    {"test", "eval", ""},       {"val", "eval", ""},
+    {"score", "eval", ""},      {"validate", "eval", ", or 'check' for the config alone"},
+    {"fit", "train", ""},       {"run", "train", ""},
+    {"start", "train", ""},     {"resume", "train", "; it continues an unfinished run"},
+    {"infer", "predict", ""},   {"inference", "predict", ""},
+    {"sample", "generate", ""}, {"lint", "check", ""},
+    {"verify", "check", ""},    {"dry-run", "check", ""},
+    {"info", "inspect", ""},    {"show", "inspect", ""},
+    {"list", "runs", ""},       {"ls", "runs", ""},
+    {"history", "runs", ""},    {"status", "runs", ""},
+    {"new", "init", ""},        {"create", "init", ""},
+    {"search", "sweep", ""},    {"tune", "sweep", ""},
+    {"optimize", "sweep", ""},  {"hpo", "sweep", ""},
+    {"plot", "report", ""},     {"html", "report", ""},
+    {"monitor", "watch", ""},   {"tail", "watch", ""},
+    {"summary", "check", ""},   {"bench", "comm", ""},
+    {"benchmark", "comm", ""},
+};
+
+status subcommand_check_word(const char *word) {
+    const char *names[SUBCOMMAND_COUNT + 1] = {NULL};
+    if (!word || subcommand_find(word)) return OK;
+    if (word[0] == '-' || strpbrk(word, "./=") || access(word, F_OK) == 0) return OK;
+    for (size_t i = 0; i < sizeof other_subcommands / sizeof *other_subcommands; i++)
+        if (strcmp(word, other_subcommands[i].word) == 0)
+            return status_new(STATUS_USAGE, "unknown command '%s'; did you mean '%s'%s? (see ddptrain --help)", word,
+                              other_subcommands[i].subcommand, other_subcommands[i].note);
+    for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) names[i] = subcommands[i]->name;
+    const char *nearest = schema_nearest(word, names);
+    if (!nearest) return OK;
+    return status_new(STATUS_USAGE, "unknown command '%s'; did you mean '%s'? (see ddptrain --help)", word, nearest);
+}
+
+bool command_print(FILE *stream, const struct text *text) {
+    struct text escaped = {0};
+    text_add_escaped(&escaped, text_string(text));
+    bool is_printed = fputs(text_string(&escaped), stream) >= 0;
+    text_free(&escaped);
+    return is_printed;
+}
+
+/* ---- options ---- */
 
 #define AT(member) offsetof(struct command_line, member)
 
@@ -250,6 +315,68 @@ void option_add_subcommands(const struct option *option, struct text *out) {
         }
 }
 
+/* ---- suggestions ---- */
+
+/* Options of other programs. */
+static const struct {
+    const char *words, *instead;
+} other_options[] = {
+    {"-c --config --cfg --config-file --config-path --config-name --yaml",
+     "the config is an argument: ddptrain CONFIG [KEY=VALUE ...] [options]"},
+    {"-n -np -j --num-processes --nprocs --ngpus --gpus --num-gpus", "did you mean '--nproc'?"},
+    {"-N --num-nodes --nodes", "did you mean '--nnodes'?"},
+    {"-o --output --output-file", "did you mean '--out'?"},
+    {"--output-dir --out-dir --save-dir --logdir --log-dir --default-root-dir", "did you mean '--run-dir'?"},
+    {"-i --input --input-file --data --data-file --stdin",
+     "the data file follows the config: ddptrain predict CONFIG DATA; '-' is the standard input"},
+    {"--proba --probs --predict-proba --softmax", "did you mean '--probabilities'?"},
+    {"--logits --raw", "did you mean '--outputs'?"},
+    {"-q --silent", "did you mean '--quiet'?"},
+    {"--best --best-model", "did you mean '--checkpoint best'?"},
+    {"-v -V", "did you mean '--version'?"},
+    {"--verbose --debug", "there is none; --quiet prints less"},
+    {"--overwrite --force --restart --no-resume", "did you mean '--fresh'? It renames the folder of an earlier run"},
+    {"--dry-run --dryrun --check", "did you mean the command 'check'?"},
+    {"--eval --evaluate --test --do-eval", "did you mean the command 'eval'?"},
+    {"--predict --do-predict", "did you mean the command 'predict'?"},
+    {"--train --do-train", "training is the default: ddptrain CONFIG"},
+    {"--config-help", "did you mean '--help-config'?"},
+    {"--local-rank --rank --world-size",
+     "ranks are read from the environment (RANK, WORLD_SIZE, LOCAL_RANK), or started by --nproc N"},
+    {"--rdzv-backend --rdzv-endpoint --rdzv-id",
+     "there is no rendezvous; name the host of rank 0 by --master-addr and --master-port"},
+};
+
+static const char *instead_of(const char *name) {
+    for (size_t i = 0; i < sizeof other_options / sizeof *other_options; i++)
+        for (const char *w = other_options[i].words; *w; w += strspn(w, " ")) {
+            size_t length = strcspn(w, " ");
+            if (strlen(name) == length && strncmp(w, name, length) == 0) return other_options[i].instead;
+            w += length;
+        }
+    return NULL;
+}
+
+/* Adds "did you mean 'train.epochs=5'?" for the unknown option [word]: an option of another program, a key of the
+ * config with [has_config], or the most similar of the NULL-terminated [known] options; else nothing. [next]: the next
+ * argument, or NULL. */
+static void option_hint(const char *word, const char *next, const char *const *known, bool has_config,
+                        struct text *out) {
+    size_t length = strcspn(word, "="), dashes = strspn(word, "-");
+    const char *value = word[length] ? word + length + 1 : next && next[0] != '-' ? next : NULL;
+    char name[64], dashed[64];
+    snprintf(name, sizeof name, "%.*s", (int)length, word);
+    snprintf(dashed, sizeof dashed, "%s", name);
+    for (char *c = dashed; *c; c++) *c = *c == '_' ? '-' : *c;
+    const char *instead = instead_of(dashed), *nearest = schema_nearest(dashed, known);
+    bool is_same = nearest && strcmp(nearest, dashed) == 0;
+    if (instead)
+        text_add(out, instead);
+    else if (has_config && !is_same && dashes < strlen(name))
+        schema_suggest_override(&config_schema, name + dashes, value, out);
+    if (!out->length && nearest) text_printf(out, "did you mean '%s'?", nearest);
+}
+
 /* ---- parsing ---- */
 
 /* Adds a suggestion for [word]: first of the options of [subcommand], then of all. */
@@ -267,15 +394,15 @@ static void add_hint(const char *word, const char *next, const struct subcommand
 /* STATUS_USAGE if [subcommand] does not accept the option, with the commands that do and a suggestion. */
 static status check_subcommand(const struct option *option, const char *name, const char *word, const char *next,
                                const struct subcommand *subcommand) {
-    struct text subcommands = {0}, hint = {0};
+    struct text accepted = {0}, hint = {0};
     if (option_is_for(option, subcommand)) return OK;
-    option_add_subcommands(option, &subcommands);
+    option_add_subcommands(option, &accepted);
     option_hint(word, next, (const char *const[]){NULL},
                 subcommand->operand && strcmp(subcommand->operand, "config") == 0, &hint);
     status s = status_new(STATUS_USAGE, "%s is for %s; '%s' does not accept it%s%s (see ddptrain --help)", name,
-                          text_string(&subcommands), subcommand->name, hint.length ? "; " : "", text_string(&hint));
+                          text_string(&accepted), subcommand->name, hint.length ? "; " : "", text_string(&hint));
     text_free(&hint);
-    text_free(&subcommands);
+    text_free(&accepted);
     return s;
 }
 

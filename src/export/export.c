@@ -5,7 +5,7 @@
 
 #include "export/formats.h"
 #include "train/inference/trained.h"
-#include "train/weights/weights_choice.h"
+#include "train/weights/initial.h"
 
 static const struct export_format *const formats[] = {
 #define X(name) &export_##name,

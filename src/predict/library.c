@@ -8,7 +8,7 @@
 
 #include "base/files/hdf5.h"
 #include "base/system/stack.h"
-#include "data/columns/name_index.h"
+#include "data/columns/columns.h"
 #include "data/text/vocabulary.h"
 #include "predict/ddptrain.h"
 #include "train/inference/predictor.h"

@@ -11,7 +11,7 @@
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "checkpoint/checkpoint.h"
-#include "train/metrics/metrics_read.h"
+#include "train/metrics/metrics.h"
 
 /* The last lines of metrics.jsonl say how far a run is, without its checkpoints being read. */
 

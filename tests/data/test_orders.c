@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "check_main.h"
-#include "data/sampling/orders.h"
+#include "data/sampling/sampler.h"
 
 START_TEST(the_newest_order_of_a_slot_is_stored) {
     struct orders orders = {0};

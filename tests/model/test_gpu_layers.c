@@ -94,6 +94,29 @@ static const struct {
     {"[{linear: 8}, {lstm: 8}, {linear: 16}, {gru: {hidden_size: 8, bidirectional: true}}, {linear: 8}, {rnn: 8}]",
      2,
      {4, 8}},
+    /* sums whose sides, and gradients whose terms, have different types: 16 bits + float32, float32 + 16 bits */
+    {"[{linear: {out: 8, name: n}}, {linear: {out: 8, name: m}}, {add: {from: [n, m]}}, {softmax: {name: s}}, "
+     "{linear: {out: 8, from: n}}, {add: {from: s}}, {linear: 8}]",
+     2,
+     {4, 8}},
+    {"[{linear: {out: 8, name: n}}, {linear: {out: 8, name: m}}, {softmax: {from: n}}, {add: {from: m}}, {linear: 8}]",
+     2,
+     {4, 8}},
+    {"[{layer_norm: {name: r}}, {linear: {out: 8, name: q}}, {linear: {out: 8, name: t}}, {add: {from: [q, t], name: "
+     "a}}, "
+     "{add: {from: [q, r], name: b}}, {linear: {out: 8, from: a}}, {add: {from: b}}, {linear: 8}]",
+     2,
+     {4, 8}},
+    /* fused relus: of 16-bit values whose gradient is float32 before and 16 bits after it, float32 at both; all 16
+     * bits; all float32 */
+    {"[{layer_norm: {name: q}}, {linear: 8}, relu, {add: {from: q}}, relu, {linear: 8}]", 2, {4, 8}},
+    {"[{linear: {out: 8, name: q}}, {linear: 8}, relu, {add: {from: q}}, relu, {linear: 8}]", 2, {4, 8}},
+    {"[layer_norm, {residual: [{linear: 8}]}, relu, {residual: [{linear: 8}]}, relu, {linear: 8}]", 2, {4, 8}},
+    {"[{conv2d: {out: 8, kernel_size: 1}}, batch_norm, relu, {residual: [{conv2d: {out: 8, kernel_size: 1}}, "
+     "batch_norm, relu, {conv2d: {out: 8, kernel_size: 1}}, batch_norm]}, relu, {residual: [{group_norm: 4}, relu, "
+     "{conv2d: {out: 8, kernel_size: 1}}]}, {adaptive_avg_pool2d: 1}, flatten, {linear: 8}]",
+     3,
+     {8, 3, 4}},
 };
 
 START_TEST(layers) {
@@ -119,8 +142,60 @@ START_TEST(losses) {
 }
 END_TEST
 
+static void check_evaluation(struct fixture *cpu, struct fixture *gpu) {
+    struct pass pass_on_cpu = pass_of(cpu), pass_on_gpu = pass_of(gpu);
+    size_t count = cpu->rows * cpu->model->out_size;
+    float *found = malloc(count * sizeof *found);
+    pass_on_cpu.is_training = pass_on_gpu.is_training = false;
+    const float *output = model_forward(gpu->model, &pass_on_gpu, gpu->inputs);
+    ck_assert(!device_download(gpu->device, found, output, count * sizeof *found));
+    values_agree(model_forward(cpu->model, &pass_on_cpu, cpu->inputs), found, count, 0.1, "an evaluation", "output");
+    free(found);
+}
+
+/* The loss reads the output; *loss and gradients (params.total). */
+static void train(struct fixture *f, double *loss, float *gradients) {
+    struct params *params = &f->model->params;
+    struct pass pass = pass_of(f);
+    struct loss_sums sums = {0};
+    const float *output = model_forward(f->model, &pass, f->inputs);
+    loss_run(f->loss, f->loss_config, f->model, output, f->classes, NULL, NULL, f->rows, 1, &sums);
+    params_zero_gradients(params, f->device);
+    model_backward(f->model, &pass, f->inputs, NULL, NULL);
+    ck_assert(!device_download(f->device, gradients, params->gradients, params->total * sizeof *gradients));
+    *loss = sums.loss / sums.count;
+}
+
+/* A loss that takes 16 bits may get a 16-bit output in training; that of an evaluation is float32, also after a pass of
+ * training. */
+START_TEST(outputs_of_evaluations_are_float32) {
+    struct shape input = {.dims = 1, .size = {8}};
+    const char *what = "[{linear: 16}, relu, {linear: 8}]";
+    struct fixture gpu = plan_fixture("cuda", PRECISION_BFLOAT16, what, input, ROWS, "cross_entropy");
+    struct fixture cpu = open_fixture(what, input, ROWS, "cross_entropy");
+    size_t count = cpu.model->params.total;
+    float *expected = malloc(count * sizeof *expected), *found = malloc(count * sizeof *found);
+    double loss_on_cpu, loss_on_gpu;
+    ck_assert(gpu.loss->accepts_half);
+    gpu.model->target_size = cpu.model->target_size = 1;
+    model_allow_half_output(gpu.model);
+    prepare(&gpu, what);
+    fill_fixture(&gpu);
+    for (int step = 0; step < 2; step++) {
+        check_evaluation(&cpu, &gpu);
+        train(&cpu, &loss_on_cpu, expected);
+        train(&gpu, &loss_on_gpu, found);
+        ck_assert_msg(fabs(loss_on_cpu - loss_on_gpu) <= 0.1, "%g, on the GPU %g", loss_on_cpu, loss_on_gpu);
+        values_agree(expected, found, count, 0.1, what, "gradient");
+    }
+    check_evaluation(&cpu, &gpu);
+    free(expected), free(found);
+    close_fixture(&cpu), close_fixture(&gpu);
+}
+END_TEST
+
 int main(void) {
     const struct check_loop loops[] = {EACH(layers, layer_cases), EACH(layers_with_16_bit_storage, half_cases),
-                                       EACH(losses, loss_cases)};
+                                       EACH(losses, loss_cases), ONCE(outputs_of_evaluations_are_float32)};
     return gpu_run("gpu_layers", loops, sizeof loops / sizeof *loops);
 }

@@ -1,13 +1,14 @@
 /* The plan of 16-bit copies: which nodes write and read them, and their memory. A pass that only counts which contents
- * each part of the memory has shows that no product reads an old copy. ctest-labels: unit */
+ * each part of the memory has shows that no product reads an old copy, and that no operator of any model reads memory
+ * that has other contents by then. ctest-labels: unit */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/internal.h"
+#include "model/gradient_cases.h"
 #include "model/half_copies.h"
 #include "model/half_storage.h"
-#include "model/model_fixture.h"
 
 static bool applies(const struct device *device, size_t features) {
     (void)device;
@@ -22,9 +23,7 @@ static bool applies_never(const struct device *device, size_t features) {
 static void set(struct device *device, struct half_operands operands) { (void)device, (void)operands; }
 
 static const struct half_ops half_ops = {.applies = applies, .set = set}, no_half_ops = {.applies = applies_never};
-static const struct sequence_ops sequence = {.max_head_size = 256};
-static struct device_ops ops = {.sequence = &sequence, .half = &half_ops}; /* images': the CPU's, in main */
-static struct device_ops float32_ops = {.sequence = &sequence, .half = &no_half_ops};
+static struct device_ops ops, float32_ops; /* those of the CPU with half_ops or no_half_ops, in main */
 static const struct device device = {.ops = &ops, .description = "a GPU"};
 static const struct device float32_device = {.ops = &float32_ops, .description = "a GPU"};
 
@@ -131,10 +130,12 @@ END_TEST
 struct contents {
     const struct model *model;
     bool writes_copies; /* operators that write a matrix write its copy, too */
+    bool joins_sums;    /* a sum and the norm after it are one operator */
     size_t writes, reads;
     size_t *block;                /* (row_floats) */
-    size_t *tensors, *slots;      /* (tensor_count), (slot_count): their last write */
-    size_t *copies, *copied_from; /* (copy_count): their last write, and that of the matrix then; 0: not valid */
+    size_t *tensors, *recomputed; /* (tensor_count): their last write */
+    size_t *slots, *saved;        /* (slot_count), (layer_count) */
+    size_t *copies, *copied_from; /* (copy_count), and that of the matrix then; 0: not valid */
 };
 
 static size_t write_piece(struct contents *c, const struct piece *piece) {
@@ -143,8 +144,11 @@ static size_t write_piece(struct contents *c, const struct piece *piece) {
     return c->writes;
 }
 
+/* One assertion for all: each costs a message to the runner. */
 static void check_piece(const struct contents *c, const struct piece *piece, size_t write) {
-    for (size_t i = 0; i < piece->size; i++) ck_assert_uint_eq(c->block[piece->offset + i], write);
+    bool is_there = true;
+    for (size_t i = 0; i < piece->size; i++) is_there &= c->block[piece->offset + i] == write;
+    ck_assert_msg(is_there, "an operator reads memory that another one has written since");
 }
 
 static size_t matrix_write(const struct contents *c, const struct planned_copy *planned) {
@@ -189,63 +193,169 @@ static void read_copies(struct contents *c, const struct half_copies *list, size
     }
 }
 
+/* The model's inputs, tensor 0, are not in the block. */
+static void read_tensor(const struct contents *c, size_t tensor) {
+    size_t root = model_root(c->model, tensor);
+    if (root > 0) check_piece(c, &c->model->tensors[root].piece, c->tensors[root]);
+}
+
+static void read_slot(const struct contents *c, size_t slot) {
+    if (slot != SIZE_MAX) check_piece(c, &c->model->slots[slot], c->slots[slot]);
+}
+
+static size_t index_of(const struct contents *c, const struct graph_node *node) {
+    return (size_t)(node->layer - c->model->layers);
+}
+
 static void read_inputs(struct contents *c, const struct graph_node *node) {
-    for (size_t n = 0; node->layer && node->layer->type->copies && n < node->in_count; n++) {
-        size_t tensor = model_root(c->model, node->in[n]);
-        read_copies(c, &node->copies, tensor, SIZE_MAX);
-        check_piece(c, &c->model->tensors[tensor].piece, c->tensors[tensor]);
+    bool has_product = node->layer && node->layer->type->copies;
+    for (size_t n = 0; n < node->in_count; n++) {
+        if (has_product) read_copies(c, &node->copies, model_root(c->model, node->in[n]), SIZE_MAX);
+        read_tensor(c, node->in[n]);
     }
+}
+
+static void write_outputs(struct contents *c, const struct graph_node *node) {
+    if (node->layer) c->saved[index_of(c, node)] = write_piece(c, &node->layer->saved_piece);
+    write_tensor(c, &node->copies, node->out);
 }
 
 /* What an operator writes does not overlap what it reads. The first of three fused layers writes two outputs. */
 static void run_forward(struct contents *c) {
     for (size_t i = 0; i < c->model->node_count; i++) {
         const struct graph_node *node = &c->model->nodes[i];
+        bool is_fused = half_storage_is_fused(c->model, node), joins = c->joins_sums && node->precedes_norm;
+        if (is_fused && node->fusion == FUSION_GELU) continue;
         read_inputs(c, node);
-        write_tensor(c, &node->copies, node->out);
-        if (node->fusion == FUSION_BEFORE_GELU) write_tensor(c, &node->copies, node[1].out);
+        write_outputs(c, node);
+        if (is_fused && node->fusion == FUSION_BEFORE_GELU) write_tensor(c, &node->copies, node[1].out);
+        if (joins) write_outputs(c, &node[1]), i++;
         read_inputs(c, node);
+        if (joins) read_tensor(c, node->out);
     }
 }
 
-static void read_gradient(struct contents *c, const struct graph_node *node) {
-    if (!node->layer || !node->layer->type->copies) return;
-    read_copies(c, &node->backward_copies, SIZE_MAX, node->dy);
-    check_piece(c, &c->model->slots[node->dy], c->slots[node->dy]);
+/* A value that backward reads, which may have been recomputed. */
+static void read_in_backward(const struct contents *c, size_t tensor) {
+    size_t root = model_root(c->model, tensor);
+    const struct piece *recomputed = &c->model->tensors[root].recomputed_piece;
+    if (recomputed->size)
+        check_piece(c, recomputed, c->recomputed[root]);
+    else
+        read_tensor(c, root);
+}
+
+static void recompute(struct contents *c, const struct graph_node *node) {
+    read_in_backward(c, node->in[0]);
+    c->recomputed[node->out] = write_piece(c, &c->model->tensors[node->out].recomputed_piece);
+    read_in_backward(c, node->in[0]);
+}
+
+static void read_for_backward(struct contents *c, const struct graph_node *node) {
+    const struct layer *layer = node->layer;
+    bool is_fused = half_storage_is_fused(c->model, node);
+    if (!layer) return;
+    if (layer->type->copies) read_copies(c, &node->backward_copies, SIZE_MAX, node->dy);
+    read_slot(c, node->dy);
+    if (is_fused && node->fusion == FUSION_AFTER_GELU) read_tensor(c, node[-1].in[0]);
+    for (size_t n = 0; !(layer->type->ignores & IGNORES_X) && n < node->in_count; n++) read_in_backward(c, node->in[n]);
+    if (!(layer->type->ignores & IGNORES_Y)) read_tensor(c, node->out);
+    check_piece(c, &layer->saved_piece, c->saved[index_of(c, node)]);
+}
+
+static void write_gradients(struct contents *c, const struct graph_node *node) {
+    bool is_after = half_storage_is_fused(c->model, node) && node->fusion == FUSION_AFTER_GELU;
+    if (is_after) write_slot(c, &node->backward_copies, node[-1].dx[0]); /* its own gradient is not computed */
+    for (size_t n = 0; node->layer && !is_after && n < node->in_count; n++) {
+        ck_assert_msg(node->dx[n] == SIZE_MAX || node->dx[n] != node->dy, "a layer writes what it reads");
+        if (node->layer->adds_to_dx) read_slot(c, node->dx[n]);
+        write_slot(c, &node->backward_copies, node->dx[n]);
+    }
+}
+
+static void run_backward_of(struct contents *c, const struct graph_node *node) {
+    for (size_t n = 0; n < node->recompute_count; n++) recompute(c, &c->model->nodes[node->recompute[n]]);
+    if (node->dy_after_relu != SIZE_MAX) {
+        read_tensor(c, node->out);
+        read_slot(c, node->dy_after_relu);
+        write_slot(c, &node->relu_copies, node->dy);
+    }
+    if (!half_storage_is_fused(c->model, node) || node->fusion != FUSION_GELU) {
+        read_for_backward(c, node);
+        write_gradients(c, node);
+        read_for_backward(c, node);
+    }
+    for (size_t a = 0; a < node->add_count; a++) {
+        read_slot(c, node->adds[a].a);
+        read_slot(c, node->adds[a].b);
+        write_slot(c, &node->adds[a].copies, node->adds[a].to);
+    }
 }
 
 static void run_backward(struct contents *c) {
     const struct model *m = c->model;
     write_slot(c, &m->loss_copies, m->output_slot);
-    for (size_t i = m->node_count; i-- > 0;) {
-        const struct graph_node *node = &m->nodes[i];
-        if (node->dy == SIZE_MAX) continue;
-        if (node->dy_after_relu != SIZE_MAX) write_slot(c, &node->relu_copies, node->dy);
-        read_gradient(c, node);
-        for (size_t n = 0; node->layer && n < node->in_count; n++) write_slot(c, &node->backward_copies, node->dx[n]);
-        read_gradient(c, node);
-        for (size_t a = 0; a < node->add_count; a++) write_slot(c, &node->adds[a].copies, node->adds[a].to);
-    }
+    read_tensor(c, m->output); /* by the loss */
+    for (size_t i = m->node_count; i-- > 0;)
+        if (m->nodes[i].dy != SIZE_MAX) run_backward_of(c, &m->nodes[i]);
+    read_tensor(c, m->output);
 }
 
-START_TEST(no_product_reads_an_old_copy) {
-    struct document *document;
-    struct model *m = plan(cases[_i / 2].layers, &device, &document);
-    struct contents c = {.model = m, .writes_copies = _i % 2};
-    c.block = calloc(m->row_floats + 1, sizeof *c.block);
-    c.tensors = calloc(m->tensor_count, sizeof *c.tensors);
-    c.slots = calloc(m->slot_count + 1, sizeof *c.slots);
-    c.copies = calloc(m->copy_count + 1, sizeof *c.copies);
-    c.copied_from = calloc(m->copy_count + 1, sizeof *c.copied_from);
-    ck_assert(c.block && c.tensors && c.slots && c.copies && c.copied_from);
+/* Two passes; returns how many products have read a copy. */
+static size_t run_passes(const struct model *m, bool writes_copies, bool joins_sums) {
+    struct contents c = {.model = m, .writes_copies = writes_copies, .joins_sums = joins_sums};
+    size_t **all[] = {&c.block, &c.tensors, &c.recomputed, &c.slots, &c.saved, &c.copies, &c.copied_from};
+    size_t counts[] = {m->row_floats,  m->tensor_count, m->tensor_count, m->slot_count,
+                       m->layer_count, m->copy_count,   m->copy_count};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        ck_assert_ptr_nonnull(*all[i] = calloc(counts[i] + 1, sizeof **all[i]));
     for (int pass = 0; pass < 2; pass++) {
         memset(c.copied_from, 0, m->copy_count * sizeof *c.copied_from);
         c.tensors[0] = ++c.writes;
         run_forward(&c);
         run_backward(&c);
     }
-    ck_assert_uint_gt(c.reads, 0);
-    free(c.block), free(c.tensors), free(c.slots), free(c.copies), free(c.copied_from);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(*all[i]);
+    return c.reads;
+}
+
+START_TEST(no_product_reads_an_old_copy) {
+    struct document *document;
+    struct model *m = plan(cases[_i / 2].layers, &device, &document);
+    for (int joins_sums = 0; joins_sums < 2; joins_sums++) ck_assert_uint_gt(run_passes(m, _i % 2, joins_sums), 0);
+    model_destroy(m);
+    document_destroy(document);
+}
+END_TEST
+
+/* Models whose backward recomputes values, and whose GELU is fused where the device has 16 bits. */
+static const char *const more_cases[] = {
+    "[" CONV(8) ", batch_norm, relu, " CONV(8) ", batch_norm, relu, " CONV(
+        8) ", batch_norm, relu, flatten, {linear: 8}]",
+    "[" CONV(8) ", {residual: [" CONV(8) ", batch_norm, relu, " CONV(8) ", batch_norm]}, relu, batch_norm, " CONV(
+        8) "]",
+    "[{linear: 16}, {gelu: {approximate: tanh}}, {linear: 8}, {linear: 40}, {gelu: {approximate: tanh}}, {linear: 8}]",
+    "[{linear: 8}, {residual: [layer_norm]}, {residual: [rms_norm]}, {linear: 8}]", /* dx is not added to dy itself */
+    "[{linear: 8}, {residual: [layer_norm, {linear: 32}, {gelu: {approximate: tanh}}, {linear: 8}]}, "
+    "{residual: [layer_norm, {linear: 24}, {scaled_dot_product_attention: {heads: 1}}, {linear: 8}]}, "
+    "{residual: [layer_norm, {linear: 32}, {gelu: {approximate: tanh}}, {linear: 8}, relu]}, layer_norm]",
+};
+#define LAYERS ((int)(sizeof layer_cases / sizeof *layer_cases))
+#define MORE ((int)(sizeof more_cases / sizeof *more_cases))
+
+/* Of every type of layer, too: with 16-bit storage, and without, as on the CPU. */
+START_TEST(no_operator_reads_other_contents) {
+    int which = _i / 2;
+    struct document *document;
+    struct model *m;
+    if (which < LAYERS) {
+        struct shape input = input_of((size_t)which);
+        ck_assert(!build(layer_cases[which].layers, &input, &document, &m));
+    } else {
+        m = plan(more_cases[which - LAYERS], NULL, &document);
+    }
+    ck_assert(!model_adapt_to_device(m, _i % 2 ? &device : &float32_device));
+    for (int way = 0; way < 4; way++) run_passes(m, way % 2, way / 2);
     model_destroy(m);
     document_destroy(document);
 }
@@ -305,11 +415,12 @@ END_TEST
 int main(void) {
     struct device *cpu;
     if (device_create("cpu", &cpu)) return 1;
-    float32_ops.image = ops.image = device_ops(cpu)->image;
-    float32_ops.convolution = ops.convolution = device_ops(cpu)->convolution;
+    float32_ops = ops = *device_ops(cpu);
+    ops.half = &half_ops, float32_ops.half = &no_half_ops;
     const int count = sizeof cases / sizeof *cases;
     const struct check_loop loops[] = {EACH(which_operators_have_copies, cases),
                                        LOOP(no_product_reads_an_old_copy, 0, 2 * count),
+                                       LOOP(no_operator_reads_other_contents, 0, 2 * (LAYERS + MORE)),
                                        EACH(copies_have_memory, cases), ONCE(a_pass_begins_without_copies)};
     int failed = check_run("half_copies", loops, sizeof loops / sizeof *loops);
     device_destroy(cpu);

@@ -491,7 +491,40 @@ START_TEST(nearest_pixels_are_pytorchs) {
 }
 END_TEST
 
+/* Bits of a pass: the mean of [sum] over the positions, and its gradients. */
+static void mean_of(const char *sum, float **output, float **gradients, size_t counts[2]) {
+    char text[512];
+    snprintf(text, sizeof text,
+             "[{linear: {out: 3, from: series, name: a}}, {linear: {out: 3, from: series, name: b}}, %s, {mean: 1}]",
+             sum);
+    struct fixture f = open_fixture(text, (struct shape){.dims = 1, .size = {13}}, 6, "mse");
+    struct pass pass = pass_of(&f);
+    loss_of(&f, true);
+    const float *y = model_forward(f.model, &pass, f.inputs);
+    counts[0] = f.rows * f.model->out_size, counts[1] = f.model->params.total;
+    *output = malloc(counts[0] * sizeof **output), *gradients = malloc(counts[1] * sizeof **gradients);
+    memcpy(*output, y, counts[0] * sizeof *y);
+    memcpy(*gradients, f.model->params.gradients, counts[1] * sizeof **gradients);
+    close_fixture(&f);
+}
+
+/* The padding of one part is padding of the sum, whichever part has it. */
+START_TEST(a_sum_has_the_lengths_of_any_part) {
+#define SUM(of) "{sequence_lengths: {from: [b, steps], name: c}}, {add: {from: " of "}}"
+    static const char *const sums[] = {"{add: {from: [a, b], name: s}}, {sequence_lengths: {from: [s, steps]}}",
+                                       SUM("[c, a]"), SUM("[a, c]")};
+    float *output[3], *gradients[3];
+    size_t counts[2];
+    for (size_t i = 0; i < 3; i++) mean_of(sums[i], &output[i], &gradients[i], counts);
+    for (size_t i = 1; i < 3; i++) {
+        ck_assert_mem_eq(output[0], output[i], counts[0] * sizeof(float));
+        ck_assert_mem_eq(gradients[0], gradients[i], counts[1] * sizeof(float));
+    }
+    for (size_t i = 0; i < 3; i++) free(output[i]), free(gradients[i]);
+}
+END_TEST
+
 TESTS("model", nearest_pixels_are_pytorchs, only_embeddings_accept_tokens, init_rules_draw_as_torch,
       trunc_normal_and_orthogonal_are_torchs, init_rules_select_parameters, tied_weights_are_one, fused_relu,
       initial_weights_are_pytorchs, only_the_last_draw_is_stored, composites_add_levels_to_names, names_replace_indices,
-      bad_models, limits_of_poolings, unused_parameters_are_named, ready_order)
+      bad_models, limits_of_poolings, unused_parameters_are_named, ready_order, a_sum_has_the_lengths_of_any_part)

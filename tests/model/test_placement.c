@@ -105,6 +105,21 @@ START_TEST(a_model_reuses_memory) {
 }
 END_TEST
 
+/* A value that backward recomputes has memory only while backward reads it: kept are the inputs of the normalisations
+ * alone, and there is one recomputed value, two gradients and the output at a time. */
+START_TEST(recomputed_values_have_memory_for_a_moment) {
+    struct document *document;
+    struct model *model;
+    size_t parameters, activations;
+    plan("[{repeat: {times: 8, layers: [{linear: 64}, batch_norm, relu]}}, {linear: 1}]", 64, &document, &model);
+    model_memory(model, 1, &parameters, &activations);
+    ck_assert_uint_ge(activations, 8 * 64 * sizeof(float));
+    ck_assert_uint_le(activations, (8 + 4) * 64 * sizeof(float));
+    model_destroy(model);
+    document_destroy(document);
+}
+END_TEST
+
 /* The loss reads the output while it writes its gradient, also in a model without trainable parameters. */
 START_TEST(the_output_does_not_overlap_its_gradient) {
     enum { ROWS = 3, OUT = 5 };
@@ -139,4 +154,5 @@ START_TEST(the_output_does_not_overlap_its_gradient) {
 }
 END_TEST
 
-TESTS("placement", any_pieces, chains_are_packed, a_model_reuses_memory, the_output_does_not_overlap_its_gradient)
+TESTS("placement", any_pieces, chains_are_packed, a_model_reuses_memory, recomputed_values_have_memory_for_a_moment,
+      the_output_does_not_overlap_its_gradient)

@@ -1,4 +1,4 @@
-"""The ONNX file of export, read with the standard library: its structure, weights and values. scripts/check_onnx.py compares the
+"""The ONNX file of export, read with the standard library: its structure, weights and values. tests/proof/check_onnx.py compares the
 values of a runtime. ctest-labels: unit"""
 import os, re, subprocess, unittest
 

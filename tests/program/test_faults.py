@@ -1,10 +1,10 @@
-"""A sample of scripts/faults.py with fixed seeds; the full figures are in docs/reliability.md. ctest-labels: dist fault"""
+"""A sample of tests/proof/faults.py with fixed seeds; the full figures are in docs/reliability.md. ctest-labels: dist fault"""
 import concurrent.futures, io, os, subprocess, sys, unittest, unittest.mock
 
 import program
 
 os.environ["FAULTS_SLOW"] = str(3 * program.SLOW)
-sys.path.insert(0, os.path.join(program.SOURCE, "scripts"))
+sys.path.insert(0, os.path.join(program.SOURCE, "tests", "proof"))
 import faults, faults_cluster as cluster
 
 faults.load_more()

@@ -1,10 +1,10 @@
-"""scripts/first-gpu-run.sh without a GPU, and on emulated ones with programs of the same names as NVIDIA's. ctest-labels: gpu-emulated"""
+"""tests/proof/first-gpu-run.sh without a GPU, and on emulated ones with programs of the same names as NVIDIA's. ctest-labels: gpu-emulated"""
 import os, subprocess, tarfile, unittest
 
 import program
 from test_gpu_ranks import FOLDER
 
-SCRIPT = os.path.join(program.SOURCE, "scripts", "first-gpu-run.sh")
+SCRIPT = os.path.join(program.SOURCE, "tests", "proof", "first-gpu-run.sh")
 
 
 class FirstGpuRun(program.Case):

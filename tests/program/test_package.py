@@ -133,7 +133,7 @@ class Installed(program.Case):
     @skip_without("cpack", "dpkg-deb", "dpkg-shlibdeps")
     @unittest.skipIf(SANITIZER, "the package is made of a build without sanitizer")
     def test_debian_package(self):
-        """scripts/package.sh makes it of a build without GPU; here it is made of the present build."""
+        """packaging/package.sh makes it of a build without GPU; here it is made of the present build."""
         folder = self.path("package")
         made = subprocess.run(["cpack", "-G", "DEB", "-B", folder, "--config", os.path.join(BUILD, "CPackConfig.cmake")],
                               capture_output=True, text=True)

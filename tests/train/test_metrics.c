@@ -1,5 +1,5 @@
 /* metrics.jsonl: the lines before a checkpoint are on disk, and truncated lines are removed. ctest-labels: unit */
-#include "train/metrics/metrics_read.h"
+#include "train/metrics/metrics.h"
 
 #include "base/fault.h"
 #include "check_main.h"

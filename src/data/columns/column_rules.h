@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "base/schema/schema.h"
-#include "data/columns/name_index.h"
+#include "data/columns/columns.h"
 
 /* The names of each enum are its choices in a config and in a checkpoint: column_types, ... */
 enum column_type {

@@ -1,7 +1,46 @@
-/* Lists of columns are searched by their sorted names, because a table may have thousands. */
+/* Lists of columns, which are searched by their sorted names, because a table may have thousands, and the choice of the
+ * target where nobody has named one. */
 #include "data/columns/columns.h"
 
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- sorted names ---- */
+
+/* Equal names are sorted by their index, so that the first one is found. */
+
+struct name_index name_index_create(struct arena *arena, size_t count) {
+    return (struct name_index){.items = arena_alloc(arena, (count + 1) * sizeof(struct sorted_name))};
+}
+
+void name_index_add(struct name_index *names, const char *name, size_t index) {
+    names->items[names->count++] = (struct sorted_name){name, index};
+}
+
+static int by_name(const void *a, const void *b) {
+    const struct sorted_name *left = a, *right = b;
+    int order = strcmp(left->name, right->name);
+    return order ? order : (left->index > right->index) - (left->index < right->index);
+}
+
+void name_index_sort(struct name_index *names) { qsort(names->items, names->count, sizeof *names->items, by_name); }
+
+size_t name_index_find(const struct name_index *names, const char *name) {
+    size_t first = 0, end = names->count;
+    while (first < end) {
+        size_t middle = first + (end - first) / 2;
+        if (strcmp(names->items[middle].name, name) < 0)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    bool is_found = first < names->count && strcmp(names->items[first].name, name) == 0;
+    return is_found ? names->items[first].index : SIZE_MAX;
+}
+
+/* ---- columns ---- */
 
 #define NAMES_LENGTH 200 /* of a list of names in a message */
 
@@ -97,4 +136,25 @@ status columns_check_key(const struct column_list *trained, enum column_role rol
     status s = check_names(trained, &index, role, names, &sorted);
     arena_destroy(arena);
     return s;
+}
+
+/* ---- the target ---- */
+
+/* init and a run without dataset.targets choose by this file, so that they choose the same column. */
+
+bool target_is_usual(const char *name) {
+    static const char *const usual[] = {"target", "targets", "label",    "labels", "class",
+                                        "y",      "outcome", "survived", "churn"};
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (strcasecmp(name, usual[i]) == 0) return true;
+    return false;
+}
+
+const char *target_why(const char *name) { return target_is_usual(name) ? "by its name" : "the last column"; }
+
+void target_choice_add(struct target_choice *choice, size_t column, const char *name, bool has_name) {
+    bool is_usual = has_name && target_is_usual(name);
+    if (choice->is_usual && !is_usual) return;
+    if (choice->has_name && !has_name) return;
+    *choice = (struct target_choice){.column = column, .is_usual = is_usual, .has_name = has_name};
 }

@@ -13,9 +13,12 @@
 
 #include <stdint.h>
 
+#include "base/schema/schema.h"
+#include "base/status.h"
 #include "data/columns/columns.h"
 #include "data/columns/date.h"
 #include "data/columns/raw_columns.h"
+#include "data/text/tokenizer.h"
 
 /* `scale:` of a column or of all inputs. */
 enum scale_type { SCALE_NONE, SCALE_STANDARD, SCALE_MINMAX };
@@ -76,7 +79,7 @@ status preparation_fit(const struct raw_column *columns, size_t count, const str
                        const struct section_list *rules, enum scale_type scale, struct arena *arena,
                        struct preparation *out);
 
-/* Adds tokenizer.json of the words that the training rows have in the columns of texts (word_tokenizer.h) to [json];
+/* Adds tokenizer.json of the words that the training rows have in the columns of texts (text/tokenizer.h) to [json];
  * rows->tokenizer is not used. */
 status preparation_make_tokenizer(const struct raw_column *columns, size_t count, const struct fit_rows *rows,
                                   struct text *json);
@@ -113,5 +116,17 @@ size_t preparation_column_of(const struct preparation *preparation, size_t featu
 /* Adds a line for each column: its type, missing values, features. [raw]: the columns of the training file. */
 void columns_describe(const struct preparation *preparation, const struct raw_column *raw,
                       const struct section_list *rules, struct text *out);
+
+/* ---- texts ---- */
+
+/* Texts of a column as rows of the same number of tokens. */
+
+/* For each of [texts] its first [length] tokens, then [padding]: ids (texts, length). STATUS_DATA for a byte that has
+ * no token, STATUS_MEMORY. */
+status text_tokens(const struct tokenizer *tokenizer, const struct string_list *texts, size_t length, int32_t padding,
+                   int32_t *ids);
+
+/* The number of tokens, of a tokenizer of their own words, that 95 % of the texts of [pool] do not exceed. */
+status text_usual_length(const struct text_pool *pool, size_t *out);
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/files/io.h"
 #include "data/dataset/identifiers.h"
 #include "data/dataset/open_dataset.h"
-#include "data/files/file_pattern.h"
+#include "data/files/files.h"
 #include "data/sampling/split.h"
 #include "data/source/joined.h"
 

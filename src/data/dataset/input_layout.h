@@ -12,9 +12,9 @@ struct input_layout {
     int dims;           /* with a preparation 1: the features */
     int64_t shape[MAX_DIMS];
     size_t size;
-    int64_t tokens;                     /* dataset_info.input_tokens */
-    double divide;                      /* 1: nothing */
-    bool is_bytes;                      /* values are 0 .. 255, integers, and scaled as bytes (byte_table.c) */
+    int64_t tokens; /* dataset_info.input_tokens */
+    double divide;  /* 1: nothing */
+    bool is_bytes;  /* values are 0 .. 255, integers, and scaled as bytes (byte_table of scaler.h) */
     const struct dataset_input *inputs; /* (input_count) named inputs; count 0: they have no names */
     size_t input_count;
 };

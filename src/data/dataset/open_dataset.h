@@ -7,7 +7,7 @@
 #include "data/dataset/dataset.h"
 #include "data/dataset/text_columns.h"
 #include "data/rows/table.h"
-#include "data/sampling/orders.h"
+#include "data/sampling/sampler.h"
 
 struct dataset_rows {
     struct table *table;

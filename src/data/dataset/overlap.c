@@ -3,7 +3,7 @@
 
 #include "base/files/io.h"
 #include "data/dataset/open_dataset.h"
-#include "data/files/file_pattern.h"
+#include "data/files/files.h"
 
 /* The files that [path], and the list after it, names; a folder of images, or its file of labels, is one. */
 static status list_files(const struct dataset_config *config, bool is_validation, struct arena *arena,

@@ -6,12 +6,11 @@
 #include <string.h>
 
 #include "base/files/io.h"
-#include "data/columns/target_choice.h"
+#include "data/columns/columns.h"
 #include "data/csv/csv.h"
-#include "data/csv/csv_dialect.h"
 #include "data/dataset/suggest_columns.h"
-#include "data/files/file_pattern.h"
-#include "data/images/image_header.h"
+#include "data/files/files.h"
+#include "data/images/image.h"
 #include "data/source/csv_header.h"
 #include "data/source/hdf5_names.h"
 #include "data/source/image_names.h"

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "data/columns/target_choice.h"
-#include "data/columns/text_tokens.h"
+#include "data/columns/columns.h"
+#include "data/columns/preparation.h"
 #include "data/dataset/identifiers.h"
 #include "data/source/column_view.h"
 #include "data/source/csv_source.h"

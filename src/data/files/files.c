@@ -1,7 +1,9 @@
-/* Checks of the paths that a user gives, with messages that say what is there instead. */
+/* Checks of the paths that a user gives, with messages that say what is there instead, and the files that patterns and
+ * lists name. */
 #include "data/files/files.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -72,4 +74,142 @@ status rows_alloc(size_t count, size_t size, const char *what, void **out) {
     if (size != 0 && count > PTRDIFF_MAX / size)
         return status_memory("%s: %zu times %zu bytes are more than any machine has", what, count, size);
     return buffer_new(count * size, what, out);
+}
+
+/* ---- patterns ---- */
+
+/* POSIX's glob, sorted by bytes so that the order of rows does not depend on the locale. */
+
+static int compare(const void *left, const void *right) {
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+static void append(struct string_list *files, const struct string_list *more, struct arena *arena) {
+    const char **items = arena_alloc(arena, (files->count + more->count) * sizeof *items);
+    if (files->count) memcpy(items, files->items, files->count * sizeof *items);
+    if (more->count) memcpy(items + files->count, more->items, more->count * sizeof *items);
+    *files = (struct string_list){items, files->count + more->count};
+}
+
+/* Adds the files that match [path], which has no braces. */
+static status match(const char *path, struct arena *arena, struct string_list *files) {
+    glob_t found = {0};
+    int error = glob(path, GLOB_NOSORT, NULL, &found);
+    status s = OK;
+    if (error == GLOB_NOMATCH)
+        s = status_new(STATUS_DATA, "'%s': no file matches this pattern", path);
+    else if (error == GLOB_NOSPACE)
+        s = status_memory("the names of files");
+    else if (error)
+        s = status_new(STATUS_DATA, "'%s': a folder of this pattern cannot be read", path);
+    struct string_list names = {arena_alloc(arena, (found.gl_pathc + 1) * sizeof *names.items), 0};
+    for (; !s && names.count < found.gl_pathc; names.count++)
+        names.items[names.count] = arena_copy(arena, found.gl_pathv[names.count]);
+    append(files, &names, arena);
+    globfree(&found);
+    return s;
+}
+
+/* The ',' or '}' after the alternative that starts at [at]; NULL: its brace is not closed. */
+static const char *end_of(const char *at) {
+    for (int depth = 0; *at; at++) {
+        if (*at == '\\' && at[1])
+            at++;
+        else if (*at == '{')
+            depth++;
+        else if ((*at == ',' && depth == 0) || (*at == '}' && depth-- == 0))
+            return at;
+    }
+    return NULL;
+}
+
+static const char *close_of(const char *at) {
+    while ((at = end_of(at)) && *at == ',') at++;
+    return at;
+}
+
+/* The first brace that is closed; NULL: there is none. */
+static const char *find_brace(const char *path) {
+    for (; *path; path++) {
+        if (*path == '\\' && path[1])
+            path++;
+        else if (*path == '{' && path[1] != '}' && close_of(path + 1))
+            return path;
+    }
+    return NULL;
+}
+
+/* Adds the files of each alternative of the braces, which must have one: GLOB_BRACE ignores a file that is missing. */
+static status expand(const char *path, struct arena *arena, struct string_list *files) {
+    const char *brace = find_brace(path), *close = brace ? close_of(brace + 1) : NULL, *end = brace;
+    struct io_info info;
+    while (brace && end != close) {
+        const char *start = end + 1;
+        end = end_of(start);
+        TRY(expand(arena_printf(arena, "%.*s%.*s%s", (int)(brace - path), path, (int)(end - start), start, close + 1),
+                   arena, files));
+    }
+    if (brace) return OK;
+    TRY(io_stat(path, &info));
+    if (!info.exists && strpbrk(path, "*?[\\")) return match(path, arena, files);
+    append(files, &(struct string_list){&path, 1}, arena);
+    return OK;
+}
+
+struct named_file {
+    const char *name;
+    struct io_info info;
+};
+
+/* The same file has adjacent items then, also under two names; a file that does not exist has number 0. */
+static int compare_files(const void *left, const void *right) {
+    const struct named_file *a = left, *b = right;
+    if (a->info.device != b->info.device) return a->info.device < b->info.device ? -1 : 1;
+    if (a->info.inode != b->info.inode) return a->info.inode < b->info.inode ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static status reject_twice(const char *name, const char *other) {
+    if (strcmp(name, other) == 0) return status_new(STATUS_USAGE, "'%s': the list of files has this file twice", name);
+    return status_new(STATUS_USAGE, "'%s': the list of files has this file twice, also as '%s'", name, other);
+}
+
+/* A file of two patterns, or with two names, would have its rows twice. */
+static status check_unique(const struct string_list *files, struct arena *arena) {
+    struct named_file *sorted = arena_alloc(arena, (files->count + 1) * sizeof *sorted);
+    for (size_t i = 0; i < files->count; i++) {
+        sorted[i] = (struct named_file){.name = files->items[i]};
+        TRY(io_stat(sorted[i].name, &sorted[i].info));
+    }
+    qsort(sorted, files->count, sizeof *sorted, compare_files);
+    for (size_t i = 1; i < files->count; i++)
+        if (strcmp(sorted[i - 1].name, sorted[i].name) == 0 || io_is_same(&sorted[i - 1].info, &sorted[i].info))
+            return reject_twice(sorted[i].name, sorted[i - 1].name);
+    return OK;
+}
+
+status file_pattern_expand(const char *path, struct arena *arena, struct string_list *files) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    *files = (struct string_list){0};
+    if (!info.exists && strpbrk(path, "*?[{")) {
+        TRY(expand(path, arena, files));
+        qsort(files->items, files->count, sizeof *files->items, compare);
+        return check_unique(files, arena);
+    }
+    files->items = arena_alloc(arena, sizeof *files->items);
+    files->items[0] = path;
+    files->count = 1;
+    return OK;
+}
+
+status file_list_expand(const char *path, const struct string_list *others, struct arena *arena,
+                        struct string_list *files) {
+    TRY(file_pattern_expand(path, arena, files));
+    for (size_t i = 0; i < others->count; i++) {
+        struct string_list more;
+        TRY(file_pattern_expand(others->items[i], arena, &more));
+        append(files, &more, arena);
+    }
+    return others->count ? check_unique(files, arena) : OK;
 }

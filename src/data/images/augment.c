@@ -1,5 +1,5 @@
-/* Four random words per image (Philox): the vertical and horizontal offset of the crop, and the two flips; others for
- * the window of random_resized_crop, and for each of the changes that have a file of their own. */
+/* Random changes of training images: rotation, colours, erasing, and all of them together. Each has random words of its
+ * own (a stream), so that a change does not depend on which others are configured. */
 #include "data/images/augment.h"
 
 #include <math.h>
@@ -7,9 +7,414 @@
 
 #include "base/numbers/portable_math.h"
 
+/* ---- rotation ---- */
+
+/* Pixels of the result are looked up in the image, at the place that the inverse rotation gives. */
+
+#define ROTATION_STREAM 0x726f7461u
+
+static const char *const interpolations[] = {"nearest", "bilinear", NULL};
+
+static const struct schema_row rotation_rows[] = {
+    {.key = "degrees",
+     .type = SCHEMA_REAL_LIST,
+     .offset = FIELD(struct rotation_config, degrees),
+     .fallback = "null",
+     .min = -360,
+     .max = 360,
+     .doc = "Range of the angles: a number d for [-d, d], or [minimum, maximum], counter-clockwise; null or 0: no "
+            "rotation."},
+    {.key = "interpolation",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct rotation_config, interpolation),
+     .fallback = "nearest",
+     .choices = interpolations,
+     .doc = "nearest, as torchvision's default, or bilinear, a mean of four pixels. Targets for each pixel are rotated "
+            "with nearest."},
+    {0},
+};
+
+static void check_rotation(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct rotation_config *rotation = config;
+    struct place place = where ? where->place : (struct place){0};
+    const double *degrees = rotation->degrees.items;
+    size_t count = rotation->degrees.count;
+    bool is_range = (count == 1 && degrees[0] >= 0) || (count == 2 && degrees[0] <= degrees[1]);
+    if (count && !is_range)
+        problems_add(problems, place, path,
+                     "degrees must be a number from 0, such as 15, or two numbers in order, "
+                     "such as [-15, 15]");
+    if (!count && rotation->interpolation)
+        problems_add(problems, place, path, "without degrees nothing is rotated; give them, such as degrees: 15");
+}
+
+const struct schema rotation_schema = {.name = "dataset.augment.rotation",
+                                       .size = sizeof(struct rotation_config),
+                                       .rows = rotation_rows,
+                                       .shorthand = "degrees",
+                                       .check = check_rotation};
+
+bool rotation_is_on(const struct rotation_config *config) {
+    for (size_t i = 0; i < config->degrees.count; i++)
+        if (config->degrees.items[i] != 0) return true;
+    return false;
+}
+
+struct random_rotation rotation_create(const struct rotation_config *config) {
+    struct random_rotation rotation = {.is_on = rotation_is_on(config), .is_bilinear = config->interpolation == 1};
+    if (!rotation.is_on) return rotation;
+    bool is_single = config->degrees.count == 1;
+    rotation.degrees[0] = is_single ? -config->degrees.items[0] : config->degrees.items[0];
+    rotation.degrees[1] = config->degrees.items[config->degrees.count - 1];
+    return rotation;
+}
+
+double rotation_draw(const struct random_rotation *rotation, const struct augment_key *key) {
+    uint32_t word[4];
+    augment_words(key, ROTATION_STREAM, word);
+    return augment_between(word[0], rotation->degrees[0], rotation->degrees[1]);
+}
+
+struct turn turn_create(double degrees, size_t height, size_t width) {
+    return (struct turn){portable_cos_degrees(degrees), portable_sin_degrees(degrees), height, width};
+}
+
+/* The place in the image, in pixels from the centre of its first one, that pixel (y, x) of the result is from. */
+static void place_of(const struct turn *turn, size_t y, size_t x, double *down, double *across) {
+    double middle_y = ((double)turn->height - 1) / 2, middle_x = ((double)turn->width - 1) / 2;
+    double dy = (double)y - middle_y, dx = (double)x - middle_x;
+    *across = turn->cosine * dx - turn->sine * dy + middle_x;
+    *down = turn->sine * dx + turn->cosine * dy + middle_y;
+}
+
+static bool is_inside(const struct turn *turn, double y, double x) {
+    return y >= 0 && y < (double)turn->height && x >= 0 && x < (double)turn->width;
+}
+
+/* The nearest integer, halves to even ones, as rint, and the largest one that is not above; |x| < 2^51. */
+static double rounded(double x) { return (x + 0x1.8p52) - 0x1.8p52; }
+static double below(double x) {
+    double nearest = rounded(x);
+    return nearest > x ? nearest - 1 : nearest;
+}
+
+int64_t turn_nearest(const struct turn *turn, size_t y, size_t x) {
+    double down, across;
+    place_of(turn, y, x, &down, &across);
+    down = rounded(down), across = rounded(across);
+    return is_inside(turn, down, across) ? (int64_t)down * (int64_t)turn->width + (int64_t)across : -1;
+}
+
+/* The pixels around the place that pixel (y, x) of the result is from: those inside, and their weights. */
+struct corners {
+    size_t count, pixels[4];
+    double weights[4], sum; /* of the weights */
+};
+
+static struct corners corners_of(const struct turn *turn, size_t y, size_t x) {
+    struct corners corners = {0};
+    double down, across;
+    place_of(turn, y, x, &down, &across);
+    double top = below(down), left = below(across);
+    for (int corner = 0; corner < 4; corner++) {
+        double v = top + corner / 2, u = left + corner % 2;
+        if (!is_inside(turn, v, u)) continue;
+        double weight = (1 - fabs(down - v)) * (1 - fabs(across - u));
+        corners.pixels[corners.count] = (size_t)v * turn->width + (size_t)u;
+        corners.weights[corners.count++] = weight;
+        corners.sum += weight;
+    }
+    return corners;
+}
+
+static float mix(const struct corners *corners, float fill, const float *from) {
+    double sum = 0;
+    for (size_t i = 0; i < corners->count; i++) sum += corners->weights[i] * ((double)from[corners->pixels[i]] - fill);
+    return (float)(fill + corners->sum * sum);
+}
+
+void turn_image(const struct turn *turn, bool is_bilinear, size_t channels, const float *fill, const float *from,
+                float *to) {
+    size_t pixels = turn->height * turn->width;
+    for (size_t y = 0; y < turn->height; y++)
+        for (size_t x = 0; x < turn->width; x++, to++) {
+            struct corners corners = {0};
+            int64_t pixel = -1;
+            if (is_bilinear)
+                corners = corners_of(turn, y, x);
+            else
+                pixel = turn_nearest(turn, y, x);
+            for (size_t c = 0; c < channels; c++)
+                to[c * pixels] = is_bilinear ? mix(&corners, fill[c], from + c * pixels)
+                                 : pixel < 0 ? fill[c]
+                                             : from[c * pixels + (size_t)pixel];
+        }
+}
+
+/* ---- colours ---- */
+
+/* Every operation is rounded to float32 as torch's, except the mean of adjust_contrast, whose sum is in double. */
+
+#define COLOR_STREAM 0x636f6c00u /* the factors; the order: the number behind it */
+
+#define FACTOR_DOC(name)                                                                                               \
+    "A number v for factors in [max(0, 1 - v), 1 + v], or [minimum, maximum] (torchvision's adjust_" name "); null: "  \
+    "1."
+
+static const struct schema_row color_rows[] = {
+    {.key = "brightness",
+     .type = SCHEMA_REAL_LIST,
+     .offset = FIELD(struct color_jitter_config, brightness),
+     .fallback = "null",
+     .min = 0,
+     .max = 1000,
+     .doc = FACTOR_DOC("brightness")},
+    {.key = "contrast",
+     .type = SCHEMA_REAL_LIST,
+     .offset = FIELD(struct color_jitter_config, contrast),
+     .fallback = "null",
+     .min = 0,
+     .max = 1000,
+     .doc = FACTOR_DOC("contrast")},
+    {.key = "saturation",
+     .type = SCHEMA_REAL_LIST,
+     .offset = FIELD(struct color_jitter_config, saturation),
+     .fallback = "null",
+     .min = 0,
+     .max = 1000,
+     .doc = FACTOR_DOC("saturation")},
+    {.key = "hue",
+     .type = SCHEMA_REAL_LIST,
+     .offset = FIELD(struct color_jitter_config, hue),
+     .fallback = "null",
+     .min = -0.5,
+     .max = 0.5,
+     .doc = "A number v for shifts of the hue in [-v, v], where 1 is the whole circle, or [minimum, maximum] "
+            "(torchvision's adjust_hue); null: 0."},
+    {0},
+};
+
+static const struct real_list *range_of(const struct color_jitter_config *config, enum color color) {
+    const struct real_list *lists[] = {&config->brightness, &config->contrast, &config->saturation, &config->hue};
+    return lists[color];
+}
+
+static void check_colors(void *config, const struct node *where, const char *path, struct problems *problems) {
+    struct place place = where ? where->place : (struct place){0};
+    for (enum color color = 0; color < COLORS; color++) {
+        const struct real_list *list = range_of(config, color);
+        bool is_range = (list->count == 1 && list->items[0] >= 0) ||
+                        (list->count == 2 && list->items[0] <= list->items[1]) || list->count == 0;
+        if (!is_range)
+            problems_add(problems, place, path, "%s must be a number from 0, or two numbers in order, such as %s",
+                         color_rows[color].key, color == COLOR_HUE ? "[-0.1, 0.1]" : "[0.8, 1.2]");
+    }
+}
+
+const struct schema color_jitter_schema = {.name = "dataset.augment.color_jitter",
+                                           .size = sizeof(struct color_jitter_config),
+                                           .rows = color_rows,
+                                           .check = check_colors};
+
+bool color_jitter_is_on(const struct color_jitter_config *config) { return color_jitter_create(config).is_on; }
+
+struct color_jitter color_jitter_create(const struct color_jitter_config *config) {
+    struct color_jitter jitter = {0};
+    for (enum color color = 0; color < COLORS; color++) {
+        const struct real_list *list = range_of(config, color);
+        double center = color == COLOR_HUE ? 0 : 1;
+        if (list->count == 0) continue;
+        jitter.low[color] = list->count == 2 ? list->items[0] : center - list->items[0];
+        jitter.high[color] = list->count == 2 ? list->items[1] : center + list->items[0];
+        if (color != COLOR_HUE) jitter.low[color] = fmax(jitter.low[color], 0);
+        jitter.changes[color] = jitter.low[color] != center || jitter.high[color] != center;
+        jitter.is_on = jitter.is_on || jitter.changes[color];
+    }
+    return jitter;
+}
+
+struct color_change color_jitter_draw(const struct color_jitter *jitter, const struct augment_key *key) {
+    struct color_change change = {.order = {COLOR_BRIGHTNESS, COLOR_CONTRAST, COLOR_SATURATION, COLOR_HUE}};
+    uint32_t word[4];
+    augment_words(key, COLOR_STREAM, word);
+    for (int i = 0; i < COLORS; i++) change.factors[i] = augment_between(word[i], jitter->low[i], jitter->high[i]);
+    augment_words(key, COLOR_STREAM + 1, word);
+    for (int i = 0; i < COLORS - 1; i++) { /* Fisher and Yates */
+        int64_t at = i + augment_below(word[i], COLORS - i);
+        enum color color = change.order[i];
+        change.order[i] = change.order[at];
+        change.order[at] = color;
+    }
+    return change;
+}
+
+static float clamp(float value) { return value < 0 ? 0 : value > 1 ? 1 : value; }
+
+static float grey(const float *image, size_t channels, size_t pixels, size_t i) {
+    if (channels == 1) return image[i];
+    return (0.2989F * image[i] + 0.587F * image[i + pixels]) + 0.114F * image[i + 2 * pixels];
+}
+
+/* factor * a + (1 - factor) * b */
+static float blend(double factor, float a, float b) { return clamp((float)factor * a + (float)(1 - factor) * b); }
+
+static void adjust_contrast(double factor, size_t channels, size_t pixels, float *image) {
+    double sum = 0;
+    for (size_t i = 0; i < pixels; i++) sum += (double)grey(image, channels, pixels, i);
+    float mean = (float)(sum / (double)pixels);
+    for (size_t i = 0; i < channels * pixels; i++) image[i] = blend(factor, image[i], mean);
+}
+
+static void adjust_saturation(double factor, size_t pixels, float *image) {
+    for (size_t i = 0; i < pixels; i++) {
+        float light = grey(image, 3, pixels, i);
+        for (size_t c = 0; c < 3; c++) image[i + c * pixels] = blend(factor, image[i + c * pixels], light);
+    }
+}
+
+/* Hue (0 .. 1), saturation and value of a colour, and back, as Pillow. */
+static void to_hsv(const float rgb[3], float hsv[3]) {
+    float r = rgb[0], g = rgb[1], b = rgb[2];
+    float high = fmaxf(r, fmaxf(g, b)), low = fminf(r, fminf(g, b)), range = high - low;
+    float divisor = range == 0 ? 1 : range;
+    float rc = (high - r) / divisor, gc = (high - g) / divisor, bc = (high - b) / divisor;
+    float hue = high == r ? bc - gc : high == g ? 2 + rc - bc : 4 + gc - rc;
+    float turns = hue / 6 + 1;
+    hsv[0] = turns >= 1 ? turns - 1 : turns; /* exact, as fmod(turns, 1) of at most 2 */
+    hsv[1] = range == 0 ? 0 : range / high;
+    hsv[2] = high;
+}
+
+static void from_hsv(const float hsv[3], float rgb[3]) {
+    int sector = (int)(hsv[0] * 6);
+    float s = hsv[1], v = hsv[2], f = hsv[0] * 6 - (float)sector;
+    float p = clamp(v * (1 - s)), q = clamp(v * (1 - s * f)), t = clamp(v * (1 - s * (1 - f)));
+    const float colors[6][3] = {{v, t, p}, {q, v, p}, {p, v, t}, {p, q, v}, {t, p, v}, {v, p, q}};
+    memcpy(rgb, colors[sector % 6], sizeof colors[0]);
+}
+
+static void adjust_hue(double factor, size_t pixels, float *image) {
+    for (size_t i = 0; i < pixels; i++) {
+        float color[3] = {image[i], image[i + pixels], image[i + 2 * pixels]}, hsv[3];
+        to_hsv(color, hsv);
+        hsv[0] += (float)factor;
+        hsv[0] += hsv[0] < 0 ? 1 : hsv[0] >= 1 ? -1 : 0;
+        from_hsv(hsv, color);
+        for (size_t c = 0; c < 3; c++) image[i + c * pixels] = color[c];
+    }
+}
+
+void color_adjust(enum color color, double factor, size_t channels, size_t pixels, float *image) {
+    if (color == COLOR_BRIGHTNESS)
+        for (size_t i = 0; i < channels * pixels; i++) image[i] = blend(factor, image[i], 0);
+    if (color == COLOR_CONTRAST) adjust_contrast(factor, channels, pixels, image);
+    if (color == COLOR_SATURATION && channels == 3) adjust_saturation(factor, pixels, image);
+    if (color == COLOR_HUE && channels == 3) adjust_hue(factor, pixels, image);
+}
+
+void color_jitter_apply(const struct color_jitter *jitter, const struct color_change *change, size_t channels,
+                        size_t pixels, const struct color_range *ranges, float *image) {
+    for (size_t c = 0; c < channels; c++)
+        for (size_t i = c * pixels; i < (c + 1) * pixels; i++)
+            image[i] = clamp(image[i] * ranges[c].slope + ranges[c].offset);
+    for (int i = 0; i < COLORS; i++) {
+        enum color color = change->order[i];
+        if (jitter->changes[color]) color_adjust(color, change->factors[color], channels, pixels, image);
+    }
+    for (size_t c = 0; c < channels; c++)
+        for (size_t i = c * pixels; i < (c + 1) * pixels; i++)
+            image[i] = (image[i] - ranges[c].offset) / ranges[c].slope;
+}
+
+/* ---- erasing ---- */
+
+/* RandomErasing.get_params: ten attempts, four random words each. */
+
+#define ERASING_STREAM 0x65726100u /* and the MAX_ATTEMPTS numbers behind it */
+#define MAX_ATTEMPTS 10
+
+static const struct schema_row erasing_rows[] = {
+    {.key = "p",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct erasing_config, p),
+     .fallback = "0.5",
+     .min = 0,
+     .max = 1,
+     .doc = "Probability that a rectangle of an image is erased."},
+    {.key = "scale",
+     .type = SCHEMA_REAL_LIST,
+     .offset = FIELD(struct erasing_config, scale),
+     .fallback = "[0.02, 0.33]",
+     .min = 0,
+     .max = 1,
+     .doc = "Minimum and maximum share of the image's area."},
+    {.key = "ratio",
+     .type = SCHEMA_REAL_LIST,
+     .offset = FIELD(struct erasing_config, ratio),
+     .fallback = "[0.3, 3.3]",
+     .min = 0.001,
+     .max = 1000,
+     .doc = "Minimum and maximum of height / width of the rectangle."},
+    {0},
+};
+
+static bool are_in_order(const struct real_list *list) { return list->count == 2 && list->items[0] <= list->items[1]; }
+
+static void check_erasing(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct erasing_config *erasing = config;
+    struct place place = where ? where->place : (struct place){0};
+    if (!are_in_order(&erasing->scale))
+        problems_add(problems, place, path, "scale must be two numbers in order, such as [0.02, 0.33]");
+    if (!are_in_order(&erasing->ratio))
+        problems_add(problems, place, path, "ratio must be two numbers in order, such as [0.3, 3.3]");
+}
+
+const struct schema erasing_schema = {.name = "dataset.augment.erasing",
+                                      .size = sizeof(struct erasing_config),
+                                      .rows = erasing_rows,
+                                      .shorthand = "p",
+                                      .check = check_erasing};
+
+struct erasing erasing_create(const struct erasing_config *config) {
+    struct erasing erasing = {.p = config->p};
+    for (size_t i = 0; i < 2; i++) {
+        erasing.scale[i] = config->scale.items[i];
+        erasing.ratio[i] = config->ratio.items[i];
+    }
+    return erasing;
+}
+
+struct erased erasing_draw(const struct erasing *erasing, const struct augment_key *key, size_t height, size_t width) {
+    uint32_t word[4];
+    augment_words(key, ERASING_STREAM, word);
+    if ((double)word[0] >= erasing->p * 0x1p32) return (struct erased){0};
+    double low = portable_log(erasing->ratio[0]), high = portable_log(erasing->ratio[1]);
+    for (uint32_t attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
+        augment_words(key, ERASING_STREAM + attempt, word);
+        double area = (double)(height * width) * augment_between(word[0], erasing->scale[0], erasing->scale[1]);
+        double ratio = portable_exp(augment_between(word[1], low, high));
+        double h = rint(sqrt(area * ratio)), w = rint(sqrt(area / ratio));
+        if (h >= (double)height || w >= (double)width) continue;
+        struct erased erased = {.height = (size_t)h, .width = (size_t)w};
+        erased.top = (size_t)augment_below(word[2], (int64_t)(height - erased.height) + 1);
+        erased.left = (size_t)augment_below(word[3], (int64_t)(width - erased.width) + 1);
+        return erased;
+    }
+    return (struct erased){0};
+}
+
+void erase_channel(const struct erased *erased, size_t width, float *channel) {
+    for (size_t y = erased->top; y < erased->top + erased->height; y++)
+        memset(channel + y * width + erased->left, 0, erased->width * sizeof *channel);
+}
+
+/* ---- all changes ---- */
+
+/* Four random words per image (Philox): the vertical and horizontal offset of the crop, and the two flips; others for
+ * the window of random_resized_crop. */
+
 #define STREAM 0x6175676du        /* differs from the streams of the model's random numbers, which are small */
 #define WINDOW_STREAM 0x77696e00u /* and the MAX_ATTEMPTS - 1 numbers behind it */
-#define MAX_ATTEMPTS 10
 
 static const struct schema_row crop_rows[] = {
     {.key = "padding",

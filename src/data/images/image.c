@@ -1,7 +1,9 @@
-/* The kind of a file is found by its first bytes, as Pillow does, not by its name. */
+/* Images: how they are resized and turned upright, and the decoder of a thread, which the kinds of images
+ * (image_jpeg.c, image_png.c) give their rows. */
 #include "data/images/image.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -9,7 +11,285 @@
 #include "base/buffer.h"
 #include "base/files/io.h"
 #include "data/images/image_decoder.h"
-#include "data/images/image_exif.h"
+
+/* ---- resizing ---- */
+
+/* Pillow's bilinear resampling with 8-bit channels (src/libImaging/Resample.c), bit for bit: weights are rounded to
+ * 22 bits, the horizontal pass rounds to bytes, then the vertical pass. Sums of integers do not depend on the order, so
+ * that each input row is added to the output rows that need it and is forgotten. */
+
+#define PRECISION_BITS 22
+#define HALF (1 << (PRECISION_BITS - 1))
+
+/* The loops over pixels are compiled for several instruction sets; sanitizers do not know how one is chosen. */
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#define INSTRUCTION_SETS __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define INSTRUCTION_SETS
+#endif
+
+typedef int32_t pixel_sums __attribute__((vector_size(16)));
+typedef uint8_t packed_pixel __attribute__((vector_size(4)));
+
+/* ---- weights ---- */
+
+static status grow(void *block, size_t *capacity, size_t count, size_t size) {
+    void **memory = block;
+    if (count <= *capacity) return OK;
+    void *more = count > PTRDIFF_MAX / size ? NULL : realloc(*memory, count * size);
+    if (!more) return status_memory("an image");
+    *memory = more;
+    *capacity = count;
+    return OK;
+}
+
+static status allocate_axis(struct resize_axis *axis) {
+    size_t capacity = axis->capacity;
+    TRY(grow(&axis->first, &capacity, axis->count, sizeof *axis->first));
+    TRY(grow(&axis->used, &axis->capacity, axis->count, sizeof *axis->used));
+    TRY(grow(&axis->weights, &axis->weight_capacity, axis->count * axis->taps, sizeof *axis->weights));
+    return grow(&axis->exact, &axis->exact_capacity, axis->taps, sizeof *axis->exact);
+}
+
+/* precompute_coeffs and normalize_coeffs_8bpc of Pillow */
+static status compute_weights(struct resize_axis *axis, const struct resize_range *range) {
+    double scale = (double)range->in / (double)range->resized, filter_scale = scale < 1 ? 1 : scale;
+    double support = filter_scale, step = 1 / filter_scale;
+    axis->count = range->count;
+    axis->taps = (size_t)ceil(support) * 2 + 1;
+    TRY(allocate_axis(axis));
+    for (size_t i = 0; i < range->count; i++) {
+        double center = ((double)(range->first + i) + 0.5) * scale, sum = 0;
+        int64_t first = (int64_t)(center - support + 0.5), end = (int64_t)(center + support + 0.5);
+        if (first < 0) first = 0;
+        if (end > (int64_t)range->in) end = (int64_t)range->in;
+        size_t used = (size_t)(end - first);
+        for (size_t k = 0; k < used; k++) {
+            double distance = fabs(((double)k + (double)first - center + 0.5) * step);
+            sum += axis->exact[k] = distance < 1 ? 1 - distance : 0;
+        }
+        for (size_t k = 0; k < used; k++) {
+            double weight = sum != 0 ? axis->exact[k] / sum : axis->exact[k];
+            axis->weights[i * axis->taps + k] = (int32_t)(0.5 + weight * (1 << PRECISION_BITS));
+        }
+        axis->first[i] = (size_t)first;
+        axis->used[i] = used;
+    }
+    return OK;
+}
+
+static void free_axis(struct resize_axis *axis) {
+    free(axis->first);
+    free(axis->used);
+    free(axis->weights);
+    free(axis->exact);
+}
+
+status resizer_start(struct resizer *resizer, const struct resize_range *x, const struct resize_range *y,
+                     size_t channels) {
+    resizer->channels = channels;
+    resizer->row = resizer->top = 0;
+    TRY(compute_weights(&resizer->x, x));
+    TRY(compute_weights(&resizer->y, y));
+    size_t line = x->count * channels;
+    TRY(grow(&resizer->line, &resizer->line_capacity, line, 1));
+    TRY(grow(&resizer->sums, &resizer->sums_capacity, line * y->count, sizeof *resizer->sums));
+    for (size_t i = 0; i < line * y->count; i++) resizer->sums[i] = HALF;
+    return OK;
+}
+
+void resizer_free(struct resizer *resizer) {
+    free_axis(&resizer->x);
+    free_axis(&resizer->y);
+    free(resizer->line);
+    free(resizer->sums);
+}
+
+/* ---- passes ---- */
+
+static uint8_t byte_of(int32_t sum) {
+    int32_t value = sum >> PRECISION_BITS;
+    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+}
+
+INSTRUCTION_SETS static void across_pixels(const struct resize_axis *x, const uint8_t *row, uint8_t *line) {
+    for (size_t i = 0; i < x->count; i++) {
+        const int32_t *weights = x->weights + i * x->taps;
+        const uint8_t *from = row + x->first[i] * 4;
+        pixel_sums sum = {HALF, HALF, HALF, HALF};
+        for (size_t k = 0; k < x->used[i]; k++) {
+            packed_pixel bytes;
+            memcpy(&bytes, from + k * 4, sizeof bytes);
+            sum += __builtin_convertvector(bytes, pixel_sums) * weights[k];
+        }
+        for (size_t c = 0; c < 4; c++) line[i * 4 + c] = byte_of(sum[c]);
+    }
+}
+
+INSTRUCTION_SETS static void across_bytes(const struct resize_axis *x, const uint8_t *row, uint8_t *line) {
+    for (size_t i = 0; i < x->count; i++) {
+        const int32_t *weights = x->weights + i * x->taps;
+        int32_t sum = HALF;
+        for (size_t k = 0; k < x->used[i]; k++) sum += row[x->first[i] + k] * weights[k];
+        line[i] = byte_of(sum);
+    }
+}
+
+INSTRUCTION_SETS static void add_line(const uint8_t *line, size_t count, int32_t weight, int32_t *sums) {
+    for (size_t i = 0; i < count; i++) sums[i] += line[i] * weight;
+}
+
+void resizer_add(struct resizer *resizer, const uint8_t *row) {
+    const struct resize_axis *y = &resizer->y;
+    size_t at = resizer->row++, line = resizer->x.count * resizer->channels;
+    while (resizer->top < y->count && y->first[resizer->top] + y->used[resizer->top] <= at) resizer->top++;
+    if (resizer->top == y->count || y->first[resizer->top] > at) return;
+    if (resizer->channels == 4)
+        across_pixels(&resizer->x, row, resizer->line);
+    else
+        across_bytes(&resizer->x, row, resizer->line);
+    for (size_t i = resizer->top; i < y->count && y->first[i] <= at; i++)
+        add_line(resizer->line, line, y->weights[i * y->taps + at - y->first[i]], resizer->sums + i * line);
+}
+
+bool resizer_is_complete(const struct resizer *resizer) {
+    const struct resize_axis *y = &resizer->y;
+    return y->first[y->count - 1] + y->used[y->count - 1] <= resizer->row;
+}
+
+void resizer_finish(const struct resizer *resizer, size_t kept, uint8_t *out) {
+    size_t pixels = resizer->x.count * resizer->y.count, channels = resizer->channels;
+    for (size_t c = 0; c < kept; c++)
+        for (size_t p = 0; p < pixels; p++) out[c * pixels + p] = byte_of(resizer->sums[p * channels + c]);
+}
+
+/* ---- orientation ---- */
+
+/* A JPEG file is a list of segments; EXIF data are a TIFF file in one of them, whose first directory has the tag. */
+
+#define PIXEL 4 /* bytes */
+
+static uint32_t number_at(const uint8_t *at, size_t bytes, bool is_little) {
+    uint32_t number = 0;
+    for (size_t i = 0; i < bytes; i++) number = number << 8 | at[is_little ? bytes - 1 - i : i];
+    return number;
+}
+
+/* An entry of a directory: tag, type, count, value. */
+static int orientation_of(const uint8_t *entry, bool is_little) {
+    enum { TAG = 0x112, SHORT = 3, LONG = 4 };
+    uint32_t type = number_at(entry + 2, 2, is_little);
+    if (number_at(entry, 2, is_little) != TAG || number_at(entry + 4, 4, is_little) != 1) return 0;
+    if (type != SHORT && type != LONG) return 0;
+    uint32_t value = number_at(entry + 8, type == SHORT ? 2 : 4, is_little);
+    return value >= 1 && value <= 8 ? (int)value : 0;
+}
+
+static int read_tiff(const uint8_t *bytes, size_t size) {
+    if (size < 8) return 1;
+    bool is_little = memcmp(bytes, "II\x2a\0", 4) == 0;
+    if (!is_little && memcmp(bytes, "MM\0\x2a", 4) != 0) return 1;
+    size_t at = number_at(bytes + 4, 4, is_little);
+    if (at > size - 2) return 1;
+    size_t entries = number_at(bytes + at, 2, is_little);
+    at += 2;
+    for (size_t i = 0; i < entries && size - at >= 12; i++, at += 12) {
+        int orientation = orientation_of(bytes + at, is_little);
+        if (orientation) return orientation;
+    }
+    return 1;
+}
+
+int exif_orientation(const uint8_t *bytes, size_t size) {
+    enum { MARKER = 0xff, SCAN = 0xda, END = 0xd9, APP1 = 0xe1, NAME = 6 };
+    if (size < 4 || bytes[0] != MARKER || bytes[1] != 0xd8) return 1;
+    for (size_t at = 2; size - at >= 4;) {
+        uint8_t marker = bytes[at + 1];
+        if (bytes[at] != MARKER || marker == SCAN || marker == END) return 1;
+        if (marker == MARKER) { /* a fill byte */
+            at++;
+            continue;
+        }
+        size_t length = number_at(bytes + at + 2, 2, false), left = size - at - 2;
+        if (length > left) length = left;
+        if (length < 2) return 1;
+        const uint8_t *data = bytes + at + 4;
+        if (marker == APP1 && length >= 2 + NAME && memcmp(data, "Exif\0", NAME) == 0)
+            return read_tiff(data + NAME, length - 2 - NAME);
+        at += 2 + length;
+    }
+    return 1;
+}
+
+/* How the stored image differs from the upright one: 2: mirrored left to right; 3: turned by 180 degrees; 4: mirrored
+ * top to bottom; 5: rows and columns exchanged; 6: turned by 90 degrees counter-clockwise; 7: 5, then turned by 180
+ * degrees; 8: turned by 90 degrees clockwise. */
+void exif_upright_row(int orientation, const uint8_t *pixels, size_t height, size_t width, size_t y, uint8_t *out) {
+    bool is_swapped = exif_is_swapped(orientation);
+    bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+    bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+    for (size_t x = 0, count = is_swapped ? height : width; x < count; x++) {
+        size_t row = is_swapped ? x : y, column = is_swapped ? y : x;
+        if (from_bottom) row = height - 1 - row;
+        if (from_right) column = width - 1 - column;
+        memcpy(out + x * PIXEL, pixels + (row * width + column) * PIXEL, PIXEL);
+    }
+}
+
+/* ---- sizes ---- */
+
+/* Only for suggestions: the decoders check the whole file. */
+
+#define MAX_BYTES 65536 /* EXIF data before the size may be that long */
+
+static uint32_t big_endian(const uint8_t *bytes, int count) {
+    uint32_t value = 0;
+    for (int i = 0; i < count; i++) value = value << 8 | bytes[i];
+    return value;
+}
+
+/* The signature, then the chunk IHDR: length, type, width, height, bits, colour type; type 0 and 4 are grey. */
+static bool read_png(const uint8_t *bytes, size_t size, struct image_header *out) {
+    static const uint8_t signature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+    if (size < 26 || memcmp(bytes, signature, sizeof signature) != 0) return false;
+    *out = (struct image_header){
+        .width = big_endian(bytes + 16, 4), .height = big_endian(bytes + 20, 4), .is_grey = (bytes[25] & 3) == 0};
+    return true;
+}
+
+static bool is_frame(uint8_t marker) {
+    return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
+}
+
+/* Segments: 0xff, marker, length; that of a frame: bits, height, width, components. */
+static bool read_jpeg(const uint8_t *bytes, size_t size, struct image_header *out) {
+    if (size < 4 || bytes[0] != 0xff || bytes[1] != 0xd8) return false;
+    for (size_t at = 2; at + 10 <= size && bytes[at] == 0xff; at += 2 + big_endian(bytes + at + 2, 2)) {
+        while (at + 10 < size && bytes[at + 1] == 0xff) at++; /* fill bytes */
+        if (!is_frame(bytes[at + 1])) continue;
+        *out = (struct image_header){.height = big_endian(bytes + at + 5, 2),
+                                     .width = big_endian(bytes + at + 7, 2),
+                                     .is_grey = bytes[at + 9] == 1};
+        return true;
+    }
+    return false;
+}
+
+status image_header_read(const char *path, struct image_header *out, bool *found) {
+    uint8_t bytes[MAX_BYTES];
+    size_t size = 0;
+    int fd;
+    *found = false;
+    TRY(io_open(path, &fd));
+    status s = io_read(fd, path, bytes, sizeof bytes, &size);
+    if (!s) *found = read_png(bytes, size, out) || read_jpeg(bytes, size, out);
+    if (*found) *found = out->width > 0 && out->height > 0;
+    return status_first(s, io_close(fd, path));
+}
+
+/* ---- decoding ---- */
+
+/* The kind of a file is found by its first bytes, as Pillow does, not by its name. */
 
 #define MAX_FILE ((uint64_t)1 << 30) /* bytes */
 #define MAX_HEADER 65536             /* bytes in which EXIF data are searched for */
@@ -245,3 +525,116 @@ status image_decode_mask(struct image_decoder *decoder, const char *path, const 
     buffer_free(pixels);
     return s;
 }
+
+/* ---- config ---- */
+
+static const char *const crops[] = {"center", "none", NULL};
+
+static const struct schema_row image_schema_rows[] = {
+    {.key = "size",
+     .type = SCHEMA_INT_LIST,
+     .offset = FIELD(struct image_config, size),
+     .fallback = "[]",
+     .min = 1,
+     .max = 16384,
+     .doc = "[height, width] of the rows, or one number for both. Required for a folder of images."},
+    {.key = "resize",
+     .type = SCHEMA_INT_LIST,
+     .offset = FIELD(struct image_config, resize),
+     .fallback = "[]",
+     .min = 1,
+     .max = 16384,
+     .doc =
+         "torchvision's Resize before the crop: one number is the new length of the shorter side, [height, width] "
+         "the new size whatever the shape of the image. When empty: with crop center the larger number of size, else "
+         "size."},
+    {.key = "crop",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct image_config, crop),
+     .fallback = "center",
+     .choices = crops,
+     .doc = "center: the middle of the resized image (torchvision's CenterCrop); none: the image is resized to size."},
+    {.key = "channels",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct image_config, channels),
+     .fallback = "3",
+     .min = 1,
+     .max = 3,
+     .doc = "3: red, green, blue; 1: grey (Pillow's convert(\"L\"), before the resize)."},
+    {.key = "dct_scaling",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct image_config, dct_scaling),
+     .fallback = "false",
+     .doc = "Decode JPEG images at 1/2, 1/4 or 1/8 of their size where that is still at least the resized size "
+            "(Pillow's draft): faster, other values."},
+    {.key = "exif_orientation",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct image_config, exif_orientation),
+     .fallback = "false",
+     .doc =
+         "Turn JPEG images upright by the orientation in their EXIF data (Pillow's ImageOps.exif_transpose), such as "
+         "photos of phones; false: as they are stored, as torchvision's ImageFolder."},
+    {.key = "threads",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct image_config, threads),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
+     .min = 1,
+     .max = 1024,
+     .doc = "Threads of each rank that decode images; null: the processors of the rank."},
+    {.key = "labels",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct image_config, labels),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
+     .doc = "CSV file with a row for each image: the name of its file in the folder, and its targets in the columns "
+            "that dataset.targets names (the last one when empty). Null: the class of an image is its folder."},
+    {.key = "column",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct image_config, column),
+     .fallback = "null",
+     .flags = SCHEMA_INFERENCE,
+     .doc = "Column of labels with the names of the files, with or without their extension; null: the first one."},
+    {.key = "masks",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct image_config, masks),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
+     .doc = "Folder of masks, the targets of a loss for each pixel: a grey or palette PNG image for each image, of the "
+            "same size, with the same path in the folder and the extension .png. A pixel is the class (cross_entropy), "
+            "or 0 and 1 or 255 (bce_with_logits, focal, dice)."},
+    {0},
+};
+
+static void reject(const struct node *where, const char *key, const char *path, struct problems *problems,
+                   const char *message) {
+    const struct node *value = node_get(where, key);
+    struct place place = value ? value->place : where ? where->place : (struct place){0};
+    problems_add(problems, place, path, "%s", message);
+}
+
+static void check_image(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct image_config *image = config;
+    size_t height, width;
+    if (image->channels == 2) reject(where, "channels", path, problems, "channels must be 3 (RGB) or 1 (grey)");
+    if (image->masks && image->labels)
+        reject(where, "masks", path, problems, "labels and masks exclude each other; give one");
+    if (image->size.count > 2 || image->resize.count > 2) {
+        reject(where, image->size.count > 2 ? "size" : "resize", path, problems,
+               "size and resize are [height, width] or one number");
+        return;
+    }
+    if (image->size.count == 0 || image->resize.count == 0) return;
+    image_rows(image, &height, &width);
+    size_t resized = (size_t)image->resize.items[0], other = (size_t)image->resize.items[image->resize.count - 1];
+    if (resized < height || other < width)
+        reject(where, "resize", path, problems, "resize is smaller than size, so that there is nothing to crop");
+    if (image->crop == CROP_NONE && (image->resize.count == 1 || resized != height || other != width))
+        reject(where, "resize", path, problems, "with crop none the image is resized to size; remove resize");
+}
+
+const struct schema image_schema = {.name = "dataset.image",
+                                    .size = sizeof(struct image_config),
+                                    .rows = image_schema_rows,
+                                    .shorthand = "size",
+                                    .check = check_image};

@@ -61,4 +61,16 @@ status image_file_orientation(const char *path, int *orientation);
  * palette. STATUS_DATA: it is no such image. */
 status image_decode_mask(struct image_decoder *decoder, const char *path, const char *image, uint8_t *out);
 
+/* ---- sizes ---- */
+
+/* The size of an image from the first bytes of its file. */
+
+struct image_header {
+    uint32_t width, height;
+    bool is_grey; /* no colours are stored */
+};
+
+/* *found: false for a file that is neither JPEG nor PNG, or is truncated. Fails if it cannot be read. */
+status image_header_read(const char *path, struct image_header *out, bool *found);
+
 #endif

@@ -1,9 +1,73 @@
-/* image_decoder: the state of one thread that decodes images, shared by the files of each kind of image. */
+/* image_decoder: what the files of each kind of image share: the state of one thread that decodes images, the resizer
+ * that it gives rows, the orientation of photos. */
 #ifndef DATA_IMAGE_DECODER_H
 #define DATA_IMAGE_DECODER_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
 #include "data/images/image.h"
-#include "data/images/image_resize.h"
+
+/* ---- resizing ---- */
+
+/* Resizes an image row by row, so that memory does not grow with the height of the image. */
+
+/* One dimension: [in] pixels are resized to [resized], of which [count] from [first] on are kept. */
+struct resize_range {
+    size_t in, resized, first, count;
+};
+
+/* The weights of the input pixels for each kept pixel. */
+struct resize_axis {
+    size_t count, taps;   /* kept pixels; the maximum number of weights of one */
+    size_t *first, *used; /* (count): the first input pixel, the number of weights */
+    int32_t *weights;     /* (count, taps), in units of 2^-22 */
+    double *exact;        /* (taps): workspace */
+    size_t capacity, weight_capacity, exact_capacity;
+};
+
+struct resizer {
+    struct resize_axis x, y;
+    size_t channels; /* bytes of a pixel: 1 or 4 */
+    size_t row;      /* the next input row */
+    size_t top;      /* output rows before it are complete */
+    uint8_t *line;   /* (x.count * channels): an input row after the horizontal pass */
+    int32_t *sums;   /* (y.count, x.count * channels), in units of 2^-22, rounded */
+    size_t line_capacity, sums_capacity;
+};
+
+/* Zero-initialise; resizer_start may be called again for the next image. STATUS_MEMORY. */
+status resizer_start(struct resizer *resizer, const struct resize_range *x, const struct resize_range *y,
+                     size_t channels);
+void resizer_free(struct resizer *resizer);
+
+/* Adds the next input row: (in, channels), of the range [x] of resizer_start. */
+void resizer_add(struct resizer *resizer, const uint8_t *row);
+
+/* Whether no more rows are needed. */
+bool resizer_is_complete(const struct resizer *resizer);
+
+/* After all rows that are needed: out (kept, y.count, x.count), the first [kept] channels. */
+void resizer_finish(const struct resizer *resizer, size_t kept, uint8_t *out);
+
+/* ---- orientation ---- */
+
+/* How a photo was held, from the EXIF data of a JPEG file, and its pixels when it is turned upright. */
+
+/* The tag Orientation, 1 .. 8, of a JPEG file, [bytes] (size) or its beginning; 1, upright, also for files without it
+ * and for other or damaged data. */
+int exif_orientation(const uint8_t *bytes, size_t size);
+
+/* Whether width and height of the upright image are those of the stored one, exchanged. */
+static inline bool exif_is_swapped(int orientation) { return orientation >= 5; }
+
+/* Row [y] of the upright image, as Pillow's exif_transpose, of stored pixels (height, width) of 4 bytes: out (width),
+ * or (height) if they are exchanged. */
+void exif_upright_row(int orientation, const uint8_t *pixels, size_t height, size_t width, size_t y, uint8_t *out);
+
+/* ---- decoding ---- */
 
 #define IMAGE_MAX_PIXELS 178956970u /* above this Pillow raises DecompressionBombError */
 #define IMAGE_PIXEL 4               /* bytes of a pixel of a decoded row: red, green, blue, unused */

@@ -9,7 +9,6 @@
 #include <jerror.h>
 
 #include "data/images/image_decoder.h"
-#include "data/images/image_exif.h"
 
 #define MAX_TAIL 4096 /* bytes after the end mark that some cameras write */
 #define MAX_SCANS 500 /* of a progressive image; each costs the time of a whole image */

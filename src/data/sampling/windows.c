@@ -1,7 +1,126 @@
-/* A stretch is a maximal range of adjacent rows that may be in one window. */
+/* Windows of a time series, and the keys of `dataset.window`. */
 #include "data/sampling/windows.h"
 
 #include "data/sampling/split.h"
+#include "data/source/source.h"
+
+/* ---- config ---- */
+
+static const struct schema_row window_rows_table[] = {
+    {.key = "steps",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct window_config, steps),
+     .fallback = "0",
+     .min = 0,
+     .max = 1e6,
+     .doc = "Adjacent rows of a sample, whose inputs are (steps, features), as Keras' sequence_length and Darts' "
+            "input_chunk_length; 0: a sample is a row."},
+    {.key = "horizon",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct window_config, horizon),
+     .fallback = "1",
+     .min = 1,
+     .max = 1e6,
+     .doc = "The target is that of the row so many rows after the last row of the inputs; 1: the next row."},
+    {.key = "predict_steps",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct window_config, predict_steps),
+     .fallback = "1",
+     .min = 1,
+     .max = 1e6,
+     .doc =
+         "Adjacent rows whose targets a sample has, from that of horizon on, as Darts' output_chunk_length: the model "
+         "needs an output for each, of several target columns those of the first row first."},
+    {.key = "stride",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct window_config, stride),
+     .fallback = "1",
+     .min = 1,
+     .max = 1e9,
+     .flags = SCHEMA_INFERENCE,
+     .doc = "Rows between the starts of two samples, as Keras' sequence_stride; predict computes all windows."},
+    {.key = "history",
+     .type = SCHEMA_BOOL,
+     .offset = FIELD(struct window_config, has_history),
+     .fallback = "false",
+     .flags = SCHEMA_INFERENCE,
+     .doc = "Inputs of windows for validation and test may be of the rows before those of their part, such as the last "
+            "training rows, which are known when the first of their targets are forecast; their targets never are."},
+    {.key = "group",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct window_config, group),
+     .fallback = "null",
+     .doc =
+         "Name of a column (HDF5, NPZ: of a dataset or an array of numbers) that says which series a row is of; the "
+         "rows of a series are adjacent. A window has rows of one series, and split.test or train takes the last rows "
+         "of each. The column is not an input. Null: split.group, or one series."},
+    {0},
+};
+
+static void check_keys(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct window_config *window = config;
+    bool is_default = window->horizon == 1 && window->predict_steps == 1 && window->stride == 1 &&
+                      !window->has_history && !window->group;
+    if (window->steps > 0 || is_default) return;
+    problems_add(problems, where ? where->place : (struct place){0}, path,
+                 "steps is missing: give the number of rows of a window");
+}
+
+const struct schema window_section = {.name = "dataset.window",
+                                      .size = sizeof(struct window_config),
+                                      .rows = window_rows_table,
+                                      .shorthand = "steps",
+                                      .check = check_keys};
+
+static bool are_different(const char *a, const char *b) { return a && b && strcmp(a, b) != 0; }
+
+/* Samples that overlap and are divided at random have values of the training rows among those for validation. */
+static void check_split(struct dataset_config *dataset, const struct node *where, struct problems *problems) {
+    struct split_config *split = &dataset->split;
+    const struct node *given = node_get(where, "split");
+    bool is_given = given && given->kind == NODE_MAPPING && node_get(given, "shuffle");
+    if (split->stratify)
+        problems_add(problems, dataset_place(given, "stratify"), "dataset.split.stratify",
+                     "windows are split in the order of time, not by class; remove stratify");
+    if (split->group || !split_is_given(split)) return;
+    if (split->shuffle && is_given)
+        problems_add(problems, dataset_place(given, "shuffle"), "dataset.split.shuffle",
+                     "windows overlap, so a random split would train on rows of the validation; remove shuffle: the "
+                     "last rows are then the validation rows");
+    split->shuffle = false;
+    if (split->folds && dataset->window.group)
+        problems_add(problems, dataset_place(given, "folds"), "dataset.split.folds",
+                     "folds of several series need split.group: %s, which keeps each series in one part",
+                     dataset->window.group);
+}
+
+void window_check(struct dataset_config *dataset, const struct dataset_format *format, const struct node *where,
+                  struct problems *problems) {
+    static const char path[] = "dataset.window";
+    struct place place = dataset_place(where, "window");
+    const struct window_config *window = &dataset->window;
+    if (window->steps == 0) return;
+    check_split(dataset, where, problems);
+    if (format && format->keys & (KEY_IMAGE | KEY_TEXT | KEY_TOKENS))
+        problems_add(problems, place, path, "needs a table of numbers for each time, not format %s%s", format->name,
+                     format->keys & KEY_IMAGE ? "" : "; see its block_size");
+    if (dataset->input_groups.count)
+        problems_add(problems, dataset_place(where, "inputs"), "dataset.inputs",
+                     "a window has one input (steps, features); give a list of columns instead of named inputs");
+    if (dataset->weights)
+        problems_add(problems, dataset_place(where, "weights"), "dataset.weights",
+                     "weights are of rows, and with dataset.window a sample has several; remove it");
+    if (window->group && format && !format->read_groups)
+        problems_add(problems, place, path, "group: format %s has no names for groups; hdf5, csv, sqlite and npz have",
+                     format->name);
+    if (are_different(window->group, dataset->split.group))
+        problems_add(problems, place, path, "group is '%s', but split.group is '%s'; both must be the same",
+                     window->group, dataset->split.group);
+}
+
+/* ---- windows ---- */
+
+/* A stretch is a maximal range of adjacent rows that may be in one window. */
 
 /* The end of the stretch of used rows that starts at [row]. */
 static size_t stretch_end(const struct window_rows *of, size_t row) {

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "data/columns/text_pool.h"
+#include "data/columns/raw_columns.h"
 
 #define MAX_POOLED 1000 /* different texts that are counted */
 

@@ -11,7 +11,7 @@
 #include "base/schema/schema.h"
 #include "data/columns/columns.h"
 #include "data/columns/preparation.h"
-#include "data/csv/csv_dialect.h"
+#include "data/csv/csv.h"
 #include "data/images/augment.h"
 #include "data/images/image.h"
 #include "data/source/cells.h"

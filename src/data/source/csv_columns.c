@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "data/columns/target_choice.h"
+#include "data/columns/columns.h"
 #include "data/source/csv_header.h"
 #include "data/source/csv_source.h"
 

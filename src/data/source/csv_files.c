@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/files/file_pattern.h"
+#include "data/files/files.h"
 #include "data/source/csv_source.h"
 
 status csv_find_files(struct csv *csv, const struct dataset_config *config, bool is_validation) {

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "data/csv/csv_dialect.h"
+#include "data/csv/csv.h"
 
 /* Compares the first record with the rows below it. It is a row if its values have their types: numbers above numbers,
  * dates above dates, texts that occur below again; but not if its numbers are plausible as names (0, 1, 2, ...; five or

@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "data/csv/csv.h"
-#include "data/files/file_pattern.h"
+#include "data/files/files.h"
 #include "data/source/source.h"
 
 struct text_part {

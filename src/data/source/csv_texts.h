@@ -5,7 +5,7 @@
 #include "base/schema/schema.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "data/csv/csv_dialect.h"
+#include "data/csv/csv.h"
 
 struct csv_texts;
 struct dataset_config;

@@ -6,7 +6,6 @@
 #include "base/buffer.h"
 #include "base/files/io.h"
 #include "data/csv/csv.h"
-#include "data/csv/csv_dialect.h"
 #include "data/images/image.h"
 
 #define ROWS 20 /* that are looked for */

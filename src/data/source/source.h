@@ -83,7 +83,7 @@ struct dataset_format {
     const char *const *extensions; /* ".h5", NULL-terminated; NULL: the format has no file */
     bool has_layout;               /* supports dataset.layout */
     bool is_folder;                /* the path is a folder, not a file */
-    bool reads_patterns;           /* open expands the path (file_pattern.h) and checks the files */
+    bool reads_patterns;           /* open expands the path (files.h) and checks the files */
     bool concatenates;             /* open reads [path], then dataset_others, as one text */
     bool has_queries;              /* supports dataset.query and table */
     bool has_target_file;          /* dataset.targets is a file, not names in the file of the inputs */

@@ -15,7 +15,7 @@
 
 #include "base/files/io.h"
 #include "base/system/signals.h"
-#include "train/metrics/metrics_read.h"
+#include "train/metrics/metrics.h"
 
 #define MAX_OUTPUT (64 << 10) /* bytes of the child's output that are kept */
 #define POLL_MILLISECONDS 50

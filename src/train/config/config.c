@@ -1,6 +1,8 @@
-/* Reading of configs, and what follows from a config and the data, the model or the machine. */
+/* Reading of configs, checks of keys that belong together, and what follows from a config and the data, the model or
+ * the machine. */
 #include "train/config/config.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +11,408 @@
 #include "base/utf8.h"
 #include "checkpoint/checkpoint.h"
 #include "optim/optimizer_groups.h"
+#include "train/metrics/metric_table.h"
+
+/* ---- `losses`: what its entries say of the dataset, and whether they fit it ---- */
+
+static bool has_group(const struct string_groups *groups, const char *only, const char *name) {
+    if (groups->count == 0) return strcmp(name, only) == 0;
+    for (size_t i = 0; i < groups->count; i++)
+        if (strcmp(groups->items[i].name, name) == 0) return true;
+    return false;
+}
+
+/* The name of the target of [entry]; NULL: it is not clear. */
+static const char *target_of(const struct config *c, const struct variant *entry) {
+    const struct objective_keys *keys = entry->common;
+    const struct string_groups *groups = &c->dataset.target_groups;
+    if (keys->target) return keys->target;
+    return groups->count == 0 ? DATASET_TARGET_NAME : groups->count == 1 ? groups->items[0].name : NULL;
+}
+
+static bool is_target(const struct config *c, const char *name) {
+    return has_group(&c->dataset.target_groups, DATASET_TARGET_NAME, name);
+}
+
+static bool is_input(const struct config *c, const char *name) {
+    return has_group(&c->dataset.input_groups, DATASET_INPUT_NAME, name);
+}
+
+static void add(struct string_list *list, const char *name) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], name) == 0) return;
+    list->items[list->count++] = name;
+}
+
+static enum target_range range_of(const struct loss_type *loss) {
+    return loss->is_binary ? TARGETS_ARE_PROBABILITIES : loss->is_sign ? TARGETS_ARE_SIGNS : TARGETS_ARE_ANY;
+}
+
+static struct ignored_class ignored_of(const struct loss_type *loss, const void *config) {
+    if (!loss->ignored) return (struct ignored_class){0};
+    return (struct ignored_class){true, loss->ignored(config), loss->ignored_key};
+}
+
+/* Of several losses of a target: the class that all of them ignore. */
+static void add_class_target(struct dataset_config *d, struct ignored_class *all, const char *name,
+                             struct ignored_class ignored) {
+    size_t count = d->class_targets.count, i = 0;
+    add(&d->class_targets, name);
+    while (strcmp(d->class_targets.items[i], name) != 0) i++;
+    if (i == count)
+        all[i] = ignored;
+    else if (all[i].value != ignored.value)
+        all[i].is_set = false;
+}
+
+static void set_targets(struct config *c, struct arena *arena) {
+    struct dataset_config *d = &c->dataset;
+    struct string_list *lists[] = {&d->class_targets, &d->probability_targets, &d->sign_targets, &d->input_targets};
+    bool reads_targets = false;
+    d->target_range = range_of(config_loss(c));
+    if (c->losses.count == 0 && config_loss(c)) {
+        d->ignored = ignored_of(config_loss(c), c->loss.config);
+        d->balances_classes = loss_is_balanced(config_loss(c), c->loss.config);
+    }
+    if (c->losses.count == 0) return;
+    struct ignored_class *ignored = arena_alloc(arena, c->losses.count * sizeof *ignored);
+    d->class_targets_ignored = ignored;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        lists[i]->items = arena_alloc(arena, c->losses.count * sizeof *lists[i]->items);
+    for (size_t i = 0; i < c->losses.count; i++) {
+        const struct loss_type *loss = loss_type_at((size_t)c->losses.items[i].index);
+        const char *name = target_of(c, &c->losses.items[i]);
+        if (!name || loss->has_no_target) continue;
+        if (loss->wants_classes) add_class_target(d, ignored, name, ignored_of(loss, c->losses.items[i].config));
+        if (range_of(loss) == TARGETS_ARE_PROBABILITIES) add(&d->probability_targets, name);
+        if (range_of(loss) == TARGETS_ARE_SIGNS) add(&d->sign_targets, name);
+        if (is_target(c, name))
+            reads_targets = true;
+        else
+            add(&d->input_targets, name);
+    }
+    d->has_losses = true;
+    d->without_targets = !reads_targets;
+}
+
+static void add_names(const struct string_groups *groups, const char *only, struct text *out) {
+    if (groups->count == 0) text_printf(out, "%s%s", out->length ? ", " : "", only);
+    for (size_t i = 0; i < groups->count; i++) text_printf(out, "%s%s", out->length ? ", " : "", groups->items[i].name);
+}
+
+static void check_target(const struct config *c, const struct variant *entry, struct problems *problems) {
+    const char *name = target_of(c, entry);
+    const struct loss_type *loss = loss_type_at((size_t)entry->index);
+    if (loss->has_no_target) {
+        if (((const struct objective_keys *)entry->common)->target)
+            problems_add(problems, entry->place, "losses", "'%s' has no target; remove target:", entry->name);
+        return;
+    }
+    if (name && is_target(c, name)) return;
+    if (name && is_input(c, name)) {
+        if (loss->wants_classes)
+            problems_add(problems, entry->place, "losses", "the target '%s' is an input, and %s needs classes", name,
+                         entry->name);
+        return;
+    }
+    struct text known = {0};
+    add_names(&c->dataset.target_groups, DATASET_TARGET_NAME, &known);
+    add_names(&c->dataset.input_groups, DATASET_INPUT_NAME, &known);
+    if (name)
+        problems_add(problems, entry->place, "losses",
+                     "there is no target '%s'; dataset.targets and dataset.inputs have: %s", name, text_string(&known));
+    else
+        problems_add(problems, entry->place, "losses", "'%s' needs target: with one of: %s", entry->name,
+                     text_string(&known));
+    text_free(&known);
+}
+
+/* Losses of rows that depend on the other rows of the batch. */
+static void check_comparison(const struct config *c, const struct variant *entry, struct problems *problems) {
+    if (!loss_type_at((size_t)entry->index)->compares_rows) return;
+    if (c->dataset.weights)
+        problems_add(problems, entry->place, "losses",
+                     "'%s' compares the rows of a batch with each other, so they cannot have weights; remove "
+                     "dataset.weights",
+                     entry->name);
+    if (c->determinism.mode == DETERMINISM_ELASTIC)
+        problems_add(problems, entry->place, "losses",
+                     "'%s' compares the rows of a batch with each other, which determinism: elastic computes in "
+                     "separate shards; use determinism: torch",
+                     entry->name);
+}
+
+static void check_targets_used(const struct config *c, const struct node *root, struct problems *problems) {
+    const struct string_groups *groups = &c->dataset.target_groups;
+    for (size_t g = 0; g < groups->count; g++) {
+        bool is_used = false;
+        for (size_t i = 0; i < c->losses.count; i++) {
+            const char *name = target_of(c, &c->losses.items[i]);
+            bool has_target = !loss_type_at((size_t)c->losses.items[i].index)->has_no_target;
+            is_used = is_used || (has_target && name && strcmp(name, groups->items[g].name) == 0);
+        }
+        if (!is_used)
+            problems_add(problems, config_place(node_get(root, "losses")), "losses", "no loss uses the target '%s'",
+                         groups->items[g].name);
+    }
+}
+
+/* Whether [name] is the same in a JSON string. */
+static bool needs_no_escapes(const char *name) {
+    for (; *name; name++)
+        if (*name == '"' || *name == '\\' || (unsigned char)*name < ' ') return false;
+    return true;
+}
+
+static void check_loss_name(const struct config *c, size_t index, struct problems *problems) {
+    const struct variant *entry = &c->losses.items[index];
+    const char *name = objective_name(entry);
+    if (!*name || strpbrk(name, "./"))
+        problems_add(problems, entry->place, "losses", "a name must not be empty or contain '.' or '/', got '%s'",
+                     name);
+    if (!needs_no_escapes(name))
+        problems_add(problems, entry->place, "losses",
+                     "a name is a part of names in metrics.jsonl and must not contain '\"', '\\' or a control "
+                     "character, got '%s'; give another with name:",
+                     name);
+    for (size_t other = 0; other < index; other++)
+        if (strcmp(name, objective_name(&c->losses.items[other])) == 0)
+            problems_add(problems, entry->place, "losses",
+                         "two losses have the name '%s'; give one of them another with name:", name);
+}
+
+static void check_losses(const struct config *c, const struct node *root, struct problems *problems) {
+    const struct node *losses = node_get(root, "losses");
+    struct place place = config_place(losses);
+    if (c->loss.index < 0 && c->losses.count == 0) {
+        if (c->has_losses)
+            problems_add(problems, place, "losses", "the list is empty");
+        else
+            problems_add(problems, config_place(root), "loss",
+                         "missing; what training minimizes, such as cross_entropy or mse");
+        return;
+    }
+    if (c->losses.count == 0) {
+        if (loss_type_at((size_t)c->loss.index)->has_no_target)
+            problems_add(problems, config_place(node_get(root, "loss")), "loss",
+                         "'%s' has no target, so it must be in a list: losses: [{type: %s, output: NAME}]",
+                         c->loss.name, c->loss.name);
+        return;
+    }
+    if (c->loss.index >= 0) problems_add(problems, place, "losses", "is instead of `loss`; give one of them");
+    if (c->losses.count > OBJECTIVE_MAX_TERMS)
+        problems_add(problems, place, "losses", "at most %d, got %zu", OBJECTIVE_MAX_TERMS, c->losses.count);
+    if (c->dataset.target_scale != TARGET_SCALE_NONE)
+        problems_add(problems, place, "losses", "cannot be combined with dataset.target_scale, which is for one loss");
+    for (size_t i = 0; i < c->losses.count; i++) {
+        const struct variant *entry = &c->losses.items[i];
+        check_target(c, entry, problems);
+        check_comparison(c, entry, problems);
+        if (loss_is_balanced(loss_type_at((size_t)entry->index), entry->config))
+            problems_add(problems, entry->place, "losses", "weight: balanced is for `loss`; give a list of numbers");
+        check_loss_name(c, i, problems);
+    }
+    check_targets_used(c, root, problems);
+}
+
+/* ---- combinations of keys ---- */
+
+/* One function for each subject; config_check calls all of them, so that all problems are reported together. */
+
+#define MAX_NAME 240 /* bytes; file names have at most 255, and --fresh adds ".N" */
+
+/* The node of [section].[key] in the config [root]; NULL: not given. */
+static const struct node *find_key(const struct node *root, const char *section, const char *key) {
+    const struct node *node = node_get(root, section);
+    return node && node->kind == NODE_MAPPING ? node_get(node, key) : NULL;
+}
+
+/* The place of [section].[key], else of the section, else of the config. */
+static struct place place_of_key(const struct node *root, const char *section, const char *key) {
+    const struct node *node = find_key(root, section, key);
+    if (!node) node = node_get(root, section);
+    return config_place(node ? node : root);
+}
+
+static bool has_control_character(const char *name) {
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+        if (*c < 32 || *c == 127) return true;
+    return false;
+}
+
+static void check_name(const struct config *c, const struct node *root, struct problems *problems) {
+    struct place place = config_place(node_get(root, "name"));
+    if (!c->name) return;
+    if (strchr(c->name, '/') || !*c->name || strcmp(c->name, ".") == 0 || strcmp(c->name, "..") == 0)
+        problems_add(problems, place, "name", "must be a file name without '/', got '%s'", c->name);
+    else if (strlen(c->name) > MAX_NAME)
+        problems_add(problems, place, "name",
+                     "is the name of the run folder, so it must have at most %d bytes, got %zu", MAX_NAME,
+                     strlen(c->name));
+    else if (has_control_character(c->name))
+        problems_add(problems, place, "name",
+                     "is the name of the run folder, so it must have no line ends or other control characters");
+}
+
+static void check_resume(const struct config *c, const struct node *root, struct problems *problems) {
+    const struct node *resume = find_key(root, "checkpoint", "resume");
+    static const char *const none[] = {NULL}; /* any other value may be a file */
+    struct text hint = {0};
+    if (c->checkpoint.resume && !*c->checkpoint.resume)
+        problems_add(problems, config_place(resume), "checkpoint.resume", "must be auto, never or a file, got ''");
+    if (resume && resume->kind == NODE_SCALAR)
+        schema_suggest_value(&config_schema, "checkpoint.resume", resume->text, none, &hint);
+    if (hint.length)
+        problems_add(problems, config_place(resume), "checkpoint.resume",
+                     "expected auto, never or a file, got '%.40s'; %s", resume->text, text_string(&hint));
+    text_free(&hint);
+}
+
+/* Shards are parts of the batch of all ranks. Sets sampler.shards. */
+static void check_elastic(struct config *c, const struct node *root, struct problems *problems) {
+    struct place place = config_place(node_get(root, "determinism"));
+    if (c->determinism.mode != DETERMINISM_ELASTIC || c->determinism.shards == SCHEMA_NO_INT) return;
+    c->sampler.shards = (size_t)c->determinism.shards;
+    if (c->sampler.global_batch_size == SCHEMA_NO_INT)
+        problems_add(problems, place, "determinism", "elastic needs sampler.global_batch_size, the rows of all ranks");
+    else if (c->determinism.shards > c->sampler.global_batch_size)
+        problems_add(problems, place, "determinism.shards", "must be at most sampler.global_batch_size, %lld",
+                     (long long)c->sampler.global_batch_size);
+    if (c->train.precision == TRAIN_FLOAT16)
+        problems_add(problems, place, "determinism", "elastic cannot be combined with train.precision: float16");
+    if (c->dist.gradient_compression != COMPRESSION_NONE)
+        problems_add(problems, place, "determinism",
+                     "elastic cannot be combined with dist.gradient_compression: the rounded values would depend on "
+                     "the number of processes");
+}
+
+/* Other precisions have instructions that not every processor has, or are sums in another order there. */
+static void check_portable(const struct config *c, const struct node *root, struct problems *problems) {
+    if (!c->determinism.is_portable) return;
+    if (c->train.precision != TRAIN_FLOAT32 || c->train.matmul_precision == MATMUL_HIGH)
+        problems_add(problems, place_of_key(root, "determinism", "portable"), "determinism.portable",
+                     "is for train.precision: float32 with float32_matmul_precision: highest");
+}
+
+static void check_backend(const struct config *c, const struct node *root, struct problems *problems) {
+    struct place place = place_of_key(root, "dist", "backend");
+    const char *name = comm_backend_names[c->dist.backend];
+    if (!comm_backend_needs_gpus(c->dist.backend)) return;
+    if (c->train.device == DEVICE_CPU)
+        problems_add(problems, place, "dist.backend",
+                     "%s is for the memory of GPUs and needs train.device: cuda or auto; on the CPU use auto here",
+                     name);
+    else if (c->determinism.mode == DETERMINISM_ELASTIC)
+        problems_add(problems, place, "dist.backend",
+                     "determinism: elastic sums its shards in a fixed order, which %s does not support; use auto",
+                     name);
+}
+
+/* Rejects what needs all gradients at once or a step that can be undone. */
+static void check_in_backward(const struct config *c, const struct node *root, struct problems *problems) {
+    const struct train_config *t = &c->train;
+    char backend[64];
+    snprintf(backend, sizeof backend, "dist.backend: %s", comm_backend_names[c->dist.backend]);
+    const struct {
+        bool is_set;
+        const char *setting, *reason;
+    } conflicts[] = {
+        {t->clip_grad_norm > 0, "train.clip_grad_norm", "the norm is known only when all gradients are"},
+        {t->accumulate > 1, "train.accumulate", "gradients of micro-batches are summed before an update"},
+        {t->on_nonfinite.policy != NONFINITE_STOP, "train.on_nonfinite: skip or rollback",
+         "a part of the step is already applied when a gradient is found not to be finite"},
+        {t->precision == TRAIN_FLOAT16, "train.precision: float16", "a step whose gradients overflow is undone"},
+        {t->device == DEVICE_CUDA, "train.device: cuda", "it is for the CPU only"},
+        {comm_backend_needs_gpus(c->dist.backend), backend, "it is for the CPU only"},
+        {c->dist.zero_stage > 0, "dist.zero_stage",
+         "the shards of the optimizer are updated after gradients are averaged"},
+        {c->determinism.mode == DETERMINISM_ELASTIC, "determinism.mode: elastic",
+         "the gradients of batch shards are summed before an update"},
+    };
+    if (!optimizer_is_in_backward(&c->optimizer)) return;
+    for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
+        if (conflicts[i].is_set)
+            problems_add(problems, place_of_key(root, "optimizer", "in_backward"), "optimizer.in_backward",
+                         "cannot be combined with %s: %s", conflicts[i].setting, conflicts[i].reason);
+}
+
+static void check_metrics(const struct config *c, const struct node *root, struct problems *problems) {
+    status s = c->losses.count ? metric_check_terms(&c->train.metrics, &c->losses, &config_schema)
+                               : metric_check(&c->train.metrics, config_loss(c), &config_schema);
+    if (s) problems_add(problems, place_of_key(root, "train", "metrics"), "train.metrics", "%s", status_message(s));
+    status_free(s);
+}
+
+static void check_target_scale(const struct config *c, const struct node *root, struct problems *problems) {
+    const struct loss_type *loss = config_loss(c);
+    if (c->dataset.target_scale == TARGET_SCALE_NONE || loss->is_regression || c->losses.count) return;
+    const char *targets = loss->targets ? loss->targets : loss->wants_classes ? "classes" : "probabilities";
+    bool are_values = strcmp(targets, "values") == 0; /* which this loss does not have scaled */
+    problems_add(problems, place_of_key(root, "dataset", "target_scale"), "dataset.target_scale",
+                 "is for the losses mse, l1, smooth_l1, huber and quantile, but the loss is %s%s%s", loss->variant.name,
+                 are_values ? "" : ", whose targets are ", are_values ? "" : targets);
+}
+
+static bool is_maximized(const char *metric) { return monitor_is_maximized(&(struct monitor){.metric = metric}); }
+
+/* checkpoint.best, train.early_stop and reduce_on_plateau: their metric must be one of metrics.jsonl's epochs. */
+static void check_monitors(const struct config *c, const struct node *root, struct problems *problems) {
+    const struct early_stop stop = early_stop_of(&c->train.early_stop);
+    struct monitor plateau = {0};
+    plateau.metric = schedule_monitor(&c->schedule, &plateau.mode);
+    const struct {
+        const char *section, *key, *path;
+        const struct monitor *monitor;
+    } monitors[] = {{"checkpoint", "best", "checkpoint.best", &c->checkpoint.best},
+                    {"train", "early_stop", "train.early_stop", &stop.monitor},
+                    {"schedule", "monitor", "schedule.monitor", &plateau}};
+    for (size_t i = 0; i < sizeof monitors / sizeof *monitors; i++) {
+        const struct monitor *m = monitors[i].monitor;
+        /* the best epoch may be the last one, the only one that is evaluated */
+        bool needs_no_more =
+            m == &c->checkpoint.best || (m == &plateau && m->metric && !monitor_is_of_validation(m->metric));
+        status s = m->metric || m->mode == MONITOR_AUTO
+                       ? monitor_check(m, &c->train.metrics, config_loss(c), &c->losses,
+                                       dataset_has_validation(&c->dataset), needs_no_more ? 1 : c->train.evaluate_every)
+                       : status_new(STATUS_USAGE, "mode needs metric; give the metric, too");
+        if (s)
+            problems_add(problems, place_of_key(root, monitors[i].section, monitors[i].key), monitors[i].path, "%s",
+                         status_message(s));
+        else if (m == &plateau && m->mode == MONITOR_MIN && m->metric && is_maximized(m->metric))
+            problems_add(problems, config_place(node_get(root, "schedule")), "schedule.mode",
+                         "with min a rising %.60s reduces the learning rate; use mode: max", m->metric);
+        status_free(s);
+    }
+}
+
+/* The momentum that a schedule changes must exist. */
+static void check_schedule(const struct config *c, const struct node *root, struct problems *problems) {
+    struct place place = config_place(node_get(root, "schedule"));
+    if (schedule_changes_momentum(&c->schedule) && isnan(optimizer_settings(&c->optimizer).momentum))
+        problems_add(problems, place, "schedule",
+                     "%s changes the momentum, and this optimizer has none that can change; set optimizer.momentum, or "
+                     "cycle_momentum: false",
+                     c->schedule.name);
+}
+
+void config_check(void *config, const struct node *root, const char *path, struct problems *problems) {
+    const struct config *c = config;
+    (void)path;
+    check_losses(config, root, problems);
+    if (c->loss.index < 0 && c->losses.count == 0) return;
+    check_elastic(config, root, problems);
+    check_portable(c, root, problems);
+    check_backend(c, root, problems);
+    check_name(c, root, problems);
+    check_resume(c, root, problems);
+    check_in_backward(c, root, problems);
+    check_schedule(c, root, problems);
+    check_metrics(c, root, problems);
+    check_target_scale(c, root, problems);
+    check_monitors(c, root, problems);
+}
+
+/* ---- reading ---- */
 
 struct config_file {
     struct document *document;
@@ -53,7 +457,7 @@ static status bind(struct document *document, const char *path, struct problems 
         config_free(file);
         return s;
     }
-    config_set_targets(&file->config, document_arena(document));
+    set_targets(&file->config, document_arena(document));
     if (!file->config.name) file->config.name = name_of_file(path, document_arena(document));
     *out = file;
     return OK;

@@ -15,12 +15,19 @@
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "train/metrics/monitor.h"
-#include "train/nonfinite/guard.h"
 
 enum train_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum train_precision { TRAIN_FLOAT32, TRAIN_BFLOAT16, TRAIN_FLOAT16 };
 enum matmul_precision { MATMUL_HIGHEST, MATMUL_HIGH };
 enum accumulate_weighting { WEIGHTING_TORCH, WEIGHTING_SAMPLES };
+
+enum nonfinite_policy { NONFINITE_STOP, NONFINITE_SKIP, NONFINITE_ROLLBACK };
+
+/* `train.on_nonfinite:` */
+struct nonfinite_config {
+    int policy;  /* enum nonfinite_policy */
+    int64_t max; /* skipped steps in a row; roll-backs since the last checkpoint */
+};
 
 struct train_config {
     int64_t epochs, steps;                /* one of them is SCHEMA_NO_INT */
@@ -35,7 +42,7 @@ struct train_config {
     double clip_grad_norm;    /* 0: off */
     double clip_grad_value;   /* 0: off */
     struct ema_config ema;
-    struct guard_config on_nonfinite;
+    struct nonfinite_config on_nonfinite;
     int64_t check_state_every; /* steps between comparisons of the ranks' states; 0: only before saves */
     struct early_stop early_stop;
     struct string_list metrics; /* of the validation rows */
@@ -80,8 +87,13 @@ struct config {
     struct determinism_config determinism;
 };
 
-/* The schema of a config file. */
+/* The schema of a config file; its check reports combinations of keys of different sections that contradict each
+ * other. */
 extern const struct schema config_schema;
+void config_check(void *config, const struct node *where, const char *path, struct problems *problems);
+
+/* The place of [node]; NULL: no place. */
+static inline struct place config_place(const struct node *node) { return node ? node->place : (struct place){0}; }
 
 struct config_file;
 
@@ -121,10 +133,6 @@ status config_set_auto_device(struct config_file *file, const char *why_cpu);
 
 /* The loss; loss_objective for `losses`. */
 const struct loss_type *config_loss(const struct config *config);
-
-/* Sets the keys of config->dataset that `losses` determine: which targets are classes, and which are inputs. Of
- * config_load. */
-void config_set_targets(struct config *config, struct arena *arena);
 
 /* The model's input shape for rows of this dataset. */
 struct shape dataset_shape(const struct dataset_info *info);

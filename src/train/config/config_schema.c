@@ -1,5 +1,5 @@
 /* Rows of the run's own sections, and the composition of all the others. */
-#include "train/config/config_internal.h"
+#include "train/config/config.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -11,6 +11,33 @@ static const char *const precisions[] = {"float32", "bfloat16", "float16", NULL}
 static const char *const matmul_precisions[] = {"highest", "high", NULL};
 static const char *const weightings[] = {"torch", "samples", NULL};
 static const char *const modes[] = {"torch", "elastic", NULL};
+
+static const char *const policies[] = {"stop", "skip", "rollback", NULL};
+
+static const struct schema_row nonfinite_rows[] = {
+    {.key = "policy",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct nonfinite_config, policy),
+     .fallback = "stop",
+     .flags = SCHEMA_EXTENDS,
+     .choices = policies,
+     .doc = "`stop`: the run ends with 76; `skip`: the step is not applied (as torch.amp.GradScaler does); `rollback`: "
+            "the newest checkpoint is loaded and the batches of that step are skipped."},
+    {.key = "max",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct nonfinite_config, max),
+     .fallback = "10",
+     .flags = SCHEMA_EXTENDS,
+     .min = 1,
+     .max = 1 << 20,
+     .doc = "Steps in a row that may be skipped, or roll-backs since the newest checkpoint; one more ends the run with "
+            "76."},
+    {0},
+};
+static const struct schema nonfinite_schema = {.name = "train.on_nonfinite",
+                                               .size = sizeof(struct nonfinite_config),
+                                               .rows = nonfinite_rows,
+                                               .shorthand = "policy"};
 
 static const struct schema_row train_rows[] = {
     {.key = "epochs",
@@ -107,7 +134,7 @@ static const struct schema_row train_rows[] = {
     {.key = "on_nonfinite",
      .type = SCHEMA_SECTION,
      .offset = offsetof(struct train_config, on_nonfinite),
-     .section = &guard_schema,
+     .section = &nonfinite_schema,
      .doc = "What all ranks do, in the same step, when the loss or a gradient is not finite on any rank."},
     {.key = "check_state_every",
      .type = SCHEMA_INT,

@@ -10,7 +10,7 @@
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "train/folder/run_folder.h"
-#include "train/metrics/metrics_read.h"
+#include "train/metrics/metrics.h"
 #include "train/metrics/report.h"
 
 /* The newest events of a run; NULL: none. */

@@ -1,10 +1,17 @@
 /* The meaning of outputs: classes, probabilities, names of columns. */
 #include "train/inference/predictions.h"
 
+#include <hdf5.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/files/io.h"
+#include "checkpoint/checkpoint_hdf5.h"
+
+/* ---- meaning ---- */
 
 /* Classes of a position: the last dimension of the output. */
 static size_t classes_of(const struct prediction_meaning *m) { return (size_t)m->output->size[m->output->dims - 1]; }
@@ -194,4 +201,285 @@ void predictions_free(struct predictions *p) {
     buffer_free(p->classes);
     buffer_free(p->values);
     buffer_free(p->probabilities);
+}
+
+/* ---- files ---- */
+
+/* Both formats are built in memory and written by io_replace, so that a reader never finds an incomplete file. */
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+bool predictions_is_stdout(const char *path) { return !path || strcmp(path, "-") == 0; }
+
+status predictions_check_name(const char *path) {
+    if (predictions_is_stdout(path) || ends_with(path, ".csv") || ends_with(path, ".h5") || ends_with(path, ".hdf5"))
+        return OK;
+    return status_new(STATUS_USAGE, "--out: the formats are .csv and .h5, got '%s'", path);
+}
+
+/* The parts of several losses, or the only one. */
+static size_t parts_of(const struct predictions *p, const struct predictions **parts) {
+    *parts = p->part_count ? p->parts : p;
+    return p->part_count ? p->part_count : 1;
+}
+
+/* ---- CSV ---- */
+
+/* The header: names, and the prefix of each for the case that an earlier column has the same name. */
+struct header {
+    struct arena *arena;
+    const char **names;
+    const char **prefixes;
+    size_t count;
+};
+
+static void add_name(struct header *header, const char *name, const char *prefix) {
+    header->names[header->count] = name;
+    header->prefixes[header->count++] = prefix;
+}
+
+struct named {
+    const char *name;
+    size_t index;
+};
+
+static int by_name(const void *left, const void *right) {
+    const struct named *a = left, *b = right;
+    int order = strcmp(a->name, b->name);
+    return order ? order : a->index < b->index ? -1 : 1;
+}
+
+/* Adds prefixes until no two names are equal; names without a prefix, those of the file, stay. */
+static void make_unique(struct header *header) {
+    struct named *sorted = arena_alloc(header->arena, (header->count + 1) * sizeof *sorted);
+    for (bool has_changed = true; has_changed;) {
+        has_changed = false;
+        for (size_t i = 0; i < header->count; i++) sorted[i] = (struct named){header->names[i], i};
+        qsort(sorted, header->count, sizeof *sorted, by_name);
+        for (size_t i = 1; i < header->count; i++) {
+            size_t column = sorted[i].index;
+            if (strcmp(sorted[i].name, sorted[i - 1].name) != 0 || !header->prefixes[column]) continue;
+            header->names[column] = arena_printf(header->arena, "%s%s", header->prefixes[column], sorted[i].name);
+            has_changed = true;
+        }
+    }
+}
+
+static struct header make_header(const struct predictions *p, struct arena *arena) {
+    struct string_list columns = p->inputs ? csv_texts_names(p->inputs) : (struct string_list){0};
+    const struct predictions *parts;
+    size_t n = parts_of(p, &parts), max = columns.count + 1 + (p->wants_outputs ? p->size : 0);
+    for (size_t i = 0; i < n; i++) max += parts[i].count + parts[i].n_probabilities;
+    struct header header = {.arena = arena,
+                            .names = arena_alloc(arena, max * sizeof *header.names),
+                            .prefixes = arena_alloc(arena, max * sizeof *header.prefixes)};
+    for (size_t i = 0; i < columns.count; i++) add_name(&header, columns.items[i], NULL);
+    add_name(&header, "row", "dataset_");
+    for (const struct predictions *part = parts; part < parts + n; part++) {
+        for (size_t i = 0; i < part->count; i++) add_name(&header, part->names[i], "predicted_");
+        for (size_t i = 0; i < part->n_probabilities; i++)
+            add_name(&header, part->probability_names[i], "probability_");
+    }
+    for (size_t i = 0; i < p->size && p->wants_outputs; i++)
+        add_name(&header, arena_printf(arena, "output_%zu", i), "model_");
+    make_unique(&header);
+    return header;
+}
+
+static void add_numbers(struct text *out, const float *numbers, size_t count) {
+    char number[32];
+    for (size_t i = 0; i < count; i++) {
+        int length = snprintf(number, sizeof number, ",%.9g", (double)numbers[i]);
+        text_add_bytes(out, number, (size_t)length);
+    }
+}
+
+/* A value in the unit of the file, whose digits may be far from its first one (years, sums of money). */
+static void add_value(struct text *out, double value) {
+    text_add(out, ",");
+    if (isfinite(value))
+        text_add_double(out, value);
+    else
+        text_printf(out, "%g", value);
+}
+
+/* The label of a class; the number of one without label. */
+static void add_class(struct text *out, const struct predictions *p, int64_t class) {
+    text_add(out, ",");
+    if ((size_t) class >= p->labels.count)
+        text_printf(out, "%lld", (long long)class);
+    else
+        csv_add_field(out, p->labels.items[class]);
+}
+
+static void add_part(struct text *out, const struct predictions *p, size_t row) {
+    for (size_t i = 0; i < p->count && p->classes; i++) add_class(out, p, p->classes[row * p->count + i]);
+    for (size_t i = 0; i < p->count && p->values; i++) add_value(out, p->values[row * p->count + i]);
+    if (!p->classes && !p->values) add_numbers(out, p->outputs + row * p->size, p->size);
+    if (p->probabilities) add_numbers(out, p->probabilities + row * p->n_probabilities, p->n_probabilities);
+}
+
+/* The end of the line of a row without predictions. */
+static void add_blanks(struct text *out, const struct predictions *p) {
+    const struct predictions *parts;
+    size_t n = parts_of(p, &parts), count = p->wants_outputs ? p->size : 0;
+    for (size_t i = 0; i < n; i++) count += parts[i].count + parts[i].n_probabilities;
+    for (size_t i = 0; i < count; i++) text_add(out, ",");
+    text_add(out, "\n");
+}
+
+static void add_row(struct text *out, const struct predictions *p, size_t row) {
+    const struct predictions *parts;
+    size_t n = parts_of(p, &parts);
+    size_t columns = p->inputs ? csv_texts_names(p->inputs).count : 0;
+    for (size_t i = 0; i < columns; i++) {
+        csv_add_field(out, csv_texts_field(p->inputs, (size_t)p->row_of[row], i));
+        text_add(out, ",");
+    }
+    text_printf(out, "%lld", (long long)p->row_of[row]);
+    if (p->is_blank && p->is_blank[row]) {
+        add_blanks(out, p);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) add_part(out, &parts[i], row);
+    if (p->wants_outputs) add_numbers(out, p->outputs + row * p->size, p->size);
+    text_add(out, "\n");
+}
+
+void predictions_add_csv(const struct predictions *p, struct arena *arena, struct text *out) {
+    struct header header = make_header(p, arena);
+    for (size_t i = 0; i < header.count; i++) {
+        text_add(out, i ? "," : "");
+        csv_add_field(out, header.names[i]);
+    }
+    text_add(out, "\n");
+    for (size_t r = 0; r < p->rows; r++) add_row(out, p, r);
+}
+
+/* ---- HDF5 ---- */
+
+struct hdf5_output {
+    hid_t file, at; /* at: the file, or the group of a loss */
+    bool is_valid;
+};
+
+static void add_dataset(struct hdf5_output *image, const char *name, hid_t file_type, hid_t memory_type, int dims,
+                        const hsize_t *shape, const void *data) {
+    if (!image->is_valid) return;
+    hid_t space = H5Screate_simple(dims, shape, NULL);
+    hid_t set = space < 0 ? -1 : H5Dcreate2(image->at, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    image->is_valid = set >= 0 && H5Dwrite(set, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
+    if (set >= 0) H5Dclose(set);
+    if (space >= 0) H5Sclose(space);
+}
+
+static void add_floats(struct hdf5_output *image, const char *name, size_t rows, size_t columns, const float *data) {
+    add_dataset(image, name, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){rows, columns}, data);
+}
+
+/* Texts of any length; UTF-8. */
+static void add_texts(struct hdf5_output *image, const char *name, int dims, const hsize_t *shape,
+                      const char *const *texts) {
+    hid_t type = image->is_valid ? H5Tcopy(H5T_C_S1) : -1;
+    image->is_valid = type >= 0 && H5Tset_size(type, H5T_VARIABLE) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0;
+    add_dataset(image, name, type, type, dims, shape, texts);
+    if (type >= 0) H5Tclose(type);
+}
+
+static void add_list(struct hdf5_output *image, const char *name, const char *const *texts, size_t count) {
+    if (count) add_texts(image, name, 1, (hsize_t[]){count}, texts);
+}
+
+/* One prediction per row: (rows); several: (rows, count). */
+static void add_predictions(struct hdf5_output *image, const struct predictions *p) {
+    hsize_t shape[] = {p->rows, p->count};
+    int dims = p->count == 1 ? 1 : 2;
+    if (p->classes)
+        add_dataset(image, "prediction", H5T_STD_I64LE, H5T_NATIVE_INT64, dims, shape, p->classes);
+    else if (p->values)
+        add_dataset(image, "prediction", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, dims, shape, p->values);
+    else
+        add_dataset(image, "prediction", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, dims, shape, p->outputs);
+    add_list(image, "labels", p->labels.items, p->labels.count);
+    if (p->has_target_names) add_list(image, "targets", p->names, p->count);
+    if (p->probabilities) add_floats(image, "probabilities", p->rows, p->n_probabilities, p->probabilities);
+}
+
+/* Each of several losses has a group in `predictions`. */
+static void add_parts(struct hdf5_output *image, const struct predictions *p) {
+    hid_t all = p->part_count && image->is_valid
+                    ? H5Gcreate2(image->file, "predictions", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)
+                    : -1;
+    for (size_t i = 0; i < p->part_count && image->is_valid; i++) {
+        image->at = H5Gcreate2(all, p->parts[i].name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+        image->is_valid = image->at >= 0;
+        add_predictions(image, &p->parts[i]);
+        if (image->at >= 0) H5Gclose(image->at);
+    }
+    if (all >= 0) H5Gclose(all);
+    image->at = image->file;
+    if (p->part_count == 0) add_predictions(image, p);
+}
+
+static status add_inputs(struct hdf5_output *image, const struct predictions *p) {
+    if (!p->inputs) return OK;
+    struct string_list names = csv_texts_names(p->inputs);
+    const char **texts;
+    TRY(buffer_new(p->rows * names.count * sizeof *texts, "the columns of the rows", (void **)&texts));
+    for (size_t r = 0; r < p->rows; r++)
+        for (size_t i = 0; i < names.count; i++)
+            texts[r * names.count + i] = csv_texts_field(p->inputs, (size_t)p->row_of[r], i);
+    add_texts(image, "inputs", 2, (hsize_t[]){p->rows, names.count}, texts);
+    add_list(image, "columns", names.items, names.count);
+    buffer_free(texts);
+    return OK;
+}
+
+/* *bytes is the HDF5 file, malloc'ed. */
+static status create_image(const struct predictions *p, void **bytes, size_t *size) {
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    bool has_access = access >= 0 && H5Pset_fapl_core(access, 1 << 20, 0) >= 0;
+    struct hdf5_output image = {.file =
+                                    has_access ? H5Fcreate(HDF5_IN_MEMORY, H5F_ACC_TRUNC, H5P_DEFAULT, access) : -1};
+    image.is_valid = image.file >= 0;
+    image.at = image.file;
+    add_floats(&image, "outputs", p->rows, p->size, p->outputs);
+    add_dataset(&image, "row", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, (hsize_t[]){p->rows}, p->row_of);
+    add_parts(&image, p);
+    status s = image.is_valid ? add_inputs(&image, p) : OK;
+    bool is_valid = !s && image.is_valid && H5Fflush(image.file, H5F_SCOPE_LOCAL) >= 0;
+    ssize_t length = is_valid ? H5Fget_file_image(image.file, NULL, 0) : -1;
+    *bytes = length > 0 ? malloc((size_t)length) : NULL;
+    is_valid = *bytes && H5Fget_file_image(image.file, *bytes, (size_t)length) == length;
+    *size = is_valid ? (size_t)length : 0;
+    if (!s && !is_valid) s = image_failure(STATUS_BUG, "cannot create an HDF5 file of the predictions");
+    if (image.file >= 0) H5Fclose(image.file);
+    if (access >= 0) H5Pclose(access);
+    return s;
+}
+
+static status write_hdf5(const char *path, const struct predictions *p) {
+    void *image = NULL;
+    size_t bytes = 0;
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    status s = create_image(p, &image, &bytes);
+    hdf5_leave(&silence);
+    struct io_part part = {image, bytes};
+    if (!s) s = io_replace(path, &part, 1);
+    free(image);
+    return s;
+}
+
+status predictions_write(const char *path, const struct predictions *p, struct arena *arena) {
+    if (!ends_with(path, ".csv")) return write_hdf5(path, p);
+    struct text text = {0};
+    predictions_add_csv(p, arena, &text);
+    struct io_part part = {text.data, text.length};
+    status s = io_replace(path, &part, 1);
+    text_free(&text);
+    return s;
 }

@@ -5,7 +5,7 @@
 #define TRAIN_DRY_RUN_H
 
 #include "data/dataset/loader.h"
-#include "train/plan/passes.h"
+#include "train/plan/plan.h"
 
 struct loss_type;
 struct trainer;

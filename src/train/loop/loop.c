@@ -51,14 +51,10 @@ static bool is_last(const struct trainer *t) {
 
 /* Runs a step; completes it if the state is needed after it. */
 static status take_step(struct trainer *t, struct step_result *result) {
-    int64_t step = t->state->counters.step;
     TRY(recovery_skips(t, step_position(t)) ? step_skip(t, result) : step_run(t, result));
     if (result->outcome != STEP_DONE) return OK;
-    bool is_needed = result->must_stop || is_epoch_end(t) || is_last(t);
-    if (!is_needed && !save_is_due(t, false, t->state->counters.step > step)) return OK;
-    TRY(step_finish(t, result));
-    if (result->outcome == STEP_REPEATED) result->outcome = STEP_DONE; /* the repeated step is this one */
-    return OK;
+    bool is_needed = result->must_stop || is_epoch_end(t) || is_last(t) || save_is_due(t, false, result->is_applied);
+    return is_needed ? step_finish(t, result) : OK;
 }
 
 /* The end of an epoch, or of the run. After a stop request before or during the evaluation counters.pending_end remains
@@ -109,11 +105,10 @@ static status after_step(struct trainer *t, bool is_applied, bool must_stop, enu
 
 /* Runs a step and does what is due after it. */
 static status advance(struct trainer *t, enum loop_state *state) {
-    int64_t step = t->state->counters.step;
     struct step_result result = {0};
     TRY(take_step(t, &result));
     if (result.outcome == STEP_ROLL_BACK) TRY(roll_back(t));
-    if (result.outcome == STEP_DONE) return after_step(t, t->state->counters.step > step, result.must_stop, state);
+    if (result.outcome == STEP_DONE) return after_step(t, result.is_applied, result.must_stop, state);
     return result.must_stop ? stop(t, state) : OK;
 }
 

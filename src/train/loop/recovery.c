@@ -1,13 +1,210 @@
 /* The findings are gathered by all ranks, so that every rank reports the same message. */
 #include "train/loop/recovery.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "train/loop/averaging/averaging.h"
+#include "base/text.h"
+#include "model/half_storage.h"
+#include "train/loop/averaging.h"
 #include "train/loop/rank_sync.h"
-#include "train/nonfinite/diagnosis.h"
+
+/* ---- the diagnosis: runs a batch again, in the order of the pass, so that it finds the cause before its consequences,
+ * and names the first array that is not finite: the inputs, a parameter, a layer's output, the loss, a gradient or
+ * running statistics, with the rows of the dataset ---- */
+
+#define MAX_NAMED_ROWS 5 /* in a message */
+
+#define DIAGNOSIS_SIZE 256
+
+struct diagnosis {
+    struct model *model;
+    const struct loss_type *loss;
+    const void *loss_config;
+    const struct dataset *dataset;
+    struct loss_sums *sums; /* on the device; scratch */
+    bool has_gradients;     /* the model has memory for them */
+};
+
+struct search {
+    const struct diagnosis *diagnosis;
+    const struct batch *batch;
+    const struct pass *pass;
+    struct text found; /* empty: nothing yet */
+};
+
+struct matrix {
+    const void *values; /* (rows, size) */
+    size_t size;
+    bool is_half; /* 16 bits (struct half_operands), else floats */
+};
+
+static bool is_finite(const struct search *s, const float *values, size_t count) {
+    return device_ops(s->pass->device)->is_finite(s->pass->device, values, count);
+}
+
+/* Whether rows [first, first + rows) of a matrix are finite. */
+static bool are_rows_finite(const struct search *s, const struct matrix *m, size_t first, size_t rows) {
+    size_t bytes = m->size * (m->is_half ? sizeof(uint16_t) : sizeof(float));
+    half_set(s->diagnosis->model, (struct half_operands){.x = m->is_half});
+    bool are_finite = is_finite(s, (const float *)((const char *)m->values + first * bytes), rows * m->size);
+    half_set(s->diagnosis->model, (struct half_operands){0});
+    return are_finite;
+}
+
+typedef bool row_test(const struct search *search, const void *context, size_t row);
+
+/* " for rows 3, 17 and 2 more of the training data" */
+static void name_rows(struct search *s, row_test *is_nonfinite, const void *context) {
+    struct text rows = {0};
+    size_t count = 0;
+    for (size_t i = 0; i < s->batch->rows; i++) {
+        if (!is_nonfinite(s, context, i)) continue;
+        if (count++ < MAX_NAMED_ROWS)
+            text_printf(&rows, "%s%lld", count > 1 ? ", " : "",
+                        (long long)dataset_row(s->diagnosis->dataset, DATASET_TRAIN, s->batch->positions[i]));
+    }
+    if (count > 0) text_printf(&s->found, " for row%s %s", text_plural(count, "s"), text_string(&rows));
+    if (count > MAX_NAMED_ROWS) text_printf(&s->found, " and %zu more", count - MAX_NAMED_ROWS);
+    if (count > 0) text_add(&s->found, " of the training data");
+    text_free(&rows);
+}
+
+static bool has_nonfinite_values(const struct search *s, const void *matrix, size_t row) {
+    return !are_rows_finite(s, matrix, row, 1);
+}
+
+static bool find_in_inputs(struct search *s) {
+    const struct dataset_info *info = dataset_info(s->diagnosis->dataset);
+    struct matrix inputs = {s->batch->inputs, info->input_size, false};
+    if (info->input_kind == INPUT_TOKENS || are_rows_finite(s, &inputs, 0, s->batch->rows)) return false;
+    text_add(&s->found, "the inputs");
+    name_rows(s, has_nonfinite_values, &inputs);
+    return true;
+}
+
+static const struct param *nonfinite_parameter(const struct search *s, const struct layer *layer) {
+    const struct params *params = &s->diagnosis->model->params;
+    for (size_t p = layer->first_param; p < layer->first_param + layer->param_count; p++)
+        if (!is_finite(s, params_value(params, p), params->items[p].count)) return &params->items[p];
+    return NULL;
+}
+
+static bool visit(void *search, const struct layer *layer, const float *output, size_t size, bool is_half) {
+    struct search *s = search;
+    struct matrix values = {output, size, is_half};
+    if (are_rows_finite(s, &values, 0, s->batch->rows)) return true;
+    const struct param *param = nonfinite_parameter(s, layer);
+    if (param) {
+        text_printf(&s->found, "the parameter %s, since an earlier update", param->name);
+        return false;
+    }
+    text_printf(&s->found, "the output of layer %s (%s)", layer->name, layer->type->variant.name);
+    name_rows(s, has_nonfinite_values, &values);
+    return false;
+}
+
+/* Computes the loss of one row of the output and its gradient, which backward reads. */
+static void run_loss_of_row(const struct search *s, const float *outputs, size_t row) {
+    const struct diagnosis *d = s->diagnosis;
+    size_t target_bytes = dataset_target_bytes(dataset_info(d->dataset));
+    device_zero(s->pass->device, d->sums, sizeof *d->sums);
+    loss_run(d->loss, d->loss_config, d->model, outputs, (const char *)s->batch->targets + row * target_bytes, NULL,
+             NULL, 1, 1, d->sums);
+}
+
+/* A failure of the device is ignored here; the next device_status returns it. */
+static bool is_loss_finite(const struct search *s) {
+    struct loss_sums sums = {0};
+    status_free(device_download(s->pass->device, &sums, s->diagnosis->sums, sizeof sums));
+    return isfinite(sums.loss);
+}
+
+static bool has_nonfinite_loss(const struct search *s, const void *outputs, size_t row) {
+    const struct model *model = s->diagnosis->model;
+    size_t bytes = model->out_size * (half_loss(model).x ? sizeof(uint16_t) : sizeof(float));
+    run_loss_of_row(s, (const float *)((const char *)outputs + row * bytes), row);
+    return !is_loss_finite(s);
+}
+
+static bool find_in_loss(struct search *s, const float *outputs) {
+    const struct diagnosis *d = s->diagnosis;
+    device_zero(s->pass->device, d->sums, sizeof *d->sums);
+    loss_run(d->loss, d->loss_config, d->model, outputs, s->batch->targets, s->batch->weights, NULL, s->batch->rows, 1,
+             d->sums);
+    if (is_loss_finite(s)) return false;
+    text_add(&s->found, "the loss");
+    name_rows(s, has_nonfinite_loss, outputs);
+    return true;
+}
+
+/* The first parameter, in the order of backward, whose gradient is not finite; NULL: none. */
+static const char *nonfinite_gradient(const struct model *model, struct device *device) {
+    for (size_t p = model->params.count; p-- > 0;) {
+        const struct param *param = &model->params.items[p];
+        if (!param->is_frozen &&
+            !device_ops(device)->is_finite(device, params_gradient(&model->params, p), param->count))
+            return param->name;
+    }
+    return NULL;
+}
+
+static bool has_nonfinite_gradient(const struct search *s, const void *context, size_t row) {
+    const struct diagnosis *d = s->diagnosis;
+    size_t input_size = dataset_info(d->dataset)->input_size;
+    struct pass pass = *s->pass;
+    (void)context;
+    pass.rows = 1;
+    pass.draws.first_row += row * pass.draws.row_stride;
+    const float *inputs = s->batch->inputs + row * input_size;
+    params_zero_gradients(&d->model->params, pass.device);
+    run_loss_of_row(s, model_forward(d->model, &pass, inputs), row);
+    model_backward(d->model, &pass, inputs, NULL, NULL);
+    return nonfinite_gradient(d->model, pass.device) != NULL;
+}
+
+static bool find_in_gradients(struct search *s) {
+    struct model *model = s->diagnosis->model;
+    params_zero_gradients(&model->params, s->pass->device);
+    model_backward(model, s->pass, s->batch->inputs, NULL, NULL);
+    const char *name = nonfinite_gradient(model, s->pass->device);
+    if (!name) return false;
+    text_printf(&s->found, "the gradient of %s", name);
+    name_rows(s, has_nonfinite_gradient, NULL);
+    return true;
+}
+
+/* Statistics are computed over all rows of the batch, so no row is named. */
+static bool find_in_statistics(struct search *s) {
+    const struct params *buffers = &s->diagnosis->model->buffers;
+    for (size_t b = 0; b < buffers->count; b++) {
+        if (is_finite(s, params_value(buffers, b), buffers->items[b].count)) continue;
+        text_printf(&s->found, "the running statistics %s", buffers->items[b].name);
+        return true;
+    }
+    return false;
+}
+
+/* Runs [batch], on the device, forward and backward as in [pass]. [text] is the first array that is not finite, such as
+ * "the output of layer 2 (linear) for row 17 of the training data"; false: everything is finite. Overwrites the
+ * gradients and changes the running statistics. */
+static bool diagnose(const struct diagnosis *diagnosis, const struct batch *batch, const struct pass *pass,
+                     char text[DIAGNOSIS_SIZE]) {
+    struct search s = {.diagnosis = diagnosis, .batch = batch, .pass = pass};
+    if (!find_in_inputs(&s)) {
+        const float *outputs = model_forward_visited(diagnosis->model, pass, batch->inputs, visit, &s);
+        if (outputs && !find_in_loss(&s, outputs) && !(diagnosis->has_gradients && find_in_gradients(&s)))
+            find_in_statistics(&s);
+    }
+    bool is_found = s.found.length > 0;
+    snprintf(text, DIAGNOSIS_SIZE, "%s", text_string(&s.found));
+    text_free(&s.found);
+    return is_found;
+}
+
+/* ---- the origin, from the findings of all ranks ---- */
 
 #define HOST_SIZE 64
 
@@ -24,7 +221,7 @@ static bool run(struct trainer *t, const struct diagnosis *diagnosis, const stru
     struct pass pass = trainer_pass(t, batch->rows, true);
     if (shard) pass.draws.first_row = shard->first;
     if (shard) pass.draws.row_stride = 1;
-    return diagnosis_run(diagnosis, batch, &pass, what);
+    return diagnose(diagnosis, batch, &pass, what);
 }
 
 static void search_shards(struct trainer *t, const struct diagnosis *diagnosis, const struct batch *batch,
@@ -43,7 +240,7 @@ static status search(struct trainer *t, const struct bad_step *bad, struct findi
                                   .loss_config = t->loss_config,
                                   .dataset = t->dataset,
                                   .sums = &t->memory.results->sums,
-                                  .has_gradients = t->averaging.method->keeps_gradients};
+                                  .has_gradients = t->averaging.hooks->keeps_gradients};
     struct counters *c = &t->state->counters;
     int64_t batch_after = c->batch;
     status s = loader_seek(t->loader, bad->first.epoch, (size_t)bad->first.batch);
@@ -79,7 +276,7 @@ static status gather_finding(struct trainer *t, const struct finding *own, struc
 /* [out]: the origin of the non-finite number, the same on all ranks; empty: not found. */
 static status explain(struct trainer *t, const struct bad_step *bad, struct text *out) {
     struct finding own = {0};
-    const char *averaged = t->averaging.method->keeps_gradients ? diagnosis_gradient(t->model, t->device) : NULL;
+    const char *averaged = t->averaging.hooks->keeps_gradients ? nonfinite_gradient(t->model, t->device) : NULL;
     gethostname(own.host, sizeof own.host - 1);
     TRY(search(t, bad, &own));
     TRY(recordings_agree(t->recordings)); /* the searches of the ranks differ in their passes */
@@ -88,6 +285,8 @@ static status explain(struct trainer *t, const struct bad_step *bad, struct text
         text_printf(out, "the average of the gradients of %s, while those of each rank are finite", averaged);
     return OK;
 }
+
+/* ---- what train.on_nonfinite does ---- */
 
 #define WARNED_EACH 3
 
@@ -127,6 +326,7 @@ static status stop(const char *what, const char *why) {
 
 static status skip(struct trainer *t, const char *what) {
     struct counters *c = &t->state->counters;
+    const struct params *buffers = &t->model->buffers;
     char why[96];
     if (c->skipped_in_row >= t->config->train.on_nonfinite.max) {
         bool is_one = c->skipped_in_row == 1;
@@ -134,7 +334,8 @@ static status skip(struct trainer *t, const char *what) {
                  is_one ? " was" : "s in a row were");
         return stop(what, why);
     }
-    guard_restore_buffers(t->recovery.guard, &t->model->buffers);
+    if (buffers->total)
+        device_ops(t->device)->copy(t->device, t->memory.saved_buffers, buffers->values, buffers->total);
     c->skipped++;
     c->skipped_in_row++;
     if (!t->outputs.metrics) return OK;
@@ -161,6 +362,35 @@ status recovery_overflow(struct trainer *t) {
     return metrics_end(t->outputs.metrics);
 }
 
+/* ---- roll back ---- */
+
+bool recovery_skips(const struct trainer *t, struct data_position position) {
+    const struct recovery_state *r = &t->recovery;
+    for (size_t i = 0; i < r->skipped_count; i++)
+        if (r->skipped[i].epoch == position.epoch && r->skipped[i].batch == position.batch) return true;
+    return false;
+}
+
+/* Skips the micro-batches at [position] from now on; false when on_nonfinite.max steps are already skipped. */
+static bool add_skipped(struct trainer *t, struct data_position position) {
+    struct recovery_state *r = &t->recovery;
+    if ((int64_t)r->skipped_count >= t->config->train.on_nonfinite.max) return false;
+    r->skipped[r->skipped_count++] = position;
+    return true;
+}
+
+/* Positions before [position] are not reached again. */
+static void discard_before(struct trainer *t, struct data_position position) {
+    struct recovery_state *r = &t->recovery;
+    size_t kept = 0;
+    for (size_t i = 0; i < r->skipped_count; i++) {
+        struct data_position g = r->skipped[i];
+        bool is_before = g.epoch < position.epoch || (g.epoch == position.epoch && g.batch < position.batch);
+        if (!is_before) r->skipped[kept++] = g;
+    }
+    r->skipped_count = kept;
+}
+
 static status reload(struct trainer *t) {
     struct checkpoint *checkpoint;
     char *path;
@@ -180,8 +410,8 @@ static status roll_back(struct trainer *t, const char *what, struct data_positio
                         struct data_position written) {
     struct counters *c = &t->state->counters;
     char why[96];
-    guard_discard_before(t->recovery.guard, written); /* positions before it are not reached again */
-    if (!guard_skip(t->recovery.guard, position)) {
+    discard_before(t, written);
+    if (!add_skipped(t, position)) {
         snprintf(why, sizeof why, "%lld roll-backs to the newest checkpoint did not help; ",
                  (long long)t->config->train.on_nonfinite.max);
         return stop(what, why);
@@ -253,17 +483,13 @@ status recovery_of_parameter(struct trainer *t, const char *parameter, struct da
 }
 
 status recovery_open(struct trainer *t) {
-    return guard_create(&t->config->train.on_nonfinite, &t->model->buffers, t->device, &t->recovery.guard);
+    const struct nonfinite_config *c = &t->config->train.on_nonfinite;
+    if (c->policy != NONFINITE_ROLLBACK) return OK;
+    t->recovery.skipped = calloc((size_t)c->max, sizeof *t->recovery.skipped);
+    return t->recovery.skipped ? OK : status_memory("the list of skipped micro-batches");
 }
 
 void recovery_close(struct trainer *t) {
-    guard_destroy(t->recovery.guard);
-    t->recovery.guard = NULL;
+    free(t->recovery.skipped);
     text_free(&t->recovery.reason);
-}
-
-void recovery_prepare(struct trainer *t) { guard_keep_buffers(t->recovery.guard, &t->model->buffers); }
-
-bool recovery_skips(const struct trainer *t, struct data_position position) {
-    return guard_is_skipped(t->recovery.guard, position);
 }

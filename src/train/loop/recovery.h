@@ -15,9 +15,6 @@ struct bad_step {
 status recovery_open(struct trainer *trainer);
 void recovery_close(struct trainer *trainer);
 
-/* Before a step whose update the host makes: saves the running statistics. */
-void recovery_prepare(struct trainer *trainer);
-
 /* Whether the micro-batches of the step that begins at [position] are skipped after a roll-back. */
 bool recovery_skips(const struct trainer *trainer, struct data_position position);
 

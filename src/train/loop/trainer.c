@@ -24,9 +24,10 @@ static bool gathers_rows(const struct trainer *t) {
     return comm_world_size(t->comm) > 1 && loss_compares_rows(t->loss, t->loss_config);
 }
 
-/* A pass without work on the host can be recorded. NCCL calls must be recorded on all ranks or on none, so no rank may
- * be without rows. */
+/* A pass without work on the host can be recorded, and shards of batches have no such passes. NCCL calls must be
+ * recorded on all ranks or on none, so no rank may be without rows. */
 static bool is_recordable(const struct trainer *t) {
+    if (t->config->sampler.shards) return false;
     if (comm_gpu(t->comm) ? t->config->sampler.uneven : gathers_rows(t)) return false;
     status shared = comm_world_size(t->comm) > 1 ? model_check_independent(t->model, "a CUDA graph") : OK;
     bool is_independent = !shared;

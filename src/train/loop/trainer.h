@@ -2,8 +2,7 @@
  * per subject, changed only by the file that its comment names. Exchanges between ranks are in rank_sync.h. The files
  * of the loop include headers of each other only in this order (dry_run.c only trainer.h):
  *
- *   recording.h  update.h  trainer.h  progress.h  rank_sync.h  averaging/averaging.h  save.h  control.h  recovery.h
- *   device_update.h  micro_batch.h  averaging/average_*.c  step_log.h  step.h  epoch.h  loop.h */
+ *   recording.h  trainer.h  progress.h  rank_sync.h  averaging.h  save.h  recovery.h  step.h  epoch.h  loop.h */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
@@ -17,11 +16,9 @@
 #include "train/config/config.h"
 #include "train/folder/run_folder.h"
 #include "train/loop/recording.h"
-#include "train/loop/update.h"
 #include "train/metrics/evaluation.h"
 #include "train/metrics/metrics.h"
 #include "train/metrics/report.h"
-#include "train/nonfinite/guard.h"
 #include "train/parallel/agreement.h"
 #include "train/parallel/elastic.h"
 #include "train/parallel/ranges.h"
@@ -32,6 +29,11 @@
 
 struct plan;
 
+/* The position in the data where the micro-batches of a step begin. */
+struct data_position {
+    int64_t epoch, batch;
+};
+
 /* The results of an update on the device; the host reads all of them at once. */
 struct device_results {
     struct loss_sums sums;
@@ -41,18 +43,19 @@ struct device_results {
 };
 enum { NONFINITE_GRADIENTS, NONFINITE_STATISTICS };
 
-/* Of averaging/average_in_backward.c, for the current step. */
+/* Of the hooks for updates in backward, for the current step. */
 struct in_backward {
-    double squares;        /* sum of squared norms of the gradients so far; NAN: not needed */
-    const char *nonfinite; /* the first parameter whose gradient is not finite; NULL: none */
+    bool has_checked_forward, is_forward_finite; /* the loss and the running statistics */
+    double squares;                              /* sum of squared norms of the gradients so far; NAN: not needed */
+    const char *nonfinite;                       /* the first parameter whose gradient is not finite; NULL: none */
 };
 
-/* How gradients are averaged: the method and its objects. */
+/* How gradients are averaged: the hooks and their objects. */
 struct averaging_state {
-    const struct averaging *method;   /* averaging/averaging.h */
-    struct ranges ranges;             /* the parameters that are averaged */
-    struct device_range *norm_ranges; /* (ranges.count) the same for clip_norm */
-    struct reducer *reducer;          /* NULL: elastic */
+    const struct averaging_hooks *hooks; /* averaging.h */
+    struct ranges ranges;                /* the parameters that are averaged */
+    struct device_range *norm_ranges;    /* (ranges.count) the same for clip_norm */
+    struct reducer *reducer;             /* NULL: elastic */
     float *host_gradients;   /* (params.total) copy for the reducer; NULL: it accesses the gradients of the device */
     struct elastic *elastic; /* NULL: not elastic */
     struct zero *zero;       /* NULL: the optimizer is not sharded */
@@ -62,7 +65,7 @@ struct averaging_state {
 /* In device memory. */
 struct step_memory {
     struct device_results *results;
-    float *saved_buffers;  /* (model->buffers.total) the running statistics after the last finite step */
+    float *saved_buffers;  /* (model->buffers.total) the running statistics before a step, or the pending steps */
     uint64_t *pass_number; /* for the random numbers of the pass */
 };
 
@@ -75,7 +78,7 @@ struct outputs {
     struct report report;
 };
 
-/* Of micro_batch.c. */
+/* Of step.c, for the passes over micro-batches. */
 struct micro_batch_state {
     struct all_sum all_sum;    /* for layers that sum over ranks */
     status all_sum_failure;    /* of the current pass */
@@ -83,10 +86,34 @@ struct micro_batch_state {
     bool has_zero_gradients;   /* no backward since the last update */
 };
 
-/* A step that was enqueued and whose results the host has not read yet. */
+/* One update of the parameters: what is known before its first micro-batch, and what is measured in it. */
+struct update {
+    /* before its first micro-batch */
+    struct data_position first; /* position of its first micro-batch */
+    size_t batches;             /* micro-batches */
+    int64_t step;               /* number of updates before it */
+    float loss_scale;           /* of its gradients; 1 unless train.precision is float16 */
+    double lr, momentum;        /* momentum: NAN: that of the config */
+    bool decides_alone;         /* the device decides and updates before the results are read; the same on all ranks */
+    bool needs_norm;            /* the norm of the averaged gradients; the same on all ranks */
+    bool checks_state;          /* hashes are part of the control all-reduce */
+
+    /* measured; after the control all-reduce the same on all ranks, except has_norm and grad_norm */
+    bool has_norm;
+    double grad_norm; /* NAN: not measured */
+    struct loss_sums sums;
+    double rows;
+    double stops; /* ranks that received a stop request */
+    /* ranks whose loss, averaged gradient or running statistic is not finite */
+    double nonfinite_losses, nonfinite_gradients, nonfinite_statistics;
+    double skips; /* ranks whose device skipped the update (found_inf); 0 unless decides_alone */
+    double seconds;
+};
+
+/* A step whose results the host has not read yet. */
 struct pending_step {
     bool is_pending;
-    int slot;                       /* of device_download_begin */
+    int slot; /* of device_download_begin, if it is enqueued ahead; -1: its results are downloaded at once */
     struct loss_scale scale_before; /* counters.loss_scale before it */
     double start;
     struct update update;
@@ -94,7 +121,6 @@ struct pending_step {
 
 /* Of step.c. */
 struct step_state {
-    bool enqueues_ahead;         /* the next step is enqueued before the results of the last one are read */
     struct pending_step pending; /* the newest step; the counters include it as if it were finite */
     double completed_at;         /* when the last step was completed */
     struct fault_flip flip;      /* for tests */
@@ -103,7 +129,9 @@ struct step_state {
 
 /* Of recovery.c. */
 struct recovery_state {
-    struct guard *guard;           /* from recovery_open to recovery_close */
+    struct data_position *skipped; /* (on_nonfinite.max) steps that are skipped after a roll-back, in no order; NULL:
+                                      none, or another policy */
+    size_t skipped_count;
     int64_t warnings;              /* number of non-finite steps */
     struct text reason;            /* of the roll-back that is due */
     struct data_position position; /* its micro-batches, which are skipped after it */
@@ -141,7 +169,7 @@ struct epoch_state {
     bool has_ended;                  /* an epoch, or a part of one at the end of the run, has ended in this process */
 };
 
-/* Of run_test.c: the evaluation of the test rows at the end of the run. */
+/* Of run.c: the evaluation of the test rows at the end of the run. */
 struct test_state {
     struct loader *loader; /* NULL: no test rows, or a run that writes nothing */
     struct evaluation *evaluation;

@@ -1,4 +1,4 @@
-/* metrics: writes metrics.jsonl, one JSON object per line, numbers with all digits. Lines are buffered and written at
+/* metrics: metrics.jsonl, one JSON object per line, numbers with all digits. Lines are buffered and written at
  * least once a second and before every checkpoint. A checkpoint contains the size of the file, and a resume truncates
  * the file to it, so that it continues without a gap or a duplicate step. Rank 0. */
 #ifndef TRAIN_METRICS_H
@@ -66,5 +66,26 @@ int64_t metrics_size(const struct metrics *metrics);
 
 /* Flushes to disk (fsync); *bytes is the size of the file. */
 status metrics_sync(struct metrics *metrics, int64_t *bytes);
+
+/* ---- reading, also while a run writes the file ---- */
+
+/* The newest complete line of each kind with its newline, malloc'ed; NULL: none. What follows the last newline is
+ * ignored. A line may be damaged. */
+struct metrics_lines {
+    char *step;
+    char *epoch;
+    char *other;        /* the newest that is not a step; may be an epoch */
+    bool is_other_last; /* no step and no incomplete line follows it */
+};
+
+/* All NULL when there is no such file. STATUS_DATA for anything but a regular file. */
+status metrics_read(const char *path, struct metrics_lines *out);
+void metrics_lines_free(struct metrics_lines *lines);
+
+/* Whether [line] (NULL: no line) is an [event]. */
+bool metrics_line_is(const char *line, enum metrics_event event);
+
+/* Whether the last line of [path] is complete and an [event]; false when there is no such file. */
+status metrics_ends_with(const char *path, enum metrics_event event, bool *out);
 
 #endif

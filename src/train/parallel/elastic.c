@@ -20,6 +20,7 @@ struct elastic {
     double *own_record, *all; /* (record_size); the same of all ranks */
     double *leaves;           /* (shards, SUMS) */
     float *total;             /* (params->trained) the gradients of an update's batches; NULL: it has one */
+    const float *sum;         /* (params->trained) the gradients of the update so far */
 };
 
 static size_t record_size(const struct elastic *e) { return e->max_shards * SUMS + ELASTIC_MAX_COUNTS; }
@@ -76,11 +77,18 @@ size_t elastic_rows(const struct elastic *e, size_t number) {
 
 size_t elastic_shard_count(const struct elastic *e) { return e->own; }
 
+/* Of shard [n] of all ranks in batch [number]: its rows / the rows of the batch. */
+static float shard_weight(const struct elastic *e, size_t number, size_t n) {
+    size_t rows = elastic_rows(e, number);
+    size_t begin = sampler_shard(rows, e->o.shards, n), end = sampler_shard(rows, e->o.shards, n + 1);
+    return (float)((double)(end - begin) / (double)rows);
+}
+
 struct elastic_shard elastic_shard(const struct elastic *e, const struct batch *batch, size_t number, size_t index) {
     size_t rows = elastic_rows(e, number), n = e->first + index;
     size_t start = sampler_shard(rows, e->o.shards, e->first);
     size_t begin = sampler_shard(rows, e->o.shards, n), end = sampler_shard(rows, e->o.shards, n + 1);
-    struct elastic_shard shard = {.first = begin, .weight = (float)((double)(end - begin) / (double)rows)};
+    struct elastic_shard shard = {.first = begin, .weight = shard_weight(e, number, n)};
     if (begin == end) return shard;
     shard.batch = (struct batch){.rows = end - begin,
                                  .inputs = batch->inputs + (begin - start) * e->o.input_size,
@@ -90,21 +98,9 @@ struct elastic_shard elastic_shard(const struct elastic *e, const struct batch *
     return shard;
 }
 
-static void run_shard(const struct elastic *e, const struct elastic_shard *shard, float weight, const struct pass *pass,
-                      struct loss_sums *sums) {
-    struct model *model = e->o.model;
-    struct pass own = *pass;
-    own.rows = shard->batch.rows;
-    own.draws.first_row = shard->first;
-    own.draws.row_stride = 1;
-    const float *output = model_forward(model, &own, shard->batch.inputs);
-    loss_run(e->o.loss, e->o.loss_config, model, output, shard->batch.targets, shard->batch.weights, NULL, own.rows,
-             shard->weight * weight, sums);
-    model_backward(model, &own, shard->batch.inputs, NULL, NULL);
-}
-
 /* The gradients, then the running statistics times the weight of the shard. */
-static status fill_leaf(const struct elastic *e, struct device *device, float weight, float *leaf) {
+static status fill_leaf(const struct elastic *e, float weight, float *leaf) {
+    struct device *device = e->o.model->device;
     const struct params *params = &e->o.model->params, *buffers = &e->o.model->buffers;
     float *statistics = leaf + params->trained;
     TRY(device_download(device, leaf, params->gradients, params->trained * sizeof *leaf));
@@ -121,27 +117,40 @@ static const float *add_batch(struct elastic *e, const float *sum, bool is_first
     return e->total;
 }
 
-status elastic_run(struct elastic *e, const struct elastic_batch *batch, const struct pass *pass) {
-    struct params *params = &e->o.model->params, *buffers = &e->o.model->buffers;
-    struct device *device = pass->device;
+struct loss_sums *elastic_start(struct elastic *e, size_t index, bool is_first) {
+    struct params *buffers = &e->o.model->buffers;
+    struct device *device = e->o.model->device;
     const struct device_ops *ops = device_ops(device);
-    ops->copy(device, buffers->values, e->before, buffers->total);
-    if (batch->is_first) device_zero(device, e->sums, e->own * sizeof *e->sums);
-    shard_tree_start(e->tree);
-    for (size_t i = 0; i < e->own; i++) {
-        struct elastic_shard shard = elastic_shard(e, batch->rows, batch->number, i);
-        params_zero_gradients(params, device);
-        ops->copy(device, e->before, buffers->values, buffers->total);
-        if (shard.batch.rows) run_shard(e, &shard, batch->weight, pass, &e->sums[i]);
-        TRY(fill_leaf(e, device, shard.weight, shard_tree_leaf(e->tree)));
+    if (index == 0) ops->copy(device, buffers->values, e->before, buffers->total);
+    if (index == 0 && is_first) device_zero(device, e->sums, e->own * sizeof *e->sums);
+    if (index == 0) shard_tree_start(e->tree);
+    params_zero_gradients(&e->o.model->params, device);
+    ops->copy(device, e->before, buffers->values, buffers->total);
+    return &e->sums[index];
+}
+
+/* Sums the leaves of all ranks. */
+static status sum_batch(struct elastic *e, bool is_first) {
+    const struct params *params = &e->o.model->params, *buffers = &e->o.model->buffers;
+    TRY(shard_tree_finish(e->tree, &e->sum));
+    device_upload(e->o.model->device, buffers->values, e->sum + params->trained, buffers->total * sizeof *e->sum);
+    e->sum = add_batch(e, e->sum, is_first);
+    return OK;
+}
+
+status elastic_finish(struct elastic *e, size_t number, size_t index, bool is_first) {
+    if (e->own == 0) shard_tree_start(e->tree);
+    if (index < e->own) {
+        TRY(fill_leaf(e, shard_weight(e, number, e->first + index), shard_tree_leaf(e->tree)));
         shard_tree_push(e->tree);
     }
-    const float *sum;
-    TRY(shard_tree_finish(e->tree, &sum));
-    device_upload(device, buffers->values, sum + params->trained, buffers->total * sizeof *sum);
-    sum = add_batch(e, sum, batch->is_first);
-    if (!batch->is_last) return OK;
-    device_upload(device, params->gradients, sum, params->trained * sizeof *sum);
+    return index + 1 < e->own ? OK : sum_batch(e, is_first);
+}
+
+status elastic_use_gradients(struct elastic *e) {
+    const struct params *params = &e->o.model->params;
+    struct device *device = e->o.model->device;
+    device_upload(device, params->gradients, e->sum, params->trained * sizeof *e->sum);
     return device_download(device, e->own_record, e->sums, e->own * sizeof *e->sums);
 }
 

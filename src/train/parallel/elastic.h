@@ -18,8 +18,6 @@ struct elastic_options {
     size_t shards, batch, rows; /* rows: of an epoch */
     bool accumulates;           /* an update may have several batches */
     struct model *model;
-    const struct loss_type *loss;
-    const void *loss_config;
     size_t input_size, target_bytes; /* of a row */
     struct comm *comm;
 };
@@ -39,18 +37,16 @@ size_t elastic_shard_count(const struct elastic *elastic);
 struct elastic_shard elastic_shard(const struct elastic *elastic, const struct batch *batch, size_t number,
                                    size_t index);
 
-/* A batch of an update. */
-struct elastic_batch {
-    const struct batch *rows; /* of this rank */
-    size_t number;            /* of the epoch */
-    float weight;             /* in the update */
-    bool is_first, is_last;   /* of the update */
-};
-
-/* Forward and backward of this rank's shards. After the last batch of an update the model's gradients are the weighted
- * sum over the batches of those of each mean over the rows of all ranks; running statistics become the mean of the
- * shards after each batch. [pass]: the random numbers of row 0. All ranks. */
-status elastic_run(struct elastic *elastic, const struct elastic_batch *batch, const struct pass *pass);
+/* Shard [index] of this rank is computed next, in order: sets the gradients to zero and the running statistics to those
+ * before the batch. Returns the sums of its loss, on the device. [is_first]: in the first batch of an update. */
+struct loss_sums *elastic_start(struct elastic *elastic, size_t index, bool is_first);
+/* After forward and backward of shard [index] of batch [number], or without them if it is empty. After the last one of
+ * this rank, or index 0 on a rank without shards, the running statistics are the mean of all shards, and the gradients
+ * of the batch are added to those of the update. All ranks. */
+status elastic_finish(struct elastic *elastic, size_t number, size_t index, bool is_first);
+/* After the last batch of an update: the model's gradients become the weighted sum over its batches of those of the
+ * mean over the rows of all ranks. */
+status elastic_use_gradients(struct elastic *elastic);
 
 /* Sums the losses of the step in the order of the tree, and [counts] (count <= ELASTIC_MAX_COUNTS) in order of rank.
  * All ranks. */

@@ -2,16 +2,278 @@
  * memory. */
 #include "train/plan/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/buffer.h"
 #include "base/system/machine.h"
 #include "data/dataset/loader.h"
+#include "data/sampling/sampler.h"
 #include "dist/reducer.h"
+#include "model/operation.h"
 #include "train/metrics/evaluation.h"
 #include "train/parallel/ranges.h"
-#include "train/plan/input_check.h"
+#include "train/parallel/zero.h"
+#include "train/plan/feed.h"
+
+/* ---- the memory of a device ---- */
+
+/* The modules that allocate memory also compute its size. */
+
+#define MIB (1024.0 * 1024.0)
+
+static struct device_memory device_memory_of(const struct config *config, const struct model *model,
+                                             const struct optimizer_plan *optimizer, const struct dataset_info *info,
+                                             size_t batch, int world_size) {
+    size_t values = model->params.total * sizeof(float);
+    struct device_memory m = {.average = config->train.ema.decay > 0 ? values : 0,
+                              .rounded = config->train.precision == TRAIN_FLOAT32 ? 0 : values / 2,
+                              .batches = feed_memory(info, batch)};
+    size_t whole = optimizer_memory(&config->optimizer, optimizer, &model->params);
+    m.optimizer = zero_memory(&config->dist, &model->params, world_size, whole);
+    model_memory(model, batch, &m.parameters, &m.activations);
+    return m;
+}
+
+static size_t sum_of(const struct device_memory *m) {
+    return m->parameters + m->optimizer + m->average + m->activations + m->rounded + m->batches;
+}
+
+static void describe(const struct device_memory *m, struct text *out) {
+    text_printf(out, "%.2f MiB parameters and gradients, %.2f optimizer, %.2f activations, %.2f batches",
+                (double)m->parameters / MIB, (double)m->optimizer / MIB, (double)m->activations / MIB,
+                (double)m->batches / MIB);
+    if (m->average) text_printf(out, ", %.2f average of the weights", (double)m->average / MIB);
+    if (m->rounded) text_printf(out, ", %.2f rounded weights", (double)m->rounded / MIB);
+}
+
+static status device_memory_check(const struct device_memory *memory, struct device *device) {
+    size_t free_bytes, total, sum = sum_of(memory);
+    if (device_is_host(device)) return OK;
+    TRY(device_memory_info(device, &free_bytes, &total));
+    if (sum <= free_bytes) return OK;
+    struct text parts = {0};
+    describe(memory, &parts);
+    status s = status_new(STATUS_USAGE,
+                          "%.0f MiB of memory are needed, and %s has %.0f MiB of %.0f MiB free (%s): use a smaller "
+                          "sampler.batch_size or model, or more GPUs with dist.zero_stage: 1",
+                          (double)sum / MIB, device_describe(device), (double)free_bytes / MIB, (double)total / MIB,
+                          text_string(&parts));
+    text_free(&parts);
+    return s;
+}
+
+void device_memory_describe(const struct device_memory *memory, const struct device *device, struct text *out) {
+    size_t sum = sum_of(memory), whole = memory->measured ? memory->measured : sum;
+    text_printf(out, "GPU memory     %.2f MiB", (double)whole / MIB);
+    if (device) text_printf(out, " of %.0f MiB free on %s", (double)memory->free / MIB, device_describe(device));
+    text_add(out, memory->measured ? ": " : ", and the workspace of operators: ");
+    describe(memory, out);
+    if (memory->measured) text_printf(out, ", %.2f workspace of operators", (double)(whole - sum) / MIB);
+    text_add(out, "\n");
+    if (device && device_code(device)) text_printf(out, "GPU code       %s\n", device_code(device));
+}
+
+/* ---- passes: rows, and whether they are enough for every layer ---- */
+
+/* Batch norm needs more than one value per channel; PyTorch raises an error in the middle of an epoch, this check
+ * before the first step. Shares differ by at most one row, so only the first and the last rank are checked. */
+
+/* The batches of an epoch. */
+struct epoch {
+    const struct sampler_config *sampler;
+    size_t train_rows, batch; /* rows of a whole batch of a rank; with shards of all ranks */
+    int world;
+    bool has_last; /* the run reaches a short last batch */
+};
+
+static status too_few(const struct layer *layer, const char *where, const char *hint) {
+    return status_new(STATUS_USAGE,
+                      "%s: %s: training needs more than one value per channel (as in PyTorch), but %s; %s",
+                      place_text(layer->place).s, layer->path, where, hint);
+}
+
+/* Checks a batch of [rows] rows of a rank. */
+static status check_batch(const struct epoch *e, const struct layer *layer, size_t rows, bool is_last) {
+    bool is_shared = layer->type->sums_over_ranks && layer->type->sums_over_ranks(layer);
+    size_t seen = is_shared ? rows * (size_t)e->world : rows;
+    char where[160];
+    if (rows == 0 || seen >= layer->type->min_rows(layer)) return OK;
+    if (is_last) {
+        snprintf(where, sizeof where, "the last batch of an epoch has a single row%s (%zu training rows)",
+                 e->world > 1 ? " on a process" : "", e->train_rows);
+        return too_few(layer, where, "set sampler.drop_last_batch: true, or choose another batch size");
+    }
+    return too_few(layer, e->world > 1 ? "a batch of a process is a single row" : "a batch is a single row",
+                   e->world > 1 ? "increase sampler.batch_size, or set sync: true on the layer"
+                                : "increase sampler.batch_size");
+}
+
+static status check_rank(const struct epoch *e, const struct layer *layer, int rank) {
+    size_t rows = sampler_own_length(e->sampler, e->train_rows, rank, e->world), last = rows % e->batch;
+    if (rows >= e->batch) TRY(check_batch(e, layer, e->batch, false));
+    return e->has_last ? check_batch(e, layer, last, true) : OK;
+}
+
+/* Empty shards are not computed. */
+static bool has_shard_of_one(const struct epoch *e, size_t rows) {
+    size_t shards = e->sampler->shards;
+    for (size_t i = 0; i < shards; i++)
+        if (sampler_shard(rows, shards, i + 1) - sampler_shard(rows, shards, i) == 1) return true;
+    return false;
+}
+
+static status check_shards(const struct epoch *e, const struct layer *layer) {
+    size_t rows = sampler_length(e->sampler, e->train_rows, 1), last = rows % e->batch;
+    char where[160];
+    if (layer->type->min_rows(layer) <= 1) return OK;
+    if (rows >= e->batch && has_shard_of_one(e, e->batch)) {
+        snprintf(where, sizeof where, "%zu shards of a batch of %zu rows have a single row", e->sampler->shards,
+                 e->batch);
+        return too_few(layer, where, "use fewer determinism.shards or a larger sampler.global_batch_size");
+    }
+    if (!e->has_last || !has_shard_of_one(e, last)) return OK;
+    snprintf(where, sizeof where, "in the last batch of an epoch, of %zu rows, a shard has a single row", last);
+    return too_few(layer, where, "set sampler.drop_last_batch: true, or choose another number of shards or batch size");
+}
+
+static bool reaches_last(const struct config *config, size_t rows, size_t batch) {
+    int64_t batches = (int64_t)(rows / batch), per_step = config->train.accumulate;
+    if (config->sampler.drop_last_batch) return false;
+    return config->train.steps == SCHEMA_NO_INT || config->train.steps > batches / per_step;
+}
+
+static status passes_check(const struct config *config, const struct model *model, size_t train_rows, int world_size) {
+    const struct sampler_config *sampler = &config->sampler;
+    struct epoch e = {.sampler = sampler, .train_rows = train_rows, .world = world_size};
+    TRY(sampler_batch(sampler, world_size, &e.batch));
+    if (sampler->shards) e.batch = (size_t)sampler->global_batch_size;
+    e.has_last = reaches_last(config, sampler_length(sampler, train_rows, sampler->shards ? 1 : world_size), e.batch);
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        if (!layer->type->min_rows) continue;
+        if (sampler->shards) {
+            TRY(check_shards(&e, layer));
+        } else {
+            TRY(check_rank(&e, layer, 0));
+            TRY(check_rank(&e, layer, world_size - 1));
+        }
+    }
+    return OK;
+}
+
+static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
+
+static size_t largest(const struct pass_rows *rows) {
+    size_t largest = 0;
+    for (int i = 0; i < 2; i++) {
+        if (rows->training[i] > largest) largest = rows->training[i];
+        if (rows->evaluation[i] > largest) largest = rows->evaluation[i];
+        if (rows->test[i] > largest) largest = rows->test[i];
+    }
+    return largest;
+}
+
+static struct pass_rows passes_rows(const struct config *config, const struct dataset_info *info,
+                                    const struct dist_env *env, const struct dist_env *evaluates, size_t batch) {
+    const struct sampler_config *sampler = &config->sampler;
+    size_t world = (size_t)env->world_size, shards = sampler->shards, first, own, test;
+    size_t length = sampler_own_length(sampler, info->train_rows, env->rank, env->world_size);
+    sampler_evaluation_range(info->validation_rows, evaluates->rank, evaluates->world_size, &first, &own);
+    sampler_evaluation_range(info->test_rows, evaluates->rank, evaluates->world_size, &first, &test);
+    struct pass_rows rows = {{min_size(batch, length), sampler->drop_last_batch ? 0 : length % batch},
+                             {min_size(batch, own), own % batch},
+                             {min_size(batch, test), test % batch},
+                             0};
+    if (shards) {
+        rows.training[0] = batch;
+        rows.training[1] = (size_t)sampler->global_batch_size / shards;
+    }
+    rows.max = shards ? (shards + world - 1) / world * batch : largest(&rows);
+    if (rows.evaluation[0] > rows.max) rows.max = rows.evaluation[0];
+    if (rows.test[0] > rows.max) rows.max = rows.test[0];
+    return rows;
+}
+
+/* ---- the rows ---- */
+
+/* Rows are read as batches are, so that what is checked is what the model gets. */
+
+#define ROWS 256 /* at a time */
+
+struct checked {
+    const struct model *model;
+    struct dataset *dataset;
+    const char *validation_path, *path;
+    float *inputs;
+    void *targets;
+    int64_t positions[ROWS];
+};
+
+static status check_part(struct checked *c, enum dataset_part part, size_t rows) {
+    size_t size = dataset_info(c->dataset)->input_size;
+    const char *path = part == DATASET_VALIDATION && c->validation_path ? c->validation_path : c->path;
+    for (size_t first = 0, count; first < rows; first += count) {
+        count = rows - first < ROWS ? rows - first : ROWS;
+        for (size_t i = 0; i < count; i++) c->positions[i] = (int64_t)(first + i);
+        TRY(dataset_read(c->dataset, part, c->positions, count, c->inputs, c->targets));
+        for (size_t i = 0; i < count; i++)
+            TRY(status_prefix(model_check_row(c->model, c->inputs + i * size), "%s: row %lld",
+                              path ? path : "the dataset",
+                              (long long)dataset_row(c->dataset, part, (int64_t)(first + i))));
+    }
+    return OK;
+}
+
+static status input_check(const struct model *model, struct dataset *dataset, const struct dataset_config *config,
+                          bool reads_all) {
+    const struct dataset_info *info = dataset_info(dataset);
+    struct checked c = {
+        .model = model, .dataset = dataset, .path = config->path, .validation_path = config->validation.path};
+    if (!reads_all && !model_checks_rows(model)) return OK;
+    TRY(buffer_new(ROWS * info->input_size * sizeof *c.inputs, "rows of the dataset", (void **)&c.inputs));
+    status s = buffer_new(ROWS * dataset_target_bytes(info) + 1, "rows of the dataset", &c.targets);
+    if (!s) s = check_part(&c, DATASET_TRAIN, info->train_rows);
+    if (!s) s = check_part(&c, DATASET_VALIDATION, info->validation_rows);
+    if (!s) s = check_part(&c, DATASET_TEST, info->test_rows);
+    buffer_free(c.inputs);
+    buffer_free(c.targets);
+    return s;
+}
+
+/* The first element of a row of all inputs that [tensor] has; SIZE_MAX: it is the output of a layer that computes. */
+static size_t first_of_input(const struct model *model, size_t tensor) {
+    if (tensor == 0) return 0;
+    for (size_t i = 0; i < model->node_count; i++) {
+        if (model->nodes[i].out != tensor || !model->nodes[i].layer) continue;
+        struct operation op = operation_of(model->nodes[i].layer);
+        return op.kind == OPERATION_INPUT ? op.start : SIZE_MAX;
+    }
+    return SIZE_MAX;
+}
+
+static status check_padding(const struct layer *layer, int32_t padding, const struct prepared_column *column) {
+    if (column->type != COLUMN_TEXT || padding < 0 || padding == column->padding) return OK;
+    return status_new(STATUS_USAGE, "%s: %s: padding_idx is %d, but the column '%.60s' has the padding %d",
+                      place_text(layer->place).s, layer->path, padding, column->name, column->padding);
+}
+
+static status input_check_padding(const struct model *model, const struct preparation *preparation) {
+    for (size_t i = 0; preparation && i < model->node_count; i++) {
+        const struct graph_node *node = &model->nodes[i];
+        if (!node->layer) continue;
+        struct operation op = operation_of(node->layer);
+        if (op.kind != OPERATION_EMBEDDING && op.kind != OPERATION_EMBEDDING_BAG) continue;
+        size_t first = first_of_input(model, node->in[0]);
+        if (first >= preparation->features) continue;
+        TRY(check_padding(node->layer, op.padding, &preparation->items[preparation_column_of(preparation, first)]));
+    }
+    return OK;
+}
+
+/* ---- plan ---- */
 
 bool plan_is_elastic(const struct plan *p) { return p->config->determinism.mode == DETERMINISM_ELASTIC; }
 

@@ -14,8 +14,22 @@
 #include "model/model.h"
 #include "optim/optimizer_groups.h"
 #include "train/config/config.h"
-#include "train/plan/device_memory.h"
-#include "train/plan/passes.h"
+
+/* The memory of a run, computed before anything is allocated. In bytes for each process; on the CPU not checked. */
+struct device_memory {
+    size_t parameters; /* with gradients and running statistics */
+    size_t optimizer, average, activations;
+    size_t rounded;     /* 16-bit copies of the parameters, with train.precision */
+    size_t batches;     /* inputs and targets */
+    size_t free, total; /* of the device, before a dry run; 0: no device */
+    size_t measured;    /* in use after a dry run, with the workspace of operators and libraries; 0: not known */
+};
+
+/* The rows of the passes of a rank: [0] of a whole batch, [1] of a short last batch or a shard; 0: none. */
+struct pass_rows {
+    size_t training[2], evaluation[2], test[2]; /* test: of the evaluation of the test rows */
+    size_t max;                                 /* rows of a batch on the device */
+};
 
 enum plan_purpose {
     PLAN_TRAINING,
@@ -82,5 +96,8 @@ status plan_explain_memory(const struct plan *plan, status failure);
 /* Turns STATUS_MEMORY, of rows, into STATUS_IO, with the memory that there is and a hint: a larger machine may read
  * them. The same otherwise. */
 status plan_explain_rows(status failure);
+
+/* Adds a line of `check`. [device] NULL: there is none. */
+void device_memory_describe(const struct device_memory *memory, const struct device *device, struct text *out);
 
 #endif

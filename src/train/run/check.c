@@ -7,9 +7,7 @@
 #include "train/loop/dry_run.h"
 #include "train/loop/trainer.h"
 #include "train/plan/plan.h"
-#include "train/plan/plan_graph.h"
 #include "train/run/plan_describe.h"
-#include "train/run/schedule_warnings.h"
 #include "train/weights/init_from.h"
 
 /* Reads and verifies the file of checkpoint.resume. */

@@ -9,7 +9,7 @@
 #include "train/config/config.h"
 
 struct check_options {
-    bool prints_dot;     /* describe the model only, as a drawing (plan_graph.h) */
+    bool prints_dot;     /* describe the model only, as a drawing (plan_describe.h) */
     const char *run_dir; /* folder of the run; NULL: runs/<name> */
     bool reads_all;      /* read all rows of the dataset; else only its metadata */
 };

@@ -1,13 +1,20 @@
-/* The lines of `check`, in their order. */
+/* The lines of `check` in their order, its drawing, and a warning about the schedule of a run. */
 #include "train/run/plan_describe.h"
 
+#include <jansson.h>
+#include <math.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/system/machine.h"
-#include "data/columns/target_choice.h"
+#include "data/columns/columns.h"
 #include "dist/shard_tree.h"
+#include "model/operation.h"
 #include "train/loop/save.h"
+#include "train/metrics/metrics.h"
 #include "train/parallel/zero.h"
+
+/* ---- the lines of `check` ---- */
 
 #define MIB (1024.0 * 1024.0)
 #define MAX_SCALES 8 /* targets whose scale is printed */
@@ -361,4 +368,164 @@ void plan_describe(const struct plan *p, struct text *out) {
     describe_gradients(p, out);
     if (p->reads_all) text_add(out, "data           all rows were read, their values are valid\n");
     if (p->missing) text_printf(out, "not here       %s\n", status_message(p->missing));
+}
+
+/* ---- the model as a drawing ---- */
+
+/* A node is named after the tensor that it computes. Views and changes of the order in memory are not drawn. */
+
+/* For each tensor: the one of the node that computes its values. */
+static size_t *nodes_of(const struct model *m, struct arena *arena) {
+    size_t *nodes = arena_alloc(arena, m->tensor_count * sizeof *nodes);
+    for (size_t t = 0; t < m->tensor_count; t++) nodes[t] = t;
+    for (size_t s = 0; s < m->node_count; s++) {
+        const struct graph_node *node = &m->nodes[s];
+        bool is_reorder = node->layer && operation_of(node->layer).kind == OPERATION_REORDER;
+        if (is_reorder) nodes[node->out] = nodes[model_root(m, node->in[0])];
+    }
+    for (size_t t = 0; t < m->tensor_count; t++) nodes[t] = nodes[model_root(m, t)];
+    return nodes;
+}
+
+/* A text within quotes of DOT. */
+static void add_quoted(const char *value, struct text *out) {
+    for (; *value; value++) text_printf(out, "%s%c", *value == '"' || *value == '\\' ? "\\" : "", *value);
+}
+
+static void add_node(const struct model *m, const struct graph_node *node, struct text *out) {
+    const struct layer *layer = node->layer;
+    size_t parameters = 0;
+    text_printf(out, "    t%zu [label=\"", node->out);
+    if (layer) {
+        add_quoted(layer->name, out);
+        text_printf(out, "%s%s", *layer->name ? "\\n" : "", layer->type->variant.name);
+        for (size_t p = 0; p < layer->param_count; p++) parameters += m->params.items[layer->first_param + p].count;
+    }
+    text_printf(out, "%s%s\\n", layer ? "" : "+", (layer ? layer->has_relu : node->has_relu) ? ", relu" : "");
+    shape_print(&m->tensors[node->out].shape, out);
+    if (parameters && !layer->is_sharing)
+        text_printf(out, "\\n%zu parameter%s", parameters, text_plural(parameters, "s"));
+    text_add(out, "\"];\n");
+}
+
+void plan_graph(const struct model *model, const char *name, struct text *out) {
+    struct arena *arena = arena_create();
+    const size_t *nodes = nodes_of(model, arena);
+    text_add(out, "digraph \"");
+    add_quoted(name, out);
+    text_add(out, "\" {\n    node [shape=box];\n    t0 [label=\"inputs\\n");
+    shape_print(&model->in, out);
+    text_add(out, "\", shape=oval];\n");
+    for (size_t s = 0; s < model->node_count; s++) {
+        const struct graph_node *node = &model->nodes[s];
+        if (nodes[node->out] != node->out) continue;
+        add_node(model, node, out);
+        for (size_t i = 0; i < node->in_count; i++)
+            text_printf(out, "    t%zu -> t%zu;\n", nodes[node->in[i]], node->out);
+    }
+    text_printf(out, "    output [shape=oval];\n    t%zu -> output;\n}\n", nodes[model->output]);
+    arena_destroy(arena);
+}
+
+/* ---- a schedule whose length has changed ---- */
+
+/* The rates are computed from the lengths of the config in the run folder and of the new one, at the step where the run
+ * ended. */
+
+/* A smaller change of the rate needs no warning. */
+#define SMALL_CHANGE 0.1
+
+/* Where the run in a folder has ended. */
+struct position {
+    int64_t epoch, step; /* finished ones; step 0: none is known */
+};
+
+static struct schedule_progress progress_at(const struct plan *plan, const struct config *config, int64_t epoch,
+                                            int64_t step) {
+    int64_t per_epoch = plan->steps > 0 ? (int64_t)plan->steps : 1;
+    const struct train_config *train = &config->train;
+    bool has_steps = train->steps != SCHEMA_NO_INT;
+    return (struct schedule_progress){.epoch = epoch,
+                                      .steps = step,
+                                      .total_epochs = has_steps ? (train->steps - 1) / per_epoch + 1 : train->epochs,
+                                      .total_steps = has_steps ? train->steps
+                                                     : train->epochs > INT64_MAX / per_epoch
+                                                         ? INT64_MAX
+                                                         : train->epochs * per_epoch};
+}
+
+static double rate_at(const struct plan *plan, const struct config *config, int64_t epoch, int64_t step) {
+    struct schedule_progress progress = progress_at(plan, config, epoch, step);
+    return schedule_lr(&config->schedule, optimizer_settings(&config->optimizer).lr, &progress);
+}
+
+static bool read_event(const char *line, struct position *out) {
+    json_t *event = line ? json_loads(line, 0, NULL) : NULL;
+    json_t *epoch = json_object_get(event, "epoch"), *step = json_object_get(event, "step");
+    bool is_read = json_is_integer(epoch) && json_is_integer(step) && json_integer_value(epoch) >= 0 &&
+                   json_integer_value(step) > 0;
+    if (is_read) *out = (struct position){json_integer_value(epoch), json_integer_value(step)};
+    json_decref(event);
+    return is_read;
+}
+
+/* By the event `end` or `stopped`, or of a run that was killed by the newest step. */
+static status read_position(const char *folder, struct position *out) {
+    struct text path = {0};
+    struct metrics_lines lines;
+    *out = (struct position){0};
+    text_printf(&path, "%s/metrics.jsonl", folder);
+    status s = metrics_read(text_string(&path), &lines);
+    text_free(&path);
+    TRY(s);
+    bool is_end = metrics_line_is(lines.other, METRICS_END) || metrics_line_is(lines.other, METRICS_STOPPED);
+    if (!is_end || !lines.is_other_last || !read_event(lines.other, out)) read_event(lines.step, out);
+    metrics_lines_free(&lines);
+    return OK;
+}
+
+static status load_old(const char *folder, struct config_file **out) {
+    struct text path = {0};
+    text_printf(&path, "%s/config.yaml", folder);
+    status s = config_load(text_string(&path), NULL, 0, out);
+    text_free(&path);
+    return s;
+}
+
+static void compare(const struct plan *plan, const struct config *old, const struct position *at, struct text *out) {
+    const struct config *config = plan->config;
+    int64_t per_epoch = plan->steps > 0 ? (int64_t)plan->steps : 1;
+    if (old->train.epochs == config->train.epochs && old->train.steps == config->train.steps) return;
+    bool is_after_epoch = at->epoch > 0 && at->step == at->epoch * per_epoch;
+    double last = rate_at(plan, old, at->epoch - is_after_epoch, at->step - 1);
+    double next = rate_at(plan, config, at->epoch, at->step);
+    if (fabs(next - last) <= SMALL_CHANGE * fmax(next, last)) return;
+    text_printf(out,
+                "the schedule takes its length from the run, which is now longer or shorter: after step %lld the "
+                "learning rate changes from %.3g to %.3g; give the schedule a length of its own, %s, to avoid it",
+                (long long)at->step, last, next, schedule_length_key(&config->schedule));
+}
+
+static void warn_of_extension(const struct plan *plan, const char *folder, struct text *out) {
+    struct config_file *old = NULL;
+    struct position at;
+    status s = read_position(folder, &at);
+    if (!s && at.step > 0) s = load_old(folder, &old);
+    if (!s && old) compare(plan, config_of(old), &at, out);
+    config_free(old);
+    status_free(s);
+}
+
+void schedule_warn(const struct plan *plan, const char *folder, struct text *out) {
+    const struct config *config = plan->config;
+    struct schedule_progress progress = progress_at(plan, config, 0, 0);
+    double rate = rate_at(plan, config, 0, 0);
+    if (schedule_has_no_rise(&config->schedule, &progress))
+        text_printf(
+            out,
+            "schedule: one_cycle has a single interval, which is its end, so the learning rate is %.3g; give it "
+            "more intervals: more train.epochs, or schedule.interval: step",
+            rate);
+    else if (schedule_length_key(&config->schedule))
+        warn_of_extension(plan, folder, out);
 }

@@ -1,22 +1,811 @@
 /* Each function of the set-up fills a part of struct run; destroy frees what was created. Checks of the user's input
  * come first, and the run folder is changed last. */
 #include "train/run/run.h"
-#include "train/run/run_internal.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/files/io.h"
+#include "base/files/sealed.h"
+#include "base/system/machine.h"
+#include "base/text.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/saver.h"
+#include "data/dataset/baseline.h"
+#include "dist/comm/comm.h"
+#include "dist/comm/comm_gpu.h"
 #include "dist/process/launcher_channel.h"
+#include "optim/optimizer_groups.h"
+#include "train/folder/run_folder.h"
+#include "train/loop/averaging.h"
 #include "train/loop/dry_run.h"
+#include "train/loop/epoch.h"
 #include "train/loop/loop.h"
-#include "train/loop/micro_batch.h"
 #include "train/loop/progress.h"
+#include "train/loop/rank_sync.h"
 #include "train/loop/save.h"
-#include "train/metrics/metrics_read.h"
-#include "train/run/schedule_warnings.h"
+#include "train/loop/step.h"
+#include "train/loop/trainer.h"
+#include "train/metrics/metrics.h"
+#include "train/metrics/report.h"
+#include "train/plan/plan.h"
+#include "train/run/plan_describe.h"
+#include "train/weights/init_from.h"
+#include "train/weights/weights.h"
+
+struct run {
+    const struct config *config;
+    const struct dist_env *env;
+    const struct run_options *options;
+    struct log *log;     /* NULL except on rank 0 */
+    struct log *any_log; /* on all ranks */
+    struct plan *plan;
+    struct store *store;
+    struct comm *own_comm; /* of this rank alone, for evaluations that are not shared; NULL: they are shared */
+    struct run_folder *folder;
+    char *folder_path;
+    struct text config_text;
+    struct rng rng; /* PyTorch's default generator: seeded, then used to build the model */
+    struct trainer trainer;
+    bool is_resumed, is_complete; /* set on all ranks by resume */
+};
+
+static inline bool is_first_rank(const struct run *run) { return run->env->rank == 0; }
+
+/* ---- the start and the end in the log and in metrics.jsonl ---- */
+
+static void warn_of_activation(const struct run *run) {
+    struct text warning = {0};
+    loss_warn_of_activation(run->trainer.loss, run->trainer.model, &warning);
+    if (warning.length) log_warning(run->log, "%s", text_string(&warning));
+    text_free(&warning);
+}
+
+/* The variables that change what NCCL does. */
+static void log_variables(const struct run *run) {
+    struct text variables = {0};
+    if (!comm_gpu(run->trainer.comm)) return;
+    comm_gpu_variables(&variables);
+    if (variables.length) log_line(run->log, "NCCL's variables: %s", text_string(&variables));
+    text_free(&variables);
+}
+
+static void log_ignored(const struct run *run) {
+    struct text key = {0};
+    for (size_t i = 0; config_ignored(run->config, i, &key); i++, text_clear(&key))
+        log_line(run->log, "ignored: %s", text_string(&key));
+    text_free(&key);
+}
+
+static void log_start(struct run *run) {
+    const struct trainer *t = &run->trainer;
+    const struct dataset_info *info = &run->plan->info;
+    const char *backend = comm_describe(t->comm);
+    bool is_compressed = run->config->dist.gradient_compression == COMPRESSION_BFLOAT16;
+    char test[48] = "";
+    if (info->test_rows)
+        snprintf(test, sizeof test, ", %zu test row%s", info->test_rows, text_plural(info->test_rows, "s"));
+    log_line(run->log, "%s: %zu parameter%s, %zu training row%s, %zu validation row%s%s", run->config->name,
+             t->model->params.elements, text_plural(t->model->params.elements, "s"), info->train_rows,
+             text_plural(info->train_rows, "s"), info->validation_rows, text_plural(info->validation_rows, "s"), test);
+    struct text target = {0};
+    plan_describe_target(t->dataset, &run->config->dataset, &target);
+    if (target.length) log_line(run->log, "target: %s", text_string(&target));
+    text_free(&target);
+    if (plan_is_elastic(run->plan))
+        log_line(run->log, "elastic: batches of %lld row%s in %zu shard%s; the same bits on any number of processes",
+                 (long long)run->config->sampler.global_batch_size,
+                 text_plural((uint64_t)run->config->sampler.global_batch_size, "s"), run->config->sampler.shards,
+                 text_plural(run->config->sampler.shards, "s"));
+    log_line(run->log, "%d process%s on %s%s%s%s, %zu row%s per batch and process, %zu batch%s per epoch",
+             run->env->world_size, text_plural((uint64_t)run->env->world_size, "es"), device_describe(t->device),
+             run->env->world_size > 1 ? ", gradients averaged by " : "", run->env->world_size > 1 ? backend : "",
+             run->env->world_size > 1 && is_compressed ? " as bfloat16" : "", t->batch, text_plural(t->batch, "s"),
+             loader_batches(t->loader), text_plural(loader_batches(t->loader), "es"));
+    if (device_code(t->device)) log_line(run->log, "GPU code: %s", device_code(t->device));
+    log_variables(run);
+    if (optimizer_is_in_backward(&run->config->optimizer) &&
+        !config_updates_in_backward(run->config, run->env->world_size))
+        log_line(run->log,
+                 "optimizer.in_backward has no effect with %d processes, because gradients are averaged first",
+                 run->env->world_size);
+    struct text saves = {0}, weights = {0};
+    plan_describe_class_weights(info, &weights);
+    if (weights.length) log_line(run->log, "class weights: %s (balanced)", text_string(&weights));
+    text_free(&weights);
+    save_describe(run->config, &saves);
+    if (save_is_automatic(run->config)) log_line(run->log, "checkpoints: %s", text_string(&saves));
+    text_free(&saves);
+    const struct string_list notes = dataset_notes(t->dataset);
+    for (size_t i = 0; i < notes.count; i++) log_line(run->log, "%s", notes.items[i]);
+    log_ignored(run);
+    warn_of_activation(run);
+    if (run->config->device_reason && gpus_are_expected())
+        log_line(run->log, "train.device: auto is the CPU: %s", run->config->device_reason);
+}
+
+static status log_start_metrics(struct run *run) {
+    struct trainer *t = &run->trainer;
+    const struct counters *c = &t->state->counters;
+    const struct dataset_info *info = &run->plan->info;
+    metrics_begin(t->outputs.metrics, c->metrics_bytes ? METRICS_RESUME : METRICS_START);
+    metrics_text(t->outputs.metrics, "name", run->config->name);
+    metrics_int(t->outputs.metrics, "world_size", run->env->world_size);
+    metrics_int(t->outputs.metrics, "parameters", (int64_t)t->model->params.elements);
+    metrics_int(t->outputs.metrics, "seed", run->config->seed);
+    metrics_int(t->outputs.metrics, "train_rows", (int64_t)info->train_rows);
+    metrics_int(t->outputs.metrics, "val_rows", (int64_t)info->validation_rows);
+    if (info->test_rows) metrics_int(t->outputs.metrics, "test_rows", (int64_t)info->test_rows);
+    metrics_int(t->outputs.metrics, "batch_size", (int64_t)t->batch);
+    metrics_text(t->outputs.metrics, "device", device_describe(t->device));
+    metrics_int(t->outputs.metrics, "gradient_bytes",
+                (int64_t)(params_gradient_floats(&t->model->params) * sizeof(float)));
+    metrics_text(t->outputs.metrics, "backend", comm_backend(t->comm));
+    metrics_text(t->outputs.metrics, "dataset_fingerprint", info->fingerprint);
+    metrics_int(t->outputs.metrics, "epoch", c->epoch);
+    metrics_int(t->outputs.metrics, "first_step", c->step + 1);
+    metrics_real(t->outputs.metrics, "startup_seconds", clock_seconds() - run->options->started);
+    return metrics_end(t->outputs.metrics);
+}
+
+static status begin_log(struct run *run) {
+    log_start(run);
+    return log_start_metrics(run);
+}
+
+/* Whose best value counters.best_value is. */
+static const char *best_metric(const struct run *run) {
+    const struct trainer *t = &run->trainer;
+    if (run->config->checkpoint.best.metric) return run->config->checkpoint.best.metric;
+    if (!run->plan->info.validation_rows) return "train_loss";
+    return t->loss->wants_classes ? "val_accuracy" : "val_loss";
+}
+
+/* A metric may be undefined, such as auc where all rows are of one class. */
+static void warn_of_no_best(const struct run *run) {
+    const char *metric = run->config->checkpoint.best.metric;
+    if (metric && run->trainer.epoch.has_ended && run->trainer.state->counters.best_epoch == 0)
+        log_warning(
+            run->log,
+            "checkpoint.best: %s was not a number in any epoch, so no checkpoint is the best one; is it defined "
+            "for these validation rows?",
+            metric);
+}
+
+/* With the share of an epoch that has not ended, in hundredths. */
+static double epochs_of(const struct trainer *t) {
+    const struct counters *c = &t->state->counters;
+    double share = (double)c->batch / (double)loader_batches(t->loader);
+    return (double)c->epoch + (c->batch > 0 ? fmax(round(share * 100) / 100, 0.01) : 0);
+}
+
+/* "2 epochs", or of a run whose length is in steps "1.25 epochs". */
+static void add_epochs(const struct trainer *t, struct text *out) {
+    const struct counters *c = &t->state->counters;
+    if (c->batch > 0)
+        text_printf(out, "%.2f epochs", epochs_of(t));
+    else
+        text_printf(out, "%lld epoch%s", (long long)c->epoch, text_plural((uint64_t)c->epoch, "s"));
+}
+
+static void add_best_epoch(const struct run *run, bool has_accuracy, struct text *out) {
+    const struct counters *c = &run->trainer.state->counters;
+    const char *metric = run->config->checkpoint.best.metric;
+    char best[32];
+    report_metric(metric ? metric : "", c->best_value, best);
+    if (c->best_epoch == 0) {
+        text_add(out, "no epoch is the best");
+        return;
+    }
+    text_printf(out, "best epoch %lld: ", (long long)c->best_epoch);
+    if (metric)
+        text_printf(out, "%s %s", metric, best);
+    else if (has_accuracy)
+        text_printf(out, "accuracy %.2f %%", 100 * c->best_value);
+    else
+        text_printf(out, "loss %.4f", c->best_value);
+}
+
+/* What the validation rows of the newest epoch are compared with: an accuracy, or the mean of squared or absolute
+ * errors. */
+struct comparison {
+    const char *metric;      /* "accuracy" or "loss"; NULL: nothing */
+    const char *baseline;    /* "always the most frequent class" */
+    double reached, trivial; /* of the model, of the baseline */
+    bool is_worse;           /* the model, in the newest and the best epoch */
+};
+
+static struct comparison compare_with_baseline(const struct run *run) {
+    const struct trainer *t = &run->trainer;
+    const struct evaluation_result *r = &t->epoch.result;
+    struct comparison c = {0};
+    if (r->rows == 0 || t->model->out.lengths) return c;
+    struct baseline b = baseline_of(t->dataset);
+    const char *loss = t->loss->variant.name;
+    bool is_squared = strcmp(loss, "mse") == 0, is_absolute = strcmp(loss, "l1") == 0;
+    bool is_class = b.kind == BASELINE_CLASS && r->has_accuracy;
+    if (b.kind == BASELINE_NONE || !(is_class || is_squared || is_absolute)) return c;
+    c = (struct comparison){.metric = is_class ? "accuracy" : "loss",
+                            .baseline = baseline_names[b.kind],
+                            .reached = is_class ? r->accuracy : r->loss,
+                            .trivial = is_class     ? b.accuracy
+                                       : is_squared ? b.squared
+                                                    : b.absolute};
+    double best = t->state->counters.best_value;
+    char name[16];
+    snprintf(name, sizeof name, "val_%s", c.metric);
+    bool is_best = strcmp(best_metric(run), name) == 0 && t->state->counters.best_epoch > 0;
+    c.is_worse = is_class ? fmax(c.reached, is_best ? best : 0) < c.trivial
+                          : fmin(c.reached, is_best ? best : INFINITY) > c.trivial;
+    return c;
+}
+
+static void log_baseline_metrics(struct run *run, const struct comparison *c) {
+    if (!c->metric) return;
+    metrics_text(run->trainer.outputs.metrics, "baseline", c->baseline);
+    metrics_real(run->trainer.outputs.metrics, strcmp(c->metric, "loss") == 0 ? "baseline_loss" : "baseline_accuracy",
+                 c->trivial);
+}
+
+static void log_baseline(const struct run *run, const struct comparison *c) {
+    char value[32];
+    if (!c->metric) return;
+    snprintf(value, sizeof value, "%.4f", c->trivial);
+    if (report_is_percent(c->metric)) report_metric(c->metric, c->trivial, value);
+    log_line(run->log, "baseline: %s %s (%s)%s", c->metric, value, c->baseline,
+             c->is_worse ? ", which is better than the model" : "");
+}
+
+/* test_loss, test_accuracy, test_f1, ... */
+static void log_test_metrics(struct trainer *t) {
+    const struct evaluation_result *r = &t->test.result;
+    struct text name = {0};
+    if (r->rows == 0) return;
+    metrics_real(t->outputs.metrics, "test_loss", r->loss);
+    if (t->loss->wants_classes) metrics_real(t->outputs.metrics, "test_accuracy", r->accuracy);
+    metrics_int(t->outputs.metrics, "test_rows", r->rows);
+    metrics_text(t->outputs.metrics, "test_checkpoint", t->test.is_best ? CHECKPOINT_BEST : CHECKPOINT_NEWEST);
+    for (size_t i = 0; i < r->metric_count; i++) {
+        text_clear(&name);
+        text_printf(&name, "test_%s", r->metrics[i].name);
+        metrics_real(t->outputs.metrics, text_string(&name), r->metrics[i].value);
+    }
+    text_free(&name);
+    if (r->confusion) metrics_matrix(t->outputs.metrics, "test_confusion_matrix", r->confusion, r->classes, r->classes);
+}
+
+static void log_test(const struct run *run) {
+    const struct trainer *t = &run->trainer;
+    const struct evaluation_result *r = &t->test.result;
+    struct text line = {0};
+    if (r->rows == 0) return;
+    text_printf(&line, "test: loss %.4f", r->loss);
+    if (t->loss->wants_classes) text_printf(&line, ", accuracy %.2f %%", 100 * r->accuracy);
+    for (size_t i = 0; i < r->metric_count; i++) {
+        char value[32];
+        report_metric(r->metrics[i].name, r->metrics[i].value, value);
+        text_printf(&line, ", %s %s", r->metrics[i].name, value);
+    }
+    text_printf(&line, " on %lld row%s; ", (long long)r->rows, text_plural((uint64_t)r->rows, "s"));
+    if (t->test.is_best)
+        text_printf(&line, "best checkpoint, epoch %lld", (long long)t->state->counters.best_epoch);
+    else
+        text_add(&line, "newest checkpoint");
+    log_line(run->log, "%s", text_string(&line));
+    text_free(&line);
+}
+
+static status end_log(struct run *run, bool is_stopped) {
+    struct trainer *t = &run->trainer;
+    const struct counters *c = &t->state->counters;
+    char hex[DIGEST_HEX_SIZE], duration[32];
+    struct comparison baseline = compare_with_baseline(run);
+    state_sha256(t->state, hex);
+    metrics_begin(t->outputs.metrics, is_stopped ? METRICS_STOPPED : METRICS_END);
+    metrics_int(t->outputs.metrics, "epoch", c->epoch);
+    metrics_real(t->outputs.metrics, "epochs", epochs_of(t));
+    metrics_int(t->outputs.metrics, "step", c->step);
+    metrics_int(t->outputs.metrics, "samples", c->samples);
+    metrics_int(t->outputs.metrics, "skipped", c->skipped);
+    metrics_real(t->outputs.metrics, "seconds", c->seconds);
+    metrics_int(t->outputs.metrics, "best_epoch", c->best_epoch); /* from 1, as in the log; 0: none yet */
+    metrics_int(t->outputs.metrics, "best_epoch_index",
+                c->best_epoch - 1); /* from 0, as in the event of the epoch; -1: none */
+    metrics_real(t->outputs.metrics, "best_value", c->best_value);
+    metrics_text(t->outputs.metrics, "best_metric", best_metric(run));
+    if (progress_stops_early(run->config, c)) metrics_int(t->outputs.metrics, "early_stop_wait", c->early_stop_wait);
+    log_baseline_metrics(run, &baseline);
+    log_test_metrics(t);
+    metrics_int(t->outputs.metrics, "peak_memory_bytes", (int64_t)memory_peak());
+    metrics_text(t->outputs.metrics, "state_sha256", hex);
+    TRY(metrics_end(t->outputs.metrics));
+    if (is_stopped) return OK;
+    report_duration(c->seconds, duration);
+    const struct dataset_info *info = &run->plan->info;
+    bool has_accuracy = t->loss->wants_classes && info->validation_rows;
+    char skipped[48] = "";
+    if (c->skipped) snprintf(skipped, sizeof skipped, " (%lld more skipped)", (long long)c->skipped);
+    struct text epochs = {0};
+    add_epochs(t, &epochs);
+    log_line(run->log, "done: %s, %lld step%s%s in %s of training, %.0f samples/s", text_string(&epochs),
+             (long long)c->step, text_plural((uint64_t)c->step, "s"), skipped, duration,
+             (double)c->samples / (c->seconds > 0 ? c->seconds : 1e-9));
+    text_free(&epochs);
+    struct early_stop early = early_stop_of(&run->config->train.early_stop);
+    if (progress_stops_early(run->config, c))
+        log_line(run->log, "stopped early: %s has not %s in %lld evaluation%s", early.monitor.metric,
+                 isnan(c->early_stop_best) ? "been a number" : "improved", (long long)c->early_stop_wait,
+                 text_plural((uint64_t)c->early_stop_wait, "s"));
+    warn_of_no_best(run);
+    if (t->epoch.result.rows > 0) {
+        struct text line = {0};
+        text_printf(&line, "validation: loss %.4f", t->epoch.result.loss);
+        if (has_accuracy) text_printf(&line, ", accuracy %.2f %%", 100 * t->epoch.result.accuracy);
+        text_printf(&line, " on %zu row%s; ", info->validation_rows, text_plural(info->validation_rows, "s"));
+        add_best_epoch(run, has_accuracy, &line);
+        log_line(run->log, "%s", text_string(&line));
+        text_free(&line);
+        log_baseline(run, &baseline);
+        const struct string_list labels = dataset_labels(t->dataset);
+        report_metrics(run->log, &t->epoch.result, &labels);
+    }
+    log_test(run);
+    log_line(run->log, "checkpoint: the newest in %s; state sha256 %.16s", run_folder_checkpoints(run->folder), hex);
+    return OK;
+}
+
+/* ---- connecting to the other ranks ---- */
+
+/* The store is opened first: it reports missing and failed ranks. Then the ranks compare their invariants, and only
+ * after that open connections for data. */
+
+/* Everything that must be identical on all ranks, one line each, so that a difference is a line. */
+static void describe_invariants(const struct run *run, struct text *out) {
+    const struct params *params = &run->trainer.model->params;
+    text_add(out, "ddptrain: " DDPTRAIN_VERSION "\n");
+    text_add(out, text_string(&run->config_text));
+    text_printf(out, "device: %s\n", config_device_name(run->config));
+    text_printf(out, "dataset fingerprint: %s\n", run->plan->info.fingerprint);
+    for (size_t i = 0; i < params->count; i++) {
+        text_printf(out, "parameter %s:", params->items[i].name);
+        for (int d = 0; d < params->items[i].dims; d++) text_printf(out, " %lld", (long long)params->items[i].shape[d]);
+        text_add(out, "\n");
+    }
+}
+
+static status open_evaluation(struct run *run) {
+    struct trainer *t = &run->trainer;
+    const struct dataset_info *info = &run->plan->info;
+    size_t first, rows, test_rows;
+    if (!t->validation) return OK;
+    struct dist_env env = plan_evaluation_env(run->plan);
+    if (plan_is_elastic(run->plan)) TRY(comm_create("auto", &env, NULL, run->config->dist.timeout, &run->own_comm));
+    sampler_evaluation_range(info->validation_rows, env.rank, env.world_size, &first, &rows);
+    struct evaluation_options options = {.metrics = &run->config->train.metrics,
+                                         .loss = t->loss,
+                                         .loss_config = t->loss_config,
+                                         .info = info,
+                                         .dataset = t->dataset,
+                                         .part = DATASET_VALIDATION,
+                                         .device = t->device,
+                                         .comm = run->own_comm ? run->own_comm : t->comm,
+                                         .output = &t->model->out,
+                                         .model = t->model,
+                                         .rows = rows,
+                                         .all_rows = info->validation_rows,
+                                         .batch = t->batch};
+    TRY(evaluation_create(&options, &t->evaluation));
+    if (!t->test.loader) return OK;
+    sampler_evaluation_range(info->test_rows, env.rank, env.world_size, &first, &test_rows);
+    options.part = DATASET_TEST;
+    options.rows = test_rows;
+    options.all_rows = info->test_rows;
+    return evaluation_create(&options, &t->test.evaluation);
+}
+
+static status open_elastic(struct run *run) {
+    struct trainer *t = &run->trainer;
+    const struct dataset_info *info = &run->plan->info;
+    struct elastic_options options = {.shards = run->config->sampler.shards,
+                                      .batch = (size_t)run->config->sampler.global_batch_size,
+                                      .accumulates = run->config->train.accumulate > 1,
+                                      .rows = sampler_length(&run->config->sampler, info->train_rows, 1),
+                                      .model = t->model,
+                                      .input_size = info->input_size,
+                                      .target_bytes = dataset_target_bytes(info),
+                                      .comm = t->comm};
+    return elastic_create(&options, &t->averaging.elastic);
+}
+
+/* *is_available: every rank has the GPU backend; *missing: why this rank has not, or NULL. All ranks. */
+static status check_gpu_backend(struct comm *comm, int backend, bool *is_available, status *missing) {
+    *missing = comm_gpu_check(backend);
+    uint8_t has = *missing ? 0 : 1;
+    status s = comm_all_reduce(comm, &has, 1, COMM_UINT8, COMM_MIN);
+    *is_available = has;
+    return s;
+}
+
+/* Opens the GPU backend, if every rank has a GPU and the backend, so that gradients are averaged in GPU memory. All
+ * ranks.
+ */
+static status open_gpus(struct run *run) {
+    struct trainer *t = &run->trainer;
+    int backend = run->config->dist.backend, gpu;
+    char identity[128];
+    if (run->env->world_size == 1 || !device_stream(t->device)) return OK;
+    struct gpus_process process = dist_env_gpus(run->env);
+    TRY(gpus_choose(&process, &gpu));
+    TRY(gpus_identity(gpu, identity));
+    TRY(comm_check_gpus(t->comm, identity));
+    if (!comm_backend_uses_gpus(backend) || plan_is_elastic(run->plan)) return OK;
+    bool is_available = false;
+    status missing = OK, s = check_gpu_backend(t->comm, backend, &is_available, &missing);
+    if (!s && is_available) s = comm_open_gpu(t->comm, backend, gpu, identity, run->config->dist.nccl_nvls);
+    if (!s && !is_available && comm_backend_needs_gpus(backend)) {
+        s = missing ? missing
+                    : status_new(STATUS_USAGE, "dist.backend: %s: another rank does not have it; use auto",
+                                 comm_backend_names[backend]);
+        missing = OK;
+    }
+    if (missing) log_line(run->log, "gradients are averaged through the host: %s", status_message(missing));
+    status_free(missing);
+    return s;
+}
+
+/* Opens the store and compares the invariants, if there are other ranks. */
+static status open_store(struct run *run) {
+    const struct dist_config *d = &run->config->dist;
+    struct text invariants = {0};
+    struct store_options options = {.timeout = d->timeout,
+                                    .hang = d->hang_timeout,
+                                    .log = run->any_log,
+                                    .overdue = run->options->overdue,
+                                    .stop_fd = run->options->stop_fd};
+    if (run->env->world_size == 1) return OK;
+    TRY(store_open_with(run->env, &options, &run->store));
+    run->trainer.activity = store_activity(run->store);
+    describe_invariants(run, &invariants);
+    status s =
+        store_agree(run->store, "the program, the config, the data or the model", text_string(&invariants), d->timeout);
+    text_free(&invariants);
+    return s;
+}
+
+/* Puts the gradients into memory of the group: ranks of a host then average without a copy. */
+static status alloc_gradients(struct trainer *t) {
+    struct params *params = &t->model->params;
+    void *gradients;
+    if (comm_world_size(t->comm) == 1 || comm_gpu(t->comm)) return OK;
+    TRY(comm_alloc(t->comm, params->total * sizeof(float), &gradients));
+    if (device_is_host(t->device))
+        params_use_gradients(params, t->device, gradients);
+    else
+        t->averaging.host_gradients = gradients;
+    return OK;
+}
+
+static status open_reducer(struct trainer *t) {
+    const struct dist_config *d = &t->config->dist;
+    struct averaging_state *a = &t->averaging;
+    struct reducer_config buckets = {.bucket_cap_mb = d->bucket_cap_mb,
+                                     .first_bucket_mb = d->first_bucket_mb,
+                                     .is_scattered = a->zero != NULL,
+                                     .is_compressed = d->gradient_compression == COMPRESSION_BFLOAT16,
+                                     .stream = device_stream(t->device)};
+    TRY(comm_overlaps(t->comm, &buckets.is_overlapped));
+    float *gradients = a->host_gradients ? a->host_gradients : t->model->params.gradients;
+    return reducer_create(&buckets, a->ranges.ranges, a->ranges.count, gradients, t->comm, &a->reducer);
+}
+
+static status join(struct run *run) {
+    struct trainer *t = &run->trainer;
+    const struct dist_config *d = &run->config->dist;
+    bool is_elastic = plan_is_elastic(run->plan);
+    TRY(open_store(run));
+    TRY(comm_create(comm_backend_names[d->backend], run->env, run->store, d->timeout, &t->comm));
+    if (!is_elastic) TRY(comm_limit_threads(t->comm)); /* elastic: the bits must not depend on the ranks */
+    TRY(open_gpus(run));
+    TRY(trainer_open_recordings(t, run->log));
+    TRY(alloc_gradients(t));
+    TRY(open_evaluation(run));
+    TRY(is_elastic ? open_elastic(run) : open_reducer(t));
+    t->averaging.hooks = averaging_choose(t);
+    return OK;
+}
+
+/* ---- loading ---- */
+
+/* A run starts from the newest checkpoint of its folder, from the checkpoint of checkpoint.resume, from the weights of
+ * model.init_from, or from initial weights. */
+
+/* Within an epoch, the position in the data depends on the number of ranks. */
+static status check_world_size(const struct run *run, const struct counters *c, const char *path) {
+    bool is_between_epochs = c->batch == 0 || c->pending_end == PENDING_END_OF_EPOCH;
+    if (is_between_epochs || c->world_size == run->env->world_size || plan_is_elastic(run->plan)) return OK;
+    return status_new(STATUS_USAGE,
+                      "%s was saved in the middle of an epoch by %lld process%s; continue with --nproc %lld (now %d)",
+                      path, (long long)c->world_size, text_plural((uint64_t)c->world_size, "es"),
+                      (long long)c->world_size, run->env->world_size);
+}
+
+static status load(struct run *run, struct checkpoint *checkpoint, const char *path, const char *otherwise) {
+    struct state *state = run->trainer.state;
+    TRY(state_map(state));
+    status s = state_load(state, checkpoint, path, otherwise);
+    TRY(status_first(s, state_unmap(state, true)));
+    TRY(check_world_size(run, &state->counters, path));
+    if (state->counters.pending_end == PENDING_END_OF_EPOCH) /* batches of this number of ranks */
+        state->counters.batch = (int64_t)loader_batches(run->trainer.loader);
+    run->is_resumed = true;
+    return OK;
+}
+
+/* Whether checkpoint.resume is a file, which is used when the run folder has no checkpoint. */
+static bool names_file(const struct run *run) {
+    const char *resume = run->config->checkpoint.resume;
+    return strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0;
+}
+
+/* Which rows are trained on, and what they are, must stay: with another split, rows that the state was trained on would
+ * be validation rows. */
+static status compare_dataset(const struct run *run, struct checkpoint *checkpoint, const char *path) {
+    static const char *const keys[] = {"dataset", NULL};
+    struct config_file *before;
+    struct text differences = {0};
+    TRY(config_of_checkpoint(checkpoint, &before));
+    if (!before) {
+        log_warning(run->log,
+                    "%s: this version cannot read its config, so its dataset cannot be compared with that of "
+                    "this run",
+                    path);
+        return OK;
+    }
+    struct config now = *run->config;
+    now.dataset.augment = config_of(before)->dataset.augment; /* is of no row that is measured */
+    size_t count = schema_diff_keys(&config_schema, keys, SCHEMA_EXTENDS, config_of(before), &now, &differences);
+    status s = OK;
+    if (count)
+        s = status_new(STATUS_USAGE,
+                       "checkpoint.resume: %s has another dataset; %zu key%s (file -> now):\n%s"
+                       "give the dataset of the file, or start from its weights alone with model.init_from",
+                       path, count, count == 1 ? " differs" : "s differ", text_string(&differences));
+    text_free(&differences);
+    config_free(before);
+    return s;
+}
+
+static status load_named(struct run *run) {
+    const char *path = run->config->checkpoint.resume;
+    struct checkpoint *checkpoint;
+    TRY(status_prefix(checkpoint_open(path, &checkpoint), "checkpoint.resume"));
+    status s = compare_dataset(run, checkpoint, path);
+    if (!s) s = load(run, checkpoint, path, "leave out checkpoint.resume to start over");
+    checkpoint_close(checkpoint);
+    struct counters *c = &run->trainer.state->counters;
+    c->metrics_bytes = 0;                     /* of the file in another folder */
+    c->best_value = c->early_stop_best = NAN; /* best.h5 is there, too, and the metrics may be others */
+    c->best_epoch = c->early_stop_wait = 0;
+    return s;
+}
+
+/* Whether best.h5 of the run folder is as it was written; else *why says what is wrong. */
+static bool best_is_valid(const struct run *run, struct text *why) {
+    struct text path = {0};
+    struct io_info info;
+    struct seal seal;
+    text_printf(&path, "%s/" CHECKPOINT_BEST ".h5", run_folder_checkpoints(run->folder));
+    status s = io_stat(text_string(&path), &info);
+    if (!s && !info.exists) s = status_new(STATUS_DATA, "%s is missing", text_string(&path));
+    if (!s) s = sealed_verify(text_string(&path), &seal);
+    bool is_valid = !s;
+    if (s) text_add(why, status_message(s));
+    status_free(s);
+    text_free(&path);
+    return is_valid;
+}
+
+/* Without the state of the best epoch the next ones are compared among each other: one that is worse is better than
+ * none. */
+static void check_best(struct run *run) {
+    struct counters *c = &run->trainer.state->counters;
+    const char *metric = run->config->checkpoint.best.metric;
+    struct text why = {0};
+    bool is_lost = metric && c->best_epoch > 0 && !best_is_valid(run, &why);
+    bool is_complete = progress_is_complete(run->config, c);
+    char best[32];
+    report_metric(metric ? metric : "", c->best_value, best);
+    if (is_lost)
+        log_warning(run->log, "%s; the state of the best epoch, %lld (%s %s), is lost%s", text_string(&why),
+                    (long long)c->best_epoch, metric, best,
+                    is_complete ? "" : ", so the best of the epochs from now on is kept, also if it is worse");
+    if (is_lost && !is_complete) {
+        c->best_value = NAN;
+        c->best_epoch = 0;
+    }
+    text_free(&why);
+}
+
+/* Loads the newest checkpoint of the run folder, else the file of checkpoint.resume, else none. `never` does not apply
+ * to checkpoints of this job, after a restart. Rank 0. */
+static status find_and_load(struct run *run) {
+    const char *resume = run->config->checkpoint.resume;
+    struct checkpoint *checkpoint = NULL;
+    char *path = NULL;
+    TRY(checkpoint_open_newest(run_folder_checkpoints(run->folder), run->log, &checkpoint, &path));
+    status s = OK;
+    if (checkpoint && strcmp(resume, "never") == 0 && !run->env->has_begun) {
+        s = status_new(
+            STATUS_USAGE,
+            "%s has checkpoints and checkpoint.resume is never; use --fresh (the old folder is kept) or another "
+            "--run-dir",
+            run->folder_path);
+    } else if (checkpoint) {
+        s = load(run, checkpoint, path, "--fresh to start over");
+        if (!s) check_best(run);
+    } else if (names_file(run)) {
+        s = load_named(run);
+    }
+    checkpoint_close(checkpoint);
+    const struct counters *c = &run->trainer.state->counters;
+    if (!s && run->is_resumed && !progress_is_complete(run->config, c))
+        log_line(run->log, "resuming from %s: epoch %lld, step %lld", path ? path : resume, (long long)c->epoch,
+                 (long long)c->step);
+    free(path);
+    return s;
+}
+
+/* Loads model.init_from, if set, and logs what was used. */
+static status load_initial_weights(const struct run *run) {
+    struct text report = {0};
+    status s = init_from(run->trainer.model, &run->config->model.init_from, run->plan->dataset, &report);
+    if (!s && report.length) log_line(run->log, "model.init_from: %s", text_string(&report));
+    text_free(&report);
+    return s;
+}
+
+/* --fresh renames the old folder, so the files of the start are loaded before: they may be missing, or be in that
+ * folder. Rank 0. */
+static status load_before_fresh(struct run *run) {
+    if (!names_file(run)) return load_initial_weights(run);
+    TRY(load_named(run));
+    log_line(run->log, "starting from %s", run->config->checkpoint.resume);
+    return OK;
+}
+
+/* After a restart by ddptrain's launcher the folder exists; of other launchers it is only known that it is not the
+ * first start. */
+static enum run_folder_start folder_start(const struct run *run, bool is_fresh) {
+    bool is_ours = run->env->has_begun && run->env->launcher == LAUNCHER_OWN;
+    return is_fresh ? RUN_FOLDER_FRESH : is_ours ? RUN_FOLDER_REQUIRED : RUN_FOLDER_ANY;
+}
+
+/* Broadcasts the state of rank 0. Maps only what is broadcast, because mapped memory of a GPU is pinned. */
+static status broadcast_loaded(struct run *run) {
+    struct trainer *t = &run->trainer;
+    if (!run->is_resumed && !t->averaging.zero) return rank_sync_start(t);
+    TRY(state_map(t->state));
+    status s = rank_sync_state(t);
+    return status_first(s, state_unmap(t->state, true));
+}
+
+/* Gathers sharded optimizer state on rank 0, where a checkpoint is loaded. */
+static status gather_shards(struct trainer *t) {
+    if (!t->averaging.zero) return OK;
+    TRY(state_map(t->state));
+    status s = zero_gather(t->averaging.zero, t->state, t->comm);
+    return status_first(s, state_unmap(t->state, false));
+}
+
+/* A complete state of another folder is saved in this one, as the last state of a run is. */
+static void set_complete(struct run *run) {
+    const struct counters *c = &run->trainer.state->counters;
+    bool is_complete = run->is_resumed && progress_is_complete(run->config, c);
+    run->is_complete = is_complete && counters_are_own(c);
+    if (is_complete && !run->is_complete)
+        log_line(run->log,
+                 "%s: complete (epoch %lld, step %lld), so no step follows; increase train.epochs or "
+                 "train.steps to continue",
+                 run->config->checkpoint.resume, (long long)c->epoch, (long long)c->step);
+}
+
+static status resume(struct run *run) {
+    struct trainer *t = &run->trainer;
+    TRY(gather_shards(t));
+    if (run->options->writes_nothing) {
+        TRY(load_before_fresh(run));
+    } else if (is_first_rank(run)) {
+        bool is_fresh = run->options->is_fresh && !run->env->has_begun;
+        if (is_fresh) TRY(load_before_fresh(run));
+        TRY(run_folder_open(run->folder_path, folder_start(run, is_fresh), run->config, run->log, &run->folder));
+        if (run->options->is_in_sweep) run_folder_set_in_sweep(run->folder);
+        if (!is_fresh) TRY(find_and_load(run));
+        if (!is_fresh && !run->is_resumed) TRY(load_initial_weights(run));
+        set_complete(run);
+    }
+    struct counters *c = &t->state->counters;
+    c->world_size = run->env->world_size;
+    uint8_t flags[] = {run->is_resumed, run->is_complete};
+    TRY(comm_broadcast(t->comm, flags, sizeof flags, COMM_UINT8, 0));
+    run->is_resumed = flags[0];
+    run->is_complete = flags[1];
+    TRY(broadcast_loaded(run));
+    if (c->step == 0) ema_start(t->ema, &t->model->params); /* an evaluation may come before the first applied step */
+    launcher_send(MESSAGE_RESUMED, 0, c->step, run->folder_path);
+    return OK;
+}
+
+/* ---- the test rows ---- */
+
+/* The test rows are evaluated once, at the end. The weights of the best checkpoint are in its file only, so rank 0
+ * reads them from there; the newest ones are copied before and put back. */
+
+/* Rank 0 reads the best checkpoint into the mapped model; *is_read 0: there is none that fits. */
+static void read_best(struct run *run, uint8_t *is_read) {
+    struct trainer *t = &run->trainer;
+    struct checkpoint *checkpoint = NULL;
+    struct text path = {0};
+    text_printf(&path, "%s/" CHECKPOINT_BEST ".h5", run_folder_checkpoints(run->folder));
+    status s = checkpoint_open(text_string(&path), &checkpoint);
+    if (!s) s = weights_load(t->model, checkpoint, t->ema != NULL);
+    checkpoint_close(checkpoint);
+    text_free(&path);
+    *is_read = !s;
+    if (s) log_warning(run->log, "the test is that of the newest state: %s", status_message(s));
+    status_free(s);
+}
+
+/* Copies the parameters and buffers of the mapped model to values, or back. */
+static void copy_weights(const struct model *model, float *values, bool is_back) {
+    const struct params *parts[] = {&model->params, &model->buffers};
+    for (int i = 0; i < 2; values += parts[i++]->total)
+        if (parts[i]->total)
+            memcpy(is_back ? parts[i]->values : values, is_back ? values : parts[i]->values,
+                   parts[i]->total * sizeof *values);
+}
+
+/* Replaces the weights of all ranks by those of the best checkpoint. */
+static status load_best(struct run *run) {
+    struct trainer *t = &run->trainer;
+    uint8_t is_read = 0;
+    if (is_first_rank(run)) read_best(run, &is_read);
+    TRY(comm_broadcast(t->comm, &is_read, 1, COMM_UINT8, 0));
+    t->test.is_best = is_read;
+    struct params *params = &t->model->params, *buffers = &t->model->buffers;
+    if (is_read) TRY(comm_broadcast(t->comm, params->values, params->total, COMM_FLOAT32, 0));
+    return is_read && buffers->total ? comm_broadcast(t->comm, buffers->values, buffers->total, COMM_FLOAT32, 0) : OK;
+}
+
+static status test_best(struct run *run, float *newest, bool *is_stopped) {
+    struct trainer *t = &run->trainer;
+    TRY(model_map(t->model));
+    copy_weights(t->model, newest, false);
+    status s = load_best(run);
+    TRY(status_first(s, model_unmap(t->model, true)));
+    TRY(epoch_evaluate_test(t, !t->test.is_best, is_stopped));
+    TRY(model_map(t->model));
+    copy_weights(t->model, newest, true);
+    return model_unmap(t->model, true);
+}
+
+static status test(struct run *run, bool *is_stopped) {
+    struct trainer *t = &run->trainer;
+    void *newest;
+    if (!t->test.loader) return OK;
+    if (!run->config->checkpoint.best.metric || t->state->counters.best_epoch == 0)
+        return epoch_evaluate_test(t, true, is_stopped);
+    TRY(buffer_new((t->model->params.total + t->model->buffers.total) * sizeof(float), "the newest weights", &newest));
+    status s = test_best(run, newest, is_stopped);
+    buffer_free(newest);
+    return s;
+}
+
+/* ---- the order of a run ---- */
 
 /* Large operators may be those of oneDNN, whose order of sums depends on the number of threads. */
 static bool depends_on_threads(const struct model *model) {
@@ -101,7 +890,7 @@ static status open_outputs(struct run *run) {
                                         .counts_steps = c->train.steps != SCHEMA_NO_INT,
                                         .total = c->train.steps != SCHEMA_NO_INT ? c->train.steps : c->train.epochs,
                                         .has_accuracy = t->loss->wants_classes};
-    return run_log_start(run);
+    return begin_log(run);
 }
 
 /* The state is mapped and whole. */
@@ -128,17 +917,17 @@ static status stopped_on_request(const struct counters *c) {
 
 static status train(struct run *run) {
     struct trainer *t = &run->trainer;
-    if (run_is_first_rank(run) && !run->options->writes_nothing) TRY(open_outputs(run));
+    if (is_first_rank(run) && !run->options->writes_nothing) TRY(open_outputs(run));
     fault_delay(run->env->rank);
     if (run->options->defers_stop) *run->options->defers_stop = 1;
     bool is_stopped;
     status s = loop_run(t, run->is_resumed, &is_stopped);
     log_progress(run->log, NULL);
     TRY(s);
-    if (!is_stopped) TRY(run_test(run, &is_stopped));
+    if (!is_stopped) TRY(test(run, &is_stopped));
     TRY(state_map(t->state));
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
-    if (t->outputs.metrics) TRY(run_log_end(run, is_stopped));
+    if (t->outputs.metrics) TRY(end_log(run, is_stopped));
     summarize(run);
     TRY(comm_barrier(t->comm)); /* no rank closes its connections before the others are done */
     return is_stopped ? stopped_on_request(&t->state->counters) : OK;
@@ -148,18 +937,18 @@ static status train(struct run *run) {
 static status report_complete(struct run *run) {
     struct trainer *t = &run->trainer;
     bool has_end = true, is_stopped = false;
-    if (run_is_first_rank(run)) TRY(metrics_ends_with(run_folder_metrics(run->folder), METRICS_END, &has_end));
+    if (is_first_rank(run)) TRY(metrics_ends_with(run_folder_metrics(run->folder), METRICS_END, &has_end));
     TRY(comm_broadcast(t->comm, &has_end, sizeof has_end, COMM_UINT8, 0));
-    if (!has_end) TRY(run_test(run, &is_stopped));
+    if (!has_end) TRY(test(run, &is_stopped));
     TRY(state_map(t->state)); /* until the end */
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
     if (is_stopped) return stopped_on_request(&t->state->counters);
-    if (!run_is_first_rank(run)) return OK;
+    if (!is_first_rank(run)) return OK;
     summarize(run);
     const struct counters *c = &t->state->counters;
     if (!has_end) {
         TRY(open_outputs(run));
-        TRY(run_log_end(run, false));
+        TRY(end_log(run, false));
     }
     log_line(run->log, "%s: complete (%sepoch %lld, step %lld); increase %s to continue, or use --fresh to start over",
              run->folder_path, progress_stops_early(run->config, c) ? "stopped early, " : "", (long long)c->epoch,
@@ -188,7 +977,7 @@ static void destroy(struct run *run, status *result) {
     loader_destroy(t->test.loader);
     evaluation_destroy(t->evaluation);
     evaluation_destroy(t->test.evaluation);
-    micro_batches_close(t);
+    step_close(t);
     plan_destroy(run->plan);
     run_folder_close(run->folder);
     text_free(&run->config_text);
@@ -213,10 +1002,10 @@ static status prepare(struct run *run) {
         store_report_before_joining(run->env, NULL, 0, run->any_log, s);
         return s;
     }
-    TRY(plan_explain_memory(run->plan, run_join(run)));
+    TRY(plan_explain_memory(run->plan, join(run)));
     TRY(plan_explain_memory(run->plan, dry_run_training(&run->trainer, &run->plan->rows)));
     TRY(comm_barrier(run->trainer.comm)); /* no run folder is created when a rank has too little memory */
-    return run_resume(run);
+    return resume(run);
 }
 
 status run_train(const struct config *config, const struct dist_env *env, const struct run_options *options,

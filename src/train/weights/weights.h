@@ -8,7 +8,7 @@
 #include "model/model.h"
 #include "train/config/config.h"
 
-#define CHECKPOINT_INITIAL "initial" /* only for weights_choose (weights_choice.h) */
+#define CHECKPOINT_INITIAL "initial" /* only for weights_choose (initial.h) */
 #define CHECKPOINT_NEWEST "newest"
 
 /* Selects a checkpoint and the weights in it. */

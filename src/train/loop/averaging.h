@@ -1,0 +1,63 @@
+/* averaging: how the gradients of a step are averaged over the ranks, one row of hooks for each way. The way is chosen
+ * once, by run_join; step.c calls its hooks while it computes the micro-batches, and a hook never calls the loop. Every
+ * hook is called on all ranks.
+ *
+ *   on_device        buckets are all-reduced while backward runs, in place
+ *   on_host          the gradients of a device are copied to the host and all-reduced there
+ *   sharded          buckets are reduce-scattered, each rank updates its shard (ZeRO)
+ *   sharded_on_host  the same through the host
+ *   elastic          the batch shards of all ranks, summed in one tree
+ *   in_backward      one rank; parameters are updated while backward runs */
+#ifndef TRAIN_AVERAGING_H
+#define TRAIN_AVERAGING_H
+
+#include "train/loop/trainer.h"
+
+/* What one pass computes: a micro-batch, or a shard of one. */
+struct batch_piece {
+    struct batch batch;           /* on the device; rows 0: nothing is computed */
+    size_t first_row, row_stride; /* the random numbers of its rows (struct draw_key) */
+    float weight;                 /* of its gradients in the update */
+    struct loss_sums *sums;       /* on the device, to which the results of its loss are added */
+    size_t number;                /* of the micro-batch in the epoch, and of the piece in the micro-batch */
+    size_t index;
+    bool is_first, is_last; /* the micro-batch is the first, the last of the update */
+};
+
+struct averaging_hooks {
+    bool keeps_gradients; /* from backward to the update; false: they are applied during backward */
+
+    /* Before backward of the last micro-batch of an update. NULL: nothing to do. */
+    void (*begin)(struct trainer *trainer, const struct update *update);
+
+    /* Makes *piece, which is the whole micro-batch, the piece number piece->index of it; returns the number of pieces,
+     * at least 1. NULL: a micro-batch is one piece. */
+    size_t (*pieces)(struct trainer *trainer, const struct update *update, struct batch_piece *piece);
+
+    /* In backward of the last micro-batch of an update: elements [first, first + count) of the gradient of parameter
+     * [index] are complete. [gradient] (count) is valid during the call. NULL: nothing to do. */
+    void (*ready)(struct trainer *trainer, size_t index, size_t first, size_t count, float *gradient);
+
+    /* After backward of a piece; may be recorded with it. NULL: nothing to do. */
+    status (*piece_done)(struct trainer *trainer, const struct batch_piece *piece);
+
+    /* After the last piece of an update: gradients are averaged, or a rank has its shard of the average. NULL: they
+     * already are. */
+    status (*finish)(struct trainer *trainer);
+
+    /* Checks whether the averaged gradients are finite, or with update->needs_norm computes their norm and the clipping
+     * factor, into trainer->memory.results. update->has_norm: the norm was computed. */
+    status (*measure)(struct trainer *trainer, struct update *update);
+
+    /* Sums the losses and [counts] (count) of the control all-reduce over the ranks. NULL: in order of rank. */
+    status (*sum)(struct trainer *trainer, struct loss_sums *sums, double *counts, size_t count);
+
+    /* Whether the devices of all ranks have the same complete gradients, so that each rank can decide about the update
+     * without the others. NULL: no. */
+    bool (*decides_alone)(const struct trainer *trainer);
+};
+
+/* After the group (trainer->comm) and the reducer or elastic are created. */
+const struct averaging_hooks *averaging_choose(const struct trainer *trainer);
+
+#endif
