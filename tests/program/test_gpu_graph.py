@@ -36,6 +36,18 @@ class Graph(program.Case):
         self.assertEqual([e["loss"] for e in self.events("step")], [e["loss"] for e in self.events("step", "runs/plain")])
         self.assertEqual([e["val_loss"] for e in self.events("epoch")], [e["val_loss"] for e in self.events("epoch", "runs/plain")])
 
+    def test_steps_that_are_logged(self):
+        """Without clipping only these have a norm, so they are another recording than the steps between them."""
+        self.write("test.yaml", self.read("test.yaml").replace("clip_grad_norm: 1.0, ", "").replace("log_every: 1", "log_every: 3").replace("epochs: 4", "epochs: 8"))
+        for ranks in ("1", "2"):
+            self.train("--nproc", ranks, "train.cuda_graph=false", run="runs/plain" + ranks)
+            self.assertNotIn("not recorded", "".join(self.train("--nproc", ranks, run="runs/graph" + ranks)))
+            plain, graph = ([(e["step"], e["loss"], e["grad_norm"]) for e in self.events("step", run + ranks)] for run in ("runs/plain", "runs/graph"))
+            self.assertEqual([step for step, _, _ in graph], [3 * (i + 1) for i in range(len(graph))])
+            self.assertGreater(len(graph), 2, "too few steps for a replay")
+            self.assertEqual(graph, plain)
+            self.assertEqual(self.sha("runs/graph" + ranks), self.sha("runs/plain" + ranks))
+
     def test_a_device_that_cannot_record(self):
         """That it is tried shows that graphs are used otherwise."""
         self.train(run="runs/good")
