@@ -1,5 +1,5 @@
 /* The number of rows that a table reads at once: a few MiB, at least one row, and none for a file without rows, whose
- * header may have any row size. ctest-labels: unit */
+ * header may have any row size; and what it reads at once for a batch. ctest-labels: unit */
 #include <stdint.h>
 
 #include "check_main.h"
@@ -31,10 +31,89 @@ START_TEST(rows_of_a_chunk) {
 }
 END_TEST
 
-START_TEST(a_row_that_no_memory_holds) {
+START_TEST(a_row_that_no_memory_holds, adjacent_rows_of_a_batch, all_rows_in_chunks) {
     size_t rows;
     ck_failure(create(1, SIZE_MAX, &rows), STATUS_MEMORY, "are more than any machine has");
 }
 END_TEST
 
-TESTS("table", rows_of_a_chunk, a_row_that_no_memory_holds)
+/* ---- the rows of a batch ---- */
+
+enum { WIDE = 100000, CHUNK = 5, ROWS = 40 }; /* CHUNK: rows of 100,000 doubles in 4 MiB */
+
+static size_t largest_read, reads;
+
+/* Row r of the file: all values are r, and so is its target. More than a chunk at once would be behind the buffer. */
+static status read_rows(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
+    ck_assert_uint_le(first + count, source->rows);
+    if (count > largest_read) largest_read = count;
+    if (count > CHUNK) return status_new(STATUS_BUG, "%zu rows at once", count);
+    reads += inputs != NULL;
+    for (size_t r = 0; r < count; r++) {
+        for (size_t i = 0; inputs && i < WIDE; i++) inputs[r * WIDE + i] = (double)(first + r);
+        if (targets) targets[r] = (double)(first + r);
+    }
+    return OK;
+}
+
+static const struct dataset_format wide = {.name = "wide", .read = read_rows, .close = close_nothing};
+
+static struct table open_wide(struct source *source) {
+    static const struct scaler none = {0};
+    struct table table;
+    *source = (struct source){.format = &wide, .rows = ROWS, .input_size = WIDE, .target_size = 1, .divide = 1};
+    ck_ok(table_create(source, TARGET_VALUES, &none, &table));
+    ck_assert_uint_eq(table.chunk_rows, CHUNK);
+    largest_read = reads = 0;
+    return table;
+}
+
+/* Adjacent rows are read together, whatever their order in the batch, at most a chunk of them. */
+START_TEST(adjacent_rows_of_a_batch) {
+    static const struct {
+        size_t count;
+        int64_t rows[12];
+        size_t reads;
+    } cases[] = {{4, {7, 6, 9, 8}, 1},
+                 {5, {14, 11, 10, 13, 12}, 1},
+                 {6, {20, 25, 21, 24, 22, 23}, 2},
+                 {11, {3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}, 3},
+                 {7, {30, 31, 31, 32, 33, 34, 34}, 1},
+                 {3, {39, 0, 37}, 3}};
+    static float inputs[12 * WIDE], targets[12];
+    struct source source;
+    struct selection all = {0};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct table table = open_wide(&source);
+        ck_ok(table_read(&table, &all, cases[c].rows, cases[c].count, inputs, targets));
+        bool is_good = true;
+        for (size_t r = 0; r < cases[c].count; r++) {
+            is_good &= targets[r] == (float)cases[c].rows[r];
+            for (size_t i = 0; i < WIDE; i++) is_good &= inputs[r * WIDE + i] == (float)cases[c].rows[r];
+        }
+        ck_assert_msg(is_good, "batch %zu has other rows", c);
+        ck_assert_uint_eq(reads, cases[c].reads);
+        table_free(&table);
+    }
+}
+END_TEST
+
+static void add_row(void *context, const double *row) {
+    double *next = context;
+    ck_assert(row[0] == *next && row[WIDE - 1] == *next);
+    *next += 1;
+}
+
+START_TEST(all_rows_in_chunks) {
+    struct source source;
+    struct table table = open_wide(&source);
+    double next = 3;
+    ck_ok(table_each(&table, &(struct selection){.first = 3}, ROWS - 3, add_row, &next));
+    ck_assert(next == ROWS);
+    ck_assert_uint_eq(largest_read, CHUNK);
+    ck_assert_uint_eq(reads, (ROWS - 3 + CHUNK - 1) / CHUNK);
+    table_free(&table);
+}
+END_TEST
+
+TESTS("table", rows_of_a_chunk, a_row_that_no_memory_holds, adjacent_rows_of_a_batch, all_rows_in_chunks)
