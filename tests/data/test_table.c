@@ -31,7 +31,7 @@ START_TEST(rows_of_a_chunk) {
 }
 END_TEST
 
-START_TEST(a_row_that_no_memory_holds, adjacent_rows_of_a_batch, all_rows_in_chunks) {
+START_TEST(a_row_that_no_memory_holds) {
     size_t rows;
     ck_failure(create(1, SIZE_MAX, &rows), STATUS_MEMORY, "are more than any machine has");
 }
