@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "export/formats.h"
-#include "train/inference/trained.h"
-#include "train/weights/initial.h"
+#include "train/inference/session.h"
 
 static const struct export_format *const formats[] = {
 #define X(name) &export_##name,
@@ -83,27 +82,30 @@ static status replace(void *context, const char *name, int dims, const int64_t *
     return OK;
 }
 
-static status read_tensors(struct export_source *source, bool average) {
+static status read_tensors(struct export_source *source) {
     struct list list = {.source = source};
-    TRY(checkpoint_visit(source->checkpoint, "model", add, &list));
-    return average ? checkpoint_visit(source->checkpoint, "ema", replace, source) : OK;
+    const struct session *session = source->session;
+    TRY(checkpoint_visit(session->checkpoint, "model", add, &list));
+    return session->average ? checkpoint_visit(session->checkpoint, "ema", replace, source) : OK;
 }
 
 status export_run(const struct export_options *options, struct log *log) {
     const struct export_format *format = NULL;
-    bool average = false;
     TRY(choose(options, &format));
     TRY(weights_check_out(options->out));
-    struct export_source source = {.arena = arena_create(), .path = options->weights.checkpoint, .log = log};
-    if (options->weights.folder) source.path = options->weights.folder;
-    status s = weights_choose(NULL, &options->weights, log, &source.checkpoint, &average);
-    if (!s && options->config) s = trained_compare_config(source.checkpoint, options->config, true);
-    if (!s) s = read_tensors(&source, average);
+    const struct weights_options *weights = &options->weights;
+    const char *path = weights->folder ? weights->folder : weights->checkpoint;
+    struct session session;
+    const struct session_options opening = {
+        .weights = *weights, .path = path, .config = options->config, .is_own = true, .predicts = true};
+    struct export_source source = {.arena = arena_create(), .path = path, .session = &session, .log = log};
+    status s = session_open(&opening, log, &session);
+    if (!s) s = read_tensors(&source);
     if (options->defers_stop)
         *options->defers_stop = 1; /* a stop request has no effect: the file is written completely */
     if (!s) s = format->write(&source, options->out);
     if (!s) log_line(log, "%s: %zu tensor%s", options->out, source.tensor_count, text_plural(source.tensor_count, "s"));
-    checkpoint_close(source.checkpoint);
+    session_close(&session);
     arena_destroy(source.arena);
     return s;
 }

@@ -5,14 +5,15 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
+
+struct session;
 
 /* A checkpoint, as all formats see it. */
 struct export_source {
     struct arena *arena;
-    const char *path; /* as given by the user, for messages */
-    struct checkpoint *checkpoint;
+    const char *path;        /* as given by the user, for messages */
+    struct session *session; /* train/inference/session.h */
     struct log *log;
     struct named_tensor *tensors; /* (tensor_count) parameters and buffers, in the order of their names */
     size_t tensor_count;

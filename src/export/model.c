@@ -9,27 +9,16 @@
 #include <string.h>
 
 #include "data/text/vocabulary.h"
-#include "train/state/column_names.h"
-#include "train/state/input_layout_json.h"
-#include "train/state/labels.h"
-#include "train/state/preparation_json.h"
-#include "train/state/target_scale_json.h"
+#include "train/inference/session.h"
 
 /* ---- texts ---- */
 
-static status read_config(const struct export_source *source, struct export_model *m) {
-    char *text;
-    TRY(checkpoint_read_text(source->checkpoint, "config", &text));
-    if (!text) return status_new(STATUS_DATA, "%s: it has no config", source->path);
-    status s = config_parse(arena_printf(source->arena, "%s: config", source->path), text, &m->file);
-    free(text);
-    TRY(s);
-    m->config = config_of(m->file);
-    char *name = arena_copy(source->arena, m->config->name);
-    for (char *c = name; *c; c++)
+/* The name of the run, as a name in a file. */
+static const char *safe_name(const struct export_source *source, const char *name) {
+    char *safe = arena_copy(source->arena, name);
+    for (char *c = safe; *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("._-", *c)) *c = '_';
-    m->name = name;
-    return OK;
+    return safe;
 }
 
 /* An exported model has no tokenizer, so it could not read the column. */
@@ -54,18 +43,18 @@ static status reject_windows(const struct export_source *source, const struct ex
         source->path);
 }
 
-static status read_columns(const struct export_source *source, struct export_model *m, bool *are_features) {
-    struct column_list list;
+static status set_columns(const struct export_source *source, struct export_model *m, bool *are_features) {
+    const struct session *session = source->session;
+    const struct column_list *list = &session->dataset.columns;
+    bool has_windows = m->config->dataset.window.steps > 0;
     *are_features = false;
-    TRY(preparation_read(source->arena, source->checkpoint, &m->preparation));
+    m->preparation = session->dataset.preparation;
     TRY(reject_texts(source, m->preparation));
     TRY(reject_windows(source, m));
-    TRY(column_names_read(source->arena, source->checkpoint, &list));
-    m->columns.items = arena_alloc(source->arena, (list.count + 1) * sizeof *m->columns.items);
-    for (size_t i = 0; i < list.count; i++)
-        if (list.items[i].role == COLUMN_INPUT) m->columns.items[m->columns.count++] = list.items[i].name;
-    bool has_windows = m->config->dataset.window.steps > 0;
-    *are_features = list.count > 0 && strcmp(list.format, "csv") == 0 && !has_windows;
+    m->columns.items = arena_alloc(source->arena, (list->count + 1) * sizeof *m->columns.items);
+    for (size_t i = 0; i < list->count; i++)
+        if (list->items[i].role == COLUMN_INPUT) m->columns.items[m->columns.count++] = list->items[i].name;
+    *are_features = list->count > 0 && strcmp(list->format, "csv") == 0 && !has_windows;
     if (!*are_features && !has_windows) m->columns.count = 0; /* a dataset of a file may be many inputs */
     return OK;
 }
@@ -80,16 +69,12 @@ static void check_window_columns(struct export_model *m, const struct shape *sha
 
 static status tokens_shape(const struct export_source *source, const struct export_model *m, struct shape *shape,
                            bool *is_known) {
-    const struct dataset_config *dataset = &m->config->dataset;
-    char *text;
-    struct vocabulary *vocabulary = NULL;
-    TRY(checkpoint_read_text(source->checkpoint, "data/vocabulary", &text));
-    if (!text) return OK;
-    status s = vocabulary_create(text, &vocabulary);
-    free(text);
-    TRY(s);
+    const char *characters = source->session->dataset.characters;
+    struct vocabulary *vocabulary;
+    if (!characters) return OK;
+    TRY(vocabulary_create(characters, &vocabulary));
     *shape = (struct shape){.dims = 1,
-                            .size = {dataset->text.block_size},
+                            .size = {m->config->dataset.text.block_size},
                             .is_tokens = true,
                             .vocabulary = (int64_t)vocabulary_size(vocabulary)};
     vocabulary_destroy(vocabulary);
@@ -107,15 +92,13 @@ static status dataset_shape_of(struct export_model *m, struct shape *shape) {
     return OK;
 }
 
-/* The inputs as the checkpoint describes them. */
-static status read_layout(const struct export_source *source, struct export_model *m, struct dataset_info *info,
-                          bool *is_known) {
-    struct input_layout layout;
-    TRY(input_layout_read(source->arena, source->checkpoint, &layout, is_known));
-    if (!*is_known) return OK;
-    *info = input_layout_info(&layout);
-    m->divide = layout.divide;
-    return OK;
+/* The inputs as the checkpoint describes them; false: it does not. */
+static bool use_layout(const struct export_source *source, struct export_model *m, struct dataset_info *info) {
+    const struct session *session = source->session;
+    if (!session->has_inputs) return false;
+    *info = input_layout_info(&session->inputs);
+    m->divide = session->inputs.divide;
+    return true;
 }
 
 /* A vector of as many values as the first matrix has columns, if the model then has the shapes of the file. */
@@ -130,9 +113,8 @@ static status find_shape(const struct export_source *source, struct export_model
     bool is_known = false, are_features = false;
     TRY(tokens_shape(source, m, shape, &is_known));
     if (is_known) return OK;
-    TRY(read_columns(source, m, &are_features));
-    TRY(read_layout(source, m, &info, &is_known));
-    if (is_known) {
+    TRY(set_columns(source, m, &are_features));
+    if (use_layout(source, m, &info)) {
         *shape = dataset_shape(&info);
         return OK;
     }
@@ -177,23 +159,16 @@ static status find_values(const struct export_source *source, const struct param
     return OK;
 }
 
-static bool is_vector(const struct entry *entry) { return entry->type == ENTRY_FLOAT64 && entry->dims == 1; }
-
-static status read_scaler(const struct export_source *source, struct export_model *m) {
-    struct entry entries[] = {{.path = "scaler/mean"}, {.path = "scaler/scale"}};
-    bool has_mean, has_scale;
-    TRY(checkpoint_find(source->checkpoint, &entries[0], &has_mean));
-    TRY(checkpoint_find(source->checkpoint, &entries[1], &has_scale));
-    if (!has_mean || !has_scale) return OK;
-    size_t size = shape_elements(&m->model->in);
-    if (!is_vector(&entries[0]) || !is_vector(&entries[1]) || entries[0].shape[0] != entries[1].shape[0] ||
-        entries[0].shape[0] == 0 || size % (size_t)entries[0].shape[0] != 0)
+static status set_scaler(const struct export_source *source, struct export_model *m) {
+    const struct real_list *mean = &source->session->mean, *scale = &source->session->scale;
+    if (!mean->count) return OK;
+    if (shape_elements(&m->model->in) % mean->count != 0)
         return status_new(STATUS_DATA, "%s: scaler/mean and scaler/scale do not fit the inputs; the file was changed",
                           source->path);
-    m->features = (size_t)entries[0].shape[0];
-    entries[0].data = m->mean = arena_alloc(source->arena, m->features * sizeof *m->mean);
-    entries[1].data = m->scale = arena_alloc(source->arena, m->features * sizeof *m->scale);
-    return checkpoint_read(source->checkpoint, entries, 2, NULL);
+    m->features = mean->count;
+    m->mean = mean->items;
+    m->scale = scale->items;
+    return OK;
 }
 
 /* The statistics of a batch depend on rows that are computed together, which differ from those of predict. */
@@ -250,10 +225,9 @@ static status plan_by_dataset(struct export_model *m) {
 /* A model with named inputs or several outputs. */
 static status plan_named(const struct export_source *source, struct export_model *m) {
     struct dataset_info info;
-    bool is_known, are_features;
-    TRY(read_columns(source, m, &are_features));
-    TRY(read_layout(source, m, &info, &is_known));
-    TRY(is_known ? config_plan_model(m->config, &info, 0, false, &m->model) : plan_by_dataset(m));
+    bool are_features;
+    TRY(set_columns(source, m, &are_features));
+    TRY(use_layout(source, m, &info) ? config_plan_model(m->config, &info, 0, false, &m->model) : plan_by_dataset(m));
     struct string_list *names = &m->outputs;
     names->items = arena_alloc(source->arena, (m->config->losses.count + 1) * sizeof *names->items);
     for (size_t i = 0; i < m->config->losses.count; i++)
@@ -269,28 +243,28 @@ static status plan_model(const struct export_source *source, struct export_model
     return model_plan(&m->config->model, &shape, &m->model);
 }
 
-static status read_target_scale(const struct export_source *source, struct export_model *m) {
-    TRY(target_scale_read(source->arena, source->checkpoint, &m->target_scale));
+static status set_target_scale(const struct export_source *source, struct export_model *m) {
+    m->target_scale = source->session->target_scale;
     if (!m->target_scale || m->target_scale->size == m->model->out_size) return OK;
     return status_new(STATUS_DATA, "%s: data/target_scale does not fit the outputs; the file was changed",
                       source->path);
 }
 
 status export_model_open(const struct export_source *source, struct export_model *out) {
+    const struct session *session = source->session;
     *out = (struct export_model){.divide = 1};
-    TRY(read_config(source, out));
+    TRY(session_read(source->session));
+    out->config = session->config;
+    out->name = safe_name(source, out->config->name);
+    out->labels = session->labels;
     if (out->config->dataset.divide > 0) out->divide = out->config->dataset.divide;
-    TRY(labels_load(source->arena, source->checkpoint, &out->labels));
     TRY(plan_model(source, out));
     TRY(check_layers(out->model));
     find_read_lengths(source, out);
     TRY(find_values(source, &out->model->params, &out->params));
     TRY(find_values(source, &out->model->buffers, &out->buffers));
-    TRY(read_target_scale(source, out));
-    return read_scaler(source, out);
+    TRY(set_target_scale(source, out));
+    return set_scaler(source, out);
 }
 
-void export_model_close(struct export_model *model) {
-    model_destroy(model->model);
-    config_free(model->file);
-}
+void export_model_close(struct export_model *model) { model_destroy(model->model); }

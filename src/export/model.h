@@ -10,19 +10,19 @@
 #include "train/config/config.h"
 
 struct export_model {
-    struct config_file *file;
     const struct config *config;
-    struct model *model;               /* planned; it has no memory */
-    const float **params;              /* (model->params.count) the values, owned by the checkpoint */
-    const float **buffers;             /* (model->buffers.count) */
-    struct string_list labels;         /* of the classes; count 0: none */
-    struct string_list outputs;        /* names of several outputs; count 0: one output without a name */
-    struct preparation *preparation;   /* of a table's columns; NULL: none */
+    struct model *model;                   /* planned; it has no memory */
+    const float **params;                  /* (model->params.count) the values, owned by the checkpoint */
+    const float **buffers;                 /* (model->buffers.count) */
+    struct string_list labels;             /* of the classes; count 0: none */
+    struct string_list outputs;            /* names of several outputs; count 0: one output without a name */
+    const struct preparation *preparation; /* of a table's columns; NULL: none */
     bool *reads_lengths;               /* (model->lengths_count) an operation leaves out what is behind these lengths */
     struct target_scale *target_scale; /* of the output; NULL: none */
     struct string_list columns;        /* names of the inputs, or with dataset.window of the features of each step, the
                                           columns of a table's rows; count 0: none */
-    double *mean, *scale, divide;      /* x' = (x / divide - mean) / scale */
+    const double *mean, *scale;
+    double divide;    /* x' = (x / divide - mean) / scale */
     size_t features;  /* of mean and scale: of each in_size / features adjacent inputs; 0: no scaling */
     const char *name; /* of the run, only letters, digits, '.', '_' and '-' */
 };

@@ -5,11 +5,12 @@
 #include <stdlib.h>
 
 #include "export/formats.h"
+#include "train/inference/session.h"
 
 #define NOTES 3
 
 /* They are JSON texts of the checkpoint; absent ones are omitted. */
-static status write(const struct export_source *source, const char *path) {
+static status write_file(const struct export_source *source, const char *path) {
     static const char *const paths[] = {"data/columns", "data/labels", "data/target_scale"}, *const keys[] = {
                                                                                                  "columns", "labels",
                                                                                                  "target_scale"};
@@ -19,11 +20,12 @@ static status write(const struct export_source *source, const char *path) {
     for (size_t i = 0; i < NOTES; i++)
         entries[i] =
             (struct entry){.path = paths[i], .type = ENTRY_TEXT, .data = (void *)&texts[i], .is_optional = true};
-    TRY(checkpoint_read(source->checkpoint, entries, NOTES, NULL));
+    TRY(checkpoint_read(source->session->checkpoint, entries, NOTES, NULL));
     for (size_t i = 0; i < NOTES; i++) notes[i] = (struct safetensors_note){keys[i], texts[i]};
     status s = safetensors_write(path, notes, NOTES, source->tensors, source->tensor_count);
     for (size_t i = 0; i < NOTES; i++) free(texts[i]);
     return s;
 }
 
-const struct export_format export_safetensors = {.name = "safetensors", .extension = ".safetensors", .write = write};
+const struct export_format export_safetensors = {
+    .name = "safetensors", .extension = ".safetensors", .write = write_file};

@@ -103,7 +103,7 @@ FIRST = [
     ("device/cpu/shapes*", ["model_layers", "model_gradients"]), ("device/cpu/ctc*", ["model_gradients", "program_ctc"]),
     ("device/cpu/contrastive*", ["model_contrastive", "model_loss", "model_gradients", "program_contrastive"]), ("parallel/row_gather*", ["program_contrastive"]),
     ("device/cpu/rnn*", ["model_gradients", "program_recurrent"]), ("predictor*", ["program_predict", "program_preparation", "program_inference"]),
-    ("inference/trained*", ["program_trained_config", "program_inference", "program_preparation"]),
+    ("inference/session*", ["program_trained_config", "program_inference", "program_preparation"]),
     ("dataset/baseline*", ["program_baseline"]), ("averaging*", ["program_worlds", "program_elastic", "program_zero", "program_in_backward"]),
     ("*window*", ["data_windows", "program_windows"]),
     ("*groups*", ["data_split", "program_groups"]), ("sampling/split*", ["data_split", "program_groups", "program_three_parts"]),

@@ -7,15 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/utf8.h"
-#include "train/inference/trained.h"
+#include "train/inference/session.h"
 #include "train/loop/dry_run.h"
-#include "train/plan/plan.h"
-#include "train/state/input_layout_json.h"
-#include "train/weights/initial.h"
-#include "train/weights/weights.h"
 
 /* ---- decoder: position by position ---- */
 
@@ -50,14 +45,6 @@ static status plan_positions(const struct config *config, size_t classes, size_t
     return OK;
 }
 
-static status load(struct decoder *d, struct checkpoint *checkpoint, bool average) {
-    struct model *model = d->plan->model;
-    TRY(model_alloc(model, d->plan->device, 1));
-    TRY(model_map(model));
-    TRY(weights_load(model, checkpoint, average));
-    return model_unmap(model, true);
-}
-
 static void decoder_destroy(struct decoder *d) {
     if (!d) return;
     plan_destroy(d->plan);
@@ -65,15 +52,14 @@ static void decoder_destroy(struct decoder *d) {
 }
 
 /* For texts of up to [block] tokens below [classes]. *out is NULL if a layer needs all positions at once, or the device
- * is not the host. [average]: as in weights_load. */
-static status decoder_create(const struct config *config, size_t classes, size_t block, struct checkpoint *checkpoint,
-                             bool average, struct decoder **out) {
+ * is not the host. */
+static status decoder_create(struct session *session, size_t classes, size_t block, struct decoder **out) {
     *out = NULL;
     struct decoder *d = calloc(1, sizeof *d);
     if (!d) return status_memory("the decoder");
-    status s = plan_positions(config, classes, block, &d->plan);
+    status s = plan_positions(session->config, classes, block, &d->plan);
     bool is_possible = !s && d->plan && device_is_host(d->plan->device) && d->plan->model->out_size >= classes;
-    if (is_possible) s = load(d, checkpoint, average);
+    if (is_possible) s = session_load(session, d->plan, 1);
     if (s || !is_possible) {
         decoder_destroy(d);
         return s;
@@ -88,13 +74,10 @@ static size_t decoder_logits(const struct decoder *d) { return d->logits; }
 
 /* Computes the logits that follow tokens (count), which begin with those of the call before. */
 static status decoder_run(struct decoder *d, const int32_t *tokens, size_t count, float *logits) {
-    struct device *device = d->plan->device;
     const float *output = NULL;
-    for (; d->position < count; d->position++) {
-        struct pass pass = {.device = device, .rows = 1, .position = d->position};
-        output = model_forward(d->plan->model, &pass, (const float *)(const void *)&tokens[d->position]);
-    }
-    return device_download(device, logits, output, d->logits * sizeof *logits);
+    for (; d->position < count; d->position++)
+        TRY(session_run(d->plan, 1, d->position, (const float *)(const void *)&tokens[d->position], &output));
+    return device_download(d->plan->device, logits, output, d->logits * sizeof *logits);
 }
 
 /* ---- text ---- */
@@ -102,9 +85,7 @@ static status decoder_run(struct decoder *d, const int32_t *tokens, size_t count
 struct generator {
     const struct generate_options *options;
     struct vocabulary *vocabulary;
-    const struct config *config;
-    struct checkpoint *checkpoint;
-    bool average;            /* of the checkpoint: its moving average of the weights */
+    struct session session;
     struct decoder *decoder; /* NULL: the model cannot be computed position by position, or the text is too long */
     struct plan *plan;       /* NULL while there is a decoder, as the rest */
     struct device *device;   /* the plan's, as the model */
@@ -121,56 +102,41 @@ struct generator {
     float *sorted;         /* (vocabulary): scratch */
 };
 
-/* The checkpoint of a model of columns may have a tokenizer, too: that of its columns of texts. */
-static status reject_columns(struct checkpoint *checkpoint) {
-    char *preparation;
-    TRY(checkpoint_read_text(checkpoint, "data/preparation", &preparation));
-    bool has_columns = preparation != NULL;
-    free(preparation);
-    return has_columns
-               ? status_new(STATUS_USAGE, "generate needs a model of texts, and this one reads the columns of a "
-                                          "table; use predict")
-               : OK;
-}
-
 /* The tokens of the training, which may be more than those of a tokenizer that is given now. */
-static status use_trained_size(struct generator *g, struct checkpoint *checkpoint) {
-    struct arena *arena = arena_create();
-    struct input_layout layout;
-    bool has_layout;
+static status use_trained_size(struct generator *g) {
+    const struct input_layout *inputs = &g->session.inputs;
     size_t own = vocabulary_size(g->vocabulary);
-    status s = input_layout_read(arena, checkpoint, &layout, &has_layout);
-    bool is_known = !s && has_layout && layout.kind == INPUT_TOKENS && layout.vocabulary > 0;
-    if (is_known && (size_t)layout.vocabulary > g->classes) g->classes = (size_t)layout.vocabulary;
-    if (is_known && (size_t)layout.vocabulary < own)
-        s = status_new(STATUS_USAGE,
-                       "the model was trained with %lld tokens, and the tokenizer has %zu; train with it: "
-                       "dataset.tokens.tokenizer",
-                       (long long)layout.vocabulary, own);
-    arena_destroy(arena);
-    return s;
+    bool is_known = g->session.has_inputs && inputs->kind == INPUT_TOKENS && inputs->vocabulary > 0;
+    if (is_known && (size_t)inputs->vocabulary > g->classes) g->classes = (size_t)inputs->vocabulary;
+    if (!is_known || (size_t)inputs->vocabulary >= own) return OK;
+    return status_new(STATUS_USAGE,
+                      "the model was trained with %lld tokens, and the tokenizer has %zu; train with it: "
+                      "dataset.tokens.tokenizer",
+                      (long long)inputs->vocabulary, own);
 }
 
-static status read_vocabulary(struct generator *g, struct checkpoint *checkpoint) {
-    const struct tokens_config *tokens = &g->config->dataset.tokens;
-    TRY(reject_columns(checkpoint));
-    TRY(trained_vocabulary(checkpoint, &g->vocabulary));
+static status open_vocabulary(struct generator *g) {
+    const struct dataset_config *dataset = &g->session.config->dataset;
+    const struct tokens_config *tokens = &dataset->tokens;
+    if (g->session.dataset.preparation) /* its columns of texts may have a tokenizer, too */
+        return status_new(STATUS_USAGE, "generate needs a model of texts, and this one reads the columns of a "
+                                        "table; use predict");
+    TRY(session_vocabulary(&g->session, &g->vocabulary));
     if (!g->vocabulary && tokens->tokenizer) TRY(vocabulary_open_tokenizer(tokens->tokenizer, &g->vocabulary));
     if (!g->vocabulary)
         return status_new(STATUS_USAGE,
                           "generate needs a model of texts, and this checkpoint has no vocabulary; for a model of "
                           "token ids give their tokenizer: dataset.tokens.tokenizer=tokenizer.json");
     bool has_characters = vocabulary_has_characters(g->vocabulary);
-    g->block = (size_t)(has_characters ? g->config->dataset.text.block_size : tokens->block_size);
+    g->block = (size_t)(has_characters ? dataset->text.block_size : tokens->block_size);
     g->classes = vocabulary_size(g->vocabulary);
     if (!has_characters && tokens->vocabulary != SCHEMA_NO_INT && (size_t)tokens->vocabulary > g->classes)
         g->classes = (size_t)tokens->vocabulary;
-    return has_characters ? OK : use_trained_size(g, checkpoint);
+    return has_characters ? OK : use_trained_size(g);
 }
 
 /* Opens the model that computes whole blocks. */
 static status open_model(struct generator *g) {
-    const struct config *config = g->config;
     size_t classes = g->classes;
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     const struct dataset_info info = {.input_kind = INPUT_TOKENS,
@@ -182,17 +148,14 @@ static status open_model(struct generator *g) {
                                       .classes = (int64_t)classes,
                                       .target_size = g->block};
     struct plan_options options = {.purpose = PLAN_INFERENCE, .env = &alone, .info = &info};
-    TRY(plan_create(config, &options, &g->plan));
+    TRY(plan_create(g->session.config, &options, &g->plan));
     g->device = g->plan->device;
     g->model = g->plan->model;
     g->logits = g->model->out_size / g->block;
     if (g->model->out_size % g->block != 0 || g->logits < classes)
         return status_new(STATUS_USAGE, "the model's output is not one logit per position and token (%zu x %zu)",
                           g->block, classes);
-    TRY(model_alloc(g->model, g->device, 1));
-    TRY(model_map(g->model));
-    TRY(weights_load(g->model, g->checkpoint, g->average));
-    TRY(model_unmap(g->model, true));
+    TRY(session_load(&g->session, g->plan, 1));
     TRY(device_alloc(g->device, g->block * sizeof *g->tokens, "the text", &g->own_tokens));
     struct batch batch = {.rows = 1, .inputs = g->own_tokens};
     TRY(dry_run_forward(g->model, g->device, NULL, NULL, &batch));
@@ -201,7 +164,7 @@ static status open_model(struct generator *g) {
 }
 
 static status open_decoder(struct generator *g) {
-    TRY(decoder_create(g->config, g->classes, g->block, g->checkpoint, g->average, &g->decoder));
+    TRY(decoder_create(&g->session, g->classes, g->block, &g->decoder));
     if (!g->decoder) return open_model(g);
     return buffer_new(decoder_logits(g->decoder) * sizeof *g->last, "the logits", (void **)&g->last);
 }
@@ -329,9 +292,9 @@ static bool take_text(const struct generate_options *options, struct text *all, 
 static status run_model(struct generator *g) {
     if (g->decoder) return decoder_run(g->decoder, g->tokens, g->length, g->last);
     if (!g->plan) TRY(plan_explain_memory(NULL, open_model(g)));
-    struct pass pass = {.device = g->device, .rows = 1};
+    const float *output;
     device_upload(g->device, g->own_tokens, g->tokens, g->block * sizeof *g->tokens);
-    const float *output = model_forward(g->model, &pass, g->own_tokens);
+    TRY(session_run(g->plan, 1, 0, g->own_tokens, &output));
     return device_download(g->device, g->last, output + (g->length - 1) * g->logits, g->logits * sizeof *g->last);
 }
 
@@ -358,26 +321,17 @@ static status write_text(struct generator *g, generate_sink *sink, void *context
     return s;
 }
 
-/* [opened]: of open_all. Weights that do not fit are those of another config. */
-static status compare_config(const struct generator *g, status opened) {
-    if (opened && status_code(opened) != STATUS_DATA) return opened;
-    status s = trained_compare_config(g->checkpoint, g->config, true);
-    if (!s) return opened;
-    status_free(opened);
-    return s;
-}
-
 status generate_text(const struct config *config, const struct generate_options *options, struct log *log,
                      generate_sink *sink, void *context) {
-    struct generator g = {.options = options, .config = config};
+    struct generator g = {.options = options};
+    const struct session_options opening = {.weights = options->weights, .config = config, .predicts = true};
     rng_seed(&g.rng, (uint64_t)options->seed);
-    status s = weights_choose(config, &options->weights, log, &g.checkpoint, &g.average);
-    if (!s) s = trained_compare_rows(g.checkpoint, config, true, log);
-    if (!s) s = read_vocabulary(&g, g.checkpoint);
-    if (!s) s = compare_config(&g, plan_explain_memory(NULL, open_all(&g)));
+    status s = session_open(&opening, log, &g.session);
+    if (!s) s = session_read(&g.session);
+    if (!s) s = open_vocabulary(&g);
+    if (!s) s = plan_explain_memory(NULL, open_all(&g));
     if (!s) s = encode_prompt(&g);
     if (!s) s = write_text(&g, sink, context);
-    checkpoint_close(g.checkpoint);
     decoder_destroy(g.decoder);
     buffer_free(g.tokens);
     buffer_free(g.last);
@@ -386,5 +340,6 @@ status generate_text(const struct config *config, const struct generate_options 
     buffer_free(g.sorted);
     plan_destroy(g.plan);
     vocabulary_destroy(g.vocabulary);
+    session_close(&g.session);
     return s;
 }

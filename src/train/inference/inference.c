@@ -11,14 +11,10 @@
 #include "data/dataset/loader.h"
 #include "dist/comm/comm.h"
 #include "train/inference/predictions.h"
-#include "train/inference/trained.h"
+#include "train/inference/session.h"
 #include "train/loop/dry_run.h"
 #include "train/metrics/evaluation.h"
 #include "train/plan/feed.h"
-#include "train/plan/plan.h"
-#include "train/state/column_names.h"
-#include "train/state/input_layout_json.h"
-#include "train/weights/initial.h"
 
 struct inference {
     const struct config *config;
@@ -28,8 +24,8 @@ struct inference {
     struct store *store;
     struct comm *comm;
     const struct loss_type *loss;
-    struct dataset_config opened; /* of the dataset */
-    struct dataset *dataset;      /* the plan's after open_model, as device and model */
+    struct session session;
+    struct dataset *dataset; /* the plan's after open_model, as device and model */
     struct plan *plan;
     struct device *device;
     struct model *model;
@@ -41,7 +37,6 @@ struct inference {
     float *inputs;  /* (batch, input_size) */
     float *weights; /* (batch); NULL: the rows have none */
     void *targets;  /* (batch) int64_t or (batch, target_size) float */
-    struct trained trained;
     struct feed *feed;
 };
 
@@ -139,42 +134,35 @@ static bool needs_targets(const struct inference *inf) {
 
 /* Opens inf->dataset. Names of the training's file may be none of a file of another format, which then has its own
  * defaults. */
-static status open_named(struct inference *inf, struct checkpoint *checkpoint, struct dataset_config *dataset) {
-    bool left = false;
+static status open_named(struct inference *inf) {
+    struct dataset_config *dataset = &inf->session.dataset;
     status s = dataset_open(dataset, inf->loss->wants_classes, false, &inf->dataset);
-    if (s && status_code(s) == STATUS_DATA) {
-        status unread = trained_leave_names(checkpoint, inf->config, dataset, &left);
-        if (unread) return status_first(s, unread);
-    }
-    if (left) {
-        status_free(s);
-        s = dataset_open(dataset, inf->loss->wants_classes, false, &inf->dataset);
-    }
-    inf->opened = *dataset;
-    return s;
+    if (status_code(s) != STATUS_DATA || !session_leave_names(&inf->session, dataset)) return s;
+    status_free(s);
+    return dataset_open(dataset, inf->loss->wants_classes, false, &inf->dataset);
 }
 
-static status open_dataset(struct inference *inf, struct checkpoint *checkpoint) {
-    struct dataset_config dataset = inf->config->dataset;
+static status open_dataset(struct inference *inf) {
+    struct dataset_config *dataset = &inf->session.dataset;
     inf->loss = config_loss(inf->config);
+    TRY(session_read(&inf->session));
     if (inf->is_all) {
-        dataset_remove_split(&dataset);
-        dataset.validation = (struct validation_config){0};
+        dataset_remove_split(dataset);
+        dataset->validation = (struct validation_config){0};
     }
-    dataset.local_ranks = inf->env->local_world_size;
-    dataset.skips_bad_rows = inf->options->skips_bad_rows;
-    if (inf->predicts && inf->is_all) dataset.filter = NULL; /* a line for each row */
+    dataset->local_ranks = inf->env->local_world_size;
+    dataset->skips_bad_rows = inf->options->skips_bad_rows;
+    if (inf->predicts && inf->is_all) dataset->filter = NULL; /* a line for each row */
     if (inf->predicts) {
-        dataset.without_targets = !needs_targets(inf);
-        dataset.input_targets.count = 0;
+        dataset->without_targets = !needs_targets(inf);
+        dataset->input_targets.count = 0;
     }
-    TRY(trained_read(inf->arena, checkpoint, &dataset, &inf->trained));
-    if (!dataset.without_targets)
-        dataset.classes = inf->trained.labels; /* labels have the same class numbers as in training */
-    status s = open_named(inf, checkpoint, &dataset);
-    if (s) return suggest_all(inf, dataset, dataset_explain_columns(&dataset, s));
-    log_columns(inf, &dataset.columns);
-    return check_labels(inf, &dataset);
+    if (!dataset->without_targets)
+        dataset->classes = inf->session.labels; /* labels have the same class numbers as in training */
+    status s = open_named(inf);
+    if (s) return suggest_all(inf, *dataset, dataset_explain_columns(dataset, s));
+    log_columns(inf, &dataset->columns);
+    return check_labels(inf, dataset);
 }
 
 /* Logs the number of rows and their file. */
@@ -212,11 +200,11 @@ static bool uses_split(const struct inference *inf) {
 
 /* Logs that the rows of the part are not those of the same part of the training. Rows without targets cannot be
  * compared. */
-static status compare_split(const struct inference *inf, struct checkpoint *checkpoint, struct log *log) {
+static status compare_split(const struct inference *inf, struct log *log) {
     const struct dataset_config *dataset = &inf->config->dataset;
     const char *fingerprint = needs_targets(inf) ? dataset_info(inf->dataset)->fingerprint : NULL, *why;
     if (inf->env->rank != 0 || !uses_split(inf)) return OK;
-    TRY(trained_compare_split(checkpoint, dataset, fingerprint, &why));
+    TRY(session_compare_split(&inf->session, fingerprint, &why));
     if (why)
         log_warning(log, "%s: %s: the model may have been trained on rows for validation",
                     dataset->path ? dataset->path : "synthetic dataset", why);
@@ -232,7 +220,6 @@ static status open_model(struct inference *inf) {
     inf->device = inf->plan->device;
     inf->model = inf->plan->model;
     inf->batch = inf->plan->batch;
-    TRY(model_alloc(inf->model, inf->device, inf->batch));
     if (inf->plan->objective) TRY(objective_alloc(inf->plan->objective, inf->device, inf->batch));
     if (!inf->predicts)
         TRY(loss_prepare(inf->loss, inf->plan->loss_config, inf->device, &inf->model->out, info->target_size,
@@ -257,20 +244,13 @@ static status join(struct inference *inf) {
     return comm_limit_threads(inf->comm);
 }
 
-static status load_weights(struct inference *inf, struct checkpoint *checkpoint, bool average) {
-    TRY(model_map(inf->model));
-    TRY(weights_load(inf->model, checkpoint, average));
-    return model_unmap(inf->model, true);
-}
-
 /* Adds the difference of the columns to [failure], of weights that do not fit the rows. */
-static status explain_columns(struct inference *inf, struct checkpoint *checkpoint, status failure) {
+static status explain_columns(const struct inference *inf, status failure) {
     struct dataset_config dataset = inf->config->dataset;
-    if (!failure) return OK;
-    status unread = column_names_read(inf->arena, checkpoint, &dataset.columns);
-    status_free(unread);
+    if (status_code(failure) != STATUS_DATA) return failure;
+    dataset.columns = inf->session.dataset.columns;
     dataset.without_targets = inf->predicts;
-    return unread ? failure : dataset_explain_columns(&dataset, failure);
+    return dataset_explain_columns(&dataset, failure);
 }
 
 static void add_shape(int dims, const int64_t *sizes, struct text *out) {
@@ -280,21 +260,17 @@ static void add_shape(int dims, const int64_t *sizes, struct text *out) {
 }
 
 /* Adds the shapes of a row of images here and in the training to [failure] of opening the model, if they differ. */
-static status explain_shape(struct inference *inf, struct checkpoint *checkpoint, int dims, const int64_t *shape,
-                            status failure) {
-    struct input_layout trained;
-    bool has_layout = false;
+static status explain_shape(const struct inference *inf, int dims, const int64_t *shape, status failure) {
+    const struct input_layout *trained = &inf->session.inputs;
     struct text text = {0};
     if (!failure || dims < 2) return failure;
-    status unread = input_layout_read(inf->arena, checkpoint, &trained, &has_layout);
-    bool differs = !unread && has_layout && trained.kind == INPUT_VALUES &&
-                   (trained.dims != dims || memcmp(trained.shape, shape, (size_t)dims * sizeof *shape) != 0);
-    status_free(unread);
+    bool differs = inf->session.has_inputs && trained->kind == INPUT_VALUES &&
+                   (trained->dims != dims || memcmp(trained->shape, shape, (size_t)dims * sizeof *shape) != 0);
     if (!differs) return failure;
     text_printf(&text, "%s\na row of the inputs is ", status_message(failure));
     add_shape(dims, shape, &text);
     text_add(&text, ", and was ");
-    add_shape(trained.dims, trained.shape, &text);
+    add_shape(trained->dims, trained->shape, &text);
     text_printf(&text, " in the training; %s",
                 inf->config->dataset.window.steps ? "see dataset.window" : "for images see dataset.layout");
     status s = status_new(status_code(failure), "%s", text_string(&text));
@@ -338,17 +314,18 @@ static int64_t count_outputs(const struct inference *inf, const struct dataset *
 
 /* [failure] of opening the model with the config of the training: the reason is in the rows. Names that with a class
  * that the model does not have. */
-static status explain_classes(struct inference *inf, struct checkpoint *checkpoint, status failure) {
+static status explain_classes(struct inference *inf, status failure) {
     struct dataset *dataset = NULL;
     enum dataset_part part = DATASET_TRAIN;
     int64_t row = 0, class = 0, outputs = 0;
     if (!failure || inf->predicts || status_code(failure) != STATUS_USAGE || !inf->loss->wants_classes) return failure;
-    status s = trained_compare_config(checkpoint, inf->config, false);
-    if (!s) s = dataset_open(&inf->opened, true, false, &dataset);
+    const struct dataset_config *opened = &inf->session.dataset;
+    status s = session_compare(&inf->session);
+    if (!s) s = dataset_open(opened, true, false, &dataset);
     if (!s && dataset_info(dataset)->input_kind == INPUT_VALUES) outputs = count_outputs(inf, dataset);
     if (!s && outputs) s = find_class(inf, dataset, outputs, &part, &row, &class);
-    bool is_own = part == DATASET_VALIDATION && inf->opened.validation.path;
-    const char *path = is_own ? inf->opened.validation.path : inf->opened.path;
+    bool is_own = part == DATASET_VALIDATION && opened->validation.path;
+    const char *path = is_own ? opened->validation.path : opened->path;
     dataset_close(dataset);
     status_free(s);
     if (!class) return failure;
@@ -371,14 +348,9 @@ static status reserve_memory(const struct inference *inf) {
 }
 
 static struct prediction_meaning meaning_of(const struct inference *inf) {
-    return (struct prediction_meaning){.loss = inf->loss,
-                                       .loss_config = inf->plan->loss_config,
-                                       .objective = inf->plan->objective,
-                                       .output = &inf->model->out,
-                                       .labels = inf->trained.labels,
-                                       .targets = inf->trained.targets,
-                                       .target_scale = inf->trained.target_scale,
-                                       .wants_probabilities = inf->options->wants_probabilities};
+    struct prediction_meaning meaning = session_meaning(&inf->session, inf->plan);
+    meaning.wants_probabilities = inf->options->wants_probabilities;
+    return meaning;
 }
 
 /* STATUS_USAGE for options that do not fit the dataset or the model. */
@@ -393,25 +365,24 @@ static status check_options(const struct inference *inf) {
 }
 
 static status set_up(struct inference *inf, const struct inference_options *options, struct log *log) {
-    struct checkpoint *checkpoint = NULL;
-    bool average;
+    const struct session_options opening = {
+        .weights = options->weights, .config = inf->config, .predicts = inf->predicts};
+    struct session *session = &inf->session;
     bool writes = inf->predicts && inf->env->rank == 0 && !predictions_is_stdout(options->out);
-    status s = writes ? io_check_replace(options->out) : OK;
-    if (!s) s = weights_choose(inf->config, &options->weights, log, &checkpoint, &average);
     inf->is_all = options->part && strcmp(options->part, "all") == 0;
-    if (!s) s = trained_compare_rows(checkpoint, inf->config, inf->predicts, log);
-    if (!s) s = plan_explain_rows(open_dataset(inf, checkpoint));
+    status s = writes ? io_check_replace(options->out) : OK;
+    if (!s) s = session_open(&opening, log, session);
+    if (!s) s = plan_explain_rows(open_dataset(inf));
     if (!s) s = choose_part(inf, options);
     struct dataset_info info = {0};
     if (!s) info = *dataset_info(inf->dataset);
-    if (!s) s = explain_classes(inf, checkpoint, open_model(inf));
-    if (!s) s = trained_compare_config(checkpoint, inf->config, inf->predicts);
-    if (!s) s = explain_columns(inf, checkpoint, load_weights(inf, checkpoint, average));
-    s = explain_shape(inf, checkpoint, info.input_dims, info.input_shape, s);
+    if (!s) s = explain_classes(inf, open_model(inf));
+    if (!s) s = explain_columns(inf, session_load(session, inf->plan, inf->batch));
+    s = explain_shape(inf, info.input_dims, info.input_shape, s);
     if (!s) s = reserve_memory(inf);
     if (!s && inf->predicts) s = check_options(inf);
-    if (!s) s = compare_split(inf, checkpoint, log);
-    checkpoint_close(checkpoint);
+    if (!s) s = compare_split(inf, log);
+    session_close_checkpoint(session);
     s = plan_explain_memory(NULL, s);
     if (!s) log_rows(inf, log);
     if (s) store_report_before_joining(inf->env, NULL, 0, inf->log, s);
@@ -428,6 +399,7 @@ static void tear_down(struct inference *inf, status failure) {
     buffer_free(inf->targets);
     if (!inf->plan) dataset_close(inf->dataset);
     plan_destroy(inf->plan);
+    session_close(&inf->session);
     arena_destroy(inf->arena);
 }
 
@@ -440,12 +412,10 @@ static void set_phase(const struct inference *inf, enum activity_phase phase) {
 static status forward(struct inference *inf, size_t rows, const int64_t *positions, struct batch *host,
                       struct batch *fed, const float **output) {
     TRY(dataset_read(inf->dataset, inf->part, positions, rows, inf->inputs, inf->targets));
-    struct pass pass = {.device = inf->device, .rows = rows};
     if (inf->weights) dataset_read_weights(inf->dataset, inf->part, positions, rows, false, inf->weights);
     *host = (struct batch){rows, inf->inputs, inf->targets, positions, inf->weights};
     *fed = feed_put(inf->feed, host);
-    *output = model_forward(inf->model, &pass, fed->inputs);
-    return device_status(inf->device);
+    return session_run(inf->plan, rows, 0, fed->inputs, output);
 }
 
 /* Only with several processes; a single one ends in its signal handler. */
@@ -571,7 +541,7 @@ static status evaluate(struct inference *inf, struct text *out) {
                  inf->batch * (size_t)inf->env->world_size);
     for (size_t i = 0; !s && i < batches_of(inf); i++) s = evaluate_batch(inf, evaluation, i, positions);
     if (!s) s = evaluation_finish(evaluation, &result);
-    if (!s) evaluation_json_add(&result, part_name(inf), &inf->trained.labels, out);
+    if (!s) evaluation_json_add(&result, part_name(inf), &inf->session.labels, out);
     evaluation_destroy(evaluation);
     if (!s) s = comm_barrier(inf->comm);
     if (!s) begin_ending(inf);

@@ -1,5 +1,5 @@
 /* inference: evaluation and prediction with a trained model, exact on any number of ranks. Weights, running statistics
- * and scaler are those of a checkpoint, or of the start of a new run (initial.h); the rows are those of the
+ * and scaler are those of a checkpoint, or of the start of a new run (session.h); the rows are those of the
  * config (dataset.path=FILE for new data). Nothing is written into the run folder. After a stop request to a rank all
  * ranks end with STATUS_STOPPED within a batch, and write nothing. */
 #ifndef TRAIN_INFERENCE_H

@@ -9,11 +9,7 @@
 #include "base/buffer.h"
 #include "base/files/io.h"
 #include "data/text/vocabulary.h"
-#include "train/inference/predictions.h"
-#include "train/inference/trained.h"
-#include "train/plan/plan.h"
-#include "train/state/input_layout_json.h"
-#include "train/weights/weights.h"
+#include "train/inference/session.h"
 
 /* A set of activations: what one thread needs for a prediction. */
 struct predictor_worker {
@@ -26,10 +22,8 @@ struct predictor_worker {
 };
 
 struct predictor {
-    struct arena *arena;
-    struct config_file *file;
-    struct config config;          /* of the checkpoint, on the CPU */
-    struct dataset_config dataset; /* how rows of a table are read */
+    struct session session;
+    struct config config; /* of the checkpoint, on the CPU */
     struct dataset_info info;
     struct predictor_description about;
     struct vocabulary *vocabulary;     /* NULL: not known */
@@ -48,8 +42,10 @@ static status create_worker(struct predictor *p, struct predictor_worker *w) {
     struct plan_options options = {.purpose = PLAN_INFERENCE, .env = &alone, .info = &p->info};
     TRY(plan_create(&p->config, &options, &w->plan));
     struct model *model = w->plan->model;
-    TRY(model_alloc(model, w->plan->device, w->plan->batch));
-    if (p->values) {
+    if (!p->values) {
+        TRY(session_load(&p->session, w->plan, w->plan->batch));
+    } else {
+        TRY(model_alloc(model, w->plan->device, w->plan->batch));
         params_use_values(&model->params, w->plan->device, p->values);
         params_use_values(&model->buffers, w->plan->device, p->buffers);
     }
@@ -103,9 +99,8 @@ static bool is_config(const char *path) {
     return dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
 }
 
-static status open_checkpoint(const char *path, const struct predictor_options *options, struct checkpoint **out,
-                              bool *average) {
-    struct weights_options weights = {.which = options->weights};
+static status open_session(struct predictor *p, const char *path, const struct predictor_options *options) {
+    struct session_options opening = {.path = path, .is_own = true, .predicts = true};
     struct config_file *file = NULL;
     struct io_info info;
     const char *which = options->checkpoint;
@@ -114,11 +109,11 @@ static status open_checkpoint(const char *path, const struct predictor_options *
                           "the checkpoint is '%s'; expected best or newest, or nothing for the best one if the run "
                           "keeps one, else the newest",
                           which);
-    weights.checkpoint = which;
+    opening.weights = (struct weights_options){.checkpoint = which, .which = options->weights};
     if (is_config(path)) {
         TRY(config_load(path, NULL, 0, &file));
-        status s = weights_open(config_of(file), &weights, NULL, out, average);
-        if (!s) s = trained_compare_config(*out, config_of(file), true);
+        opening.config = config_of(file);
+        status s = session_open(&opening, NULL, &p->session);
         config_free(file);
         return s;
     }
@@ -128,33 +123,37 @@ static status open_checkpoint(const char *path, const struct predictor_options *
         return status_new(STATUS_USAGE, "%s: this is a file, and the %s checkpoint is looked for in a run folder", path,
                           which);
     if (info.is_folder)
-        weights.folder = path;
+        opening.weights.folder = path;
     else
-        weights.checkpoint = path;
-    return weights_open_alone(&weights, NULL, out, average);
+        opening.weights.checkpoint = path;
+    return session_open(&opening, NULL, &p->session);
 }
 
-static status read_config(struct predictor *p, struct checkpoint *checkpoint, const char *path) {
-    char *text = NULL;
+static status read_session(struct predictor *p) {
+    struct session *session = &p->session;
+    struct dataset_config *dataset = &session->dataset;
     struct entry counters[] = {{.path = "state/epoch", .type = ENTRY_INT64, .data = &p->about.epoch},
                                {.path = "state/step", .type = ENTRY_INT64, .data = &p->about.step}};
-    TRY(checkpoint_read(checkpoint, counters, 2, NULL));
-    TRY(checkpoint_read_text(checkpoint, "config", &text));
-    if (!text) return status_new(STATUS_DATA, "%s: it has no config", path);
-    status s = config_parse(path, text, &p->file);
-    free(text);
-    TRY(s);
-    p->config = *config_of(p->file);
+    TRY(checkpoint_read(session->checkpoint, counters, 2, NULL));
+    TRY(session_read(session));
+    p->config = *session->config;
     p->config.device = DEVICE_CPU;
     p->about.name = p->config.name;
-    return OK;
+    p->about.labels = session->labels;
+    dataset->without_targets = true;
+    dataset->input_targets.count = 0;
+    dataset_remove_split(dataset);
+    dataset->validation = (struct validation_config){0};
+    dataset->augment = (struct augment_config){0};
+    dataset->local_ranks = 1;
+    return session_vocabulary(session, &p->vocabulary);
 }
 
 /* ---- inputs ---- */
 
 /* For a checkpoint of an earlier version: from its vocabulary or its columns; else the dataset must be there. */
 static status guess_layout(struct predictor *p, struct input_layout *layout) {
-    const struct preparation *preparation = p->dataset.preparation;
+    const struct preparation *preparation = p->session.dataset.preparation;
     struct dataset *dataset;
     *layout = (struct input_layout){.dims = 1, .size = preparation ? preparation->features : p->about.columns.count};
     layout->divide = p->config.dataset.divide > 0 ? p->config.dataset.divide : 1;
@@ -169,10 +168,10 @@ static status guess_layout(struct predictor *p, struct input_layout *layout) {
                       "the checkpoint is of an earlier version without the shape of the inputs, and the dataset "
                       "cannot be read"));
     *layout = dataset_input_layout(dataset);
-    struct dataset_input *inputs = arena_alloc(p->arena, (layout->input_count + 1) * sizeof *inputs);
+    struct dataset_input *inputs = arena_alloc(p->session.arena, (layout->input_count + 1) * sizeof *inputs);
     for (size_t i = 0; i < layout->input_count; i++) {
         inputs[i] = layout->inputs[i];
-        inputs[i].name = arena_copy(p->arena, inputs[i].name);
+        inputs[i].name = arena_copy(p->session.arena, inputs[i].name);
     }
     layout->inputs = inputs;
     dataset_close(dataset);
@@ -180,59 +179,48 @@ static status guess_layout(struct predictor *p, struct input_layout *layout) {
 }
 
 static void list_columns(struct predictor *p) {
-    const struct column_list *list = &p->dataset.columns;
+    const struct column_list *list = &p->session.dataset.columns;
     struct string_list *columns = &p->about.columns;
     if (list->count == 0 || strcmp(list->format, "csv") != 0) return; /* a dataset of a file may be many inputs */
-    if (p->dataset.window.steps) return;                              /* an input is a column of one of the rows */
-    columns->items = arena_alloc(p->arena, (list->count + 1) * sizeof *columns->items);
+    if (p->session.dataset.window.steps) return;                      /* an input is a column of one of the rows */
+    columns->items = arena_alloc(p->session.arena, (list->count + 1) * sizeof *columns->items);
     for (size_t i = 0; i < list->count; i++)
         if (list->items[i].role == COLUMN_INPUT) columns->items[columns->count++] = list->items[i].name;
 }
 
-static status read_inputs(struct predictor *p, struct checkpoint *checkpoint, struct trained *trained) {
-    bool has_layout;
+static status read_inputs(struct predictor *p) {
+    const struct session *session = &p->session;
     struct input_layout *layout = &p->about.inputs;
-    p->dataset = p->config.dataset;
-    p->dataset.without_targets = true;
-    p->dataset.input_targets.count = 0;
-    dataset_remove_split(&p->dataset);
-    p->dataset.validation = (struct validation_config){0};
-    p->dataset.augment = (struct augment_config){0};
-    p->dataset.local_ranks = 1;
-    TRY(trained_read(p->arena, checkpoint, &p->dataset, trained));
-    TRY(trained_vocabulary(checkpoint, &p->vocabulary));
     p->about.vocabulary = p->vocabulary;
     list_columns(p);
-    TRY(input_layout_read(p->arena, checkpoint, layout, &has_layout));
-    if (!has_layout) TRY(guess_layout(p, layout));
+    *layout = session->inputs;
+    if (!session->has_inputs) TRY(guess_layout(p, layout));
     p->info = input_layout_info(layout);
-    p->about.has_preparation = p->dataset.preparation != NULL;
-    if (p->about.has_preparation && p->dataset.window.steps)
+    p->about.has_preparation = session->dataset.preparation != NULL;
+    if (p->about.has_preparation && session->dataset.window.steps)
         return status_new(STATUS_USAGE,
                           "the model reads windows of rows (dataset.window) with columns that are prepared "
                           "(data/preparation), which only `ddptrain predict` computes");
     if (p->about.has_preparation || layout->kind == INPUT_TOKENS) return OK;
-    return input_scaling_create(layout, &p->dataset.scale, &p->scaling);
+    return input_scaling_create(layout, &session->dataset.scale, &p->scaling);
 }
 
 /* ---- the model ---- */
 
-static status load_model(struct predictor *p, struct checkpoint *checkpoint, bool average) {
+static status load_model(struct predictor *p) {
     TRY(new_worker(p, &p->first));
-    struct model *model = p->first->plan->model;
-    TRY(model_map(model));
-    TRY(weights_load(model, checkpoint, average));
-    TRY(model_unmap(model, true));
+    const struct model *model = p->first->plan->model;
     p->values = model->params.values;
     p->buffers = model->buffers.values;
     p->about.parameters = model->params.elements;
     p->about.outputs = model->out_size;
+    p->meaning = session_meaning(&p->session, p->first->plan);
     return OK;
 }
 
 static struct string_list copy_names(struct predictor *p, const char *const *names, size_t count,
                                      struct string_list list) {
-    const char **items = arena_alloc(p->arena, (list.count + count + 1) * sizeof *items);
+    const char **items = arena_alloc(p->session.arena, (list.count + count + 1) * sizeof *items);
     if (list.count) memcpy(items, list.items, list.count * sizeof *items);
     if (count) memcpy(items + list.count, names, count * sizeof *items);
     return (struct string_list){items, list.count + count};
@@ -246,9 +234,9 @@ static status describe_outputs(struct predictor *p) {
     p->meaning.wants_probabilities = !s;
     if (s && status_code(s) != STATUS_USAGE) return s;
     status_free(s);
-    s = predictions_make(&none, &p->meaning, p->arena);
+    s = predictions_make(&none, &p->meaning, p->session.arena);
     size_t parts = none.part_count ? none.part_count : 1;
-    bool *are_classes = arena_alloc(p->arena, (p->about.outputs + 1) * sizeof *are_classes);
+    bool *are_classes = arena_alloc(p->session.arena, (p->about.outputs + 1) * sizeof *are_classes);
     for (size_t i = 0; !s && i < parts; i++) {
         const struct predictions *part = none.part_count ? &none.parts[i] : &none;
         for (size_t k = 0; k < part->count; k++) are_classes[p->about.predictions.count + k] = part->classes != NULL;
@@ -261,23 +249,11 @@ static status describe_outputs(struct predictor *p) {
 }
 
 static status fill(struct predictor *p, const char *path, const struct predictor_options *options) {
-    struct checkpoint *checkpoint = NULL;
-    struct trained trained;
-    bool average;
-    status s = open_checkpoint(path, options, &checkpoint, &average);
-    if (!s) s = read_config(p, checkpoint, path);
-    if (!s) s = read_inputs(p, checkpoint, &trained);
-    if (!s) s = load_model(p, checkpoint, average);
-    checkpoint_close(checkpoint);
-    TRY(s);
-    p->about.labels = trained.labels;
-    p->meaning = (struct prediction_meaning){.loss = p->first->plan->loss,
-                                             .loss_config = p->first->plan->loss_config,
-                                             .objective = p->first->plan->objective,
-                                             .output = &p->first->plan->model->out,
-                                             .labels = trained.labels,
-                                             .targets = trained.targets,
-                                             .target_scale = trained.target_scale};
+    TRY(open_session(p, path, options));
+    TRY(read_session(p));
+    TRY(read_inputs(p));
+    TRY(load_model(p));
+    session_close_checkpoint(&p->session);
     TRY(describe_outputs(p));
     release_worker(p, p->first);
     return OK;
@@ -288,7 +264,6 @@ status predictor_open(const char *path, const struct predictor_options *options,
     struct predictor *p = calloc(1, sizeof *p);
     *out = NULL;
     if (!p) return status_memory("a model");
-    p->arena = arena_create();
     pthread_mutex_init(&p->lock, NULL);
     status s = fill(p, path, options ? options : &automatic);
     if (s)
@@ -307,9 +282,8 @@ void predictor_close(struct predictor *p) {
     destroy_worker(p->first); /* the last, because it has the weights */
     input_scaling_destroy(p->scaling);
     vocabulary_destroy(p->vocabulary);
-    config_free(p->file);
+    session_close(&p->session);
     pthread_mutex_destroy(&p->lock);
-    arena_destroy(p->arena);
     free(p);
 }
 
@@ -410,15 +384,12 @@ static struct predictor_results after(const struct predictor *p, const struct pr
 
 static status run_batch(struct predictor *p, struct predictor_worker *w, const struct rows *rows, size_t first,
                         size_t count, const struct predictor_results *results) {
-    struct device *device = w->plan->device;
-    struct pass pass = {.device = device, .rows = count};
     struct predictor_results to = after(p, results, first);
-    const float *inputs;
+    const float *inputs, *outputs;
     TRY(read_rows(p, w, rows, first, count, &inputs));
     if (w->prepared != count) TRY(model_prepare(w->plan->model, count, false));
     w->prepared = count;
-    const float *outputs = model_forward(w->plan->model, &pass, inputs);
-    TRY(device_status(device));
+    TRY(session_run(w->plan, count, 0, inputs, &outputs));
     if (to.outputs) memcpy(to.outputs, outputs, count * p->about.outputs * sizeof *outputs);
     return to.predictions || to.probabilities ? interpret(p, outputs, count, &to) : OK;
 }
@@ -467,7 +438,7 @@ status predictor_run_tokens(struct predictor *p, const int32_t *tokens, size_t r
 }
 
 status predictor_run_table(struct predictor *p, const struct cells *cells, const struct predictor_results *results) {
-    struct dataset_config config = p->dataset;
+    struct dataset_config config = p->session.dataset;
     struct dataset *dataset;
     if (p->about.columns.count == 0)
         return status_new(STATUS_USAGE, "the model was not trained with the columns of a table; pass rows of numbers");

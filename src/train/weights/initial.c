@@ -7,8 +7,6 @@
 #include "train/state/state.h"
 #include "train/weights/init_from.h"
 
-/* ---- the start of a run ---- */
-
 static status check_resume(const struct config *config) {
     const char *resume = config->checkpoint.resume;
     if (strcmp(resume, "auto") == 0 || strcmp(resume, "never") == 0) return OK;
@@ -77,26 +75,4 @@ status initial_open(const struct config *config, const char *name, struct log *l
     text_free(&config_text);
     plan_destroy(plan);
     return plan_explain_memory(NULL, s);
-}
-
-/* ---- the checkpoint of a command ---- */
-
-/* A moving average starts as a copy of the weights, so the initial ones have none. */
-static status open_initial(const struct config *config, const struct weights_options *options, struct log *log,
-                           struct checkpoint **out) {
-    if (options->which && strcmp(options->which, "trained") != 0)
-        return status_new(STATUS_USAGE,
-                          "--weights %s: --checkpoint " CHECKPOINT_INITIAL
-                          " has no moving average of the weights; leave --weights out",
-                          options->which);
-    return initial_open(options->training ? options->training : config, CHECKPOINT_INITIAL, log, out);
-}
-
-status weights_choose(const struct config *config, const struct weights_options *options, struct log *log,
-                      struct checkpoint **out, bool *average) {
-    *out = NULL;
-    *average = false;
-    if (options->checkpoint && strcmp(options->checkpoint, CHECKPOINT_INITIAL) == 0)
-        return open_initial(config, options, log, out);
-    return config ? weights_open(config, options, log, out, average) : weights_open_alone(options, log, out, average);
 }

@@ -149,8 +149,8 @@ static status choose(const struct weights_options *options, const char *path, st
                       path);
 }
 
-static status open_and_choose(const struct config *config, const struct weights_options *options, struct log *log,
-                              struct checkpoint **out, bool *average) {
+status weights_open(const struct config *config, const struct weights_options *options, struct log *log,
+                    struct checkpoint **out, bool *average) {
     int64_t epoch = 0, step = 0;
     bool has_average = false;
     char *path = NULL;
@@ -176,16 +176,6 @@ static status open_and_choose(const struct config *config, const struct weights_
         *out = NULL;
     }
     return s;
-}
-
-status weights_open(const struct config *config, const struct weights_options *options, struct log *log,
-                    struct checkpoint **out, bool *average) {
-    return open_and_choose(config, options, log, out, average);
-}
-
-status weights_open_alone(const struct weights_options *options, struct log *log, struct checkpoint **out,
-                          bool *average) {
-    return open_and_choose(NULL, options, log, out, average);
 }
 
 status weights_check_out(const char *out) {

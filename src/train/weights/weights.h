@@ -8,7 +8,7 @@
 #include "model/model.h"
 #include "train/config/config.h"
 
-#define CHECKPOINT_INITIAL "initial" /* only for weights_choose (initial.h) */
+#define CHECKPOINT_INITIAL "initial" /* only for session_open */
 #define CHECKPOINT_NEWEST "newest"
 
 /* Selects a checkpoint and the weights in it. */
@@ -21,14 +21,11 @@ struct weights_options {
     const char *which;             /* --weights: "trained" or "average"; NULL: those that the run's evaluations use */
 };
 
-/* Opens the checkpoint; STATUS_DATA when the folder has none. *average: use the moving average of the weights. Logs
+/* Opens the checkpoint; STATUS_DATA when the folder has none. [config]: of the run, for runs/<name>; NULL: the options
+ * name a folder or a file. *average: use the moving average of the weights. Logs
  * path, epoch and step and, if the file has an average, the choice. */
 status weights_open(const struct config *config, const struct weights_options *options, struct log *log,
                     struct checkpoint **out, bool *average);
-
-/* The same without a config. */
-status weights_open_alone(const struct weights_options *options, struct log *log, struct checkpoint **out,
-                          bool *average);
 
 /* Opens a checkpoint to start from: the file [path], or of a run folder the best checkpoint, else the newest. *found:
  * its path, for free; NULL: [path]. */
