@@ -10,6 +10,52 @@ from onnx_graph import Graph
 from program import IO, SANITIZER, USAGE
 
 
+# shape of a row: layers, each with its keys in turn, so that each key decides about values or sizes of the last layer of a path.
+ATTRIBUTES = {
+    (2, 7, 9): [
+        "{conv2d: {out: 3, kernel_size: [2, 3], stride: [2, 3]}}", "{conv2d: {out: 3, kernel_size: [2, 3], padding: [2, 1]}}", "{conv2d: {out: 3, kernel_size: [2, 3], dilation: [3, 2]}}",
+        "{conv2d: {out: 4, kernel_size: 2, groups: 2, bias: false}}", "{conv2d: {out: 3, kernel_size: [2, 4], padding: same, dilation: [1, 2]}}",
+        "{conv_transpose2d: {out: 3, kernel_size: [2, 3], stride: [2, 3]}}", "{conv_transpose2d: {out: 3, kernel_size: [3, 4], padding: [1, 2]}}",
+        "{conv_transpose2d: {out: 3, kernel_size: [2, 3], dilation: [3, 2]}}", "{conv_transpose2d: {out: 3, kernel_size: 2, stride: [2, 4], output_padding: [1, 3]}}",
+        "{conv_transpose2d: {out: 3, kernel_size: [2, 3], stride: [3, 2], dilation: [3, 2], output_padding: [2, 1]}}", "{conv_transpose2d: {out: 4, kernel_size: 2, groups: 2, bias: false}}",
+        "{max_pool2d: {kernel_size: [2, 3]}}", "{max_pool2d: {kernel_size: [2, 3], stride: [1, 2]}}", "{max_pool2d: {kernel_size: [2, 3], padding: [0, 1]}}", "{max_pool2d: {kernel_size: 2, ceil_mode: true}}",
+        "{avg_pool2d: {kernel_size: [2, 3]}}", "{avg_pool2d: {kernel_size: [2, 3], stride: [1, 2]}}", "{avg_pool2d: {kernel_size: [2, 3], padding: [1, 0]}}",
+        "{avg_pool2d: {kernel_size: [2, 3], padding: [0, 1], count_include_pad: false}}", "{avg_pool2d: {kernel_size: 2, padding: 1, ceil_mode: true}}", "{avg_pool2d: {kernel_size: [2, 3], divisor_override: 5}}",
+        "{adaptive_avg_pool2d: {output_size: [3, 2]}}", "{adaptive_max_pool2d: {output_size: [2, 5]}}", "{batch_norm: {eps: 0.5}}", "{batch_norm: {affine: false}}",
+        "{group_norm: {num_groups: 2, eps: 0.5}}", "{group_norm: {num_groups: 1, affine: false}}", "{instance_norm: {eps: 0.5}}", "{instance_norm: {affine: true}}", "{prelu: {num_parameters: 2}}", "{layer_scale2d: {}}",
+        "{upsample: {scale_factor: [2, 1.5]}}", "{upsample: {size: [3, 11]}}", "{upsample: {scale_factor: [1.5, 2], mode: bilinear}}", "{upsample: {size: [11, 4], mode: bilinear, align_corners: true}}",
+        "{pad: {padding: [1, 2, 3, 0]}}", "{pad: {padding: [1, 0, 2, 3], value: -0.7}}", "{pad: {padding: [1, 2, 3, 0], mode: reflect}}", "{pad: {padding: [1, 2, 3, 0], mode: replicate}}",
+        "{permute: {dims: [0, 3, 1, 2]}}", "{reshape: {shape: [-1, 14]}}", "{slice: {start: 3, end: 6, dim: 2}}", "{slice: {end: 1}}", "{mean: {dim: [2, 3]}}", "{mean: {dim: 3, keepdim: true}}",
+        "{max: {dim: 2}}", "{max: {dim: 3, keepdim: true}}", "{tanh: {name: t}}, {concat: {from: [t, t], dim: 3}}", "{linear: {out: 9, name: t}}, {split: {split_size: [2, 7], dim: 3, names: [p, q]}}, {concat: {from: [q, p], dim: 3}}",
+        "{linear: {out: 8, name: t}}, {chunk: {chunks: 2, dim: 3, names: [p, q]}}, {multiply: {from: [p, q]}}"],
+    (4, 6, 8): ["{pixel_shuffle: {upscale_factor: 2}}", "{pixel_unshuffle: {downscale_factor: 2}}", "{patch_embedding: {embed_dim: 5, patch_size: [3, 2]}}",
+                "{patch_embedding: {embed_dim: 5, patch_size: 2, bias: false}}"],
+    (2, 11): [
+        "{conv1d: {out: 3, kernel_size: 3, stride: 2}}", "{conv1d: {out: 3, kernel_size: 3, padding: 2}}", "{conv1d: {out: 3, kernel_size: 3, dilation: 2}}", "{conv1d: {out: 4, kernel_size: 3, groups: 2, bias: false}}",
+        "{max_pool1d: {kernel_size: 3}}", "{max_pool1d: {kernel_size: 3, stride: 2, padding: 1}}", "{max_pool1d: {kernel_size: 2, ceil_mode: true}}",
+        "{avg_pool1d: {kernel_size: 3}}", "{avg_pool1d: {kernel_size: 3, stride: 2, padding: 1}}", "{avg_pool1d: {kernel_size: 3, padding: 1, count_include_pad: false}}", "{avg_pool1d: {kernel_size: 2, ceil_mode: true}}",
+        "{adaptive_avg_pool1d: {output_size: 4}}", "{adaptive_max_pool1d: {output_size: 4}}",
+        "{upsample: {scale_factor: 1.5, mode: linear}}", "{pad: {padding: [3, 2], mode: circular}}"],
+    (2, 5, 4, 6): [
+        "{conv3d: {out: 3, kernel_size: [3, 2, 1], stride: [1, 2, 3]}}", "{conv3d: {out: 3, kernel_size: [2, 1, 3], padding: [0, 1, 2]}}", "{conv3d: {out: 3, kernel_size: 2, dilation: [3, 2, 1]}}",
+        "{conv3d: {out: 4, kernel_size: 2, groups: 2, bias: false}}", "{max_pool3d: {kernel_size: [3, 2, 1]}}", "{max_pool3d: {kernel_size: 2, stride: [1, 2, 3], padding: [0, 1, 1]}}",
+        "{max_pool3d: {kernel_size: 2, stride: 3, ceil_mode: true}}", "{avg_pool3d: {kernel_size: [3, 2, 1]}}", "{avg_pool3d: {kernel_size: 2, stride: [1, 2, 3], padding: [0, 1, 1]}}",
+        "{avg_pool3d: {kernel_size: 2, padding: 1, count_include_pad: false}}", "{avg_pool3d: {kernel_size: 2, stride: 3, ceil_mode: true}}", "{avg_pool3d: {kernel_size: [3, 2, 1], divisor_override: 5}}",
+        "{adaptive_avg_pool3d: {output_size: [2, 3, 4]}}", "{adaptive_max_pool3d: {output_size: [3, 1, 2]}}"],
+    (5, 8): [
+        "{linear: {out: 3, bias: false}}", "{linear: {out: 3}}", "{gelu: {approximate: tanh}}", "{leaky_relu: {negative_slope: 0.3}}", "{elu: {alpha: 0.4}}", "{layer_scale: {}}", "{positional_embedding: {}}",
+        "{layer_norm: {eps: 0.5}}", "{layer_norm: {elementwise_affine: false}}", "{layer_norm: {bias: false}}", "{rms_norm: {eps: 0.5}}", "{rms_norm: {elementwise_affine: false}}",
+        "{attention: {heads: 2}}", "{attention: {heads: 4, causal: true}}", "{attention: {heads: 1, bias: false}}", "{linear: 24}, {scaled_dot_product_attention: {heads: 2}}",
+        "{linear: 24}, {scaled_dot_product_attention: {heads: 4, causal: true}}", "{linear: 16}, {scaled_dot_product_attention: {heads: 4, num_kv_heads: 2}}",
+        "{linear: {out: 8, name: q}}, {linear: 8}, {cross_attention: {heads: 2, from: q}}", "{linear: {out: 8, name: q}}, {linear: 8}, {cross_attention: {heads: 1, bias: false, from: q}}",
+        "{rotary_embedding: {head_size: 4}}", "{rotary_embedding: {head_size: 4, heads: 1}}", "{rotary_embedding: {head_size: 4, base: 7}}", "{rotary_embedding: {head_size: 4, interleaved: true}}",
+        *(f"{{{kind}: {{hidden_size: 3{keys}}}}}" for kind in ("lstm", "gru", "rnn") for keys in ("", ", num_layers: 2", ", bias: false", ", bidirectional: true", ", output: last")), "{rnn: {hidden_size: 3, nonlinearity: relu}}"],
+}
+# What a file does not say: of training, of initial weights, or given by shapes; and types that other tests have, since they take tokens or layers.
+NOT_EXPORTED = {"dropout", "momentum", "sync", "init", "init_values", "num_embeddings", "track_running_stats", "tie", "names"}
+OTHER_TYPES = {"sequential", "repeat", "residual", "parallel", "embedding", "embedding_bag", "drop_path"}
+
+
 class ExportOnnx(program.Case):
     train = test_export_c.ExportC.train
 
@@ -41,6 +87,28 @@ class ExportOnnx(program.Case):
         for name, model in test_export_c.LAYERS.items():
             with self.subTest(name):
                 self.compare(self.train(*model))
+
+    def test_every_attribute(self):
+        """Of each layer, as the last one of a path; many paths are one model."""
+        for shape, paths in ATTRIBUTES.items():
+            for first in range(0, len(paths), 8):
+                part = paths[first:first + 8]
+                try:
+                    self.compare(self.train(shape, 2, f"[{{parallel: {{branches: [{', '.join(f'[{path}, flatten]' for path in part)}]}}}}, {{linear: 2}}]"))
+                except AssertionError:
+                    for path in part:  # which one it is
+                        with self.subTest(path):
+                            self.compare(self.train(shape, 2, f"[{path}, flatten, {{linear: 2}}]"))
+                    raise
+
+    def test_attributes_are_complete(self):
+        paths = [path for paths in ATTRIBUTES.values() for path in paths]
+        out, _ = self.run_program("--help-config", "model.layers")
+        for kind in re.findall(r"^  ([a-z]\w+)  ", out.split("Keys of every layer")[0], re.M):
+            keys, _ = self.run_program("--help-config", f"model.layers.{kind}")
+            of_kind = [path for path in paths if re.search(rf"\b{kind}: \{{", path)]
+            for key in set() if kind in OTHER_TYPES else set(re.findall(r"^  ([a-z]\w+)  ", keys.split("Keys of every layer")[0], re.M)) - NOT_EXPORTED - {"name", "from", "share"}:
+                self.assertTrue([path for path in of_kind if re.search(rf"\b{key}: ", path)], f"no case of ATTRIBUTES has {kind}.{key}")
 
     def compare(self, rows):
         """The graph of the newest run, computed by NumPy, with predict."""
