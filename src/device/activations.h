@@ -1,5 +1,5 @@
 /* activations: the table of element-wise functions. A new one is a row here and its two formulas: enum activation, the
- * CPU's loops for every instruction set (cpu/sets/activations.c), the GPU's kernels (cuda/elementwise.cu) and its layer
+ * CPU's loops for every instruction set (cpu/sets/elementwise.c), the GPU's kernels (cuda/elementwise.cu) and its layer
  * (model/layers/activations.c) follow from them. The functions of activation <name> are
  *
  *     float <name>_value(float x);                            y = f(x)

@@ -11,7 +11,6 @@
 
 #include "base/buffer.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/elementwise.h"
 #include "device/internal.h"
 
 struct cpu_device {
@@ -21,7 +20,7 @@ struct cpu_device {
     void (*product)(const struct cpu_product *p); /* in the selected precision */
     const struct bf16_kernels *bf16_kernels;      /* NULL: in float32 */
     bool is_portable;
-    struct device_ops ops;        /* cpu_ops, with this instruction set's groups */
+    struct device_ops ops;        /* with the operators of this instruction set */
     struct sequence_ops sequence; /* of the set, with attention in the selected precision */
     void *workspace;              /* (workspace_bytes) */
     size_t workspace_bytes;
@@ -73,90 +72,31 @@ void *workspace_of(struct device *device) { return ((struct cpu_device *)device)
 
 static void free_workspace(struct device *device) { buffer_free(((struct cpu_device *)device)->workspace); }
 
-static void dropout(struct device *device, const struct draw_key *key, float p, const float *x, float *y, size_t rows,
-                    size_t size) {
-    kernels_of(device)->dropout(key, p, x, y, rows, size);
-}
-
-static void dropout_channels(struct device *device, const struct draw_key *key, float p, const float *x, float *y,
-                             size_t rows, size_t size, size_t channels) {
-    kernels_of(device)->dropout_channels(key, p, x, y, rows, size, channels);
-}
-
-static float norm(struct device *device, const float *x, size_t count) { return kernels_of(device)->norm(x, count); }
-
-static void clip_norm(struct device *device, const float *x, const struct device_range *ranges, size_t count, float max,
-                      float scale, struct clip_norm *out) {
-    double squares = 0;
-    for (size_t i = 0; i < count; i++) {
-        double norm = (double)kernels_of(device)->norm(x + ranges[i].begin, ranges[i].end - ranges[i].begin);
-        squares += norm * norm;
-    }
-    out->norm = (float)(sqrt(squares) / (double)scale);
-    out->clip = 1 / scale;
-    float coefficient = max / (out->norm + 1e-6f);
-    if (max > 0 && coefficient < 1) out->clip *= coefficient;
-}
-
-static bool is_finite(struct device *device, const float *x, size_t count) {
-    return kernels_of(device)->is_finite(x, count);
-}
-
-static void check_finite(struct device *device, const float *x, size_t count, double *nonfinite) {
-    *nonfinite += is_finite(device, x, count) ? 0 : 1;
-}
-
-static void skip_if_nonfinite(struct device *device, const float *x, size_t count, const double *loss,
-                              const float *norm, double *nonfinite, size_t nonfinite_count, double *found_inf,
-                              float *clip) {
-    bool is_nonfinite = !isfinite(*loss) || !isfinite(*norm);
-    if (count) check_finite(device, x, count, nonfinite);
-    for (size_t i = 0; i < nonfinite_count; i++) is_nonfinite = is_nonfinite || nonfinite[i] > 0;
-    if (is_nonfinite) *found_inf += 1;
-    if (*found_inf > 0) *clip = NAN;
-}
-
-static void propagate_nonfinite(struct device *device, const double *loss, const double *nonfinite, float *x) {
-    (void)device;
-    if (!isfinite(*loss) || *nonfinite > 0) *x = NAN;
-}
-
-static const struct device_ops cpu_ops = {
-    .linear_forward = linear_forward,
-    .linear_backward_input = linear_backward_input,
-    .linear_backward_weight = linear_backward_weight,
-    .linear_backward_weight_in_parts = linear_backward_weight_in_parts,
-    .add = elementwise_add,
-    .activation_forward = elementwise_activation_forward,
-    .activation_backward = elementwise_activation_backward,
-    .dropout = dropout,
-    .dropout_channels = dropout_channels,
-    .losses = &cpu_losses,
-    .norm = norm,
-    .clip_norm = clip_norm,
-    .is_finite = is_finite,
-    .check_finite = check_finite,
-    .skip_if_nonfinite = skip_if_nonfinite,
-    .propagate_nonfinite = propagate_nonfinite,
-    .leaky_relu_forward = elementwise_leaky_relu_forward,
-    .leaky_relu_backward = elementwise_leaky_relu_backward,
-    .prelu_forward = elementwise_prelu_forward,
-    .prelu_backward = elementwise_prelu_backward,
-    .scale_forward = elementwise_scale_forward,
-    .scale_backward = elementwise_scale_backward,
-    .copy = elementwise_copy,
-    .multiply = elementwise_multiply,
-    .copy_columns = elementwise_copy_columns,
-    .optimizers = &elementwise_optimizer_ops,
-    .recurrent = &cpu_recurrent_ops,
-    .shapes = &cpu_shape_ops,
-};
-
 static void set_attention(struct cpu_device *device, const struct attention_kernels *attention) {
     device->sequence.attention_forward = attention->forward;
     device->sequence.attention_backward = attention->backward;
     device->sequence.cross_attention_forward = attention->cross_forward;
     device->sequence.cross_attention_backward = attention->cross_backward;
+}
+
+static void set_operators(struct cpu_device *device) {
+    const struct cpu_kernels *kernels = device->kernels;
+    struct device_ops *ops = &device->ops;
+    *ops = *kernels->elementwise;
+    ops->linear_forward = linear_forward;
+    ops->linear_backward_input = linear_backward_input;
+    ops->linear_backward_weight = linear_backward_weight;
+    ops->linear_backward_weight_in_parts = linear_backward_weight_in_parts;
+    ops->losses = &cpu_losses;
+    ops->optimizers = kernels->optimizers;
+    ops->image = kernels->image;
+    ops->convolution = &cpu_convolution_ops;
+    ops->norm_layers = kernels->norm_layers;
+    ops->recurrent = kernels->recurrent;
+    ops->shapes = &cpu_shape_ops;
+    device->sequence = *kernels->sequence;
+    set_attention(device, kernels->attention);
+    ops->sequence = &device->sequence;
 }
 
 /* ---- what the processor has ---- */
@@ -288,14 +228,8 @@ status cpu_device_create(const char *set, struct device **out) {
         struct cpu_device *device = calloc(1, sizeof *device);
         if (!device) return status_memory("a device");
         device->kernels = sets[i].kernels;
-        device->ops = cpu_ops;
-        device->ops.image = device->kernels->image;
-        device->ops.convolution = &cpu_convolution_ops;
-        device->ops.norm_layers = device->kernels->norm_layers;
         device->bf16 = sets[i].bf16;
-        device->sequence = *device->kernels->sequence;
-        set_attention(device, device->kernels->attention);
-        device->ops.sequence = &device->sequence;
+        set_operators(device);
         device->base = (struct device){.ops = &device->ops,
                                        .description = sets[i].description,
                                        .close = free_workspace,

@@ -26,28 +26,6 @@ struct cpu_product {
     bool has_relu;    /* c = max(0, c) */
 };
 
-/* A rule of rules.h over (count) elements with the same constants; clip is not NaN. */
-typedef void update_kernel(const union optimizer_constants *constants, float clip, float *values, float *gradients,
-                           float *const states[OPTIMIZER_STATES], size_t count);
-
-struct optimizer_kernels {
-    update_kernel *update[RULE_COUNT];
-    void (*average)(float weight, const float *values, float *average, size_t count);
-    void (*clamp)(float limit, float *x, size_t count);
-};
-
-/* Steps of recurrent layers for [rows] rows; formulas and arrays as in device/recurrent.h. [before]: the state before
- * the constants. */
-struct recurrent_kernels {
-    void (*lstm_forward)(size_t rows, size_t hidden, float *gates, const float *before, float *c, float *h);
-    void (*lstm_backward)(size_t rows, size_t hidden, float *gates, const float *before, const float *c,
-                          const float *dh, float *dc);
-    void (*gru_forward)(size_t rows, size_t hidden, float *gates, const float *states, const float *before, float *h);
-    /* dbefore += z dh */
-    void (*gru_backward)(size_t rows, size_t hidden, float *gates, float *states, const float *before, const float *dh,
-                         float *dbefore);
-};
-
 /* The members of these names of struct sequence_ops, which cpu.c sets: their products have the precision of the device.
  */
 struct attention_kernels {
@@ -66,45 +44,49 @@ struct attention_kernels {
 #define SHORT_ROW 10  /* numbers */
 #define SHORT_ROWS 64 /* that are computed together */
 
+/* The loops of a set that files outside of sets/ call, X(result, name, arguments): in each set a function IN_SET(name)
+ * (sets/set.h). */
+#define CPU_LOOPS(X)                                                                                                   \
+    X(void, product, (const struct cpu_product *p))                                                                    \
+    /* packed (k, n and less than CPU_PACK_COLUMNS more) = b, for the member of that name */                           \
+    X(void, pack, (const struct cpu_product *p, float *packed))                                                        \
+    /* sum (size) += each row of x (rows, size; [stride] between rows) */                                              \
+    X(void, add_rows, (float *sum, const float *x, size_t rows, size_t size, size_t stride))                           \
+    /* e (count) = exp(x - max), *max = the largest of x; returns their sum */                                         \
+    X(float, exponentials, (const float *x, float *e, float *max, size_t count))                                       \
+    /* y (rows, count) = softmax of at most SHORT_ROWS rows of 2 to SHORT_ROW numbers: exponentials / sum; max and sum \
+     * (rows) as exponentials computes them */                                                                         \
+    X(void, short_softmax, (const float *x, float *y, float *max, float *sum, size_t rows, size_t count))              \
+    /* dbias (channels) += sums of dy (rows, positions, channels) */                                                   \
+    X(void, bias_gradient, (const float *dy, float *dbias, size_t rows, size_t positions, size_t channels))
+
+/* Its tables of operators, X(struct, name): in each set a constant IN_SET(name), at the end of the file that has the
+ * operators. */
+#define CPU_TABLES(X)                                                                                                  \
+    X(device_ops, elementwise) /* some members of the table; the others are NULL */                                    \
+    X(optimizer_ops, optimizers)                                                                                       \
+    X(image_ops, image)                                                                                                \
+    X(norm_ops, norm_layers)                                                                                           \
+    X(sequence_ops, sequence) /* without attention */                                                                  \
+    X(attention_kernels, attention)                                                                                    \
+    X(recurrent_ops, recurrent)                                                                                        \
+    X(convolution_ops, convolution) /* any */                                                                          \
+    /* The caller of the others computes the gradient of the bias. For 3 x 3 kernels, stride 1, one group, channels in \
+     * multiples of 16: */                                                                                             \
+    X(convolution_ops, winograd)                                                                                       \
+    /* For one input and one output channel in each group, kernels of up to 16 x 16: */                                \
+    X(convolution_ops, depthwise)                                                                                      \
+    /* For stride and dilation 1, one group, padding less than the kernel: */                                          \
+    X(convolution_ops, unit_stride)
+
 struct cpu_kernels {
     bool is_avx512;
-    void (*product)(const struct cpu_product *p);
-    /* packed (k, n and less than CPU_PACK_COLUMNS more) = b, for the member of that name */
-    void (*pack)(const struct cpu_product *p, float *packed);
-    /* sum (size) += each row of x (rows, size; [stride] between rows) */
-    void (*add_rows)(float *sum, const float *x, size_t rows, size_t size, size_t stride);
-    /* e (count) = exp(x - max), *max = the largest of x; returns their sum */
-    float (*exponentials)(const float *x, float *e, float *max, size_t count);
-    /* y (rows, count) = softmax of at most SHORT_ROWS rows of 2 to SHORT_ROW numbers: exponentials / sum; max and sum
-     * (rows) as exponentials computes them */
-    void (*short_softmax)(const float *x, float *y, float *max, float *sum, size_t rows, size_t count);
-    void (*add)(const float *a, const float *b, float *y, size_t count);
-    void (*activation_forward)(enum activation f, const float *x, float *y, size_t count);
-    void (*activation_backward)(enum activation f, const float *x, const float *y, const float *dy, float *dx,
-                                size_t count);
-    void (*dropout)(const struct draw_key *key, float p, const float *x, float *y, size_t rows, size_t size);
-    void (*dropout_channels)(const struct draw_key *key, float p, const float *x, float *y, size_t rows, size_t size,
-                             size_t channels);
-    const struct optimizer_kernels *optimizers;
-    const struct image_ops *image;
-    const struct convolution_ops *convolution;
-    /* For 3 x 3 kernels, stride 1, one group, channels in multiples of 16; the caller computes the bias' gradient. */
-    const struct convolution_ops *winograd;
-    /* For one input and one output channel in each group, kernels of up to 16 x 16; the caller computes the bias'
-     * gradient. */
-    const struct convolution_ops *depthwise;
-    /* For stride and dilation 1, one group, padding less than the kernel; the caller computes the bias' gradient. */
-    const struct convolution_ops *unit_stride;
-    /* dbias (channels) += sums of dy (rows, positions, channels) */
-    void (*bias_gradient)(const float *dy, float *dbias, size_t rows, size_t positions, size_t channels);
-    float (*norm)(const float *x, size_t count);
-    bool (*is_finite)(const float *x, size_t count);
-    void (*leaky_relu_forward)(float slope, const float *x, float *y, size_t count);
-    void (*leaky_relu_backward)(float slope, const float *x, const float *dy, float *dx, size_t count);
-    const struct norm_ops *norm_layers;
-    const struct sequence_ops *sequence; /* without attention */
-    const struct attention_kernels *attention;
-    const struct recurrent_kernels *recurrent;
+#define X(result, name, arguments) result(*name) arguments;
+    CPU_LOOPS(X)
+#undef X
+#define X(type, name) const struct type *name;
+    CPU_TABLES(X)
+#undef X
 };
 
 extern const struct cpu_kernels cpu_kernels_baseline, cpu_kernels_avx2, cpu_kernels_avx512;
@@ -183,7 +165,6 @@ void linear_backward_weight_in_parts(struct device *device, const float *dy, con
 
 /* Large convolutions are oneDNN's if its module is installed, else those of sets/, of the device's kernels. */
 extern const struct convolution_ops cpu_convolution_ops;
-extern const struct recurrent_ops cpu_recurrent_ops;
 extern const struct shape_ops cpu_shape_ops;
 
 extern const struct loss_ops cpu_losses;

@@ -1,4 +1,4 @@
-/* Batch norm with the formulas of cpu/sets/image_norm.c. Sums over positions are those of columns.cuh; the
+/* Batch norm with the formulas of cpu/sets/image.c. Sums over positions are those of columns.cuh; the
  * statistics of each channel are computed from them on the GPU. cuDNN's batch norm is a single call, which does not
  * allow sums over ranks.
  *

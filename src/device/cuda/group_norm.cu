@@ -1,4 +1,4 @@
-/* Group norm with the formulas of cpu/sets/image_norm.c: a block computes one group of a row of the batch, with sums in
+/* Group norm with the formulas of cpu/sets/image.c: a block computes one group of a row of the batch, with sums in
  * double. Gradients of the weights are sums over all positions of a channel (columns.cuh). */
 #include "device/cuda/columns.cuh"
 

@@ -586,7 +586,7 @@ static bool shares_three(const struct cpu_product *p) { return p->m >= 64 && p->
 const struct bf16_kernels bf16_kernels_amx = {.description = "cpu (amx, bfloat16)",
                                               .product = IN_SET(product),
                                               .shared_product = shared_product,
-                                              .attention = &IN_SET(attention_kernels),
+                                              .attention = &IN_SET(attention),
                                               .rounds_convolutions = true,
                                               .convolution_of = amx_convolution_of_one};
 

@@ -147,4 +147,4 @@ void IN_SET(product)(const struct cpu_product *p) {
 }
 
 const struct bf16_kernels bf16_kernels_avx512 = {
-    .description = "cpu (avx512, bfloat16)", .product = IN_SET(product), .attention = &IN_SET(attention_kernels)};
+    .description = "cpu (avx512, bfloat16)", .product = IN_SET(product), .attention = &IN_SET(attention)};

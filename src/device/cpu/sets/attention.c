@@ -347,5 +347,5 @@ static void cross_attention_backward(struct device *device, const struct attenti
     parallel_for(s->rows * s->heads, min_heads(s, b.keys), backward_heads, &b);
 }
 
-const struct attention_kernels IN_SET(attention_kernels) = {attention_forward, attention_backward,
-                                                            cross_attention_forward, cross_attention_backward};
+const struct attention_kernels IN_SET(attention) = {attention_forward, attention_backward, cross_attention_forward,
+                                                    cross_attention_backward};

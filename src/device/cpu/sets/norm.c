@@ -218,7 +218,7 @@ static void rms_norm_backward(struct device *device, const float *restrict x, co
         add_run(add_rms_parameters, dx ? set_rms_input : NULL, &n, i, end_of_run(i, rows), 0, size, dweight, NULL);
 }
 
-const struct norm_ops IN_SET(norm_ops) = {
+const struct norm_ops IN_SET(norm_layers) = {
     .layer_norm_forward = layer_norm_forward,
     .layer_norm_backward = layer_norm_backward,
     .rms_norm_forward = rms_norm_forward,

@@ -1,7 +1,13 @@
-/* Steps of recurrent layers, between their products: the formulas of device/recurrent.h in loops that the compiler
- * vectorises. */
+/* Each thread runs all steps of its rows, so that threads meet once per layer instead of once per step. The weight is
+ * packed once for all steps. A result does not depend on the split. */
 #include "device/recurrent.h"
+
+#include <string.h>
+
+#include "device/cpu/parallel.h"
 #include "device/cpu/sets/set.h"
+
+/* ---- steps of [rows] rows; formulas and arrays as in recurrent.h, [before]: the state before the constants ---- */
 
 static void lstm_forward(size_t rows, size_t hidden, float *restrict gates, const float *restrict before,
                          float *restrict c, float *restrict h) {
@@ -40,6 +46,7 @@ static void gru_forward(size_t rows, size_t hidden, float *restrict gates, const
     }
 }
 
+/* dbefore += z dh */
 static void gru_backward(size_t rows, size_t hidden, float *restrict gates, float *restrict states,
                          const float *restrict before, const float *restrict dh, float *restrict dbefore) {
     for (size_t k = 0; k < rows;
@@ -55,4 +62,216 @@ static void gru_backward(size_t rows, size_t hidden, float *restrict gates, floa
     }
 }
 
-const struct recurrent_kernels IN_SET(recurrent_kernels) = {lstm_forward, lstm_backward, gru_forward, gru_backward};
+/* ---- all steps of a layer ---- */
+
+#define UNIT 8                     /* rows that are not split: a tile of the products */
+#define MIN_WORK ((size_t)1 << 20) /* multiply-adds of a thread: 20 us */
+
+struct job {
+    struct device *device;
+    struct recurrent_shape shape;
+    struct recurrent_arrays a;
+    size_t width;        /* of the gates */
+    const float *packed; /* NULL: products pack the weight */
+    const float *zeros;  /* (rows, hidden): the state before the first step */
+    float *carry;        /* (rows, hidden): of an LSTM the gradient of the cell state; of a GRU unused results */
+};
+
+/* The rows [first, first + count) of a step, and of the step before it in time. */
+struct part {
+    size_t first, count;
+    size_t at, before; /* first row of them in arrays (steps, rows, ...) */
+    size_t t;          /* the step */
+    bool has_before;
+};
+
+static size_t packed_floats(const struct recurrent_shape *s) {
+    size_t width = recurrent_gates(s->cell) * s->hidden, most = CPU_PACK_COLUMNS;
+    size_t forward = (width + most) * s->hidden, backward = (s->hidden + most) * width;
+    return forward > backward ? forward : backward;
+}
+
+static size_t scratch_floats(const struct recurrent_shape *s) { return packed_floats(s) + 2 * s->rows * s->hidden; }
+
+static struct part part_of(const struct job *job, size_t first, size_t last, size_t step) {
+    const struct recurrent_shape *s = &job->shape;
+    size_t t = s->is_reverse ? s->steps - 1 - step : step, before = s->is_reverse ? t + 1 : t - 1;
+    struct part p = {.first = first, .count = last - first, .at = t * s->rows + first, .t = t, .has_before = step > 0};
+    p.before = p.has_before ? before * s->rows + first : 0;
+    return p;
+}
+
+/* c (count, width) = start + h W^T */
+static void add_states(const struct job *job, const struct part *part, enum product_start start, float *c) {
+    size_t hidden = job->shape.hidden;
+    struct cpu_product p = {.m = part->count,
+                            .n = job->width,
+                            .k = hidden,
+                            .a = job->a.h + part->before * hidden,
+                            .ars = hidden,
+                            .acs = 1,
+                            .b = job->a.weight,
+                            .brs = 1,
+                            .bcs = hidden,
+                            .packed = job->packed,
+                            .c = c,
+                            .ldc = job->width,
+                            .start = start,
+                            .row = job->a.bias};
+    cpu_product(job->device, &p);
+}
+
+/* The GRU's h W^T + bias of a step */
+static void gru_states(const struct job *job, const struct part *part, float *states) {
+    if (part->has_before) {
+        add_states(job, part, job->a.bias ? PRODUCT_ROW : PRODUCT_ZERO, states);
+        return;
+    }
+    for (size_t r = 0; r < part->count; r++)
+        if (job->a.bias)
+            memcpy(states + r * job->width, job->a.bias, job->width * sizeof *states);
+        else
+            memset(states + r * job->width, 0, job->width * sizeof *states);
+}
+
+/* Sets the rows of x (count, hidden) that have ended before the step to 0. */
+static void zero_ended(const struct job *job, const struct part *part, float *x) {
+    const int32_t *lengths = job->shape.lengths;
+    size_t hidden = job->shape.hidden;
+    for (size_t r = 0; lengths && r < part->count; r++)
+        if (part->t >= (size_t)lengths[part->first + r]) memset(x + r * hidden, 0, hidden * sizeof *x);
+}
+
+static void compute_forward(const struct job *job, const struct part *part) {
+    const struct recurrent_arrays *a = &job->a;
+    size_t hidden = job->shape.hidden, at = part->at * hidden, before = part->before * hidden;
+    float *gates = a->gates + part->at * job->width, *h = a->h + at;
+    const float *zeros = job->zeros + part->first * hidden;
+    if (job->shape.cell == RECURRENT_GRU) {
+        float *states = a->states + part->at * job->width;
+        gru_states(job, part, states);
+        gru_forward(part->count, hidden, gates, states, part->has_before ? a->h + before : zeros, h);
+        return;
+    }
+    if (part->has_before) add_states(job, part, PRODUCT_ADD, gates);
+    if (job->shape.cell == RECURRENT_LSTM)
+        lstm_forward(part->count, hidden, gates, part->has_before ? a->states + before : zeros, a->states + at, h);
+    else
+        IN_SET(activate)(recurrent_function(job->shape.cell), gates, h, part->count * hidden);
+}
+
+static void forward_step(const struct job *job, const struct part *part) {
+    size_t at = part->at * job->shape.hidden;
+    compute_forward(job, part);
+    zero_ended(job, part, job->a.h + at);
+    if (job->shape.cell == RECURRENT_LSTM) zero_ended(job, part, job->a.states + at);
+}
+
+static void backward_step(const struct job *job, const struct part *part) {
+    const struct recurrent_arrays *a = &job->a;
+    size_t hidden = job->shape.hidden, at = part->at * hidden, before = part->before * hidden;
+    float *gates = a->gates + part->at * job->width, *change = gates, *carry = job->carry + part->first * hidden;
+    float *dbefore = part->has_before ? a->dh + before : carry;
+    const float *zeros = job->zeros + part->first * hidden, *h = a->h + at, *dh = a->dh + at;
+    zero_ended(job, part, a->dh + at);
+    zero_ended(job, part, carry);
+    if (job->shape.cell == RECURRENT_LSTM) {
+        lstm_backward(part->count, hidden, gates, part->has_before ? a->states + before : zeros, a->states + at, dh,
+                      carry);
+    } else if (job->shape.cell == RECURRENT_GRU) {
+        change = a->states + part->at * job->width;
+        gru_backward(part->count, hidden, gates, change, part->has_before ? a->h + before : zeros, dh, dbefore);
+    } else {
+        IN_SET(activate_backward)(recurrent_function(job->shape.cell), h, h, dh, gates, part->count * hidden);
+    }
+    if (!part->has_before) return;
+    struct cpu_product p = {.m = part->count,
+                            .n = hidden,
+                            .k = job->width,
+                            .a = change,
+                            .ars = job->width,
+                            .acs = 1,
+                            .b = a->weight,
+                            .brs = hidden,
+                            .bcs = 1,
+                            .packed = job->packed,
+                            .c = dbefore,
+                            .ldc = hidden,
+                            .start = PRODUCT_ADD};
+    cpu_product(job->device, &p);
+}
+
+static void forward_rows(void *context, size_t from, size_t to) {
+    const struct job *job = context;
+    size_t rows = job->shape.rows, last = to * UNIT < rows ? to * UNIT : rows;
+    for (size_t step = 0; step < job->shape.steps; step++) {
+        struct part part = part_of(job, from * UNIT, last, step);
+        forward_step(job, &part);
+    }
+}
+
+static void backward_rows(void *context, size_t from, size_t to) {
+    const struct job *job = context;
+    size_t rows = job->shape.rows, last = to * UNIT < rows ? to * UNIT : rows;
+    for (size_t step = job->shape.steps; step-- > 0;) {
+        struct part part = part_of(job, from * UNIT, last, step);
+        backward_step(job, &part);
+    }
+}
+
+/* [weight]: the factor that all steps share. */
+static void run(struct device *device, const struct recurrent_shape *shape, const struct recurrent_arrays *arrays,
+                struct cpu_product weight, parallel_part *rows) {
+    size_t values = shape->rows * shape->hidden, units = (shape->rows + UNIT - 1) / UNIT;
+    struct job job = {
+        .device = device, .shape = *shape, .a = *arrays, .width = recurrent_gates(shape->cell) * shape->hidden};
+    float *zeros = arrays->scratch + packed_floats(shape);
+    memset(zeros, 0, 2 * values * sizeof *zeros);
+    job.zeros = zeros;
+    job.carry = zeros + values;
+    if (cpu_packs_products(device)) {
+        IN_SET(pack)(&weight, arrays->scratch);
+        job.packed = arrays->scratch;
+    }
+    size_t work = UNIT * shape->steps * job.width * shape->hidden;
+    if (units > 0) parallel_for(units, 1 + MIN_WORK / work, rows, &job);
+}
+
+static void forward(struct device *device, const struct recurrent_shape *shape, const struct recurrent_arrays *arrays) {
+    size_t width = recurrent_gates(shape->cell) * shape->hidden;
+    run(device, shape, arrays,
+        (struct cpu_product){.n = width, .k = shape->hidden, .b = arrays->weight, .brs = 1, .bcs = shape->hidden},
+        forward_rows);
+}
+
+static void backward(struct device *device, const struct recurrent_shape *shape,
+                     const struct recurrent_arrays *arrays) {
+    size_t width = recurrent_gates(shape->cell) * shape->hidden;
+    run(device, shape, arrays,
+        (struct cpu_product){.n = shape->hidden, .k = width, .b = arrays->weight, .brs = shape->hidden, .bcs = 1},
+        backward_rows);
+}
+
+/* The outputs of a row's last step. */
+static size_t last_at(const struct recurrent_shape *s, size_t row) {
+    size_t length = s->lengths ? (size_t)s->lengths[row] : s->steps;
+    return ((s->is_reverse ? 0 : length - 1) * s->rows + row) * s->hidden;
+}
+
+static void take_last(struct device *device, const struct recurrent_shape *s, const float *h, float *y,
+                      size_t y_stride) {
+    (void)device;
+    for (size_t r = 0; r < s->rows; r++) memcpy(y + r * y_stride, h + last_at(s, r), s->hidden * sizeof *y);
+}
+
+static void put_last(struct device *device, const struct recurrent_shape *s, const float *dy, size_t dy_stride,
+                     float *dh) {
+    (void)device;
+    for (size_t r = 0; r < s->rows; r++) memcpy(dh + last_at(s, r), dy + r * dy_stride, s->hidden * sizeof *dh);
+}
+
+const struct recurrent_ops IN_SET(recurrent) = {.scratch_floats = scratch_floats,
+                                                .forward = forward,
+                                                .backward = backward,
+                                                .take_last = take_last,
+                                                .put_last = put_last};

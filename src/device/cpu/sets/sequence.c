@@ -271,7 +271,7 @@ static void mean_backward(struct device *device, const float *restrict dy, const
     }
 }
 
-const struct sequence_ops IN_SET(sequence_ops) = {
+const struct sequence_ops IN_SET(sequence) = {
     .padding_lengths = padding_lengths,
     .given_lengths = given_lengths,
     .to_tokens = to_tokens,

@@ -1,0 +1,383 @@
+/* Operators whose elements are independent, and sums over a whole buffer, as plain loops that the compiler vectorises.
+ * Formulas write each fused multiply-add of PyTorch's kernels as fmaf. An operator fills a struct with its arguments;
+ * the function before it computes a range of elements for a thread. */
+#include <math.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/numbers/philox.h"
+#include "device/cpu/parallel.h"
+#include "device/cpu/sets/set.h"
+
+struct job {
+    const float *a, *b, *c;
+    float *to;
+    enum activation f;
+    float slope;
+};
+
+/* y may be a or b. */
+static void add_part(void *context, size_t first, size_t last) {
+    const struct job *j = context;
+    const float *a = j->a, *b = j->b;
+    float *y = j->to;
+#pragma omp simd
+    for (size_t i = first; i < last; i++) y[i] = a[i] + b[i];
+}
+
+static void add(struct device *device, const float *a, const float *b, float *y, size_t count) {
+    (void)device;
+    struct job job = {.a = a, .b = b, .to = y};
+    parallel_for(count, PARALLEL_FLOATS, add_part, &job);
+}
+
+static void copy_part(void *context, size_t first, size_t last) {
+    const struct job *j = context;
+    memcpy(j->to + first, j->a + first, (last - first) * sizeof *j->to);
+}
+
+static void copy(struct device *device, const float *x, float *y, size_t count) {
+    (void)device;
+    parallel_for(count, PARALLEL_FLOATS, copy_part, &(struct job){.a = x, .to = y});
+}
+
+static void multiply_part(void *context, size_t first, size_t last) {
+    const struct job *j = context;
+    const float *a = j->a, *b = j->b;
+    float *y = j->to;
+#pragma omp simd
+    for (size_t i = first; i < last; i++) y[i] = a[i] * b[i];
+}
+
+static void multiply(struct device *device, const float *a, const float *b, float *y, size_t count) {
+    (void)device;
+    parallel_for(count, PARALLEL_FLOATS, multiply_part, &(struct job){.a = a, .b = b, .to = y});
+}
+
+struct columns {
+    const float *x;
+    float *y;
+    size_t x_stride, y_stride, count;
+};
+
+static void copy_columns_part(void *context, size_t first, size_t last) {
+    const struct columns *c = context;
+    for (size_t r = first; r < last; r++)
+        memcpy(c->y + r * c->y_stride, c->x + r * c->x_stride, c->count * sizeof *c->y);
+}
+
+static void copy_columns(struct device *device, const float *x, size_t x_stride, float *y, size_t y_stride, size_t rows,
+                         size_t count) {
+    struct columns columns = {x, y, x_stride, y_stride, count};
+    (void)device;
+    parallel_for(rows, parallel_items(count), copy_columns_part, &columns);
+}
+
+/* ---- activations: one loop for each row of the table ---- */
+
+void IN_SET(activate)(enum activation f, const float *restrict x, float *restrict y, size_t count) {
+    switch (f) {
+#define X(id, name, properties, doc)                                                                                   \
+    case id:                                                                                                           \
+        for (size_t i = 0; i < count; i++) y[i] = name##_value(x[i]);                                                  \
+        break;
+        ACTIVATIONS(X)
+#undef X
+    }
+}
+
+void IN_SET(activate_backward)(enum activation f, const float *restrict x, const float *restrict y,
+                               const float *restrict dy, float *restrict dx, size_t count) {
+    switch (f) {
+#define X(id, name, properties, doc)                                                                                   \
+    case id:                                                                                                           \
+        for (size_t i = 0; i < count; i++) dx[i] = name##_gradient(x[i], y[i], dy[i]);                                 \
+        break;
+        ACTIVATIONS(X)
+#undef X
+    }
+}
+
+/* Activations cost more per element than a pass over memory. */
+#define ACTIVATION_FLOATS (PARALLEL_FLOATS / 4)
+
+static size_t elements_of_thread(enum activation f) {
+    return activation_has(f, ACTIVATION_IS_CHEAP) ? PARALLEL_FLOATS : ACTIVATION_FLOATS;
+}
+
+static void activation_forward_part(void *context, size_t first, size_t last) {
+    const struct job *j = context;
+    IN_SET(activate)(j->f, j->a + first, j->to + first, last - first);
+}
+
+static void activation_forward(struct device *device, enum activation f, const float *x, float *y, size_t count) {
+    (void)device;
+    struct job job = {.a = x, .to = y, .f = f};
+    parallel_for(count, elements_of_thread(f), activation_forward_part, &job);
+}
+
+static void activation_backward_part(void *context, size_t first, size_t last) {
+    const struct job *j = context;
+    IN_SET(activate_backward)(j->f, j->a + first, j->b + first, j->c + first, j->to + first, last - first);
+}
+
+static void activation_backward(struct device *device, enum activation f, const float *x, const float *y,
+                                const float *dy, float *dx, size_t count) {
+    (void)device;
+    struct job job = {.a = x, .b = y, .c = dy, .to = dx, .f = f};
+    parallel_for(count, elements_of_thread(f), activation_backward_part, &job);
+}
+
+static void leaky_relu_forward_part(void *context, size_t first, size_t last) {
+    const struct job *j = context;
+    const float *restrict x = j->a;
+    float *restrict y = j->to, slope = j->slope;
+    for (size_t i = first; i < last; i++) y[i] = x[i] > 0 ? x[i] : slope * x[i];
+}
+
+static void leaky_relu_forward(struct device *device, float slope, const float *x, float *y, size_t count) {
+    (void)device;
+    struct job job = {.a = x, .to = y, .slope = slope};
+    parallel_for(count, PARALLEL_FLOATS, leaky_relu_forward_part, &job);
+}
+
+static void leaky_relu_backward_part(void *context, size_t first, size_t last) {
+    const struct job *j = context;
+    const float *restrict x = j->a, *restrict dy = j->b;
+    float *restrict dx = j->to, slope = j->slope;
+    for (size_t i = first; i < last; i++) dx[i] = x[i] > 0 ? dy[i] : slope * dy[i];
+}
+
+static void leaky_relu_backward(struct device *device, float slope, const float *x, const float *dy, float *dx,
+                                size_t count) {
+    (void)device;
+    struct job job = {.a = x, .b = dy, .to = dx, .slope = slope};
+    parallel_for(count, PARALLEL_FLOATS, leaky_relu_backward_part, &job);
+}
+
+/* ---- prelu: rows of channels, each with its slope ---- */
+
+struct slopes {
+    const float *x, *a, *dy; /* dy NULL: forward */
+    float *to, *sums;        /* sums: (channels) of the slopes' gradients */
+    size_t channels, count;
+};
+
+static void prelu_part(void *context, size_t first, size_t last) {
+    const struct slopes *s = context;
+    for (size_t r = first; r < last; r++)
+        for (size_t j = 0, i = r * s->channels; j < s->channels; j++, i++) {
+            float v = s->dy ? s->dy[i] : s->x[i];
+            s->to[i] = s->x[i] > 0 ? v : s->a[j] * v;
+        }
+}
+
+static void prelu_forward(struct device *device, const float *x, const float *slopes, size_t channels, float *y,
+                          size_t count) {
+    (void)device;
+    parallel_for(count / channels, parallel_items(channels), prelu_part,
+                 &(struct slopes){.x = x, .a = slopes, .to = y, .channels = channels});
+}
+
+/* The sums of some channels over all rows, in double. */
+static void prelu_sums_part(void *context, size_t first, size_t last) {
+    const struct slopes *s = context;
+    for (size_t j = first; j < last; j++) {
+        double sum = 0;
+        for (size_t i = j; i < s->count; i += s->channels)
+            if (!(s->x[i] > 0)) sum += (double)(s->x[i] * s->dy[i]);
+        s->sums[j] += (float)sum;
+    }
+}
+
+static void prelu_backward(struct device *device, const float *x, const float *slopes, size_t channels, const float *dy,
+                           float *dx, float *dslopes, size_t count) {
+    struct slopes s = {x, slopes, dy, dx, dslopes, channels, count};
+    (void)device;
+    parallel_for(channels, parallel_items(count / channels), prelu_sums_part, &s);
+    if (dx) parallel_for(count / channels, parallel_items(channels), prelu_part, &s);
+}
+
+/* ---- scale: rows of channels, each with its factor ---- */
+
+static void scale_part(void *context, size_t first, size_t last) {
+    const struct slopes *s = context;
+    for (size_t r = first; r < last; r++) {
+        const float *restrict from = s->x + r * s->channels, *restrict a = s->a;
+        float *restrict to = s->to + r * s->channels;
+        for (size_t j = 0; j < s->channels; j++) to[j] = from[j] * a[j];
+    }
+}
+
+static void scale_forward(struct device *device, const float *x, const float *scales, size_t channels, float *y,
+                          size_t count) {
+    (void)device;
+    parallel_for(count / channels, parallel_items(channels), scale_part,
+                 &(struct slopes){.x = x, .a = scales, .to = y, .channels = channels});
+}
+
+#define SCALE_BLOCK 64 /* channels whose sums are added together */
+
+/* The sums of some blocks of channels over all rows, in double. */
+static void scale_sums_part(void *context, size_t first, size_t last) {
+    const struct slopes *s = context;
+    for (size_t block = first * SCALE_BLOCK; block < last * SCALE_BLOCK && block < s->channels; block += SCALE_BLOCK) {
+        size_t size = s->channels - block < SCALE_BLOCK ? s->channels - block : SCALE_BLOCK;
+        double sums[SCALE_BLOCK] = {0};
+        for (size_t i = block; i < s->count; i += s->channels)
+            for (size_t j = 0; j < size; j++) sums[j] += (double)(s->x[i + j] * s->dy[i + j]);
+        for (size_t j = 0; j < size; j++) s->sums[block + j] += (float)sums[j];
+    }
+}
+
+static void scale_backward(struct device *device, const float *x, const float *scales, size_t channels, const float *dy,
+                           float *dx, float *dscales, size_t count) {
+    struct slopes s = {.x = x, .dy = dy, .sums = dscales, .channels = channels, .count = count};
+    parallel_for((channels + SCALE_BLOCK - 1) / SCALE_BLOCK, parallel_items(count / channels * SCALE_BLOCK),
+                 scale_sums_part, &s);
+    if (dx) scale_forward(device, dy, scales, channels, dx, count);
+}
+
+/* ---- dropout ---- */
+
+/* Random numbers of elements 4 block to 4 block + 3 of local row [i]. The key: seed and stream. The counter: block, row
+ * of the global batch, pass. */
+static inline __attribute__((always_inline)) void draw(const struct draw_key *key, size_t i, size_t block,
+                                                       uint32_t word[4]) {
+    uint64_t pass = *key->pass, row = key->first_row + i * key->row_stride;
+    word[0] = (uint32_t)block;
+    word[1] = (uint32_t)row;
+    word[2] = (uint32_t)pass;
+    word[3] = (uint32_t)(pass >> 32) ^ (uint32_t)(row >> 32) << 16;
+    philox(word, (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu, key->stream);
+}
+
+/* An element is kept if its random number is not below it; with p = 1 none is. */
+static uint32_t threshold_of(float p) { return p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); }
+
+static void dropout(struct device *device, const struct draw_key *key, float p, const float *restrict x,
+                    float *restrict y, size_t rows, size_t size) {
+    (void)device;
+    float scale = 1 / (1 - p);
+    uint32_t threshold = threshold_of(p);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < size; j += 4) {
+            uint32_t word[4];
+            draw(key, i, j / 4, word);
+            for (size_t l = 0; l < 4 && j + l < size; l++) {
+                size_t e = i * size + j + l;
+                y[e] = word[l] >= threshold && p < 1 ? x[e] * scale : 0;
+            }
+        }
+}
+
+#define DRAWN 64 /* channels at a time; a multiple of 4 */
+
+/* Channels [first, first + count) of all positions of a row. */
+static void drop_channels(const float *restrict x, float *restrict y, size_t size, size_t channels,
+                          const float *restrict scales, size_t count) {
+    for (size_t at = 0; at < size; at += channels)
+        for (size_t c = 0; c < count; c++) y[at + c] = scales[c] > 0 ? x[at + c] * scales[c] : 0;
+}
+
+static void drop_row(const float *restrict x, float *restrict y, size_t size, float scale) {
+    for (size_t j = 0; j < size; j++) y[j] = scale > 0 ? x[j] * scale : 0;
+}
+
+static void dropout_channels(struct device *device, const struct draw_key *key, float p, const float *restrict x,
+                             float *restrict y, size_t rows, size_t size, size_t channels) {
+    (void)device;
+    float scale = 1 / (1 - p), scales[DRAWN];
+    uint32_t threshold = threshold_of(p);
+    for (size_t i = 0; i < rows; i++, x += size, y += size)
+        for (size_t first = 0; first < channels; first += DRAWN) {
+            size_t count = channels - first < DRAWN ? channels - first : DRAWN;
+            for (size_t c = 0; c < count; c += 4) {
+                uint32_t word[4];
+                draw(key, i, (first + c) / 4, word);
+                for (size_t l = 0; l < 4; l++) scales[c + l] = word[l] >= threshold && p < 1 ? scale : 0;
+            }
+            if (channels == 1)
+                drop_row(x, y, size, scales[0]);
+            else
+                drop_channels(x + first, y + first, size, channels, scales, count);
+        }
+}
+
+/* ---- norms, and numbers that are not finite ---- */
+
+/* 16 partial sums in double, added in a fixed order at the end */
+static float norm(struct device *device, const float *x, size_t count) {
+    (void)device;
+    double lanes[16] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16)
+        for (int l = 0; l < 16; l++) lanes[l] += (double)x[i + (size_t)l] * (double)x[i + (size_t)l];
+    for (; i < count; i++) lanes[i % 16] += (double)x[i] * (double)x[i];
+    for (int l = 0; l < 16; l++) sum += lanes[l];
+    return (float)sqrt(sum);
+}
+
+static void clip_norm(struct device *device, const float *x, const struct device_range *ranges, size_t count, float max,
+                      float scale, struct clip_norm *out) {
+    double squares = 0;
+    for (size_t i = 0; i < count; i++) {
+        double part = (double)norm(device, x + ranges[i].begin, ranges[i].end - ranges[i].begin);
+        squares += part * part;
+    }
+    out->norm = (float)(sqrt(squares) / (double)scale);
+    out->clip = 1 / scale;
+    float coefficient = max / (out->norm + 1e-6f);
+    if (max > 0 && coefficient < 1) out->clip *= coefficient;
+}
+
+/* an exponent of all ones is an infinity or a NaN */
+static bool is_finite(struct device *device, const float *x, size_t count) {
+    (void)device;
+    uint32_t bad = 0;
+    for (size_t i = 0; i < count; i++) bad |= (bits_of_float(x[i]) & 0x7f800000u) == 0x7f800000u;
+    return bad == 0;
+}
+
+static void check_finite(struct device *device, const float *x, size_t count, double *nonfinite) {
+    *nonfinite += is_finite(device, x, count) ? 0 : 1;
+}
+
+static void skip_if_nonfinite(struct device *device, const float *x, size_t count, const double *loss,
+                              const float *norm, double *nonfinite, size_t nonfinite_count, double *found_inf,
+                              float *clip) {
+    bool is_nonfinite = !isfinite(*loss) || !isfinite(*norm);
+    if (count) check_finite(device, x, count, nonfinite);
+    for (size_t i = 0; i < nonfinite_count; i++) is_nonfinite = is_nonfinite || nonfinite[i] > 0;
+    if (is_nonfinite) *found_inf += 1;
+    if (*found_inf > 0) *clip = NAN;
+}
+
+static void propagate_nonfinite(struct device *device, const double *loss, const double *nonfinite, float *x) {
+    (void)device;
+    if (!isfinite(*loss) || *nonfinite > 0) *x = NAN;
+}
+
+/* The other members of the table are NULL. */
+const struct device_ops IN_SET(elementwise) = {
+    .add = add,
+    .activation_forward = activation_forward,
+    .activation_backward = activation_backward,
+    .dropout = dropout,
+    .dropout_channels = dropout_channels,
+    .norm = norm,
+    .clip_norm = clip_norm,
+    .is_finite = is_finite,
+    .check_finite = check_finite,
+    .skip_if_nonfinite = skip_if_nonfinite,
+    .propagate_nonfinite = propagate_nonfinite,
+    .leaky_relu_forward = leaky_relu_forward,
+    .leaky_relu_backward = leaky_relu_backward,
+    .prelu_forward = prelu_forward,
+    .prelu_backward = prelu_backward,
+    .scale_forward = scale_forward,
+    .scale_backward = scale_backward,
+    .copy = copy,
+    .multiply = multiply,
+    .copy_columns = copy_columns,
+};
