@@ -163,6 +163,27 @@ void text_add_json(struct text *text, const char *string) {
     text_add(text, "\"");
 }
 
+void text_add_name(struct text *text, const char *name) {
+    if (text->length && text->data[text->length - 1] != '{') text_add(text, ",");
+    text_add_json(text, name);
+    text_add(text, ":");
+}
+
+void text_add_member_int(struct text *text, const char *name, int64_t value) {
+    text_add_name(text, name);
+    text_add_int(text, value);
+}
+
+void text_add_member_double(struct text *text, const char *name, double value) {
+    text_add_name(text, name);
+    text_add_double(text, value);
+}
+
+void text_add_member(struct text *text, const char *name, const char *string) {
+    text_add_name(text, name);
+    text_add_json(text, string);
+}
+
 void text_add_double(struct text *text, double value) {
     if (!isfinite(value)) {
         text_add(text, "null");

@@ -47,6 +47,12 @@ void text_add_shell(struct text *text, const char *string);
  * become null. */
 void text_add_double(struct text *text, double value);
 
+/* Members of a JSON object, "name":value, each after a comma unless the text ends with "{". */
+void text_add_name(struct text *text, const char *name); /* the value follows */
+void text_add_member_int(struct text *text, const char *name, int64_t value);
+void text_add_member_double(struct text *text, const char *name, double value); /* not finite: null */
+void text_add_member(struct text *text, const char *name, const char *string);
+
 /* The end of the text, where [count] bytes can be written. text_extend adds those that were, and the NUL. */
 char *text_reserve(struct text *text, size_t count);
 void text_extend(struct text *text, size_t count);

@@ -195,16 +195,14 @@ void trials_explain_values(const struct trials *t, struct text *out) {
 static void add_parameters(const struct trials *t, int64_t trial, struct text *out) {
     struct point point;
     struct text value = {0};
-    text_add(out, ",\"parameters\":{");
+    text_add_name(out, "parameters");
+    text_add(out, "{");
     trials_point(t, trial, &point);
     for (size_t i = 0; i < t->sweep->space.count; i++) {
         const struct parameter *p = &t->sweep->space.items[i];
-        if (i > 0) text_add(out, ",");
-        text_add_json(out, p->path);
-        text_add(out, ":");
         text_clear(&value);
         parameter_write(p, point.values[i], &value);
-        text_add_json(out, text_string(&value));
+        text_add_member(out, p->path, text_string(&value));
     }
     text_add(out, "}");
     text_free(&value);
@@ -243,11 +241,11 @@ status trials_check_data(struct trials *t, const char *dataset, const char *fing
 /* What no line has yet. */
 static void add_data(struct trials *t, struct text *out) {
     if (t->data_written == t->data_count) return;
-    for (size_t i = t->data_written; i < t->data_count; i++)
-        text_printf(out, "%s\"%s\":\"%s\"", i == t->data_written ? ",\"data\":{" : ",", t->data[i].dataset,
-                    t->data[i].fingerprint);
+    text_add_name(out, "data");
+    text_add(out, "{");
+    for (; t->data_written < t->data_count; t->data_written++)
+        text_add_member(out, t->data[t->data_written].dataset, t->data[t->data_written].fingerprint);
     text_add(out, "}");
-    t->data_written = t->data_count;
 }
 
 static void read_data(struct trials *t, const json_t *event) {
@@ -260,54 +258,54 @@ static void read_data(struct trials *t, const json_t *event) {
 
 /* ---- history.jsonl: lines ---- */
 
-static status append(struct trials *t) {
-    text_add(&t->line, "\n");
+/* Begins the line of an event; of a [run]: >= 0. */
+static struct text *begin_event(struct trials *t, const char *event, int64_t run) {
+    text_clear(&t->line);
+    text_add(&t->line, "{");
+    text_add_member(&t->line, "event", event);
+    if (run >= 0) text_add_member_int(&t->line, "trial", run / t->sweep->runs);
+    if (run >= 0) text_add_member_int(&t->line, "repeat", run % t->sweep->runs);
+    return &t->line;
+}
+
+static status append_event(struct trials *t) {
+    text_add(&t->line, "}\n");
     return io_write(t->fd, t->history, t->line.data, t->line.length);
 }
 
 status trials_add(struct trials *t, int64_t run, const struct trial_run *r) {
+    struct text *line = begin_event(t, "run", run);
     trials_set_run(t, run, r);
-    text_clear(&t->line);
-    text_printf(&t->line, "{\"event\":\"run\",\"trial\":%" PRId64 ",\"repeat\":%" PRId64 ",\"state\":\"%s\"",
-                run / t->sweep->runs, run % t->sweep->runs, trial_states[r->state]);
-    add_parameters(t, run / t->sweep->runs, &t->line);
-    text_add(&t->line, ",\"value\":");
-    text_add_double(&t->line, r->value);
-    if (r->state == TRIAL_COMPLETE && !isnan(r->test)) {
-        text_add(&t->line, ",\"test\":");
-        text_add_double(&t->line, r->test);
-    }
-    text_printf(&t->line, ",\"best_epoch\":%" PRId64 ",\"epochs\":%" PRId64 ",\"seconds\":", r->best_epoch, r->epochs);
-    text_add_double(&t->line, r->seconds);
-    text_printf(&t->line, ",\"state_sha256\":\"%s\"", r->state_sha256);
-    add_data(t, &t->line);
-    if (r->message) {
-        text_printf(&t->line, ",\"code\":%d,\"message\":", r->code);
-        text_add_json(&t->line, r->message);
-    }
-    text_add(&t->line, "}");
-    return append(t);
+    text_add_member(line, "state", trial_states[r->state]);
+    add_parameters(t, run / t->sweep->runs, line);
+    text_add_member_double(line, "value", r->value);
+    if (r->state == TRIAL_COMPLETE && !isnan(r->test)) text_add_member_double(line, "test", r->test);
+    text_add_member_int(line, "best_epoch", r->best_epoch);
+    text_add_member_int(line, "epochs", r->epochs);
+    text_add_member_double(line, "seconds", r->seconds);
+    text_add_member(line, "state_sha256", r->state_sha256);
+    add_data(t, line);
+    if (r->message) text_add_member_int(line, "code", r->code);
+    if (r->message) text_add_member(line, "message", r->message);
+    return append_event(t);
 }
 
 status trials_add_epoch(struct trials *t, int64_t run, int64_t epoch, double value, bool must_stop) {
+    struct text *line = begin_event(t, "epoch", run);
     trials_set_epoch(t, run, epoch, value, must_stop);
-    text_clear(&t->line);
-    text_printf(&t->line,
-                "{\"event\":\"epoch\",\"trial\":%" PRId64 ",\"repeat\":%" PRId64 ",\"epoch\":%" PRId64 ",\"value\":",
-                run / t->sweep->runs, run % t->sweep->runs, epoch);
-    text_add_double(&t->line, value);
+    text_add_member_int(line, "epoch", epoch);
+    text_add_member_double(line, "value", value);
     if (must_stop) {
-        text_add(&t->line, ",\"must_stop\":true");
-        add_parameters(t, run / t->sweep->runs, &t->line); /* of tpe, which another start could not compute */
+        text_add_name(line, "must_stop");
+        text_add(line, "true");
+        add_parameters(t, run / t->sweep->runs, line); /* of tpe, which another start could not compute */
     }
-    text_add(&t->line, "}");
-    return append(t);
+    return append_event(t);
 }
 
 status trials_add_stop(struct trials *t) {
-    text_clear(&t->line);
-    text_add(&t->line, "{\"event\":\"stopped\"}");
-    return append(t);
+    begin_event(t, "stopped", -1);
+    return append_event(t);
 }
 
 /* A number of an event within its limits. */

@@ -82,4 +82,20 @@ START_TEST(doubles_are_the_shortest) {
 }
 END_TEST
 
-TESTS("text", printf_fits_any_length, words_of_a_command, integers, doubles_are_the_shortest)
+START_TEST(members_of_an_object) {
+    struct text text = {0};
+    text_add(&text, "{");
+    text_add_member(&text, "a \"name\"", "line\n");
+    text_add_member_int(&text, "int", -3);
+    text_add_name(&text, "inner");
+    text_add(&text, "{");
+    text_add_member_double(&text, "x", 0.5);
+    text_add_member_double(&text, "y", NAN);
+    text_add(&text, "}}");
+    ck_assert_str_eq(text_string(&text),
+                     "{\"a \\\"name\\\"\":\"line\\u000a\",\"int\":-3,\"inner\":{\"x\":0.5,\"y\":null}}");
+    text_free(&text);
+}
+END_TEST
+
+TESTS("text", printf_fits_any_length, words_of_a_command, integers, doubles_are_the_shortest, members_of_an_object)
