@@ -1,5 +1,5 @@
 /* Damaged HDF5 files, and compressed chunks that decode to another size. Files are parsed in this process, so that a
- * crash of libhdf5 that hdf5_check.h does not prevent is counted. ctest-labels: unit */
+ * crash of libhdf5 that dataset_hdf5.c does not prevent is counted. ctest-labels: unit */
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

@@ -15,8 +15,10 @@
 
 /* Each text is encoded as a whole and then cut: where a token ends depends on what follows. */
 
-status text_tokens(const struct tokenizer *tokenizer, const struct string_list *texts, size_t length, int32_t padding,
-                   int32_t *ids) {
+/* For each of [texts] its first [length] tokens, then [padding]: ids (texts, length). STATUS_DATA for a byte that has
+ * no token, STATUS_MEMORY. */
+static status text_tokens(const struct tokenizer *tokenizer, const struct string_list *texts, size_t length,
+                          int32_t padding, int32_t *ids) {
     struct token_list list = {0};
     status s = OK;
     for (size_t i = 0; !s && i < texts->count; i++) {

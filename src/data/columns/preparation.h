@@ -121,11 +121,6 @@ void columns_describe(const struct preparation *preparation, const struct raw_co
 
 /* Texts of a column as rows of the same number of tokens. */
 
-/* For each of [texts] its first [length] tokens, then [padding]: ids (texts, length). STATUS_DATA for a byte that has
- * no token, STATUS_MEMORY. */
-status text_tokens(const struct tokenizer *tokenizer, const struct string_list *texts, size_t length, int32_t padding,
-                   int32_t *ids);
-
 /* The number of tokens, of a tokenizer of their own words, that 95 % of the texts of [pool] do not exceed. */
 status text_usual_length(const struct text_pool *pool, size_t *out);
 

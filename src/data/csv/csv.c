@@ -15,7 +15,8 @@
 
 /* ---- records ---- */
 
-status csv_reject_nul(const char *path) {
+/* The failure for a text with a NUL. */
+static status csv_reject_nul(const char *path) {
     return status_new(STATUS_DATA,
                       "%s: this is not UTF-8 text (it has a zero byte); if it is UTF-16, set dataset.csv.encoding: "
                       "utf-16",
@@ -788,7 +789,11 @@ static status decode(const char *path, enum csv_encoding encoding, char **text, 
 
 /* ---- files ---- */
 
-status csv_read_file(const char *path, enum csv_encoding encoding, char **text, size_t *size, const char **note) {
+/* Reads the file, decompresses gzip and converts it to UTF-8: *text (size) and CSV_PADDING more bytes, for
+ * buffer_free, also after a failure. A byte order mark has priority over [encoding]; CSV_ENCODING_AUTO is UTF-8 or,
+ * when the bytes are not UTF-8, Windows-1252, and then *note is a clause about it (else NULL). */
+static status csv_read_file(const char *path, enum csv_encoding encoding, char **text, size_t *size,
+                            const char **note) {
     *note = NULL;
     TRY(file_read(path, text, size));
     if (gzip_is(*text, *size)) {
@@ -997,4 +1002,32 @@ status csv_ask_decimal(const char *path, size_t line, const char *text) {
                    path, line, text_string(&shown));
     text_free(&shown);
     return s;
+}
+
+/* ---- writing ---- */
+
+/* Blanks at the ends would be removed from an unquoted field. */
+static bool needs_quotes(const char *field) {
+    size_t length = strlen(field);
+    if (length == 0) return false;
+    char first = field[0], last = field[length - 1];
+    return strpbrk(field, ",\"\r\n") || first == ' ' || first == '\t' || last == ' ' || last == '\t';
+}
+
+void csv_add_field(struct text *out, const char *field) {
+    if (!needs_quotes(field)) {
+        text_add(out, field);
+        return;
+    }
+    text_add(out, "\"");
+    for (const char *at = field; *at;) {
+        size_t plain = strcspn(at, "\"");
+        text_add_bytes(out, at, plain);
+        at += plain;
+        if (*at) {
+            text_add(out, "\"\"");
+            at++;
+        }
+    }
+    text_add(out, "\"");
 }

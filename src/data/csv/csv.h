@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/schema/schema.h"
 #include "base/status.h"
+#include "base/text.h"
 
 struct csv_field {
     const char *text; /* NUL-terminated; without the blanks around an unquoted field */
@@ -61,9 +62,6 @@ void csv_free(struct csv_reader *reader);
 
 /* Makes the whole next record available in memory. *has_more: the text was moved, and there may be more of it. */
 status csv_complete(struct csv_reader *reader, bool *has_more);
-
-/* The failure for a text with a NUL. */
-status csv_reject_nul(const char *path);
 
 /* The field at [at], without change of the text: its characters *from .. *to - 1 and the delimiter, line end or end of
  * the text behind it. NULL: it has blanks at its ends, or a doubled quote or a line end in quotes. */
@@ -125,11 +123,6 @@ extern const struct schema csv_schema;
 /* The character of a key; 0: NULL or "". */
 char csv_config_char(const char *text);
 
-/* Reads the file, decompresses gzip and converts it to UTF-8: *text (size) and CSV_PADDING more bytes, for
- * buffer_free, also after a failure. A byte order mark has priority over [encoding]; CSV_ENCODING_AUTO is UTF-8 or,
- * when the bytes are not UTF-8, Windows-1252, and then *note is a clause about it (else NULL). */
-status csv_read_file(const char *path, enum csv_encoding encoding, char **text, size_t *size, const char **note);
-
 /* Reads the file and starts [reader] with the delimiter and the quote of [dialect], or those that are recognised; NULL:
  * everything is recognised. *text for buffer_free, also after a failure, and *note as in csv_read_file. */
 status csv_open_file(const char *path, const struct csv_config *dialect, struct csv_reader *reader, char **text,
@@ -158,5 +151,10 @@ char csv_decimal_of(const struct csv_reader *reader, const struct csv_config *di
 
 /* The failure for numbers whose commas are unclear, such as [text] of [line]. */
 status csv_ask_decimal(const char *path, size_t line, const char *text);
+
+/* ---- writing ---- */
+
+/* Adds [field] to a record, in quotes where a reader would else see another text. */
+void csv_add_field(struct text *out, const char *field);
 
 #endif

@@ -13,7 +13,7 @@
 #include "data/dataset/open_dataset.h"
 #include "data/files/files.h"
 #include "data/sampling/split.h"
-#include "data/source/joined.h"
+#include "data/source/source.h"
 
 #define MAX_BYTE_FEATURES 4096 /* with more scaled features the lookup tables of bytes would be large */
 

@@ -11,12 +11,8 @@
 #include "data/dataset/suggest_columns.h"
 #include "data/files/files.h"
 #include "data/images/image.h"
-#include "data/source/csv_header.h"
-#include "data/source/hdf5_names.h"
-#include "data/source/image_names.h"
-#include "data/source/image_parts.h"
+#include "data/source/first_look.h"
 #include "data/source/source.h"
-#include "data/source/sqlite_rows.h"
 
 /* ---- CSV files ---- */
 

@@ -13,7 +13,6 @@
 #include "data/source/column_view.h"
 #include "data/source/csv_source.h"
 #include "data/source/source.h"
-#include "data/source/suggest_numbers.h"
 
 #define MAX_CATEGORIES 100 /* of a column whose type is inferred, see raw_columns.c */
 #define MAX_COMPARED 10000 /* names; a run finds duplicates among more */

@@ -6,7 +6,6 @@
 #include "data/columns/preparation.h"
 #include "data/columns/raw_columns.h"
 #include "data/source/config.h"
-#include "data/source/tokens.h"
 #include "data/text/tokenizer.h"
 
 /* The first column of texts among count columns; SIZE_MAX: there is none. */

@@ -98,7 +98,8 @@ static double below(double x) {
     return nearest > x ? nearest - 1 : nearest;
 }
 
-int64_t turn_nearest(const struct turn *turn, size_t y, size_t x) {
+/* The pixel y * width + x of the image that pixel (y, x) of the rotated one is, the nearest one; -1: it is outside. */
+static int64_t turn_nearest(const struct turn *turn, size_t y, size_t x) {
     double down, across;
     place_of(turn, y, x, &down, &across);
     down = rounded(down), across = rounded(across);
@@ -375,7 +376,7 @@ const struct schema erasing_schema = {.name = "dataset.augment.erasing",
                                       .shorthand = "p",
                                       .check = check_erasing};
 
-struct erasing erasing_create(const struct erasing_config *config) {
+static struct erasing erasing_create(const struct erasing_config *config) {
     struct erasing erasing = {.p = config->p};
     for (size_t i = 0; i < 2; i++) {
         erasing.scale[i] = config->scale.items[i];
@@ -403,7 +404,8 @@ struct erased erasing_draw(const struct erasing *erasing, const struct augment_k
     return (struct erased){0};
 }
 
-void erase_channel(const struct erased *erased, size_t width, float *channel) {
+/* Sets the rectangle of the channel (.., width) to 0. */
+static void erase_channel(const struct erased *erased, size_t width, float *channel) {
     for (size_t y = erased->top; y < erased->top + erased->height; y++)
         memset(channel + y * width + erased->left, 0, erased->width * sizeof *channel);
 }

@@ -71,9 +71,6 @@ struct turn turn_create(double degrees, size_t height, size_t width);
 /* The angle of the image of [key] in degrees. */
 double rotation_draw(const struct random_rotation *rotation, const struct augment_key *key);
 
-/* The pixel y * width + x of the image that pixel (y, x) of the rotated one is, the nearest one; -1: it is outside. */
-int64_t turn_nearest(const struct turn *turn, size_t y, size_t x);
-
 /* Rotates the image from (channels, height, width): to. Pixels from outside are black, fill (channels). Bilinear, those
  * at the border are fill + m sum of w (pixel - fill) over the pixels inside, whose weights w have the sum m:
  * torchvision multiplies twice with m. */
@@ -137,8 +134,6 @@ struct erasing {
     double scale[2], ratio[2];
 };
 
-struct erasing erasing_create(const struct erasing_config *config);
-
 /* Lines top .. top + height - 1, columns left .. left + width - 1. */
 struct erased {
     size_t top, left, height, width;
@@ -146,9 +141,6 @@ struct erased {
 
 /* The rectangle of the image (height, width) of [key]; height 0: nothing is erased. */
 struct erased erasing_draw(const struct erasing *erasing, const struct augment_key *key, size_t height, size_t width);
-
-/* Sets the rectangle of the channel (.., width) to 0. */
-void erase_channel(const struct erased *erased, size_t width, float *channel);
 
 /* ---- all changes ---- */
 

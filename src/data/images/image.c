@@ -85,8 +85,8 @@ static void free_axis(struct resize_axis *axis) {
     free(axis->exact);
 }
 
-status resizer_start(struct resizer *resizer, const struct resize_range *x, const struct resize_range *y,
-                     size_t channels) {
+static status resizer_start(struct resizer *resizer, const struct resize_range *x, const struct resize_range *y,
+                            size_t channels) {
     resizer->channels = channels;
     resizer->row = resizer->top = 0;
     TRY(compute_weights(&resizer->x, x));
@@ -98,7 +98,8 @@ status resizer_start(struct resizer *resizer, const struct resize_range *x, cons
     return OK;
 }
 
-void resizer_free(struct resizer *resizer) {
+/* Zero-initialise; resizer_start may be called again for the next image. STATUS_MEMORY. */
+static void resizer_free(struct resizer *resizer) {
     free_axis(&resizer->x);
     free_axis(&resizer->y);
     free(resizer->line);
@@ -139,7 +140,8 @@ INSTRUCTION_SETS static void add_line(const uint8_t *line, size_t count, int32_t
     for (size_t i = 0; i < count; i++) sums[i] += line[i] * weight;
 }
 
-void resizer_add(struct resizer *resizer, const uint8_t *row) {
+/* Adds the next input row: (in, channels), of the range [x] of resizer_start. */
+static void resizer_add(struct resizer *resizer, const uint8_t *row) {
     const struct resize_axis *y = &resizer->y;
     size_t at = resizer->row++, line = resizer->x.count * resizer->channels;
     while (resizer->top < y->count && y->first[resizer->top] + y->used[resizer->top] <= at) resizer->top++;
@@ -157,7 +159,8 @@ bool resizer_is_complete(const struct resizer *resizer) {
     return y->first[y->count - 1] + y->used[y->count - 1] <= resizer->row;
 }
 
-void resizer_finish(const struct resizer *resizer, size_t kept, uint8_t *out) {
+/* After all rows that are needed: out (kept, y.count, x.count), the first [kept] channels. */
+static void resizer_finish(const struct resizer *resizer, size_t kept, uint8_t *out) {
     size_t pixels = resizer->x.count * resizer->y.count, channels = resizer->channels;
     for (size_t c = 0; c < kept; c++)
         for (size_t p = 0; p < pixels; p++) out[c * pixels + p] = byte_of(resizer->sums[p * channels + c]);
@@ -377,8 +380,9 @@ void image_resized(const struct image_decoder *decoder, size_t width, size_t hei
 /* torchvision's center_crop; round() of Python rounds halves to even numbers. */
 static size_t crop_start(size_t resized, size_t kept) { return (size_t)rint((double)(resized - kept) / 2); }
 
-void image_kept(const struct image_decoder *decoder, size_t width, size_t height, struct resize_range *x,
-                struct resize_range *y) {
+/* The kept columns and rows of an image of this size. */
+static void image_kept(const struct image_decoder *decoder, size_t width, size_t height, struct resize_range *x,
+                       struct resize_range *y) {
     size_t new_width, new_height;
     image_resized(decoder, width, height, &new_width, &new_height);
     *x = (struct resize_range){width, new_width, crop_start(new_width, decoder->width), decoder->width};

@@ -38,19 +38,8 @@ struct resizer {
     size_t line_capacity, sums_capacity;
 };
 
-/* Zero-initialise; resizer_start may be called again for the next image. STATUS_MEMORY. */
-status resizer_start(struct resizer *resizer, const struct resize_range *x, const struct resize_range *y,
-                     size_t channels);
-void resizer_free(struct resizer *resizer);
-
-/* Adds the next input row: (in, channels), of the range [x] of resizer_start. */
-void resizer_add(struct resizer *resizer, const uint8_t *row);
-
 /* Whether no more rows are needed. */
 bool resizer_is_complete(const struct resizer *resizer);
-
-/* After all rows that are needed: out (kept, y.count, x.count), the first [kept] channels. */
-void resizer_finish(const struct resizer *resizer, size_t kept, uint8_t *out);
 
 /* ---- orientation ---- */
 
@@ -101,10 +90,6 @@ void image_resized(const struct image_decoder *decoder, size_t width, size_t hei
 
 /* Prepares for rows of [width] pixels of an image that is [height] rows high and will be resized to these sizes. */
 status image_start(struct image_decoder *decoder, size_t width, size_t height, size_t new_width, size_t new_height);
-
-/* The kept columns and rows of an image of this size. */
-void image_kept(const struct image_decoder *decoder, size_t width, size_t height, struct resize_range *x,
-                struct resize_range *y);
 
 /* Adds decoder->row (width, IMAGE_PIXEL). */
 void image_add_row(struct image_decoder *decoder, size_t width);

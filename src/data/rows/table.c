@@ -27,7 +27,8 @@ static inline bool table_is_float32(const struct source *source) { return source
 
 #define CHUNK_BYTES ((size_t)4 << 20)
 
-status table_alloc_chunk(struct table *table) {
+/* Allocates the read buffers for the input_size, the target_size and the preparation of the table. */
+static status table_alloc_chunk(struct table *table) {
     size_t raw_size = table->preparation ? table->source->input_size : 0;
     size_t widest = table->input_size > table->target_size ? table->input_size : table->target_size;
     void *chunk, *raw;
@@ -277,7 +278,8 @@ static size_t table_byte_chunk_at(const struct table *table, size_t row) {
 
 #define MIN_ROW 1024 /* values; shorter rows are read together */
 
-bool table_has_floats(const struct table *table) {
+/* Whether table_read_floats may be called. */
+static bool table_has_floats(const struct table *table) {
     const struct source *source = table->source;
     return source->has_floats && !source->is_bytes && source->divide == 1 && !table->preparation &&
            table->scaler->features == 0 && table->input_size >= MIN_ROW;
@@ -296,7 +298,8 @@ static bool are_finite(const float *values, size_t count) {
     return largest != exponent;
 }
 
-status table_read_floats(const struct table *table, size_t row, float *inputs, bool *is_finite) {
+/* Reads the inputs of a row of the file. */
+static status table_read_floats(const struct table *table, size_t row, float *inputs, bool *is_finite) {
     *is_finite = false;
     TRY(table->source->format->read_floats(table->source, row, 1, inputs));
     *is_finite = are_finite(inputs, table->input_size);
@@ -396,7 +399,10 @@ status table_each_target(struct table *table, target_visitor *visit, void *conte
     return OK;
 }
 
-status table_check_targets(struct table *table, size_t first, size_t size, bool (*is_wrong)(double), const char *why) {
+/* Reads all targets; STATUS_DATA with the place of the first of the values first .. first + size - 1 of a row that
+ * is_wrong; [why]: the end of the sentence. */
+static status table_check_targets(struct table *table, size_t first, size_t size, bool (*is_wrong)(double),
+                                  const char *why) {
     for (size_t row = 0, count; row < table->rows; row += count) {
         count = table_chunk_at(table, row);
         TRY(table_read_targets(table, row, count));

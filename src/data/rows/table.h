@@ -56,9 +56,6 @@ status table_create(struct source *source, enum target_kind target_kind, const s
                     struct table *table);
 void table_free(struct table *table); /* takes a zeroed table */
 
-/* Allocates the read buffers for the input_size, the target_size and the preparation of the table. */
-status table_alloc_chunk(struct table *table);
-
 /* Reads raw values of all rows: (rows, source->input_size) in *raw, for buffer_free, also after a failure; NULL: they
  * are only checked, because the source is not small. STATUS_DATA with the place of an infinite one. */
 status table_read_raw(struct table *table, double **raw);
@@ -97,10 +94,6 @@ status table_check_log1p(struct table *table);
 
 /* Sets mean and scale to the targets of the training rows, as StandardScaler or MinMaxScaler does; log1p: nothing. */
 status target_scale_fit(struct target_scale *scale, struct table *table, const struct selection *rows, size_t count);
-
-/* Reads all targets; STATUS_DATA with the place of the first of the values first .. first + size - 1 of a row that
- * is_wrong; [why]: the end of the sentence. */
-status table_check_targets(struct table *table, size_t first, size_t size, bool (*is_wrong)(double), const char *why);
 
 /* The same for the inputs of one row, before scaling; the source is open. */
 status table_check_inputs(struct table *table, size_t row, bool (*is_wrong)(double), const char *why);
@@ -144,12 +137,6 @@ status table_read_file_targets(struct table *table, size_t first, size_t count, 
 
 /* Tells the operating system that table_read will be called for these rows soon. Not thread-safe. */
 void table_will_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count);
-
-/* Whether table_read_floats may be called. */
-bool table_has_floats(const struct table *table);
-
-/* Reads the inputs of a row of the file. */
-status table_read_floats(const struct table *table, size_t row, float *inputs, bool *is_finite);
 
 /* Fits mean and scale to the training rows: StandardScaler (population variance, constant feature: 1) or
  * MinMaxScaler. */

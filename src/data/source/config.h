@@ -14,7 +14,6 @@
 #include "data/csv/csv.h"
 #include "data/images/augment.h"
 #include "data/images/image.h"
-#include "data/source/cells.h"
 
 /* `scale:`. When [mean] and [std] are given, [type] is SCALE_NONE. */
 struct scale_config {
@@ -88,6 +87,22 @@ struct synthetic_config {
     int64_t classes;        /* SYNTHETIC_CLASSES */
     double noise;           /* standard deviation */
     int64_t seed;
+};
+
+/* ---- what a caller asks for ---- */
+
+/* One of [texts] and [numbers] is NULL. */
+struct cell_column {
+    const char *name;
+    const char *const *texts; /* (rows); NULL: a missing value */
+    const double *numbers;    /* (rows); NaN: a missing value */
+};
+
+/* Rows of a table in the caller's memory instead of a file, for predictions (dataset_config.cells). Columns are found
+ * by name, and a cell means what it would mean in a CSV file. */
+struct cells {
+    const struct cell_column *columns; /* (column_count) */
+    size_t column_count, rows;
 };
 
 /* Values that a loss takes: any; 0 to 1; 1 and -1. */

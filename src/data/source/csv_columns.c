@@ -1,11 +1,21 @@
-/* The header of a CSV file, and which of its columns are inputs and targets. */
+/* The columns of a CSV file: its header, which of them are inputs and targets, their labels and groups, and those of
+ * the other files of a path. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
+#include "base/buffer.h"
 #include "base/utf8.h"
 #include "data/columns/columns.h"
-#include "data/source/csv_header.h"
+#include "data/columns/date.h"
+#include "data/columns/raw_columns.h"
+#include "data/files/files.h"
+#include "data/source/column_view.h"
 #include "data/source/csv_source.h"
+#include "data/source/first_look.h"
+
+/* ---- header and roles ---- */
 
 bool csv_is_utf8(const char *text) {
     size_t left = strlen(text);
@@ -455,4 +465,576 @@ status csv_choose_columns(struct csv *csv, const struct dataset_config *config, 
     if (csv->base.input_size > 0) return OK;
     return status_new(STATUS_DATA, "%s: there is no column for the inputs; the file has only: %s", csv->path,
                       csv_printable(csv, csv->names[0]));
+}
+
+/* ---- files ---- */
+
+/* The files of a path that is a pattern or a list: their rows follow one another, and the columns of each are found by
+ * the names of the first file's. */
+
+status csv_find_files(struct csv *csv, const struct dataset_config *config, bool is_validation) {
+    struct string_list files = {&csv->path, 1};
+    const struct string_list *others = dataset_others(config, is_validation);
+    if (csv->base.format != &dataset_cells) TRY(file_list_expand(csv->path, others, csv->arena, &files));
+    if (csv->records && files.count > 1)
+        return files_are_too_many(csv->path, others, files.count, csv->base.format->name);
+    csv->parts = arena_alloc(csv->arena, files.count * sizeof *csv->parts);
+    csv->part_count = files.count;
+    for (size_t i = 0; i < files.count; i++) csv->parts[i].path = files.items[i];
+    return OK;
+}
+
+const char *csv_path_of(const struct csv *csv, size_t row) {
+    size_t part = csv->part; /* later parts are not open yet */
+    while (part > 0 && csv->parts[part].first_row > row) part--;
+    return csv->parts[part].path;
+}
+
+static status missing_column(const struct csv *csv, size_t column) {
+    return status_new(STATUS_DATA, "%s: there is no column '%s', which '%s' has", csv->path,
+                      csv_printable(csv, csv->names[column]), csv->parts[0].path);
+}
+
+/* Writes the names of the fields to [sorted] (n_fields). */
+static void sort_fields(const struct csv *csv, struct sorted_name *sorted) {
+    for (size_t i = 0; i < csv->n_fields; i++) {
+        const char *text = csv->reader.fields[i].text;
+        sorted[i] = (struct sorted_name){text[0] ? text : csv_name(text, i, csv->arena), i};
+    }
+    qsort(sorted, csv->n_fields, sizeof *sorted, csv_compare_names);
+}
+
+/* The number of fields with the name of [column], and the last of them in *field. A field without a name is only that
+ * of a column without one. */
+static size_t find_fields(const struct csv *csv, const struct sorted_name *sorted, size_t column, size_t *field) {
+    const char *name = csv->names[column];
+    const struct sorted_name *end = sorted + csv->n_fields,
+                             *at = bsearch(&name, sorted, csv->n_fields, sizeof *sorted, csv_compare_names);
+    size_t found = 0;
+    while (at && at > sorted && strcmp(at[-1].name, name) == 0) at--;
+    for (; at && at < end && strcmp(at->name, name) == 0; at++) {
+        if (!csv->roles[column].has_no_name && csv->reader.fields[at->index].text[0] == 0) continue;
+        *field = at->index;
+        found++;
+    }
+    return found;
+}
+
+/* Finds the columns that are used, and those whose order is checked. */
+static status match_fields(struct csv *csv, const struct sorted_name *sorted) {
+    for (size_t i = 0; i < csv->n_columns; i++) {
+        bool is_used = csv->roles[i].at != NOT_USED || csv->roles[i].is_filtered;
+        if (!is_used && !csv->roles[i].may_be_date) continue;
+        size_t field = 0, found = find_fields(csv, sorted, i, &field);
+        if (!is_used && found != 1) {
+            csv->roles[i].may_be_date = false;
+            continue;
+        }
+        if (found == 0) return missing_column(csv, i);
+        if (found > 1)
+            return status_new(STATUS_DATA, "%s:line 1: duplicate column '%s'", csv->path,
+                              csv_printable(csv, csv->names[i]));
+        csv->fields[i] = field;
+    }
+    return OK;
+}
+
+static status match_columns(struct csv *csv) {
+    csv->n_fields = csv->reader.count;
+    struct sorted_name *sorted = calloc(csv->n_fields + 1, sizeof *sorted);
+    if (!sorted) return status_memory("the columns of a table");
+    sort_fields(csv, sorted);
+    status s = match_fields(csv, sorted);
+    free(sorted);
+    return s;
+}
+
+/* Starts file csv->part; its first row is the current record then. */
+static status start_file(struct csv *csv, const struct dataset_config *config, bool *has_record) {
+    struct csv_part *part = &csv->parts[csv->part];
+    part->first_row = csv->base.rows;
+    csv->path = part->path;
+    csv_free(&csv->reader);
+    TRY(csv_read_text(csv, config));
+    TRY(csv_next(&csv->reader, has_record));
+    if (csv->has_no_header) return OK;
+    if (!*has_record) return status_new(STATUS_DATA, "%s: the file is empty", csv->path);
+    TRY(match_columns(csv));
+    return csv_next(&csv->reader, has_record);
+}
+
+status csv_next_file(struct csv *csv, const struct dataset_config *config, bool *has_record) {
+    *has_record = false;
+    while (!*has_record && csv->part + 1 < csv->part_count) {
+        csv->part++;
+        TRY(start_file(csv, config, has_record));
+    }
+    return OK;
+}
+
+/* ---- labels ---- */
+
+/* Targets that are texts. The labels of a class column: texts, or with the rule `category` numbers, of which 1 and 1.0
+ * are one label. Booleans of targets that are numbers. */
+
+status csv_add_boolean(const struct csv *csv, size_t column, const char *text, double *value) {
+    static const char *const names[BOOLEAN_PAIRS] = {"false or true", "no or yes"};
+    size_t pair = csv->roles[column].booleans - 1;
+    if (boolean_read(text, pair, value)) return OK;
+    return csv_reject_value(csv, column, text, names[pair], ", as the values before");
+}
+
+/* "<place>: column 'a': " of a label. */
+static void describe_label(const struct csv *csv, size_t label, struct text *out) {
+    size_t row = csv->labels.items[label].first_row;
+    text_printf(out, "%s:%s %zu: column '%s'", csv_path_of(csv, row), csv->input->unit, csv_line_of(csv, row),
+                csv_printable(csv, csv->names[csv->target_columns[0]]));
+}
+
+static status check_labels(const struct csv *csv) {
+    struct text place = {0};
+    size_t wrong = 0;
+    while (wrong < csv->labels.count && csv_is_utf8(csv->labels.items[wrong].text)) wrong++;
+    if (wrong == csv->labels.count) return OK;
+    describe_label(csv, wrong, &place);
+    status s = status_new(STATUS_DATA, "%s: the label is not UTF-8 text", text_string(&place));
+    text_free(&place);
+    return s;
+}
+
+#define EXACT_DIGITS 15 /* that a double has */
+
+/* Whether numbers with other digits are other doubles, unlike long identifiers. */
+static bool is_exact(const char *text) {
+    size_t digits = 0;
+    for (; *text; text++) digits += *text >= '0' && *text <= '9';
+    return digits <= EXACT_DIGITS;
+}
+
+static bool are_exact(const char **texts, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!is_exact(texts[i])) return false;
+    return true;
+}
+
+static void collect_classes(struct csv *csv) {
+    csv->n_classes = csv->labels.count;
+    csv->classes = arena_alloc(csv->arena, (csv->n_classes + 1) * sizeof *csv->classes);
+    for (size_t i = 0; i < csv->n_classes; i++) csv->classes[i] = csv->labels.items[i].text;
+    if (category_are_numbers(&csv->labels) && are_exact(csv->classes, csv->n_classes))
+        csv->n_classes = category_sort(csv->classes, csv->n_classes, true);
+    csv_note_merged(csv, csv->target_columns[0], &csv->labels, &(struct string_list){csv->classes, csv->n_classes});
+    qsort(csv->classes, csv->n_classes, sizeof *csv->classes, csv_compare_names);
+}
+
+/* Classes that are numbers are also found by their values. Of a checkpoint two may be equal: it is older than that. */
+static void index_numbers(struct csv *csv) {
+    for (size_t i = 0; i < csv->n_classes; i++)
+        if (!category_is_number(csv->classes[i]) || !is_exact(csv->classes[i])) return;
+    const char **texts = arena_alloc(csv->arena, (csv->n_classes + 1) * sizeof *texts);
+    memcpy(texts, csv->classes, csv->n_classes * sizeof *texts);
+    if (category_sort(texts, csv->n_classes, true) == csv->n_classes)
+        csv->number_classes = (struct string_list){texts, csv->n_classes};
+}
+
+void csv_copy_classes(struct csv *csv, const struct string_list *classes) {
+    csv->classes = arena_alloc(csv->arena, classes->count * sizeof *csv->classes);
+    for (size_t i = 0; i < classes->count; i++) csv->classes[i] = arena_copy(csv->arena, classes->items[i]);
+    csv->n_classes = classes->count;
+    csv->has_given_classes = true;
+    index_numbers(csv);
+}
+
+static status reject_class(const struct csv *csv, const struct csv *known, size_t label) {
+    struct text place = {0};
+    bool is_given = known->has_given_classes;
+    describe_label(csv, label, &place);
+    status s = status_new(STATUS_DATA, "%s: class '%s' is not in %s%s%s", text_string(&place),
+                          csv_printable(csv, csv->labels.items[label].text),
+                          is_given ? "the data that the model was trained with" : "'", is_given ? "" : known->path,
+                          is_given ? "" : "'");
+    text_free(&place);
+    return s;
+}
+
+/* The class of a label; SIZE_MAX: none. */
+static size_t class_of(const struct csv *known, const char *label) {
+    const struct string_list classes = {known->classes, known->n_classes};
+    double numbers[2];
+    const char **found = bsearch(&label, known->classes, known->n_classes, sizeof *known->classes, csv_compare_names);
+    if (!found && known->number_classes.count && category_is_number(label)) {
+        size_t same = category_find(&known->number_classes, true, label);
+        if (same == SIZE_MAX) return SIZE_MAX;
+        label = known->number_classes.items[same];
+        found = bsearch(&label, known->classes, known->n_classes, sizeof *known->classes, csv_compare_names);
+    }
+    if (found) return (size_t)(found - known->classes);
+    if (known->n_classes != 2 || (strcmp(label, "0") != 0 && strcmp(label, "1") != 0)) return SIZE_MAX;
+    double number = *label == '1';
+    if (!labels_as_numbers(&classes, numbers)) return SIZE_MAX;
+    return numbers[0] == number ? 0 : numbers[1] == number ? 1 : SIZE_MAX;
+}
+
+/* Whether a class of new rows is one of the model. */
+static bool csv_knows_label(const struct csv *csv, const char *text) {
+    return class_of(csv->known_classes, text) != SIZE_MAX;
+}
+
+status csv_add_label(struct csv *csv, const char *text, double *value) {
+    size_t index;
+    if (csv->known_classes && !csv_knows_label(csv, text))
+        return status_new(STATUS_DATA,
+                          "%s:%s %zu: column '%s': class '%s' is not in the data that the model was trained with",
+                          csv->path, csv->input->unit, csv->reader.record_line,
+                          csv_printable(csv, csv->names[csv->target_columns[0]]), csv_printable(csv, text));
+    TRY(text_pool_add(&csv->labels, text, csv->base.rows, &index));
+    *value = (double)index;
+    return OK;
+}
+
+/* A binary loss takes two labels: the first in the order of the alphabet is 0, the second 1, as scikit-learn's
+ * LabelBinarizer. */
+static status check_binary(const struct csv *csv) {
+    if (csv->n_classes == 2) return OK;
+    struct text some = {0};
+    for (size_t i = 0; i < csv->n_classes && i < 3; i++)
+        text_printf(&some, "%s'%s'", i ? ", " : "", csv_printable(csv, csv->classes[i]));
+    status s = status_new(STATUS_DATA,
+                          "%s: the target has %zu label%s (%s%s), and the loss takes two, or numbers from 0 to 1; for "
+                          "more classes write loss: cross_entropy, with an output of the model for each",
+                          csv->path, csv->n_classes, text_plural(csv->n_classes, "s"), text_string(&some),
+                          csv->n_classes > 3 ? ", ..." : "");
+    text_free(&some);
+    return s;
+}
+
+/* Labels become their index in the sorted labels of the training file. The pool has them in the order of the file. */
+status csv_number_labels(struct csv *csv, bool is_binary, const struct csv *train) {
+    if (!csv->has_labels) return OK;
+    TRY(check_labels(csv));
+    if (!train && !csv->has_given_classes) collect_classes(csv);
+    if (!train && !csv->has_given_classes) index_numbers(csv);
+    if (!train && is_binary) TRY(check_binary(csv));
+    const struct csv *known = train ? train : csv;
+    double *map = csv->maps[csv->base.input_size] = calloc(csv->labels.count + 1, sizeof *map);
+    if (!map) return status_memory("%zu labels", csv->labels.count);
+    for (size_t i = 0; i < csv->labels.count; i++) {
+        size_t class = class_of(known, csv->labels.items[i].text);
+        if (class == SIZE_MAX) return reject_class(csv, known, i);
+        map[i] = (double)class;
+    }
+    csv->base.classes = (int64_t)known->n_classes;
+    return OK;
+}
+
+/* ---- groups ---- */
+
+/* The groups of dataset.split.group in a table are compared as categories: numbers if all values of the column are, so
+ * that 1 and 1.0 are the same group, and else texts, as codes such as 007 are. */
+
+void csv_note_merged(struct csv *csv, size_t column, const struct text_pool *pool, const struct string_list *sorted) {
+    if (sorted->count >= pool->count) return;
+    const char **first = arena_alloc(csv->arena, (sorted->count + 1) * sizeof *first);
+    for (size_t i = 0; i < pool->count; i++) {
+        const char *text = pool->items[i].text;
+        size_t index = category_find(sorted, true, text);
+        if (index == SIZE_MAX) continue;
+        if (first[index]) {
+            csv_add_note(csv, arena_printf(csv->arena,
+                                           "column '%s': '%s' and '%s' are equal as numbers and one value%s; a letter "
+                                           "before them keeps them apart",
+                                           csv_printable(csv, csv->names[column]), csv_printable(csv, first[index]),
+                                           csv_printable(csv, text),
+                                           pool->count - sorted->count > 1 ? ", as others of the column" : ""));
+            return;
+        }
+        first[index] = text;
+    }
+}
+
+void csv_number_groups(struct csv *csv) {
+    size_t count = csv->groups.count;
+    bool are_numbers = category_are_numbers(&csv->groups);
+    struct string_list sorted = {.items = arena_alloc(csv->arena, (count + 1) * sizeof *sorted.items)};
+    csv->group_values = arena_alloc(csv->arena, (count + 1) * sizeof *csv->group_values);
+    for (size_t i = 0; i < count; i++) sorted.items[i] = csv->groups.items[i].text;
+    sorted.count = category_sort(sorted.items, count, are_numbers);
+    if (are_numbers && csv->group_column != NOT_USED) csv_note_merged(csv, csv->group_column, &csv->groups, &sorted);
+    for (size_t i = 0; i < count; i++)
+        csv->group_values[i] = (double)category_find(&sorted, are_numbers, csv->groups.items[i].text);
+}
+
+/* ---- is the first record a header ---- */
+
+/* The first rows are enough: a name is hardly ever a value of its column. */
+
+#define SAMPLED_ROWS 100
+
+/* A column of the sample: its first value, and those below. */
+struct view {
+    const char *first;
+    double number; /* of [first] */
+    bool is_missing, is_number, is_date;
+    bool occurs_again;                         /* [first] is a value below, too */
+    bool are_numbers, are_dates, has_non_year; /* the values below */
+    size_t values;                             /* below, without the missing ones */
+};
+
+static bool means_missing(const char *text) { return csv_means_missing(text) || suggest_is_mark(text); }
+
+static bool is_year(double number) { return number == floor(number) && number >= 1800 && number <= 2100; }
+
+static void start_views(const struct csv_reader *reader, struct view *views, struct arena *arena) {
+    double seconds;
+    char decimal = csv_usual_decimal(reader);
+    for (size_t i = 0; i < reader->count; i++) {
+        const char *first = arena_copy(arena, reader->fields[i].text);
+        views[i] = (struct view){.first = first, .are_numbers = true, .are_dates = true};
+        views[i].is_missing = means_missing(first);
+        views[i].is_number = !views[i].is_missing && csv_decimal(first, &decimal, &views[i].number);
+        views[i].is_date = !views[i].is_missing && !views[i].is_number && date_parse(first, NULL, &seconds);
+    }
+}
+
+static void add_row(const struct csv_reader *reader, struct view *views, size_t count, char *decimal) {
+    double number;
+    for (size_t i = 0; i < count && i < reader->count; i++) {
+        struct view *view = &views[i];
+        const char *text = reader->fields[i].text;
+        if (means_missing(text)) continue;
+        bool is_number = csv_decimal(text, decimal, &number);
+        view->values++;
+        view->are_numbers = view->are_numbers && is_number;
+        view->are_dates = view->are_dates && !is_number && date_parse(text, NULL, &number);
+        view->has_non_year = view->has_non_year || !is_number || !is_year(number);
+        view->occurs_again = view->occurs_again || strcmp(text, view->first) == 0;
+    }
+}
+
+/* Whether the numbers of the first record are plausible as names: they count up from 0 or 1, and are three or beside
+ * another name; five or more that increase, such as wavelengths; years above other numbers. */
+static bool are_names(const struct view *views, size_t columns, bool has_name) {
+    const struct view *last = NULL;
+    bool is_counted = columns >= 3, is_rising = true, are_years = true;
+    size_t count = 0;
+    for (size_t i = 0; i < columns; i++) {
+        const struct view *view = &views[i];
+        if (!view->is_number) continue;
+        is_counted = is_counted && (last ? view->number == last->number + 1 : view->number == 0 || view->number == 1);
+        is_rising = is_rising && (!last || view->number > last->number);
+        are_years = are_years && is_year(view->number) && view->has_non_year;
+        last = view;
+        count++;
+    }
+    return count > 0 && ((is_counted && (count >= 3 || has_name)) || (is_rising && count >= 5) || are_years);
+}
+
+static bool seems_row(const struct view *views, size_t columns, size_t rows) {
+    size_t numbers = 0, alike = 0, unlike = 0, texts_again = 0, again = 0;
+    bool has_empty = false;
+    for (size_t i = 0; i < columns; i++) {
+        const struct view *view = &views[i];
+        bool are_numbers = view->values > 0 && view->are_numbers, are_dates = view->values > 0 && view->are_dates;
+        numbers += view->is_number;
+        again += view->occurs_again;
+        texts_again += view->occurs_again && !view->is_number;
+        has_empty = has_empty || !*view->first;
+        if (view->is_missing || (!are_numbers && !are_dates)) continue;
+        bool is_alike = are_numbers ? view->is_number : view->is_date;
+        alike += is_alike;
+        unlike += !is_alike;
+    }
+    if (texts_again == 0 && are_names(views, columns, has_empty || unlike > 0)) return false;
+    if (numbers > 0 && numbers + 1 >= columns) return true;
+    if (rows == 0 || unlike > 0) return false;
+    return alike > 1 || (alike == 1 && again > 0) || (again > 0 && again * 2 >= columns);
+}
+
+static status compare(struct csv_reader *reader, struct arena *arena, bool *is_row) {
+    bool has_record;
+    TRY(csv_next(reader, &has_record));
+    if (!has_record) return OK;
+    size_t columns = reader->count, rows = 0;
+    char decimal = csv_usual_decimal(reader);
+    struct view *views = arena_alloc(arena, (columns + 1) * sizeof *views);
+    start_views(reader, views, arena);
+    for (; rows < SAMPLED_ROWS; rows++) {
+        TRY(csv_next(reader, &has_record));
+        if (!has_record) break;
+        add_row(reader, views, columns, &decimal);
+    }
+    *is_row = seems_row(views, columns, rows);
+    return OK;
+}
+
+bool csv_first_is_row(const char *path, const struct csv_config *dialect) {
+    static const struct csv_config recognised;
+    struct csv_reader reader = {0};
+    struct arena *arena = arena_create();
+    char *text = NULL;
+    bool is_row = false;
+    status s = csv_open_first(path, dialect ? dialect : &recognised, &reader, &text);
+    if (!s) s = compare(&reader, arena, &is_row);
+    if (s) is_row = false;
+    status_free(s);
+    csv_free(&reader);
+    buffer_free(text);
+    arena_destroy(arena);
+    return is_row;
+}
+
+/* ---- inspect ---- */
+
+/* `inspect` for CSV files: the columns with the types that a config without `columns` would use, and their ranges. */
+
+#define MAX_LABELS 10
+
+struct column {
+    const char *labels[MAX_LABELS]; /* the first distinct texts */
+    size_t label_count, texts, missing;
+    double min, max;
+    bool has_fraction, has_more_labels;
+    struct column_builder builder; /* of the type that a config without `columns` would use */
+    bool is_mixed;                 /* texts follow numbers */
+};
+
+static void add_label(struct column *column, const char *text) {
+    for (size_t i = 0; i < column->label_count; i++)
+        if (strcmp(column->labels[i], text) == 0) return;
+    if (column->label_count < MAX_LABELS)
+        column->labels[column->label_count++] = text;
+    else
+        column->has_more_labels = true;
+}
+
+static status add_field(struct column *column, const char *text, char *decimal, size_t row) {
+    double value, index;
+    bool fits = true;
+    if (csv_means_missing(text)) {
+        column->missing++;
+        return OK;
+    }
+    bool is_number = csv_decimal(text, decimal, &value);
+    if (!is_number) {
+        column->texts++;
+        add_label(column, text);
+    } else {
+        column->min = fmin(column->min, value);
+        column->max = fmax(column->max, value);
+        column->has_fraction = column->has_fraction || value != floor(value);
+    }
+    if (is_number && !column_builder_wants_text(&column->builder))
+        column_builder_add_number(&column->builder);
+    else
+        TRY(column_builder_add_text(&column->builder, text, row, &index, &fits));
+    column->is_mixed = column->is_mixed || !fits;
+    return OK;
+}
+
+/* "category", "date", ...; "text" for a column that needs an entry in `columns`. */
+static const char *type_of(struct column *column, struct arena *arena) {
+    struct raw_column raw;
+    double *map = NULL;
+    size_t row;
+    if (column->is_mixed) return "text";
+    status s = column_builder_finish(&column->builder, arena, &raw, &map, &row);
+    const char *type = s ? "text" : column_types[raw.type];
+    status_free(s);
+    free(map);
+    return type;
+}
+
+static void print_column(size_t number, const char *name, const struct column *column, const char *type, size_t rows,
+                         struct text *out) {
+    text_printf(out, "  %4zu  ", number);
+    size_t start = out->length;
+    text_add_value(out, name, TEXT_MAX_NAME);
+    text_pad(out, start, 28);
+    text_add(out, " ");
+    if (column->missing == rows)
+        text_add(out, "empty");
+    else if (column->texts == 0)
+        text_printf(out, "%-8s %.6g to %.6g", column->has_fraction ? "number" : "integer", column->min, column->max);
+    else
+        text_printf(out, "%-8s ", type);
+    for (size_t i = 0; column->texts && i < column->label_count; i++) {
+        text_add(out, i ? ", " : "");
+        text_add_value(out, column->labels[i], TEXT_MAX_NAME);
+    }
+    if (column->has_more_labels) text_add(out, ", ...");
+    if (column->missing && column->missing < rows) text_printf(out, "  (%zu missing)", column->missing);
+    text_add(out, "\n");
+}
+
+/* The names of the header; [has_row]: the current record is a row, and they are 0, 1, 2, ... */
+static const char **names_of(const struct csv_reader *reader, bool has_row, struct arena *arena) {
+    const char **names = arena_alloc(arena, (reader->count + 1) * sizeof *names);
+    for (size_t i = 0; i < reader->count; i++)
+        names[i] = has_row ? arena_printf(arena, "%zu", i) : arena_copy(arena, reader->fields[i].text);
+    return names;
+}
+
+static status count_fields(struct csv_reader *reader, struct column *columns, size_t count, bool has_row, size_t *rows,
+                           char *decimal) {
+    *decimal = csv_usual_decimal(reader);
+    *rows = 0;
+    if (!has_row) TRY(csv_next(reader, &has_row));
+    while (has_row) {
+        if (reader->count != count)
+            return status_new(STATUS_DATA, "%s:line %zu: %zu values, but the first line has %zu", reader->path,
+                              reader->record_line, reader->count, count);
+        for (size_t i = 0; i < count; i++) TRY(add_field(&columns[i], reader->fields[i].text, decimal, *rows));
+        ++*rows;
+        TRY(csv_next(reader, &has_row));
+    }
+    return OK;
+}
+
+/* "the delimiter is ';', it is not UTF-8 ...": what a reader of the file should know. */
+static void add_dialect(const struct csv_reader *reader, const char *note, struct text *out) {
+    if (reader->delimiter == '\t')
+        text_add(out, ", separated by tabs");
+    else if (reader->delimiter == CSV_BLANKS)
+        text_add(out, ", separated by blanks");
+    else if (reader->delimiter != ',')
+        text_printf(out, ", separated by '%c'", reader->delimiter);
+    if (note) text_printf(out, "\nnote    %s", note);
+}
+
+status csv_inspect(const char *path, struct text *out) {
+    struct arena *arena = arena_create();
+    struct csv_reader reader = {0};
+    char *text = NULL;
+    const char *note;
+    bool has_row = false;
+    size_t rows;
+    char decimal;
+    status s = csv_open_file(path, NULL, &reader, &text, &note);
+    if (!s) s = csv_next(&reader, &has_row);
+    if (!s && !has_row) s = status_new(STATUS_DATA, "%s: the file is empty", path);
+    size_t count = reader.count;
+    struct column *columns = arena_alloc(arena, (count + 1) * sizeof *columns);
+    for (size_t i = 0; i < count; i++) columns[i] = (struct column){.min = INFINITY, .max = -INFINITY};
+    has_row = !s && csv_first_is_row(path, NULL);
+    const char **names = s ? NULL : names_of(&reader, has_row, arena);
+    bool has_header = !has_row;
+    for (size_t i = 0; !s && i < count; i++) column_builder_start(&columns[i].builder, names[i], NULL, NULL, arena);
+    if (!s) s = count_fields(&reader, columns, count, has_row, &rows, &decimal);
+    if (!s) {
+        text_printf(out, "file    %s\nformat  csv, %zu row%s, %zu column%s, %s", path, rows, text_plural(rows, "s"),
+                    count, text_plural(count, "s"), has_header ? "with a header" : "without a header");
+        add_dialect(&reader, note, out);
+        if (csv_is_undecided(decimal))
+            text_add(out, "\nnote    commas of numbers may be decimal commas or separate thousands; a config needs "
+                          "dataset.csv.decimal: ',' or dataset.csv.thousands: ','");
+        if (!has_header) text_add(out, "\nnote    a config needs dataset.csv: {no_header: true} for it");
+        text_add(out, "\n\n");
+        for (size_t i = 0; i < count; i++)
+            print_column(i + 1, names[i], &columns[i], type_of(&columns[i], arena), rows, out);
+    }
+    for (size_t i = 0; i < count; i++) column_builder_free(&columns[i].builder);
+    csv_free(&reader);
+    buffer_free(text);
+    arena_destroy(arena);
+    return s;
 }

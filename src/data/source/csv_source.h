@@ -48,7 +48,7 @@ struct csv_input {
 /* Why a row of new data cannot be read. */
 enum bad_reason { BAD_FIELDS, BAD_MISSING, BAD_VALUE, BAD_REASONS };
 
-/* Rows of new data that a trained model cannot read (csv_new_rows.c). */
+/* Rows of new data that a trained model cannot read (dataset_csv.c). */
 struct bad_rows {
     size_t count;
     status first; /* of the first of them */
@@ -154,15 +154,6 @@ status csv_read_text(struct csv *csv, const struct dataset_config *config);
  * none. Its columns are found by name. */
 status csv_next_file(struct csv *csv, const struct dataset_config *config, bool *has_record);
 
-/* Reads the row at the reader to row (store.width) if it is plain and csv_plan_rows was called. */
-status csv_add_plain_row(struct csv *csv, double *row, bool *is_added);
-
-/* Call it after each row that is not plain, and before the first of a file. [is_text]: the target is a label. */
-status csv_plan_rows(struct csv *csv, bool is_text);
-
-/* Reads a number as the file writes them. */
-bool csv_read_number(struct csv *csv, const char *text, double *value);
-
 /* Adds a value of the current record. */
 status csv_add_input(struct csv *csv, size_t column, const char *text, double *value);
 status csv_add_label(struct csv *csv, const char *text, double *value);
@@ -171,8 +162,6 @@ status csv_add_group(struct csv *csv, const char *text, double *value);
 
 /* The classes of a checkpoint. */
 void csv_copy_classes(struct csv *csv, const struct string_list *classes);
-/* Whether a class of new rows is one of the model. */
-bool csv_knows_label(const struct csv *csv, const char *text);
 /* When all rows were read: labels become their index in the sorted labels of [train], of a checkpoint or of this file.
  * [is_binary]: the loss takes two. */
 status csv_number_labels(struct csv *csv, bool is_binary, const struct csv *train);
@@ -185,26 +174,14 @@ status csv_reject_value(const struct csv *csv, size_t column, const char *text, 
 #define CSV_REAL 32
 void csv_format_real(const struct csv *csv, size_t column, double value, char text[CSV_REAL]);
 
-/* ---- new rows (csv_new_rows.c) ---- */
+/* ---- new rows (dataset_csv.c) ---- */
 
-/* Rows of a trained model are new, unless they are those of a program that embeds it. Call it when the columns are
- * chosen; [train]: the training file if this is a file of validation rows. */
-void csv_start_new(struct csv *csv, const struct dataset_config *config, const struct csv *train);
-
-/* Of new rows: STATUS_DATA if the model cannot read the value of an input. [is_missing]: it is a missing one; else, of
- * a column of numbers, *value is it. */
-status csv_check_new(const struct csv *csv, size_t column, const char *text, bool is_missing, double value);
 /* Whether a missing value of the column is an error in new rows. */
 bool csv_needs_value(const struct csv *csv, size_t column);
 
 /* [failure]: of the current record, at [column] with [text]; consumed. Of new rows, it is counted and is_left_out
  * is set. Other rows, and other kinds of failures: they are returned. */
 status csv_leave_out(struct csv *csv, size_t column, enum bad_reason reason, const char *text, status failure);
-/* The current record is not a row of the source. */
-status csv_add_left_out(struct csv *csv);
-/* When all rows were read: a note about the rows that are left out, or STATUS_DATA with the first and the number of
- * each kind. */
-status csv_finish_new(struct csv *csv);
 
 /* Sets the targets of a row of the store that are inputs, too. */
 void csv_copy_targets(const struct csv *csv, double *row);
@@ -212,9 +189,7 @@ void csv_copy_targets(const struct csv *csv, double *row);
 /* With dataset.window, where the columns of inputs were started: which columns may have dates; each value of these is
  * then added, with its row of the store, whose group is set. After all rows: source.warning if they are not in the
  * order of time. */
-void csv_order_start(struct csv *csv, const struct dataset_config *config);
 void csv_order_add(struct csv *csv, size_t column, const char *text, const double *row);
-void csv_order_finish(struct csv *csv);
 
 /* The index of the group in a row of the store. */
 size_t csv_group_at(const struct csv *csv);

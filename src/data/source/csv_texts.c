@@ -118,11 +118,6 @@ static status open_texts(const char *path, const struct string_list *others, con
     return s;
 }
 
-status csv_texts_open(const char *path, const struct string_list *others, const struct csv_config *dialect, size_t rows,
-                      struct csv_texts **out) {
-    return open_texts(path, others, dialect, rows, false, out);
-}
-
 /* Reads records that are in memory: text. */
 static status read_text(struct csv_texts *t, const char *path, const struct text *text, size_t rows) {
     void *memory;
@@ -175,30 +170,4 @@ const char *csv_texts_field(const struct csv_texts *texts, size_t row, size_t co
     while (part > texts->parts && part->first_row > row) part--;
     size_t record = row - part->first_row + texts->has_headers;
     return part->at[column] == SIZE_MAX ? "" : texts->fields[part->first + record * part->width + part->at[column]];
-}
-
-/* Blanks at the ends would be removed from an unquoted field. */
-static bool needs_quotes(const char *field) {
-    size_t length = strlen(field);
-    if (length == 0) return false;
-    char first = field[0], last = field[length - 1];
-    return strpbrk(field, ",\"\r\n") || first == ' ' || first == '\t' || last == ' ' || last == '\t';
-}
-
-void csv_add_field(struct text *out, const char *field) {
-    if (!needs_quotes(field)) {
-        text_add(out, field);
-        return;
-    }
-    text_add(out, "\"");
-    for (const char *at = field; *at;) {
-        size_t plain = strcspn(at, "\"");
-        text_add_bytes(out, at, plain);
-        at += plain;
-        if (*at) {
-            text_add(out, "\"\"");
-            at++;
-        }
-    }
-    text_add(out, "\"");
 }

@@ -10,15 +10,11 @@
 struct csv_texts;
 struct dataset_config;
 
-/* Reads the files of [path] and [others] (file_list_expand), from which a dataset has read [rows] rows. With one record
- * more than rows for each file the first ones are headers, and the columns are those of the first file, found by name
- * in the others; else there are no headers, and the names are column_1, column_2, ... STATUS_DATA when there is another
- * number of rows or a file is damaged. */
-status csv_texts_open(const char *path, const struct string_list *others, const struct csv_config *dialect, size_t rows,
-                      struct csv_texts **out);
-/* The same for the rows of a dataset of CSV files or of a format with add_records, with those that are left out;
- * [is_validation]: of its validation files. Of rows with another number of fields, which skips_bad_rows leaves out, the
- * fields that the header has. */
+/* Reads the rows of a dataset of CSV files or of a format with add_records, with those that are left out: [rows];
+ * [is_validation]: of its validation files. With one record more than rows for each file the first ones are headers,
+ * and the columns are those of the first file, found by name in the others; else there are no headers, and the names
+ * are column_1, column_2, ... STATUS_DATA when there is another number of rows or a file is damaged. Of rows with
+ * another number of fields, which skips_bad_rows leaves out, the fields that the header has. */
 status csv_texts_of(const struct dataset_config *config, bool is_validation, size_t rows, struct csv_texts **out);
 void csv_texts_close(struct csv_texts *texts); /* takes NULL */
 
@@ -27,8 +23,5 @@ struct string_list csv_texts_names(const struct csv_texts *texts);
 
 /* Field [column] of [row], from 0; unquoted; "" for a column that a later file does not have. */
 const char *csv_texts_field(const struct csv_texts *texts, size_t row, size_t column);
-
-/* Adds [field] to a record, in quotes where a reader would else see another text. */
-void csv_add_field(struct text *out, const char *field);
 
 #endif

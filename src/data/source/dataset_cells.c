@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/source/cells.h"
+#include "data/source/config.h"
 #include "data/source/csv_source.h"
 
 struct records {

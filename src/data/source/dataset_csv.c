@@ -6,9 +6,583 @@
 #include <string.h>
 
 #include "base/files/io.h"
+#include "data/columns/date.h"
+#include "data/source/column_view.h"
 #include "data/source/csv_source.h"
 #include "data/source/row_filter.h"
-#include "data/source/suggest_numbers.h"
+
+/* ---- plain rows ---- */
+
+/* Rows whose fields are plain: numbers, texts and missing values without doubled quotes, line ends inside of quotes and
+ * blanks around them. Their numbers are read where they stand, without csv_next's list of fields. Nothing of the text
+ * is changed before the whole row was read, so that csv_next can read every other row. */
+
+enum field_kind { FIELD_IGNORED, FIELD_NUMBER, FIELD_TEXT };
+
+struct field_plan {
+    enum field_kind kind;
+    bool may_be_missing, is_input, is_group;
+    bool is_column;    /* of the first file; others are ignored */
+    size_t column, at; /* at: index in the row */
+    char *from, *to;   /* FIELD_TEXT, FIELD_IGNORED: of the current row */
+};
+
+#define MAX_NUMBER 64     /* bytes; longer fields are left to csv_next */
+#define NO_SEPARATOR (-1) /* the decimal separator is not known yet, or the delimiter, so that it is in quotes only */
+
+/* ---- numbers ---- */
+
+static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
+                                1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19};
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+/* Digits at [at], eight at a time (Lemire: "Quickly parsing eight digits"); CSV_PADDING bytes behind the text can be
+ * read. Each byte of a word becomes the digit's value; a byte that is no digit is at least 10 then, and adding 0x76
+ * sets its highest bit. */
+static inline const char *read_digits(const char *at, uint64_t *value) {
+    static const uint64_t tens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+    for (;;) {
+        uint64_t word;
+        memcpy(&word, at, sizeof word);
+        word ^= 0x3030303030303030u;
+        uint64_t others = ((word + 0x7676767676767676u) | word) & 0x8080808080808080u;
+        unsigned count = others ? (unsigned)__builtin_ctzll(others) >> 3 : 8;
+        if (count == 0) return at;
+        word <<= 64 - 8 * count; /* leading zeros */
+        word = word * 10 + (word >> 8);
+        word = ((word & 0x000000ff000000ffu) * 0x000f424000000064u +
+                ((word >> 16) & 0x000000ff000000ffu) * 0x0000271000000001u) >>
+               32;
+        *value = *value * tens[count] + word;
+        at += count;
+        if (count < 8) return at;
+    }
+}
+#else
+static inline const char *read_digits(const char *at, uint64_t *value) {
+    for (; *at >= '0' && *at <= '9'; at++) *value = *value * 10 + (uint64_t)(*at - '0');
+    return at;
+}
+#endif
+
+/* Reads "-12.5", whose value is that of csv_number: the character behind it; NULL: it is another text. */
+static inline char *read_number(char *text, int separator, double *value) {
+    bool is_negative = *text == '-';
+    uint64_t digits = 0;
+    const char *first = text + is_negative, *at = read_digits(first, &digits);
+    size_t count = (size_t)(at - first), behind = 0;
+    if ((unsigned char)*at == separator) {
+        first = at + 1;
+        at = read_digits(first, &digits);
+        behind = (size_t)(at - first);
+        count += behind;
+    }
+    if (count == 0 || count > CSV_MAX_DIGITS) return NULL;
+    double result = digits <= CSV_EXACT ? (double)digits / powers[behind] : csv_quotient(digits, (int)behind);
+    uint64_t bits, sign = (uint64_t)is_negative << 63; /* signs are random: without a branch */
+    memcpy(&bits, &result, sizeof bits);
+    bits ^= sign;
+    memcpy(value, &bits, sizeof bits);
+    return text + (at - text);
+}
+
+/* ---- fields ---- */
+
+/* Reads a field that is not a plain number, or is not used: the character behind it; NULL: it is for csv_next. */
+static char *read_field(struct csv *csv, struct field_plan *plan, char *at, double *value) {
+    char text[MAX_NUMBER], *from, *to;
+    char *next = csv_plain_field(&csv->reader, at, &from, &to);
+    if (!next) return NULL;
+    plan->from = from;
+    plan->to = to;
+    if (plan->kind == FIELD_IGNORED) return next;
+    if (plan->kind == FIELD_TEXT) return plan->is_input || to > from ? next : NULL;
+    size_t length = (size_t)(to - from);
+    if (length >= sizeof text || csv->decimal == 0 || csv_is_undecided(csv->decimal)) return NULL;
+    memcpy(text, from, length);
+    text[length] = 0;
+    if (plan->may_be_missing && csv_is_missing(csv, text)) {
+        if (csv->is_new && csv_needs_value(csv, plan->column)) return NULL;
+        *value = NAN;
+    } else if (!csv_decimal(text, &csv->decimal, value) || isinf(*value)) {
+        return NULL;
+    }
+    return next;
+}
+
+/* Reads the fields of the row at reader->at: the start of the next line; NULL: it is for csv_next. */
+static char *read_row(struct csv *csv, double *row) {
+    struct csv_reader *reader = &csv->reader;
+    struct field_plan *plans = csv->plans;
+    char delimiter = reader->delimiter, *at = reader->at, *next = at;
+    bool is_decided = csv->decimal && !csv_is_undecided(csv->decimal);
+    int separator = is_decided && csv->decimal != delimiter ? csv->decimal : NO_SEPARATOR;
+    if (*at == '\n' || *at == '\r' || *at == ' ' || *at == '\t') return NULL;
+    if (reader->comment && *at == reader->comment) return NULL;
+    for (size_t i = 0; i < csv->n_fields; i++, at = next + 1) {
+        struct field_plan *plan = &plans[i];
+        bool is_last = i + 1 == csv->n_fields, is_number = plan->kind == FIELD_NUMBER;
+        if (is_number && plan->may_be_missing && csv->has_missing_number) is_number = false;
+        next = is_number ? read_number(at, separator, &row[plan->at]) : NULL;
+        if (!next || (*next != delimiter && *next != '\n' && *next != '\r'))
+            next = read_field(csv, plan, at, &row[plan->at]);
+        if (!next || (*next == delimiter) == is_last) return NULL;
+    }
+    if ((size_t)(next - reader->at) > CSV_MAX_RECORD || *next == 0) return NULL;
+    if ((*next == '\r' && next + 1 == reader->end) || next[-1] == '\x1a') return NULL; /* perhaps the end of the file */
+    return next + (next[0] == '\r' && next[1] == '\n' ? 2 : 1);
+}
+
+/* ---- rows ---- */
+
+static status add_field(struct csv *csv, struct field_plan *plan, double *value) {
+    if (plan->kind == FIELD_TEXT) {
+        *plan->to = 0; /* a quote, the delimiter or the line end, which were already read */
+        return plan->is_input                      ? csv_add_input(csv, plan->column, plan->from, value)
+               : plan->is_group                    ? csv_add_group(csv, plan->from, value)
+               : csv->roles[plan->column].booleans ? csv_add_boolean(csv, plan->column, plan->from, value)
+                                                   : csv_add_label(csv, plan->from, value);
+    }
+    if (!plan->is_input) return OK;
+    struct column_builder *builder = &csv->builders[csv->roles[plan->column].at];
+    if (isnan(*value))
+        column_builder_add_missing(builder);
+    else
+        column_builder_add_number(builder);
+    return OK;
+}
+
+/* A column of numbers has no dates; a text in it is left to csv_next. */
+static void add_orders(struct csv *csv, const double *row) {
+    for (size_t i = 0; csv->orders && i < csv->n_fields; i++) {
+        struct field_plan *plan = &csv->plans[i];
+        if (plan->kind == FIELD_NUMBER || !csv->roles[plan->column].may_be_date || !plan->is_column) continue;
+        *plan->to = 0;
+        csv_order_add(csv, plan->column, plan->from, row);
+    }
+}
+
+/* Reads the row at the reader to row (store.width) if it is plain and csv_plan_rows was called. */
+static status csv_add_plain_row(struct csv *csv, double *row, bool *is_added) {
+    struct csv_reader *reader = &csv->reader;
+    *is_added = false;
+    if (!csv->has_plans) return OK;
+    bool has_more = false;
+    char *next = read_row(csv, row);
+    if (!next) TRY(csv_complete(reader, &has_more));
+    if (has_more) next = read_row(csv, row);
+    if (!next) return OK;
+    *is_added = true;
+    reader->record_line = reader->line++;
+    reader->at = next;
+    for (size_t i = 0; i < csv->n_fields && !csv->is_left_out; i++) {
+        struct field_plan *plan = &csv->plans[i];
+        status s = plan->kind != FIELD_IGNORED ? add_field(csv, plan, &row[plan->at]) : OK;
+        if (s)
+            TRY(csv_leave_out(csv, plan->column, csv_is_missing(csv, plan->from) ? BAD_MISSING : BAD_VALUE, plan->from,
+                              s));
+    }
+    if (csv->is_left_out) return OK;
+    add_orders(csv, row);
+    csv_copy_targets(csv, row);
+    return OK;
+}
+
+/* Call it after each row that is not plain, and before the first of a file. [is_text]: the target is a label. */
+static status csv_plan_rows(struct csv *csv, bool is_text) {
+    size_t size = csv->base.input_size, targets = csv->base.target_size;
+    csv->has_plans = false;
+    if (csv->records || csv->base.rows == 0) return OK; /* the first row decides about labels */
+    if (csv->reader.delimiter == CSV_BLANKS || csv->filter) return OK;
+    if (csv->drops_missing_targets && is_text) return OK; /* a label may be a missing value */
+    struct field_plan *plans = realloc(csv->plans, csv->n_fields * sizeof *plans);
+    if (!plans) return status_memory("%zu fields of %s", csv->n_fields, csv->path);
+    csv->plans = plans;
+    csv->has_plans = true;
+    memset(plans, 0, csv->n_fields * sizeof *plans);
+    for (size_t i = 0; i < csv->n_columns; i++) {
+        const struct role *role = &csv->roles[i];
+        struct field_plan *plan = &plans[csv->fields[i]];
+        if (role->at == NOT_USED && !role->may_be_date) continue;
+        *plan = (struct field_plan){FIELD_NUMBER, .is_column = true, .column = i, .at = role->at};
+        if (role->at == NOT_USED) plan->kind = FIELD_IGNORED, plan->at = 0;
+        if (role->at == NOT_USED) continue;
+        plan->is_input = plan->may_be_missing = !role->is_weight && !role->is_target && !role->is_group;
+        if (role->is_weight) plan->at = size + targets;
+        if (role->is_target) plan->at += size;
+        plan->is_group = role->is_group;
+        if (role->is_group) plan->at = csv_group_at(csv);
+        if (role->is_target  ? is_text || role->booleans
+            : role->is_group ? true
+                             : plan->is_input && column_builder_wants_text(&csv->builders[role->at]))
+            plan->kind = FIELD_TEXT;
+    }
+    return OK;
+}
+
+/* ---- new rows ---- */
+
+/* New rows, for a trained model: those that it cannot read are counted by column and reason while the file is read, so
+ * that one message names all of them. They are an error, or left out. What a missing value, an unknown category, a text
+ * in a column of numbers or a label means was decided in training (preparation.h). */
+
+#define MAX_KINDS 8 /* in a message */
+
+/* Whether the preparation, if there is one, is that of the columns; another one is an error when it is used. */
+static bool is_of_columns(const struct csv *csv, const struct preparation *p) {
+    bool is_same = !p || p->count == csv->base.input_size;
+    for (size_t i = 0; p && is_same && i < p->count; i++)
+        is_same = strcmp(p->items[i].name, csv->names[csv->input_columns[i]]) == 0;
+    return is_same;
+}
+
+/* Rows of a trained model are new, unless they are those of a program that embeds it. Call it when the columns are
+ * chosen; [train]: the training file if this is a file of validation rows. */
+static void csv_start_new(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
+    const struct preparation *p = config->preparation;
+    csv->is_new = config->is_trained && !config->cells && is_of_columns(csv, p);
+    csv->skips_bad = csv->is_new && config->skips_bad_rows;
+    if (!csv->is_new) return;
+    csv->prepared = arena_alloc(csv->arena, (csv->base.input_size + 1) * sizeof *csv->prepared);
+    for (size_t i = 0; p && i < p->count; i++) csv->prepared[i] = &p->items[i];
+    const struct csv *known = train ? train : csv;
+    if (train ? known->has_given_classes : config->classes.count > 0) csv->known_classes = known;
+}
+
+bool csv_needs_value(const struct csv *csv, size_t column) {
+    const struct prepared_column *prepared = csv->prepared[csv->roles[column].at];
+    return !prepared || prepared->missing == MISSING_ERROR;
+}
+
+static bool is_boolean(const char *text) {
+    double value;
+    bool is_one = strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
+    for (size_t pair = 0; !is_one && pair < BOOLEAN_PAIRS; pair++) is_one = boolean_read(text, pair, &value);
+    return is_one;
+}
+
+/* Of new rows: STATUS_DATA if the model cannot read the value of an input. [is_missing]: it is a missing one; else, of
+ * a column of numbers, *value is it. */
+static status csv_check_new(const struct csv *csv, size_t column, const char *text, bool is_missing, double value) {
+    const struct prepared_column *prepared = csv->prepared[csv->roles[column].at];
+    enum column_type type = prepared ? prepared->type : COLUMN_NUMBER;
+    double seconds;
+    if (is_missing && csv_needs_value(csv, column))
+        return status_new(STATUS_DATA,
+                          "%s:%s %zu: column '%s': missing value; the model was trained without a rule for missing "
+                          "values of this column (dataset.columns)",
+                          csv->path, csv->input->unit, csv->reader.record_line, csv_printable(csv, csv->names[column]));
+    if (is_missing || text_pool_has(&csv->builders[csv->roles[column].at].pool, text)) return OK;
+    if (type == COLUMN_NUMBER && !isfinite(value)) return csv_reject_value(csv, column, text, "a finite number", "");
+    if (type == COLUMN_BOOLEAN && !is_boolean(text))
+        return csv_reject_value(csv, column, text, "true, false, yes, no, 1 or 0", "");
+    if (type == COLUMN_DATE && !date_parse(text, prepared->date_format, &seconds))
+        return csv_reject_value(csv, column, text, "a date",
+                                prepared->date_format ? " of the format of the training"
+                                                      : " such as 2024-05-31 or 2024-05-31 14:30:00");
+    if (type == COLUMN_CATEGORY && prepared->unknown == UNKNOWN_ERROR &&
+        category_find(&prepared->categories, prepared->are_numbers, text) == SIZE_MAX)
+        return csv_reject_value(csv, column, text, "a category of the training rows",
+                                ", and the column has unknown: error");
+    return OK;
+}
+
+status csv_leave_out(struct csv *csv, size_t column, enum bad_reason reason, const char *text, status failure) {
+    struct bad_rows *bad = &csv->bad;
+    if (!csv->is_new || status_code(failure) != STATUS_DATA) return failure;
+    if (!bad->kinds) bad->kinds = arena_alloc(csv->arena, csv->n_columns * BAD_REASONS * sizeof *bad->kinds);
+    struct bad_kind *kind = &bad->kinds[column * BAD_REASONS + reason];
+    if (kind->count++ == 0) {
+        kind->path = csv->path;
+        kind->line = csv->reader.record_line;
+        kind->text = csv_printable(csv, text);
+    }
+    if (bad->count++ == 0)
+        bad->first = failure;
+    else
+        status_free(failure);
+    csv->is_left_out = true;
+    return OK;
+}
+
+/* The current record is not a row of the source. */
+static status csv_add_left_out(struct csv *csv) {
+    struct source *source = &csv->base;
+    if (source->left_out_count == csv->left_out_capacity) {
+        size_t capacity = 2 * csv->left_out_capacity + 64;
+        size_t *items = realloc(source->left_out, capacity * sizeof *items);
+        if (!items) return status_memory("%zu rows of %s that are left out", capacity, csv->path);
+        source->left_out = items;
+        csv->left_out_capacity = capacity;
+    }
+    source->left_out[source->left_out_count] = source->rows + source->left_out_count;
+    source->left_out_count++;
+    return OK;
+}
+
+/* Adds "30 with a value of column 'a' that cannot be read (the first in line 12: 'maybe')". */
+static void add_kind(const struct csv *csv, size_t index, struct text *out) {
+    const struct bad_kind *kind = &csv->bad.kinds[index];
+    const char *name = csv_printable(csv, csv->names[index / BAD_REASONS]);
+    enum bad_reason reason = (enum bad_reason)(index % BAD_REASONS);
+    text_printf(out, "%zu ", kind->count);
+    if (reason == BAD_FIELDS)
+        text_add(out, "with another number of fields");
+    else if (reason == BAD_MISSING)
+        text_printf(out, "without a value of column '%s'", name);
+    else
+        text_printf(out, "with a wrong value of column '%s'", name);
+    text_add(out, kind->count == 1 ? " (" : " (first: ");
+    if (csv->part_count > 1) text_printf(out, "%s ", kind->path);
+    text_printf(out, "%s %zu", csv->input->unit, kind->line);
+    if (reason == BAD_VALUE) text_printf(out, " '%s'", kind->text);
+    text_add(out, ")");
+}
+
+static void add_kinds(const struct csv *csv, struct text *out) {
+    size_t kinds = 0;
+    for (size_t i = 0; i < csv->n_columns * BAD_REASONS; i++) {
+        if (csv->bad.kinds[i].count == 0 || ++kinds > MAX_KINDS) continue;
+        text_add(out, kinds == 1 ? "" : ", ");
+        add_kind(csv, i, out);
+    }
+    if (kinds > MAX_KINDS) text_printf(out, " and %zu more kinds", kinds - MAX_KINDS);
+}
+
+static status reject_rows(const struct csv *csv, size_t rows, const char *kinds) {
+    const struct bad_rows *bad = &csv->bad;
+    bool is_one = bad->count == 1;
+    return status_new(STATUS_DATA, "%s; %zu row%s of %zu cannot be read%s%s. Correct %s%s", status_message(bad->first),
+                      bad->count, text_plural(bad->count, "s"), rows, is_one ? "" : ": ", is_one ? "" : kinds,
+                      is_one ? "it" : "them",
+                      csv->orders ? "; rows of windows are adjacent, so that none can be left out"
+                      : is_one    ? ", or leave it out with --skip-bad-rows"
+                                  : ", or leave them out with --skip-bad-rows");
+}
+
+/* When all rows were read: a note about the rows that are left out, or STATUS_DATA with the first and the number of
+ * each kind. */
+static status csv_finish_new(struct csv *csv) {
+    const struct bad_rows *bad = &csv->bad;
+    size_t rows = csv->base.rows + csv->base.left_out_count;
+    struct text kinds = {0};
+    status s = OK;
+    if (bad->count == 0) return OK;
+    add_kinds(csv, &kinds);
+    if (csv->skips_bad && csv->base.rows > 0)
+        csv_add_note(csv, arena_printf(csv->arena, "%zu of %zu rows %s left out (--skip-bad-rows): %s", bad->count,
+                                       rows, bad->count == 1 ? "is" : "are", text_string(&kinds)));
+    else if (csv->skips_bad)
+        s = status_new(STATUS_DATA, "%s; no row can be read: %s", status_message(bad->first), text_string(&kinds));
+    else
+        s = reject_rows(csv, rows, text_string(&kinds));
+    text_free(&kinds);
+    return s;
+}
+
+/* ---- the order of time ---- */
+
+/* Whether the rows of a table with dataset.window are in the order of time and have equal distances, as they are taken:
+ * the dates of each column that has some are compared with those of the row above in the same series, also where the
+ * column is not an input. A column of other dates, such as birthdays, is no warning as long as another one ascends, or
+ * ascends by equal steps. */
+
+#define CLOCK_CHANGE 3600.0 /* seconds by which clocks go back at the end of daylight saving time */
+
+#define MAX_STEPS 8     /* different steps of a column that are counted one by one */
+#define TOLERANCE 0.125 /* of equal steps: months have 28 to 31 days, and clocks of devices vary */
+
+/* Steps that a calendar explains. */
+enum step_kind { STEP_PLAIN, STEP_SUNDAY_NIGHT /* when clocks change */, STEP_WEEKEND /* from a Friday to a Monday */ };
+
+/* Rows whose distance from the row above is about the same. */
+struct csv_step {
+    enum step_kind kind;
+    double seconds; /* of the first of them */
+    size_t count;
+    const char *why; /* about the first of them */
+};
+
+/* The dates of a column. */
+struct csv_order {
+    const char *format;         /* of date_parse */
+    bool has_last, is_adjacent; /* is_adjacent: the row above has a date */
+    double last, group;         /* of the last row with a date, and its series */
+    char above[32];             /* its text, or the start of it */
+    size_t dates;
+    size_t earlier, later;  /* rows before and after the row above */
+    bool is_far;            /* one of them by more than CLOCK_CHANGE */
+    const char *why;        /* about the first of them */
+    struct csv_step *steps; /* (step_count), then one for all others (MAX_STEPS + 1) */
+    size_t step_count;
+};
+
+static void csv_order_start(struct csv *csv, const struct dataset_config *config) {
+    if (config->window.steps == 0 || config->cells) return;
+    csv->orders = arena_alloc(csv->arena, csv->n_columns * sizeof *csv->orders);
+    for (size_t i = 0; i < csv->n_columns; i++) {
+        struct role *role = &csv->roles[i];
+        bool is_input = role->at != NOT_USED && !role->is_target && !role->is_weight && !role->is_group;
+        csv->orders[i] = (struct csv_order){.format = is_input ? csv->builders[role->at].date_format : NULL};
+        role->may_be_date = is_input || role->at == NOT_USED;
+    }
+}
+
+/* Numbers such as 20240531 are no dates, unless the config has the format. */
+static bool parse(const struct csv_order *order, const char *text, double *seconds) {
+    return (order->format || strpbrk(text, "-/")) && date_parse(text, order->format, seconds);
+}
+
+static void note_earlier(struct csv *csv, size_t column, const char *text, double seconds) {
+    struct csv_order *order = &csv->orders[column];
+    order->is_far |= order->last - seconds > CLOCK_CHANGE;
+    if (order->earlier++ > 0) return;
+    order->why = arena_printf(csv->arena, "%s:%s %zu: column '%s': '%s' is before '%s' of the row above", csv->path,
+                              csv->input->unit, csv->reader.record_line, csv_printable(csv, csv->names[column]),
+                              csv_printable(csv, text), csv_printable(csv, order->above));
+}
+
+static enum step_kind kind_of(double before, double after) {
+    double day = date_part_of(after, DATE_WEEKDAY);
+    if (day == 6 && date_part_of(after, DATE_HOUR) < 4) return STEP_SUNDAY_NIGHT;
+    bool is_weekend = day == 0 && date_part_of(before, DATE_WEEKDAY) == 4 && after - before < 4 * 86400.0;
+    return is_weekend ? STEP_WEEKEND : STEP_PLAIN;
+}
+
+static bool are_equal(double a, double b) { return fabs(a - b) <= TOLERANCE * b; }
+
+static const char *duration(struct arena *arena, double seconds) {
+    static const struct {
+        double seconds;
+        const char *name;
+    } units[] = {{86400, "day"}, {3600, "h"}, {60, "min"}, {0, "s"}};
+    size_t i = 0;
+    while (seconds < units[i].seconds) i++;
+    double value = units[i].seconds > 0 ? seconds / units[i].seconds : seconds;
+    bool is_plural = i == 0 && seconds > units[0].seconds;
+    return arena_printf(arena, "%.4g %s%s", value, units[i].name, is_plural ? "s" : "");
+}
+
+static void add_step(struct csv *csv, size_t column, const char *text, double seconds) {
+    struct csv_order *order = &csv->orders[column];
+    double length = seconds - order->last;
+    enum step_kind kind = kind_of(order->last, seconds);
+    size_t at = 0;
+    if (!order->steps) order->steps = arena_alloc(csv->arena, (MAX_STEPS + 1) * sizeof *order->steps);
+    while (at < order->step_count && (order->steps[at].kind != kind || !are_equal(length, order->steps[at].seconds)))
+        at++;
+    struct csv_step *step = &order->steps[at];
+    if (at == order->step_count && at < MAX_STEPS) order->step_count++;
+    if (step->count++ > 0) return;
+    step->kind = kind;
+    step->seconds = length;
+    step->why = arena_printf(csv->arena, "%s:%s %zu: column '%s': '%s' is %s after '%s' of the row above", csv->path,
+                             csv->input->unit, csv->reader.record_line, csv_printable(csv, csv->names[column]),
+                             csv_printable(csv, text), duration(csv->arena, length), csv_printable(csv, order->above));
+}
+
+void csv_order_add(struct csv *csv, size_t column, const char *text, const double *row) {
+    struct csv_order *order = &csv->orders[column];
+    double seconds, group = csv->group_column == NOT_USED ? 0 : row[csv_group_at(csv)];
+    bool is_adjacent = order->is_adjacent;
+    order->is_adjacent = !csv_is_missing(csv, text);
+    if (!order->is_adjacent) return;
+    csv->roles[column].may_be_date = parse(order, text, &seconds);
+    if (!csv->roles[column].may_be_date) return;
+    bool has_above = order->has_last && order->group == group;
+    if (has_above && seconds < order->last) note_earlier(csv, column, text, seconds);
+    if (has_above && seconds > order->last) order->later++;
+    if (has_above && is_adjacent && seconds >= order->last) add_step(csv, column, text, seconds);
+    order->has_last = true;
+    order->last = seconds;
+    order->group = group;
+    order->dates++;
+    snprintf(order->above, sizeof order->above, "%s", text);
+}
+
+/* Clocks that go back once or twice a year are no disorder. */
+static bool is_disordered(const struct csv_order *order) {
+    return order->is_far || (order->earlier > 1 && order->earlier > order->dates / 100);
+}
+
+/* The step that the others should have: the most frequent one if it is usual, else the first; NULL: the rows have no
+ * distances that could be compared. */
+static const struct csv_step *expected_step(const struct csv_order *order, size_t *total, bool *is_usual) {
+    const struct csv_step *most = NULL, *first = NULL;
+    size_t zeros = 0;
+    *total = order->steps ? order->steps[MAX_STEPS].count : 0;
+    for (size_t i = 0; i < order->step_count; i++) {
+        const struct csv_step *step = &order->steps[i];
+        *total += step->count;
+        if (step->seconds <= 0) zeros += step->count;
+        if (step->seconds > 0 && !first) first = step;
+        if (step->seconds > 0 && (!most || step->count > most->count)) most = step;
+    }
+    if (*total < 3 || zeros * 4 >= *total) return NULL; /* several rows of a time */
+    *is_usual = most && most->count * 2 > *total;
+    return *is_usual ? most : first;
+}
+
+static bool is_expected(const struct csv_step *step, const struct csv_step *expected) {
+    if (step->kind == STEP_WEEKEND && are_equal(expected->seconds, 86400)) return true;
+    if (step->kind == STEP_SUNDAY_NIGHT && are_equal(fabs(step->seconds - expected->seconds), CLOCK_CHANGE))
+        return true;
+    return are_equal(step->seconds, expected->seconds);
+}
+
+/* A warning about rows of unequal distances; NULL: there are none. */
+static const char *explain_steps(const struct csv *csv, const struct csv_order *order) {
+    bool is_usual;
+    size_t total, unequal = 0;
+    const char *why = NULL;
+    const struct csv_step *expected = expected_step(order, &total, &is_usual);
+    for (size_t i = 0; expected && i <= MAX_STEPS; i++) {
+        const struct csv_step *step = &order->steps[i];
+        if (step->count == 0 || (i < MAX_STEPS && is_expected(step, expected))) continue;
+        if (!why) why = step->why;
+        unequal += step->count;
+    }
+    if (!why) return NULL;
+    return arena_printf(
+        csv->arena,
+        "%s and the %s step is %s, so %zu of %zu steps differ; dataset.window takes rows as equal steps "
+        "of time: add the missing rows, or number the parts without gaps in a column for "
+        "dataset.window.group",
+        why, is_usual ? "usual" : "first", duration(csv->arena, expected->seconds), unequal, total);
+}
+
+static void warn_of_order(struct csv *csv, const struct csv_order *found) {
+    const char *more =
+        found->earlier == 1 ? "" : arena_printf(csv->arena, ", and %zu more rows are like it", found->earlier - 1);
+    csv->base.warning = arena_printf(csv->arena, "%s%s; dataset.window takes rows in the order of %s", found->why, more,
+                                     csv->records                    ? "dataset.query: write one with `order by`"
+                                     : csv->group_column == NOT_USED ? "the file: sort them by time"
+                                                                     : "the file: sort those of each series by time");
+}
+
+static void csv_order_finish(struct csv *csv) {
+    const struct csv_order *found = NULL;
+    const char *steps = NULL;
+    bool has_order = false;
+    for (size_t i = 0; csv->orders && i < csv->n_columns; i++) {
+        const struct csv_order *order = &csv->orders[i];
+        if (!csv->roles[i].may_be_date || order->earlier + order->later == 0) continue; /* or dates all alike */
+        if (is_disordered(order)) {
+            found = found ? found : order;
+            continue;
+        }
+        const char *unequal = explain_steps(csv, order);
+        if (!unequal) return;
+        steps = has_order ? steps : unequal;
+        has_order = true;
+    }
+    if (has_order)
+        csv->base.warning = steps;
+    else if (found)
+        warn_of_order(csv, found);
+}
+
+/* ---- the format ---- */
 
 /* ---- rows ---- */
 
@@ -43,7 +617,8 @@ bool csv_is_missing(const struct csv *csv, const char *text) {
     return false;
 }
 
-bool csv_read_number(struct csv *csv, const char *text, double *value) {
+/* Reads a number as the file writes them. */
+static bool csv_read_number(struct csv *csv, const char *text, double *value) {
     char stripped[CSV_UNGROUPED], ungrouped[CSV_UNGROUPED];
     const char *bare = csv_ungroup(csv_strip(text, csv->strip, stripped), csv->thousands, ungrouped);
     bool is_number = csv_decimal(bare, &csv->decimal, value);

@@ -1,18 +1,541 @@
 /* HDF5 files, as h5py writes them: one dataset for the inputs (or several vectors that are concatenated) and one for
- * the targets. Files are not trusted: external links are not followed, filter plugins are not loaded, and each dataset
- * is checked (hdf5_check.h) before its values are read. */
+ * the targets. Files are not trusted: libhdf5 trusts the metadata of a file, and a damaged or crafted one can make it
+ * crash, allocate all memory or read other files. So external links are not followed, filter plugins are not loaded,
+ * and each dataset is checked before its values are read. */
 #include <fcntl.h>
+#include <hdf5.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <zlib.h>
 
 #include "base/arena.h"
 #include "base/files/hdf5.h"
 #include "base/files/io.h"
-#include "data/source/channels_last.h"
-#include "data/source/hdf5_check.h"
-#include "data/source/hdf5_chunks.h"
-#include "data/source/hdf5_piece.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "data/source/first_look.h"
+#include "data/source/npy_header.h"
 #include "data/source/source.h"
+
+struct hdf5_rows {
+    int dims; /* with the rows */
+    hsize_t shape[MAX_DIMS + 1];
+    size_t size;     /* values of one row */
+    bool is_float32; /* each value is exact in float32 */
+    bool is_bytes;   /* each value is an unsigned integer of one byte */
+};
+
+struct hdf5_chunks;
+
+struct hdf5_piece {
+    const char *path; /* not owned, as [fd] */
+    int fd;
+    uint64_t start;       /* of the values in the file */
+    struct npy_header of; /* type, byte order and values of a row; type NULL: read the dataset with libhdf5 */
+};
+
+/* ---- checks ---- */
+
+/* These are checks that libhdf5 1.10 does not make: sizes larger than the file, chunks that do not tile the dataset
+ * (libhdf5 then reads beyond a buffer), values that were never written. */
+
+#define MAX_CHUNK_BYTES 1073741824.0
+#define MAX_CHECKED_CHUNKS 64 /* libhdf5 needs n steps to find the n-th */
+
+struct check {
+    hid_t dataset, space, plan; /* plan: the creation properties */
+    const char *path, *name;
+    uint64_t file_bytes;
+    size_t value_bytes;
+    hsize_t chunk[MAX_DIMS + 1];
+};
+
+/* STATUS_DATA, "<path>: <sentence>: <libhdf5's error>", for the call that just failed in this thread; STATUS_MEMORY
+ * where libhdf5 had too little memory. */
+static status hdf5_failure(const char *path, const char *format, ...) {
+    char reason[160];
+    if (hdf5_lacks_memory()) return status_memory("libhdf5, which reads %s", path);
+    hdf5_reason(reason, sizeof reason, "libhdf5 reports no reason");
+    va_list arguments;
+    va_start(arguments, format);
+    status what = status_newv(STATUS_DATA, format, arguments);
+    va_end(arguments);
+    status s = status_new(STATUS_DATA, "%s: %s: %s", path, status_message(what), reason);
+    status_free(what);
+    return s;
+}
+
+/* "<path>: dataset '<name>' <sentence>" */
+static status reject(const struct check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static status reject(const struct check *c, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    status what = status_newv(STATUS_DATA, format, arguments);
+    va_end(arguments);
+    status s = status_new(STATUS_DATA, "%s: dataset '%s' %s", c->path, c->name, status_message(what));
+    status_free(what);
+    return s;
+}
+
+/* The bits of a number are inside of its bytes; libhdf5 converts others beyond its buffers. */
+static bool has_good_bits(hid_t type) {
+    size_t bits = 8 * H5Tget_size(type), precision = H5Tget_precision(type);
+    size_t sign, exponent, exponent_bits, mantissa, mantissa_bits;
+    int offset = H5Tget_offset(type);
+    if (precision == 0 || offset < 0 || (size_t)offset > bits || precision > bits - (size_t)offset) return false;
+    if (H5Tget_class(type) == H5T_INTEGER) return true;
+    return H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) >= 0 && sign < precision &&
+           exponent_bits > 0 && mantissa_bits > 0 && exponent <= precision && mantissa <= precision &&
+           exponent_bits <= precision - exponent && mantissa_bits <= precision - mantissa;
+}
+
+/* Whether the member [i] of an enumeration of one byte is [value], named [name]. */
+static bool is_member(hid_t type, unsigned i, const char *name, uint8_t value) {
+    uint8_t number;
+    char *found = H5Tget_member_name(type, i);
+    bool is = found && strcmp(found, name) == 0 && H5Tget_member_value(type, i, &number) >= 0 && number == value;
+    if (found) H5free_memory(found);
+    return is;
+}
+
+/* The type of the values of [dataset], for H5Tclose; of booleans, as h5py writes them (an enumeration of FALSE and
+ * TRUE), that of their numbers, 0 and 1. Negative on failure. */
+static hid_t hdf5_value_type(hid_t dataset) {
+    hid_t type = H5Dget_type(dataset);
+    if (type < 0 || H5Tget_class(type) != H5T_ENUM || H5Tget_size(type) != 1 || H5Tget_nmembers(type) != 2) return type;
+    if (!is_member(type, 0, "FALSE", 0) || !is_member(type, 1, "TRUE", 1)) return type;
+    hid_t numbers = H5Tget_super(type);
+    H5Tclose(type);
+    return numbers;
+}
+
+static status check_type(struct check *c, struct hdf5_rows *out) {
+    static const char *const names[] = {"integer",  "float",     "time",        "string", "bit field", "opaque",
+                                        "compound", "reference", "enumeration", "vlen",   "array"};
+    hid_t type = hdf5_value_type(c->dataset);
+    H5T_class_t class = type < 0 ? H5T_NO_CLASS : H5Tget_class(type);
+    bool is_number = class == H5T_INTEGER || class == H5T_FLOAT, is_good = is_number && has_good_bits(type);
+    size_t bytes = c->value_bytes = is_number ? H5Tget_size(type) : 0;
+    out->is_bytes = class == H5T_INTEGER && bytes == 1 && H5Tget_sign(type) == H5T_SGN_NONE;
+    if (type >= 0) H5Tclose(type);
+    out->is_float32 = bytes <= (class == H5T_FLOAT ? 4 : 2);
+    if (class == H5T_ENUM)
+        return reject(c, "is of an enumeration type that is not that of h5py's booleans; save it with "
+                         ".astype('int64')");
+    if (!is_number)
+        return reject(c, "is of type %s; only integers and floats can be read",
+                      class >= 0 && class < H5T_NCLASSES ? names[class] : "unknown");
+    if (!is_good) return reject(c, "has numbers whose bits lie outside of their %zu bytes; the file is damaged", bytes);
+    if (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || (class == H5T_FLOAT && bytes == 16)) return OK;
+    return reject(c, "has numbers of %zu bytes, expected 1, 2, 4 or 8; the file may be damaged", bytes);
+}
+
+static status check_shape(const struct check *c, struct hdf5_rows *out) {
+    int dims = out->dims = H5Sget_simple_extent_ndims(c->space);
+    bool is_good = dims >= 1 && dims <= MAX_DIMS + 1 && H5Sis_simple(c->space) > 0 &&
+                   H5Sget_simple_extent_dims(c->space, out->shape, NULL) == dims;
+    if (!is_good) return reject(c, "has %d dimensions; rows need 1 to %d", dims, MAX_DIMS + 1);
+    out->size = 1;
+    for (int i = 1; i < dims; i++) {
+        if (out->shape[i] == 0) return reject(c, "has rows of 0 values");
+        if (out->shape[i] > (hsize_t)INT_MAX / out->size) return reject(c, "has rows of more than %d values", INT_MAX);
+        out->size *= (size_t)out->shape[i];
+    }
+    if (out->shape[0] > PTRDIFF_MAX / 16 / out->size)
+        return reject(c, "says it has %llu rows; the file may be damaged", (unsigned long long)out->shape[0]);
+    return OK;
+}
+
+static status check_filters(const struct check *c) {
+    H5Z_filter_t filter = 0;
+    char name[64] = "";
+    if (hdf5_has_known_filters(c->plan, &filter, name, sizeof name)) return OK;
+    return reject(c,
+                  "is compressed by filter %d (%s), which is not read; write it again with compression='gzip' or none",
+                  (int)filter, name[0] ? name : "no name");
+}
+
+static status does_not_fit(const struct check *c) {
+    return reject(c, "and its values do not fit together; the file is damaged or was not copied to its end");
+}
+
+/* One piece, as long as the shape says, inside the file (compact: in the dataset's header). */
+static status check_piece(const struct check *c, const struct hdf5_rows *shape, bool is_compact) {
+    hsize_t stored = H5Dget_storage_size(c->dataset);
+    haddr_t at = is_compact ? 0 : H5Dget_offset(c->dataset);
+    double expected = (double)shape->shape[0] * (double)shape->size * (double)c->value_bytes;
+    if ((double)stored != expected || stored > c->file_bytes || at > c->file_bytes - stored) return does_not_fit(c);
+    return OK;
+}
+
+/* The first chunks start where a chunk may start. */
+static status check_places(const struct check *c, const struct hdf5_rows *shape, hsize_t chunks) {
+    for (hsize_t i = 0; i < chunks && i < MAX_CHECKED_CHUNKS; i++) {
+        hsize_t start[MAX_DIMS + 1] = {0}, bytes;
+        unsigned mask;
+        haddr_t at;
+        if (H5Dget_chunk_info(c->dataset, c->space, i, start, &mask, &at, &bytes) < 0)
+            return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
+        if (bytes > c->file_bytes || at > c->file_bytes - bytes) return does_not_fit(c);
+        for (int d = 0; d < shape->dims; d++)
+            if (start[d] >= shape->shape[d] || start[d] % c->chunk[d] != 0) return does_not_fit(c);
+    }
+    return OK;
+}
+
+/* As many chunks as tile the shape; without filters, as many bytes as they hold. */
+static status check_chunks(struct check *c, const struct hdf5_rows *shape) {
+    double bytes = (double)c->value_bytes, expected = 1;
+    int dims = H5Pget_chunk(c->plan, MAX_DIMS + 1, c->chunk);
+    if (dims != shape->dims) return does_not_fit(c);
+    for (int i = 0; i < dims; i++) {
+        if (c->chunk[i] == 0) return does_not_fit(c);
+        bytes *= (double)c->chunk[i];
+        hsize_t tiles = shape->shape[i] / c->chunk[i] + (shape->shape[i] % c->chunk[i] != 0);
+        expected *= (double)tiles;
+    }
+    if (bytes > MAX_CHUNK_BYTES) return reject(c, "has chunks of %g bytes; at most 1 GiB is read", bytes);
+    hsize_t chunks, stored = H5Dget_storage_size(c->dataset);
+    if (H5Dget_num_chunks(c->dataset, c->space, &chunks) < 0)
+        return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
+    if ((double)chunks < expected)
+        return reject(c, "has %llu chunks of %g: its other values were never written", (unsigned long long)chunks,
+                      expected);
+    if ((double)chunks > expected || stored > c->file_bytes) return does_not_fit(c);
+    if (H5Pget_nfilters(c->plan) == 0 && (double)stored != (double)chunks * bytes) return does_not_fit(c);
+    return check_places(c, shape, chunks);
+}
+
+static status check_layout(struct check *c, const struct hdf5_rows *shape) {
+    H5D_layout_t layout = H5Pget_layout(c->plan);
+    H5D_space_status_t allocated;
+    TRY(check_filters(c));
+    if (layout == H5D_VIRTUAL || H5Pget_external_count(c->plan) != 0)
+        return reject(c, "has its values in other files, which are not followed");
+    if (shape->shape[0] == 0) return OK;
+    if (H5Dget_space_status(c->dataset, &allocated) < 0)
+        return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
+    if (allocated == H5D_SPACE_STATUS_NOT_ALLOCATED) return reject(c, "was created but its values were never written");
+    return layout == H5D_CHUNKED ? check_chunks(c, shape) : check_piece(c, shape, layout == H5D_COMPACT);
+}
+
+static status check_all(struct check *c, struct hdf5_rows *shape) {
+    if (c->space < 0 || c->plan < 0) return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
+    TRY(check_type(c, shape));
+    TRY(check_shape(c, shape));
+    return check_layout(c, shape);
+}
+
+/* Checks type, shape, filters, layout and storage of the open [dataset], [name] in the file [path] of [file_bytes].
+ * STATUS_DATA with the first error. */
+static status hdf5_check(hid_t dataset, const char *path, const char *name, uint64_t file_bytes,
+                         struct hdf5_rows *shape) {
+    struct check c = {.dataset = dataset, .path = path, .name = name, .file_bytes = file_bytes};
+    c.space = H5Dget_space(dataset);
+    c.plan = H5Dget_create_plist(dataset);
+    status s = check_all(&c, shape);
+    if (c.space >= 0) H5Sclose(c.space);
+    if (c.plan >= 0) H5Pclose(c.plan);
+    return s;
+}
+
+/* ---- compressed chunks ---- */
+
+/* The filters of a chunk are undone from the last to the first. Only one of them may compress, and no shuffle may come
+ * after it, so what is expanded are always the bytes of the file. */
+
+#define MAX_FILTERS 32
+#define CHECKSUM_BYTES 4    /* of fletcher32, behind the data */
+#define SZIP_HEADER_BYTES 4 /* the decoded size, little-endian */
+
+struct hdf5_chunks {
+    hid_t dataset;
+    const char *path, *name;
+    int dims;
+    hsize_t shape[MAX_DIMS + 1], chunk[MAX_DIMS + 1];
+    size_t bytes; /* of a chunk */
+    int filter_count;
+    H5Z_filter_t filters[MAX_FILTERS]; /* in the order in which they were applied */
+    bool leaves_edges;                 /* chunks that reach over the edge of the dataset are not filtered */
+    uint8_t *is_checked;               /* (chunks in a column) */
+    uint8_t *raw;                      /* (raw_size) */
+    size_t raw_size;
+};
+
+static bool compresses(H5Z_filter_t filter) { return filter == H5Z_FILTER_DEFLATE || filter == H5Z_FILTER_SZIP; }
+
+static status read_filters(struct hdf5_chunks *c, hid_t plan) {
+    bool is_compressed = false;
+    c->filter_count = H5Pget_nfilters(plan);
+    if (c->filter_count > MAX_FILTERS) c->filter_count = MAX_FILTERS + 1;
+    for (int i = 0; i < c->filter_count; i++) {
+        size_t values = 0;
+        unsigned flags, config;
+        H5Z_filter_t filter = i < MAX_FILTERS
+                                  ? H5Pget_filter2(plan, (unsigned)i, &flags, &values, NULL, 0, NULL, &config)
+                                  : H5Z_FILTER_ERROR;
+        if (filter < 0 || (is_compressed && filter != H5Z_FILTER_FLETCHER32))
+            return status_new(STATUS_DATA,
+                              "%s: dataset '%s' is compressed by filters in an order that is not read; write it again "
+                              "with compression='gzip' or none",
+                              c->path, c->name);
+        c->filters[i] = filter;
+        is_compressed = is_compressed || compresses(filter);
+    }
+    return OK;
+}
+
+static status read_plan(struct hdf5_chunks *c, hid_t plan, hid_t type, const struct hdf5_rows *shape) {
+    unsigned options = 0;
+    if (plan < 0 || type < 0 || H5Pget_chunk(plan, MAX_DIMS + 1, c->chunk) != shape->dims ||
+        H5Pget_chunk_opts(plan, &options) < 0)
+        return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
+    TRY(read_filters(c, plan));
+    c->leaves_edges = options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS;
+    c->dims = shape->dims;
+    c->bytes = H5Tget_size(type);
+    for (int d = 0; d < c->dims; d++) {
+        c->shape[d] = shape->shape[d];
+        c->bytes *= (size_t)c->chunk[d]; /* at most 1 GiB, says hdf5_check */
+    }
+    c->is_checked = calloc((size_t)((c->shape[0] - 1) / c->chunk[0] + 1), 1);
+    return c->is_checked ? OK : status_memory("dataset '%s' of %s", c->name, c->path);
+}
+
+static bool needs_check(hid_t plan, const struct hdf5_rows *shape) {
+    return plan >= 0 && H5Pget_layout(plan) == H5D_CHUNKED && H5Pget_nfilters(plan) > 0 && shape->shape[0] > 0;
+}
+
+/* Takes NULL. */
+static void hdf5_chunks_close(struct hdf5_chunks *c) {
+    if (!c) return;
+    free(c->is_checked);
+    free(c->raw);
+    free(c);
+}
+
+/* For the open [dataset], which hdf5_check has accepted with [shape]; all but [shape] is borrowed. *out is NULL where
+ * nothing is compressed. STATUS_DATA: filters in an order that cannot be followed. Between hdf5_enter and hdf5_leave,
+ * as all calls. */
+static status hdf5_chunks_open(hid_t dataset, const char *path, const char *name, const struct hdf5_rows *shape,
+                               struct hdf5_chunks **out) {
+    *out = NULL;
+    hid_t plan = H5Dget_create_plist(dataset), type = H5Dget_type(dataset);
+    status s = OK;
+    if (needs_check(plan, shape)) {
+        struct hdf5_chunks *c = calloc(1, sizeof *c);
+        if (c) *c = (struct hdf5_chunks){.dataset = dataset, .path = path, .name = name};
+        s = c ? read_plan(c, plan, type, shape) : status_memory("a dataset");
+        if (s == OK)
+            *out = c;
+        else
+            hdf5_chunks_close(c);
+    }
+    if (type >= 0) H5Tclose(type);
+    if (plan >= 0) H5Pclose(plan);
+    return s;
+}
+
+/* ---- one chunk ---- */
+
+/* How much the zlib stream bytes (size) holds; it is not expanded further than just over [limit]. false: it is none. */
+static bool inflated_size(const uint8_t *bytes, size_t size, size_t limit, size_t *out) {
+    uint8_t piece[32768];
+    z_stream z = {.next_in = (Bytef *)(uintptr_t)bytes, .avail_in = (uInt)size}; /* zlib only reads it */
+    if (size > UINT32_MAX || inflateInit(&z) != Z_OK) return false;
+    int result = Z_OK;
+    for (*out = 0; result == Z_OK && *out <= limit;) {
+        z.next_out = piece;
+        z.avail_out = sizeof piece;
+        result = inflate(&z, Z_NO_FLUSH);
+        *out += sizeof piece - z.avail_out;
+    }
+    inflateEnd(&z);
+    return result == Z_STREAM_END || *out > limit;
+}
+
+/* The size of c->raw (stored) once the filters that [mask] does not name are undone; one that is too large is any such.
+ * false: it is not what they write. */
+static bool decoded_size(const struct hdf5_chunks *c, size_t stored, uint32_t mask, size_t *size) {
+    *size = stored;
+    for (int i = c->filter_count - 1; i >= 0; i--) {
+        H5Z_filter_t filter = c->filters[i];
+        if (mask >> i & 1 || filter == H5Z_FILTER_SHUFFLE) continue;
+        if (filter == H5Z_FILTER_DEFLATE) {
+            if (!inflated_size(c->raw, *size, c->bytes + CHECKSUM_BYTES * MAX_FILTERS, size)) return false;
+            continue;
+        }
+        if (*size < CHECKSUM_BYTES) return true; /* less than any chunk */
+        if (filter == H5Z_FILTER_FLETCHER32)
+            *size -= CHECKSUM_BYTES;
+        else
+            *size = c->raw[0] | (size_t)c->raw[1] << 8 | (size_t)c->raw[2] << 16 | (size_t)c->raw[3] << 24;
+    }
+    return true;
+}
+
+static bool is_edge(const struct hdf5_chunks *c, const hsize_t *start) {
+    for (int d = 0; d < c->dims; d++)
+        if (c->chunk[d] > c->shape[d] - start[d]) return true;
+    return false;
+}
+
+static status bad_chunk(const struct hdf5_chunks *c, hsize_t row, const char *what) {
+    return status_new(STATUS_DATA, "%s: dataset '%s', the chunk of row %llu %s; the file is damaged or crafted",
+                      c->path, c->name, (unsigned long long)row, what);
+}
+
+static status wrong_size(const struct hdf5_chunks *c, hsize_t row, size_t size) {
+    char what[96];
+    size_t shown = size > c->bytes ? c->bytes : size;
+    snprintf(what, sizeof what, "holds %s%zu byte%s where %zu are needed", size > c->bytes ? "more than " : "", shown,
+             shown == 1 ? "" : "s", c->bytes);
+    return bad_chunk(c, row, what);
+}
+
+/* Compressed data that is twice as long as what it holds is no honest file's. */
+static status read_raw(struct hdf5_chunks *c, const hsize_t *start, size_t *stored, uint32_t *mask) {
+    hsize_t size;
+    if (H5Dget_chunk_storage_size(c->dataset, start, &size) < 0)
+        return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
+    if (size == 0 || size / 2 > c->bytes + 4096) return bad_chunk(c, start[0], "is not what its filters write");
+    if (size > c->raw_size) {
+        free(c->raw);
+        c->raw = malloc((size_t)size);
+        c->raw_size = c->raw ? (size_t)size : 0;
+        if (!c->raw) return status_memory("a chunk of dataset '%s' of %s", c->name, c->path);
+    }
+    *stored = (size_t)size;
+    if (H5Dread_chunk(c->dataset, H5P_DEFAULT, start, mask, c->raw) >= 0) return OK;
+    return hdf5_failure(c->path, "dataset '%s' cannot be read", c->name);
+}
+
+static status check_chunk(struct hdf5_chunks *c, const hsize_t *start) {
+    size_t stored = 0, size;
+    uint32_t mask = 0;
+    TRY(read_raw(c, start, &stored, &mask));
+    if (c->leaves_edges && is_edge(c, start)) mask = UINT32_MAX;
+    if (!decoded_size(c, stored, mask, &size)) return bad_chunk(c, start[0], "is not what its filters write");
+    return size == c->bytes ? OK : wrong_size(c, start[0], size);
+}
+
+/* ---- the chunks of some rows ---- */
+
+/* The next chunk that begins in the same row; false: there is none. */
+static bool next_in_row(const struct hdf5_chunks *c, hsize_t *start) {
+    for (int d = c->dims - 1; d > 0; d--) {
+        if (c->chunk[d] < c->shape[d] - start[d]) {
+            start[d] += c->chunk[d];
+            return true;
+        }
+        start[d] = 0;
+    }
+    return false;
+}
+
+/* Before rows [first] to [first] + [count] - 1 are read; each chunk is expanded at the first call that needs it. Takes
+ * NULL. */
+static status hdf5_chunks_check(struct hdf5_chunks *c, size_t first, size_t count) {
+    if (!c || count == 0) return OK;
+    for (hsize_t i = first / c->chunk[0]; i <= (first + count - 1) / c->chunk[0]; i++) {
+        hsize_t start[MAX_DIMS + 1] = {i * c->chunk[0]};
+        if (c->is_checked[i]) continue;
+        do TRY(check_chunk(c, start));
+        while (next_in_row(c, start));
+        c->is_checked[i] = 1;
+    }
+    return OK;
+}
+
+/* ---- rows in one piece ---- */
+
+/* The types are those of NumPy, whose conversion to doubles is that of npy_header.h. */
+
+/* numpy's float16; negative on failure. */
+static hid_t make_half(bool is_big) {
+    hid_t half = H5Tcopy(is_big ? H5T_IEEE_F32BE : H5T_IEEE_F32LE);
+    bool is_made = half >= 0 && H5Tset_fields(half, 15, 10, 5, 0, 10) >= 0 && H5Tset_size(half, 2) >= 0 &&
+                   H5Tset_ebias(half, 15) >= 0;
+    if (is_made || half < 0) return half;
+    H5Tclose(half);
+    return -1;
+}
+
+/* Sets out->type and out->is_swapped for a type that NumPy has. */
+static void find_type(hid_t type, struct npy_header *out) {
+    const bool is_big_here = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__;
+    const hid_t halves[] = {make_half(false), make_half(true)};
+    const struct {
+        const char *name;
+        hid_t little, big;
+    } known[] = {
+        {"float32", H5T_IEEE_F32LE, H5T_IEEE_F32BE}, {"float64", H5T_IEEE_F64LE, H5T_IEEE_F64BE},
+        {"float16", halves[0], halves[1]},           {"uint8", H5T_STD_U8LE, H5T_STD_U8BE},
+        {"int8", H5T_STD_I8LE, H5T_STD_I8BE},        {"uint16", H5T_STD_U16LE, H5T_STD_U16BE},
+        {"int16", H5T_STD_I16LE, H5T_STD_I16BE},     {"uint32", H5T_STD_U32LE, H5T_STD_U32BE},
+        {"int32", H5T_STD_I32LE, H5T_STD_I32BE},     {"uint64", H5T_STD_U64LE, H5T_STD_U64BE},
+        {"int64", H5T_STD_I64LE, H5T_STD_I64BE},
+    };
+    for (size_t i = 0; !out->type && i < sizeof known / sizeof *known; i++) {
+        bool is_little = known[i].little >= 0 && H5Tequal(type, known[i].little) > 0;
+        bool is_big = known[i].big >= 0 && H5Tequal(type, known[i].big) > 0;
+        if (!is_little && !is_big) continue;
+        out->type = npy_type_named(known[i].name);
+        out->is_swapped = out->type->bytes > 1 && is_big != is_big_here;
+    }
+    for (int i = 0; i < 2; i++)
+        if (halves[i] >= 0) H5Tclose(halves[i]);
+}
+
+/* Sets [out] for an open dataset that hdf5_check accepted. Call it between hdf5_enter and hdf5_leave. */
+static void hdf5_piece_find(hid_t dataset, const struct hdf5_rows *rows, int fd, const char *path,
+                            struct hdf5_piece *out) {
+    *out = (struct hdf5_piece){.path = path, .fd = fd, .of = {.size = rows->size, .rows = (size_t)rows->shape[0]}};
+    haddr_t start = H5Dget_offset(dataset); /* undefined for chunks and for values in the dataset's header */
+    hid_t type = hdf5_value_type(dataset);
+    if (start != HADDR_UNDEF && type >= 0) find_type(type, &out->of);
+    out->start = start;
+    if (type >= 0) H5Tclose(type);
+}
+
+/* The type has the name [type] ("float32") and the byte order of this machine. */
+static bool hdf5_piece_is(const struct hdf5_piece *piece, const char *type) {
+    return piece->of.type == npy_type_named(type) && !piece->of.is_swapped;
+}
+
+static uint64_t row_bytes(const struct hdf5_piece *piece) { return (uint64_t)piece->of.size * piece->of.type->bytes; }
+
+/* The same as their bytes are in the file. */
+static status hdf5_piece_read_raw(const struct hdf5_piece *piece, size_t first, size_t count, void *out) {
+    size_t bytes = count * (size_t)row_bytes(piece), got;
+    TRY(io_read_at(piece->fd, piece->path, out, bytes, piece->start + first * row_bytes(piece), &got));
+    if (got == bytes) return OK;
+    return status_new(STATUS_DATA, "%s: the file was truncated after it was opened", piece->path);
+}
+
+/* Reads rows first .. first + count - 1 as doubles. STATUS_DATA when the file has become shorter. Thread-safe. The raw
+ * values are read to the end of [out], so that a conversion does not overwrite values that follow. */
+static status hdf5_piece_read(const struct hdf5_piece *piece, size_t first, size_t count, double *out) {
+    size_t values = count * piece->of.size, width = piece->of.type->bytes;
+    uint8_t *raw = (uint8_t *)out + values * (sizeof *out - width);
+    TRY(hdf5_piece_read_raw(piece, first, count, raw));
+    npy_header_convert(&piece->of, raw, values, out);
+    return OK;
+}
+
+/* Tells the operating system that the row will be read soon. */
+static void hdf5_piece_will_read(const struct hdf5_piece *piece, size_t row) {
+    if (!piece->of.type) return;
+    posix_fadvise(piece->fd, (off_t)(piece->start + row * row_bytes(piece)), (off_t)row_bytes(piece),
+                  POSIX_FADV_WILLNEED);
+}
+
+/* ---- the format ---- */
 
 #define CHUNK_CACHE_BYTES ((size_t)64 << 20)
 #define CHUNK_CACHE_SLOTS 65537 /* a prime number, to avoid collisions of neighbouring chunks */
@@ -547,3 +1070,158 @@ const struct dataset_format dataset_hdf5 = {.name = "hdf5",
                                             .shape_of_name = shape_of_name,
                                             .describe = describe_hdf5,
                                             .close = close_hdf5};
+
+/* ---- names for init ---- */
+
+/* Datasets of numbers with as many rows belong together. Targets have one of the usual names, those with the most rows
+ * first, or there are two datasets and one of them is larger. */
+
+#define MAX_DATASETS 64
+#define MAX_NAME 256
+
+struct found {
+    char name[MAX_NAME];
+    hsize_t rows, size; /* of a row */
+};
+
+struct search {
+    const char *path;
+    struct found items[MAX_DATASETS];
+    size_t count;
+};
+
+static void add_dataset(struct search *search, const char *name, hid_t dataset) {
+    hsize_t shape[MAX_DIMS + 1];
+    hid_t space = H5Dget_space(dataset), type = hdf5_value_type(dataset);
+    H5T_class_t class = type < 0 ? H5T_NO_CLASS : H5Tget_class(type);
+    int dims = space < 0 ? -1 : H5Sget_simple_extent_ndims(space);
+    bool is_good = dims >= 1 && dims <= MAX_DIMS + 1 && (class == H5T_INTEGER || class == H5T_FLOAT) &&
+                   H5Sget_simple_extent_dims(space, shape, NULL) == dims && search->count < MAX_DATASETS;
+    if (is_good) {
+        struct found *found = &search->items[search->count++];
+        snprintf(found->name, sizeof found->name, "%s", name);
+        found->rows = shape[0];
+        found->size = 1;
+        for (int i = 1; i < dims; i++) found->size *= shape[i];
+    }
+    if (type >= 0) H5Tclose(type);
+    if (space >= 0) H5Sclose(space);
+}
+
+static herr_t visit(hid_t file, const char *name, const H5L_info_t *info, void *context) {
+    struct search *search = context;
+    if (info->type != H5L_TYPE_HARD || strlen(name) >= MAX_NAME) return 0;
+    hid_t object = H5Oopen(file, name, H5P_DEFAULT);
+    if (object >= 0 && H5Iget_type(object) == H5I_DATASET) add_dataset(search, name, object);
+    if (object >= 0) H5Oclose(object);
+    return 0;
+}
+
+static status look_for_names(void *context) {
+    struct search *search = context;
+    search->count = 0;
+    hid_t access = hdf5_read_access();
+    hid_t file = H5Fopen(search->path, H5F_ACC_RDONLY, access);
+    H5Pclose(access);
+    if (file < 0) return hdf5_failure(search->path, "cannot be opened as HDF5 file");
+    bool is_visited = H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, search) >= 0;
+    status s = is_visited ? OK : hdf5_failure(search->path, "its datasets cannot be listed");
+    H5Fclose(file);
+    return s;
+}
+
+static const struct found *find(const struct search *search, const char *name) {
+    for (size_t i = 0; i < search->count; i++)
+        if (strcmp(search->items[i].name, name) == 0) return &search->items[i];
+    return NULL;
+}
+
+/* By the last part of the path. */
+static bool has_usual_name(const char *name) {
+    static const char *const usual[] = {"y", "target", "targets", "label", "labels", "class", "classes", "y_train"};
+    const char *last = strrchr(name, '/');
+    last = last ? last + 1 : name;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (strcasecmp(last, usual[i]) == 0) return true;
+    return false;
+}
+
+static const struct found *find_targets(const struct search *search) {
+    const struct found *items = search->items, *best = NULL;
+    for (size_t i = 0; i < search->count; i++)
+        if (has_usual_name(items[i].name) && (!best || items[i].rows > best->rows)) best = &items[i];
+    if (best) return best;
+    if (search->count != 2 || items[0].rows != items[1].rows || items[0].size == items[1].size) return NULL;
+    return items[0].size < items[1].size ? &items[0] : &items[1];
+}
+
+/* The only other dataset with as many rows, or the one with the longest rows. */
+static const struct found *find_inputs(const struct search *search, const struct found *targets) {
+    const struct found *best = NULL;
+    bool is_tied = false;
+    for (size_t i = 0; i < search->count; i++) {
+        const struct found *found = &search->items[i];
+        if (found == targets || found->rows != targets->rows) continue;
+        is_tied = best && found->size == best->size;
+        if (!best || found->size > best->size) best = found;
+    }
+    return is_tied ? NULL : best;
+}
+
+static status not_clear(const struct search *search) {
+    struct text names = {0};
+    for (size_t i = 0; i < search->count && names.length < 200; i++) {
+        text_add(&names, i ? ", " : "");
+        text_add_value(&names, search->items[i].name, TEXT_MAX_NAME);
+    }
+    status s =
+        status_new(STATUS_DATA,
+                   "%s: it is not clear which datasets are the inputs and the targets; the file has: %s (--target "
+                   "names the targets)",
+                   search->path, names.length ? text_string(&names) : "no dataset of numbers");
+    text_free(&names);
+    return s;
+}
+
+/* The other datasets with as many rows. */
+static void list_unused(const struct search *search, const struct found *x, const struct found *y, struct arena *arena,
+                        struct string_list *unused) {
+    unused->items = arena_alloc(arena, (search->count + 1) * sizeof *unused->items);
+    for (size_t i = 0; i < search->count; i++) {
+        const struct found *found = &search->items[i];
+        if (found != x && found != y && found->rows == y->rows)
+            unused->items[unused->count++] = arena_copy(arena, found->name);
+    }
+}
+
+static status choose(const struct search *search, const char *target, struct arena *arena, const char **inputs,
+                     const char **targets, struct string_list *unused) {
+    const struct found *x = find(search, "x"), *y = find(search, target ? target : "y");
+    bool have_usual_names = x && y;
+    if (target && !y) return OK; /* opening the dataset says that it does not exist */
+    if (!y) y = find_targets(search);
+    if (y && !x) x = find_inputs(search, y);
+    if (!x || !y) return not_clear(search);
+    list_unused(search, x, y, arena, unused);
+    if (have_usual_names) return OK;
+    *inputs = arena_copy(arena, x->name);
+    *targets = arena_copy(arena, y->name);
+    return OK;
+}
+
+status hdf5_names_find(const char *path, const char *target, struct arena *arena, const char **inputs,
+                       const char **targets, struct string_list *unused) {
+    struct search *search = arena_alloc(arena, sizeof *search);
+    uint64_t bytes;
+    *inputs = *targets = NULL;
+    *unused = (struct string_list){0};
+    TRY(file_check(path, &bytes));
+    search->path = path;
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    bool is_hdf5 = H5Fis_hdf5(path) > 0; /* if not, opening the dataset says so */
+    status s = is_hdf5 ? hdf5_try_in_child(path, look_for_names, search) : OK;
+    if (is_hdf5 && !s) s = look_for_names(search);
+    hdf5_leave(&silence);
+    return s || !is_hdf5 ? s : choose(search, target, arena, inputs, targets, unused);
+}

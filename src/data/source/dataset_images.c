@@ -1,17 +1,387 @@
 /* A folder of images, as torchvision's ImageFolder: each sub-folder is a class, and the order of classes and files is
  * the same. Images are decoded by several threads when they are read. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/arena.h"
+#include "base/buffer.h"
 #include "base/files/io.h"
 #include "base/system/machine.h"
 #include "base/utf8.h"
+#include "data/csv/csv.h"
+#include "data/images/image.h"
 #include "data/source/csv_texts.h"
-#include "data/source/image_labels.h"
-#include "data/source/image_masks.h"
-#include "data/source/image_parts.h"
+#include "data/source/first_look.h"
 #include "data/source/source.h"
+
+struct image_masks {
+    const char *folder;            /* without slashes at the end; NULL: there are none */
+    bool is_binary;                /* values are 0 and 1, or 0 and 255, which becomes 1; else they are classes */
+    size_t size;                   /* height * width of a row */
+    struct image_decoder *decoder; /* NULL: masks are not read */
+    uint8_t *pixels;               /* (size) */
+};
+
+/* ---- images that a CSV file names ---- */
+
+/* A few rows are enough: an identifier that is the name of an image in each of them is no coincidence. */
+
+#define ROWS 20 /* that are looked for */
+
+/* Whether [folder]/[name] is a file. */
+static status find(const char *folder, const char *name, struct arena *arena, bool *exists) {
+    struct io_info info = {0};
+    status s = io_stat(arena_printf(arena, "%s/%s", folder, name), &info);
+    *exists = !s && info.is_file;
+    return s;
+}
+
+/* Sets *name, in [arena], to the image [text] in [folder]; without the extension of an image it gets that of the file
+ * that exists. *exists: there is one. */
+static status image_names_complete(const char *folder, const char *text, struct arena *arena, const char **name,
+                                   bool *exists) {
+    static const char *const extensions[] = {".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", NULL};
+    *name = arena_copy(arena, text);
+    *exists = false;
+    if (image_is_named(text)) return find(folder, text, arena, exists);
+    for (size_t i = 0; *text && !*exists && extensions[i]; i++) {
+        *name = arena_printf(arena, "%s%s", text, extensions[i]);
+        TRY(find(folder, *name, arena, exists));
+    }
+    return OK;
+}
+
+/* The header, and the texts of the first column in the first rows. */
+static status read_names(struct csv_reader *reader, struct arena *arena, struct image_names *out,
+                         struct string_list *texts) {
+    bool has_record;
+    TRY(csv_next(reader, &has_record));
+    if (!has_record) return OK;
+    out->columns.items = arena_alloc(arena, reader->count * sizeof *out->columns.items);
+    for (; out->columns.count < reader->count; out->columns.count++)
+        out->columns.items[out->columns.count] = arena_copy(arena, reader->fields[out->columns.count].text);
+    texts->items = arena_alloc(arena, ROWS * sizeof *texts->items);
+    while (texts->count < ROWS) {
+        TRY(csv_next(reader, &has_record));
+        if (!has_record) return OK;
+        texts->items[texts->count++] = arena_copy(arena, reader->fields[0].text);
+    }
+    return OK;
+}
+
+static status read_file(const char *path, struct arena *arena, struct image_names *out, struct string_list *texts) {
+    static const struct csv_config automatic;
+    struct csv_reader reader = {0};
+    char *text;
+    status s = csv_open_first(path, &automatic, &reader, &text);
+    if (!s) s = read_names(&reader, arena, out, texts);
+    csv_free(&reader);
+    buffer_free(text);
+    return s;
+}
+
+static status has_all(const char *folder, const struct string_list *texts, struct arena *arena, bool *out) {
+    const char *name;
+    *out = texts->count > 0;
+    for (size_t i = 0; *out && i < texts->count; i++)
+        TRY(image_names_complete(folder, texts->items[i], arena, &name, out));
+    return OK;
+}
+
+/* In [folder] and the folders in it. */
+static status find_folder(const char *folder, const char *prefix, const struct string_list *texts, struct arena *arena,
+                          struct image_names *out) {
+    struct io_names names = {0};
+    bool has = false;
+    TRY(has_all(folder, texts, arena, &has));
+    if (has) out->folder = folder;
+    status s = has ? OK : io_list(folder, &names);
+    for (size_t i = 0; !s && !has && i < names.count; i++) {
+        const char *path = arena_printf(arena, "%s%s", prefix, names.items[i]);
+        struct io_info info = {0};
+        s = io_stat(path, &info);
+        if (!s && info.is_folder) s = has_all(path, texts, arena, &has);
+        if (!s && has) out->folder = path;
+    }
+    io_names_free(&names);
+    return s;
+}
+
+static status find_images(const char *path, struct arena *arena, struct image_names *out) {
+    struct string_list texts = {0};
+    const char *slash = strrchr(path, '/');
+    TRY(read_file(path, arena, out, &texts));
+    if (out->columns.count < 2) return OK;
+    if (!*out->columns.items[0] || image_is_named(out->columns.items[0])) return OK; /* there is no header */
+    if (!slash) return find_folder(".", "", &texts, arena, out);
+    const char *folder = slash == path ? "/" : arena_printf(arena, "%.*s", (int)(slash - path), path);
+    return find_folder(folder, arena_printf(arena, "%.*s", (int)(slash - path) + 1, path), &texts, arena, out);
+}
+
+void image_names_find(const char *path, struct arena *arena, struct image_names *out) {
+    *out = (struct image_names){0};
+    status_free(
+        find_images(path, arena, out)); /* texts that are too long for a name, folders that cannot be read, ... */
+}
+
+/* ---- parts ---- */
+
+/* The names that data sets of images have for their parts. */
+
+/* The part that a folder with this name usually has, such as IMAGE_PART_VALIDATION for "val" and "Valid". */
+static enum image_part image_part_of(const char *name) {
+    static const struct {
+        const char *name;
+        enum image_part part;
+    } parts[] = {
+        {"train", IMAGE_PART_TRAIN},      {"training", IMAGE_PART_TRAIN},        {"val", IMAGE_PART_VALIDATION},
+        {"valid", IMAGE_PART_VALIDATION}, {"validation", IMAGE_PART_VALIDATION}, {"dev", IMAGE_PART_VALIDATION},
+        {"test", IMAGE_PART_TEST},        {"testing", IMAGE_PART_TEST}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strcasecmp(name, parts[i].name) == 0) return parts[i].part;
+    return IMAGE_PART_NONE;
+}
+
+status image_parts_find(const char *folder, struct arena *arena, const char *paths[IMAGE_PARTS]) {
+    struct io_names names = {0};
+    const char *found[IMAGE_PARTS] = {NULL};
+    int length = (int)io_length_without_slashes(folder);
+    memset(paths, 0, sizeof found);
+    status s = io_list(folder, &names);
+    for (size_t i = 0; !s && i < names.count; i++) {
+        struct io_info info = {0};
+        if (*names.items[i] == '.') continue;
+        const char *path = arena_printf(arena, "%.*s/%s", length, folder, names.items[i]);
+        s = io_stat(path, &info);
+        if (!s && info.is_folder) found[image_part_of(names.items[i])] = path;
+    }
+    io_names_free(&names);
+    bool is_divided = found[IMAGE_PART_TRAIN] && (found[IMAGE_PART_VALIDATION] || found[IMAGE_PART_TEST]);
+    if (!s && is_divided && !found[IMAGE_PART_NONE]) memcpy(paths, found, sizeof found);
+    return s;
+}
+
+/* ---- labels ---- */
+
+/* A CSV file of labels is opened as a dataset of format csv with one input, a text: the names of the images. */
+
+/* The file of the labels of the training or the validation images; NULL: the folders are the classes. */
+static const char *image_labels_path(const struct dataset_config *config, bool is_validation) {
+    if (!config->image.labels) return NULL;
+    return is_validation ? config->validation.targets : config->image.labels;
+}
+
+/* The name of the first column that has one; of a file without header the number of the first. */
+static status find_first_column(const struct dataset_config *config, const char *path, struct arena *arena,
+                                const char **name) {
+    struct csv_reader reader = {0};
+    bool has_record = false;
+    char *text;
+    status s = csv_open_first(path, &config->csv, &reader, &text);
+    if (!s) s = csv_next(&reader, &has_record);
+    size_t column = 0;
+    while (!s && has_record && column + 1 < reader.count && !*reader.fields[column].text) column++;
+    bool has_names = has_record && !config->csv.has_no_header;
+    if (!s) *name = arena_copy(arena, has_names ? reader.fields[column].text : "0");
+    csv_free(&reader);
+    buffer_free(text);
+    return s;
+}
+
+/* Whether the model that [config] has the columns of was trained with a file of labels. */
+static bool image_labels_trained(const struct dataset_config *config) {
+    return config->columns.count && strcmp(config->columns.format, dataset_images.name) == 0;
+}
+
+/* The names of the targets that a model was trained with, else those of the config. */
+static struct string_list targets_of(const struct dataset_config *config, struct arena *arena) {
+    const struct column_list *trained = &config->columns;
+    struct string_list targets = {.items = arena_alloc(arena, (trained->count + 1) * sizeof *targets.items)};
+    if (!image_labels_trained(config)) return config->targets;
+    for (size_t i = 0; i < trained->count; i++)
+        if (trained->items[i].role == COLUMN_TARGET) targets.items[targets.count++] = trained->items[i].name;
+    return targets;
+}
+
+static status open_file(const struct dataset_config *config, const char *path, bool wants_classes,
+                        const struct source *train, struct arena *arena, struct source **out) {
+    struct dataset_config table = *config;
+    struct column_rule names = {.type = COLUMN_TEXT, .scale = -1, .is_given = {.type = true}}; /* also of digits */
+    const char *nothing = "";
+    uint64_t bytes;
+    TRY(status_prefix(file_check(path, &bytes), "dataset.image.labels"));
+    names.name = config->image.column;
+    if (!names.name) TRY(find_first_column(config, path, arena, &names.name));
+    table.path = table.validation.path = path;
+    table.format = 0;
+    table.others = table.validation.others = (struct string_list){0};
+    table.inputs = (struct string_list){&names.name, 1};
+    table.targets = targets_of(config, arena);
+    table.weights = NULL;
+    table.rules = (struct section_list){&names, 1};
+    table.missing = (struct string_list){&nothing, 1}; /* NA may be a name */
+    table.columns = (struct column_list){0};
+    table.is_trained = false; /* names of files are no inputs of the model */
+    table.preparation = NULL;
+    return dataset_csv.open(&table, path, wants_classes, train, out);
+}
+
+/* Opens the file [path], whose only input is the column of the names: *out, for its format's close. [train]: the labels
+ * of the training images when these are those of the validation; else NULL. */
+static status image_labels_open(const struct dataset_config *config, const char *path, bool wants_classes,
+                                const struct source *train, struct source **out) {
+    if (!path)
+        return status_new(
+            STATUS_USAGE,
+            "dataset.validation.targets is missing: give the CSV file of the labels of the images in '%s'",
+            config->validation.path);
+    struct arena *arena = arena_create();
+    status s = open_file(config, path, wants_classes, train, arena, out);
+    arena_destroy(arena);
+    return s;
+}
+
+static status no_image(const struct source *labels, const char *folder, size_t row, const char *name) {
+    struct text place = {0}, printable = {0};
+    labels->format->describe(labels, false, row, 0, &place);
+    text_add_value(&printable, name, TEXT_MAX_NAME);
+    status s =
+        status_new(STATUS_DATA,
+                   "%s: there is no image '%s' in the folder '%s'; correct or remove the line, or name the column "
+                   "of the file names with dataset.image.column",
+                   text_string(&place), text_string(&printable), folder);
+    text_free(&place);
+    text_free(&printable);
+    return s;
+}
+
+/* *name, in [arena]: the image of [row], a file in [folder]; a name without the extension of an image gets that of the
+ * file that exists. STATUS_DATA, with the line: there is none. */
+static status image_labels_name(struct source *labels, const char *folder, size_t row, struct arena *arena,
+                                const char **name) {
+    double value;
+    bool exists = false;
+    TRY(labels->format->read(labels, row, 1, &value, NULL));
+    const char *text = isnan(value) ? "" : labels->columns[0].texts.items[(size_t)value];
+    if (!image_is_named(text) && image_is_foreign(text))
+        return status_new(STATUS_DATA, "%s/%s: only JPEG and PNG images are read; convert the file", folder, text);
+    TRY(image_names_complete(folder, text, arena, name, &exists));
+    return exists ? OK : no_image(labels, folder, row, text);
+}
+
+/* The targets of the model, whose inputs have no names. */
+static struct column_list image_labels_columns(const struct source *labels, struct arena *arena) {
+    struct column_list all = labels->format->columns(labels, arena);
+    struct column_list list = {dataset_images.name, arena_alloc(arena, (all.count + 1) * sizeof *list.items), 0};
+    for (size_t i = 0; i < all.count; i++)
+        if (all.items[i].role == COLUMN_TARGET) list.items[list.count++] = all.items[i];
+    return list;
+}
+
+/* ---- masks ---- */
+
+/* Masks are found by the paths of their images and decoded when their targets are read: to check them when the dataset
+ * is opened, then once to keep them, or for each batch. */
+
+static bool are_classes(const struct dataset_config *config, bool wants_classes) {
+    return wants_classes || string_list_has(&config->class_targets, DATASET_TARGET_NAME);
+}
+
+static bool are_binary(const struct dataset_config *config) {
+    return config->target_range == TARGETS_ARE_PROBABILITIES ||
+           string_list_has(&config->probability_targets, DATASET_TARGET_NAME);
+}
+
+/* Whether the keys of [config] name masks and fit together. */
+static status image_masks_check(const struct dataset_config *config, bool wants_classes) {
+    if (!config->image.masks || config->without_targets) return OK;
+    if (are_classes(config, wants_classes) || are_binary(config)) return OK;
+    return status_new(STATUS_USAGE,
+                      "dataset.image.masks: the pixels of masks are classes; use loss: cross_entropy, nll, "
+                      "bce_with_logits, focal or dice");
+}
+
+/* Finds the folder of the training or the validation images. */
+static status image_masks_find(struct image_masks *masks, const struct dataset_config *config, bool wants_classes,
+                               bool is_validation, struct arena *arena) {
+    const char *folder = is_validation ? config->validation.targets : config->image.masks;
+    if (!config->image.masks || config->without_targets) return OK;
+    if (!folder)
+        return status_new(STATUS_USAGE,
+                          "dataset.validation.targets is missing: give the folder of the masks of the images in '%s'",
+                          config->validation.path);
+    char *copy = arena_copy(arena, folder);
+    copy[io_length_without_slashes(copy)] = 0;
+    masks->folder = copy;
+    masks->is_binary = !are_classes(config, wants_classes);
+    return folder_check(folder);
+}
+
+/* Prepares to read masks for the images of [base], and sets its targets. [image] must stay valid. */
+static status image_masks_start(struct image_masks *masks, const struct image_config *image, struct source *base,
+                                struct arena *arena) {
+    if (!masks->folder) return OK;
+    masks->size = (size_t)base->input_shape[1] * (size_t)base->input_shape[2];
+    masks->pixels = arena_alloc(arena, masks->size);
+    base->target_size = masks->size;
+    base->target_dims = 2;
+    memcpy(base->target_shape, base->input_shape + 1, 2 * sizeof *base->target_shape);
+    return image_decoder_create(image, &masks->decoder);
+}
+
+static void image_masks_close(struct image_masks *masks) { image_decoder_destroy(masks->decoder); }
+
+/* "photos/a/1.jpg" has the mask "masks/a/1.png". */
+static void add_path(const struct image_masks *masks, const char *below, const char *name, struct text *out) {
+    const char *extension = strrchr(name, '.');
+    text_printf(out, "%s%s/%.*s.png", masks->folder, below, (int)(extension - name), name);
+}
+
+static status check_exists(const char *mask, const char *image) {
+    struct io_info info = {0};
+    TRY(io_stat(mask, &info));
+    if (info.exists) return OK;
+    return status_new(STATUS_DATA, "%s: the image '%s' has no such mask; add it, or remove the image", mask, image);
+}
+
+static status make_binary(const struct image_masks *masks, const char *mask, double *values) {
+    for (size_t i = 0; i < masks->size; i++) {
+        if (values[i] > 1 && values[i] < 255)
+            return status_new(
+                STATUS_DATA,
+                "%s: a pixel is %g; with this loss the pixels of masks must be 0 and 1, or 0 and 255 (for "
+                "several classes use cross_entropy)",
+                mask, values[i]);
+        values[i] = values[i] > 0;
+    }
+    return OK;
+}
+
+/* Reads the mask of [image], the path of the file [name] in [below] ("" or "/folder") of the dataset, to values (size).
+ */
+static status image_masks_read(struct image_masks *masks, const char *image, const char *below, const char *name,
+                               double *values) {
+    struct text path = {0};
+    add_path(masks, below, name, &path);
+    const char *mask = text_string(&path);
+    status s = check_exists(mask, image);
+    if (!s) s = image_decode_mask(masks->decoder, mask, image, masks->pixels);
+    for (size_t i = 0; !s && i < masks->size; i++) values[i] = masks->pixels[i];
+    if (!s && masks->is_binary) s = make_binary(masks, mask, values);
+    text_free(&path);
+    return s;
+}
+
+/* Adds the place of value [element] of the same mask, in rows of [width] pixels. */
+static void image_masks_describe(const struct image_masks *masks, const char *below, const char *name, size_t width,
+                                 size_t element, struct text *out) {
+    add_path(masks, below, name, out);
+    text_printf(out, ", column %zu and line %zu of the resized mask", element % width, element / width);
+}
+
+/* ---- the format ---- */
 
 #define MAX_DEPTH 32 /* of folders in a class; symbolic links may form a circle */
 

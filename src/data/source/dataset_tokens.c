@@ -1,14 +1,259 @@
-/* Files of token ids, as nanoGPT writes them: an array of little-endian uint16 or uint32. Each row is one pread, so the
- * file may be larger than the memory. It is not mapped: a truncated file would give SIGBUS. */
+/* Formats whose rows are tokens: files of ids, texts of characters, and texts with a tokenizer. */
 #include <endian.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/files/digest.h"
 #include "base/files/io.h"
-#include "data/source/text_files.h"
-#include "data/source/tokens.h"
+#include "base/status.h"
+#include "base/utf8.h"
+#include "data/source/config.h"
+#include "data/source/source.h"
 #include "data/text/tokenizer.h"
+#include "data/text/vocabulary.h"
+
+/* Zero-initialise. */
+struct text_files {
+    char *text; /* (size) UTF-8 without NUL, and FILE_PADDING NULs */
+    size_t size;
+    size_t characters;      /* code points of [text] */
+    size_t count;           /* of files */
+    const char **paths;     /* (count); they belong to the caller */
+    size_t *ends;           /* (count): in [text] */
+    struct text what_files; /* for messages: "a.txt", "a.txt and 2 more files" */
+};
+
+/* Zero-initialise. */
+struct token_array {
+    void *ids; /* (count) */
+    size_t count;
+    int width; /* bytes of an id */
+};
+
+/* ---- config ---- */
+
+static const struct schema_row text_rows[] = {
+    {.key = "block_size",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct text_config, block_size),
+     .fallback = "128",
+     .min = 1,
+     .max = 1e6,
+     .doc = "Characters of a row; the targets are the same characters one position later."},
+    {.key = "stride",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct text_config, stride),
+     .fallback = "1",
+     .min = 1,
+     .max = 1e9,
+     .flags = SCHEMA_INFERENCE,
+     .doc = "Characters between the starts of two rows: 1 starts a row at every character (the minGPT tutorial), "
+            "block_size uses each character once per epoch."},
+    {.key = "truncate",
+     .type = SCHEMA_REAL,
+     .offset = FIELD(struct text_config, truncate),
+     .fallback = "1",
+     .min = 0,
+     .max = 1,
+     .excludes_min = true,
+     .flags = SCHEMA_INFERENCE,
+     .doc = "Fraction of the file that is used, from its start."},
+    {0},
+};
+
+const struct schema text_section = {.name = "dataset.text", .size = sizeof(struct text_config), .rows = text_rows};
+
+bool text_config_is_given(const struct text_config *text) {
+    return text->block_size != 128 || text->stride != 1 || text->truncate != 1; /* the fallbacks of text_rows */
+}
+
+static const char *const token_types[] = {"uint16", "uint32", NULL};
+
+static const struct schema_row tokens_rows[] = {
+    {.key = "dtype",
+     .type = SCHEMA_CHOICE,
+     .offset = FIELD(struct tokens_config, type),
+     .fallback = "uint16",
+     .choices = token_types,
+     .flags = SCHEMA_INFERENCE,
+     .doc = "Type of a token in the file, little-endian."},
+    {.key = "vocabulary",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct tokens_config, vocabulary),
+     .fallback = "null",
+     .min = 1,
+     .max = INT32_MAX,
+     .doc = "Number of tokens of the vocabulary (50257 for GPT-2); null: that of the tokenizer, or the largest token "
+            "of the "
+            "file + 1 (the file is read once to find it)."},
+    {.key = "block_size",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct tokens_config, block_size),
+     .fallback = "1024",
+     .min = 1,
+     .max = 1e6,
+     .doc = "Tokens of a row; the targets are the same tokens one position later."},
+    {.key = "stride",
+     .type = SCHEMA_INT,
+     .offset = FIELD(struct tokens_config, stride),
+     .fallback = "null",
+     .min = 1,
+     .max = 1e9,
+     .flags = SCHEMA_INFERENCE,
+     .doc = "Tokens between the starts of two rows; null: block_size, so that an epoch sees each token once."},
+    {.key = "tokenizer",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct tokens_config, tokenizer),
+     .fallback = "null",
+     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
+     .doc = "tokenizer.json of Hugging Face's tokenizers, byte-level BPE: a text (.txt) is read as its tokens; for ids "
+            "(.bin), the tokenizer they were made with. It is kept in checkpoints, for generate."},
+    {0},
+};
+
+const struct schema tokens_section = {
+    .name = "dataset.tokens", .size = sizeof(struct tokens_config), .rows = tokens_rows};
+
+/* ---- text files ---- */
+
+/* All files are read to one buffer, because a token may begin in one file and end in the next. */
+
+/* Adds "a.txt", or with [others] "a.txt and 2 more files". */
+static void files_describe(const char *path, const struct string_list *others, struct text *out) {
+    text_add(out, path);
+    if (others->count) text_printf(out, " and %zu more file%s", others->count, text_plural(others->count, "s"));
+}
+
+/* Byte [at] of the text is in file *index, which begins at byte *start. */
+static void find_file(const struct text_files *files, size_t at, size_t *index, size_t *start) {
+    *index = *start = 0;
+    while (*index + 1 < files->count && files->ends[*index] <= at) *start = files->ends[(*index)++];
+}
+
+/* "<path>: line <n>: <cause>" for byte [at] of the text. */
+static status text_files_prefix(const struct text_files *files, size_t at, status cause) {
+    size_t index, start, line = 1;
+    find_file(files, at, &index, &start);
+    for (size_t i = start; i < at; i++) line += files->text[i] == '\n';
+    return status_prefix(cause, "%s: line %zu", files->paths[index], line);
+}
+
+static status check_text(struct text_files *files) {
+    uint32_t code;
+    for (size_t at = 0, length, index, start; at < files->size; at += length) {
+        length = utf8_decode(files->text + at, files->size - at, &code);
+        files->characters++;
+        if (length > 0 && code != 0) continue;
+        find_file(files, at, &index, &start);
+        size_t byte = at - start + 1;
+        return text_files_prefix(
+            files, at,
+            length ? status_new(STATUS_DATA, "byte %zu of the file is 0; this is not text", byte)
+                   : status_new(STATUS_DATA,
+                                "byte %zu of the file is not valid UTF-8; convert the file (iconv -f latin1 -t utf-8)",
+                                byte));
+    }
+    return OK;
+}
+
+/* Appends the contents of a file, at most [max] bytes. */
+static status append_file(struct text_files *files, const char *path, size_t max) {
+    int fd;
+    size_t got = 0;
+    TRY(io_open(path, &fd));
+    status s = io_read(fd, path, files->text + files->size, max, &got);
+    files->size += got;
+    files->paths[files->count] = path;
+    files->ends[files->count++] = files->size;
+    return status_first(s, io_close(fd, path));
+}
+
+static status read_all(struct text_files *files, const char *path, const struct string_list *others, uint64_t *sizes) {
+    uint64_t total = 0;
+    for (size_t i = 0; i <= others->count; i++) {
+        TRY(file_check(i ? others->items[i - 1] : path, &sizes[i]));
+        total += sizes[i];
+    }
+    void *bytes;
+    TRY(rows_alloc((size_t)total + FILE_PADDING, 1, text_string(&files->what_files), &bytes));
+    files->text = bytes;
+    for (size_t i = 0; i <= others->count; i++)
+        TRY(append_file(files, i ? others->items[i - 1] : path, (size_t)sizes[i]));
+    return check_text(files);
+}
+
+/* Reads [path] and then [others]; STATUS_DATA for bytes that are not text. All three must exist until text_files_free.
+ */
+static status text_files_read(struct text_files *files, const char *path, const struct string_list *others) {
+    size_t count = others->count + 1;
+    files_describe(path, others, &files->what_files);
+    uint64_t *sizes = calloc(count, sizeof *sizes);
+    files->paths = calloc(count, sizeof *files->paths);
+    files->ends = calloc(count, sizeof *files->ends);
+    bool has_memory = sizes && files->paths && files->ends;
+    status s = has_memory ? read_all(files, path, others, sizes) : status_memory("the names of text files");
+    free(sizes);
+    return s;
+}
+
+static void text_files_free(struct text_files *files) {
+    buffer_free(files->text);
+    free(files->paths);
+    free(files->ends);
+    text_free(&files->what_files);
+    *files = (struct text_files){0};
+}
+
+/* ---- tokens in memory ---- */
+
+/* A loop for each width of an id. */
+
+/* Allocates (count) ids below [vocabulary]. */
+static status token_array_alloc(struct token_array *tokens, size_t count, size_t vocabulary) {
+    tokens->width = vocabulary <= 0x100 ? 1 : vocabulary <= 0x10000 ? 2 : 4;
+    tokens->count = count;
+    return rows_alloc(count, (size_t)tokens->width, "the text", &tokens->ids);
+}
+
+static void token_array_free(struct token_array *tokens) {
+    buffer_free(tokens->ids);
+    *tokens = (struct token_array){0};
+}
+
+static void token_array_set(struct token_array *tokens, size_t i, uint32_t id) {
+    if (tokens->width == 1) ((uint8_t *)tokens->ids)[i] = (uint8_t)id;
+    if (tokens->width == 2) ((uint16_t *)tokens->ids)[i] = (uint16_t)id;
+    if (tokens->width == 4) ((uint32_t *)tokens->ids)[i] = id;
+}
+
+/* The row that starts at token [first]: inputs (size), and the targets (size) one position later. */
+static void token_array_read(const struct token_array *tokens, size_t first, size_t size, int32_t *inputs,
+                             int64_t *targets) {
+    const void *ids = tokens->ids;
+    int width = tokens->width;
+    if (width == 1)
+        for (size_t i = 0; i < size; i++) inputs[i] = ((const uint8_t *)ids + first)[i];
+    else if (width == 2)
+        for (size_t i = 0; i < size; i++) inputs[i] = ((const uint16_t *)ids + first)[i];
+    else
+        for (size_t i = 0; i < size; i++) inputs[i] = (int32_t)((const uint32_t *)ids + first)[i];
+    size_t last = first + size;
+    for (size_t i = 0; i + 1 < size; i++) targets[i] = inputs[i + 1];
+    targets[size - 1] = width == 1   ? ((const uint8_t *)ids)[last]
+                        : width == 2 ? ((const uint16_t *)ids)[last]
+                                     : ((const uint32_t *)ids)[last];
+}
+
+static void token_array_digest(const struct token_array *tokens, struct digest *digest) {
+    digest_add(digest, tokens->ids, tokens->count * (size_t)tokens->width);
+}
+
+/* ---- files of ids ---- */
+
+/* Files of token ids, as nanoGPT writes them: an array of little-endian uint16 or uint32. Each row is one pread, so the
+ * file may be larger than the memory. It is not mapped: a truncated file would give SIGBUS. */
 
 #define CHUNK ((size_t)1 << 20) /* bytes */
 #define SAMPLES 64
@@ -28,8 +273,10 @@ struct tokens {
     char *json; /* of the tokenizer; NULL: none */
 };
 
-status tokens_shape(struct source *source, size_t count, int64_t block_size, int64_t stride, const char *path,
-                    const char *what) {
+/* Sets the shape of [source] for [count] tokens: row i is tokens i * stride .. + block_size - 1, its targets are the
+ * tokens one position later. [what]: "characters" or "tokens". */
+static status tokens_shape(struct source *source, size_t count, int64_t block_size, int64_t stride, const char *path,
+                           const char *what) {
     size_t block = (size_t)block_size;
     if (count <= block)
         return status_new(STATUS_DATA,
@@ -121,8 +368,9 @@ static status find_vocabulary(struct tokens *t, const struct tokens_config *conf
     return OK;
 }
 
-status tokens_check_vocabulary(const struct dataset_config *config, const struct tokenizer *tokenizer,
-                               int64_t *vocabulary) {
+/* The number of tokens: dataset.tokens.vocabulary, or that of the tokenizer. */
+static status tokens_check_vocabulary(const struct dataset_config *config, const struct tokenizer *tokenizer,
+                                      int64_t *vocabulary) {
     int64_t size = (int64_t)tokenizer_size(tokenizer), given = config->tokens.vocabulary;
     *vocabulary = given == SCHEMA_NO_INT ? size : given;
     if (*vocabulary >= size) return OK;
@@ -156,8 +404,8 @@ static status open_part(struct tokens *t, const char *path) {
     return OK;
 }
 
-static status open_all(struct tokens *t, const struct tokens_config *config, const char *path,
-                       const struct string_list *others, const struct source *train) {
+static status open_file_of_ids(struct tokens *t, const struct tokens_config *config, const char *path,
+                               const struct string_list *others, const struct source *train) {
     t->parts = calloc(others->count + 1, sizeof *t->parts);
     if (!t->parts) return status_memory("a dataset of tokens");
     for (size_t i = 0; i <= others->count; i++) TRY(open_part(t, i ? others->items[i - 1] : path));
@@ -190,7 +438,7 @@ static status open_tokens(const struct dataset_config *config, const char *path,
     files_describe(path, others, &t->name);
     struct dataset_config own = *config;
     status s = train ? OK : read_tokenizer(t, &own);
-    if (s == OK) s = open_all(t, &own.tokens, path, others, train);
+    if (s == OK) s = open_file_of_ids(t, &own.tokens, path, others, train);
     if (s == OK)
         *out = &t->base;
     else
@@ -250,16 +498,251 @@ static status digest_tokens(const struct source *source, struct digest *digest) 
     return OK;
 }
 
-static const char *tokenizer_of(const struct source *source) { return ((const struct tokens *)source)->json; }
+static const char *tokenizer_of_ids(const struct source *source) { return ((const struct tokens *)source)->json; }
 
-static const char *const extensions[] = {".bin", NULL};
+static const char *const id_extensions[] = {".bin", NULL};
 const struct dataset_format dataset_tokens = {.name = "tokens",
                                               .keys = KEY_TOKENS,
-                                              .extensions = extensions,
+                                              .extensions = id_extensions,
                                               .open = open_tokens,
                                               .read_tokens = read_tokens,
                                               .concatenates = true,
                                               .will_read = will_read,
                                               .digest = digest_tokens,
-                                              .tokenizer = tokenizer_of,
+                                              .tokenizer = tokenizer_of_ids,
                                               .close = close_tokens};
+
+/* ---- texts of characters ---- */
+
+/* Text files for character-level models. The vocabulary is the set of characters of the training text. The text is
+ * stored as one id of 1, 2 or 4 bytes per character; rows overlap in it. */
+
+struct text_source {
+    struct source base;
+    struct text name;          /* of the files, for messages */
+    struct text_files files;   /* freed when the ids are known */
+    size_t count;              /* characters that are used */
+    struct text characters;    /* the vocabulary as a string */
+    struct vocabulary *known;  /* the same, for a validation file */
+    struct text origin;        /* of the vocabulary of another text, for messages */
+    struct token_array tokens; /* (count) */
+};
+
+static uint32_t next_code(const struct text_source *t, size_t *at) {
+    uint32_t code = 0;
+    *at += utf8_decode(t->files.text + *at, t->files.size - *at, &code);
+    return code;
+}
+
+/* sorted(set(text)) */
+static status collect_vocabulary(struct text_source *t) {
+    bool *is_used = calloc(UTF8_CODES, sizeof *is_used);
+    if (!is_used) return status_memory("the text of a dataset");
+    for (size_t i = 0, at = 0; i < t->count; i++) is_used[next_code(t, &at)] = true;
+    for (uint32_t code = 0; code < UTF8_CODES; code++) {
+        char bytes[4];
+        if (is_used[code]) text_add_bytes(&t->characters, bytes, utf8_encode(code, bytes));
+    }
+    free(is_used);
+    return vocabulary_create(text_string(&t->characters), &t->known);
+}
+
+static status number_characters(struct text_source *t, const struct text_source *train) {
+    const struct vocabulary *known = train ? train->known : t->known;
+    size_t vocabulary = vocabulary_size(known);
+    t->base.vocabulary = t->base.classes = (int64_t)vocabulary;
+    TRY(token_array_alloc(&t->tokens, t->count, vocabulary));
+    for (size_t i = 0, at = 0; i < t->count; i++) {
+        size_t before = at;
+        int64_t id = vocabulary_find(known, next_code(t, &at));
+        if (id < 0)
+            return text_files_prefix(&t->files, before,
+                                     status_new(STATUS_DATA,
+                                                "the character '%.*s' is not in %s, so the model has no token for it",
+                                                (int)(at - before), t->files.text + before, text_string(&t->origin)));
+        token_array_set(&t->tokens, i, (uint32_t)id);
+    }
+    return OK;
+}
+
+/* The characters of the model; NULL: those of the text. */
+static status choose_vocabulary(struct text_source *t, const char *characters) {
+    if (!characters) return collect_vocabulary(t);
+    text_add(&t->characters, characters);
+    text_add(&t->origin, "the text that the model was trained with");
+    return vocabulary_create(characters, &t->known);
+}
+
+static status open_characters(struct text_source *t, const struct dataset_config *dataset, const char *path,
+                              const struct text_source *train) {
+    const struct text_config *config = &dataset->text;
+    const char *name = text_string(&t->name);
+    if (dataset->is_trained && !dataset->characters && !train)
+        return status_new(STATUS_DATA,
+                          "%s: the model was not trained with characters, so it has no tokens for those of a text; "
+                          "give its tokenizer (dataset.tokens.tokenizer) or a file of tokens",
+                          name);
+    TRY(text_files_read(&t->files, path, dataset_others(dataset, train != NULL)));
+    t->count = train ? t->files.characters : (size_t)(config->truncate * (double)t->files.characters);
+    TRY(tokens_shape(&t->base, t->count, config->block_size, config->stride, name, "characters"));
+    if (train) text_printf(&t->origin, "'%s'", text_string(&train->name));
+    if (!train) TRY(choose_vocabulary(t, dataset->characters));
+    TRY(number_characters(t, train));
+    text_files_free(&t->files);
+    return OK;
+}
+
+static void close_text(struct source *source) {
+    struct text_source *t = (struct text_source *)source;
+    text_files_free(&t->files);
+    token_array_free(&t->tokens);
+    text_free(&t->characters);
+    vocabulary_destroy(t->known);
+    text_free(&t->name);
+    text_free(&t->origin);
+    free(t);
+}
+
+static status open_text(const struct dataset_config *config, const char *path, bool wants_classes,
+                        const struct source *train, struct source **out) {
+    (void)wants_classes;
+    struct text_source *t = calloc(1, sizeof *t);
+    if (!t) return status_memory("the text of a dataset");
+    t->base.format = &dataset_text;
+    t->base.is_small = true;
+    files_describe(path, dataset_others(config, train != NULL), &t->name);
+    status s = open_characters(t, config, path, (const struct text_source *)train);
+    if (s == OK)
+        *out = &t->base;
+    else
+        close_text(&t->base);
+    return s;
+}
+
+static status read_characters(const struct source *source, size_t row, int32_t *inputs, int64_t *targets) {
+    const struct text_source *t = (const struct text_source *)source;
+    token_array_read(&t->tokens, row * source->stride, source->input_size, inputs, targets);
+    return OK;
+}
+
+static status digest_text(const struct source *source, struct digest *digest) {
+    const struct text_source *t = (const struct text_source *)source;
+    uint64_t shape[] = {source->stride, (uint64_t)t->tokens.width, t->count};
+    digest_add(digest, shape, sizeof shape);
+    digest_add(digest, text_string(&t->characters), t->characters.length);
+    token_array_digest(&t->tokens, digest);
+    return OK;
+}
+
+static const char *vocabulary_of(const struct source *source) {
+    return text_string(&((const struct text_source *)source)->characters);
+}
+
+static const char *const text_extensions[] = {".txt", NULL};
+const struct dataset_format dataset_text = {.name = "text",
+                                            .keys = KEY_TEXT,
+                                            .extensions = text_extensions,
+                                            .open = open_text,
+                                            .concatenates = true,
+                                            .read_tokens = read_characters,
+                                            .digest = digest_text,
+                                            .vocabulary = vocabulary_of,
+                                            .close = close_text};
+
+/* ---- texts with a tokenizer ---- */
+
+/* Text files that a tokenizer makes tokens of, when the file is opened. The tokens are stored as ids of 1, 2 or 4
+ * bytes; rows overlap in them. For a text that does not fit into memory, a file of ids (format tokens) is read row by
+ * row. */
+
+struct tokenized {
+    struct source base;
+    struct text name;            /* of the files, for messages */
+    char *json;                  /* of the tokenizer; NULL for a validation file, whose tokenizer is that of training */
+    struct tokenizer *tokenizer; /* the same */
+    struct token_array tokens;
+};
+
+static status keep_tokens(struct tokenized *t, const struct token_list *list) {
+    TRY(token_array_alloc(&t->tokens, list->count, (size_t)t->base.vocabulary));
+    for (size_t i = 0; i < list->count; i++) token_array_set(&t->tokens, i, (uint32_t)list->ids[i]);
+    return OK;
+}
+
+static status encode_text(struct tokenized *t, const struct tokenizer *tokenizer, const char *path,
+                          const struct string_list *others) {
+    struct text_files files = {0};
+    struct token_list list = {0};
+    status s = text_files_read(&files, path, others);
+    if (!s) s = status_prefix(tokenizer_encode(tokenizer, files.text, files.size, &list), "%s", text_string(&t->name));
+    text_files_free(&files);
+    if (!s) s = keep_tokens(t, &list);
+    free(list.ids);
+    return s;
+}
+
+static status open_encoded(struct tokenized *t, const struct dataset_config *config, const char *path,
+                           const struct tokenized *train) {
+    int64_t block = config->tokens.block_size, stride = config->tokens.stride;
+    if (!train)
+        TRY(tokenizer_open(config->tokens.tokenizer, TOKENIZER_KEY, config->trained_tokenizer, &t->json,
+                           &t->tokenizer));
+    const struct tokenizer *tokenizer = train ? train->tokenizer : t->tokenizer;
+    TRY(tokens_check_vocabulary(config, tokenizer, &t->base.vocabulary));
+    t->base.classes = t->base.vocabulary;
+    TRY(encode_text(t, tokenizer, path, dataset_others(config, train != NULL)));
+    return tokens_shape(&t->base, t->tokens.count, block, stride == SCHEMA_NO_INT ? block : stride,
+                        text_string(&t->name), "tokens");
+}
+
+static void close_tokenized(struct source *source) {
+    struct tokenized *t = (struct tokenized *)source;
+    token_array_free(&t->tokens);
+    tokenizer_destroy(t->tokenizer);
+    buffer_free(t->json);
+    text_free(&t->name);
+    free(t);
+}
+
+static status open_tokenized(const struct dataset_config *config, const char *path, bool wants_classes,
+                             const struct source *train, struct source **out) {
+    (void)wants_classes;
+    struct tokenized *t = calloc(1, sizeof *t);
+    if (!t) return status_memory("the tokens of a text");
+    t->base.format = &dataset_tokenized;
+    t->base.is_small = true;
+    files_describe(path, dataset_others(config, train != NULL), &t->name);
+    status s = open_encoded(t, config, path, (const struct tokenized *)train);
+    if (s == OK)
+        *out = &t->base;
+    else
+        close_tokenized(&t->base);
+    return s;
+}
+
+static status read_tokenized(const struct source *source, size_t row, int32_t *inputs, int64_t *targets) {
+    const struct tokenized *t = (const struct tokenized *)source;
+    token_array_read(&t->tokens, row * source->stride, source->input_size, inputs, targets);
+    return OK;
+}
+
+static status digest_tokenized(const struct source *source, struct digest *digest) {
+    const struct tokenized *t = (const struct tokenized *)source;
+    uint64_t shape[] = {source->stride, (uint64_t)source->vocabulary, t->tokens.count};
+    digest_add(digest, shape, sizeof shape);
+    if (t->json) digest_add(digest, t->json, strlen(t->json));
+    token_array_digest(&t->tokens, digest);
+    return OK;
+}
+
+static const char *tokenizer_of(const struct source *source) { return ((const struct tokenized *)source)->json; }
+
+const struct dataset_format dataset_tokenized = {.name = "tokens",
+                                                 .keys = KEY_TOKENS | KEY_TEXT,
+                                                 .extensions = text_extensions,
+                                                 .open = open_tokenized,
+                                                 .concatenates = true,
+                                                 .read_tokens = read_tokenized,
+                                                 .digest = digest_tokenized,
+                                                 .tokenizer = tokenizer_of,
+                                                 .close = close_tokenized};

@@ -10,7 +10,7 @@
 #include "base/schema/schema.h"
 #include "base/status.h"
 #include "data/dataset/input_layout.h"
-#include "data/source/cells.h"
+#include "data/source/config.h"
 
 struct predictor_options {
     const char *checkpoint; /* of a run folder: "best", "newest"; NULL: the best one if there is one, else the newest */

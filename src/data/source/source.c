@@ -1,11 +1,216 @@
-/* A source of sources. Names of columns are those of the first file. */
-#include "data/source/joined.h"
+/* What formats share: their table, the shapes of rows, which must agree, images with the channels last, and several
+ * files as one source. */
+#include "data/source/source.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/arena.h"
+
+/* ---- the table of formats ---- */
+
+static const struct dataset_format *const formats[] = {
+#define X(name) &dataset_##name,
+    DATASET_FORMATS(X)
+#undef X
+};
+
+#define X(name) +1
+enum { N_FORMATS = DATASET_FORMATS(X) };
+#undef X
+
+const struct dataset_format *dataset_format_at(size_t index) { return index < N_FORMATS ? formats[index] : NULL; }
+
+static bool ends_with(const char *path, const char *extension) {
+    size_t length = strlen(path), tail = strlen(extension);
+    return length > tail && strcasecmp(path + length - tail, extension) == 0;
+}
+
+static const struct dataset_format *format_in_table(const struct dataset_config *config, const char *path) {
+    if (config->format > 0) return dataset_format_at((size_t)config->format - 1);
+    if (path && config->image.size.count > 0) return &dataset_images;
+    for (size_t i = 0; path && dataset_format_at(i); i++) {
+        const char *const *extension = formats[i]->extensions;
+        for (; extension && *extension; extension++)
+            if (ends_with(path, *extension)) return formats[i];
+    }
+    return NULL;
+}
+
+const struct dataset_format *dataset_format_of(const struct dataset_config *config, const char *path) {
+    const struct dataset_format *format = format_in_table(config, path);
+    return format == &dataset_text && config->tokens.tokenizer ? &dataset_tokenized : format;
+}
+
+const char *dataset_format_advice(const char *path) {
+    static const struct {
+        const char *extension, *advice;
+    } others[] = {
+        {".bz2", "; decompress it first: bunzip2 --keep FILE"},
+        {".xz", "; decompress it first: unxz --keep FILE"},
+        {".zst", "; decompress it first: zstd -d FILE"},
+        {".zip", "; unpack it first: unzip FILE"},
+        {".jsonl", "; convert it first: pandas.read_json(FILE, lines=True).to_csv('new.csv', index=False)"},
+        {".json", "; convert it first: pandas.read_json(FILE).to_csv('new.csv', index=False)"},
+        {".arff", "; write CSV: remove the lines up to @data, and use dataset.csv.no_header"},
+        {".xlsx", "; save the sheet as CSV"},
+        {".parquet", "; convert it first: pandas.read_parquet(FILE).to_csv('new.csv', index=False)"},
+    };
+    size_t length = strlen(path);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        size_t end = strlen(others[i].extension);
+        if (length > end && strcmp(path + length - end, others[i].extension) == 0) return others[i].advice;
+    }
+    return "";
+}
+
+void dataset_format_names(struct text *out) {
+    for (size_t i = 0; dataset_format_at(i); i++) text_printf(out, "%s%s", i ? ", " : "", formats[i]->name);
+}
+
+bool dataset_has_texts(const struct dataset_config *config) {
+    const struct dataset_format *format = dataset_format_of(config, config->path);
+    return format && (format == &dataset_csv || format->add_records);
+}
+
+/* NULL: unknown. */
+static const struct dataset_format *format_of_extension(const char *path) {
+    static const struct dataset_config automatic;
+    return dataset_format_of(&automatic, path);
+}
+
+bool dataset_knows_extension(const char *path) { return format_of_extension(path) != NULL; }
+
+bool dataset_has_queries(const char *path) {
+    const struct dataset_format *format = format_of_extension(path);
+    return format && format->has_queries;
+}
+
+bool dataset_has_other_names(const struct dataset_config *a, const struct dataset_config *b) {
+    const struct dataset_format *one = dataset_format_of(a, a->path), *other = dataset_format_of(b, b->path);
+    return one && other && one != other && !(one->keys & other->keys & KEY_COLUMNS);
+}
+
+bool dataset_has_target_file(const char *path) {
+    const struct dataset_format *format = format_of_extension(path);
+    return format && format->has_target_file;
+}
+
+/* ---- shapes ---- */
+
+#define MIN_SIDE 8 /* pixels; smaller first dimensions are probably channels */
+
+/* The next dimension that is not 1; 0: there are no more. */
+static int64_t next(int dims, const int64_t *shape, int *at) {
+    while (*at < dims && shape[*at] == 1) ++*at;
+    return *at < dims ? shape[(*at)++] : 0;
+}
+
+bool source_has_shape(int dims, const int64_t *shape) {
+    int at = 0;
+    return next(dims, shape, &at) && next(dims, shape, &at);
+}
+
+static int64_t elements(int dims, const int64_t *shape) {
+    int64_t count = 1;
+    for (int i = 0; i < dims; i++) count *= shape[i];
+    return count;
+}
+
+/* Dimensions of 1 may be missing, and a list of as many values fits any shape. */
+static bool are_like_targets(int a_dims, const int64_t *a, int b_dims, const int64_t *b) {
+    bool is_equal = true;
+    for (int i = 0, j = 0, k = 0; k < MAX_DIMS; k++) is_equal = is_equal && next(a_dims, a, &i) == next(b_dims, b, &j);
+    return is_equal || !source_has_shape(a_dims, a) || !source_has_shape(b_dims, b);
+}
+
+bool source_is_like(const struct source *a, const struct source *b) {
+    return a->input_dims == b->input_dims && memcmp(a->input_shape, b->input_shape, sizeof a->input_shape) == 0 &&
+           a->target_size == b->target_size &&
+           are_like_targets(a->target_dims, a->target_shape, b->target_dims, b->target_shape);
+}
+
+void source_add_shape(int dims, const int64_t *shape, struct text *out) {
+    for (int i = 0; i < dims; i++) text_printf(out, "%s%lld", i ? "x" : "", (long long)shape[i]);
+    if (dims == 0) text_add(out, "1");
+}
+
+bool source_seems_channels_last(int dims, const int64_t *shape) {
+    if (dims != 3 || shape[0] < MIN_SIDE || shape[1] < MIN_SIDE) return false;
+    return shape[2] == 3 || shape[2] == 4 || (shape[2] == 1 && shape[0] == shape[1]);
+}
+
+status source_compare_names(const struct source *a, const struct source *b, bool is_target,
+                            const struct string_list *names, const char *where, const char *other) {
+    if (names->count < 2 || !a->format->shape_of_name || !b->format->shape_of_name) return OK;
+    for (size_t i = 0; i < names->count; i++) {
+        int dims[2];
+        int64_t shapes[2][MAX_DIMS] = {{0}};
+        a->format->shape_of_name(a, is_target, i, &dims[0], shapes[0]);
+        b->format->shape_of_name(b, is_target, i, &dims[1], shapes[1]);
+        bool is_same = dims[0] == dims[1] && memcmp(shapes[0], shapes[1], sizeof shapes[0]) == 0;
+        bool is_like = is_target && elements(dims[0], shapes[0]) == elements(dims[1], shapes[1]) &&
+                       are_like_targets(dims[0], shapes[0], dims[1], shapes[1]);
+        if (is_same || is_like) continue;
+        struct text both = {0};
+        source_add_shape(dims[0], shapes[0], &both);
+        text_printf(&both, ", but in the %s file ", other);
+        source_add_shape(dims[1], shapes[1], &both);
+        status s =
+            status_new(STATUS_DATA, "%s: rows of '%s' have shape %s", where, names->items[i], text_string(&both));
+        text_free(&both);
+        return s;
+    }
+    return OK;
+}
+
+/* ---- channels last ---- */
+
+/* One image at a time, through a copy. */
+
+status channels_last_reject(const char *name, int dims) {
+    return status_new(STATUS_USAGE,
+                      "dataset.layout: nhwc needs images, (rows, height, width, channels), but %s has %d dimension%s",
+                      name, dims + 1, text_plural((uint64_t)dims + 1, "s"));
+}
+
+bool channels_last_fits(int dims, const int64_t *shape, const int64_t *image) {
+    return dims == 3 && shape[0] == image[0] && shape[1] == image[1];
+}
+
+status channels_last_create(int64_t shape[3], struct channels_last *out) {
+    int64_t height = shape[0], width = shape[1], channels = shape[2];
+    shape[0] = channels;
+    shape[1] = height;
+    shape[2] = width;
+    out->channels = (size_t)channels;
+    out->pixels = (size_t)(height * width);
+    return rows_alloc(out->pixels * out->channels, sizeof(double), "an image", &out->image);
+}
+
+void channels_last_free(struct channels_last *layout) { buffer_free(layout->image); }
+
+static void transpose(const struct channels_last *layout, char *row, size_t bytes) {
+    memcpy(layout->image, row, layout->channels * layout->pixels * bytes);
+    for (size_t c = 0; c < layout->channels; c++)
+        for (size_t p = 0; p < layout->pixels; p++)
+            memcpy(row + (c * layout->pixels + p) * bytes,
+                   (const char *)layout->image + (p * layout->channels + c) * bytes, bytes);
+}
+
+void channels_last_apply(const struct channels_last *layout, void *rows, size_t count, size_t stride, size_t bytes) {
+    for (size_t i = 0; layout->image && i < count; i++) transpose(layout, (char *)rows + i * stride, bytes);
+}
+
+size_t channels_last_element(const struct channels_last *layout, size_t element) {
+    return layout->image ? element % layout->pixels * layout->channels + element / layout->pixels : element;
+}
+
+/* ---- several files as one ---- */
+
+/* A source of sources. Names of columns are those of the first file. */
 
 struct joined {
     struct source base;
