@@ -1,11 +1,51 @@
 /* attention: multi-head self-attention (torch.nn.MultiheadAttention with one input), and scaled dot product attention
  * without projections, for models with linear layers for them. Scores are never stored (device/sequence.h). */
-#include "model/layers/attention.h"
+
+#include <math.h>
+#include <stdlib.h>
+
 #include "base/text.h"
 #include "device/sequence.h"
 #include "model/init.h"
-#include "model/layers/attention_cache.h"
+#include "model/layer.h"
 #include "model/layers/layers.h"
+
+struct attention_config {
+    int64_t heads, kv_heads; /* kv_heads: scaled_dot_product_attention only */
+    bool is_causal;          /* not of cross_attention */
+    double dropout;
+    bool bias; /* of the projections; not of scaled_dot_product_attention */
+};
+
+/* The parameters of a layer with an output of (T, C): in_proj_weight (3C, C), in_proj_bias (3C), out_proj.weight (C,
+ * C), out_proj.bias (C). */
+enum { IN_WEIGHT, IN_BIAS, OUT_WEIGHT, OUT_BIAS };
+static void attention_declare(const struct layer *layer, struct planning *planning);
+/* struct layer_type's init. */
+static void attention_init(const struct layer *layer, const struct params *params, struct rng *rng);
+
+/* struct layer_type's describe, of an attention to its own input. */
+static void attention_describe(const struct layer *layer, struct operation *to);
+/* struct layer_type's check_device: limits the size of heads. */
+static status attention_check_device(const struct layer *layer, const struct device_ops *ops);
+
+/* Index in params; without biases the two weights are adjacent. */
+static size_t attention_param(const struct layer *layer, int which);
+/* NULL: there are no biases. */
+static const float *attention_value(const struct layer *layer, const struct params *params, int which);
+static float *attention_gradient(const struct layer *layer, const struct params *params, int which);
+
+struct attention_cache;
+
+/* For groups->positions positions. */
+static status attention_cache_create(struct device *device, const struct head_groups *groups,
+                                     struct attention_cache **out);
+static void attention_cache_destroy(struct attention_cache *cache, struct device *device); /* takes NULL */
+
+/* Stores the keys and values of position [position], which is at most the number of those stored, and computes its
+ * output y (heads * head_size) from qkv ((heads + 2 kv_heads) * head_size). */
+static void attention_cache_forward(struct attention_cache *cache, struct device *device, size_t position,
+                                    const float *qkv, float *y);
 
 #define HEADS                                                                                                          \
     {                                                                                                                  \
@@ -99,7 +139,7 @@ static status plan_shape(struct layer *layer, int64_t parts) {
     return OK;
 }
 
-status attention_check_device(const struct layer *layer, const struct device_ops *ops) {
+static status attention_check_device(const struct layer *layer, const struct device_ops *ops) {
     size_t size = features_of(layer) / (size_t)config_of(layer)->heads, max = ops->sequence->max_head_size;
     if (max == 0 || size <= max) return OK;
     return status_new(STATUS_USAGE, "a head has at most %zu features, got %zu: use more heads, or train.device: cpu",
@@ -234,21 +274,21 @@ static struct saved saved_of(const struct layer *layer, size_t rows) {
 }
 
 /* Index of the parameter in params; without biases the two weights are adjacent. */
-size_t attention_param(const struct layer *layer, int which) {
+static size_t attention_param(const struct layer *layer, int which) {
     return layer->first_param + (config_of(layer)->bias ? (size_t)which : (size_t)which / 2);
 }
 
-const float *attention_value(const struct layer *layer, const struct params *params, int which) {
+static const float *attention_value(const struct layer *layer, const struct params *params, int which) {
     bool is_bias = which == IN_BIAS || which == OUT_BIAS;
     return is_bias && !config_of(layer)->bias ? NULL : params_value(params, attention_param(layer, which));
 }
 
-float *attention_gradient(const struct layer *layer, const struct params *params, int which) {
+static float *attention_gradient(const struct layer *layer, const struct params *params, int which) {
     bool is_bias = which == IN_BIAS || which == OUT_BIAS;
     return is_bias && !config_of(layer)->bias ? NULL : params_gradient(params, attention_param(layer, which));
 }
 
-void attention_declare(const struct layer *layer, struct planning *planning) {
+static void attention_declare(const struct layer *layer, struct planning *planning) {
     static const char *const names[] = {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"};
     int64_t c = layer->out.size[1];
     const int64_t shapes[][2] = {{3 * c, c}, {3 * c, 0}, {c, c}, {c, 0}};
@@ -270,7 +310,7 @@ static status attention_plan(struct layer *layer, struct planning *planning) {
 /* MultiheadAttention initialises out_proj, then in_proj by xavier_uniform; biases are 0, that of out_proj after its
  * draw.
  */
-void attention_init(const struct layer *layer, const struct params *params, struct rng *rng) {
+static void attention_init(const struct layer *layer, const struct params *params, struct rng *rng) {
     size_t c = features_of(layer);
     init_kaiming_uniform(rng, params_drawn(params, attention_param(layer, OUT_WEIGHT)), c * c, c);
     if (config_of(layer)->bias) init_fan_in_uniform(rng, params_drawn(params, attention_param(layer, OUT_BIAS)), c, c);
@@ -333,7 +373,7 @@ static bool can_be_half(const struct layer *layer) {
     return !is_grouped(layer) && !layer->cached_positions && size % 8 == 0 && size <= ATTENTION_MAX_HALF;
 }
 
-void attention_describe(const struct layer *layer, struct operation *to) {
+static void attention_describe(const struct layer *layer, struct operation *to) {
     to->kind = OPERATION_ATTENTION;
     to->weight = attention_param(layer, IN_WEIGHT);
     to->out_weight = attention_param(layer, OUT_WEIGHT);
@@ -387,4 +427,254 @@ const struct layer_type layer_scaled_dot_product_attention = {
     .backward = core_backward,
     .multiply_adds = core_multiply_adds,
     .describe = core_describe,
+};
+
+/* ---- one position after the other ---- */
+
+/* The queries of a group are the rows of two products: with the keys of its head, and of their softmax with the values.
+ * Keys and values of a head are stored one position after the other. */
+
+struct attention_cache {
+    struct head_groups groups;
+    float *keys, *values; /* (kv_heads, positions, head_size) */
+    float *queries;       /* (heads * head_size) of the position, scaled */
+    float *scores;        /* (heads / kv_heads, positions) */
+    float *scales;        /* (heads * head_size) times 1 / sqrt(head_size) */
+};
+
+static status alloc_all(struct attention_cache *c, struct device *device) {
+    const struct head_groups *g = &c->groups;
+    size_t stored = g->kv_heads * g->positions * g->head_size, features = g->heads * g->head_size;
+    size_t scores = g->heads / g->kv_heads * g->positions;
+    TRY(device_alloc(device, stored * sizeof *c->keys, "the keys of an attention", (void **)&c->keys));
+    TRY(device_alloc(device, stored * sizeof *c->values, "the values of an attention", (void **)&c->values));
+    TRY(device_alloc(device, features * sizeof *c->queries, "the queries of an attention", (void **)&c->queries));
+    TRY(device_alloc(device, 2 * scores * sizeof *c->scores, "the scores of an attention", (void **)&c->scores));
+    TRY(device_alloc(device, features * sizeof *c->scales, "the scale of an attention", (void **)&c->scales));
+    TRY(device_map(device, (void **)&c->scales));
+    for (size_t i = 0; i < features; i++) c->scales[i] = 1 / sqrtf((float)g->head_size);
+    return device_unmap(device, (void **)&c->scales, true);
+}
+
+static status attention_cache_create(struct device *device, const struct head_groups *groups,
+                                     struct attention_cache **out) {
+    struct attention_cache *c = calloc(1, sizeof *c);
+    *out = NULL;
+    if (!c) return status_memory("the cache of an attention");
+    c->groups = *groups;
+    status s = alloc_all(c, device);
+    if (s)
+        attention_cache_destroy(c, device);
+    else
+        *out = c;
+    return s;
+}
+
+static void attention_cache_destroy(struct attention_cache *c, struct device *device) {
+    if (!c) return;
+    device_free(device, c->keys);
+    device_free(device, c->values);
+    device_free(device, c->queries);
+    device_free(device, c->scores);
+    device_free(device, c->scales);
+    free(c);
+}
+
+static void attention_cache_forward(struct attention_cache *c, struct device *device, size_t position, const float *qkv,
+                                    float *y) {
+    const struct device_ops *ops = device_ops(device);
+    const struct head_groups *g = &c->groups;
+    size_t size = g->head_size, group = g->heads / g->kv_heads, count = position + 1;
+    float *softmaxes = c->scores + group * g->positions;
+    ops->multiply(device, qkv, c->scales, c->queries, g->heads * size);
+    for (size_t h = 0; h < g->kv_heads; h++) {
+        float *keys = c->keys + h * g->positions * size, *values = c->values + h * g->positions * size;
+        const float *key = qkv + (g->heads + h) * size, *value = key + g->kv_heads * size;
+        ops->copy(device, key, keys + position * size, size);
+        ops->copy(device, value, values + position * size, size);
+        ops->linear_forward(device, c->queries + h * group * size, keys, NULL, false, c->scores, group, size, count);
+        ops->sequence->softmax_forward(device, c->scores, softmaxes, group, count);
+        ops->linear_backward_input(device, softmaxes, values, y + h * group * size, group, size, count);
+    }
+}
+
+/* ---- cross_attention ---- */
+
+/* cross_attention: queries of one output, keys and values of another, as in a decoder (torch.nn.MultiheadAttention with
+ * two inputs). in_proj has the rows of the queries first. */
+
+static const struct schema_row rows[] = {
+    {.key = "heads",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct attention_config, heads),
+     .flags = SCHEMA_REQUIRED,
+     .min = 1,
+     .max = 1 << 16,
+     .doc = "Number of heads (PyTorch's num_heads); must divide the features."},
+    {.key = "dropout",
+     .type = SCHEMA_REAL,
+     .offset = offsetof(struct attention_config, dropout),
+     .fallback = "0",
+     .min = 0,
+     .max = 1,
+     .doc = "Probability of dropout of the attention weights, the softmaxes, in training."},
+    {.key = "bias",
+     .type = SCHEMA_BOOL,
+     .offset = offsetof(struct attention_config, bias),
+     .fallback = "true",
+     .doc = "Whether the projections have biases."},
+    {0},
+};
+static const struct schema schema = {
+    .name = "model.layers.cross_attention", .size = sizeof(struct attention_config), .rows = rows};
+
+static const struct attention_config *cross_config_of(const struct layer *layer) { return layer->config; }
+static size_t cross_tokens_of(const struct layer *layer) { return (size_t)layer->out.size[0]; }
+static size_t cross_features_of(const struct layer *layer) { return (size_t)layer->out.size[1]; }
+static size_t keys_of(const struct layer *layer) { return (size_t)layer->ins[1].size[0]; }
+
+/* [key]: filled, because the shape refers to it. */
+static struct attention_shape cross_shape_of(const struct layer *layer, const struct pass *pass, struct draw_key *key) {
+    size_t heads = (size_t)cross_config_of(layer)->heads;
+    struct attention_shape shape = {.rows = pass->rows,
+                                    .tokens = cross_tokens_of(layer),
+                                    .keys = keys_of(layer),
+                                    .heads = heads,
+                                    .head_size = cross_features_of(layer) / heads,
+                                    .lengths = pass_lengths(pass, &layer->ins[1]),
+                                    .dropout_p = (float)cross_config_of(layer)->dropout};
+    *key = pass->draws;
+    key->stream = layer->stream;
+    if (pass->is_training && cross_config_of(layer)->dropout > 0) shape.dropout = key;
+    return shape;
+}
+
+static status check_inputs(const struct layer *layer) {
+    const struct shape *q = &layer->ins[0], *kv = &layer->ins[1];
+    struct text queries = {0}, keys = {0};
+    status s = OK;
+    shape_print(q, &queries);
+    shape_print(kv, &keys);
+    if (q->dims != 2 || kv->dims != 2 || q->size[1] != kv->size[1])
+        s = status_new(STATUS_USAGE,
+                       "queries, and keys and values, must be (positions, features) with the same features, but are %s "
+                       "and %s",
+                       text_string(&queries), text_string(&keys));
+    else if (q->size[1] % cross_config_of(layer)->heads != 0)
+        s = status_new(STATUS_USAGE, "its input is %s: heads (%lld) must divide the features", text_string(&queries),
+                       (long long)cross_config_of(layer)->heads);
+    text_free(&queries);
+    text_free(&keys);
+    return s;
+}
+
+static status plan(struct layer *layer, struct planning *planning) {
+    if (layer->in_count != 2)
+        return status_new(STATUS_USAGE, "it takes two outputs, `from: [queries, keys_and_values]`, got %zu",
+                          layer->in_count);
+    TRY(check_inputs(layer));
+    layer->out = layer->in;
+    attention_declare(layer, planning);
+    size_t c = cross_features_of(layer), t = cross_tokens_of(layer);
+    layer->saved_size = 4 * t * c + 4 * keys_of(layer) * c + 2 * (size_t)cross_config_of(layer)->heads * t;
+    return OK;
+}
+
+/* The parts of layer->saved, each for the whole batch. */
+struct cross_saved {
+    float *q, *heads, *dq, *dheads; /* (tokens, C) */
+    float *kv, *dkv;                /* (keys, 2C) */
+    float *softmaxes;
+};
+
+static struct cross_saved cross_saved_of(const struct layer *layer, size_t count) {
+    size_t values = count * layer->out_size, others = 2 * count * keys_of(layer) * cross_features_of(layer);
+    struct cross_saved s = {.q = layer->saved};
+    s.heads = s.q + values;
+    s.dq = s.heads + values;
+    s.dheads = s.dq + values;
+    s.kv = s.dheads + values;
+    s.dkv = s.kv + others;
+    s.softmaxes = s.dkv + others;
+    return s;
+}
+
+/* [x] of the rows of keys and values of in_proj; NULL stays NULL. */
+static const float *later(const float *x, size_t elements) { return x ? x + elements : NULL; }
+
+static void join(const struct layer *layer, const struct pass *pass, const float *const *x, float *y) {
+    const struct device_ops *ops = device_ops(pass->device);
+    struct draw_key key;
+    struct attention_shape shape = cross_shape_of(layer, pass, &key);
+    struct cross_saved s = cross_saved_of(layer, pass->rows);
+    size_t n = pass->rows * cross_tokens_of(layer), m = pass->rows * keys_of(layer), c = cross_features_of(layer);
+    const float *w = attention_value(layer, pass->params, IN_WEIGHT);
+    const float *bias = attention_value(layer, pass->params, IN_BIAS);
+    ops->linear_forward(pass->device, x[0], w, bias, false, s.q, n, c, c);
+    ops->linear_forward(pass->device, x[1], w + c * c, later(bias, c), false, s.kv, m, c, 2 * c);
+    ops->sequence->cross_attention_forward(pass->device, &shape, s.q, s.kv, s.heads, s.softmaxes);
+    ops->linear_forward(pass->device, s.heads, attention_value(layer, pass->params, OUT_WEIGHT),
+                        attention_value(layer, pass->params, OUT_BIAS), false, y, n, c, c);
+}
+
+static void join_backward(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
+                          const float *dy, float *const *dx) {
+    (void)y;
+    const struct device_ops *ops = device_ops(pass->device);
+    struct draw_key key;
+    struct attention_shape shape = cross_shape_of(layer, pass, &key);
+    struct cross_saved s = cross_saved_of(layer, pass->rows);
+    size_t n = pass->rows * cross_tokens_of(layer), m = pass->rows * keys_of(layer), c = cross_features_of(layer);
+    const float *w = attention_value(layer, pass->params, IN_WEIGHT);
+    float *dw = attention_gradient(layer, pass->params, IN_WEIGHT);
+    float *dbias = attention_gradient(layer, pass->params, IN_BIAS);
+    ops->linear_backward_weight(pass->device, dy, s.heads, attention_gradient(layer, pass->params, OUT_WEIGHT),
+                                attention_gradient(layer, pass->params, OUT_BIAS), n, c, c);
+    ops->linear_backward_input(pass->device, dy, attention_value(layer, pass->params, OUT_WEIGHT), s.dheads, n, c, c);
+    ops->sequence->cross_attention_backward(pass->device, &shape, s.q, s.kv, s.heads, s.softmaxes, s.dheads, s.dq,
+                                            s.dkv);
+    ops->linear_backward_weight(pass->device, s.dq, x[0], dw, dbias, n, c, c);
+    ops->linear_backward_weight(pass->device, s.dkv, x[1], dw + c * c, dbias ? dbias + c : NULL, m, c, 2 * c);
+    if (dx[0]) ops->linear_backward_input(pass->device, s.dq, w, dx[0], n, c, c);
+    if (dx[1]) ops->linear_backward_input(pass->device, s.dkv, w + c * c, dx[1], m, c, 2 * c);
+}
+
+/* The outputs of the heads, and the gradients of q and kv. */
+static size_t cross_inner_matrices(const struct layer *layer, struct inner_matrix to[LAYER_MAX_INNER]) {
+    size_t values = layer->out_size, c = cross_features_of(layer), others = 2 * keys_of(layer) * c;
+    to[0] = (struct inner_matrix){.first = values, .size = values, .columns = c};
+    to[1] = (struct inner_matrix){.first = 2 * values, .size = values, .columns = c, .is_backward = true};
+    to[2] = (struct inner_matrix){.first = 4 * values + others, .size = others, .columns = 2 * c, .is_backward = true};
+    return 3;
+}
+
+static size_t multiply_adds(const struct layer *layer) {
+    size_t c = cross_features_of(layer), t = cross_tokens_of(layer), k = keys_of(layer);
+    return 2 * t * c * c + 2 * k * c * c + 2 * t * k * c;
+}
+
+static void describe(const struct layer *layer, struct operation *to) {
+    attention_describe(layer, to);
+    to->kind = OPERATION_CROSS_ATTENTION;
+    to->lengths = layer->ins[1].lengths;
+}
+
+const struct layer_type layer_cross_attention = {
+    .variant =
+        {"cross_attention", &schema,
+         "Multi-head attention of queries to the keys and values of another output: `cross_attention: {heads: 4, "
+         "from: [queries, memory]}` (torch.nn.MultiheadAttention)."},
+    .joins = true,
+    .ignores = IGNORES_Y,
+    .keeps_positions = true,
+    .check_device = attention_check_device,
+    .plan = plan,
+    .init = attention_init,
+    .autocast = AUTOCAST_PRODUCT,
+    .copies = COPY_ROWS,
+    .inner_matrices = cross_inner_matrices,
+    .join = join,
+    .join_backward = join_backward,
+    .multiply_adds = multiply_adds,
+    .describe = describe,
 };

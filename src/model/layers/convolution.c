@@ -1,9 +1,82 @@
 /* conv2d, conv1d: torch.nn.Conv2d and Conv1d, zero padding; patch_embedding: a conv2d whose pixels become a sequence. A
  * signal is an image of height 1. The device prepares each convolution once, when memory is allocated. */
-#include "model/layers/convolution.h"
+#include "model/build.h"
 #include "model/init.h"
+#include "model/layer.h"
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
+
+/* The keys of all of them. */
+struct convolution_config {
+    int64_t out, groups;
+    struct int_list kernel_size, stride, padding, dilation;
+    bool bias;
+    struct int_list output_padding; /* conv_transpose2d only */
+};
+
+#define CONVOLUTION_SIZES(key_, min_, doc_, ...)                                                                       \
+    {                                                                                                                  \
+        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct convolution_config, key_), .min = min_,       \
+        .max = 4096, .doc = doc_, __VA_ARGS__                                                                          \
+    }
+
+/* [sizes]: the form of a list, such as " one number, or [height, width]."; [padding_doc]: what padding means for the
+ * layer; after it more of its row. */
+#define CONVOLUTION_ROWS(sizes, padding_doc, ...)                                                                      \
+    {.key = "out",                                                                                                     \
+     .type = SCHEMA_INT,                                                                                               \
+     .offset = offsetof(struct convolution_config, out),                                                               \
+     .flags = SCHEMA_REQUIRED,                                                                                         \
+     .min = 1,                                                                                                         \
+     .max = 1 << 20,                                                                                                   \
+     .doc = "Output channels (PyTorch's out_channels); the number of inputs is inferred."},                            \
+        CONVOLUTION_SIZES(kernel_size, 1, "Size of the kernel:" sizes, .flags = SCHEMA_REQUIRED),                      \
+        CONVOLUTION_SIZES(stride, 1, "Step of the kernel:" sizes, .fallback = "1"),                                    \
+        CONVOLUTION_SIZES(padding, 0, padding_doc, .fallback = "0", __VA_ARGS__),                                      \
+        CONVOLUTION_SIZES(dilation, 1, "Distance between kernel elements:" sizes, .fallback = "1"),                    \
+        {.key = "groups",                                                                                              \
+         .type = SCHEMA_INT,                                                                                           \
+         .offset = offsetof(struct convolution_config, groups),                                                        \
+         .fallback = "1",                                                                                              \
+         .min = 1,                                                                                                     \
+         .max = 1 << 20,                                                                                               \
+         .doc = "Number of groups of channels; outputs of a group depend on its inputs only. Must divide the "         \
+                "input's and the output's channels."},                                                                 \
+    {                                                                                                                  \
+        .key = "bias", .type = SCHEMA_BOOL, .offset = offsetof(struct convolution_config, bias), .fallback = "true",   \
+        .doc = "Whether a bias is added."                                                                              \
+    }
+
+/* Adds a problem for each list that has more than [max] numbers, and if the groups do not divide the channels. */
+static void convolution_check(const struct convolution_config *c, int max, const struct node *where, const char *path,
+                              struct problems *problems);
+
+/* Of an input of [dims] dimensions. */
+static struct window convolution_window(const struct convolution_config *c, int dims);
+
+/* Declares weight, of the shape that [c] has, and bias (biases) as the layer's parameters. */
+static void convolution_declare(struct layer *layer, struct planning *planning, const struct convolution *c,
+                                size_t biases);
+
+/* Images of a row, one after another: the depth of a volume, else 1. */
+static size_t convolution_images(const struct layer *layer);
+
+/* alloc of struct layer_type, for a layer whose images [c] describes. */
+static status convolution_alloc(struct layer *layer, struct device *device, const struct convolution *c, size_t batch);
+
+/* Functions of struct layer_type. */
+static bool convolution_runs_on(const struct device_ops *ops);
+static void convolution_release(struct layer *layer, struct device *device);
+static status convolution_prepare(struct layer *layer, struct device *device, size_t batch, bool is_training);
+static void convolution_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y);
+static void convolution_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                                 const float *dy, float *dx);
+
+static size_t convolution_multiply_adds(const struct convolution *c);
+
+/* Draws weight and bias as torch.nn.modules.conv._ConvNd does: the fan in is that of the second dimension. */
+static void convolution_init(const struct layer *layer, const struct params *params, struct rng *rng,
+                             const struct convolution *c);
 
 enum padding_word { PADDING_NONE, PADDING_SAME, PADDING_VALID };
 static const char *const paddings[] = {"same", "valid", NULL};
@@ -37,8 +110,8 @@ static void check_same(const struct convolution_config *c, const struct node *wh
     text_free(&full);
 }
 
-void convolution_check(const struct convolution_config *c, int max, const struct node *where, const char *path,
-                       struct problems *problems) {
+static void convolution_check(const struct convolution_config *c, int max, const struct node *where, const char *path,
+                              struct problems *problems) {
     pair_check(&c->kernel_size, "kernel_size", max, where, path, problems);
     pair_check(&c->stride, "stride", max, where, path, problems);
     pair_check(&c->padding, "padding", max, where, path, problems);
@@ -69,7 +142,7 @@ static const struct schema conv2d_schema = {
 static const struct schema conv1d_schema = {
     .name = "model.layers.conv1d", .size = sizeof(struct convolution_config), .rows = rows1d, .check = check_conv1d};
 
-struct window convolution_window(const struct convolution_config *c, int dims) {
+static struct window convolution_window(const struct convolution_config *c, int dims) {
     struct window w = {.padding = {0, 0}, .dilation = {1, 1}};
     pair_of(&c->kernel_size, dims, 1, w.kernel);
     pair_of(c->stride.items ? &c->stride : &c->kernel_size, dims, 1, w.stride);
@@ -127,11 +200,12 @@ static size_t fan_in(const struct convolution *c) {
     return c->in.channels / c->groups * c->window.kernel[0] * c->window.kernel[1];
 }
 
-size_t convolution_multiply_adds(const struct convolution *c) {
+static size_t convolution_multiply_adds(const struct convolution *c) {
     return c->out.height * c->out.width * c->out.channels * fan_in(c);
 }
 
-void convolution_declare(struct layer *layer, struct planning *planning, const struct convolution *c, size_t biases) {
+static void convolution_declare(struct layer *layer, struct planning *planning, const struct convolution *c,
+                                size_t biases) {
     int64_t shape[4] = {(int64_t)c->out.channels, (int64_t)(c->in.channels / c->groups), (int64_t)c->window.kernel[0],
                         (int64_t)c->window.kernel[1]};
     int64_t count = (int64_t)biases;
@@ -143,8 +217,8 @@ void convolution_declare(struct layer *layer, struct planning *planning, const s
                        &count);
 }
 
-void convolution_init(const struct layer *layer, const struct params *params, struct rng *rng,
-                      const struct convolution *c) {
+static void convolution_init(const struct layer *layer, const struct params *params, struct rng *rng,
+                             const struct convolution *c) {
     size_t first = layer->first_param;
     init_kaiming_uniform(rng, params_drawn(params, first), params->items[first].count, fan_in(c));
     if (config_of(layer)->bias)
@@ -177,9 +251,11 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-size_t convolution_images(const struct layer *layer) { return layer->in.dims == 4 ? (size_t)layer->in.size[1] : 1; }
+static size_t convolution_images(const struct layer *layer) {
+    return layer->in.dims == 4 ? (size_t)layer->in.size[1] : 1;
+}
 
-status convolution_alloc(struct layer *layer, struct device *device, const struct convolution *c, size_t batch) {
+static status convolution_alloc(struct layer *layer, struct device *device, const struct convolution *c, size_t batch) {
     return device_ops(device)->convolution->create(device, c, batch * convolution_images(layer),
                                                    (struct device_convolution **)&layer->runtime);
 }
@@ -189,11 +265,11 @@ static status alloc(struct layer *layer, struct device *device, size_t batch) {
     return convolution_alloc(layer, device, &c, batch);
 }
 
-void convolution_release(struct layer *layer, struct device *device) {
+static void convolution_release(struct layer *layer, struct device *device) {
     device_ops(device)->convolution->destroy(layer->runtime);
 }
 
-status convolution_prepare(struct layer *layer, struct device *device, size_t batch, bool is_training) {
+static status convolution_prepare(struct layer *layer, struct device *device, size_t batch, bool is_training) {
     const struct convolution_ops *ops = device_ops(device)->convolution;
     return ops->prepare ? ops->prepare(layer->runtime, batch * convolution_images(layer), is_training) : OK;
 }
@@ -203,15 +279,15 @@ static void init(const struct layer *layer, const struct params *params, struct 
     convolution_init(layer, params, rng, &c);
 }
 
-void convolution_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void convolution_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
     size_t first = layer->first_param, images = pass->rows * convolution_images(layer);
     const float *bias = config_of(layer)->bias ? params_value(pass->params, first + 1) : NULL;
     device_ops(pass->device)
         ->convolution->forward(layer->runtime, x, params_value(pass->params, first), bias, y, images);
 }
 
-void convolution_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                          const float *dy, float *dx) {
+static void convolution_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                                 const float *dy, float *dx) {
     (void)y;
     size_t first = layer->first_param, images = pass->rows * convolution_images(layer);
     float *dbias = config_of(layer)->bias ? params_gradient(pass->params, first + 1) : NULL;
@@ -232,7 +308,7 @@ static void describe(const struct layer *layer, struct operation *to) {
     if (config_of(layer)->bias) to->bias = layer->first_param + 1;
 }
 
-bool convolution_runs_on(const struct device_ops *ops) { return ops->convolution != NULL; }
+static bool convolution_runs_on(const struct device_ops *ops) { return ops->convolution != NULL; }
 
 /* What all three types have. */
 #define CONVOLUTION                                                                                                    \
@@ -255,4 +331,332 @@ const struct layer_type layer_patch_embedding = {
                 "linear layer, as in a vision transformer (a torch.nn.Conv2d whose stride is its kernel_size, "
                 "flatten(2) and transpose)."},
     CONVOLUTION,
+};
+
+/* ---- conv3d ---- */
+
+/* conv3d: torch.nn.Conv3d. A convolution over images of a volume whose channels are those of all images in the window
+ * along the depth, (channels, kernel depth): the weight (out, channels, kernel depth, kernel height, kernel width) is
+ * then that of a conv2d. So the layer has two nodes: one makes these channels, the other is the convolution. */
+
+#define SIZES " one number, or [depth, height, width]."
+
+static const struct schema_row conv3d_rows[] = {CONVOLUTION_ROWS(SIZES, "Zeros around the input:" SIZES, ), {0}};
+
+static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct convolution_config *c = config;
+    static const struct int_list none;
+    struct convolution_config groups = {.out = c->out, .groups = c->groups};
+    groups.kernel_size = groups.stride = groups.padding = groups.dilation = none;
+    convolution_check(&groups, 2, where, path, problems);
+    triple_check(&c->kernel_size, "kernel_size", where, path, problems);
+    triple_check(&c->stride, "stride", where, path, problems);
+    triple_check(&c->padding, "padding", where, path, problems);
+    triple_check(&c->dilation, "dilation", where, path, problems);
+}
+
+static const struct schema schema = {
+    .name = "model.layers.conv3d", .size = sizeof(struct convolution_config), .rows = conv3d_rows, .check = check};
+
+static const struct convolution_config *conv3d_config_of(const struct layer *layer) { return layer->config; }
+
+/* Of an input (channels, depth, height, width). */
+static struct depth_window depth_of(const struct convolution_config *c, const struct shape *in) {
+    struct depth_window w = {.in = (size_t)in->size[1],
+                             .positions = (size_t)(in->size[2] * in->size[3]),
+                             .channels = (size_t)in->size[0],
+                             .kernel = triple_at(&c->kernel_size, 0),
+                             .stride = triple_at(&c->stride, 0),
+                             .padding = triple_at(&c->padding, 0),
+                             .dilation = triple_at(&c->dilation, 0)};
+    size_t padded = w.in + 2 * w.padding, extent = w.dilation * (w.kernel - 1) + 1;
+    w.out = padded < extent ? 0 : (padded - extent) / w.stride + 1;
+    return w;
+}
+
+/* Of one image of the first node's output. */
+static struct convolution conv3d_convolution_of(const struct layer *layer) {
+    const struct convolution_config *c = conv3d_config_of(layer);
+    struct convolution v = {
+        .in = volume_image(&layer->in), .groups = (size_t)c->groups, .has_bias = c->bias, .has_relu = layer->has_relu};
+    for (int d = 0; d < 2; d++) {
+        v.window.kernel[d] = triple_at(&c->kernel_size, d + 1);
+        v.window.stride[d] = triple_at(&c->stride, d + 1);
+        v.window.padding[d] = triple_at(&c->padding, d + 1);
+        v.window.dilation[d] = triple_at(&c->dilation, d + 1);
+    }
+    v.out = (struct image_shape){window_output(&v.window, 0, v.in.height), window_output(&v.window, 1, v.in.width),
+                                 (size_t)c->out};
+    return v;
+}
+
+/* ---- the images of each window along the depth, as channels ---- */
+
+static status plan_unfold(struct layer *layer, struct planning *planning) {
+    const struct convolution_config *c = conv3d_config_of(layer);
+    (void)planning;
+    TRY(volume_check(layer));
+    struct depth_window w = depth_of(c, &layer->in);
+    if (w.channels % (size_t)c->groups != 0)
+        return status_new(STATUS_USAGE, "groups must divide the input's channels (%zu), got %zu", w.channels,
+                          (size_t)c->groups);
+    if (w.out == 0)
+        return status_new(STATUS_USAGE, "the kernel is deeper than the padded input (%zu)", w.in + 2 * w.padding);
+    struct image_shape image = volume_image(&layer->in);
+    layer->out = volume_shape(w.channels * w.kernel, w.out, image.height, image.width);
+    return OK;
+}
+
+static void unfold(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    struct depth_window w = depth_of(conv3d_config_of(layer), &layer->in);
+    device_ops(pass->device)->shapes->unfold_depth(pass->device, &w, x, y, pass->rows);
+}
+
+static void fold(const struct layer *layer, const struct pass *pass, const float *x, const float *y, const float *dy,
+                 float *dx) {
+    struct depth_window w = depth_of(conv3d_config_of(layer), &layer->in);
+    (void)x, (void)y;
+    if (dx) device_ops(pass->device)->shapes->fold_depth(pass->device, &w, dy, dx, pass->rows);
+}
+
+static void describe_unfold(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_UNFOLD_DEPTH;
+    to->depth = depth_of(conv3d_config_of(layer), &layer->in);
+}
+
+static bool has_shapes(const struct device_ops *ops) { return ops->shapes != NULL; }
+
+static const struct layer_type unfold_depth = {
+    .variant = {"conv3d", NULL, "The images of each window along the depth, as channels."},
+    .memory_format = FORMAT_CHANNELS_LAST,
+    .ignores = IGNORES_X_AND_Y,
+    .runs_on = has_shapes,
+    .plan = plan_unfold,
+    .forward = unfold,
+    .backward = fold,
+    .describe = describe_unfold,
+};
+
+/* ---- the convolution ---- */
+
+static size_t depth_kernel(const struct layer *layer) { return triple_at(&conv3d_config_of(layer)->kernel_size, 0); }
+
+static status conv3d_plan(struct layer *layer, struct planning *planning) {
+    const struct convolution_config *c = conv3d_config_of(layer);
+    struct convolution v = conv3d_convolution_of(layer);
+    if (v.out.height == 0 || v.out.width == 0)
+        return status_new(STATUS_USAGE, "the kernel is larger than the padded input (%zu x %zu)",
+                          v.in.height + 2 * v.window.padding[0], v.in.width + 2 * v.window.padding[1]);
+    layer->out = volume_shape(v.out.channels, convolution_images(layer), v.out.height, v.out.width);
+    size_t channels = v.in.channels / depth_kernel(layer) / v.groups;
+    const int64_t shape[] = {c->out, (int64_t)channels, (int64_t)depth_kernel(layer), (int64_t)v.window.kernel[0],
+                             (int64_t)v.window.kernel[1]};
+    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 5,
+                   shape);
+    if (c->bias)
+        params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.bias", layer->name), 1,
+                       &c->out);
+    return OK;
+}
+
+static status conv3d_alloc(struct layer *layer, struct device *device, size_t batch) {
+    struct convolution c = conv3d_convolution_of(layer);
+    return convolution_alloc(layer, device, &c, batch);
+}
+
+static void conv3d_init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    struct convolution c = conv3d_convolution_of(layer);
+    convolution_init(layer, params, rng, &c);
+}
+
+static size_t conv3d_multiply_adds(const struct layer *layer) {
+    struct convolution c = conv3d_convolution_of(layer);
+    return convolution_images(layer) * convolution_multiply_adds(&c);
+}
+
+static void conv3d_describe(const struct layer *layer, struct operation *to) {
+    const struct convolution_config *c = conv3d_config_of(layer);
+    to->kind = OPERATION_CONVOLUTION;
+    to->convolution = conv3d_convolution_of(layer);
+    to->images = convolution_images(layer);
+    to->depth = (struct depth_window){.kernel = depth_kernel(layer),
+                                      .stride = triple_at(&c->stride, 0),
+                                      .padding = triple_at(&c->padding, 0),
+                                      .dilation = triple_at(&c->dilation, 0)};
+    to->weight = layer->first_param;
+    if (c->bias) to->bias = layer->first_param + 1;
+}
+
+static const struct layer_type convolution_of_images = {
+    .variant = {"conv3d", NULL, "The convolution over images whose channels are those of a window."},
+    .memory_format = FORMAT_CHANNELS_LAST,
+    .depends_on_threads = true,
+    .relu = RELU_AFTER,
+    .ignores = IGNORES_Y,
+    .runs_on = convolution_runs_on,
+    .plan = conv3d_plan,
+    .alloc = conv3d_alloc,
+    .release = convolution_release,
+    .prepare = convolution_prepare,
+    .init = conv3d_init,
+    .autocast = AUTOCAST_PRODUCT,
+    .copies = COPY_WITHOUT_GAPS,
+    .forward = convolution_forward,
+    .backward = convolution_backward,
+    .half = HALF_ALL,
+    .multiply_adds = conv3d_multiply_adds,
+    .describe = conv3d_describe,
+};
+
+static status expand(struct builder *builder, const struct variant *variant, const char *path, const char *name,
+                     const size_t *in, size_t count, size_t *out) {
+    size_t images;
+    TRY(build_layer(builder, &unfold_depth, variant, path, arena_printf(builder->model->arena, "%s/depth", name), in,
+                    count, &images));
+    return build_layer(builder, &convolution_of_images, variant, path, name, &images, 1, out);
+}
+
+const struct layer_type layer_conv3d = {
+    .variant = {"conv3d", &schema, "Convolution over (channels, depth, height, width) (torch.nn.Conv3d)."},
+    .expand = expand,
+};
+
+/* ---- conv_transpose2d ---- */
+
+/* conv_transpose2d: torch.nn.ConvTranspose2d, the transpose of a convolution from the layer's output to its input. So
+ * the convolution's gradient of its input is the layer's output, and its output is the layer's gradient. */
+
+static const struct schema_row transpose_rows[] = {
+    CONVOLUTION_ROWS(
+        " one number, or [height, width].",
+        "dilation * (kernel_size - 1) - padding zeros are around the input: one number, or [height, width].", ),
+    CONVOLUTION_SIZES(output_padding, 0,
+                      "Added to the size of the output, which a stride leaves open: one number, or [height, width]. "
+                      "Below stride.",
+                      .fallback = "0"),
+    {0},
+};
+
+static void transpose_check(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct convolution_config *c = config;
+    convolution_check(c, 2, where, path, problems);
+    pair_check(&c->output_padding, "output_padding", 2, where, path, problems);
+}
+
+static const struct schema transpose_schema = {.name = "model.layers.conv_transpose2d",
+                                               .size = sizeof(struct convolution_config),
+                                               .rows = transpose_rows,
+                                               .check = transpose_check};
+
+static const struct convolution_config *transpose_config_of(const struct layer *layer) { return layer->config; }
+
+/* The convolution from the layer's output to its input. */
+static struct convolution transpose_convolution_of(const struct layer *layer) {
+    const struct convolution_config *c = transpose_config_of(layer);
+    return (struct convolution){.in = image_of(&layer->out),
+                                .out = image_of(&layer->in),
+                                .window = convolution_window(c, 3),
+                                .groups = (size_t)c->groups};
+}
+
+/* (in - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1; 0: nothing is left */
+static size_t output_size(const struct window *w, int d, size_t in, size_t output_padding) {
+    size_t size = (in - 1) * w->stride[d] + w->dilation[d] * (w->kernel[d] - 1) + output_padding + 1;
+    return size > 2 * w->padding[d] ? size - 2 * w->padding[d] : 0;
+}
+
+static status transpose_plan(struct layer *layer, struct planning *planning) {
+    const struct convolution_config *c = transpose_config_of(layer);
+    struct window w = convolution_window(c, 3);
+    size_t output_padding[2], size[2];
+    TRY(image_check(layer, 3));
+    struct image_shape in = image_of(&layer->in);
+    pair_of(&c->output_padding, 3, 0, output_padding);
+    if (in.channels % (size_t)c->groups != 0)
+        return status_new(STATUS_USAGE, "groups must divide the input's channels (%zu), got %lld", in.channels,
+                          (long long)c->groups);
+    for (int d = 0; d < 2; d++) {
+        if (output_padding[d] >= w.stride[d])
+            return status_new(STATUS_USAGE, "output_padding must be less than stride (%zu), got %zu", w.stride[d],
+                              output_padding[d]);
+        size[d] = output_size(&w, d, d == 0 ? in.height : in.width, output_padding[d]);
+        if (size[d] == 0 || size[d] > INT32_MAX)
+            return status_new(STATUS_USAGE, "the output would have %zu %s", size[d], d == 0 ? "rows" : "columns");
+    }
+    layer->out = channels_last_shape(3, (size_t)c->out, size[0], size[1]);
+    struct convolution convolution = transpose_convolution_of(layer);
+    convolution_declare(layer, planning, &convolution, (size_t)c->out);
+    return OK;
+}
+
+static status transpose_alloc(struct layer *layer, struct device *device, size_t batch) {
+    struct convolution c = transpose_convolution_of(layer);
+    return convolution_alloc(layer, device, &c, batch);
+}
+
+/* The convolution runs backward in either case. */
+static status prepare(struct layer *layer, struct device *device, size_t batch, bool is_training) {
+    (void)is_training;
+    return convolution_prepare(layer, device, batch, true);
+}
+
+static void transpose_init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    struct convolution c = transpose_convolution_of(layer);
+    convolution_init(layer, params, rng, &c);
+}
+
+static size_t positions_of(const struct layer *layer) { return layer->out_size / (size_t)layer->out.size[0]; }
+
+static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    const struct device_ops *ops = device_ops(pass->device);
+    size_t first = layer->first_param;
+    ops->convolution->backward(layer->runtime, NULL, params_value(pass->params, first), x, y, NULL, NULL, pass->rows);
+    if (transpose_config_of(layer)->bias)
+        ops->sequence->add_row(pass->device, y, params_value(pass->params, first + 1), y,
+                               pass->rows * positions_of(layer), (size_t)layer->out.size[0]);
+}
+
+static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx) {
+    const struct device_ops *ops = device_ops(pass->device);
+    size_t first = layer->first_param;
+    const float *w = params_value(pass->params, first);
+    (void)y;
+    if (transpose_config_of(layer)->bias)
+        ops->sequence->sum_rows(pass->device, dy, params_gradient(pass->params, first + 1),
+                                pass->rows * positions_of(layer), (size_t)layer->out.size[0]);
+    ops->convolution->backward(layer->runtime, dy, w, x, NULL, params_gradient(pass->params, first), NULL, pass->rows);
+    if (dx) ops->convolution->forward(layer->runtime, dy, w, NULL, dx, pass->rows);
+}
+
+static size_t transpose_multiply_adds(const struct layer *layer) {
+    struct convolution c = transpose_convolution_of(layer);
+    return convolution_multiply_adds(&c);
+}
+
+static void transpose_describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_CONV_TRANSPOSE;
+    to->convolution = transpose_convolution_of(layer);
+    to->weight = layer->first_param;
+    if (transpose_config_of(layer)->bias) to->bias = layer->first_param + 1;
+}
+
+const struct layer_type layer_conv_transpose2d = {
+    .variant = {"conv_transpose2d", &transpose_schema,
+                "Transposed convolution over (channels, height, width) (torch.nn.ConvTranspose2d)."},
+    .memory_format = FORMAT_CHANNELS_LAST,
+    .depends_on_threads = true,
+    .ignores = IGNORES_Y,
+    .runs_on = convolution_runs_on,
+    .plan = transpose_plan,
+    .alloc = transpose_alloc,
+    .release = convolution_release,
+    .prepare = prepare,
+    .init = transpose_init,
+    .autocast = AUTOCAST_PRODUCT,
+    .copies = COPY_WITHOUT_GAPS,
+    .forward = forward,
+    .backward = backward,
+    .multiply_adds = transpose_multiply_adds,
+    .describe = transpose_describe,
 };

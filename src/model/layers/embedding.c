@@ -4,8 +4,51 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "model/layers/embedding.h"
+#include "model/layer.h"
 #include "model/layers/layers.h"
+
+/* The keys of both. */
+struct embedding_config {
+    int64_t embedding_dim, num_embeddings, padding_idx;
+    int mode; /* enum bag_mode; embedding_bag only */
+};
+
+/* [vectors_doc]: what the vectors are, [padding_min] and [padding_doc]: what padding_idx may be and means. */
+#define EMBEDDING_ROWS(vectors_doc, padding_min, padding_doc)                                                          \
+    {.key = "embedding_dim",                                                                                           \
+     .type = SCHEMA_INT,                                                                                               \
+     .offset = offsetof(struct embedding_config, embedding_dim),                                                       \
+     .flags = SCHEMA_REQUIRED,                                                                                         \
+     .min = 1,                                                                                                         \
+     .max = 1 << 24,                                                                                                   \
+     .doc = "Elements of a vector."},                                                                                  \
+        {.key = "num_embeddings",                                                                                      \
+         .type = SCHEMA_INT,                                                                                           \
+         .offset = offsetof(struct embedding_config, num_embeddings),                                                  \
+         .fallback = "null",                                                                                           \
+         .min = 1,                                                                                                     \
+         .max = 1 << 30,                                                                                               \
+         .doc = "Number of vectors" vectors_doc "; null: the dataset's vocabulary, or what `check` prints of columns " \
+                "with encoding: embedding and of sentences, which "                                                    \
+                "is the same in all folds unless sentences have no tokenizer."},                                       \
+    {                                                                                                                  \
+        .key = "padding_idx", .type = SCHEMA_INT, .offset = offsetof(struct embedding_config, padding_idx),            \
+        .fallback = "null", .min = padding_min, .max = 1 << 30, .doc = padding_doc                                     \
+    }
+
+/* The number of vectors. */
+static int64_t embedding_count(const struct layer *layer);
+/* They must be enough for the vocabulary of the input. */
+static status embedding_check_count(const struct layer *layer);
+/* The input must be tokens of the dataset, or its values with num_embeddings. */
+static status embedding_check_input(const struct layer *layer);
+/* An input of values must be tokens. [row]: the row of the dataset. */
+static status embedding_check_values(const struct layer *layer, const struct params *params, const float *row);
+/* The tokens (rows, positions) of a pass: x, or x converted into [converted] if it has values. */
+static const int32_t *embedding_tokens(const struct layer *layer, const struct pass *pass, const float *x,
+                                       int32_t *converted);
+/* Draws all from normal(0, 1), and sets that of the token [padding] to 0; -1: none. */
+static void embedding_draw(const struct layer *layer, const struct params *params, struct rng *rng, int64_t padding);
 
 struct positional_config {
     int64_t num_embeddings;
@@ -50,7 +93,7 @@ static int64_t padding_of(const struct layer *layer) {
 
 static bool has_padding(const struct layer *layer) { return padding_of(layer) != SCHEMA_NO_INT; }
 
-void embedding_draw(const struct layer *layer, const struct params *params, struct rng *rng, int64_t padding) {
+static void embedding_draw(const struct layer *layer, const struct params *params, struct rng *rng, int64_t padding) {
     float *drawn = params_drawn(params, layer->first_param);
     rng_normal(rng, drawn, params->items[layer->first_param].count, 0, 1);
     if (padding >= 0 && drawn) memset(drawn + (size_t)padding * width(layer), 0, width(layer) * sizeof *drawn);
@@ -64,19 +107,19 @@ static void positional_init(const struct layer *layer, const struct params *para
     embedding_draw(layer, params, rng, -1);
 }
 
-int64_t embedding_count(const struct layer *layer) {
+static int64_t embedding_count(const struct layer *layer) {
     const struct embedding_config *c = layer->config;
     if (c->num_embeddings != SCHEMA_NO_INT) return c->num_embeddings;
     return layer->in.is_tokens ? layer->in.vocabulary : layer->in.tokens;
 }
 
-status embedding_check_count(const struct layer *layer) {
+static status embedding_check_count(const struct layer *layer) {
     if (embedding_count(layer) >= layer->in.vocabulary) return OK;
     return status_new(STATUS_USAGE, "num_embeddings is %lld, but the dataset's vocabulary has %lld tokens",
                       (long long)embedding_count(layer), (long long)layer->in.vocabulary);
 }
 
-status embedding_check_input(const struct layer *layer) {
+static status embedding_check_input(const struct layer *layer) {
     const struct embedding_config *c = layer->config;
     if (layer->in.is_tokens) return OK;
     if (!layer->in.input)
@@ -111,7 +154,7 @@ static size_t vocabulary(const struct layer *layer, const struct params *params)
     return (size_t)params->items[layer->first_param].shape[0];
 }
 
-status embedding_check_values(const struct layer *layer, const struct params *params, const float *row) {
+static status embedding_check_values(const struct layer *layer, const struct params *params, const float *row) {
     size_t first = layer->in.input - 1, count = vocabulary(layer, params);
     for (size_t i = first; i < first + layer->in_size; i++) {
         if (row[i] >= 0 && row[i] < (float)count && row[i] == floorf(row[i])) continue;
@@ -151,8 +194,8 @@ static int32_t *tokens_of(const struct layer *layer) {
     return (int32_t *)(void *)((float *)layer->runtime + params_padded(width(layer)));
 }
 
-const int32_t *embedding_tokens(const struct layer *layer, const struct pass *pass, const float *x,
-                                int32_t *converted) {
+static const int32_t *embedding_tokens(const struct layer *layer, const struct pass *pass, const float *x,
+                                       int32_t *converted) {
     if (layer->in.is_tokens) return (const int32_t *)(const void *)x;
     device_ops(pass->device)
         ->sequence->to_tokens(pass->device, x, converted, pass->rows * layer->in_size, vocabulary(layer, pass->params));
@@ -257,4 +300,115 @@ const struct layer_type layer_positional_embedding = {
     .forward = positional_forward,
     .backward = positional_backward,
     .describe = describe_positional,
+};
+
+/* ---- embedding_bag ---- */
+
+/* embedding_bag: the mean, sum or maximum of the learned vectors of a row's tokens (torch.nn.EmbeddingBag of rows of
+ * the same length). */
+
+static const char *const modes[] = {"mean", "sum", "max", NULL};
+
+static const struct schema_row rows[] = {
+    EMBEDDING_ROWS("", -(1 << 30),
+                   "A token that is left out of the mean, sum or maximum, whose vector is 0 at first; below 0: counted "
+                   "from the end; null: none."),
+    {.key = "mode",
+     .type = SCHEMA_CHOICE,
+     .offset = offsetof(struct embedding_config, mode),
+     .fallback = "mean",
+     .choices = modes,
+     .doc = "How the vectors of a row's tokens become one."},
+    {0},
+};
+static const struct schema schema = {.name = "model.layers.embedding_bag",
+                                     .size = sizeof(struct embedding_config),
+                                     .rows = rows,
+                                     .shorthand = "embedding_dim"};
+
+static const struct embedding_config *config_of(const struct layer *layer) { return layer->config; }
+static size_t bag_width(const struct layer *layer) { return (size_t)config_of(layer)->embedding_dim; }
+
+/* The token of padding_idx; -1: none. */
+static int32_t bag_padding_of(const struct layer *layer) {
+    int64_t index = config_of(layer)->padding_idx;
+    return index == SCHEMA_NO_INT ? -1 : (int32_t)(index < 0 ? index + embedding_count(layer) : index);
+}
+
+static status plan(struct layer *layer, struct planning *planning) {
+    const struct embedding_config *c = config_of(layer);
+    int64_t shape[2] = {embedding_count(layer), c->embedding_dim};
+    TRY(embedding_check_input(layer));
+    if (layer->in.dims != 1) return status_new(STATUS_USAGE, "its input must be rows of one dimension, (tokens)");
+    TRY(embedding_check_count(layer));
+    if (c->padding_idx != SCHEMA_NO_INT && (c->padding_idx >= shape[0] || c->padding_idx < -shape[0]))
+        return status_new(STATUS_USAGE, "padding_idx must be from %lld to %lld, got %lld", -(long long)shape[0],
+                          (long long)shape[0] - 1, (long long)c->padding_idx);
+    layer->out = (struct shape){.dims = 1, .size = {c->embedding_dim}};
+    layer->saved_size = c->mode == BAG_MAX ? bag_width(layer) : 0;
+    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 2,
+                   shape);
+    return OK;
+}
+
+/* layer->runtime: the tokens (batch, tokens) of an input of values. */
+static status alloc(struct layer *layer, struct device *device, size_t batch) {
+    if (layer->in.is_tokens) return OK;
+    return device_alloc(device, batch * layer->in_size * sizeof(int32_t), "an embedding_bag", &layer->runtime);
+}
+
+static void release(struct layer *layer, struct device *device) { device_free(device, layer->runtime); }
+
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    embedding_draw(layer, params, rng, bag_padding_of(layer));
+}
+
+static struct embedding_bag bag_of(const struct layer *layer, const struct pass *pass) {
+    return (struct embedding_bag){.mode = (enum bag_mode)config_of(layer)->mode,
+                                  .rows = pass->rows,
+                                  .tokens = layer->in_size,
+                                  .vocabulary = (size_t)embedding_count(layer),
+                                  .size = bag_width(layer),
+                                  .padding = bag_padding_of(layer)};
+}
+
+static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    struct embedding_bag bag = bag_of(layer, pass);
+    device_ops(pass->device)
+        ->sequence->embedding_bag_forward(pass->device, &bag, embedding_tokens(layer, pass, x, layer->runtime),
+                                          params_value(pass->params, layer->first_param), y,
+                                          (int32_t *)(void *)layer->saved);
+}
+
+static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                     const float *dy, float *dx) {
+    struct embedding_bag bag = bag_of(layer, pass);
+    const int32_t *tokens = layer->in.is_tokens ? (const int32_t *)(const void *)x : layer->runtime;
+    (void)y;
+    (void)dx; /* tokens have no gradient */
+    device_ops(pass->device)
+        ->sequence->embedding_bag_backward(pass->device, &bag, tokens, (const int32_t *)(const void *)layer->saved, dy,
+                                           params_gradient(pass->params, layer->first_param));
+}
+
+static void describe(const struct layer *layer, struct operation *to) {
+    to->kind = OPERATION_EMBEDDING_BAG;
+    to->weight = layer->first_param;
+    to->bag = (enum bag_mode)config_of(layer)->mode;
+    to->padding = bag_padding_of(layer);
+}
+
+const struct layer_type layer_embedding_bag = {
+    .variant = {"embedding_bag", &schema,
+                "The mean, sum or maximum of the learned vectors of a row's tokens (torch.nn.EmbeddingBag)."},
+    .takes_tokens = true,
+    .ignores = IGNORES_Y,
+    .check_row = embedding_check_values,
+    .plan = plan,
+    .alloc = alloc,
+    .release = release,
+    .init = init,
+    .forward = forward,
+    .backward = backward,
+    .describe = describe,
 };

@@ -37,4 +37,22 @@ size_t window_output_ceil(const struct window *window, int d, size_t in);
 /* The size of the largest adaptive window along one dimension: ceil((o + 1) in / out) - floor(o in / out), at most. */
 size_t adaptive_window(size_t in, size_t out);
 
+/* ---- volumes: (channels, depth, height, width). In memory a volume is a sequence of images, (depth, height, width,
+ * channels), so operators over images compute all but the depth. ---- */
+
+/* The input must be (channels, depth, height, width). */
+status volume_check(const struct layer *layer);
+
+/* One image of a volume. */
+struct image_shape volume_image(const struct shape *shape);
+
+struct shape volume_shape(size_t channels, size_t depth, size_t height, size_t width);
+
+/* Adds a problem unless the list, if it is given, has one or three numbers. */
+void triple_check(const struct int_list *list, const char *key, const struct node *where, const char *path,
+                  struct problems *problems);
+
+/* The number of dimension [d]: 0 the depth, 1 the height, 2 the width. */
+size_t triple_at(const struct int_list *list, int d);
+
 #endif

@@ -1,8 +1,59 @@
 /* Maxima and averages of windows over images and signals, as in torch.nn. A signal is an image of height 1. A maximum
  * stores its position for backward. */
-#include "model/layers/pooling.h"
+#include "model/build.h"
+#include "model/layer.h"
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
+
+/* The keys of all of them. */
+struct pool_config {
+    struct int_list kernel_size, stride, padding;
+    struct int_list output_size; /* adaptive only */
+    bool ceil_mode, count_include_pad;
+    int64_t divisor_override; /* at most 0: none */
+};
+
+#define POOL_SIZES(key_, min_, doc_, ...)                                                                              \
+    {                                                                                                                  \
+        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct pool_config, key_), .min = min_, .max = 4096, \
+        .doc = doc_, __VA_ARGS__                                                                                       \
+    }
+
+/* [sizes]: one number, and the form of a list, such as " one number, or [height, width].". */
+#define POOL_WINDOW_ROWS(sizes)                                                                                        \
+    POOL_SIZES(kernel_size, 1, "Size of the window:" sizes, .flags = SCHEMA_REQUIRED),                                 \
+        POOL_SIZES(stride, 1, "Step of the window; null: its size.", .fallback = "null"),                              \
+        POOL_SIZES(padding, 0, "Padding around the input, at most half the window.", .fallback = "0"), {               \
+        .key = "ceil_mode", .type = SCHEMA_BOOL, .offset = offsetof(struct pool_config, ceil_mode),                    \
+        .fallback = "false",                                                                                           \
+        .doc =                                                                                                         \
+            "Whether the size of the output is rounded up: a last window may exceed the padded input, if it starts "   \
+            "in the input or the padding before it."                                                                   \
+    }
+
+#define POOL_COUNT_ROW                                                                                                 \
+    {                                                                                                                  \
+        .key = "count_include_pad", .type = SCHEMA_BOOL, .offset = offsetof(struct pool_config, count_include_pad),    \
+        .fallback = "true",                                                                                            \
+        .doc = "Whether padded zeros count in the average; elements beyond the padding (ceil_mode) never count."       \
+    }
+
+#define POOL_DIVISOR_ROW                                                                                               \
+    {                                                                                                                  \
+        .key = "divisor_override", .type = SCHEMA_INT, .offset = offsetof(struct pool_config, divisor_override),       \
+        .fallback = "null", .min = 1, .max = 1 << 24,                                                                  \
+        .doc = "Divisor of the sum of a window; null: the number of its elements."                                     \
+    }
+
+#define POOL_OUTPUT_ROW(sizes) POOL_SIZES(output_size, 1, "Size of the output:" sizes, .flags = SCHEMA_REQUIRED)
+
+/* The schema of the layer [name_], in the variable name_##_schema. */
+#define POOL_SCHEMA(name_, rows_, shorthand_, check_)                                                                  \
+    static const struct schema name_##_schema = {.name = "model.layers." #name_,                                       \
+                                                 .size = sizeof(struct pool_config),                                   \
+                                                 .rows = rows_,                                                        \
+                                                 .shorthand = shorthand_,                                              \
+                                                 .check = check_}
 
 #define LENGTH " one number."
 #define SIZES " one number, or [height, width]."
@@ -176,3 +227,192 @@ const struct layer_type layer_adaptive_max_pool1d = {
     .variant = {"adaptive_max_pool1d", &adaptive_max_pool1d_schema,
                 "The same over (channels, length) (torch.nn.AdaptiveMaxPool1d)."},
     MAXIMUM};
+
+/* ---- poolings of volumes ---- */
+
+/* max_pool3d, avg_pool3d and their adaptive forms, as in torch.nn. The maximum of a window is the maximum, along the
+ * depth, of those of its images; the same holds for averages, whose numbers of elements are products. So the layer has
+ * two nodes, each a pooling of images. */
+
+#define POOL3D_SIZES " one number, or [depth, height, width]."
+
+static const struct schema_row pool3d_max_rows[] = {POOL_WINDOW_ROWS(POOL3D_SIZES), {0}};
+static const struct schema_row pool3d_avg_rows[] = {
+    POOL_WINDOW_ROWS(POOL3D_SIZES), POOL_COUNT_ROW, POOL_DIVISOR_ROW, {0}};
+static const struct schema_row pool3d_adaptive_rows[] = {POOL_OUTPUT_ROW(POOL3D_SIZES), {0}};
+
+static void pool3d_check_window(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct pool_config *c = config;
+    triple_check(&c->kernel_size, "kernel_size", where, path, problems);
+    triple_check(&c->stride, "stride", where, path, problems);
+    triple_check(&c->padding, "padding", where, path, problems);
+}
+
+static void check_output(void *config, const struct node *where, const char *path, struct problems *problems) {
+    triple_check(&((const struct pool_config *)config)->output_size, "output_size", where, path, problems);
+}
+
+POOL_SCHEMA(max_pool3d, pool3d_max_rows, "kernel_size", pool3d_check_window);
+POOL_SCHEMA(avg_pool3d, pool3d_avg_rows, "kernel_size", pool3d_check_window);
+POOL_SCHEMA(adaptive_avg_pool3d, pool3d_adaptive_rows, "output_size", check_output);
+POOL_SCHEMA(adaptive_max_pool3d, pool3d_adaptive_rows, "output_size", check_output);
+
+/* The nodes; the index has these bits. */
+enum { ALONG_DEPTH = 1, AVERAGES = 2, TYPES = 4 };
+static const struct layer_type types[TYPES];
+
+static bool is_along_depth(const struct layer *layer) { return (layer->type - types) & ALONG_DEPTH; }
+static bool is_average(const struct layer *layer) { return (layer->type - types) & AVERAGES; }
+
+static const struct pool_config *config_of(const struct layer *layer) { return layer->config; }
+
+/* Sets the window [to] of a pooling to dimension [d] of the volume, of [in] elements, and returns the output's size. */
+static size_t set_window(const struct pool_config *c, struct window *w, int to, int d, size_t in) {
+    w->dilation[to] = 1;
+    if (c->output_size.items) {
+        size_t out = triple_at(&c->output_size, d);
+        w->kernel[to] = adaptive_window(in, out);
+        return out;
+    }
+    w->kernel[to] = triple_at(&c->kernel_size, d);
+    w->stride[to] = triple_at(c->stride.items ? &c->stride : &c->kernel_size, d);
+    w->padding[to] = triple_at(&c->padding, d);
+    return c->ceil_mode ? window_output_ceil(w, to, in) : window_output(w, to, in);
+}
+
+/* Of one image, or of a volume as an image whose height is the depth and whose channels are all other elements. */
+static struct pooling pool3d_pooling_of(const struct layer *layer) {
+    const struct pool_config *c = config_of(layer);
+    bool is_adaptive = c->output_size.items != NULL;
+    struct pooling p = {.in = volume_image(&layer->in),
+                        .is_adaptive = is_adaptive,
+                        .excludes_padding = is_average(layer) && !is_adaptive && !c->count_include_pad};
+    if (is_along_depth(layer)) {
+        p.in = (struct image_shape){(size_t)layer->in.size[1], 1, p.in.height * p.in.width * p.in.channels};
+        p.window.kernel[1] = p.window.stride[1] = p.window.dilation[1] = 1;
+        p.out = (struct image_shape){set_window(c, &p.window, 0, 0, p.in.height), 1, p.in.channels};
+    } else {
+        size_t height = set_window(c, &p.window, 0, 1, p.in.height), width = set_window(c, &p.window, 1, 2, p.in.width);
+        p.out = (struct image_shape){height, width, p.in.channels};
+    }
+    if (is_average(layer) && c->divisor_override > 0)
+        p.divisor = is_along_depth(layer) ? 1 : (size_t)c->divisor_override;
+    return p;
+}
+
+static size_t images_of(const struct layer *layer) { return is_along_depth(layer) ? 1 : (size_t)layer->in.size[1]; }
+
+static status pool3d_check_pooling(const struct layer *layer, const struct pooling *p) {
+    const struct window *w = &p->window;
+    if (p->out.height == 0 || p->out.width == 0)
+        return status_new(STATUS_USAGE, "the window is larger than the padded input (%s %zu x %zu)",
+                          is_along_depth(layer) ? "depth" : "images of", p->in.height + 2 * w->padding[0],
+                          p->in.width + 2 * w->padding[1]);
+    if (2 * w->padding[0] > w->kernel[0] || 2 * w->padding[1] > w->kernel[1])
+        return status_new(STATUS_USAGE, "padding must be at most half the window");
+    if (!is_average(layer) && w->kernel[0] * w->kernel[1] > POOLING_MAX_WINDOW)
+        return status_new(STATUS_USAGE,
+                          "a window may have at most %d elements in an image and along the depth, got %zu",
+                          POOLING_MAX_WINDOW, w->kernel[0] * w->kernel[1]);
+    return OK;
+}
+
+static status pool3d_plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
+    TRY(volume_check(layer));
+    struct pooling p = pool3d_pooling_of(layer);
+    TRY(pool3d_check_pooling(layer, &p));
+    layer->out = layer->in;
+    if (is_along_depth(layer))
+        layer->out.size[1] = (int64_t)p.out.height;
+    else
+        layer->out.size[2] = (int64_t)p.out.height, layer->out.size[3] = (int64_t)p.out.width;
+    if (!is_average(layer)) layer->saved_size = (shape_elements(&layer->out) + sizeof(float) - 1) / sizeof(float);
+    return OK;
+}
+
+static void pool3d_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+    const struct image_ops *ops = device_ops(pass->device)->image;
+    struct pooling p = pool3d_pooling_of(layer);
+    size_t images = pass->rows * images_of(layer);
+    if (is_average(layer))
+        ops->avg_pool_forward(pass->device, &p, x, y, images);
+    else
+        ops->max_pool_forward(pass->device, &p, x, y, (uint8_t *)layer->saved, images);
+}
+
+static void pool3d_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
+                            const float *dy, float *dx) {
+    const struct image_ops *ops = device_ops(pass->device)->image;
+    struct pooling p = pool3d_pooling_of(layer);
+    size_t images = pass->rows * images_of(layer);
+    (void)x;
+    if (!dx) return;
+    if (is_average(layer))
+        ops->avg_pool_backward(pass->device, &p, dy, dx, images);
+    else
+        ops->max_pool_backward(pass->device, &p, y, (const uint8_t *)layer->saved, dy, dx, images);
+}
+
+static void pool3d_describe(const struct layer *layer, struct operation *to) {
+    to->kind = is_average(layer) ? OPERATION_AVERAGE_POOL : OPERATION_MAX_POOL;
+    to->pooling = pool3d_pooling_of(layer);
+    to->images = images_of(layer);
+    to->is_along_depth = is_along_depth(layer);
+}
+
+static bool runs_on(const struct device_ops *ops) { return ops->image->max_pool_forward != NULL; }
+
+#define STEP(name_, doc_)                                                                                              \
+    {                                                                                                                  \
+        .variant = {name_, NULL, doc_}, .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X,                   \
+        .runs_on = runs_on, .plan = pool3d_plan, .forward = pool3d_forward, .backward = pool3d_backward,               \
+        .half = HALF_ALL, .describe = pool3d_describe                                                                  \
+    }
+static const struct layer_type types[TYPES] = {
+    STEP("max_pool3d", "Maxima of the images of a volume."),
+    STEP("max_pool3d", "Maxima along the depth."),
+    STEP("avg_pool3d", "Averages of the images of a volume."),
+    STEP("avg_pool3d", "Averages along the depth."),
+};
+
+static status expand(struct builder *builder, const struct layer_type *first, const struct variant *variant,
+                     const char *path, const char *name, const size_t *in, size_t *out) {
+    size_t images;
+    TRY(build_layer(builder, first, variant, path, arena_printf(builder->model->arena, "%s/images", name), in, 1,
+                    &images));
+    return build_layer(builder, first + ALONG_DEPTH, variant, path, name, &images, 1, out);
+}
+
+static status expand_max(struct builder *builder, const struct variant *variant, const char *path, const char *name,
+                         const size_t *in, size_t count, size_t *out) {
+    (void)count;
+    return expand(builder, types, variant, path, name, in, out);
+}
+
+static status expand_average(struct builder *builder, const struct variant *variant, const char *path, const char *name,
+                             const size_t *in, size_t count, size_t *out) {
+    (void)count;
+    return expand(builder, types + AVERAGES, variant, path, name, in, out);
+}
+
+const struct layer_type layer_max_pool3d = {
+    .variant = {"max_pool3d", &max_pool3d_schema,
+                "Maximum of each window of (channels, depth, height, width) (torch.nn.MaxPool3d)."},
+    .expand = expand_max,
+};
+const struct layer_type layer_avg_pool3d = {
+    .variant = {"avg_pool3d", &avg_pool3d_schema,
+                "Average of each window of (channels, depth, height, width) (torch.nn.AvgPool3d)."},
+    .expand = expand_average,
+};
+const struct layer_type layer_adaptive_avg_pool3d = {
+    .variant = {"adaptive_avg_pool3d", &adaptive_avg_pool3d_schema,
+                "Averages with an output of the given size (torch.nn.AdaptiveAvgPool3d); 1: one per channel."},
+    .expand = expand_average,
+};
+const struct layer_type layer_adaptive_max_pool3d = {
+    .variant = {"adaptive_max_pool3d", &adaptive_max_pool3d_schema,
+                "Maxima with an output of the given size (torch.nn.AdaptiveMaxPool3d); 1: one per channel."},
+    .expand = expand_max,
+};

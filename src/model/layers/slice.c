@@ -1,8 +1,13 @@
 /* slice: a part of the input along one dimension (Tensor.narrow). */
-#include "model/layers/slice.h"
-
+#include "base/text.h"
+#include "model/build.h"
 #include "model/layers/joins.h"
 #include "model/layers/layers.h"
+#include <stdint.h>
+
+struct slice_config {
+    int64_t dim, start, end;
+};
 
 static const struct schema_row rows[] = {
     {.key = "start",
@@ -94,4 +99,136 @@ const struct layer_type layer_slice = {
     .forward = forward,
     .backward = backward,
     .describe = describe,
+};
+
+/* ---- chunk and split ---- */
+
+/* chunk and split: the inverse of concat (torch.chunk, torch.split). Each part is a slice with a name of its own. */
+
+struct parts_config {
+    struct string_list names;
+    int64_t dim, chunks;
+    struct int_list split_size;
+};
+
+#define NAMES_ROW                                                                                                      \
+    {                                                                                                                  \
+        .key = "names", .type = SCHEMA_STRING_LIST, .offset = offsetof(struct parts_config, names),                    \
+        .flags = SCHEMA_REQUIRED,                                                                                      \
+        .doc = "The names of the parts, for `from:`, as many as there are parts. A layer without `from:` takes the "   \
+               "last part."                                                                                            \
+    }
+#define DIM_ROW                                                                                                        \
+    {                                                                                                                  \
+        .key = "dim", .type = SCHEMA_INT, .offset = offsetof(struct parts_config, dim), .fallback = "1",               \
+        .min = -MAX_DIMS, .max = MAX_DIMS,                                                                             \
+        .doc = "The dimension, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a "        \
+               "vector, -1 the last."                                                                                  \
+    }
+
+static const struct schema_row chunk_rows[] = {
+    {.key = "chunks",
+     .type = SCHEMA_INT,
+     .offset = offsetof(struct parts_config, chunks),
+     .flags = SCHEMA_REQUIRED,
+     .min = 1,
+     .max = 4096,
+     .doc = "The number of parts, of equal sizes; the last one is smaller if they do not divide the dimension."},
+    NAMES_ROW,
+    DIM_ROW,
+    {0},
+};
+static const struct schema_row split_rows[] = {
+    {.key = "split_size",
+     .type = SCHEMA_INT_LIST,
+     .offset = offsetof(struct parts_config, split_size),
+     .flags = SCHEMA_REQUIRED,
+     .min = 1,
+     .max = INFINITY,
+     .doc = "The sizes of the parts, or one size of all; then the last one may be smaller."},
+    NAMES_ROW,
+    DIM_ROW,
+    {0},
+};
+static const struct schema chunk_schema = {
+    .name = "model.layers.chunk", .size = sizeof(struct parts_config), .rows = chunk_rows};
+static const struct schema split_schema = {
+    .name = "model.layers.split", .size = sizeof(struct parts_config), .rows = split_rows};
+
+/* The size of part [i], of all that [left] elements allow; 0: there is none. */
+static int64_t part_size(const struct parts_config *c, size_t i, int64_t size, int64_t left) {
+    bool has_sizes = c->split_size.count > 1;
+    int64_t wanted = c->chunks > 0 ? (size - 1) / c->chunks + 1 : c->split_size.items[has_sizes ? i : 0];
+    return has_sizes || wanted < left ? wanted : left;
+}
+
+/* The number of parts; their sizes must be those of the dimension. */
+static status count_parts(const struct parts_config *c, const struct shape *in, int dimension, size_t *count) {
+    int64_t size = in->size[dimension], left = size;
+    if (c->chunks == 0 && c->split_size.count == 0) return status_new(STATUS_USAGE, "split_size: the list is empty");
+    for (*count = 0; left > 0 && (c->split_size.count < 2 || *count < c->split_size.count); ++*count)
+        left -= part_size(c, *count, size, left);
+    if (left != 0 || (c->split_size.count > 1 && *count != c->split_size.count))
+        return status_new(STATUS_USAGE, "split_size: the sizes do not add up to the %lld elements along dim %lld",
+                          (long long)size, (long long)c->dim);
+    if (*count != c->names.count)
+        return status_new(STATUS_USAGE,
+                          "names: expected %zu, one for each part of the %lld elements along dim %lld, "
+                          "got %zu",
+                          *count, (long long)size, (long long)c->dim, c->names.count);
+    return OK;
+}
+
+static status check(const struct parts_config *c, const struct shape *in, int dimension, size_t *count) {
+    if (dimension < 0)
+        return status_new(STATUS_USAGE, "dim %lld: the input has the dimensions 1 to %d (0 is the batch)",
+                          (long long)c->dim, in->dims);
+    TRY(count_parts(c, in, dimension, count));
+    for (size_t i = 0; i < *count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(c->names.items[i], c->names.items[k]) == 0)
+                return status_new(STATUS_USAGE, "names: '%s' is in the list twice", c->names.items[i]);
+    for (size_t i = 0; i < *count; i++)
+        if (!*c->names.items[i] || strpbrk(c->names.items[i], "./"))
+            return status_new(STATUS_USAGE, "names: a name must not be empty or contain '.' or '/', got '%s'",
+                              c->names.items[i]);
+    return OK;
+}
+
+static status expand(struct builder *builder, const struct variant *variant, const char *path, const char *name,
+                     const size_t *in, size_t inputs, size_t *out) {
+    const struct parts_config *c = variant->config;
+    struct arena *arena = builder->model->arena;
+    struct shape shape = builder->model->tensors[*in].shape;
+    int dimension = join_dimension(&shape, c->dim);
+    size_t count = 0;
+    int64_t start = 0;
+    (void)inputs;
+    TRY(status_prefix(check(c, &shape, dimension, &count), "%s: %s", place_text(variant->place).s, path));
+    for (size_t i = 0; i < count; i++) {
+        const char *part = arena_copy(arena, c->names.items[i]);
+        struct slice_config *slice = arena_alloc(arena, sizeof *slice);
+        int64_t size = shape.size[dimension];
+        *slice = (struct slice_config){c->dim, start, start + part_size(c, i, size, size - start)};
+        start = slice->end;
+        struct variant one = {.config = slice, .common = variant->common, .place = variant->place};
+        const char *own = arena_printf(arena, "%s/%s", name, part);
+        TRY(build_layer(builder, &layer_slice, &one, arena_printf(arena, "%s.%s", path, part), own, in, 1, out));
+        TRY(status_prefix(build_add_name(builder, part, *out, own, variant), "%s: %s", place_text(variant->place).s,
+                          path));
+    }
+    return OK;
+}
+
+const struct layer_type layer_chunk = {
+    .variant = {"chunk", &chunk_schema,
+                "Parts of equal size along a dimension, each with a name (torch.chunk): `chunk: {chunks: 3, dim: -1, "
+                "names: [q, k, v]}`."},
+    .expand = expand,
+};
+const struct layer_type layer_split = {
+    .variant = {"split", &split_schema,
+                "Parts of given sizes along a dimension, each with a name (torch.split): `split: {split_size: [8, 4], "
+                "names: [a, b]}`. A single part is a slice."},
+    .expand = expand,
 };
