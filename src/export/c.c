@@ -6,10 +6,23 @@
 #include <string.h>
 
 #include "base/files/io.h"
-#include "export/c_file.h"
+#include "data/csv/csv.h"
+#include "export/model.h"
+#include "model/emit/c.h"
 
 #define MAX_WEIGHTS ((size_t)1 << 24) /* more make a file that compilers need gigabytes for */
 #define MAX_STACK 16384               /* floats of memory between the nodes that are on the stack */
+
+struct c_file {
+    struct c_code code;
+    const struct export_model *m;
+    struct arena *arena;
+    struct piece *pieces;  /* (tensor_count) of tensors that have memory, in floats */
+    struct piece *scratch; /* (2 * node_count) of nodes: two each */
+    size_t *root;          /* (tensor_count) the tensor whose memory a tensor uses; 0: the inputs */
+    size_t work;           /* floats of all memory */
+    const char **fields;   /* (m->preparation->count) members of struct model_row */
+};
 
 /* ---- memory ---- */
 
@@ -18,9 +31,7 @@ static size_t resolve(const struct c_file *c, size_t tensor) {
     return c->root[alias == NO_TENSOR ? tensor : alias];
 }
 
-static bool is_identity(const struct graph_node *node) {
-    return node->layer && operation_of(node->layer).kind == OPERATION_IDENTITY;
-}
+static bool is_identity(const struct graph_node *node) { return node->layer && layer_is_identity(node->layer); }
 
 static void extend(struct piece *piece, size_t time) {
     if (time > piece->last) piece->last = time;
@@ -43,10 +54,7 @@ static void place(struct c_file *c) {
             continue;
         }
         c->pieces[node->out] = (struct piece){.size = model->tensors[node->out].size, .first = i + 1, .last = i + 1};
-        if (node->layer) {
-            struct operation op = operation_of(node->layer);
-            c_node_scratch(node->layer, &op, sizes);
-        }
+        if (node->layer && node->layer->type->c_scratch) node->layer->type->c_scratch(node->layer, sizes);
         for (size_t k = 0; k < 2; k++) c->scratch[2 * i + k] = (struct piece){sizes[k], i + 1, i + 1, 0};
     }
     c->pieces[resolve(c, model->output)].size = 0; /* the caller's */
@@ -73,12 +81,12 @@ static const char *expression(struct c_file *c, size_t tensor) {
 static void add_sum(struct c_file *c, const struct graph_node *node) {
     size_t size = c->m->model->tensors[node->out].size;
     const char *y = expression(c, node->out);
-    c_code_use(C_add, &c->used);
-    text_printf(&c->body, "    add(%s, %s, %s, %zu);\n", expression(c, node->in[0]), expression(c, node->in[1]), y,
+    c_code_use(&c->code, "add");
+    text_printf(&c->code.body, "    add(%s, %s, %s, %zu);\n", expression(c, node->in[0]), expression(c, node->in[1]), y,
                 size);
     if (!node->has_relu) return;
-    c_code_use(C_relu, &c->used);
-    text_printf(&c->body, "    relu(%s, %s, %zu);\n", y, y, size);
+    c_code_use(&c->code, "relu");
+    text_printf(&c->code.body, "    relu(%s, %s, %zu);\n", y, y, size);
 }
 
 /* The outputs in the unit of the targets, in double as predict computes them. */
@@ -86,11 +94,11 @@ static void add_target_scale(struct c_file *c) {
     const struct target_scale *scale = c->m->target_scale;
     const char *value = "expm1((double)outputs[i])";
     if (scale->type != TARGET_SCALE_LOG1P) {
-        c_table_doubles(c, "target_scale", scale->scale, scale->size);
-        c_table_doubles(c, "target_mean", scale->mean, scale->size);
+        c_doubles(&c->code, "target_scale", scale->scale, scale->size);
+        c_doubles(&c->code, "target_mean", scale->mean, scale->size);
         value = "((double)outputs[i] * target_scale[i] + target_mean[i])";
     }
-    text_printf(&c->body, "    for (i = 0; i < %zu; i++) outputs[i] = (float)%s;\n", scale->size, value);
+    text_printf(&c->code.body, "    for (i = 0; i < %zu; i++) outputs[i] = (float)%s;\n", scale->size, value);
 }
 
 static void add_nodes(struct c_file *c) {
@@ -103,13 +111,18 @@ static void add_nodes(struct c_file *c) {
             add_sum(c, node);
             continue;
         }
-        struct operation op = operation_of(node->layer);
         const char **inputs = arena_alloc(c->arena, node->in_count * sizeof *inputs);
         for (size_t n = 0; n < node->in_count; n++) inputs[n] = expression(c, node->in[n]);
-        c_node_add(c, node->layer, &op, inputs, expression(c, node->out), scratch);
+        c_layer(&(struct c_call){.c = &c->code,
+                                 .layer = node->layer,
+                                 .x = inputs[0],
+                                 .y = expression(c, node->out),
+                                 .inputs = inputs,
+                                 .scratch = scratch});
     }
     if (resolve(c, model->output) == 0)
-        text_printf(&c->body, "    memcpy(outputs, %s, %zu * sizeof *outputs);\n", expression(c, 0), model->out_size);
+        text_printf(&c->code.body, "    memcpy(outputs, %s, %zu * sizeof *outputs);\n", expression(c, 0),
+                    model->out_size);
     if (c->m->target_scale) add_target_scale(c);
 }
 
@@ -123,16 +136,17 @@ static void add_preparation(struct c_file *c, struct text *out) {
     if (!(m->divide >= 1 && m->divide <= 1)) text_printf(out, "        value /= %a;\n", m->divide);
     if (m->features) {
         const char *index = m->features == size ? "i" : arena_printf(c->arena, "i / %zu", size / m->features);
-        c_table_doubles(c, "input_mean", m->mean, m->features);
-        c_table_doubles(c, "input_scale", m->scale, m->features);
+        c_doubles(&c->code, "input_mean", m->mean, m->features);
+        c_doubles(&c->code, "input_scale", m->scale, m->features);
         text_printf(out, "        value = (value - input_mean[%s]) / input_scale[%s];\n", index, index);
     }
     text_printf(out, "        (%s)[i] = (float)value;\n    }\n", address(c, &c->pieces[0]));
 }
 
-/* ---- texts ---- */
+/* ---- the columns of a table: a struct of raw values, and the function that makes features of them as
+ * preparation_encode does ---- */
 
-void c_add_string(struct text *out, const char *string) {
+static void add_string(struct text *out, const char *string) {
     text_add(out, "\"");
     for (; *string; string++) {
         unsigned char byte = (unsigned char)*string;
@@ -144,12 +158,178 @@ void c_add_string(struct text *out, const char *string) {
     text_add(out, "\"");
 }
 
+/* Whether its raw value is a text. */
+static bool is_text(const struct prepared_column *column) {
+    return column->type == COLUMN_DATE || (column->type == COLUMN_CATEGORY && !column->are_numbers);
+}
+
+/* ---- names ---- */
+
+static bool is_used(const char *const *fields, size_t count, const char *identifier) {
+    /* of C, gcc and C++; the last ones: macros of gcc on some systems */
+    /* clang-format off */
+    static const char *const words[] = {
+        "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
+        "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
+        "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "class",
+        "new", "delete", "this", "private", "public", "protected", "template", "typename", "using", "virtual",
+        "namespace", "operator", "friend", "bool", "true", "false", "try", "catch", "throw", "and", "or", "not",
+        "xor", "errno", "asm", "explicit", "export", "mutable", "typeof", "nullptr", "decltype", "noexcept",
+        "constexpr", "concept", "requires", "alignas", "alignof", "compl", "bitand", "bitor", "and_eq", "or_eq",
+        "xor_eq", "not_eq", "char8_t", "char16_t", "char32_t", "consteval", "constinit", "co_await", "co_yield",
+        "co_return", "thread_local", "static_assert", "const_cast", "static_cast", "dynamic_cast", "reinterpret_cast",
+        "typeof_unqual", "typeid", "wchar_t", "unix", "linux", "i386"};
+    /* clang-format on */
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i], identifier) == 0) return true;
+    for (size_t i = 0; i < count; i++)
+        if (fields[i] && strcmp(fields[i], identifier) == 0) return true;
+    return false;
+}
+
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+/* A column's name with underscores for what an identifier cannot have, and a suffix if one of the fields (count; NULL:
+ * not named yet) has that. Names in capitals may be macros of the C library, so they end in an underscore, too. */
+static const char *identifier_of(struct c_file *c, const char *name, const char *const *fields, size_t count) {
+    char *identifier = arena_copy(c->arena, arena_printf(c->arena, "%s%s", is_letter(*name) ? "" : "x", name));
+    bool has_small = false;
+    for (char *at = identifier; *at; at++) {
+        if (!is_letter(*at) && (*at < '0' || *at > '9')) *at = '_';
+        has_small = has_small || (*at >= 'a' && *at <= 'z');
+    }
+    const char *found = has_small ? identifier : arena_printf(c->arena, "%s_", identifier);
+    while (is_used(fields, count, found)) found = arena_printf(c->arena, "%s_", found);
+    return found;
+}
+
+static void preparation_plan(struct c_file *c) {
+    const struct preparation *p = c->m->preparation;
+    if (!p) return;
+    c->fields = arena_alloc(c->arena, (p->count + 1) * sizeof *c->fields);
+    for (size_t i = 0; i < p->count; i++) { /* names that need no change, so that no other column gets them */
+        const char *name = p->items[i].name, *identifier = identifier_of(c, name, c->fields, p->count);
+        if (strcmp(identifier, name) == 0) c->fields[i] = identifier;
+    }
+    for (size_t i = 0; i < p->count; i++) {
+        const struct prepared_column *column = &p->items[i];
+        if (!c->fields[i]) c->fields[i] = identifier_of(c, column->name, c->fields, p->count);
+        if (column->type == COLUMN_DATE) c_code_use(&c->code, "date");
+        if (column->type == COLUMN_CATEGORY) c_code_use(&c->code, column->are_numbers ? "find_number" : "find_text");
+    }
+}
+
+/* ---- the struct ---- */
+
+static void add_meaning(struct c_file *c, const struct prepared_column *column, struct text *out) {
+    const char *is = column->type == COLUMN_BOOLEAN ? "0 or 1"
+                     : column->type == COLUMN_DATE  ? "a date of ISO 8601"
+                                                    : "a number";
+    if (column->type != COLUMN_CATEGORY) {
+        text_add(out, is);
+        return;
+    }
+    size_t shown = column->categories.count < 8 ? column->categories.count : 8;
+    for (size_t i = 0; i < shown; i++) {
+        text_add(out, i ? ", " : "");
+        text_add(out, c_comment(&c->code, column->categories.items[i]));
+    }
+    if (shown < column->categories.count) text_printf(out, ", ... (%zu categories)", column->categories.count);
+}
+
+static void preparation_add_struct(struct c_file *c, struct text *out) {
+    const struct preparation *p = c->m->preparation;
+    text_add(out, "\n/* The columns of a row as they are in the table. Missing: NAN; of a text NULL or \"\". "
+                  "*/\nstruct model_row {\n");
+    for (size_t i = 0; i < p->count; i++) {
+        const struct prepared_column *column = &p->items[i];
+        text_printf(out, "    %s%s; /* ", is_text(column) ? "const char *" : "double ", c->fields[i]);
+        text_add(out, c_comment(&c->code, column->name));
+        text_add(out, ": ");
+        add_meaning(c, column, out);
+        text_add(out, column->missing == MISSING_ERROR ? "; required */\n" : " */\n");
+    }
+    text_add(out, "};\n");
+}
+
+/* ---- features ---- */
+
+static void add_categories(const struct prepared_column *column, size_t index, struct text *out) {
+    size_t count = column->categories.count;
+    text_printf(out, "    static const %s categories_%zu[%zu] = {", column->are_numbers ? "double" : "char *const",
+                index, count);
+    for (size_t i = 0; i < count; i++) {
+        double number = 0;
+        text_add(out, i == 0 ? "" : i % 8 ? ", " : ",\n        ");
+        if (!column->are_numbers) {
+            add_string(out, column->categories.items[i]);
+            continue;
+        }
+        csv_number(column->categories.items[i], &number);
+        text_printf(out, "%a", number);
+    }
+    text_add(out, "};\n");
+}
+
+static void add_category(const struct prepared_column *column, const char *field, size_t index, const char *type,
+                         struct text *out) {
+    size_t count = column->categories.count;
+    text_printf(out, "    found = is_missing ? %d : find_%s(row->%s, categories_%zu, %zu);\n", (int)column->fill[0],
+                column->are_numbers ? "number" : "text", field, index, count);
+    if (column->unknown == UNKNOWN_ERROR) text_add(out, "    if (!is_missing && found < 0) return 4;\n");
+    if (column->encoding != ENCODING_ONE_HOT)
+        text_printf(out, "    features[%zu] = (%s)%s;\n", column->first, type,
+                    column->encoding == ENCODING_EMBEDDING ? "(found + 1)" : "found");
+    else
+        text_printf(out, "    for (i = 0; i < %zu; i++) features[%zu + i] = found == i;\n", count, column->first);
+}
+
+static void add_date(const struct prepared_column *column, const char *field, const char *type, struct text *out) {
+    text_printf(out, "    seconds = 0;\n    if (!is_missing && !read_date(row->%s, &seconds)) return 5;\n", field);
+    for (size_t k = 0; k < column->part_count; k++)
+        text_printf(out, "    features[%zu] = (%s)(is_missing ? %a : date_part(seconds, %d));\n", column->first + k,
+                    type, column->fill[k], (int)column->parts[k]);
+}
+
+static void add_features(struct c_file *c, size_t index, const char *type, struct text *out) {
+    const struct prepared_column *column = &c->m->preparation->items[index];
+    const char *field = c->fields[index];
+    if (is_text(column))
+        text_printf(out, "    is_missing = !row->%s || !*row->%s;\n", field, field);
+    else
+        text_printf(out, "    is_missing = isnan(row->%s) != 0;\n", field);
+    if (column->missing == MISSING_ERROR) text_add(out, "    if (is_missing) return 3;\n");
+    if (column->type == COLUMN_NUMBER || column->type == COLUMN_BOOLEAN)
+        text_printf(out, "    if (isinf(row->%s)) return 6;\n", field);
+    if (column->type == COLUMN_CATEGORY)
+        add_category(column, field, index, type, out);
+    else if (column->type == COLUMN_DATE)
+        add_date(column, field, type, out);
+    else
+        text_printf(out, "    features[%zu] = (%s)(is_missing ? %a : row->%s);\n", column->first, type, column->fill[0],
+                    field);
+    if (column->has_indicator)
+        text_printf(out, "    features[%zu] = (%s)is_missing;\n", column->first + column->width - 1, type);
+}
+
+static void preparation_add_function(struct c_file *c, const char *type, struct text *out) {
+    const struct preparation *p = c->m->preparation;
+    text_printf(out, "\nstatic int prepare(const struct model_row *row, %s *features) {\n", type);
+    for (size_t i = 0; i < p->count; i++)
+        if (p->items[i].type == COLUMN_CATEGORY) add_categories(&p->items[i], i, out);
+    text_add(out, "    int is_missing, found = 0, i = 0;\n    double seconds = 0;\n");
+    for (size_t i = 0; i < p->count; i++) add_features(c, i, type, out);
+    text_add(out, "    (void)found, (void)i, (void)seconds;\n    return 0;\n}\n");
+}
+
+/* ---- texts ---- */
+
 static void add_strings(struct text *out, const char *name, const struct string_list *list) {
     if (!list->count) return;
     text_printf(out, "const char *const %s[%zu] = {", name, list->count);
     for (size_t i = 0; i < list->count; i++) {
         text_add(out, i % 8 ? " " : "\n    ");
-        c_add_string(out, list->items[i]);
+        add_string(out, list->items[i]);
         if (i + 1 < list->count) text_add(out, ",");
     }
     text_add(out, "\n};\n\n");
@@ -171,17 +351,17 @@ static const char *base_name(const char *path) {
 
 static void add_range(struct c_file *c, const char *what, const char *name, size_t first, size_t size,
                       struct text *out) {
-    text_printf(out, " * %s %zu to %zu: %s\n", what, first, first + size - 1, c_table_comment(c, name));
+    text_printf(out, " * %s %zu to %zu: %s\n", what, first, first + size - 1, c_comment(&c->code, name));
 }
 
 /* Which elements of a row the inputs and outputs with names are. */
 static void add_names(struct c_file *c, struct text *out) {
     const struct model *model = c->m->model;
     for (size_t i = 0; i < model->node_count; i++) {
-        if (!model->nodes[i].layer) continue;
-        struct operation op = operation_of(model->nodes[i].layer);
-        if (op.kind == OPERATION_INPUT && !c->m->preparation)
-            add_range(c, "inputs", op.name, op.start, op.end - op.start, out);
+        const struct layer *layer = model->nodes[i].layer;
+        if (!layer || !layer->type->is_input || c->m->preparation) continue;
+        const struct model_input *input = layer->config;
+        add_range(c, "inputs", input->name, input->first, layer->out_size, out);
     }
     for (size_t i = 0; i < model->output_count; i++)
         add_range(c, "outputs", c->m->outputs.items[i], model->outputs[i].first, model->outputs[i].size, out);
@@ -189,16 +369,18 @@ static void add_names(struct c_file *c, struct text *out) {
 
 /* The codes that every model may return. */
 static void add_codes(const struct c_file *c, struct text *out) {
-    const bool *has = c->used.has;
+    const struct c_code *code = &c->code;
     text_add(out, " * 0; 1 without memory");
-    if (has[C_embedding] || has[C_embedding_of_values] || has[C_embedding_bag])
+    if (c_code_uses(code, "embedding") || c_code_uses(code, "embedding_of_values") ||
+        c_code_uses(code, "embedding_bag"))
         text_add(out, "; 2 for a token that the model does not have");
-    if (has[C_given_length]) text_add(out, "; 2 for a length that is not from 1 to the positions of a row");
+    if (c_code_uses(code, "given_length"))
+        text_add(out, "; 2 for a length that is not from 1 to the positions of a row");
 }
 
 /* Of a model whose inputs are the columns of a table. */
 static void add_prepared_header(struct c_file *c, struct text *out) {
-    c_preparation_add_struct(c, out);
+    preparation_add_struct(c, out);
     text_add(out, "\n/* Computes outputs (MODEL_OUTPUTS) for one row.\n");
     add_names(c, out);
     add_codes(c, out);
@@ -305,7 +487,7 @@ static void add_prepared_entry(struct c_file *c, struct text *out) {
     const char *type = is_scaled ? "double" : "float";
     text_add(out, "static ");
     add_entry(c, out, "predict", type, is_scaled ? "NULL, inputs, outputs" : "inputs, outputs");
-    c_preparation_add_function(c, type, out);
+    preparation_add_function(c, type, out);
     text_add(out, "\nint model_predict(const struct model_row *row, float *outputs) {\n");
     if (features <= MAX_STACK / 2) {
         text_printf(out, "    %s features[%zu];\n    int code = prepare(row, features);\n", type, features);
@@ -330,13 +512,13 @@ static void add_source(struct c_file *c, const char *header, struct text *out) {
         "/* The model %s, written by ddptrain export. Its bits are those of ddptrain predict: docs/export.md. */\n",
         c->m->name);
     text_printf(out, "#include \"%s\"\n\n%s", base_name(header), preamble);
-    c_code_add(&c->used, out);
-    text_add(out, text_string(&c->tables));
+    c_code_add_functions(&c->code, out);
+    text_add(out, text_string(&c->code.tables));
     add_strings(out, "model_labels", &c->m->labels);
     if (!c->m->preparation) add_strings(out, "model_columns", &c->m->columns);
     text_printf(out, "INLINE int run(%s) {\n%s%s%s%s    return 0;\n}\n\n", parameters,
                 is_prepared || c->m->target_scale ? "    size_t i;\n" : "", c->work ? "" : "    (void)work;\n",
-                text_string(&preparation), text_string(&c->body));
+                text_string(&preparation), text_string(&c->code.body));
     text_printf(out, dispatch, parameters, arguments, parameters, arguments, arguments);
     if (c->m->preparation)
         add_prepared_entry(c, out);
@@ -364,16 +546,17 @@ static status check(const struct export_source *source, const struct export_mode
 static status write_model(const struct export_source *source, const struct export_model *m, const char *path) {
     const struct model *model = m->model;
     struct arena *arena = source->arena;
+    const struct emitted_model emitted = {model, m->params, m->buffers, m->reads_lengths};
     struct c_file c = {.m = m, .arena = arena};
     TRY(check(source, m, path));
     c.pieces = arena_alloc(arena, model->tensor_count * sizeof *c.pieces);
     c.scratch = arena_alloc(arena, 2 * (model->node_count + 1) * sizeof *c.scratch);
     c.root = arena_alloc(arena, model->tensor_count * sizeof *c.root);
-    c.made = arena_alloc(arena, (model->params.count + 4 * model->layer_count + 1) * sizeof *c.made);
+    c_code_init(&c.code, &emitted, arena);
     struct text header = {0}, code = {0};
     const char *header_path = header_of(&c, path);
     place(&c);
-    c_preparation_plan(&c);
+    preparation_plan(&c);
     add_source(&c, header_path, &code);
     add_header(&c, &header);
     struct io_part part = {header.data, header.length};
@@ -382,8 +565,7 @@ static status write_model(const struct export_source *source, const struct expor
     if (!s) s = io_replace(path, &part, 1);
     text_free(&header);
     text_free(&code);
-    text_free(&c.tables);
-    text_free(&c.body);
+    c_code_free(&c.code);
     return s;
 }
 

@@ -173,9 +173,9 @@ static status set_scaler(const struct export_source *source, struct export_model
 
 /* The statistics of a batch depend on rows that are computed together, which differ from those of predict. */
 static const char *refusal(const struct layer *layer) {
-    struct operation operation = operation_of(layer);
-    if (operation.kind == OPERATION_OTHER) return "is of a type that an exported model cannot have yet";
-    if (operation.uses_batch)
+    if (!layer_is_identity(layer) && (!layer->type->onnx || !layer->type->c))
+        return "is of a type that an exported model cannot have yet";
+    if (layer_facts_of(layer).uses_batch)
         return "uses the statistics of the batch (track_running_stats: false), which an exported model does not have";
     return NULL;
 }
@@ -193,7 +193,7 @@ static void find_read_lengths(const struct export_source *source, struct export_
     m->reads_lengths = arena_alloc(source->arena, (m->model->lengths_count + 1) * sizeof *m->reads_lengths);
     for (size_t i = 0; i < m->model->node_count; i++) {
         if (!m->model->nodes[i].layer) continue;
-        size_t lengths = operation_of(m->model->nodes[i].layer).lengths;
+        size_t lengths = layer_facts_of(m->model->nodes[i].layer).lengths;
         if (lengths) m->reads_lengths[lengths - 1] = true;
     }
 }

@@ -3,16 +3,19 @@
 #include <string.h>
 
 #include "base/files/io.h"
-#include "export/onnx_graph.h"
-#include "export/protobuf.h"
+#include "data/csv/csv.h"
+#include "export/model.h"
+#include "model/emit/onnx.h"
+#include "model/emit/protobuf.h"
+#include "model/layers/layers.h"
 
 #define OPSET 22
 #define IR_VERSION 10
 #define MAX_WEIGHTS ((size_t)500 << 20) /* 2 GB, the limit of a message */
 
 /* ValueInfo: name 1, type 2 {tensor_type 1 {elem_type 1, shape 2 {dim 1 {dim_value 1, dim_param 2}}}} */
-void onnx_value(struct text *graph, unsigned field, const char *name, enum onnx_type type, int count,
-                const int64_t *sizes) {
+static void add_value(struct text *graph, unsigned field, const char *name, enum onnx_type type, int count,
+                      const int64_t *sizes) {
     struct text info = {0}, any = {0}, tensor = {0}, dims = {0}, batch = {0};
     protobuf_string(&batch, 2, "batch");
     protobuf_message(&dims, 1, &batch);
@@ -29,30 +32,118 @@ void onnx_value(struct text *graph, unsigned field, const char *name, enum onnx_
     protobuf_message(graph, field, &info);
 }
 
+/* A graph and what it is written from. */
+struct onnx_file {
+    struct onnx_graph *g;
+    const struct export_model *m;
+};
+
+static bool is_taken_name(const struct onnx_graph *g, const char *name) {
+    static const char *const own[] = {"outputs", "input_mean", "input_scale", "target_mean", "target_scale"};
+    const struct params *all[] = {&g->m->model->params, &g->m->model->buffers};
+    bool is_taken = *name == '/'; /* new_name; an output's name has no '/' */
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) is_taken = is_taken || strcmp(name, own[i]) == 0;
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < all[k]->count; i++) is_taken = is_taken || strcmp(all[k]->items[i].name, name) == 0;
+    return is_taken;
+}
+
+static const char *input_name(struct onnx_graph *g, const char *kind, const char *name) {
+    return is_taken_name(g, name) ? arena_printf(g->arena, "%s/%s", kind, name) : name;
+}
+
+/* ---- the columns of a table: an input for each, text for categories, double for the others; dates are given as their
+ * parts, because ONNX cannot read texts ---- */
+
+static const char *doubles(struct onnx_graph *g, const double *values, size_t count) {
+    return onnx_tensor(g, NULL, ONNX_DOUBLE, values, 2, (const int64_t[]){1, (int64_t)count});
+}
+
+/* Numbers and the parts of a date. */
+static const char *numbers(struct onnx_graph *g, const struct prepared_column *column, const char *x,
+                           const char *is_missing, size_t count) {
+    return column->missing == MISSING_ERROR ? x : onnx_where(g, is_missing, doubles(g, column->fill, count), x);
+}
+
+/* (batch, categories) */
+static const char *is_category(struct onnx_graph *g, const struct prepared_column *column, const char *x) {
+    size_t count = column->categories.count;
+    if (!column->are_numbers) return onnx_node2(g, "Equal", x, onnx_string_tensor(g, &column->categories));
+    double *values = arena_alloc(g->arena, (count + 1) * sizeof *values);
+    for (size_t i = 0; i < count; i++) csv_number(column->categories.items[i], &values[i]);
+    return onnx_node2(g, "Equal", x, doubles(g, values, count));
+}
+
+static const char *category(struct onnx_graph *g, const struct prepared_column *column, const char *x,
+                            const char *is_missing) {
+    size_t count = column->categories.count;
+    double *values = arena_alloc(g->arena, (count + 1) * sizeof *values);
+    const double one = 1;
+    const char *y = onnx_cast(g, is_category(g, column, x), ONNX_DOUBLE);
+    for (size_t i = 0; i < count; i++) values[i] = column->fill[0] == (double)i ? 1 : 0;
+    if (column->missing != MISSING_ERROR && column->fill[0] >= 0)
+        y = onnx_where(g, is_missing, doubles(g, values, count), y);
+    if (column->encoding == ENCODING_ONE_HOT) return y;
+    for (size_t i = 0; i < count; i++) values[i] = (double)i + 1;
+    y = onnx_node2(g, "Mul", y, doubles(g, values, count));
+    y = onnx_node2(g, "ReduceSum", y, onnx_numbers(g, (const int64_t[]){1}, 1));
+    if (column->encoding == ENCODING_EMBEDDING) return y;
+    return onnx_node2(g, "Sub", y, onnx_tensor(g, NULL, ONNX_DOUBLE, &one, 0, NULL));
+}
+
+static const char *column_features(struct onnx_graph *g, const struct prepared_column *column, struct text *inputs) {
+    static const char *nothing[] = {""};
+    bool is_text = column->type == COLUMN_CATEGORY && !column->are_numbers;
+    size_t width = column->type == COLUMN_DATE ? column->part_count : 1;
+    const int64_t size = (int64_t)width;
+    const char *x = input_name(g, "column", column->name);
+    add_value(inputs, 11, x, is_text ? ONNX_STRING : ONNX_DOUBLE, 1, &size);
+    const char *is_missing = is_text
+                                 ? onnx_node2(g, "Equal", x, onnx_string_tensor(g, &(struct string_list){nothing, 1}))
+                                 : onnx_node1(g, "IsNaN", x, NULL);
+    const char *parts[2] = {column->type == COLUMN_CATEGORY ? category(g, column, x, is_missing)
+                                                            : numbers(g, column, x, is_missing, width)};
+    if (!column->has_indicator) return parts[0];
+    parts[1] = onnx_cast(g, width > 1 ? onnx_slice(g, is_missing, 1, 0, 1) : is_missing, ONNX_DOUBLE);
+    return onnx_concat_columns(g, parts, 2);
+}
+
+static const char *prepared_columns(const struct onnx_file *f, struct text *inputs) {
+    struct onnx_graph *g = f->g;
+    const struct preparation *p = f->m->preparation;
+    const char **parts = arena_alloc(g->arena, (p->count + 1) * sizeof *parts);
+    for (size_t i = 0; i < p->count; i++) parts[i] = column_features(g, &p->items[i], inputs);
+    return onnx_concat_columns(g, parts, p->count);
+}
+
+/* ---- inputs ---- */
+
 static bool has_divisor(const struct export_model *m) { return !(m->divide >= 1 && m->divide <= 1); }
 
 /* The values of the scaler for an input that begins at element [first] of a row: (features) of it, or of a channel
  * (channels, 1, ...); for one of several inputs all of them. */
-static const char *scaler(struct onnx_graph *g, const char *name, const double *values, const struct shape *in,
+static const char *scaler(const struct onnx_file *f, const char *name, const double *values, const struct shape *in,
                           size_t first) {
-    size_t row = shape_elements(&g->m->model->in), size = shape_elements(in);
-    int64_t shape[MAX_DIMS] = {(int64_t)g->m->features};
-    size_t dims = g->m->features == 1 ? 1 : (size_t)in->dims;
+    struct onnx_graph *g = f->g;
+    size_t row = shape_elements(&f->m->model->in), size = shape_elements(in);
+    int64_t shape[MAX_DIMS] = {(int64_t)f->m->features};
+    size_t dims = f->m->features == 1 ? 1 : (size_t)in->dims;
     for (size_t d = 1; d < dims; d++) shape[d] = 1;
-    if (size == row && (dims == 1 || g->m->features < row))
+    if (size == row && (dims == 1 || f->m->features < row))
         return onnx_tensor(g, name, ONNX_DOUBLE, values, dims, shape);
     double *own = arena_alloc(g->arena, size * sizeof *own);
-    for (size_t i = 0; i < size; i++) own[i] = values[(first + i) / (row / g->m->features)];
+    for (size_t i = 0; i < size; i++) own[i] = values[(first + i) / (row / f->m->features)];
     return onnx_tensor(g, NULL, ONNX_DOUBLE, own, (size_t)in->dims, in->size);
 }
 
-static const char *add_preparation(struct onnx_graph *g, const char *x, const struct shape *in, size_t first) {
-    const struct export_model *m = g->m;
+static const char *add_preparation(const struct onnx_file *f, const char *x, const struct shape *in, size_t first) {
+    struct onnx_graph *g = f->g;
+    const struct export_model *m = f->m;
     if (!m->features && !has_divisor(m)) return m->preparation ? onnx_cast(g, x, ONNX_FLOAT) : x;
     if (!m->preparation) x = onnx_cast(g, x, ONNX_DOUBLE);
     if (has_divisor(m)) x = onnx_node2(g, "Div", x, onnx_tensor(g, NULL, ONNX_DOUBLE, &m->divide, 0, NULL));
-    if (m->features) x = onnx_node2(g, "Sub", x, scaler(g, "input_mean", m->mean, in, first));
-    if (m->features) x = onnx_node2(g, "Div", x, scaler(g, "input_scale", m->scale, in, first));
+    if (m->features) x = onnx_node2(g, "Sub", x, scaler(f, "input_mean", m->mean, in, first));
+    if (m->features) x = onnx_node2(g, "Div", x, scaler(f, "input_scale", m->scale, in, first));
     return onnx_cast(g, x, ONNX_FLOAT);
 }
 
@@ -93,37 +184,40 @@ static const char *value_of(struct onnx_graph *g, const char **values, size_t te
 }
 
 /* The name of the only input; NULL: there are several, which operations of the model read. */
-static const char *only_input(struct onnx_graph *g) {
-    const struct string_groups *groups = &g->m->config->dataset.input_groups;
+static const char *only_input(const struct onnx_file *f) {
+    const struct string_groups *groups = &f->m->config->dataset.input_groups;
     if (groups->count > 1) return NULL;
-    return groups->count ? onnx_input_name(g, "input", groups->items[0].name) : "inputs";
+    return groups->count ? input_name(f->g, "input", groups->items[0].name) : "inputs";
 }
 
 /* The value of each tensor. */
-static const char **add_steps(struct onnx_graph *g, struct text *columns) {
-    const struct model *model = g->m->model;
+static const char **add_steps(const struct onnx_file *f, struct text *columns) {
+    const struct model *model = f->m->model;
+    struct onnx_graph *g = f->g;
     const char **values = arena_alloc(g->arena, model->tensor_count * sizeof *values);
-    if (g->m->preparation)
-        values[0] = add_preparation(g, onnx_preparation(g, columns), &model->in, 0);
-    else if (only_input(g))
-        values[0] = add_preparation(g, only_input(g), &model->in, 0);
+    if (f->m->preparation)
+        values[0] = add_preparation(f, prepared_columns(f, columns), &model->in, 0);
+    else if (only_input(f))
+        values[0] = add_preparation(f, only_input(f), &model->in, 0);
     for (size_t i = 0; i < model->node_count; i++) {
         const struct graph_node *node = &model->nodes[i];
         const char **inputs = arena_alloc(g->arena, node->in_count * sizeof *inputs);
         for (size_t n = 0; n < node->in_count; n++) inputs[n] = value_of(g, values, node->in[n]);
-        if (node->layer) {
-            struct operation op = operation_of(node->layer);
-            if (op.kind == OPERATION_INPUT && g->m->preparation)
-                values[node->out] = onnx_slice(g, values[0], 1, (int64_t)op.start, (int64_t)op.end);
-            else if (op.kind == OPERATION_INPUT)
-                values[node->out] =
-                    add_preparation(g, onnx_input_name(g, "input", op.name), &node->layer->out, op.start);
-            else if (op.kind != OPERATION_OUTPUTS)
-                values[node->out] = onnx_operation(g, node->layer, &op, inputs);
-            continue;
+        if (!node->layer) {
+            const char *sum = onnx_node2(g, "Add", inputs[0], inputs[1]);
+            values[node->out] = node->has_relu ? onnx_node1(g, "Relu", sum, NULL) : sum;
+        } else if (node->layer->type->is_input) {
+            const struct model_input *input = node->layer->config;
+            int64_t first = (int64_t)input->first;
+            values[node->out] =
+                f->m->preparation
+                    ? onnx_slice(g, values[0], 1, first, first + (int64_t)node->layer->out_size)
+                    : add_preparation(f, input_name(g, "input", input->name), &node->layer->out, input->first);
+        } else if (layer_is_identity(node->layer)) {
+            values[node->out] = inputs[0];
+        } else {
+            values[node->out] = onnx_layer(&(struct onnx_call){g, node->layer, inputs[0], inputs});
         }
-        const char *sum = onnx_node2(g, "Add", inputs[0], inputs[1]);
-        values[node->out] = node->has_relu ? onnx_node1(g, "Relu", sum, NULL) : sum;
     }
     return values;
 }
@@ -144,9 +238,10 @@ static void add_texts(struct text *out, const char *key, const struct string_lis
 }
 
 /* In the unit of the targets. */
-static const char *add_target_scale(struct onnx_graph *g, const char *y) {
-    const struct target_scale *scale = g->m->target_scale;
-    const struct shape *out = &g->m->model->tensors[g->m->model->output].shape;
+static const char *add_target_scale(const struct onnx_file *f, const char *y) {
+    struct onnx_graph *g = f->g;
+    const struct target_scale *scale = f->m->target_scale;
+    const struct shape *out = &f->m->model->tensors[f->m->model->output].shape;
     const double one = 1;
     if (!scale) return y;
     y = onnx_cast(g, y, ONNX_DOUBLE);
@@ -169,7 +264,7 @@ static void add_output(struct onnx_graph *g, const char *value, const char *name
     protobuf_string(&node, 2, name);
     protobuf_string(&node, 4, "Identity");
     protobuf_message(&g->nodes, 1, &node);
-    onnx_value(outputs, 12, name, ONNX_FLOAT, shape->dims, shape->size);
+    add_value(outputs, 12, name, ONNX_FLOAT, shape->dims, shape->size);
 }
 
 static bool is_input(const struct export_model *m, const char *name) {
@@ -187,15 +282,16 @@ static bool is_earlier_output(const char *const *names, size_t count, const char
     return false;
 }
 
-static void add_outputs(struct onnx_graph *g, const char **values, struct text *outputs) {
-    const struct model *model = g->m->model;
+static void add_outputs(const struct onnx_file *f, const char **values, struct text *outputs) {
+    struct onnx_graph *g = f->g;
+    const struct model *model = f->m->model;
     const char **names = arena_alloc(g->arena, (model->output_count + 1) * sizeof *names);
     if (model->output_count == 0)
-        add_output(g, add_target_scale(g, value_of(g, values, model->output)), "outputs",
+        add_output(g, add_target_scale(f, value_of(g, values, model->output)), "outputs",
                    &model->tensors[model->output].shape, outputs);
     for (size_t i = 0; i < model->output_count; i++) {
-        const char *name = g->m->outputs.items[i];
-        while ((strcmp(name, "outputs") != 0 && onnx_is_taken(g, name)) || is_input(g->m, name) ||
+        const char *name = f->m->outputs.items[i];
+        while ((strcmp(name, "outputs") != 0 && is_taken_name(g, name)) || is_input(f->m, name) ||
                is_earlier_output(names, i, name))
             name = arena_printf(g->arena, "%s_output", name);
         names[i] = name;
@@ -203,29 +299,28 @@ static void add_outputs(struct onnx_graph *g, const char **values, struct text *
     }
 }
 
-static void add_inputs(struct onnx_graph *g, struct text *graph) {
-    const struct model *model = g->m->model;
+static void add_inputs(const struct onnx_file *f, struct text *graph) {
+    const struct model *model = f->m->model;
     const struct shape *in = &model->in;
-    if (g->m->preparation) return;
-    if (only_input(g))
-        onnx_value(graph, 11, only_input(g), in->is_tokens ? ONNX_INT64 : ONNX_FLOAT, in->dims, in->size);
+    if (f->m->preparation) return;
+    if (only_input(f)) add_value(graph, 11, only_input(f), in->is_tokens ? ONNX_INT64 : ONNX_FLOAT, in->dims, in->size);
     for (size_t i = 0; i < model->node_count; i++) {
         const struct layer *layer = model->nodes[i].layer;
-        if (!layer) continue;
-        struct operation op = operation_of(layer);
-        if (op.kind == OPERATION_INPUT)
-            onnx_value(graph, 11, onnx_input_name(g, "input", op.name), ONNX_FLOAT, layer->out.dims, layer->out.size);
+        if (!layer || !layer->type->is_input) continue;
+        const struct model_input *input = layer->config;
+        add_value(graph, 11, input_name(f->g, "input", input->name), ONNX_FLOAT, layer->out.dims, layer->out.size);
     }
 }
 
 /* Model: ir_version 1, producer_name 2, graph 7, opset_import 8 {version 2}. Graph: name 2, input 11, output 12. */
-static void add_model(struct onnx_graph *g, struct text *out) {
+static void add_model(const struct onnx_file *f, struct text *out) {
+    struct onnx_graph *g = f->g;
     struct text graph = {0}, opset = {0}, outputs = {0}, columns = {0};
-    add_outputs(g, add_steps(g, &columns), &outputs);
+    add_outputs(f, add_steps(f, &columns), &outputs);
     text_add_bytes(&graph, g->nodes.data, g->nodes.length);
-    protobuf_string(&graph, 2, g->m->name);
+    protobuf_string(&graph, 2, f->m->name);
     if (g->tensors.length) text_add_bytes(&graph, g->tensors.data, g->tensors.length);
-    add_inputs(g, &graph);
+    add_inputs(f, &graph);
     if (columns.length) text_add_bytes(&graph, columns.data, columns.length);
     text_free(&columns);
     text_add_bytes(&graph, outputs.data, outputs.length);
@@ -235,21 +330,23 @@ static void add_model(struct onnx_graph *g, struct text *out) {
     protobuf_message(out, 7, &graph);
     protobuf_int(&opset, 2, OPSET);
     protobuf_message(out, 8, &opset);
-    add_texts(out, "labels", &g->m->labels);
-    add_texts(out, "columns", &g->m->columns);
+    add_texts(out, "labels", &f->m->labels);
+    add_texts(out, "columns", &f->m->columns);
 }
 
 static status write_model(const struct export_source *source, const struct export_model *m, const char *path) {
     if (m->model->params.elements > MAX_WEIGHTS)
         return status_new(STATUS_USAGE, "%s: the model has %zu weights; an ONNX file has at most %zu", source->path,
                           m->model->params.elements, MAX_WEIGHTS);
-    struct onnx_graph g = {.m = m, .arena = source->arena};
+    const struct emitted_model emitted = {m->model, m->params, m->buffers, m->reads_lengths};
+    struct onnx_graph g = {.m = &emitted, .arena = source->arena};
+    const struct onnx_file file = {&g, m};
     g.has_param = arena_alloc(source->arena, (m->model->params.count + 1) * sizeof *g.has_param);
     g.has_buffer = arena_alloc(source->arena, (m->model->buffers.count + 1) * sizeof *g.has_buffer);
     g.lengths = arena_alloc(source->arena, (m->model->lengths_count + 1) * sizeof *g.lengths);
     g.real_positions = arena_alloc(source->arena, (m->model->lengths_count + 1) * sizeof *g.real_positions);
     struct text out = {0};
-    add_model(&g, &out);
+    add_model(&file, &out);
     struct io_part part = {out.data, out.length};
     status s = io_replace(path, &part, 1);
     text_free(&out);

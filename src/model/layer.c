@@ -49,6 +49,14 @@ static const struct schema common = {.name = "layer", .size = sizeof(struct laye
 
 const struct schema_variants layer_variants = {.what = "layer", .at = variant_at, .common = &common, .is_keyed = true};
 
+bool layer_is_identity(const struct layer *layer) { return layer->type->is_view || layer->type->is_identity; }
+
+struct layer_facts layer_facts_of(const struct layer *layer) {
+    struct layer_facts facts = {.padding = -1};
+    if (layer->type->facts) layer->type->facts(layer, &facts);
+    return facts;
+}
+
 size_t shape_elements(const struct shape *shape) {
     size_t elements = 1;
     for (int d = 0; d < shape->dims; d++) elements *= (size_t)shape->size[d];

@@ -12,7 +12,6 @@
 #include "base/schema/schema.h"
 #include "device/device.h"
 #include "device/image.h"
-#include "model/operation.h"
 #include "model/params.h"
 #include "model/placement.h"
 
@@ -133,6 +132,23 @@ struct inner_matrix {
 };
 #define LAYER_MAX_INNER 4
 
+/* What other code needs to know about a layer besides its shapes. */
+struct layer_facts {
+    size_t lengths;  /* struct shape's: of those that it leaves out when it attends, steps or reduces; 0: none */
+    bool uses_batch; /* its outputs outside of training depend on the rows that are computed together */
+    bool reads_tokens;
+    int32_t padding; /* of them: the one that is left out; -1: none */
+    /* What configs of other programs say, too. 0: it has none. */
+    size_t heads, kv_heads, head_size; /* kv_heads: of an attention without projections */
+    double rotation_base;
+    float layer_norm_eps, rms_norm_eps;
+    bool is_activation;
+    enum activation activation;
+};
+
+struct onnx_call;
+struct c_call;
+
 struct layer_type {
     struct schema_variant variant;
     /* It takes several inputs (in_count of the layer): join and join_backward are used instead of forward and backward,
@@ -222,8 +238,16 @@ struct layer_type {
     size_t (*min_rows)(const struct layer *layer);
     /* Multiply-adds of one row in forward; NULL: negligible. */
     size_t (*multiply_adds)(const struct layer *layer);
-    /* What forward computes when it does not train. NULL: a composite or a view. */
-    void (*describe)(const struct layer *layer, struct operation *to);
+    /* Outside of training y = x (dropout). */
+    bool is_identity;
+    /* What forward computes when it does not train, as nodes of ONNX, whose output it returns, and as calls in C
+     * (model/emit). NULL: a composite, a view, or an identity. */
+    const char *(*onnx)(const struct onnx_call *call);
+    void (*c)(const struct c_call *call);
+    /* Floats of the two scratch memories of its calls in C, which are 0 before. NULL: it needs none. */
+    void (*c_scratch)(const struct layer *layer, size_t sizes[2]);
+    /* NULL: there are none. */
+    void (*facts)(const struct layer *layer, struct layer_facts *to);
 };
 
 struct layer {
@@ -251,6 +275,10 @@ struct layer {
     bool has_relu; /* type->relu says where */
     void *runtime; /* owned by the type, from alloc to release */
 };
+
+/* Whether outside of training the output is the input. */
+bool layer_is_identity(const struct layer *layer);
+struct layer_facts layer_facts_of(const struct layer *layer);
 
 /* The table; NULL past its end. For the schema of `layers:`. */
 extern const struct schema_variants layer_variants;

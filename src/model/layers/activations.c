@@ -69,9 +69,59 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
             ->activation_backward(pass->device, function_of(layer), x, y, dy, dx, pass->rows * layer->in_size);
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_ACTIVATION;
-    to->function = function_of(layer);
+static void facts(const struct layer *layer, struct layer_facts *to) {
+    to->is_activation = true;
+    to->activation = function_of(layer);
+}
+
+static const char *write_onnx(const struct onnx_call *c) {
+    struct text attributes = {0};
+    switch (function_of(c->layer)) {
+    case ACTIVATION_RELU:
+        return onnx_node1(c->g, "Relu", c->x, NULL);
+    case ACTIVATION_TANH:
+        return onnx_node1(c->g, "Tanh", c->x, NULL);
+    case ACTIVATION_SIGMOID:
+        return onnx_node1(c->g, "Sigmoid", c->x, NULL);
+    case ACTIVATION_SILU:
+        return onnx_node2(c->g, "Mul", c->x, onnx_node1(c->g, "Sigmoid", c->x, NULL));
+    case ACTIVATION_RELU6:
+        return onnx_node(c->g, "Clip", (const char *const[]){c->x, onnx_scalar(c->g, 0), onnx_scalar(c->g, 6)}, 3,
+                         NULL);
+    case ACTIVATION_SELU:
+        return onnx_node1(c->g, "Selu", c->x, NULL);
+    case ACTIVATION_HARDSWISH:
+        return onnx_node1(c->g, "HardSwish", c->x, NULL);
+    case ACTIVATION_HARDSIGMOID:
+        onnx_float(&attributes, "alpha", 1.0f / 6);
+        onnx_float(&attributes, "beta", 0.5f);
+        return onnx_node1(c->g, "HardSigmoid", c->x, &attributes);
+    case ACTIVATION_MISH:
+        return onnx_node1(c->g, "Mish", c->x, NULL);
+    case ACTIVATION_SOFTPLUS:
+        return onnx_node1(c->g, "Softplus", c->x, NULL);
+    case ACTIVATION_ELU:
+        return onnx_node1(c->g, "Elu", c->x, NULL);
+    case ACTIVATION_GELU:
+    case ACTIVATION_GELU_TANH:
+        onnx_string(&attributes, "approximate", function_of(c->layer) == ACTIVATION_GELU ? "none" : "tanh");
+        break;
+    }
+    return onnx_node1(c->g, "Gelu", c->x, &attributes);
+}
+
+/* The functions of the exported code have the names of the layers, but those of the C library. */
+static void write_c(const struct c_call *c) {
+    switch (function_of(c->layer)) {
+    case ACTIVATION_TANH:
+        c_elementwise(c, "hyperbolic_tangent");
+        break;
+    case ACTIVATION_GELU_TANH:
+        c_elementwise(c, "gelu_tanh");
+        break;
+    default:
+        c_elementwise(c, c->layer->type->variant.name);
+    }
 }
 
 #define X(id, name, properties, doc)                                                                                   \
@@ -85,7 +135,9 @@ static void describe(const struct layer *layer, struct operation *to) {
         .half = HALF_ALL,                                                                                              \
         .forward = forward,                                                                                            \
         .backward = backward,                                                                                          \
-        .describe = describe,                                                                                          \
+        .facts = facts,                                                                                                \
+        .onnx = write_onnx,                                                                                            \
+        .c = write_c,                                                                                                  \
     };
 ACTIVATION_LAYERS(X)
 #undef X
@@ -97,7 +149,9 @@ const struct layer_type layer_gelu = {.variant = {"gelu", &gelu_schema, "Gaussia
                                       .half = HALF_ALL,
                                       .forward = forward,
                                       .backward = backward,
-                                      .describe = describe};
+                                      .facts = facts,
+                                      .onnx = write_onnx,
+                                      .c = write_c};
 
 static float slope_of(const struct layer *layer) {
     return (float)((const struct leaky_relu_config *)layer->config)->negative_slope;
@@ -115,10 +169,22 @@ static void leaky_relu_backward(const struct layer *layer, const struct pass *pa
             ->leaky_relu_backward(pass->device, slope_of(layer), x, dy, dx, pass->rows * layer->in_size);
 }
 
-static void describe_leaky_relu(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_LEAKY_RELU;
-    to->slope = slope_of(layer);
+static const char *write_slope(const struct onnx_call *c, const char *type, float slope) {
+    struct text attributes = {0};
+    onnx_float(&attributes, "alpha", slope);
+    return onnx_node1(c->g, type, c->x, &attributes);
 }
+
+static const char *leaky_relu_onnx(const struct onnx_call *c) {
+    return write_slope(c, "LeakyRelu", slope_of(c->layer));
+}
+
+static void add_leaky_relu(const struct c_call *c, const char *x, float slope) {
+    text_printf(c_use(c, "leaky_relu"), "    leaky_relu(%s, %af, %s, %zu);\n", x, (double)slope, c->y,
+                c->layer->in_size);
+}
+
+static void leaky_relu_c(const struct c_call *c) { add_leaky_relu(c, c->x, slope_of(c->layer)); }
 
 const struct layer_type layer_leaky_relu = {
     .variant = {"leaky_relu", &leaky_relu_schema, "x above 0, negative_slope x below (torch.nn.LeakyReLU)."},
@@ -129,7 +195,8 @@ const struct layer_type layer_leaky_relu = {
     .half = HALF_ALL,
     .forward = leaky_relu_forward,
     .backward = leaky_relu_backward,
-    .describe = describe_leaky_relu,
+    .onnx = leaky_relu_onnx,
+    .c = leaky_relu_c,
 };
 
 /* ---- elu: leaky_relu with the slope alpha, of ELU with alpha 1, which has the same sign ---- */
@@ -181,9 +248,11 @@ static void elu_backward(const struct layer *layer, const struct pass *pass, con
     }
 }
 
-static void describe_elu(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_ELU;
-    to->slope = alpha_of(layer);
+static const char *elu_onnx(const struct onnx_call *c) { return write_slope(c, "Elu", alpha_of(c->layer)); }
+
+static void elu_c(const struct c_call *c) {
+    c_elementwise(c, "elu");
+    if (alpha_of(c->layer) != 1) add_leaky_relu(c, c->y, alpha_of(c->layer));
 }
 
 const struct layer_type layer_elu = {
@@ -193,5 +262,6 @@ const struct layer_type layer_elu = {
     .plan = plan_elu,
     .forward = elu_forward,
     .backward = elu_backward,
-    .describe = describe_elu,
+    .onnx = elu_onnx,
+    .c = elu_c,
 };

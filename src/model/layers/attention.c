@@ -24,8 +24,6 @@ static void attention_declare(const struct layer *layer, struct planning *planni
 /* struct layer_type's init. */
 static void attention_init(const struct layer *layer, const struct params *params, struct rng *rng);
 
-/* struct layer_type's describe, of an attention to its own input. */
-static void attention_describe(const struct layer *layer, struct operation *to);
 /* struct layer_type's check_device: limits the size of heads. */
 static status attention_check_device(const struct layer *layer, const struct device_ops *ops);
 
@@ -373,23 +371,135 @@ static bool can_be_half(const struct layer *layer) {
     return !is_grouped(layer) && !layer->cached_positions && size % 8 == 0 && size <= ATTENTION_MAX_HALF;
 }
 
-static void attention_describe(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_ATTENTION;
-    to->weight = attention_param(layer, IN_WEIGHT);
-    to->out_weight = attention_param(layer, OUT_WEIGHT);
-    if (config_of(layer)->bias)
-        to->bias = attention_param(layer, IN_BIAS), to->out_bias = attention_param(layer, OUT_BIAS);
-    to->heads = to->kv_heads = (size_t)config_of(layer)->heads;
-    to->is_causal = config_of(layer)->is_causal;
+static void attention_facts(const struct layer *layer, struct layer_facts *to) {
     to->lengths = layer->in.lengths;
+    to->heads = (size_t)config_of(layer)->heads;
 }
 
-static void core_describe(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_ATTENTION_CORE;
-    to->heads = (size_t)config_of(layer)->heads;
-    to->kv_heads = is_grouped(layer) ? (size_t)config_of(layer)->kv_heads : to->heads;
-    to->is_causal = config_of(layer)->is_causal;
-    to->lengths = layer->in.lengths;
+/* ---- in ONNX: keys that are padding get no part of a softmax ---- */
+
+/* The key-value heads of an attention: as many as heads unless they are grouped. */
+static size_t kv_heads_of(const struct layer *layer) {
+    return is_grouped(layer) ? (size_t)config_of(layer)->kv_heads : (size_t)config_of(layer)->heads;
+}
+
+static size_t bias_or_none(const struct layer *layer, int which) {
+    return config_of(layer)->bias ? attention_param(layer, which) : NO_PARAM;
+}
+
+/* -infinity for the keys after each query: (tokens, tokens) */
+static const char *causal_mask(struct onnx_graph *g, size_t tokens) {
+    float *mask = arena_alloc(g->arena, tokens * tokens * sizeof *mask);
+    for (size_t i = 0; i < tokens; i++)
+        for (size_t j = i + 1; j < tokens; j++) mask[i * tokens + j] = -INFINITY;
+    const int64_t shape[] = {(int64_t)tokens, (int64_t)tokens};
+    return onnx_tensor(g, NULL, ONNX_FLOAT, mask, 2, shape);
+}
+
+/* Columns from [first] on of [x], of [tokens] positions, as (batch, heads, tokens, size), each of [heads] heads as
+ * often as there are queries for it. */
+static const char *columns_onnx(const struct onnx_call *c, const char *x, int64_t tokens, int64_t first,
+                                int64_t heads) {
+    struct onnx_graph *g = c->g;
+    int64_t queries = config_of(c->layer)->heads, size = c->layer->out.size[1] / queries;
+    x = onnx_slice(g, x, -1, first * size, (first + heads) * size);
+    x = onnx_transpose(g, onnx_reshape(g, x, (const int64_t[]){tokens, heads, size}, 3), (const int64_t[]){0, 2, 1, 3},
+                       4);
+    if (heads == queries) return x;
+    int64_t *indices = arena_alloc(g->arena, (size_t)queries * sizeof *indices);
+    for (int64_t h = 0; h < queries; h++) indices[h] = h / (queries / heads);
+    return onnx_gather(g, x, onnx_numbers(g, indices, (size_t)queries), 1);
+}
+
+/* Scores of keys that are padding become -infinity. */
+static const char *without_padding(const struct onnx_call *c, const char *scores, size_t lengths, int64_t keys) {
+    if (!lengths) return scores;
+    const char *are_real =
+        onnx_reshape(c->g, onnx_real_positions(c->g, lengths, keys), (const int64_t[]){1, 1, keys}, 3);
+    return onnx_where(c->g, are_real, scores, onnx_scalar(c->g, -INFINITY));
+}
+
+/* softmax(q k^T / sqrt(size)) v of each head: (batch, tokens, width). [k], [v]: of [keys] positions */
+static const char *attend_onnx(const struct onnx_call *c, const char *q, const char *k, const char *v, size_t lengths,
+                               int64_t keys) {
+    struct onnx_graph *g = c->g;
+    int64_t tokens = c->layer->out.size[0], width = c->layer->out.size[1];
+    const char *scale = onnx_scalar(g, 1 / sqrtf((float)(width / config_of(c->layer)->heads)));
+    const char *products = onnx_node2(g, "MatMul", q, onnx_transpose(g, k, (const int64_t[]){0, 1, 3, 2}, 4));
+    const char *scores = onnx_node2(g, "Mul", products, scale);
+    if (config_of(c->layer)->is_causal) scores = onnx_node2(g, "Add", scores, causal_mask(g, (size_t)tokens));
+    const char *y = onnx_node2(g, "MatMul", onnx_softmax(g, without_padding(c, scores, lengths, keys)), v);
+    return onnx_reshape(g, onnx_transpose(g, y, (const int64_t[]){0, 2, 1, 3}, 4), (const int64_t[]){tokens, width}, 2);
+}
+
+/* qkv (tokens, (heads + 2 kv_heads) * size) */
+static const char *self_onnx(const struct onnx_call *c, const char *qkv) {
+    int64_t tokens = c->layer->out.size[0], heads = config_of(c->layer)->heads,
+            kv_heads = (int64_t)kv_heads_of(c->layer);
+    const char *q = columns_onnx(c, qkv, tokens, 0, heads), *k = columns_onnx(c, qkv, tokens, heads, kv_heads);
+    const char *v = columns_onnx(c, qkv, tokens, heads + kv_heads, kv_heads);
+    return attend_onnx(c, q, k, v, c->layer->in.lengths, tokens);
+}
+
+static const char *core_onnx(const struct onnx_call *c) { return self_onnx(c, c->x); }
+
+static const char *attention_onnx(const struct onnx_call *c) {
+    const struct layer *layer = c->layer;
+    const char *qkv = onnx_linear(c->g, c->x, attention_param(layer, IN_WEIGHT), bias_or_none(layer, IN_BIAS), 2);
+    return onnx_linear(c->g, self_onnx(c, qkv), attention_param(layer, OUT_WEIGHT), bias_or_none(layer, OUT_BIAS), 2);
+}
+
+/* ---- in C ---- */
+
+#define ATTENTION_BLOCK 64 /* as in the functions of the exported code */
+
+static void core_c_of(const struct c_call *c, const char *qkv, const char *y) {
+    size_t tokens = (size_t)c->layer->out.size[0], width = (size_t)c->layer->out.size[1];
+    size_t heads = (size_t)config_of(c->layer)->heads;
+    text_printf(c_use(c, "self_attention"), "    self_attention(%s, %s, %zu, %s, %zu, %zu, %zu, %d, %s);\n", qkv, y,
+                tokens, c_length(c, c->layer->in.lengths, tokens), heads, kv_heads_of(c->layer), width / heads,
+                config_of(c->layer)->is_causal, c->scratch[0]);
+}
+
+static void core_c(const struct c_call *c) { core_c_of(c, c->x, c->y); }
+
+static size_t core_work(const struct layer *layer) {
+    return ATTENTION_BLOCK * (ATTENTION_BLOCK + (size_t)(layer->out.size[1] / config_of(layer)->heads));
+}
+
+static void core_c_scratch(const struct layer *layer, size_t sizes[2]) { sizes[0] = core_work(layer); }
+
+/* Adds the call of a linear layer. */
+static void linear_c(const struct c_call *c, const char *x, const char *w, const char *b, const char *y, size_t rows,
+                     size_t in, size_t out) {
+    text_printf(c_use(c, "linear"), "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", x, w, b, y, rows, in, out);
+}
+
+/* y = the output's projection of [heads] */
+static void projection_c(const struct c_call *c, const char *heads) {
+    size_t tokens = (size_t)c->layer->out.size[0], width = (size_t)c->layer->out.size[1];
+    linear_c(c, heads, c_matrix(c, attention_param(c->layer, OUT_WEIGHT)), c_plain(c, bias_or_none(c->layer, OUT_BIAS)),
+             c->y, tokens, width, width);
+}
+
+/* scratch[1]: q, k and v, then the outputs of the heads */
+static void attention_c(const struct c_call *c) {
+    size_t tokens = (size_t)c->layer->out.size[0], width = (size_t)c->layer->out.size[1];
+    const char *heads = arena_printf(c->c->arena, "%s + %zu", c->scratch[1], 3 * tokens * width);
+    linear_c(c, c->x, c_matrix(c, attention_param(c->layer, IN_WEIGHT)), c_plain(c, bias_or_none(c->layer, IN_BIAS)),
+             c->scratch[1], tokens, width, 3 * width);
+    core_c_of(c, c->scratch[1], heads);
+    projection_c(c, heads);
+}
+
+static void attention_c_scratch(const struct layer *layer, size_t sizes[2]) {
+    sizes[0] = core_work(layer);
+    sizes[1] = 4 * layer->out_size;
+}
+
+static void core_facts(const struct layer *layer, struct layer_facts *to) {
+    attention_facts(layer, to);
+    to->kv_heads = kv_heads_of(layer);
 }
 
 const struct layer_type layer_attention = {
@@ -408,7 +518,10 @@ const struct layer_type layer_attention = {
     .forward = attention_forward,
     .backward = attention_backward,
     .multiply_adds = attention_multiply_adds,
-    .describe = attention_describe,
+    .facts = attention_facts,
+    .onnx = attention_onnx,
+    .c = attention_c,
+    .c_scratch = attention_c_scratch,
 };
 const struct layer_type layer_scaled_dot_product_attention = {
     .variant =
@@ -426,7 +539,10 @@ const struct layer_type layer_scaled_dot_product_attention = {
     .forward = core_forward,
     .backward = core_backward,
     .multiply_adds = core_multiply_adds,
-    .describe = core_describe,
+    .facts = core_facts,
+    .onnx = core_onnx,
+    .c = core_c,
+    .c_scratch = core_c_scratch,
 };
 
 /* ---- one position after the other ---- */
@@ -653,10 +769,49 @@ static size_t multiply_adds(const struct layer *layer) {
     return 2 * t * c * c + 2 * k * c * c + 2 * t * k * c;
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    attention_describe(layer, to);
-    to->kind = OPERATION_CROSS_ATTENTION;
-    to->lengths = layer->ins[1].lengths;
+static void cross_facts(const struct layer *layer, struct layer_facts *to) { to->lengths = layer->ins[1].lengths; }
+
+/* x w^T + b of elements [first, end) of the output */
+static const char *projection_onnx(const struct onnx_call *c, const char *x, int64_t first, int64_t end) {
+    struct onnx_graph *g = c->g;
+    const char *w = onnx_slice(g, onnx_param(g, attention_param(c->layer, IN_WEIGHT)), 0, first, end);
+    const char *y = onnx_node2(g, "MatMul", x, onnx_transpose(g, w, (const int64_t[]){1, 0}, 2));
+    size_t bias = bias_or_none(c->layer, IN_BIAS);
+    return bias == NO_PARAM ? y : onnx_node2(g, "Add", y, onnx_slice(g, onnx_param(g, bias), 0, first, end));
+}
+
+static const char *cross_onnx(const struct onnx_call *c) {
+    const struct layer *layer = c->layer;
+    int64_t tokens = layer->out.size[0], width = layer->out.size[1], keys = layer->ins[1].size[0];
+    int64_t heads = config_of(layer)->heads;
+    const char *q = projection_onnx(c, c->inputs[0], 0, width),
+               *kv = projection_onnx(c, c->inputs[1], width, 3 * width);
+    const char *k = columns_onnx(c, kv, keys, 0, heads), *v = columns_onnx(c, kv, keys, heads, heads);
+    const char *y = attend_onnx(c, columns_onnx(c, q, tokens, 0, heads), k, v, layer->ins[1].lengths, keys);
+    return onnx_linear(c->g, y, attention_param(layer, OUT_WEIGHT), bias_or_none(layer, OUT_BIAS), 2);
+}
+
+static void cross_c(const struct c_call *c) {
+    const struct layer *layer = c->layer;
+    struct arena *arena = c->c->arena;
+    size_t tokens = (size_t)layer->out.size[0], width = (size_t)layer->out.size[1];
+    size_t keys = (size_t)layer->ins[1].size[0], weight = attention_param(layer, IN_WEIGHT);
+    size_t count = (size_t)config_of(layer)->heads, bias_param = bias_or_none(layer, IN_BIAS);
+    const char *bias = c_plain(c, bias_param), *q = c->scratch[1];
+    const char *kv_bias = bias_param == NO_PARAM ? bias : arena_printf(arena, "%s + %zu", bias, width);
+    const char *kv = arena_printf(arena, "%s + %zu", q, tokens * width);
+    const char *heads = arena_printf(arena, "%s + %zu", kv, 2 * keys * width);
+    linear_c(c, c->inputs[0], c_matrix_rows(c, weight, 0, width), bias, q, tokens, width, width);
+    linear_c(c, c->inputs[1], c_matrix_rows(c, weight, width, 2 * width), kv_bias, kv, keys, width, 2 * width);
+    text_printf(c_use(c, "cross_attention"), "    cross_attention(%s, %s, %s, %zu, %zu, %s, %zu, %zu, %s);\n", q, kv,
+                heads, tokens, keys, c_length(c, layer->ins[1].lengths, keys), count, width / count, c->scratch[0]);
+    projection_c(c, heads);
+}
+
+/* scratch[1]: queries, keys and values, the outputs of the heads. */
+static void cross_c_scratch(const struct layer *layer, size_t sizes[2]) {
+    sizes[0] = core_work(layer);
+    sizes[1] = 2 * layer->out_size + 2 * shape_elements(&layer->ins[1]);
 }
 
 const struct layer_type layer_cross_attention = {
@@ -676,5 +831,8 @@ const struct layer_type layer_cross_attention = {
     .join = join,
     .join_backward = join_backward,
     .multiply_adds = multiply_adds,
-    .describe = describe,
+    .facts = cross_facts,
+    .onnx = cross_onnx,
+    .c = cross_c,
+    .c_scratch = cross_c_scratch,
 };

@@ -1,6 +1,8 @@
 /* batch_norm: torch.nn.BatchNorm1d and BatchNorm2d by the input's dimensions; the first dimension of a row is the
  * channels. Training normalises by the batch statistics and updates the running ones; evaluation uses the running
  * ones, which are saved with the parameters. */
+#include <math.h>
+
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
 
@@ -145,13 +147,40 @@ static size_t min_rows(const struct layer *layer) { return layer->in_size > (siz
 
 static bool runs_on(const struct device_ops *ops) { return ops->image->batch_norm_forward != NULL; }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    const struct batch_norm_config *c = config_of(layer);
-    to->kind = OPERATION_BATCH_NORM;
-    to->eps = (float)c->eps;
-    to->uses_batch = !c->track_running_stats;
-    if (c->affine) to->weight = layer->first_param, to->bias = layer->first_param + 1;
-    if (c->track_running_stats) to->mean = layer->first_buffer, to->variance = layer->first_buffer + 1;
+static void facts(const struct layer *layer, struct layer_facts *to) {
+    to->uses_batch = !config_of(layer)->track_running_stats;
+}
+
+static const char *write_onnx(const struct onnx_call *c) {
+    const struct layer *layer = c->layer;
+    size_t channels = (size_t)layer->in.size[0];
+    bool affine = config_of(layer)->affine;
+    struct text attributes = {0};
+    onnx_float(&attributes, "epsilon", (float)config_of(layer)->eps);
+    const char *inputs[] = {c->x, onnx_param_or(c->g, affine ? layer->first_param : NO_PARAM, channels, 1),
+                            onnx_param_or(c->g, affine ? layer->first_param + 1 : NO_PARAM, channels, 0),
+                            onnx_buffer(c->g, layer->first_buffer), onnx_buffer(c->g, layer->first_buffer + 1)};
+    return onnx_node(c->g, "BatchNormalization", inputs, 5, &attributes);
+}
+
+/* The formulas of batch_norm_forward of the CPU. */
+static void write_c(const struct c_call *c) {
+    const struct layer *layer = c->layer;
+    size_t channels = (size_t)layer->in.size[0];
+    const float *mean = c->c->m->buffers[layer->first_buffer], *variance = c->c->m->buffers[layer->first_buffer + 1];
+    bool affine = config_of(layer)->affine;
+    const float *weight = affine ? c->c->m->params[layer->first_param] : NULL;
+    const float *bias = affine ? c->c->m->params[layer->first_param + 1] : NULL;
+    float *scale = arena_alloc(c->c->arena, channels * sizeof *scale);
+    float *shift = arena_alloc(c->c->arena, channels * sizeof *shift);
+    for (size_t i = 0; i < channels; i++) {
+        float inverse = (float)(1 / sqrt((double)variance[i] + (double)(float)config_of(layer)->eps));
+        scale[i] = weight ? weight[i] * inverse : inverse;
+        shift[i] = fmaf(-mean[i], scale[i], bias ? bias[i] : 0);
+    }
+    text_printf(c_use(c, "batch_norm"), "    batch_norm(%s, %s, %s, %s, %zu, %zu);\n", c->x,
+                c_table(c, scale, channels, "scale of a batch norm"),
+                c_table(c, shift, channels, "shift of a batch norm"), c->y, layer->in_size / channels, channels);
 }
 
 const struct layer_type layer_batch_norm = {
@@ -173,5 +202,7 @@ const struct layer_type layer_batch_norm = {
     .half = HALF_ALL,
     .sums_over_ranks = sums_over_ranks,
     .min_rows = min_rows,
-    .describe = describe,
+    .facts = facts,
+    .onnx = write_onnx,
+    .c = write_c,
 };

@@ -43,9 +43,25 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
     if (dx) ops->copy_columns(pass->device, dy + size, layer->out_size, dx, layer->in_size, pass->rows, layer->in_size);
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_CLASS_TOKEN;
-    to->weight = layer->first_param;
+/* The token is repeated for each row of the batch. */
+static const char *write_onnx(const struct onnx_call *c) {
+    struct text first = {0}, axis = {0}, second = {0};
+    onnx_int(&first, "start", 0);
+    onnx_int(&first, "end", 1);
+    onnx_int(&axis, "axis", 0);
+    onnx_int(&second, "axis", 1);
+    const char *batch = onnx_node1(c->g, "Shape", c->x, &first);
+    const char *sizes[] = {batch, onnx_numbers(c->g, (const int64_t[]){1, onnx_last(&c->layer->in)}, 2)};
+    const char *shape = onnx_node(c->g, "Concat", sizes, 2, &axis);
+    const char *parts[] = {onnx_node2(c->g, "Expand", onnx_param(c->g, c->layer->first_param), shape), c->x};
+    return onnx_node(c->g, "Concat", parts, 2, &second);
+}
+
+static void write_c(const struct c_call *c) {
+    size_t size = c_last(&c->layer->in);
+    text_printf(&c->c->body, "    memcpy(%s, %s, %zu * sizeof(float));\n", c->y, c_plain(c, c->layer->first_param),
+                size);
+    text_printf(&c->c->body, "    memcpy(%s + %zu, %s, %zu * sizeof(float));\n", c->y, size, c->x, c->layer->in_size);
 }
 
 const struct layer_type layer_class_token = {
@@ -57,5 +73,6 @@ const struct layer_type layer_class_token = {
     .init = init,
     .forward = forward,
     .backward = backward,
-    .describe = describe,
+    .onnx = write_onnx,
+    .c = write_c,
 };

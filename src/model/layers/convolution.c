@@ -301,11 +301,71 @@ static size_t multiply_adds(const struct layer *layer) {
     return convolution_multiply_adds(&c);
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_CONVOLUTION;
-    to->convolution = convolution_of(layer);
-    to->weight = layer->first_param;
-    if (config_of(layer)->bias) to->bias = layer->first_param + 1;
+/* ---- in other formats ---- */
+
+static size_t bias_of(const struct layer *layer) { return config_of(layer)->bias ? layer->first_param + 1 : NO_PARAM; }
+
+/* A node of a convolution over images, with [attributes] before those that each has. */
+static const char *node_of(const struct onnx_call *c, const char *type, const struct convolution *v,
+                           struct text *attributes) {
+    const size_t after[2] = {window_padding_after(&v->window, 0, v->in.height, v->out.height),
+                             window_padding_after(&v->window, 1, v->in.width, v->out.width)};
+    onnx_window(attributes, &v->window, after, c->layer->in.dims);
+    onnx_pair(attributes, "dilations", v->window.dilation, c->layer->in.dims);
+    onnx_int(attributes, "group", (int64_t)v->groups);
+    const char *inputs[3] = {c->x, onnx_param(c->g, c->layer->first_param)};
+    if (config_of(c->layer)->bias) inputs[2] = onnx_param(c->g, bias_of(c->layer));
+    return onnx_node(c->g, type, inputs, inputs[2] ? 3 : 2, attributes);
+}
+
+static const char *write_onnx(const struct onnx_call *c) {
+    struct convolution v = convolution_of(c->layer);
+    struct text attributes = {0}, order = {0};
+    const char *y = node_of(c, "Conv", &v, &attributes);
+    if (c->layer->out.dims == c->layer->in.dims) return y;
+    onnx_ints(&order, "perm", (const int64_t[]){0, 2, 1}, 3); /* patch_embedding: a sequence of pixels */
+    return onnx_node1(c->g, "Transpose",
+                      onnx_node2(c->g, "Reshape", y, onnx_numbers(c->g, (const int64_t[]){0, 0, -1}, 3)), &order);
+}
+
+/* The weight (out channels, in channels of a group, taps) as (groups, taps, in channels, out channels). */
+static const char *weight_table(const struct c_call *c, const struct convolution *v) {
+    const struct param *p = &c->c->m->model->params.items[c->layer->first_param];
+    const float *from = c->c->m->params[c->layer->first_param];
+    float *table = arena_alloc(c->c->arena, p->count * sizeof *table), *to = table;
+    size_t in = v->in.channels / v->groups, out = v->out.channels / v->groups;
+    size_t taps = v->window.kernel[0] * v->window.kernel[1];
+    for (size_t g = 0; g < v->groups; g++)
+        for (size_t t = 0; t < taps; t++)
+            for (size_t i = 0; i < in; i++)
+                for (size_t o = 0; o < out; o++) *to++ = from[((g * out + o) * in + i) * taps + t];
+    return c_table(c, table, p->count, p->name);
+}
+
+/* Of [images] images of a row, one after another. */
+static void write_images(const struct c_call *c, const struct convolution *v, size_t images) {
+    const char *w = weight_table(c, v), *b = c_plain(c, bias_of(c->layer));
+    c_begin_images(c, images);
+    text_printf(c_use(c, "convolution"), "    convolution(%s, %s, %s, %s, %s,\n                %s, %s, %zu, %s);\n",
+                c_at_image(c, c->x, images, c_image_size(&v->in)), c_image(c, &v->in), w, b,
+                c_at_image(c, c->y, images, c_image_size(&v->out)), c_image(c, &v->out), c_window(c, &v->window),
+                v->groups, c->scratch[0]);
+    c_end_images(c, images);
+}
+
+static void write_c(const struct c_call *c) {
+    struct convolution v = convolution_of(c->layer);
+    write_images(c, &v, 1);
+}
+
+/* The pixels under the kernel of one group. */
+static size_t column_size(const struct convolution *v) {
+    return v->window.kernel[0] * v->window.kernel[1] * (v->in.channels / v->groups);
+}
+
+static void c_scratch(const struct layer *layer, size_t sizes[2]) {
+    struct convolution v = convolution_of(layer);
+    sizes[0] = column_size(&v);
 }
 
 static bool convolution_runs_on(const struct device_ops *ops) { return ops->convolution != NULL; }
@@ -316,7 +376,7 @@ static bool convolution_runs_on(const struct device_ops *ops) { return ops->conv
     .runs_on = convolution_runs_on, .plan = plan, .alloc = alloc, .release = convolution_release,                      \
     .prepare = convolution_prepare, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = convolution_forward,        \
     .backward = convolution_backward, .half = HALF_ALL, .copies = COPY_WITHOUT_GAPS, .multiply_adds = multiply_adds,   \
-    .describe = describe
+    .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch
 const struct layer_type layer_conv2d = {
     .variant = {"conv2d", &conv2d_schema, "Convolution over (channels, height, width) (torch.nn.Conv2d)."},
     CONVOLUTION,
@@ -419,9 +479,10 @@ static void fold(const struct layer *layer, const struct pass *pass, const float
     if (dx) device_ops(pass->device)->shapes->fold_depth(pass->device, &w, dy, dx, pass->rows);
 }
 
-static void describe_unfold(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_UNFOLD_DEPTH;
-    to->depth = depth_of(conv3d_config_of(layer), &layer->in);
+static void unfold_c(const struct c_call *c) {
+    struct depth_window w = depth_of(config_of(c->layer), &c->layer->in);
+    text_printf(c_use(c, "unfold_depth"), "    unfold_depth(%s, %s, %zu, %zu, %zu, %zu, %zu, %zu, %zu);\n", c->x, c->y,
+                w.in, w.out, w.positions * w.channels, w.kernel, w.stride, w.padding, w.dilation);
 }
 
 static bool has_shapes(const struct device_ops *ops) { return ops->shapes != NULL; }
@@ -434,7 +495,8 @@ static const struct layer_type unfold_depth = {
     .plan = plan_unfold,
     .forward = unfold,
     .backward = fold,
-    .describe = describe_unfold,
+    .onnx = onnx_same, /* its convolution is of the volume itself */
+    .c = unfold_c,
 };
 
 /* ---- the convolution ---- */
@@ -474,17 +536,31 @@ static size_t conv3d_multiply_adds(const struct layer *layer) {
     return convolution_images(layer) * convolution_multiply_adds(&c);
 }
 
-static void conv3d_describe(const struct layer *layer, struct operation *to) {
-    const struct convolution_config *c = conv3d_config_of(layer);
-    to->kind = OPERATION_CONVOLUTION;
-    to->convolution = conv3d_convolution_of(layer);
-    to->images = convolution_images(layer);
-    to->depth = (struct depth_window){.kernel = depth_kernel(layer),
-                                      .stride = triple_at(&c->stride, 0),
-                                      .padding = triple_at(&c->padding, 0),
-                                      .dilation = triple_at(&c->dilation, 0)};
-    to->weight = layer->first_param;
-    if (c->bias) to->bias = layer->first_param + 1;
+static const char *conv3d_onnx(const struct onnx_call *c) {
+    const struct convolution_config *config = config_of(c->layer);
+    struct text attributes = {0};
+    size_t kernel[3], stride[3], pads[3];
+    int64_t dilations[3];
+    for (int d = 0; d < 3; d++) {
+        kernel[d] = triple_at(&config->kernel_size, d), stride[d] = triple_at(&config->stride, d);
+        pads[d] = triple_at(&config->padding, d), dilations[d] = (int64_t)triple_at(&config->dilation, d);
+    }
+    onnx_volume_window(&attributes, kernel, stride, pads, pads);
+    onnx_ints(&attributes, "dilations", dilations, 3);
+    onnx_int(&attributes, "group", config->groups);
+    const char *inputs[3] = {c->x, onnx_param(c->g, c->layer->first_param)};
+    if (config->bias) inputs[2] = onnx_param(c->g, bias_of(c->layer));
+    return onnx_node(c->g, "Conv", inputs, inputs[2] ? 3 : 2, &attributes);
+}
+
+static void conv3d_c(const struct c_call *c) {
+    struct convolution v = conv3d_convolution_of(c->layer);
+    write_images(c, &v, convolution_images(c->layer));
+}
+
+static void conv3d_c_scratch(const struct layer *layer, size_t sizes[2]) {
+    struct convolution v = conv3d_convolution_of(layer);
+    sizes[0] = column_size(&v);
 }
 
 static const struct layer_type convolution_of_images = {
@@ -505,7 +581,9 @@ static const struct layer_type convolution_of_images = {
     .backward = convolution_backward,
     .half = HALF_ALL,
     .multiply_adds = conv3d_multiply_adds,
-    .describe = conv3d_describe,
+    .onnx = conv3d_onnx,
+    .c = conv3d_c,
+    .c_scratch = conv3d_c_scratch,
 };
 
 static status expand(struct builder *builder, const struct variant *variant, const char *path, const char *name,
@@ -634,11 +712,26 @@ static size_t transpose_multiply_adds(const struct layer *layer) {
     return convolution_multiply_adds(&c);
 }
 
-static void transpose_describe(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_CONV_TRANSPOSE;
-    to->convolution = transpose_convolution_of(layer);
-    to->weight = layer->first_param;
-    if (transpose_config_of(layer)->bias) to->bias = layer->first_param + 1;
+/* What a stride leaves open of the output's size. */
+static size_t output_padding(const struct window *w, int d, size_t in, size_t out) {
+    return out + 2 * w->padding[d] - (in - 1) * w->stride[d] - w->dilation[d] * (w->kernel[d] - 1) - 1;
+}
+
+static const char *transpose_onnx(const struct onnx_call *c) {
+    struct convolution v = transpose_convolution_of(c->layer);
+    struct text attributes = {0};
+    size_t after[2] = {output_padding(&v.window, 0, v.out.height, v.in.height),
+                       output_padding(&v.window, 1, v.out.width, v.in.width)};
+    onnx_pair(&attributes, "output_padding", after, 3);
+    return node_of(c, "ConvTranspose", &v, &attributes);
+}
+
+static void transpose_c(const struct c_call *c) {
+    struct convolution v = transpose_convolution_of(c->layer);
+    const char *w = weight_table(c, &v), *b = c_plain(c, bias_of(c->layer));
+    text_printf(c_use(c, "convolution_transpose"),
+                "    convolution_transpose(%s, %s, %s, %s, %s,\n                %s, %s, %zu);\n", c->x,
+                c_image(c, &v.out), w, b, c->y, c_image(c, &v.in), c_window(c, &v.window), v.groups);
 }
 
 const struct layer_type layer_conv_transpose2d = {
@@ -658,5 +751,6 @@ const struct layer_type layer_conv_transpose2d = {
     .forward = forward,
     .backward = backward,
     .multiply_adds = transpose_multiply_adds,
-    .describe = transpose_describe,
+    .onnx = transpose_onnx,
+    .c = transpose_c,
 };

@@ -87,14 +87,9 @@ PASSES(channels, channels_of(layer))
 PASSES(rows, 1)
 #undef PASSES
 
-static void describe(const struct layer *layer, struct operation *to) {
-    (void)layer;
-    to->kind = OPERATION_IDENTITY;
-}
-
 #define DROPOUT(name_)                                                                                                 \
     .ignores = IGNORES_X_AND_Y, .half = HALF_ALL, .forward = forward_##name_, .backward = backward_##name_,            \
-    .describe = describe
+    .is_identity = true
 const struct layer_type layer_dropout = {
     .variant = {"dropout", &dropout_schema,
                 "In training, zeroes elements with probability p and scales the rest (torch.nn.Dropout)."},

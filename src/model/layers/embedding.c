@@ -264,16 +264,62 @@ static void positional_backward(const struct layer *layer, const struct pass *pa
     if (dx) ops->copy(pass->device, dy, dx, pass->rows * layer->in_size);
 }
 
-static void describe_embedding(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_EMBEDDING;
-    to->weight = layer->first_param;
-    to->sets_lengths = layer->out.lengths;
-    if (has_padding(layer)) to->padding = (int32_t)padding_of(layer);
+static int32_t padding_token(const struct layer *layer) { return has_padding(layer) ? (int32_t)padding_of(layer) : -1; }
+
+static void embedding_facts(const struct layer *layer, struct layer_facts *to) {
+    to->reads_tokens = true;
+    to->padding = padding_token(layer);
 }
 
-static void describe_positional(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_ADD_POSITIONS;
-    to->weight = layer->first_param;
+static const char *tokens_onnx(const struct onnx_call *c) {
+    return c->layer->in.is_tokens ? c->x : onnx_cast(c->g, c->x, ONNX_INT64);
+}
+
+/* The positions up to the last one that is not the padding, at least 1. [tokens]: int64 (batch, positions) */
+static const char *lengths_onnx(const struct onnx_call *c, const char *tokens) {
+    struct onnx_graph *g = c->g;
+    const int64_t zero = 0, one = 1, padding = padding_token(c->layer);
+    const char *is_padding = onnx_node2(g, "Equal", tokens, onnx_numbers(g, &padding, 1));
+    const char *ends = onnx_where(g, is_padding, onnx_numbers(g, &zero, 1), onnx_range(g, 1, c->layer->in.size[0]));
+    return onnx_node2(g, "Max", onnx_reduce(g, "ReduceMax", ends), onnx_numbers(g, &one, 1));
+}
+
+static const char *embedding_onnx(const struct onnx_call *c) {
+    const char *tokens = tokens_onnx(c);
+    size_t lengths = c->layer->out.lengths;
+    if (onnx_are_lengths_read(c->g, lengths)) onnx_set_lengths(c->g, lengths, lengths_onnx(c, tokens));
+    return onnx_node2(c->g, "Gather", onnx_param(c->g, c->layer->first_param), tokens);
+}
+
+static void set_length_c(const struct c_call *c) {
+    size_t lengths = c->layer->out.lengths;
+    const char *function = c->layer->in.is_tokens ? "length_of_tokens" : "length_of_values";
+    if (!lengths || !c->c->m->reads_lengths[lengths - 1]) return;
+    text_printf(c_use(c, function), "    const size_t %s = %s(%s, %zu, %d);\n", c_length(c, lengths, 0), function, c->x,
+                c->layer->in_size, (int)padding_token(c->layer));
+}
+
+static void embedding_c(const struct c_call *c) {
+    const struct param *param = &c->c->m->model->params.items[c->layer->first_param];
+    const char *function = c->layer->in.is_tokens ? "embedding" : "embedding_of_values";
+    text_printf(c_use(c, function), "    if (%s(%s, %s, %s, %zu, %lld, %lld)) return 2;\n", function, c->x,
+                c_plain(c, c->layer->first_param), c->y, c->layer->in_size, (long long)param->shape[0],
+                (long long)param->shape[1]);
+    set_length_c(c);
+}
+
+static const char *positional_onnx(const struct onnx_call *c) {
+    const int64_t *shape = c->layer->in.size; /* the first of the weight's rows */
+    size_t weight = c->layer->first_param;
+    bool are_all = c->g->m->model->params.items[weight].shape[0] == shape[0];
+    const char *rows =
+        are_all ? onnx_param(c->g, weight) : onnx_tensor(c->g, NULL, ONNX_FLOAT, c->g->m->params[weight], 2, shape);
+    return onnx_node2(c->g, "Add", c->x, rows);
+}
+
+static void positional_c(const struct c_call *c) {
+    text_printf(c_use(c, "add"), "    add(%s, %s, %s, %zu);\n", c->x, c_plain(c, c->layer->first_param), c->y,
+                c->layer->in_size);
 }
 
 const struct layer_type layer_embedding = {
@@ -288,7 +334,9 @@ const struct layer_type layer_embedding = {
     .init = embedding_init,
     .forward = embedding_forward,
     .backward = embedding_backward,
-    .describe = describe_embedding,
+    .facts = embedding_facts,
+    .onnx = embedding_onnx,
+    .c = embedding_c,
 };
 const struct layer_type layer_positional_embedding = {
     .variant = {"positional_embedding", &positional_schema,
@@ -299,7 +347,8 @@ const struct layer_type layer_positional_embedding = {
     .init = positional_init,
     .forward = positional_forward,
     .backward = positional_backward,
-    .describe = describe_positional,
+    .onnx = positional_onnx,
+    .c = positional_c,
 };
 
 /* ---- embedding_bag ---- */
@@ -391,11 +440,46 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
                                            params_gradient(pass->params, layer->first_param));
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_EMBEDDING_BAG;
-    to->weight = layer->first_param;
-    to->bag = (enum bag_mode)config_of(layer)->mode;
+static void bag_facts(const struct layer *layer, struct layer_facts *to) {
+    to->reads_tokens = true;
     to->padding = bag_padding_of(layer);
+}
+
+/* The number of tokens that are not the padding, as float (batch, 1) */
+static const char *counted_tokens(struct onnx_graph *g, const char *is_padding) {
+    const char *ones = onnx_where(g, is_padding, onnx_scalar(g, 0), onnx_scalar(g, 1));
+    return onnx_reduce(g, "ReduceSum", ones);
+}
+
+/* Vectors of the padding count as 0, or as below all others; a bag without tokens is 0. */
+static const char *bag_onnx(const struct onnx_call *c) {
+    static const char *const reductions[] = {
+        [BAG_MEAN] = "ReduceMean", [BAG_SUM] = "ReduceSum", [BAG_MAX] = "ReduceMax"};
+    struct onnx_graph *g = c->g;
+    enum bag_mode mode = (enum bag_mode)config_of(c->layer)->mode;
+    const int64_t padding = bag_padding_of(c->layer), axis = 2;
+    const char *tokens = tokens_onnx(c), *reduction = reductions[mode];
+    const char *x = onnx_node2(g, "Gather", onnx_param(g, c->layer->first_param), tokens);
+    if (padding < 0) return onnx_reduce(g, reduction, x);
+    const char *is_padding = onnx_node2(g, "Equal", tokens, onnx_numbers(g, &padding, 1));
+    is_padding = onnx_node2(g, "Unsqueeze", is_padding, onnx_numbers(g, &axis, 1));
+    x = onnx_where(g, is_padding, onnx_scalar(g, mode == BAG_MAX ? -INFINITY : 0), x);
+    if (mode == BAG_SUM) return onnx_reduce(g, reduction, x);
+    const char *count = counted_tokens(g, is_padding);
+    if (mode == BAG_MEAN)
+        return onnx_node2(g, "Div", onnx_reduce(g, "ReduceSum", x), onnx_node2(g, "Max", count, onnx_scalar(g, 1)));
+    const char *zero = onnx_scalar(g, 0);
+    return onnx_where(g, onnx_node2(g, "Equal", count, zero), zero, onnx_reduce(g, reduction, x));
+}
+
+static void bag_c(const struct c_call *c) {
+    const struct param *param = &c->c->m->model->params.items[c->layer->first_param];
+    bool are_tokens = c->layer->in.is_tokens;
+    text_printf(c_use(c, "embedding_bag"),
+                "    if (embedding_bag(%s, %s, %s, %s, %zu, %lld, %lld, %d, %d)) return 2;\n",
+                are_tokens ? c->x : "NULL", are_tokens ? "NULL" : c->x, c_plain(c, c->layer->first_param), c->y,
+                c->layer->in_size, (long long)param->shape[0], (long long)param->shape[1],
+                (int)bag_padding_of(c->layer), (int)config_of(c->layer)->mode);
 }
 
 const struct layer_type layer_embedding_bag = {
@@ -410,5 +494,7 @@ const struct layer_type layer_embedding_bag = {
     .init = init,
     .forward = forward,
     .backward = backward,
-    .describe = describe,
+    .facts = bag_facts,
+    .onnx = bag_onnx,
+    .c = bag_c,
 };

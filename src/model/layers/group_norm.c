@@ -114,11 +114,25 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
                                      affine ? params_gradient(pass->params, p + 1) : NULL, pass->rows);
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_GROUP_NORM;
-    to->groups = groups_of(layer);
-    to->eps = (float)config_of(layer)->eps;
-    if (config_of(layer)->affine) to->weight = layer->first_param, to->bias = layer->first_param + 1;
+static const char *write_onnx(const struct onnx_call *c) {
+    const struct layer *layer = c->layer;
+    const char *x = onnx_reshape(c->g, c->x, (const int64_t[]){(int64_t)groups_of(layer), -1}, 2);
+    const char *centered = onnx_node2(c->g, "Sub", x, onnx_mean_of_last(c->g, x));
+    const char *y = onnx_reshape(c->g, onnx_over_root_mean_square(c->g, centered, (float)config_of(layer)->eps),
+                                 layer->in.size, (size_t)layer->in.dims);
+    if (!config_of(layer)->affine) return y;
+    y = onnx_node2(c->g, "Mul", y, onnx_of_channels(c, layer->first_param));
+    return onnx_node2(c->g, "Add", y, onnx_of_channels(c, layer->first_param + 1));
+}
+
+static void write_c(const struct c_call *c) {
+    const struct layer *layer = c->layer;
+    size_t channels = (size_t)layer->in.size[0];
+    bool affine = config_of(layer)->affine;
+    const char *w = c_plain(c, affine ? layer->first_param : NO_PARAM);
+    const char *b = c_plain(c, affine ? layer->first_param + 1 : NO_PARAM);
+    text_printf(c_use(c, "group_norm"), "    group_norm(%s, %s, %s, %a, %s, %zu, %zu, %zu);\n", c->x, w, b,
+                (double)(float)config_of(layer)->eps, c->y, layer->in_size / channels, channels, groups_of(layer));
 }
 
 static bool runs_on(const struct device_ops *ops) { return ops->image->group_norm_forward != NULL; }
@@ -126,7 +140,7 @@ static bool runs_on(const struct device_ops *ops) { return ops->image->group_nor
 /* What both rows have. */
 #define GROUP_NORM                                                                                                     \
     .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_Y, .runs_on = runs_on, .plan = plan, .init = init,       \
-    .autocast = AUTOCAST_FLOAT32, .forward = forward, .backward = backward, .half = HALF_ALL, .describe = describe
+    .autocast = AUTOCAST_FLOAT32, .forward = forward, .backward = backward, .half = HALF_ALL, .onnx = write_onnx, .c = write_c
 const struct layer_type layer_group_norm = {
     .variant = {"group_norm", &schema, "Normalises groups of channels of each row (torch.nn.GroupNorm)."},
     GROUP_NORM,

@@ -3,6 +3,7 @@
 #ifndef MODEL_LAYERS_IMAGES_H
 #define MODEL_LAYERS_IMAGES_H
 
+#include "model/emit/c.h"
 #include "model/layer.h"
 
 /* (channels, height, width), (channels, length) or (channels) */
@@ -36,6 +37,11 @@ size_t window_output_ceil(const struct window *window, int d, size_t in);
 
 /* The size of the largest adaptive window along one dimension: ceil((o + 1) in / out) - floor(o in / out), at most. */
 size_t adaptive_window(size_t in, size_t out);
+
+/* Calls of the exported C that pool [images] images of a row, one after another; [in]: an expression for the shape of
+ * one, which is p->in unless some of its rows are padding. */
+void c_max_pool(const struct c_call *c, const struct pooling *p, const char *x, const char *in, size_t images);
+void c_average_pool(const struct c_call *c, const struct pooling *p, size_t images);
 
 /* ---- volumes: (channels, depth, height, width). In memory a volume is a sequence of images, (depth, height, width,
  * channels), so operators over images compute all but the depth. ---- */

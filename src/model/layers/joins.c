@@ -134,9 +134,23 @@ static void concat_backward(const struct layer *layer, const struct pass *pass, 
     copy_parts(layer, pass, NULL, NULL, dy, dx);
 }
 
-static void describe_concat(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_CONCAT;
-    to->dimension = dimension_of(layer);
+static const char *concat_onnx(const struct onnx_call *c) {
+    struct text attributes = {0};
+    onnx_int(&attributes, "axis", dimension_of(c->layer) + 1);
+    return onnx_node(c->g, "Concat", c->inputs, c->layer->in_count, &attributes);
+}
+
+static void concat_c(const struct c_call *c) {
+    const struct layer *layer = c->layer;
+    int dimension = dimension_of(layer);
+    size_t outer, inner, at = 0;
+    join_blocks(&layer->out, dimension, &outer, &inner);
+    for (size_t i = 0; i < layer->in_count; i++) {
+        size_t width = (size_t)layer->ins[i].size[dimension] * inner;
+        c_columns(c, c->inputs[i], width, arena_printf(c->c->arena, "%s + %zu", c->y, at),
+                  (size_t)layer->out.size[dimension] * inner, outer, width);
+        at += width;
+    }
 }
 
 const struct layer_type layer_concat = {
@@ -149,7 +163,8 @@ const struct layer_type layer_concat = {
     .plan = plan_concat,
     .join = join_concat,
     .join_backward = concat_backward,
-    .describe = describe_concat,
+    .onnx = concat_onnx,
+    .c = concat_c,
 };
 
 /* ---- multiply ---- */
@@ -174,9 +189,13 @@ static void multiply_backward(const struct layer *layer, const struct pass *pass
         if (dx[i]) device_ops(pass->device)->multiply(pass->device, dy, x[1 - i], dx[i], pass->rows * layer->out_size);
 }
 
-static void describe_multiply(const struct layer *layer, struct operation *to) {
-    (void)layer;
-    to->kind = OPERATION_MULTIPLY;
+static const char *multiply_onnx(const struct onnx_call *c) {
+    return onnx_node2(c->g, "Mul", c->inputs[0], c->inputs[1]);
+}
+
+static void multiply_c(const struct c_call *c) {
+    text_printf(c_use(c, "multiply"), "    multiply(%s, %s, %s, %zu);\n", c->inputs[0], c->inputs[1], c->y,
+                c->layer->out_size);
 }
 
 static const struct layer_type product = {
@@ -188,7 +207,8 @@ static const struct layer_type product = {
     .plan = plan_multiply,
     .join = join_multiply,
     .join_backward = multiply_backward,
-    .describe = describe_multiply,
+    .onnx = multiply_onnx,
+    .c = multiply_c,
 };
 
 static status expand_multiply(struct builder *builder, const struct variant *variant, const char *path,

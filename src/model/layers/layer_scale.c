@@ -62,14 +62,20 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
                          params_gradient(pass->params, layer->first_param), pass->rows * layer->in_size);
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_SCALE;
-    to->weight = layer->first_param;
-    to->dimension = layer->type == &layer_layer_scale ? layer->in.dims - 1 : 0;
+static const char *write_onnx(const struct onnx_call *c) {
+    bool is_last = c->layer->type == &layer_layer_scale || c->layer->in.dims == 1;
+    size_t weight = c->layer->first_param;
+    return onnx_node2(c->g, "Mul", c->x, is_last ? onnx_param(c->g, weight) : onnx_of_channels(c, weight));
+}
+
+static void write_c(const struct c_call *c) {
+    size_t count = c->c->m->model->params.items[c->layer->first_param].count;
+    text_printf(c_use(c, "scale"), "    scale(%s, %s, %s, %zu, %zu);\n", c->x, c_plain(c, c->layer->first_param), c->y,
+                c->layer->in_size, count);
 }
 
 #define SCALE                                                                                                          \
-    .ignores = IGNORES_Y, .plan = plan, .init = init, .forward = forward, .backward = backward, .describe = describe
+    .ignores = IGNORES_Y, .plan = plan, .init = init, .forward = forward, .backward = backward, .onnx = write_onnx, .c = write_c
 const struct layer_type layer_layer_scale = {
     .variant = {"layer_scale", &features_schema,
                 "x times a learned factor for each element of the last dimension, as the last layer of a residual "

@@ -2,7 +2,10 @@
 #ifndef MODEL_LAYERS_LAYERS_H
 #define MODEL_LAYERS_LAYERS_H
 
+#include "model/emit/c.h"
+#include "model/emit/onnx.h"
 #include "model/layer.h"
+#include "model/model.h"
 
 #define ACTIVATION_NAME(id, name, properties, doc) X(name)
 /* The table: a name here, and a `const struct layer_type layer_<name>` in a file of this folder; activations come from

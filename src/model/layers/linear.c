@@ -210,10 +210,18 @@ static const struct layer_around_gelu around_gelu = {forward_before, forward_aft
 
 static size_t multiply_adds(const struct layer *layer) { return layer->in_size * (size_t)config_of(layer)->out; }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_LINEAR;
-    to->weight = weight_of(layer);
-    if (config_of(layer)->bias) to->bias = bias_of(layer);
+/* The bias's index in params, or NO_PARAM. */
+static size_t own_bias(const struct layer *layer) { return config_of(layer)->bias ? bias_of(layer) : NO_PARAM; }
+
+static const char *write_onnx(const struct onnx_call *c) {
+    return onnx_linear(c->g, c->x, weight_of(c->layer), own_bias(c->layer), c->layer->in.dims);
+}
+
+static void write_c(const struct c_call *c) {
+    const char *w = c_matrix(c, weight_of(c->layer)), *b = c_plain(c, own_bias(c->layer));
+    size_t in = c_last(&c->layer->in), out = c_last(&c->layer->out);
+    text_printf(c_use(c, "linear"), "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", c->x, w, b, c->y,
+                c->layer->in_size / in, in, out);
 }
 
 const struct layer_type layer_linear = {
@@ -232,5 +240,6 @@ const struct layer_type layer_linear = {
     .copies = COPY_ROWS,
     .around_gelu = &around_gelu,
     .multiply_adds = multiply_adds,
-    .describe = describe,
+    .onnx = write_onnx,
+    .c = write_c,
 };

@@ -72,9 +72,19 @@ static size_t multiply_adds(const struct layer *layer) {
     return p.count * p.m * p.k * p.n;
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    (void)layer;
-    to->kind = OPERATION_MATMUL;
+static const char *write_onnx(const struct onnx_call *c) {
+    return onnx_node2(c->g, "MatMul", c->inputs[0], c->inputs[1]);
+}
+
+/* The second factor is (in, out), as linear takes it. */
+static void write_c(const struct c_call *c) {
+    const struct shape *a = &c->layer->in, *y = &c->layer->out;
+    size_t m = (size_t)a->size[a->dims - 2], k = c_last(a), n = c_last(y), count = c->layer->in_size / (m * k);
+    c_begin_images(c, count);
+    text_printf(c_use(c, "linear"), "    linear(%s, %s, 0, %s, %zu, %zu, %zu);\n",
+                c_at_image(c, c->inputs[0], count, m * k), c_at_image(c, c->inputs[1], count, k * n),
+                c_at_image(c, c->y, count, m * n), m, k, n);
+    c_end_images(c, count);
 }
 
 const struct layer_type layer_matmul = {
@@ -87,5 +97,6 @@ const struct layer_type layer_matmul = {
     .join = join,
     .join_backward = join_backward,
     .multiply_adds = multiply_adds,
-    .describe = describe,
+    .onnx = write_onnx,
+    .c = write_c,
 };

@@ -133,24 +133,52 @@ static void rms_norm_backward(const struct layer *layer, const struct pass *pass
             vectors(layer, pass->rows), width(layer));
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    bool is_layer_norm = layer->type == &layer_layer_norm;
-    to->kind = is_layer_norm ? OPERATION_LAYER_NORM : OPERATION_RMS_NORM;
-    to->eps = is_layer_norm ? (float)config_of(layer)->eps : rms_eps(layer);
-    if (has_weight(layer)) to->weight = layer->first_param;
-    if (has_bias(layer)) to->bias = layer->first_param + 1;
+static size_t weight_of(const struct layer *layer) { return has_weight(layer) ? layer->first_param : NO_PARAM; }
+static size_t bias_of(const struct layer *layer) { return has_bias(layer) ? layer->first_param + 1 : NO_PARAM; }
+static float layer_eps(const struct layer *layer) { return (float)config_of(layer)->eps; }
+
+static void layer_facts(const struct layer *layer, struct layer_facts *to) { to->layer_norm_eps = layer_eps(layer); }
+static void rms_facts(const struct layer *layer, struct layer_facts *to) { to->rms_norm_eps = rms_eps(layer); }
+
+static const char *layer_onnx(const struct onnx_call *c) {
+    struct text attributes = {0};
+    onnx_int(&attributes, "axis", -1);
+    onnx_float(&attributes, "epsilon", layer_eps(c->layer));
+    const char *inputs[3] = {c->x, onnx_param_or(c->g, weight_of(c->layer), width(c->layer), 1)};
+    if (has_bias(c->layer)) inputs[2] = onnx_param(c->g, bias_of(c->layer));
+    return onnx_node(c->g, "LayerNormalization", inputs, inputs[2] ? 3 : 2, &attributes);
+}
+
+static const char *rms_onnx(const struct onnx_call *c) {
+    const char *y = onnx_over_root_mean_square(c->g, c->x, rms_eps(c->layer));
+    return has_weight(c->layer) ? onnx_node2(c->g, "Mul", y, onnx_param(c->g, weight_of(c->layer))) : y;
+}
+
+static void layer_c(const struct c_call *c) {
+    const char *w = c_plain(c, weight_of(c->layer)), *b = c_plain(c, bias_of(c->layer));
+    text_printf(c_use(c, "layer_norm"), "    layer_norm(%s, %s, %s, %af, %s, %zu, %zu);\n", c->x, w, b,
+                (double)layer_eps(c->layer), c->y, vectors(c->layer, 1), width(c->layer));
+}
+
+static void rms_c(const struct c_call *c) {
+    text_printf(c_use(c, "rms_norm"), "    rms_norm(%s, %s, %af, %s, %zu, %zu);\n", c->x,
+                c_plain(c, weight_of(c->layer)), (double)rms_eps(c->layer), c->y, vectors(c->layer, 1),
+                width(c->layer));
 }
 
 /* What both rows have. The input is a residual stream, which stays float32. */
 #define NORM                                                                                                           \
     .is_by_position = true, .can_add_to_dx = true, .ignores = IGNORES_Y, .plan = plan, .init = init,                   \
-    .half = HALF_Y | HALF_DY, .autocast = AUTOCAST_FLOAT32, .describe = describe
+    .half = HALF_Y | HALF_DY, .autocast = AUTOCAST_FLOAT32
 const struct layer_type layer_layer_norm = {
     .variant = {"layer_norm", &layer_norm_schema,
                 "Mean 0 and variance 1 over the last dimension, then weight and bias (torch.nn.LayerNorm)."},
     .forward = layer_norm_forward,
     .forward_of_sum = layer_norm_of_sum,
     .backward = layer_norm_backward,
+    .facts = layer_facts,
+    .onnx = layer_onnx,
+    .c = layer_c,
     NORM,
 };
 const struct layer_type layer_rms_norm = {
@@ -159,5 +187,8 @@ const struct layer_type layer_rms_norm = {
     .forward = rms_norm_forward,
     .forward_of_sum = rms_norm_of_sum,
     .backward = rms_norm_backward,
+    .facts = rms_facts,
+    .onnx = rms_onnx,
+    .c = rms_c,
     NORM,
 };

@@ -131,12 +131,35 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
     if (dx) device_ops(pass->device)->shapes->pad_backward(pass->device, &p, dy, dx, pass->rows * outer);
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
+static const char *write_onnx(const struct onnx_call *c) {
+    static const char *const words[] = {
+        [PAD_CONSTANT] = "constant", [PAD_REFLECT] = "reflect", [PAD_REPLICATE] = "edge", [PAD_CIRCULAR] = "wrap"};
+    const struct pad_config *config = c->layer->config;
+    size_t sides[4], dims = (size_t)c->layer->in.dims + 1;
+    int64_t pads[2 * (MAX_DIMS + 1)] = {0};
+    struct text attributes = {0};
+    sides_of(c->layer, sides);
+    pads[dims - 1] = (int64_t)sides[0], pads[2 * dims - 1] = (int64_t)sides[1];
+    if (dims > 2) pads[dims - 2] = (int64_t)sides[2], pads[2 * dims - 2] = (int64_t)sides[3];
+    onnx_string(&attributes, "mode", words[config->mode]);
+    const char *inputs[3] = {c->x, onnx_numbers(c->g, pads, 2 * dims)};
+    bool is_constant = config->mode == PAD_CONSTANT;
+    if (is_constant) inputs[2] = onnx_scalar(c->g, (float)config->value);
+    return onnx_node(c->g, "Pad", inputs, is_constant ? 3 : 2, &attributes);
+}
+
+static void write_c(const struct c_call *c) {
+    static const char letters[] = {
+        [PAD_CONSTANT] = 'c', [PAD_REFLECT] = 'r', [PAD_REPLICATE] = 'e', [PAD_CIRCULAR] = 'w'};
     size_t outer;
-    to->kind = OPERATION_PAD;
-    to->pad = pad_of(layer, &outer);
-    to->images = outer;
-    sides_of(layer, to->pads);
+    struct pad p = pad_of(c->layer, &outer);
+    const size_t out[2] = {pad_size(&p, 0), pad_size(&p, 1)};
+    text_printf(c_use(c, "pad"), "    pad(%s, %s, %zu, %s, %s, %s, %zu, '%c', ", c->x, c->y, outer, c_list(c, p.in, 2),
+                c_list(c, p.before, 2), c_list(c, out, 2), p.inner, letters[p.mode]);
+    if (isinf(p.value))
+        text_printf(&c->c->body, "%sINFINITY);\n", p.value > 0 ? "" : "-");
+    else
+        text_printf(&c->c->body, "%af);\n", (double)p.value);
 }
 
 static bool runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
@@ -151,5 +174,6 @@ const struct layer_type layer_pad = {
     .plan = plan,
     .forward = forward,
     .backward = backward,
-    .describe = describe,
+    .onnx = write_onnx,
+    .c = write_c,
 };

@@ -177,15 +177,28 @@ static void permute_backward(const struct layer *layer, const struct pass *pass,
     if (dx) forward_by(layer, pass, inverse_of(&p), dy, dx);
 }
 
-static void describe_permute(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_PERMUTE;
-    to->permutation = permutation_of(layer);
-    to->split.dims = (size_t)layer->in.dims;
-    for (int d = 0; d < layer->in.dims; d++) {
-        to->split.size[d] = layer->in.size[d];
-        to->split.order[d] = source_of(layer, d);
-    }
+/* The shape split into [dims] dimensions, these in another order (from 0, without the batch), and joined again. */
+static const char *permutation_onnx(const struct onnx_call *c, const int64_t *size, const int64_t *order, int dims) {
+    bool is_split = dims != c->layer->in.dims;
+    int64_t all[PERMUTATION_DIMS + 1] = {0};
+    for (int d = 0; d < dims; d++) all[d + 1] = order[d] + 1;
+    const char *x = is_split ? onnx_reshape(c->g, c->x, size, (size_t)dims) : c->x;
+    x = onnx_transpose(c->g, x, all, (size_t)dims + 1);
+    return is_split ? onnx_reshape(c->g, x, c->layer->out.size, (size_t)c->layer->out.dims) : x;
 }
+
+static const char *permute_onnx(const struct onnx_call *c) {
+    int64_t order[MAX_DIMS];
+    for (int d = 0; d < c->layer->in.dims; d++) order[d] = source_of(c->layer, d);
+    return permutation_onnx(c, c->layer->in.size, order, c->layer->in.dims);
+}
+
+static void permutation_c(const struct c_call *c, struct permutation p) {
+    text_printf(c_use(c, "permute"), "    permute(%s, %s, %d, %s, %s);\n", c->x, c->y, p.dims,
+                c_list(c, p.size, (size_t)p.dims), c_list(c, p.stride, (size_t)p.dims));
+}
+
+static void permute_c(const struct c_call *c) { permutation_c(c, permutation_of(c->layer)); }
 
 static const struct layer_type permuted_copy = {
     .variant = {"permute", NULL, "The dimensions in another order."},
@@ -195,7 +208,8 @@ static const struct layer_type permuted_copy = {
     .plan = plan_permute,
     .forward = permute_forward,
     .backward = permute_backward,
-    .describe = describe_permute,
+    .onnx = permute_onnx,
+    .c = permute_c,
 };
 
 static const struct layer_type permuted_view = {
@@ -286,25 +300,23 @@ static void unshuffle_backward(const struct layer *layer, const struct pass *pas
     if (dx) forward_by(layer, pass, shuffle_of(&layer->out, factor_of(layer)), dy, dx);
 }
 
-static void set_split(struct operation *to, const int64_t size[5], const int64_t order[5]) {
-    to->kind = OPERATION_PERMUTE;
-    to->split.dims = 5;
-    for (int d = 0; d < 5; d++) to->split.size[d] = size[d], to->split.order[d] = order[d];
+static const char *shuffle_onnx(const struct onnx_call *c) {
+    int64_t f = (int64_t)factor_of(c->layer);
+    const int64_t *in = c->layer->in.size, size[] = {in[0] / f / f, f, f, in[1], in[2]};
+    return permutation_onnx(c, size, (const int64_t[]){0, 3, 1, 4, 2}, 5);
 }
 
-static void describe_shuffle(const struct layer *layer, struct operation *to) {
-    int64_t f = (int64_t)factor_of(layer);
-    const int64_t *in = layer->in.size;
-    to->permutation = shuffle_of(&layer->in, (size_t)f);
-    set_split(to, (const int64_t[]){in[0] / f / f, f, f, in[1], in[2]}, (const int64_t[]){0, 3, 1, 4, 2});
+static void shuffle_c(const struct c_call *c) { permutation_c(c, shuffle_of(&c->layer->in, factor_of(c->layer))); }
+
+static const char *unshuffle_onnx(const struct onnx_call *c) {
+    int64_t f = (int64_t)factor_of(c->layer);
+    const int64_t *out = c->layer->out.size, size[] = {c->layer->in.size[0], out[1], f, out[2], f};
+    return permutation_onnx(c, size, (const int64_t[]){0, 2, 4, 1, 3}, 5);
 }
 
-static void describe_unshuffle(const struct layer *layer, struct operation *to) {
-    int64_t f = (int64_t)factor_of(layer);
-    const int64_t *out = layer->out.size;
-    struct permutation p = shuffle_of(&layer->out, (size_t)f);
-    to->permutation = inverse_of(&p);
-    set_split(to, (const int64_t[]){layer->in.size[0], out[1], f, out[2], f}, (const int64_t[]){0, 2, 4, 1, 3});
+static void unshuffle_c(const struct c_call *c) {
+    struct permutation p = shuffle_of(&c->layer->out, factor_of(c->layer));
+    permutation_c(c, inverse_of(&p));
 }
 
 const struct layer_type layer_pixel_shuffle = {
@@ -317,7 +329,8 @@ const struct layer_type layer_pixel_shuffle = {
     .plan = plan_shuffle,
     .forward = shuffle_forward,
     .backward = shuffle_backward,
-    .describe = describe_shuffle,
+    .onnx = shuffle_onnx,
+    .c = shuffle_c,
 };
 const struct layer_type layer_pixel_unshuffle = {
     .variant = {"pixel_unshuffle", &unshuffle_schema, "The inverse of pixel_shuffle (torch.nn.PixelUnshuffle)."},
@@ -327,5 +340,6 @@ const struct layer_type layer_pixel_unshuffle = {
     .plan = plan_unshuffle,
     .forward = unshuffle_forward,
     .backward = unshuffle_backward,
-    .describe = describe_unshuffle,
+    .onnx = unshuffle_onnx,
+    .c = unshuffle_c,
 };

@@ -186,9 +186,95 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
         ops->avg_pool_backward(pass->device, &p, dy, dx, pass->rows);
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    to->kind = is_max(layer) ? OPERATION_MAX_POOL : OPERATION_AVERAGE_POOL;
-    to->pooling = pooling_of(layer);
+/* ---- in other formats ---- */
+
+/* The padding after the image that gives [out] windows (ceil_mode). */
+static size_t pad_after(const struct window *w, int d, size_t in, size_t out) {
+    size_t end = (out - 1) * w->stride[d] + w->kernel[d], image = in + w->padding[d];
+    return end > image ? end - image : 0;
+}
+
+/* Adaptive maxima of x along dimension [axis] of a batch: of a slice for each output. */
+static const char *adaptive_max_along(struct onnx_graph *g, const char *x, int64_t axis, size_t in, size_t out) {
+    const char **parts = arena_alloc(g->arena, out * sizeof *parts);
+    struct text attributes = {0};
+    const char *axes = onnx_numbers(g, (const int64_t[]){axis}, 1);
+    for (size_t o = 0; o < out; o++) {
+        int64_t from = (int64_t)(o * in / out), to = (int64_t)(((o + 1) * in + out - 1) / out);
+        const char *inputs[] = {x, onnx_numbers(g, &from, 1), onnx_numbers(g, &to, 1), axes};
+        parts[o] = onnx_node2(g, "ReduceMax", onnx_node(g, "Slice", inputs, 4, NULL), axes);
+    }
+    onnx_int(&attributes, "axis", axis);
+    if (out > 1) return onnx_node(g, "Concat", parts, out, &attributes);
+    text_free(&attributes);
+    return parts[0];
+}
+
+static const char *maxima_onnx(const struct onnx_call *c, const struct pooling *p) {
+    struct text attributes = {0};
+    size_t after[2] = {pad_after(&p->window, 0, p->in.height, p->out.height),
+                       pad_after(&p->window, 1, p->in.width, p->out.width)};
+    onnx_window(&attributes, &p->window, after, c->layer->in.dims);
+    return onnx_node1(c->g, "MaxPool", c->x, &attributes);
+}
+
+static const char *adaptive_maxima_onnx(const struct onnx_call *c, const struct pooling *p) {
+    const char *x = c->x;
+    if (c->layer->in.dims == 3) x = adaptive_max_along(c->g, x, 2, p->in.height, p->out.height);
+    return adaptive_max_along(c->g, x, c->layer->in.dims, p->in.width, p->out.width);
+}
+
+/* One dimension of an average as a matrix (out, in), whose rows are the weights of the windows. */
+static const char *average_tensor(struct onnx_graph *g, const struct pooling *p, int d, size_t in, size_t out) {
+    float *matrix = arena_alloc(g->arena, out * in * sizeof *matrix);
+    for (size_t o = 0; o < out; o++) {
+        size_t start = o * p->window.stride[d], end = start + p->window.kernel[d], pad = p->window.padding[d];
+        size_t padded = (end < in + 2 * pad ? end : in + 2 * pad) - start;
+        size_t from = start < pad ? 0 : start - pad, to = (end < in + pad ? end : in + pad) - pad;
+        if (p->is_adaptive) from = o * in / out, to = ((o + 1) * in + out - 1) / out;
+        size_t count = p->is_adaptive || p->excludes_padding ? to - from : padded;
+        if (p->divisor) count = d == 0 ? p->divisor : 1;
+        for (size_t i = from; i < to; i++) matrix[o * in + i] = 1 / (float)count;
+    }
+    return onnx_tensor(g, NULL, ONNX_FLOAT, matrix, 2, (const int64_t[]){(int64_t)out, (int64_t)in});
+}
+
+/* Averages that no node of ONNX has: along the height, then along the width. */
+static const char *average_by_matrices(const struct onnx_call *c, const struct pooling *p) {
+    struct text attributes = {0};
+    bool has_rows = c->layer->in.dims >= 3;
+    const char *rows = has_rows ? average_tensor(c->g, p, 0, p->in.height, p->out.height) : NULL;
+    const char *columns = average_tensor(c->g, p, 1, p->in.width, p->out.width);
+    const char *x = has_rows ? onnx_node2(c->g, "MatMul", rows, c->x) : c->x;
+    onnx_ints(&attributes, "perm", (const int64_t[]){1, 0}, 2);
+    return onnx_node2(c->g, "MatMul", x, onnx_node1(c->g, "Transpose", columns, &attributes));
+}
+
+static const char *averages_onnx(const struct onnx_call *c, const struct pooling *p) {
+    struct text attributes = {0};
+    if (p->is_adaptive && p->out.height == 1 && p->out.width == 1)
+        return onnx_node1(c->g, "GlobalAveragePool", c->x, NULL);
+    bool is_plain = !p->is_adaptive && !p->divisor &&
+                    pad_after(&p->window, 0, p->in.height, p->out.height) <= p->window.padding[0] &&
+                    pad_after(&p->window, 1, p->in.width, p->out.width) <= p->window.padding[1];
+    if (!is_plain) return average_by_matrices(c, p);
+    onnx_window(&attributes, &p->window, p->window.padding, c->layer->in.dims);
+    onnx_int(&attributes, "count_include_pad", !p->excludes_padding);
+    return onnx_node1(c->g, "AveragePool", c->x, &attributes);
+}
+
+static const char *write_onnx(const struct onnx_call *c) {
+    struct pooling p = pooling_of(c->layer);
+    if (!is_max(c->layer)) return averages_onnx(c, &p);
+    return p.is_adaptive ? adaptive_maxima_onnx(c, &p) : maxima_onnx(c, &p);
+}
+
+static void write_c(const struct c_call *c) {
+    struct pooling p = pooling_of(c->layer);
+    if (is_max(c->layer))
+        c_max_pool(c, &p, c->x, c_image(c, &p.in), 1);
+    else
+        c_average_pool(c, &p, 1);
 }
 
 static bool max_runs_on(const struct device_ops *ops) { return ops->image->max_pool_forward != NULL; }
@@ -197,10 +283,10 @@ static bool avg_runs_on(const struct device_ops *ops) { return ops->image->avg_p
 /* What all rows of maxima, and of averages, have. */
 #define MAXIMUM                                                                                                        \
     .memory_format = FORMAT_CHANNELS_LAST, .relu = RELU_BEFORE, .ignores = IGNORES_X, .runs_on = max_runs_on,          \
-    .plan = plan, .forward = forward, .backward = backward, .half = HALF_ALL, .describe = describe
+    .plan = plan, .forward = forward, .backward = backward, .half = HALF_ALL, .onnx = write_onnx, .c = write_c
 #define AVERAGE                                                                                                        \
     .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X_AND_Y, .runs_on = avg_runs_on, .plan = plan,           \
-    .forward = forward, .backward = backward, .half = HALF_ALL, .describe = describe
+    .forward = forward, .backward = backward, .half = HALF_ALL, .onnx = write_onnx, .c = write_c
 const struct layer_type layer_max_pool2d = {
     .variant = {"max_pool2d", &max_pool2d_schema, "Maximum of each window (torch.nn.MaxPool2d)."}, MAXIMUM};
 const struct layer_type layer_max_pool1d = {
@@ -354,11 +440,48 @@ static void pool3d_backward(const struct layer *layer, const struct pass *pass, 
         ops->max_pool_backward(pass->device, &p, y, (const uint8_t *)layer->saved, dy, dx, images);
 }
 
-static void pool3d_describe(const struct layer *layer, struct operation *to) {
-    to->kind = is_average(layer) ? OPERATION_AVERAGE_POOL : OPERATION_MAX_POOL;
-    to->pooling = pool3d_pooling_of(layer);
-    to->images = images_of(layer);
-    to->is_along_depth = is_along_depth(layer);
+static const char *adaptive_volume_max(const struct onnx_call *c, const struct pooling *p) {
+    bool is_depth = is_along_depth(c->layer);
+    const char *x = adaptive_max_along(c->g, c->x, is_depth ? 2 : 3, p->in.height, p->out.height);
+    return is_depth ? x : adaptive_max_along(c->g, x, 4, p->in.width, p->out.width);
+}
+
+static const char *volume_maxima_onnx(const struct onnx_call *c, const struct pooling *p) {
+    const struct window *w = &p->window;
+    size_t kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, before[3] = {0}, after[3] = {0};
+    const size_t in[2] = {p->in.height, p->in.width}, out[2] = {p->out.height, p->out.width};
+    struct text attributes = {0};
+    bool is_depth = is_along_depth(c->layer);
+    for (int d = 0; d < (is_depth ? 1 : 2); d++) {
+        int to = is_depth ? 0 : d + 1;
+        kernel[to] = w->kernel[d], stride[to] = w->stride[d], before[to] = w->padding[d];
+        after[to] = pad_after(w, d, in[d], out[d]);
+    }
+    onnx_volume_window(&attributes, kernel, stride, before, after);
+    return onnx_node1(c->g, "MaxPool", c->x, &attributes);
+}
+
+/* A matrix times the depth of a volume, whose images are rows for that. */
+static const char *averages_along_depth(const struct onnx_call *c, const struct pooling *p) {
+    const int64_t *in = c->layer->in.size;
+    const char *matrix = average_tensor(c->g, p, 0, p->in.height, p->out.height);
+    const char *x = onnx_reshape(c->g, c->x, (const int64_t[]){in[0], in[1], in[2] * in[3]}, 3);
+    return onnx_reshape(c->g, onnx_node2(c->g, "MatMul", matrix, x), c->layer->out.size, 4);
+}
+
+static const char *pool3d_onnx(const struct onnx_call *c) {
+    struct pooling p = pool3d_pooling_of(c->layer);
+    if (is_average(c->layer))
+        return is_along_depth(c->layer) ? averages_along_depth(c, &p) : average_by_matrices(c, &p);
+    return p.is_adaptive ? adaptive_volume_max(c, &p) : volume_maxima_onnx(c, &p);
+}
+
+static void pool3d_c(const struct c_call *c) {
+    struct pooling p = pool3d_pooling_of(c->layer);
+    if (is_average(c->layer))
+        c_average_pool(c, &p, images_of(c->layer));
+    else
+        c_max_pool(c, &p, c->x, c_image(c, &p.in), images_of(c->layer));
 }
 
 static bool runs_on(const struct device_ops *ops) { return ops->image->max_pool_forward != NULL; }
@@ -367,8 +490,8 @@ static bool runs_on(const struct device_ops *ops) { return ops->image->max_pool_
     {                                                                                                                  \
         .variant = {name_, NULL, doc_}, .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X,                   \
         .runs_on = runs_on, .plan = pool3d_plan, .forward = pool3d_forward, .backward = pool3d_backward,               \
-        .half = HALF_ALL, .describe = pool3d_describe                                                                  \
-    }
+        .half = HALF_ALL, .onnx = pool3d_onnx, .c = pool3d_c \
+}
 static const struct layer_type types[TYPES] = {
     STEP("max_pool3d", "Maxima of the images of a volume."),
     STEP("max_pool3d", "Maxima along the depth."),

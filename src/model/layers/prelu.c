@@ -62,9 +62,21 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
                          params_gradient(pass->params, layer->first_param), pass->rows * layer->in_size);
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_PRELU;
-    to->weight = layer->first_param;
+/* The slopes of channels get a dimension of 1 for each one after them. */
+static const char *write_onnx(const struct onnx_call *c) {
+    const char *slopes = onnx_param(c->g, c->layer->first_param);
+    if (c->layer->in.dims > 1) {
+        int64_t shape[MAX_DIMS];
+        for (int d = 0; d < c->layer->in.dims; d++) shape[d] = d ? 1 : -1;
+        slopes = onnx_node2(c->g, "Reshape", slopes, onnx_numbers(c->g, shape, (size_t)c->layer->in.dims));
+    }
+    return onnx_node2(c->g, "PRelu", c->x, slopes);
+}
+
+static void write_c(const struct c_call *c) {
+    size_t slopes = c->c->m->model->params.items[c->layer->first_param].count;
+    text_printf(c_use(c, "prelu"), "    prelu(%s, %s, %s, %zu, %zu);\n", c->x, c_plain(c, c->layer->first_param), c->y,
+                c->layer->in_size, slopes);
 }
 
 const struct layer_type layer_prelu = {
@@ -76,5 +88,6 @@ const struct layer_type layer_prelu = {
     .init = init,
     .forward = forward,
     .backward = backward,
-    .describe = describe,
+    .onnx = write_onnx,
+    .c = write_c,
 };

@@ -436,22 +436,155 @@ static size_t multiply_adds(const struct layer *layer) {
     return steps_of(layer) * directions_of(layer) * width_of(layer) * inputs;
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_RECURRENT;
-    to->weight = layer->first_param;
-    to->lengths = layer->in.lengths;
-    to->recurrent.cell = cell_of(layer);
-    to->recurrent.hidden = hidden_of(layer);
-    to->recurrent.layers = layers_of(layer);
-    to->recurrent.directions = directions_of(layer);
-    to->recurrent.has_bias = config_of(layer)->bias;
-    to->recurrent.is_last = config_of(layer)->output == OUTPUT_LAST;
+/* ---- in ONNX: the nodes LSTM, GRU and RNN take (length, batch, features), and their gates in another order ---- */
+
+static void facts(const struct layer *layer, struct layer_facts *to) { to->lengths = layer->in.lengths; }
+
+static size_t gate_count(const struct layer *layer) { return recurrent_gates(cell_of(layer)); }
+
+static size_t param_index(const struct layer *layer, size_t l, size_t d, size_t which) {
+    return layer->first_param + (l * directions_of(layer) + d) * (config_of(layer)->bias ? 4 : 2) + which;
+}
+
+/* PyTorch's gate that ONNX has at [position]: i o f c of i f g o; z r n of r z n. */
+static size_t gate_of_onnx(const struct layer *layer, size_t position) {
+    static const size_t lstm[] = {0, 3, 1, 2}, gru[] = {1, 0, 2};
+    return cell_of(layer) == RECURRENT_LSTM  ? lstm[position]
+           : cell_of(layer) == RECURRENT_GRU ? gru[position]
+                                             : position;
+}
+
+/* The parameters [first, first + count) of each direction of layer [l], one after the other, gates in ONNX's order:
+ * (directions, count * gates * hidden, columns); columns 0: vectors. */
+static const char *parameters(struct onnx_graph *g, const struct layer *layer, size_t l, size_t first, size_t count,
+                              int64_t columns) {
+    size_t directions = directions_of(layer), part = hidden_of(layer) * (columns ? (size_t)columns : 1);
+    float *values = arena_alloc(g->arena, directions * count * gate_count(layer) * part * sizeof *values), *to = values;
+    for (size_t d = 0; d < directions; d++)
+        for (size_t i = 0; i < count; i++)
+            for (size_t k = 0; k < gate_count(layer); k++, to += part)
+                memcpy(to, g->m->params[param_index(layer, l, d, first + i)] + gate_of_onnx(layer, k) * part,
+                       part * sizeof *to);
+    const int64_t shape[] = {(int64_t)directions, (int64_t)(count * gate_count(layer) * hidden_of(layer)), columns};
+    return onnx_tensor(g, NULL, ONNX_FLOAT, values, columns ? 3 : 2, shape);
+}
+
+static struct text node_attributes(const struct layer *layer) {
+    struct text attributes = {0};
+    const char *function = cell_of(layer) == RECURRENT_RELU ? "Relu" : "Tanh";
+    onnx_int(&attributes, "hidden_size", (int64_t)hidden_of(layer));
+    onnx_string(&attributes, "direction", directions_of(layer) == 2 ? "bidirectional" : "forward");
+    if (cell_of(layer) == RECURRENT_GRU) onnx_int(&attributes, "linear_before_reset", 1);
+    if (gate_count(layer) == 1)
+        onnx_strings(&attributes, "activations", (const char *const[]){function, function}, directions_of(layer));
+    return attributes;
+}
+
+/* [lengths]: int32 (batch), the steps of each row; NULL: all */
+static const char *layer_onnx(struct onnx_graph *g, const struct layer *layer, size_t l, const char *x, int64_t in,
+                              bool is_last, const char *lengths) {
+    static const char *const names[] = {
+        [RECURRENT_LSTM] = "LSTM", [RECURRENT_GRU] = "GRU", [RECURRENT_TANH] = "RNN", [RECURRENT_RELU] = "RNN"};
+    struct text attributes = node_attributes(layer);
+    const char *inputs[] = {x, parameters(g, layer, l, 0, 1, in),
+                            parameters(g, layer, l, 1, 1, (int64_t)hidden_of(layer)), "", lengths};
+    if (config_of(layer)->bias) inputs[3] = parameters(g, layer, l, 2, 2, 0);
+    size_t count = lengths ? 5 : config_of(layer)->bias ? 4 : 3;
+    return onnx_node_output(g, names[cell_of(layer)], is_last ? 1 : 0, inputs, count, &attributes);
+}
+
+static const char *write_onnx(const struct onnx_call *c) {
+    struct onnx_graph *g = c->g;
+    const struct layer *layer = c->layer;
+    static const int64_t swap[] = {1, 0, 2}, joined[] = {0, 0, -1}, flat[] = {0, -1};
+    int64_t columns = (int64_t)(directions_of(layer) * hidden_of(layer));
+    const char *x = onnx_transpose(g, c->x, swap, 3), *lengths = NULL;
+    if (layer->in.lengths) lengths = onnx_cast(g, onnx_lengths(g, layer->in.lengths), ONNX_INT32);
+    for (size_t l = 0; l < layers_of(layer); l++) {
+        bool is_last = config_of(layer)->output == OUTPUT_LAST && l + 1 == layers_of(layer);
+        x = layer_onnx(g, layer, l, x, l ? columns : layer->in.size[1], is_last, lengths);
+        if (is_last) /* (directions, batch, hidden) */
+            return onnx_node2(g, "Reshape", onnx_transpose(g, x, swap, 3), onnx_numbers(g, flat, 2));
+        x = onnx_transpose(g, x, (const int64_t[]){0, 2, 1, 3}, 4); /* from (length, directions, batch, hidden) */
+        x = onnx_node2(g, "Reshape", x, onnx_numbers(g, joined, 3));
+    }
+    return onnx_transpose(g, x, swap, 3);
+}
+
+/* ---- in C ---- */
+
+/* Floats of the gates of all steps, and behind them of the bias, the state or the sums of one step. */
+static size_t work_of(const struct layer *layer) {
+    size_t width = recurrent_gates(cell_of(layer)) * hidden_of(layer);
+    return ((size_t)layer->in.size[0] + 2) * width;
+}
+
+/* One direction of layer [l], from x (steps, in) to y, rows [stride] apart. scratch[0]: work_of */
+static void add_direction(const struct c_call *c, size_t l, size_t d, const char *x, size_t in, const char *y) {
+    const struct layer *layer = c->layer;
+    enum recurrent_cell cell = cell_of(layer);
+    size_t hidden = hidden_of(layer), width = recurrent_gates(cell) * hidden, steps = (size_t)layer->in.size[0];
+    size_t param = layer->first_param + (l * directions_of(layer) + d) * (config_of(layer)->bias ? 4 : 2);
+    size_t stride = hidden * directions_of(layer);
+    const char *w = c_matrix(c, param), *b = "0", *hidden_bias = "0";
+    const char *hidden_w = c_matrix(c, param + 1), *gates = c->scratch[0];
+    const char *bias = arena_printf(c->c->arena, "%s + %zu", gates, steps * width);
+    const char *state = arena_printf(c->c->arena, "%s + %zu", gates, (steps + 1) * width);
+    const char *length = c_length(c, layer->in.lengths, steps);
+    if (config_of(layer)->bias) b = c_plain(c, param + 2), hidden_bias = c_plain(c, param + 3);
+    if (config_of(layer)->bias && cell != RECURRENT_GRU) {
+        text_printf(c_use(c, "add"), "    add(%s, %s, %s, %zu);\n", b, hidden_bias, bias, width);
+        b = bias;
+    }
+    text_printf(c_use(c, "linear"), "    linear(%s, %s, %s, %s, %s, %zu, %zu);\n", x, w, b, gates, length, in, width);
+    if (cell == RECURRENT_LSTM)
+        text_printf(c_use(c, "lstm"), "    lstm(%s, %s, %s, %s, %zu, %s, %zu, %zu);\n", gates, hidden_w, state, y,
+                    stride, length, hidden, d);
+    else if (cell == RECURRENT_GRU)
+        text_printf(c_use(c, "gru"), "    gru(%s, %s, %s, %s, %s, %zu, %s, %zu, %zu);\n", gates, hidden_w, hidden_bias,
+                    state, y, stride, length, hidden, d);
+    else
+        text_printf(c_use(c, "recurrence"), "    recurrence(%s, %s, %s, %zu, %s, %zu, %zu, %d);\n", gates, hidden_w, y,
+                    stride, length, hidden, d, cell == RECURRENT_RELU);
+}
+
+/* The outputs y (steps, columns) behind the length of the row become 0. */
+static void zero_padding(const struct c_call *c, size_t columns, size_t steps) {
+    const char *length = c_length(c, c->layer->in.lengths, steps);
+    text_printf(&c->c->body, "    memset(%s + %s * %zu, 0, (%zu - %s) * %zu * sizeof(float));\n", c->y, length, columns,
+                steps, length, columns);
+}
+
+/* scratch[1]: the outputs of two layers; those behind the length of the row are not read. */
+static void write_c(const struct c_call *c) {
+    const struct layer *layer = c->layer;
+    struct arena *arena = c->c->arena;
+    size_t steps = (size_t)layer->in.size[0], hidden = hidden_of(layer);
+    size_t columns = hidden * directions_of(layer), in = c_last(&layer->in);
+    const char *x = c->x, *y = NULL;
+    for (size_t l = 0; l < layers_of(layer); l++, x = y, in = columns) {
+        bool is_output = l + 1 == layers_of(layer) && config_of(layer)->output != OUTPUT_LAST;
+        y = is_output ? c->y : arena_printf(arena, "%s + %zu", c->scratch[1], l % 2 * steps * columns);
+        for (size_t d = 0; d < directions_of(layer); d++)
+            add_direction(c, l, d, x, in, arena_printf(arena, "%s + %zu", y, d * hidden));
+        if (is_output && layer->in.lengths) zero_padding(c, columns, steps);
+    }
+    const char *last_step =
+        arena_printf(arena, "%s + (%s - 1) * %zu", y, c_length(c, layer->in.lengths, steps), columns);
+    for (size_t d = 0; d < directions_of(layer) && config_of(layer)->output == OUTPUT_LAST; d++)
+        c_columns(c, d == 0 ? last_step : arena_printf(arena, "%s + %zu", y, hidden), 0,
+                  arena_printf(arena, "%s + %zu", c->y, d * hidden), 0, 1, hidden);
+}
+
+static void c_scratch(const struct layer *layer, size_t sizes[2]) {
+    sizes[0] = work_of(layer);
+    sizes[1] = 2 * steps_of(layer) * outputs_of(layer);
 }
 
 #define RECURRENT                                                                                                      \
     .ignores = IGNORES_X_AND_Y, .keeps_positions = true, .runs_on = runs_on, .plan = plan, .alloc = alloc,             \
     .release = release, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward,          \
-    .multiply_adds = multiply_adds, .describe = describe
+    .multiply_adds = multiply_adds, .facts = facts, .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch
 const struct layer_type layer_lstm = {
     .variant = {"lstm", &lstm_schema, "Long short-term memory over (length, features) (torch.nn.LSTM, batch_first)."},
     RECURRENT,

@@ -89,10 +89,34 @@ static const int32_t *lengths_of(const struct layer *layer, const struct pass *p
     return dimension_of(layer) == 0 ? pass_lengths(pass, &layer->in) : NULL;
 }
 
-static void describe(const struct layer *layer, struct operation *to, enum operation_kind kind) {
-    to->kind = kind;
-    to->dimension = dimension_of(layer);
-    if (to->dimension == 0) to->lengths = layer->in.lengths;
+/* ---- in other formats ---- */
+
+/* The lengths of the positions along which it is; 0: all are real. */
+static size_t lengths_number(const struct layer *layer) { return dimension_of(layer) == 0 ? layer->in.lengths : 0; }
+
+static void facts(const struct layer *layer, struct layer_facts *to) { to->lengths = lengths_number(layer); }
+
+static const char *reduction_onnx(const struct onnx_call *c, const char *x, const char *type) {
+    struct text attributes = {0};
+    const int64_t axis = dimension_of(c->layer) + 1;
+    onnx_int(&attributes, "keepdims", c->layer->out.dims == c->layer->in.dims);
+    return onnx_node(c->g, type, (const char *const[]){x, onnx_numbers(c->g, &axis, 1)}, 2, &attributes);
+}
+
+/* [x], whose elements are one for each row of the batch or position of it, with dimensions of 1 behind them. */
+static const char *with_dims(const struct onnx_call *c, const char *x, int64_t positions, int dims) {
+    int64_t shape[MAX_DIMS] = {positions};
+    for (int d = 1; d < dims; d++) shape[d] = 1;
+    return onnx_reshape(c->g, x, shape, (size_t)dims);
+}
+
+/* The reduction of the positions before the end of each row; the others count as [padding]. */
+static const char *real_reduction_onnx(const struct onnx_call *c, const char *type, float padding) {
+    const struct shape *in = &c->layer->in;
+    const char *are_real = onnx_real_positions(c->g, lengths_number(c->layer), in->size[0]);
+    const char *real =
+        onnx_where(c->g, with_dims(c, are_real, in->size[0], in->dims), c->x, onnx_scalar(c->g, padding));
+    return reduction_onnx(c, real, type);
 }
 
 /* ---- mean ---- */
@@ -114,7 +138,20 @@ static void mean_backward(const struct layer *layer, const struct pass *pass, co
         ->sequence->mean_backward(pass->device, dy, lengths_of(layer, pass), dx, pass->rows * outer, count, inner);
 }
 
-static void describe_mean(const struct layer *layer, struct operation *to) { describe(layer, to, OPERATION_MEAN); }
+static const char *mean_onnx(const struct onnx_call *c) {
+    struct onnx_graph *g = c->g;
+    size_t lengths = lengths_number(c->layer);
+    if (!lengths) return reduction_onnx(c, c->x, "ReduceMean");
+    const char *count = onnx_cast(g, onnx_lengths(g, lengths), ONNX_FLOAT);
+    return onnx_node2(g, "Div", real_reduction_onnx(c, "ReduceSum", 0), with_dims(c, count, 1, c->layer->out.dims));
+}
+
+static void mean_c(const struct c_call *c) {
+    size_t outer, count, inner;
+    blocks_of(c->layer, &outer, &count, &inner);
+    text_printf(c_use(c, "mean"), "    mean(%s, %s, %zu, %s, %zu);\n", c->x, c->y, outer,
+                c_length(c, lengths_number(c->layer), count), inner);
+}
 
 /* Along one dimension. */
 static const struct layer_type mean_along = {
@@ -124,7 +161,9 @@ static const struct layer_type mean_along = {
     .plan = plan,
     .forward = mean_forward,
     .backward = mean_backward,
-    .describe = describe_mean,
+    .facts = facts,
+    .onnx = mean_onnx,
+    .c = mean_c,
 };
 
 static status at_layer(const struct variant *variant, const char *path, status s) {
@@ -215,7 +254,23 @@ static void max_backward(const struct layer *layer, const struct pass *pass, con
         ->shapes->max_backward(pass->device, (const int32_t *)layer->saved, dy, dx, pass->rows * outer, count, inner);
 }
 
-static void describe_max(const struct layer *layer, struct operation *to) { describe(layer, to, OPERATION_MAXIMUM); }
+static const char *max_onnx(const struct onnx_call *c) {
+    return lengths_number(c->layer) ? real_reduction_onnx(c, "ReduceMax", -INFINITY)
+                                    : reduction_onnx(c, c->x, "ReduceMax");
+}
+
+/* The dimension is the window of a pooling. */
+static void max_c(const struct c_call *c) {
+    size_t outer, count, inner, lengths = lengths_number(c->layer);
+    blocks_of(c->layer, &outer, &count, &inner);
+    struct pooling p = {.in = {count, 1, inner},
+                        .out = {1, 1, inner},
+                        .window = {.kernel = {count, 1}, .stride = {count, 1}, .dilation = {1, 1}}};
+    const char *in =
+        lengths ? arena_printf(c->c->arena, "(struct model_image){%s, 1, %zu}", c_length(c, lengths, count), inner)
+                : c_image(c, &p.in);
+    c_max_pool(c, &p, c->x, in, lengths ? 1 : outer);
+}
 
 static bool max_runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
 
@@ -230,5 +285,7 @@ const struct layer_type layer_max = {
     .plan = plan_max,
     .forward = max_forward,
     .backward = max_backward,
-    .describe = describe_max,
+    .facts = facts,
+    .onnx = max_onnx,
+    .c = max_c,
 };

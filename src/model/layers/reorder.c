@@ -30,9 +30,11 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
     if (dx) transpose(layer, pass, dy, dx, layer->out.is_channels_last);
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    (void)layer;
-    to->kind = OPERATION_REORDER;
+static void write_c(const struct c_call *c) {
+    size_t channels = (size_t)c->layer->in.size[0], positions = c->layer->in_size / channels;
+    bool is_last = c->layer->in.is_channels_last;
+    text_printf(c_use(c, "transpose"), "    transpose(%s, %s, %zu, %zu);\n", c->x, c->y, is_last ? positions : channels,
+                is_last ? channels : positions);
 }
 
 const struct layer_type layer_reorder = {
@@ -42,5 +44,6 @@ const struct layer_type layer_reorder = {
     .forward = forward,
     .backward = backward,
     .half = HALF_ALL | HALF_BY_ELEMENT,
-    .describe = describe,
+    .onnx = onnx_same,
+    .c = write_c,
 };

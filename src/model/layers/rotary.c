@@ -124,13 +124,51 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
     if (dx) device_ops(pass->device)->sequence->rotate(pass->device, &r, layer->runtime, dy, dx);
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    const struct rotary_config *c = config_of(layer);
-    to->kind = OPERATION_ROTATE;
-    to->rotation.heads = heads_of(layer);
-    to->rotation.head_size = (size_t)c->head_size;
-    to->rotation.base = c->base;
-    to->rotation.is_interleaved = c->is_interleaved;
+static void facts(const struct layer *layer, struct layer_facts *to) {
+    to->rotation_base = config_of(layer)->base;
+    to->head_size = (size_t)config_of(layer)->head_size;
+}
+
+/* y = x * cosines + (the other one of its pair) * sines, both (tokens, features); the sines of the first of a pair are
+ * negative; features that are not rotated have cosine 1 and sine 0 */
+static const char *write_onnx(const struct onnx_call *c) {
+    struct onnx_graph *g = c->g;
+    const int64_t *shape = c->layer->in.size;
+    size_t size = (size_t)config_of(c->layer)->head_size, rotated = heads_of(c->layer) * size,
+           features = (size_t)shape[1];
+    bool is_interleaved = config_of(c->layer)->is_interleaved;
+    float *cosines = arena_alloc(g->arena, (size_t)shape[0] * features * sizeof *cosines);
+    float *sines = arena_alloc(g->arena, (size_t)shape[0] * features * sizeof *sines);
+    int64_t *others = arena_alloc(g->arena, features * sizeof *others);
+    for (size_t j = 0; j < features; j++) {
+        size_t at = j % size, pair = is_interleaved ? at / 2 : at % (size / 2);
+        bool is_second = is_interleaved ? at % 2 : at >= size / 2;
+        size_t distance = is_interleaved ? 1 : size / 2;
+        others[j] = (int64_t)(j >= rotated ? j : is_second ? j - distance : j + distance);
+        for (size_t t = 0; t < (size_t)shape[0]; t++) {
+            double angle = rotation_angle(config_of(c->layer)->base, size, t, pair);
+            cosines[t * features + j] = j < rotated ? (float)cos(angle) : 1;
+            sines[t * features + j] = j >= rotated ? 0 : is_second ? (float)sin(angle) : -(float)sin(angle);
+        }
+    }
+    const char *other = onnx_gather(g, c->x, onnx_numbers(g, others, features), -1);
+    const char *own = onnx_node2(g, "Mul", c->x, onnx_tensor(g, NULL, ONNX_FLOAT, cosines, 2, shape));
+    return onnx_node2(g, "Add", own, onnx_node2(g, "Mul", other, onnx_tensor(g, NULL, ONNX_FLOAT, sines, 2, shape)));
+}
+
+static void write_c(const struct c_call *c) {
+    const struct rotary_config *config = config_of(c->layer);
+    size_t tokens = (size_t)c->layer->in.size[0], size = (size_t)config->head_size, count = tokens * (size / 2) * 2;
+    float *angles = arena_alloc(c->c->arena, count * sizeof *angles), *to = angles;
+    for (size_t t = 0; t < tokens; t++)
+        for (size_t i = 0; i < size / 2; i++) {
+            double angle = rotation_angle(config->base, size, t, i);
+            *to++ = (float)cos(angle);
+            *to++ = (float)sin(angle);
+        }
+    text_printf(c_use(c, "rotate"), "    rotate(%s, %s, %s, %zu, %zu, %zu, %zu, %d);\n", c->x,
+                c_table(c, angles, count, "cosines and sines of a rotary embedding"), c->y, tokens,
+                c_last(&c->layer->in), heads_of(c->layer), size, config->is_interleaved);
 }
 
 const struct layer_type layer_rotary_embedding = {
@@ -145,5 +183,7 @@ const struct layer_type layer_rotary_embedding = {
     .release = release_table,
     .forward = forward,
     .backward = backward,
-    .describe = describe,
+    .facts = facts,
+    .onnx = write_onnx,
+    .c = write_c,
 };

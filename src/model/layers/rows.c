@@ -24,12 +24,10 @@ static void backward_input(const struct layer *layer, const struct pass *pass, c
     (void)layer, (void)pass, (void)x, (void)y, (void)dy, (void)dx;
 }
 
-static void describe_input(const struct layer *layer, struct operation *to) {
-    const struct model_input *input = layer->config;
-    to->kind = OPERATION_INPUT;
-    to->name = input->name;
-    to->start = input->first;
-    to->end = input->first + layer->out_size;
+static void input_c(const struct c_call *c) {
+    const struct model_input *input = c->layer->config;
+    size_t size = c->layer->out_size;
+    c_columns(c, arena_printf(c->c->arena, "%s + %zu", c->x, input->first), size, c->y, size, 1, size);
 }
 
 const struct layer_type layer_input = {
@@ -39,7 +37,8 @@ const struct layer_type layer_input = {
     .plan = plan_input,
     .forward = forward_input,
     .backward = backward_input,
-    .describe = describe_input,
+    .onnx = onnx_same,
+    .c = input_c,
 };
 
 /* ---- outputs: a row of all outputs ---- */
@@ -78,9 +77,13 @@ static void outputs_backward(const struct layer *layer, const struct pass *pass,
     copy_outputs(layer, pass, NULL, NULL, dy, dx);
 }
 
-static void describe_outputs(const struct layer *layer, struct operation *to) {
-    (void)layer;
-    to->kind = OPERATION_OUTPUTS;
+static void outputs_c(const struct c_call *c) {
+    size_t at = 0;
+    for (size_t i = 0; i < c->layer->in_count; i++) {
+        size_t size = shape_elements(&c->layer->ins[i]);
+        c_columns(c, c->inputs[i], size, arena_printf(c->c->arena, "%s + %zu", c->y, at), size, 1, size);
+        at += size;
+    }
 }
 
 const struct layer_type layer_outputs = {
@@ -90,5 +93,6 @@ const struct layer_type layer_outputs = {
     .plan = plan_outputs,
     .join = join_outputs,
     .join_backward = outputs_backward,
-    .describe = describe_outputs,
+    .onnx = onnx_same, /* a graph has several outputs itself */
+    .c = outputs_c,
 };

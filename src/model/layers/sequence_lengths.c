@@ -45,9 +45,23 @@ static status check_row(const struct layer *layer, const struct params *params, 
                       layer->ins[1].input - 1, (double)length, layer->path, (long long)layer->out.size[0]);
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_SEQUENCE_LENGTHS;
-    to->sets_lengths = layer->out.lengths;
+/* The second input has one element; values beyond the positions count as the nearest one. */
+static const char *write_onnx(const struct onnx_call *c) {
+    struct onnx_graph *g = c->g;
+    const int64_t flat = -1, one = 1, positions = c->layer->out.size[0];
+    if (!onnx_are_lengths_read(g, c->layer->out.lengths)) return c->x;
+    const char *given = onnx_cast(g, onnx_node2(g, "Reshape", c->inputs[1], onnx_numbers(g, &flat, 1)), ONNX_INT64);
+    const char *limited = onnx_node2(g, "Min", given, onnx_numbers(g, &positions, 1));
+    onnx_set_lengths(g, c->layer->out.lengths, onnx_node2(g, "Max", limited, onnx_numbers(g, &one, 1)));
+    return c->x;
+}
+
+static void write_c(const struct c_call *c) {
+    const char *length = c_length(c, c->layer->out.lengths, 0);
+    text_printf(c_use(c, "given_length"), "    const size_t %s = given_length(*(%s), %zu);\n", length, c->inputs[1],
+                (size_t)c->layer->out.size[0]);
+    text_printf(&c->c->body, "    if (%s == 0) return 2;\n", length);
+    c_columns(c, c->x, c->layer->out_size, c->y, c->layer->out_size, 1, c->layer->out_size);
 }
 
 const struct layer_type layer_sequence_lengths = {
@@ -62,5 +76,6 @@ const struct layer_type layer_sequence_lengths = {
     .check_row = check_row,
     .join = join,
     .join_backward = join_backward,
-    .describe = describe,
+    .onnx = write_onnx,
+    .c = write_c,
 };

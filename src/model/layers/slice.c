@@ -83,12 +83,18 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
     device_ops(pass->device)->copy_columns(pass->device, dy, width, dx + at, stride, pass->rows * outer, width);
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    const struct slice_config *c = layer->config;
-    to->kind = OPERATION_SLICE;
-    to->dimension = dimension_of(layer);
-    to->start = (size_t)c->start;
-    to->end = (size_t)c->end;
+static const char *write_onnx(const struct onnx_call *c) {
+    const struct slice_config *config = c->layer->config;
+    return onnx_slice(c->g, c->x, dimension_of(c->layer) + 1, config->start, config->end);
+}
+
+static void write_c(const struct c_call *c) {
+    const struct slice_config *config = c->layer->config;
+    int dimension = dimension_of(c->layer);
+    size_t outer, inner, start = (size_t)config->start, count = (size_t)config->end - start;
+    join_blocks(&c->layer->in, dimension, &outer, &inner);
+    c_columns(c, arena_printf(c->c->arena, "%s + %zu", c->x, start * inner),
+              (size_t)c->layer->in.size[dimension] * inner, c->y, count * inner, outer, count * inner);
 }
 
 const struct layer_type layer_slice = {
@@ -98,7 +104,8 @@ const struct layer_type layer_slice = {
     .plan = plan,
     .forward = forward,
     .backward = backward,
-    .describe = describe,
+    .onnx = write_onnx,
+    .c = write_c,
 };
 
 /* ---- chunk and split ---- */

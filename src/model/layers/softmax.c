@@ -24,10 +24,16 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
                                          width(layer));
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    (void)layer;
-    to->kind = OPERATION_SOFTMAX;
+static const char *write_onnx(const struct onnx_call *c) { return onnx_softmax(c->g, c->x); }
+
+/* Both functions of the exported code have the same arguments. */
+static void write_c_of(const struct c_call *c, const char *function) {
+    size_t size = c_last(&c->layer->in);
+    text_printf(c_use(c, function), "    %s(%s, %s, %zu, %zu);\n", function, c->x, c->y, c->layer->in_size / size,
+                size);
 }
+
+static void write_c(const struct c_call *c) { write_c_of(c, "softmax"); }
 
 const struct layer_type layer_softmax = {
     .variant = {"softmax", NULL,
@@ -40,7 +46,8 @@ const struct layer_type layer_softmax = {
     .autocast = AUTOCAST_FLOAT32,
     .forward = forward,
     .backward = backward,
-    .describe = describe,
+    .onnx = write_onnx,
+    .c = write_c,
 };
 
 static void log_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
@@ -57,10 +64,13 @@ static void log_backward(const struct layer *layer, const struct pass *pass, con
                                              width(layer));
 }
 
-static void describe_log(const struct layer *layer, struct operation *to) {
-    (void)layer;
-    to->kind = OPERATION_LOG_SOFTMAX;
+static const char *log_onnx(const struct onnx_call *c) {
+    struct text attributes = {0};
+    onnx_int(&attributes, "axis", -1);
+    return onnx_node1(c->g, "LogSoftmax", c->x, &attributes);
 }
+
+static void log_c(const struct c_call *c) { write_c_of(c, "log_softmax"); }
 
 const struct layer_type layer_log_softmax = {
     .variant = {"log_softmax", NULL,
@@ -71,5 +81,6 @@ const struct layer_type layer_log_softmax = {
     .autocast = AUTOCAST_FLOAT32,
     .forward = log_forward,
     .backward = log_backward,
-    .describe = describe_log,
+    .onnx = log_onnx,
+    .c = log_c,
 };

@@ -151,9 +151,56 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
     if (dx) device_ops(pass->device)->shapes->resize_backward(pass->device, &r, dy, dx, pass->rows);
 }
 
-static void describe(const struct layer *layer, struct operation *to) {
-    to->kind = OPERATION_UPSAMPLE;
-    to->resize = resize_of(layer);
+/* Whether the sizes determine the scale: it was not given, or it was not rounded. */
+static bool has_scale_of_sizes(const struct resize_side *s) {
+    float scale = (float)s->in / (float)s->out;
+    return s->scale >= scale && s->scale <= scale;
+}
+
+/* By index, because Resize computes coordinates with other roundings, which select other pixels. */
+static const char *nearest_pixels(const struct onnx_call *c, const struct resize *r) {
+    const char *x = c->x;
+    int64_t axis = c->layer->in.dims; /* the last one is the width */
+    for (int d = 1; d >= 0 && axis >= 2; d--, axis--) {
+        int64_t *indices = arena_alloc(c->g->arena, r->side[d].out * sizeof *indices);
+        for (size_t o = 0; o < r->side[d].out; o++) indices[o] = (int64_t)resize_taps(r, d, o).first;
+        x = onnx_gather(c->g, x, onnx_numbers(c->g, indices, r->side[d].out), axis);
+    }
+    return x;
+}
+
+static const char *write_onnx(const struct onnx_call *c) {
+    const struct resize resize = resize_of(c->layer), *r = &resize;
+    if (r->is_nearest) return nearest_pixels(c, r);
+    size_t dims = (size_t)c->layer->in.dims - 1; /* that change */
+    const struct resize_side *side = r->side + (2 - dims);
+    int64_t axes[2] = {0}, sizes[2] = {0};
+    float scales[2] = {0};
+    bool has_sizes = true;
+    struct text attributes = {0};
+    for (size_t d = 0; d < dims; d++) {
+        axes[d] = (int64_t)d + 2;
+        sizes[d] = (int64_t)side[d].out;
+        scales[d] = side[d].in == side[d].out ? 1 : 1 / side[d].scale; /* the same size: a copy */
+        has_sizes = has_sizes && (r->align_corners || has_scale_of_sizes(&side[d]));
+    }
+    onnx_ints(&attributes, "axes", axes, dims);
+    onnx_string(&attributes, "mode", "linear");
+    onnx_string(&attributes, "coordinate_transformation_mode", r->align_corners ? "align_corners" : "half_pixel");
+    const int64_t count = (int64_t)dims;
+    const char *inputs[4] = {c->x, ""};
+    inputs[2] = has_sizes ? "" : onnx_tensor(c->g, NULL, ONNX_FLOAT, scales, 1, &count);
+    if (has_sizes) inputs[3] = onnx_numbers(c->g, sizes, dims);
+    return onnx_node(c->g, "Resize", inputs, has_sizes ? 4 : 3, &attributes);
+}
+
+static void write_c(const struct c_call *c) {
+    const struct resize r = resize_of(c->layer);
+    struct image_shape in = {r.side[0].in, r.side[1].in, r.channels};
+    struct image_shape out = {r.side[0].out, r.side[1].out, r.channels};
+    text_printf(c_use(c, "upsample"), "    upsample(%s, %s, %s, %s,\n             %af, %af, %d, %d);\n", c->x,
+                c_image(c, &in), c->y, c_image(c, &out), (double)r.side[0].scale, (double)r.side[1].scale, r.is_nearest,
+                r.align_corners);
 }
 
 static bool runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
@@ -167,5 +214,6 @@ const struct layer_type layer_upsample = {
     .plan = plan,
     .forward = forward,
     .backward = backward,
-    .describe = describe,
+    .onnx = write_onnx,
+    .c = write_c,
 };

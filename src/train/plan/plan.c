@@ -12,7 +12,6 @@
 #include "data/dataset/loader.h"
 #include "data/sampling/sampler.h"
 #include "dist/reducer.h"
-#include "model/operation.h"
 #include "train/metrics/evaluation.h"
 #include "train/parallel/ranges.h"
 #include "train/parallel/zero.h"
@@ -248,8 +247,8 @@ static size_t first_of_input(const struct model *model, size_t tensor) {
     if (tensor == 0) return 0;
     for (size_t i = 0; i < model->node_count; i++) {
         if (model->nodes[i].out != tensor || !model->nodes[i].layer) continue;
-        struct operation op = operation_of(model->nodes[i].layer);
-        return op.kind == OPERATION_INPUT ? op.start : SIZE_MAX;
+        const struct layer *layer = model->nodes[i].layer;
+        return layer->type->is_input ? ((const struct model_input *)layer->config)->first : SIZE_MAX;
     }
     return SIZE_MAX;
 }
@@ -264,11 +263,11 @@ static status input_check_padding(const struct model *model, const struct prepar
     for (size_t i = 0; preparation && i < model->node_count; i++) {
         const struct graph_node *node = &model->nodes[i];
         if (!node->layer) continue;
-        struct operation op = operation_of(node->layer);
-        if (op.kind != OPERATION_EMBEDDING && op.kind != OPERATION_EMBEDDING_BAG) continue;
+        struct layer_facts facts = layer_facts_of(node->layer);
+        if (!facts.reads_tokens) continue;
         size_t first = first_of_input(model, node->in[0]);
         if (first >= preparation->features) continue;
-        TRY(check_padding(node->layer, op.padding, &preparation->items[preparation_column_of(preparation, first)]));
+        TRY(check_padding(node->layer, facts.padding, &preparation->items[preparation_column_of(preparation, first)]));
     }
     return OK;
 }

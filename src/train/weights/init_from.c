@@ -169,46 +169,28 @@ static void compare_activation(struct comparison *c, enum activation function) {
     text_free(&is);
 }
 
-static void compare_rotation(struct comparison *c, const struct operation *operation) {
+static void compare_rotation(struct comparison *c, const struct layer_facts *facts) {
     const char *key;
-    compare_number(c, "base", operation->rotation.base, base_keys);
-    if (!find(c, rotated_part_keys, &key))
-        compare_number(c, "head_size", (double)operation->rotation.head_size, head_size_keys);
+    compare_number(c, "base", facts->rotation_base, base_keys);
+    if (!find(c, rotated_part_keys, &key)) compare_number(c, "head_size", (double)facts->head_size, head_size_keys);
 }
 
 static void compare_layer(struct comparison *c, const struct layer *layer) {
-    struct operation operation = operation_of(layer);
-    if (operation.has_relu) compare_activation(c, ACTIVATION_RELU);
-    switch (operation.kind) {
-    case OPERATION_ATTENTION_CORE:
-        compare_number(c, "num_kv_heads", (double)operation.kv_heads, kv_heads_keys);
-        compare_number(c, "heads", (double)operation.heads, heads_keys);
-        break;
-    case OPERATION_ATTENTION:
-        compare_number(c, "heads", (double)operation.heads, heads_keys);
-        break;
-    case OPERATION_ROTATE:
-        compare_rotation(c, &operation);
-        break;
-    case OPERATION_RMS_NORM:
-        compare_number(c, "eps", operation.eps, rms_eps_keys);
-        break;
-    case OPERATION_LAYER_NORM:
-        compare_number(c, "eps", operation.eps, layer_eps_keys);
-        break;
-    case OPERATION_ACTIVATION:
-        compare_activation(c, operation.function);
-        break;
-    default:
-        break;
-    }
+    struct layer_facts facts = layer_facts_of(layer);
+    if (layer->has_relu) compare_activation(c, ACTIVATION_RELU);
+    if (facts.kv_heads) compare_number(c, "num_kv_heads", (double)facts.kv_heads, kv_heads_keys);
+    if (facts.heads) compare_number(c, "heads", (double)facts.heads, heads_keys);
+    if (facts.head_size) compare_rotation(c, &facts);
+    if (facts.rms_norm_eps > 0) compare_number(c, "eps", facts.rms_norm_eps, rms_eps_keys);
+    if (facts.layer_norm_eps > 0) compare_number(c, "eps", facts.layer_norm_eps, layer_eps_keys);
+    if (facts.is_activation) compare_activation(c, facts.activation);
 }
 
 /* ---- what no layer has ---- */
 
-static bool has_kind(const struct model *model, enum operation_kind kind) {
+static bool has_rotation(const struct model *model) {
     for (size_t i = 0; i < model->layer_count; i++)
-        if (operation_of(&model->layers[i]).kind == kind) return true;
+        if (layer_facts_of(&model->layers[i]).head_size) return true;
     return false;
 }
 
@@ -275,7 +257,7 @@ static void add_type(const struct comparison *c, struct text *warnings) {
 static void add_unknown_ones(const struct comparison *c, struct text *warnings) {
     const char *key, *type = json_string_value(find(c, rope_type_keys, &key));
     const char *activation = json_string_value(find(c, activation_keys, &key));
-    if (type && strcmp(type, "default") != 0 && has_kind(c->model, OPERATION_ROTATE))
+    if (type && strcmp(type, "default") != 0 && has_rotation(c->model))
         add_unknown(c, rope_type_keys, "and rotary_embedding computes only the default one", warnings);
     if (activation && !activation_of_name(activation))
         add_unknown(c, activation_keys, "which is not compared with the activations of the model", warnings);

@@ -1,5 +1,0 @@
-/* y (count) = a + b; y may be a or b */
-INLINE void add(const float *a, const float *b, float *y, size_t count) {
-    size_t i;
-    for (i = 0; i < count; i++) y[i] = a[i] + b[i];
-}

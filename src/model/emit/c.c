@@ -1,0 +1,256 @@
+/* Numbers are written as hexadecimal floats, which are exact. */
+#include "model/emit/c.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "model/layers/layers.h"
+#include "model/model.h"
+
+/* ---- functions ---- */
+
+/* The text of each file of functions/. */
+static const struct {
+    const char *name, *code;
+} files[] = {
+#include "model/texts.inc"
+};
+
+struct c_function {
+    const char *name, *calls; /* calls: "window, linear"; "": none */
+    const char *code;
+    size_t size; /* of the code */
+    bool is_used, is_added;
+};
+
+#define BANNER "/* ---- "
+
+/* The first banner from [at] on; NULL: there is none. */
+static const char *find_banner(const char *at) { return strstr(at, BANNER); }
+
+/* The function whose banner is at [banner]: "name ---- " or "name (calls) ---- ", and its text up to [end]. */
+static struct c_function read_function(struct arena *arena, const char *banner, const char *end) {
+    char *words = arena_copy(arena, banner + strlen(BANNER));
+    *strstr(words, " ----") = 0;
+    char *calls = strstr(words, " (");
+    struct c_function f = {.name = words, .calls = "", .code = strchr(banner, '\n') + 1};
+    if (calls) {
+        *calls = 0;
+        calls[strlen(calls + 2) + 1] = 0;
+        f.calls = calls + 2;
+    }
+    while (end > f.code && end[-1] == '\n') end--;
+    f.size = (size_t)(end - f.code);
+    return f;
+}
+
+static size_t count_banners(void) {
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        for (const char *at = find_banner(files[i].code); at; at = find_banner(at + 1)) count++;
+    return count;
+}
+
+void c_code_init(struct c_code *c, const struct emitted_model *m, struct arena *arena) {
+    *c = (struct c_code){.m = m, .arena = arena};
+    c->functions = arena_alloc(arena, count_banners() * sizeof *c->functions);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        for (const char *at = find_banner(files[i].code), *next; at; at = next) {
+            next = find_banner(at + 1);
+            c->functions[c->function_count++] = read_function(arena, at, next ? next : at + strlen(at));
+        }
+}
+
+void c_code_free(struct c_code *c) {
+    text_free(&c->tables);
+    text_free(&c->body);
+}
+
+/* The function whose name is the first [length] bytes of [name]. */
+static struct c_function *function_of(const struct c_code *c, const char *name, size_t length) {
+    size_t i = 0;
+    while (i < c->function_count &&
+           (strlen(c->functions[i].name) != length || strncmp(c->functions[i].name, name, length) != 0))
+        i++;
+    assert(i < c->function_count);
+    return &c->functions[i];
+}
+
+void c_code_use(struct c_code *c, const char *name) { function_of(c, name, strlen(name))->is_used = true; }
+bool c_code_uses(const struct c_code *c, const char *name) { return function_of(c, name, strlen(name))->is_used; }
+
+static void add_function(struct c_code *c, struct c_function *f, struct text *out) {
+    if (f->is_added) return;
+    f->is_added = true;
+    for (const char *at = f->calls; *at;) {
+        size_t length = strcspn(at, ",");
+        add_function(c, function_of(c, at, length), out);
+        at += length + (at[length] ? strlen(", ") : 0);
+    }
+    text_add_bytes(out, f->code, f->size);
+    text_add(out, "\n\n");
+}
+
+void c_code_add_functions(struct c_code *c, struct text *out) {
+    for (size_t i = 0; i < c->function_count; i++)
+        if (c->functions[i].is_used) add_function(c, &c->functions[i], out);
+}
+
+/* ---- calls ---- */
+
+struct text *c_use(const struct c_call *call, const char *function) {
+    c_code_use(call->c, function);
+    return &call->c->body;
+}
+
+void c_elementwise(const struct c_call *call, const char *function) {
+    text_printf(c_use(call, function), "    %s(%s, %s, %zu);\n", function, call->x, call->y, call->layer->in_size);
+}
+
+void c_layer(const struct c_call *call) {
+    call->layer->type->c(call);
+    if (call->layer->has_relu)
+        text_printf(c_use(call, "relu"), "    relu(%s, %s, %zu);\n", call->y, call->y, call->layer->out_size);
+}
+
+size_t c_last(const struct shape *shape) { return (size_t)shape->size[shape->dims - 1]; }
+
+const char *c_length(const struct c_call *call, size_t lengths, size_t positions) {
+    return lengths ? arena_printf(call->c->arena, "length_%zu", lengths)
+                   : arena_printf(call->c->arena, "%zu", positions);
+}
+
+void c_columns(const struct c_call *call, const char *x, size_t x_stride, const char *y, size_t y_stride, size_t rows,
+               size_t width) {
+    text_printf(c_use(call, "columns"), "    columns(%s, %zu, %s, %zu, %zu, %zu);\n", x, x_stride, y, y_stride, rows,
+                width);
+}
+
+const char *c_list(const struct c_call *call, const size_t *values, size_t count) {
+    struct text list = {0};
+    for (size_t i = 0; i < count; i++) text_printf(&list, "%s%zu", i ? ", " : "", values[i]);
+    const char *out = arena_printf(call->c->arena, "(const size_t[]){%s}", text_string(&list));
+    text_free(&list);
+    return out;
+}
+
+const char *c_image(const struct c_call *call, const struct image_shape *image) {
+    return arena_printf(call->c->arena, "(struct model_image){%zu, %zu, %zu}", image->height, image->width,
+                        image->channels);
+}
+
+const char *c_window(const struct c_call *call, const struct window *w) {
+    return arena_printf(call->c->arena, "(struct model_window){{%zu, %zu}, {%zu, %zu}, {%zu, %zu}, {%zu, %zu}}",
+                        w->kernel[0], w->kernel[1], w->stride[0], w->stride[1], w->padding[0], w->padding[1],
+                        w->dilation[0], w->dilation[1]);
+}
+
+size_t c_image_size(const struct image_shape *image) { return image->height * image->width * image->channels; }
+
+void c_begin_images(const struct c_call *call, size_t count) {
+    if (count > 1)
+        text_printf(&call->c->body, "    {\n        size_t n;\n        for (n = 0; n < %zu; n++)\n        ", count);
+}
+
+void c_end_images(const struct c_call *call, size_t count) {
+    if (count > 1) text_add(&call->c->body, "    }\n");
+}
+
+const char *c_at_image(const struct c_call *call, const char *array, size_t count, size_t size) {
+    return count > 1 ? arena_printf(call->c->arena, "%s + n * %zu", array, size) : array;
+}
+
+/* ---- tables ---- */
+
+#define PER_LINE 8
+
+struct c_table {
+    const float *values;
+    size_t count;
+};
+
+static void add_number(struct text *out, double value, const char *suffix) {
+    if (isnan(value))
+        text_add(out, "NAN");
+    else if (isinf(value))
+        text_add(out, value > 0 ? "INFINITY" : "-INFINITY");
+    else
+        text_printf(out, "%a%s", value, suffix);
+}
+
+/* One table; [comment] NULL: none. */
+static void add_table(struct text *out, const char *type, const char *name, const char *comment, const float *floats,
+                      const double *doubles, size_t count) {
+    if (comment) text_printf(out, "/* %s */\n", comment);
+    text_printf(out, "static const %s %s[%zu] = {", type, name, count);
+    for (size_t i = 0; i < count; i++) {
+        text_add(out, i % PER_LINE ? " " : "\n    ");
+        add_number(out, floats ? (double)floats[i] : doubles[i], floats ? "f" : "");
+        if (i + 1 < count) text_add(out, ",");
+    }
+    text_add(out, "\n};\n\n");
+}
+
+void c_doubles(struct c_code *c, const char *name, const double *values, size_t count) {
+    add_table(&c->tables, "double", name, NULL, NULL, values, count);
+}
+
+const char *c_comment(struct c_code *c, const char *name) {
+    struct text printable = {0};
+    text_add_value(&printable, name, TEXT_MAX_LINE); /* without characters that change the writing direction */
+    char *comment = arena_copy(c->arena, text_string(&printable));
+    text_free(&printable);
+    for (char *at = comment; *at; at++)
+        if (*at == '*' || *at == '/' || *at == '\\' || *at == '?' || (unsigned char)*at < 32) *at = '_';
+    return comment;
+}
+
+/* The index of the table with these values; table_count: there is none. */
+static size_t find_table(const struct c_code *c, const float *values, size_t count) {
+    size_t i = 0;
+    while (i < c->table_count &&
+           (c->made[i].count != count || memcmp(c->made[i].values, values, count * sizeof *values) != 0))
+        i++;
+    return i;
+}
+
+static void keep_table(struct c_code *c, const float *values, size_t count) {
+    if (c->table_count == c->table_capacity) {
+        struct c_table *larger = arena_alloc(c->arena, (2 * c->table_capacity + 16) * sizeof *larger);
+        if (c->table_count) memcpy(larger, c->made, c->table_count * sizeof *larger);
+        c->table_capacity = 2 * c->table_capacity + 16;
+        c->made = larger;
+    }
+    c->made[c->table_count++] = (struct c_table){values, count};
+}
+
+const char *c_table(const struct c_call *call, const float *values, size_t count, const char *what) {
+    struct c_code *c = call->c;
+    size_t i = find_table(c, values, count);
+    const char *name = arena_printf(c->arena, "table_%zu", i);
+    if (i < c->table_count) return name;
+    keep_table(c, values, count);
+    add_table(&c->tables, "float", name, c_comment(c, what), values, NULL, count);
+    return name;
+}
+
+const char *c_plain(const struct c_call *call, size_t param) {
+    if (param == NO_PARAM) return "0";
+    const struct param *p = &call->c->m->model->params.items[param];
+    return c_table(call, call->c->m->params[param], p->count, p->name);
+}
+
+const char *c_matrix_rows(const struct c_call *call, size_t param, size_t first, size_t count) {
+    const struct param *p = &call->c->m->model->params.items[param];
+    size_t columns = (size_t)p->shape[1];
+    const float *from = call->c->m->params[param] + first * columns;
+    float *to = arena_alloc(call->c->arena, count * columns * sizeof *to);
+    for (size_t o = 0; o < count; o++)
+        for (size_t i = 0; i < columns; i++) to[i * count + o] = from[o * columns + i];
+    return c_table(call, to, count * columns, p->name);
+}
+
+const char *c_matrix(const struct c_call *call, size_t param) {
+    return c_matrix_rows(call, param, 0, (size_t)call->c->m->model->params.items[param].shape[0]);
+}

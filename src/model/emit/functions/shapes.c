@@ -1,0 +1,94 @@
+/* Values in another order, and sums of values. */
+
+/* ---- columns ---- */
+/* y (rows, width) = x (rows, width); neighbouring rows are x_stride and y_stride elements apart */
+INLINE void columns(const float *x, size_t x_stride, float *y, size_t y_stride, size_t rows, size_t width) {
+    size_t r;
+    for (r = 0; r < rows; r++) memcpy(y + r * y_stride, x + r * x_stride, width * sizeof *y);
+}
+
+/* ---- multiply ---- */
+/* y (count) = a * b */
+INLINE void multiply(const float *a, const float *b, float *y, size_t count) {
+    size_t i;
+    for (i = 0; i < count; i++) y[i] = a[i] * b[i];
+}
+
+/* ---- add ---- */
+/* y (count) = a + b; y may be a or b */
+INLINE void add(const float *a, const float *b, float *y, size_t count) {
+    size_t i;
+    for (i = 0; i < count; i++) y[i] = a[i] + b[i];
+}
+
+/* ---- transpose ---- */
+/* y (width, height) from x (height, width) */
+INLINE void transpose(const float *x, float *y, size_t height, size_t width) {
+    size_t i, j;
+    for (i = 0; i < height; i++)
+        for (j = 0; j < width; j++) y[j * height + i] = x[i * width + j];
+}
+
+/* ---- mean ---- */
+/* y (outer, inner) = the mean over x (outer, size, inner) */
+INLINE void mean(const float *x, float *y, size_t outer, size_t size, size_t inner) {
+    size_t o, i, j;
+    for (o = 0; o < outer; o++, x += size * inner, y += inner) {
+        memcpy(y, x, inner * sizeof *y);
+        for (i = 1; i < size; i++)
+            for (j = 0; j < inner; j++) y[j] += x[i * inner + j];
+        for (j = 0; j < inner; j++) y[j] /= (float)size;
+    }
+}
+
+/* ---- permute ---- */
+/* y (size[0], size[1], ...): its element (i_0, i_1, ...) is element i_0 stride[0] + i_1 stride[1] + ... of x */
+INLINE void permute(const float *x, float *y, size_t dims, const size_t *size, const size_t *stride) {
+    size_t count = 1, i, d;
+    for (d = 0; d < dims; d++) count *= size[d];
+    for (i = 0; i < count; i++) {
+        size_t rest = i, at = 0;
+        for (d = dims; d-- > 0; rest /= size[d]) at += rest % size[d] * stride[d];
+        y[i] = x[at];
+    }
+}
+
+/* ---- pad ---- */
+/* The element that element [o] of a padded dimension of [in] elements copies; in: none. The mode is 'c', of constants,
+ * or that of reflect, edge or wrap. */
+INLINE size_t pad_source(size_t in, size_t before, char mode, size_t o) {
+    if (o >= before && o - before < in) return o - before;
+    if (mode == 'r') return o < before ? before - o : 2 * (in - 1) - (o - before);
+    if (mode == 'e') return o < before ? 0 : in - 1;
+    if (mode == 'w') return o < before ? o + in - before : o - before - in;
+    return in;
+}
+
+/* y (rows, out[0], out[1], inner) from x (rows, in[0], in[1], inner) */
+INLINE void pad(const float *x, float *y, size_t rows, const size_t *in, const size_t *before, const size_t *out,
+                size_t inner, char mode, float value) {
+    size_t r, a, b, i;
+    for (r = 0; r < rows; r++, x += in[0] * in[1] * inner)
+        for (a = 0; a < out[0]; a++)
+            for (b = 0; b < out[1]; b++, y += inner) {
+                size_t row = pad_source(in[0], before[0], mode, a), column = pad_source(in[1], before[1], mode, b);
+                if (row < in[0] && column < in[1])
+                    memcpy(y, x + (row * in[1] + column) * inner, inner * sizeof *y);
+                else
+                    for (i = 0; i < inner; i++) y[i] = value;
+            }
+}
+
+/* ---- unfold_depth ---- */
+/* y (out, slice, kernel): element k of window o is x[o * stride + k * dilation - padding] of x (in, slice), or 0 */
+INLINE void unfold_depth(const float *x, float *y, size_t in, size_t out, size_t slice, size_t kernel, size_t stride,
+                         size_t padding, size_t dilation) {
+    size_t o, i, k;
+    memset(y, 0, out * slice * kernel * sizeof *y);
+    for (o = 0; o < out; o++, y += slice * kernel)
+        for (k = 0; k < kernel; k++) {
+            size_t at = o * stride + k * dilation - padding; /* wraps around before the first */
+            if (at >= in) continue;
+            for (i = 0; i < slice; i++) y[i * kernel + k] = x[at * slice + i];
+        }
+}
