@@ -162,6 +162,8 @@ struct layer_type {
     bool is_input;
     /* The output is the input: it has no memory, and forward and backward are not called (flatten). */
     bool is_view;
+    /* The output is the input in another order of memory. */
+    bool is_reorder;
     enum memory_format memory_format;
     enum relu_place relu;
     /* What backward does not read; if no other node needs it, its memory is reused. */

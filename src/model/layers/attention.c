@@ -149,6 +149,12 @@ static bool is_grouped(const struct layer *layer) {
     return c->kv_heads != SCHEMA_NO_INT && c->kv_heads != c->heads;
 }
 
+/* Heads of keys and of values; a layer with projections has no key for them. */
+static size_t kv_heads_of(const struct layer *layer) {
+    const struct attention_config *c = config_of(layer);
+    return (size_t)(c->kv_heads && is_grouped(layer) ? c->kv_heads : c->heads);
+}
+
 /* With cached_positions: earlier positions do not depend on later ones. */
 static status check_cache(const struct layer *layer) {
     if (!layer->cached_positions || config_of(layer)->is_causal) return OK;
@@ -161,7 +167,7 @@ static status create_cache(struct layer *layer, struct device *device, size_t ba
     if (!layer->cached_positions) return OK;
     struct head_groups groups = {.positions = layer->cached_positions,
                                  .heads = (size_t)c->heads,
-                                 .kv_heads = (size_t)(c->kv_heads && is_grouped(layer) ? c->kv_heads : c->heads),
+                                 .kv_heads = kv_heads_of(layer),
                                  .head_size = features_of(layer) / (size_t)c->heads};
     struct attention_cache *cache;
     TRY(attention_cache_create(device, &groups, &cache));
@@ -377,11 +383,6 @@ static void attention_facts(const struct layer *layer, struct layer_facts *to) {
 }
 
 /* ---- in ONNX: keys that are padding get no part of a softmax ---- */
-
-/* The key-value heads of an attention: as many as heads unless they are grouped. */
-static size_t kv_heads_of(const struct layer *layer) {
-    return is_grouped(layer) ? (size_t)config_of(layer)->kv_heads : (size_t)config_of(layer)->heads;
-}
 
 static size_t bias_or_none(const struct layer *layer, int which) {
     return config_of(layer)->bias ? attention_param(layer, which) : NO_PARAM;

@@ -39,6 +39,7 @@ static void write_c(const struct c_call *c) {
 
 const struct layer_type layer_reorder = {
     .variant = {"reorder", NULL, "Changes the order in memory."},
+    .is_reorder = true,
     .ignores = IGNORES_X_AND_Y,
     .plan = plan,
     .forward = forward,

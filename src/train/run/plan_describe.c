@@ -9,7 +9,6 @@
 #include "base/system/machine.h"
 #include "data/columns/columns.h"
 #include "dist/shard_tree.h"
-#include "model/layers/layers.h"
 #include "train/loop/save.h"
 #include "train/metrics/metrics.h"
 #include "train/parallel/zero.h"
@@ -380,7 +379,7 @@ static size_t *nodes_of(const struct model *m, struct arena *arena) {
     for (size_t t = 0; t < m->tensor_count; t++) nodes[t] = t;
     for (size_t s = 0; s < m->node_count; s++) {
         const struct graph_node *node = &m->nodes[s];
-        bool is_reorder = node->layer && node->layer->type == &layer_reorder;
+        bool is_reorder = node->layer && node->layer->type->is_reorder;
         if (is_reorder) nodes[node->out] = nodes[model_root(m, node->in[0])];
     }
     for (size_t t = 0; t < m->tensor_count; t++) nodes[t] = nodes[model_root(m, t)];
