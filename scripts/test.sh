@@ -87,8 +87,8 @@ check_tidy() {
     mkdir -p build/tidy
     python3 -c 'import json, sys; json.dump(list({c["file"]: c for c in json.load(sys.stdin)}.values()), sys.stdout)' \
         <build/clang/compile_commands.json >build/tidy/compile_commands.json
-    # src/export/functions: parts of the files that export writes, no sources of their own
-    files=$(tracked 'src/*.c' 'cmd/*.c' 'src/dist/comm/*.cc' | grep -v '^src/export/functions/')
+    # src/model/emit/functions: parts of the files that export writes, no sources of their own
+    files=$(tracked 'src/*.c' 'cmd/*.c' 'src/dist/comm/*.cc' | grep -v '^src/model/emit/functions/')
     if [ "${1:-}" = quick ]; then
         recent=$(git log -n 40 --name-only --format= | sort -u | grep -Fxf <(echo "$files") || true)
         tidy_files <<<"$recent"

@@ -1,5 +1,5 @@
-/* One C99 file and its header, which compute the model for one row: functions of the layers that it has (model/emit/c.h),
- * tables of weights, and a call for each node, with memory that is planned here. */
+/* One C99 file and its header, which compute the model for one row: functions of the layers that it has
+ * (model/emit/c.h), tables of weights, and a call for each node, with memory that is planned here. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>

@@ -73,7 +73,6 @@ size_t adaptive_window(size_t in, size_t out) {
 
 /* ---- volumes ---- */
 
-
 status volume_check(const struct layer *layer) {
     if (layer->in.dims == 4) return OK;
     struct text shape = {0};
