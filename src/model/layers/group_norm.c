@@ -140,7 +140,8 @@ static bool runs_on(const struct device_ops *ops) { return ops->image->group_nor
 /* What both rows have. */
 #define GROUP_NORM                                                                                                     \
     .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_Y, .runs_on = runs_on, .plan = plan, .init = init,       \
-    .autocast = AUTOCAST_FLOAT32, .forward = forward, .backward = backward, .half = HALF_ALL, .onnx = write_onnx, .c = write_c
+    .autocast = AUTOCAST_FLOAT32, .forward = forward, .backward = backward, .half = HALF_ALL, .onnx = write_onnx,      \
+    .c = write_c
 const struct layer_type layer_group_norm = {
     .variant = {"group_norm", &schema, "Normalises groups of channels of each row (torch.nn.GroupNorm)."},
     GROUP_NORM,

@@ -75,7 +75,8 @@ static void write_c(const struct c_call *c) {
 }
 
 #define SCALE                                                                                                          \
-    .ignores = IGNORES_Y, .plan = plan, .init = init, .forward = forward, .backward = backward, .onnx = write_onnx, .c = write_c
+    .ignores = IGNORES_Y, .plan = plan, .init = init, .forward = forward, .backward = backward, .onnx = write_onnx,    \
+    .c = write_c
 const struct layer_type layer_layer_scale = {
     .variant = {"layer_scale", &features_schema,
                 "x times a learned factor for each element of the last dimension, as the last layer of a residual "

@@ -490,8 +490,8 @@ static bool runs_on(const struct device_ops *ops) { return ops->image->max_pool_
     {                                                                                                                  \
         .variant = {name_, NULL, doc_}, .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X,                   \
         .runs_on = runs_on, .plan = pool3d_plan, .forward = pool3d_forward, .backward = pool3d_backward,               \
-        .half = HALF_ALL, .onnx = pool3d_onnx, .c = pool3d_c \
-}
+        .half = HALF_ALL, .onnx = pool3d_onnx, .c = pool3d_c                                                           \
+    }
 static const struct layer_type types[TYPES] = {
     STEP("max_pool3d", "Maxima of the images of a volume."),
     STEP("max_pool3d", "Maxima along the depth."),
