@@ -76,7 +76,7 @@ static double step(struct bench *b, const struct sizes *s, int64_t t) {
     params_zero_gradients(params, b->device);
     model_backward(b->model, &pass, inputs, NULL, NULL);
     float norm = device_ops(b->device)->norm(b->device, params->gradients, params->total);
-    optimizer_step(b->optimizer, params, t, NULL, NULL, NAN, &(float){norm > 1 ? 1 / norm : 1});
+    optimizer_step(b->optimizer, params, t, NULL, NULL, &(float){norm > 1 ? 1 / norm : 1});
     return sums.loss / sums.count;
 }
 

@@ -134,14 +134,15 @@ static void run(struct optimizer *o, struct optimizer_update *update) {
     device_ops(o->device)->optimizers->update(o->device, update);
 }
 
-void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate *rate, const void *schedule,
-                         double momentum) {
+void optimizer_plan_step(struct optimizer *optimizer, int64_t t, const struct variant *schedule,
+                         const struct schedule_progress *progress) {
     struct optimizer_plan *plan = optimizer->plan;
+    double momentum = schedule ? schedule_momentum(schedule, progress) : NAN;
     for (size_t i = 0; i < plan->setting_count; i++) {
         struct optimizer_setting *setting = &plan->settings[i];
         double own = optimizer->type->settings(setting->config).momentum;
         struct optimizer_settings settings = {
-            .lr = rate ? rate(schedule, setting->lr) : setting->lr,
+            .lr = schedule ? schedule_lr(schedule, setting->lr, progress) : setting->lr,
             .weight_decay = setting->weight_decay,
             .momentum = isnan(momentum) ? own : momentum,
             .product = &setting->product,
@@ -170,8 +171,8 @@ void optimizer_run_part(struct optimizer *optimizer, struct params *params, size
             .clip = clip, .values = params->values + begin, .gradients = gradients, .runs = &own, .run_count = 1});
 }
 
-void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, optimizer_rate *rate,
-                    const void *schedule, double momentum, const float *clip) {
-    optimizer_plan_step(optimizer, t, rate, schedule, momentum);
+void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, const struct variant *schedule,
+                    const struct schedule_progress *progress, const float *clip) {
+    optimizer_plan_step(optimizer, t, schedule, progress);
     optimizer_run_step(optimizer, params, clip);
 }

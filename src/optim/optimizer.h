@@ -10,6 +10,7 @@
 #include "base/schema/schema.h"
 #include "device/device.h"
 #include "model/params.h"
+#include "optim/schedule.h"
 
 #define OPTIMIZER_MAX_BUFFERS OPTIMIZER_STATES
 
@@ -85,19 +86,15 @@ void optimizer_destroy(struct optimizer *optimizer); /* takes NULL */
 /* The settings of the config, before groups and any schedule. */
 struct optimizer_settings optimizer_settings(const struct variant *config);
 
-/* The scheduled rate of a group with [base_lr]. */
-typedef double optimizer_rate(const void *schedule, double base_lr);
-
-/* Update number [t] (from 1) of all parameters that are not frozen; all gradients are zero afterwards. [rate] is
- * called once per setting; NULL: the configured rates. [momentum]: NAN: that of the config. *clip is in device memory.
- */
-void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, optimizer_rate *rate,
-                    const void *schedule, double momentum, const float *clip);
+/* Update number [t] (from 1) of all parameters that are not frozen; all gradients are zero afterwards. [schedule] at
+ * [progress] gives the rate of each group and the momentum; NULL: those of the config. *clip is in device memory. */
+void optimizer_step(struct optimizer *optimizer, struct params *params, int64_t t, const struct variant *schedule,
+                    const struct schedule_progress *progress, const float *clip);
 
 /* The same in two parts: optimizer_plan_step uploads the values that change from step to step; optimizer_run_step makes
  * the update. */
-void optimizer_plan_step(struct optimizer *optimizer, int64_t t, optimizer_rate *rate, const void *schedule,
-                         double momentum);
+void optimizer_plan_step(struct optimizer *optimizer, int64_t t, const struct variant *schedule,
+                         const struct schedule_progress *progress);
 void optimizer_run_step(struct optimizer *optimizer, struct params *params, const float *clip);
 
 /* Instead of optimizer_run_step: elements [begin, end) of one parameter, with their [gradients] (end - begin), which

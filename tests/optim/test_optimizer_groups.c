@@ -63,7 +63,7 @@ static struct fixture run(const char *optimizer, const char *freeze, int steps) 
     for (int t = 1; t <= steps; t++) {
         for (size_t p = 0; p < params->count; p++)
             fill(params_gradient(params, p), params->items[p].count, 100 * (uint64_t)t + p);
-        optimizer_step(f.optimizer, params, t, NULL, NULL, NAN, &(float){0.5f});
+        optimizer_step(f.optimizer, params, t, NULL, NULL, &(float){0.5f});
     }
     return f;
 }
@@ -151,20 +151,35 @@ START_TEST(neighbours_are_merged) {
 }
 END_TEST
 
-/* The rate of each group is scheduled. */
-static double halved(const void *calls, double base_lr) {
-    (*(int *)(uintptr_t)calls)++;
-    return base_lr / 2;
-}
-
 START_TEST(each_group_is_scheduled) {
-    struct fixture f = run("{type: sgd, lr: 0.5, groups: [{match: 'b.*', lr: 2}]}", "null", 0);
+    struct fixture f = run("{type: sgd, lr: 0.5, groups: [{match: 'b.*', lr: 2}]}\n"
+                           "schedule: {type: exponential, gamma: 0.5}",
+                           "null", 0);
     struct params *params = &f.model->params;
-    int calls = 0;
+    struct schedule_progress progress = {.epoch = 1};
     for (size_t i = 0; i < params->total; i++) params->values[i] = 0, params->gradients[i] = 1;
-    optimizer_step(f.optimizer, params, 1, halved, &calls, NAN, &(float){1});
-    ck_assert_int_eq(calls, 2);
+    optimizer_step(f.optimizer, params, 1, &config_of(f.file)->schedule, &progress, &(float){1});
     ck_assert(params_value(params, 0)[0] == -0.25f && params_value(params, 3)[0] == -1.0f);
+    close_fixture(&f);
+}
+END_TEST
+
+START_TEST(momentum_is_scheduled) {
+    struct fixture f = run("{type: sgd, lr: 1, momentum: 0.5}\n"
+                           "schedule: {type: cyclic, base_lr: 1, max_lr: 1, step_size_up: 2, base_momentum: 0.25, "
+                           "max_momentum: 0.75}",
+                           "null", 0);
+    struct params *params = &f.model->params;
+    static const float momentum[] = {0.75f, 0.5f, 0.25f};
+    float buffer = 0, value = params->values[0] = 0;
+    for (int64_t t = 0; t < 3; t++) {
+        struct schedule_progress progress = {.epoch = t};
+        for (size_t i = 0; i < params->total; i++) params->gradients[i] = 1;
+        optimizer_step(f.optimizer, params, t + 1, &config_of(f.file)->schedule, &progress, &(float){1});
+        buffer = momentum[t] * buffer + 1; /* 0 before the first step */
+        value -= buffer;
+        ck_assert(params->values[0] == value);
+    }
     close_fixture(&f);
 }
 END_TEST
@@ -309,5 +324,6 @@ START_TEST(bad_groups) {
 END_TEST
 
 TESTS("optimizer groups", each_group_is_a_separate_optimizer, groups_replace_keys_of_the_optimizer, decay_of_matrices,
-      neighbours_are_merged, each_group_is_scheduled, frozen_parameters_do_not_change, frozen_parameters_have_no_state,
-      backward_stops_at_frozen_layers, lion_is_the_papers, a_pattern_without_match_is_an_error, bad_groups)
+      neighbours_are_merged, each_group_is_scheduled, momentum_is_scheduled, frozen_parameters_do_not_change,
+      frozen_parameters_have_no_state, backward_stops_at_frozen_layers, lion_is_the_papers,
+      a_pattern_without_match_is_an_error, bad_groups)

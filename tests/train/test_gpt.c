@@ -18,6 +18,7 @@ static const char config_text[] =
     "sampler: {batch_size: 4}\n"
     "train: {epochs: 1}\n"
     "optimizer: {type: adamw, lr: 3.0e-3, betas: [0.9, 0.95], weight_decay: 0.1, decay: matrices, arithmetic: torch1}\n"
+    "schedule: {type: cosine, interval: step, warmup: 4, warmup_start_factor: 0.2, t_max: 16, eta_min: 3.0e-4}\n"
     "model:\n"
     "  init: [gpt2]\n"
     "  layers:\n"
@@ -106,12 +107,6 @@ START_TEST(names_and_initial_weights) {
 }
 END_TEST
 
-/* warm-up of 4 steps, then a cosine to a tenth: *schedule is the step */
-static double rate(const void *schedule, double base) {
-    double t = (double)*(const size_t *)schedule;
-    return base * (t < 4 ? (t + 1) / 5 : 0.1 + 0.9 * 0.5 * (1 + cos(M_PI * (t - 4) / 16)));
-}
-
 /* Forward and backward on the tokens of step [step]; the mean loss. */
 static double one_step(struct run *r, size_t step) {
     size_t batches = (size_t)json_integer_value(json_object_get(r->root, "nb"));
@@ -143,7 +138,8 @@ START_TEST(losses_are_pytorchs) {
         ck_assert_msg(fabs(loss - expected) <= 2e-6, "step %zu: loss %.9g, PyTorch's is %.9g", step, loss, expected);
         ck_assert_msg(fabs(norm - expected_norm) <= 1e-5 * expected_norm, "step %zu: norm %.9g, PyTorch's is %.9g",
                       step, norm, expected_norm);
-        optimizer_step(r.optimizer, params, (int64_t)step + 1, rate, &step, NAN,
+        struct schedule_progress progress = {.steps = (int64_t)step};
+        optimizer_step(r.optimizer, params, (int64_t)step + 1, &config_of(r.file)->schedule, &progress,
                        &(float){(float)fmin(1 / (norm + 1e-6), 1)});
     }
     close_run(&r);

@@ -31,7 +31,7 @@ static void update(const struct trainer *t) {
     ops->clip_norm(t->device, params->gradients, t->averaging.norm_ranges, t->averaging.ranges.count, 1, 1,
                    &results->norm);
     ops->check_finite(t->device, params->gradients, params->trained, &results->nonfinite[NONFINITE_GRADIENTS]);
-    optimizer_step(t->optimizer, params, 1, NULL, NULL, 0, &results->norm.clip);
+    optimizer_step(t->optimizer, params, 1, NULL, NULL, &results->norm.clip);
     ema_update(t->ema, params, 1, &results->norm.clip);
     ops->is_finite(t->device, params->values, params->total); /* before a save */
 }

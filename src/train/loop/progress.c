@@ -45,10 +45,7 @@ struct schedule_progress progress_of(const struct trainer *t) {
                                       .reductions = c->plateau.reductions};
 }
 
-double progress_rate(const void *trainer, double base_lr) {
-    const struct trainer *t = trainer;
+double progress_lr(const struct trainer *t) {
     struct schedule_progress progress = progress_of(t);
-    return schedule_lr(&t->config->schedule, base_lr, &progress);
+    return schedule_lr(&t->config->schedule, optimizer_settings(&t->config->optimizer).lr, &progress);
 }
-
-double progress_lr(const struct trainer *t) { return progress_rate(t, optimizer_settings(&t->config->optimizer).lr); }

@@ -344,7 +344,6 @@ static bool decides_alone(const struct trainer *t) {
 
 /* A rank that decides alone needs the norm of the log itself if there are others, since all must do the same. */
 static struct update new_update(const struct trainer *t, bool is_alone) {
-    struct schedule_progress progress = progress_of(t);
     bool needs_norm = is_norm_needed(t);
     bool is_wanted = t->config->train.clip_grad_norm > 0 || t->outputs.metrics || comm_world_size(t->comm) > 1;
     return (struct update){.first = step_position(t),
@@ -352,7 +351,6 @@ static struct update new_update(const struct trainer *t, bool is_alone) {
                            .step = t->state->counters.step,
                            .loss_scale = loss_scale(t),
                            .lr = progress_lr(t),
-                           .momentum = schedule_momentum(&t->config->schedule, &progress),
                            .decides_alone = is_alone,
                            .needs_norm = needs_norm,
                            .has_norm = is_alone && needs_norm && is_wanted,
@@ -373,12 +371,13 @@ static status flip_bit(struct trainer *t) {
  * pending steps. */
 static status prepare(struct trainer *t, const struct update *update, bool is_first) {
     const struct params *buffers = &t->model->buffers;
+    struct schedule_progress progress = progress_of(t);
     size_t size = update->decides_alone ? offsetof(struct device_results, found_inf) : sizeof *t->memory.results;
     TRY(flip_bit(t));
     if (is_first && buffers->total)
         device_ops(t->device)->copy(t->device, buffers->values, t->memory.saved_buffers, buffers->total);
     device_upload(t->device, t->memory.results, &(struct device_results){.norm.clip = 1 / update->loss_scale}, size);
-    optimizer_plan_step(t->optimizer, update->step + 1, progress_rate, t, update->momentum);
+    optimizer_plan_step(t->optimizer, update->step + 1, &t->config->schedule, &progress);
     return OK;
 }
 

@@ -93,7 +93,7 @@ struct update {
     size_t batches;             /* micro-batches */
     int64_t step;               /* number of updates before it */
     float loss_scale;           /* of its gradients; 1 unless train.precision is float16 */
-    double lr, momentum;        /* momentum: NAN: that of the config */
+    double lr;                  /* for the log */
     bool decides_alone;         /* the device decides and updates before the results are read; the same on all ranks */
     bool needs_norm;            /* the norm of the averaged gradients; the same on all ranks */
     bool checks_state;          /* hashes are part of the control all-reduce */
