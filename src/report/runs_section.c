@@ -14,7 +14,7 @@
 #include "report/run_data.h"
 #include "report/svg.h"
 #include "train/metrics/report.h"
-#include "train/state/labels.h"
+#include "train/state/data_entries.h"
 
 /* ---- the names of classes ---- */
 

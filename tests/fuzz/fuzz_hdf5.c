@@ -12,8 +12,7 @@
 #include "fuzz/hdf5_file.h"
 #include "fuzz/hdf5_mutator.h"
 #include "hdf5_in_process.h"
-#include "train/state/column_names.h"
-#include "train/state/labels.h"
+#include "train/state/data_entries.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -9,11 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "data/columns/preparation.h"
 #include "data/text/vocabulary.h"
-#include "train/state/column_names.h"
-#include "train/state/input_layout_json.h"
-#include "train/state/labels.h"
-#include "train/state/preparation_json.h"
-#include "train/state/target_scale_json.h"
+#include "train/state/data_entries.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

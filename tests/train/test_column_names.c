@@ -1,5 +1,5 @@
 /* The columns of a resume against those of the training. ctest-labels: unit */
-#include "train/state/column_names.h"
+#include "train/state/data_entries.h"
 
 #include "check_main.h"
 #include "files.h"

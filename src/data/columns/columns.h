@@ -1,5 +1,5 @@
 /* columns: the names and roles of a table's columns. They come from the training file and are stored in checkpoints
- * (train/state/column_names.h), so that the columns of another file are found by name. */
+ * (train/state/data_entries.h), so that the columns of another file are found by name. */
 #ifndef DATA_COLUMNS_H
 #define DATA_COLUMNS_H
 

@@ -1,7 +1,7 @@
 /* preparation: how the raw columns of a table (raw_columns.h) become the features of a model: missing values are
  * replaced, categories and dates encoded, in the order of scikit-learn's ColumnTransformer with SimpleImputer,
  * OneHotEncoder(handle_unknown="ignore") and OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1). It
- * is fitted to the training rows and stored in a checkpoint (train/state/preparation_json.h). Its struct is plain data,
+ * is fitted to the training rows and stored in a checkpoint (train/state/data_entries.h). Its struct is plain data,
  * so that exporters can walk it. All values are doubles; the scaler of the dataset (dataset_scaler: StandardScaler or
  * MinMaxScaler, mean 0 and scale 1 for features that are not scaled) is applied to its features, and the result is
  * rounded to float32 once:

@@ -1,5 +1,5 @@
 /* input_layout: what a row of inputs is, before division and scaling. A checkpoint stores it
- * (train/state/input_layout_json.h), so that a model can be used without its dataset, and input_scaling makes a model's
+ * (train/state/data_entries.h), so that a model can be used without its dataset, and input_scaling makes a model's
  * inputs of such rows. */
 #ifndef DATA_INPUT_LAYOUT_H
 #define DATA_INPUT_LAYOUT_H

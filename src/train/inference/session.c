@@ -6,12 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/state/class_weights_json.h"
-#include "train/state/column_names.h"
-#include "train/state/input_layout_json.h"
-#include "train/state/labels.h"
-#include "train/state/preparation_json.h"
-#include "train/state/target_scale_json.h"
+#include "train/state/data_entries.h"
 #include "train/weights/initial.h"
 
 /* ---- the data of the training ---- */

@@ -7,12 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/state/class_weights_json.h"
-#include "train/state/column_names.h"
-#include "train/state/input_layout_json.h"
-#include "train/state/labels.h"
-#include "train/state/preparation_json.h"
-#include "train/state/target_scale_json.h"
+#include "train/state/data_entries.h"
 
 #define FINGERPRINT "data/fingerprint"
 #define MAX_OTHER_ENTRIES 40           /* counters, the scaler and texts */

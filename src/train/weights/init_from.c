@@ -14,9 +14,7 @@
 #include "checkpoint/loading.h"
 #include "checkpoint/safetensors.h"
 #include "data/columns/preparation.h"
-#include "train/state/column_names.h"
-#include "train/state/labels.h"
-#include "train/state/preparation_json.h"
+#include "train/state/data_entries.h"
 #include "train/weights/weights.h"
 
 /* ---- config.json of save_pretrained ---- */
