@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/system/thread.h"
-#include "dist/buckets.h"
 #include "dist/comm/combine.h"
 #include "dist/comm/comm_gpu.h"
 
@@ -57,19 +56,20 @@ static size_t to_bytes(double mebibytes) {
     return bytes < 1 ? 1 : bytes >= 9e18 ? (size_t)9e18 : (size_t)bytes;
 }
 
+/* PyTorch's rule (torch.distributed._compute_bucket_assignment_by_size), from the last parameter to the first. A bucket
+ * may exceed its limit: the parameter with which it reaches the limit is part of it. */
 size_t reducer_plan(const struct reducer_range *ranges, size_t count, const struct reducer_config *config,
                     size_t *bucket_of) {
-    /* [bucket_of] first contains the sizes, then the result, both in reverse order: buckets_assign reads each size
-     * before it overwrites it */
-    size_t limits[] = {to_bytes(config->first_bucket_mb), to_bytes(config->bucket_cap_mb)};
-    for (size_t i = 0; i < count; i++) bucket_of[count - 1 - i] = ranges[i].count * sizeof(float);
-    size_t buckets = buckets_assign(bucket_of, count, limits, 2, bucket_of);
-    for (size_t i = 0; i < count / 2; i++) {
-        size_t swap = bucket_of[i];
-        bucket_of[i] = bucket_of[count - 1 - i];
-        bucket_of[count - 1 - i] = swap;
+    size_t first = to_bytes(config->first_bucket_mb), others = to_bytes(config->bucket_cap_mb);
+    size_t bucket = 0, filled = 0;
+    for (size_t i = count; i-- > 0;) {
+        filled += ranges[i].count * sizeof(float);
+        bucket_of[i] = bucket;
+        if (filled < (bucket == 0 ? first : others)) continue;
+        bucket++;
+        filled = 0;
     }
-    return buckets;
+    return count > 0 && bucket_of[0] == bucket ? bucket + 1 : bucket;
 }
 
 /* ---- one bucket ---- */
