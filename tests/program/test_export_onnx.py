@@ -95,7 +95,7 @@ class ExportOnnx(program.Case):
                 part = paths[first:first + 8]
                 try:
                     self.compare(self.train(shape, 2, f"[{{parallel: {{branches: [{', '.join(f'[{path}, flatten]' for path in part)}]}}}}, {{linear: 2}}]"))
-                except AssertionError:
+                except Exception:
                     for path in part:  # which one it is
                         with self.subTest(path):
                             self.compare(self.train(shape, 2, f"[{path}, flatten, {{linear: 2}}]"))
