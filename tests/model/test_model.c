@@ -43,6 +43,34 @@ START_TEST(fused_relu) {
 }
 END_TEST
 
+/* A relu is not fused into a layer whose output another one reads by its name, wherever that is. */
+START_TEST(relus_of_named_outputs_are_not_fused) {
+    static const char *const readers[] = {
+        "{linear: 4}, {add: {from: n}}",
+        "{residual: [{linear: {out: 4, from: n}}]}",
+        "{sequential: [{linear: 4}, {repeat: {times: 2, layers: [{add: {from: n}}]}}]}",
+        "{parallel: {branches: [[{linear: 3}], [{linear: {out: 2, from: n}}]]}}",
+        "{parallel: {branches: [[{linear: 4}], [{residual: [{linear: {out: 4, from: n}}]}]], join: add}}",
+    };
+    for (size_t r = 0; r < sizeof readers / sizeof *readers; r++) {
+        struct fixture f[2];
+        double loss[2];
+        for (int i = 0; i < 2; i++) {
+            char text[512];
+            snprintf(text, sizeof text, "[{linear: 6}, {linear: {out: 4, name: n}}, %s, %s, {linear: 2}]",
+                     i ? "{sequential: [relu]}" : "relu", readers[r]);
+            f[i] = open_fixture(text, (struct shape){.dims = 1, .size = {5}}, 6, "mse");
+            loss[i] = loss_of(&f[i], true);
+        }
+        const struct params *a = &f[0].model->params, *b = &f[1].model->params;
+        ck_assert_msg(loss[0] == loss[1], "%s: %.9g and %.9g", readers[r], loss[0], loss[1]);
+        ck_assert_uint_eq(a->total, b->total);
+        ck_assert_mem_eq(a->gradients, b->gradients, a->total * sizeof(float));
+        for (int i = 0; i < 2; i++) close_fixture(&f[i]);
+    }
+}
+END_TEST
+
 static void param_has_bits(const struct params *params, size_t index, const json_t *vector) {
     uint8_t hash[DIGEST_SIZE];
     char hex[DIGEST_HEX_SIZE];
@@ -526,5 +554,6 @@ END_TEST
 
 TESTS("model", nearest_pixels_are_pytorchs, only_embeddings_accept_tokens, init_rules_draw_as_torch,
       trunc_normal_and_orthogonal_are_torchs, init_rules_select_parameters, tied_weights_are_one, fused_relu,
-      initial_weights_are_pytorchs, only_the_last_draw_is_stored, composites_add_levels_to_names, names_replace_indices,
-      bad_models, limits_of_poolings, unused_parameters_are_named, ready_order, a_sum_has_the_lengths_of_any_part)
+      relus_of_named_outputs_are_not_fused, initial_weights_are_pytorchs, only_the_last_draw_is_stored,
+      composites_add_levels_to_names, names_replace_indices, bad_models, limits_of_poolings,
+      unused_parameters_are_named, ready_order, a_sum_has_the_lengths_of_any_part)
