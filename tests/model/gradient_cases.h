@@ -23,6 +23,14 @@ static const struct {
      "[{sequential: {layers: [{linear: {out: 7}}, tanh, {sequential: [{linear: {out: 5}}]}]}}, {linear: {out: 3}}]",
      1,
      {6}},
+    /* gradients of two uses are added */
+    {"linear", "[{linear: {out: 6, name: a}}, tanh, {linear: {out: 6, share: a}}, {linear: {out: 3}}]", 1, {6}},
+    {"sequential",
+     "[{linear: 5}, {sequential: {layers: [{linear: 5}, layer_norm, {residual: [tanh, {linear: 5}]}], name: s}}, "
+     "{linear: 5}, "
+     "{sequential: {share: s}}, {linear: {out: 3}}]",
+     1,
+     {6}},
     {"repeat", "[{repeat: {times: 3, layers: [{linear: {out: 6}}, tanh]}}, {linear: {out: 3}}]", 1, {6}},
     /* all ways in which the plan of backward shares, adds or copies a gradient */
     {"residual",

@@ -43,6 +43,54 @@ START_TEST(fused_relu) {
 }
 END_TEST
 
+static size_t find_param(const struct params *params, const char *prefix, const char *rest) {
+    char name[64];
+    snprintf(name, sizeof name, "%s%s", prefix, rest);
+    for (size_t p = 0; p < params->count; p++)
+        if (strcmp(params->items[p].name, name) == 0) return p;
+    ck_abort_msg("there is no %s", name);
+}
+
+#define SHARED(second)                                                                                                 \
+    "[{linear: {out: 6, name: in}}, {sequential: {layers: [{linear: 6}, batch_norm, tanh], name: a}}, {sequential: "   \
+    "{" second "}}, {linear: {out: 2, name: out}}]"
+
+/* Layers that share parameters compute what two with equal ones do; their gradients are added, and the running means
+ * are those of both passes, one after the other. */
+START_TEST(shared_layers_are_one) {
+    static const char *const own[] = {"0.weight", "0.bias", "1.weight", "1.bias"};
+    struct shape input = {.dims = 1, .size = {5}};
+    struct fixture one = open_fixture(SHARED("share: a"), input, 6, "mse");
+    struct fixture two = open_fixture(SHARED("layers: [{linear: 6}, batch_norm, tanh], name: b"), input, 6, "mse");
+    struct fixture single = open_fixture(SHARED("layers: []"), input, 6, "mse");
+    const struct params *shared = &one.model->params, *both = &two.model->params, *drawn = &single.model->params;
+    ck_assert_uint_eq(shared->count + 4, both->count);
+    ck_assert_uint_eq(shared->total, drawn->total);
+    ck_assert_mem_eq(shared->values, drawn->values, shared->total * sizeof(float)); /* drawn once */
+    for (size_t p = 0; p < both->count; p++) {
+        const char *name = both->items[p].name;
+        size_t from = name[0] == 'b' ? find_param(shared, "a", name + 1) : find_param(shared, name, "");
+        memcpy(params_value(both, p), params_value(shared, from), both->items[p].count * sizeof(float));
+    }
+    double loss = loss_of(&one, true);
+    ck_assert(loss == loss_of(&two, true));
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        size_t p = find_param(shared, "a.", own[i]);
+        const float *g = params_gradient(shared, p), *a = params_gradient(both, find_param(both, "a.", own[i])),
+                    *b = params_gradient(both, find_param(both, "b.", own[i]));
+        for (size_t k = 0; k < shared->items[p].count; k++)
+            ck_assert_msg(fabsf(g[k] - (a[k] + b[k])) <= 1e-6f, "%s: %g, not %g", own[i], (double)g[k],
+                          (double)(a[k] + b[k]));
+    }
+    const struct params *buffers = &one.model->buffers, *others = &two.model->buffers;
+    const float *mean = params_value(buffers, find_param(buffers, "a.", "1.running_mean")),
+                *first = params_value(others, find_param(others, "a.", "1.running_mean")),
+                *second = params_value(others, find_param(others, "b.", "1.running_mean"));
+    for (size_t k = 0; k < 6; k++) ck_assert(fabsf(mean[k] - (0.9f * first[k] + second[k])) <= 1e-6f);
+    close_fixture(&one), close_fixture(&two), close_fixture(&single);
+}
+END_TEST
+
 /* A relu is not fused into a layer whose output another one reads by its name, wherever that is. */
 START_TEST(relus_of_named_outputs_are_not_fused) {
     static const char *const readers[] = {
@@ -554,6 +602,6 @@ END_TEST
 
 TESTS("model", nearest_pixels_are_pytorchs, only_embeddings_accept_tokens, init_rules_draw_as_torch,
       trunc_normal_and_orthogonal_are_torchs, init_rules_select_parameters, tied_weights_are_one, fused_relu,
-      relus_of_named_outputs_are_not_fused, initial_weights_are_pytorchs, only_the_last_draw_is_stored,
-      composites_add_levels_to_names, names_replace_indices, bad_models, limits_of_poolings,
-      unused_parameters_are_named, ready_order, a_sum_has_the_lengths_of_any_part)
+      relus_of_named_outputs_are_not_fused, shared_layers_are_one, initial_weights_are_pytorchs,
+      only_the_last_draw_is_stored, composites_add_levels_to_names, names_replace_indices, bad_models,
+      limits_of_poolings, unused_parameters_are_named, ready_order, a_sum_has_the_lengths_of_any_part)
