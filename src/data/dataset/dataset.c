@@ -1,7 +1,5 @@
 /* Opens a dataset: one or two tables of rows, the split into training and validation rows, and the scaler fitted to the
  * training rows. */
-#include "data/dataset/dataset.h"
-
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -9,11 +7,595 @@
 #include <string.h>
 
 #include "base/files/io.h"
+#include "data/columns/preparation.h"
+#include "data/columns/raw_columns.h"
+#include "data/dataset/dataset.h"
 #include "data/dataset/identifiers.h"
 #include "data/dataset/open_dataset.h"
 #include "data/files/files.h"
 #include "data/sampling/split.h"
+#include "data/source/config.h"
 #include "data/source/source.h"
+#include "data/text/tokenizer.h"
+
+#define CHUNK_ROWS ((size_t)1 << 16) /* whose groups or weights are read at once */
+
+/* ---- groups ---- */
+
+/* dataset.split.group and window.group: the groups of the rows, numbered in their order. */
+
+#define MAX_EXACT 9007199254740992.0 /* 2^53, which 2^53 + 1 becomes as a double, too */
+
+static status reject_group(struct source *source, const char *key, size_t row, double group) {
+    struct text place = {0};
+    source->format->describe_group(source, row, &place);
+    status s = isnan(group) ? status_new(STATUS_DATA, "%s: the group is missing (%s)", text_string(&place), key)
+                            : status_new(STATUS_DATA, "%s: the group is not a number between -2^53 and 2^53",
+                                         text_string(&place));
+    text_free(&place);
+    return s;
+}
+
+static status read_all_groups(struct source *source, const char *key, double *values) {
+    for (size_t row = 0, count; row < source->rows; row += count) {
+        count = source->rows - row < CHUNK_ROWS ? source->rows - row : CHUNK_ROWS;
+        TRY(source->format->read_groups(source, row, count, values + row));
+        for (size_t i = row; i < row + count; i++)
+            if (!(fabs(values[i]) < MAX_EXACT)) return reject_group(source, key, i, values[i]);
+    }
+    return OK;
+}
+
+static int compare_values(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* The rank of each value (rows) among the different ones, whose number is returned. Sorts [unique], a copy of [values].
+ */
+static size_t rank_values(const double *values, double *unique, size_t rows, int64_t *ranks) {
+    size_t count = 0;
+    qsort(unique, rows, sizeof *unique, compare_values);
+    for (size_t i = 0; i < rows; i++)
+        if (i == 0 || unique[i] != unique[count - 1]) unique[count++] = unique[i];
+    for (size_t i = 0; i < rows; i++) {
+        const double *found = bsearch(&values[i], unique, count, sizeof *unique, compare_values);
+        ranks[i] = found - unique;
+    }
+    return count;
+}
+
+/* [memory]: (2, rows) workspace. */
+static status number_groups(const struct dataset_config *config, struct table *table, double *memory, int64_t *groups,
+                            size_t *count) {
+    double *values = memory, *unique = memory + table->rows;
+    TRY(read_all_groups(table->source, dataset_group_key(config), values));
+    for (size_t i = 0; i < table->rows; i++) unique[i] = values[i];
+    *count = rank_values(values, unique, table->rows, groups);
+    if (*count > 1 || !dataset_splits_groups(config)) return OK;
+    return status_new(STATUS_DATA, "%s: dataset.split.group: all rows have the same '%s'; a split needs two groups",
+                      config->path, config->split.group);
+}
+
+status groups_read(const struct dataset_config *config, struct table *table, int64_t **groups, size_t *count) {
+    void *ranks, *memory;
+    *groups = NULL;
+    TRY(rows_alloc(table->rows, sizeof(int64_t), "the groups of the rows", &ranks));
+    *groups = ranks;
+    TRY(rows_alloc(table->rows, 2 * sizeof(double), "the groups of the rows", &memory));
+    status s = number_groups(config, table, memory, *groups, count);
+    buffer_free(memory);
+    return s;
+}
+
+/* ---- weights ---- */
+
+/* dataset.weights: a weight for each row, read once and kept in memory. */
+
+static status reject_weight(struct source *source, size_t row, double weight) {
+    struct text place = {0};
+    source->format->describe_weight(source, row, &place);
+    text_add(&place, ": the weight ");
+    if (isfinite(weight))
+        text_add_double(&place, weight);
+    else
+        text_add(&place, isnan(weight) ? "NaN" : weight > 0 ? "Inf" : "-Inf");
+    status s = status_new(STATUS_DATA, "%s is %s; weights are finite numbers from 0", text_string(&place),
+                          isfinite(weight) ? weight < 0 ? "negative" : "too large for float32" : "not finite");
+    text_free(&place);
+    return s;
+}
+
+/* Reads the weights of all rows to *out, for buffer_free, also after a failure. */
+static status read_all_weights(struct source *source, double **out) {
+    void *memory;
+    *out = NULL;
+    TRY(rows_alloc(source->rows, sizeof(double), "the weights of the rows", &memory));
+    double *weights = *out = memory;
+    for (size_t row = 0, count; row < source->rows; row += count) {
+        count = source->rows - row < CHUNK_ROWS ? source->rows - row : CHUNK_ROWS;
+        TRY(source->format->read_weights(source, row, count, weights + row));
+        for (size_t i = row; i < row + count; i++)
+            if (!(weights[i] >= 0 && isfinite((float)weights[i]))) return reject_weight(source, i, weights[i]);
+    }
+    return OK;
+}
+
+static double sum_of(const double *weights, const struct selection *rows, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += weights[selection_row(rows, i)];
+    return sum;
+}
+
+/* The weights of [count] rows may not all be 0. */
+static status check_sum(const struct dataset_config *config, const char *path, const char *rows, double sum,
+                        size_t count) {
+    if (sum > 0 || count == 0) return OK;
+    return status_new(STATUS_DATA, "%s: the weights ('%s') of the %s rows are all 0", path, config->weights, rows);
+}
+
+static void set_range(struct dataset_info *info, const double *weights, const struct selection *train, double sum) {
+    info->weights = (struct dataset_weights){.min = INFINITY, .mean = sum / (double)info->train_rows};
+    for (size_t i = 0; i < info->train_rows; i++) {
+        double weight = weights[selection_row(train, i)];
+        info->weights.min = fmin(info->weights.min, weight);
+        info->weights.max = fmax(info->weights.max, weight);
+    }
+}
+
+static status check_parts(const struct dataset_config *config, const struct table *tables, int n_tables,
+                          const struct selection *train, const struct selection *validation,
+                          struct dataset_info *info) {
+    double sum = sum_of(tables[0].weights, train, info->train_rows);
+    const char *validation_path = n_tables == 2 ? config->validation.path : config->path;
+    TRY(check_sum(config, config->path, "training", sum, info->train_rows));
+    TRY(check_sum(config, validation_path, "validation",
+                  sum_of(tables[n_tables - 1].weights, validation, info->validation_rows), info->validation_rows));
+    set_range(info, tables[0].weights, train, sum);
+    info->has_weights = true;
+    return OK;
+}
+
+/* Reads dataset.weights, if it is given, and sets the weights of the tables and those of [info]. STATUS_DATA with the
+ * place of the first weight that is negative or not finite, or if all of a part are 0. */
+static status weights_read(const struct dataset_config *config, struct table *tables, int n_tables,
+                           const struct selection *train, const struct selection *validation,
+                           struct dataset_info *info) {
+    if (!config->weights || config->without_targets) return OK;
+    if (!tables[0].source->format->read_weights)
+        return status_new(STATUS_USAGE,
+                          "dataset.weights: format %s has no names for weights; hdf5, csv, sqlite and npz have",
+                          dataset_format_of(config, config->path)->name);
+    for (int i = 0; i < n_tables; i++) TRY(read_all_weights(tables[i].source, &tables[i].weights));
+    return check_parts(config, tables, n_tables, train, validation, info);
+}
+
+/* ---- columns of texts ---- */
+
+/* All columns of texts have one tokenizer, because a checkpoint stores one. */
+
+/* The first column of texts among count columns; SIZE_MAX: there is none. */
+static size_t find_texts(const struct raw_column *columns, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (columns[i].type == COLUMN_TEXT) return i;
+    return SIZE_MAX;
+}
+
+static status reject_shared(const struct dataset_config *config, const char *name) {
+    struct text shown = {0};
+    text_add_value(&shown, name, TEXT_MAX_NAME);
+    status s = status_new(STATUS_USAGE,
+                          "%s: column '%s' is a text, whose tokens are an input of their own; give the other columns "
+                          "another name, as in dataset.inputs: {words: [%s], numbers: [...]}, or ignore them",
+                          config->path, text_string(&shown), text_string(&shown));
+    text_free(&shown);
+    return s;
+}
+
+/* Each column of texts must be all of its input. */
+static status check_inputs(const struct dataset_config *config, const struct raw_column *columns, size_t count) {
+    const struct string_groups *groups = &config->input_groups;
+    size_t texts = find_texts(columns, count), first = 0;
+    if (texts == SIZE_MAX || count == 1) return OK;
+    if (groups->count == 0) return reject_shared(config, columns[texts].name);
+    for (size_t i = 0; i < groups->count && first < count; first += groups->items[i++].count) {
+        size_t size = groups->items[i].count;
+        texts = find_texts(columns + first, first + size <= count ? size : count - first);
+        if (texts != SIZE_MAX && size > 1) return reject_shared(config, columns[first + texts].name);
+    }
+    return OK;
+}
+
+/* Reads the tokenizer of the columns, that of the trained model if [config] has one; none is left to text_columns_fit.
+ * STATUS_USAGE for a column of texts that shares its input with other columns, STATUS_DATA for a file that cannot be
+ * read. */
+static status text_columns_open(const struct dataset_config *config, const struct source *source,
+                                struct text_columns *out) {
+    size_t texts = find_texts(source->columns, source->input_size);
+    if (texts == SIZE_MAX) return OK;
+    struct arena *arena = arena_create();
+    struct column_rules rules = column_rules_index(arena, &config->rules);
+    const struct column_rule *rule = column_rule_find(&rules, source->columns[texts].name);
+    arena_destroy(arena);
+    const char *trained = config->is_trained ? config->trained_tokenizer : NULL;
+    if (config->is_trained && !trained)
+        return status_new(STATUS_DATA, "the checkpoint has columns of texts, but no tokenizer (data/tokenizer)");
+    if (!config->is_trained) TRY(check_inputs(config, source->columns, source->input_size));
+    if (!config->is_trained && (!rule || !rule->tokenizer)) return OK;
+    return tokenizer_open(rule ? rule->tokenizer : NULL, "dataset.columns", trained, &out->json, &out->tokenizer);
+}
+
+/* Makes the tokenizer from the words of the training rows, if the columns have none. */
+static status text_columns_fit(const struct source *source, const struct fit_rows *rows, struct text_columns *texts) {
+    if (texts->tokenizer || find_texts(source->columns, source->input_size) == SIZE_MAX) return OK;
+    struct text json = {0};
+    status s = preparation_make_tokenizer(source->columns, source->input_size, rows, &json);
+    if (!s) s = tokenizer_open(NULL, NULL, text_string(&json), &texts->json, &texts->tokenizer);
+    text_free(&json);
+    return s;
+}
+
+static void text_columns_close(struct text_columns *texts) {
+    tokenizer_destroy(texts->tokenizer);
+    buffer_free(texts->json);
+    *texts = (struct text_columns){0};
+}
+
+/* ---- classes ---- */
+
+/* Classes of the training rows: a warning about those that none has, and `weight: balanced` of a loss of classes:
+ * scikit-learn's compute_class_weight, of the training rows. */
+
+#define MAX_CLASSES ((int64_t)1 << 24) /* a larger class is rather an identifier than the output of a model */
+
+/* weights (n_classes): rows / (classes * rows of the class), of the rows and classes that are counted. A class without
+ * training rows has the weight 1. */
+static void weigh(const struct dataset_config *config, const int64_t *classes, size_t rows, size_t n_classes,
+                  double *weights) {
+    size_t counted = 0, present = 0;
+    for (size_t i = 0; i < rows; i++) {
+        if (classes[i] < 0 || (config->ignored.is_set && classes[i] == config->ignored.value)) continue;
+        weights[classes[i]]++;
+        counted++;
+    }
+    for (size_t c = 0; c < n_classes; c++) present += weights[c] > 0;
+    for (size_t c = 0; c < n_classes; c++)
+        weights[c] = weights[c] > 0 ? (double)counted / ((double)present * weights[c]) : 1;
+}
+
+/* With balances_classes: sets the weights of [info], in the arena of [dataset]. STATUS_USAGE unless a row has one
+ * class. */
+static status class_weights_set(struct dataset *dataset, const struct dataset_config *config) {
+    struct dataset_info *info = &dataset->info;
+    if (!config->balances_classes || config->without_targets) return OK;
+    info->class_weights = config->trained_class_weights;
+    if (info->class_weights.count) return OK;
+    if (info->target_kind != TARGET_CLASS || info->target_size != 1 || info->input_kind == INPUT_TOKENS)
+        return status_new(STATUS_USAGE, "loss.weight: balanced needs one class per row; give a list of numbers");
+    if (info->classes > MAX_CLASSES)
+        return status_new(STATUS_DATA,
+                          "loss.weight: balanced: the largest class is %lld; at most %lld classes are counted",
+                          (long long)info->classes - 1, (long long)MAX_CLASSES);
+    void *classes;
+    size_t n = (size_t)info->classes;
+    TRY(rows_alloc(info->train_rows, sizeof(int64_t), "the classes", &classes));
+    status s = dataset_train_classes(dataset, classes);
+    info->class_weights =
+        (struct real_list){.items = arena_alloc(dataset->arena, (n + 1) * sizeof(double)), .count = n};
+    for (size_t c = 0; c < n; c++) info->class_weights.items[c] = 0;
+    if (!s) weigh(config, classes, info->train_rows, n, info->class_weights.items);
+    buffer_free(classes);
+    return s;
+}
+
+static void mark(const int64_t *classes, struct selection rows, size_t count, const struct table *table,
+                 int64_t n_classes, bool *marks) {
+    for (size_t i = 0; i < count; i++) {
+        int64_t of = classes[selection_row(&rows, i)];
+        if (of >= 0 && of < n_classes && !(table->ignored.is_set && of == table->ignored.value)) marks[of] = true;
+    }
+}
+
+/* Marks the classes of all rows of a table as seen, and those of training rows as trained. */
+static status mark_classes(struct dataset *dataset, struct table *table, bool *seen, bool *trained) {
+    void *classes;
+    const struct dataset_info *info = &dataset->info;
+    const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
+    TRY(rows_alloc(table->rows, sizeof(int64_t), "the classes", &classes));
+    status s = table_classes(table, classes);
+    if (!s) mark(classes, (struct selection){0}, table->rows, table, info->classes, seen);
+    if (!s && table == train->table) mark(classes, train->rows, info->train_rows, table, info->classes, trained);
+    buffer_free(classes);
+    return s;
+}
+
+#define MAX_NAMED 5 /* classes of the warning */
+
+static void warn_absent(struct dataset *dataset, const bool *seen, const bool *trained) {
+    struct text names = {0};
+    size_t count = 0;
+    for (size_t c = 0; c < (size_t)dataset->info.classes; c++) {
+        if (!seen[c] || trained[c] || ++count > MAX_NAMED) continue;
+        text_add(&names, count == 1 ? "" : ", ");
+        if (c < dataset->labels.count) {
+            text_add(&names, "'");
+            text_add_value(&names, dataset->labels.items[c], TEXT_MAX_NAME);
+            text_add(&names, "'");
+        } else {
+            text_printf(&names, "%zu", c);
+        }
+    }
+    if (count > MAX_NAMED) text_printf(&names, " and %zu more", count - MAX_NAMED);
+    if (count)
+        dataset->notes.items[dataset->notes.count++] = arena_printf(
+            dataset->arena,
+            "warning: %zu class%s no training row, so that the model cannot learn %s: %s (dataset.split: stratify "
+            "divides each class, shuffle mixes sorted rows)",
+            count, count == 1 ? " has" : "es have", count == 1 ? "it" : "them", text_string(&names));
+    text_free(&names);
+}
+
+/* Adds a warning about classes of the rows that no training row has; reads all targets. */
+static status classes_warn_absent(struct dataset *dataset, const struct dataset_config *config) {
+    const struct dataset_info *info = &dataset->info;
+    bool has_classes = info->target_kind == TARGET_CLASS && info->target_size == 1 && info->windows.steps == 0 &&
+                       info->input_kind == INPUT_VALUES && info->classes <= MAX_CLASSES;
+    if (!has_classes || config->is_trained || config->without_targets || info->validation_rows == 0) return OK;
+    bool *seen = calloc((size_t)info->classes + 1, 2 * sizeof *seen), *trained = seen + info->classes + 1;
+    if (!seen) return status_memory("%lld classes", (long long)info->classes);
+    status s = OK;
+    for (int i = 0; !s && i < dataset->n_tables; i++) s = mark_classes(dataset, &dataset->tables[i], seen, trained);
+    if (!s) warn_absent(dataset, seen, trained);
+    free(seen);
+    return s;
+}
+
+/* ---- named inputs and targets ---- */
+
+/* named_parts: which values of a row belong to which name, where dataset.inputs or dataset.targets is a mapping. Rows
+ * remain vectors of all inputs and of all targets; a name is a range of them. */
+
+#define MAX_CLASS 16777215 /* targets are float32, and integers above are not all exact */
+
+/* Values of a row of name [index] of the config's list, and their shape. */
+static size_t shape_of(const struct source *source, bool is_target, size_t index, int *dims, int64_t *shape) {
+    *dims = 1;
+    shape[0] = 1;
+    if (source->format->shape_of_name) source->format->shape_of_name(source, is_target, index, dims, shape);
+    size_t size = 1;
+    for (int i = 0; i < *dims; i++) size *= (size_t)shape[i];
+    return size;
+}
+
+/* Features of the columns before [column]. */
+static size_t first_feature(const struct preparation *preparation, size_t column, size_t features) {
+    return column < preparation->count ? preparation->items[column].first : features;
+}
+
+static status differs(const struct dataset_config *config, const char *key, size_t named, size_t size) {
+    return status_new(STATUS_USAGE, "%s: dataset.%s names %zu value%s of a row, but a row has %zu",
+                      config->path ? config->path : "synthetic dataset", key, named, text_plural(named, "s"), size);
+}
+
+static status name_inputs(const struct dataset_config *config, const struct source *source,
+                          const struct preparation *preparation, struct dataset_info *info, struct arena *arena) {
+    const struct string_groups *groups = &config->input_groups;
+    size_t index = 0, first = 0;
+    struct dataset_input *inputs = arena_alloc(arena, (groups->count + 1) * sizeof *inputs);
+    for (size_t g = 0; g < groups->count; g++) {
+        struct dataset_input *input = &inputs[g];
+        *input = (struct dataset_input){.name = arena_copy(arena, groups->items[g].name), .first = first, .dims = 1};
+        if (preparation) input->tokens = preparation_tokens(preparation, index, groups->items[g].count);
+        for (size_t i = 0; i < groups->items[g].count; i++, index++)
+            input->size += preparation ? first_feature(preparation, index + 1, info->input_size) -
+                                             first_feature(preparation, index, info->input_size)
+                                       : shape_of(source, false, index, &input->dims, input->shape);
+        if (groups->items[g].count > 1 || preparation) {
+            input->dims = 1;
+            input->shape[0] = (int64_t)input->size;
+        }
+        first += input->size;
+    }
+    info->inputs = inputs;
+    info->input_count = groups->count;
+    return groups->count == 0 || first == info->input_size ? OK : differs(config, "inputs", first, info->input_size);
+}
+
+const struct ignored_class *dataset_ignored_class(const struct dataset_config *config, const char *target) {
+    for (size_t i = 0; i < config->class_targets.count; i++)
+        if (strcmp(config->class_targets.items[i], target) == 0) return &config->class_targets_ignored[i];
+    return NULL;
+}
+
+/* Checks the values of a target in all rows, and counts its classes. */
+static status check_target(const struct dataset_config *config, struct table *table, struct dataset_target *target) {
+    if (string_list_has(&config->probability_targets, target->name))
+        TRY(table_check_range(table, TARGETS_ARE_PROBABILITIES, target->first, target->size));
+    if (string_list_has(&config->sign_targets, target->name))
+        TRY(table_check_range(table, TARGETS_ARE_SIGNS, target->first, target->size));
+    const struct ignored_class *ignored = dataset_ignored_class(config, target->name);
+    if (!ignored) return OK;
+    struct class_count count;
+    class_count_start(&count);
+    table->ignored = *ignored;
+    TRY(table_count_classes(table, target->first, target->size, &count));
+    if (count.classes > MAX_CLASS)
+        return status_new(STATUS_DATA, "dataset.targets: '%s' has the class %lld; the largest with `losses` is %d",
+                          target->name, (long long)count.classes - 1, MAX_CLASS);
+    if (count.classes > target->classes) target->classes = count.classes;
+    if (count.first < target->first_class) target->first_class = count.first;
+    return OK;
+}
+
+/* The target of a dataset without names of targets. */
+static void set_whole_target(const struct source *source, struct dataset_target *target) {
+    target->size = source->target_size;
+    target->dims = source->target_dims;
+    memcpy(target->shape, source->target_shape, sizeof target->shape);
+}
+
+static status name_targets(const struct dataset_config *config, struct table *tables, int n_tables,
+                           struct dataset_info *info, struct arena *arena) {
+    struct string_group whole = {DATASET_TARGET_NAME, config->targets.count};
+    struct string_groups groups = config->target_groups;
+    const struct source *source = tables[0].source;
+    if (source->target_size == 0) groups.count = 0;
+    if (groups.count == 0 && source->target_size > 0) groups = (struct string_groups){&whole, 1};
+    size_t index = 0, first = 0;
+    struct dataset_target *targets =
+        arena_alloc(arena, (groups.count + config->input_targets.count + 1) * sizeof *targets);
+    for (size_t g = 0; g < groups.count; g++) {
+        struct dataset_target *target = &targets[g];
+        *target = (struct dataset_target){
+            .name = arena_copy(arena, groups.items[g].name), .first = first, .first_class = INT64_MAX};
+        for (size_t i = 0; i < groups.items[g].count; i++, index++)
+            target->size += shape_of(source, true, index, &target->dims, target->shape);
+        if (groups.items[g].count != 1) target->dims = 0;
+        if (groups.items == &whole) set_whole_target(source, target);
+        first += target->size;
+    }
+    if (groups.count && first != source->target_size) return differs(config, "targets", first, source->target_size);
+    for (size_t g = 0; g < groups.count; g++) {
+        for (int i = 0; i < n_tables; i++) TRY(check_target(config, &tables[i], &targets[g]));
+        if (!targets[g].classes) targets[g].first_class = 0;
+    }
+    info->targets = targets;
+    info->target_count = groups.count;
+    return OK;
+}
+
+/* Adds the inputs that are also targets. */
+static status add_input_targets(const struct dataset_config *config, struct dataset_info *info) {
+    struct dataset_target *targets = (struct dataset_target *)info->targets;
+    for (size_t i = 0; i < config->input_targets.count; i++) {
+        const char *name = config->input_targets.items[i];
+        struct dataset_input whole = {.name = DATASET_INPUT_NAME, .size = info->input_size, .dims = info->input_dims};
+        memcpy(whole.shape, info->input_shape, sizeof whole.shape);
+        const struct dataset_input *input = info->input_count == 0 ? &whole : NULL;
+        for (size_t n = 0; n < info->input_count; n++)
+            if (strcmp(info->inputs[n].name, name) == 0) input = &info->inputs[n];
+        if (!input || strcmp(input->name, name) != 0)
+            return status_new(STATUS_USAGE, "losses: the target '%s' is neither a target nor an input of the dataset",
+                              name);
+        struct dataset_target *target = &targets[info->target_count++];
+        *target = (struct dataset_target){.name = name,
+                                          .first = info->target_size,
+                                          .size = input->size,
+                                          .dims = input->dims,
+                                          .is_input = true,
+                                          .input_first = input->first};
+        memcpy(target->shape, input->shape, sizeof target->shape);
+        info->target_size += input->size;
+    }
+    return OK;
+}
+
+/* Sets inputs and targets of [info], whose sizes are set, and checks the values of the targets: STATUS_DATA with the
+ * place of the first that does not fit its loss. [preparation]: NULL: none. */
+static status dataset_name_parts(const struct dataset_config *config, struct table *tables, int n_tables,
+                                 const struct preparation *preparation, struct dataset_info *info,
+                                 struct arena *arena) {
+    TRY(name_inputs(config, tables[0].source, preparation, info, arena));
+    if (!config->has_losses) return OK;
+    TRY(name_targets(config, tables, n_tables, info, arena));
+    return add_input_targets(config, info);
+}
+
+void dataset_copy_inputs(const struct dataset_info *info, const float *inputs, size_t count, float *targets) {
+    for (size_t t = 0; t < info->target_count; t++) {
+        const struct dataset_target *target = &info->targets[t];
+        for (size_t i = 0; target->is_input && i < count; i++)
+            memcpy(targets + i * info->target_size + target->first, inputs + i * info->input_size + target->input_first,
+                   target->size * sizeof *targets);
+    }
+}
+
+/* ---- files that are in both parts ---- */
+
+/* A pattern such as data/part-*.csv easily names the validation file, too. Files are compared by their inodes. */
+
+/* The files that [path], and the list after it, names; a folder of images, or its file of labels, is one. */
+static status list_files(const struct dataset_config *config, bool is_validation, struct arena *arena,
+                         struct string_list *files) {
+    const char *path = is_validation ? config->validation.path : config->path;
+    const char *labels = is_validation ? config->validation.targets : config->image.labels;
+    if (!dataset_format_of(config, path)->is_folder)
+        return file_list_expand(path, dataset_others(config, is_validation), arena, files);
+    files->items = arena_alloc(arena, sizeof *files->items);
+    files->items[files->count++] = config->image.labels ? labels : path;
+    return OK;
+}
+
+static status stat_all(const struct string_list *files, struct arena *arena, struct io_info **out) {
+    *out = arena_alloc(arena, (files->count + 1) * sizeof **out);
+    for (size_t i = 0; i < files->count; i++)
+        if (files->items[i]) TRY(io_stat(files->items[i], &(*out)[i]));
+    return OK;
+}
+
+/* Adds the first file of both lists and the number of the others; returns how many there are. */
+static size_t add_common(const struct string_list *train, const struct io_info *train_info,
+                         const struct string_list *validation, const struct io_info *info, struct text *out) {
+    size_t count = 0;
+    for (size_t i = 0; i < validation->count; i++) {
+        bool is_common = false;
+        for (size_t k = 0; k < train->count && !is_common && info[i].exists; k++)
+            is_common = train->items[k] && io_is_same(&info[i], &train_info[k]);
+        if (is_common && count++ == 0) text_add(out, validation->items[i]);
+    }
+    if (count > 1) text_printf(out, " and %zu more", count - 1);
+    return count;
+}
+
+/* Adds the array of the inputs, as messages name it: ": array 'x': row 0". */
+static void add_array(const struct source *source, struct text *out) {
+    struct text place = {0};
+    source->format->describe(source, false, 0, 0, &place);
+    const char *array = strstr(text_string(&place), ": array ");
+    text_add(out, array ? array : text_string(&place));
+    text_free(&place);
+}
+
+/* Whether rows of one file are the same in both parts: not of other arrays of an .npz file, or another query. */
+static bool reads_alike(const struct dataset *dataset, const struct dataset_config *config) {
+    const struct dataset_format *format = dataset_format_of(config, config->validation.path);
+    struct text train = {0}, validation = {0};
+    if (format->has_queries && config->validation.query)
+        return config->query && strcmp(config->query, config->validation.query) == 0;
+    if (format != &dataset_npz) return true;
+    add_array(dataset->tables[0].source, &train);
+    add_array(dataset->tables[1].source, &validation);
+    bool is_same = strcmp(text_string(&train), text_string(&validation)) == 0;
+    text_free(&train);
+    text_free(&validation);
+    return is_same;
+}
+
+/* A warning about files that are in both parts, in the arena of [dataset]; NULL: there are none, or a trained model
+ * uses the dataset. */
+static const char *overlap_note(struct dataset *dataset, const struct dataset_config *config) {
+    struct string_list train = {0}, validation = {0};
+    struct io_info *train_info = NULL, *info = NULL;
+    struct text names = {0};
+    const char *note = NULL;
+    size_t count = 0;
+    if (dataset->n_tables < 2 || config->is_trained || !reads_alike(dataset, config)) return NULL;
+    struct arena *arena = arena_create();
+    status s = list_files(config, false, arena, &train);
+    if (!s) s = list_files(config, true, arena, &validation);
+    if (!s) s = stat_all(&train, arena, &train_info);
+    if (!s) s = stat_all(&validation, arena, &info);
+    if (!s) count = add_common(&train, train_info, &validation, info, &names);
+    if (count)
+        note = arena_printf(dataset->arena,
+                            "warning: %s %s in dataset.path and in dataset.validation: the model is trained on "
+                            "validation rows, so their loss and metrics are better than those of new rows",
+                            text_string(&names), count > 1 ? "are" : "is");
+    status_free(s);
+    text_free(&names);
+    arena_destroy(arena);
+    return note;
+}
 
 #define MAX_BYTE_FEATURES 4096 /* with more scaled features the lookup tables of bytes would be large */
 

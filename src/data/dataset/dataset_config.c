@@ -4,7 +4,6 @@
 
 #include "base/files/find_file.h"
 #include "data/dataset/dataset.h"
-#include "data/dataset/text_columns.h"
 #include "data/sampling/split.h"
 #include "data/sampling/windows.h"
 #include "data/source/row_filter.h"
@@ -174,6 +173,20 @@ static void check_filter(const struct dataset_config *dataset, const struct data
     arena_destroy(arena);
 }
 
+/* Columns of texts must have one tokenizer. */
+static void check_texts(const struct dataset_config *config, const struct node *where, struct problems *problems) {
+    const struct column_rule *rules = config->rules.items, *first = NULL;
+    for (size_t i = 0; i < config->rules.count; i++) {
+        if (rules[i].type != COLUMN_TEXT) continue;
+        const char *known = first && first->tokenizer ? first->tokenizer : "";
+        if (first && strcmp(known, rules[i].tokenizer ? rules[i].tokenizer : "") != 0)
+            problems_add(problems, dataset_place(where, "columns"), "dataset.columns",
+                         "'%.60s' and '%.60s' have different tokenizers; all columns of texts have the same",
+                         first->name, rules[i].name);
+        first = first ? first : &rules[i];
+    }
+}
+
 /* schema.check of `dataset:`. */
 static void dataset_check_config(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct dataset_config *dataset = config;
@@ -196,7 +209,7 @@ static void dataset_check_config(void *config, const struct node *where, const c
     check_dropped(dataset, format, where, path, problems);
     check_filter(dataset, format, where, problems);
     window_check(config, format, where, problems);
-    text_columns_check(dataset, where, problems);
+    check_texts(dataset, where, problems);
     if (format && format->is_folder && !dataset->image.size.count)
         problems_add(problems, dataset_place(where, "path"), key,
                      "a folder of images needs dataset.image.size: [height, width] of the rows");

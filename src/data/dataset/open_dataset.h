@@ -1,11 +1,10 @@
-/* open_dataset: an open dataset, which dataset.c opens and access.c reads. */
+/* open_dataset: an open dataset, which dataset.c opens and dataset_rows.c reads. */
 #ifndef DATA_OPEN_DATASET_H
 #define DATA_OPEN_DATASET_H
 
 #include <pthread.h>
 
 #include "data/dataset/dataset.h"
-#include "data/dataset/text_columns.h"
 #include "data/rows/table.h"
 #include "data/sampling/sampler.h"
 
@@ -18,6 +17,13 @@ struct dataset_rows {
 struct moved_target {
     size_t first, channels;
     int64_t fill; /* of pixels from outside the image */
+};
+
+/* The columns of a table whose texts are read as tokens (type: text of dataset.columns). Zero-initialised: there are
+ * none. */
+struct text_columns {
+    char *json; /* of the tokenizer */
+    struct tokenizer *tokenizer;
 };
 
 struct dataset {
@@ -57,14 +63,6 @@ struct dataset {
     struct orders orders;    /* of the training rows, where there are several owners */
 };
 
-/* The row of the file, from 0, that is [row] of a table whose file has rows that are left out. */
-size_t row_of_file(struct row_list left_out, size_t row);
-
-/* Reads dataset.weights, if it is given, and sets the weights of the tables and those of [info]. STATUS_DATA with the
- * place of the first weight that is negative or not finite, or if all of a part are 0. */
-status weights_read(const struct dataset_config *config, struct table *tables, int n_tables,
-                    const struct selection *train, const struct selection *validation, struct dataset_info *info);
-
 /* Reads the groups of dataset_group: the rank of each row's group (rows) from 0, for buffer_free, also after a failure,
  * and their number. STATUS_DATA with the place of the first row without a group, or for a single group of a split. */
 status groups_read(const struct dataset_config *config, struct table *table, int64_t **groups, size_t *count);
@@ -95,26 +93,10 @@ struct scale_config windowed_row_scale(const struct dataset *dataset, const stru
 /* Sets the scales of whole windows, when those of rows are fitted. */
 void windowed_finish(struct dataset *dataset);
 
-/* A warning about files that are in both parts, in the arena of [dataset]; NULL: there are none, or a trained model
- * uses the dataset. */
-const char *overlap_note(struct dataset *dataset, const struct dataset_config *config);
-
-/* ---- classes ---- */
-
-/* With balances_classes: sets the weights of [info], in the arena of [dataset]. STATUS_USAGE unless a row has one
- * class. */
-status class_weights_set(struct dataset *dataset, const struct dataset_config *config);
-
-/* Adds a warning about classes of the rows that no training row has; reads all targets. */
-status classes_warn_absent(struct dataset *dataset, const struct dataset_config *config);
+/* ---- other parts ---- */
 
 /* Of the target [target], with `losses:`; NULL: it has no classes. */
 const struct ignored_class *dataset_ignored_class(const struct dataset_config *config, const char *target);
-
-/* Sets inputs and targets of [info], whose sizes are set, and checks the values of the targets: STATUS_DATA with the
- * place of the first that does not fit its loss. [preparation]: NULL: none. */
-status dataset_name_parts(const struct dataset_config *config, struct table *tables, int n_tables,
-                          const struct preparation *preparation, struct dataset_info *info, struct arena *arena);
 
 /* Prepares dataset_augment, for dataset.augment; after the scaler was fitted and before the source is closed.
  * STATUS_USAGE for rows that are no images, and for targets with positions that cannot be moved. */

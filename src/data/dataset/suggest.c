@@ -2,17 +2,697 @@
  * other formats are opened with the defaults. */
 #include "data/dataset/suggest.h"
 
+#include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/files/io.h"
 #include "data/columns/columns.h"
+#include "data/columns/preparation.h"
 #include "data/csv/csv.h"
-#include "data/dataset/suggest_columns.h"
+#include "data/dataset/dataset.h"
+#include "data/dataset/identifiers.h"
 #include "data/files/files.h"
 #include "data/images/image.h"
+#include "data/source/column_view.h"
+#include "data/source/csv_source.h"
 #include "data/source/first_look.h"
 #include "data/source/source.h"
+
+#define SUGGESTED_NUMBER_CLASSES 20 /* different whole numbers that are taken for classes */
+
+/* Reads records: the names of the columns first, then the rows. */
+struct record_reader {
+    const char *path;
+    const char *header, *advice; /* for messages: where the names are; what to do if there is only one */
+    bool has_lines;              /* records are in lines of a text; else they are counted from 0 */
+    char decimal;                /* '.' or ','; 0: not known yet */
+    char thousands;              /* 0: none */
+    const char *strip;           /* of csv_strip */
+    const char *unclear;         /* the first number that left [decimal] unclear, and its line */
+    size_t unclear_line;
+    void *state;
+    /* Sets *record, valid until the next call; NULL: there are no more. */
+    status (*next)(void *state, const struct csv_reader **record);
+};
+
+/* ---- columns ---- */
+
+/* From the views of all columns: the target, and the rule of each input. */
+
+#define MAX_CATEGORIES 100 /* of a column whose type is inferred, see raw_columns.c */
+#define MAX_COMPARED 10000 /* names; a run finds duplicates among more */
+#define MAX_NUMBER_CLASSES SUGGESTED_NUMBER_CLASSES
+
+/* ---- columns ---- */
+
+static bool holds_texts(const struct column_view *c) { return c->numbers < c->values; }
+
+static bool are_categories(const struct column_view *c) {
+    return c->pool.count <= MAX_CATEGORIES && c->pool.count * 2 <= c->values;
+}
+
+#define MANY_MISSING 0.05 /* the least share from which that a value is missing is a feature */
+
+/* What replaces missing values: few of them another value, many a feature or category of their own. */
+static const char *missing_rule_of(const struct column_view *c, bool is_category) {
+    if ((double)c->missing >= MANY_MISSING * (double)(c->values + c->missing)) return "indicator";
+    return is_category ? "most_frequent" : "median";
+}
+
+/* The format of dates; where days and months could be either, a person must say. */
+static void choose_format(const struct column_view *c, struct arena *arena, struct column_suggestion *out) {
+    out->texts = 0;
+    if (c->form_count == 1) {
+        out->rule = arena_printf(arena, "{type: date, format: \"%s\"%s%s}", c->forms[0].format,
+                                 c->missing ? ", missing: " : "", c->missing ? missing_rule_of(c, false) : "");
+        out->reason = c->missing ? arena_printf(arena, "dates; %zu missing", c->missing) : "dates";
+        return;
+    }
+    out->rule = "ignore";
+    out->reason = arena_printf(arena, "dates, either {type: date, format: \"%s\"}", c->forms[0].format);
+    for (size_t i = 1; i < c->form_count; i++)
+        out->reason = arena_printf(arena, "%s or {type: date, format: \"%s\"}", out->reason, c->forms[i].format);
+}
+
+/* "numbers with percent signs, such as '5 %' in line 2; ..." */
+static const char *explain_styles(const struct column_view *c, const char *unit, struct arena *arena) {
+    struct text out = {0};
+    text_add(&out, "numbers with ");
+    suggest_add_styles(c->styles, &out);
+    text_add(&out, ", such as '");
+    text_add_value(&out, c->styled_text, TEXT_MAX_NAME);
+    const char *advice = "only plain numbers are read as numbers, see dataset.csv.strip";
+    if (c->styles == NUMBER_INFINITE) advice = "remove these rows, or list the text in dataset.missing";
+    if (c->styles & NUMBER_COMMA && !(c->styles & ~(unsigned)(NUMBER_COMMA | NUMBER_SEPARATORS)))
+        advice = "if decimals have a comma, set dataset.csv.decimal: ','";
+    text_printf(&out, "' in %s %zu; %s", unit, c->styled_line, advice);
+    const char *copy = arena_copy(arena, text_string(&out));
+    text_free(&out);
+    return copy;
+}
+
+static const char *explain_text(const struct column_view *c, const char *unit, struct arena *arena) {
+    struct text out = {0};
+    text_add_value(&out, c->text, TEXT_MAX_NAME);
+    const char *copy = arena_printf(arena, "'%s' in %s %zu", text_string(&out), unit, c->text_line);
+    text_free(&out);
+    return copy;
+}
+
+static bool are_styled(const struct column_view *c) { return c->styled > 0 && c->styled + c->numbers == c->values; }
+
+/* Words that begin with a letter. */
+static size_t count_words(const char *text) {
+    size_t count = 0;
+    for (char before = ' '; *text; before = *text++)
+        count += before == ' ' && (isalpha((unsigned char)*text) || (unsigned char)*text >= 0x80);
+    return count;
+}
+
+/* Whether most texts have at least so many words. */
+static bool have_words(const struct column_view *c, size_t words) {
+    size_t count = 0;
+    for (size_t i = 0; i < c->pool.count; i++) count += count_words(c->pool.items[i].text) >= words;
+    return count * 2 > c->pool.count;
+}
+
+/* The rule of a column of texts that are neither dates nor few. */
+static void ignore_texts(const struct column_view *c, const char *unit, struct arena *arena,
+                         struct column_suggestion *out) {
+    out->rule = "ignore";
+    if (are_styled(c))
+        out->reason = explain_styles(c, unit, arena);
+    else if (c->numbers * 2 > c->values)
+        out->reason = arena_printf(arena,
+                                   "%zu numbers and %zu text%s, such as %s; list texts that mean missing values in "
+                                   "dataset.missing",
+                                   c->numbers, c->values - c->numbers, text_plural(c->values - c->numbers, "s"),
+                                   explain_text(c, unit, arena));
+    else
+        out->reason =
+            arena_printf(arena, "%s%zu different texts in %zu rows%s", c->pool.count > MAX_POOLED ? "more than " : "",
+                         c->pool.count > MAX_POOLED ? MAX_POOLED : c->pool.count, c->values,
+                         have_words(c, 4) ? "; as tokens: {type: text}, an input of its own (docs/text.md)" : "");
+}
+
+static const char *category_rule(const struct column_view *c, struct arena *arena) {
+    return c->missing ? arena_printf(arena, "{type: category, missing: %s}", missing_rule_of(c, true)) : "category";
+}
+
+/* Of numbers of which some have leading zeros. */
+static void choose_code(const struct column_view *c, struct arena *arena, struct column_suggestion *out) {
+    if (are_categories(c)) {
+        out->rule = category_rule(c, arena);
+        out->texts = c->pool.count;
+        out->reason =
+            arena_printf(arena, "codes with leading zeros, such as '%.40s'; number if they are numbers", c->code);
+    } else {
+        out->rule =
+            c->missing ? arena_printf(arena, "{type: number, missing: %s}", missing_rule_of(c, false)) : "number";
+        out->reason = arena_printf(
+            arena, "some have leading zeros, such as '%.40s'; ignore or category if they are codes", c->code);
+    }
+}
+
+/* ---- numbers that mean a missing value ---- */
+
+#define MIN_SENTINELS 0.1 /* the share of rows with -1 */
+#define MIN_VALUES 10     /* different values of a column with it */
+
+/* 99, -999, 9999.9 */
+static bool has_nines(const char *text) {
+    size_t nines = strspn(text + (*text == '-'), "9."), length = strlen(text + (*text == '-'));
+    const char *point = strchr(text, '.');
+    size_t zeros = point ? strspn(point + 1, "0") : 0;
+    return (nines == length || (point && point[1 + zeros] == 0)) && strspn(text + (*text == '-'), "9") >= 2;
+}
+
+/* Whether the smallest (or the largest) number, written as [text], is probably none: it occurs several times, far from
+ * the others, or as the only negative one. */
+static bool is_sentinel(const struct column_view *c, int which, const char *text) {
+    const struct number_end *end = &c->ends[which];
+    double value = which ? c->max : c->min, other = which ? c->min : c->max;
+    bool is_only_negative = which == 0 && value < 0 && end->next >= 0;
+    if (end->count < 2 || end->count == c->values || !isfinite(end->next)) return false;
+    if (has_nines(text)) return is_only_negative || fabs(value - end->next) > fabs(end->next - other);
+    return is_only_negative && value == -1 && c->pool.count > MIN_VALUES &&
+           (double)end->count >= MIN_SENTINELS * (double)c->values;
+}
+
+/* Adds a comment about such a number to the rule of a column of numbers. */
+static void note_sentinel(const struct column_view *c, struct arena *arena, struct column_suggestion *out) {
+    if (c->values == 0 || holds_texts(c) || (out->rule && strcmp(out->rule, "ignore") == 0)) return;
+    for (int which = 0; which < 2; which++) {
+        const char *text = NULL;
+        double number;
+        for (size_t i = 0; i < c->pool.count && !text; i++)
+            if (csv_number(c->pool.items[i].text, &number) && number == (which ? c->max : c->min))
+                text = c->pool.items[i].text;
+        if (!text || !is_sentinel(c, which, text)) continue;
+        out->reason =
+            arena_printf(arena,
+                         "%s%s%s in %zu rows may mean a missing value; then list it, dataset.missing: [\"\", "
+                         "NA, \"%s\"], and write {missing: median}",
+                         out->reason ? out->reason : "", out->reason ? "; " : "", text, c->ends[which].count, text);
+        out->rule = out->rule ? out->rule : "number";
+    }
+}
+
+/* ---- identifiers ---- */
+
+/* Whether the column says which row it is; *repeats: which rows belong together. */
+static bool is_identifier(struct column_view *c, bool *repeats) {
+    struct identifier_values v = {.name = c->name,
+                                  .count = c->values,
+                                  .missing = c->missing,
+                                  .are_numbers = !holds_texts(c),
+                                  .are_whole = c->whole == c->values,
+                                  .is_permutation = column_view_is_permutation(c)};
+    enum identifier_name name = identifier_name(c->name);
+    *repeats = false;
+    if (c->has_dates || c->blobs) return false;
+    if (name != NO_IDENTIFIER && name != NAME_OF_TIME) v.distinct = column_view_distinct(c);
+    return identifier_is(&v, repeats);
+}
+
+static void ignore_identifier(struct column_view *c, bool repeats, struct arena *arena, struct column_suggestion *out) {
+    out->rule = "ignore";
+    out->texts = 0;
+    if (c->is_counted)
+        out->reason = "it counts the rows";
+    else if (!repeats && column_view_is_permutation(c))
+        out->reason =
+            arena_printf(arena, "looks like an identifier: each number from %.17g to %.17g once", c->min, c->max);
+    else
+        out->reason =
+            arena_printf(arena, "looks like an identifier: %zu different values in %zu rows%s", column_view_distinct(c),
+                         c->values, repeats ? "; a split by rows would have some of each in both parts" : "");
+}
+
+/* Whether a split may leave the training rows without a value. */
+static bool is_nearly_empty(const struct column_view *c) { return c->values < 5 && c->missing > 4 * c->values; }
+
+/* What `columns:` needs for an input. [may_count]: a column of numbers that count the rows is used. */
+static void choose_rule(struct column_view *c, const char *unit, bool may_count, struct arena *arena,
+                        struct column_suggestion *out) {
+    bool has_texts = holds_texts(c), is_date = has_texts && c->has_dates && c->starts_with_text;
+    bool repeats;
+    *out = (struct column_suggestion){
+        .name = c->name, .missing = c->missing, .texts = has_texts && !is_date ? c->pool.count : 0};
+    if (c->blobs > 0) {
+        out->rule = "ignore";
+        out->reason = "it has blobs";
+    } else if (c->values == 0) {
+        out->rule = "ignore";
+        out->reason = "it is empty";
+    } else if (is_nearly_empty(c)) {
+        out->rule = "ignore";
+        out->reason = arena_printf(arena, "%zu value%s in %zu rows", c->values, text_plural(c->values, "s"),
+                                   c->values + c->missing);
+    } else if (!has_texts && c->is_counted && c->values > 2 && !may_count) {
+        out->rule = "ignore";
+        out->reason = "it counts the rows";
+    } else if (is_identifier(c, &repeats) && (has_texts || repeats || !may_count)) {
+        ignore_identifier(c, repeats, arena, out);
+        out->repeats = repeats;
+    } else if (!has_texts && c->code) {
+        choose_code(c, arena, out);
+    } else if (has_texts && !is_date && c->form_count) {
+        choose_format(c, arena, out);
+    } else if (has_texts && !is_date && !are_categories(c)) {
+        ignore_texts(c, unit, arena, out);
+    } else if (has_texts && are_styled(c)) {
+        out->rule = category_rule(c, arena);
+        out->reason = explain_styles(c, unit, arena);
+    } else if (has_texts && !c->starts_with_text) {
+        out->rule = category_rule(c, arena);
+        out->reason = arena_printf(arena, "%zu text%s among numbers, such as %s", c->values - c->numbers,
+                                   text_plural(c->values - c->numbers, "s"), explain_text(c, unit, arena));
+    } else if (c->missing) {
+        out->rule = arena_printf(arena, "{missing: %s}", missing_rule_of(c, has_texts && !is_date));
+        out->reason = arena_printf(arena, "%zu value%s missing", c->missing, c->missing == 1 ? " is" : "s are");
+    }
+}
+
+/* ---- the target ---- */
+
+static size_t default_target(const struct column_view *columns, size_t count) {
+    struct target_choice choice = {0};
+    for (size_t i = 0; i < count; i++) target_choice_add(&choice, i, columns[i].name, !columns[i].has_no_name);
+    return choice.column;
+}
+
+static status find_target(const char *path, const char *target, const struct column_view *columns, size_t count,
+                          size_t *out) {
+    const char **names = calloc(count + 1, sizeof *names);
+    if (!names) return status_memory("the names of the columns");
+    for (size_t i = 0; i < count; i++) names[i] = columns[i].name;
+    *out = target ? 0 : default_target(columns, count);
+    while (target && *out < count && strcmp(names[*out], target) != 0) ++*out;
+    const char *nearest = *out == count ? schema_nearest(target, names) : NULL;
+    free(names);
+    if (*out < count) return OK;
+    return status_new(STATUS_USAGE, "--target: %s has no column '%s'%s%s%s", path, target,
+                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "");
+}
+
+static void count_classes(const struct column_view *c, bool are_labels, struct arena *arena, struct suggestion *out) {
+    out->target_kind = TARGET_CLASS;
+    out->classes = are_labels ? (int64_t)c->pool.count : (int64_t)c->max + 1;
+    out->smallest_class = c->values;
+    out->names.items = arena_alloc(arena, (c->pool.count + 1) * sizeof *out->names.items);
+    for (size_t i = 0; i < c->pool.count; i++) {
+        if (c->pool.items[i].count < out->smallest_class) out->smallest_class = c->pool.items[i].count;
+        if (are_labels) out->names.items[out->names.count++] = arena_copy(arena, c->pool.items[i].text);
+    }
+    if (are_labels) out->names.count = category_sort(out->names.items, out->names.count, false);
+}
+
+/* Whether the numbers of the target are not 0, 1, 2, ...: as classes they need the rule `category`. */
+static bool are_number_labels(const struct column_view *c) {
+    const char **texts = malloc((c->pool.count + 1) * sizeof *texts);
+    if (!texts) status_exit_without_memory();
+    for (size_t i = 0; i < c->pool.count; i++) texts[i] = c->pool.items[i].text;
+    bool is_each_once = category_sort(texts, c->pool.count, true) == c->pool.count; /* not also 1.0 for 1 */
+    free(texts);
+    return is_each_once && (c->min != 0 || c->max + 1 != (double)c->pool.count);
+}
+
+static status choose_target(const char *path, const struct column_view *c, const char *unit, struct arena *arena,
+                            struct suggestion *out) {
+    struct text name = {0};
+    text_add_value(&name, c->name, TEXT_MAX_NAME);
+    const char *shown = arena_copy(arena, text_string(&name));
+    text_free(&name);
+    out->target = c->name;
+    if (c->blobs)
+        return status_new(STATUS_USAGE, "%s: the target '%s' has blobs; name another column by --target COLUMN", path,
+                          shown);
+    if (c->values == 0)
+        return status_new(STATUS_USAGE, "%s: the target '%s' has no values; name another column by --target COLUMN",
+                          path, shown);
+    out->missing_targets = c->missing;
+    if (holds_texts(c) && !are_categories(c) && are_styled(c))
+        return status_new(STATUS_USAGE,
+                          "%s: the target '%s' has %s; write plain numbers, or name another column by --target COLUMN",
+                          path, shown, explain_styles(c, unit, arena));
+    if (holds_texts(c) && !are_categories(c) && c->numbers == 0)
+        return status_new(
+            STATUS_USAGE,
+            "%s: the target '%s' has too many different texts (%zu or more in %zu rows) for classes; name another "
+            "column by --target COLUMN",
+            path, shown, c->pool.count, c->values);
+    if (holds_texts(c) && (!c->starts_with_text || !are_categories(c)))
+        return status_new(STATUS_USAGE,
+                          "%s: the target '%s' has numbers and texts, such as %s; remove these rows, write texts only, "
+                          "or name another column by --target COLUMN",
+                          path, shown, explain_text(c, unit, arena));
+    bool are_numbers = !holds_texts(c) && c->whole == c->values && c->min > -2 * MAX_NUMBER_CLASSES &&
+                       c->max < 2 * MAX_NUMBER_CLASSES && c->pool.count > 1 && c->pool.count <= MAX_NUMBER_CLASSES &&
+                       c->pool.count * 3 <= c->values;
+    out->target_size = 1;
+    out->target_kind = TARGET_VALUES;
+    out->has_one_target = c->pool.count == 1 || (!holds_texts(c) && c->min == c->max);
+    if (are_numbers && !are_number_labels(c) && c->min < 0) are_numbers = false;
+    out->has_number_labels = are_numbers && are_number_labels(c);
+    if (holds_texts(c) || are_numbers) count_classes(c, holds_texts(c) || out->has_number_labels, arena, out);
+    return OK;
+}
+
+/* ---- rows ---- */
+
+/* The names of the columns, from the first record. */
+static status read_names(struct record_reader *reader, struct column_view **columns, size_t *count,
+                         struct arena *arena) {
+    const struct csv_reader *record;
+    TRY(reader->next(reader->state, &record));
+    if (!record) return status_new(STATUS_DATA, "%s: the file is empty", reader->path);
+    *count = record->count;
+    *columns = arena_alloc(arena, *count * sizeof **columns);
+    for (size_t i = 0; i < *count; i++) {
+        (*columns)[i].pool.arena = (*columns)[i].marks.arena = arena; /* SQLite's are valid until the next row */
+        (*columns)[i].has_no_name = record->fields[i].text[0] == 0;
+        (*columns)[i].name = csv_name(record->fields[i].text, i, arena);
+        (*columns)[i].keeps_hashes = identifier_name((*columns)[i].name) != NO_IDENTIFIER;
+        for (size_t k = 0; k < i && *count <= MAX_COMPARED; k++)
+            if (strcmp((*columns)[k].name, (*columns)[i].name) == 0)
+                return status_new(STATUS_DATA, "%s:%s: duplicate column '%s'", reader->path, reader->header,
+                                  (*columns)[i].name);
+    }
+    return OK;
+}
+
+static status add_field(struct record_reader *reader, struct column_view *column, const char *text, size_t line) {
+    char stripped[CSV_UNGROUPED], ungrouped[CSV_UNGROUPED];
+    bool was_undecided = csv_is_undecided(reader->decimal);
+    const char *number = text;
+    if (text != suggest_blob)
+        number = csv_ungroup(csv_strip(text, reader->strip, stripped), reader->thousands, ungrouped);
+    TRY(column_view_add(column, number, &reader->decimal, line));
+    if (!was_undecided && csv_is_undecided(reader->decimal)) {
+        reader->unclear = arena_copy(column->pool.arena, text);
+        reader->unclear_line = line;
+    }
+    return OK;
+}
+
+static status read_rows(struct record_reader *reader, struct column_view *columns, size_t count, size_t *rows) {
+    for (*rows = 0;; ++*rows) {
+        const struct csv_reader *record;
+        TRY(reader->next(reader->state, &record));
+        if (!record && *rows == 0) return status_new(STATUS_DATA, "%s: there are no rows", reader->path);
+        if (!record && csv_is_undecided(reader->decimal))
+            return csv_ask_decimal(reader->path, reader->unclear_line, reader->unclear);
+        if (!record) return OK;
+        size_t line = reader->has_lines ? record->record_line : *rows;
+        if (record->count != count)
+            return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", reader->path,
+                              record->record_line, record->count, count);
+        for (size_t i = 0; i < count; i++) TRY(add_field(reader, &columns[i], record->fields[i].text, line));
+    }
+}
+
+/* Adds the inputs: all columns but [target]. */
+static void add_inputs(struct column_view *columns, size_t count, size_t target, const char *unit, bool may_count,
+                       struct arena *arena, struct suggestion *out) {
+    out->column_count = 0;
+    out->group = NULL;
+    for (size_t i = 0; i < count; i++) {
+        struct column_suggestion *column = &out->columns[out->column_count];
+        if (i == target || columns[i].has_no_name) continue;
+        choose_rule(&columns[i], unit, may_count, arena, column);
+        note_sentinel(&columns[i], arena, column);
+        bool is_inferred = !column->rule || *column->rule == '{';
+        if (out->missing_targets && column->texts && is_inferred) { /* its type would be that of fewer rows */
+            column->rule = category_rule(&columns[i], arena);
+            column->reason = column->reason ? column->reason : "texts of a few kinds";
+        }
+        bool is_ignored = column->rule && strcmp(column->rule, "ignore") == 0;
+        if (!is_ignored) out->features += column->texts ? column->texts : 1;
+        if (!is_ignored && column->rule && strstr(column->rule, "indicator")) out->features++;
+        if (!out->group && column->repeats) out->group = column->name;
+        if (!out->time && column_view_dates_rise(&columns[i])) out->time = columns[i].name;
+        out->column_count++;
+    }
+}
+
+/* ---- sentences ---- */
+
+#define MAX_TOKENS 256 /* of a row */
+
+static double mean_bytes(const struct column_view *c) {
+    double sum = 0;
+    for (size_t i = 0; i < c->pool.count; i++) sum += (double)strlen(c->pool.items[i].text);
+    return sum / (double)c->pool.count;
+}
+
+/* Where no column is left: the column of the longest texts, if they have several words, becomes the input. */
+static status add_sentences(const struct column_view *columns, size_t count, struct arena *arena,
+                            struct suggestion *out) {
+    const struct column_view *best = NULL;
+    struct column_suggestion *column = NULL;
+    for (size_t i = 0, k = 0; i < count && k < out->column_count; i++) {
+        const struct column_view *c = &columns[i];
+        if (c->name != out->columns[k].name) continue;
+        struct column_suggestion *suggested = &out->columns[k++];
+        bool may_be = c->numbers * 2 <= c->values && c->values > 0 && !c->blobs && !c->form_count && have_words(c, 2);
+        if (!may_be || is_nearly_empty(c) || (best && mean_bytes(best) >= mean_bytes(c))) continue;
+        best = c;
+        column = suggested;
+    }
+    if (!best) return OK;
+    size_t length;
+    TRY(text_usual_length(&best->pool, &length));
+    length = (length + 7) / 8 * 8;
+    out->text_length = length < MAX_TOKENS ? length : MAX_TOKENS;
+    out->text = column->name;
+    out->features = out->text_length;
+    column->rule = arena_printf(arena, "{type: text, length: %zu%s}", out->text_length,
+                                best->missing ? ", missing: constant, fill: \" \"" : "");
+    column->reason = "its first words are tokens; see docs/text.md";
+    return OK;
+}
+
+/* ---- a series ---- */
+
+#define MIN_SERIES 30 /* rows */
+
+/* Whether the column says when a row was measured. */
+static bool is_clock(struct column_view *c) {
+    bool is_named = identifier_name(c->name) == NAME_OF_TIME;
+    if (c->has_no_name || c->values < MIN_SERIES || c->missing) return false;
+    if (column_view_dates_rise(c)) return true;
+    if (!is_named) return false;
+    return column_view_numbers_rise(c) || (holds_texts(c) && column_view_distinct(c) == c->values);
+}
+
+/* Whether the column counts the rows, or is an identifier that rises. */
+static bool is_counter(const struct column_view *c) {
+    if (c->has_no_name) return true;
+    bool is_counted = c->numbers == c->values && c->is_counted;
+    return c->missing == 0 && (is_counted || (column_view_numbers_rise(c) && identifier_name(c->name)));
+}
+
+/* The only column that is neither clock nor counter, if there are clocks or no other name and it has numbers; else
+ * [count]. */
+static size_t find_series(struct column_view *columns, size_t count) {
+    size_t value = count, clocks = 0, names = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool is_a_clock = is_clock(&columns[i]);
+        clocks += is_a_clock;
+        names += !columns[i].has_no_name;
+        if (is_a_clock || is_counter(&columns[i])) continue;
+        if (value < count) return count;
+        value = i;
+    }
+    bool is_series = (clocks > 0 || names == 1) && value < count && columns[value].numbers == columns[value].values &&
+                     columns[value].values >= MIN_SERIES && columns[value].missing == 0 && columns[value].blobs == 0;
+    return is_series ? value : count;
+}
+
+/* The target is forecast from its own past; a fifth of the rows must have several windows. */
+static void add_series(struct column_view *columns, size_t count, size_t target, struct suggestion *out) {
+    size_t rows = columns[target].values;
+    out->window = rows >= 500 ? 24 : rows >= 100 ? 12 : 4;
+    out->features = 1;
+    for (size_t i = 0; i < count; i++) {
+        struct column_suggestion *column = &out->columns[out->column_count];
+        if (i == target || columns[i].has_no_name) continue;
+        bool is_a_clock = is_clock(&columns[i]);
+        if (is_a_clock) out->time = columns[i].name;
+        *column = (struct column_suggestion){.name = columns[i].name, .rule = "ignore"};
+        column->reason = is_a_clock ? "it gives the order of the rows" : "it counts the rows";
+        out->column_count++;
+    }
+}
+
+/* Gets the marks that mean missing values in an input, and decides about those of all columns. */
+static status find_marks(struct column_view *columns, size_t count, size_t target, struct text_pool *missing) {
+    size_t index;
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; i != target && !columns[i].has_no_name && column_view_marks_missing(&columns[i]) &&
+                           k < columns[i].marks.count;
+             k++)
+            TRY(text_pool_add(missing, columns[i].marks.items[k].text, i, &index));
+    for (size_t i = 0; i < count; i++) {
+        static const struct text_pool none;
+        TRY(column_view_decide_marks(&columns[i], i == target ? &none : missing));
+    }
+    return OK;
+}
+
+/* The value of `missing:`, which replaces pandas' texts: the most usual ones, those of the file, and the marks. */
+static void list_missing(const struct column_view *columns, size_t count, const struct text_pool *marks,
+                         struct arena *arena, struct suggestion *out) {
+    static const char *const usual[] = {"", "NA", "N/A", "NaN", "null", "None"};
+    unsigned found = 0;
+    size_t texts = 0;
+    if (marks->count == 0) return;
+    for (size_t i = 0; i < count; i++) found |= columns[i].missing_texts;
+    while (csv_missing_text(texts)) texts++;
+    out->missing.items = arena_alloc(arena, (texts + marks->count) * sizeof *out->missing.items);
+    for (size_t i = 0; i < texts; i++) {
+        bool is_usual = found >> i & 1;
+        for (size_t k = 0; k < sizeof usual / sizeof *usual; k++)
+            is_usual = is_usual || strcmp(usual[k], csv_missing_text(i)) == 0;
+        if (is_usual) out->missing.items[out->missing.count++] = csv_missing_text(i);
+    }
+    for (size_t i = 0; i < marks->count; i++) out->missing.items[out->missing.count++] = marks->items[i].text;
+    out->missing_mark = marks->items[0].text;
+    out->missing_column = columns[marks->items[0].first_row].name;
+}
+
+/* "'a': it is empty; 'b': ..." */
+static status reject_inputs(const char *path, const struct suggestion *s) {
+    struct text why = {0};
+    for (size_t i = 0; i < s->column_count && i < 3; i++) {
+        text_add(&why, i ? "; '" : ": '");
+        text_add_value(&why, s->columns[i].name, TEXT_MAX_NAME);
+        text_printf(&why, "': %s", s->columns[i].reason);
+    }
+    text_add(&why, "; see ddptrain inspect ");
+    text_add_shell(&why, path);
+    status failure = status_new(STATUS_USAGE, "%s: no column is left for the inputs%s", path, text_string(&why));
+    text_free(&why);
+    return failure;
+}
+
+/* Where the chosen column has sentences, only its place speaks for it: the last other one that can be a target. */
+static size_t skip_sentences(const struct column_view *columns, size_t count, size_t at) {
+    const struct column_view *chosen = &columns[at];
+    if (target_is_usual(chosen->name) || !holds_texts(chosen) || are_categories(chosen) || !have_words(chosen, 4))
+        return at;
+    for (size_t i = count; i-- > 0;) {
+        const struct column_view *c = &columns[i];
+        bool may_be = !c->has_no_name && c->values > 0 && !c->blobs && !c->is_counted;
+        if (may_be && (!holds_texts(c) || (are_categories(c) && c->starts_with_text))) return i;
+    }
+    return at;
+}
+
+static status view_columns(const struct record_reader *reader, const char *target, struct column_view *columns,
+                           size_t count, struct arena *arena, struct suggestion *out) {
+    size_t at = 0;
+    const char *path = reader->path, *unit = reader->has_lines ? "line" : "row";
+    struct text_pool marks = {.arena = arena};
+    TRY(find_target(path, target, columns, count, &at));
+    size_t series = find_series(columns, count);
+    if (!target && series < count) at = series;
+    bool is_series = at == series;
+    size_t last = at;
+    if (!target && !is_series) at = skip_sentences(columns, count, at);
+    out->target_why = target      ? "by --target"
+                      : count < 2 ? "the only column"
+                      : is_series ? "the only column besides those that count or date the rows"
+                      : at < last ? "the last column without sentences"
+                                  : target_why(columns[at].name);
+    status s = find_marks(columns, count, at, &marks);
+    if (!s) list_missing(columns, count, &marks, arena, out);
+    text_pool_free(&marks);
+    if (!s) s = choose_target(path, &columns[at], unit, arena, out);
+    if (s) return s;
+    out->columns = arena_alloc(arena, count * sizeof *out->columns);
+    if (is_series && out->target_kind == TARGET_VALUES) {
+        add_series(columns, count, at, out);
+        return OK;
+    }
+    add_inputs(columns, count, at, unit, false, arena, out);
+    if (out->features == 0) TRY(add_sentences(columns, count, arena, out));
+    if (out->features == 0) add_inputs(columns, count, at, unit, true, arena, out);
+    return out->features > 0 ? OK : reject_inputs(path, out);
+}
+
+/* The characters around the numbers of the columns all of whose numbers have them; NULL: there are none. Where another
+ * column has numbers with and without them, they are needed to tell those apart. */
+static const char *find_strip(const struct record_reader *reader, const struct column_view *columns, size_t count,
+                              struct arena *arena, struct suggestion *out) {
+    const unsigned marks = NUMBER_PERCENT | NUMBER_CURRENCY;
+    unsigned mixed = 0;
+    struct text found = {0};
+    if (!reader->has_lines || reader->strip) return NULL;
+    for (size_t i = 0; i < count; i++)
+        if (are_styled(&columns[i]) && columns[i].numbers > 0) mixed |= columns[i].styles;
+    for (size_t i = 0; i < count; i++) {
+        const struct column_view *c = &columns[i];
+        bool may_count = c->numbers == 0 && c->styles == NUMBER_PARENTHESES; /* (1), (2), ... */
+        if (!are_styled(c) || may_count || (c->styles & marks & mixed)) continue;
+        unsigned styles = reader->decimal == '.' ? c->styles : c->styles & ~(unsigned)NUMBER_COMMA;
+        if (suggest_strip(styles, &found) && !out->strip_text) out->strip_text = c->styled_text;
+    }
+    const char *strip = found.length ? arena_copy(arena, text_string(&found)) : NULL;
+    text_free(&found);
+    return strip;
+}
+
+/* The separator of thousands of the columns whose numbers have one and nothing else; 0: there is none, or several. */
+static char find_thousands(const struct record_reader *reader, const struct column_view *columns, size_t count,
+                           struct suggestion *out) {
+    char found = 0;
+    if (!reader->has_lines || reader->thousands) return 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct column_view *c = &columns[i];
+        if (c->styles & NUMBER_COMMA) return 0;
+        if (!are_styled(c) || c->styles != NUMBER_SEPARATORS) continue;
+        char separator = c->styled_text[strcspn(c->styled_text, ".,' \xc2\xe2")];
+        if (separator == '\xc2') separator = ' ';
+        if (separator == '\xe2') separator = strstr(c->styled_text, "\u2019") ? '\'' : ' ';
+        bool is_decimal = separator == '.' ? reader->decimal == '.' : separator == ',' && reader->decimal != '.';
+        if (separator == 0 || (found && separator != found) || is_decimal) return 0;
+        found = separator;
+        out->thousands_text = c->styled_text;
+    }
+    return found;
+}
+
+/* Reads all rows. [target] and the failures: as for suggest. With has_lines and without strip, or thousands, the
+ * numbers of a column may show that there are some: then only out->strip and strip_text, or out->thousands and
+ * thousands_text, are set, and the rows must be read again. */
+static status suggest_columns(struct record_reader *reader, const char *target, struct arena *arena,
+                              struct suggestion *out) {
+    struct column_view *columns = NULL;
+    size_t count = 0;
+    status s = read_names(reader, &columns, &count, arena);
+    if (!s) s = read_rows(reader, columns, count, &out->rows);
+    if (columns && count < 2 && (s || find_series(columns, count) == count))
+        s = status_first(status_new(STATUS_DATA, "%s:%s: expected two columns or more%s", reader->path, reader->header,
+                                    reader->advice),
+                         s);
+    const char *strip = s ? NULL : find_strip(reader, columns, count, arena, out);
+    char thousands = s || strip ? 0 : find_thousands(reader, columns, count, out);
+    if (strip) out->strip = strip;
+    if (thousands) out->thousands = thousands;
+    if (!s && !strip && !thousands) s = view_columns(reader, target, columns, count, arena, out);
+    for (size_t i = 0; columns && i < count; i++) column_view_free(&columns[i]);
+    out->input_dims = out->window ? 2 : 1;
+    out->input_shape[0] = (int64_t)(out->window ? out->window : out->features);
+    out->input_shape[1] = (int64_t)out->features;
+    return s;
+}
+
+/* ---- files ---- */
 
 /* ---- CSV files ---- */
 
@@ -332,4 +1012,63 @@ status suggest(const char *path, const char *target, const struct csv_choice *cs
     TRY(suggest_csv(files.items[0], target, csv, arena, out));
     out->rows *= files.count;
     return OK;
+}
+
+/* ---- inspect ---- */
+
+/* `inspect` for data files that are not HDF5: what a format says about a file (a CSV file's columns), or the shape of
+ * its rows. */
+
+static status inspect_rows(const char *path, const char *format, struct arena *arena, struct text *out) {
+    struct dataset_config config;
+    struct problems problems = {0};
+    struct dataset *dataset;
+    schema_bind(&dataset_schema, NULL, "dataset", &dataset_schema, &config, arena, &problems); /* the defaults */
+    problems_free(&problems);
+    config.path = path;
+    config.without_targets = true;
+    TRY(dataset_open(&config, true, true, &dataset));
+    const struct dataset_info *info = dataset_info(dataset);
+    text_printf(out, "file    %s\nformat  %s, %zu row%s of (", path, format, info->train_rows,
+                text_plural(info->train_rows, "s"));
+    for (int i = 0; i < info->input_dims; i++)
+        text_printf(out, "%s%lld", i ? ", " : "", (long long)info->input_shape[i]);
+    text_add(out, info->input_kind == INPUT_TOKENS ? ") tokens" : ")");
+    if (info->vocabulary) text_printf(out, ", vocabulary %lld", (long long)info->vocabulary);
+    text_add(out, "\n");
+    dataset_close(dataset);
+    return OK;
+}
+
+bool dataset_is_inspected(const char *path) {
+    static const struct dataset_config by_extension;
+    const struct dataset_format *format = dataset_format_of(&by_extension, path);
+    return image_is_named(path) || (format && strcmp(format->name, "hdf5") != 0);
+}
+
+static status inspect_image(const char *path, struct text *out) {
+    struct image_config config = {.channels = 3};
+    struct image_decoder *decoder;
+    text_printf(out, "file    %s\nformat  ", path);
+    status s = image_decoder_create(&config, &decoder);
+    if (!s) s = image_describe_file(decoder, path, out);
+    image_decoder_destroy(decoder);
+    text_add(out, "\n");
+    return s;
+}
+
+status dataset_inspect(const char *path, struct text *out) {
+    static const struct dataset_config by_extension;
+    const struct dataset_format *format = dataset_format_of(&by_extension, path);
+    uint64_t bytes;
+    struct io_info info = {0};
+    if (!format && image_is_named(path)) TRY(io_stat(path, &info));
+    if (info.is_file) return inspect_image(path, out);
+    struct arena *arena = arena_create();
+    status s = format ? OK : io_stat(path, &info);
+    if (!s && !format && info.is_folder) format = &dataset_images;
+    if (!s && format != &dataset_images) s = file_check(path, &bytes);
+    if (!s) s = format->inspect ? format->inspect(path, out) : inspect_rows(path, format->name, arena, out);
+    arena_destroy(arena);
+    return s;
 }

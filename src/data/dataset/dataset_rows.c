@@ -1,0 +1,430 @@
+/* The rows of an open dataset, and what is known about them. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/files/digest.h"
+#include "data/dataset/open_dataset.h"
+
+/* ---- reading ---- */
+
+const struct dataset_info *dataset_info(const struct dataset *dataset) { return &dataset->info; }
+
+size_t dataset_part_rows(const struct dataset_info *info, enum dataset_part part) {
+    return part == DATASET_TRAIN ? info->train_rows : part == DATASET_TEST ? info->test_rows : info->validation_rows;
+}
+
+bool dataset_is_in_memory(const struct dataset *dataset) { return dataset->is_in_memory; }
+
+void dataset_scaler(const struct dataset *dataset, const double **mean, const double **scale, size_t *features) {
+    bool is_window = dataset->window_mean != NULL;
+    *mean = is_window ? dataset->window_mean : dataset->scaler.mean;
+    *scale = is_window ? dataset->window_scale : dataset->scaler.scale;
+    *features = is_window ? dataset->info.input_size : dataset->scaler.features;
+}
+
+const char *dataset_vocabulary(const struct dataset *dataset) {
+    const struct source *source = dataset->tables[0].source;
+    return source && source->format->vocabulary ? source->format->vocabulary(source) : NULL;
+}
+
+const char *dataset_tokenizer(const struct dataset *dataset) {
+    const struct source *source = dataset->tables[0].source;
+    if (dataset->texts.json) return dataset->texts.json;
+    return source && source->format->tokenizer ? source->format->tokenizer(source) : NULL;
+}
+
+struct string_list dataset_labels(const struct dataset *dataset) {
+    return dataset->labels;
+}
+
+struct column_list dataset_columns(const struct dataset *dataset) {
+    return dataset->columns;
+}
+
+const char *dataset_target_name(const struct dataset *dataset) { return dataset->target_name; }
+
+const struct preparation *dataset_preparation(const struct dataset *dataset) {
+    return dataset->preparation.count ? &dataset->preparation : NULL;
+}
+
+void dataset_describe_columns(const struct dataset *dataset, const struct dataset_config *config, struct text *out) {
+    const struct source *source = dataset->tables[0].source;
+    if (!dataset->preparation.count || !source) return;
+    columns_describe(&dataset->preparation, source->columns, &config->rules, out);
+}
+
+struct string_list dataset_notes(const struct dataset *dataset) {
+    return dataset->notes;
+}
+
+double dataset_divide(const struct dataset *dataset) { return dataset->divide; }
+
+struct row_list dataset_left_out(const struct dataset *dataset, enum dataset_part part) {
+    return dataset->left_out[dataset->parts[part].table - dataset->tables];
+}
+
+/* The row of the file, from 0, that is [row] of a table whose file has rows that are left out. */
+static size_t row_of_file(struct row_list left_out, size_t row) {
+    size_t first = 0, end = left_out.count; /* the number of those before the row: the first that is behind it */
+    while (first < end) {
+        size_t middle = first + (end - first) / 2;
+        if (left_out.items[middle] - middle <= row)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return row + first;
+}
+
+int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {
+    size_t steps = dataset->info.windows.steps;
+    size_t row = selection_row(&dataset->parts[part].rows, (size_t)position) + (steps ? steps - 1 : 0);
+    return (int64_t)row_of_file(dataset_left_out(dataset, part), row);
+}
+
+status dataset_train_classes(struct dataset *dataset, int64_t *classes) {
+    const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
+    void *memory;
+    TRY(rows_alloc(train->table->rows, sizeof(int64_t), "the classes", &memory));
+    int64_t *all = memory;
+    pthread_mutex_lock(&dataset->reading);
+    status s = table_classes(train->table, all);
+    pthread_mutex_unlock(&dataset->reading);
+    for (size_t i = 0; s == OK && i < dataset->info.train_rows; i++)
+        classes[i] = all[selection_row(&train->rows, i) + dataset->info.windows.first_target];
+    buffer_free(memory);
+    return s;
+}
+
+size_t dataset_target_bytes(const struct dataset_info *info) {
+    return info->target_size * (info->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float));
+}
+
+/* Moves targets (count, size) to rows that also have the inputs that are targets. */
+static void spread_targets(const struct dataset_info *info, size_t size, size_t count, const float *inputs,
+                           float *targets) {
+    for (size_t i = count; size > 0 && i-- > 1;)
+        memmove(targets + i * info->target_size, targets + i * size, size * sizeof *targets);
+    dataset_copy_inputs(info, inputs, count, targets);
+}
+
+void dataset_will_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count) {
+    const struct dataset_rows *from = &dataset->parts[part];
+    if (dataset->is_in_memory) return;
+    pthread_mutex_lock(&dataset->reading);
+    table_will_read(from->table, &from->rows, positions, count);
+    pthread_mutex_unlock(&dataset->reading);
+}
+
+status dataset_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
+                    void *inputs, void *targets) {
+    assert(!dataset->is_metadata);
+    const struct dataset_rows *from = &dataset->parts[part];
+    bool needs_lock = !dataset->is_in_memory && dataset->info.input_kind != INPUT_TOKENS;
+    if (needs_lock) pthread_mutex_lock(&dataset->reading);
+    const struct dataset_windows *windows = &dataset->info.windows;
+    status s = windows->steps ? table_read_windows(from->table, windows, &from->rows, positions, count, inputs, targets)
+                              : table_read(from->table, &from->rows, positions, count, inputs, targets);
+    if (needs_lock) pthread_mutex_unlock(&dataset->reading);
+    if (!s && !windows->steps && dataset->info.target_size > from->table->target_size)
+        spread_targets(&dataset->info, from->table->target_size, count, inputs, targets);
+    return s;
+}
+
+status dataset_read_file_targets(struct dataset *dataset, enum dataset_part part, const int64_t *positions,
+                                 size_t count, double *targets) {
+    const struct dataset_rows *from = &dataset->parts[part];
+    const struct dataset_windows *windows = &dataset->info.windows;
+    size_t rows = windows->steps ? windows->target_steps : 1, behind = windows->steps ? windows->first_target : 0;
+    status s = OK;
+    if (!dataset->is_in_memory) pthread_mutex_lock(&dataset->reading);
+    for (size_t i = 0; !s && i < count; i++)
+        s = table_read_file_targets(from->table, selection_row(&from->rows, (size_t)positions[i]) + behind, rows,
+                                    targets + i * dataset->info.target_size);
+    if (!dataset->is_in_memory) pthread_mutex_unlock(&dataset->reading);
+    return s;
+}
+
+void dataset_read_weights(const struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
+                          bool is_divided, float *weights) {
+    const struct dataset_rows *from = &dataset->parts[part];
+    double divisor = is_divided ? dataset->info.weights.mean : 1;
+    for (size_t i = 0; i < count; i++)
+        weights[i] = (float)(from->table->weights[selection_row(&from->rows, (size_t)positions[i])] / divisor);
+}
+
+status dataset_explain_columns(const struct dataset_config *config, status failure) {
+    const struct dataset_format *format = config->path ? dataset_format_of(config, config->path) : NULL;
+    bool is_named = config->columns.count || config->inputs.count || config->targets.count || config->trained_inputs;
+    bool may_be_wrong = status_code(failure) == STATUS_DATA || status_code(failure) == STATUS_USAGE;
+    if (!may_be_wrong || !config->without_targets || is_named || format != &dataset_csv) return failure;
+    status s =
+        status_new(status_code(failure),
+                   "%s\nthe checkpoint does not have the names of the columns, so the last column of %s was taken "
+                   "for the target; if the file has no target, name its columns: dataset.inputs=[a, b, c]",
+                   status_message(failure), config->path);
+    status_free(failure);
+    return s;
+}
+
+/* ---- rows in memory that change ---- */
+
+/* Rows in memory stay as they were read, and are read in every epoch: a bit that flips there has an effect on all later
+ * steps. A hash for each block of rows finds it, and where it is. */
+
+#define BLOCK_BYTES 65536 /* of rows, about: as many as a message names */
+
+/* Of all arrays with the rows of [t]; 0: its rows are not in memory. */
+static size_t row_bytes(const struct table *t) {
+    size_t inputs = (t->inputs ? sizeof *t->inputs : 0) + (t->bytes ? 1 : 0);
+    size_t target = t->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float);
+    if (!t->targets) return 0;
+    return t->input_size * inputs + t->target_size * (target + (t->file_targets ? sizeof *t->file_targets : 0)) +
+           (t->weights ? sizeof *t->weights : 0);
+}
+
+static size_t rows_of_block(const struct table *t) {
+    size_t bytes = row_bytes(t);
+    return bytes < BLOCK_BYTES ? BLOCK_BYTES / bytes : 1;
+}
+
+static size_t count_blocks(const struct table *t) {
+    return row_bytes(t) ? (t->rows + rows_of_block(t) - 1) / rows_of_block(t) : 0;
+}
+
+/* [size]: bytes of a row. */
+static uint64_t add_rows(uint64_t hash, const void *rows, size_t size, size_t first, size_t count) {
+    return rows ? hash_add(hash, (const char *)rows + first * size, count * size) : hash;
+}
+
+static uint64_t hash_block(const struct table *t, size_t first, size_t count) {
+    size_t target = t->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float);
+    uint64_t hash = add_rows(0, t->inputs, t->input_size * sizeof *t->inputs, first, count);
+    hash = add_rows(hash, t->bytes, t->input_size, first, count);
+    hash = add_rows(hash, t->targets, t->target_size * target, first, count);
+    hash = add_rows(hash, t->file_targets, t->target_size * sizeof *t->file_targets, first, count);
+    return add_rows(hash, t->weights, sizeof *t->weights, first, count);
+}
+
+static size_t rows_from(const struct table *t, size_t first) {
+    size_t left = t->rows - first, block = rows_of_block(t);
+    return left < block ? left : block;
+}
+
+double dataset_hash_rows(struct dataset *dataset) {
+    if (dataset->hash_seconds > 0) return dataset->hash_seconds;
+    double start = clock_seconds();
+    size_t all = 0;
+    for (int i = 0; i < dataset->n_tables; i++) {
+        const struct table *t = &dataset->tables[i];
+        size_t blocks = count_blocks(t);
+        dataset->row_hashes[i] = arena_alloc(dataset->arena, (blocks + 1) * sizeof *dataset->row_hashes[i]);
+        for (size_t b = 0, first = 0; b < blocks; first += rows_from(t, first), b++)
+            dataset->row_hashes[i][b] = hash_block(t, first, rows_from(t, first));
+        all += blocks;
+    }
+    if (all) dataset->hash_seconds = fmax(clock_seconds() - start, 1e-9);
+    return dataset->hash_seconds;
+}
+
+bool dataset_find_changed(const struct dataset *dataset, struct changed_rows *out) {
+    for (int i = 0; i < dataset->n_tables && dataset->hash_seconds > 0; i++) {
+        const struct table *t = &dataset->tables[i];
+        for (size_t b = 0, first = 0; b < count_blocks(t); first += rows_from(t, first), b++) {
+            if (hash_block(t, first, rows_from(t, first)) == dataset->row_hashes[i][b]) continue;
+            size_t last = first + rows_from(t, first) - 1;
+            *out = (struct changed_rows){.first = row_of_file(dataset->left_out[i], first),
+                                         .last = row_of_file(dataset->left_out[i], last),
+                                         .is_validation_file = i > 0};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- augmentation ---- */
+
+/* dataset.augment: which values of a row are images, and their changes. Targets with a place in the image must move
+ * with it: those of its height and width do, others are refused. */
+
+static float scaled_black(const struct source *source, const struct scaler *scaler, size_t channel) {
+    size_t feature = scaler->features > 1 ? channel : 0;
+    if (source->is_bytes) return byte_table_value(scaler, feature, source->divide, 0);
+    return scaler->features ? (float)((0 - scaler->mean[feature]) / scaler->scale[feature]) : 0;
+}
+
+/* ---- colours ---- */
+
+/* Bytes are shares of 255, other values are shares of 1 already. */
+static struct color_range color_range(const struct source *source, const struct scaler *scaler, size_t channel) {
+    size_t feature = scaler->features > 1 ? channel : 0;
+    double largest = source->is_bytes ? 255 / source->divide : 1;
+    double mean = scaler->features ? scaler->mean[feature] : 0, scale = scaler->features ? scaler->scale[feature] : 1;
+    return (struct color_range){(float)(scale / largest), (float)(mean / largest)};
+}
+
+#define CHECKED_ROWS 64
+
+static bool is_no_share(double value) { return value < 0 || value > 1; }
+
+/* The first training rows of values that are not bytes must be 0 .. 1. */
+static status check_colors(struct dataset *dataset) {
+    const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
+    size_t channels = dataset->augment.channels, count = dataset->info.train_rows;
+    if (channels != 1 && channels != 3)
+        return status_new(STATUS_USAGE,
+                          "dataset.augment.color_jitter needs images of 1 or 3 channels (RGB), but these have %zu; "
+                          "remove it",
+                          channels);
+    if (dataset->is_metadata || train->table->source->is_bytes) return OK;
+    for (size_t i = 0; i < count && i < CHECKED_ROWS; i++)
+        TRY(table_check_inputs(train->table, selection_row(&train->rows, i), is_no_share,
+                               "is not from 0 to 1, as dataset.augment.color_jitter needs it; if 255 is the largest "
+                               "value, write dataset.divide: 255"));
+    return OK;
+}
+
+/* ---- which targets move ---- */
+
+/* "dataset.augment moves the pixels of the inputs, but ...; <advice>" */
+static status refuse(const struct dataset_target *target, const char *advice) {
+    struct text shape = {0};
+    source_add_shape(target->dims, target->shape, &shape);
+    status s = status_new(STATUS_USAGE,
+                          "dataset.augment moves the pixels of the inputs, but cannot move those of the targets (%s); "
+                          "%s",
+                          text_string(&shape), advice);
+    text_free(&shape);
+    return s;
+}
+
+/* Whether the height and the width of [target] are those of the inputs. */
+static bool is_image(const struct augment *augment, const struct dataset_target *target) {
+    return target->dims >= 2 && target->shape[target->dims - 2] == (int64_t)augment->height &&
+           target->shape[target->dims - 1] == (int64_t)augment->width;
+}
+
+#define MIN_LISTED_PIXELS 256 /* lists of fewer values may be labels */
+
+/* A list of as many values as pixels is an image, too. */
+static status check_list(const struct augment *augment, const struct dataset_target *target) {
+    size_t pixels = augment->height * augment->width;
+    if (pixels < MIN_LISTED_PIXELS || target->size % pixels) return OK;
+    return status_new(STATUS_USAGE,
+                      "dataset.augment moves the pixels of the inputs, but cannot move targets that are lists of as "
+                      "many values (%zu); store them as (rows, %zu, %zu, %zu)",
+                      target->size, target->size / pixels, augment->height, augment->width);
+}
+
+/* Adds [target] to *moved (count), if it moves. [ignored]: NULL for values. */
+static status plan_target(const struct dataset *dataset, const struct ignored_class *ignored,
+                          const struct dataset_target *target, struct moved_target *moved, size_t *count) {
+    const struct augment *augment = &dataset->augment;
+    const struct target_scale *scale = dataset->info.target_scale;
+    if (!is_image(augment, target) && source_has_shape(target->dims, target->shape))
+        return refuse(target, "remove dataset.augment; or, if the targets have no place in the image, store them as "
+                              "lists (rows, values)");
+    if (!is_image(augment, target)) return check_list(augment, target);
+    if (scale && scale->type != TARGET_SCALE_LOG1P)
+        return refuse(target, "dataset.target_scale scales each pixel for itself; remove one of the two");
+    moved[(*count)++] = (struct moved_target){.first = target->first,
+                                              .channels = target->size / (augment->height * augment->width),
+                                              .fill = ignored && ignored->is_set ? ignored->value : 0};
+    return OK;
+}
+
+static status plan_targets(struct dataset *dataset, const struct dataset_config *config) {
+    const struct dataset_info *info = &dataset->info;
+    struct moved_target *moved = arena_alloc(dataset->arena, (info->target_count + 1) * sizeof *moved);
+    struct dataset_target whole = {.size = info->target_size, .dims = info->target_dims};
+    memcpy(whole.shape, info->target_shape, sizeof whole.shape);
+    dataset->moved = moved;
+    if (info->target_size == 0) return OK;
+    if (!config->has_losses)
+        return plan_target(dataset, info->target_kind == TARGET_CLASS ? &config->ignored : NULL, &whole, moved,
+                           &dataset->moved_count);
+    for (size_t i = 0; i < info->target_count; i++) {
+        const struct dataset_target *target = &info->targets[i];
+        if (target->is_input) continue;
+        TRY(plan_target(dataset, dataset_ignored_class(config, target->name), target, moved, &dataset->moved_count));
+    }
+    return OK;
+}
+
+/* ---- the changes ---- */
+
+status dataset_prepare_augment(struct dataset *dataset, const struct dataset_config *config) {
+    const struct source *source = dataset->tables[0].source;
+    struct augment *augment = &dataset->augment;
+    if (!augment_is_on(&config->augment)) return OK;
+    if (source->input_dims != 3 || source->input_kind == INPUT_TOKENS) {
+        struct text shape = {0};
+        source_add_shape(source->input_dims, source->input_shape, &shape);
+        status s = status_new(STATUS_USAGE, "dataset.augment needs images, (channels, height, width), but a row is %s",
+                              text_string(&shape));
+        text_free(&shape);
+        return s;
+    }
+    void *memory;
+    TRY(rows_alloc((size_t)source->input_shape[0], sizeof(float) + sizeof(struct color_range), "the augmentation",
+                   &memory));
+    *augment = (struct augment){.config = config->augment,
+                                .channels = (size_t)source->input_shape[0],
+                                .height = (size_t)source->input_shape[1],
+                                .width = (size_t)source->input_shape[2],
+                                .fill = memory};
+    augment->colors = (struct color_range *)(void *)(augment->fill + augment->channels);
+    augment_prepare(augment);
+    for (size_t c = 0; c < augment->channels; c++) {
+        augment->fill[c] = scaled_black(source, &dataset->scaler, c);
+        augment->colors[c] = color_range(source, &dataset->scaler, c);
+    }
+    if (config->is_trained) return OK; /* eval and predict change nothing */
+    if (augment->color_jitter.is_on) TRY(check_colors(dataset));
+    return augment_moves(&config->augment) ? plan_targets(dataset, config) : OK;
+}
+
+bool dataset_augments(const struct dataset *dataset) { return dataset->augment.fill != NULL; }
+
+size_t dataset_augment_bytes(const struct dataset *dataset) {
+    size_t pixels = dataset->augment.height * dataset->augment.width, inputs = dataset->info.input_size * sizeof(float);
+    size_t moved = 2 * pixels * sizeof(int64_t); /* the pixels that they were, and those of a channel */
+    return dataset->moved_count && moved > inputs ? moved : inputs;
+}
+
+/* Each pixel of a channel becomes the pixel [from], or [fill]; values have [bytes] bytes. */
+static void move_channel(const int64_t *from, size_t pixels, const void *fill, size_t bytes, char *channel,
+                         char *scratch) {
+    memcpy(scratch, channel, pixels * bytes);
+    for (size_t i = 0; i < pixels; i++)
+        memcpy(channel + i * bytes, from[i] < 0 ? fill : scratch + (size_t)from[i] * bytes, bytes);
+}
+
+static void move_targets(const struct dataset *dataset, const int64_t *from, char *row, char *scratch) {
+    size_t pixels = dataset->augment.height * dataset->augment.width;
+    for (size_t i = 0; i < dataset->moved_count; i++) {
+        const struct moved_target *moved = &dataset->moved[i];
+        const float value = (float)moved->fill;
+        bool is_class = dataset->info.target_kind == TARGET_CLASS;
+        const void *fill = is_class ? (const void *)&moved->fill : &value;
+        size_t bytes = is_class ? sizeof(int64_t) : sizeof(float);
+        for (size_t c = 0; c < moved->channels; c++)
+            move_channel(from, pixels, fill, bytes, row + (moved->first + c * pixels) * bytes, scratch);
+    }
+}
+
+void dataset_augment(const struct dataset *dataset, int64_t epoch, const int64_t *positions, size_t count,
+                     float *inputs, void *targets, void *scratch) {
+    const struct dataset_info *info = &dataset->info;
+    const struct augment *augment = &dataset->augment;
+    int64_t *from = scratch;
+    for (size_t i = 0; i < count; i++) {
+        augment_image(augment, epoch, positions[i], inputs + i * info->input_size, scratch);
+        if (!dataset->moved_count) continue;
+        augment_pixels(augment, epoch, positions[i], from);
+        move_targets(dataset, from, (char *)targets + i * dataset_target_bytes(info),
+                     (char *)(from + augment->height * augment->width));
+    }
+}
