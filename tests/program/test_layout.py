@@ -55,7 +55,7 @@ BELOW_TRAIN = {
     "metrics": {"parallel"},
     "config": {"metrics"},
     "plan": {"config", "metrics", "parallel"},
-    "weights": {"config", "plan", "state"},
+    "weights": {"config", "state"},
     "folder": {"config", "metrics"},
     "loop": {"config", "folder", "metrics", "parallel", "plan", "state"},
     "run": {"config", "folder", "loop", "metrics", "parallel", "plan", "weights"},

@@ -2,8 +2,389 @@
  */
 #include "train/metrics/metric_table.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/buffer.h"
+
+/* ---- counts ---- */
+
+/* Counts are whole numbers in double, so their sums over ranks are exact; with weights they are sums of weights.
+ * Squared deviations are combined from the means of the ranks (Chan et al. 1979), because sums of squares would lose
+ * small deviations. */
+
+#define MAX_CONFUSION_BYTES ((size_t)64 << 20)
+
+static size_t classes_of(const struct tally_options *o) {
+    return o->kind == TALLY_CLASSES ? o->out_size / o->positions : 2;
+}
+
+status tally_check(const struct tally_options *options) {
+    size_t classes = classes_of(options);
+    if (!(options->needs & TALLY_CONFUSION) || classes <= MAX_CONFUSION_BYTES / sizeof(double) / classes) return OK;
+    return status_new(STATUS_USAGE, "train.metrics: a confusion matrix of %zu classes is too large", classes);
+}
+
+static status allocate(struct tally *t) {
+    const struct tally_options *o = &t->options;
+    size_t values = o->out_size * TALLY_VALUE_SUMS * sizeof *t->values;
+    size_t rows = o->rows * o->positions, scores = rows * t->columns;
+    TRY(tally_check(o));
+    if (o->needs & TALLY_CONFUSION)
+        TRY(buffer_new(t->classes * t->classes * sizeof *t->confusion, "the confusion matrix", (void **)&t->confusion));
+    if (o->needs & TALLY_SCORES) {
+        TRY(buffer_new(scores * sizeof *t->scores, "the scores of the metrics", (void **)&t->scores));
+        TRY(buffer_new(scores * sizeof *t->labels, "the labels of the metrics", (void **)&t->labels));
+        if (o->has_weights)
+            TRY(buffer_new(rows * sizeof *t->score_weights, "the weights of scores", (void **)&t->score_weights));
+    }
+    if (!(o->needs & TALLY_VALUES)) return OK;
+    TRY(buffer_new(values, "the metrics", (void **)&t->values));
+    return buffer_new(values * (size_t)comm_world_size(o->comm), "the metrics of all ranks", (void **)&t->gathered);
+}
+
+status tally_create(const struct tally_options *options, struct tally **out) {
+    struct tally *t = calloc(1, sizeof *t);
+    if (!t) return status_memory("the metrics");
+    t->options = *options;
+    t->classes = classes_of(options);
+    /* with two classes, one score is enough */
+    t->columns = options->kind != TALLY_CLASSES ? options->out_size / options->positions
+                 : t->classes == 2              ? 1
+                                                : t->classes;
+    status s = allocate(t);
+    if (s) {
+        tally_destroy(t);
+        return s;
+    }
+    *out = t;
+    return OK;
+}
+
+void tally_destroy(struct tally *tally) {
+    if (!tally) return;
+    buffer_free(tally->confusion);
+    buffer_free(tally->scores);
+    buffer_free(tally->labels);
+    buffer_free(tally->score_weights);
+    buffer_free(tally->values);
+    buffer_free(tally->gathered);
+    free(tally);
+}
+
+void tally_start(struct tally *tally) {
+    memset(tally->top, 0, sizeof tally->top);
+    tally->counted = 0;
+    tally->collected = 0;
+    if (tally->confusion) memset(tally->confusion, 0, tally->classes * tally->classes * sizeof *tally->confusion);
+    if (tally->values) memset(tally->values, 0, tally->options.out_size * TALLY_VALUE_SUMS * sizeof *tally->values);
+}
+
+/* ---- classes ---- */
+
+static size_t largest(const float *z, size_t count) {
+    size_t best = 0;
+    for (size_t i = 1; i < count; i++)
+        if (z[i] > z[best]) best = i;
+    return best;
+}
+
+/* A target is among the k largest if fewer than k classes have a larger score, or an equal one and a smaller number. */
+static void add_tops(struct tally *t, const float *z, size_t target, double weight) {
+    size_t before = 0;
+    for (size_t c = 0; c < t->classes; c++) before += z[c] > z[target] || (z[c] == z[target] && c < target);
+    for (size_t i = 0; i < t->options.top_count; i++) t->top[i] += before < t->options.tops[i] ? weight : 0;
+}
+
+/* The score is the probability of each class; for two classes the difference of the logits, which has the same order.
+ */
+static void add_scores(struct tally *t, const float *z, size_t target, double weight) {
+    float *scores = t->scores + t->collected * t->columns, max = z[largest(z, t->classes)];
+    uint8_t *labels = t->labels + t->collected * t->columns;
+    double sum = 0;
+    if (t->score_weights) t->score_weights[t->collected] = (float)weight;
+    t->collected++;
+    if (t->classes == 2) {
+        *scores = z[1] - z[0];
+        *labels = target == 1;
+        return;
+    }
+    for (size_t c = 0; c < t->classes; c++) sum += exp((double)z[c] - (double)max);
+    for (size_t c = 0; c < t->classes; c++) {
+        scores[c] = (float)(exp((double)z[c] - (double)max) / sum);
+        labels[c] = target == c;
+    }
+}
+
+/* Of element [i] of [size] of [row]; 0: padding. */
+static double weight_of(const struct row_weights *weights, size_t row, size_t i, size_t size) {
+    if (weights->lengths && i / (size / weights->positions) >= (size_t)weights->lengths[row]) return 0;
+    return weights->values ? (double)weights->values[row] : 1;
+}
+
+static void add_classes(struct tally *t, const float *outputs, const int64_t *targets,
+                        const struct row_weights *weights, size_t positions) {
+    const struct tally_options *o = &t->options;
+    for (size_t i = 0; i < positions; i++) {
+        const float *z = outputs + i * t->classes;
+        double weight = weight_of(weights, i / o->positions, i % o->positions, o->positions);
+        if (weight == 0 || (o->has_ignored && targets[i] == o->ignored)) continue;
+        size_t target = (size_t)targets[i];
+        t->counted += weight;
+        if (t->confusion) t->confusion[target * t->classes + largest(z, t->classes)] += weight;
+        if (o->needs & TALLY_TOP) add_tops(t, z, target, weight);
+        if (t->scores) add_scores(t, z, target, weight);
+    }
+}
+
+/* ---- binary decisions and values ---- */
+
+/* One for each output, or with lengths for each output of each position that is not padding. */
+static void add_decision_scores(struct tally *t, const float *outputs, const float *targets,
+                                const struct row_weights *weights, size_t rows) {
+    size_t positions = t->options.positions, columns = t->columns;
+    for (size_t i = 0; i < rows * positions; i++) {
+        float *scores = t->scores + t->collected * columns;
+        uint8_t *labels = t->labels + t->collected * columns;
+        if (weights->lengths && i % positions >= (size_t)weights->lengths[i / positions]) continue;
+        for (size_t c = 0; c < columns; c++) {
+            scores[c] = outputs[i * columns + c];
+            labels[c] = targets[i * columns + c] > 0.5f;
+        }
+        if (t->score_weights) t->score_weights[t->collected] = weights->values ? weights->values[i / positions] : 1;
+        t->collected++;
+    }
+}
+
+static void add_decisions(struct tally *t, const float *outputs, const float *targets,
+                          const struct row_weights *weights, size_t rows) {
+    size_t size = t->options.out_size;
+    for (size_t i = 0; i < rows * size; i++) {
+        bool is_positive = targets[i] > 0.5f;
+        double weight = weight_of(weights, i / size, i % size, size);
+        t->counted += weight;
+        if (t->confusion) t->confusion[2 * is_positive + (outputs[i] > 0)] += weight;
+    }
+    if (t->scores) add_decision_scores(t, outputs, targets, weights, rows);
+}
+
+/* The probability 1 / (1 + exp(-z)) of a logit z, the value of a logarithm; else the output itself. */
+static double value_of(const struct tally *t, float output) {
+    if (t->options.is_logarithm) return exp((double)output);
+    return t->options.kind == TALLY_BINARY ? 1 / (1 + exp(-(double)output)) : (double)output;
+}
+
+/* In the unit of the file. */
+static double unscaled(const struct tally *t, size_t element, double value) {
+    const struct target_scale *scale = t->options.target_scale;
+    return scale ? target_scale_undo(scale, element, value) : value;
+}
+
+/* d = y - mean;  mean += d (w / n);  deviation += w d (y - mean), where n includes w. Equal values have exactly their
+ * mean, and no deviation. */
+static void add_deviation(double *mean, double *deviation, double y, double weight, double n) {
+    double d = y - *mean;
+    *mean += d * (weight / n);
+    *deviation += weight * d * (y - *mean);
+}
+
+double tally_larger(double a, double b) { return a > b || isnan(a) ? a : b; }
+
+static void add_reals(struct tally *t, const float *outputs, const void *targets, const struct row_weights *weights,
+                      size_t rows) {
+    size_t size = t->options.out_size;
+    for (size_t i = 0; i < rows * size; i++) {
+        double *v = t->values + i % size * TALLY_VALUE_SUMS;
+        double y = t->options.target_scale ? ((const double *)targets)[i] : (double)((const float *)targets)[i],
+               x = unscaled(t, i % size, value_of(t, outputs[i]));
+        double error = x - y, weight = weight_of(weights, i / size, i % size, size);
+        if (weight == 0) continue;
+        v[TALLY_VALUES_COUNTED]++;
+        v[TALLY_ABSOLUTE] += weight * fabs(error);
+        v[TALLY_SQUARE] += weight * (error * error);
+        v[TALLY_RELATIVE] += weight * (fabs(error) / fmax(fabs(y), DBL_EPSILON));
+        v[TALLY_NUMBER] += weight;
+        add_deviation(&v[TALLY_MEAN], &v[TALLY_DEVIATION], y, weight, v[TALLY_NUMBER]);
+        add_deviation(&v[TALLY_ERROR_MEAN], &v[TALLY_ERROR_DEVIATION], error, weight, v[TALLY_NUMBER]);
+        v[TALLY_LARGEST] = tally_larger(v[TALLY_LARGEST], fabs(error));
+    }
+}
+
+void tally_add(struct tally *tally, const float *outputs, const void *targets, const struct row_weights *weights,
+               size_t rows) {
+    if (tally->options.kind == TALLY_CLASSES)
+        add_classes(tally, outputs, targets, weights, rows * tally->options.positions);
+    if (tally->options.kind == TALLY_BINARY) add_decisions(tally, outputs, targets, weights, rows);
+    if (tally->values) add_reals(tally, outputs, targets, weights, rows);
+}
+
+/* ---- all ranks ---- */
+
+/* d = mb - ma;  mean = ma + d (nb / n);  deviation = da + db + d^2 na nb / n, where n = na + nb > 0 */
+static void combine_deviation(double *a, const double *b, size_t mean, size_t deviation) {
+    double n = a[TALLY_NUMBER] + b[TALLY_NUMBER], d = b[mean] - a[mean];
+    a[deviation] += b[deviation] + d * d * a[TALLY_NUMBER] * b[TALLY_NUMBER] / n;
+    a[mean] += d * (b[TALLY_NUMBER] / n);
+}
+
+static void combine(double *a, const double *b) {
+    if (b[TALLY_NUMBER] == 0) return;
+    combine_deviation(a, b, TALLY_MEAN, TALLY_DEVIATION);
+    combine_deviation(a, b, TALLY_ERROR_MEAN, TALLY_ERROR_DEVIATION);
+    a[TALLY_VALUES_COUNTED] += b[TALLY_VALUES_COUNTED];
+    a[TALLY_ABSOLUTE] += b[TALLY_ABSOLUTE];
+    a[TALLY_SQUARE] += b[TALLY_SQUARE];
+    a[TALLY_RELATIVE] += b[TALLY_RELATIVE];
+    a[TALLY_NUMBER] += b[TALLY_NUMBER];
+    a[TALLY_LARGEST] = tally_larger(a[TALLY_LARGEST], b[TALLY_LARGEST]);
+}
+
+/* The real positions of rows of different lengths are values of the same outputs: all become those of the first. */
+static void combine_positions(struct tally *t) {
+    size_t size = t->options.out_size / t->options.positions * TALLY_VALUE_SUMS;
+    for (double *v = t->values + size; v < t->values + t->options.positions * size; v += TALLY_VALUE_SUMS) {
+        double *to = t->values + (size_t)(v - t->values) % size;
+        combine(to, v);
+    }
+    memset(t->values + size, 0, (t->options.positions - 1) * size * sizeof *t->values);
+}
+
+status tally_reduce(struct tally *tally) {
+    struct comm *comm = tally->options.comm;
+    size_t size = tally->options.out_size * TALLY_VALUE_SUMS;
+    TRY(comm_all_reduce(comm, tally->top, TALLY_MAX_TOPS, COMM_FLOAT64, COMM_SUM));
+    TRY(comm_all_reduce(comm, &tally->counted, 1, COMM_FLOAT64, COMM_SUM));
+    if (tally->confusion)
+        TRY(comm_all_reduce(comm, tally->confusion, tally->classes * tally->classes, COMM_FLOAT64, COMM_SUM));
+    if (!tally->values) return OK;
+    TRY(comm_all_gather(comm, tally->values, size, COMM_FLOAT64, tally->gathered));
+    memset(tally->values, 0, size * sizeof *tally->values);
+    for (int rank = 0; rank < comm_world_size(comm); rank++)
+        for (size_t i = 0; i < size; i += TALLY_VALUE_SUMS)
+            combine(tally->values + i, tally->gathered + (size_t)rank * size + i);
+    if (tally->options.positions > 1) combine_positions(tally);
+    return OK;
+}
+
+/* ---- areas under curves ---- */
+
+/* The areas under the ROC and the precision-recall curve. One column at a time is gathered from all ranks, to need less
+ * memory. */
+
+struct scored {
+    float score, label, weight;
+};
+
+/* The largest score first. */
+static int by_score(const void *a, const void *b) {
+    float x = ((const struct scored *)a)->score, y = ((const struct scored *)b)->score;
+    return (x < y) - (x > y);
+}
+
+#define SCORED_FLOATS (sizeof(struct scored) / sizeof(float))
+
+/* Equal scores that are next to each other, from *[i] on, which is moved after them. */
+struct ties {
+    double positive, negative; /* sums of weights */
+};
+
+static struct ties next_ties(const struct scored *sorted, size_t count, size_t *i) {
+    struct ties ties = {0};
+    for (float score = sorted[*i].score; *i < count && sorted[*i].score == score; ++*i)
+        *(sorted[*i].label > 0 ? &ties.positive : &ties.negative) += (double)sorted[*i].weight;
+    return ties;
+}
+
+/* U = for each negative the positives above it, and half of those equal to it;  area = U / (positives * negatives), all
+ * of them sums of weights */
+static double roc_area(const struct scored *sorted, size_t count) {
+    double positives = 0, negatives = 0, u = 0;
+    for (size_t i = 0; i < count;) {
+        struct ties ties = next_ties(sorted, count, &i);
+        u += ties.negative * (positives + ties.positive / 2);
+        positives += ties.positive;
+        negatives += ties.negative;
+    }
+    return positives > 0 && negatives > 0 ? u / (positives * negatives) : NAN;
+}
+
+/* AP = sum over different scores of precision times increase of recall;  precision = positives / (positives +
+ * negatives) of the scores that are not smaller;  recall = their positives / all positives */
+static double precision_area(const struct scored *sorted, size_t count) {
+    double positives = 0, negatives = 0, sum = 0;
+    for (size_t i = 0; i < count;) {
+        struct ties ties = next_ties(sorted, count, &i);
+        positives += ties.positive;
+        negatives += ties.negative;
+        if (ties.positive > 0) sum += ties.positive * (positives / (positives + negatives));
+    }
+    return positives > 0 ? sum / positives : NAN;
+}
+
+/* Buffers to gather a column: at most [max] scores from each of [world] ranks. */
+struct gathering {
+    struct scored *own, *all; /* (max), (world, max) */
+    int64_t *counts;          /* (world) */
+    size_t max, world;
+};
+
+static status gather(struct tally *t, size_t column, struct gathering *g, size_t *count) {
+    for (size_t i = 0; i < t->collected; i++)
+        g->own[i] = (struct scored){t->scores[i * t->columns + column], t->labels[i * t->columns + column],
+                                    t->score_weights ? t->score_weights[i] : 1};
+    TRY(comm_all_gather(t->options.comm, g->own, SCORED_FLOATS * g->max, COMM_FLOAT32, g->all));
+    *count = 0;
+    for (size_t rank = 0; rank < g->world; rank++)
+        for (size_t i = 0; i < (size_t)g->counts[rank]; i++) g->all[(*count)++] = g->all[rank * g->max + i];
+    return OK;
+}
+
+/* The area under a curve of [count] scores, the largest first; NAN: not defined. */
+typedef double area_fn(const struct scored *sorted, size_t count);
+
+static status mean_area(struct tally *t, area_fn *area, struct gathering *g, double *out) {
+    double sum = 0, defined = 0;
+    for (size_t column = 0; column < t->columns; column++) {
+        size_t count = 0;
+        bool has_nan = false;
+        TRY(gather(t, column, g, &count));
+        for (size_t i = 0; i < count; i++) has_nan |= isnan(g->all[i].score);
+        if (has_nan) continue;
+        qsort(g->all, count, sizeof *g->all, by_score);
+        double value = area(g->all, count);
+        if (isnan(value)) continue;
+        sum += value;
+        defined++;
+    }
+    *out = defined > 0 ? sum / defined : NAN;
+    return OK;
+}
+
+static status gather_area(struct tally *tally, area_fn *area, double *out) {
+    struct gathering g = {.world = (size_t)comm_world_size(tally->options.comm)};
+    int64_t own = (int64_t)tally->collected;
+    g.counts = calloc(g.world, sizeof *g.counts);
+    if (!g.counts) return status_memory("the metrics");
+    status s = comm_all_gather(tally->options.comm, &own, 1, COMM_INT64, g.counts);
+    for (size_t i = 0; i < g.world; i++)
+        if ((size_t)g.counts[i] > g.max) g.max = (size_t)g.counts[i];
+    g.own = calloc(g.max + 1, sizeof *g.own);
+    g.all = calloc(g.world * g.max + 1, sizeof *g.all);
+    if (!s && (!g.own || !g.all)) s = status_memory("the metrics");
+    if (!s) s = mean_area(tally, area, &g, out);
+    free(g.own);
+    free(g.all);
+    free(g.counts);
+    return s;
+}
+
+status tally_auc(struct tally *tally, double *out) { return gather_area(tally, roc_area, out); }
+
+status tally_average_precision(struct tally *tally, double *out) { return gather_area(tally, precision_area, out); }
+
+/* ---- formulas ---- */
 
 /* What a formula reads. */
 struct metric_sums {
