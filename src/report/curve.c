@@ -1,4 +1,5 @@
-/* When all buckets are in use, neighbours are merged in pairs and each has twice the width from then on. */
+/* A series of points in bounded memory. When all buckets are in use, neighbours are merged in pairs and each has twice
+ * the width from then on. */
 #include "report/curve.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
-/* A line is read in one pass from left to right. A decimal becomes an integer of up to 19 digits times a power of ten
- * in extended precision, which is ten times as fast as strtod and exact enough for a plot. */
+/* The reader of metrics.jsonl and history.jsonl: the lines of a file, and the fields of a line. A line is read in one
+ * pass from left to right. A decimal becomes an integer of up to 19 digits times a power of ten in extended precision,
+ * which is ten times as fast as strtod and exact enough for a plot. */
 #include "report/json_lines.h"
 
 #include <jansson.h>

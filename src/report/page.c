@@ -1,4 +1,5 @@
-/* Elements are written with their end tags, so that the page is well-formed also for strict readers. */
+/* The elements of an HTML page: its frame, tables, facts, notes. Elements are written with their end tags, so that the
+ * page is well-formed also for strict readers. */
 #include "report/page.h"
 
 #include <math.h>

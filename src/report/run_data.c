@@ -1,4 +1,5 @@
-/* Every number of a step or epoch event becomes a curve of its name, so a new metric needs no change here. */
+/* Reads the folder of a run: metrics.jsonl, line by line, and config.yaml. Every number of a step or epoch event
+ * becomes a curve of its name, so a new metric needs no change here. */
 #include "report/run_data.h"
 
 #include <jansson.h>

@@ -1,4 +1,5 @@
-/* Runs are kept in the order of the file; the trials are made of them anew after each reading, sorted by their means.
+/* Reads the folder of a sweep: sweep.yaml and history.jsonl. Runs are kept in the order of the file; the trials are
+ * made of them anew after each reading, sorted by their means.
  */
 #include "report/sweep_data.h"
 

@@ -23,7 +23,7 @@
 /* A pair is the runs of trial 0 and trial 1 with the same repeat. */
 
 #define MAX_DRAWN_PAIRS 2000
-#define MAX_PAIRS 1000000 /* a larger number in a damaged file is not believed */
+#define MAX_PAIRS 1000000 /* a larger number is that of a damaged file */
 
 /* The value of a repeat of trial 0 and 1, each (count); NAN: it has none. */
 static void collect(const struct sweep_data *s, double *const values[2], int64_t count) {

@@ -1,4 +1,5 @@
-/* Rates are those of what happened while this process watched; before, those that the files say. */
+/* The lines of `ddptrain watch`, from the data of a run or a sweep. Rates are those of what happened while this process
+ * watched; before, those that the files say. */
 #include "report/watch.h"
 
 #include <inttypes.h>

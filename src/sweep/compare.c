@@ -1,4 +1,5 @@
-/* The values of the runs are read from the table that the sweep has written. */
+/* Two configs compared: the sweep of both, tests of the pairs of runs, and whether the metric means the same for both.
+ * The values of the runs are read from the table that the sweep has written. */
 #include "sweep/compare.h"
 
 #include <math.h>

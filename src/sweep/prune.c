@@ -1,4 +1,5 @@
-/* Reports are kept in one list for each group and epoch: an asha rung is the list of its epoch. */
+/* Decides which runs are stopped early: asynchronous successive halving or the median rule. Reports are kept in one
+ * list for each group and epoch: an asha rung is the list of its epoch. */
 #include "sweep/prune.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* Values on steps are computed from their number, so that the same number has the same bits everywhere. */
+/* The parameters of a sweep: drawing, rounding, reading and writing their values, and the points of a grid. Values on
+ * steps are computed from their number, so that the same number has the same bits everywhere. */
 #include "sweep/space.h"
 
 #include <errno.h>

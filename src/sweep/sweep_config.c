@@ -1,8 +1,6 @@
-/* The file of a sweep, from its keys to the config of each of its trials: the schema of the fixed keys, the keys of the
- * user's
- * (`parameters`, the list of `trials`), the config of a trial, and the checks of the file. A trial's config is the file
- * of the trials with KEY=VALUE words, as a user would give them, so that every value is checked by the config itself.
- */
+/* The file of a sweep: the schema of its fixed keys, the keys of the user's (`parameters`, the list of `trials`), its
+ * checks, and the config of each of its trials. That is the file of the trials with KEY=VALUE words, as a user would
+ * give them, so that the config itself checks every value. */
 #include "sweep/sweep_config.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* sweep.yaml is compared as text, line by line, so that the first difference can be shown; the configs of the trials by
- * their values. */
+/* The folder of a sweep and the run folders in it: opening it for the same sweep as before, and removing what is no
+ * longer kept. sweep.yaml is compared as text, line by line, so that the first difference can be shown; the configs of
+ * the trials by their values. */
 #include "sweep/sweep_folder.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* TensorBoard takes the name of a folder as the name of the run. */
+/* Writes the event file of each run of a sweep, with its parameters. TensorBoard takes the name of a folder as the name
+ * of the run. */
 #include "sweep/sweep_tensorboard.h"
 
 #include <errno.h>

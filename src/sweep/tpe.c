@@ -1,5 +1,6 @@
-/* Densities are sums over kernels of products over parameters, computed as logarithms. Points are vectors with one
- * coordinate for each parameter: its place in its range, from 0 to 1, or an index into its list of values. */
+/* The Tree-structured Parzen Estimator. Densities are sums over kernels of products over parameters, computed as
+ * logarithms. Points are vectors with one coordinate for each parameter: its place in its range, from 0 to 1, or an
+ * index into its list of values. */
 #include "sweep/tpe.h"
 
 #include <math.h>

@@ -1,13 +1,13 @@
 /* Runs a fuzz target over the files of its corpus, without libFuzzer: each file once as it is, and once for every
- * length it can be cut to and every byte it can have changed, as far as [MOST_CHANGES] go. */
+ * length it can be cut to and every byte it can have changed, as far as [MAX_CHANGES] go. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_CHANGES 16
-#define MOST_SIZE 65536
+#define MAX_CHANGES 16
+#define MAX_SIZE 65536
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -20,7 +20,7 @@ static void run(const char *bytes, size_t size) {
 }
 
 static void run_changed(char *bytes, size_t size) {
-    size_t stride = size / MOST_CHANGES + 1;
+    size_t stride = size / MAX_CHANGES + 1;
     for (size_t at = 0; at < size; at += stride) {
         run(bytes, at);
         bytes[at] ^= 0x15;
@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
     }
     for (struct dirent *entry; (entry = readdir(dir));) {
         if (entry->d_name[0] == '.') continue;
-        char path[4096], bytes[MOST_SIZE];
+        char path[4096], bytes[MAX_SIZE];
         snprintf(path, sizeof path, "%s/%s", argv[1], entry->d_name);
         FILE *file = fopen(path, "rb");
         if (!file) abort();

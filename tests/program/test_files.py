@@ -114,7 +114,7 @@ class OwnFiles(program.Case):
 
     def test_a_folder_with_other_files_can_become_a_runs(self):
         self.write("mine/wine.yaml", program.WINE)
-        # a start that fails takes back what it made, and nothing else
+        # a start that fails removes what it made, and nothing else
         self.run_program("mine/wine.yaml", "--run-dir", "mine", "checkpoint.resume=none.h5", code=None)
         self.assertNotEqual(self.code, 0)
         self.assertEqual(self.listing("mine"), ["wine.yaml"])

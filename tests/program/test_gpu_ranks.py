@@ -316,7 +316,7 @@ class Lost(Ranks):
                 self.assert_no_leftovers()
 
     def test_a_stopped_rank(self):
-        """It does not run any more; the other waits in NCCL and is no suspect."""
+        """It does not run any more; the other waits in NCCL and is not the cause."""
         p, ranks = self.training()
         os.kill(ranks[1], signal.SIGSTOP)
         _, err = p.communicate(timeout=60 * program.SLOW)

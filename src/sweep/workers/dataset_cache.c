@@ -1,5 +1,5 @@
-/* A list that is searched by the text of the config's section. If it is full, the datasets that were not used for the
- * longest time are closed. */
+/* The open datasets of a process. A list that is searched by the text of the config's section. If it is full, the
+ * datasets that were not used for the longest time are closed. */
 #include "sweep/workers/dataset_cache.h"
 
 #include <stdlib.h>

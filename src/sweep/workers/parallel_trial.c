@@ -1,4 +1,5 @@
-/* The child ends with this process (PR_SET_PDEATHSIG), and its ranks with it. */
+/* A run of a sweep in several processes: starts ddptrain and reads its metrics.jsonl. The child ends with this process
+ * (PR_SET_PDEATHSIG), and its ranks with it. */
 #include "sweep/workers/parallel_trial.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* Both kinds of workers take the same commands and send the same reports (worker.h, worker_connection.h). */
+/* The coordinator's side of a worker, which is a process or another rank. Both kinds of workers take the same commands
+ * and send the same reports (worker.h, worker_connection.h). */
 #include "sweep/workers/slot.h"
 
 #include <signal.h>

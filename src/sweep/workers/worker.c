@@ -1,4 +1,5 @@
-/* Messages are structs over a socket that keeps their bounds: both ends are the same program on the same machine. */
+/* The process that trains runs of a sweep, and its messages with the coordinator. Messages are structs over a socket
+ * that keeps their bounds: both ends are the same program on the same machine. */
 #include "sweep/workers/worker.h"
 
 #include <errno.h>
