@@ -366,6 +366,24 @@ class Layout(unittest.TestCase):
         self.assertGreater(found, 100)
         self.fail_with(problems)
 
+    def test_the_tour_names_what_is_there(self):
+        """docs/tour.md: `path: name` is a function or struct of that file, and lines of an excerpt are lines of the file that it names."""
+        page, problems = read("docs/tour.md"), []
+        named = re.findall(r"`((?:cmd|src|tests)/[\w./]+)(?:: (\w+))?`", page)
+        excerpts = re.findall(r"```c\n/\* (\S+) \*/\n(.*?)```", page, re.S)
+        self.assertGreater(len(named), 40)
+        self.assertGreater(len(excerpts), 5)
+        for path, name in named:
+            code = read(path) if path in FILES else ""
+            if not code:
+                problems.append(f"there is no {path}")
+            elif name and not re.search(rf"^(?:\w[^\n;]*[ *]{name}\(|struct {name} \{{)", code, re.M):
+                problems.append(f"{path} has no function or struct {name}")
+        for path, lines in excerpts:
+            there = {" ".join(line.split()) for line in read(path).split("\n")}
+            problems += [f"{path} has no line '{line}'" for line in lines.split("\n") if " ".join(line.split()) not in there]
+        self.fail_with(problems)
+
     def test_no_paths_of_a_machine(self):
         problems = []
         for name in FILES:
