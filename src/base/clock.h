@@ -25,4 +25,10 @@ static inline void clock_sleep(double seconds) {
     }
 }
 
+/* Milliseconds until [deadline], rounded up, for poll; 0: it has passed. At most a day. */
+static inline int clock_milliseconds_until(double deadline) {
+    double left = deadline - clock_seconds();
+    return left <= 0 ? 0 : left > 86400 ? 86400000 : (int)(left * 1000) + 1;
+}
+
 #endif

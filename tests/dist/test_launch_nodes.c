@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "check_main.h"
 #include "dist/launch/launch_internal.h"
+#include "dist/process/message.h"
 #include "dist/store/store_frame.h"
-#include "dist/store/store_session.h"
 #include "files.h"
 #include "no_memory.h"
 
@@ -46,7 +46,7 @@ static void connect_ends(int *one, int *other) {
 /* The end of a link where the test takes the part of the launcher. */
 struct peer {
     int fd;
-    struct store_session session;
+    struct message_session session;
 };
 
 #define CONTENT_SIZE 12
@@ -70,9 +70,9 @@ static void send_message(struct peer *p, uint32_t message, uint32_t number) {
 }
 
 /* The sessions of the two ends of a connection. */
-static void make_sessions(struct store_session *client, struct store_session *server) {
+static void make_sessions(struct message_session *client, struct message_session *server) {
     static const uint8_t secret[32] = "a secret of this job";
-    struct store_handshake shake = {.rank = 1};
+    struct message_handshake shake = {.rank = 1};
     session_begin(client, secret, &shake, false);
     session_begin(server, secret, &shake, true);
 }
@@ -80,7 +80,7 @@ static void make_sessions(struct store_session *client, struct store_session *se
 /* Gives node 1 a link to node 0 and waits until its HELLO has arrived. Returns the end of node 0. */
 static struct peer link_up(struct launch_nodes *nodes) {
     struct peer other;
-    struct store_session session;
+    struct message_session session;
     int own;
     make_sessions(&session, &other.session);
     connect_ends(&own, &other.fd);
@@ -180,7 +180,7 @@ static void read_all(struct trio *t) {
 
 static struct trio trio_create(void) {
     struct trio t = {.hub = make_nodes(3, 0), .other = make_nodes(3, 1)};
-    struct store_session client, server;
+    struct message_session client, server;
     int hub_end, end;
     make_sessions(&client, &server);
     connect_ends(&hub_end, &end);
@@ -288,7 +288,7 @@ END_TEST
 /* Who connects and sends no message was no launcher. */
 START_TEST(silent_link_is_no_loss) {
     struct launch_nodes *nodes = make_nodes(2, 0);
-    struct store_session client, server;
+    struct message_session client, server;
     int own, other;
     make_sessions(&client, &server);
     connect_ends(&own, &other);
@@ -409,7 +409,7 @@ static enum status_code wait_done(struct launch_nodes *nodes, int signals, const
 /* Gives node 0 a link to node 1. Returns the end of node 1. */
 static struct peer link_of_hub(struct launch_nodes *hub) {
     struct peer other;
-    struct store_session session;
+    struct message_session session;
     int own;
     make_sessions(&other.session, &session);
     connect_ends(&own, &other.fd);
@@ -515,7 +515,7 @@ END_TEST
 START_TEST(links_of_unknown_nodes_are_closed) {
     struct launch_nodes *nodes = make_nodes(2, 1), *none = NULL;
     static const int numbers[] = {-1, 1, 2, 70000}; /* 1: its own */
-    struct store_session session, unused;
+    struct message_session session, unused;
     make_sessions(&session, &unused);
     for (int i = 0; i < 5; i++) {
         int own, other;

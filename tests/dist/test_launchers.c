@@ -18,8 +18,8 @@
 #include "dist/launch/launch.h"
 #include "dist/process/env.h"
 #include "dist/process/launcher_channel.h"
+#include "dist/process/message.h"
 #include "dist/process/net.h"
-#include "dist/store/store_session.h"
 
 #define NODES 3
 #define LATE_SECONDS 2.5 /* more than LOST_NODE_SECONDS of launch.c */
@@ -59,16 +59,16 @@ static bool await(const char *folder, const char *name, int node) {
 }
 
 /* The session of the link from [rank] to rank 0, which the store would have created. */
-static struct store_session session_of(uint32_t rank, bool is_server) {
+static struct message_session session_of(uint32_t rank, bool is_server) {
     static const uint8_t secret[32] = "the secret of these launchers";
-    struct store_handshake shake = {.rank = rank};
-    struct store_session session;
+    struct message_handshake shake = {.rank = rank};
+    struct message_session session;
     session_begin(&session, secret, &shake, is_server);
     return session;
 }
 
 static void link_launchers(const struct dist_env *env) {
-    struct store_session session;
+    struct message_session session;
     double deadline = clock_seconds() + 30;
     uint8_t rank = (uint8_t)env->rank;
     int listener = -1, fd = -1;

@@ -384,7 +384,7 @@ static void client_body(const struct dist_env *env, void *argument) {
         uint8_t secret[32];
         struct store_join join = rank_connection(&wrong, secret, FOR_REQUESTS);
         int fd;
-        struct store_session session;
+        struct message_session session;
         uint32_t restart_count = 0;
         rank_expect(store_join(&join, &fd, &session, &restart_count), STATUS_USAGE, client->expected);
         RANK_CHECK(fd == -1);
@@ -451,7 +451,7 @@ static void late_body(const struct dist_env *env, void *argument) {
         struct store_join join = rank_connection(env, secret, FOR_GIVING_UP); /* 20 s: a rejection is final after 3 s */
         join.world_size = 5;
         join.node_size = 1;
-        struct store_session session;
+        struct message_session session;
         int fd;
         rank_expect(store_join(&join, &fd, &session, &(uint32_t){0}), STATUS_USAGE, "it expects 2 ranks, this rank 5");
         join.world_size = 2; /* correct, but it has joined already */

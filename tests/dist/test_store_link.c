@@ -17,7 +17,7 @@
 static void open_link(const struct dist_env *env, int rank, enum status_code code, const char *text) {
     uint8_t secret[32];
     int fd;
-    struct store_session session;
+    struct message_session session;
     struct store_join join = rank_connection(env, secret, FOR_LINK);
     join.rank = rank;
     status s = store_join(&join, &fd, &session, &(uint32_t){0});

@@ -40,14 +40,14 @@ START_TEST(silent_connections_are_closed) { ranks_run(2, silent_body, NULL); }
 END_TEST
 
 /* HELLO of a rank that does not know the secret, or of rank 1. */
-static bool send_hello(int fd, const struct dist_env *env, struct store_handshake *shake) {
+static bool send_hello(int fd, const struct dist_env *env, struct message_handshake *shake) {
     uint8_t body[STORE_HELLO];
-    *shake = (struct store_handshake){
+    *shake = (struct message_handshake){
         .job = store_job_hash(env->job_id), .rank = 1, .world = 2, .purpose = FOR_REQUESTS, .client_nonce = {7}};
     struct store_hello hello = {.nonce = shake->client_nonce, .world = 2, .purpose = FOR_REQUESTS};
     struct store_frame frame = {.type = FRAME_HELLO, .rank = 1, .job = shake->job, .body = body, .length = sizeof body};
     store_write_hello(&hello, body);
-    return store_send_frame(fd, &(struct store_session){0}, &frame, clock_seconds() + 5);
+    return store_send_frame(fd, &(struct message_session){0}, &frame, clock_seconds() + 5);
 }
 
 /* A new process that connects [rate] times a second from [host], as one who speaks the protocol, and keeps the last
@@ -57,7 +57,7 @@ static pid_t flood_start(const struct dist_env *env, const char *host, int rate)
     if (pid != 0) return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int fds[500];
-    struct store_handshake shake;
+    struct message_handshake shake;
     memset(fds, -1, sizeof fds);
     double begin = clock_seconds();
     for (int i = 0;; i++) {
@@ -77,8 +77,8 @@ static pid_t flood_start(const struct dist_env *env, const char *host, int rate)
 /* The handshake of rank 1 over a network with a round trip of 0.2 s. */
 static bool join_slowly(const struct dist_env *env) {
     uint8_t secret[32], body[STORE_MAX_JOINING];
-    struct store_session session = {0};
-    struct store_handshake shake;
+    struct message_session session = {0};
+    struct message_handshake shake;
     struct store_frame answer;
     double deadline = clock_seconds() + 5;
     rank_must(store_secret_find(env, secret));
@@ -88,7 +88,7 @@ static bool join_slowly(const struct dist_env *env) {
                      store_receive_frame(fd, &session, sizeof body, &answer, body, deadline) &&
                      answer.type == FRAME_CHALLENGE;
     if (is_joined) {
-        memcpy(shake.server_nonce, body, STORE_NONCE);
+        memcpy(shake.server_nonce, body, MESSAGE_NONCE);
         session_begin(&session, secret, &shake, false);
         struct store_frame proof = {
             .type = FRAME_PROOF, .rank = 1, .job = shake.job, .body = (const uint8_t *)"far", .length = 3};
@@ -161,7 +161,7 @@ static void false_rank_body(const struct dist_env *env, void *argument) {
     if (env->rank == 1) {
         uint8_t secret[32], body[STORE_HEARTBEAT], answer[STORE_MAX_SERVER_HEARTBEAT];
         struct store_join join = rank_connection(env, secret, FOR_HEARTBEAT);
-        struct store_session session;
+        struct message_session session;
         struct store_frame frame = {.type = FRAME_HEARTBEAT,
                                     .rank = 1,
                                     .job = join.job,

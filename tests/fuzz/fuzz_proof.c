@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "dist/comm/comm_backend.h"
-#include "dist/store/store_session.h"
+#include "dist/process/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -16,7 +16,7 @@ static void must(bool condition) {
 }
 
 static void sign(const struct text *message, uint8_t proof[COMM_PROOF]) {
-    store_hmac(secret, message->data, message->length, proof);
+    message_hmac(secret, message->data, message->length, proof);
 }
 
 static bool is_same(const struct text *a, const struct text *b) {

@@ -27,7 +27,7 @@ static void read_body(const struct store_frame *frame) {
     struct activity_snapshot reading;
     uint32_t other;
     if (store_parse_hello(frame, &hello))
-        must(is_inside(hello.nonce, STORE_NONCE, frame) && hello.purpose < STORE_PURPOSES);
+        must(is_inside(hello.nonce, MESSAGE_NONCE, frame) && hello.purpose < STORE_PURPOSES);
     if (store_parse_heartbeat(frame, &reading)) must(strlen(reading.call) < sizeof reading.call && reading.step >= 0);
     if (store_parse_rank_exit(frame, &number, text)) must(strlen(text) < sizeof text);
     struct store_job_failure news;
@@ -60,16 +60,16 @@ static void parse_all(const uint8_t *bytes, size_t size, size_t limit) {
     }
 }
 
-static void begin_sessions(struct store_session *client, struct store_session *server) {
+static void begin_sessions(struct message_session *client, struct message_session *server) {
     static const uint8_t secret[32] = "a secret that nobody else knows";
-    static const struct store_handshake shake = {.job = 7, .rank = 1, .world = 2};
+    static const struct message_handshake shake = {.job = 7, .rank = 1, .world = 2};
     session_begin(client, secret, &shake, false);
     session_begin(server, secret, &shake, true);
 }
 
 /* A sender without the keys has no valid tag. */
 static void verify_all(const uint8_t *bytes, size_t size) {
-    struct store_session client, server;
+    struct message_session client, server;
     struct store_frame frame;
     size_t used = 0;
     begin_sessions(&client, &server);
@@ -81,7 +81,7 @@ static void verify_all(const uint8_t *bytes, size_t size) {
 }
 
 /* Parses and verifies the one frame of bytes (size), as [session] receives it. */
-static bool is_taken(struct store_session *session, const uint8_t *bytes, size_t size, struct store_frame *frame) {
+static bool is_taken(struct message_session *session, const uint8_t *bytes, size_t size, struct store_frame *frame) {
     size_t used;
     if (store_frame_parse(bytes, size, STORE_MAX_BODY, frame, &used) != PARSED_FRAME) return false;
     return used == size && store_frame_verify(session, frame);
@@ -89,7 +89,7 @@ static bool is_taken(struct store_session *session, const uint8_t *bytes, size_t
 
 /* A frame of any type and body, signed; [bytes]: type, what is changed and how, the body. */
 static void sign_and_change(const uint8_t *bytes, size_t size) {
-    struct store_session client, server;
+    struct message_session client, server;
     if (size < 4 || size > STORE_MAX_BODY - SESSION_TAG) return;
     struct store_frame frame = {.type = (enum store_type)(1 + bytes[0] % (FRAME_TYPES - 1)),
                                 .rank = 1,

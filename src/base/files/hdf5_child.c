@@ -78,11 +78,11 @@ static void run_child(hdf5_look *look, void *context, int out, pid_t parent, con
 /* Whether the child has reported or ended before [deadline]. */
 static bool wait_for_report(int in, double deadline) {
     for (;;) {
-        double left = deadline - clock_seconds();
+        int left = clock_milliseconds_until(deadline);
         struct pollfd end = {.fd = in, .events = POLLIN};
-        int ready = poll(&end, 1, left <= 0 ? 0 : (int)(left * 1000) + 1);
+        int ready = poll(&end, 1, left);
         if (ready > 0) return true;
-        if (left <= 0 || (ready < 0 && errno != EINTR)) return false;
+        if (left == 0 || (ready < 0 && errno != EINTR)) return false;
     }
 }
 

@@ -112,8 +112,7 @@ static int receive_descriptor(int from, double deadline) {
     int fd = -1;
     prepare(&message);
     struct pollfd ready = {.fd = from, .events = POLLIN};
-    double left = deadline - clock_seconds();
-    if (poll(&ready, 1, left > 0 ? (int)(left * 1000) : 0) != 1) return -1;
+    if (poll(&ready, 1, clock_milliseconds_until(deadline)) != 1) return -1;
     if (recvmsg(from, &message.header, MSG_CMSG_CLOEXEC) != 1) return -1;
     struct cmsghdr *control = CMSG_FIRSTHDR(&message.header);
     if (control && control->cmsg_type == SCM_RIGHTS) memcpy(&fd, CMSG_DATA(control), sizeof fd);
@@ -136,9 +135,8 @@ static const char *serve(const struct comm_setup *setup, int listener, const cha
     double deadline = clock_seconds() + FETCH_SECONDS;
     for (int served = 1; served < setup->world_size;) {
         struct pollfd ready = {.fd = listener, .events = POLLIN};
-        double left = deadline - clock_seconds();
-        if (left <= 0) return "not all ranks connected to get the shared memory";
-        if (poll(&ready, 1, (int)(left * 1000) + 1) != 1) continue;
+        if (clock_seconds() >= deadline) return "not all ranks connected to get the shared memory";
+        if (poll(&ready, 1, clock_milliseconds_until(deadline)) != 1) continue;
         int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (connection < 0) continue;
         served += serve_one(setup, connection, name, length, fd);

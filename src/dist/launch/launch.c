@@ -737,7 +737,7 @@ static ssize_t receive(int fd, struct launcher_packet *packet, int *passed) {
 }
 
 static void on_link(struct launcher *l, const struct launcher_packet *packet, int fd) {
-    struct store_session session;
+    struct message_session session;
     static_assert(sizeof session <= LAUNCHER_MAX_SESSION, "a packet must have space for a session");
     memcpy(&session, packet->session, sizeof session);
     if (fd >= 0) launch_nodes_set_link(l->start->nodes, (int)packet->number / l->count, fd, &session);
@@ -954,8 +954,7 @@ static void poll_once(struct launcher *l) {
     double next =
         l->phase != RUNNING ? l->phase_ends : launch_nodes_lost_unfinished_time(l->start->nodes, LOST_NODE_SECONDS);
     if (next > 0) {
-        double left = next - clock_seconds();
-        int until_next = left <= 0 ? 0 : (int)(left * 1000) + 1;
+        int until_next = clock_milliseconds_until(next);
         if (timeout < 0 || until_next < timeout) timeout = until_next;
     }
     l->polls[0] = (struct pollfd){.fd = l->start->signals, .events = POLLIN};
@@ -1068,15 +1067,15 @@ static status launch_once(struct launch_start *start) {
 
 /* Before a restart: waits [seconds], or until a request to stop on any node, or until another node is lost. */
 static void launch_pause(struct launch_start *start, double seconds) {
-    double until = clock_seconds() + seconds, left;
+    double until = clock_seconds() + seconds;
     struct pollfd *polls = calloc((size_t)start->job->config->nnodes + 1, sizeof *polls);
-    for (; polls && (left = until - clock_seconds()) > 0; launch_nodes_read(start->nodes)) {
+    for (; polls && clock_seconds() < until; launch_nodes_read(start->nodes)) {
         if (start->stop != STOP_NONE || launch_nodes_stopped(start->nodes) >= 0 || launch_nodes_lost(start->nodes) >= 0)
             break;
         struct signalfd_siginfo info;
         nfds_t count = (nfds_t)launch_nodes_poll(start->nodes, polls + 1);
         polls[0] = (struct pollfd){.fd = start->signals, .events = POLLIN};
-        if (poll(polls, 1 + count, (int)(left * 1000) + 1) <= 0) continue;
+        if (poll(polls, 1 + count, clock_milliseconds_until(until)) <= 0) continue;
         while (read(start->signals, &info, sizeof info) == sizeof info)
             if (info.ssi_signo != SIGCHLD) start->stop = STOP_REQUESTED;
     }

@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "base/text.h"
 
-struct store_session;
+struct message_session;
 
 struct launch_config {
     int nproc;               /* ranks on this node */

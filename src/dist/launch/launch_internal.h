@@ -13,7 +13,7 @@
 #include "dist/launch/launch.h"
 #include "dist/process/activity.h"
 #include "dist/process/launcher_channel.h"
-#include "dist/store/store_session.h"
+#include "dist/process/message.h"
 
 struct launched_rank {
     int rank;
@@ -79,7 +79,7 @@ struct launch_nodes;
 status launch_nodes_create(int count, int own, struct launch_nodes **out);
 void launch_nodes_destroy(struct launch_nodes *n);
 /* Sets the connection to the launcher of node [number], authenticated by [session]. Owns [fd] from now on. */
-void launch_nodes_set_link(struct launch_nodes *n, int number, int fd, const struct store_session *session);
+void launch_nodes_set_link(struct launch_nodes *n, int number, int fd, const struct message_session *session);
 /* This is not node 0, and has no link to node 0, or a broken one. */
 bool launch_nodes_need_link(struct launch_nodes *n);
 /* polls (nodes): fills one entry for each node. Returns how many it filled. */

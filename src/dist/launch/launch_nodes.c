@@ -1,7 +1,7 @@
 /* Links between the launchers of several nodes report how the ranks of each node ended, so that no launcher restarts
  * its ranks and waits for a node that has ended. The launcher of node 0 has a link to each of the others: a connection
  * that a rank has opened through the store, authenticated, and passed to its launcher with the session. Messages have
- * 12 bytes and a tag (store_session.h). When a launcher ends, for any reason, the kernel closes its links. Node 0
+ * 12 bytes and a tag (message.h). When a launcher ends, for any reason, the kernel closes its links. Node 0
  * forwards the end of one node to the others. A message with a wrong tag closes the link. */
 #include <errno.h>
 #include <poll.h>
@@ -42,7 +42,7 @@ struct launch_node {
     bool has_joined;       /* a rank has joined the store in this start */
     double ended_at;       /* clock_seconds(); 0: it has not */
     int64_t done, restart; /* restart counts of the last DONE and RESTART; -1: none */
-    struct store_session session;
+    struct message_session session;
     uint8_t input[MESSAGE_SIZE];
     size_t size;
 };
@@ -92,7 +92,7 @@ static void send_to_all(struct launch_nodes *n, enum message message, int64_t nu
     for (int i = 0; i < n->count; i++) send_message(&n->items[i], message, number);
 }
 
-void launch_nodes_set_link(struct launch_nodes *n, int number, int fd, const struct store_session *session) {
+void launch_nodes_set_link(struct launch_nodes *n, int number, int fd, const struct message_session *session) {
     if (!n || number < 0 || number >= n->count || number == n->own) {
         close(fd);
         return;
@@ -167,14 +167,12 @@ static void on_wrong_tag(struct launch_nodes *n, struct launch_node *node) {
 static void read_messages(struct launch_nodes *n, struct launch_node *node) {
     while (node->fd >= 0) {
         double age = net_link_age(node->fd);
-        ssize_t received = recv(node->fd, node->input + node->size, MESSAGE_SIZE - node->size, MSG_DONTWAIT);
-        if (received < 0 && errno == EINTR) continue;
-        if (received < 0 && errno == EAGAIN) return;
-        if (received <= 0) { /* a reset after silence may come from the network, not from the end of the launcher */
-            on_link_end(n, node, received == 0 || (errno == ECONNRESET && age < SILENCE_SECONDS));
+        enum message_input got = message_read(node->fd, node->input, MESSAGE_SIZE, &node->size);
+        if (got == INPUT_NOTHING) return;
+        if (got == INPUT_END) { /* a reset after silence may come from the network, not from the end of the launcher */
+            on_link_end(n, node, errno == 0 || (errno == ECONNRESET && age < SILENCE_SECONDS));
             return;
         }
-        node->size += (size_t)received;
         if (node->size < MESSAGE_SIZE) continue;
         node->size = 0;
         bool is_authentic =
@@ -273,19 +271,19 @@ static bool is_job_done(const struct launch_nodes *n, int64_t restart_count) {
 }
 
 status launch_nodes_wait_done(struct launch_nodes *n, int signals, int64_t restart_count, int64_t *newer) {
-    double until = clock_seconds() + WAIT_DONE_SECONDS, left;
+    double until = clock_seconds() + WAIT_DONE_SECONDS;
     struct pollfd *polls = n ? calloc((size_t)n->count + 1, sizeof *polls) : NULL;
     int restarting = -1;
     bool is_stop_requested = false;
     if (!polls) return OK;
     if (n->own != 0) send_message(&n->items[0], DONE, restart_count);
-    for (launch_nodes_read(n); (left = until - clock_seconds()) > 0; launch_nodes_read(n)) {
+    for (launch_nodes_read(n); clock_seconds() < until; launch_nodes_read(n)) {
         restarting = restarting_node(n, restart_count);
         if (is_stop_requested || n->stopped >= 0 || restarting >= 0 || is_job_done(n, restart_count)) break;
         struct signalfd_siginfo info;
         launch_nodes_poll(n, polls);
         polls[n->count] = (struct pollfd){.fd = signals, .events = POLLIN};
-        if (poll(polls, (nfds_t)n->count + 1, (int)(left * 1000) + 1) <= 0) continue;
+        if (poll(polls, (nfds_t)n->count + 1, clock_milliseconds_until(until)) <= 0) continue;
         bool has_signal = polls[n->count].revents && read(signals, &info, sizeof info) == sizeof info;
         is_stop_requested = has_signal && info.ssi_signo != SIGCHLD;
     }

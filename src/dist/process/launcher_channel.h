@@ -35,7 +35,7 @@ enum launcher_message {
 struct launcher_packet {
     int32_t message, code; /* enum launcher_message */
     int64_t number;
-    uint8_t session[LAUNCHER_MAX_SESSION]; /* MESSAGE_LINK: a struct store_session */
+    uint8_t session[LAUNCHER_MAX_SESSION]; /* MESSAGE_LINK: a struct message_session */
     char text[LAUNCHER_MAX_TEXT];
 };
 

@@ -39,7 +39,7 @@ int net_port(const struct sockaddr_storage *address) {
     return address->ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)address)->sin6_port) : 0;
 }
 
-uint64_t net_host(const struct sockaddr_storage *from) {
+static uint64_t host_of(const struct sockaddr_storage *from) {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)from;
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)from;
     uint64_t host = 0;
@@ -47,6 +47,14 @@ uint64_t net_host(const struct sockaddr_storage *from) {
     if (from->ss_family == AF_INET) memcpy(&host, &v4->sin_addr, 4);
     if (from->ss_family == AF_INET6) memcpy(&host, v6->sin6_addr.s6_addr + (is_mapped ? 12 : 0), is_mapped ? 4 : 8);
     return host;
+}
+
+int net_accept(int listener, uint64_t *host) {
+    struct sockaddr_storage from = {0};
+    socklen_t size = sizeof from;
+    int fd = accept4(listener, (struct sockaddr *)&from, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) *host = host_of(&from);
+    return fd;
 }
 
 size_t net_choose_unproven(const struct net_unproven *open, size_t count) {
@@ -176,12 +184,12 @@ status net_listen(const char *host, int port, bool is_one_host, int *fd) {
 
 static bool wait_for(int fd, short events, double deadline) {
     for (;;) {
-        double left = deadline - clock_seconds();
+        int left = clock_milliseconds_until(deadline);
         struct pollfd p = {.fd = fd, .events = events};
-        int ready = poll(&p, 1, left <= 0 ? 0 : left > 1000 ? 1000000 : (int)(left * 1000) + 1);
+        int ready = poll(&p, 1, left);
         if (ready > 0) return true;
         if (ready < 0 && errno != EINTR) return false;
-        if (ready == 0 && left <= 0) {
+        if (ready == 0 && left == 0) {
             errno = ETIMEDOUT;
             return false;
         }

@@ -27,14 +27,14 @@ status net_connect(const char *host, int port, double deadline, int *fd, bool *i
 
 /* A connection to a listener that has not proved the job's secret yet. */
 struct net_unproven {
-    uint64_t host;  /* of net_host */
+    uint64_t host;  /* of net_accept */
     bool is_silent; /* it has not sent its first message, as a rank does at once */
 };
 #define NET_MAX_UNPROVEN 128 /* that a listener keeps open */
 
-/* A number for the host of a connection: its IPv4 address, or its network (/64) with IPv6, where a host has many
- * addresses. */
-uint64_t net_host(const struct sockaddr_storage *from);
+/* Accepts a connection, which does not block: its descriptor, or -1 with errno. *host: a number for the other host: its
+ * IPv4 address, or its network (/64) with IPv6, where a host has many addresses. */
+int net_accept(int listener, uint64_t *host);
 
 /* Which of the connections (0 < count <= NET_MAX_UNPROVEN) is closed for a new one, so that strangers cannot keep a
  * rank of the job out: a silent one before others; one of the host that has most of them; of those a random one,

@@ -23,18 +23,18 @@
 #include "dist/process/activity.h"
 #include "dist/process/env.h"
 #include "dist/process/launcher_channel.h"
+#include "dist/process/message.h"
 #include "dist/process/net.h"
 #include "dist/store/store_frame.h"
 #include "dist/store/store_join.h"
 #include "dist/store/store_members.h"
 #include "dist/store/store_server.h"
-#include "dist/store/store_session.h"
 
 struct heartbeat;
 
 struct heartbeat_config {
     int fd; /* a connection that has joined FOR_HEARTBEAT; owned from now on, also after a failure */
-    struct store_session session; /* its authentication */
+    struct message_session session; /* its authentication */
     int requests; /* a duplicate of the descriptor of FOR_REQUESTS; shut down when rank 0 is lost; owned, too */
     int stop;     /* an eventfd, readable after a request to stop: this rank then leaves the job; -1: none. Not owned */
     int rank;
@@ -190,15 +190,8 @@ static void on_tampered(struct heartbeat *h, double now) {
 }
 
 static void read_frames(struct heartbeat *h, double now) {
-    for (;;) {
-        ssize_t received = recv(h->config.fd, h->input + h->size, INPUT - h->size, MSG_DONTWAIT);
-        if (received < 0 && errno == EINTR) continue;
-        if (received < 0 && errno == EAGAIN) return;
-        if (received <= 0) {
-            h->broken_at = now;
-            return;
-        }
-        h->size += (size_t)received;
+    enum message_input got;
+    while ((got = message_read(h->config.fd, h->input, INPUT, &h->size)) == INPUT_MORE) {
         h->received_at = now;
         struct store_frame frame;
         size_t used = 0;
@@ -209,12 +202,12 @@ static void read_frames(struct heartbeat *h, double now) {
                 return;
             }
             on_frame(h, &frame);
-            memmove(h->input, h->input + used, h->size - used);
-            h->size -= used;
+            message_drop(h->input, &h->size, used);
         }
         if (parsed == PARSED_INVALID) on_tampered(h, now);
         if (parsed == PARSED_INVALID) return;
     }
+    if (got == INPUT_END) h->broken_at = now;
 }
 
 /* Forwards the launcher's reports of how ranks of this host ended to the store. */
@@ -301,12 +294,11 @@ static void *run(void *argument) {
         double now = clock_seconds();
         check_pause(h, now);
         if (now >= h->send_at) send_heartbeat(h, now);
-        double left = next_deadline(h, now) - now;
         struct pollfd polls[] = {{.fd = h->broken_at > 0 || h->has_bye ? -1 : h->config.fd, .events = POLLIN},
                                  {.fd = h->wake, .events = POLLIN},
                                  {.fd = h->is_stop_requested ? -1 : h->config.stop, .events = POLLIN},
                                  {.fd = launcher_exits_fd(), .events = POLLIN}};
-        if (poll(polls, 4, left <= 0 ? 0 : (int)(left * 1000) + 1) < 0 && errno != EINTR) return NULL;
+        if (poll(polls, 4, clock_milliseconds_until(next_deadline(h, now))) < 0 && errno != EINTR) return NULL;
         now = clock_seconds();
         check_pause(h, now); /* most pauses fall into poll */
         if (is_set(h->wake)) return NULL;
@@ -432,7 +424,7 @@ struct store {
 
     pthread_mutex_t mutex; /* guards what follows */
     int fd;                /* -1: broken, or world_size 1 */
-    struct store_session session;
+    struct message_session session;
     unsigned agreements;     /* store_agree calls so far: equal on all ranks */
     uint8_t *body;           /* (STORE_MAX_BODY): of requests and answers */
     struct store_keys *keys; /* world_size 1 */
@@ -601,7 +593,7 @@ static struct store_join join_options(const struct store *s, const struct dist_e
  * reports. So the timeout is short. The heartbeat runs meanwhile. */
 static void link_launchers(const struct store *s, struct store_join join) {
     double latest = clock_seconds() + LINK_SECONDS;
-    struct store_session session;
+    struct message_session session;
     int fd;
     join.purpose = FOR_LINK;
     join.joined_fd = s->fd;
@@ -621,7 +613,7 @@ static void link_launchers(const struct store *s, struct store_join join) {
  * joined: rank 0 has ended, and its launcher, which now serves a store to report that, sends the reason to a rank that
  * joins again. */
 static status join(struct store *s, const struct store_join *base, int *heartbeat_fd,
-                   struct store_session *heartbeat_session) {
+                   struct message_session *heartbeat_session) {
     uint32_t restart_count = base->restart_count;
     struct store_join first = *base;
     status failure = store_join(&first, &s->fd, &s->session, &restart_count);
@@ -663,7 +655,7 @@ static status check_descriptors(const struct dist_env *env) {
 static status open_network(struct store *s, const struct dist_env *env, const struct store_options *options) {
     double deadline = clock_seconds() + options->timeout;
     char process[STORE_MAX_PROCESS];
-    struct store_session session = {0}; /* not used on rank 0, whose connections are socket pairs in this process */
+    struct message_session session = {0}; /* not used on rank 0, whose connections are socket pairs in this process */
     int heartbeat_fd = -1;
     describe_process(process);
     TRY(store_secret_find(env, s->secret));
@@ -909,7 +901,7 @@ enum status_code store_failure_code(struct store *s) {
 }
 
 void store_sign(const struct store *s, const void *message, size_t size, uint8_t proof[32]) {
-    store_hmac(s->secret, message, size, proof);
+    message_hmac(s->secret, message, size, proof);
 }
 
 /* ---- addresses ---- */

@@ -1,6 +1,6 @@
 /* store: the control plane. A small TCP key-value store, served by a thread of rank 0. Ranks use it for rendezvous
  * (Gloo exchanges its addresses through it), to compare what must be identical (config, data, model) before step 0, and
- * to report failures. Every message is authenticated with the job's secret (store_session.h). Values are small. There
+ * to report failures. Every message is authenticated with the job's secret (message.h). Values are small. There
  * is one store for each job. */
 #ifndef DIST_STORE_H
 #define DIST_STORE_H

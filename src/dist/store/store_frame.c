@@ -58,7 +58,7 @@ void store_frame_header(const struct store_frame *frame, uint8_t header[STORE_HE
     store_write_u32(header + 20, (uint32_t)(frame->job >> 32));
 }
 
-size_t store_frame_write(struct store_session *session, const struct store_frame *frame, uint8_t *bytes) {
+size_t store_frame_write(struct message_session *session, const struct store_frame *frame, uint8_t *bytes) {
     struct store_frame whole = *frame;
     size_t size = STORE_HEADER + (size_t)frame->length;
     if (session->is_on) whole.length += SESSION_TAG;
@@ -69,7 +69,7 @@ size_t store_frame_write(struct store_session *session, const struct store_frame
     return size + SESSION_TAG;
 }
 
-bool store_frame_verify(struct store_session *session, struct store_frame *frame) {
+bool store_frame_verify(struct message_session *session, struct store_frame *frame) {
     uint8_t header[STORE_HEADER];
     if (!session->is_on) return true;
     if (frame->length < SESSION_TAG) return false;
@@ -80,7 +80,7 @@ bool store_frame_verify(struct store_session *session, struct store_frame *frame
 
 bool store_parse_hello(const struct store_frame *frame, struct store_hello *hello) {
     if (frame->type != FRAME_HELLO || frame->length != STORE_HELLO) return false;
-    const uint8_t *numbers = frame->body + STORE_NONCE;
+    const uint8_t *numbers = frame->body + MESSAGE_NONCE;
     *hello = (struct store_hello){.nonce = frame->body,
                                   .world = store_read_u32(numbers),
                                   .restart_count = store_read_u32(numbers + 4),
@@ -89,10 +89,10 @@ bool store_parse_hello(const struct store_frame *frame, struct store_hello *hell
 }
 
 void store_write_hello(const struct store_hello *hello, uint8_t body[STORE_HELLO]) {
-    memcpy(body, hello->nonce, STORE_NONCE);
-    store_write_u32(body + STORE_NONCE, hello->world);
-    store_write_u32(body + STORE_NONCE + 4, hello->restart_count);
-    store_write_u32(body + STORE_NONCE + 8, hello->purpose);
+    memcpy(body, hello->nonce, MESSAGE_NONCE);
+    store_write_u32(body + MESSAGE_NONCE, hello->world);
+    store_write_u32(body + MESSAGE_NONCE + 4, hello->restart_count);
+    store_write_u32(body + MESSAGE_NONCE + 8, hello->purpose);
 }
 
 bool store_parse_restart_count(const struct store_frame *frame, uint32_t *restart_count,

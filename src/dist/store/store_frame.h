@@ -4,7 +4,7 @@
  * A frame is a header of STORE_HEADER bytes, little-endian, and a body:
  *   0 magic "DDPS" | 4 version | 5 type | 6 two zeros | 8 length of the body u32 | 12 rank u32 | 16 job u64
  * Joining: client HELLO -> server CHALLENGE -> client PROOF -> server WELCOME, or REJECT with a reason, or
- * RESTART_COUNT for a rank of another start. From PROOF on every frame ends with a tag (store_session.h), counted in
+ * RESTART_COUNT for a rank of another start. From PROOF on every frame ends with a tag (message.h), counted in
  * its length: the tags of PROOF and WELCOME prove that both sides have the job's secret; the server answers no request
  * before. A frame with a wrong tag ends the connection, and its rank is lost for that reason. HELLO and CHALLENGE are
  * not authenticated, but their contents are part of the keys; a REJECT before the proof is not authenticated either,
@@ -24,12 +24,12 @@
 #include <stdint.h>
 
 #include "dist/process/activity.h"
+#include "dist/process/message.h"
 #include "dist/store/store.h"
-#include "dist/store/store_session.h"
 
-#define STORE_VERSION 3 /* the header and REJECT are the same in all versions */
+#define STORE_VERSION MESSAGE_VERSION /* the header and REJECT are the same in all versions */
 #define STORE_HEADER 24
-#define STORE_HELLO (STORE_NONCE + 12)
+#define STORE_HELLO (MESSAGE_NONCE + 12)
 #define STORE_HEARTBEAT (4 + 6 * 8 + ACTIVITY_CALL_NAME)
 #define STORE_MAX_PROCESS 160 /* "host n1, pid 71" */
 #define STORE_MAX_REPORT 2048 /* the message of a failure */
@@ -90,14 +90,14 @@ void store_frame_header(const struct store_frame *frame, uint8_t header[STORE_HE
 
 /* Writes header, body and, if the session is on, the tag. Returns the size: at most STORE_HEADER + frame->length +
  * SESSION_TAG. */
-size_t store_frame_write(struct store_session *session, const struct store_frame *frame, uint8_t *bytes);
+size_t store_frame_write(struct message_session *session, const struct store_frame *frame, uint8_t *bytes);
 /* Verifies the tag of a parsed frame and subtracts it from frame->length. true if the session is off. After false the
  * connection must not be used any more. */
-bool store_frame_verify(struct store_session *session, struct store_frame *frame);
+bool store_frame_verify(struct message_session *session, struct store_frame *frame);
 
 /* Parse and write bodies of the frame types above. false: the body is malformed. */
 struct store_hello {
-    const uint8_t *nonce; /* (STORE_NONCE), inside the frame */
+    const uint8_t *nonce; /* (MESSAGE_NONCE), inside the frame */
     uint32_t world, restart_count, purpose;
 };
 bool store_parse_hello(const struct store_frame *frame, struct store_hello *hello);

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -21,7 +20,7 @@
 /* Retries after a rejection: it may come from a job that is just ending on this port. */
 #define REJECTED_SECONDS 3.0
 
-bool store_send_frame(int fd, struct store_session *session, const struct store_frame *frame, double deadline) {
+bool store_send_frame(int fd, struct message_session *session, const struct store_frame *frame, double deadline) {
     uint8_t bytes[STORE_HEADER + STORE_MAX_BODY];
     return net_send(fd, bytes, store_frame_write(session, frame, bytes), deadline);
 }
@@ -35,8 +34,8 @@ status store_tampered(const char *endpoint) {
                       endpoint);
 }
 
-bool store_receive_frame(int fd, struct store_session *session, size_t limit, struct store_frame *frame, uint8_t *body,
-                         double deadline) {
+bool store_receive_frame(int fd, struct message_session *session, size_t limit, struct store_frame *frame,
+                         uint8_t *body, double deadline) {
     uint8_t header[STORE_HEADER];
     size_t used;
     if (!net_receive(fd, header, sizeof header, deadline)) return false;
@@ -55,8 +54,8 @@ enum outcome { JOINED, TRY_AGAIN, REJECTED, NOT_A_STORE, TAMPERED, OTHER_RESTART
 
 struct attempt {
     const struct store_join *join;
-    struct store_handshake shake;
-    struct store_session session;
+    struct message_handshake shake;
+    struct message_session session;
     uint8_t body[STORE_MAX_JOINING];
     char why[STORE_MAX_JOINING + 1]; /* why the last attempt failed, */
     enum status_code code;           /* and the code of that failure */
@@ -103,7 +102,7 @@ static enum outcome on_reject(struct attempt *a, const struct store_frame *frame
 
 /* Receives the server's next frame, which must be of [type] with [size] bytes, into a->body. */
 static enum outcome receive(struct attempt *a, int fd, enum store_type type, size_t size, double deadline) {
-    struct store_session none = {0};
+    struct message_session none = {0};
     struct store_frame frame;
     bool is_on = a->session.is_on;
     if (!store_receive_frame(fd, &none, sizeof a->body, &frame, a->body, deadline)) {
@@ -141,15 +140,15 @@ static enum outcome handshake(struct attempt *a, int fd, double deadline) {
                                    .restart_count = a->shake.restart_count,
                                    .purpose = a->shake.purpose};
     store_write_hello(&contents, hello);
-    a->session = (struct store_session){0};
+    a->session = (struct message_session){0};
     errno = 0;
     if (!send_frame(a, fd, FRAME_HELLO, hello, sizeof hello, deadline)) {
         set_why_from_errno(a);
         return TRY_AGAIN;
     }
-    enum outcome outcome = receive(a, fd, FRAME_CHALLENGE, STORE_NONCE, deadline);
+    enum outcome outcome = receive(a, fd, FRAME_CHALLENGE, MESSAGE_NONCE, deadline);
     if (outcome != JOINED) return outcome;
-    memcpy(a->shake.server_nonce, a->body, STORE_NONCE);
+    memcpy(a->shake.server_nonce, a->body, MESSAGE_NONCE);
     session_begin(&a->session, a->join->secret, &a->shake, false);
     if (!send_frame(a, fd, FRAME_PROOF, process, describe(a, process), deadline)) {
         set_why_from_errno(a);
@@ -176,7 +175,7 @@ static enum outcome attempt_once(struct attempt *a, double deadline, int *fd, st
         status_free(error);
         return TRY_AGAIN;
     }
-    if (getrandom(a->shake.client_nonce, STORE_NONCE, 0) != STORE_NONCE) {
+    if (!message_nonce(a->shake.client_nonce)) {
         snprintf(a->why, sizeof a->why, "getrandom failed");
         close(*fd);
         return TRY_AGAIN;
@@ -254,7 +253,7 @@ static status final_failure(const struct attempt *a, enum outcome outcome, uint3
     return outcome == TAMPERED ? store_tampered(endpoint) : OK;
 }
 
-status store_join(const struct store_join *join, int *fd, struct store_session *session, uint32_t *restart_count) {
+status store_join(const struct store_join *join, int *fd, struct message_session *session, uint32_t *restart_count) {
     struct attempt a = {.join = join,
                         .shake = {.job = join->job,
                                   .rank = (uint32_t)join->rank,

@@ -33,13 +33,13 @@ struct store_join {
  * STATUS_USAGE: rank 0 rejected this rank (FOR_HEARTBEAT: without retries), or another program answered. A rank that
  * gives up after a rejection reports so to rank 0, so that no rank waits for it. *restart_count is set if the store has
  * another one and this rank must not join (STATUS_PEER), else not changed. */
-status store_join(const struct store_join *join, int *fd, struct store_session *session, uint32_t *restart_count);
+status store_join(const struct store_join *join, int *fd, struct message_session *session, uint32_t *restart_count);
 
 /* Send or receive one frame; body (limit). false: errno as of net_send and net_receive, or EPROTO for bytes that are
  * not a frame, or EBADMSG for a frame with a wrong tag. */
-bool store_send_frame(int fd, struct store_session *session, const struct store_frame *frame, double deadline);
-bool store_receive_frame(int fd, struct store_session *session, size_t limit, struct store_frame *frame, uint8_t *body,
-                         double deadline);
+bool store_send_frame(int fd, struct message_session *session, const struct store_frame *frame, double deadline);
+bool store_receive_frame(int fd, struct message_session *session, size_t limit, struct store_frame *frame,
+                         uint8_t *body, double deadline);
 /* Whether an errno of store_receive_frame means that a connection with a session was tampered with; the failure "the
  * connection to rank 0 at n1:29500 was tampered with or corrupted". */
 bool store_is_tampered(int error);

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -46,8 +45,8 @@ struct connection {
     uint8_t version; /* of its protocol, if not STORE_VERSION; else 0 */
     double deadline; /* for joining, or for sending the rejection */
     uint64_t host;   /* of the client; equal numbers: the same host */
-    struct store_handshake shake;
-    struct store_session session; /* on from PROOF; off for rank 0's own connections */
+    struct message_handshake shake;
+    struct message_session session; /* on from PROOF; off for rank 0's own connections */
     uint8_t *in, *out;
     size_t in_size, in_capacity, out_size, out_sent, out_capacity;
     enum store_type pending; /* request without an answer yet: FRAME_READY, FRAME_GET, FRAME_CAUSE; 0: none */
@@ -416,15 +415,15 @@ static bool on_hello(struct store_server *s, struct connection *c, const struct 
         reject(s, c, "it belongs to another job");
         return true;
     }
-    memcpy(c->shake.client_nonce, hello.nonce, STORE_NONCE);
+    memcpy(c->shake.client_nonce, hello.nonce, MESSAGE_NONCE);
     c->shake.world = hello.world;
     c->shake.restart_count = hello.restart_count;
     c->shake.purpose = hello.purpose;
     c->shake.job = s->job;
     c->shake.rank = frame->rank;
-    if (getrandom(c->shake.server_nonce, STORE_NONCE, 0) != STORE_NONCE) return false;
+    if (!message_nonce(c->shake.server_nonce)) return false;
     c->stage = STAGE_PROOF;
-    server_send(s, c, FRAME_CHALLENGE, c->shake.server_nonce, STORE_NONCE);
+    server_send(s, c, FRAME_CHALLENGE, c->shake.server_nonce, MESSAGE_NONCE);
     session_begin(&c->session, s->secret, &c->shake, true);
     return true;
 }
@@ -680,8 +679,7 @@ static bool server_handle_frames(struct store_server *s, struct connection *c) {
         if (!is_expected(c, &frame)) return false;
         if (!handlers[frame.type].handle(s, c, &frame)) return false;
         if (c->stage == STAGE_REJECTED) return true;
-        memmove(c->in, c->in + used, c->in_size - used);
-        c->in_size -= used;
+        message_drop(c->in, &c->in_size, used);
     }
 }
 
@@ -689,15 +687,9 @@ static bool server_handle_frames(struct store_server *s, struct connection *c) {
 
 static void read_from(struct store_server *s, struct connection *c) {
     while (!c->is_closed && c->stage != STAGE_REJECTED) {
-        ssize_t received = recv(c->fd, c->in + c->in_size, c->in_capacity - c->in_size, MSG_DONTWAIT);
-        if (received < 0 && errno == EINTR) continue;
-        if (received < 0 && errno == EAGAIN) return;
-        if (received <= 0) {
-            c->is_closed = true;
-            return;
-        }
-        c->in_size += (size_t)received;
-        if (!server_handle_frames(s, c)) c->is_closed = true;
+        enum message_input got = message_read(c->fd, c->in, c->in_capacity, &c->in_size);
+        if (got == INPUT_NOTHING) return;
+        if (got == INPUT_END || !server_handle_frames(s, c)) c->is_closed = true;
     }
 }
 
@@ -717,9 +709,8 @@ static void drop_unauthenticated(struct store_server *s) {
 
 static void accept_some(struct store_server *s) {
     for (int i = 0; i < 16; i++) {
-        struct sockaddr_storage from = {0};
-        socklen_t size = sizeof from;
-        int fd = accept4(s->listener, (struct sockaddr *)&from, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        uint64_t host;
+        int fd = net_accept(s->listener, &host);
         if (fd < 0) {
             if (net_is_out_of_resources(errno)) s->accept_after = clock_seconds() + 0.1;
             return;
@@ -730,7 +721,7 @@ static void accept_some(struct store_server *s) {
             close(fd);
             continue;
         }
-        c->host = net_host(&from);
+        c->host = host;
         read_from(s, c); /* the HELLO of a rank has often arrived */
     }
 }
@@ -894,7 +885,7 @@ static void poll_once(struct store_server *s, double now, double next) {
         s->polls[2 + i] =
             (struct pollfd){.fd = c->fd, .events = (short)(out | (c->stage == STAGE_REJECTED ? 0 : POLLIN))};
     }
-    if (poll(s->polls, count + 2, next <= now ? 0 : (int)((next - now) * 1000) + 1) <= 0) return;
+    if (poll(s->polls, count + 2, clock_milliseconds_until(next)) <= 0) return;
     uint64_t wakes;
     if (s->polls[0].revents && read(s->wake, &wakes, sizeof wakes) < 0) s->polls[0].revents = 0;
     for (size_t i = 0; i < count; i++) {

@@ -1,20 +1,19 @@
 /* The handshake: HELLO (nonce, digest of what must be the same) -> CHALLENGE (nonce) -> an empty message with a tag,
  * from which on the coordinator knows the rank -> COMMAND_WELCOME, from which on the rank knows that it takes part.
- * Bytes of a connection that is not authenticated are read only when as many have arrived as a HELLO has. */
+ * No more bytes are read of a connection than those of its next message. */
 #include "sweep/workers/worker_connection.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/files/digest.h"
 #include "dist/process/env.h"
-#include "dist/store/store_session.h"
+#include "dist/process/message.h"
 
 #define MAGIC 0x57534444u /* "DDSW" */
 #define HANDSHAKE_SECONDS 10
@@ -25,12 +24,12 @@ enum refusal { ACCEPTED, OTHER_SWEEP, OTHER_WORLD };
 
 struct hello {
     uint32_t magic, rank, world, restart_count;
-    uint8_t nonce[STORE_NONCE], what[32];
+    uint8_t nonce[MESSAGE_NONCE], what[32];
 };
 struct challenge {
     uint32_t magic, refusal; /* enum refusal */
     uint32_t world;          /* the coordinator's WORLD_SIZE */
-    uint8_t nonce[STORE_NONCE];
+    uint8_t nonce[MESSAGE_NONCE];
 };
 
 /* A message is followed by its tag. */
@@ -40,7 +39,9 @@ struct challenge {
 
 struct worker_connection {
     int fd;
-    struct store_session session;
+    struct message_session session;
+    uint8_t input[MAX_SIZE]; /* the first [size] bytes of a message */
+    size_t size;
 };
 
 /* ---- both sides ---- */
@@ -61,29 +62,20 @@ void worker_connection_close(struct worker_connection *connection) {
 
 int worker_connection_fd(const struct worker_connection *connection) { return connection->fd; }
 
-/* poll wakes up when a whole message is there. */
-static void expect(int fd, size_t size) {
-    int bytes = (int)size;
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes); /* without it poll wakes more often */
-}
-
 static status connection_closed(void) { return status_new(STATUS_PEER, "the peer closed the connection"); }
 
-/* All or nothing. */
-static status receive(int fd, void *bytes, size_t size, bool *got) {
-    ssize_t n;
+/* All or nothing: what has arrived of a message waits in the connection. */
+static status receive(struct worker_connection *connection, void *bytes, size_t size, bool *got) {
     *got = false;
-    do n = recv(fd, bytes, size, MSG_PEEK | MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return OK;
-    if (n <= 0) return connection_closed();
-    if ((size_t)n < size) {
-        struct pollfd end = {.fd = fd, .events = POLLRDHUP};
-        bool has_ended = poll(&end, 1, 0) == 1 && (end.revents & (POLLRDHUP | POLLERR | POLLHUP));
-        return has_ended ? connection_closed() : OK;
+    while (connection->size < size) {
+        enum message_input input = message_read(connection->fd, connection->input, size, &connection->size);
+        if (input == INPUT_NOTHING) return OK;
+        if (input == INPUT_END) return connection_closed();
     }
-    *got = recv(fd, bytes, size, MSG_DONTWAIT) == (ssize_t)size;
-    return *got ? OK : connection_closed();
+    memcpy(bytes, connection->input, size);
+    connection->size = 0;
+    *got = true;
+    return OK;
 }
 
 static bool send_all(int fd, const void *bytes, size_t size) {
@@ -93,7 +85,7 @@ static bool send_all(int fd, const void *bytes, size_t size) {
 /* A whole message of [size] bytes with a valid tag, or *got false. */
 static status receive_message(struct worker_connection *connection, void *message, size_t size, bool *got) {
     uint8_t bytes[MAX_SIZE];
-    TRY(receive(connection->fd, bytes, size + SESSION_TAG, got));
+    TRY(receive(connection, bytes, size + SESSION_TAG, got));
     if (!*got) return OK;
     memcpy(message, bytes, size);
     if (session_verify(&connection->session, bytes, size, NULL, 0, bytes + size)) return OK;
@@ -135,20 +127,13 @@ static void digest_what(const char *what, uint8_t out[32]) {
     text_free(&text);
 }
 
-static void begin(struct store_session *session, const uint8_t secret[32], const struct hello *hello,
+static void begin(struct message_session *session, const uint8_t secret[32], const struct hello *hello,
                   const struct challenge *challenge, bool is_server) {
-    struct store_handshake shake = {
+    struct message_handshake shake = {
         .rank = hello->rank, .world = hello->world, .restart_count = hello->restart_count, .purpose = MAGIC};
-    memcpy(shake.client_nonce, hello->nonce, STORE_NONCE);
-    memcpy(shake.server_nonce, challenge->nonce, STORE_NONCE);
+    memcpy(shake.client_nonce, hello->nonce, MESSAGE_NONCE);
+    memcpy(shake.server_nonce, challenge->nonce, MESSAGE_NONCE);
     session_begin(session, secret, &shake, is_server);
-}
-
-static status draw_nonce(uint8_t nonce[STORE_NONCE]) {
-    ssize_t n;
-    do n = getrandom(nonce, STORE_NONCE, 0);
-    while (n < 0 && errno == EINTR);
-    return n == STORE_NONCE ? OK : status_errno(STATUS_IO, errno, "cannot draw random numbers");
 }
 
 /* ---- the coordinator's side ---- */
@@ -215,22 +200,20 @@ static void make_place(struct worker_listener *listener) {
 }
 
 static void accept_one(struct worker_listener *listener) {
-    struct sockaddr_storage from = {0};
-    socklen_t size = sizeof from;
-    int fd = accept4(listener->fd, (struct sockaddr *)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    uint64_t host;
+    int fd = net_accept(listener->fd, &host);
     if (fd < 0) return;
     net_tune(fd);
-    expect(fd, sizeof(struct hello));
     make_place(listener);
     listener->handshakes[listener->count++] = (struct handshake){
-        .connection = connection_new(fd), .host = net_host(&from), .deadline = clock_seconds() + HANDSHAKE_SECONDS};
+        .connection = connection_new(fd), .host = host, .deadline = clock_seconds() + HANDSHAKE_SECONDS};
 }
 
 /* Answers a HELLO; false: this is no rank of this job. */
 static bool challenge(struct worker_listener *listener, struct handshake *s) {
     struct challenge challenge = {.magic = MAGIC, .world = (uint32_t)listener->world};
     bool got, is_rank;
-    status failure = receive(s->connection->fd, &s->hello, sizeof s->hello, &got);
+    status failure = receive(s->connection, &s->hello, sizeof s->hello, &got);
     bool is_lost = failure != OK;
     status_free(failure);
     if (is_lost || !got) return !is_lost;
@@ -241,11 +224,8 @@ static bool challenge(struct worker_listener *listener, struct handshake *s) {
     if (!is_rank) return false;
     bool is_other_sweep = memcmp(s->hello.what, listener->what, sizeof listener->what) != 0;
     challenge.refusal = is_other_world ? OTHER_WORLD : is_other_sweep ? OTHER_SWEEP : ACCEPTED;
-    failure = draw_nonce(challenge.nonce);
-    bool is_sent = !failure && send_all(s->connection->fd, &challenge, sizeof challenge);
-    status_free(failure);
+    bool is_sent = message_nonce(challenge.nonce) && send_all(s->connection->fd, &challenge, sizeof challenge);
     begin(&s->connection->session, listener->secret, &s->hello, &challenge, true);
-    expect(s->connection->fd, REPORT_SIZE);
     return is_sent && !challenge.refusal;
 }
 
@@ -306,7 +286,7 @@ static status handshake(const struct dist_env *env, const char *what, const uint
     double deadline = clock_seconds() + HANDSHAKE_SECONDS;
     memset(&proof, 0, sizeof proof);
     digest_what(what, hello.what);
-    TRY(draw_nonce(hello.nonce));
+    if (!message_nonce(hello.nonce)) return status_errno(STATUS_IO, errno, "cannot draw random numbers");
     if (!net_send(connection->fd, &hello, sizeof hello, deadline) ||
         !net_receive(connection->fd, &challenge, sizeof challenge, deadline) || challenge.magic != MAGIC)
         return connection_closed();
@@ -321,7 +301,6 @@ static status handshake(const struct dist_env *env, const char *what, const uint
                           "overrides and the version of ddptrain must be the same on all ranks",
                           env->rank);
     begin(&connection->session, secret, &hello, &challenge, false);
-    expect(connection->fd, COMMAND_SIZE);
     if (!worker_connection_send_report(connection, &proof)) return connection_closed();
     return receive_welcome(connection, deadline);
 }

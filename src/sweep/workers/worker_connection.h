@@ -1,7 +1,7 @@
 /* worker_connection: how the ranks of a launcher (srun, mpirun, torchrun) take part in a sweep. Rank 0 is the
  * coordinator and listens on MASTER_ADDR:MASTER_PORT; each other rank connects whenever it is ready, and is one worker.
  * Both sides prove that they know the job's secret (store_secret_find), and every message carries a tag
- * (store_session.h). Messages of one direction have one size, so that no side ever waits for the rest of one. */
+ * (message.h). Messages of one direction have one size, so that no side ever waits for the rest of one. */
 #ifndef SWEEP_WORKER_CONNECTION_H
 #define SWEEP_WORKER_CONNECTION_H
 
@@ -22,8 +22,8 @@ struct worker_command {
 
 struct worker_connection;
 void worker_connection_close(struct worker_connection *connection);   /* takes NULL */
-int worker_connection_fd(const struct worker_connection *connection); /* readable when a whole message is there, or the
-                                                                         peer closed the connection */
+int worker_connection_fd(const struct worker_connection *connection); /* readable when more of a message is there, or
+                                                                         the peer closed the connection */
 
 /* The next message; *got false: it is not there in full yet. STATUS_PEER: the peer closed the connection, or a tag is
  * wrong. */
