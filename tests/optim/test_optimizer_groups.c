@@ -5,7 +5,7 @@
 
 #include "base/numbers/rng.h"
 #include "check_main.h"
-#include "optim/optimizer_groups.h"
+#include "optim/optimizer.h"
 #include "train/config/config.h"
 #include "train/parallel/ranges.h"
 

@@ -10,7 +10,7 @@
 #include "base/files/find_file.h"
 #include "base/utf8.h"
 #include "checkpoint/checkpoint.h"
-#include "optim/optimizer_groups.h"
+#include "optim/optimizer.h"
 #include "train/metrics/metric_table.h"
 
 /* ---- `losses`: what its entries say of the dataset, and whether they fit it ---- */

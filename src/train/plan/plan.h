@@ -12,7 +12,7 @@
 #include "dist/process/env.h"
 #include "model/loss.h"
 #include "model/model.h"
-#include "optim/optimizer_groups.h"
+#include "optim/optimizer.h"
 #include "train/config/config.h"
 
 /* The memory of a run, computed before anything is allocated. In bytes for each process; on the CPU not checked. */

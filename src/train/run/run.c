@@ -20,7 +20,7 @@
 #include "dist/comm/comm.h"
 #include "dist/comm/comm_gpu.h"
 #include "dist/process/launcher_channel.h"
-#include "optim/optimizer_groups.h"
+#include "optim/optimizer.h"
 #include "train/folder/run_folder.h"
 #include "train/loop/averaging.h"
 #include "train/loop/dry_run.h"
