@@ -59,7 +59,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     target_sources(device PRIVATE $<TARGET_OBJECTS:kernels_${name}>)
   endfunction()
   bf16_set(avx512_bf16 avx512.c)
-  bf16_set(amx "amx.c;amx_convolution.c;amx_unit_stride.c;amx_correlation.c;amx_weight_gradient.c;amx_weights.c" -mamx-tile -mamx-bf16)
+  bf16_set(amx "amx.c;amx_convolution.c;amx_unit_stride.c" -mamx-tile -mamx-bf16)
 endif()
 
 # src/base/numbers/sets: random numbers, whose bits are the same in each set.

@@ -1,5 +1,6 @@
-/* math: exp, expm1, log1p, tanh and erf that compilers can vectorise: no branches, no calls, every fused multiply-add
- * written out, so all instruction sets give the same bits. Error within 2 ulp; infinities and NaN as in libm. */
+/* math: what devices share to compute the same bits: functions and the order of long sums. exp, expm1, log1p, tanh and
+ * erf that compilers can vectorise: no branches, no calls, every fused multiply-add written out, so all instruction
+ * sets give the same bits. Error within 2 ulp; infinities and NaN as in libm. */
 #ifndef DEVICE_MATH_H
 #define DEVICE_MATH_H
 
@@ -114,5 +115,16 @@ HOST_DEVICE static inline float math_erf(float x) {
     p = fmaf(p, s, 1.28379166e-1f);
     return t > 0.927734375f ? large : fmaf(p, x, x);
 }
+
+/* ---- long sums ----
+ *
+ * When a sum of float32 numbers gets a new accumulator. The error of one chain of additions grows with the
+ * number of terms. A sum of more than LONG_SUM terms is therefore divided into runs: each has a float32 sum, and the
+ * sums of the runs are added in double where they are few numbers, else in float32. The order of the terms depends only
+ * on their number: neither on threads nor on the instruction set. */
+
+#define LONG_SUM 4096
+#define LONG_SUM_RUN 512     /* terms of a run */
+#define LONG_PRODUCT_RUN 384 /* maximum terms of a run of the sums of a matrix product */
 
 #endif

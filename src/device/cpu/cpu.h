@@ -4,7 +4,7 @@
 #define DEVICE_CPU_CPU_H
 
 #include "device/device.h"
-#include "device/long_sums.h"
+#include "device/math.h"
 
 /* Initial content of c, to which a product is added. */
 enum product_start {

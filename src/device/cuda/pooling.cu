@@ -4,7 +4,7 @@
  * forward it reads its window, in backward it gathers from the windows that contain the element, so no two threads
  * add to the same element. */
 #include "device/cuda/gpu.cuh"
-#include "device/long_sums.h"
+#include "device/math.h"
 
 /* f.run<V>(row of the batch, first of V elements of its [size]) for each; 32 bits are enough for the elements of one
  * image, and divide quickly. */

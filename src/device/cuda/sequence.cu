@@ -4,7 +4,7 @@
 
 #include "device/cuda/columns.cuh"
 #include "device/cuda/rows.cuh"
-#include "device/long_sums.h"
+#include "device/math.h"
 
 struct lookup_rows {
     const int32_t *tokens;

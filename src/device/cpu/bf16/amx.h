@@ -65,6 +65,22 @@ static inline void amx_fail(float *numbers, size_t count) {
 const struct convolution_ops *amx_convolution_of_one(const struct convolution *c);
 const struct convolution_ops *amx_convolution_of_three(const struct convolution *c);
 
+/* ---- copies of weights in which the channels of a position of the kernel are adjacent, as in the image ---- */
+
+/* The weight of channel o of the outputs, c of the inputs and position t of the kernel is at copy[o * out_stride +
+ * p * position_stride + p / (kernel width) * line_gap + c], where p is places[t], or t if places is NULL. */
+struct amx_weights {
+    const struct convolution *c;
+    float *copy;
+    size_t out_stride, position_stride, line_gap;
+    const size_t *places;
+};
+
+/* copy = w (out, in, kernel height, kernel width) */
+void amx_copy_weights(const struct amx_weights *weights, const float *w);
+/* dw (out, in, kernel height, kernel width) += copy */
+void amx_add_weights(const struct amx_weights *weights, float *dw);
+
 /* For stride 1, numbers of one part: whether they compute this convolution, and are faster than products of the image.
  */
 extern const struct convolution_ops amx_unit_stride_ops;
