@@ -43,6 +43,54 @@ START_TEST(fused_relu) {
 }
 END_TEST
 
+/* The output for [targets] of a model without parameters, whose input is 0, 1, 2, ... */
+static void run_for_targets(const char *layers, const struct shape *input, const struct class_targets *targets,
+                            struct shape *shape, float *output) {
+    char text[256];
+    struct model_config config;
+    struct document *document;
+    struct problems problems = {0};
+    struct model *model;
+    struct device *device;
+    float x[64];
+    snprintf(text, sizeof text, "layers: %s", layers);
+    ck_assert(!document_parse("test.yaml", text, strlen(text), &problems, &document));
+    schema_bind(&model_schema, document_root(document), "model", &model_schema, &config, document_arena(document),
+                &problems);
+    ck_assert_uint_eq(problems.count, 0);
+    ck_assert(!model_plan_named(&config, input, &(struct model_names){.targets = targets}, &model));
+    ck_assert(!device_create("cpu", &device));
+    ck_assert(!model_alloc(model, device, 1));
+    for (size_t i = 0; i < shape_elements(input); i++) x[i] = (float)i;
+    *shape = model->out;
+    const float *y = model_forward(model, &(struct pass){.device = device, .rows = 1}, x);
+    memcpy(output, y, model->out_size * sizeof *y);
+    model_destroy(model);
+    device_destroy(device);
+    document_destroy(document);
+}
+
+/* Scores (classes, ...) become (positions, classes), in whichever order the last layer has them in memory. */
+START_TEST(scores_by_position) {
+    static const char *const models[] = {"[{permute: [0, 2, 1, 3]}]", "[{upsample: 1}, {permute: [0, 2, 1, 3]}]",
+                                         "[{reshape: [3, 2, 4]}, {max_pool2d: 1}]", "[{reshape: [3, 2, 4]}]"};
+    struct shape input = {.dims = 3, .size = {2, 3, 4}}, shape;
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+        float plain[24], scores[24];
+        run_for_targets(models[m], &input, &(struct class_targets){.are_classes = false}, &shape, plain);
+        ck_assert_int_eq(shape.dims, 3);
+        bool is_channels_last = shape.is_channels_last;
+        run_for_targets(models[m], &input, &(struct class_targets){.are_classes = true, .count = 8}, &shape, scores);
+        ck_assert_int_eq(shape.dims, 2);
+        ck_assert(shape.size[0] == 8 && shape.size[1] == 3);
+        for (size_t position = 0; position < 8; position++)
+            for (size_t c = 0; c < 3; c++)
+                ck_assert_msg(scores[position * 3 + c] == plain[is_channels_last ? position * 3 + c : c * 8 + position],
+                              "%s: class %zu of position %zu", models[m], c, position);
+    }
+}
+END_TEST
+
 static size_t find_param(const struct params *params, const char *prefix, const char *rest) {
     char name[64];
     snprintf(name, sizeof name, "%s%s", prefix, rest);
@@ -602,6 +650,6 @@ END_TEST
 
 TESTS("model", nearest_pixels_are_pytorchs, only_embeddings_accept_tokens, init_rules_draw_as_torch,
       trunc_normal_and_orthogonal_are_torchs, init_rules_select_parameters, tied_weights_are_one, fused_relu,
-      relus_of_named_outputs_are_not_fused, shared_layers_are_one, initial_weights_are_pytorchs,
+      relus_of_named_outputs_are_not_fused, shared_layers_are_one, scores_by_position, initial_weights_are_pytorchs,
       only_the_last_draw_is_stored, composites_add_levels_to_names, names_replace_indices, bad_models,
       limits_of_poolings, unused_parameters_are_named, ready_order, a_sum_has_the_lengths_of_any_part)
