@@ -10,31 +10,77 @@
 #include "base/text.h"
 #include "data/text/tokenizer.h"
 
+/* ---- JSON ---- */
+
+static char *take(struct arena *arena, struct text *json) {
+    char *copy = arena_copy(arena, text_string(json));
+    text_free(json);
+    return copy;
+}
+
+static void add_texts(struct text *json, const struct string_list *texts) {
+    text_add(json, "[");
+    for (size_t i = 0; i < texts->count; i++) {
+        text_add(json, i ? ", " : "");
+        text_add_json(json, texts->items[i]);
+    }
+    text_add(json, "]");
+}
+
+static void add_numbers(struct text *json, const double *numbers, size_t count) {
+    text_add(json, "[");
+    for (size_t i = 0; i < count; i++) {
+        text_add(json, i ? ", " : "");
+        text_add_double(json, numbers[i]);
+    }
+    text_add(json, "]");
+}
+
+/* Parses the text at [path] of a checkpoint; *exists false: there is none. *out NULL: it is no JSON. */
+static status load(struct checkpoint *checkpoint, const char *path, bool *exists, json_t **out) {
+    char *text;
+    *out = NULL;
+    TRY(checkpoint_read_text(checkpoint, path, &text));
+    *exists = text != NULL;
+    if (text) *out = json_loads(text, 0, NULL);
+    free(text);
+    return OK;
+}
+
+/* False for anything but a list of strings. */
+static bool read_texts(struct arena *arena, const json_t *list, struct string_list *out) {
+    size_t count = json_array_size(list);
+    *out = (struct string_list){.items = arena_alloc(arena, (count + 1) * sizeof *out->items), .count = count};
+    for (size_t i = 0; i < count; i++) {
+        const char *text = json_string_value(json_array_get(list, i));
+        if (!text) return false;
+        out->items[i] = arena_copy(arena, text);
+    }
+    return json_is_array(list);
+}
+
+/* False for anything but a list of [count] finite numbers. */
+static bool read_numbers(const json_t *list, size_t count, double *out) {
+    bool is_valid = json_is_array(list) && json_array_size(list) == count;
+    for (size_t i = 0; is_valid && i < count; i++) {
+        const json_t *number = json_array_get(list, i);
+        out[i] = json_number_value(number);
+        is_valid = json_is_number(number) && isfinite(out[i]);
+    }
+    return is_valid;
+}
+
 /* ---- data/labels: the labels of the classes ---- */
 
 char *labels_write(struct arena *arena, const struct string_list *labels) {
     struct text json = {0};
-    text_add(&json, "[");
-    for (size_t i = 0; i < labels->count; i++) {
-        if (i) text_add(&json, ", ");
-        text_add_json(&json, labels->items[i]);
-    }
-    text_add(&json, "]");
-    char *copy = arena_copy(arena, text_string(&json));
-    text_free(&json);
-    return copy;
+    add_texts(&json, labels);
+    return take(arena, &json);
 }
 
 status labels_read(struct arena *arena, const char *text, struct string_list *out) {
     json_t *list = json_loads(text, 0, NULL);
-    size_t count = json_array_size(list);
-    bool is_valid = json_is_array(list);
-    *out = (struct string_list){.items = arena_alloc(arena, (count + 1) * sizeof *out->items), .count = count};
-    for (size_t i = 0; is_valid && i < count; i++) {
-        const char *label = json_string_value(json_array_get(list, i));
-        is_valid = label != NULL;
-        if (label) out->items[i] = arena_copy(arena, label);
-    }
+    bool is_valid = read_texts(arena, list, out);
     json_decref(list);
     return is_valid ? OK : status_new(STATUS_DATA, "the checkpoint's labels (data/labels) are not a list of strings");
 }
@@ -83,9 +129,7 @@ char *column_names_write(struct arena *arena, const struct column_list *list) {
         text_printf(&json, ", \"role\": \"%s\"}", column_role_name(list->items[i].role));
     }
     text_add(&json, "]}");
-    char *copy = arena_copy(arena, text_string(&json));
-    text_free(&json);
-    return copy;
+    return take(arena, &json);
 }
 
 static bool read_named_column(struct arena *arena, const json_t *item, struct named_column *out) {
@@ -199,36 +243,21 @@ status column_names_compare(const struct column_list *trained, const struct colu
 
 char *class_weights_write(struct arena *arena, const struct real_list *weights) {
     struct text json = {0};
-    for (size_t i = 0; i < weights->count; i++) {
-        text_add(&json, i ? ", " : "[");
-        text_add_double(&json, weights->items[i]);
-    }
-    text_add(&json, "]");
-    char *copy = arena_copy(arena, text_string(&json));
-    text_free(&json);
-    return copy;
-}
-
-static bool parse_weights(struct arena *arena, const json_t *list, struct real_list *out) {
-    size_t count = json_array_size(list); /* 0 for NULL */
-    *out = (struct real_list){.items = arena_alloc(arena, (count + 1) * sizeof(double)), .count = count};
-    for (size_t i = 0; i < count; i++) {
-        const json_t *number = json_array_get(list, i);
-        out->items[i] = json_number_value(number);
-        if (!json_is_number(number) || !isfinite(out->items[i]) || out->items[i] <= 0) return false;
-    }
-    return count > 0;
+    add_numbers(&json, weights->items, weights->count);
+    return take(arena, &json);
 }
 
 status class_weights_read(struct arena *arena, struct checkpoint *checkpoint, struct real_list *out) {
-    char *text;
+    bool exists;
+    json_t *list;
     *out = (struct real_list){0};
-    TRY(checkpoint_read_text(checkpoint, "data/class_weights", &text));
-    if (!text) return OK;
-    json_t *list = json_loads(text, 0, NULL);
-    bool is_valid = parse_weights(arena, list, out);
+    TRY(load(checkpoint, "data/class_weights", &exists, &list));
+    if (!exists) return OK;
+    size_t count = json_array_size(list); /* 0 for NULL */
+    *out = (struct real_list){.items = arena_alloc(arena, (count + 1) * sizeof(double)), .count = count};
+    bool is_valid = count > 0 && read_numbers(list, count, out->items);
+    for (size_t i = 0; is_valid && i < count; i++) is_valid = out->items[i] > 0;
     json_decref(list);
-    free(text);
     return is_valid
                ? OK
                : status_new(STATUS_DATA, "the checkpoint's weights of the classes (data/class_weights) are damaged: "
@@ -237,46 +266,27 @@ status class_weights_read(struct arena *arena, struct checkpoint *checkpoint, st
 
 /* ---- data/target_scale ---- */
 
-static void add_numbers(struct text *json, const char *key, const double *numbers, size_t count) {
-    text_printf(json, ", \"%s\": [", key);
-    for (size_t i = 0; i < count; i++) {
-        text_add(json, i ? ", " : "");
-        text_add_double(json, numbers[i]);
-    }
-    text_add(json, "]");
-}
-
 char *target_scale_write(struct arena *arena, const struct target_scale *scale) {
     struct text json = {0};
     text_printf(&json, "{\"type\": \"%s\"", target_scale_names[scale->type]);
-    add_numbers(&json, "mean", scale->mean, scale->size);
-    add_numbers(&json, "scale", scale->scale, scale->size);
+    text_add(&json, ", \"mean\": ");
+    add_numbers(&json, scale->mean, scale->size);
+    text_add(&json, ", \"scale\": ");
+    add_numbers(&json, scale->scale, scale->size);
     text_add(&json, "}");
-    char *copy = arena_copy(arena, text_string(&json));
-    text_free(&json);
-    return copy;
-}
-
-static bool read_numbers(const json_t *whole, const char *key, size_t count, double *out) {
-    const json_t *list = json_object_get(whole, key);
-    bool is_valid = json_is_array(list) && json_array_size(list) == count;
-    for (size_t i = 0; is_valid && i < count; i++) {
-        const json_t *number = json_array_get(list, i);
-        out[i] = json_number_value(number);
-        is_valid = json_is_number(number) && isfinite(out[i]);
-    }
-    return is_valid;
+    return take(arena, &json);
 }
 
 static struct target_scale *parse_scale(struct arena *arena, const json_t *whole) {
     const char *type = json_string_value(json_object_get(whole, "type"));
-    size_t count = json_array_size(json_object_get(whole, "mean"));
+    const json_t *mean = json_object_get(whole, "mean"), *scales = json_object_get(whole, "scale");
+    size_t count = json_array_size(mean);
     struct target_scale *scale = arena_alloc(arena, sizeof *scale);
     for (int i = TARGET_SCALE_STANDARD; type && target_scale_names[i]; i++) {
         if (strcmp(type, target_scale_names[i]) != 0) continue;
         *scale = target_scale_new((enum target_scale_type)i, count, arena);
-        bool is_valid = count > 0 && read_numbers(whole, "mean", count, scale->mean) &&
-                        read_numbers(whole, "scale", count, scale->scale);
+        bool is_valid =
+            count > 0 && read_numbers(mean, count, scale->mean) && read_numbers(scales, count, scale->scale);
         for (size_t k = 0; is_valid && k < count; k++) is_valid = scale->scale[k] > 0;
         return is_valid ? scale : NULL;
     }
@@ -284,14 +294,13 @@ static struct target_scale *parse_scale(struct arena *arena, const json_t *whole
 }
 
 status target_scale_read(struct arena *arena, struct checkpoint *checkpoint, struct target_scale **out) {
-    char *text;
+    bool exists;
+    json_t *whole;
     *out = NULL;
-    TRY(checkpoint_read_text(checkpoint, "data/target_scale", &text));
-    if (!text) return OK;
-    json_t *whole = json_loads(text, 0, NULL);
+    TRY(load(checkpoint, "data/target_scale", &exists, &whole));
+    if (!exists) return OK;
     *out = parse_scale(arena, whole);
     json_decref(whole);
-    free(text);
     return *out ? OK
                 : status_new(STATUS_DATA,
                              "the checkpoint's scale of the targets (data/target_scale) is damaged: expected "
@@ -327,9 +336,7 @@ char *input_layout_write(struct arena *arena, const struct input_layout *layout)
         text_add(&json, i + 1 == layout->input_count ? "}]" : "}");
     }
     text_add(&json, "}");
-    char *copy = arena_copy(arena, text_string(&json));
-    text_free(&json);
-    return copy;
+    return take(arena, &json);
 }
 
 static bool read_shape(const json_t *object, int *dims, int64_t *shape, size_t *size) {
@@ -387,14 +394,13 @@ static bool parse_layout(struct arena *arena, const json_t *whole, struct input_
 
 status input_layout_read(struct arena *arena, struct checkpoint *checkpoint, struct input_layout *out,
                          bool *has_layout) {
-    char *text;
+    bool exists;
+    json_t *whole;
     *has_layout = false;
-    TRY(checkpoint_read_text(checkpoint, "data/inputs", &text));
-    if (!text) return OK;
-    json_t *whole = json_loads(text, 0, NULL);
+    TRY(load(checkpoint, "data/inputs", &exists, &whole));
+    if (!exists) return OK;
     *has_layout = parse_layout(arena, whole, out);
     json_decref(whole);
-    free(text);
     return *has_layout ? OK
                        : status_new(STATUS_DATA, "the checkpoint's description of the inputs (data/inputs) is damaged: "
                                                  "expected a kind, a shape and a divisor");
@@ -409,20 +415,12 @@ static const char *const scales[] = {"none", "standard", "minmax", NULL};
 
 /* ---- writing ---- */
 
-static void add_texts(struct text *json, const char *key, const char *const *texts, size_t count) {
-    text_printf(json, ", \"%s\": [", key);
-    for (size_t i = 0; i < count; i++) {
-        text_add(json, i ? ", " : "");
-        text_add_json(json, texts[i]);
-    }
-    text_add(json, "]");
-}
-
 static void add_category(const struct prepared_column *column, struct text *json) {
     text_printf(json, ", \"encoding\": \"%s\", \"unknown\": \"%s\"", column_encodings[column->encoding],
                 unknown_rules[column->unknown]);
     if (column->tokens) text_printf(json, ", \"tokens\": %lld", (long long)column->tokens);
-    add_texts(json, "categories", column->categories.items, column->categories.count);
+    text_add(json, ", \"categories\": ");
+    add_texts(json, &column->categories);
     text_printf(json, ", \"numeric\": %s", column->are_numbers ? "true" : "false");
 }
 
@@ -440,13 +438,10 @@ static void add_date(const struct prepared_column *column, struct text *json) {
 static void add_column(const struct prepared_column *column, struct text *json) {
     text_add(json, "{\"name\": ");
     text_add_json(json, column->name);
-    text_printf(json, ", \"type\": \"%s\", \"missing\": \"%s\", \"fill\": [", column_types[column->type],
+    text_printf(json, ", \"type\": \"%s\", \"missing\": \"%s\", \"fill\": ", column_types[column->type],
                 missing_rules[column->missing]);
-    for (size_t i = 0; i < preparation_fill_count(column); i++) {
-        text_add(json, i ? ", " : "");
-        text_add_double(json, column->fill[i]);
-    }
-    text_printf(json, "], \"indicator\": %s, \"scale\": \"%s\"", column->has_indicator ? "true" : "false",
+    add_numbers(json, column->fill, preparation_fill_count(column));
+    text_printf(json, ", \"indicator\": %s, \"scale\": \"%s\"", column->has_indicator ? "true" : "false",
                 scales[column->scale]);
     if (column->type == COLUMN_CATEGORY) add_category(column, json);
     if (column->type == COLUMN_DATE) add_date(column, json);
@@ -464,9 +459,7 @@ char *preparation_write(struct arena *arena, const struct preparation *preparati
         add_column(&preparation->items[i], &json);
     }
     text_add(&json, "]}");
-    char *copy = arena_copy(arena, text_string(&json));
-    text_free(&json);
-    return copy;
+    return take(arena, &json);
 }
 
 /* ---- reading ---- */
@@ -490,18 +483,6 @@ static bool read_flag(const json_t *item, const char *key, bool *out) {
     return json_is_boolean(value);
 }
 
-static bool read_texts(struct arena *arena, const json_t *list, struct string_list *out) {
-    size_t count = json_array_size(list);
-    const char **texts = arena_alloc(arena, (count + 1) * sizeof *texts);
-    *out = (struct string_list){texts, count};
-    for (size_t i = 0; i < count; i++) {
-        const char *text = json_string_value(json_array_get(list, i));
-        if (!text) return false;
-        texts[i] = arena_copy(arena, text);
-    }
-    return count > 0;
-}
-
 /* Sorted and unique, as the search needs them. */
 static bool are_sorted(const struct prepared_column *column) {
     for (size_t i = 0; i < column->categories.count; i++) {
@@ -521,7 +502,8 @@ static bool read_category(struct arena *arena, const json_t *item, struct prepar
     out->tokens = json_integer_value(json_object_get(item, "tokens")); /* of earlier versions absent */
     if (out->tokens < 0 || out->tokens > INT32_MAX) return false;
     return read_flag(item, "numeric", &out->are_numbers) &&
-           read_texts(arena, json_object_get(item, "categories"), &out->categories) && are_sorted(out);
+           read_texts(arena, json_object_get(item, "categories"), &out->categories) && out->categories.count > 0 &&
+           are_sorted(out);
 }
 
 static bool read_date(struct arena *arena, const json_t *item, struct prepared_column *out) {
@@ -560,12 +542,7 @@ static bool read_fill(struct arena *arena, const json_t *item, struct prepared_c
     size_t count = json_array_size(list);
     if (count != preparation_fill_count(out)) return false;
     out->fill = arena_alloc(arena, count * sizeof *out->fill);
-    for (size_t i = 0; i < count; i++) {
-        const json_t *number = json_array_get(list, i);
-        if (!json_is_number(number)) return false;
-        out->fill[i] = json_number_value(number);
-        if (!isfinite(out->fill[i])) return false;
-    }
+    if (!read_numbers(list, count, out->fill)) return false;
     double index = out->fill[0];
     return out->type != COLUMN_CATEGORY ||
            (index == floor(index) && index >= -1 && index < (double)out->categories.count);
