@@ -45,10 +45,10 @@ static status reject_windows(const struct export_source *source, const struct ex
 
 static status set_columns(const struct export_source *source, struct export_model *m, bool *are_features) {
     const struct session *session = source->session;
-    const struct column_list *list = &session->dataset.columns;
+    const struct column_list *list = &session->dataset.request.columns;
     bool has_windows = m->config->dataset.window.steps > 0;
     *are_features = false;
-    m->preparation = session->dataset.preparation;
+    m->preparation = session->dataset.request.preparation;
     TRY(reject_texts(source, m->preparation));
     TRY(reject_windows(source, m));
     m->columns.items = arena_alloc(source->arena, (list->count + 1) * sizeof *m->columns.items);
@@ -69,7 +69,7 @@ static void check_window_columns(struct export_model *m, const struct shape *sha
 
 static status tokens_shape(const struct export_source *source, const struct export_model *m, struct shape *shape,
                            bool *is_known) {
-    const char *characters = source->session->dataset.characters;
+    const char *characters = source->session->dataset.request.characters;
     struct vocabulary *vocabulary;
     if (!characters) return OK;
     TRY(vocabulary_create(characters, &vocabulary));
@@ -210,8 +210,8 @@ static bool has_one_output(const struct config *config) {
 static status plan_by_dataset(struct export_model *m) {
     struct dataset_config config = m->config->dataset;
     struct dataset *dataset;
-    config.without_targets = true;
-    config.input_targets.count = 0;
+    config.request.without_targets = true;
+    config.request.input_targets.count = 0;
     status s = dataset_open(&config, false, true, &dataset);
     if (s)
         return status_prefix(

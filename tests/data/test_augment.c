@@ -394,7 +394,7 @@ static status open_targets(const char *keys, bool wants_classes, int64_t ignored
     char yaml[512];
     snprintf(yaml, sizeof yaml, "{path: %s, %s}", path, keys);
     ck_ok(bind_yaml(&dataset_schema, yaml, &config, &document));
-    config.ignored = (struct ignored_class){.is_set = ignored != 0, .value = ignored};
+    config.request.ignored = (struct ignored_class){.is_set = ignored != 0, .value = ignored};
     status s = dataset_open(&config, wants_classes, false, out);
     document_destroy(document);
     return s;

@@ -510,8 +510,8 @@ START_TEST(without_targets) {
     struct dataset *dataset;
     snprintf(yaml, sizeof yaml, "path: %s", path);
     ck_ok(bind_yaml(&dataset_schema, yaml, &config, &document));
-    config.classes = (struct string_list){names, 2};
-    config.without_targets = true;
+    config.request.classes = (struct string_list){names, 2};
+    config.request.without_targets = true;
     ck_ok(dataset_open(&config, true, false, &dataset));
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 2);
     ck_assert_uint_eq(dataset_info(dataset)->input_size, 1);

@@ -161,7 +161,7 @@ static status check_parts(const struct dataset_config *config, const struct tabl
 static status weights_read(const struct dataset_config *config, struct table *tables, int n_tables,
                            const struct selection *train, const struct selection *validation,
                            struct dataset_info *info) {
-    if (!config->weights || config->without_targets) return OK;
+    if (!config->weights || config->request.without_targets) return OK;
     if (!tables[0].source->format->read_weights)
         return status_new(STATUS_USAGE,
                           "dataset.weights: format %s has no names for weights; hdf5, csv, sqlite and npz have",
@@ -217,11 +217,11 @@ static status text_columns_open(const struct dataset_config *config, const struc
     struct column_rules rules = column_rules_index(arena, &config->rules);
     const struct column_rule *rule = column_rule_find(&rules, source->columns[texts].name);
     arena_destroy(arena);
-    const char *trained = config->is_trained ? config->trained_tokenizer : NULL;
-    if (config->is_trained && !trained)
+    const char *trained = config->request.is_trained ? config->request.trained_tokenizer : NULL;
+    if (config->request.is_trained && !trained)
         return status_new(STATUS_DATA, "the checkpoint has columns of texts, but no tokenizer (data/tokenizer)");
-    if (!config->is_trained) TRY(check_inputs(config, source->columns, source->input_size));
-    if (!config->is_trained && (!rule || !rule->tokenizer)) return OK;
+    if (!config->request.is_trained) TRY(check_inputs(config, source->columns, source->input_size));
+    if (!config->request.is_trained && (!rule || !rule->tokenizer)) return OK;
     return tokenizer_open(rule ? rule->tokenizer : NULL, "dataset.columns", trained, &out->json, &out->tokenizer);
 }
 
@@ -254,7 +254,7 @@ static void weigh(const struct dataset_config *config, const int64_t *classes, s
                   double *weights) {
     size_t counted = 0, present = 0;
     for (size_t i = 0; i < rows; i++) {
-        if (classes[i] < 0 || (config->ignored.is_set && classes[i] == config->ignored.value)) continue;
+        if (classes[i] < 0 || (config->request.ignored.is_set && classes[i] == config->request.ignored.value)) continue;
         weights[classes[i]]++;
         counted++;
     }
@@ -267,8 +267,8 @@ static void weigh(const struct dataset_config *config, const int64_t *classes, s
  * class. */
 static status class_weights_set(struct dataset *dataset, const struct dataset_config *config) {
     struct dataset_info *info = &dataset->info;
-    if (!config->balances_classes || config->without_targets) return OK;
-    info->class_weights = config->trained_class_weights;
+    if (!config->request.balances_classes || config->request.without_targets) return OK;
+    info->class_weights = config->request.trained_class_weights;
     if (info->class_weights.count) return OK;
     if (info->target_kind != TARGET_CLASS || info->target_size != 1 || info->input_kind == INPUT_TOKENS)
         return status_new(STATUS_USAGE, "loss.weight: balanced needs one class per row; give a list of numbers");
@@ -340,7 +340,8 @@ static status classes_warn_absent(struct dataset *dataset, const struct dataset_
     const struct dataset_info *info = &dataset->info;
     bool has_classes = info->target_kind == TARGET_CLASS && info->target_size == 1 && info->windows.steps == 0 &&
                        info->input_kind == INPUT_VALUES && info->classes <= MAX_CLASSES;
-    if (!has_classes || config->is_trained || config->without_targets || info->validation_rows == 0) return OK;
+    if (!has_classes || config->request.is_trained || config->request.without_targets || info->validation_rows == 0)
+        return OK;
     bool *seen = calloc((size_t)info->classes + 1, 2 * sizeof *seen), *trained = seen + info->classes + 1;
     if (!seen) return status_memory("%lld classes", (long long)info->classes);
     status s = OK;
@@ -402,16 +403,17 @@ static status name_inputs(const struct dataset_config *config, const struct sour
 }
 
 const struct ignored_class *dataset_ignored_class(const struct dataset_config *config, const char *target) {
-    for (size_t i = 0; i < config->class_targets.count; i++)
-        if (strcmp(config->class_targets.items[i], target) == 0) return &config->class_targets_ignored[i];
+    for (size_t i = 0; i < config->request.class_targets.count; i++)
+        if (strcmp(config->request.class_targets.items[i], target) == 0)
+            return &config->request.class_targets_ignored[i];
     return NULL;
 }
 
 /* Checks the values of a target in all rows, and counts its classes. */
 static status check_target(const struct dataset_config *config, struct table *table, struct dataset_target *target) {
-    if (string_list_has(&config->probability_targets, target->name))
+    if (string_list_has(&config->request.probability_targets, target->name))
         TRY(table_check_range(table, TARGETS_ARE_PROBABILITIES, target->first, target->size));
-    if (string_list_has(&config->sign_targets, target->name))
+    if (string_list_has(&config->request.sign_targets, target->name))
         TRY(table_check_range(table, TARGETS_ARE_SIGNS, target->first, target->size));
     const struct ignored_class *ignored = dataset_ignored_class(config, target->name);
     if (!ignored) return OK;
@@ -443,7 +445,7 @@ static status name_targets(const struct dataset_config *config, struct table *ta
     if (groups.count == 0 && source->target_size > 0) groups = (struct string_groups){&whole, 1};
     size_t index = 0, first = 0;
     struct dataset_target *targets =
-        arena_alloc(arena, (groups.count + config->input_targets.count + 1) * sizeof *targets);
+        arena_alloc(arena, (groups.count + config->request.input_targets.count + 1) * sizeof *targets);
     for (size_t g = 0; g < groups.count; g++) {
         struct dataset_target *target = &targets[g];
         *target = (struct dataset_target){
@@ -467,8 +469,8 @@ static status name_targets(const struct dataset_config *config, struct table *ta
 /* Adds the inputs that are also targets. */
 static status add_input_targets(const struct dataset_config *config, struct dataset_info *info) {
     struct dataset_target *targets = (struct dataset_target *)info->targets;
-    for (size_t i = 0; i < config->input_targets.count; i++) {
-        const char *name = config->input_targets.items[i];
+    for (size_t i = 0; i < config->request.input_targets.count; i++) {
+        const char *name = config->request.input_targets.items[i];
         struct dataset_input whole = {.name = DATASET_INPUT_NAME, .size = info->input_size, .dims = info->input_dims};
         memcpy(whole.shape, info->input_shape, sizeof whole.shape);
         const struct dataset_input *input = info->input_count == 0 ? &whole : NULL;
@@ -496,7 +498,7 @@ static status dataset_name_parts(const struct dataset_config *config, struct tab
                                  const struct preparation *preparation, struct dataset_info *info,
                                  struct arena *arena) {
     TRY(name_inputs(config, tables[0].source, preparation, info, arena));
-    if (!config->has_losses) return OK;
+    if (!config->request.has_losses) return OK;
     TRY(name_targets(config, tables, n_tables, info, arena));
     return add_input_targets(config, info);
 }
@@ -579,7 +581,7 @@ static const char *overlap_note(struct dataset *dataset, const struct dataset_co
     struct text names = {0};
     const char *note = NULL;
     size_t count = 0;
-    if (dataset->n_tables < 2 || config->is_trained || !reads_alike(dataset, config)) return NULL;
+    if (dataset->n_tables < 2 || config->request.is_trained || !reads_alike(dataset, config)) return NULL;
     struct arena *arena = arena_create();
     status s = list_files(config, false, arena, &train);
     if (!s) s = list_files(config, true, arena, &validation);
@@ -604,7 +606,7 @@ static const char *overlap_note(struct dataset *dataset, const struct dataset_co
 /* Rows to predict may be a single image. */
 static status check_folder(const struct dataset_config *config, const char *path) {
     struct io_info info = {0};
-    bool may_be_image = config->without_targets && !config->image.labels && image_is_named(path);
+    bool may_be_image = config->request.without_targets && !config->image.labels && image_is_named(path);
     if (may_be_image) TRY(io_stat(path, &info));
     if (may_be_image && !info.exists)
         return status_new(STATUS_DATA, "cannot read the image '%s': %s", path, strerror(ENOENT));
@@ -662,7 +664,7 @@ static status open_files(const struct dataset_format *format, const struct datas
 
 static status open_source(const struct dataset_config *config, const char *path, bool wants_classes,
                           const struct source *train, struct source **out) {
-    const struct dataset_format *format = config->cells ? &dataset_cells : dataset_format_of(config, path);
+    const struct dataset_format *format = config->request.cells ? &dataset_cells : dataset_format_of(config, path);
     if (!format) {
         struct text names = {0};
         dataset_format_names(&names);
@@ -671,7 +673,7 @@ static status open_source(const struct dataset_config *config, const char *path,
         text_free(&names);
         return s;
     }
-    if (config->skips_bad_rows && (!(format->keys & KEY_COLUMNS) || config->window.steps))
+    if (config->request.skips_bad_rows && (!(format->keys & KEY_COLUMNS) || config->window.steps))
         return status_new(STATUS_USAGE, "--skip-bad-rows is for rows of CSV files and SQLite tables%s",
                           config->window.steps ? ", but not for those of windows, which are adjacent" : "");
     TRY(open_files(format, config, path, wants_classes, train, out));
@@ -689,9 +691,9 @@ static int by_number(const void *a, const void *b) {
 /* Numbers in a file without labels are those of the model's labels, if these are numbers, too. */
 static void use_labels(struct dataset *dataset, const struct dataset_config *config, const struct source *source,
                        bool wants_classes, struct table *table) {
-    const struct string_list *labels = &config->classes;
-    bool are_decisions = config->target_range == TARGETS_ARE_PROBABILITIES && !config->has_losses;
-    if (!config->is_trained || labels->count == 0 || !config->path || !(wants_classes || are_decisions)) return;
+    const struct string_list *labels = &config->request.classes;
+    bool are_decisions = config->request.target_range == TARGETS_ARE_PROBABILITIES && !config->request.has_losses;
+    if (!config->request.is_trained || labels->count == 0 || !config->path || !(wants_classes || are_decisions)) return;
     if (source->format->labels && source->format->labels(source).count) return;
     double *numbers = arena_alloc(dataset->arena, labels->count * sizeof *numbers);
     if (!labels_as_numbers(labels, numbers)) return;
@@ -708,7 +710,7 @@ static status add_table(struct dataset *dataset, const struct dataset_config *co
     enum target_kind kind = wants_classes ? TARGET_CLASS : TARGET_VALUES;
     struct table *table = &dataset->tables[dataset->n_tables++];
     TRY(table_create(source, kind, &dataset->scaler, table));
-    table->ignored = config->ignored;
+    table->ignored = config->request.ignored;
     use_labels(dataset, config, source, wants_classes, table);
     if (source->input_kind == INPUT_TOKENS && !wants_classes)
         return status_new(STATUS_USAGE, "dataset: the target of a token is the next token, which is a class; use "
@@ -748,14 +750,14 @@ static status open_tables(struct dataset *dataset, const struct dataset_config *
     TRY(check_same_shape(config, train, validation));
     static const char where[] = "dataset.validation", other[] = "validation";
     TRY(source_compare_names(train, validation, false, &config->inputs, where, other));
-    if (config->without_targets) return OK;
+    if (config->request.without_targets) return OK;
     return source_compare_names(train, validation, true, &config->targets, where, other);
 }
 
 /* Reads the classes (rows) for a stratified split; the caller frees them with buffer_free. */
 static status read_classes(struct table *table, const struct dataset_config *config, void **classes) {
     *classes = NULL;
-    if (table->target_kind != TARGET_CLASS && config->target_range != TARGETS_ARE_PROBABILITIES)
+    if (table->target_kind != TARGET_CLASS && config->request.target_range != TARGETS_ARE_PROBABILITIES)
         return status_new(STATUS_USAGE, "dataset.split.stratify: it needs classes as targets, but this loss has "
                                         "other targets");
     if (table->target_size != 1)
@@ -886,7 +888,7 @@ static bool has_rules(const struct dataset_config *config) {
 /* Whether the inputs are more than numbers without missing values and without rules. */
 static bool needs_preparation(const struct dataset *dataset, const struct dataset_config *config) {
     if (!dataset->tables[0].source->columns) return false;
-    bool is_needed = config->is_trained ? config->preparation != NULL : has_rules(config);
+    bool is_needed = config->request.is_trained ? config->request.preparation != NULL : has_rules(config);
     for (int t = 0; t < dataset->n_tables; t++)
         for (size_t i = 0; i < dataset->tables[t].source->input_size; i++) {
             const struct raw_column *column = &dataset->tables[t].source->columns[i];
@@ -925,8 +927,8 @@ static status fit_preparation(struct dataset *dataset, const struct dataset_conf
     struct fit_rows rows = {raw,          source,       source->rows,      source->format->read,
                             train->order, train->first, dataset->fit_rows, dataset->texts.tokenizer};
     struct preparation fitted;
-    if (config->is_trained) {
-        fitted = config->preparation ? *config->preparation : plain_numbers(source, dataset->arena);
+    if (config->request.is_trained) {
+        fitted = config->request.preparation ? *config->request.preparation : plain_numbers(source, dataset->arena);
         TRY(check_trained(&fitted, source));
     } else {
         TRY(text_columns_fit(source, &rows, &dataset->texts));
@@ -942,7 +944,7 @@ static status fit_preparation(struct dataset *dataset, const struct dataset_conf
  * dataset.divide itself; what its inputs must not have is then rejected by table_prepare, with its place. */
 static status prepare(struct dataset *dataset, const struct dataset_config *config) {
     if (!needs_preparation(dataset, config)) return OK;
-    bool is_divide_of_model = config->is_trained && !config->preparation;
+    bool is_divide_of_model = config->request.is_trained && !config->request.preparation;
     if (!isnan(config->divide) && !is_divide_of_model)
         return status_new(STATUS_USAGE, "dataset.divide is for inputs that are all numbers; remove it, or scale the "
                                         "columns with dataset.columns");
@@ -953,8 +955,8 @@ static status prepare(struct dataset *dataset, const struct dataset_config *conf
         if (!s && i == 0) s = fit_preparation(dataset, config, raw);
         buffer_free(raw);
         TRY(s);
-        TRY(table_prepare(&dataset->tables[i], &dataset->preparation, dataset->texts.tokenizer, config->is_trained,
-                          i == 0 ? config->path : config->validation.path, dataset->arena));
+        TRY(table_prepare(&dataset->tables[i], &dataset->preparation, dataset->texts.tokenizer,
+                          config->request.is_trained, i == 0 ? config->path : config->validation.path, dataset->arena));
     }
     return OK;
 }
@@ -1010,7 +1012,7 @@ static void copy_left_out(struct dataset *dataset) {
 static status note_identifiers(struct dataset *dataset, const struct dataset_config *config) {
     struct source *source = dataset->tables[0].source;
     const char *note = NULL;
-    if (!source->columns || !source->is_small || config->is_trained || config->inputs.count ||
+    if (!source->columns || !source->is_small || config->request.is_trained || config->inputs.count ||
         dataset->info.windows.steps)
         return OK;
     TRY(identifiers_note(source, &config->rules, dataset->arena, &note));
@@ -1073,10 +1075,10 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
     info->target_dims = source->target_dims;
     memcpy(info->target_shape, source->target_shape, sizeof info->target_shape);
     info->target_kind = wants_classes ? TARGET_CLASS : TARGET_VALUES;
-    info->is_binary = !wants_classes && config->target_range == TARGETS_ARE_PROBABILITIES;
+    info->is_binary = !wants_classes && config->request.target_range == TARGETS_ARE_PROBABILITIES;
     if (wants_classes) TRY(count_classes(dataset));
-    for (int i = 0; i < dataset->n_tables && config->target_range && source->target_size > 0; i++)
-        TRY(table_check_range(&dataset->tables[i], config->target_range, 0, source->target_size));
+    for (int i = 0; i < dataset->n_tables && config->request.target_range && source->target_size > 0; i++)
+        TRY(table_check_range(&dataset->tables[i], config->request.target_range, 0, source->target_size));
     TRY(windowed_describe(dataset));
     return dataset_name_parts(config, dataset->tables, dataset->n_tables, dataset_preparation(dataset), info,
                               dataset->arena);
@@ -1085,10 +1087,10 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
 /* Fits the scale of the targets, or takes that of the checkpoint. */
 static status scale_targets(struct dataset *dataset, const struct dataset_config *config) {
     struct table *table = &dataset->tables[0];
-    const struct target_scale *trained = config->trained_target_scale;
+    const struct target_scale *trained = config->request.trained_target_scale;
     size_t targets = dataset->info.target_size;
     enum target_scale_type type = (enum target_scale_type)config->target_scale;
-    if (config->is_trained) type = trained ? trained->type : TARGET_SCALE_NONE;
+    if (config->request.is_trained) type = trained ? trained->type : TARGET_SCALE_NONE;
     if (type == TARGET_SCALE_NONE || table->target_size == 0 || dataset->info.target_kind == TARGET_CLASS) return OK;
     if (trained && trained->size != targets)
         return status_new(STATUS_DATA, "the model was trained with %zu targets per row, but a row has %zu",

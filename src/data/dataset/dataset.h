@@ -50,7 +50,7 @@ struct dataset_target {
     size_t first, size;
     int dims; /* 0: a list of values, or not known */
     int64_t shape[MAX_DIMS];
-    int64_t classes, first_class; /* of config.class_targets, over all rows; else 0 */
+    int64_t classes, first_class; /* of dataset_request.class_targets, over all rows; else 0 */
     bool is_input;                /* a copy of the input from [input_first] on, after augmentation */
     size_t input_first;
 };
@@ -81,7 +81,7 @@ struct dataset_info {
     const struct dataset_input *inputs; /* (input_count) named inputs; count 0: they have no names */
     size_t input_count;
     const struct dataset_target
-        *targets; /* (target_count), with config.has_losses; all are float values, also classes */
+        *targets; /* (target_count), with dataset_request.has_losses; all are float values, also classes */
     size_t target_count;
     size_t groups, validation_groups; /* of split.group; 0: none */
     bool has_weights;                 /* of the rows: dataset_read_weights */

@@ -157,9 +157,10 @@ void dataset_read_weights(const struct dataset *dataset, enum dataset_part part,
 
 status dataset_explain_columns(const struct dataset_config *config, status failure) {
     const struct dataset_format *format = config->path ? dataset_format_of(config, config->path) : NULL;
-    bool is_named = config->columns.count || config->inputs.count || config->targets.count || config->trained_inputs;
+    bool is_named = config->request.columns.count || config->inputs.count || config->targets.count ||
+                    config->request.trained_inputs;
     bool may_be_wrong = status_code(failure) == STATUS_DATA || status_code(failure) == STATUS_USAGE;
-    if (!may_be_wrong || !config->without_targets || is_named || format != &dataset_csv) return failure;
+    if (!may_be_wrong || !config->request.without_targets || is_named || format != &dataset_csv) return failure;
     status s =
         status_new(status_code(failure),
                    "%s\nthe checkpoint does not have the names of the columns, so the last column of %s was taken "
@@ -342,8 +343,8 @@ static status plan_targets(struct dataset *dataset, const struct dataset_config 
     memcpy(whole.shape, info->target_shape, sizeof whole.shape);
     dataset->moved = moved;
     if (info->target_size == 0) return OK;
-    if (!config->has_losses)
-        return plan_target(dataset, info->target_kind == TARGET_CLASS ? &config->ignored : NULL, &whole, moved,
+    if (!config->request.has_losses)
+        return plan_target(dataset, info->target_kind == TARGET_CLASS ? &config->request.ignored : NULL, &whole, moved,
                            &dataset->moved_count);
     for (size_t i = 0; i < info->target_count; i++) {
         const struct dataset_target *target = &info->targets[i];
@@ -381,7 +382,7 @@ status dataset_prepare_augment(struct dataset *dataset, const struct dataset_con
         augment->fill[c] = scaled_black(source, &dataset->scaler, c);
         augment->colors[c] = color_range(source, &dataset->scaler, c);
     }
-    if (config->is_trained) return OK; /* eval and predict change nothing */
+    if (config->request.is_trained) return OK; /* eval and predict change nothing */
     if (augment->color_jitter.is_on) TRY(check_colors(dataset));
     return augment_moves(&config->augment) ? plan_targets(dataset, config) : OK;
 }

@@ -1026,7 +1026,7 @@ static status inspect_rows(const char *path, const char *format, struct arena *a
     schema_bind(&dataset_schema, NULL, "dataset", &dataset_schema, &config, arena, &problems); /* the defaults */
     problems_free(&problems);
     config.path = path;
-    config.without_targets = true;
+    config.request.without_targets = true;
     TRY(dataset_open(&config, true, true, &dataset));
     const struct dataset_info *info = dataset_info(dataset);
     text_printf(out, "file    %s\nformat  %s, %zu row%s of (", path, format, info->train_rows,

@@ -39,7 +39,7 @@ status windowed_open(struct dataset *dataset, const struct dataset_config *confi
     if (config->window.steps == 0) return OK;
     if (source->input_kind != INPUT_VALUES || source->input_dims != 1)
         return status_new(STATUS_USAGE, "dataset.window: the rows must be lists of numbers, one row for each time");
-    if (config->has_losses)
+    if (config->request.has_losses)
         return status_new(STATUS_USAGE, "dataset.window: `losses` cannot be combined with it; write `loss`");
     dataset->info.windows = (struct dataset_windows){
         .steps = (size_t)config->window.steps,
@@ -71,7 +71,7 @@ static status too_short(const struct dataset_config *config, const char *path, e
         [DATASET_TRAIN] = "training ", [DATASET_VALIDATION] = "validation ", [DATASET_TEST] = "test "};
     const struct window_config *window = &config->window;
     struct text targets = {0};
-    if (!config->without_targets)
+    if (!config->request.without_targets)
         text_printf(&targets, " and %lld up to the last target",
                     (long long)(window->horizon + window->predict_steps - 1));
     if (part != DATASET_TRAIN && !window->has_history)
@@ -94,8 +94,9 @@ static status find_windows(struct dataset *dataset, const struct dataset_config 
     for (size_t i = 0; i < *count; i++) is_used[selection_row(&rows->rows, i)] = true;
     struct window_rows of = {.rows = rows->table->rows, .series = series, .is_used = is_used};
     if (part != DATASET_TRAIN && window->has_history) of.history = dataset->info.windows.first_target;
-    size_t span = (size_t)(window->steps + (config->without_targets ? 0 : window->horizon + window->predict_steps - 1));
-    size_t stride = config->without_targets ? 1 : (size_t)window->stride,
+    size_t span =
+        (size_t)(window->steps + (config->request.without_targets ? 0 : window->horizon + window->predict_steps - 1));
+    size_t stride = config->request.without_targets ? 1 : (size_t)window->stride,
            windows = windows_find(&of, span, stride, NULL);
     void *starts;
     if (windows == 0)
@@ -187,7 +188,7 @@ status windowed_describe(struct dataset *dataset) {
 struct scale_config windowed_row_scale(const struct dataset *dataset, const struct dataset_config *config) {
     const struct dataset_info *info = &dataset->info;
     struct scale_config scale = config->scale;
-    if (!info->windows.steps || !config->is_trained) return scale;
+    if (!info->windows.steps || !config->request.is_trained) return scale;
     if (scale.mean.count == info->input_size) scale.mean.count = info->windows.features;
     if (scale.std.count == info->input_size) scale.std.count = info->windows.features;
     return scale;

@@ -98,7 +98,7 @@ struct cell_column {
     const double *numbers;    /* (rows); NaN: a missing value */
 };
 
-/* Rows of a table in the caller's memory instead of a file, for predictions (dataset_config.cells). Columns are found
+/* Rows of a table in the caller's memory instead of a file, for predictions (dataset_request.cells). Columns are found
  * by name, and a cell means what it would mean in a CSV file. */
 struct cells {
     const struct cell_column *columns; /* (column_count) */
@@ -117,6 +117,39 @@ struct ignored_class {
 
 #define DATASET_INPUT_NAME "input"   /* the inputs of a dataset without named inputs */
 #define DATASET_TARGET_NAME "target" /* its targets */
+
+/* What a caller asks for besides the keys. */
+struct dataset_request {
+    /* Of a trained model: */
+    bool is_trained;
+    struct string_list classes; /* sorted labels of its classes; count 0: those of the training file */
+    struct column_list columns; /* its columns, to find them by name in a file of the same format; count 0: those of the
+                                   training file */
+    const struct preparation *preparation; /* how its columns were prepared; NULL: they are numbers without missing
+                                              values. Without is_trained it is fitted to the training rows */
+    const char *characters; /* of the tokens of a text model, in the order of their ids; NULL: those of the text */
+    size_t trained_inputs;  /* numbers of a row that have no names; 0: they have, or are not one list */
+    const struct target_scale *trained_target_scale; /* how targets were scaled; NULL: they were not */
+    const char *trained_tokenizer;                   /* text of its tokenizer, instead of the file; NULL: none */
+    struct real_list trained_class_weights;          /* count 0: not known */
+    bool skips_bad_rows; /* rows that it cannot read are left out, too, instead of an error */
+
+    /* Of the losses: */
+    enum target_range target_range; /* what the values of targets must be */
+    struct ignored_class ignored;   /* of targets that are classes, without `losses:` */
+    bool balances_classes;          /* the loss weighs classes by their rows */
+    bool has_losses; /* `losses:`: then the names of targets that are classes, of those with a range, and of
+                        inputs that are targets, too */
+    struct string_list class_targets, probability_targets, sign_targets, input_targets;
+    const struct ignored_class *class_targets_ignored; /* (class_targets.count) */
+
+    /* Of the caller: */
+    bool without_targets;      /* targets (HDF5, CSV, IDX) are not read and need not exist; target_size is 0. Not with
+                                  split.stratify */
+    const struct cells *cells; /* with is_trained and without_targets, rows in memory instead of those of the path;
+                                  NULL: none */
+    int local_ranks;           /* processes of this host that share its processors; 0: one */
+};
 
 /* `dataset:`, embedded in train/config/config.c. Its pointers must stay valid until dataset_open returns. */
 struct dataset_config {
@@ -142,54 +175,16 @@ struct dataset_config {
     struct synthetic_config synthetic;
     int64_t prefetch; /* for loader_create; -1: automatic */
     int64_t cache_mb; /* rows are kept in memory up to this size in MiB */
-    /* Not a key: sorted labels of the classes that a model was trained with; count 0: those of the training file. */
-    struct string_list classes;
-    /* Not a key: the columns that a model was trained with, to find them by name in a file of the same format; count 0:
-     * those of the training file. */
-    struct column_list columns;
     struct csv_config csv;
     /* `columns:`, of struct column_rule. */
     struct section_list rules;
     bool has_rules; /* whether it was given */
     /* `missing:`, texts that mean a missing value; count 0: those of pandas' read_csv. */
     struct string_list missing;
-    const char *filter;         /* of row_filter_parse: rows that it does not keep are left out; NULL: none are */
-    bool drops_missing_targets; /* rows without a target are left out */
-    /* Not a key: with is_trained, rows that the model cannot read are left out, too, instead of an error. */
-    bool skips_bad_rows;
-    bool has_missing, has_csv; /* whether missing and csv were given */
-    /* Not a key: eval and predict: how a model's columns were prepared in training; NULL: they are numbers without
-     * missing values. Without is_trained it is fitted to the training rows. */
-    const struct preparation *preparation;
-    bool is_trained;
-    /* Not a key: the characters of a text model's tokens, in the order of their ids; NULL: those of the text. */
-    const char *characters;
-    /* Not a key: with is_trained, the numbers of a row that have no names; 0: they have, or are not one list. */
-    size_t trained_inputs;
-    /* Not a key: with is_trained, how targets were scaled in training; NULL: they were not. */
-    const struct target_scale *trained_target_scale;
-    /* Not a key: with is_trained, the text of the tokenizer of the model, instead of the file; NULL: none. */
-    const char *trained_tokenizer;
-    /* Not a key: targets (HDF5, CSV, IDX) are not read and need not exist; target_size is 0. Not with split.stratify.
-     */
-    bool without_targets;
-    /* Not a key: with is_trained and without_targets, rows in memory instead of those of [path]; NULL: none. */
-    const struct cells *cells;
-    /* Not a key: processes of this host that share its processors; 0: one. */
-    int local_ranks;
-    /* Not a key: what the values of targets must be. */
-    enum target_range target_range;
-    /* Not a key: of targets that are classes, without `losses:`. */
-    struct ignored_class ignored;
-    /* Not keys: whether the loss weighs classes by their rows; with is_trained, their weights in training (count 0: not
-     * known). */
-    bool balances_classes;
-    struct real_list trained_class_weights;
-    /* Not keys: with `losses:`, the names of targets that are classes, of those with a range, and of inputs that are
-     * targets, too. */
-    bool has_losses;
-    struct string_list class_targets, probability_targets, sign_targets, input_targets;
-    const struct ignored_class *class_targets_ignored; /* (class_targets.count) */
+    const char *filter;             /* of row_filter_parse: rows that it does not keep are left out; NULL: none are */
+    bool drops_missing_targets;     /* rows without a target are left out */
+    bool has_missing, has_csv;      /* whether missing and csv were given */
+    struct dataset_request request; /* not a key */
 };
 /* The sections of `dataset:`. */
 extern const struct schema scale_section, split_section, window_section, text_section, tokens_section,

@@ -81,7 +81,7 @@ static status read_names(struct csv *csv, const struct dataset_config *config) {
 
 /* Which names a header needs, where a model knows them: in the order of the training if the number of fields fits. */
 static void advise_header(const struct csv *csv, const struct dataset_config *config, struct text *out) {
-    const struct column_list *list = &config->columns;
+    const struct column_list *list = &config->request.columns;
     size_t inputs = columns_count(list, COLUMN_INPUT), targets = columns_count(list, COLUMN_TARGET);
     struct text input_names = {0}, target_names = {0};
     if (list->count == 0) return;
@@ -93,7 +93,8 @@ static void advise_header(const struct csv *csv, const struct dataset_config *co
     else
         text_printf(out, "; the row has %zu field%s, and the model was trained with the inputs %s and the target %s%s",
                     csv->n_columns, text_plural(csv->n_columns, "s"), text_string(&input_names),
-                    text_string(&target_names), config->without_targets ? ", which 'predict' does not need" : "");
+                    text_string(&target_names),
+                    config->request.without_targets ? ", which 'predict' does not need" : "");
     text_free(&input_names);
     text_free(&target_names);
 }
@@ -106,9 +107,10 @@ static status check_header(const struct csv *csv, const struct dataset_config *c
     size_t numbers = 0;
     for (size_t i = 0; i < csv->n_columns; i++) numbers += csv_decimal(csv->names[i], &decimal, &number);
     bool is_named = config->inputs.count || config->targets.count || config->rules.count;
-    if (is_named || (config->is_trained && numbers == 0) || !csv_first_is_row(csv->path, &config->csv)) return OK;
+    if (is_named || (config->request.is_trained && numbers == 0) || !csv_first_is_row(csv->path, &config->csv))
+        return OK;
     struct text advice = {0};
-    if (!config->is_trained)
+    if (!config->request.is_trained)
         text_add(&advice,
                  ", or write dataset.csv: {no_header: true}, with which the columns are named 0, 1, 2, ... (if "
                  "it is a header, name its columns in dataset.inputs or dataset.targets)");
@@ -125,10 +127,10 @@ static status check_header(const struct csv *csv, const struct dataset_config *c
 /* Rows to predict need no header: when the first line has as many numbers as the model has inputs, and none is a column
  * name, it is a row, and the columns have the order of the training. */
 static void name_columns(struct csv *csv, const struct dataset_config *config) {
-    const struct column_list *list = &config->columns;
+    const struct column_list *list = &config->request.columns;
     double number;
     char decimal = csv->decimal;
-    if (!config->without_targets || csv->n_columns != columns_count(list, COLUMN_INPUT)) return;
+    if (!config->request.without_targets || csv->n_columns != columns_count(list, COLUMN_INPUT)) return;
     const char **known = arena_alloc(csv->arena, (list->count + 1) * sizeof *known);
     for (size_t i = 0; i < list->count; i++) known[i] = list->items[i].name;
     qsort(known, list->count, sizeof *known, csv_compare_names);
@@ -237,7 +239,7 @@ static status use_columns(struct csv *csv, const struct dataset_config *config, 
 
 /* The column of dataset.weights, which is not read for predictions. */
 static status use_weights(struct csv *csv, const struct dataset_config *config) {
-    if (!config->weights || config->without_targets) return OK;
+    if (!config->weights || config->request.without_targets) return OK;
     TRY(status_prefix(csv_find_column(csv, config->weights, NULL, &csv->weight_column), "dataset.weights"));
     csv->roles[csv->weight_column].is_weight = true;
     csv->roles[csv->weight_column].at = 0;
@@ -320,7 +322,7 @@ static status use_named_columns(struct csv *csv, const struct dataset_config *co
     for (size_t i = 0; i < list->count; i++) {
         const struct named_column *named = &list->items[i];
         size_t column;
-        if (named->role == COLUMN_TARGET && config->without_targets) continue;
+        if (named->role == COLUMN_TARGET && config->request.without_targets) continue;
         TRY(csv_find_column(csv, named->name, known_from, &column));
         TRY(use_column(csv, config, column, named->role == COLUMN_TARGET));
     }
@@ -334,13 +336,14 @@ static status use_same_columns(struct csv *csv, const struct dataset_config *con
 }
 
 static status use_trained_columns(struct csv *csv, const struct dataset_config *config) {
-    TRY(columns_check_key(&config->columns, COLUMN_INPUT, &config->inputs));
-    if (!config->without_targets) TRY(columns_check_key(&config->columns, COLUMN_TARGET, &config->targets));
-    return use_named_columns(csv, config, &config->columns, "the data that the model was trained with");
+    TRY(columns_check_key(&config->request.columns, COLUMN_INPUT, &config->inputs));
+    if (!config->request.without_targets)
+        TRY(columns_check_key(&config->request.columns, COLUMN_TARGET, &config->targets));
+    return use_named_columns(csv, config, &config->request.columns, "the data that the model was trained with");
 }
 
 bool csv_has_trained_columns(const struct dataset_config *config) {
-    return config->columns.count && strcmp(config->columns.format, dataset_csv.name) == 0;
+    return config->request.columns.count && strcmp(config->request.columns.format, dataset_csv.name) == 0;
 }
 
 static size_t choose_target(const struct csv *csv) {
@@ -422,11 +425,11 @@ static void note_unnamed(struct csv *csv, const struct dataset_config *config) {
 /* The numbers of a row that the model reads have no names: of another file, whose columns do, there must be as many, in
  * the same order. Where the rows are predicted, none may be left for the target. */
 static status match_unnamed(struct csv *csv, const struct dataset_config *config) {
-    size_t wanted = config->trained_inputs, count = 0;
+    size_t wanted = config->request.trained_inputs, count = 0;
     bool has_given_target = config->targets.count > 0;
-    if (!config->is_trained || wanted == 0 || config->inputs.count || config->window.steps) return OK;
+    if (!config->request.is_trained || wanted == 0 || config->inputs.count || config->window.steps) return OK;
     for (size_t i = 0; i < csv->n_columns; i++) count += is_default_input(csv, config, i);
-    if (config->without_targets && !has_given_target && count + 1 == wanted) {
+    if (config->request.without_targets && !has_given_target && count + 1 == wanted) {
         csv->default_target = NOT_USED;
         return OK;
     }
@@ -435,7 +438,7 @@ static status match_unnamed(struct csv *csv, const struct dataset_config *config
                           "%s: the model was trained with rows of %zu numbers without names, so that this file needs "
                           "exactly %zu columns in that order and %s for the target; without it there %s %zu. List the "
                           "columns of the inputs in dataset.inputs",
-                          csv->path, wanted, wanted, config->without_targets ? "at most one" : "one",
+                          csv->path, wanted, wanted, config->request.without_targets ? "at most one" : "one",
                           count == 1 ? "is" : "are", count);
     if (!has_given_target)
         csv_add_note(csv,
@@ -453,7 +456,7 @@ status csv_choose_columns(struct csv *csv, const struct dataset_config *config, 
     if (train) return use_same_columns(csv, config, train);
     if (csv_has_trained_columns(config)) return use_trained_columns(csv, config);
     TRY(match_unnamed(csv, config));
-    if (!config->without_targets) {
+    if (!config->request.without_targets) {
         TRY(use_columns(csv, config, &config->targets, true));
         if (config->targets.count == 0) TRY(use_column(csv, config, csv->default_target, true));
     }
@@ -461,7 +464,7 @@ status csv_choose_columns(struct csv *csv, const struct dataset_config *config, 
     for (size_t i = 0; i < csv->n_columns && config->inputs.count == 0; i++)
         if (is_default_input(csv, config, i)) TRY(use_column(csv, config, i, false));
     note_unnamed(csv, config);
-    if (!config->is_trained) TRY(check_rules(csv, config));
+    if (!config->request.is_trained) TRY(check_rules(csv, config));
     if (csv->base.input_size > 0) return OK;
     return status_new(STATUS_DATA, "%s: there is no column for the inputs; the file has only: %s", csv->path,
                       csv_printable(csv, csv->names[0]));

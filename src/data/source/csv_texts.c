@@ -138,7 +138,8 @@ status csv_texts_of(const struct dataset_config *config, bool is_validation, siz
     const struct dataset_format *format = dataset_format_of(config, path);
     struct text text = {0};
     if (!format || !format->add_records)
-        return open_texts(path, dataset_others(config, is_validation), &config->csv, rows, config->skips_bad_rows, out);
+        return open_texts(path, dataset_others(config, is_validation), &config->csv, rows,
+                          config->request.skips_bad_rows, out);
     struct csv_texts *t = calloc(1, sizeof *t);
     *out = NULL;
     if (!t) return status_memory("the texts of %s", path);

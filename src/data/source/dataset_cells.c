@@ -14,9 +14,9 @@ struct records {
 
 static status start(struct csv *csv, const struct dataset_config *config, bool is_validation) {
     struct records *records = csv->records;
-    size_t columns = config->cells->column_count;
+    size_t columns = config->request.cells->column_count;
     (void)is_validation;
-    records->cells = config->cells;
+    records->cells = config->request.cells;
     records->numbers = arena_alloc(csv->arena, (columns + 1) * sizeof *records->numbers);
     csv->reader.fields = calloc(columns + 1, sizeof *csv->reader.fields);
     if (!csv->reader.fields) return status_memory("the columns of a table");

@@ -239,14 +239,14 @@ static bool is_of_columns(const struct csv *csv, const struct preparation *p) {
 /* Rows of a trained model are new, unless they are those of a program that embeds it. Call it when the columns are
  * chosen; [train]: the training file if this is a file of validation rows. */
 static void csv_start_new(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
-    const struct preparation *p = config->preparation;
-    csv->is_new = config->is_trained && !config->cells && is_of_columns(csv, p);
-    csv->skips_bad = csv->is_new && config->skips_bad_rows;
+    const struct preparation *p = config->request.preparation;
+    csv->is_new = config->request.is_trained && !config->request.cells && is_of_columns(csv, p);
+    csv->skips_bad = csv->is_new && config->request.skips_bad_rows;
     if (!csv->is_new) return;
     csv->prepared = arena_alloc(csv->arena, (csv->base.input_size + 1) * sizeof *csv->prepared);
     for (size_t i = 0; p && i < p->count; i++) csv->prepared[i] = &p->items[i];
     const struct csv *known = train ? train : csv;
-    if (train ? known->has_given_classes : config->classes.count > 0) csv->known_classes = known;
+    if (train ? known->has_given_classes : config->request.classes.count > 0) csv->known_classes = known;
 }
 
 bool csv_needs_value(const struct csv *csv, size_t column) {
@@ -418,7 +418,7 @@ struct csv_order {
 };
 
 static void csv_order_start(struct csv *csv, const struct dataset_config *config) {
-    if (config->window.steps == 0 || config->cells) return;
+    if (config->window.steps == 0 || config->request.cells) return;
     csv->orders = arena_alloc(csv->arena, csv->n_columns * sizeof *csv->orders);
     for (size_t i = 0; i < csv->n_columns; i++) {
         struct role *role = &csv->roles[i];
@@ -745,7 +745,7 @@ static status keep_row(struct csv *csv, bool *keeps) {
 }
 
 static status start_filter(struct csv *csv, const struct dataset_config *config) {
-    if (!config->filter || config->cells) return OK;
+    if (!config->filter || config->request.cells) return OK;
     TRY(row_filter_parse(config->filter, csv->arena, &csv->filter));
     size_t count = row_filter_column_count(csv->filter);
     csv->filter_columns = arena_alloc(csv->arena, (count + 1) * sizeof *csv->filter_columns);
@@ -835,7 +835,7 @@ static status read_rows(struct csv *csv, const struct dataset_config *config, bo
                         const struct csv *train) {
     bool is_row = true;
     csv->store.width = csv_group_at(csv) + (csv->group_column != NOT_USED) + 1;
-    csv->store.max_bytes = config->cells ? SIZE_MAX : (size_t)config->cache_mb << 20;
+    csv->store.max_bytes = config->request.cells ? SIZE_MAX : (size_t)config->cache_mb << 20;
     csv->drops_missing_targets = config->drops_missing_targets;
     csv->has_labels = train ? train->n_classes > 0 : csv->has_given_classes || may_be_text;
     for (bool has_record = csv->has_no_header; is_row; has_record = false)
@@ -883,14 +883,14 @@ static void set_missing(struct csv *csv, const struct dataset_config *config) {
 /* The type of a column that another file decides: the training file or a checkpoint; false: none does. */
 static bool known_type(const struct csv *csv, const struct dataset_config *config, const struct csv *train,
                        size_t input, struct raw_column *known) {
-    const struct preparation *p = config->preparation;
+    const struct preparation *p = config->request.preparation;
     const char *name = csv->names[csv->input_columns[input]];
     *known = (struct raw_column){.type = COLUMN_NUMBER};
     if (train) *known = train->raw[input]; /* its columns have the same order */
     bool is_prepared = !train && p && input < p->count && strcmp(p->items[input].name, name) == 0;
     if (is_prepared)
         *known = (struct raw_column){.type = p->items[input].type, .date_format = p->items[input].date_format};
-    return train || config->is_trained;
+    return train || config->request.is_trained;
 }
 
 static void start_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
@@ -1025,16 +1025,18 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     TRY(csv->input->start(csv, config, is_validation));
     if (train && csv->decimal == 0 && !csv_is_undecided(train->decimal)) csv->decimal = train->decimal;
     TRY(csv_read_header(csv, config, train));
-    csv->are_targets_inputs = config->window.steps > 0 && !wants_classes && config->target_range == TARGETS_ARE_ANY;
+    csv->are_targets_inputs =
+        config->window.steps > 0 && !wants_classes && config->request.target_range == TARGETS_ARE_ANY;
     TRY(csv_choose_columns(csv, config, train));
     TRY(start_filter(csv, config));
     start_columns(csv, config, train);
     csv_start_new(csv, config, train);
     csv_order_start(csv, config);
-    bool is_binary = !wants_classes && !config->has_losses && config->target_range == TARGETS_ARE_PROBABILITIES;
+    bool is_binary =
+        !wants_classes && !config->request.has_losses && config->request.target_range == TARGETS_ARE_PROBABILITIES;
     bool has_target = csv->base.target_size == 1 && csv->roles[csv->target_columns[0]].is_target;
     bool may_be_text = (wants_classes || is_binary) && has_target;
-    if (!train && may_be_text && config->classes.count) csv_copy_classes(csv, &config->classes);
+    if (!train && may_be_text && config->request.classes.count) csv_copy_classes(csv, &config->request.classes);
     TRY(find_label_rule(csv, may_be_text, &csv->is_kind_known));
     csv->is_kind_known = csv->is_kind_known || train || csv->has_given_classes;
     TRY(read_rows(csv, config, may_be_text, train));

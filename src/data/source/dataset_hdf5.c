@@ -810,7 +810,7 @@ static struct column_list columns_of(const struct source *source, struct arena *
  */
 static status use_trained_names(struct hdf5 *h, const struct dataset_config *config, enum column_role role,
                                 struct string_list *names) {
-    const struct column_list *trained = &config->columns;
+    const struct column_list *trained = &config->request.columns;
     size_t count = columns_count(trained, role), used = 0;
     bool is_same_format = trained->count && strcmp(trained->format, dataset_hdf5.name) == 0;
     if (!is_same_format || count < 2 || names->count == 1) return OK;
@@ -917,8 +917,10 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     TRY(use_trained_names(h, config, COLUMN_INPUT, &inputs));
     TRY(use_trained_names(h, config, COLUMN_TARGET, &targets));
     h->inputs = make_columns(h, &inputs, &config->input_groups, "x", &h->n_inputs);
-    if (!config->without_targets) h->targets = make_columns(h, &targets, &config->target_groups, "y", &h->n_targets);
-    if (config->weights && !config->without_targets) h->weights = make_column(h, config->weights, &h->n_weights);
+    if (!config->request.without_targets)
+        h->targets = make_columns(h, &targets, &config->target_groups, "y", &h->n_targets);
+    if (config->weights && !config->request.without_targets)
+        h->weights = make_column(h, config->weights, &h->n_weights);
     h->group_key = dataset_group_key(config);
     if (dataset_group(config)) h->groups = make_column(h, dataset_group(config), &h->n_groups);
     TRY(check_names(h, wants_classes));

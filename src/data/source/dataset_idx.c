@@ -275,7 +275,7 @@ static status open_idx(const struct dataset_config *config, const char *path, bo
     idx->base.format = &dataset_idx;
     idx->inputs.fd = idx->targets.fd = -1;
     status s = open_file(&idx->inputs, strdup(path));
-    if (s == OK && !config->without_targets) s = open_targets(idx, config, train != NULL);
+    if (s == OK && !config->request.without_targets) s = open_targets(idx, config, train != NULL);
     if (s == OK) {
         set_shape(idx);
         *out = &idx->base;

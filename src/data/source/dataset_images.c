@@ -192,12 +192,12 @@ static status find_first_column(const struct dataset_config *config, const char 
 
 /* Whether the model that [config] has the columns of was trained with a file of labels. */
 static bool image_labels_trained(const struct dataset_config *config) {
-    return config->columns.count && strcmp(config->columns.format, dataset_images.name) == 0;
+    return config->request.columns.count && strcmp(config->request.columns.format, dataset_images.name) == 0;
 }
 
 /* The names of the targets that a model was trained with, else those of the config. */
 static struct string_list targets_of(const struct dataset_config *config, struct arena *arena) {
-    const struct column_list *trained = &config->columns;
+    const struct column_list *trained = &config->request.columns;
     struct string_list targets = {.items = arena_alloc(arena, (trained->count + 1) * sizeof *targets.items)};
     if (!image_labels_trained(config)) return config->targets;
     for (size_t i = 0; i < trained->count; i++)
@@ -222,9 +222,9 @@ static status open_file(const struct dataset_config *config, const char *path, b
     table.weights = NULL;
     table.rules = (struct section_list){&names, 1};
     table.missing = (struct string_list){&nothing, 1}; /* NA may be a name */
-    table.columns = (struct column_list){0};
-    table.is_trained = false; /* names of files are no inputs of the model */
-    table.preparation = NULL;
+    table.request.columns = (struct column_list){0};
+    table.request.is_trained = false; /* names of files are no inputs of the model */
+    table.request.preparation = NULL;
     return dataset_csv.open(&table, path, wants_classes, train, out);
 }
 
@@ -286,17 +286,17 @@ static struct column_list image_labels_columns(const struct source *labels, stru
  * is opened, then once to keep them, or for each batch. */
 
 static bool are_classes(const struct dataset_config *config, bool wants_classes) {
-    return wants_classes || string_list_has(&config->class_targets, DATASET_TARGET_NAME);
+    return wants_classes || string_list_has(&config->request.class_targets, DATASET_TARGET_NAME);
 }
 
 static bool are_binary(const struct dataset_config *config) {
-    return config->target_range == TARGETS_ARE_PROBABILITIES ||
-           string_list_has(&config->probability_targets, DATASET_TARGET_NAME);
+    return config->request.target_range == TARGETS_ARE_PROBABILITIES ||
+           string_list_has(&config->request.probability_targets, DATASET_TARGET_NAME);
 }
 
 /* Whether the keys of [config] name masks and fit together. */
 static status image_masks_check(const struct dataset_config *config, bool wants_classes) {
-    if (!config->image.masks || config->without_targets) return OK;
+    if (!config->image.masks || config->request.without_targets) return OK;
     if (are_classes(config, wants_classes) || are_binary(config)) return OK;
     return status_new(STATUS_USAGE,
                       "dataset.image.masks: the pixels of masks are classes; use loss: cross_entropy, nll, "
@@ -307,7 +307,7 @@ static status image_masks_check(const struct dataset_config *config, bool wants_
 static status image_masks_find(struct image_masks *masks, const struct dataset_config *config, bool wants_classes,
                                bool is_validation, struct arena *arena) {
     const char *folder = is_validation ? config->validation.targets : config->image.masks;
-    if (!config->image.masks || config->without_targets) return OK;
+    if (!config->image.masks || config->request.without_targets) return OK;
     if (!folder)
         return status_new(STATUS_USAGE,
                           "dataset.validation.targets is missing: give the folder of the masks of the images in '%s'",
@@ -620,7 +620,7 @@ static status hash_files(struct images *images, uint64_t *number) {
 
 static size_t choose_threads(const struct dataset_config *config) {
     if (config->image.threads != SCHEMA_NO_INT) return (size_t)config->image.threads;
-    int ranks = config->local_ranks > 0 ? config->local_ranks : 1;
+    int ranks = config->request.local_ranks > 0 ? config->request.local_ranks : 1;
     int share = (processors_online() + ranks - 1) / ranks, allowed = processors_allowed();
     return (size_t)(share < allowed ? share : allowed);
 }
@@ -643,7 +643,7 @@ static status set_shape(struct images *images, const struct dataset_config *conf
     base->input_shape[1] = (int64_t)height;
     base->input_shape[2] = (int64_t)width;
     base->input_size = (size_t)images->config.channels * height * width;
-    base->target_size = images->labels ? images->labels->target_size : config->without_targets ? 0 : 1;
+    base->target_size = images->labels ? images->labels->target_size : config->request.without_targets ? 0 : 1;
     TRY(image_masks_start(&images->masks, &images->config, base, images->arena));
     if (images->labels) base->classes = images->labels->classes;
     if (images->labels) base->note = images->labels->note;
@@ -697,12 +697,12 @@ static struct string_list labels_of(const struct source *source) {
 
 /* What the keys say about the targets. */
 static status check_targets(const struct dataset_config *config, const char *path, bool wants_classes) {
-    if (config->image.labels || config->without_targets) return OK;
-    if (config->image.column && !config->is_trained)
+    if (config->image.labels || config->request.without_targets) return OK;
+    if (config->image.column && !config->request.is_trained)
         return status_new(STATUS_USAGE,
                           "dataset.image.column is a column of dataset.image.labels, a CSV file with a row "
                           "for each image; give it, or remove column");
-    if (config->targets.count && !config->is_trained)
+    if (config->targets.count && !config->request.is_trained)
         return status_new(STATUS_USAGE,
                           "dataset.targets: the columns of images are those of dataset.image.labels, a CSV file with "
                           "a row for each image; give it, or remove targets");
@@ -730,14 +730,14 @@ static status open_images(const struct dataset_config *config, const char *path,
     TRY(check_targets(config, path, wants_classes));
     struct images *images = calloc(1, sizeof *images);
     if (!images) return status_memory("a dataset");
-    struct string_list known = train && train->format == &dataset_images ? labels_of(train) : config->classes;
+    struct string_list known = train && train->format == &dataset_images ? labels_of(train) : config->request.classes;
     images->base.format = &dataset_images;
     images->arena = arena_create();
     images->path = without_slash(images->arena, path);
-    images->had_labels = config->is_trained && image_labels_trained(config);
+    images->had_labels = config->request.is_trained && image_labels_trained(config);
     status s = open_labels(images, config, wants_classes, (const struct images *)train);
     if (!s) s = image_masks_find(&images->masks, config, wants_classes, train != NULL, images->arena);
-    if (!s) s = find_files(images, config->without_targets, &known);
+    if (!s) s = find_files(images, config->request.without_targets, &known);
     if (!s) s = set_shape(images, config);
     if (!s) note_orientation(images);
     if (!s) images->base.warning = unclassified_warning(images);
@@ -816,11 +816,11 @@ static struct column_list columns_of(const struct source *source, struct arena *
 static status add_records(const struct dataset_config *config, bool is_validation, struct text *out) {
     struct images images = {.arena = arena_create()};
     struct dataset_config names = *config; /* of the files only */
-    names.without_targets = true;
+    names.request.without_targets = true;
     images.path = without_slash(images.arena, is_validation ? config->validation.path : config->path);
     const char *labels = image_labels_path(config, is_validation);
     status s = labels ? image_labels_open(&names, labels, true, NULL, &images.labels) : OK;
-    bool without_classes = config->without_targets || config->image.masks;
+    bool without_classes = config->request.without_targets || config->image.masks;
     if (!s) s = find_files(&images, without_classes, &(const struct string_list){0});
     text_add(out, "file\n");
     for (size_t i = 0; !s && i < images.base.rows; i++) {

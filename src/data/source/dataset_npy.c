@@ -291,7 +291,7 @@ static status open_npy_files(struct npy *npy, const struct dataset_config *confi
     TRY(check_count(&config->targets, "targets", npy->base.format->name));
     TRY(open_file(npy, 0, path));
     TRY(npy_array_open(npy->files[0].fd, npy->files[0].path, npy->files[0].bytes, &npy->inputs));
-    if (config->without_targets) return OK;
+    if (config->request.without_targets) return OK;
     if (train)
         targets = config->validation.targets;
     else if (config->targets.count == 1)
@@ -372,7 +372,7 @@ static void choose_validation(struct npy *npy, const struct npy *train, const ch
 }
 
 static status choose_arrays(struct npy *npy, const struct dataset_config *config, const struct npy *train) {
-    bool needs_targets = !config->without_targets;
+    bool needs_targets = !config->request.without_targets;
     if (train) {
         choose_validation(npy, train, config->validation.targets);
         return OK;
@@ -408,7 +408,7 @@ static status open_npz_file(struct npy *npy, const struct dataset_config *config
     npy->group_key = dataset_group_key(config);
     if (dataset_group(config))
         TRY(status_prefix(open_array(npy, dataset_group(config), &npy->groups), "%s", npy->group_key));
-    if (config->without_targets) return OK;
+    if (config->request.without_targets) return OK;
     if (config->weights) TRY(status_prefix(open_array(npy, config->weights, &npy->weights), "dataset.weights"));
     npy->base.target_name = npy->names[1];
     return open_array(npy, npy->names[1], &npy->targets);

@@ -382,7 +382,8 @@ static status tokens_check_vocabulary(const struct dataset_config *config, const
 static status read_tokenizer(struct tokens *t, struct dataset_config *config) {
     struct tokenizer *tokenizer;
     if (!config->tokens.tokenizer) return OK;
-    TRY(tokenizer_open(config->tokens.tokenizer, TOKENIZER_KEY, config->trained_tokenizer, &t->json, &tokenizer));
+    TRY(tokenizer_open(config->tokens.tokenizer, TOKENIZER_KEY, config->request.trained_tokenizer, &t->json,
+                       &tokenizer));
     status s = tokens_check_vocabulary(config, tokenizer, &config->tokens.vocabulary);
     tokenizer_destroy(tokenizer);
     return s;
@@ -577,7 +578,7 @@ static status open_characters(struct text_source *t, const struct dataset_config
                               const struct text_source *train) {
     const struct text_config *config = &dataset->text;
     const char *name = text_string(&t->name);
-    if (dataset->is_trained && !dataset->characters && !train)
+    if (dataset->request.is_trained && !dataset->request.characters && !train)
         return status_new(STATUS_DATA,
                           "%s: the model was not trained with characters, so it has no tokens for those of a text; "
                           "give its tokenizer (dataset.tokens.tokenizer) or a file of tokens",
@@ -586,7 +587,7 @@ static status open_characters(struct text_source *t, const struct dataset_config
     t->count = train ? t->files.characters : (size_t)(config->truncate * (double)t->files.characters);
     TRY(tokens_shape(&t->base, t->count, config->block_size, config->stride, name, "characters"));
     if (train) text_printf(&t->origin, "'%s'", text_string(&train->name));
-    if (!train) TRY(choose_vocabulary(t, dataset->characters));
+    if (!train) TRY(choose_vocabulary(t, dataset->request.characters));
     TRY(number_characters(t, train));
     text_files_free(&t->files);
     return OK;
@@ -685,7 +686,7 @@ static status open_encoded(struct tokenized *t, const struct dataset_config *con
                            const struct tokenized *train) {
     int64_t block = config->tokens.block_size, stride = config->tokens.stride;
     if (!train)
-        TRY(tokenizer_open(config->tokens.tokenizer, TOKENIZER_KEY, config->trained_tokenizer, &t->json,
+        TRY(tokenizer_open(config->tokens.tokenizer, TOKENIZER_KEY, config->request.trained_tokenizer, &t->json,
                            &t->tokenizer));
     const struct tokenizer *tokenizer = train ? train->tokenizer : t->tokenizer;
     TRY(tokens_check_vocabulary(config, tokenizer, &t->base.vocabulary));

@@ -254,7 +254,8 @@ static status check_shape(const struct source *first, const struct source *sourc
 static status check_names(const struct source *first, const struct source *source, const struct dataset_config *config,
                           const char *path) {
     TRY(source_compare_names(source, first, false, &config->inputs, path, "first"));
-    return config->without_targets ? OK : source_compare_names(source, first, true, &config->targets, path, "first");
+    return config->request.without_targets ? OK
+                                           : source_compare_names(source, first, true, &config->targets, path, "first");
 }
 
 /* Bytes of images are divided by 255 and other values are not, unless dataset.divide says it. */

@@ -44,7 +44,7 @@ struct source {
     size_t stride;                  /* INPUT_TOKENS: row i starts at token i * stride */
     int input_dims;                 /* of one row, at least 1 */
     int64_t input_shape[MAX_DIMS];  /* (input_dims) */
-    size_t input_size, target_size; /* values of one row; target_size 0: dataset_config.without_targets */
+    size_t input_size, target_size; /* values of one row; target_size 0: dataset_request.without_targets */
     int target_dims; /* of one row of a single array of targets; 0: each name is a value, or there are several arrays */
     int64_t target_shape[MAX_DIMS]; /* (target_dims) */
     int64_t classes;                /* number of classes, if known without reading all rows; else 0 */
@@ -158,7 +158,7 @@ struct dataset_format {
 DATASET_FORMATS(X)
 #undef X
 
-/* The format of dataset_config.cells, which no config can name. */
+/* The format of dataset_request.cells, which no config can name. */
 extern const struct dataset_format dataset_cells;
 
 /* That of a text with dataset.tokens.tokenizer. */

@@ -56,14 +56,15 @@ static void add_ignored(const struct ignored_class *ignored, struct text *out) {
 /* All that the rows depend on. */
 static char *key_of(const struct config *c) {
     struct text key = {0};
-    text_printf(&key, "%d %d %d %d\n", config_loss(c)->wants_classes, c->dataset.balances_classes,
-                (int)c->dataset.target_range, c->dataset.has_losses);
-    add_ignored(&c->dataset.ignored, &key);
-    for (size_t i = 0; i < c->dataset.class_targets.count; i++) add_ignored(&c->dataset.class_targets_ignored[i], &key);
-    add_names(&c->dataset.class_targets, &key);
-    add_names(&c->dataset.probability_targets, &key);
-    add_names(&c->dataset.sign_targets, &key);
-    add_names(&c->dataset.input_targets, &key);
+    text_printf(&key, "%d %d %d %d\n", config_loss(c)->wants_classes, c->dataset.request.balances_classes,
+                (int)c->dataset.request.target_range, c->dataset.request.has_losses);
+    add_ignored(&c->dataset.request.ignored, &key);
+    for (size_t i = 0; i < c->dataset.request.class_targets.count; i++)
+        add_ignored(&c->dataset.request.class_targets_ignored[i], &key);
+    add_names(&c->dataset.request.class_targets, &key);
+    add_names(&c->dataset.request.probability_targets, &key);
+    add_names(&c->dataset.request.sign_targets, &key);
+    add_names(&c->dataset.request.input_targets, &key);
     schema_write_yaml(&dataset_schema, &c->dataset, &key);
     return key.data;
 }

@@ -56,9 +56,9 @@ static struct ignored_class ignored_of(const struct loss_type *loss, const void 
 /* Of several losses of a target: the class that all of them ignore. */
 static void add_class_target(struct dataset_config *d, struct ignored_class *all, const char *name,
                              struct ignored_class ignored) {
-    size_t count = d->class_targets.count, i = 0;
-    add(&d->class_targets, name);
-    while (strcmp(d->class_targets.items[i], name) != 0) i++;
+    size_t count = d->request.class_targets.count, i = 0;
+    add(&d->request.class_targets, name);
+    while (strcmp(d->request.class_targets.items[i], name) != 0) i++;
     if (i == count)
         all[i] = ignored;
     else if (all[i].value != ignored.value)
@@ -67,16 +67,17 @@ static void add_class_target(struct dataset_config *d, struct ignored_class *all
 
 static void set_targets(struct config *c, struct arena *arena) {
     struct dataset_config *d = &c->dataset;
-    struct string_list *lists[] = {&d->class_targets, &d->probability_targets, &d->sign_targets, &d->input_targets};
+    struct string_list *lists[] = {&d->request.class_targets, &d->request.probability_targets, &d->request.sign_targets,
+                                   &d->request.input_targets};
     bool reads_targets = false;
-    d->target_range = range_of(config_loss(c));
+    d->request.target_range = range_of(config_loss(c));
     if (c->losses.count == 0 && config_loss(c)) {
-        d->ignored = ignored_of(config_loss(c), c->loss.config);
-        d->balances_classes = loss_is_balanced(config_loss(c), c->loss.config);
+        d->request.ignored = ignored_of(config_loss(c), c->loss.config);
+        d->request.balances_classes = loss_is_balanced(config_loss(c), c->loss.config);
     }
     if (c->losses.count == 0) return;
     struct ignored_class *ignored = arena_alloc(arena, c->losses.count * sizeof *ignored);
-    d->class_targets_ignored = ignored;
+    d->request.class_targets_ignored = ignored;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         lists[i]->items = arena_alloc(arena, c->losses.count * sizeof *lists[i]->items);
     for (size_t i = 0; i < c->losses.count; i++) {
@@ -84,15 +85,15 @@ static void set_targets(struct config *c, struct arena *arena) {
         const char *name = target_of(c, &c->losses.items[i]);
         if (!name || loss->has_no_target) continue;
         if (loss->wants_classes) add_class_target(d, ignored, name, ignored_of(loss, c->losses.items[i].config));
-        if (range_of(loss) == TARGETS_ARE_PROBABILITIES) add(&d->probability_targets, name);
-        if (range_of(loss) == TARGETS_ARE_SIGNS) add(&d->sign_targets, name);
+        if (range_of(loss) == TARGETS_ARE_PROBABILITIES) add(&d->request.probability_targets, name);
+        if (range_of(loss) == TARGETS_ARE_SIGNS) add(&d->request.sign_targets, name);
         if (is_target(c, name))
             reads_targets = true;
         else
-            add(&d->input_targets, name);
+            add(&d->request.input_targets, name);
     }
-    d->has_losses = true;
-    d->without_targets = !reads_targets;
+    d->request.has_losses = true;
+    d->request.without_targets = !reads_targets;
 }
 
 static void add_names(const struct string_groups *groups, const char *only, struct text *out) {

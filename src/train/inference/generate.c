@@ -118,7 +118,7 @@ static status use_trained_size(struct generator *g) {
 static status open_vocabulary(struct generator *g) {
     const struct dataset_config *dataset = &g->session.config->dataset;
     const struct tokens_config *tokens = &dataset->tokens;
-    if (g->session.dataset.preparation) /* its columns of texts may have a tokenizer, too */
+    if (g->session.dataset.request.preparation) /* its columns of texts may have a tokenizer, too */
         return status_new(STATUS_USAGE, "generate needs a model of texts, and this one reads the columns of a "
                                         "table; use predict");
     TRY(session_vocabulary(&g->session, &g->vocabulary));

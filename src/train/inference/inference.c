@@ -51,9 +51,9 @@ static const char *part_name(const struct inference *inf) {
  * those of its classes. */
 static status check_labels(const struct inference *inf, const struct dataset_config *dataset) {
     struct string_list labels = dataset_labels(inf->dataset);
-    const struct string_list *known = &dataset->classes;
+    const struct string_list *known = &dataset->request.classes;
     double *numbers = arena_alloc(inf->arena, (known->count + 1) * sizeof *numbers);
-    bool reads_numbers = labels.count == 0 && known->count && !dataset->without_targets;
+    bool reads_numbers = labels.count == 0 && known->count && !dataset->request.without_targets;
     if (reads_numbers && !labels_as_numbers(known, numbers))
         log_line(inf->env->rank == 0 ? inf->log : NULL,
                  "%s: the targets are numbers, and the model was trained with labels: 0 is '%.40s', %zu is '%.40s'",
@@ -90,9 +90,9 @@ static status suggest_all(const struct inference *inf, struct dataset_config dat
     struct dataset *all;
     if (dataset.split.test <= 0 && dataset.split.train <= 0 && dataset.split.folds == 0) return failure;
     dataset_remove_split(&dataset);
-    dataset.without_targets = inf->predicts;
+    dataset.request.without_targets = inf->predicts;
     if (inf->predicts) dataset.filter = NULL;
-    if (inf->predicts) dataset.classes = (struct string_list){0};
+    if (inf->predicts) dataset.request.classes = (struct string_list){0};
     status s = dataset_open(&dataset, inf->loss->wants_classes, false, &all);
     if (s) {
         status_free(s);
@@ -150,18 +150,18 @@ static status open_dataset(struct inference *inf) {
         dataset_remove_split(dataset);
         dataset->validation = (struct validation_config){0};
     }
-    dataset->local_ranks = inf->env->local_world_size;
-    dataset->skips_bad_rows = inf->options->skips_bad_rows;
+    dataset->request.local_ranks = inf->env->local_world_size;
+    dataset->request.skips_bad_rows = inf->options->skips_bad_rows;
     if (inf->predicts && inf->is_all) dataset->filter = NULL; /* a line for each row */
     if (inf->predicts) {
-        dataset->without_targets = !needs_targets(inf);
-        dataset->input_targets.count = 0;
+        dataset->request.without_targets = !needs_targets(inf);
+        dataset->request.input_targets.count = 0;
     }
-    if (!dataset->without_targets)
-        dataset->classes = inf->session.labels; /* labels have the same class numbers as in training */
+    if (!dataset->request.without_targets)
+        dataset->request.classes = inf->session.labels; /* labels have the same class numbers as in training */
     status s = open_named(inf);
     if (s) return suggest_all(inf, *dataset, dataset_explain_columns(dataset, s));
-    log_columns(inf, &dataset->columns);
+    log_columns(inf, &dataset->request.columns);
     return check_labels(inf, dataset);
 }
 
@@ -248,8 +248,8 @@ static status join(struct inference *inf) {
 static status explain_columns(const struct inference *inf, status failure) {
     struct dataset_config dataset = inf->config->dataset;
     if (status_code(failure) != STATUS_DATA) return failure;
-    dataset.columns = inf->session.dataset.columns;
-    dataset.without_targets = inf->predicts;
+    dataset.request.columns = inf->session.dataset.request.columns;
+    dataset.request.without_targets = inf->predicts;
     return dataset_explain_columns(&dataset, failure);
 }
 
@@ -570,12 +570,12 @@ static status read_texts(const struct inference *inf, struct csv_texts **texts) 
     const struct dataset_info *info = dataset_info(inf->dataset);
     struct dataset_config dataset = inf->config->dataset;
     const struct validation_config *validation = &dataset.validation;
-    dataset.without_targets = !needs_targets(inf);
+    dataset.request.without_targets = !needs_targets(inf);
     bool is_own = inf->part == DATASET_VALIDATION && validation->path, is_whole = inf->is_all || validation->path;
     size_t rows = is_whole ? inf->rows : info->rows;
     if (info->windows.steps) rows = is_own ? info->windows.rows - info->rows : info->rows;
     rows += dataset_left_out(inf->dataset, inf->part).count;
-    dataset.skips_bad_rows = inf->options->skips_bad_rows;
+    dataset.request.skips_bad_rows = inf->options->skips_bad_rows;
     return csv_texts_of(&dataset, is_own, rows, texts);
 }
 

@@ -140,12 +140,12 @@ static status read_session(struct predictor *p) {
     p->config.device = DEVICE_CPU;
     p->about.name = p->config.name;
     p->about.labels = session->labels;
-    dataset->without_targets = true;
-    dataset->input_targets.count = 0;
+    dataset->request.without_targets = true;
+    dataset->request.input_targets.count = 0;
     dataset_remove_split(dataset);
     dataset->validation = (struct validation_config){0};
     dataset->augment = (struct augment_config){0};
-    dataset->local_ranks = 1;
+    dataset->request.local_ranks = 1;
     return session_vocabulary(session, &p->vocabulary);
 }
 
@@ -153,7 +153,7 @@ static status read_session(struct predictor *p) {
 
 /* For a checkpoint of an earlier version: from its vocabulary or its columns; else the dataset must be there. */
 static status guess_layout(struct predictor *p, struct input_layout *layout) {
-    const struct preparation *preparation = p->session.dataset.preparation;
+    const struct preparation *preparation = p->session.dataset.request.preparation;
     struct dataset *dataset;
     *layout = (struct input_layout){.dims = 1, .size = preparation ? preparation->features : p->about.columns.count};
     layout->divide = p->config.dataset.divide > 0 ? p->config.dataset.divide : 1;
@@ -179,7 +179,7 @@ static status guess_layout(struct predictor *p, struct input_layout *layout) {
 }
 
 static void list_columns(struct predictor *p) {
-    const struct column_list *list = &p->session.dataset.columns;
+    const struct column_list *list = &p->session.dataset.request.columns;
     struct string_list *columns = &p->about.columns;
     if (list->count == 0 || strcmp(list->format, "csv") != 0) return; /* a dataset of a file may be many inputs */
     if (p->session.dataset.window.steps) return;                      /* an input is a column of one of the rows */
@@ -196,7 +196,7 @@ static status read_inputs(struct predictor *p) {
     *layout = session->inputs;
     if (!session->has_inputs) TRY(guess_layout(p, layout));
     p->info = input_layout_info(layout);
-    p->about.has_preparation = session->dataset.preparation != NULL;
+    p->about.has_preparation = session->dataset.request.preparation != NULL;
     if (p->about.has_preparation && session->dataset.window.steps)
         return status_new(STATUS_USAGE,
                           "the model reads windows of rows (dataset.window) with columns that are prepared "
@@ -443,7 +443,7 @@ status predictor_run_table(struct predictor *p, const struct cells *cells, const
     if (p->about.columns.count == 0)
         return status_new(STATUS_USAGE, "the model was not trained with the columns of a table; pass rows of numbers");
     if (cells->rows == 0) return check_results(p, results);
-    config.cells = cells;
+    config.request.cells = cells;
     TRY(dataset_open(&config, config_loss(&p->config)->wants_classes, false, &dataset));
     status s = OK;
     const struct dataset_info *info = dataset_info(dataset);

@@ -42,9 +42,9 @@ static status read_preparation(struct session *s) {
     struct preparation *preparation;
     TRY(preparation_read(s->arena, s->checkpoint, &preparation));
     TRY(target_scale_read(s->arena, s->checkpoint, &s->target_scale));
-    s->dataset.preparation = preparation;
-    s->dataset.trained_target_scale = s->target_scale;
-    s->dataset.is_trained = true;
+    s->dataset.request.preparation = preparation;
+    s->dataset.request.trained_target_scale = s->target_scale;
+    s->dataset.request.is_trained = true;
     return OK;
 }
 
@@ -62,12 +62,12 @@ static status read_text(const struct session *s, const char *path, const char **
 static status read_inputs(struct session *s) {
     struct dataset_config *dataset = &s->dataset;
     const struct input_layout *layout = &s->inputs;
-    TRY(read_text(s, "data/vocabulary", &dataset->characters));
-    TRY(read_text(s, "data/tokenizer", &dataset->trained_tokenizer));
+    TRY(read_text(s, "data/vocabulary", &dataset->request.characters));
+    TRY(read_text(s, "data/tokenizer", &dataset->request.trained_tokenizer));
     TRY(input_layout_read(s->arena, s->checkpoint, &s->inputs, &s->has_inputs));
-    if (s->has_inputs && layout->kind == INPUT_VALUES && !dataset->preparation && layout->dims == 1)
-        dataset->trained_inputs = layout->size;
-    if (s->has_inputs && layout->kind == INPUT_VALUES && !dataset->preparation && isnan(dataset->divide))
+    if (s->has_inputs && layout->kind == INPUT_VALUES && !dataset->request.preparation && layout->dims == 1)
+        dataset->request.trained_inputs = layout->size;
+    if (s->has_inputs && layout->kind == INPUT_VALUES && !dataset->request.preparation && isnan(dataset->divide))
         dataset->divide = layout->divide;
     if (s->has_inputs && layout->kind == INPUT_TOKENS && dataset->tokens.vocabulary == SCHEMA_NO_INT)
         dataset->tokens.vocabulary = layout->vocabulary;
@@ -76,7 +76,7 @@ static status read_inputs(struct session *s) {
 
 /* The labels of the classes and the names of the targets. */
 static status read_names(struct session *s) {
-    const struct column_list *columns = &s->dataset.columns;
+    const struct column_list *columns = &s->dataset.request.columns;
     s->targets.items = arena_alloc(s->arena, (columns->count + 1) * sizeof *s->targets.items);
     for (size_t i = 0; i < columns->count; i++)
         if (columns->items[i].role == COLUMN_TARGET) s->targets.items[s->targets.count++] = columns->items[i].name;
@@ -103,17 +103,18 @@ status session_read(struct session *s) {
     if (!s->config) return explain_config(s);
     s->dataset = s->config->dataset;
     TRY(read_scaler(s));
-    TRY(column_names_read(s->arena, s->checkpoint, &s->dataset.columns));
+    TRY(column_names_read(s->arena, s->checkpoint, &s->dataset.request.columns));
     TRY(read_preparation(s));
-    TRY(class_weights_read(s->arena, s->checkpoint, &s->dataset.trained_class_weights));
+    TRY(class_weights_read(s->arena, s->checkpoint, &s->dataset.request.trained_class_weights));
     TRY(read_inputs(s));
     return read_names(s);
 }
 
 status session_vocabulary(const struct session *s, struct vocabulary **out) {
     *out = NULL;
-    if (s->dataset.characters) return vocabulary_create(s->dataset.characters, out);
-    if (s->dataset.trained_tokenizer) return vocabulary_create_tokenizer(s->dataset.trained_tokenizer, out);
+    if (s->dataset.request.characters) return vocabulary_create(s->dataset.request.characters, out);
+    if (s->dataset.request.trained_tokenizer)
+        return vocabulary_create_tokenizer(s->dataset.request.trained_tokenizer, out);
     return OK;
 }
 

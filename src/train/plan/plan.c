@@ -338,7 +338,7 @@ static status open_data(struct plan *p, const struct plan_options *options) {
         return OK;
     }
     struct dataset_config dataset = p->config->dataset;
-    dataset.local_ranks = p->env.local_world_size;
+    dataset.request.local_ranks = p->env.local_world_size;
     bool reads_rows = p->purpose != PLAN_CHECK || p->reads_all;
     if (!p->dataset) TRY(plan_explain_rows(dataset_open(&dataset, p->loss->wants_classes, !reads_rows, &p->dataset)));
     p->info = *dataset_info(p->dataset);
