@@ -485,20 +485,17 @@ static void add_classes_json(const struct evaluation_result *r, const struct str
     text_add(out, labels->count ? "]" : "");
 }
 
-/* Not finite: null. */
-static void add_number_json(const char *name, double value, struct text *out) {
-    text_printf(out, ",\"%s\":", name);
-    text_add_double(out, value);
-}
-
 /* Adds the result as a line of JSON; numbers that are not finite are null. [part]: of the dataset; [labels]: of the
  * classes, none where they are numbers. */
 static void evaluation_json_add(const struct evaluation_result *r, const char *part, const struct string_list *labels,
                                 struct text *out) {
-    text_printf(out, "{\"event\":\"eval\",\"part\":\"%s\",\"rows\":%lld", part, (long long)r->rows);
-    add_number_json("loss", r->loss, out);
-    if (r->has_accuracy) add_number_json("accuracy", r->accuracy, out);
-    for (size_t i = 0; i < r->metric_count; i++) add_number_json(r->metrics[i].name, r->metrics[i].value, out);
+    text_add(out, "{");
+    text_add_member(out, "event", "eval");
+    text_add_member(out, "part", part);
+    text_add_member_int(out, "rows", (int64_t)r->rows);
+    text_add_member_double(out, "loss", r->loss);
+    if (r->has_accuracy) text_add_member_double(out, "accuracy", r->accuracy);
+    for (size_t i = 0; i < r->metric_count; i++) text_add_member_double(out, r->metrics[i].name, r->metrics[i].value);
     for (size_t i = 0; r->confusion && i < r->classes * r->classes; i++)
         text_printf(out, "%s%.10g%s",
                     i == 0                ? ",\"confusion_matrix\":[["
