@@ -4,14 +4,8 @@
 #include <stdlib.h>
 
 static const struct schema_row rows[] = {
-    {.key = "decay",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct ema_config, decay),
-     .fallback = "0",
-     .min = 0,
-     .max = 1,
-     .excludes_max = true,
-     .doc = "Weight of the old average in each update, such as 0.999; 0: no average."},
+    SCHEMA_ROW(REAL, struct ema_config, decay, .fallback = "0", .min = 0, .max = 1, .excludes_max = true,
+               .doc = "Weight of the old average in each update, such as 0.999; 0: no average."),
     {.key = "evaluate",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct ema_config, evaluate),

@@ -9,13 +9,8 @@ struct adadelta_config {
 
 static const struct schema_row rows[] = {
     OPTIMIZER_REAL(adadelta_config, lr, "1", "Learning rate: a factor of the change."),
-    {.key = "rho",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct adadelta_config, rho),
-     .fallback = "0.9",
-     .min = 0,
-     .max = 1,
-     .doc = "Decay of the running means of the squares of gradients and of changes."},
+    SCHEMA_ROW(REAL, struct adadelta_config, rho, .fallback = "0.9", .min = 0, .max = 1,
+               .doc = "Decay of the running means of the squares of gradients and of changes."),
     OPTIMIZER_REAL(adadelta_config, eps, "1e-06", "Added to both means before the square root."),
     OPTIMIZER_REAL(adadelta_config, weight_decay, "0", "L2 penalty, added to the gradient."),
     {0},

@@ -10,13 +10,8 @@ enum { SQUARE_AVG, GRAD_AVG, MOMENTUM };
 
 static const struct schema_row rows[] = {
     OPTIMIZER_REAL(rmsprop_config, lr, "0.01", "Learning rate."),
-    {.key = "alpha",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct rmsprop_config, alpha),
-     .fallback = "0.99",
-     .min = 0,
-     .max = 1,
-     .doc = "Decay of the running mean of the gradient's square."},
+    SCHEMA_ROW(REAL, struct rmsprop_config, alpha, .fallback = "0.99", .min = 0, .max = 1,
+               .doc = "Decay of the running mean of the gradient's square."),
     OPTIMIZER_REAL(rmsprop_config, eps, "1e-08", "Added to the denominator."),
     OPTIMIZER_REAL(rmsprop_config, weight_decay, "0", "L2 penalty, added to the gradient."),
     OPTIMIZER_REAL(rmsprop_config, momentum, "0", "Momentum factor; 0: none."),

@@ -225,6 +225,10 @@ const char *schema_nearest(const char *word, const char *const *known);
 
 /* A row's offset: FIELD(struct adam_config, lr). */
 #define FIELD(type, member) offsetof(type, member)
+/* The row of a key with the name of its field: SCHEMA_ROW(REAL, struct adam_config, lr, .fallback = "0.001", .doc =
+ * "..."). */
+#define SCHEMA_ROW(type_, struct_, field_, ...)                                                                        \
+    { .key = #field_, .type = SCHEMA_##type_, .offset = offsetof(struct_, field_), __VA_ARGS__ }
 
 /* Adds the tree as YAML in one line, "{type: sgd, lr: 0.1}", which parses to the same tree. */
 void node_write(const struct node *node, struct text *out);

@@ -228,28 +228,19 @@ static const char *const format_choices[] = {"auto",
                                                  NULL};
 
 static const struct schema_row validation_rows[] = {
-    {.key = "path",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct validation_config, path),
-     .others_offset = FIELD(struct validation_config, others),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS,
-     .doc = "File of the validation rows, or a list of files, with the same columns or datasets as dataset.path; "
-            "instead of split."},
-    {.key = "targets",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct validation_config, targets),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS,
-     .doc = "IDX, NPY: file of the labels; null: derived from path (images -> labels, x -> y). NPZ: array of the "
+    SCHEMA_ROW(
+        STRING, struct validation_config, path, .others_offset = FIELD(struct validation_config, others),
+        .fallback = "null", .flags = SCHEMA_EXTENDS,
+        .doc = "File of the validation rows, or a list of files, with the same columns or datasets as dataset.path; "
+               "instead of split."),
+    SCHEMA_ROW(
+        STRING, struct validation_config, targets, .fallback = "null", .flags = SCHEMA_EXTENDS,
+        .doc =
+            "IDX, NPY: file of the labels; null: derived from path (images -> labels, x -> y). NPZ: array of the "
             "targets; null: that of dataset.path, or \"y_val\" and \"y_test\" for \"y_train\". A folder of images with "
-            "image.labels: the CSV file of its labels; with image.masks: the folder of its masks."},
-    {.key = "query",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct validation_config, query),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS,
-     .doc = "SQLite: query of the validation rows; null: dataset.query or table."},
+            "image.labels: the CSV file of its labels; with image.masks: the folder of its masks."),
+    SCHEMA_ROW(STRING, struct validation_config, query, .fallback = "null", .flags = SCHEMA_EXTENDS,
+               .doc = "SQLite: query of the validation rows; null: dataset.query or table."),
     {0},
 };
 
@@ -271,45 +262,35 @@ static const struct schema_row dataset_rows[] = {
             "in the "
             "working directory, then in the folder of the config, "
             "then in its parent folder; the first match is used and recorded."},
-    {.key = "format",
-     .type = SCHEMA_CHOICE,
-     .offset = FIELD(struct dataset_config, format),
-     .fallback = "auto",
-     .choices = format_choices,
-     .flags = SCHEMA_INFERENCE,
-     .doc = "auto: by the extension of path (.h5 .hdf5 .hdf: hdf5, .csv .tsv .csv.gz .tsv.gz .data: csv, .db .sqlite "
+    SCHEMA_ROW(
+        CHOICE, struct dataset_config, format, .fallback = "auto", .choices = format_choices, .flags = SCHEMA_INFERENCE,
+        .doc =
+            "auto: by the extension of path (.h5 .hdf5 .hdf: hdf5, .csv .tsv .csv.gz .tsv.gz .data: csv, .db .sqlite "
             ".sqlite3: sqlite, -ubyte "
             "-ubyte.gz .idx .idx.gz: idx, "
             ".npy: npy, .npz: npz, .txt: text, .bin: tokens; a folder: images, "
-            "with image.size)."},
-    {.key = "inputs",
-     .type = SCHEMA_STRING_LIST,
-     .offset = FIELD(struct dataset_config, inputs),
-     .groups_offset = FIELD(struct dataset_config, input_groups),
-     .fallback = "[]",
-     .flags = SCHEMA_INFERENCE,
-     .doc = "HDF5: names of datasets (x when empty; several vectors are concatenated); NPZ: name of an array (x, X, "
+            "with image.size)."),
+    SCHEMA_ROW(
+        STRING_LIST, struct dataset_config, inputs, .groups_offset = FIELD(struct dataset_config, input_groups),
+        .fallback = "[]", .flags = SCHEMA_INFERENCE,
+        .doc =
+            "HDF5: names of datasets (x when empty; several vectors are concatenated); NPZ: name of an array (x, X, "
             "data, images and others when empty); CSV: columns (all but the targets when empty). A mapping gives the "
-            "model several inputs, by name: {image: images/x, table: [age, weight]}."},
-    {.key = "targets",
-     .type = SCHEMA_STRING_LIST,
-     .offset = FIELD(struct dataset_config, targets),
-     .groups_offset = FIELD(struct dataset_config, target_groups),
-     .fallback = "[]",
-     .flags = SCHEMA_INFERENCE,
-     .doc = "HDF5: names of datasets (y when empty); CSV, and image.labels: columns (when empty the last one named "
+            "model several inputs, by name: {image: images/x, table: [age, weight]}."),
+    SCHEMA_ROW(
+        STRING_LIST, struct dataset_config, targets, .groups_offset = FIELD(struct dataset_config, target_groups),
+        .fallback = "[]", .flags = SCHEMA_INFERENCE,
+        .doc =
+            "HDF5: names of datasets (y when empty); CSV, and image.labels: columns (when empty the last one named "
             "label, class, ..., else the last one); IDX, "
             "NPY: file of the labels (when empty derived from path: images -> labels, x -> y); NPZ: name of an array "
             "(y when empty). A "
-            "mapping names targets for `losses`: {kind: y, box: [left, top]}."},
-    {.key = "weights",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct dataset_config, weights),
-     .fallback = "null",
-     .flags = SCHEMA_INFERENCE,
-     .doc = "HDF5, NPZ: name of a dataset or an array, CSV, SQLite: of a column, with a weight from 0 for each row "
-            "(scikit-learn's sample_weight). Training divides the weights by their mean over the training rows and "
-            "multiplies the loss of each row; validation losses and metrics are weighted means. Null: all 1."},
+            "mapping names targets for `losses`: {kind: y, box: [left, top]}."),
+    SCHEMA_ROW(
+        STRING, struct dataset_config, weights, .fallback = "null", .flags = SCHEMA_INFERENCE,
+        .doc = "HDF5, NPZ: name of a dataset or an array, CSV, SQLite: of a column, with a weight from 0 for each row "
+               "(scikit-learn's sample_weight). Training divides the weights by their mean over the training rows and "
+               "multiplies the loss of each row; validation losses and metrics are weighted means. Null: all 1."),
     {.key = "columns",
      .type = SCHEMA_SECTION_MAP,
      .offset = FIELD(struct dataset_config, rules),
@@ -325,14 +306,12 @@ static const struct schema_row dataset_rows[] = {
      .doc =
          "CSV: texts of input columns that mean a missing value, such as ['', NA, '?']; []: those of pandas' read_csv "
          "(empty, NA, N/A, NaN, null, None and others)."},
-    {.key = "filter",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct dataset_config, filter),
-     .fallback = "null",
-     .flags = SCHEMA_INFERENCE,
-     .doc = "CSV, SQLite: the rows that are used, before the split, such as \"year >= 2010 and country in ['DE', 'FR'] "
+    SCHEMA_ROW(
+        STRING, struct dataset_config, filter, .fallback = "null", .flags = SCHEMA_INFERENCE,
+        .doc =
+            "CSV, SQLite: the rows that are used, before the split, such as \"year >= 2010 and country in ['DE', 'FR'] "
             "and not price is missing\": == != < <= > >=, and, or, not, in, is missing, parentheses. predict of a file "
-            "uses all rows. null: all rows."},
+            "uses all rows. null: all rows."),
     {.key = "drop_missing_targets",
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct dataset_config, drops_missing_targets),
@@ -340,48 +319,26 @@ static const struct schema_row dataset_rows[] = {
      .doc =
          "CSV, SQLite: true: rows whose target is a missing value are left out, and the log says how many; false: such "
          "a value is an error."},
-    {.key = "query",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct dataset_config, query),
-     .fallback = "null",
-     .flags = SCHEMA_INFERENCE,
-     .doc = "SQLite: the query whose rows are read (select ... order by ...)."},
-    {.key = "table",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct dataset_config, table),
-     .fallback = "null",
-     .flags = SCHEMA_INFERENCE,
-     .doc = "SQLite: instead of query, all columns of this table or view; null: the only one of the file."},
-    {.key = "csv",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct dataset_config, csv),
-     .present_offset = FIELD(struct dataset_config, has_csv),
-     .section = &csv_schema,
-     .flags = SCHEMA_INFERENCE,
-     .doc = "CSV: how the file is written, where that is not recognised."},
-    {.key = "layout",
-     .type = SCHEMA_CHOICE,
-     .offset = FIELD(struct dataset_config, layout),
-     .fallback = "nchw",
-     .choices = layouts,
-     .flags = SCHEMA_INFERENCE,
-     .doc = "HDF5, NPY, NPZ: order of the dimensions of images in the file: nchw is (rows, channels, height, width), "
+    SCHEMA_ROW(STRING, struct dataset_config, query, .fallback = "null", .flags = SCHEMA_INFERENCE,
+               .doc = "SQLite: the query whose rows are read (select ... order by ...)."),
+    SCHEMA_ROW(STRING, struct dataset_config, table, .fallback = "null", .flags = SCHEMA_INFERENCE,
+               .doc = "SQLite: instead of query, all columns of this table or view; null: the only one of the file."),
+    SCHEMA_ROW(SECTION, struct dataset_config, csv, .present_offset = FIELD(struct dataset_config, has_csv),
+               .section = &csv_schema, .flags = SCHEMA_INFERENCE,
+               .doc = "CSV: how the file is written, where that is not recognised."),
+    SCHEMA_ROW(
+        CHOICE, struct dataset_config, layout, .fallback = "nchw", .choices = layouts, .flags = SCHEMA_INFERENCE,
+        .doc =
+            "HDF5, NPY, NPZ: order of the dimensions of images in the file: nchw is (rows, channels, height, width), "
             "nhwc (rows, height, width, channels), also of targets of the same height and width. The model always gets "
-            "(channels, height, width)."},
-    {.key = "divide",
-     .type = SCHEMA_REAL,
-     .offset = FIELD(struct dataset_config, divide),
-     .fallback = "null",
-     .min = 0,
-     .max = 1e300,
-     .excludes_min = true,
-     .doc = "Inputs are divided by this before scaling; null: 255 for IDX images of unsigned bytes (as torchvision's "
-            "ToTensor), else 1."},
-    {.key = "scale",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct dataset_config, scale),
-     .section = &scale_section,
-     .doc = "How inputs are scaled: none, standard, minmax, or {mean: .., std: ..}."},
+            "(channels, height, width)."),
+    SCHEMA_ROW(
+        REAL, struct dataset_config, divide, .fallback = "null", .min = 0, .max = 1e300, .excludes_min = true,
+        .doc =
+            "Inputs are divided by this before scaling; null: 255 for IDX images of unsigned bytes (as torchvision's "
+            "ToTensor), else 1."),
+    SCHEMA_ROW(SECTION, struct dataset_config, scale, .section = &scale_section,
+               .doc = "How inputs are scaled: none, standard, minmax, or {mean: .., std: ..}."),
     {.key = "target_scale",
      .type = SCHEMA_CHOICE,
      .offset = FIELD(struct dataset_config, target_scale),
@@ -392,71 +349,38 @@ static const struct schema_row dataset_rows[] = {
          "rows, as scikit-learn's TransformedTargetRegressor: standard (StandardScaler), minmax (MinMaxScaler), log1p "
          "(numpy's log1p and expm1). Losses are those of the scaled targets; predictions and metrics are in the unit "
          "of the file."},
-    {.key = "augment",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct dataset_config, augment),
-     .section = &augment_schema,
-     .flags = SCHEMA_INFERENCE,
-     .doc = "Random changes of the training images and of their targets for each pixel, drawn again in each epoch."},
-    {.key = "split",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct dataset_config, split),
-     .section = &split_section,
-     .flags = SCHEMA_INFERENCE,
-     .doc = "Splits the rows into training and validation rows as scikit-learn's train_test_split, or (folds:) as "
-            "its KFold and StratifiedKFold, or (train:) as torch's random_split."},
-    {.key = "window",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct dataset_config, window),
-     .flags = SCHEMA_NULLABLE,
-     .section = &window_section,
-     .doc = "The rows are a time series, and a sample is a window of adjacent rows: inputs (steps, features). A split "
-            "is in the order of time, and no window has rows of both parts."},
-    {.key = "validation",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct dataset_config, validation),
-     .flags = SCHEMA_NULLABLE | SCHEMA_INFERENCE,
-     .section = &validation_schema,
-     .doc = "A separate file for validation, instead of split."},
-    {.key = "image",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct dataset_config, image),
-     .section = &image_schema,
-     .doc = "With a folder of images (format: images), how each becomes a row."},
-    {.key = "text",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct dataset_config, text),
-     .section = &text_section,
-     .doc = "With format: text, how the text becomes rows."},
-    {.key = "tokens",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct dataset_config, tokens),
-     .section = &tokens_section,
-     .doc = "With format: tokens, or a text with a tokenizer, the tokens and how they become rows."},
-    {.key = "synthetic",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct dataset_config, synthetic),
-     .section = &synthetic_section,
-     .flags = SCHEMA_INFERENCE,
-     .doc = "With format: synthetic, the rows that are generated."},
-    {.key = "prefetch",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct dataset_config, prefetch),
-     .fallback = "-1",
-     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
-     .min = -1,
-     .max = 1024,
-     .doc = "Batches that a thread reads ahead; 0: none; -1: 2 for rows in a file, none for rows in memory."},
-    {.key = "cache_mb",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct dataset_config, cache_mb),
-     .fallback = "1024",
-     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
-     .min = 0,
-     .max = 1e9,
-     .doc = "Rows are kept in memory when all of them fit in this many MiB per rank (images of bytes as bytes, others "
+    SCHEMA_ROW(
+        SECTION, struct dataset_config, augment, .section = &augment_schema, .flags = SCHEMA_INFERENCE,
+        .doc = "Random changes of the training images and of their targets for each pixel, drawn again in each epoch."),
+    SCHEMA_ROW(
+        SECTION, struct dataset_config, split, .section = &split_section, .flags = SCHEMA_INFERENCE,
+        .doc = "Splits the rows into training and validation rows as scikit-learn's train_test_split, or (folds:) as "
+               "its KFold and StratifiedKFold, or (train:) as torch's random_split."),
+    SCHEMA_ROW(
+        SECTION, struct dataset_config, window, .flags = SCHEMA_NULLABLE, .section = &window_section,
+        .doc =
+            "The rows are a time series, and a sample is a window of adjacent rows: inputs (steps, features). A split "
+            "is in the order of time, and no window has rows of both parts."),
+    SCHEMA_ROW(SECTION, struct dataset_config, validation, .flags = SCHEMA_NULLABLE | SCHEMA_INFERENCE,
+               .section = &validation_schema, .doc = "A separate file for validation, instead of split."),
+    SCHEMA_ROW(SECTION, struct dataset_config, image, .section = &image_schema,
+               .doc = "With a folder of images (format: images), how each becomes a row."),
+    SCHEMA_ROW(SECTION, struct dataset_config, text, .section = &text_section,
+               .doc = "With format: text, how the text becomes rows."),
+    SCHEMA_ROW(SECTION, struct dataset_config, tokens, .section = &tokens_section,
+               .doc = "With format: tokens, or a text with a tokenizer, the tokens and how they become rows."),
+    SCHEMA_ROW(SECTION, struct dataset_config, synthetic, .section = &synthetic_section, .flags = SCHEMA_INFERENCE,
+               .doc = "With format: synthetic, the rows that are generated."),
+    SCHEMA_ROW(INT, struct dataset_config, prefetch, .fallback = "-1", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
+               .min = -1, .max = 1024,
+               .doc = "Batches that a thread reads ahead; 0: none; -1: 2 for rows in a file, none for rows in memory."),
+    SCHEMA_ROW(
+        INT, struct dataset_config, cache_mb, .fallback = "1024", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, .min = 0,
+        .max = 1e9,
+        .doc =
+            "Rows are kept in memory when all of them fit in this many MiB per rank (images of bytes as bytes, others "
             "as float32); otherwise they are read from the file when needed; those of CSV and SQLite, whose numbers "
-            "are kept as float64, from a temporary file. Text and synthetic rows are always kept in memory."},
+            "are kept as float64, from a temporary file. Text and synthetic rows are always kept in memory."),
     {0},
 };
 

@@ -16,21 +16,15 @@
 static const char *const interpolations[] = {"nearest", "bilinear", NULL};
 
 static const struct schema_row rotation_rows[] = {
-    {.key = "degrees",
-     .type = SCHEMA_REAL_LIST,
-     .offset = FIELD(struct rotation_config, degrees),
-     .fallback = "null",
-     .min = -360,
-     .max = 360,
-     .doc = "Range of the angles: a number d for [-d, d], or [minimum, maximum], counter-clockwise; null or 0: no "
-            "rotation."},
-    {.key = "interpolation",
-     .type = SCHEMA_CHOICE,
-     .offset = FIELD(struct rotation_config, interpolation),
-     .fallback = "nearest",
-     .choices = interpolations,
-     .doc = "nearest, as torchvision's default, or bilinear, a mean of four pixels. Targets for each pixel are rotated "
-            "with nearest."},
+    SCHEMA_ROW(
+        REAL_LIST, struct rotation_config, degrees, .fallback = "null", .min = -360, .max = 360,
+        .doc = "Range of the angles: a number d for [-d, d], or [minimum, maximum], counter-clockwise; null or 0: no "
+               "rotation."),
+    SCHEMA_ROW(
+        CHOICE, struct rotation_config, interpolation, .fallback = "nearest", .choices = interpolations,
+        .doc =
+            "nearest, as torchvision's default, or bilinear, a mean of four pixels. Targets for each pixel are rotated "
+            "with nearest."),
     {0},
 };
 
@@ -163,35 +157,15 @@ void turn_image(const struct turn *turn, bool is_bilinear, size_t channels, cons
     "1."
 
 static const struct schema_row color_rows[] = {
-    {.key = "brightness",
-     .type = SCHEMA_REAL_LIST,
-     .offset = FIELD(struct color_jitter_config, brightness),
-     .fallback = "null",
-     .min = 0,
-     .max = 1000,
-     .doc = FACTOR_DOC("brightness")},
-    {.key = "contrast",
-     .type = SCHEMA_REAL_LIST,
-     .offset = FIELD(struct color_jitter_config, contrast),
-     .fallback = "null",
-     .min = 0,
-     .max = 1000,
-     .doc = FACTOR_DOC("contrast")},
-    {.key = "saturation",
-     .type = SCHEMA_REAL_LIST,
-     .offset = FIELD(struct color_jitter_config, saturation),
-     .fallback = "null",
-     .min = 0,
-     .max = 1000,
-     .doc = FACTOR_DOC("saturation")},
-    {.key = "hue",
-     .type = SCHEMA_REAL_LIST,
-     .offset = FIELD(struct color_jitter_config, hue),
-     .fallback = "null",
-     .min = -0.5,
-     .max = 0.5,
-     .doc = "A number v for shifts of the hue in [-v, v], where 1 is the whole circle, or [minimum, maximum] "
-            "(torchvision's adjust_hue); null: 0."},
+    SCHEMA_ROW(REAL_LIST, struct color_jitter_config, brightness, .fallback = "null", .min = 0, .max = 1000,
+               .doc = FACTOR_DOC("brightness")),
+    SCHEMA_ROW(REAL_LIST, struct color_jitter_config, contrast, .fallback = "null", .min = 0, .max = 1000,
+               .doc = FACTOR_DOC("contrast")),
+    SCHEMA_ROW(REAL_LIST, struct color_jitter_config, saturation, .fallback = "null", .min = 0, .max = 1000,
+               .doc = FACTOR_DOC("saturation")),
+    SCHEMA_ROW(REAL_LIST, struct color_jitter_config, hue, .fallback = "null", .min = -0.5, .max = 0.5,
+               .doc = "A number v for shifts of the hue in [-v, v], where 1 is the whole circle, or [minimum, maximum] "
+                      "(torchvision's adjust_hue); null: 0."),
     {0},
 };
 
@@ -335,27 +309,12 @@ void color_jitter_apply(const struct color_jitter *jitter, const struct color_ch
 #define MAX_ATTEMPTS 10
 
 static const struct schema_row erasing_rows[] = {
-    {.key = "p",
-     .type = SCHEMA_REAL,
-     .offset = FIELD(struct erasing_config, p),
-     .fallback = "0.5",
-     .min = 0,
-     .max = 1,
-     .doc = "Probability that a rectangle of an image is erased."},
-    {.key = "scale",
-     .type = SCHEMA_REAL_LIST,
-     .offset = FIELD(struct erasing_config, scale),
-     .fallback = "[0.02, 0.33]",
-     .min = 0,
-     .max = 1,
-     .doc = "Minimum and maximum share of the image's area."},
-    {.key = "ratio",
-     .type = SCHEMA_REAL_LIST,
-     .offset = FIELD(struct erasing_config, ratio),
-     .fallback = "[0.3, 3.3]",
-     .min = 0.001,
-     .max = 1000,
-     .doc = "Minimum and maximum of height / width of the rectangle."},
+    SCHEMA_ROW(REAL, struct erasing_config, p, .fallback = "0.5", .min = 0, .max = 1,
+               .doc = "Probability that a rectangle of an image is erased."),
+    SCHEMA_ROW(REAL_LIST, struct erasing_config, scale, .fallback = "[0.02, 0.33]", .min = 0, .max = 1,
+               .doc = "Minimum and maximum share of the image's area."),
+    SCHEMA_ROW(REAL_LIST, struct erasing_config, ratio, .fallback = "[0.3, 3.3]", .min = 0.001, .max = 1000,
+               .doc = "Minimum and maximum of height / width of the rectangle."),
     {0},
 };
 
@@ -419,14 +378,10 @@ static void erase_channel(const struct erased *erased, size_t width, float *chan
 #define WINDOW_STREAM 0x77696e00u /* and the MAX_ATTEMPTS - 1 numbers behind it */
 
 static const struct schema_row crop_rows[] = {
-    {.key = "padding",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct random_crop_config, padding),
-     .fallback = "0",
-     .min = 0,
-     .max = 10000,
-     .doc = "Black pixels added on each side before a window of the image's size is cut out at a random position "
-            "(torchvision's RandomCrop(size, padding)); 0: no crop."},
+    SCHEMA_ROW(
+        INT, struct random_crop_config, padding, .fallback = "0", .min = 0, .max = 10000,
+        .doc = "Black pixels added on each side before a window of the image's size is cut out at a random position "
+               "(torchvision's RandomCrop(size, padding)); 0: no crop."),
     {0},
 };
 
@@ -436,20 +391,12 @@ static const struct schema crop_schema = {.name = "dataset.augment.random_crop",
                                           .shorthand = "padding"};
 
 static const struct schema_row resized_rows[] = {
-    {.key = "scale",
-     .type = SCHEMA_REAL_LIST,
-     .offset = FIELD(struct random_resized_crop_config, scale),
-     .fallback = "null",
-     .min = 0,
-     .max = 1,
-     .doc = "Minimum and maximum share of the image's area, such as [0.08, 1], torchvision's default; null: no crop."},
-    {.key = "ratio",
-     .type = SCHEMA_REAL_LIST,
-     .offset = FIELD(struct random_resized_crop_config, ratio),
-     .fallback = "[0.75, 1.3333333333333333]",
-     .min = 0.001,
-     .max = 1000,
-     .doc = "Minimum and maximum of width / height of the window."},
+    SCHEMA_ROW(
+        REAL_LIST, struct random_resized_crop_config, scale, .fallback = "null", .min = 0, .max = 1,
+        .doc =
+            "Minimum and maximum share of the image's area, such as [0.08, 1], torchvision's default; null: no crop."),
+    SCHEMA_ROW(REAL_LIST, struct random_resized_crop_config, ratio, .fallback = "[0.75, 1.3333333333333333]",
+               .min = 0.001, .max = 1000, .doc = "Minimum and maximum of width / height of the window."),
     {0},
 };
 
@@ -474,11 +421,8 @@ static const struct schema resized_schema = {.name = "dataset.augment.random_res
                                              .check = check_resized};
 
 static const struct schema_row augment_rows[] = {
-    {.key = "random_crop",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct augment_config, random_crop),
-     .section = &crop_schema,
-     .doc = "Shifts the image by up to padding pixels."},
+    SCHEMA_ROW(SECTION, struct augment_config, random_crop, .section = &crop_schema,
+               .doc = "Shifts the image by up to padding pixels."),
     {.key = "random_resized_crop",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct augment_config, random_resized_crop),
@@ -486,13 +430,8 @@ static const struct schema_row augment_rows[] = {
      .doc =
          "Cuts a window of random size and position out of the image and resizes it to the image's size (torchvision's "
          "RandomResizedCrop, bilinear)."},
-    {.key = "horizontal_flip",
-     .type = SCHEMA_REAL,
-     .offset = FIELD(struct augment_config, horizontal_flip),
-     .fallback = "0",
-     .min = 0,
-     .max = 1,
-     .doc = "Probability that an image is mirrored left to right (torchvision's RandomHorizontalFlip)."},
+    SCHEMA_ROW(REAL, struct augment_config, horizontal_flip, .fallback = "0", .min = 0, .max = 1,
+               .doc = "Probability that an image is mirrored left to right (torchvision's RandomHorizontalFlip)."),
     {.key = "vertical_flip",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct augment_config, vertical_flip),
@@ -502,12 +441,11 @@ static const struct schema_row augment_rows[] = {
      .doc =
          "Probability that an image is mirrored top to bottom (torchvision's RandomVerticalFlip), for images without "
          "an upper side, such as those of microscopes and satellites."},
-    {.key = "rotation",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct augment_config, rotation),
-     .section = &rotation_schema,
-     .doc = "Rotates the image about its centre by a random angle (torchvision's RandomRotation); pixels from outside "
-            "are black."},
+    SCHEMA_ROW(
+        SECTION, struct augment_config, rotation, .section = &rotation_schema,
+        .doc =
+            "Rotates the image about its centre by a random angle (torchvision's RandomRotation); pixels from outside "
+            "are black."),
     {.key = "color_jitter",
      .type = SCHEMA_SECTION,
      .offset = FIELD(struct augment_config, color_jitter),
@@ -515,17 +453,13 @@ static const struct schema_row augment_rows[] = {
      .doc =
          "Changes brightness, contrast, saturation and hue by random factors, in a random order (torchvision's "
          "ColorJitter), of images with 1 or 3 channels (RGB) and values from 0 to 1 after dataset.divide, or bytes."},
-    {.key = "erasing",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct augment_config, erasing),
-     .present_offset = FIELD(struct augment_config, has_erasing),
-     .section = &erasing_schema,
-     .doc = "Sets a random rectangle of the image to 0 after scaling (torchvision's RandomErasing after Normalize)."},
-    {.key = "seed",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct augment_config, seed),
-     .fallback = "0",
-     .doc = "The changes of an image depend only on this seed, the epoch and its row."},
+    SCHEMA_ROW(
+        SECTION, struct augment_config, erasing, .present_offset = FIELD(struct augment_config, has_erasing),
+        .section = &erasing_schema,
+        .doc =
+            "Sets a random rectangle of the image to 0 after scaling (torchvision's RandomErasing after Normalize)."),
+    SCHEMA_ROW(INT, struct augment_config, seed, .fallback = "0",
+               .doc = "The changes of an image depend only on this seed, the epoch and its row."),
     {0},
 };
 

@@ -535,13 +535,8 @@ status image_decode_mask(struct image_decoder *decoder, const char *path, const 
 static const char *const crops[] = {"center", "none", NULL};
 
 static const struct schema_row image_schema_rows[] = {
-    {.key = "size",
-     .type = SCHEMA_INT_LIST,
-     .offset = FIELD(struct image_config, size),
-     .fallback = "[]",
-     .min = 1,
-     .max = 16384,
-     .doc = "[height, width] of the rows, or one number for both. Required for a folder of images."},
+    SCHEMA_ROW(INT_LIST, struct image_config, size, .fallback = "[]", .min = 1, .max = 16384,
+               .doc = "[height, width] of the rows, or one number for both. Required for a folder of images."),
     {.key = "resize",
      .type = SCHEMA_INT_LIST,
      .offset = FIELD(struct image_config, resize),
@@ -552,25 +547,16 @@ static const struct schema_row image_schema_rows[] = {
          "torchvision's Resize before the crop: one number is the new length of the shorter side, [height, width] "
          "the new size whatever the shape of the image. When empty: with crop center the larger number of size, else "
          "size."},
-    {.key = "crop",
-     .type = SCHEMA_CHOICE,
-     .offset = FIELD(struct image_config, crop),
-     .fallback = "center",
-     .choices = crops,
-     .doc = "center: the middle of the resized image (torchvision's CenterCrop); none: the image is resized to size."},
-    {.key = "channels",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct image_config, channels),
-     .fallback = "3",
-     .min = 1,
-     .max = 3,
-     .doc = "3: red, green, blue; 1: grey (Pillow's convert(\"L\"), before the resize)."},
-    {.key = "dct_scaling",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct image_config, dct_scaling),
-     .fallback = "false",
-     .doc = "Decode JPEG images at 1/2, 1/4 or 1/8 of their size where that is still at least the resized size "
-            "(Pillow's draft): faster, other values."},
+    SCHEMA_ROW(
+        CHOICE, struct image_config, crop, .fallback = "center", .choices = crops,
+        .doc =
+            "center: the middle of the resized image (torchvision's CenterCrop); none: the image is resized to size."),
+    SCHEMA_ROW(INT, struct image_config, channels, .fallback = "3", .min = 1, .max = 3,
+               .doc = "3: red, green, blue; 1: grey (Pillow's convert(\"L\"), before the resize)."),
+    SCHEMA_ROW(BOOL, struct image_config, dct_scaling, .fallback = "false",
+               .doc =
+                   "Decode JPEG images at 1/2, 1/4 or 1/8 of their size where that is still at least the resized size "
+                   "(Pillow's draft): faster, other values."),
     {.key = "exif_orientation",
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct image_config, exif_orientation),
@@ -578,14 +564,9 @@ static const struct schema_row image_schema_rows[] = {
      .doc =
          "Turn JPEG images upright by the orientation in their EXIF data (Pillow's ImageOps.exif_transpose), such as "
          "photos of phones; false: as they are stored, as torchvision's ImageFolder."},
-    {.key = "threads",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct image_config, threads),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
-     .min = 1,
-     .max = 1024,
-     .doc = "Threads of each rank that decode images; null: the processors of the rank."},
+    SCHEMA_ROW(INT, struct image_config, threads, .fallback = "null", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
+               .min = 1, .max = 1024,
+               .doc = "Threads of each rank that decode images; null: the processors of the rank."),
     {.key = "labels",
      .type = SCHEMA_STRING,
      .offset = FIELD(struct image_config, labels),
@@ -593,20 +574,15 @@ static const struct schema_row image_schema_rows[] = {
      .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
      .doc = "CSV file with a row for each image: the name of its file in the folder, and its targets in the columns "
             "that dataset.targets names (the last one when empty). Null: the class of an image is its folder."},
-    {.key = "column",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct image_config, column),
-     .fallback = "null",
-     .flags = SCHEMA_INFERENCE,
-     .doc = "Column of labels with the names of the files, with or without their extension; null: the first one."},
-    {.key = "masks",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct image_config, masks),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
-     .doc = "Folder of masks, the targets of a loss for each pixel: a grey or palette PNG image for each image, of the "
+    SCHEMA_ROW(
+        STRING, struct image_config, column, .fallback = "null", .flags = SCHEMA_INFERENCE,
+        .doc = "Column of labels with the names of the files, with or without their extension; null: the first one."),
+    SCHEMA_ROW(
+        STRING, struct image_config, masks, .fallback = "null", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
+        .doc =
+            "Folder of masks, the targets of a loss for each pixel: a grey or palette PNG image for each image, of the "
             "same size, with the same path in the folder and the extension .png. A pixel is the class (cross_entropy), "
-            "or 0 and 1 or 255 (bce_with_logits, focal, dice)."},
+            "or 0 and 1 or 255 (bce_with_logits, focal, dice)."),
     {0},
 };
 

@@ -21,26 +21,16 @@ static const struct schema_row scale_rows[] = {
          "Fitted on the training rows: standard is scikit-learn's StandardScaler, minmax its MinMaxScaler to 0..1, "
          "in double; per feature for vectors, one pair for all elements of N-D rows, or with per_feature one for each "
          "feature of a series."},
-    {.key = "mean",
-     .type = SCHEMA_REAL_LIST,
-     .offset = FIELD(struct scale_config, mean),
-     .fallback = "[]",
-     .doc = "Instead of type, with std: x' = (x - mean) / std, as torchvision's Normalize. One number, or one per "
-            "feature (vectors) or per channel (the first dimension of N-D rows)."},
-    {.key = "std",
-     .type = SCHEMA_REAL_LIST,
-     .offset = FIELD(struct scale_config, std),
-     .fallback = "[]",
-     .min = 0,
-     .max = 1e300,
-     .excludes_min = true,
-     .doc = "See mean."},
-    {.key = "per_feature",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct scale_config, per_feature),
-     .fallback = "false",
-     .doc = "For rows (steps, features), such as windows of a series: a mean and a scale for each feature, over all "
-            "steps, instead of one for all elements; mean and std then have a number for each feature."},
+    SCHEMA_ROW(
+        REAL_LIST, struct scale_config, mean, .fallback = "[]",
+        .doc = "Instead of type, with std: x' = (x - mean) / std, as torchvision's Normalize. One number, or one per "
+               "feature (vectors) or per channel (the first dimension of N-D rows)."),
+    SCHEMA_ROW(REAL_LIST, struct scale_config, std, .fallback = "[]", .min = 0, .max = 1e300, .excludes_min = true,
+               .doc = "See mean."),
+    SCHEMA_ROW(
+        BOOL, struct scale_config, per_feature, .fallback = "false",
+        .doc = "For rows (steps, features), such as windows of a series: a mean and a scale for each feature, over all "
+               "steps, instead of one for all elements; mean and std then have a number for each feature."),
     {0},
 };
 

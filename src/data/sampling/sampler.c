@@ -11,59 +11,40 @@
 static const char *const types[] = {"distributed", "dataloader", "weighted", NULL};
 
 static const struct schema_row sampler_rows[] = {
-    {.key = "type",
-     .type = SCHEMA_CHOICE,
-     .offset = FIELD(struct sampler_config, type),
-     .fallback = "distributed",
-     .choices = types,
-     .doc = "`distributed`: DistributedSampler, on any number of ranks; `dataloader`: the order of "
+    SCHEMA_ROW(
+        CHOICE, struct sampler_config, type, .fallback = "distributed", .choices = types,
+        .doc =
+            "`distributed`: DistributedSampler, on any number of ranks; `dataloader`: the order of "
             "DataLoader(shuffle=True) after torch.manual_seed and building the model, on one rank (`seed` is not "
             "used); `weighted`: WeightedRandomSampler(1 / rows of the class, rows) with a generator of `seed` + epoch, "
-            "its draws distributed over the ranks, so that each class is seen equally often (`shuffle` is not used)."},
-    {.key = "batch_size",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct sampler_config, batch_size),
-     .fallback = "null",
-     .min = 1,
-     .max = 1e9,
-     .doc = "Rows of a batch on each rank (DataLoader's batch_size); 32 when neither this nor global_batch_size is "
-            "given."},
-    {.key = "global_batch_size",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct sampler_config, global_batch_size),
-     .fallback = "null",
-     .min = 1,
-     .max = 1e9,
-     .doc = "Rows of a batch over all ranks, instead of batch_size: the same training on any number of ranks that "
-            "divides it."},
-    {.key = "shuffle",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct sampler_config, shuffle),
-     .fallback = "true",
-     .doc = "A new order each epoch, drawn from seed + epoch (DistributedSampler's shuffle with set_epoch)."},
-    {.key = "drop_last",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct sampler_config, drop_last),
-     .fallback = "false",
-     .doc = "When the number of rows is not a multiple of the number of ranks: drop the tail instead of repeating the "
-            "first rows (DistributedSampler's drop_last)."},
-    {.key = "uneven",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct sampler_config, uneven),
-     .fallback = "false",
-     .doc = "When the number of rows is not a multiple of the number of ranks: use each row exactly once per epoch "
+            "its draws distributed over the ranks, so that each class is seen equally often (`shuffle` is not used)."),
+    SCHEMA_ROW(
+        INT, struct sampler_config, batch_size, .fallback = "null", .min = 1, .max = 1e9,
+        .doc = "Rows of a batch on each rank (DataLoader's batch_size); 32 when neither this nor global_batch_size is "
+               "given."),
+    SCHEMA_ROW(
+        INT, struct sampler_config, global_batch_size, .fallback = "null", .min = 1, .max = 1e9,
+        .doc = "Rows of a batch over all ranks, instead of batch_size: the same training on any number of ranks that "
+               "divides it."),
+    SCHEMA_ROW(BOOL, struct sampler_config, shuffle, .fallback = "true",
+               .doc = "A new order each epoch, drawn from seed + epoch (DistributedSampler's shuffle with set_epoch)."),
+    SCHEMA_ROW(
+        BOOL, struct sampler_config, drop_last, .fallback = "false",
+        .doc =
+            "When the number of rows is not a multiple of the number of ranks: drop the tail instead of repeating the "
+            "first rows (DistributedSampler's drop_last)."),
+    SCHEMA_ROW(
+        BOOL, struct sampler_config, uneven, .fallback = "false",
+        .doc =
+            "When the number of rows is not a multiple of the number of ranks: use each row exactly once per epoch "
             "instead of repeating the first rows. Gradients are weighted by rows; a rank without rows has weight zero "
-            "(torch's Join for uneven inputs, with exact weights)."},
-    {.key = "drop_last_batch",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct sampler_config, drop_last_batch),
-     .fallback = "false",
-     .doc = "Drop the last batch of an epoch when it is short (DataLoader's drop_last). Not together with `uneven`."},
-    {.key = "seed",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct sampler_config, seed),
-     .fallback = "0",
-     .doc = "Seed of the order of rows, separate from the model's seed (DistributedSampler's seed)."},
+            "(torch's Join for uneven inputs, with exact weights)."),
+    SCHEMA_ROW(
+        BOOL, struct sampler_config, drop_last_batch, .fallback = "false",
+        .doc =
+            "Drop the last batch of an epoch when it is short (DataLoader's drop_last). Not together with `uneven`."),
+    SCHEMA_ROW(INT, struct sampler_config, seed, .fallback = "0",
+               .doc = "Seed of the order of rows, separate from the model's seed (DistributedSampler's seed)."),
     {0},
 };
 

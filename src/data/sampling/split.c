@@ -12,15 +12,10 @@
 /* ---- config ---- */
 
 static const struct schema_row split_rows_table[] = {
-    {.key = "test",
-     .type = SCHEMA_REAL,
-     .offset = FIELD(struct split_config, test),
-     .fallback = "0",
-     .min = 0,
-     .max = 1,
-     .excludes_max = true,
-     .doc = "Fraction of the rows used for validation (train_test_split's test_size), rounded up; 0: no split. With "
-            "validation or folds: fraction of the rows for a test at the end of the run."},
+    SCHEMA_ROW(
+        REAL, struct split_config, test, .fallback = "0", .min = 0, .max = 1, .excludes_max = true,
+        .doc = "Fraction of the rows used for validation (train_test_split's test_size), rounded up; 0: no split. With "
+               "validation or folds: fraction of the rows for a test at the end of the run."),
     {.key = "validation",
      .type = SCHEMA_REAL,
      .offset = FIELD(struct split_config, validation),
@@ -32,49 +27,26 @@ static const struct schema_row split_rows_table[] = {
          "With test: fraction of the rows that remain after those of test, used for validation. The rows of test are "
          "then evaluated once, at the end of the run, and have no other effect. Alone: the same as test alone. 0: "
          "those of test are for validation."},
-    {.key = "train",
-     .type = SCHEMA_REAL,
-     .offset = FIELD(struct split_config, train),
-     .fallback = "0",
-     .min = 0,
-     .max = 1,
-     .excludes_max = true,
-     .doc = "Instead of test: fraction of the rows used for training, rounded down, chosen as torch's "
-            "random_split([int(train * rows), rest], torch.Generator().manual_seed(seed)); 0: not used."},
-    {.key = "folds",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct split_config, folds),
-     .fallback = "0",
-     .min = 0,
-     .max = 1000000,
-     .doc = "Instead of validation: number of folds of a cross-validation, at least 2; the rows of scikit-learn's "
-            "KFold(n_splits=folds, shuffle=shuffle, random_state=seed), with stratify StratifiedKFold, with "
-            "time_series TimeSeriesSplit, with group GroupKFold; 0: not used."},
-    {.key = "fold",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct split_config, fold),
-     .fallback = "null",
-     .min = 0,
-     .max = 999999,
-     .doc = "With folds: the index of the validation fold, from 0, in the order of KFold.split."},
-    {.key = "seed",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct split_config, seed),
-     .fallback = "0",
-     .min = 0,
-     .max = 4294967295.0,
-     .doc = "scikit-learn's random_state; with train the seed of random_split's generator."},
-    {.key = "shuffle",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct split_config, shuffle),
-     .fallback = "true",
-     .doc = "false: the last rows of the file are the validation rows, or with folds each fold has adjacent rows."},
-    {.key = "stratify",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct split_config, stratify),
-     .fallback = "false",
-     .doc = "Keep the proportion of each class in both parts (train_test_split's stratify=y), for a target that is a "
-            "class, or is 0 or 1 (bce_with_logits); with test and shuffle, or with folds (StratifiedKFold)."},
+    SCHEMA_ROW(REAL, struct split_config, train, .fallback = "0", .min = 0, .max = 1, .excludes_max = true,
+               .doc = "Instead of test: fraction of the rows used for training, rounded down, chosen as torch's "
+                      "random_split([int(train * rows), rest], torch.Generator().manual_seed(seed)); 0: not used."),
+    SCHEMA_ROW(
+        INT, struct split_config, folds, .fallback = "0", .min = 0, .max = 1000000,
+        .doc = "Instead of validation: number of folds of a cross-validation, at least 2; the rows of scikit-learn's "
+               "KFold(n_splits=folds, shuffle=shuffle, random_state=seed), with stratify StratifiedKFold, with "
+               "time_series TimeSeriesSplit, with group GroupKFold; 0: not used."),
+    SCHEMA_ROW(INT, struct split_config, fold, .fallback = "null", .min = 0, .max = 999999,
+               .doc = "With folds: the index of the validation fold, from 0, in the order of KFold.split."),
+    SCHEMA_ROW(INT, struct split_config, seed, .fallback = "0", .min = 0, .max = 4294967295.0,
+               .doc = "scikit-learn's random_state; with train the seed of random_split's generator."),
+    SCHEMA_ROW(
+        BOOL, struct split_config, shuffle, .fallback = "true",
+        .doc = "false: the last rows of the file are the validation rows, or with folds each fold has adjacent rows."),
+    SCHEMA_ROW(
+        BOOL, struct split_config, stratify, .fallback = "false",
+        .doc =
+            "Keep the proportion of each class in both parts (train_test_split's stratify=y), for a target that is a "
+            "class, or is 0 or 1 (bce_with_logits); with test and shuffle, or with folds (StratifiedKFold)."),
     {.key = "time_series",
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct split_config, time_series),

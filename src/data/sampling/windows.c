@@ -7,21 +7,12 @@
 /* ---- config ---- */
 
 static const struct schema_row window_rows_table[] = {
-    {.key = "steps",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct window_config, steps),
-     .fallback = "0",
-     .min = 0,
-     .max = 1e6,
-     .doc = "Adjacent rows of a sample, whose inputs are (steps, features), as Keras' sequence_length and Darts' "
-            "input_chunk_length; 0: a sample is a row."},
-    {.key = "horizon",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct window_config, horizon),
-     .fallback = "1",
-     .min = 1,
-     .max = 1e6,
-     .doc = "The target is that of the row so many rows after the last row of the inputs; 1: the next row."},
+    SCHEMA_ROW(
+        INT, struct window_config, steps, .fallback = "0", .min = 0, .max = 1e6,
+        .doc = "Adjacent rows of a sample, whose inputs are (steps, features), as Keras' sequence_length and Darts' "
+               "input_chunk_length; 0: a sample is a row."),
+    SCHEMA_ROW(INT, struct window_config, horizon, .fallback = "1", .min = 1, .max = 1e6,
+               .doc = "The target is that of the row so many rows after the last row of the inputs; 1: the next row."),
     {.key = "predict_steps",
      .type = SCHEMA_INT,
      .offset = FIELD(struct window_config, predict_steps),
@@ -31,14 +22,9 @@ static const struct schema_row window_rows_table[] = {
      .doc =
          "Adjacent rows whose targets a sample has, from that of horizon on, as Darts' output_chunk_length: the model "
          "needs an output for each, of several target columns those of the first row first."},
-    {.key = "stride",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct window_config, stride),
-     .fallback = "1",
-     .min = 1,
-     .max = 1e9,
-     .flags = SCHEMA_INFERENCE,
-     .doc = "Rows between the starts of two samples, as Keras' sequence_stride; predict computes all windows."},
+    SCHEMA_ROW(INT, struct window_config, stride, .fallback = "1", .min = 1, .max = 1e9, .flags = SCHEMA_INFERENCE,
+               .doc =
+                   "Rows between the starts of two samples, as Keras' sequence_stride; predict computes all windows."),
     {.key = "history",
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct window_config, has_history),

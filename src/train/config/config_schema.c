@@ -15,23 +15,16 @@ static const char *const modes[] = {"torch", "elastic", NULL};
 static const char *const policies[] = {"stop", "skip", "rollback", NULL};
 
 static const struct schema_row nonfinite_rows[] = {
-    {.key = "policy",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct nonfinite_config, policy),
-     .fallback = "stop",
-     .flags = SCHEMA_EXTENDS,
-     .choices = policies,
-     .doc = "`stop`: the run ends with 76; `skip`: the step is not applied (as torch.amp.GradScaler does); `rollback`: "
-            "the newest checkpoint is loaded and the batches of that step are skipped."},
-    {.key = "max",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct nonfinite_config, max),
-     .fallback = "10",
-     .flags = SCHEMA_EXTENDS,
-     .min = 1,
-     .max = 1 << 20,
-     .doc = "Steps in a row that may be skipped, or roll-backs since the newest checkpoint; one more ends the run with "
-            "76."},
+    SCHEMA_ROW(
+        CHOICE, struct nonfinite_config, policy, .fallback = "stop", .flags = SCHEMA_EXTENDS, .choices = policies,
+        .doc =
+            "`stop`: the run ends with 76; `skip`: the step is not applied (as torch.amp.GradScaler does); `rollback`: "
+            "the newest checkpoint is loaded and the batches of that step are skipped."),
+    SCHEMA_ROW(
+        INT, struct nonfinite_config, max, .fallback = "10", .flags = SCHEMA_EXTENDS, .min = 1, .max = 1 << 20,
+        .doc =
+            "Steps in a row that may be skipped, or roll-backs since the newest checkpoint; one more ends the run with "
+            "76."),
     {0},
 };
 static const struct schema nonfinite_schema = {.name = "train.on_nonfinite",
@@ -40,40 +33,23 @@ static const struct schema nonfinite_schema = {.name = "train.on_nonfinite",
                                                .shorthand = "policy"};
 
 static const struct schema_row train_rows[] = {
-    {.key = "epochs",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct train_config, epochs),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS,
-     .min = 1,
-     .max = INFINITY,
-     .doc = "Passes over the training rows; or give `steps`."},
-    {.key = "steps",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct train_config, steps),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS,
-     .min = 1,
-     .max = INFINITY,
-     .doc = "Optimizer updates of the whole run; or give `epochs`."},
-    {.key = "device",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct train_config, device),
-     .fallback = "auto",
-     .choices = devices,
-     .doc = "Where the model runs. `cuda`: one GPU for each process; `auto`: the same where there is a GPU for each "
-            "process of the host, else the CPU; with `optimizer.in_backward` the CPU."},
-    {.key = "precision",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct train_config, precision),
-     .fallback = "float32",
-     .choices = precisions,
-     .doc = "Arithmetic of matrix products (linear, attention; on GPUs and with AMX also convolutions). `bfloat16` and "
+    SCHEMA_ROW(INT, struct train_config, epochs, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 1, .max = INFINITY,
+               .doc = "Passes over the training rows; or give `steps`."),
+    SCHEMA_ROW(INT, struct train_config, steps, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 1, .max = INFINITY,
+               .doc = "Optimizer updates of the whole run; or give `epochs`."),
+    SCHEMA_ROW(
+        CHOICE, struct train_config, device, .fallback = "auto", .choices = devices,
+        .doc = "Where the model runs. `cuda`: one GPU for each process; `auto`: the same where there is a GPU for each "
+               "process of the host, else the CPU; with `optimizer.in_backward` the CPU."),
+    SCHEMA_ROW(
+        CHOICE, struct train_config, precision, .fallback = "float32", .choices = precisions,
+        .doc =
+            "Arithmetic of matrix products (linear, attention; on GPUs and with AMX also convolutions). `bfloat16` and "
             "`float16` "
             "round the operands; weights, their gradients and all sums stay float32. On GPUs, activations between "
             "layers have 16 bits as under autocast (docs/gpu.md). On the CPU `bfloat16` requires AVX-512 BF16, and AMX "
             "makes it faster. "
-            "`float16` requires a GPU and scales the loss (`grad_scaler`)."},
+            "`float16` requires a GPU and scales the loss (`grad_scaler`)."),
     {.key = "float32_matmul_precision",
      .type = SCHEMA_CHOICE,
      .offset = offsetof(struct train_config, matmul_precision),
@@ -85,102 +61,54 @@ static const struct schema_row train_rows[] = {
          "into two bfloat16, 15 bits of fraction, in all products but those of attention, convolutions and the loss "
          "`contrastive`. Without "
          "effect on other CPUs and with other precisions."},
-    {.key = "grad_scaler",
-     .type = SCHEMA_SECTION,
-     .offset = offsetof(struct train_config, grad_scaler),
-     .section = &loss_scale_schema,
-     .present_offset = offsetof(struct train_config, has_grad_scaler),
-     .doc = "Scaling of the loss, only for `precision: float16` (torch.amp.GradScaler, with its names and defaults)."},
-    {.key = "cuda_graph",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct train_config, cuda_graph),
-     .fallback = "true",
-     .present_offset = offsetof(struct train_config, has_cuda_graph),
-     .doc = "On GPUs, training passes in which the host computes nothing are recorded as CUDA graphs and launched by "
-            "one call."},
-    {.key = "accumulate",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct train_config, accumulate),
-     .fallback = "1",
-     .min = 1,
-     .max = 1 << 20,
-     .doc = "Micro-batches per optimizer update, without communication in between (DDP's no_sync)."},
-    {.key = "accumulate_weighting",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct train_config, accumulate_weighting),
-     .fallback = "torch",
-     .choices = weightings,
-     .doc = "`torch`: each micro-batch counts 1/accumulate, as the usual PyTorch loop divides its loss; `samples`: "
-            "each counts by its rows, so that the mean of a short last group is correct."},
-    {.key = "clip_grad_norm",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct train_config, clip_grad_norm),
-     .fallback = "0",
-     .min = 0,
-     .max = INFINITY,
-     .doc = "Gradients are scaled so that their norm is at most this (clip_grad_norm_); 0: off."},
-    {.key = "clip_grad_value",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct train_config, clip_grad_value),
-     .fallback = "0",
-     .min = 0,
-     .max = INFINITY,
-     .doc = "Each element of the gradients is clamped to [-value, value] (clip_grad_value_); 0: off."},
-    {.key = "ema",
-     .type = SCHEMA_SECTION,
-     .offset = offsetof(struct train_config, ema),
-     .section = &ema_schema,
-     .doc = "A moving average of the weights, saved as `ema/`."},
-    {.key = "on_nonfinite",
-     .type = SCHEMA_SECTION,
-     .offset = offsetof(struct train_config, on_nonfinite),
-     .section = &nonfinite_schema,
-     .doc = "What all ranks do, in the same step, when the loss or a gradient is not finite on any rank."},
-    {.key = "check_state_every",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct train_config, check_state_every),
-     .fallback = "100",
-     .flags = SCHEMA_EXTENDS,
-     .min = 0,
-     .max = INFINITY,
-     .doc = "Steps between comparisons of a hash of parameters and optimizer state over the ranks; if a rank differs, "
-            "the run names it and ends with 71. The hash is also compared before each save; 0: only then."},
-    {.key = "early_stop",
-     .type = SCHEMA_SECTION,
-     .offset = offsetof(struct train_config, early_stop),
-     .section = &early_stop_schema,
-     .doc = "Ends the run at the end of an epoch when a metric no longer improves; enabled by `metric` or `patience`."},
-    {.key = "metrics",
-     .type = SCHEMA_STRING_LIST,
-     .offset = offsetof(struct train_config, metrics),
-     .fallback = "[]",
-     .flags = SCHEMA_EXTENDS,
-     .doc = "Metrics of the validation rows in addition to the loss: accuracy, top5 (or another k), perplexity, "
+    SCHEMA_ROW(
+        SECTION, struct train_config, grad_scaler, .section = &loss_scale_schema,
+        .present_offset = offsetof(struct train_config, has_grad_scaler),
+        .doc =
+            "Scaling of the loss, only for `precision: float16` (torch.amp.GradScaler, with its names and defaults)."),
+    SCHEMA_ROW(
+        BOOL, struct train_config, cuda_graph, .fallback = "true",
+        .present_offset = offsetof(struct train_config, has_cuda_graph),
+        .doc =
+            "On GPUs, training passes in which the host computes nothing are recorded as CUDA graphs and launched by "
+            "one call."),
+    SCHEMA_ROW(INT, struct train_config, accumulate, .fallback = "1", .min = 1, .max = 1 << 20,
+               .doc = "Micro-batches per optimizer update, without communication in between (DDP's no_sync)."),
+    SCHEMA_ROW(
+        CHOICE, struct train_config, accumulate_weighting, .fallback = "torch", .choices = weightings,
+        .doc = "`torch`: each micro-batch counts 1/accumulate, as the usual PyTorch loop divides its loss; `samples`: "
+               "each counts by its rows, so that the mean of a short last group is correct."),
+    SCHEMA_ROW(REAL, struct train_config, clip_grad_norm, .fallback = "0", .min = 0, .max = INFINITY,
+               .doc = "Gradients are scaled so that their norm is at most this (clip_grad_norm_); 0: off."),
+    SCHEMA_ROW(REAL, struct train_config, clip_grad_value, .fallback = "0", .min = 0, .max = INFINITY,
+               .doc = "Each element of the gradients is clamped to [-value, value] (clip_grad_value_); 0: off."),
+    SCHEMA_ROW(SECTION, struct train_config, ema, .section = &ema_schema,
+               .doc = "A moving average of the weights, saved as `ema/`."),
+    SCHEMA_ROW(SECTION, struct train_config, on_nonfinite, .section = &nonfinite_schema,
+               .doc = "What all ranks do, in the same step, when the loss or a gradient is not finite on any rank."),
+    SCHEMA_ROW(
+        INT, struct train_config, check_state_every, .fallback = "100", .flags = SCHEMA_EXTENDS, .min = 0,
+        .max = INFINITY,
+        .doc =
+            "Steps between comparisons of a hash of parameters and optimizer state over the ranks; if a rank differs, "
+            "the run names it and ends with 71. The hash is also compared before each save; 0: only then."),
+    SCHEMA_ROW(
+        SECTION, struct train_config, early_stop, .section = &early_stop_schema,
+        .doc =
+            "Ends the run at the end of an epoch when a metric no longer improves; enabled by `metric` or `patience`."),
+    SCHEMA_ROW(
+        STRING_LIST, struct train_config, metrics, .fallback = "[]", .flags = SCHEMA_EXTENDS,
+        .doc =
+            "Metrics of the validation rows in addition to the loss: accuracy, top5 (or another k), perplexity, "
             "confusion_matrix, balanced_accuracy, precision, recall, f1, mean_iou, specificity, mcc, cohen_kappa, auc, "
-            "average_precision, mae, rmse, mape, max_error, r2, explained_variance (docs/metrics.md)."},
-    {.key = "evaluate_every",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct train_config, evaluate_every),
-     .fallback = "1",
-     .flags = SCHEMA_EXTENDS,
-     .min = 0,
-     .max = INFINITY,
-     .doc = "Epochs between evaluations on the validation rows; 0: only after the last."},
-    {.key = "log_every",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct train_config, log_every),
-     .fallback = "1",
-     .flags = SCHEMA_EXTENDS,
-     .min = 0,
-     .max = INFINITY,
-     .doc = "Steps between `step` lines of metrics.jsonl; 0: none."},
-    {.key = "tensorboard",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct train_config, tensorboard),
-     .fallback = "false",
-     .flags = SCHEMA_EXTENDS,
-     .doc = "Writes the numbers of steps and epochs also to a TensorBoard event file in the run folder: "
-            "tensorboard --logdir runs."},
+            "average_precision, mae, rmse, mape, max_error, r2, explained_variance (docs/metrics.md)."),
+    SCHEMA_ROW(INT, struct train_config, evaluate_every, .fallback = "1", .flags = SCHEMA_EXTENDS, .min = 0,
+               .max = INFINITY, .doc = "Epochs between evaluations on the validation rows; 0: only after the last."),
+    SCHEMA_ROW(INT, struct train_config, log_every, .fallback = "1", .flags = SCHEMA_EXTENDS, .min = 0, .max = INFINITY,
+               .doc = "Steps between `step` lines of metrics.jsonl; 0: none."),
+    SCHEMA_ROW(BOOL, struct train_config, tensorboard, .fallback = "false", .flags = SCHEMA_EXTENDS,
+               .doc = "Writes the numbers of steps and epochs also to a TensorBoard event file in the run folder: "
+                      "tensorboard --logdir runs."),
     {0},
 };
 
@@ -206,58 +134,36 @@ static const struct schema train_schema = {
     .name = "train", .size = sizeof(struct train_config), .rows = train_rows, .check = check_train};
 
 static const struct schema_row save_every_rows[] = {
-    {.key = "epochs",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct save_every, epochs),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS,
-     .min = 1,
-     .max = INFINITY,
-     .doc = "Epochs between saves."},
-    {.key = "steps",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct save_every, steps),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS,
-     .min = 1,
-     .max = INFINITY,
-     .doc = "Optimizer updates between saves."},
+    SCHEMA_ROW(INT, struct save_every, epochs, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 1, .max = INFINITY,
+               .doc = "Epochs between saves."),
+    SCHEMA_ROW(INT, struct save_every, steps, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 1, .max = INFINITY,
+               .doc = "Optimizer updates between saves."),
     {0},
 };
 static const struct schema save_every_schema = {
     .name = "checkpoint.save_every", .size = sizeof(struct save_every), .rows = save_every_rows, .shorthand = "epochs"};
 
 static const struct schema_row checkpoint_rows[] = {
-    {.key = "save_every",
-     .type = SCHEMA_SECTION,
-     .offset = offsetof(struct checkpoint_config, save_every),
-     .section = &save_every_schema,
-     .doc = "How often a checkpoint is written, in epochs or steps; one is always written at the end and on a stop "
+    SCHEMA_ROW(
+        SECTION, struct checkpoint_config, save_every, .section = &save_every_schema,
+        .doc =
+            "How often a checkpoint is written, in epochs or steps; one is always written at the end and on a stop "
             "request. Without this key one is also written at the end of an epoch if that takes less than 1 % of the "
-            "time since the last save, and every 10 minutes."},
-    {.key = "keep",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct checkpoint_config, keep),
-     .fallback = "3",
-     .flags = SCHEMA_EXTENDS,
-     .min = 0,
-     .max = INFINITY,
-     .doc = "Number of newest checkpoints that are kept; 0: all. With 2 or more, a run can resume from the previous "
-            "file when "
-            "the newest is damaged."},
-    {.key = "best",
-     .type = SCHEMA_SECTION,
-     .offset = offsetof(struct checkpoint_config, best),
-     .section = &monitor_schema,
-     .doc = "The checkpoint of the epoch with the best value of a metric is kept as checkpoints/best.h5 in addition to "
-            "the newest ones; eval, predict, generate and export use it, with --checkpoint newest the newest."},
-    {.key = "resume",
-     .type = SCHEMA_STRING,
-     .offset = offsetof(struct checkpoint_config, resume),
-     .fallback = "auto",
-     .flags = SCHEMA_EXTENDS,
-     .doc = "`auto`: continue from the newest checkpoint of the run folder; `never`: an error if the run folder has "
-            "one; a file: start from it when the run folder has none."},
+            "time since the last save, and every 10 minutes."),
+    SCHEMA_ROW(
+        INT, struct checkpoint_config, keep, .fallback = "3", .flags = SCHEMA_EXTENDS, .min = 0, .max = INFINITY,
+        .doc = "Number of newest checkpoints that are kept; 0: all. With 2 or more, a run can resume from the previous "
+               "file when "
+               "the newest is damaged."),
+    SCHEMA_ROW(
+        SECTION, struct checkpoint_config, best, .section = &monitor_schema,
+        .doc =
+            "The checkpoint of the epoch with the best value of a metric is kept as checkpoints/best.h5 in addition to "
+            "the newest ones; eval, predict, generate and export use it, with --checkpoint newest the newest."),
+    SCHEMA_ROW(
+        STRING, struct checkpoint_config, resume, .fallback = "auto", .flags = SCHEMA_EXTENDS,
+        .doc = "`auto`: continue from the newest checkpoint of the run folder; `never`: an error if the run folder has "
+               "one; a file: start from it when the run folder has none."),
     {0},
 };
 static const struct schema checkpoint_schema = {
@@ -273,14 +179,10 @@ static const struct schema_row determinism_rows[] = {
          "`torch`: PyTorch's arithmetic; the same bits again on the same number of ranks. `elastic`: the same bits on "
          "any number of ranks, also when it changes in the middle of an epoch; needs `shards` and "
          "sampler.global_batch_size (docs/determinism.md)."},
-    {.key = "shards",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct determinism_config, shards),
-     .fallback = "null",
-     .min = 1,
-     .max = 65536,
-     .doc = "elastic: number of parts of each batch whose gradients are computed separately and summed in one fixed "
-            "tree; choose the maximum number of ranks of the run, preferably a power of two."},
+    SCHEMA_ROW(
+        INT, struct determinism_config, shards, .fallback = "null", .min = 1, .max = 65536,
+        .doc = "elastic: number of parts of each batch whose gradients are computed separately and summed in one fixed "
+               "tree; choose the maximum number of ranks of the run, preferably a power of two."),
     {.key = "portable",
      .type = SCHEMA_BOOL,
      .offset = offsetof(struct determinism_config, is_portable),
@@ -313,16 +215,10 @@ static const struct schema determinism_schema = {.name = "determinism",
     }
 
 static const struct schema_row config_rows[] = {
-    {.key = "name",
-     .type = SCHEMA_STRING,
-     .offset = offsetof(struct config, name),
-     .fallback = "null",
-     .doc = "Name of the run; its folder is runs/<name>. Default: the name of the config file."},
-    {.key = "seed",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct config, seed),
-     .fallback = "42",
-     .doc = "Seed of the initial weights and of all random numbers of the model (torch.manual_seed)."},
+    SCHEMA_ROW(STRING, struct config, name, .fallback = "null",
+               .doc = "Name of the run; its folder is runs/<name>. Default: the name of the config file."),
+    SCHEMA_ROW(INT, struct config, seed, .fallback = "42",
+               .doc = "Seed of the initial weights and of all random numbers of the model (torch.manual_seed)."),
     SECTION(
         dataset, dataset_schema,
         "Where the rows come from, how they are split and scaled. `eval`, `predict`, `generate` and `export` accept "
@@ -330,32 +226,18 @@ static const struct schema_row config_rows[] = {
         "predict.*"),
     SECTION(sampler, sampler_schema, "Which rows a rank uses in which order (DistributedSampler)."),
     SECTION(model, model_schema, "The layers."),
-    {.key = "loss",
-     .type = SCHEMA_VARIANT,
-     .offset = offsetof(struct config, loss),
-     .fallback = "null",
-     .variants = &loss_variants,
-     .doc = "What training minimizes, such as `cross_entropy` or `mse`. Required, unless `losses` is given."},
-    {.key = "losses",
-     .type = SCHEMA_VARIANT_LIST,
-     .offset = offsetof(struct config, losses),
-     .present_offset = offsetof(struct config, has_losses),
-     .fallback = "[]",
-     .variants = &objective_variants,
-     .doc = "Instead of `loss`: several losses, whose weighted sum training minimizes: [{type: cross_entropy, output: "
-            "kind, target: kind}, {type: mse, output: box, target: box, loss_weight: 0.5}]."},
-    {.key = "optimizer",
-     .type = SCHEMA_VARIANT,
-     .offset = offsetof(struct config, optimizer),
-     .fallback = "adam",
-     .variants = &optimizer_variants,
-     .doc = "The update rule."},
-    {.key = "schedule",
-     .type = SCHEMA_VARIANT,
-     .offset = offsetof(struct config, schedule),
-     .fallback = "constant",
-     .variants = &schedule_variants,
-     .doc = "The learning rate over time."},
+    SCHEMA_ROW(VARIANT, struct config, loss, .fallback = "null", .variants = &loss_variants,
+               .doc = "What training minimizes, such as `cross_entropy` or `mse`. Required, unless `losses` is given."),
+    SCHEMA_ROW(
+        VARIANT_LIST, struct config, losses, .present_offset = offsetof(struct config, has_losses), .fallback = "[]",
+        .variants = &objective_variants,
+        .doc =
+            "Instead of `loss`: several losses, whose weighted sum training minimizes: [{type: cross_entropy, output: "
+            "kind, target: kind}, {type: mse, output: box, target: box, loss_weight: 0.5}]."),
+    SCHEMA_ROW(VARIANT, struct config, optimizer, .fallback = "adam", .variants = &optimizer_variants,
+               .doc = "The update rule."),
+    SCHEMA_ROW(VARIANT, struct config, schedule, .fallback = "constant", .variants = &schedule_variants,
+               .doc = "The learning rate over time."),
     SECTION(train, train_schema, "Length of the run, device and precision."),
     SECTION(checkpoint, checkpoint_schema, "What is saved and when."),
     SECTION(dist, dist_schema, "Processes and communication."),

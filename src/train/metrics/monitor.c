@@ -31,22 +31,12 @@ const struct schema monitor_schema = {
 
 static const struct schema_row early_stop_rows[] = {
     MONITOR_ROWS,
-    {.key = "patience",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct early_stop, patience),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS,
-     .min = 1,
-     .max = INFINITY,
-     .doc = "Evaluations in a row without an improvement after which the run is complete; default with a metric: 10."},
-    {.key = "min_delta",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct early_stop, min_delta),
-     .fallback = "0",
-     .flags = SCHEMA_EXTENDS,
-     .min = 0,
-     .max = INFINITY,
-     .doc = "A change of at most this much is no improvement."},
+    SCHEMA_ROW(
+        INT, struct early_stop, patience, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 1, .max = INFINITY,
+        .doc =
+            "Evaluations in a row without an improvement after which the run is complete; default with a metric: 10."),
+    SCHEMA_ROW(REAL, struct early_stop, min_delta, .fallback = "0", .flags = SCHEMA_EXTENDS, .min = 0, .max = INFINITY,
+               .doc = "A change of at most this much is no improvement."),
     {0},
 };
 const struct schema early_stop_schema = {
