@@ -58,11 +58,17 @@ class Graph:
         self.inputs, self.outputs = ({texts(v, 1)[0]: self.value(v) for v in map(fields, graph[k])} for k in (11, 12))
 
     def run(self, rows):
-        """The value of `outputs`, for the operators that compute() has. Several inputs: parts of a row, one after another."""
+        """The value of `outputs`, for the operators that compute() has. Several inputs: parts of a row, one after another, or a
+        dictionary with the rows of each."""
+        if isinstance(rows, dict):
+            return self.compute({**self.tensors, "": None, **rows})
         values, at, rows = {**self.tensors, "": None}, 0, rows.reshape(len(rows), -1)
         for name, (kind, (_, *shape)) in self.inputs.items():
             part = rows[:, at:at + int(np.prod(shape))]
             values[name], at = part.reshape(-1, *shape).astype({1: float, 7: int}[kind]), at + part.shape[1]
+        return self.compute(values)
+
+    def compute(self, values):
         for (operator, names, results), options in zip(self.nodes, self.options):
             values.update(zip(results, compute(operator, options, [values[name] for name in names])))
         return values["outputs"]
@@ -226,7 +232,7 @@ OPERATORS = {
     "LogSoftmax": lambda o, x: x - x.max(-1, keepdims=True) - np.log(np.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True)),
     "Gemm": gemm, "MatMul": lambda o, a, b: a @ b, "Add": lambda o, a, b: a + b, "Sub": lambda o, a, b: a - b,
     "Mul": lambda o, a, b: a * b, "Div": lambda o, a, b: a / b, "Sqrt": lambda o, x: np.sqrt(x), "Exp": lambda o, x: np.exp(x), "Cast": lambda o, x: x.astype({1: float, 6: int, 7: int, 11: float}[o["to"]]),
-    "Identity": lambda o, x: x, "Concat": lambda o, *x: np.concatenate(x, o["axis"]), "Transpose": lambda o, x: x.transpose(o["perm"]),
+    "IsNaN": lambda o, x: np.isnan(x), "Identity": lambda o, x: x, "Concat": lambda o, *x: np.concatenate(x, o["axis"]), "Transpose": lambda o, x: x.transpose(o["perm"]),
     "Max": lambda o, a, b: np.maximum(a, b), "Min": lambda o, a, b: np.minimum(a, b), "Equal": lambda o, a, b: a == b, "Less": lambda o, a, b: a < b,
     "Where": lambda o, *x: np.where(*x), "Unsqueeze": lambda o, x, axes: np.expand_dims(x, tuple(axes)),
     "Gather": lambda o, x, index: np.take(x, index, o.get("axis", 0)), "Shape": lambda o, x: np.array(x.shape[o["start"]:o["end"]]),

@@ -1,6 +1,6 @@
 """The ONNX file of export, read with the standard library: its structure, weights and values. tests/proof/check_onnx.py compares the
 values of a runtime. ctest-labels: unit"""
-import os, re, subprocess, unittest
+import csv, datetime, math, os, re, subprocess, unittest
 
 import numpy as np
 
@@ -201,6 +201,34 @@ class ExportOnnx(program.Case):
         for operator, inputs, results in graph.nodes:
             self.assertLessEqual(set(inputs), known, operator)
             known |= set(results)
+
+    def test_values_of_prepared_columns(self):
+        """Missing ones, categories by text and by number, dates: what predict gives."""
+        import h5py
+        test_export_c.write_table(self.path("table.csv"))
+        with open(self.path("table.csv"), newline="", encoding="utf-8") as f:
+            rows = list(csv.DictReader(f))
+
+        def date(text):
+            if not text:
+                return [math.nan] * 10
+            d = datetime.datetime.fromisoformat(text).replace(tzinfo=None)  # the time on the clock
+            days = (d - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
+            return [d.year, d.month, d.day, d.weekday(), d.timetuple().tm_yday, (d.month + 2) // 3, d.hour, d.minute, d.second, days]
+        values = {"b c": [[r["b c"]] for r in rows], "EOF": [[r["EOF"]] for r in rows], "When": [date(r["When"]) for r in rows],
+                  "flag": [[float(r["flag"] == "yes")] for r in rows], "column/0.weight": [[float(r["0.weight"] or "nan")] for r in rows],
+                  **{name: [[float(r[name] or "nan")] for r in rows] for name in ("a", "double")}}
+        for missing, indicator in (("constant", "false"), ("most_frequent", "true")):
+            self.write("test.yaml", test_export_c.TABLE.replace("SCALE", "scale: standard").replace("UNKNOWN", "ignore").replace("lr: 0.00001", "lr: 0.01")
+                       .replace("EOF: {type: category, missing: constant}", f"EOF: {{type: category, missing: {missing}, indicator: {indicator}}}")
+                       .replace("missing: median}\n    0", f"missing: median, indicator: {indicator}}}\n    0"))
+            self.run_program("test.yaml", "--fresh")
+            self.run_program("export", "runs/test", "--out", "m.onnx")
+            self.run_program("predict", "test.yaml", "--part", "all", "--out", "p.h5")
+            got = Graph(self.path("m.onnx")).run({name: np.array(value) for name, value in values.items()})
+            with h5py.File(self.path("p.h5")) as f:
+                np.testing.assert_allclose(got, f["outputs"][:].reshape(got.shape), rtol=1e-4, atol=1e-5)
+            self.assertGreater(np.ptp(got), 0.1, "the outputs say nothing about the inputs")
 
     def test_tokens_and_tied_weights(self):
         self.write("text.txt", "abcd" * 50)
