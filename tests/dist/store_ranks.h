@@ -27,7 +27,7 @@ static inline void rank_expect(status s, enum status_code code, const char *text
 /* A connection of the rank of [env] to the store, for 20 s; secret (32): set here. The caller may change fields. */
 static inline struct store_join rank_connection(const struct dist_env *env, uint8_t secret[32],
                                                 enum store_purpose purpose) {
-    rank_must(store_secret_find(env, secret));
+    rank_must(dist_env_secret(env, secret));
     return (struct store_join){.host = "127.0.0.1",
                                .port = env->master_port,
                                .rank = env->rank,

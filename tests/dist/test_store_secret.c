@@ -32,7 +32,7 @@ static struct secret find(enum dist_launcher launcher, const char *job) {
     struct dist_env env = {.launcher = launcher};
     struct secret secret;
     snprintf(env.job_id, sizeof env.job_id, "%s", job);
-    ck_ok(store_secret_find(&env, secret.bytes));
+    ck_ok(dist_env_secret(&env, secret.bytes));
     return secret;
 }
 
@@ -80,17 +80,17 @@ START_TEST(short_secrets_are_rejected) {
     uint8_t secret[32];
     unsetenv(SECRET_FD_VARIABLE);
     unsetenv(SECRET_VARIABLE);
-    ck_assert(store_secret_is_guessable(&env));
+    ck_assert(dist_env_secret_is_guessable(&env));
     setenv(SECRET_VARIABLE, "0123456789abcde", 1);
-    ck_failure(store_secret_find(&env, secret), STATUS_USAGE,
+    ck_failure(dist_env_secret(&env, secret), STATUS_USAGE,
                "DDPTRAIN_SECRET has 15 characters, but must have at least 16");
     setenv(SECRET_VARIABLE, "0123456789abcdef", 1);
-    ck_ok(store_secret_find(&env, secret));
-    ck_assert(!store_secret_is_guessable(&env));
+    ck_ok(dist_env_secret(&env, secret));
+    ck_assert(!dist_env_secret_is_guessable(&env));
     unsetenv(SECRET_VARIABLE);
     pass_file(0xa5);
     env.launcher = LAUNCHER_OWN;
-    ck_assert(!store_secret_is_guessable(&env));
+    ck_assert(!dist_env_secret_is_guessable(&env));
 }
 END_TEST
 

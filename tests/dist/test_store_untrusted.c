@@ -81,7 +81,7 @@ static bool join_slowly(const struct dist_env *env) {
     struct message_handshake shake;
     struct store_frame answer;
     double deadline = clock_seconds() + 5;
-    rank_must(store_secret_find(env, secret));
+    rank_must(dist_env_secret(env, secret));
     int fd = connect_to_port(env->master_port);
     RANK_CHECK(fd >= 0);
     bool is_joined = send_hello(fd, env, &shake) &&

@@ -100,7 +100,6 @@ static const char *key_of_value(const struct schema_row *row, const struct node 
 }
 
 /* "expected an integer, got 'abc'; hint"; [hint]: NULL: one that is found. */
-/* "expected an integer, got 'abc'; hint" */
 static void binder_report_wrong_type(struct binder *b, const struct schema_row *row, const struct node *node,
                                      const struct path *path, const char *hint) {
     if (binder_is_full(b)) return;

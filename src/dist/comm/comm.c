@@ -18,8 +18,8 @@
 
 /* ---- groups ---- */
 
-/* Ranks publish their host in the store; the hosts decide the backend. A group that is
- * split from another inherits members, hosts and backend. */
+/* Ranks publish their host in the store; the hosts decide the backend. A group that is split from another inherits
+ * members, hosts and backend. */
 
 #define CAUSE_SECONDS 1.0 /* maximum wait for the report of the rank that failed first */
 

@@ -73,8 +73,8 @@ status comm_backend_nccl(const struct comm_backend **out);
 
 /* ---- the table of backends ---- */
 
-/* The table of the values of dist.backend and of `ddptrain comm --backend`: choices of the config, names
- * in messages, and functions that connect a group. */
+/* The table of the values of dist.backend and of `ddptrain comm --backend`: choices of the config, names in messages,
+ * and functions that connect a group. */
 
 struct comm;
 
@@ -107,9 +107,9 @@ status comm_backend_find(const char *name, int *backend);
 
 /* ---- proofs ---- */
 
-/* Two ranks of a mesh of sockets prove to each other that they have the job's secret. Each sends the other
- * store_sign of the message below, which contains both ranks, the mesh, and a nonce that is new for every mesh, so no
- * proof can be used twice. Pure, so that a fuzzer can test it without a network. */
+/* Two ranks of a mesh of sockets prove to each other that they have the job's secret. Each sends the other store_sign
+ * of the message below, which contains both ranks, the mesh, and a nonce that is new for every mesh, so no proof can be
+ * used twice. Pure, so that a fuzzer can test it without a network. */
 
 #define COMM_NONCE 32
 #define COMM_PROOF 32

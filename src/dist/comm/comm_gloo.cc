@@ -29,9 +29,9 @@ using namespace ddptrain_gloo;
 
 /* ---- sockets ---- */
 
-/* The TCP sockets of a Gloo group. A blocked call of Gloo ends only when its connections are shut down, and
- * Gloo does not expose their descriptors: they are the sockets that this process opened after the group's creation
- * began. The process opens no other TCP connections after the store's. */
+/* The TCP sockets of a Gloo group. A blocked call of Gloo ends only when its connections are shut down, and Gloo does
+ * not expose their descriptors: they are the sockets that this process opened after the group's creation began. The
+ * process opens no other TCP connections after the store's. */
 
 /* Created before the group connects. */
 class PeerSockets {
@@ -66,9 +66,9 @@ class PeerSockets {
 
 /* ---- the bulk mesh ---- */
 
-/* A mesh for messages of any size, on two lanes; Gloo's thread reads and writes the sockets. Every rank sums its
- * own slice of the data, in order of rank, chunk by chunk while the next chunks are transferred. Gloo's ring would
- * transfer as many bytes, but would sum each element in an order that depends on its position. */
+/* A mesh for messages of any size, on two lanes; Gloo's thread reads and writes the sockets. Every rank sums its own
+ * slice of the data, in order of rank, chunk by chunk while the next chunks are transferred. Gloo's ring would transfer
+ * as many bytes, but would sum each element in an order that depends on its position. */
 
 constexpr size_t kDirectBytes = 64 << 10;  /* largest message that every rank sends whole to every other */
 constexpr size_t kChunkBytes = 256 << 10;  /* chunk of a slice */
@@ -387,8 +387,8 @@ class Bulk {
 
 /* ---- the quick mesh ---- */
 
-/* A mesh for small messages in one phase: every rank sends to every other, and each computes the result itself.
- * The calling thread reads the sockets (Gloo's synchronous mode), which avoids a thread switch on both sides. For one
+/* A mesh for small messages in one phase: every rank sends to every other, and each computes the result itself. The
+ * calling thread reads the sockets (Gloo's synchronous mode), which avoids a thread switch on both sides. For one
  * thread. */
 
 constexpr size_t kQuickBytes = 64 << 10;       /* the largest message */

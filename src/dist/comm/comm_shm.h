@@ -14,10 +14,10 @@ extern const struct comm_backend comm_shm;
 
 /* ---- the map ---- */
 
-/* Memory that all ranks of a group on one host map. It is a memfd: it has no name in any file system, does not
- * depend on the size of /dev/shm, and is freed with its last process, however that ends. Rank 0 sends the descriptor
- * over a Unix socket to ranks that prove the job's secret. Every rank locks one byte of it until it exits, so the
- * kernel shows which ranks are alive. */
+/* Memory that all ranks of a group on one host map. It is a memfd: it has no name in any file system, does not depend
+ * on the size of /dev/shm, and is freed with its last process, however that ends. Rank 0 sends the descriptor over a
+ * Unix socket to ranks that prove the job's secret. Every rank locks one byte of it until it exits, so the kernel shows
+ * which ranks are alive. */
 
 struct shm_map {
     int fd;
@@ -32,9 +32,9 @@ void shm_host_identity(char *identity, size_t size);
 
 /* ---- waiting ---- */
 
-/* Waits until a counter of another rank in shared memory reaches a number. It spins first, because the other
- * rank is usually nanoseconds behind; then it yields the core, because the other rank may need it; then it sleeps on a
- * futex. */
+/* Waits until a counter of another rank in shared memory reaches a number. It spins first, because the other rank is
+ * usually nanoseconds behind; then it yields the core, because the other rank may need it; then it sleeps on a futex.
+ */
 
 /* Written by one rank. Two cache lines, since processors fetch pairs. */
 struct shm_signal {

@@ -1,8 +1,8 @@
 /* What the environment says: rank and addresses, the secret and the sockets of a launcher. The launchers are a table,
- * inner ones first: a function for those with rules of their own (ddptrain, torchrun, plain
- * variables, Slurm), names of variables for the others. The first that finds its variables is used, so mpirun in a
- * Slurm job counts as Open MPI. A process that a launcher has numbered, but whose number of ranks is not known, must
- * not train alone: that is a failure. */
+ * inner ones first: a function for those with rules of their own (ddptrain, torchrun, plain variables, Slurm), names of
+ * variables for the others. The first that finds its variables is used, so mpirun in a Slurm job counts as Open MPI. A
+ * process that a launcher has numbered, but whose number of ranks is not known, must not train alone: that is a
+ * failure. */
 #include "dist/process/env.h"
 
 #include <ctype.h>
@@ -547,11 +547,11 @@ static int secret_descriptor(const struct dist_env *env) {
     return env->launcher == LAUNCHER_OWN ? passed_descriptor(SECRET_FD_VARIABLE) : -1;
 }
 
-status store_secret_find(const struct dist_env *env, uint8_t secret[32]) {
+status dist_env_secret(const struct dist_env *env, uint8_t secret[32]) {
     const char *variable = getenv(SECRET_VARIABLE);
     int fd = secret_descriptor(env);
     if (fd >= 0) return io_read_at(fd, "the job's secret from the launcher", secret, 32, 0, NULL);
-    if (store_secret_is_guessable(env)) {
+    if (dist_env_secret_is_guessable(env)) {
         derive_secret("job", env->job_id, secret);
         return OK;
     }
@@ -565,17 +565,17 @@ status store_secret_find(const struct dist_env *env, uint8_t secret[32]) {
     return OK;
 }
 
-bool store_secret_is_guessable(const struct dist_env *env) {
+bool dist_env_secret_is_guessable(const struct dist_env *env) {
     const char *variable = getenv(SECRET_VARIABLE);
     return secret_descriptor(env) < 0 && (!variable || !*variable);
 }
 
-void store_secret_warn(struct log *log) {
+void dist_env_warn_of_secret(struct log *log) {
     log_warning(log, "anyone who can reach rank 0 can join this job, because its secret is derived from its name; "
                      "set " SECRET_VARIABLE " to the output of 'openssl rand -hex 16', the same on all hosts");
 }
 
-status store_listener_find(const struct dist_env *env, int *fd) {
+status dist_env_listener(const struct dist_env *env, int *fd) {
     *fd = env->launcher == LAUNCHER_OWN ? passed_descriptor(STORE_FD_VARIABLE) : -1;
     if (*fd >= 0) {
         int flags = fcntl(*fd, F_GETFL);

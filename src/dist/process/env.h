@@ -84,12 +84,12 @@ int slurm_count(const char *list, int index);
 
 /* The secret: from the launcher's file, else from the variable DDPTRAIN_SECRET (STATUS_USAGE: too short), else derived
  * from the job id, which others can guess. */
-status store_secret_find(const struct dist_env *env, uint8_t secret[32]);
-bool store_secret_is_guessable(const struct dist_env *env);
+status dist_env_secret(const struct dist_env *env, uint8_t secret[32]);
+bool dist_env_secret_is_guessable(const struct dist_env *env);
 /* A warning for rank 0 of several hosts with such a secret. */
-void store_secret_warn(struct log *log);
+void dist_env_warn_of_secret(struct log *log);
 
 /* Rank 0: *fd is the launcher's listening socket, else a new one on master_addr:master_port. */
-status store_listener_find(const struct dist_env *env, int *fd);
+status dist_env_listener(const struct dist_env *env, int *fd);
 
 #endif

@@ -541,7 +541,7 @@ static status serve(struct store *s, const struct dist_env *env, const struct st
                     const char *process, int *heartbeat_fd) {
     int listener, ends[2], heartbeat_ends[2];
     char hint[400];
-    TRY(store_listener_find(env, &listener));
+    TRY(dist_env_listener(env, &listener));
     bool has_ends = make_pair(ends);
     if (!has_ends || !make_pair(heartbeat_ends)) {
         int error = errno;
@@ -563,7 +563,7 @@ static status serve(struct store *s, const struct dist_env *env, const struct st
                                          .limits = {.hang = options->hang, .slow = options->timeout},
                                          .job = s->job,
                                          .secret = s->secret,
-                                         .is_guessable = store_secret_is_guessable(env),
+                                         .is_guessable = dist_env_secret_is_guessable(env),
                                          .log = options->log,
                                          .hint = hint,
                                          .endpoint = s->endpoint,
@@ -658,7 +658,7 @@ static status open_network(struct store *s, const struct dist_env *env, const st
     struct message_session session = {0}; /* not used on rank 0, whose connections are socket pairs in this process */
     int heartbeat_fd = -1;
     describe_process(process);
-    TRY(store_secret_find(env, s->secret));
+    TRY(dist_env_secret(env, s->secret));
     if (!options->failure) TRY(check_descriptors(env));
     TRY(open_stop_event(s, options));
     struct store_join base = join_options(s, env, options, process, deadline);

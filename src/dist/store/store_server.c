@@ -255,8 +255,8 @@ static void server_reject(struct store_server *s, struct connection *c, enum sto
     server_send(s, c, type, body, size);
 }
 
-/* Sets the address of this host to the local address of the connection of a rank. */
-/* The address that a rank of another host has used is preferred to a loopback address. */
+/* Sets the address of this host to the local address of the connection of a rank. The address that a rank of another
+ * host has used is preferred to a loopback address. */
 static void server_set_address(struct store_server *s, int fd) {
     struct sockaddr_storage here = {0};
     socklen_t size = sizeof here;
@@ -779,7 +779,7 @@ static void log_all_joined(struct store_server *s) {
     net_interface(text, interface, sizeof interface);
     log_line(s->log, "rank 0 is reached at %s (%s); " INTERFACE_VARIABLE " chooses another interface for the data",
              text, interface);
-    if (s->is_guessable && !net_is_loopback(&address)) store_secret_warn(s->log);
+    if (s->is_guessable && !net_is_loopback(&address)) dist_env_warn_of_secret(s->log);
 }
 
 static void log_missing(struct store_server *s, double now) {

@@ -162,8 +162,8 @@ status worker_listen(const struct dist_env *env, const char *what, struct worker
     listener->world = env->world_size;
     listener->restart_count = env->restart_count;
     digest_what(what, listener->what);
-    status s = store_secret_find(env, listener->secret);
-    if (!s) s = store_listener_find(env, &listener->fd);
+    status s = dist_env_secret(env, listener->secret);
+    if (!s) s = dist_env_listener(env, &listener->fd);
     if (s)
         worker_listener_close(listener);
     else
@@ -325,7 +325,7 @@ status worker_connect(const struct dist_env *env, const char *what, double timeo
                       struct worker_connection **out) {
     uint8_t secret[32];
     double deadline = clock_seconds() + timeout;
-    TRY(store_secret_find(env, secret));
+    TRY(dist_env_secret(env, secret));
     status s = OK;
     for (;;) {
         status_free(s);

@@ -1,6 +1,6 @@
 /* worker_connection: how the ranks of a launcher (srun, mpirun, torchrun) take part in a sweep. Rank 0 is the
  * coordinator and listens on MASTER_ADDR:MASTER_PORT; each other rank connects whenever it is ready, and is one worker.
- * Both sides prove that they know the job's secret (store_secret_find), and every message carries a tag
+ * Both sides prove that they know the job's secret (dist_env_secret), and every message carries a tag
  * (message.h). Messages of one direction have one size, so that no side ever waits for the rest of one. */
 #ifndef SWEEP_WORKER_CONNECTION_H
 #define SWEEP_WORKER_CONNECTION_H

@@ -25,10 +25,10 @@ extern const struct comm_backend ddptrain_comm_nccl;
 
 /* ---- communicator ---- */
 
-/* One NCCL communicator with a stream of its own. No call blocks without a limit: the communicator is
- * non-blocking, every call is polled until NCCL has enqueued it, and when a rank is lost or the group's timeout has
- * passed, ncclCommAbort ends it and the work that waits on the GPU. NCCL frees it in ncclCommAbort, which the store's
- * thread may call at any time, so every use of it locks the mutex, for a short time. */
+/* One NCCL communicator with a stream of its own. No call blocks without a limit: the communicator is non-blocking,
+ * every call is polled until NCCL has enqueued it, and when a rank is lost or the group's timeout has passed,
+ * ncclCommAbort ends it and the work that waits on the GPU. NCCL frees it in ncclCommAbort, which the store's thread
+ * may call at any time, so every use of it locks the mutex, for a short time. */
 
 #define CLOSE_SECONDS 2.0      /* maximum wait until the other ranks close theirs, too */
 #define ABORT_SECONDS 5        /* maximum wait for ncclCommAbort */
@@ -230,10 +230,9 @@ static void *run_abort(void *comm) {
     return nullptr;
 }
 
-/* From any thread; does not block. Running calls end soon; later ones fail. */
-/* ncclCommAbort ends the work that waits on the GPU at once, and then blocks until no CUDA graph contains a call of the
- * communicator. The training thread destroys those graphs after it has got the failure, so the abort needs a thread of
- * its own. */
+/* From any thread; does not block. Running calls end soon; later ones fail. ncclCommAbort ends the work that waits on
+ * the GPU at once, and then blocks until no CUDA graph contains a call of the communicator. The training thread
+ * destroys those graphs after it has got the failure, so the abort needs a thread of its own. */
 static void communicator_abort(struct communicator *c) {
     pthread_mutex_lock(&c->mutex);
     if (c->comm) {
