@@ -28,7 +28,7 @@
 
 static status reject_group(struct source *source, const char *key, size_t row, double group) {
     struct text place = {0};
-    source->format->describe_group(source, row, &place);
+    source->format->describe(source, ROW_GROUP, row, 0, &place);
     status s = isnan(group) ? status_new(STATUS_DATA, "%s: the group is missing (%s)", text_string(&place), key)
                             : status_new(STATUS_DATA, "%s: the group is not a number between -2^53 and 2^53",
                                          text_string(&place));
@@ -39,7 +39,7 @@ static status reject_group(struct source *source, const char *key, size_t row, d
 static status read_all_groups(struct source *source, const char *key, double *values) {
     for (size_t row = 0, count; row < source->rows; row += count) {
         count = source->rows - row < CHUNK_ROWS ? source->rows - row : CHUNK_ROWS;
-        TRY(source->format->read_groups(source, row, count, values + row));
+        TRY(source->format->read_extra(source, ROW_GROUP, row, count, values + row));
         for (size_t i = row; i < row + count; i++)
             if (!(fabs(values[i]) < MAX_EXACT)) return reject_group(source, key, i, values[i]);
     }
@@ -94,7 +94,7 @@ status groups_read(const struct dataset_config *config, struct table *table, int
 
 static status reject_weight(struct source *source, size_t row, double weight) {
     struct text place = {0};
-    source->format->describe_weight(source, row, &place);
+    source->format->describe(source, ROW_WEIGHT, row, 0, &place);
     text_add(&place, ": the weight ");
     if (isfinite(weight))
         text_add_double(&place, weight);
@@ -114,7 +114,7 @@ static status read_all_weights(struct source *source, double **out) {
     double *weights = *out = memory;
     for (size_t row = 0, count; row < source->rows; row += count) {
         count = source->rows - row < CHUNK_ROWS ? source->rows - row : CHUNK_ROWS;
-        TRY(source->format->read_weights(source, row, count, weights + row));
+        TRY(source->format->read_extra(source, ROW_WEIGHT, row, count, weights + row));
         for (size_t i = row; i < row + count; i++)
             if (!(weights[i] >= 0 && isfinite((float)weights[i]))) return reject_weight(source, i, weights[i]);
     }
@@ -162,7 +162,7 @@ static status weights_read(const struct dataset_config *config, struct table *ta
                            const struct selection *train, const struct selection *validation,
                            struct dataset_info *info) {
     if (!config->weights || config->request.without_targets) return OK;
-    if (!tables[0].source->format->read_weights)
+    if (!tables[0].source->format->read_extra)
         return status_new(STATUS_USAGE,
                           "dataset.weights: format %s has no names for weights; hdf5, csv, sqlite and npz have",
                           dataset_format_of(config, config->path)->name);
@@ -552,7 +552,7 @@ static size_t add_common(const struct string_list *train, const struct io_info *
 /* Adds the array of the inputs, as messages name it: ": array 'x': row 0". */
 static void add_array(const struct source *source, struct text *out) {
     struct text place = {0};
-    source->format->describe(source, false, 0, 0, &place);
+    source->format->describe(source, ROW_INPUT, 0, 0, &place);
     const char *array = strstr(text_string(&place), ": array ");
     text_add(out, array ? array : text_string(&place));
     text_free(&place);
@@ -694,7 +694,7 @@ static void use_labels(struct dataset *dataset, const struct dataset_config *con
     const struct string_list *labels = &config->request.classes;
     bool are_decisions = config->request.target_range == TARGETS_ARE_PROBABILITIES && !config->request.has_losses;
     if (!config->request.is_trained || labels->count == 0 || !config->path || !(wants_classes || are_decisions)) return;
-    if (source->format->labels && source->format->labels(source).count) return;
+    if (source->labels.count) return;
     double *numbers = arena_alloc(dataset->arena, labels->count * sizeof *numbers);
     if (!labels_as_numbers(labels, numbers)) return;
     struct numbered_class *classes = arena_alloc(dataset->arena, labels->count * sizeof *classes);
@@ -964,7 +964,7 @@ static status prepare(struct dataset *dataset, const struct dataset_config *conf
 /* Labels are copied because the source may be closed before the dataset. */
 static void copy_labels(struct dataset *dataset) {
     const struct source *source = dataset->tables[0].source;
-    struct string_list labels = source->format->labels ? source->format->labels(source) : (struct string_list){0};
+    struct string_list labels = source->labels;
     dataset->labels.items = arena_alloc(dataset->arena, (labels.count + 1) * sizeof *labels.items);
     dataset->labels.count = labels.count;
     for (size_t i = 0; i < labels.count; i++) dataset->labels.items[i] = arena_copy(dataset->arena, labels.items[i]);

@@ -71,7 +71,7 @@ static void check_query(const struct dataset_config *dataset, const struct datas
 
 static void check_group(const struct dataset_config *dataset, const struct dataset_format *format,
                         const struct node *where, const char *path, struct problems *problems) {
-    if (!dataset->split.group || !format || format->read_groups) return;
+    if (!dataset->split.group || !format || format->read_extra) return;
     problems_add(problems, dataset_place(node_get(where, "split"), "group"), path,
                  "split.group: format %s has no names for groups; hdf5, csv, sqlite and npz have", format->name);
 }

@@ -26,13 +26,13 @@ void dataset_scaler(const struct dataset *dataset, const double **mean, const do
 
 const char *dataset_vocabulary(const struct dataset *dataset) {
     const struct source *source = dataset->tables[0].source;
-    return source && source->format->vocabulary ? source->format->vocabulary(source) : NULL;
+    return source ? source->characters : NULL;
 }
 
 const char *dataset_tokenizer(const struct dataset *dataset) {
     const struct source *source = dataset->tables[0].source;
     if (dataset->texts.json) return dataset->texts.json;
-    return source && source->format->tokenizer ? source->format->tokenizer(source) : NULL;
+    return source ? source->tokenizer : NULL;
 }
 
 struct string_list dataset_labels(const struct dataset *dataset) {

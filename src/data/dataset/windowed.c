@@ -19,7 +19,7 @@ static status check_series(const struct dataset_config *config, const struct tab
     free(was_seen);
     if (row == table->rows) return OK;
     struct text place = {0};
-    table->source->format->describe_group(table->source, row, &place);
+    table->source->format->describe(table->source, ROW_GROUP, row, 0, &place);
     status s =
         status_new(STATUS_DATA, "%s: the rows of a series are not adjacent; sort the rows by '%s', then by time (%s)",
                    text_string(&place), dataset_group(config), dataset_group_key(config));
@@ -145,7 +145,7 @@ void windowed_note(struct dataset *dataset) {
         struct text place = {0};
         if (count == 0) continue;
         const struct source *source = dataset->parts[part].table->source;
-        source->format->describe_group(source, dataset->first_short[part], &place);
+        source->format->describe(source, ROW_GROUP, dataset->first_short[part], 0, &place);
         dataset->notes.items[dataset->notes.count++] = arena_printf(
             dataset->arena,
             "warning: %zu of the series %s too few %srows for a window and %s not used (dataset.window); %s at %s",

@@ -115,7 +115,7 @@ static status table_reject(const struct table *table, bool is_target, size_t row
                            const char *sentence) {
     struct text place = {0};
     if (table->preparation && !is_target) element = preparation_column_of(table->preparation, element);
-    table->source->format->describe(table->source, is_target, row, element, &place);
+    table->source->format->describe(table->source, is_target ? ROW_TARGET : ROW_INPUT, row, element, &place);
     text_add(&place, ": ");
     if (isfinite(value))
         text_add_double(&place, value);
@@ -582,7 +582,7 @@ status table_finish(struct table *table) {
 /* "<place>: <sentence>" */
 static status reject(const struct table *table, size_t row, size_t column, const char *sentence) {
     struct text place = {0};
-    table->source->format->describe(table->source, false, row, column, &place);
+    table->source->format->describe(table->source, ROW_INPUT, row, column, &place);
     status s = status_new(STATUS_DATA, "%s: %s", text_string(&place), sentence);
     text_free(&place);
     return s;

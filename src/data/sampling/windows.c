@@ -96,7 +96,7 @@ void window_check(struct dataset_config *dataset, const struct dataset_format *f
     if (dataset->weights)
         problems_add(problems, dataset_place(where, "weights"), "dataset.weights",
                      "weights are of rows, and with dataset.window a sample has several; remove it");
-    if (window->group && format && !format->read_groups)
+    if (window->group && format && !format->read_extra)
         problems_add(problems, place, path, "group: format %s has no names for groups; hdf5, csv, sqlite and npz have",
                      format->name);
     if (are_different(window->group, dataset->split.group))

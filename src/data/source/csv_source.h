@@ -98,7 +98,7 @@ struct csv {
     bool are_targets_inputs;            /* targets are inputs, too, unless dataset.inputs is given */
     struct text_pool groups;            /* values of the group column; in rows are their indexes */
     struct csv_order *orders;           /* (n_columns) with dataset.window; NULL: the order of time is not checked */
-    double *group_values;               /* (groups.count), when all rows were read: see dataset_format.read_groups */
+    double *group_values;               /* (groups.count), when all rows were read: see dataset_format.read_extra */
     double **maps; /* (input_size + target_size), when all rows were read: value = maps[i][(size_t)value] unless
                       it is NaN; NULL: the value is a number */
     struct field_plan *plans; /* (n_fields), with has_plans: how plain rows are read */
@@ -135,13 +135,9 @@ status csv_open(const struct dataset_format *format, const struct csv_input *inp
 /* The functions of a format whose source is a struct csv. */
 status csv_read_rows(struct source *source, size_t first, size_t count, double *inputs, double *targets);
 void csv_will_read(const struct source *source, size_t row);
-status csv_read_weights(struct source *source, size_t first, size_t count, double *weights);
-void csv_describe_weight(const struct source *source, size_t row, struct text *out);
-status csv_read_groups(struct source *source, size_t first, size_t count, double *groups);
-void csv_describe_group(const struct source *source, size_t row, struct text *out);
-struct string_list csv_labels(const struct source *source);
+status csv_read_extra(struct source *source, enum row_value extra, size_t first, size_t count, double *values);
 struct column_list csv_columns(const struct source *source, struct arena *arena);
-void csv_describe(const struct source *source, bool is_target, size_t row, size_t element, struct text *out);
+void csv_describe(const struct source *source, enum row_value kind, size_t row, size_t element, struct text *out);
 void csv_close(struct source *source);
 
 /* Finds the files that the paths of the config name. */

@@ -68,6 +68,5 @@ const struct dataset_format dataset_cells = {.name = "cells",
                                              .open = open_cells,
                                              .read = csv_read_rows,
                                              .describe = csv_describe,
-                                             .labels = csv_labels,
                                              .columns = csv_columns,
                                              .close = csv_close};

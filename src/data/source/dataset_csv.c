@@ -1047,6 +1047,7 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
     TRY(finish_columns(csv));
     csv_number_groups(csv);
     TRY(csv_number_labels(csv, is_binary, train));
+    csv->base.labels = (struct string_list){.items = csv->classes, .count = csv->n_classes};
     csv->base.input_dims = 1;
     csv->base.input_shape[0] = (int64_t)csv->base.input_size;
     return OK;
@@ -1140,12 +1141,15 @@ void csv_will_read(const struct source *source, size_t row) {
     row_store_will_read(&((const struct csv *)source)->store, row);
 }
 
-status csv_read_weights(struct source *source, size_t first, size_t count, double *weights) {
+status csv_read_extra(struct source *source, enum row_value extra, size_t first, size_t count, double *values) {
     struct csv *csv = (struct csv *)source;
+    bool is_group = extra == ROW_GROUP;
+    size_t at = is_group ? csv_group_at(csv) : values_of(csv);
     for (size_t done = 0, got; done < count; done += got) {
         const double *rows;
         TRY(row_store_read(&csv->store, first + done, count - done, &rows, &got));
-        for (size_t i = done; i < done + got; i++, rows += csv->store.width) weights[i] = rows[values_of(csv)];
+        for (size_t i = done; i < done + got; i++, rows += csv->store.width)
+            values[i] = is_group ? csv->group_values[(size_t)rows[at]] : rows[at];
     }
     return OK;
 }
@@ -1155,35 +1159,12 @@ static void describe_value(const struct csv *csv, size_t row, size_t column, str
                 csv_printable(csv, csv->names[column]));
 }
 
-status csv_read_groups(struct source *source, size_t first, size_t count, double *groups) {
-    struct csv *csv = (struct csv *)source;
-    for (size_t done = 0, got; done < count; done += got) {
-        const double *rows;
-        TRY(row_store_read(&csv->store, first + done, count - done, &rows, &got));
-        for (size_t i = done; i < done + got; i++, rows += csv->store.width)
-            groups[i] = csv->group_values[(size_t)rows[csv_group_at(csv)]];
-    }
-    return OK;
-}
-
-void csv_describe_group(const struct source *source, size_t row, struct text *out) {
+void csv_describe(const struct source *source, enum row_value kind, size_t row, size_t element, struct text *out) {
     const struct csv *csv = (const struct csv *)source;
-    describe_value(csv, row, csv->group_column, out);
-}
-
-void csv_describe_weight(const struct source *source, size_t row, struct text *out) {
-    const struct csv *csv = (const struct csv *)source;
-    describe_value(csv, row, csv->weight_column, out);
-}
-
-void csv_describe(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
-    const struct csv *csv = (const struct csv *)source;
-    describe_value(csv, row, (is_target ? csv->target_columns : csv->input_columns)[element], out);
-}
-
-struct string_list csv_labels(const struct source *source) {
-    const struct csv *csv = (const struct csv *)source;
-    return (struct string_list){.items = csv->classes, .count = csv->n_classes};
+    size_t column = kind == ROW_WEIGHT  ? csv->weight_column
+                    : kind == ROW_GROUP ? csv->group_column
+                                        : (kind == ROW_TARGET ? csv->target_columns : csv->input_columns)[element];
+    describe_value(csv, row, column, out);
 }
 
 /* The columns for the checkpoint, which stores UTF-8 only. */
@@ -1202,12 +1183,8 @@ const struct dataset_format dataset_csv = {.name = "csv",
                                            .open = open_csv,
                                            .read = csv_read_rows,
                                            .will_read = csv_will_read,
-                                           .read_weights = csv_read_weights,
-                                           .describe_weight = csv_describe_weight,
-                                           .read_groups = csv_read_groups,
-                                           .describe_group = csv_describe_group,
+                                           .read_extra = csv_read_extra,
                                            .inspect = csv_inspect,
                                            .describe = csv_describe,
-                                           .labels = csv_labels,
                                            .columns = csv_columns,
                                            .close = csv_close};

@@ -1012,24 +1012,10 @@ static void will_read(const struct source *source, size_t row) {
     for (size_t i = 0; i < h->n_inputs; i++) hdf5_piece_will_read(&h->inputs[i].piece, row);
 }
 
-static status read_weights(struct source *source, size_t first, size_t count, double *weights) {
+static status read_extra(struct source *source, enum row_value extra, size_t first, size_t count, double *values) {
     const struct hdf5 *h = (struct hdf5 *)source;
-    return read_columns(h, h->weights, h->n_weights, first, count, weights, 1);
-}
-
-static void describe_weight(const struct source *source, size_t row, struct text *out) {
-    const struct hdf5 *h = (const struct hdf5 *)source;
-    text_printf(out, "%s: dataset '%s', row %zu", h->path, h->weights->name, row);
-}
-
-static status read_groups(struct source *source, size_t first, size_t count, double *groups) {
-    const struct hdf5 *h = (struct hdf5 *)source;
-    return read_columns(h, h->groups, h->n_groups, first, count, groups, 1);
-}
-
-static void describe_group(const struct source *source, size_t row, struct text *out) {
-    const struct hdf5 *h = (const struct hdf5 *)source;
-    text_printf(out, "%s: dataset '%s', row %zu", h->path, h->groups->name, row);
+    return extra == ROW_WEIGHT ? read_columns(h, h->weights, h->n_weights, first, count, values, 1)
+                               : read_columns(h, h->groups, h->n_groups, first, count, values, 1);
 }
 
 static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
@@ -1037,9 +1023,15 @@ static status read_bytes(struct source *source, size_t first, size_t count, uint
     return read_column(h, h->inputs, first, count, BYTES, inputs, 0, source->input_size);
 }
 
-static void describe_hdf5(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
+static void describe_hdf5(const struct source *source, enum row_value kind, size_t row, size_t element,
+                          struct text *out) {
     const struct hdf5 *h = (const struct hdf5 *)source;
-    const struct column *column = is_target ? h->targets : h->inputs;
+    if (kind == ROW_WEIGHT || kind == ROW_GROUP) {
+        text_printf(out, "%s: dataset '%s', row %zu", h->path, (kind == ROW_WEIGHT ? h->weights : h->groups)->name,
+                    row);
+        return;
+    }
+    const struct column *column = kind == ROW_TARGET ? h->targets : h->inputs;
     for (; element >= column->of.size; column++) element -= column->of.size;
     element = channels_last_element(&column->layout, element);
     text_printf(out, "%s: dataset '%s', row %zu", h->path, column->name, row);
@@ -1063,10 +1055,7 @@ const struct dataset_format dataset_hdf5 = {.name = "hdf5",
                                             .read = read_hdf5,
                                             .read_floats = read_floats,
                                             .will_read = will_read,
-                                            .read_weights = read_weights,
-                                            .describe_weight = describe_weight,
-                                            .read_groups = read_groups,
-                                            .describe_group = describe_group,
+                                            .read_extra = read_extra,
                                             .read_bytes = read_bytes,
                                             .columns = columns_of,
                                             .shape_of_name = shape_of_name,

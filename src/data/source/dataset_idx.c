@@ -285,9 +285,10 @@ static status open_idx(const struct dataset_config *config, const char *path, bo
     return s;
 }
 
-static void describe_idx(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
+static void describe_idx(const struct source *source, enum row_value kind, size_t row, size_t element,
+                         struct text *out) {
     const struct idx *idx = (const struct idx *)source;
-    const struct idx_file *file = is_target ? &idx->targets : &idx->inputs;
+    const struct idx_file *file = kind == ROW_TARGET ? &idx->targets : &idx->inputs;
     text_printf(out, "%s: row %zu", file->path, row);
     size_t block = file->size;
     for (int i = 1; i < file->dims; i++) {

@@ -245,7 +245,7 @@ static status image_labels_open(const struct dataset_config *config, const char 
 
 static status no_image(const struct source *labels, const char *folder, size_t row, const char *name) {
     struct text place = {0}, printable = {0};
-    labels->format->describe(labels, false, row, 0, &place);
+    labels->format->describe(labels, ROW_INPUT, row, 0, &place);
     text_add_value(&printable, name, TEXT_MAX_NAME);
     status s =
         status_new(STATUS_DATA,
@@ -688,13 +688,6 @@ static void close_images(struct source *source) {
     free(images);
 }
 
-static struct string_list labels_of(const struct source *source) {
-    const struct images *images = (const struct images *)source;
-    if (images->labels) return images->labels->format->labels(images->labels);
-    if (images->masks.folder) return (struct string_list){0};
-    return (struct string_list){.items = images->classes, .count = images->n_classes};
-}
-
 /* What the keys say about the targets. */
 static status check_targets(const struct dataset_config *config, const char *path, bool wants_classes) {
     if (config->image.labels || config->request.without_targets) return OK;
@@ -730,7 +723,7 @@ static status open_images(const struct dataset_config *config, const char *path,
     TRY(check_targets(config, path, wants_classes));
     struct images *images = calloc(1, sizeof *images);
     if (!images) return status_memory("a dataset");
-    struct string_list known = train && train->format == &dataset_images ? labels_of(train) : config->request.classes;
+    struct string_list known = train && train->format == &dataset_images ? train->labels : config->request.classes;
     images->base.format = &dataset_images;
     images->arena = arena_create();
     images->path = without_slash(images->arena, path);
@@ -742,6 +735,10 @@ static status open_images(const struct dataset_config *config, const char *path,
     if (!s) note_orientation(images);
     if (!s) images->base.warning = unclassified_warning(images);
     if (!s) s = hash_files(images, &images->base.file_bytes);
+    if (images->labels)
+        images->base.labels = images->labels->labels;
+    else if (!images->masks.folder)
+        images->base.labels = (struct string_list){.items = images->classes, .count = images->n_classes};
     if (s)
         close_images(&images->base);
     else
@@ -795,11 +792,12 @@ static status read_images(struct source *source, size_t first, size_t count, dou
     return OK;
 }
 
-static void describe_images(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
+static void describe_images(const struct source *source, enum row_value kind, size_t row, size_t element,
+                            struct text *out) {
     const struct images *images = (const struct images *)source;
-    if (is_target && images->labels) {
-        images->labels->format->describe(images->labels, true, row, element, out);
-    } else if (is_target && images->masks.folder) {
+    if (kind == ROW_TARGET && images->labels) {
+        images->labels->format->describe(images->labels, kind, row, element, out);
+    } else if (kind == ROW_TARGET && images->masks.folder) {
         image_masks_describe(&images->masks, folder_below(images, row), images->files[row].name,
                              (size_t)source->target_shape[1], element, out);
     } else {
@@ -898,7 +896,6 @@ const struct dataset_format dataset_images = {.name = "images",
                                               .open = open_images,
                                               .read = read_images,
                                               .decode = decode_image,
-                                              .labels = labels_of,
                                               .columns = columns_of,
                                               .describe = describe_images,
                                               .close = close_images,

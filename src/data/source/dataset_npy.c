@@ -517,20 +517,9 @@ static void will_read(const struct source *source, size_t row) {
     npy_array_will_read(&((const struct npy *)source)->inputs, row);
 }
 
-static status read_weights(struct source *source, size_t first, size_t count, double *weights) {
-    return npy_array_read(&((struct npy *)source)->weights, first, count, weights);
-}
-
-static void describe_weight(const struct source *source, size_t row, struct text *out) {
-    npy_array_describe(&((const struct npy *)source)->weights, row, 0, out);
-}
-
-static status read_groups(struct source *source, size_t first, size_t count, double *groups) {
-    return npy_array_read(&((struct npy *)source)->groups, first, count, groups);
-}
-
-static void describe_group(const struct source *source, size_t row, struct text *out) {
-    npy_array_describe(&((const struct npy *)source)->groups, row, 0, out);
+static status read_extra(struct source *source, enum row_value extra, size_t first, size_t count, double *values) {
+    struct npy *npy = (struct npy *)source;
+    return npy_array_read(extra == ROW_WEIGHT ? &npy->weights : &npy->groups, first, count, values);
 }
 
 static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
@@ -540,9 +529,12 @@ static status read_bytes(struct source *source, size_t first, size_t count, uint
     return OK;
 }
 
-static void describe_npy(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
+static void describe_npy(const struct source *source, enum row_value kind, size_t row, size_t element,
+                         struct text *out) {
     const struct npy *npy = (const struct npy *)source;
-    if (is_target)
+    if (kind == ROW_WEIGHT || kind == ROW_GROUP)
+        npy_array_describe(kind == ROW_WEIGHT ? &npy->weights : &npy->groups, row, 0, out);
+    else if (kind == ROW_TARGET)
         npy_array_describe(&npy->targets, row, channels_last_element(&npy->target_layout, element), out);
     else
         npy_array_describe(&npy->inputs, row, channels_last_element(&npy->layout, element), out);
@@ -618,10 +610,7 @@ const struct dataset_format dataset_npz = {.name = "npz",
                                            .read = read_npy,
                                            .read_floats = read_floats,
                                            .will_read = will_read,
-                                           .read_weights = read_weights,
-                                           .read_groups = read_groups,
-                                           .describe_group = describe_group,
-                                           .describe_weight = describe_weight,
+                                           .read_extra = read_extra,
                                            .read_bytes = read_bytes,
                                            .describe = describe_npy,
                                            .close = close_npy,

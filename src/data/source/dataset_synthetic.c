@@ -173,10 +173,10 @@ static status read_synthetic(struct source *source, size_t first, size_t count, 
     return OK;
 }
 
-static void describe_synthetic(const struct source *source, bool is_target, size_t row, size_t element,
+static void describe_synthetic(const struct source *source, enum row_value kind, size_t row, size_t element,
                                struct text *out) {
     (void)source;
-    text_printf(out, "synthetic dataset: row %zu, %s %zu", row, is_target ? "target" : "input", element);
+    text_printf(out, "synthetic dataset: row %zu, %s %zu", row, kind == ROW_TARGET ? "target" : "input", element);
 }
 
 const struct dataset_format dataset_synthetic = {.name = "synthetic",

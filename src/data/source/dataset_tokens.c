@@ -409,6 +409,7 @@ static status open_tokens(const struct dataset_config *config, const char *path,
     files_describe(path, others, &t->name);
     struct dataset_config own = *config;
     status s = train ? OK : read_tokenizer(t, &own);
+    t->base.tokenizer = t->json;
     if (s == OK) s = open_file_of_ids(t, &own.tokens, path, others, train);
     if (s == OK)
         *out = &t->base;
@@ -469,8 +470,6 @@ static status digest_tokens(const struct source *source, struct digest *digest) 
     return OK;
 }
 
-static const char *tokenizer_of_ids(const struct source *source) { return ((const struct tokens *)source)->json; }
-
 static const char *const id_extensions[] = {".bin", NULL};
 const struct dataset_format dataset_tokens = {.name = "tokens",
                                               .keys = KEY_TOKENS,
@@ -480,7 +479,6 @@ const struct dataset_format dataset_tokens = {.name = "tokens",
                                               .concatenates = true,
                                               .will_read = will_read,
                                               .digest = digest_tokens,
-                                              .tokenizer = tokenizer_of_ids,
                                               .close = close_tokens};
 
 /* ---- texts of characters ---- */
@@ -583,6 +581,7 @@ static status open_text(const struct dataset_config *config, const char *path, b
     t->base.is_small = true;
     files_describe(path, dataset_others(config, train != NULL), &t->name);
     status s = open_characters(t, config, path, (const struct text_source *)train);
+    t->base.characters = text_string(&t->characters);
     if (s == OK)
         *out = &t->base;
     else
@@ -605,10 +604,6 @@ static status digest_text(const struct source *source, struct digest *digest) {
     return OK;
 }
 
-static const char *vocabulary_of(const struct source *source) {
-    return text_string(&((const struct text_source *)source)->characters);
-}
-
 static const char *const text_extensions[] = {".txt", NULL};
 const struct dataset_format dataset_text = {.name = "text",
                                             .keys = KEY_TEXT,
@@ -617,7 +612,6 @@ const struct dataset_format dataset_text = {.name = "text",
                                             .concatenates = true,
                                             .read_tokens = read_characters,
                                             .digest = digest_text,
-                                            .vocabulary = vocabulary_of,
                                             .close = close_text};
 
 /* ---- texts with a tokenizer ---- */
@@ -684,6 +678,7 @@ static status open_tokenized(const struct dataset_config *config, const char *pa
     t->base.is_small = true;
     files_describe(path, dataset_others(config, train != NULL), &t->name);
     status s = open_encoded(t, config, path, (const struct tokenized *)train);
+    t->base.tokenizer = t->json;
     if (s == OK)
         *out = &t->base;
     else
@@ -706,8 +701,6 @@ static status digest_tokenized(const struct source *source, struct digest *diges
     return OK;
 }
 
-static const char *tokenizer_of(const struct source *source) { return ((const struct tokenized *)source)->json; }
-
 const struct dataset_format dataset_tokenized = {.name = "tokens",
                                                  .keys = KEY_TOKENS | KEY_TEXT,
                                                  .extensions = text_extensions,
@@ -715,5 +708,4 @@ const struct dataset_format dataset_tokenized = {.name = "tokens",
                                                  .concatenates = true,
                                                  .read_tokens = read_tokenized,
                                                  .digest = digest_tokenized,
-                                                 .tokenizer = tokenizer_of,
                                                  .close = close_tokenized};

@@ -223,7 +223,7 @@ struct joined {
 static const struct dataset_format format_joined;
 
 bool joined_supports(const struct dataset_format *format) {
-    return format->read && !format->labels && !format->decode && format->extensions;
+    return format->read && !format->decode && format->extensions;
 }
 
 const struct source *joined_first(const struct source *source) {
@@ -393,48 +393,26 @@ static void will_read(const struct source *source, size_t row) {
     if (format->will_read) format->will_read(j->sources[file], row - j->first[file]);
 }
 
-static status read_weights(struct source *source, size_t first, size_t count, double *weights) {
+static status read_extra(struct source *source, enum row_value extra, size_t first, size_t count, double *values) {
     const struct joined *j = (struct joined *)source;
     for (size_t done = 0, i = file_of(j, first); done < count; i++) {
         size_t row = first + done, n = j->first[i + 1] - row;
         if (n > count - done) n = count - done;
-        if (n) TRY(j->sources[i]->format->read_weights(j->sources[i], row - j->first[i], n, weights + done));
+        if (n) TRY(j->sources[i]->format->read_extra(j->sources[i], extra, row - j->first[i], n, values + done));
         done += n;
     }
     return OK;
-}
-
-static void describe_weight(const struct source *source, size_t row, struct text *out) {
-    const struct joined *j = (const struct joined *)source;
-    size_t file = file_of(j, row);
-    j->sources[file]->format->describe_weight(j->sources[file], row - j->first[file], out);
-}
-
-static status read_groups(struct source *source, size_t first, size_t count, double *groups) {
-    const struct joined *j = (struct joined *)source;
-    for (size_t done = 0, i = file_of(j, first); done < count; i++) {
-        size_t row = first + done, n = j->first[i + 1] - row;
-        if (n > count - done) n = count - done;
-        if (n) TRY(j->sources[i]->format->read_groups(j->sources[i], row - j->first[i], n, groups + done));
-        done += n;
-    }
-    return OK;
-}
-
-static void describe_group(const struct source *source, size_t row, struct text *out) {
-    const struct joined *j = (const struct joined *)source;
-    size_t file = file_of(j, row);
-    j->sources[file]->format->describe_group(j->sources[file], row - j->first[file], out);
 }
 
 static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
     return read_parts((struct joined *)source, first, count, NULL, NULL, inputs, NULL);
 }
 
-static void describe_joined(const struct source *source, bool is_target, size_t row, size_t element, struct text *out) {
+static void describe_joined(const struct source *source, enum row_value kind, size_t row, size_t element,
+                            struct text *out) {
     const struct joined *j = (const struct joined *)source;
     size_t file = file_of(j, row);
-    j->sources[file]->format->describe(j->sources[file], is_target, row - j->first[file], element, out);
+    j->sources[file]->format->describe(j->sources[file], kind, row - j->first[file], element, out);
 }
 
 static struct column_list columns_of(const struct source *source, struct arena *arena) {
@@ -453,10 +431,7 @@ static const struct dataset_format format_joined = {.name = "joined",
                                                     .read = read_joined,
                                                     .read_floats = read_floats,
                                                     .will_read = will_read,
-                                                    .read_weights = read_weights,
-                                                    .describe_weight = describe_weight,
-                                                    .read_groups = read_groups,
-                                                    .describe_group = describe_group,
+                                                    .read_extra = read_extra,
                                                     .read_bytes = read_bytes,
                                                     .describe = describe_joined,
                                                     .columns = columns_of,

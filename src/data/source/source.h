@@ -57,8 +57,10 @@ struct source {
     uint64_t file_bytes;
     size_t *left_out; /* (left_out_count) rows of the file, from 0 and rising, that are none of the source's */
     size_t left_out_count;
-    const char *target_name;    /* of arrays: the file or the array of the targets; NULL: none, or several */
-    const char *note, *warning; /* for dataset_notes; NULL: none. Owned by the format. */
+    const char *target_name;            /* of arrays: the file or the array of the targets; NULL: none, or several */
+    const char *note, *warning;         /* for dataset_notes; NULL: none. Owned by the format, as the next three. */
+    const char *characters, *tokenizer; /* of dataset_vocabulary, dataset_tokenizer; NULL: none */
+    struct string_list labels;          /* of dataset_labels; count 0: none */
     const struct raw_column
         *columns; /* (input_size) of a format with named columns, whose inputs may be missing or no numbers; read then
                      yields raw values, see raw_columns.h. NULL: inputs are numbers. Owned by the format. */
@@ -76,6 +78,9 @@ enum format_key {
     KEY_SYNTHETIC = 1 << 7
 };
 #define KEYS_OF_NAMES (KEY_INPUTS | KEY_TARGETS)
+
+/* The values of a row: those of the inputs, the targets, and one weight and one group. */
+enum row_value { ROW_INPUT, ROW_TARGET, ROW_WEIGHT, ROW_GROUP };
 
 struct dataset_format {
     const char *name;
@@ -97,15 +102,9 @@ struct dataset_format {
      * NULL. Not thread-safe. */
     status (*read)(struct source *source, size_t first, size_t count, double *inputs, double *targets);
 
-    /* Reads the weights (count) of the same rows, with dataset.weights; NULL: the format has none. */
-    status (*read_weights)(struct source *source, size_t first, size_t count, double *weights);
-    /* Adds the place of the weight of [row] for a message. */
-    void (*describe_weight)(const struct source *source, size_t row, struct text *out);
-
-    /* With dataset_group: the same for its groups: numbers, whose order is that of the groups; NAN: missing. NULL:
-     * the format has none. */
-    status (*read_groups)(struct source *source, size_t first, size_t count, double *groups);
-    void (*describe_group)(const struct source *source, size_t row, struct text *out);
+    /* Reads the ROW_WEIGHT (dataset.weights) or the ROW_GROUP (dataset_group) of the same rows: values (count). Groups
+     * are numbers, whose order is that of the groups; NAN: missing. NULL: the format has neither. */
+    status (*read_extra)(struct source *source, enum row_value extra, size_t first, size_t count, double *values);
 
     /* With has_floats: read for inputs that are exact in float32, without the way through doubles. */
     status (*read_floats)(struct source *source, size_t first, size_t count, float *inputs);
@@ -125,13 +124,6 @@ struct dataset_format {
     status (*read_tokens)(const struct source *source, size_t row, int32_t *inputs, int64_t *targets);
     /* With read_tokens: adds the whole dataset, or a sample of it. */
     status (*digest)(const struct source *source, struct digest *digest);
-    /* dataset_vocabulary; NULL: none. */
-    const char *(*vocabulary)(const struct source *source);
-    /* dataset_tokenizer; NULL: none. */
-    const char *(*tokenizer)(const struct source *source);
-
-    /* dataset_labels; NULL: none. */
-    struct string_list (*labels)(const struct source *source);
 
     /* dataset_columns, in [arena] or owned by the source; NULL: none. */
     struct column_list (*columns)(const struct source *source, struct arena *arena);
@@ -140,7 +132,7 @@ struct dataset_format {
     void (*shape_of_name)(const struct source *source, bool is_target, size_t index, int *dims, int64_t *shape);
 
     /* Adds the place of value [element] of [row] for a message: "a.h5: dataset 'x', row 3, column 2". */
-    void (*describe)(const struct source *source, bool is_target, size_t row, size_t element, struct text *out);
+    void (*describe)(const struct source *source, enum row_value kind, size_t row, size_t element, struct text *out);
 
     void (*close)(struct source *source);
 
