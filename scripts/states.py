@@ -7,18 +7,26 @@ For changes that are to keep every bit: a test that compares two runs of one bui
 
     configs   the shipped configs, made small as by tests/program/test_configs.py, in each of CONFIG_WAYS
     pins      the configs of tests/states: `#: WAYS | LABEL ARGUMENTS` are their runs, one for each way
+    plans     what `check` prints of the shipped configs: sizes, memory, buckets
+    exports   predictions, the ONNX file and what the compiled C file computes, of the shipped configs and of the models of
+              tests/program/test_export_c.py, which have every layer
 
-A row is the name, the run, the hash of the state and that of the losses, rates, norms and metrics on the way to it. Runs on the
-CPU in float32 have portable arithmetic, whose bits are the same with every processor; those in bfloat16 need one with AVX-512
-BF16 and without AMX, those on a GPU a build with -DDDPTRAIN_EMULATION=ON, and are left out elsewhere. The table is of gcc: with clang the states
-of four models with convolutions differ. --write records what was found, after a change that is to change it; the commit says
-which rows and why. Prints a line for each row that differs, and a summary; exit 1 when one did.
+A row is the name, the run, the hash of the state and that of the losses, rates, norms and metrics on the way to it; of an export
+those of predictions, ONNX file and outputs of the C file ("none": not allowed, or so long that compiling it takes minutes).
+
+Runs on the CPU in float32 have portable arithmetic, whose bits are the same with every processor; those in bfloat16 need one with
+AVX-512 BF16 and without AMX, those on a GPU a build with -DDDPTRAIN_EMULATION=ON; else they are left out. So CI compares nothing:
+it has other processors, and with clang the states of four models with convolutions differ from the table, which is of gcc. --write
+records what was found, after a change that is to change it; the commit says which rows and why. Prints a line for each row that
+differs, and a summary; exit 1 when one did.
 """
 import argparse
 import concurrent.futures
+import ctypes
 import hashlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -44,6 +52,12 @@ WAYS = {
     "gpu_zero": [*GPU, "--nproc", "2", "dist.zero_stage=1"],
     "gpu_bfloat16": [*GPU, "train.precision=bfloat16"],
     "float16": [*GPU, "--nproc", "2", "train.precision=float16", "dist.zero_stage=1", "train.clip_grad_norm=0.5"],
+}
+PLANS = {
+    "plan": ["--nproc", "1", "sampler.batch_size=512"],
+    "plan_zero": ["--nproc", "2", "sampler.batch_size=512", "dist.zero_stage=1", "train.ema=0.9", STORED],
+    "plan_gpu": ["--nproc", "1", "sampler.batch_size=16", *GPU],  # the emulated one fills new memory, which takes time
+    "plan_gpu_bfloat16": ["--nproc", "1", "sampler.batch_size=16", *GPU, "train.precision=bfloat16"],
 }
 CONFIG_WAYS = ["one", "two", "elastic", "zero", "accumulate", "bfloat16", "bfloat16_zero"]
 PORTABLE = ["determinism.portable=true", "train.precision=float32"]
@@ -85,6 +99,15 @@ class Build:
         return failure(done) or of_metrics(os.path.join(self.folder, run))
 
 
+def digits(data, count):
+    return hashlib.sha256(data).hexdigest()[:count]
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
 def failure(done):
     return done.returncode and f"error {done.returncode}: {done.stderr.strip().splitlines()[-1]}"
 
@@ -100,19 +123,24 @@ def of_metrics(run):
     return f"{events[-1]['state_sha256'][:20]} {numbers.hexdigest()[:12]}"
 
 
-def rows_of_configs(build):
+def shipped():
+    """Names, paths and overrides of the shipped configs."""
     import test_configs
     configs = os.path.join(ROOT, "configs")
     for file in sorted(os.listdir(configs)):
         path, name = os.path.join(configs, file), file[:-5]
         if file.endswith(".yaml") and not test_configs.is_sweep(path):
-            for way in CONFIG_WAYS:
-                yield name, way, WAYS[way], lambda n=name, p=path, w=way: of_config(build, n, p, w)
+            yield name, path, test_configs.OVERRIDES.get(name, [])
 
 
-def of_config(build, name, path, way):
-    import test_configs
-    found = build.train(f"runs/{name}-{way}", path, [*test_configs.OVERRIDES.get(name, []), *WAYS[way]])
+def rows_of_configs(build):
+    for name, path, overrides in shipped():
+        for way in CONFIG_WAYS:
+            yield name, way, WAYS[way], lambda n=name, p=path, w=[*overrides, *WAYS[way]], r=f"runs/{name}-{way}": of_config(build, r, p, w)
+
+
+def of_config(build, run, path, words):
+    found = build.train(run, path, words)
     return "rejected" if found.startswith("error 64") else found  # this config does not allow this way
 
 
@@ -138,11 +166,90 @@ def trials(build, path, name):
     done = build.run("sweep", path, *PORTABLE, "train.device=cpu", "train.evaluate_every=1", "--quiet", "--run-dir", f"sweeps/{name}")
     if done.returncode:
         return failure(done)
-    with open(os.path.join(build.folder, "sweeps", name, "trials.csv"), "rb") as f:
-        return hashlib.sha256(f.read()).hexdigest()[:20]
+    return digits(read(os.path.join(build.folder, "sweeps", name, "trials.csv")), 20)
 
 
-SECTIONS = {"configs": rows_of_configs, "pins": rows_of_pins}
+def rows_of_plans(build):
+    for name, path, overrides in shipped():
+        for plan, words in PLANS.items():
+            yield name, plan, words, lambda p=path, w=[*overrides, *words]: of_check(build, p, w)
+
+
+def of_check(build, path, words):
+    """The memory, and a hash of all that does not tell about this machine."""
+    is_gpu = "train.device=cuda" in words
+    done = build.run("check", path, *words, *([] if is_gpu else ["train.device=cpu"]), gpu=is_gpu)
+    if done.returncode:
+        return failure(done)
+    lines = [line for line in done.stdout.splitlines() if not line.startswith(("device ", "not here ", "GPU code "))]
+    memory = "/".join(re.findall(r"[0-9.]+(?= [a-z])|[0-9.]+(?= MiB)", next(line for line in lines if re.match("(GPU )?memory ", line))))
+    return f"{digits(chr(10).join(lines).encode(), 12)} {memory}"
+
+
+def rows_of_exports(build):
+    import test_export_c
+    for name, path, overrides in shipped():
+        yield name, "export", [], lambda p=path, o=overrides, r=f"runs/{name}-export": of_export(build, r, p, o)
+    for name in [*test_export_c.LAYERS, *test_export_c.PADDED]:
+        yield name, "export", [], lambda n=name: of_layers(build, n)
+
+
+def of_layers(build, name):
+    """Of a model of the tests, with the rows of its dataset."""
+    import test_export_c
+    folder = os.path.join(build.folder, "export-" + name)
+    os.mkdir(folder)
+    own = Build(build.ddptrain, folder)
+    if name in test_export_c.PADDED:
+        config, rows = test_export_c.write_padded(folder, name)
+    else:
+        config, rows = test_export_c.write_layers(folder, *test_export_c.LAYERS[name])
+    with open(os.path.join(folder, "test.yaml"), "w") as f:
+        f.write(config)
+    return of_export(own, "runs/test", "test.yaml", ["dataset.prefetch=0"], rows)
+
+
+def of_export(build, run, path, overrides, rows=None):
+    trained = build.train(run, path, overrides)
+    if trained.startswith("error"):
+        return trained
+    predicted = build.run("predict", path, *overrides, *PORTABLE, "train.device=cpu", "--run-dir", run, "--outputs", "--out", run + ".csv")
+    found = [digits(read(os.path.join(build.folder, run + ".csv")), 12) if predicted.returncode == 0 else "none"]
+    for extension in "onnx", "c":
+        file = os.path.join(build.folder, f"{run}.{extension}")
+        done = build.run("export", run, "--out", file)
+        if done.returncode not in (0, 64):
+            return failure(done)
+        if done.returncode or (extension == "c" and os.path.getsize(file) > 4e6):  # takes a compiler minutes
+            found.append("none")
+        else:
+            found.append(digits(read(file) if extension == "onnx" else outputs_of_c(file, rows), 12))
+    return " ".join(found)
+
+
+def outputs_of_c(file, rows):
+    """What the functions of an exported file give for [rows], or for rows of small integers, which are tokens as well."""
+    import numpy as np
+    library, header = file[:-1] + "so", read(file[:-1] + "h").decode()
+    subprocess.run(["cc", "-O2", "-std=c99", "-fPIC", "-shared", file, "-o", library, "-lm"], check=True)
+    predict = ctypes.CDLL(library).model_predict
+    sizes = dict(re.findall(r"#define MODEL_(\w+) (\d+)", header))
+    columns = re.findall(r"^    (double|const char \*) ?(\w+); /\* .*?: ([^,;*\n]+)", header, re.M)  # of a row of a table, and what is in them
+    if rows is None:
+        size = int(sizes.get("INPUTS", len(columns)))
+        rows = (np.arange(3 * size) * 7 % 5).reshape(3, size)
+    results, codes = np.zeros((len(rows), int(sizes["OUTPUTS"])), "f4"), []
+    for row, result in zip(np.ascontiguousarray(rows.reshape(len(rows), -1), "f4"), results):
+        argument = row.ctypes.data_as(ctypes.c_void_p)
+        if columns:
+            table = type("Row", (ctypes.Structure,), {"_fields_": [(c, ctypes.c_double if t == "double" else ctypes.c_char_p) for t, c, _ in columns]})
+            argument = ctypes.byref(table(*[1 + int(v) % 3 if t == "double" else b"2001-02-03" if "a date" in known else known.split(" ")[0].encode()
+                                            for (t, _, known), v in zip(columns, row)]))
+        codes.append(predict(argument, result.ctypes.data_as(ctypes.c_void_p)))
+    return results.tobytes() + bytes(codes)
+
+
+SECTIONS = {"configs": rows_of_configs, "pins": rows_of_pins, "plans": rows_of_plans, "exports": rows_of_exports}
 
 
 def read_table():

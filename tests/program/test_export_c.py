@@ -107,6 +107,17 @@ LAYERS = {
 }
 
 
+def write_layers(folder, shape, outputs, layers, rows=12):
+    """The data of a model of LAYERS: returns the config and the rows."""
+    import h5py
+    r = np.random.default_rng(1)
+    x = (r.normal(size=(rows, *shape)) * 3 + 1).astype("f4")
+    with h5py.File(os.path.join(folder, "data.h5"), "w") as f:
+        f["x"], f["y"] = x, r.normal(size=(rows, outputs)).astype("f4")
+    return (f"dataset: {{path: data.h5}}\nsampler: {{batch_size: 4}}\nmodel: {{layers: {layers}}}\nloss: mse\n"
+            "optimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 1}\n"), x
+
+
 # A table with every type of column and every rule; names that C does not allow or that are reserved.
 TABLE = """dataset:
   path: table.csv
@@ -278,13 +289,8 @@ class ExportC(program.Case):
             np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max(), err_msg=what)
 
     def train(self, shape, outputs, layers, rows=12):
-        import h5py
-        r = np.random.default_rng(1)
-        x = (r.normal(size=(rows, *shape)) * 3 + 1).astype("f4")
-        with h5py.File(self.path("data.h5"), "w") as f:
-            f["x"], f["y"] = x, r.normal(size=(rows, outputs)).astype("f4")
-        self.write("test.yaml", f"dataset: {{path: data.h5}}\nsampler: {{batch_size: 4}}\nmodel: {{layers: {layers}}}\nloss: mse\n"
-                                "optimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 1}\n")
+        config, x = write_layers(self.folder, shape, outputs, layers, rows)
+        self.write("test.yaml", config)
         self.run_program("test.yaml", "--fresh")
         return x
 
