@@ -190,7 +190,8 @@ static void add_deviation(double *mean, double *deviation, double y, double weig
     *deviation += weight * d * (y - *mean);
 }
 
-double tally_larger(double a, double b) { return a > b || isnan(a) ? a : b; }
+/* The larger of two; NAN if one of them is. */
+static double larger(double a, double b) { return a > b || isnan(a) ? a : b; }
 
 static void add_reals(struct tally *t, const float *outputs, const void *targets, const struct row_weights *weights,
                       size_t rows) {
@@ -208,7 +209,7 @@ static void add_reals(struct tally *t, const float *outputs, const void *targets
         v[TALLY_NUMBER] += weight;
         add_deviation(&v[TALLY_MEAN], &v[TALLY_DEVIATION], y, weight, v[TALLY_NUMBER]);
         add_deviation(&v[TALLY_ERROR_MEAN], &v[TALLY_ERROR_DEVIATION], error, weight, v[TALLY_NUMBER]);
-        v[TALLY_LARGEST] = tally_larger(v[TALLY_LARGEST], fabs(error));
+        v[TALLY_LARGEST] = larger(v[TALLY_LARGEST], fabs(error));
     }
 }
 
@@ -238,7 +239,7 @@ static void combine(double *a, const double *b) {
     a[TALLY_SQUARE] += b[TALLY_SQUARE];
     a[TALLY_RELATIVE] += b[TALLY_RELATIVE];
     a[TALLY_NUMBER] += b[TALLY_NUMBER];
-    a[TALLY_LARGEST] = tally_larger(a[TALLY_LARGEST], b[TALLY_LARGEST]);
+    a[TALLY_LARGEST] = larger(a[TALLY_LARGEST], b[TALLY_LARGEST]);
 }
 
 /* The real positions of rows of different lengths are values of the same outputs: all become those of the first. */
@@ -380,9 +381,15 @@ static status gather_area(struct tally *tally, area_fn *area, double *out) {
     return s;
 }
 
-status tally_auc(struct tally *tally, double *out) { return gather_area(tally, roc_area, out); }
+/* The exact area under the ROC curve over all ranks: all scores are sorted, ties count half. With several columns the
+ * mean of those with both labels (one class against the rest); NAN when none has both. All ranks. */
+static status tally_auc(struct tally *tally, double *out) { return gather_area(tally, roc_area, out); }
 
-status tally_average_precision(struct tally *tally, double *out) { return gather_area(tally, precision_area, out); }
+/* Likewise the average precision, as scikit-learn's average_precision_score. The mean of the columns with positive
+ * labels; NAN when none has any. All ranks. */
+static status tally_average_precision(struct tally *tally, double *out) {
+    return gather_area(tally, precision_area, out);
+}
 
 /* ---- formulas ---- */
 
@@ -559,7 +566,7 @@ static double explained_variance(const struct metric_sums *s) {
 static double max_error(const struct metric_sums *s) {
     double max = 0;
     for (size_t i = 0; i < s->tally->options.out_size; i++)
-        max = tally_larger(max, s->tally->values[i * TALLY_VALUE_SUMS + TALLY_LARGEST]);
+        max = larger(max, s->tally->values[i * TALLY_VALUE_SUMS + TALLY_LARGEST]);
     return max;
 }
 

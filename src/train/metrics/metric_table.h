@@ -75,9 +75,6 @@ enum {
     TALLY_VALUE_SUMS
 };
 
-/* The larger of two; NAN if one of them is. */
-double tally_larger(double a, double b);
-
 /* STATUS_USAGE when the confusion matrix would be too large. comm may be NULL. */
 status tally_check(const struct tally_options *options);
 
@@ -91,14 +88,6 @@ void tally_add(struct tally *tally, const float *outputs, const void *targets, c
                size_t rows);
 /* Sums the counts over all ranks, except the scores. All ranks. */
 status tally_reduce(struct tally *tally);
-
-/* The exact area under the ROC curve over all ranks: all scores are sorted, ties count half. With several columns the
- * mean of those with both labels (one class against the rest); NAN when none has both. All ranks. */
-status tally_auc(struct tally *tally, double *out);
-
-/* Likewise the average precision, as scikit-learn's average_precision_score. The mean of the columns with positive
- * labels; NAN when none has any. All ranks. */
-status tally_average_precision(struct tally *tally, double *out);
 
 /* ---- metrics by name: for which losses they are, which counts they need, and their values ---- */
 

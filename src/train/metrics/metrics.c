@@ -43,8 +43,6 @@ static const char *const event_names[] = {
     [METRICS_END] = "end",
 };
 
-const char *metrics_event_name(enum metrics_event event) { return event_names[event]; }
-
 /* Reduces *size, of the file [path], to the end of its last complete line. */
 static status find_last_line_end(const char *path, uint64_t *size) {
     char tail[TAIL];
@@ -175,7 +173,7 @@ void metrics_begin(struct metrics *metrics, enum metrics_event event) {
     if (!metrics) return;
     metrics->event = event;
     text_add(&metrics->file.buffer, "{\"event\":\"");
-    text_add(&metrics->file.buffer, metrics_event_name(event));
+    text_add(&metrics->file.buffer, event_names[event]);
     text_add(&metrics->file.buffer, "\"");
 }
 
@@ -203,7 +201,7 @@ void metrics_step(struct metrics *metrics, int64_t step) {
 
 static void add_scalar(struct metrics *metrics, const char *name, double value) {
     if (metrics->event == METRICS_STEP || metrics->event == METRICS_EPOCH)
-        event_file_add_scalar(metrics->events, metrics_event_name(metrics->event), name, value);
+        event_file_add_scalar(metrics->events, event_names[metrics->event], name, value);
 }
 
 void metrics_real(struct metrics *metrics, const char *name, double value) {
@@ -279,7 +277,7 @@ status metrics_sync(struct metrics *metrics, int64_t *bytes) {
 
 bool metrics_line_is(const char *line, enum metrics_event event) {
     char start[64];
-    int length = snprintf(start, sizeof start, "{\"event\":\"%s\"", metrics_event_name(event));
+    int length = snprintf(start, sizeof start, "{\"event\":\"%s\"", event_names[event]);
     return line && strncmp(line, start, (size_t)length) == 0;
 }
 

@@ -25,7 +25,6 @@ enum metrics_event {
     METRICS_STOPPED,
     METRICS_END
 };
-const char *metrics_event_name(enum metrics_event event); /* "step" */
 
 /* Opens [path] for appending and truncates it to [bytes] (0: a new run). A shorter file (lost in a crash of the
  * machine) is continued after its last complete line. */

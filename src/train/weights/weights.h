@@ -22,8 +22,8 @@ struct weights_options {
 };
 
 /* Opens the checkpoint; STATUS_DATA when the folder has none. [config]: of the run, for runs/<name>; NULL: the options
- * name a folder or a file. *average: use the moving average of the weights. Logs
- * path, epoch and step and, if the file has an average, the choice. */
+ * name a folder or a file. *average: use the moving average of the weights. Logs path, epoch and step and, if the file
+ * has an average, the choice. */
 status weights_open(const struct config *config, const struct weights_options *options, struct log *log,
                     struct checkpoint **out, bool *average);
 
