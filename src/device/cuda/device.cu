@@ -95,7 +95,6 @@ static void close(struct device *device) {
     struct gpu_device *gpu = gpu_of(device);
     cudaSetDevice(gpu->gpu);
     if (gpu->stream) cudaStreamSynchronize(gpu->stream);
-    gpu_async_copies_close(gpu);
     gpu_memory_close(gpu);
     cudaFree(gpu->workspace);
     gpu_products_close(gpu);
@@ -161,7 +160,6 @@ static status open(struct gpu_device *gpu) {
     gpu->base.stream = gpu->stream;
     if (error == cudaSuccess) error = cudaMalloc(&gpu->workspace, GPU_WORKSPACE);
     if (error == cudaSuccess) error = gpu_memory_open(gpu);
-    if (error == cudaSuccess) error = gpu_async_copies_open(gpu);
     if (error != cudaSuccess) return failed(error, "the GPU cannot be used");
     cublasStatus_t made = cublasLtCreate(&gpu->blas);
     if (made != CUBLAS_STATUS_SUCCESS)

@@ -100,7 +100,7 @@ struct gpu_values {
     uint32_t data[GPU_VALUES_BYTES / sizeof(uint32_t)];
 };
 
-/* Asynchronous copies (async_copies.cu). */
+/* Asynchronous copies (memory.cu). */
 struct gpu_download {
     cudaStream_t stream; /* idle once the download is complete */
     cudaEvent_t is_complete;
@@ -167,26 +167,6 @@ static inline enum gpu_format gpu_half_format(const struct gpu_device *gpu) {
 status gpu_device_create(int gpu, struct device **out);
 
 extern const struct memory_ops gpu_memory;
-
-/* ---- async_copies.cu: of struct memory_ops ---- */
-
-void gpu_upload_async(struct device *device, const struct device_transfer *transfers, size_t count);
-status gpu_upload_wait(struct device *device);
-void gpu_pin(struct device *device, void *memory, size_t bytes);
-void gpu_unpin(struct device *device, void *memory);
-void gpu_download_begin(struct device *device, int slot, const void *from, size_t bytes);
-status gpu_download_end(struct device *device, int slot, void *to, size_t bytes);
-void *gpu_download_stream(const struct device *device, int slot);
-cudaError_t gpu_async_copies_open(struct gpu_device *gpu);
-void gpu_async_copies_close(struct gpu_device *gpu);
-
-/* ---- recording.cu: of struct memory_ops ---- */
-
-uint64_t gpu_moves(const struct device *device);
-status gpu_record_begin(struct device *device, status *why);
-status gpu_record_end(struct device *device, struct device_recording **out, status *why);
-bool gpu_replay(struct device *device, const struct device_recording *recording);
-void gpu_recording_destroy(struct device *device, struct device_recording *recording);
 
 /* ---- memory.cu ---- */
 

@@ -1,5 +1,6 @@
-/* Memory of a GPU: arrays with their copies on the host, scratch memory of operators, constants, and copies between
- * host and GPU. A dry run determines what operators need; it is allocated then, and nothing later. */
+/* Memory of a GPU: arrays with their copies on the host, scratch memory of operators, constants, copies between host
+ * and GPU, and recordings, which hold addresses of it. A dry run determines what operators need; it is allocated then,
+ * and nothing later. */
 #include <cstdlib>
 #include <cstring>
 
@@ -21,8 +22,9 @@ static bool has_failed(const struct gpu_device *gpu) { return gpu->failure[0] !=
 
 static bool is_inactive(const struct gpu_device *gpu) { return has_failed(gpu) || gpu->is_dry_run; }
 
-static void check(struct gpu_device *gpu, const char *operation, cudaError_t error) {
+static bool check(struct gpu_device *gpu, const char *operation, cudaError_t error) {
     if (error != cudaSuccess) gpu_fail_with(gpu, operation, error);
+    return !gpu->failure[0];
 }
 
 static void mark_written(struct device *device, const void *memory, size_t bytes) {
@@ -392,12 +394,228 @@ const void *gpu_constant(struct gpu_device *gpu, const char *operation, const vo
     return add_constant(gpu, operation, p, bytes, make);
 }
 
+/* ---- copies that overlap with operators ---- */
+
+static cudaError_t new_stream(cudaStream_t *stream) { return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking); }
+
+static cudaError_t new_event(cudaEvent_t *event) { return cudaEventCreateWithFlags(event, cudaEventDisableTiming); }
+
+static cudaError_t open_copies(struct gpu_device *gpu) {
+    struct gpu_async_copies *b = &gpu->async;
+    cudaError_t error = new_stream(&b->copies);
+    if (error == cudaSuccess) error = new_event(&b->is_uploaded);
+    if (error == cudaSuccess) error = new_event(&b->is_consumed);
+    for (int i = 0; i < DEVICE_DOWNLOAD_SLOTS; i++) {
+        struct gpu_download *a = &b->downloads[i];
+        if (error == cudaSuccess) error = new_stream(&a->stream);
+        if (error == cudaSuccess) error = new_event(&a->is_complete);
+        if (error == cudaSuccess) error = cudaHostAlloc(&a->memory, DEVICE_DOWNLOAD_MAX, cudaHostAllocDefault);
+    }
+    return error;
+}
+
+static void close_copies(struct gpu_device *gpu) {
+    struct gpu_async_copies *b = &gpu->async;
+    if (b->copies) cudaStreamDestroy(b->copies);
+    if (b->is_uploaded) cudaEventDestroy(b->is_uploaded);
+    if (b->is_consumed) cudaEventDestroy(b->is_consumed);
+    for (int i = 0; i < DEVICE_DOWNLOAD_SLOTS; i++) {
+        if (b->downloads[i].stream) cudaStreamDestroy(b->downloads[i].stream);
+        if (b->downloads[i].is_complete) cudaEventDestroy(b->downloads[i].is_complete);
+        cudaFreeHost(b->downloads[i].memory);
+    }
+}
+
+/* ---- copies of batches ---- */
+
+#define SMALL (64u << 10) /* bytes of a batch that is copied without staging memory */
+
+static const char operation[] = "the copy of a batch";
+
+/* A small batch is copied to its place at once: nothing that could overlap takes as long as another copy. */
+static void upload_small(struct gpu_device *gpu, const struct device_transfer *transfers, size_t count) {
+    struct gpu_async_copies *b = &gpu->async;
+    for (size_t i = 0; i < count; i++)
+        if (transfers[i].bytes)
+            check(gpu, operation,
+                  cudaMemcpyAsync(transfers[i].to, transfers[i].from, transfers[i].bytes, cudaMemcpyHostToDevice,
+                                  gpu->stream));
+    check(gpu, operation, cudaEventRecord(b->is_uploaded, gpu->stream));
+}
+
+/* The copies wait until the previous batch has left the staging memory, not for the operators that use it. */
+static void upload_async(struct device *device, const struct device_transfer *transfers, size_t count) {
+    struct gpu_device *gpu = gpu_of(device);
+    struct gpu_async_copies *b = &gpu->async;
+    cudaSetDevice(gpu->gpu);
+    if (gpu->is_dry_run || gpu->failure[0]) return;
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) bytes += transfers[i].bytes;
+    if (bytes <= SMALL) {
+        upload_small(gpu, transfers, count);
+        return;
+    }
+    if (!check(gpu, operation, cudaStreamWaitEvent(b->copies, b->is_consumed, 0))) return;
+    for (size_t i = 0; i < count; i++)
+        if (transfers[i].bytes)
+            check(gpu, operation,
+                  cudaMemcpyAsync(transfers[i].staging, transfers[i].from, transfers[i].bytes, cudaMemcpyHostToDevice,
+                                  b->copies));
+    check(gpu, operation, cudaEventRecord(b->is_uploaded, b->copies));
+    check(gpu, operation, cudaStreamWaitEvent(gpu->stream, b->is_uploaded, 0));
+    for (size_t i = 0; i < count && !gpu->failure[0]; i++)
+        if (transfers[i].bytes)
+            check(gpu, operation,
+                  cudaMemcpyAsync(transfers[i].to, transfers[i].staging, transfers[i].bytes, cudaMemcpyDeviceToDevice,
+                                  gpu->stream));
+    check(gpu, operation, cudaEventRecord(b->is_consumed, gpu->stream));
+}
+
+static status upload_wait(struct device *device) {
+    struct gpu_device *gpu = gpu_of(device);
+    cudaSetDevice(gpu->gpu);
+    if (!gpu->failure[0]) check(gpu, operation, cudaEventSynchronize(gpu->async.is_uploaded));
+    return device_status(device);
+}
+
+/* If pinning is not allowed, copies go through memory of the driver. */
+static void pin(struct device *device, void *memory, size_t bytes) {
+    cudaSetDevice(gpu_of(device)->gpu);
+    if (cudaHostRegister(memory, bytes, cudaHostRegisterDefault) != cudaSuccess) cudaGetLastError();
+}
+
+static void unpin(struct device *device, void *memory) {
+    cudaSetDevice(gpu_of(device)->gpu);
+    if (cudaHostUnregister(memory) != cudaSuccess) cudaGetLastError(); /* waits for its copies */
+}
+
+/* ---- downloads ---- */
+
+static void download_begin(struct device *device, int slot, const void *from, size_t bytes) {
+    static const char operation[] = "a copy to the host";
+    struct gpu_device *gpu = gpu_of(device);
+    struct gpu_download *a = &gpu->async.downloads[slot];
+    cudaSetDevice(gpu->gpu);
+    gpu_flush_values(gpu);
+    if (gpu->failure[0]) return;
+    check(gpu, operation, cudaMemcpyAsync(a->memory, from, bytes, cudaMemcpyDeviceToHost, gpu->stream));
+    check(gpu, operation, cudaEventRecord(a->is_complete, gpu->stream));
+    check(gpu, operation, cudaStreamWaitEvent(a->stream, a->is_complete, 0));
+}
+
+static status download_end(struct device *device, int slot, void *to, size_t bytes) {
+    struct gpu_device *gpu = gpu_of(device);
+    struct gpu_download *a = &gpu->async.downloads[slot];
+    cudaSetDevice(gpu->gpu);
+    if (!gpu->failure[0]) check(gpu, "an operator", cudaStreamSynchronize(a->stream));
+    TRY(device_status(device));
+    memcpy(to, a->memory, bytes);
+    return OK;
+}
+
+static void *download_stream(const struct device *device, int slot) {
+    return gpu_of(device)->async.downloads[slot].stream;
+}
+
+/* ---- recordings: CUDA graphs, captured from the stream while operators are enqueued once ---- */
+
+struct device_recording {
+    cudaGraphExec_t work;
+    uint64_t moves;                   /* gpu->moves when it was recorded */
+    struct gpu_parameters parameters; /* the copy that it requires, and its state afterwards */
+};
+
+/* Saves the state of the parameters' copy: the recording must not depend on whether it is current now. */
+static void save_parameters(struct gpu_device *gpu) {
+    gpu->parameters_before = gpu->parameters;
+    gpu->parameters.copy.source = nullptr;
+    gpu->parameters.is_current = false;
+    gpu->parameters.required = nullptr;
+}
+
+/* A failure during capture has no effects, because nothing ran. */
+static status cancel(struct gpu_device *gpu) {
+    status why = status_new(gpu->failure_code, "%s", gpu->failure);
+    gpu->failure[0] = 0;
+    cudaGetLastError();
+    return why;
+}
+
+static uint64_t moves(const struct device *device) { return gpu_of(device)->moves; }
+
+static status record_begin(struct device *device, status *why) {
+    struct gpu_device *gpu = gpu_of(device);
+    *why = OK;
+    TRY(device_status(device));
+    check(gpu, "a CUDA graph", cudaSetDevice(gpu->gpu));
+    gpu_flush_values(gpu);
+    check(gpu, "a CUDA graph", cudaStreamBeginCapture(gpu->stream, cudaStreamCaptureModeThreadLocal));
+    gpu->is_recording = gpu->failure[0] == 0;
+    if (gpu->is_recording)
+        save_parameters(gpu);
+    else
+        *why = cancel(gpu);
+    return OK;
+}
+
+static struct device_recording *create(struct gpu_device *gpu, cudaGraph_t graph) {
+    struct device_recording *recording = (struct device_recording *)calloc(1, sizeof *recording);
+    if (!recording) {
+        gpu_fail_as(gpu, STATUS_MEMORY, "a CUDA graph", "out of memory");
+        return nullptr;
+    }
+    recording->moves = gpu->moves;
+    recording->parameters = gpu->parameters;
+    /* the NCCL part keeps the priority of its stream */
+    check(gpu, "a CUDA graph", cudaGraphInstantiate(&recording->work, graph, cudaGraphInstantiateFlagUseNodePriority));
+    if (!gpu->failure[0]) return recording;
+    free(recording);
+    return nullptr;
+}
+
+static status record_end(struct device *device, struct device_recording **out, status *why) {
+    struct gpu_device *gpu = gpu_of(device);
+    cudaGraph_t graph = nullptr;
+    *out = nullptr;
+    *why = OK;
+    gpu->is_recording = false;
+    check(gpu, "a CUDA graph", cudaStreamEndCapture(gpu->stream, &graph));
+    if (!gpu->failure[0]) *out = create(gpu, graph);
+    gpu->parameters = gpu->parameters_before;
+    if (graph) cudaGraphDestroy(graph);
+    if (!*out) *why = cancel(gpu);
+    return OK;
+}
+
+static bool replay(struct device *device, const struct device_recording *recording) {
+    struct gpu_device *gpu = gpu_of(device);
+    if (recording->moves != gpu->moves) return false;
+    cudaSetDevice(gpu->gpu);
+    gpu_parameters_refresh(gpu, &recording->parameters);
+    gpu_flush_values(gpu);
+    if (recording->moves != gpu->moves) return false;
+    if (!gpu->failure[0]) check(gpu, "a CUDA graph", cudaGraphLaunch(recording->work, gpu->stream));
+    gpu->parameters = recording->parameters;
+    gpu->parameters.copy.version = ++gpu->versions;
+    return true;
+}
+
+static void recording_destroy(struct device *device, struct device_recording *recording) {
+    cudaSetDevice(gpu_of(device)->gpu);
+    cudaGraphExecDestroy(recording->work);
+    free(recording);
+}
+
+/* ---- opening and closing ---- */
+
 cudaError_t gpu_memory_open(struct gpu_device *gpu) {
     cudaError_t error = cudaHostAlloc(&gpu->readback, GPU_READBACK, cudaHostAllocDefault);
-    return error == cudaSuccess ? allocate_pinned_buffer(gpu, MIB) : error;
+    if (error == cudaSuccess) error = allocate_pinned_buffer(gpu, MIB);
+    return error == cudaSuccess ? open_copies(gpu) : error;
 }
 
 void gpu_memory_close(struct gpu_device *gpu) {
+    close_copies(gpu);
     for (int i = 0; i < gpu->chunk_count; i++) cudaFree(gpu->chunks[i].memory);
     for (size_t i = 0; i < gpu->constant_count; i++) {
         cudaFree(gpu->constants[i].memory);
@@ -425,19 +643,19 @@ const struct memory_ops gpu_memory = {.alloc = alloc,
                                       .download = download,
                                       .zero = zero,
                                       .mark_written = mark_written,
-                                      .upload_async = gpu_upload_async,
-                                      .upload_wait = gpu_upload_wait,
-                                      .pin = gpu_pin,
-                                      .unpin = gpu_unpin,
-                                      .download_begin = gpu_download_begin,
-                                      .download_end = gpu_download_end,
-                                      .download_stream = gpu_download_stream,
+                                      .upload_async = upload_async,
+                                      .upload_wait = upload_wait,
+                                      .pin = pin,
+                                      .unpin = unpin,
+                                      .download_begin = download_begin,
+                                      .download_end = download_end,
+                                      .download_stream = download_stream,
                                       .state = state,
                                       .wait = wait,
                                       .dry_run_begin = dry_run_begin,
                                       .dry_run_end = dry_run_end,
-                                      .moves = gpu_moves,
-                                      .record_begin = gpu_record_begin,
-                                      .record_end = gpu_record_end,
-                                      .replay = gpu_replay,
-                                      .recording_destroy = gpu_recording_destroy};
+                                      .moves = moves,
+                                      .record_begin = record_begin,
+                                      .record_end = record_end,
+                                      .replay = replay,
+                                      .recording_destroy = recording_destroy};
