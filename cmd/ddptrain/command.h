@@ -3,7 +3,6 @@
 #ifndef CMD_COMMAND_H
 #define CMD_COMMAND_H
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -54,11 +53,7 @@ struct command_line {
     bool wants_tensorboard; /* --tensorboard, which has become an override */
     bool is_fresh, is_quiet, has_no_progress, is_standalone;
     int max_restarts;
-    volatile sig_atomic_t *stop_fd;    /* as in store_options */
-    double started;                    /* clock_seconds() at the start of main */
-    const volatile sig_atomic_t *stop; /* set by a stop request (signals_on_stop) */
-    volatile sig_atomic_t
-        *defers_stop; /* set when the command handles a stop request itself; before that, a request ends the process */
+    double started; /* clock_seconds() at the start of main */
 };
 
 /* Options that only some commands accept; rows of the table in options.c. */

@@ -46,10 +46,7 @@ static status find_run(const struct command_line *line, struct text *run, struct
 
 /* [named]: the config that names the run; NULL: none. */
 static status export_from(const struct command_line *line, const char *run, const struct config_file *named) {
-    struct export_options options = {.weights = {.which = line->weights},
-                                     .format = line->format,
-                                     .out = line->out,
-                                     .defers_stop = line->defers_stop};
+    struct export_options options = {.weights = {.which = line->weights}, .format = line->format, .out = line->out};
     struct config_file *config = NULL;
     if (named) options.config = config_of(named);
     options.weights.folder = line->checkpoint ? run : NULL;

@@ -74,9 +74,7 @@ static status generate(const struct command_line *line, const char *prompt, cons
                                        .top_k = line->top_k,
                                        .top_p = line->top_p,
                                        .seed = line->seed,
-                                       .stop_text = line->stop_text,
-                                       .stop = line->stop,
-                                       .defers_stop = line->defers_stop};
+                                       .stop_text = line->stop_text};
     struct log *log = log_create(line->is_quiet, false);
     status s = command_choose_device(line, config, &alone, &nproc);
     if (!s) s = generate_text(config_of(config), &options, log, print, &is_terminal);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/schema/schema.h"
+#include "base/stop.h"
 #include "base/system/signals.h"
 #include "base/system/stack.h"
 #include "command.h"
@@ -21,7 +22,7 @@
 #define MAX_NODES 65536 /* times the 4096 processes of --nproc, which an int can hold */
 
 /* A signal handler can access only globals. */
-static volatile sig_atomic_t stop_requested, defers_stop, is_rank, is_silent, is_quiet, saves_nothing, stop_fd = -1;
+static volatile sig_atomic_t is_rank, is_silent, is_quiet, saves_nothing;
 static struct timespec first_request; /* time; used by the handler only */
 
 /* To standard error, unless the launcher or rank 0 prints it. No AddressSanitizer in handlers: it would allocate memory
@@ -35,7 +36,7 @@ __attribute__((no_sanitize("address"))) static void write_message(const char *se
  * is SIGINT or comes a second later. The launcher does the same for its ranks (launch.h). */
 __attribute__((no_sanitize("address"))) static bool ends_at_once(int signal_number) {
     struct timespec now;
-    bool is_first = !stop_requested;
+    bool is_first = !stop_is_requested();
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (is_first) first_request = now;
     if (is_first || is_rank) return false;
@@ -50,7 +51,7 @@ __attribute__((no_sanitize("address"))) static void report_stop(int signal_numbe
 #define AT_ONCE "\nddptrain: ended at once by a second signal"
     static const char at_once[] = AT_ONCE ": what was done since the last checkpoint is lost\n";
     static const char nothing_lost[] = AT_ONCE "\n";
-    bool is_first = !stop_requested;
+    bool is_first = !stop_is_requested();
     size_t skipped = !isatty(STDERR_FILENO); /* on a terminal there may be a progress bar */
     if (ends_at_once(signal_number)) {
         if (saves_nothing)
@@ -72,13 +73,10 @@ __attribute__((no_sanitize("address"))) static void request_stop(int signal_numb
     static const char sentence[] = "ddptrain: " STOPPED_BEFORE_TRAINING "\n";
     static const char no_training[] = "ddptrain: " STOPPED_ON_REQUEST "\n";
     int error = errno;
-    if (defers_stop) report_stop(signal_number);
-    stop_requested = 1;
-    uint64_t one = 1;
-    int fd = defers_stop ? -1 : stop_fd;
-    bool is_forwarded = fd >= 0 && write(fd, &one, sizeof one) == sizeof one; /* the store informs the other ranks */
+    if (stop_is_deferred()) report_stop(signal_number);
+    bool is_handled = stop_request(); /* by the loop, or by the store, which informs the other ranks */
     errno = error;
-    if (defers_stop || is_forwarded) return;
+    if (is_handled) return;
     if (saves_nothing)
         write_message(no_training, sizeof no_training - 1);
     else
@@ -162,10 +160,7 @@ int main(int argc, char **argv) {
                                 .seeds = 10,
                                 .temperature = 1,
                                 .top_p = 1,
-                                .started = clock_seconds(),
-                                .stop = &stop_requested,
-                                .defers_stop = &defers_stop,
-                                .stop_fd = &stop_fd};
+                                .started = clock_seconds()};
     struct dist_env env = {0};
     status unknown = dist_env_detect(&env); /* a command reports it */
     status_free(unknown);

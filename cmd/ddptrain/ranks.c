@@ -140,8 +140,6 @@ status command_inference(const struct command_line *line, struct inference_optio
                                           .wants_inputs = line->wants_inputs,
                                           .wants_outputs = line->wants_outputs,
                                           .skips_bad_rows = line->skips_bad_rows,
-                                          .defers_stop = line->defers_stop,
-                                          .stop_fd = line->stop_fd,
                                           .overdue = command_end_overdue};
     if (*training) options->weights.training = config_of(*training);
     return OK;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/stop.h"
 #include "base/system/machine.h"
 #include "command.h"
 #include "device/gpus.h"
@@ -50,8 +51,8 @@ static status count_workers(const struct command_line *line, const struct sweep_
 status command_sweep_open(const struct command_line *line, const struct sweep_file *file, const char *folder,
                           struct command_sweep *out) {
     *out = (struct command_sweep){.log = log_create(line->is_quiet, !line->has_no_progress)};
-    out->options = (struct sweep_options){
-        .folder = folder, .is_fresh = line->is_fresh, .env = &out->env, .grace = line->grace, .stop = line->stop};
+    out->options =
+        (struct sweep_options){.folder = folder, .is_fresh = line->is_fresh, .env = &out->env, .grace = line->grace};
     TRY(dist_env_detect(&out->env));
     if (line->nnodes > 1)
         return status_new(STATUS_USAGE, "%s on several machines: start it with srun, mpirun or torchrun",
@@ -60,7 +61,7 @@ status command_sweep_open(const struct command_line *line, const struct sweep_fi
     out->options.threads = command_threads(&out->env, out->options.workers);
     if (out->no_gpu.length) out->options.no_gpu = text_string(&out->no_gpu);
     command_stop_before(out->env.ends_at, line->grace, out->log);
-    *line->defers_stop = 1;
+    stop_defer();
     return OK;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "command.h"
 #include "report/watch.h"
 
@@ -92,8 +93,8 @@ static void draw_absence(const char *path, struct text *shown) {
     text_free(&text);
 }
 
-static void wait_a_second(const struct command_line *line) {
-    for (double end = clock_seconds() + EVERY; !*line->stop && clock_seconds() < end;) clock_sleep(POLL);
+static void wait_a_second(void) {
+    for (double end = clock_seconds() + EVERY; !stop_is_requested() && clock_seconds() < end;) clock_sleep(POLL);
 }
 
 /* Waits until the folder is that of a run or a sweep. *watch NULL: stopped before. */
@@ -101,19 +102,19 @@ static status wait_for_folder(const struct command_line *line, struct text *show
     bool is_absent;
     *watch = NULL;
     TRY(watch_is_absent(line->config, &is_absent));
-    while (is_absent && !*line->stop) {
+    while (is_absent && !stop_is_requested()) {
         draw_absence(line->config, shown);
-        wait_a_second(line);
+        wait_a_second();
         TRY(watch_is_absent(line->config, &is_absent));
     }
     return is_absent ? OK : watch_open(line->config, watch);
 }
 
-static status watch_until_end(const struct command_line *line, struct watch *watch, struct text *shown) {
+static status watch_until_end(struct watch *watch, struct text *shown) {
     bool has_blocks = has_utf8();
     draw_watch(watch, has_blocks, shown);
-    while (!*line->stop && !watch_has_ended(watch)) {
-        wait_a_second(line);
+    while (!stop_is_requested() && !watch_has_ended(watch)) {
+        wait_a_second();
         TRY(watch_update(watch));
         draw_watch(watch, has_blocks, shown);
     }
@@ -125,7 +126,7 @@ static status watch_terminal(const struct command_line *line) {
     struct watch *watch;
     printf("\x1b[?25l"); /* no cursor */
     status s = wait_for_folder(line, &shown, &watch);
-    if (!s && watch) s = watch_until_end(line, watch, &shown);
+    if (!s && watch) s = watch_until_end(watch, &shown);
     printf("\x1b[?25h");
     watch_close(watch);
     text_free(&shown);
@@ -135,7 +136,7 @@ static status watch_terminal(const struct command_line *line) {
 static status run(const struct command_line *line) {
     struct watch *watch;
     status s = OK;
-    *line->defers_stop = 1; /* Ctrl-C ends it in order */
+    stop_defer(); /* Ctrl-C ends it in order */
     if (isatty(STDOUT_FILENO)) {
         s = watch_terminal(line);
     } else {

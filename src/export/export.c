@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/stop.h"
 #include "export/formats.h"
 #include "train/inference/session.h"
 
@@ -101,8 +102,7 @@ status export_run(const struct export_options *options, struct log *log) {
     struct export_source source = {.arena = arena_create(), .path = path, .session = &session, .log = log};
     status s = session_open(&opening, log, &session);
     if (!s) s = read_tensors(&source);
-    if (options->defers_stop)
-        *options->defers_stop = 1; /* a stop request has no effect: the file is written completely */
+    stop_defer(); /* a request has no effect: the file is written completely */
     if (!s) s = format->write(&source, options->out);
     if (!s) log_line(log, "%s: %zu tensor%s", options->out, source.tensor_count, text_plural(source.tensor_count, "s"));
     session_close(&session);

@@ -3,18 +3,15 @@
 #ifndef EXPORT_EXPORT_H
 #define EXPORT_EXPORT_H
 
-#include <signal.h>
-
 #include "base/log.h"
 #include "base/status.h"
 #include "train/weights/weights.h"
 
 struct export_options {
-    struct weights_options weights;     /* with --checkpoint initial also the config, weights.training */
-    const struct config *config;        /* that names the run, and must be the one of its training; NULL: none */
-    const char *format;                 /* --format; NULL: by the extension of [out] */
-    const char *out;                    /* --out; NULL: STATUS_USAGE */
-    volatile sig_atomic_t *defers_stop; /* set before the file is written; NULL: not needed */
+    struct weights_options weights; /* with --checkpoint initial also the config, weights.training */
+    const struct config *config;    /* that names the run, and must be the one of its training; NULL: none */
+    const char *format;             /* --format; NULL: by the extension of [out] */
+    const char *out;                /* --out; NULL: STATUS_USAGE */
 };
 
 /* Writes the file atomically and logs what it holds. STATUS_USAGE when the format or its extension is not known, when

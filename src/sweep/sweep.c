@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/files/io.h"
+#include "base/stop.h"
 #include "dist/process/env.h"
 #include "dist/process/net.h"
 #include "sweep/compare.h"
@@ -633,7 +634,7 @@ static void stop_workers(struct coordinator *s) {
 
 static void check_deadlines(struct coordinator *s) {
     double now = clock_seconds();
-    bool stop_requested = s->options->stop && *s->options->stop;
+    bool stop_requested = stop_is_requested();
     s->is_over_budget = s->is_over_budget || now - s->started > s->config->budget.seconds;
     if (!s->is_stopping && (stop_requested || (s->is_over_budget && !s->is_keeping_best))) stop_workers(s);
     for (int i = 0; s->is_stopping && now > s->stop_at && i < s->slot_count; i++)
@@ -812,8 +813,7 @@ static status listen_for_ranks(struct coordinator *s) {
 static void end_ranks(struct coordinator *s, enum status_code code) {
     double deadline = clock_seconds() + LATE_SECONDS;
     int expected = s->options->env->world_size - 1;
-    while (s->listener && s->joined < expected && clock_seconds() < deadline &&
-           !(s->options->stop && *s->options->stop))
+    while (s->listener && s->joined < expected && clock_seconds() < deadline && !stop_is_requested())
         status_free(wait_for_reports(s, 50));
     for (int i = 0; i < s->slot_count; i++) slot_end_rank(&s->slots[i], (int)code);
 }
@@ -864,7 +864,7 @@ static status report_result(struct coordinator *s) {
         log_line(s->log, "the budget of %g s is over; run the same command again to continue",
                  s->config->budget.seconds);
     sweep_report_end(&s->report);
-    if (s->options->stop && *s->options->stop && s->is_stopping)
+    if (stop_is_requested() && s->is_stopping)
         return status_new(STATUS_STOPPED,
                           "stopped on request after %" PRId64 " of %" PRId64
                           " runs; run the same command again to continue",

@@ -3,8 +3,6 @@
 #ifndef SWEEP_SWEEP_H
 #define SWEEP_SWEEP_H
 
-#include <signal.h>
-
 #include "base/log.h"
 #include "dist/process/env.h"
 #include "sweep/sweep_config.h"
@@ -17,9 +15,8 @@ struct sweep_options {
     /* One rank, or one of several that a launcher has started: then rank 0 calls sweep_run and the others
      * sweep_run_worker, and each is one worker. */
     const struct dist_env *env;
-    const char *no_gpu; /* as worker_options' */
-    double grace;       /* seconds that workers have to save after a stop request */
-    const volatile sig_atomic_t *stop;
+    const char *no_gpu;      /* as worker_options' */
+    double grace;            /* seconds that workers have to save after a stop request */
     struct text *folder_now; /* set to where the folder is at the end, which may have been moved; NULL: not wanted */
 };
 

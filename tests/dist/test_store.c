@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 
+#include "base/stop.h"
 #include "base/text.h"
 #include "check_main.h"
 #include "dist/process/launcher_channel.h"
@@ -289,10 +290,8 @@ static void stopped_body(const struct dist_env *env, void *argument) {
         rank_expect(store_get(store, "agree/0/text/0", 20, &value, NULL), STATUS_STOPPED, "rank 0 (host ");
         store_close(store);
     } else if (has_joined_to_train) {
-        volatile sig_atomic_t stop_fd = -1;
-        uint64_t one = 1;
-        rank_must(store_open_with(&mine, &(struct store_options){.timeout = 20, .stop_fd = &stop_fd}, &store));
-        RANK_CHECK(write(stop_fd, &one, sizeof one) == sizeof one);
+        rank_must(store_open_with(&mine, &(struct store_options){.timeout = 20, .forwards_stop = true}, &store));
+        RANK_CHECK(stop_request());
         store_close(store);
     } else {
         status stopped = status_new(STATUS_STOPPED, "stopped on request before training began");

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "base/stop.h"
 #include "check_main.h"
 #include "dist/process/launcher_channel.h"
 #include "dist/store/store_frame.h"
@@ -240,21 +241,19 @@ static void send_to_rank(struct store *store, int exits, int message) {
 
 static void ended_body(const struct dist_env *env, void *argument) {
     const int number = *(const int *)argument;
-    volatile sig_atomic_t stop_fd = -1;
     struct store_options options = {.timeout = 20, .is_inference = ends[number].is_inference};
     struct store *store;
     void *value;
     int exits[2];
     if (env->rank == 1) {
-        options.stop_fd = &stop_fd;
+        options.forwards_stop = true;
         set_launcher_environment(exits);
     }
     rank_must(store_open_with(env, &options, &store));
     if (env->rank == 1) {
-        uint64_t one = 1;
         send_to_rank(store, exits[0], ends[number].message);
         clock_sleep(0.1); /* the launcher's message arrives before the signal */
-        RANK_CHECK(write(stop_fd, &one, sizeof one) == sizeof one);
+        RANK_CHECK(stop_request());
     } else {
         rank_must(store_set(store, env->rank ? "rank 2 is open" : "rank 0 is open", NULL, 0));
         status s = store_get(store, "never", 20, &value, NULL);
@@ -267,7 +266,7 @@ static void ended_body(const struct dist_env *env, void *argument) {
         status_free(s);
     }
     store_close(store);
-    RANK_CHECK(stop_fd == -1);
+    RANK_CHECK(!stop_request());
 }
 
 START_TEST(end_before_training_is_reported) {

@@ -7,10 +7,11 @@
 #include "../../cmd/ddptrain/main.c"
 #undef main
 #include "../../cmd/ddptrain/train.c"
+#include "../../src/base/stop.c"
 
-/* All static variables of main.c: CMakeLists.txt compares the lists. */
-static volatile sig_atomic_t *const variables[] = {&stop_requested, &defers_stop,   &is_rank, &is_silent,
-                                                   &is_quiet,       &saves_nothing, &stop_fd};
+/* All static variables of main.c and stop.c: CMakeLists.txt compares the lists. */
+static volatile sig_atomic_t *const variables[] = {&is_requested, &is_deferred,   &is_rank,     &is_silent,
+                                                   &is_quiet,     &saves_nothing, &forwarded_to};
 #define VARIABLES (sizeof variables / sizeof *variables)
 
 const struct program_state program_initial = {.values = {0, 0, 0, 0, 0, 0, -1}};

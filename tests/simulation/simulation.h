@@ -232,7 +232,7 @@ bool connection_is_writable(struct file *file);
 
 /* ---- processes ---- */
 
-struct program_state { /* static variables of cmd/ddptrain/main.c */
+struct program_state { /* static variables of cmd/ddptrain/main.c and src/base/stop.c */
     int values[7];
     struct timespec first_request;
 };

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "dist/comm/comm.h"
 #include "dist/process/launcher_channel.h"
 #include "dist/store/store.h"
@@ -36,7 +37,7 @@ static status join_group(struct run *run) {
     const struct run_options *o = run->options;
     if (run->env->world_size > 1) {
         struct store_options options = {
-            .timeout = TIMEOUT, .hang = HANG, .log = run->log, .overdue = o->overdue, .stop_fd = o->stop_fd};
+            .timeout = TIMEOUT, .hang = HANG, .log = run->log, .overdue = o->overdue, .forwards_stop = true};
         TRY(store_open_with(run->env, &options, &run->store));
         run->activity = store_activity(run->store);
         TRY(store_agree(run->store, "the program, the config, the data or the model", "the same\n", TIMEOUT));
@@ -66,7 +67,7 @@ static status save(const struct run *run) {
 
 /* *stops: number of ranks that have got a request to stop. */
 static status step(struct run *run, double *stops) {
-    double start = clock_seconds(), sums[2] = {run->options->stop && *run->options->stop ? 1 : 0, run->env->rank + 1};
+    double start = clock_seconds(), sums[2] = {stop_is_requested() ? 1 : 0, run->env->rank + 1};
     int world_size = run->env->world_size;
     activity_phase(run->activity, ACTIVITY_LOADING);
     activity_phase(run->activity, ACTIVITY_FORWARD);
@@ -96,7 +97,7 @@ static status run_all(struct run *run) {
 }
 
 static status train(struct run *run) {
-    if (run->options->defers_stop) *run->options->defers_stop = 1;
+    stop_defer();
     status s = run_all(run);
     if (!s || status_code(s) == STATUS_STOPPED) s = status_first(s, comm_barrier(run->comm));
     return s;

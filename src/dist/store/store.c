@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "base/system/thread.h"
 #include "base/text.h"
 #include "dist/process/activity.h"
@@ -419,8 +420,8 @@ struct store {
     char endpoint[320]; /* of rank 0 */
     struct activity *activity;
     struct heartbeat *heartbeat; /* NULL: world_size 1 */
-    volatile sig_atomic_t *stop_fd;
-    int stop; /* the descriptor that *stop_fd is set to while the store is open; -1: none */
+    bool forwards_stop;
+    int stop; /* the descriptor to which requests to stop are written while the store is open; -1: none */
 
     pthread_mutex_t mutex; /* guards what follows */
     int fd;                /* -1: broken, or world_size 1 */
@@ -636,12 +637,11 @@ static status join(struct store *s, const struct store_join *base, int *heartbea
 
 /* From here on requests to stop are handled: by store_join while it retries, then by the heartbeat. */
 static status open_stop_event(struct store *s, const struct store_options *options) {
-    if (!options->stop_fd && options->stop <= 0) return OK;
+    if (!options->forwards_stop && options->stop <= 0) return OK;
     s->stop = options->stop > 0 ? fcntl(options->stop, F_DUPFD_CLOEXEC, 0) : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->stop < 0) return status_errno(STATUS_IO, errno, "cannot open the store");
-    if (!options->stop_fd) return OK;
-    s->stop_fd = options->stop_fd;
-    *s->stop_fd = s->stop;
+    s->forwards_stop = options->forwards_stop;
+    if (s->forwards_stop) stop_forward(s->stop);
     return OK;
 }
 
@@ -763,8 +763,8 @@ void store_close(struct store *s) {
     report_stop(s);
     send_only(s, FRAME_BYE, 0);
     if (s->rank == 0) store_server_stop(s->server); /* also sends BYE to the heartbeat of rank 0 */
-    if (s->stop_fd)
-        *s->stop_fd = -1; /* until here: otherwise a request would end rank 0 before the server has stopped */
+    if (s->forwards_stop)
+        stop_forward(-1); /* until here: otherwise a request would end rank 0 before the server has stopped */
     heartbeat_stop(s->heartbeat);
     if (s->fd >= 0) close(s->fd);
     if (s->stop >= 0) close(s->stop);

@@ -5,7 +5,6 @@
 #ifndef DIST_STORE_H
 #define DIST_STORE_H
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,11 +32,9 @@ struct store_options {
     store_overdue_function *overdue; /* NULL: none */
     status failure;                  /* only for store_report_before_joining */
     const bool *informed;            /* only for store_report_before_joining */
-    int stop;          /* a descriptor, readable after a request to stop; 0: only stop_fd is used. Not owned */
-    bool is_inference; /* eval, predict: a request to stop is not reported as "before training" */
-    /* Set to a descriptor while the store is open, else to -1. A signal handler requests a stop by writing 8 bytes to
-     * it: this rank and all others then leave the job with STATUS_STOPPED. NULL: no requests. */
-    volatile sig_atomic_t *stop_fd;
+    int stop;                        /* a descriptor, readable after a request to stop; 0: none. Not owned */
+    bool is_inference;               /* eval, predict: a request to stop is not reported as "before training" */
+    bool forwards_stop; /* while the store is open, it handles a request to stop this process (stop_forward) */
 };
 
 /* Rank 0 serves on master_port (or on the listening socket that the launcher passed); the others connect, with retries

@@ -2,8 +2,10 @@
  * starts another one. */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 
+#include "base/stop.h"
 #include "sweep/sweep.h"
 #include "sweep/workers/dataset_cache.h"
 #include "sweep/workers/worker_connection.h"
@@ -88,7 +90,7 @@ static status pass_report(struct rank_worker *w) {
 
 /* A request to stop this rank alone: its worker saves, the rank ends, and the coordinator gives the run to another. */
 static void check_stop_request(struct rank_worker *w) {
-    if (w->is_stopping || !w->options->stop || !*w->options->stop) return;
+    if (w->is_stopping || !stop_is_requested()) return;
     w->is_stopping = true;
     if (w->pid && w->is_busy) kill(w->pid, SIGTERM);
     if (w->pid && !w->is_busy) {
@@ -117,7 +119,7 @@ status sweep_run_worker(const struct sweep_file *file, const struct sweep_option
     w.env.world_size = 1;
     w.worker = worker_options(file, options, &w.env);
     sweep_write_all(file, &what);
-    status failure = worker_connect(options->env, text_string(&what), timeout, options->stop, &w.connection);
+    status failure = worker_connect(options->env, text_string(&what), timeout, &w.connection);
     w.cache = dataset_cache_create();
     if (!failure) failure = run_worker(&w);
     if (w.pid) worker_end(w.pid, w.fd, failure != OK, NULL);

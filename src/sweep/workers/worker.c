@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/files/io.h"
+#include "base/stop.h"
 #include "base/system/signals.h"
 #include "data/sampling/split.h"
 #include "device/cpu/parallel.h"
@@ -36,9 +37,8 @@ struct parallel_trial {
     const struct config *config;
     const char *folder; /* of the run */
     int64_t nproc;
-    const volatile sig_atomic_t *stop; /* the run is then asked to stop */
-    const char *metric;                /* of the epochs, for on_epoch */
-    run_epoch_function *on_epoch;      /* called for each epoch that metrics.jsonl has, from its first on; NULL: none */
+    const char *metric;           /* of the epochs, for on_epoch */
+    run_epoch_function *on_epoch; /* called for each epoch that metrics.jsonl has, from its first on; NULL: none */
     void *user;
 };
 
@@ -158,7 +158,7 @@ static status watch(struct child *c) {
         int ready = poll(&fds, 1, POLL_MILLISECONDS);
         if (ready > 0) is_open = read_output(c);
         TRY(read_epochs(c));
-        if (*c->trial->stop && !c->stop_requested) {
+        if (stop_is_requested() && !c->stop_requested) {
             c->stop_requested = true;
             kill(c->pid, SIGTERM);
         }
@@ -271,12 +271,18 @@ struct worker_options worker_options(const struct sweep_file *file, const struct
 
 /* ---- requests to stop ---- */
 
-static volatile sig_atomic_t stop_run;  /* the run ends after its step */
-static volatile sig_atomic_t stop_self; /* and this process after it */
+/* A request to stop (base/stop.h) ends the run after its step; with this also the process after it. */
+static volatile sig_atomic_t stop_self;
 
 static void on_signal(int number) {
     if (number != SIGALRM) stop_self = 1;
-    stop_run = 1;
+    stop_request();
+}
+
+/* A request to stop the run before has no effect on the next one. */
+static void next_run(void) {
+    stop_clear();
+    if (stop_self) stop_request();
 }
 
 static void set_alarm(double seconds) {
@@ -312,7 +318,7 @@ static void on_epoch(void *user, int64_t epoch, double value, bool is_last) {
     while (got < 0 && errno == EINTR);
     if (got != sizeof must_stop || !must_stop) return;
     w->is_pruned = true;
-    stop_run = 1;
+    stop_request();
 }
 
 static status train_in_processes(struct worker *w, const struct config *config, const char *folder,
@@ -320,7 +326,6 @@ static status train_in_processes(struct worker *w, const struct config *config, 
     struct parallel_trial trial = {.config = config,
                                    .folder = folder,
                                    .nproc = w->options->sweep->nproc_per_trial,
-                                   .stop = &stop_run,
                                    .metric = w->options->sweep->metric.name,
                                    .on_epoch = on_epoch,
                                    .user = w};
@@ -342,7 +347,6 @@ static status train(struct worker *w, const struct config *config, const char *f
     if (w->options->sweep->nproc_per_trial > 1) return train_in_processes(w, config, folder, summary);
     struct log *log = log_create(true, false);
     struct run_options options = {.folder = folder,
-                                  .stop = &stop_run,
                                   .started = clock_seconds(),
                                   .writes_nothing = !folder,
                                   .is_in_sweep = true,
@@ -386,7 +390,7 @@ static status train_with_or_without_folder(struct worker *w, const struct config
     bool is_over_time = status_code(s) == STATUS_STOPPED && !has_folder && !w->is_pruned && !stop_self;
     if (is_over_time) { /* once more, with checkpoints: the same numbers again */
         status_free(s);
-        stop_run = stop_self;
+        next_run();
         s = train(w, config, text_string(&folder), summary);
     }
     double seconds = summary->seconds + summary->evaluation_seconds;
@@ -434,7 +438,7 @@ static status run_job(struct worker *w, const struct worker_job *job, struct run
     w->is_pruned = false;
     w->test = NAN;
     w->dataset[0] = w->fingerprint[0] = 0;
-    stop_run = stop_self;
+    next_run();
     TRY(sweep_trial_config(sweep, job->run / sweep->runs, &job->point, job->run % sweep->runs, &file));
     status s = config_device_is_auto(config_of(file)) ? config_set_auto_device(file, w->options->no_gpu) : OK;
     if (!s) s = train_with_or_without_folder(w, config_of(file), job->is_kept, summary);
@@ -497,6 +501,7 @@ __attribute__((noreturn)) static void run_worker(const struct worker_options *op
     struct worker worker = {.options = options, .cache = cache, .fd = fd, .last_seconds = INFINITY};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(0);
+    stop_clear(); /* one of the coordinator */
     signals_block_only_stops();
     signals_on_stop(on_signal);
     dataset_cache_limit(cache, MAX_CACHED / (uint64_t)(options->local_workers > 0 ? options->local_workers : 1));

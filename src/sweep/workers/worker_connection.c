@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/files/digest.h"
+#include "base/stop.h"
 #include "dist/process/env.h"
 #include "dist/process/message.h"
 
@@ -321,8 +322,7 @@ static status try_connect(const struct dist_env *env, const char *what, const ui
     return s;
 }
 
-status worker_connect(const struct dist_env *env, const char *what, double timeout, const volatile sig_atomic_t *stop,
-                      struct worker_connection **out) {
+status worker_connect(const struct dist_env *env, const char *what, double timeout, struct worker_connection **out) {
     uint8_t secret[32];
     double deadline = clock_seconds() + timeout;
     TRY(dist_env_secret(env, secret));
@@ -331,7 +331,7 @@ status worker_connect(const struct dist_env *env, const char *what, double timeo
         status_free(s);
         s = try_connect(env, what, secret, deadline, out);
         if (!s || status_code(s) == STATUS_USAGE || clock_seconds() > deadline) break;
-        if (stop && *stop) {
+        if (stop_is_requested()) {
             status_free(s);
             s = status_new(STATUS_STOPPED, "stopped on request");
             break;

@@ -48,9 +48,8 @@ void worker_listener_wait(const struct worker_listener *listener, struct pollfd 
  * WORLD_SIZE is refused. */
 struct worker_connection *worker_accept(struct worker_listener *listener, int *rank);
 
-/* Connects another rank to rank 0; tries for [timeout] seconds, or until *stop. STATUS_USAGE: the coordinator has
- * another [what] or WORLD_SIZE. STATUS_PEER: it was not reached. STATUS_STOPPED. */
-status worker_connect(const struct dist_env *env, const char *what, double timeout, const volatile sig_atomic_t *stop,
-                      struct worker_connection **out);
+/* Connects another rank to rank 0; tries for [timeout] seconds, or until a request to stop. STATUS_USAGE: the
+ * coordinator has another [what] or WORLD_SIZE. STATUS_PEER: it was not reached. STATUS_STOPPED. */
+status worker_connect(const struct dist_env *env, const char *what, double timeout, struct worker_connection **out);
 
 #endif

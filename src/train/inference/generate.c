@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/stop.h"
 #include "base/utf8.h"
 #include "train/inference/session.h"
 #include "train/loop/dry_run.h"
@@ -300,11 +301,11 @@ static status run_model(struct generator *g) {
 
 static status write_text(struct generator *g, generate_sink *sink, void *context) {
     struct text all = {0}, bytes = {0}, piece = {0};
-    if (g->options->defers_stop) *g->options->defers_stop = 1;
+    stop_defer();
     status s = OK;
     bool has_ended = !sink(context, g->options->prompt);
     for (int64_t i = 0; i < g->options->characters && !has_ended; i++) {
-        if (g->options->stop && *g->options->stop) s = status_new(STATUS_STOPPED, "stopped on request");
+        if (stop_is_requested()) s = status_new(STATUS_STOPPED, "stopped on request");
         if (!s) s = run_model(g);
         if (s) break;
         int32_t next = (int32_t)sample(g, g->last);

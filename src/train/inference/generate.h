@@ -4,7 +4,6 @@
 #ifndef TRAIN_GENERATE_H
 #define TRAIN_GENERATE_H
 
-#include <signal.h>
 #include <stdint.h>
 
 #include "base/log.h"
@@ -15,16 +14,14 @@
 
 struct generate_options {
     struct weights_options weights;
-    const char *prompt;                 /* at least one character, all in the vocabulary */
-    const char *prompt_source;          /* for messages: "--prompt", or the name of a file */
-    int64_t characters;                 /* to add, or tokens of a tokenizer */
-    double temperature;                 /* divides the logits; 0: always the most likely */
-    int64_t top_k;                      /* samples among the k most likely; 0: among all */
-    double top_p;                       /* of these, among the most likely ones whose probabilities sum to p; 1: all */
-    int64_t seed;                       /* the same seed gives the same text */
-    const char *stop_text;              /* the new text ends before this, which is not written; NULL: nowhere */
-    const volatile sig_atomic_t *stop;  /* set by a stop request; NULL: never */
-    volatile sig_atomic_t *defers_stop; /* set when a stop request must wait for the end of a token; NULL: not needed */
+    const char *prompt;        /* at least one character, all in the vocabulary */
+    const char *prompt_source; /* for messages: "--prompt", or the name of a file */
+    int64_t characters;        /* to add, or tokens of a tokenizer */
+    double temperature;        /* divides the logits; 0: always the most likely */
+    int64_t top_k;             /* samples among the k most likely; 0: among all */
+    double top_p;              /* of these, among the most likely ones whose probabilities sum to p; 1: all */
+    int64_t seed;              /* the same seed gives the same text */
+    const char *stop_text;     /* the new text ends before this, which is not written; NULL: nowhere */
 };
 
 /* Called with each new piece of text, the prompt first; false: the text cannot be written, which ends it. */

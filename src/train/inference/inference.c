@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/files/io.h"
+#include "base/stop.h"
 #include "data/columns/raw_columns.h"
 #include "data/dataset/loader.h"
 #include "dist/comm/comm.h"
@@ -238,7 +239,7 @@ static status join(struct inference *inf) {
                                     .log = inf->log,
                                     .is_inference = true,
                                     .overdue = inf->options->overdue,
-                                    .stop_fd = inf->options->stop_fd};
+                                    .forwards_stop = true};
     if (inf->env->world_size > 1) TRY(store_open_with(inf->env, &options, &inf->store));
     TRY(comm_create(comm_backend_names[d->backend], inf->env, inf->store, d->timeout, &inf->comm));
     return comm_limit_threads(inf->comm);
@@ -424,11 +425,6 @@ static status check_stop(const struct inference *inf) {
     return status_new(STATUS_STOPPED, "stopped on request");
 }
 
-/* A stop request has no effect from here on. */
-static void begin_ending(const struct inference *inf) {
-    if (inf->options->defers_stop) *inf->options->defers_stop = 1;
-}
-
 /* Replaces the message of a collective, which names ranks, when the failure is a stop request. */
 static status simplify_stop(status s) {
     if (status_code(s) != STATUS_STOPPED) return s;
@@ -541,7 +537,7 @@ static status evaluate(struct inference *inf, struct text *out) {
     if (!s) evaluation_json_add(&result, part_name(inf), &inf->session.labels, out);
     evaluation_destroy(evaluation);
     if (!s) s = comm_barrier(inf->comm);
-    if (!s) begin_ending(inf);
+    if (!s) stop_defer();
     return s;
 }
 
@@ -644,7 +640,7 @@ static status predict(struct inference *inf, struct text *text) {
         done += rows;
     }
     if (!s) s = gather(inf, own, &all);
-    if (!s) begin_ending(inf);
+    if (!s) stop_defer();
     if (!s) set_phase(inf, ACTIVITY_SAVING);
     if (!s && inf->env->rank == 0) s = write_predictions(inf, all, text);
     if (!s) s = comm_barrier(inf->comm);

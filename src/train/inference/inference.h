@@ -5,7 +5,6 @@
 #ifndef TRAIN_INFERENCE_H
 #define TRAIN_INFERENCE_H
 
-#include <signal.h>
 #include <stdbool.h>
 
 #include "base/log.h"
@@ -23,10 +22,7 @@ struct inference_options {
     const char *out;  /* predict: .csv or .h5; NULL or "-": standard output, as CSV */
     bool wants_probabilities, wants_inputs, wants_outputs; /* predict: see predictions.h */
     bool skips_bad_rows;                                   /* of the dataset; else they are STATUS_DATA */
-    volatile sig_atomic_t
-        *defers_stop; /* set when all is computed: a stop request has no effect any more; NULL: not needed */
-    volatile sig_atomic_t *stop_fd;  /* as in store_options, until then; NULL: not needed */
-    store_overdue_function *overdue; /* as in store_options; NULL: none */
+    store_overdue_function *overdue;                       /* as in store_options; NULL: none */
 };
 
 /* The loss, accuracy and metrics over all rows of the part, each once, as a line of JSON: {"event":"eval","part":..,

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/stop.h"
 
 #define MAX_ROWS_FRACTION 0.01 /* of the time, for comparing rows in memory */
 
@@ -50,7 +51,7 @@ status rank_sync_buffers(struct trainer *t) {
 }
 
 status rank_sync_stop_request(struct trainer *t, bool *must_stop) {
-    uint8_t has_request = t->stop && *t->stop;
+    uint8_t has_request = stop_is_requested();
     TRY(comm_all_reduce(t->comm, &has_request, 1, COMM_UINT8, COMM_MAX));
     *must_stop = *must_stop || has_request;
     return OK;

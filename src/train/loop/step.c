@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "dist/comm/comm_gpu.h"
 #include "train/loop/averaging.h"
 #include "train/loop/progress.h"
@@ -444,7 +445,7 @@ static status agree(struct trainer *t, struct update *update) {
     double counts[COUNTS + AGREEMENT_NUMBERS], *hash = counts + COUNTS;
     size_t count = COUNTS + (update->checks_state ? AGREEMENT_NUMBERS : 0);
     counts[COUNT_ROWS] = update->rows;
-    counts[COUNT_STOPS] = t->stop && *t->stop ? 1 : 0;
+    counts[COUNT_STOPS] = stop_is_requested() ? 1 : 0;
     counts[COUNT_NONFINITE_LOSSES] = isfinite(update->sums.loss) ? 0 : 1;
     counts[COUNT_NONFINITE_GRADIENTS] = update->nonfinite_gradients;
     counts[COUNT_NONFINITE_STATISTICS] = update->nonfinite_statistics;

@@ -6,7 +6,6 @@
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
-#include <signal.h>
 #include <stdbool.h>
 
 #include "data/dataset/loader.h"
@@ -180,8 +179,6 @@ struct test_state {
 struct trainer {
     /* the parts of the run */
     const struct config *config;
-    const volatile sig_atomic_t
-        *stop; /* set by a signal: stop after this step, or batch of an evaluation; NULL: never */
     void (*on_epoch)(void *user, int64_t epoch, double value, bool is_last); /* run_options' */
     void *user;                                                              /* of on_epoch */
     struct comm *comm;

@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/files/io.h"
 #include "base/files/sealed.h"
+#include "base/stop.h"
 #include "base/system/machine.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
@@ -466,7 +467,7 @@ static status open_store(struct run *run) {
                                     .hang = d->hang_timeout,
                                     .log = run->any_log,
                                     .overdue = run->options->overdue,
-                                    .stop_fd = run->options->stop_fd};
+                                    .forwards_stop = true};
     if (run->env->world_size == 1) return OK;
     TRY(store_open_with(run->env, &options, &run->store));
     run->trainer.activity = store_activity(run->store);
@@ -919,7 +920,7 @@ static status train(struct run *run) {
     struct trainer *t = &run->trainer;
     if (is_first_rank(run) && !run->options->writes_nothing) TRY(open_outputs(run));
     fault_delay(run->env->rank);
-    if (run->options->defers_stop) *run->options->defers_stop = 1;
+    stop_defer();
     bool is_stopped;
     status s = loop_run(t, run->is_resumed, &is_stopped);
     log_progress(run->log, NULL);
@@ -1016,7 +1017,7 @@ status run_train(const struct config *config, const struct dist_env *env, const 
                       .log = env->rank == 0 ? log : NULL,
                       .any_log = log,
                       .folder_path = folder_path(config, options),
-                      .trainer = {.stop = options->stop, .on_epoch = options->on_epoch, .user = options->user}};
+                      .trainer = {.on_epoch = options->on_epoch, .user = options->user}};
     schema_write_yaml(&config_schema, config, &run.config_text);
     status s = prepare(&run);
     if (!s) s = run.is_complete ? report_complete(&run) : train(&run);

@@ -3,7 +3,6 @@
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
 
-#include <signal.h>
 #include <stdbool.h>
 
 #include "base/log.h"
@@ -29,12 +28,8 @@ struct run_summary {
 typedef void run_epoch_function(void *user, int64_t epoch, double value, bool is_last);
 
 struct run_options {
-    const char *folder;                /* --run-dir; NULL: runs/<name> */
-    bool is_fresh;                     /* --fresh */
-    const volatile sig_atomic_t *stop; /* set by SIGINT or SIGTERM; NULL: never */
-    volatile sig_atomic_t
-        *defers_stop; /* set when training begins: a stop request then waits for a save; NULL: not needed */
-    volatile sig_atomic_t *stop_fd;  /* as in store_options, until [defers_stop] is set; NULL: not needed */
+    const char *folder;              /* --run-dir; NULL: runs/<name> */
+    bool is_fresh;                   /* --fresh */
     store_overdue_function *overdue; /* as in store_options; NULL: none */
     double started;                  /* clock_seconds() when the program started */
 
