@@ -47,10 +47,7 @@ status build_sum(struct builder *builder, const size_t *in, size_t count, size_t
 status build_layer(struct builder *builder, const struct layer_type *type, const struct variant *variant,
                    const char *path, const char *name, const size_t *in, size_t count, size_t *out);
 
-/* Grows an arena array of [count] items by one. */
-void *build_grow(struct arena *arena, void *items, size_t count, size_t *capacity, size_t size);
-
-/* ---- build_names.c: names of outputs, for `from:` ---- */
+/* ---- build.c: names of outputs, for `from:` ---- */
 
 struct scope {
     const struct scope *outer; /* NULL: the model's list */
@@ -63,50 +60,17 @@ struct scope {
     size_t count, capacity;
 };
 
-/* All names in `from:` of [list] and the lists inside it, in [arena]. */
-struct string_list build_sources(struct arena *arena, const struct variant_list *list);
-bool build_is_source(const struct builder *builder, const char *name);
-
 /* Makes [tensor] known as [name] in the present scope; STATUS_USAGE if the scope has that name. [layer], [variant]: as
  * in struct output_name. */
 status build_add_name(struct builder *builder, const char *name, size_t tensor, const char *layer,
                       const struct variant *variant);
 
-/* The layer that [name] means here; STATUS_USAGE with the known names. */
-status build_find_layer(const struct builder *builder, const char *name, const struct output_name **out);
+/* ---- build.c ---- */
 
-/* The inputs of a layer: what `from:` names or [previous], the output of the layer before. With [joins] there are at
- * least two: a single name is joined with [previous], which then comes first. in (BUILD_MAX_INPUTS). */
-status build_inputs(const struct builder *builder, const struct string_list *from, bool joins, size_t previous,
-                    size_t *in, size_t *count);
-
-/* The tensor that [name] means here; STATUS_USAGE with the known names. */
-status build_find(const struct builder *builder, const char *name, size_t *tensor);
-
-/* STATUS_USAGE naming the first layer whose output no layer reads. */
-status build_check_read(const struct model *model);
-
-/* ---- build_share.c ---- */
-
-/* From now on, until builder->sharing is reset, layers use the parameters of those that the entry's `share:` means.
- * [name]: of the entry. *source: the entry whose keys are used. */
-status build_begin_sharing(struct builder *builder, const struct variant *variant, const char *name,
-                           const struct variant **source);
-
-/* Gives [layer] the parameters and buffers of the layer that it shares; those that it declared itself are [params] and
- * [buffers]. STATUS_USAGE if their shapes differ. */
-status build_share(const struct builder *builder, struct layer *layer, const struct params *params,
-                   const struct params *buffers);
-
-/* ---- build_memory.c ---- */
+/* ---- build.c ---- */
 
 /* Computes the memory offsets of all tensors and gradients, and the total size. */
 void build_assign_memory(struct model *model);
-
-/* Plans gradient slots and lifetimes, then build_assign_memory. */
-void build_memory(struct model *model);
-
-/* ---- */
 
 /* Builds the whole model: layers, nodes and gradient slots. */
 status build_model(struct model *model, const struct model_config *config, const struct model_names *names);

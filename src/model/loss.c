@@ -1,7 +1,7 @@
 /* The code that all losses share. */
 #include <string.h>
 
-#include "model/half_storage.h"
+#include "model/half.h"
 #include "model/losses/losses.h"
 #include "model/objective.h"
 

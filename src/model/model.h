@@ -42,7 +42,7 @@ struct tensor {
     float *value;                  /* (batch, size); each pass sets those of the inputs and views */
 };
 
-/* A 16-bit copy for products of a matrix that the device stores in float32 (half_copies.h). */
+/* A 16-bit copy for products of a matrix that the device stores in float32 (half.h). */
 struct planned_copy {
     struct piece piece;  /* of its memory, floats of one row, each of which holds two numbers */
     size_t tensor, slot; /* the matrix is a value or a gradient slot, or in layer->saved; SIZE_MAX: not this */
@@ -105,7 +105,7 @@ struct model {
     int32_t *lengths;     /* (lengths_count, batch), on the device; NULL: none */
 
     struct arena *arena;
-    /* What the device stores in 16 bits (half_storage.h): (tensor_count), (slot_count); NULL: nothing. */
+    /* What the device stores in 16 bits (half.h): (tensor_count), (slot_count); NULL: nothing. */
     const bool *half_tensors, *half_slots;
     struct planned_copy *copies; /* (copy_count) of matrices that it does not store in 16 bits */
     size_t copy_count;

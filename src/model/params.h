@@ -18,7 +18,7 @@ struct param {
     int dims;
     int64_t shape[MAX_DIMS];
     size_t offset, count; /* in elements of the flat buffers */
-    size_t gradient;      /* offset of its gradient: as offset, unless gradients are split (gradients.h) */
+    size_t gradient;      /* offset of its gradient: as offset, unless gradients are split (model.c) */
     size_t part;          /* elements of its gradient that exist at a time; 0: all */
     bool is_frozen;       /* no update, no visible gradient */
     size_t last_draw;     /* index, from 1, of its last draw among the draws of model.init; 0: none */

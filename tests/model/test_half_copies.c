@@ -7,8 +7,7 @@
 
 #include "device/internal.h"
 #include "model/gradient_cases.h"
-#include "model/half_copies.h"
-#include "model/half_storage.h"
+#include "model/half.h"
 
 static bool applies(const struct device *device, size_t features) {
     (void)device;

@@ -6,7 +6,7 @@
 
 #include "check_main.h"
 #include "device/internal.h"
-#include "model/half_storage.h"
+#include "model/half.h"
 
 static bool applies(const struct device *device, size_t features) {
     (void)device;

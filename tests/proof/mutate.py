@@ -37,7 +37,7 @@ MAX_BYTES = 64 << 30  # of a file that a mutant writes; tests make sparse ones o
 # Files whose tests need hardware or tools that a machine may not have, or that are not part of the product.
 UNTESTED = {
     "src/device/cuda/*": "a GPU", "src/device/gpus.c": "a GPU", "src/device/gpus.h": "a GPU", "*/comm_gpu.*": "a GPU", "*/recording.*": "a GPU",
-    "src/device/cpu/bf16/*": "AVX-512 with bfloat16, or AMX", "*/loss_scale.c": "a GPU", "src/model/half_storage.c": "a GPU", "src/model/half_copies.c": "a GPU", "src/base/fault.*": "a tool of the tests",
+    "src/device/cpu/bf16/*": "AVX-512 with bfloat16, or AMX", "*/loss_scale.c": "a GPU", "src/model/half.c": "a GPU", "src/base/fault.*": "a tool of the tests",
 }
 
 # Run after the unit tests of a layer: corpora of the fuzz targets and programs of tests/program.

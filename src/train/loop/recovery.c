@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "model/half_storage.h"
+#include "model/half.h"
 #include "train/loop/averaging.h"
 #include "train/loop/rank_sync.h"
 
