@@ -151,6 +151,7 @@ struct c_call;
 
 struct layer_type {
     struct schema_variant variant;
+    const struct schema_alias *aliases; /* of this type and of others of its file; NULL: none */
     /* It takes several inputs (in_count of the layer): join and join_backward are used instead of forward and backward,
      * or expand. */
     bool joins;

@@ -15,8 +15,9 @@ extern const struct schema_variants loss_variants;
 
 struct loss_type {
     struct schema_variant variant;
-    bool wants_classes;  /* targets are classes (int64_t), and accuracy is counted */
-    bool is_regression;  /* targets are values of any unit */
+    const struct schema_alias *aliases; /* of this type and of others of its file; NULL: none */
+    bool wants_classes;                 /* targets are classes (int64_t), and accuracy is counted */
+    bool is_regression;                 /* targets are values of any unit */
     const char *targets; /* what targets are, for messages; NULL: classes, values of any unit, or probabilities */
     bool is_binary;      /* outputs are logits of yes or no, targets 0 to 1 */
     bool is_sign;        /* targets are 1 or -1 */

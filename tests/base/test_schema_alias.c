@@ -32,7 +32,7 @@ static const struct schema_alias last_table[] = {
     {.kind = ALIAS_KEY, .place = "", .names = "later", .meant = "train.steps"},
     {0},
 };
-static const struct schema_alias empty_table[] = {{.next = last_table}};
+static const struct schema_alias empty_table[] = {{0}};
 static const struct schema_alias aliases[] = {
     {.kind = ALIAS_VALUE, .place = "layer", .names = "dense fc", .meant = "linear"},
     {.kind = ALIAS_KEY, .place = "layer.*", .names = "units", .meant = ".out"},
@@ -41,9 +41,14 @@ static const struct schema_alias aliases[] = {
     {.kind = ALIAS_KEY, .names = "anywhere", .meant = "train.epochs"},
     {.kind = ALIAS_KEY, .place = "", .names = "epochs max_epochs", .meant = "train.epochs"},
     {.kind = ALIAS_KEY, .place = "", .names = "epochs", .meant = "second"},
-    {.next = empty_table},
+    {0},
 };
-static const struct schema schema = {.name = "s", .aliases = aliases};
+static const struct schema_alias *table_at(size_t index) {
+    static const struct schema_alias *const tables[] = {aliases, empty_table, last_table};
+    return index < sizeof tables / sizeof *tables ? tables[index] : NULL;
+}
+
+static const struct schema schema = {.name = "s", .alias_table = table_at};
 
 START_TEST(an_alias_has_its_place) {
     static const struct {

@@ -149,8 +149,18 @@ struct schema_alias {
                           of the positional arguments, which may be aliases; '-' for no equivalent, '~' for an argument
                           without equivalent that is often omitted, '?' for an object */
     const char *note;  /* appended to the message; NULL: none */
-    const struct schema_alias *next; /* of the last row, whose names are NULL: the next table; NULL: none */
 };
+
+#define KEY_ALIAS(place_, words_, meant_)                                                                              \
+    { .kind = ALIAS_KEY, .place = place_, .names = words_, .meant = meant_ }
+#define KEY_ALIAS_NOTE(place_, words_, meant_, note_)                                                                  \
+    { .kind = ALIAS_KEY, .place = place_, .names = words_, .meant = meant_, .note = note_ }
+#define VALUE_ALIAS(place_, words_, meant_)                                                                            \
+    { .kind = ALIAS_VALUE, .place = place_, .names = words_, .meant = meant_ }
+#define VALUE_ALIAS_NOTE(place_, words_, meant_, note_)                                                                \
+    { .kind = ALIAS_VALUE, .place = place_, .names = words_, .meant = meant_, .note = note_ }
+#define CALL_ALIAS(place_, type_, keys_)                                                                               \
+    { .kind = ALIAS_CALL, .place = place_, .names = type_, .meant = keys_ }
 
 struct schema {
     const char *name;              /* "optimizer.adam": for docs */
@@ -161,7 +171,9 @@ struct schema {
      * [where] is the section's mapping (for an absent section an empty one at the place of its parent), [path] its
      * dotted path, for problems_add. Must accept its own output: a written config is bound again. */
     void (*check)(void *config, const struct node *where, const char *path, struct problems *problems);
-    const struct schema_alias *aliases; /* of the root; may be NULL */
+    /* Of the root; may be NULL: the tables of aliases, each of which ends with a row without names; NULL past the last
+     * one. An alias of an earlier table has priority. No table occurs twice. */
+    const struct schema_alias *(*alias_table)(size_t index);
     /* Of the root; may be NULL: whether the keys of the mapping at the path [steps] (count), which the rows do not
      * have, are dotted paths (`parameters: {optimizer.lr: ...}`), so that what follows there in an override is one key.
      */

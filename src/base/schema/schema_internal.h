@@ -106,9 +106,8 @@ struct key_scope {
 /* Whether [key] is a key of [scope]. */
 bool scope_has_key(const struct key_scope *scope, const char *key);
 
-/* The aliases of [root], also NULL, one after another through all tables; NULL: none. */
-const struct schema_alias *alias_first(const struct schema *root);
-const struct schema_alias *alias_after(const struct schema_alias *alias);
+/* The alias after [alias], NULL: the first, through all tables of [root]; NULL: there is none, or no root. */
+const struct schema_alias *alias_after(const struct schema *root, const struct schema_alias *alias);
 /* The first alias of [kind] for [word] at [place]; NULL: none. */
 const struct schema_alias *alias_find(const struct schema *root, enum alias_kind kind, const char *place,
                                       const char *word);

@@ -55,14 +55,21 @@ static bool matches(const char *pattern, const char *place) {
     return length > 1 && pattern[length - 1] == '*' && strncmp(pattern, place, length - 1) == 0;
 }
 
-/* [alias], or the first of the next table that has one. */
-static const struct schema_alias *skip_ends(const struct schema_alias *alias) {
-    while (alias && !alias->names) alias = alias->next;
-    return alias;
+static bool has_alias(const struct schema_alias *table, const struct schema_alias *alias) {
+    while (table->names && table != alias) table++;
+    return table == alias;
 }
 
-const struct schema_alias *alias_first(const struct schema *root) { return root ? skip_ends(root->aliases) : NULL; }
-const struct schema_alias *alias_after(const struct schema_alias *alias) { return skip_ends(alias + 1); }
+const struct schema_alias *alias_after(const struct schema *root, const struct schema_alias *alias) {
+    const struct schema_alias *table;
+    size_t i = 0;
+    if (!root || !root->alias_table) return NULL;
+    if (alias && alias[1].names) return alias + 1;
+    while (alias && !has_alias(root->alias_table(i), alias)) i++;
+    if (alias) i++;
+    while ((table = root->alias_table(i)) != NULL && !table->names) i++;
+    return table;
+}
 
 /* The next matching alias after [last]; [last] NULL: the first. */
 static const struct schema_alias *find_next(const struct schema *root, const struct schema_alias *last,
@@ -71,7 +78,7 @@ static const struct schema_alias *find_next(const struct schema *root, const str
     size_t length;
     const char *bare = bare_word(word, &length);
     if (length == 0) return NULL;
-    for (const struct schema_alias *a = last ? alias_after(last) : alias_first(root); a; a = alias_after(a))
+    for (const struct schema_alias *a = alias_after(root, last); a; a = alias_after(root, a))
         if (a->kind == kind && is_anywhere == !a->place && matches(a->place, place) &&
             is_listed(a->names, bare, length))
             return a;
@@ -203,7 +210,7 @@ static const char *key_of_name(const char *name, const struct schema *root, cons
 static const char *positions_of(const struct schema *root, const struct key_scope *scope, const char *word) {
     size_t length;
     const char *bare = bare_word(word, &length), *what = scope->variants->what, *of_type = NULL;
-    for (const struct schema_alias *a = alias_first(root); a; a = alias_after(a)) {
+    for (const struct schema_alias *a = alias_after(root, NULL); a; a = alias_after(root, a)) {
         if (a->kind != ALIAS_CALL || strcmp(a->place, what) != 0) continue;
         bool is_type = strcmp(a->names, scope->type) == 0;
         if (!is_type && strlen(a->names) == length && strncmp(a->names, bare, length) == 0) return a->meant;

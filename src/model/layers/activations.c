@@ -142,7 +142,21 @@ static void write_c(const struct c_call *c) {
 ACTIVATION_LAYERS(X)
 #undef X
 
-const struct layer_type layer_gelu = {.variant = {"gelu", &gelu_schema, "Gaussian error linear unit (torch.nn.GELU)."},
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "Swish", "silu"),
+    VALUE_ALIAS("layer", "logistic", "sigmoid"),
+    VALUE_ALIAS("layer", "hard_swish h_swish hswish", "hardswish"),
+    VALUE_ALIAS("layer", "hard_sigmoid h_sigmoid", "hardsigmoid"),
+    KEY_ALIAS("layer.leaky_relu", "alpha slope leak", ".negative_slope"),
+    CALL_ALIAS("layer", "leaky_relu", "negative_slope"),
+    CALL_ALIAS("layer", "relu", "-"),
+    CALL_ALIAS("layer", "silu", "-"),
+    {0},
+};
+
+const struct layer_type layer_gelu = {.aliases = aliases,
+                                      .variant = {"gelu", &gelu_schema, "Gaussian error linear unit (torch.nn.GELU)."},
                                       .memory_format = FORMAT_PRESERVE,
                                       .is_by_position = true,
                                       .plan = plan,

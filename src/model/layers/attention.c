@@ -503,7 +503,21 @@ static void core_facts(const struct layer *layer, struct layer_facts *to) {
     to->kv_heads = kv_heads_of(layer);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "MultiheadAttention SelfAttention mha self_attn", "attention"),
+    VALUE_ALIAS("layer", "encoder_decoder_attention EncDecAttention cross_attn multihead_attn", "cross_attention"),
+    KEY_ALIAS("layer.attention", "dropout_p attention_dropout attn_dropout p", ".dropout"),
+    KEY_ALIAS_NOTE("layer.attention", "key_padding_mask", NULL,
+                   "padding follows from padding_idx of the embedding or from sequence_lengths"),
+    KEY_ALIAS_NOTE("layer.attention", "embed_dim d_model dim hidden_size", NULL,
+                   "the size of the input is inferred; leave the key out"),
+    CALL_ALIAS("layer", "attention", "~ heads"),
+    {0},
+};
+
 const struct layer_type layer_attention = {
+    .aliases = aliases,
     .variant = {"attention", &attention_schema,
                 "Multi-head self-attention over (positions, features) (torch.nn.MultiheadAttention)."},
     .ignores = IGNORES_Y,

@@ -183,7 +183,20 @@ static void write_c(const struct c_call *c) {
                 c_table(c, shift, channels, "shift of a batch norm"), c->y, layer->in_size / channels, channels);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "BatchNorm1d BatchNorm2d bn", "batch_norm"),
+    VALUE_ALIAS_NOTE("layer", "BatchNormalization", "batch_norm",
+                     "Keras's momentum is 1 minus this one: 0.99 there is 0.01 here"),
+    VALUE_ALIAS_NOTE("layer", "SyncBatchNorm", "batch_norm", "Write 'batch_norm: {sync: true}'"),
+    KEY_ALIAS("layer.batch_norm", "epsilon", ".eps"),
+    CALL_ALIAS("layer", "batch_norm", "- eps momentum affine track_running_stats"),
+    CALL_ALIAS("layer", "BatchNormalization", ""),
+    {0},
+};
+
 const struct layer_type layer_batch_norm = {
+    .aliases = aliases,
     .variant = {"batch_norm", &schema,
                 "Normalises each channel over the batch of one process (torch.nn.BatchNorm1d, BatchNorm2d), or of all "
                 "(`sync`). The running statistics are those of rank 0, as in DistributedDataParallel."},

@@ -181,7 +181,18 @@ static status expand_parallel(struct builder *builder, const struct variant *var
     return build_layer(builder, &layer_concat, &concat, path, name, outputs, c->branches.count, out);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "residual_block skip skip_connection shortcut", "residual"),
+    VALUE_ALIAS("layer", "ModuleList block", "sequential"),
+    VALUE_ALIAS("layer", "branches inception", "parallel"),
+    KEY_ALIAS("layer.parallel", "axis", ".dim"),
+    KEY_ALIAS("layer.repeat", "n num count repeats number", ".times"),
+    {0},
+};
+
 const struct layer_type layer_sequential = {
+    .aliases = aliases,
     .variant = {"sequential", &sequential_schema, "A sequence of layers (torch.nn.Sequential)."},
     .expand = expand_sequential,
 };

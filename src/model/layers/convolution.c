@@ -377,7 +377,36 @@ static bool convolution_runs_on(const struct device_ops *ops) { return ops->conv
     .prepare = convolution_prepare, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = convolution_forward,        \
     .backward = convolution_backward, .half = HALF_ALL, .copies = COPY_WITHOUT_GAPS, .multiply_adds = multiply_adds,   \
     .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "Conv2DTranspose Deconv2d deconv upconv", "conv_transpose2d"),
+    VALUE_ALIAS("layer", "Conv LazyConv2d Convolution Convolution2D conv2", "conv2d"),
+    VALUE_ALIAS("layer", "Convolution1D", "conv1d"),
+    VALUE_ALIAS("layer", "LazyConv3d Convolution3D", "conv3d"),
+    KEY_ALIAS("layer.conv2d",
+              "out_channels filters channels num_filters n_filters features out_features output_channels", ".out"),
+    KEY_ALIAS("layer.conv1d",
+              "out_channels filters channels num_filters n_filters features out_features output_channels", ".out"),
+    KEY_ALIAS("layer.conv2d", "kernel kernels filter_size ksize kernel_shape k size window", ".kernel_size"),
+    KEY_ALIAS("layer.conv1d", "kernel kernels filter_size ksize kernel_shape k size window", ".kernel_size"),
+    KEY_ALIAS("layer.conv2d", "use_bias with_bias", ".bias"),
+    KEY_ALIAS("layer.conv1d", "use_bias with_bias", ".bias"),
+    KEY_ALIAS("layer.conv3d",
+              "out_channels filters channels num_filters n_filters features out_features output_channels", ".out"),
+    KEY_ALIAS("layer.conv3d", "kernel kernels filter_size ksize kernel_shape k size window", ".kernel_size"),
+    KEY_ALIAS("layer.conv3d", "use_bias with_bias", ".bias"),
+    CALL_ALIAS("layer", "LazyConv2d", "out kernel_size stride padding dilation groups bias"),
+    CALL_ALIAS("layer", "conv_transpose2d", "~ out kernel_size stride padding output_padding groups bias dilation"),
+    CALL_ALIAS("layer", "conv2d", "~ out kernel_size stride padding dilation groups bias"),
+    CALL_ALIAS("layer", "Conv2D", "out kernel_size stride padding"),
+    CALL_ALIAS("layer", "conv1d", "~ out kernel_size stride padding dilation groups bias"),
+    CALL_ALIAS("layer", "Conv1D", "out kernel_size stride padding"),
+    CALL_ALIAS("layer", "conv3d", "~ out kernel_size stride padding dilation groups bias"),
+    {0},
+};
+
 const struct layer_type layer_conv2d = {
+    .aliases = aliases,
     .variant = {"conv2d", &conv2d_schema, "Convolution over (channels, height, width) (torch.nn.Conv2d)."},
     CONVOLUTION,
 };

@@ -90,7 +90,21 @@ PASSES(rows, 1)
 #define DROPOUT(name_)                                                                                                 \
     .ignores = IGNORES_X_AND_Y, .half = HALF_ALL, .forward = forward_##name_, .backward = backward_##name_,            \
     .is_identity = true
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "SpatialDropout1D", "dropout1d"),
+    VALUE_ALIAS("layer", "SpatialDropout2D", "dropout2d"),
+    VALUE_ALIAS("layer", "StochasticDepth stochastic_depth", "drop_path"),
+    KEY_ALIAS("layer.dropout", "rate prob probability dropout dropout_rate drop_prob ratio", ".p"),
+    KEY_ALIAS("layer.dropout1d", "rate prob probability dropout_rate drop_prob", ".p"),
+    KEY_ALIAS("layer.dropout2d", "rate prob probability dropout_rate drop_prob", ".p"),
+    KEY_ALIAS("layer.drop_path", "rate prob probability drop_prob drop_rate drop_path_rate", ".p"),
+    CALL_ALIAS("layer", "dropout", "p"),
+    {0},
+};
+
 const struct layer_type layer_dropout = {
+    .aliases = aliases,
     .variant = {"dropout", &dropout_schema,
                 "In training, zeroes elements with probability p and scales the rest (torch.nn.Dropout)."},
     .memory_format = FORMAT_PRESERVE,

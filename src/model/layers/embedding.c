@@ -322,7 +322,24 @@ static void positional_c(const struct c_call *c) {
                 c->layer->in_size);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "PositionEmbedding pos_emb positional_encoding", "positional_embedding"),
+    VALUE_ALIAS("layer", "emb", "embedding"),
+    KEY_ALIAS("layer.embedding_bag", "dim output_dim embed_dim embedding_size size d_model features out",
+              ".embedding_dim"),
+    KEY_ALIAS("layer.embedding", "dim output_dim embed_dim embedding_size size d_model features out", ".embedding_dim"),
+    KEY_ALIAS("layer.embedding", "vocab_size input_dim vocabulary num_tokens n_vocab vocab", ".num_embeddings"),
+    KEY_ALIAS("layer.embedding", "pad_token_id padding pad_idx pad_id padding_index", ".padding_idx"),
+    KEY_ALIAS_NOTE("layer.embedding", "mask_zero", ".padding_idx", "Write 'padding_idx: 0'"),
+    KEY_ALIAS("layer.positional_embedding", "max_len max_length block_size positions length context_length",
+              ".num_embeddings"),
+    CALL_ALIAS("layer", "embedding", "num_embeddings embedding_dim"),
+    {0},
+};
+
 const struct layer_type layer_embedding = {
+    .aliases = aliases,
     .variant = {"embedding", &embedding_schema, "A learned vector for each token (torch.nn.Embedding)."},
     .takes_tokens = true,
     .ignores = IGNORES_Y,

@@ -142,7 +142,17 @@ static bool runs_on(const struct device_ops *ops) { return ops->image->group_nor
     .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_Y, .runs_on = runs_on, .plan = plan, .init = init,       \
     .autocast = AUTOCAST_FLOAT32, .forward = forward, .backward = backward, .half = HALF_ALL, .onnx = write_onnx,      \
     .c = write_c
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "InstanceNorm1d InstanceNorm2d InstanceNormalization", "instance_norm"),
+    VALUE_ALIAS("layer", "GroupNormalization", "group_norm"),
+    KEY_ALIAS("layer.group_norm", "groups num_group", ".num_groups"),
+    CALL_ALIAS("layer", "group_norm", "num_groups - eps affine"),
+    {0},
+};
+
 const struct layer_type layer_group_norm = {
+    .aliases = aliases,
     .variant = {"group_norm", &schema, "Normalises groups of channels of each row (torch.nn.GroupNorm)."},
     GROUP_NORM,
 };

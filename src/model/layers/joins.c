@@ -68,7 +68,17 @@ static status expand_add(struct builder *builder, const struct variant *variant,
     return status_prefix(build_sum(builder, own, count, out), "%s: %s", place_text(variant->place).s, path);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "cat Concatenate", "concat"),
+    VALUE_ALIAS("layer", "mul", "multiply"),
+    VALUE_ALIAS("layer", "sum plus", "add"),
+    KEY_ALIAS("layer.concat", "axis", ".dim"),
+    {0},
+};
+
 const struct layer_type layer_add = {
+    .aliases = aliases,
     .variant =
         {"add", NULL,
          "The sum of several outputs of the same shape: `add: {from: [a, b]}` (a + b). One of (channels, 1, 1) is "

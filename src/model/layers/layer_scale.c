@@ -77,7 +77,14 @@ static void write_c(const struct c_call *c) {
 #define SCALE                                                                                                          \
     .ignores = IGNORES_Y, .plan = plan, .init = init, .forward = forward, .backward = backward, .onnx = write_onnx,    \
     .c = write_c
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    KEY_ALIAS("layer.layer_scale", "init_value layer_scale_init_value", ".init_values"),
+    {0},
+};
+
 const struct layer_type layer_layer_scale = {
+    .aliases = aliases,
     .variant = {"layer_scale", &features_schema,
                 "x times a learned factor for each element of the last dimension, as the last layer of a residual "
                 "branch (timm's LayerScale; its parameter is gamma)."},

@@ -224,7 +224,23 @@ static void write_c(const struct c_call *c) {
                 c->layer->in_size / in, in, out);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "Dense LazyLinear FullyConnected fc affine lin", "linear"),
+    KEY_ALIAS("layer.linear",
+              "out_features units features output_dim out_dim output_size size width neurons hidden_size "
+              "hidden_dim num_units output outputs n_out dim",
+              ".out"),
+    KEY_ALIAS("layer.linear", "use_bias with_bias", ".bias"),
+    KEY_ALIAS("layer.linear", "weight_tying tie_weights tied", ".tie"),
+    CALL_ALIAS("layer", "linear", "~ out bias"),
+    CALL_ALIAS("layer", "Dense", "out"),
+    CALL_ALIAS("layer", "LazyLinear", "out bias"),
+    {0},
+};
+
 const struct layer_type layer_linear = {
+    .aliases = aliases,
     .variant = {"linear", &schema, "Affine map of the last dimension: y = x W^T + b (torch.nn.Linear)."},
     .uses_last_dimension = true,
     .relu = RELU_AFTER,

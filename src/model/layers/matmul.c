@@ -87,7 +87,14 @@ static void write_c(const struct c_call *c) {
     c_end_images(c, count);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "bmm mm", "matmul"),
+    {0},
+};
+
 const struct layer_type layer_matmul = {
+    .aliases = aliases,
     .variant = {"matmul", NULL,
                 "The matrix product of the last two dimensions of two outputs: `matmul: {from: [a, b]}` (torch.matmul "
                 "of tensors whose other dimensions are the same)."},

@@ -170,7 +170,16 @@ static void rms_c(const struct c_call *c) {
 #define NORM                                                                                                           \
     .is_by_position = true, .can_add_to_dx = true, .ignores = IGNORES_Y, .plan = plan, .init = init,                   \
     .half = HALF_Y | HALF_DY, .autocast = AUTOCAST_FLOAT32
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "LayerNormalization ln", "layer_norm"),
+    CALL_ALIAS("layer", "layer_norm", "- eps elementwise_affine bias"),
+    CALL_ALIAS("layer", "rms_norm", "- eps elementwise_affine"),
+    {0},
+};
+
 const struct layer_type layer_layer_norm = {
+    .aliases = aliases,
     .variant = {"layer_norm", &layer_norm_schema,
                 "Mean 0 and variance 1 over the last dimension, then weight and bias (torch.nn.LayerNorm)."},
     .forward = layer_norm_forward,

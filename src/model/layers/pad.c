@@ -164,7 +164,18 @@ static void write_c(const struct c_call *c) {
 
 static bool runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "ZeroPad1d ZeroPad2d ConstantPad1d ConstantPad2d ZeroPadding1D ZeroPadding2D", "pad"),
+    VALUE_ALIAS_NOTE("layer", "ReflectionPad1d ReflectionPad2d", "pad", "Write 'mode: reflect'"),
+    VALUE_ALIAS_NOTE("layer", "ReplicationPad1d ReplicationPad2d", "pad", "Write 'mode: replicate'"),
+    VALUE_ALIAS_NOTE("layer", "CircularPad1d CircularPad2d", "pad", "Write 'mode: circular'"),
+    KEY_ALIAS("layer.pad", "pad_width size sizes", ".padding"),
+    {0},
+};
+
 const struct layer_type layer_pad = {
+    .aliases = aliases,
     .variant = {"pad", &schema,
                 "More elements around the last one or two dimensions: the pixels of an image, the elements of a signal "
                 "(torch.nn.functional.pad, torch.nn.ZeroPad2d, ReflectionPad2d, ReplicationPad2d)."},

@@ -228,7 +228,21 @@ static status expand_permute(struct builder *builder, const struct variant *vari
     return build_layer(builder, is_view ? &permuted_view : &permuted_copy, variant, path, name, in, count, out);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS_NOTE("layer", "transpose swapaxes swapdims movedim", "permute",
+                     "It takes the order of all dimensions: 'permute: [0, 2, 1]'"),
+    VALUE_ALIAS("layer", "depth_to_space", "pixel_shuffle"),
+    KEY_ALIAS("layer.permute", "axes order perm", ".dims"),
+    KEY_ALIAS("layer.pixel_shuffle", "factor scale scale_factor r block_size", ".upscale_factor"),
+    KEY_ALIAS("layer.pixel_unshuffle", "factor scale scale_factor r block_size", ".downscale_factor"),
+    CALL_ALIAS("layer", "PixelShuffle", "upscale_factor"),
+    CALL_ALIAS("layer", "PixelUnshuffle", "downscale_factor"),
+    {0},
+};
+
 const struct layer_type layer_permute = {
+    .aliases = aliases,
     .variant = {"permute", &permute_schema, "The dimensions of each row in another order (torch.permute)."},
     .expand = expand_permute,
 };

@@ -287,8 +287,37 @@ static bool avg_runs_on(const struct device_ops *ops) { return ops->image->avg_p
 #define AVERAGE                                                                                                        \
     .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X_AND_Y, .runs_on = avg_runs_on, .plan = plan,           \
     .forward = forward, .backward = backward, .half = HALF_ALL, .onnx = write_onnx, .c = write_c
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "MaxPooling1D", "max_pool1d"),
+    VALUE_ALIAS("layer", "AveragePooling1D", "avg_pool1d"),
+    VALUE_ALIAS_NOTE("layer", "GlobalMaxPooling2D GlobalMaxPool2D", "adaptive_max_pool2d",
+                     "Its output_size is 1, and flatten follows"),
+    VALUE_ALIAS("layer", "MaxPooling2D MaxPool MaxPooling pool", "max_pool2d"),
+    VALUE_ALIAS("layer", "AveragePooling2D AvgPool AveragePooling AveragePool2d", "avg_pool2d"),
+    VALUE_ALIAS_NOTE("layer", "GlobalAveragePooling2D GlobalAvgPool2d global_avg_pool gap AdaptiveAvgPool",
+                     "adaptive_avg_pool2d", "Write 'adaptive_avg_pool2d: 1', and flatten after it"),
+    VALUE_ALIAS("layer", "MaxPooling3D", "max_pool3d"),
+    VALUE_ALIAS("layer", "AveragePooling3D", "avg_pool3d"),
+    VALUE_ALIAS_NOTE("layer", "GlobalAveragePooling3D GlobalAvgPool3d", "adaptive_avg_pool3d",
+                     "Write 'adaptive_avg_pool3d: 1'"),
+    KEY_ALIAS("layer.max_pool2d", "kernel pool_size size window pool ksize k", ".kernel_size"),
+    KEY_ALIAS("layer.avg_pool2d", "kernel pool_size size window pool ksize k", ".kernel_size"),
+    KEY_ALIAS("layer.max_pool3d", "kernel pool_size size window pool ksize k", ".kernel_size"),
+    KEY_ALIAS("layer.avg_pool3d", "kernel pool_size size window pool ksize k", ".kernel_size"),
+    KEY_ALIAS("layer.adaptive_avg_pool2d", "size output out", ".output_size"),
+    CALL_ALIAS("layer", "max_pool3d", "kernel_size stride padding"),
+    CALL_ALIAS("layer", "avg_pool3d", "kernel_size stride padding"),
+    CALL_ALIAS("layer", "max_pool2d", "kernel_size stride padding"),
+    CALL_ALIAS("layer", "avg_pool2d", "kernel_size stride padding"),
+    CALL_ALIAS("layer", "adaptive_avg_pool2d", "output_size"),
+    {0},
+};
+
 const struct layer_type layer_max_pool2d = {
-    .variant = {"max_pool2d", &max_pool2d_schema, "Maximum of each window (torch.nn.MaxPool2d)."}, MAXIMUM};
+    .aliases = aliases,
+    .variant = {"max_pool2d", &max_pool2d_schema, "Maximum of each window (torch.nn.MaxPool2d)."},
+    MAXIMUM};
 const struct layer_type layer_max_pool1d = {
     .variant = {"max_pool1d", &max_pool1d_schema, "Maximum of each window of (channels, length) (torch.nn.MaxPool1d)."},
     MAXIMUM};

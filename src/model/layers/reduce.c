@@ -220,7 +220,20 @@ static status expand_mean(struct builder *builder, const struct variant *variant
     return OK;
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "GlobalAveragePooling1D mean_pooling mean_pool", "mean"),
+    VALUE_ALIAS("layer", "reduce_mean avg average", "mean"),
+    VALUE_ALIAS("layer", "amax reduce_max maximum", "max"),
+    KEY_ALIAS("layer.mean", "axis axes dims", ".dim"),
+    KEY_ALIAS("layer.mean", "keepdims", ".keepdim"),
+    KEY_ALIAS("layer.max", "axis", ".dim"),
+    KEY_ALIAS("layer.max", "keepdims", ".keepdim"),
+    {0},
+};
+
 const struct layer_type layer_mean = {
+    .aliases = aliases,
     .variant =
         {"mean", &mean_schema,
          "The mean along one or several dimensions (torch.mean); over positions, padding is left out (padding_idx)."},

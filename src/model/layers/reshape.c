@@ -51,7 +51,18 @@ static status plan(struct layer *layer, struct planning *planning) {
     return known == layer->in_size ? OK : wrong_shape(layer, "the sizes do not multiply to the input's elements");
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "view unflatten", "reshape"),
+    KEY_ALIAS("layer.reshape", "size target_shape dims view", ".shape"),
+    KEY_ALIAS_NOTE("layer.flatten", "start_dim end_dim", NULL,
+                   "flatten joins all dimensions of a row; leave the key out"),
+    CALL_ALIAS("layer", "flatten", "start_dim end_dim"),
+    {0},
+};
+
 const struct layer_type layer_reshape = {
+    .aliases = aliases,
     .variant = {"reshape", &schema, "The same elements with another shape (Tensor.reshape of each row)."},
     .is_view = true,
     .plan = plan,

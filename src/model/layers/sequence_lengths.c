@@ -64,7 +64,15 @@ static void write_c(const struct c_call *c) {
     c_columns(c, c->x, c->layer->out_size, c->y, c->layer->out_size, 1, c->layer->out_size);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS_NOTE("layer", "Masking pack_padded_sequence PackedSequence", "sequence_lengths",
+                     "Tokens have padding_idx of embedding instead"),
+    {0},
+};
+
 const struct layer_type layer_sequence_lengths = {
+    .aliases = aliases,
     .variant =
         {"sequence_lengths", NULL,
          "Says how many positions of each row are real: `sequence_lengths: {from: [series, steps]}` is `series`, of "

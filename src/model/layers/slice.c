@@ -97,7 +97,20 @@ static void write_c(const struct c_call *c) {
               (size_t)c->layer->in.size[dimension] * inner, c->y, count * inner, outer, count * inner);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "narrow crop", "slice"),
+    VALUE_ALIAS("layer", "tensor_split", "chunk"),
+    KEY_ALIAS("layer.slice", "axis", ".dim"),
+    KEY_ALIAS("layer.chunk", "axis", ".dim"),
+    KEY_ALIAS("layer.chunk", "n sections parts num_chunks", ".chunks"),
+    KEY_ALIAS("layer.split", "axis", ".dim"),
+    KEY_ALIAS("layer.split", "sizes size split_sizes split_size_or_sections sections", ".split_size"),
+    {0},
+};
+
 const struct layer_type layer_slice = {
+    .aliases = aliases,
     .variant = {"slice", &schema, "The elements start to end - 1 along a dimension (Tensor.narrow)."},
     .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_X_AND_Y,

@@ -35,7 +35,16 @@ static void write_c_of(const struct c_call *c, const char *function) {
 
 static void write_c(const struct c_call *c) { write_c_of(c, "softmax"); }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS_NOTE("layer", "LogSoftmax", "log_softmax", "It is for the loss nll; cross_entropy has its own"),
+    KEY_ALIAS_NOTE("layer.softmax", "dim axis", NULL, "softmax is over the last dimension; leave the key out"),
+    CALL_ALIAS("layer", "softmax", "dim"),
+    {0},
+};
+
 const struct layer_type layer_softmax = {
+    .aliases = aliases,
     .variant = {"softmax", NULL,
                 "exp(x) / sum(exp(x)) over the last dimension (torch.nn.Softmax(dim=-1)); not before cross_entropy, "
                 "which applies it itself."},

@@ -205,7 +205,19 @@ static void write_c(const struct c_call *c) {
 
 static bool runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "UpSampling1D UpSampling2D UpsamplingNearest2d interpolate resize", "upsample"),
+    VALUE_ALIAS_NOTE("layer", "UpsamplingBilinear2d", "upsample", "Write 'mode: bilinear, align_corners: true'"),
+    KEY_ALIAS("layer.upsample", "scale factor", ".scale_factor"),
+    KEY_ALIAS("layer.upsample", "output_size out", ".size"),
+    KEY_ALIAS("layer.upsample", "interpolation method", ".mode"),
+    CALL_ALIAS("layer", "Upsample", "size scale_factor mode align_corners"),
+    {0},
+};
+
 const struct layer_type layer_upsample = {
+    .aliases = aliases,
     .variant = {"upsample", &schema,
                 "An image or a signal of another size: pixels are repeated or interpolated (torch.nn.Upsample)."},
     .memory_format = FORMAT_CHANNELS_LAST,

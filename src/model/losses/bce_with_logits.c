@@ -53,7 +53,17 @@ static void run(const void *config, struct device *device, const struct shape *o
     loss_mean_of_elements(&options, device, output_shape, output, targets, weights, rows, scale, gradient, sums);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("loss", "BCEWithLogitsLoss bce_logits binary_cross_entropy_with_logits sigmoid_cross_entropy",
+                "bce_with_logits"),
+    VALUE_ALIAS_NOTE("loss", "bce BCELoss binary_crossentropy binary_cross_entropy BinaryCrossentropy",
+                     "bce_with_logits", "It has its own sigmoid: end the model without one"),
+    {0},
+};
+
 const struct loss_type loss_bce_with_logits = {
+    .aliases = aliases,
     .variant = {"bce_with_logits", &schema,
                 "Sigmoid and binary cross entropy of targets between 0 and 1, mean over all elements "
                 "(torch.nn.BCEWithLogitsLoss)."},

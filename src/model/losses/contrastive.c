@@ -50,7 +50,16 @@ static void run(const void *config, struct device *device, const struct shape *o
                                             sums);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("loss", "ClipLoss clip_loss clip InfoNCE info_nce InfoNCELoss nce", "contrastive"),
+    VALUE_ALIAS_NOTE("loss", "NTXentLoss nt_xent ntxent simclr", "contrastive",
+                     "It compares the two sides only, not the embeddings of one side with each other"),
+    {0},
+};
+
 const struct loss_type loss_contrastive = {
+    .aliases = aliases,
     .variant = {"contrastive", &schema,
                 "InfoNCE, of two embeddings in an output: each of a row is classified by its cosines to those of all "
                 "rows of a batch, on all ranks; without a target, in `losses` (open_clip's ClipLoss)."},

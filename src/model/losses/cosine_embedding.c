@@ -42,7 +42,14 @@ static void run(const void *config, struct device *device, const struct shape *o
     loss_mean_of_rows(&options, device, output_shape, output, targets, weights, rows, scale, gradient, sums);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("loss", "CosineEmbeddingLoss cosine cosine_similarity", "cosine_embedding"),
+    {0},
+};
+
 const struct loss_type loss_cosine_embedding = {
+    .aliases = aliases,
     .variant = {"cosine_embedding", &schema,
                 "Of two embeddings in an output: 1 - cos for pairs with the target 1, max(0, cos - margin) for pairs "
                 "with the target -1; mean over rows (torch.nn.CosineEmbeddingLoss)."},

@@ -47,7 +47,19 @@ static void run(const void *config, struct device *device, const struct shape *o
                                               gradient, sums);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("loss",
+                "CrossEntropyLoss ce xent softmax_cross_entropy log_loss crossentropy sparse_categorical_crossentropy "
+                "SparseCategoricalCrossentropy softmax",
+                "cross_entropy"),
+    VALUE_ALIAS_NOTE("loss", "categorical_crossentropy CategoricalCrossentropy", "cross_entropy",
+                     "Its targets are the numbers of the classes, not one-hot rows"),
+    {0},
+};
+
 const struct loss_type loss_cross_entropy = {
+    .aliases = aliases,
     .variant = {"cross_entropy", &schema,
                 "Softmax and negative log likelihood of integer classes, mean over rows or positions "
                 "(torch.nn.CrossEntropyLoss)."},

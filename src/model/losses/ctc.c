@@ -72,7 +72,14 @@ static void run(const void *config, struct device *device, const struct shape *o
     device_ops(device)->losses->ctc(device, &options, output, targets, rows, scale / (float)rows, gradient, sums);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("loss", "CTCLoss ctc_loss", "ctc"),
+    {0},
+};
+
 const struct loss_type loss_ctc = {
+    .aliases = aliases,
     .variant = {"ctc", &schema,
                 "Connectionist temporal classification, for a model that ends in log_softmax: targets are found in the "
                 "steps of an output, in their order; loss per target, mean over rows (torch.nn.CTCLoss)."},

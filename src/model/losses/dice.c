@@ -42,7 +42,14 @@ static void run(const void *config, struct device *device, const struct shape *o
                                         sums);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("loss", "DiceLoss", "dice"),
+    {0},
+};
+
 const struct loss_type loss_dice = {
+    .aliases = aliases,
     .variant = {"dice", &schema,
                 "1 minus the Dice coefficient of sigmoid and binary target, (2 sum(p t) + smooth) / (sum(p) + sum(t) + "
                 "smooth); mean over rows and channels (monai.losses.DiceLoss with sigmoid)."},

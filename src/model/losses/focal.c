@@ -34,7 +34,14 @@ static void run(const void *config, struct device *device, const struct shape *o
     loss_mean_of_elements(&options, device, output_shape, output, targets, weights, rows, scale, gradient, sums);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("loss", "FocalLoss sigmoid_focal_loss", "focal"),
+    {0},
+};
+
 const struct loss_type loss_focal = {
+    .aliases = aliases,
     .variant = {"focal", &schema,
                 "bce_with_logits in which elements that are classified well count less, mean over all elements "
                 "(torchvision.ops.sigmoid_focal_loss)."},

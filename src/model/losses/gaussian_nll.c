@@ -40,7 +40,14 @@ static void run(const void *config, struct device *device, const struct shape *o
     loss_mean_of_rows(&options, device, output_shape, output, targets, weights, rows, scale, gradient, sums);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("loss", "GaussianNLLLoss gaussian", "gaussian_nll"),
+    {0},
+};
+
 const struct loss_type loss_gaussian_nll = {
+    .aliases = aliases,
     .variant = {"gaussian_nll", &schema,
                 "Negative log likelihood of values with a normal distribution; an output holds the means, then the "
                 "variances; mean over all elements (torch.nn.GaussianNLLLoss)."},

@@ -39,7 +39,14 @@ static void run(const void *config, struct device *device, const struct shape *o
                                             (double)over, gradient, sums);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("loss", "KLDivLoss kl kld kl_divergence KLDivergence", "kl_div"),
+    {0},
+};
+
 const struct loss_type loss_kl_div = {
+    .aliases = aliases,
     .variant = {"kl_div", &schema, "Kullback-Leibler divergence of log-probabilities (torch.nn.KLDivLoss)."},
     .takes_logarithms = true,
     .check = loss_check_values,

@@ -29,7 +29,14 @@ static void run(const void *config, struct device *device, const struct shape *o
     device_ops(device)->losses->nll(device, &options, output, targets, p.positions, p.classes, scale, gradient, sums);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("loss", "NLLLoss nll_loss", "nll"),
+    {0},
+};
+
 const struct loss_type loss_nll = {
+    .aliases = aliases,
     .variant = {"nll", &schema,
                 "Negative log likelihood of integer classes, for a model that ends in log_softmax; mean over rows or "
                 "positions (torch.nn.NLLLoss)."},

@@ -39,7 +39,14 @@ static void run(const void *config, struct device *device, const struct shape *o
 
 static bool predicts_logarithms(const void *config) { return ((const struct poisson_config *)config)->log_input; }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("loss", "PoissonNLLLoss poisson", "poisson_nll"),
+    {0},
+};
+
 const struct loss_type loss_poisson_nll = {
+    .aliases = aliases,
     .variant = {"poisson_nll", &schema,
                 "Negative log likelihood of counts, mean over all elements (torch.nn.PoissonNLLLoss)."},
     .targets = "counts",

@@ -70,7 +70,18 @@ MEAN(smooth_l1, LOSS_SMOOTH_L1, (float)((const struct smooth_l1_config *)config)
 MEAN(huber, LOSS_HUBER, (float)((const struct huber_config *)config)->delta)
 MEAN(quantile, LOSS_QUANTILE, (float)((const struct quantile_config *)config)->quantile)
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("loss", "MSELoss mean_squared_error MeanSquaredError l2 squared_error l2loss", "mse"),
+    VALUE_ALIAS("loss", "L1Loss mae mean_absolute_error MeanAbsoluteError absolute_error", "l1"),
+    VALUE_ALIAS("loss", "SmoothL1Loss", "smooth_l1"),
+    VALUE_ALIAS("loss", "HuberLoss huber_loss", "huber"),
+    VALUE_ALIAS("loss", "pinball pinball_loss mean_pinball_loss QuantileLoss quantile_loss", "quantile"),
+    {0},
+};
+
 const struct loss_type loss_mse = {
+    .aliases = aliases,
     .variant = {"mse", NULL, "Squared error, mean over all elements (torch.nn.MSELoss)."},
     .is_regression = true,
     .check = loss_check_values,

@@ -49,7 +49,14 @@ static void run(const void *config, struct device *device, const struct shape *o
     loss_mean_of_rows(&options, device, output_shape, output, targets, weights, rows, scale, gradient, sums);
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("loss", "TripletMarginLoss triplet", "triplet_margin"),
+    {0},
+};
+
 const struct loss_type loss_triplet_margin = {
+    .aliases = aliases,
     .variant = {"triplet_margin", &schema,
                 "Of three embeddings in an output, anchor, positive and negative: max(0, margin + |a - p| - |a - n|); "
                 "mean over rows; without a target, in `losses` (torch.nn.TripletMarginLoss)."},

@@ -1,13 +1,11 @@
-/* config_aliases: names that PyTorch, Keras, Lightning, Hugging Face and scikit-learn use for keys and values of a
- * config, and common misspellings, for suggestions. The first row that matches is used, so rows of one layer precede
- * rows of all layers. */
+/* config_aliases: names that other programs use for keys and values of a config, for suggestions. */
 #ifndef TRAIN_CONFIG_ALIASES_H
 #define TRAIN_CONFIG_ALIASES_H
 
 #include "base/schema/schema.h"
 
-/* The aliases of config_schema: the first of the tables, which continue with config_aliases_training.c,
- * config_aliases_values.c and config_aliases_calls.c. */
-extern const struct schema_alias config_aliases_layers[];
+/* config_schema's [alias_table]: those of each layer and loss, then those of the other sections. Rows of one layer precede
+ * rows of all layers. */
+const struct schema_alias *config_alias_table(size_t index);
 
 #endif

@@ -249,6 +249,6 @@ const struct schema config_schema = {.name = "config",
                                      .size = sizeof(struct config),
                                      .rows = config_rows,
                                      .check = config_check,
-                                     .aliases = config_aliases_layers};
+                                     .alias_table = config_alias_table};
 
 const char *config_device_name(const struct config *config) { return devices[config->device]; }
