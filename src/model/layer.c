@@ -11,9 +11,9 @@ static const struct layer_type *const types[] = {
 #undef X
 };
 
-const struct layer_type *layer_type_at(size_t index) {
-    return index < sizeof types / sizeof *types ? types[index] : NULL;
-}
+const size_t layer_type_count = sizeof types / sizeof *types;
+
+const struct layer_type *layer_type_at(size_t index) { return index < layer_type_count ? types[index] : NULL; }
 
 static const struct schema_variant *variant_at(size_t index) {
     const struct layer_type *type = layer_type_at(index);

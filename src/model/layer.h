@@ -286,5 +286,6 @@ struct layer_facts layer_facts_of(const struct layer *layer);
 /* The table; NULL past its end. For the schema of `layers:`. */
 extern const struct schema_variants layer_variants;
 const struct layer_type *layer_type_at(size_t index);
+extern const size_t layer_type_count;
 
 #endif

@@ -11,9 +11,9 @@ static const struct loss_type *const types[] = {
 #undef X
 };
 
-const struct loss_type *loss_type_at(size_t index) {
-    return index < sizeof types / sizeof *types ? types[index] : NULL;
-}
+const size_t loss_type_count = sizeof types / sizeof *types;
+
+const struct loss_type *loss_type_at(size_t index) { return index < loss_type_count ? types[index] : NULL; }
 
 static const struct schema_variant *variant_at(size_t index) {
     const struct loss_type *type = loss_type_at(index);

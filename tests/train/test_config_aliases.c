@@ -25,7 +25,8 @@ static const char *path_of(const char *what) {
 START_TEST(keys_exist) {
     size_t count = 0;
     char path[200];
-    for (const struct schema_alias *a = alias_after(&config_schema, NULL); a; a = alias_after(&config_schema, a)) {
+    struct alias_cursor cursor = {0};
+    for (const struct schema_alias *a; (a = alias_next(&config_schema, &cursor)) != NULL;) {
         if (a->kind != ALIAS_KEY || !a->meant) continue;
         bool is_layer = a->place && strncmp(a->place, "layer.", 6) == 0;
         if (*a->meant != '.')
@@ -59,7 +60,8 @@ START_TEST(types_exist) {
     char path[200];
     struct arena *arena = arena_create();
     struct sections all = sections_list(&config_schema, arena);
-    for (const struct schema_alias *a = alias_after(&config_schema, NULL); a; a = alias_after(&config_schema, a)) {
+    struct alias_cursor cursor = {0};
+    for (const struct schema_alias *a; (a = alias_next(&config_schema, &cursor)) != NULL;) {
         if (a->kind == ALIAS_KEY || !a->meant || strchr(a->place, '.')) continue;
         const char *type = a->kind == ALIAS_CALL ? type_of_call(a, &all) : a->meant;
         snprintf(path, sizeof path, "%s.%s", path_of(a->place), type);
@@ -220,7 +222,8 @@ static void add_name(struct names *names, const char *name) {
 
 /* Every name of an alias, and every key of the schema. */
 static void collect(struct names *names, const struct sections *all, struct arena *arena) {
-    for (const struct schema_alias *a = alias_after(&config_schema, NULL); a; a = alias_after(&config_schema, a)) {
+    struct alias_cursor cursor = {0};
+    for (const struct schema_alias *a; (a = alias_next(&config_schema, &cursor)) != NULL;) {
         char *copy = arena_copy(arena, a->names);
         for (char *name = strtok(copy, " "); name && a->kind == ALIAS_KEY; name = strtok(NULL, " "))
             add_name(names, name);

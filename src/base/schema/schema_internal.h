@@ -106,8 +106,13 @@ struct key_scope {
 /* Whether [key] is a key of [scope]. */
 bool scope_has_key(const struct key_scope *scope, const char *key);
 
-/* The alias after [alias], NULL: the first, through all tables of [root]; NULL: there is none, or no root. */
-const struct schema_alias *alias_after(const struct schema *root, const struct schema_alias *alias);
+/* A walk over the aliases of all tables; all 0 at the start. */
+struct alias_cursor {
+    size_t table;
+    const struct schema_alias *alias; /* the last one that was returned */
+};
+/* The next alias of [root]; NULL, once: there are no more, or no root. */
+const struct schema_alias *alias_next(const struct schema *root, struct alias_cursor *cursor);
 /* The first alias of [kind] for [word] at [place]; NULL: none. */
 const struct schema_alias *alias_find(const struct schema *root, enum alias_kind kind, const char *place,
                                       const char *word);

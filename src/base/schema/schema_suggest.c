@@ -55,30 +55,23 @@ static bool matches(const char *pattern, const char *place) {
     return length > 1 && pattern[length - 1] == '*' && strncmp(pattern, place, length - 1) == 0;
 }
 
-static bool has_alias(const struct schema_alias *table, const struct schema_alias *alias) {
-    while (table->names && table != alias) table++;
-    return table == alias;
-}
-
-const struct schema_alias *alias_after(const struct schema *root, const struct schema_alias *alias) {
+const struct schema_alias *alias_next(const struct schema *root, struct alias_cursor *cursor) {
     const struct schema_alias *table;
-    size_t i = 0;
     if (!root || !root->alias_table) return NULL;
-    if (alias && alias[1].names) return alias + 1;
-    while (alias && !has_alias(root->alias_table(i), alias)) i++;
-    if (alias) i++;
-    while ((table = root->alias_table(i)) != NULL && !table->names) i++;
-    return table;
+    if (cursor->alias && cursor->alias[1].names) return ++cursor->alias;
+    if (cursor->alias) cursor->table++;
+    while ((table = root->alias_table(cursor->table)) != NULL && !table->names) cursor->table++;
+    return cursor->alias = table;
 }
 
-/* The next matching alias after [last]; [last] NULL: the first. */
-static const struct schema_alias *find_next(const struct schema *root, const struct schema_alias *last,
+/* The next matching alias. */
+static const struct schema_alias *find_next(const struct schema *root, struct alias_cursor *cursor,
                                             enum alias_kind kind, bool is_anywhere, const char *place,
                                             const char *word) {
     size_t length;
     const char *bare = bare_word(word, &length);
     if (length == 0) return NULL;
-    for (const struct schema_alias *a = alias_after(root, last); a; a = alias_after(root, a))
+    for (const struct schema_alias *a; (a = alias_next(root, cursor)) != NULL;)
         if (a->kind == kind && is_anywhere == !a->place && matches(a->place, place) &&
             is_listed(a->names, bare, length))
             return a;
@@ -87,7 +80,7 @@ static const struct schema_alias *find_next(const struct schema *root, const str
 
 const struct schema_alias *alias_find(const struct schema *root, enum alias_kind kind, const char *place,
                                       const char *word) {
-    return find_next(root, NULL, kind, false, place, word);
+    return find_next(root, &(struct alias_cursor){0}, kind, false, place, word);
 }
 
 /* ---- aliases: keys ---- */
@@ -126,13 +119,15 @@ const struct schema_alias *alias_of_key(const struct schema *root, const struct 
     const char *place = alias_place(scope, arena);
     bool is_keyed = scope->variants && scope->variants->is_keyed;
     const char *places[] = {scope->type && !is_keyed ? arena_printf(arena, "%s.%s", place, scope->type) : place, place};
-    const struct schema_alias *of_other_type = NULL, *a = NULL;
-    for (size_t i = 0; i < 2; i++)
-        while ((a = find_next(root, a, ALIAS_KEY, is_anywhere, places[i], word)) != NULL) {
+    const struct schema_alias *of_other_type = NULL, *a;
+    for (size_t i = 0; i < 2; i++) {
+        struct alias_cursor cursor = {0};
+        while ((a = find_next(root, &cursor, ALIAS_KEY, is_anywhere, places[i], word)) != NULL) {
             const char *key = alias_key_of_place(a, place);
             if (!key || scope_has_key(scope, key)) return a;
             if (!of_other_type && scope->variants && variants_with_key(scope->variants, key)) of_other_type = a;
         }
+    }
     return of_other_type;
 }
 
@@ -210,7 +205,8 @@ static const char *key_of_name(const char *name, const struct schema *root, cons
 static const char *positions_of(const struct schema *root, const struct key_scope *scope, const char *word) {
     size_t length;
     const char *bare = bare_word(word, &length), *what = scope->variants->what, *of_type = NULL;
-    for (const struct schema_alias *a = alias_after(root, NULL); a; a = alias_after(root, a)) {
+    struct alias_cursor cursor = {0};
+    for (const struct schema_alias *a; (a = alias_next(root, &cursor)) != NULL;) {
         if (a->kind != ALIAS_CALL || strcmp(a->place, what) != 0) continue;
         bool is_type = strcmp(a->names, scope->type) == 0;
         if (!is_type && strlen(a->names) == length && strncmp(a->names, bare, length) == 0) return a->meant;

@@ -510,12 +510,12 @@ static const struct schema_alias aliases[] = {
 
 const struct schema_alias *config_alias_table(size_t index) {
     static const struct schema_alias none = {0};
-    size_t layers = 0, losses = 0;
-    while (layer_type_at(layers)) layers++;
-    while (loss_type_at(losses)) losses++;
-    const struct schema_alias *own = index < layers            ? layer_type_at(index)->aliases
-                                     : index < layers + losses ? loss_type_at(index - layers)->aliases
-                                                               : NULL;
-    if (index < layers + losses) return own ? own : &none;
-    return index == layers + losses ? aliases : NULL;
+    const struct schema_alias *own;
+    if (index < layer_type_count)
+        own = layer_type_at(index)->aliases;
+    else if (index - layer_type_count < loss_type_count)
+        own = loss_type_at(index - layer_type_count)->aliases;
+    else
+        return index == layer_type_count + loss_type_count ? aliases : NULL;
+    return own ? own : &none;
 }
