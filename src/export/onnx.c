@@ -246,7 +246,8 @@ static const char *add_target_scale(const struct onnx_file *f, const char *y) {
     if (!scale) return y;
     y = onnx_cast(g, y, ONNX_DOUBLE);
     if (scale->type == TARGET_SCALE_LOG1P) {
-        y = onnx_node2(g, "Sub", onnx_node1(g, "Exp", y, NULL), onnx_tensor(g, NULL, ONNX_DOUBLE, &one, 0, NULL));
+        const char *subtrahend = onnx_tensor(g, NULL, ONNX_DOUBLE, &one, 0, NULL);
+        y = onnx_node2(g, "Sub", onnx_node1(g, "Exp", y, NULL), subtrahend);
     } else {
         y = onnx_node2(g, "Mul", y,
                        onnx_tensor(g, "target_scale", ONNX_DOUBLE, scale->scale, (size_t)out->dims, out->size));

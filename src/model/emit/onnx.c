@@ -188,7 +188,8 @@ const char *onnx_param_or(struct onnx_graph *g, size_t index, size_t size, float
 const char *onnx_of_channels(const struct onnx_call *c, size_t index) {
     int64_t shape[MAX_DIMS];
     for (int d = 0; d < c->layer->in.dims; d++) shape[d] = d ? 1 : c->layer->in.size[0];
-    return onnx_node2(c->g, "Reshape", onnx_param(c->g, index), onnx_numbers(c->g, shape, (size_t)c->layer->in.dims));
+    const char *sizes = onnx_numbers(c->g, shape, (size_t)c->layer->in.dims);
+    return onnx_node2(c->g, "Reshape", onnx_param(c->g, index), sizes);
 }
 
 const char *onnx_linear(struct onnx_graph *g, const char *x, size_t w, size_t b, int dims) {

@@ -65,7 +65,8 @@ const char *onnx_reshape(struct onnx_graph *g, const char *x, const int64_t *sha
 /* [order]: of all dimensions, with the batch. */
 const char *onnx_transpose(struct onnx_graph *g, const char *x, const int64_t *order, size_t count);
 
-/* ---- what layers have in common ---- */
+/* ---- what layers have in common. Each of these adds to the graph, in the order of the calls: two of them are never
+ * arguments of one call, whose order compilers choose. ---- */
 
 /* What the nodes of a layer are written from. */
 struct onnx_call {

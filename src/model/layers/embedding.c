@@ -280,8 +280,9 @@ static const char *lengths_onnx(const struct onnx_call *c, const char *tokens) {
     struct onnx_graph *g = c->g;
     const int64_t zero = 0, one = 1, padding = padding_token(c->layer);
     const char *is_padding = onnx_node2(g, "Equal", tokens, onnx_numbers(g, &padding, 1));
-    const char *ends = onnx_where(g, is_padding, onnx_numbers(g, &zero, 1), onnx_range(g, 1, c->layer->in.size[0]));
-    return onnx_node2(g, "Max", onnx_reduce(g, "ReduceMax", ends), onnx_numbers(g, &one, 1));
+    const char *numbers = onnx_range(g, 1, c->layer->in.size[0]);
+    const char *ends = onnx_where(g, is_padding, onnx_numbers(g, &zero, 1), numbers), *least = onnx_numbers(g, &one, 1);
+    return onnx_node2(g, "Max", onnx_reduce(g, "ReduceMax", ends), least);
 }
 
 static const char *embedding_onnx(const struct onnx_call *c) {
@@ -464,8 +465,8 @@ static void bag_facts(const struct layer *layer, struct layer_facts *to) {
 
 /* The number of tokens that are not the padding, as float (batch, 1) */
 static const char *counted_tokens(struct onnx_graph *g, const char *is_padding) {
-    const char *ones = onnx_where(g, is_padding, onnx_scalar(g, 0), onnx_scalar(g, 1));
-    return onnx_reduce(g, "ReduceSum", ones);
+    const char *one = onnx_scalar(g, 1);
+    return onnx_reduce(g, "ReduceSum", onnx_where(g, is_padding, onnx_scalar(g, 0), one));
 }
 
 /* Vectors of the padding count as 0, or as below all others; a bag without tokens is 0. */
@@ -483,10 +484,12 @@ static const char *bag_onnx(const struct onnx_call *c) {
     x = onnx_where(g, is_padding, onnx_scalar(g, mode == BAG_MAX ? -INFINITY : 0), x);
     if (mode == BAG_SUM) return onnx_reduce(g, reduction, x);
     const char *count = counted_tokens(g, is_padding);
-    if (mode == BAG_MEAN)
-        return onnx_node2(g, "Div", onnx_reduce(g, "ReduceSum", x), onnx_node2(g, "Max", count, onnx_scalar(g, 1)));
-    const char *zero = onnx_scalar(g, 0);
-    return onnx_where(g, onnx_node2(g, "Equal", count, zero), zero, onnx_reduce(g, reduction, x));
+    if (mode == BAG_MEAN) {
+        const char *divisor = onnx_node2(g, "Max", count, onnx_scalar(g, 1));
+        return onnx_node2(g, "Div", onnx_reduce(g, "ReduceSum", x), divisor);
+    }
+    const char *zero = onnx_scalar(g, 0), *maximum = onnx_reduce(g, reduction, x);
+    return onnx_where(g, onnx_node2(g, "Equal", count, zero), zero, maximum);
 }
 
 static void bag_c(const struct c_call *c) {

@@ -503,8 +503,10 @@ static const char *write_onnx(const struct onnx_call *c) {
     for (size_t l = 0; l < layers_of(layer); l++) {
         bool is_last = config_of(layer)->output == OUTPUT_LAST && l + 1 == layers_of(layer);
         x = layer_onnx(g, layer, l, x, l ? columns : layer->in.size[1], is_last, lengths);
-        if (is_last) /* (directions, batch, hidden) */
-            return onnx_node2(g, "Reshape", onnx_transpose(g, x, swap, 3), onnx_numbers(g, flat, 2));
+        if (is_last) { /* (directions, batch, hidden) */
+            const char *shape = onnx_numbers(g, flat, 2);
+            return onnx_node2(g, "Reshape", onnx_transpose(g, x, swap, 3), shape);
+        }
         x = onnx_transpose(g, x, (const int64_t[]){0, 2, 1, 3}, 4); /* from (length, directions, batch, hidden) */
         x = onnx_node2(g, "Reshape", x, onnx_numbers(g, joined, 3));
     }

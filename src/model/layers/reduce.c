@@ -142,8 +142,9 @@ static const char *mean_onnx(const struct onnx_call *c) {
     struct onnx_graph *g = c->g;
     size_t lengths = lengths_number(c->layer);
     if (!lengths) return reduction_onnx(c, c->x, "ReduceMean");
+    const char *total = real_reduction_onnx(c, "ReduceSum", 0);
     const char *count = onnx_cast(g, onnx_lengths(g, lengths), ONNX_FLOAT);
-    return onnx_node2(g, "Div", real_reduction_onnx(c, "ReduceSum", 0), with_dims(c, count, 1, c->layer->out.dims));
+    return onnx_node2(g, "Div", total, with_dims(c, count, 1, c->layer->out.dims));
 }
 
 static void mean_c(const struct c_call *c) {
