@@ -3,11 +3,15 @@
  * and programs that embed a model choose the same weights and reject the same configs: session_load fills no model
  * whose config differs from that of the training in a key that outputs depend on.
  *
- *   session_open    the weights that the options select; a dataset that is read otherwise than in the training is
- * rejected session_read    columns, preparation, scaler, tokenizer, labels: how rows are read, and what outputs mean
- *   plan_create     by the caller, for the rows that it has
- *   session_load    the rest of the config is compared; memory and weights
- *   session_run     rows to outputs */
+ *   session_open   the weights that the options select; rejects a dataset that is read otherwise than in the training
+ *
+ *   session_read   how rows are read and what outputs mean: columns, preparation, scaler, tokenizer, labels
+ *
+ *   plan_create    by the caller, for the rows that it has
+ *
+ *   session_load   the rest of the config is compared; memory and weights
+ *
+ *   session_run    rows to outputs */
 #ifndef TRAIN_SESSION_H
 #define TRAIN_SESSION_H
 
@@ -69,8 +73,7 @@ status session_read(struct session *session);
 status session_compare(const struct session *session);
 
 /* Gives the model of [plan] memory for [rows] rows and the weights. Fails as session_compare for the config of
- * the plan; STATUS_DATA for weights
- * that do not fit. */
+ * the plan; STATUS_DATA for weights that do not fit. */
 status session_load(const struct session *session, struct plan *plan, size_t rows);
 
 /* Computes *outputs (rows, outputs of the model), on the device, valid until the next call. [position]: of the rows,
