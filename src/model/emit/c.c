@@ -29,17 +29,14 @@ struct c_function {
 /* The first banner from [at] on; NULL: there is none. */
 static const char *find_banner(const char *at) { return strstr(at, BANNER); }
 
-/* The function whose banner is at [banner]: "name ---- " or "name (calls) ---- ", and its text up to [end]. */
+/* The function whose banner is at [banner], "name ---- " or "name (calls) ---- ", and its text up to [end]. */
 static struct c_function read_function(struct arena *arena, const char *banner, const char *end) {
-    char *words = arena_copy(arena, banner + strlen(BANNER));
-    *strstr(words, " ----") = 0;
-    char *calls = strstr(words, " (");
-    struct c_function f = {.name = words, .calls = "", .code = strchr(banner, '\n') + 1};
-    if (calls) {
-        *calls = 0;
-        calls[strlen(calls + 2) + 1] = 0;
-        f.calls = calls + 2;
-    }
+    const char *name = banner + strlen(BANNER);
+    size_t length = strcspn(name, " ");
+    const char *calls = name[length + 1] == '(' ? name + length + 2 : "";
+    struct c_function f = {.name = arena_printf(arena, "%.*s", (int)length, name),
+                           .calls = arena_printf(arena, "%.*s", (int)strcspn(calls, ")"), calls),
+                           .code = strchr(banner, '\n') + 1};
     while (end > f.code && end[-1] == '\n') end--;
     f.size = (size_t)(end - f.code);
     return f;
